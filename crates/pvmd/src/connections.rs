@@ -19,28 +19,27 @@ pub struct Descriptors {
     pub bell: OwnedFd,
 }
 
-/// A connection; a task once it has been welcomed.
+/// A connection. It is a task once it has been welcomed.
 pub struct Client {
     /// The socket with its queue.
     pub socket: ControlSocket,
     /// The task.
     pub tid: Option<Tid>,
-    /// What came with the greeting.
+    /// The descriptors that came with the hello.
     pub offered: Option<Descriptors>,
-    /// Whether `epoll` tells when the socket can be written.
+    /// Whether the socket is watched for room.
     pub watches_write: bool,
-    /// Readable when the process has ended. The socket alone would not tell while a child of the
-    /// process holds it open.
+    /// Readable when the process has ended. The socket alone would not tell while a child of the process holds it open.
     pub process: Option<OwnedFd>,
-    /// Nothing can be sent any more; what the task has sent before is still to be read.
+    /// Nothing can be sent any more. What the task has sent before is still to be read.
     pub write_closed: bool,
-    /// Where what waited ended, see [`Client::has_sent_backlog`].
+    /// The end of the backlog that [`Client::has_sent_backlog`] waits for.
     backlog_end: Option<u64>,
 }
 
 impl Client {
-    /// Whether the socket has taken all that waited for it when this was first asked since it last had. So
-    /// it comes true though more and more waits.
+    /// Returns whether the socket has taken everything that waited when this was asked for the first time, or for the
+    /// first time since it was true. So the answer becomes true even if more and more is added.
     pub fn has_sent_backlog(&mut self) -> bool {
         let taken = self.socket.written_bytes();
         let backlog_end = *self.backlog_end.get_or_insert(taken + self.socket.queued_bytes() as u64);
@@ -52,14 +51,14 @@ impl Client {
     }
 }
 
-/// A task as the daemon's edge sees it.
+/// What the daemon holds for a task.
 #[derive(Default)]
 struct TaskRecord {
     connection: Option<Connection>,
     descriptors: Option<Rc<Descriptors>>,
-    /// What was made for a task which has not come yet: the writable segment, its own doorbell.
+    /// What was made for a task that has not enrolled: the writable segment, its doorbell.
     blank: Option<[OwnedFd; 2]>,
-    /// Frames for it, and the bytes of messages in them.
+    /// Frames for a task that has not enrolled, and the bytes of messages among them.
     waiting: Vec<(ToTask, Option<Rc<Descriptors>>)>,
     waiting_bytes: usize,
 }
@@ -70,10 +69,10 @@ pub struct Connections {
     tasks: HashMap<Tid, TaskRecord>,
     ports: PortTable,
     last: Connection,
-    /// Whose queue has changed since the last look.
+    /// Connections whose queue has changed since the last look.
     touched: Vec<Connection>,
     connected: u32,
-    /// Those that take nothing of what is sent to them.
+    /// Connections for which too much waits.
     overrun: Vec<Connection>,
     backlog_bytes_max: usize,
     /// The own host, and the daemon's descriptors as a peer of its tasks.
@@ -82,7 +81,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// None yet; on that host.
+    /// Starts without connections, on that host.
     pub fn new(host: Tid) -> io::Result<Connections> {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
         let ports = PortTable::new(cores)?;
@@ -101,34 +100,34 @@ impl Connections {
         })
     }
 
-    /// So many bytes may wait for a task.
+    /// Sets how many bytes may wait for a task.
     pub fn limit_backlog(&mut self, bytes: usize) {
         self.backlog_bytes_max = bytes;
     }
 
-    /// Bytes that wait for a task.
+    /// Returns how many bytes wait for a task.
     pub fn backlog_of(&self, tid: Tid) -> usize {
         let Some(task) = self.tasks.get(&tid) else { return 0 };
         let client = task.connection.and_then(|connection| self.clients.get(&connection));
         client.map_or(task.waiting_bytes, |client| client.socket.queued_bytes())
     }
 
-    /// Connections for which too much waits: to be closed.
+    /// Takes the connections for which too much waits. They are to be closed.
     pub fn take_overrun(&mut self) -> Vec<Connection> {
         std::mem::take(&mut self.overrun)
     }
 
-    /// A descriptor of the port table.
+    /// Returns a descriptor of the port table.
     pub fn ports(&self) -> io::Result<OwnedFd> {
         self.ports.descriptor().try_clone_to_owned()
     }
 
-    /// How tasks reach the daemon in shared memory.
+    /// Sets the descriptors by which tasks reach the daemon in shared memory.
     pub fn set_daemon(&mut self, [segment, bell]: [OwnedFd; 2]) {
         self.daemon = Some(Rc::new(Descriptors { segment, bell }));
     }
 
-    /// A new connection.
+    /// Adds a connection.
     pub fn add(&mut self, socket: ControlSocket) -> Connection {
         self.last += 1;
         let client = Client {
@@ -144,17 +143,17 @@ impl Connections {
         self.last
     }
 
-    /// The connection of that number.
+    /// Returns the connection of that number.
     pub fn get_mut(&mut self, connection: Connection) -> Option<&mut Client> {
         self.clients.get_mut(&connection)
     }
 
-    /// The connection of a task.
+    /// Returns the connection of a task.
     pub fn of_task(&self, tid: Tid) -> Option<Connection> {
         self.tasks.get(&tid)?.connection
     }
 
-    /// Closes a connection; gives the task that it was.
+    /// Closes a connection. Returns its task.
     pub fn close(&mut self, connection: Connection) -> Option<Tid> {
         let tid = self.clients.remove(&connection)?.tid?;
         if let Some(task) = self.tasks.get_mut(&tid).filter(|task| task.connection == Some(connection)) {
@@ -169,26 +168,26 @@ impl Connections {
         self.ports.set_tasks(self.connected);
     }
 
-    /// Connections whose queue may have begun or ceased to wait for the socket.
+    /// Takes the connections whose queue may have begun, or ceased, to wait for the socket.
     pub fn take_touched(&mut self) -> Vec<Connection> {
         std::mem::take(&mut self.touched)
     }
 
     // ----- what the machine wants
 
-    /// The task's number is in use.
+    /// Adds a task whose tid is in use from now on.
     pub fn born(&mut self, tid: Tid) {
         self.tasks.insert(tid, TaskRecord::default());
         self.ports.set(tid.0);
     }
 
-    /// The task is gone. Gives the connection that is to be closed.
+    /// Removes a task that is gone. Returns its connection, which is to be closed.
     pub fn forget(&mut self, tid: Tid) -> Option<Connection> {
         self.ports.clear(tid.0);
         self.tasks.remove(&tid)?.connection
     }
 
-    /// Lets a task in and gives it what has waited for it.
+    /// Lets a task enrol and sends what has waited for it.
     pub fn welcome(&mut self, connection: Connection, tid: Tid, welcome: Welcome) {
         let (Some(client), Some(task)) = (self.clients.get_mut(&connection), self.tasks.get_mut(&tid)) else {
             return;
@@ -214,7 +213,7 @@ impl Connections {
         }
     }
 
-    /// Sends a frame to a task, or keeps it until the task has come.
+    /// Sends a frame to a task, or keeps it until the task has enrolled.
     pub fn send(&mut self, tid: Tid, frame: ToTask) {
         self.deliver(tid, frame, None);
     }
@@ -238,7 +237,7 @@ impl Connections {
         Ok(())
     }
 
-    /// The descriptors of a task; for one that has not come yet they are made.
+    /// Returns the descriptors of a task. For a task that has not enrolled they are made.
     fn descriptors(&mut self, tid: Tid) -> io::Result<Option<Rc<Descriptors>>> {
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(None) };
         if task.descriptors.is_none() && task.connection.is_none() {
@@ -273,7 +272,7 @@ impl Connections {
         self.sent(connection, tid, result);
     }
 
-    /// Sends a frame with descriptors to a task that has come.
+    /// Sends a frame with descriptors to a task that has enrolled.
     pub fn send_with(&mut self, tid: Tid, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) {
         let Some(connection) = self.of_task(tid) else { return };
         let Some(client) = self.clients.get_mut(&connection).filter(|client| !client.write_closed) else { return };
@@ -284,7 +283,7 @@ impl Connections {
     fn sent(&mut self, connection: Connection, tid: Tid, result: Result<(), ControlError>) {
         if let (Err(error), Some(client)) = (result, self.clients.get_mut(&connection)) {
             client.write_closed = true;
-            // It would wait for ever for what it is not told.
+            // The task would wait for ever for a frame that it does not get.
             if error != ControlError::Closed {
                 self.overrun.push(connection);
             }

@@ -1,29 +1,29 @@
-//! How much of one peer is handled before others have their turn.
+//! How many frames of one peer are handled in a step of the loop.
 use std::time::{Duration, Instant};
 
-/// The most frames.
+/// The number of frames.
 const FRAMES_MAX: usize = 64;
-/// The longest time. A request may be dear: a list of all mailboxes takes milliseconds.
+/// The time. A request may be expensive: a list of all mailboxes takes milliseconds.
 const TIME_MAX: Duration = Duration::from_millis(1);
 
-/// The turn of a peer.
+/// The budget of a peer.
 pub struct FrameBudget {
     frames: usize,
     end: Option<Instant>,
 }
 
 impl FrameBudget {
-    /// One that begins now.
+    /// Makes a budget that begins now.
     pub fn new() -> FrameBudget {
         FrameBudget { frames: FRAMES_MAX, end: Some(Instant::now() + TIME_MAX) }
     }
 
-    /// One that lasts as long as there is something.
+    /// Makes a budget without limits.
     pub fn unlimited() -> FrameBudget {
         FrameBudget { frames: usize::MAX, end: None }
     }
 
-    /// Whether another frame may be taken. The first one may in any case.
+    /// Returns whether another frame may be handled. The first one always may.
     pub fn take(&mut self) -> bool {
         let first = self.frames == FRAMES_MAX;
         if self.frames == 0 || !first && self.end.is_some_and(|end| Instant::now() >= end) {

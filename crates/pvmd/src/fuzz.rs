@@ -1,4 +1,4 @@
-//! Bytes from nowhere, for what the daemon reads beside frames (docs/testing.md).
+//! Untrusted input that the daemon reads beside frames (docs/testing.md).
 use crate::arguments::{self, Command};
 use crate::start::reason::read_answer;
 use crate::start::reason::{FailedStart, Outcome, is_not_found};
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// What the daemon reads.
+/// The inputs of the daemon.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "daemon-arguments",
@@ -49,7 +49,7 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// The command line: words that lines part. What one daemon writes for another is read as it was meant.
+/// The command line, one word a line. What one daemon writes for another is read as it was meant.
 fn daemon_arguments(bytes: &[u8]) {
     let words: Vec<OsString> = bytes.split(|byte| *byte == b'\n').map(|word| OsStr::from_bytes(word).into()).collect();
     let Ok(Command::Join(options, slave)) = arguments::parse(words) else { return };
@@ -63,7 +63,7 @@ fn daemon_arguments(bytes: &[u8]) {
         by_hand: slave.by_hand,
         in_foreground: slave.in_foreground && !slave.by_hand,
     };
-    // A word in quotes has blanks.
+    // A quoted word contains blanks.
     if dialogue::quoted(&call.name) != call.name {
         return;
     }
@@ -75,7 +75,7 @@ fn daemon_arguments(bytes: &[u8]) {
     assert!(twice.own.host() == twice.own && twice.own != Tid::NONE);
 }
 
-/// Variables, a line each, and the ways to other hosts that come of them.
+/// Variables, one a line, and the remote shells that result.
 fn daemon_variables(bytes: &[u8]) {
     let lines: Vec<OsString> = bytes.split(|byte| *byte == b'\n').map(|line| OsStr::from_bytes(line).into()).collect();
     let names = ["PVM_RSH", "PVM_DPATH", "PATH", "SLURM_JOB_NODELIST"];
@@ -89,7 +89,7 @@ fn daemon_variables(bytes: &[u8]) {
     let expanded = program_search::expand(&text, &value);
     assert!(text.contains('$') || expanded == text);
     if let Ok(line) = parse_host(&text) {
-        // Whether there is `srun` here is not for the bytes to say.
+        // The bytes do not decide whether `srun` exists here.
         for shell in [remote_shell::RemoteShell::find(set, false), remote_shell::RemoteShell::Srun] {
             assert_eq!(shell.words(&line, "command").last(), Some(&"command".into()));
         }
@@ -99,7 +99,7 @@ fn daemon_variables(bytes: &[u8]) {
     }
 }
 
-/// What the process says that looks names up, and a table of names.
+/// The output of the process that looks names up, and a table of names.
 fn name_answers(bytes: &[u8]) {
     const COUNT: usize = 3;
     assert_eq!(resolve::read_answers(bytes, COUNT).len(), COUNT);
@@ -110,8 +110,7 @@ fn name_answers(bytes: &[u8]) {
     }
 }
 
-/// What comes from a host on which a daemon is being started, in pieces; its last line is the reason
-/// that is told.
+/// The output of a host on which a daemon is being started, in pieces. Its last line is the reported reason.
 fn start_output(bytes: &[u8]) {
     // Ends when there are no more bytes.
     let _ = output(&mut Unstructured::new(bytes));
@@ -134,7 +133,7 @@ fn output(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     drop(writer);
     all.extend(lines.read(&mut pipe));
     assert!(lines.ended() && lines.read(&mut pipe).is_empty());
-    // What is no text grows when it is made one.
+    // Bytes that are not text grow when they are converted.
     assert!(all.iter().all(|line| line.len() <= 3 * (LINE_BYTES_MAX + 30_000) && !line.ends_with('\n')));
     for line in &all {
         let answer = read_answer(line.as_bytes());
@@ -163,7 +162,7 @@ fn output(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_was_found_in_bytes_from_nowhere_does_no_harm() {
+    fn untrusted_input_that_was_found_does_no_harm() {
         pvm_fuzz::replay_all(super::TARGETS);
     }
 }

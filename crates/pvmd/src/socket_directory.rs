@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 /// The socket's name in its directory.
 const SOCKET: &str = "s";
-/// How many connections may wait to be accepted.
+/// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
 /// Random bytes in the directory's name.
 const NAME_BYTES: usize = 6;
 
-/// The private directory with the listening socket. Dropping it removes all files.
+/// The private directory with the listening socket. Dropping it removes the files.
 pub struct SocketDirectory {
     /// Accepts connections.
     pub listener: OwnedFd,
@@ -26,11 +26,11 @@ pub struct SocketDirectory {
 /// Why the socket directory could not be made.
 #[derive(Debug)]
 pub enum SocketDirectoryError {
-    /// A daemon of this user and machine has one; its rendezvous file.
+    /// A daemon of this user and machine runs; its rendezvous file.
     Running(PathBuf),
-    /// A daemon of PVM 3.4.6 of this user has one.
+    /// A daemon of PVM 3.4.6 of this user runs.
     Older(Older),
-    /// Something else.
+    /// Another error.
     Other(String),
 }
 
@@ -46,7 +46,7 @@ impl std::fmt::Display for SocketDirectoryError {
 impl std::error::Error for SocketDirectoryError {}
 
 impl SocketDirectory {
-    /// Makes the directory and the socket, and makes the socket known.
+    /// Makes the directory and the socket, and publishes the socket.
     pub fn create(places: &Places) -> Result<SocketDirectory, SocketDirectoryError> {
         let mut socket_directory =
             SocketDirectory::in_directory(places).map_err(|error| SocketDirectoryError::Other(error.to_string()))?;
@@ -83,7 +83,7 @@ impl SocketDirectory {
         let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let directory = base.join(format!("{}{random}", directory_prefix()));
         let socket = directory.join(SOCKET);
-        // Too long a path (D36) is noticed here, before anything is made.
+        // A path that is too long (D36) fails here, before anything is made.
         let address = SocketAddrUnix::new(&socket)?;
         rustix::fs::mkdir(&directory, Mode::RWXU)?;
         match listen(&address, &socket) {
@@ -95,19 +95,19 @@ impl SocketDirectory {
         }
     }
 
-    /// The socket's path.
+    /// Returns the socket's path.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Keeps the rendezvous file from looking forgotten.
+    /// Gives the rendezvous file a new time, so that programs which remove old files leave it.
     pub fn refresh(&self) {
         if let Some(published) = &self.published {
             published.refresh();
         }
     }
 
-    /// Whether socket and rendezvous file still stand where they were made.
+    /// Returns whether the socket and the rendezvous file are still the ones that were made.
     pub fn stands(&self) -> bool {
         let socket =
             rustix::fs::lstat(&self.socket).is_ok_and(|status| (status.st_dev, status.st_ino) == self.identity);
@@ -126,7 +126,7 @@ fn listen(address: &SocketAddrUnix, path: &Path) -> Result<(OwnedFd, (u64, u64))
 
 impl Drop for SocketDirectory {
     fn drop(&mut self) {
-        // The name goes first, so that nobody finds a socket that is about to vanish.
+        // The rendezvous file goes first, so that nobody finds a socket that is about to vanish.
         self.published = None;
         let _ = std::fs::remove_file(&self.socket);
         let _ = std::fs::remove_dir(&self.directory);
@@ -137,7 +137,7 @@ fn directory_prefix() -> String {
     format!("pvmd-{}-", rustix::process::geteuid().as_raw())
 }
 
-/// Removes the socket and the directory of a daemon that was killed, if they look like ours.
+/// Removes the socket and the directory of a daemon that was killed, if they have the names that this program gives.
 fn remove_stale(socket: &Path) {
     let Some(directory) = socket.parent() else { return };
     let named = directory.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&directory_prefix()));

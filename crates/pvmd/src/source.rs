@@ -1,36 +1,36 @@
-//! What the loop is told of.
+//! The sources of the loop's events.
 use pvm_core::machine::Connection;
 use pvm_core::tid::Tid;
 use rustix::event::epoll::EventData;
 
-/// Which of its descriptors a task prints on.
+/// The stream on which a task prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
-    /// The standard output; the standard error goes there as well where nobody wants it apart.
+    /// Standard output, and standard error where that is not wanted apart.
     Output,
-    /// The standard error.
+    /// Standard error.
     Errors,
 }
 
 impl Stream {
-    /// All there are.
+    /// All streams.
     pub const ALL: [Stream; 2] = [Stream::Output, Stream::Errors];
 }
 
-/// What a readiness event is about. The number is the lower part of the event's data.
+/// The source of a readiness event. Its number is the lower part of the event's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// The socket on which tasks come.
+    /// The listening socket for tasks.
     Listener,
     /// A signal.
     Signals,
-    /// A connection.
+    /// The connection of a task.
     Client(Connection),
     /// The process at the other end of a connection.
     Peer(Connection),
-    /// What a task prints.
+    /// A pipe that a task prints to.
     Output(Tid, Stream),
-    /// The standard input of a task can take more.
+    /// The standard input of a task has room.
     Input(Tid),
     /// The process of a task.
     Process(Tid),
@@ -38,9 +38,9 @@ pub enum Source {
     NameLookup(u32),
     /// Daemons that are being started on other hosts.
     Starts,
-    /// Commands that this host runs for the master to start daemons elsewhere.
+    /// Remote starts that this host runs for the master.
     RemoteStarts,
-    /// Other daemons, and strangers, that are no links yet.
+    /// Connections of other daemons that are not links yet.
     Connector,
     /// The control link to a host.
     Control(Tid),
@@ -52,11 +52,11 @@ pub enum Source {
     Direct(u32),
 }
 
-/// Where the kind of a source stands in an event's data.
+/// The position of the kind of a source in an event's data.
 const KIND_SHIFT: u32 = 56;
 
 impl Source {
-    /// What an event of it carries.
+    /// Returns the data of this source's events.
     pub fn data(self) -> EventData {
         let (kind, number) = match self {
             Source::Listener => (0, 0),
@@ -79,7 +79,7 @@ impl Source {
         EventData::new_u64(kind << KIND_SHIFT | number)
     }
 
-    /// The source of an event.
+    /// Returns the source of an event.
     pub fn of(data: EventData) -> Source {
         let number = data.u64() & ((1 << KIND_SHIFT) - 1);
         match data.u64() >> KIND_SHIFT {
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_source_is_told_by_what_its_events_carry() {
+    fn every_source_is_recognised_by_the_data_of_its_events() {
         let tid = Tid(0x7fff_ffff);
         let sources = [
             Source::Listener,

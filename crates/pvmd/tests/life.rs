@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-/// Nobody's number.
+/// A user id that nobody has.
 const STRANGER: u32 = 65534;
 
 fn is_root() -> bool {
@@ -133,7 +133,7 @@ fn garbage_ends_a_connection_and_nothing_else() {
         std::io::Read::read_to_end(&mut stream, &mut rest).unwrap_or_default();
         assert!(rest.is_empty());
     }
-    // A request before the greeting, and a greeting without descriptors.
+    // A request before the hello, and a hello without descriptors.
     let mut link = ControlSocket::connect(&daemon.socket).unwrap();
     link.send_to_daemon(&ToDaemon::Bye, &[]).unwrap();
     assert_eq!(wait_for(&mut link).unwrap_err(), ControlError::Closed);
@@ -208,7 +208,7 @@ fn daemon_of_a_stranger(directory: &Directory) -> Command {
         std::fs::create_dir(&home).unwrap();
         std::os::unix::fs::chown(&home, Some(STRANGER), Some(STRANGER)).unwrap();
     }
-    // The folder of the sources, and so the daemon that was built there, may be closed to others.
+    // The other user may have no access to the build directory.
     let program = directory.0.join("program");
     std::fs::copy(env!("CARGO_BIN_EXE_pvmd"), &program).unwrap();
     let mut command = directory.prepared(Command::new(program));
@@ -243,7 +243,7 @@ fn another_user_gets_nowhere() {
     }
     let directory = Directory::new();
     let daemon = Daemon::run(&mut daemon_of_a_stranger(&directory));
-    // Root may open everything, so only the daemon's own check is left; and ours.
+    // Root may open everything, so only the checks of the daemon and of this side are left.
     assert_eq!(ControlSocket::connect(&daemon.socket).err(), Some(ControlError::Stranger));
     let mut stream = UnixStream::connect(&daemon.socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -260,7 +260,7 @@ fn another_user_gets_nowhere() {
 
 #[test]
 fn a_library_of_pvm_3_4_is_told_that_it_is_one() {
-    // What the library of 3.4.6 says first, and how it reads an answer.
+    // The first packet of the library of 3.4.6, and how it reads an answer.
     const FIRST: [u32; 13] =
         [0x8000_0000, 0xffff_ffff, 36, 0x0300_0000, 0x1000_0000, 0x8001_0001, 0x7fffe, 0, 7, 0, 0, 0, 1318];
     let directory = Directory::new();

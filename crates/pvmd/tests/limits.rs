@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// The tag of collected output.
 const OUTPUT_TAG: i32 = 77;
-/// How much a task prints whose output nobody takes for a while.
+/// Bytes that a task prints while nobody takes its output.
 const PRINTED_BYTES: usize = 48 << 20;
 
 fn resident_bytes(daemon: &Daemon) -> usize {
@@ -35,7 +35,7 @@ fn a_task_that_takes_nothing_of_the_daemon_is_disconnected() {
     // What the socket held is still there.
     assert!(taken.is_some_and(|taken| taken < 60), "{taken:?}");
     assert_eq!(wait_for(&mut victim.link).unwrap_err(), ControlError::Closed);
-    assert!(directory.log().contains("takes nothing of what it is sent, disconnected"), "{}", directory.log());
+    assert!(directory.log().contains("does not read what it is sent, disconnected"), "{}", directory.log());
 }
 
 #[test]

@@ -155,7 +155,7 @@ const VARIABLES_IN: &[&str] = &[
     "crates/pvm-fmp/src/memory.rs",
     "crates/pvm-link/src/rendezvous/mod.rs",
     "crates/pvm-task/src/environment.rs",
-    "crates/pvmd/src/process_spawner.rs",
+    "crates/pvmd/src/processes/spawner.rs",
     "crates/pvmd/src/settings.rs",
 ];
 

@@ -1,23 +1,23 @@
-//! Frames that are sent piece by piece, where the sender decides what is kept of them.
+//! Frames that are sent in pieces, where the sender decides what is kept of them.
 use super::sending::{PARTS_MAX, PUSH_BYTES_MAX};
 use super::{HEADER_BYTES_MAX, Link, LinkError};
 use crate::socket;
 use rustix::io::Errno;
 use std::io::IoSlice;
 
-/// Room kept for what encryption adds: one byte in so many, and so many bytes.
+/// Memory reserved for encryption: one byte for each `EXTRA_PART` bytes, and `EXTRA_BYTES` bytes.
 const EXTRA_PART: usize = 128;
 const EXTRA_BYTES: usize = 256;
 
 impl Link {
-    /// The beginning of a frame that is sent by [`Link::offer`] and [`Link::keep`].
+    /// Returns the beginning of a frame that is sent by [`Link::try_write`] and [`Link::write_or_queue`].
     pub fn frame_head(kind: u8, header: &[u8], body_bytes: usize) -> Vec<u8> {
         let mut head = Vec::new();
         Link::write_frame_head(kind, header, body_bytes, &mut head);
         head
     }
 
-    /// [`Link::frame_head`] behind what `into` holds.
+    /// Appends the beginning of a frame to `into`.
     pub fn write_frame_head(kind: u8, header: &[u8], body_bytes: usize, into: &mut Vec<u8>) {
         assert!(header.len() <= HEADER_BYTES_MAX, "a header of {} bytes", header.len());
         let bytes = (header.len() + body_bytes) as u32;
@@ -26,9 +26,9 @@ impl Link {
         into.extend_from_slice(header);
     }
 
-    /// Sends as much of a frame's next bytes as can go now. Gives how many went; none while something
-    /// waits for the socket.
-    pub fn offer(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
+    /// Sends as many of a frame's next bytes as the socket takes. Returns how many; zero while something waits for the
+    /// socket.
+    pub fn try_write(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
         self.flush()?;
         if !self.outbox.is_empty() {
             return Ok(0);
@@ -56,9 +56,9 @@ impl Link {
         }
     }
 
-    /// Takes all of a frame's next bytes; what the socket does not take waits, however much it is.
-    /// Gives whether there was memory for that; if not nothing is taken.
-    pub fn keep(&mut self, parts: &[&[u8]]) -> Result<bool, LinkError> {
+    /// Sends a frame's next bytes. Those that the socket does not take wait, however many they are. Returns false, and
+    /// takes nothing, if there is no memory for that.
+    pub fn write_or_queue(&mut self, parts: &[&[u8]]) -> Result<bool, LinkError> {
         let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
         if !self.outbox.reserve(bytes + bytes / EXTRA_PART + EXTRA_BYTES) {
             return Ok(false);

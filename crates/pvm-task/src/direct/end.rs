@@ -480,7 +480,7 @@ impl End {
         while self.sent < whole {
             let lead = &self.head[self.sent.min(self.head.len())..];
             let piece = body.from(self.sent.saturating_sub(self.head.len()), &mut step);
-            match self.link.offer(&[lead, piece]) {
+            match self.link.try_write(&[lead, piece]) {
                 Ok(0) => return false,
                 Ok(count) => {
                     self.sent += count;

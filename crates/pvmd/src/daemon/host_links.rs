@@ -1,4 +1,4 @@
-//! Links to other hosts: what the machine wants of them, what it is told of them.
+//! Links to other hosts: passes the machine's wishes to the links, and the links' events to the machine.
 use super::Daemon;
 use crate::frame_budget::FrameBudget;
 use crate::host_links::{HostLinks, LinkEvent};
@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The links of a daemon; the master may call if there is one.
+/// Makes the links of a daemon. The master, if it is another host, may connect.
 pub(super) fn links(settings: &Settings, connector: Connector, epoll: Rc<OwnedFd>) -> crate::Result<HostLinks> {
     let machine = &settings.machine;
     let own = match machine.rank {
@@ -25,31 +25,33 @@ pub(super) fn links(settings: &Settings, connector: Connector, epoll: Rc<OwnedFd
     links.set_shared(machine.trusted, machine.host_timeout);
     links.limit_backlog(settings.backlog_bytes_max);
     if let (Rank::Slave { master, .. }, Some(key)) = (machine.rank, settings.master_key) {
-        links.know(master, key);
+        links.add_host(master, key);
     }
     Ok(links)
 }
 
 impl Daemon {
-    /// The host does not belong to the machine any more.
-    pub(super) fn forget_host(&mut self, host: Tid) {
-        self.parent(host, false);
+    /// Removes a host that does not belong to the machine any more.
+    pub(super) fn remove_host(&mut self, host: Tid) {
+        self.set_tree_spawn_parent(host, false);
         self.route.forget_host(host);
         self.direct_links.forget_host(host);
-        self.links.forget(host);
+        self.links.remove_host(host);
     }
 
-    pub(super) fn call_data(&mut self, host: Tid, addresses: &[SocketAddr], DataCall { shown, back }: DataCall) {
+    /// Connects to a host for a new data link.
+    pub(super) fn connect_data(&mut self, host: Tid, addresses: &[SocketAddr], DataCall { shown, back }: DataCall) {
         let [shown, back] = [shown, back].map(Token::from_bytes);
-        self.links.call_data(host, addresses, Tokens { shown, back });
+        self.links.connect_data(host, addresses, Tokens { shown, back });
     }
 
+    /// Drops the data link to a host; another one may follow.
     pub(super) fn drop_data(&mut self, host: Tid) {
         self.route.disconnect(host);
         self.links.cancel_data(host);
     }
 
-    /// A host that has lost its data link, or is to have a new one, may call for it.
+    /// Expects a host to connect for a new data link.
     pub(super) fn expect_data(&mut self, host: Tid) {
         let call = Tokens::generate().ok().map(|tokens| {
             let call = DataCall { shown: *tokens.shown.as_bytes(), back: *tokens.back.as_bytes() };
@@ -59,27 +61,27 @@ impl Daemon {
         self.machine.handle_data_expected(self.now(), host, call);
     }
 
-    /// When the links request_link to be looked at without anything having come.
-    pub(super) fn next_link_limit(&self) -> Option<Duration> {
+    /// Returns the time until the links have something to do without an event.
+    pub(super) fn time_to_next_link_step(&self) -> Option<Duration> {
         self.links.next_wakeup().map(|when| when.saturating_duration_since(Instant::now()))
     }
 
-    /// Something has happened with callers, or with those whom we call.
+    /// Lets the links accept, connect and close.
     pub(super) fn step_links(&mut self) {
         self.links.step();
         self.dispatch_link_events();
     }
 
-    /// Tells the machine what has become of links.
+    /// Passes the events of the links to the machine.
     pub(super) fn dispatch_link_events(&mut self) {
         while let Some(event) = self.links.poll_event() {
             match event {
                 LinkEvent::Up { host, data } => {
                     self.machine.handle_link_up(self.now(), host);
                     self.attach_data(host, data, Route::attach);
-                    self.parent(host, true);
-                    // What came with the handshake shows on no socket.
-                    self.unfinished_hosts.insert(host);
+                    self.set_tree_spawn_parent(host, true);
+                    // No event tells of frames that came with the handshake.
+                    self.pending.add_host(host);
                 }
                 LinkEvent::Down { host } => self.on_link_down(host),
                 LinkEvent::DataUp { host, data } => {
@@ -95,39 +97,41 @@ impl Daemon {
         }
     }
 
+    /// Drops both links to a host and tells the machine.
     pub(super) fn on_link_down(&mut self, host: Tid) {
         self.route.detach(host);
         self.links.drop_link(host);
         self.machine.handle_link_down(self.now(), host);
-        self.parent(host, false);
+        self.set_tree_spawn_parent(host, false);
     }
 
+    /// Handles a ready socket of a control link.
     pub(super) fn on_control_ready(&mut self, host: Tid, flags: EventFlags) {
         if flags.contains(EventFlags::OUT) {
             self.links.flush(host);
             self.dispatch_link_events();
-            // What goes to the log may have waited for that.
-            self.release_outputs();
+            // Output for the log may have waited for this link.
+            self.resume_outputs();
         }
-        let came = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
-        // One turn for each.
-        if came && !self.unfinished_hosts.contains(&host) {
+        let is_readable = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
+        // Each host has one budget in a step.
+        if is_readable && !self.pending.has_host(host) {
             self.receive_from_host(host);
         }
     }
 
-    /// Takes frames of a host.
+    /// Handles frames of a host, as many as its budget allows.
     pub(super) fn receive_from_host(&mut self, host: Tid) {
-        self.take_frames_of_host(host);
-        // Collectors there may have taken what is printed here.
-        self.release_outputs();
+        self.handle_host_frames(host);
+        // Collectors on that host may have taken output of this one.
+        self.resume_outputs();
     }
 
-    fn take_frames_of_host(&mut self, host: Tid) {
+    fn handle_host_frames(&mut self, host: Tid) {
         let mut budget = FrameBudget::new();
         while budget.take() {
             let Some(frame) = self.links.receive(host) else {
-                // A part of one is a sign of life too.
+                // A part of a frame is a sign of life, too.
                 self.machine.handle_heard(self.now(), host);
                 self.dispatch_link_events();
                 return self.execute_actions();
@@ -136,7 +140,7 @@ impl Daemon {
             self.execute_actions();
         }
         if self.links.has_unread(host) {
-            self.unfinished_hosts.insert(host);
+            self.pending.add_host(host);
         }
     }
 }

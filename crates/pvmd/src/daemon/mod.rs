@@ -1,87 +1,68 @@
-//! The loop: waits for what happens, tells the machine, does what the machine says.
+//! The loop: waits for events, passes them to the machine, executes the machine's actions.
+//!
+//! * `execute`: one arm for each action of the machine;
+//! * `host_links`: events of links to other hosts;
+//! * `routing`: messages between tasks of different hosts;
+//! * `direct`: direct links between tasks;
+//! * `hosts`: looking up, starting and joining hosts;
+//! * `processes`: processes of tasks; `output`: what they print;
+//! * `successors`: tasks that go on in another process;
+//! * `pending_work`, `upkeep`: what is to be done without an event.
 use crate::connections::{Connections, Descriptors};
+use crate::direct_links::DirectLinks;
 use crate::frame_budget::FrameBudget;
 use crate::groups::Groups;
 use crate::host_links::HostLinks;
 use crate::log::Log;
-use crate::process_spawner::ProcessSpawner;
+use crate::name_lookups::NameLookups;
+use crate::processes::Processes;
+use crate::processes::spawner::ProcessSpawner;
 use crate::route::{self, Route};
 use crate::settings::Settings;
 use crate::socket_directory::SocketDirectory;
-use crate::source::{Source, Stream};
+use crate::source::Source;
 use crate::start::Starter;
 use crate::start::remote_starts::RemoteStarts;
+use pending_work::PendingWork;
 use pvm_core::codes::Code;
 use pvm_core::machine::{Connection, Machine, Time};
 use pvm_core::proto::{Hello, ToDaemon, ToTask};
 use pvm_core::tid::{DAEMON_BIT, Tid};
-use pvm_link::{ControlError, ControlSocket, DESCRIPTOR_PAUSE};
+use pvm_link::{ControlError, ControlSocket};
 use pvm_net::Connector;
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
-use rustix::process::Pid;
 use rustix::time::Timespec;
-use std::collections::{BTreeSet, HashMap};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::Child;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use upkeep::Upkeep;
 
-mod direct_links;
+mod direct;
 mod execute;
 mod host_links;
 mod hosts;
-mod inputs;
+mod output;
+mod pending_work;
 mod processes;
 mod routing;
 mod successors;
+#[cfg(test)]
+mod tests;
+mod upkeep;
 
-/// How often the daemon looks whether its socket and its rendezvous file still stand.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Free memory goes back to the system at the second look in a row that finds nothing carried, and every so many
-/// after that: questions alone leave some as well.
-const CALM_LOOKS: u32 = 60;
-/// How often the rendezvous file is made to look fresh.
-const REFRESH_INTERVAL: Duration = Duration::from_secs(3600);
-/// Events taken in one go.
+/// Events taken from the system at a time.
 const EVENTS_MAX: usize = 256;
-/// Connections accepted before others have their turn.
-const ACCEPTS_IN_TURN_MAX: usize = 64;
+/// Connections accepted in a row before others are served.
+const ACCEPTS_IN_A_ROW_MAX: usize = 64;
 /// Pause when there is no descriptor left for a new connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
-/// Bytes of output read in one go.
-const OUTPUT_BYTES: usize = 64 << 10;
-/// The same of output that nobody but the log takes.
-const LOGGED_BYTES: usize = 4 << 10;
-/// Bytes of output read of a task that has ended. No pipe holds more.
-const OUTPUT_IN_TURN_MAX: usize = 16 * OUTPUT_BYTES;
-/// What waits for a collector of output.
-///
-/// * Filled by: each task whose output is collected
-/// * Setting: `HPVM_BACKLOG_MAX`, of which it is half at most
-/// * Reached: what its tasks print stays in their pipes, and they wait when they print more
-/// * Test: `a_collector_that_takes_nothing_costs_the_daemon_little`
-const COLLECTOR_BACKLOG_BYTES_MAX: usize = 16 << 20;
-/// What is printed on other hosts than the master's for the log, on its way to the master.
-///
-/// * Filled by: each task whose output nobody collects
-/// * Setting: none, it is as much as a pipe can hold
-/// * Reached: what is printed stays in the pipes, and tasks wait when they print more
-/// * Test: `output_for_the_log_waits_for_the_link_to_the_master`
-const LOG_BACKLOG_BYTES_MAX: usize = 1 << 20;
 
-/// The bit of the debug mask for the coming and going of tasks.
+/// The bit of the debug mask for tasks that enrol and leave.
 const DEBUG_TASKS: i32 = 0x4;
-
-/// The process of a task.
-struct Running {
-    child: Child,
-    /// Readable when it has ended.
-    pidfd: OwnedFd,
-}
 
 /// The daemon.
 pub struct Daemon {
@@ -92,41 +73,23 @@ pub struct Daemon {
     connections: Connections,
     route: Route,
     groups: Groups,
-    process_spawner: ProcessSpawner,
-    running: HashMap<Tid, Running>,
-    /// What tasks print. Can outlive the process, when that was a script that started the task.
-    outputs: HashMap<(Tid, Stream), OwnedFd>,
-    /// Those of them that are not read now, because their collector does not keep up.
-    held_back: Vec<(Tid, Stream)>,
-    /// Standard inputs of tasks that take what comes by requests.
-    inputs: HashMap<Tid, inputs::Input>,
-    /// Process groups of tasks, until the task is gone.
-    groups_led: HashMap<Tid, Pid>,
-    name_lookups: HashMap<u32, hosts::NameLookup>,
+    processes: Processes,
+    name_lookups: NameLookups,
     starter: Starter,
     remote_starts: RemoteStarts,
-    /// The starter's terminal is needed yet, to have a person start hosts.
+    /// The terminal is still needed, so that a person can start hosts.
     holds_terminal: bool,
     links: HostLinks,
-    direct_links: direct_links::DirectLinks,
+    direct_links: DirectLinks,
     epoll: Rc<OwnedFd>,
     signals: UnixStream,
     started: Instant,
-    next_look: Instant,
-    /// Looks in a row that have found nothing carried.
-    calm_looks: u32,
-    next_refresh: Instant,
-    /// Connections from which more frames were read than handled in their turn.
-    unfinished: BTreeSet<Connection>,
-    /// The same for hosts.
-    unfinished_hosts: BTreeSet<Tid>,
-    /// Connections that take no descriptors now, and when to try again.
-    descriptor_limited: BTreeSet<Connection>,
-    next_descriptor_try: Instant,
+    upkeep: Upkeep,
+    pending: PendingWork,
     stopped: bool,
 }
 
-/// Leaves standard input and output to others.
+/// Redirects standard input, output and error to `/dev/null`.
 pub fn release_terminal() -> crate::Result<()> {
     let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
@@ -135,29 +98,36 @@ pub fn release_terminal() -> crate::Result<()> {
     Ok(())
 }
 
+/// Catches signals. Returns a socket that can be read when one has come that asks the daemon to end.
+pub fn catch_signals() -> crate::Result<UnixStream> {
+    let (signals, sender) = UnixStream::pair()?;
+    signals.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(signal_hook::consts::SIGTERM, sender.try_clone()?)?;
+    signal_hook::low_level::pipe::register(signal_hook::consts::SIGINT, sender)?;
+    // Caught, not ignored: tasks would inherit that a signal is ignored.
+    signal_hook::flag::register(signal_hook::consts::SIGHUP, Default::default())?;
+    // The program that started this daemon may have ignored this signal. Then the system would not keep the status of
+    // children that have ended.
+    signal_hook::flag::register(signal_hook::consts::SIGCHLD, Default::default())?;
+    Ok(signals)
+}
+
 impl Daemon {
-    /// A daemon that has not begun to serve.
+    /// Makes a daemon that does not serve yet. `signals` becomes readable when the daemon is to end.
     pub fn new(
         mut settings: Settings,
         socket_directory: SocketDirectory,
         mut log: Log,
         connector: Connector,
+        signals: UnixStream,
     ) -> crate::Result<Daemon> {
-        let process_spawner = ProcessSpawner::new(socket_directory.socket())?;
-        settings.limit_tasks(process_spawner.tasks_max(), process_spawner.descriptor_limit());
+        let spawner = ProcessSpawner::new(socket_directory.socket())?;
+        settings.limit_tasks(spawner.tasks_max(), spawner.descriptor_limit());
         let mut machine = Machine::new(settings.machine.clone());
         machine.set_debug_mask(settings.debug_mask);
         log.name(Tid(DAEMON_BIT | machine.own_host().0));
         let epoll = Rc::new(epoll::create(CreateFlags::CLOEXEC)?);
         let links = host_links::links(&settings, connector, epoll.clone())?;
-        let (signals, sender) = UnixStream::pair()?;
-        signals.set_nonblocking(true)?;
-        signal_hook::low_level::pipe::register(signal_hook::consts::SIGTERM, sender.try_clone()?)?;
-        signal_hook::low_level::pipe::register(signal_hook::consts::SIGINT, sender)?;
-        // Caught, not ignored: what is ignored would stay so in tasks.
-        signal_hook::flag::register(signal_hook::consts::SIGHUP, Default::default())?;
-        // Whoever started this daemon may have ignored it, and then the system tells nobody how a child ended.
-        signal_hook::flag::register(signal_hook::consts::SIGCHLD, Default::default())?;
         let starter = Starter::new(hosts::introduction(&settings, machine.own_host())?, settings.starts_max)?;
         epoll::add(&epoll, starter.descriptor(), Source::Starts.data(), EventFlags::IN)?;
         let remote_starts = RemoteStarts::new()?;
@@ -176,28 +146,18 @@ impl Daemon {
             connections,
             route,
             groups: Groups::default(),
-            process_spawner,
-            running: HashMap::new(),
-            outputs: HashMap::new(),
-            held_back: Vec::new(),
-            inputs: HashMap::new(),
-            groups_led: HashMap::new(),
-            name_lookups: HashMap::new(),
+            processes: Processes::new(spawner, epoll.clone()),
+            name_lookups: NameLookups::new(epoll.clone()),
             starter,
             remote_starts,
             holds_terminal: false,
             links,
-            direct_links: direct_links::DirectLinks::new(epoll.clone()),
+            direct_links: DirectLinks::new(epoll.clone()),
             epoll,
             signals,
             started: Instant::now(),
-            next_look: Instant::now() + LOOK_INTERVAL,
-            calm_looks: 0,
-            next_refresh: Instant::now() + REFRESH_INTERVAL,
-            unfinished: BTreeSet::new(),
-            unfinished_hosts: BTreeSet::new(),
-            descriptor_limited: BTreeSet::new(),
-            next_descriptor_try: Instant::now(),
+            upkeep: Upkeep::new(Instant::now()),
+            pending: PendingWork::new(),
             stopped: false,
         };
         if daemon.is_open_to_tasks() {
@@ -206,7 +166,7 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Tells the starter where the socket is, then lets go of the terminal.
+    /// Tells the starter where the socket is, then releases the terminal.
     pub fn announce(&mut self) -> crate::Result<()> {
         self.log_identity();
         self.log_complaints();
@@ -216,7 +176,7 @@ impl Daemon {
         self.add_hosts_at_start();
         self.execute_actions();
         let mut output = std::io::stdout();
-        // A starter that does not listen is no reason not to serve.
+        // The daemon serves even if the starter does not read this.
         let _ = writeln!(output, "{}", self.socket_directory.socket().display()).and_then(|()| output.flush());
         release_terminal()?;
         self.log.line("ready");
@@ -233,10 +193,10 @@ impl Daemon {
         self.log.line(&format!("{} ({socket}{port}) {} {}", host.name, host.arch, version.trim()));
     }
 
-    /// Tells starter and log what is wrong with the settings.
+    /// Tells the starter and the log what is wrong with the settings.
     fn log_complaints(&mut self) {
         for complaint in std::mem::take(&mut self.settings.complaints) {
-            // Nobody may be there to read it.
+            // There may be no reader.
             let _ = writeln!(std::io::stderr(), "pvmd: {complaint}");
             self.log.line(&complaint);
         }
@@ -246,28 +206,34 @@ impl Daemon {
     pub fn run(&mut self) -> crate::Result<()> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         while !self.stopped {
-            events.clear();
-            let timeout = if self.step_route() { self.timeout() } else { Timespec::default() };
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-            self.route.wake(events.iter().any(|event| Source::of(event.data) == Source::Bell));
-            for event in &events {
-                self.dispatch(Source::of(event.data), event.flags);
-                self.execute_actions();
-            }
-            for connection in std::mem::take(&mut self.unfinished) {
-                self.receive(connection, FrameBudget::new());
-                self.execute_actions();
-            }
-            for host in std::mem::take(&mut self.unfinished_hosts) {
-                self.receive_from_host(host);
-            }
-            self.pass_time();
+            self.step(&mut events, None)?;
         }
-        self.links.finish();
+        self.links.close_all();
         self.log.line("halted");
+        Ok(())
+    }
+
+    /// Waits for events and handles them. Sleeps for `sleep_max` at most.
+    fn step(&mut self, events: &mut Vec<epoll::Event>, sleep_max: Option<Duration>) -> crate::Result<()> {
+        events.clear();
+        let timeout = if self.step_route() { self.timeout(sleep_max) } else { Timespec::default() };
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        self.route.wake(events.iter().any(|event| Source::of(event.data) == Source::Bell));
+        for event in events.iter() {
+            self.dispatch(Source::of(event.data), event.flags);
+            self.execute_actions();
+        }
+        for connection in self.pending.take_connections() {
+            self.receive(connection, FrameBudget::new());
+            self.execute_actions();
+        }
+        for host in self.pending.take_hosts() {
+            self.receive_from_host(host);
+        }
+        self.handle_time();
         Ok(())
     }
 
@@ -275,57 +241,60 @@ impl Daemon {
         self.started.elapsed()
     }
 
-    fn timeout(&self) -> Timespec {
-        if !(self.unfinished.is_empty() && self.unfinished_hosts.is_empty()) {
+    fn timeout(&self, sleep_max: Option<Duration>) -> Timespec {
+        let pending = self.pending.sleep_max();
+        if pending == Some(Duration::ZERO) {
             return Timespec::default();
         }
-        let look = self.next_look.saturating_duration_since(Instant::now());
+        let check = self.upkeep.next_check().saturating_duration_since(Instant::now());
         let wakeup = self.machine.next_wakeup().map(|when| when.saturating_sub(self.now()));
-        let limits = self.next_start_limit().into_iter().chain(self.next_link_limit());
-        let limits = limits.chain(self.route.waits_for_memory().then_some(route::PAUSE));
-        let limits = limits.chain((!self.descriptor_limited.is_empty()).then_some(DESCRIPTOR_PAUSE));
-        let wait = wakeup.into_iter().chain(limits).fold(look, Duration::min);
-        // A little late is better than a little early, and once more.
+        let limits = self.time_to_next_start().into_iter().chain(self.time_to_next_link_step()).chain(pending);
+        let limits = limits.chain(self.route.waits_for_memory().then_some(route::PAUSE)).chain(sleep_max);
+        let wait = wakeup.into_iter().chain(limits).fold(check, Duration::min);
+        // Waking up a little late is better than waking up too early and then once more.
         let wait = wait + Duration::from_millis(1);
         Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) }
     }
 
-    fn pass_time(&mut self) {
+    /// Does what is due by now.
+    fn handle_time(&mut self) {
         let now = self.now();
         if self.machine.next_wakeup().is_some_and(|when| when <= now) {
             self.machine.handle_time(now);
             self.execute_actions();
         }
-        if self.next_start_limit() == Some(Duration::ZERO) {
+        if self.time_to_next_start() == Some(Duration::ZERO) {
             self.step_starts();
             self.execute_actions();
         }
-        if self.next_link_limit() == Some(Duration::ZERO) {
+        if self.time_to_next_link_step() == Some(Duration::ZERO) {
             self.step_links();
             self.execute_actions();
         }
-        if !self.descriptor_limited.is_empty() && Instant::now() >= self.next_descriptor_try {
-            self.next_descriptor_try = Instant::now() + DESCRIPTOR_PAUSE;
-            std::mem::take(&mut self.descriptor_limited).into_iter().for_each(|connection| self.flush(connection));
+        let limited = self.pending.take_descriptor_limited(Instant::now());
+        if !limited.is_empty() {
+            limited.into_iter().for_each(|connection| self.flush(connection));
             self.execute_actions();
         }
-        if Instant::now() >= self.next_look {
-            self.next_look = Instant::now() + LOOK_INTERVAL;
-            self.release_outputs();
-            self.route.acknowledge();
-            self.calm_looks = if self.route.trim() { self.calm_looks.wrapping_add(1) } else { 0 };
-            if self.calm_looks % CALM_LOOKS == 2 {
-                pvm_fmp::release_free();
-            }
-            if Instant::now() >= self.next_refresh {
-                self.next_refresh = Instant::now() + REFRESH_INTERVAL;
-                self.socket_directory.refresh();
-            }
-            if !self.socket_directory.stands() {
-                self.log.line("socket or rendezvous file has vanished");
-                self.machine.halt(now);
-                self.execute_actions();
-            }
+        if self.upkeep.begin_check(Instant::now()) {
+            self.check(now);
+        }
+    }
+
+    fn check(&mut self, now: Time) {
+        self.resume_outputs();
+        self.route.acknowledge();
+        let is_quiet = self.route.trim();
+        if self.upkeep.should_release_memory(is_quiet) {
+            pvm_fmp::release_free();
+        }
+        if self.upkeep.begin_refresh(Instant::now()) {
+            self.socket_directory.refresh();
+        }
+        if !self.socket_directory.stands() {
+            self.log.line("socket or rendezvous file has vanished");
+            self.machine.halt(now);
+            self.execute_actions();
         }
     }
 
@@ -337,21 +306,21 @@ impl Daemon {
                 if flags.contains(EventFlags::OUT) {
                     self.flush(connection);
                 }
-                let came = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
-                // One turn for each.
-                if came && !self.unfinished.contains(&connection) {
+                let is_readable = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
+                // Each connection has one budget in a step.
+                if is_readable && !self.pending.has_connection(connection) {
                     self.receive(connection, FrameBudget::new());
                 }
             }
             Source::Peer(connection) => self.on_peer_ended(connection),
-            Source::Output(tid, stream) => self.take_output(tid, stream),
-            Source::Input(tid) => self.write_input(tid),
+            Source::Output(tid, stream) => self.read_output(tid, stream),
+            Source::Input(tid) => self.continue_input(tid),
             Source::Process(tid) => self.on_process_ended(tid),
             Source::NameLookup(request) => self.read_name_lookup(request),
-            // The loop looks anyway.
+            // The next step of the route looks at all queues anyway.
             Source::Bell => {}
             Source::Data(host) => self.on_data_ready(host, flags),
-            Source::Direct(number) => self.direct_links.ready(number),
+            Source::Direct(number) => self.direct_links.on_ready(number),
             Source::Connector => self.step_links(),
             Source::Control(host) => self.on_control_ready(host, flags),
             Source::Starts => self.step_starts(),
@@ -370,7 +339,7 @@ impl Daemon {
     // ----- connections
 
     fn accept(&mut self) {
-        for _ in 0..ACCEPTS_IN_TURN_MAX {
+        for _ in 0..ACCEPTS_IN_A_ROW_MAX {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let socket = match rustix::net::accept_with(&self.socket_directory.listener, flags) {
                 Ok(socket) => socket,
@@ -379,19 +348,18 @@ impl Daemon {
                 }
                 Err(_) => return,
             };
-            // Strangers are sent away here.
-            let Ok(link) = ControlSocket::new(socket) else { continue };
-            let connection = self.connections.add(link);
+            // Fails for processes of other users.
+            let Ok(socket) = ControlSocket::new(socket) else { continue };
+            let connection = self.connections.add(socket);
             let client = self.connections.get_mut(connection).expect("added just now");
-            if epoll::add(&self.epoll, client.socket.as_fd(), Source::Client(connection).data(), EventFlags::IN)
-                .is_err()
-            {
+            let data = Source::Client(connection).data();
+            if epoll::add(&self.epoll, client.socket.as_fd(), data, EventFlags::IN).is_err() {
                 self.connections.close(connection);
             }
         }
     }
 
-    /// Takes frames of a connection.
+    /// Handles frames of a connection, as many as the budget allows.
     fn receive(&mut self, connection: Connection, mut budget: FrameBudget) {
         while budget.take() {
             let Some(client) = self.connections.get_mut(connection) else { return };
@@ -400,16 +368,7 @@ impl Daemon {
                 Ok(Some((ToDaemon::Hello(hello), descriptors))) => self.on_hello(connection, &hello, descriptors),
                 Ok(Some((ToDaemon::Heir, descriptors))) => self.on_successor(connection, descriptors),
                 Ok(Some((frame, _))) => match client.tid {
-                    Some(tid) => {
-                        match frame {
-                            ToDaemon::Bye => {
-                                self.drain(tid);
-                                self.direct_links.end_links_of_task(tid);
-                            }
-                            _ => self.take_from(tid),
-                        }
-                        self.machine.handle_frame(self.now(), tid, frame);
-                    }
+                    Some(tid) => self.on_frame(tid, frame),
                     None => return self.close(connection),
                 },
                 Err(ControlError::LegacyLibrary) => return self.refuse_legacy_library(connection),
@@ -424,8 +383,20 @@ impl Daemon {
             self.execute_actions();
         }
         if self.connections.get_mut(connection).is_some_and(|client| client.socket.has_frame()) {
-            self.unfinished.insert(connection);
+            self.pending.add_connection(connection);
         }
+    }
+
+    /// Handles a frame of a task, after the messages that the task sent before.
+    fn on_frame(&mut self, tid: Tid, frame: ToDaemon) {
+        match frame {
+            ToDaemon::Bye => {
+                self.drain(tid);
+                self.direct_links.end_links_of_task(tid);
+            }
+            _ => self.take_from(tid),
+        }
+        self.machine.handle_frame(self.now(), tid, frame);
     }
 
     fn on_hello(&mut self, connection: Connection, hello: &Hello, descriptors: Vec<OwnedFd>) {
@@ -434,7 +405,7 @@ impl Daemon {
             return;
         }
         let Ok([segment, bell]) = <[OwnedFd; 2]>::try_from(descriptors) else {
-            self.log.line(&format!("a task was refused: {}", self.process_spawner.descriptor_limit()));
+            self.log.line(&format!("a task was refused: {}", self.processes.descriptor_limit()));
             return self.refuse(connection, Code::OutOfRes);
         };
         if !pvm_fmp::doorbell::is_bell(bell.as_fd()) {
@@ -445,10 +416,10 @@ impl Daemon {
         self.machine.handle_hello(connection, process, hello);
     }
 
-    /// Logs the fate of a task if the debug mask says so.
-    fn log_task_event(&mut self, tid: Tid, fate: &str) {
+    /// Logs an event of a task if the debug mask asks for that.
+    fn log_task_event(&mut self, tid: Tid, event: &str) {
         if self.machine.debug_mask() & DEBUG_TASKS != 0 {
-            self.log.line(&format!("{tid} {fate}"));
+            self.log.line(&format!("{tid} {event}"));
         }
     }
 
@@ -462,8 +433,8 @@ impl Daemon {
 
     fn close(&mut self, connection: Connection) {
         if let Some(tid) = self.connections.close(connection) {
-            if !self.running.contains_key(&tid) {
-                self.read_outputs(tid);
+            if self.processes.id_of(tid).is_none() {
+                self.read_all_outputs(tid);
             }
             self.drain(tid);
             self.machine.handle_disconnect(tid);
@@ -479,16 +450,16 @@ impl Daemon {
         }
         self.watch_write(connection);
         self.on_collector_progress(connection);
-        self.release_outputs();
+        self.resume_outputs();
     }
 
-    /// Has `epoll` tell when the socket can be written exactly while something waits for it.
+    /// Watches a socket for room exactly while something waits for it.
     fn watch_write(&mut self, connection: Connection) {
         let Some(client) = self.connections.get_mut(connection) else { return };
-        let descriptor_limited = client.socket.is_descriptor_limited() && !client.write_closed;
-        let wanted = client.socket.wants_write() && !client.write_closed && !descriptor_limited;
-        if descriptor_limited {
-            self.descriptor_limited.insert(connection);
+        let limited = client.socket.is_descriptor_limited() && !client.write_closed;
+        let wanted = client.socket.wants_write() && !client.write_closed && !limited;
+        if limited {
+            self.pending.add_descriptor_limited(connection);
         }
         if wanted != client.watches_write {
             client.watches_write = wanted;
@@ -500,11 +471,11 @@ impl Daemon {
         }
     }
 
-    // ----- what the machine says
+    // ----- actions of the machine
 
     fn execute_actions(&mut self) {
         loop {
-            // Links can break when something is sent, and then there is more to do.
+            // A link can break while something is sent; then there is more to do.
             while let Some(action) = self.machine.poll_action() {
                 self.execute(action);
                 self.dispatch_link_events();
@@ -515,7 +486,7 @@ impl Daemon {
             }
             for connection in overrun {
                 let who = self.connections.get_mut(connection).and_then(|client| client.tid).unwrap_or(Tid::NONE);
-                self.log.line(&format!("{who} takes nothing of what it is sent, disconnected"));
+                self.log.line(&format!("{who} does not read what it is sent, disconnected"));
                 self.close(connection);
             }
             for connection in touched {

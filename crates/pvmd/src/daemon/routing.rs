@@ -1,7 +1,8 @@
-//! The loop's part in carrying messages between hosts.
-use super::{Daemon, Source};
+//! The daemon's part in carrying messages between hosts.
+use super::Daemon;
 use crate::connections::Connections;
 use crate::route::{Route, RouteContext, RouteEvent};
+use crate::source::Source;
 use pvm_core::machine::Machine;
 use pvm_core::tid::Tid;
 use pvm_core::wire::Frame;
@@ -11,7 +12,7 @@ use rustix::event::epoll::{self, EventFlags};
 use std::io;
 use std::os::fd::AsFd;
 
-/// What the route sees of the daemon.
+/// The parts of the daemon that the route needs.
 struct DaemonContext<'a> {
     machine: &'a Machine,
     connections: &'a mut Connections,
@@ -32,7 +33,7 @@ impl RouteContext for DaemonContext<'_> {
     }
 }
 
-/// The surroundings and the route itself, both borrowed from the daemon.
+/// Borrows the context while the route itself is borrowed, too.
 macro_rules! context {
     ($daemon:expr) => {
         DaemonContext { machine: &$daemon.machine, connections: &mut $daemon.connections }
@@ -40,22 +41,21 @@ macro_rules! context {
 }
 
 impl Daemon {
-    /// Takes a turn. Says whether the loop may sleep now; if so, tasks ring from here on.
+    /// Lets the route carry messages. Returns whether the loop may sleep now; if so, tasks ring from here on.
     pub(super) fn step_route(&mut self) -> bool {
         if !self.route.is_needed() {
             return true;
         }
-        let more = self.route.step(&mut context!(self));
-        let mut was_active = more;
+        let mut is_active = self.route.step(&mut context!(self));
         while let Some(event) = self.route.poll_event() {
             self.dispatch_route_event(event);
             self.execute_actions();
-            was_active = true;
+            is_active = true;
         }
-        !was_active && self.route.prepare_sleep(&context!(self))
+        !is_active && self.route.prepare_sleep(&context!(self))
     }
 
-    fn dispatch_route_event(&mut self, event: RouteEvent) {
+    pub(super) fn dispatch_route_event(&mut self, event: RouteEvent) {
         let now = self.now();
         match event {
             RouteEvent::Frame { from, frame } => self.machine.handle_host_frame(now, from, *frame),
@@ -72,24 +72,24 @@ impl Daemon {
         }
     }
 
-    /// A data link to a host stands, the first or another one.
-    pub(super) fn attach_data(&mut self, host: Tid, pipe: ByteStream, attach: fn(&mut Route, Tid, ByteStream)) {
+    /// Hands a data link to the route, the first one to a host or a new one.
+    pub(super) fn attach_data(&mut self, host: Tid, data: ByteStream, attach: fn(&mut Route, Tid, ByteStream)) {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        match epoll::add(&self.epoll, pipe.as_fd(), Source::Data(host).data(), flags) {
-            Ok(()) => attach(&mut self.route, host, pipe),
+        match epoll::add(&self.epoll, data.as_fd(), Source::Data(host).data(), flags) {
+            Ok(()) => attach(&mut self.route, host, data),
             Err(errno) => self.dispatch_route_event(RouteEvent::Cut { host, why: errno.to_string() }),
         }
     }
 
-    /// The socket of a data link has was_active.
+    /// Notes that the socket of a data link is ready.
     pub(super) fn on_data_ready(&mut self, host: Tid, flags: EventFlags) {
         let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         self.route.on_socket_ready(host, flags.contains(EventFlags::IN), flags.contains(EventFlags::OUT), ended);
     }
 
-    /// Sends a frame along what is sent to a task of another host.
+    /// Sends a frame behind the messages to a task of another host.
     pub(super) fn send_along(&mut self, to: Tid, frame: &Frame) {
-        // The host may have gone since that was decided.
+        // The host may have been removed since the machine decided this.
         if self.machine.knows_host(to.host()) {
             self.route.send_along(to, frame);
         }
@@ -103,12 +103,12 @@ impl Daemon {
         }
     }
 
-    /// Takes what a task has sent to other hosts before it said what the daemon hears now.
+    /// Takes the messages to other hosts that a task has sent before its next frame is handled.
     pub(super) fn take_from(&mut self, task: Tid) {
         self.route.take_from(task, &context!(self));
     }
 
-    /// Takes all that a task has sent to other hosts: it ends.
+    /// Takes all messages to other hosts of a task that ends.
     pub(super) fn drain(&mut self, task: Tid) {
         self.route.drain(task, &context!(self));
     }

@@ -1,6 +1,7 @@
-//! Processes of tasks that this daemon has not started, and their children that go on as the task.
-use super::{Daemon, Source};
+//! Tasks whose process this daemon has not started, and tasks that go on in a child of their process.
+use super::Daemon;
 use crate::frame_budget::FrameBudget;
+use crate::source::Source;
 use pvm_core::machine::Connection;
 use pvm_core::tid::Tid;
 use rustix::event::epoll::{self, EventFlags};
@@ -8,18 +9,18 @@ use rustix::process::{Pid, PidfdFlags};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 impl Daemon {
-    /// Watches the process of a task that this daemon has not started.
+    /// Watches the process of a task, unless this daemon has started it.
     pub(super) fn watch_peer_process(&mut self, connection: Connection, tid: Tid) {
-        let started = self.running.get(&tid).map(|running| running.child.id() as i32);
+        let started = self.processes.id_of(tid);
         let Some(client) = self.connections.get_mut(connection) else { return };
         let process = client.socket.peer_process();
         let Some(number) = Pid::from_raw(process).filter(|_| started != Some(process)) else { return };
-        // Without it the end of the socket still tells.
+        // Without it, the end of the connection tells that the process has ended.
         let Ok(pidfd) = rustix::process::pidfd_open(number, PidfdFlags::empty()) else { return };
         self.watch_process(connection, pidfd);
     }
 
-    /// Has the end of that process told as the end of the connection's.
+    /// Watches the process at the other end of a connection.
     fn watch_process(&mut self, connection: Connection, pidfd: OwnedFd) {
         let Some(client) = self.connections.get_mut(connection) else { return };
         if epoll::add(&self.epoll, &pidfd, Source::Peer(connection).data(), EventFlags::IN).is_ok() {
@@ -27,8 +28,8 @@ impl Daemon {
         }
     }
 
-    /// The process of a task has ended. The system has closed its socket before it says so: if that is open, a child
-    /// has it, and is the task.
+    /// Handles the end of a task's process. The system closes the sockets of a process before it reports the end: if
+    /// the connection is still open, a child of the process holds it and is the task now.
     pub(super) fn on_peer_ended(&mut self, connection: Connection) {
         self.receive(connection, FrameBudget::unlimited());
         let Some(client) = self.connections.get_mut(connection) else { return };
@@ -39,7 +40,7 @@ impl Daemon {
         }
     }
 
-    /// The child of a task's process goes on as the task.
+    /// Handles the message of a child that goes on as the task.
     pub(super) fn on_successor(&mut self, connection: Connection, descriptors: Vec<OwnedFd>) {
         let Some(tid) = self.connections.get_mut(connection).and_then(|client| client.tid) else { return };
         let Ok([pidfd]) = <[OwnedFd; 1]>::try_from(descriptors) else { return };
@@ -48,11 +49,8 @@ impl Daemon {
         self.watch_process(connection, pidfd);
         self.log_task_event(tid, "goes on in another process");
     }
-}
 
-/// Strangers of another kind.
-impl Daemon {
-    /// A program has found the library of PVM 3.4 instead of hpvm's: it and the log update_read_progress of it.
+    /// Answers a program that uses the library of PVM 3.4 instead of hpvm's, and logs what to do.
     pub(super) fn refuse_legacy_library(&mut self, connection: Connection) {
         let Some(client) = self.connections.get_mut(connection) else { return };
         client.socket.answer_legacy_library();
@@ -66,10 +64,10 @@ impl Daemon {
     }
 }
 
-/// The process for which that descriptor stands, if it is one for a process that lives and can be seen from here.
+/// Returns the process that a descriptor refers to, if it is a pidfd of a process that lives and is visible here.
 fn process_of(pidfd: &OwnedFd) -> Option<i32> {
-    let told = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
-    let number = told.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()?;
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    let number = info.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()?;
     Some(number).filter(|number| *number > 0)
 }
 
@@ -78,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_descriptor_says_for_which_process_it_stands() {
+    fn a_pidfd_tells_its_process() {
         let own = rustix::process::getpid();
         let pidfd = rustix::process::pidfd_open(own, PidfdFlags::empty()).unwrap();
         assert_eq!(process_of(&pidfd), Some(own.as_raw_nonzero().get()));

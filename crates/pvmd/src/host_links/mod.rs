@@ -1,8 +1,7 @@
-//! The links to other daemons: who may call, whom to call, what comes and goes on the control links.
+//! The links to other daemons: which hosts may connect, which are called, and the frames of the control links.
 //!
-//! The core says which hosts there are and when it wants a link; `pvm_net` makes links and turns
-//! strangers away. The data link of a host is handed on to the default route when both links stand, and a new one
-//! when it was made again.
+//! The core tells which hosts exist and when it wants a link; `pvm_net` makes links and refuses strangers. The data
+//! link of a host goes to the default route when both links stand, and again each time it was made anew.
 use crate::source::Source;
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame, Key};
@@ -24,52 +23,52 @@ const CONTROL_FRAME: u8 = 1;
 /// * Reached: the link to the host is closed, and the host lost
 /// * Test: `a_host_that_lets_too_much_wait_is_given_up`
 pub const HOST_BACKLOG_BYTES_MAX: usize = crate::settings::BACKLOG_BYTES_MAX;
-/// How long a host that leaves may take to read what was sent to it before.
+/// Time that a host has, when its link is closed, to read what was sent before.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// While the control link stands a data link may get nothing through for so many times the time that hosts may be
-/// silent. Then the system ends it, and another one is made.
+/// A data link that makes no progress for this many host timeouts, while the control link stands, is ended by the
+/// system. Then a new one is made.
 const DATA_STALL_TIMEOUTS: u32 = 3;
-/// The longest time of that: systems count it in microseconds, in 31 bits.
+/// The upper bound of that time: systems count it in microseconds, in 31 bits.
 const DATA_STALL_TIME_MAX: Duration = Duration::from_secs(1800);
 
-/// What has happened.
+/// An event of the links.
 pub enum LinkEvent {
     /// Both links to a host stand.
     Up { host: Tid, data: ByteStream },
-    /// A link could not be made, or the control link is lost.
+    /// The links to a host could not be made, or its control link is lost.
     Down { host: Tid },
     /// There is a new data link to a host.
     DataUp { host: Tid, data: ByteStream },
-    /// No new data link could be made.
+    /// A new data link could not be made.
     DataDown { host: Tid },
-    /// There is a connection for two tasks.
+    /// The connection for a direct link is complete.
     DirectReady { ticket: u64, link: Box<Link> },
-    /// There will be none.
+    /// The connection for a direct link could not be made.
     DirectFailed { ticket: u64, reason: String },
-    /// For the log.
+    /// A line for the log.
     Log(String),
 }
 
-/// A host that the machine knows.
-struct Host {
+/// A host of the machine.
+struct KnownHost {
     key: PublicKey,
     control: Option<ControlLink>,
-    /// It has called though it is to be called, and the log has been told.
+    /// It has connected although this side is the one to connect, and the log has been told.
     has_called: bool,
 }
 
 struct ControlLink {
     link: Link,
-    /// Whether `epoll` tells when the socket can be written.
+    /// Whether the socket is watched for room.
     watches_write: bool,
 }
 
-/// One that is to read what was sent, and then to be forgotten.
+/// A control link that is closed when the host has read what was sent.
 struct ClosingLink {
     control: ControlLink,
     deadline: Instant,
-    /// All is sent, and the socket says so.
+    /// Everything is sent, and the socket is shut down for writing.
     shut: bool,
 }
 
@@ -81,14 +80,14 @@ pub struct HostLinks {
     security: Security,
     timeout: Duration,
     backlog_bytes_max: usize,
-    hosts: BTreeMap<Tid, Host>,
+    hosts: BTreeMap<Tid, KnownHost>,
     keys: HashMap<PublicKey, Tid>,
     closing_links: BTreeMap<Tid, ClosingLink>,
     events: VecDeque<LinkEvent>,
 }
 
 impl HostLinks {
-    /// No links yet.
+    /// Starts without links.
     pub fn new(connector: Connector, own: Tid, timeout: Duration, epoll: Rc<OwnedFd>) -> crate::Result<HostLinks> {
         epoll::add(&epoll, &connector, Source::Connector.data(), EventFlags::IN)?;
         Ok(HostLinks {
@@ -105,30 +104,30 @@ impl HostLinks {
         })
     }
 
-    /// Where others call; zero if they cannot.
+    /// Returns the port at which others connect, zero if they cannot.
     pub fn port(&self) -> u16 {
         self.connector.port()
     }
 
-    /// What the whole machine has agreed upon.
+    /// Sets what the whole machine has agreed upon.
     pub fn set_shared(&mut self, trusted: bool, timeout: Duration) {
         self.security = if trusted { Security::Trusted } else { Security::Encrypted };
         self.timeout = timeout;
         self.connector.set_timeout(timeout);
     }
 
-    /// So many bytes may wait for a host on its control link.
+    /// Sets how many bytes may wait for a host on its control link.
     pub fn limit_backlog(&mut self, bytes: usize) {
         self.backlog_bytes_max = bytes;
     }
 
-    /// When [`HostLinks::step`] wants to be called at the latest.
+    /// Returns when [`HostLinks::step`] is to be called at the latest.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let closing_links = self.closing_links.values().map(|closing_link| closing_link.deadline);
         closing_links.chain(self.connector.next_wakeup()).min()
     }
 
-    /// Takes callers, goes on with calls, ends what takes too long.
+    /// Accepts connections, continues calls, and ends what has passed its deadline.
     pub fn step(&mut self) {
         let now = Instant::now();
         self.connector.step(now);
@@ -138,7 +137,7 @@ impl HostLinks {
         self.closing_links.retain(|_, closing_link| closing_link.deadline > now);
     }
 
-    /// The next thing that has happened.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<LinkEvent> {
         self.events.pop_front()
     }
@@ -149,17 +148,17 @@ impl HostLinks {
 
     // ----- making links
 
-    /// That host may call, if it has that key.
-    pub fn know(&mut self, host: Tid, key: Key) {
-        self.forget(host);
+    /// Lets the host with that key connect.
+    pub fn add_host(&mut self, host: Tid, key: Key) {
+        self.remove_host(host);
         let key = PublicKey(key);
-        self.hosts.insert(host, Host { key, control: None, has_called: false });
+        self.hosts.insert(host, KnownHost { key, control: None, has_called: false });
         self.keys.insert(key, host);
         self.connector.identity().known().add(key);
     }
 
-    /// Calls a known host.
-    pub fn call(&mut self, host: Tid, addresses: &[SocketAddr]) {
+    /// Connects to a known host.
+    pub fn connect(&mut self, host: Tid, addresses: &[SocketAddr]) {
         let Some(known) = self.hosts.get(&host) else {
             return self.events.push_back(LinkEvent::Down { host });
         };
@@ -167,10 +166,10 @@ impl HostLinks {
         self.connector.connect_pair(u64::from(host.0), addresses, key, self.security, patience, Instant::now());
     }
 
-    /// The host does not belong to the machine any more. What it was sent is still written.
-    pub fn forget(&mut self, host: Tid) {
+    /// Removes a host that does not belong to the machine any more. What was sent to it is still written.
+    pub fn remove_host(&mut self, host: Tid) {
         self.connector.cancel(u64::from(host.0));
-        let Some(Host { key, control, .. }) = self.hosts.remove(&host) else { return };
+        let Some(KnownHost { key, control, .. }) = self.hosts.remove(&host) else { return };
         self.keys.remove(&key);
         self.connector.identity().known().remove(&key);
         if let Some(control) = control {
@@ -180,35 +179,34 @@ impl HostLinks {
         }
     }
 
-    /// Somebody will call for a link of two tasks. The tickets of such links are beyond 32 bits, those
-    /// of hosts are not.
-    pub fn expect(&mut self, ticket: u64, tokens: Tokens) {
+    /// Expects a connection for a direct link. Tickets of direct links are above 32 bits, those of hosts are not.
+    pub fn expect_direct(&mut self, ticket: u64, tokens: Tokens) {
         self.connector.expect(ticket, None, tokens, self.timeout, Instant::now());
     }
 
-    /// Calls for a link of two tasks.
-    pub fn meet(&mut self, ticket: u64, addresses: &[SocketAddr], tokens: Tokens) {
+    /// Connects for a direct link.
+    pub fn connect_direct(&mut self, ticket: u64, addresses: &[SocketAddr], tokens: Tokens) {
         self.connector.connect_link(ticket, addresses, None, tokens, self.timeout, Instant::now());
     }
 
-    /// A host will call for a new data link.
+    /// Expects a host to connect for a new data link.
     pub fn expect_data(&mut self, host: Tid, tokens: Tokens) {
         let peer = self.data_key(host);
         self.connector.expect(u64::from(host.0), peer, tokens, self.timeout, Instant::now());
     }
 
-    /// Calls a host for a new data link.
-    pub fn call_data(&mut self, host: Tid, addresses: &[SocketAddr], tokens: Tokens) {
+    /// Connects to a host for a new data link.
+    pub fn connect_data(&mut self, host: Tid, addresses: &[SocketAddr], tokens: Tokens) {
         let peer = self.data_key(host);
         self.connector.connect_link(u64::from(host.0), addresses, peer, tokens, self.timeout, Instant::now());
     }
 
-    /// The data link to that host is not to be made now.
+    /// Gives up making a data link to a host.
     pub fn cancel_data(&mut self, host: Tid) {
         self.connector.cancel(u64::from(host.0));
     }
 
-    /// The key that a host shows on its data link; in clear its token is all.
+    /// Returns the key that a host must show on its data link. In clear its token is enough.
     fn data_key(&self, host: Tid) -> Option<PublicKey> {
         self.hosts.get(&host).filter(|_| self.encrypts()).map(|host| host.key)
     }
@@ -217,12 +215,12 @@ impl HostLinks {
         self.hosts.get(&host).is_some_and(|host| host.control.is_some())
     }
 
-    /// Nobody wants that link of two tasks any more.
-    pub fn cancel(&mut self, ticket: u64) {
+    /// Gives up making a direct link.
+    pub fn cancel_direct(&mut self, ticket: u64) {
         self.connector.cancel(ticket);
     }
 
-    /// Whether what tasks send is encrypted.
+    /// Returns whether messages are encrypted.
     pub fn encrypts(&self) -> bool {
         self.security == Security::Encrypted
     }
@@ -230,16 +228,16 @@ impl HostLinks {
     fn on_connect_event(&mut self, event: ConnectEvent) {
         match event {
             ConnectEvent::PairAccepted { peer, address, pair } => match self.keys.get(&peer) {
-                // The one with the lower number calls.
-                Some(host) if *host < self.own => self.linked(*host, *pair),
+                // The host with the lower number connects.
+                Some(host) if *host < self.own => self.on_pair(*host, *pair),
                 Some(host) => self.on_unexpected_caller(*host, address),
                 None => {}
             },
-            ConnectEvent::PairConnected { ticket, pair, .. } => self.linked(Tid(ticket as u32), *pair),
+            ConnectEvent::PairConnected { ticket, pair, .. } => self.on_pair(Tid(ticket as u32), *pair),
             ConnectEvent::LinkReady { ticket, link } if ticket > u64::from(u32::MAX) => {
                 self.events.push_back(LinkEvent::DirectReady { ticket, link });
             }
-            ConnectEvent::LinkReady { ticket, link } => self.data_met(Tid(ticket as u32), *link),
+            ConnectEvent::LinkReady { ticket, link } => self.on_data_link(Tid(ticket as u32), *link),
             ConnectEvent::Failed { ticket, reason } if ticket > u64::from(u32::MAX) => {
                 self.events.push_back(LinkEvent::DirectFailed { ticket, reason });
             }
@@ -257,7 +255,7 @@ impl HostLinks {
         }
     }
 
-    fn data_met(&mut self, host: Tid, mut data: Link) {
+    fn on_data_link(&mut self, host: Tid, mut data: Link) {
         if self.has_control(host) {
             self.events.push_back(match data.limit_unread(self.data_stall_time()) {
                 Ok(()) => LinkEvent::DataUp { host, data: data.into_byte_stream() },
@@ -270,19 +268,19 @@ impl HostLinks {
         (DATA_STALL_TIMEOUTS * self.timeout).min(DATA_STALL_TIME_MAX)
     }
 
-    /// Could be done time and again: the log is told once.
+    /// Logs the first time that a host connects out of turn. It could do so any number of times.
     fn on_unexpected_caller(&mut self, host: Tid, address: SocketAddr) {
         let known = self.hosts.get_mut(&host);
         if known.is_some_and(|known| !std::mem::replace(&mut known.has_called, true)) {
-            self.log(format!("{host} called from {address}, though it is to be called"));
+            self.log(format!("{host} connected from {address}, but must wait to be called"));
         }
     }
 
-    fn linked(&mut self, host: Tid, Pair { mut control, mut data }: Pair) {
+    fn on_pair(&mut self, host: Tid, Pair { mut control, mut data }: Pair) {
         let data_stall_time = self.data_stall_time();
         let Some(known) = self.hosts.get_mut(&host) else { return };
         if known.control.take().is_some() {
-            // The other side has lost the links that stood; frames may be lost with them.
+            // The other side has lost the links that stood here, and perhaps frames with them.
             self.log(format!("{host} has lost its links"));
             return self.events.push_back(LinkEvent::Down { host });
         }
@@ -300,17 +298,17 @@ impl HostLinks {
 
     // ----- using control links
 
-    /// Sends a frame to a host to which there is a link.
+    /// Sends a frame to a host that has a link.
     pub fn send(&mut self, host: Tid, frame: &Frame) {
         let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else { return };
         let result = control.link.send(CONTROL_FRAME, &[], &[&wire::encode(frame)]);
         control.watch(&self.epoll, host);
         if let Err(error) = result {
-            self.lost(host, &error);
+            self.on_lost(host, &error);
         }
     }
 
-    /// The next frame of a host, if one has come as a whole.
+    /// Returns the next complete frame of a host.
     pub fn receive(&mut self, host: Tid) -> Option<Frame> {
         let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else {
             self.continue_close(host);
@@ -324,23 +322,23 @@ impl HostLinks {
             },
             Err(error) => Err(error),
         };
-        result.map_err(|error| self.lost(host, &error)).ok()
+        result.map_err(|error| self.on_lost(host, &error)).ok()
     }
 
-    /// Whether the socket alone would not tell that there are frames of that host, or no more.
+    /// Returns whether frames of a host, or its end, wait without an event of the socket.
     pub fn has_unread(&self, host: Tid) -> bool {
         let control = self.hosts.get(&host).and_then(|host| host.control.as_ref());
         control.is_some_and(|control| control.link.has_unread() || control.link.is_broken())
     }
 
-    /// Bytes that wait for a host on its control link.
+    /// Returns how many bytes wait for a host on its control link.
     pub fn queued_bytes(&self, host: Tid) -> usize {
         let control = self.hosts.get(&host).and_then(|host| host.control.as_ref());
         control.map_or(0, |control| control.link.queued_bytes())
     }
 
-    /// How often something had to be sent again on the control link to a host.
-    pub fn sent_again(&self, host: Tid) -> u32 {
+    /// Returns how many TCP segments were sent again on the control link to a host.
+    pub fn retransmissions(&self, host: Tid) -> u32 {
         let control = self.hosts.get(&host).and_then(|host| host.control.as_ref());
         control.map_or(0, |control| control.link.sent_again())
     }
@@ -353,17 +351,17 @@ impl HostLinks {
         let result = control.link.flush();
         control.watch(&self.epoll, host);
         if let Err(error) = result {
-            self.lost(host, &error);
+            self.on_lost(host, &error);
         }
     }
 
-    fn lost(&mut self, host: Tid, error: &LinkError) {
+    fn on_lost(&mut self, host: Tid, error: &LinkError) {
         self.log(format!("link to {host}: {error}"));
         self.drop_link(host);
         self.events.push_back(LinkEvent::Down { host });
     }
 
-    /// Closes what there is to a host, which stays known.
+    /// Closes the links to a host, which stays known.
     pub fn drop_link(&mut self, host: Tid) {
         self.connector.cancel(u64::from(host.0));
         if let Some(host) = self.hosts.get_mut(&host) {
@@ -373,18 +371,18 @@ impl HostLinks {
 
     // ----- ending
 
-    /// Writes what waits, says that this was all, and waits until the other side has closed: a close
-    /// while something lies unread here could destroy what it has not read yet.
+    /// Continues to close a link: writes what waits, shuts the socket down for writing, and waits until the other side
+    /// has closed. To close while data lies unread could make the kernel drop what the other side has not read.
     fn continue_close(&mut self, host: Tid) {
-        if self.closing_links.get_mut(&host).is_some_and(|closing_link| closing_link.go_on(&self.epoll, host)) {
+        if self.closing_links.get_mut(&host).is_some_and(|closing_link| closing_link.advance(&self.epoll, host)) {
             self.closing_links.remove(&host);
         }
     }
 
-    /// The daemon ends: everybody still reads what was sent.
-    pub fn finish(&mut self) {
+    /// Closes all links when the daemon ends. The hosts still read what was sent.
+    pub fn close_all(&mut self) {
         let hosts: Vec<Tid> = self.hosts.keys().copied().collect();
-        hosts.into_iter().for_each(|host| self.forget(host));
+        hosts.into_iter().for_each(|host| self.remove_host(host));
         let end = Instant::now() + CLOSE_TIME_MAX;
         while !self.closing_links.is_empty() && Instant::now() < end {
             std::thread::sleep(CLOSE_TIME_MAX / 100);
@@ -395,21 +393,21 @@ impl HostLinks {
 }
 
 impl ControlLink {
-    /// Has `epoll` tell when the socket can be written exactly while something waits for it.
+    /// Watches the socket for room exactly while something waits.
     fn watch(&mut self, epoll: &OwnedFd, host: Tid) {
         let wanted = self.link.wants_write();
         if wanted != self.watches_write {
             self.watches_write = wanted;
             let flags = if wanted { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-            // Can fail only for a socket that is not there.
+            // Fails only for a socket that is not watched.
             let _ = epoll::modify(epoll, &self.link, Source::Control(host).data(), flags);
         }
     }
 }
 
 impl ClosingLink {
-    /// Gives whether it is done.
-    fn go_on(&mut self, epoll: &OwnedFd, host: Tid) -> bool {
+    /// Returns whether the link is closed.
+    fn advance(&mut self, epoll: &OwnedFd, host: Tid) -> bool {
         if self.control.link.flush().is_err() {
             return true;
         }
@@ -420,7 +418,7 @@ impl ClosingLink {
                 return true;
             }
         }
-        // What it still says is of no interest.
+        // Further frames are ignored.
         loop {
             match self.control.link.receive_whole() {
                 Ok(Some(_)) => {}

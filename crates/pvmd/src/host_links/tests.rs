@@ -1,4 +1,4 @@
-//! Two daemons' links in one thread.
+//! The links of two daemons in one thread.
 use super::*;
 use pvm_net::{Identity, KeyPair};
 use rustix::event::epoll::CreateFlags;
@@ -27,7 +27,7 @@ impl End {
         self.links.connector.port()
     }
 
-    /// What the daemon's loop does.
+    /// Does what the daemon's loop does.
     fn turn(&mut self) {
         self.links.step();
         let mut ready = Vec::with_capacity(8);
@@ -77,20 +77,20 @@ fn tid(number: u32) -> Tid {
     Tid::host_number(number)
 }
 
-/// Host 1, which calls, and host 2, linked.
+/// Host 1, which connects, and host 2, linked.
 fn linked(trusted: bool) -> (End, End) {
     linked_within(HOST_BACKLOG_BYTES_MAX, trusted)
 }
 
-/// The same, where so many bytes may wait.
+/// The same with a limit for what may wait.
 fn linked_within(backlog_bytes_max: usize, trusted: bool) -> (End, End) {
     let ((mut one, first), (mut two, second)) = (End::new(ONE), End::new(TWO));
     one.links.limit_backlog(backlog_bytes_max);
     one.links.set_shared(trusted, Duration::from_secs(5));
     let port = two.listen();
-    one.links.know(tid(TWO), second);
-    two.links.know(tid(ONE), first);
-    one.links.call(tid(TWO), &[SocketAddr::from(([127, 0, 0, 1], port))]);
+    one.links.add_host(tid(TWO), second);
+    two.links.add_host(tid(ONE), first);
+    one.links.connect(tid(TWO), &[SocketAddr::from(([127, 0, 0, 1], port))]);
     drive(&mut [&mut one, &mut two], |ends| ends[0].is_up(tid(TWO)) && ends[1].is_up(tid(ONE)));
     (one, two)
 }
@@ -120,12 +120,12 @@ fn frames_of_all_sizes_pass_in_order_and_the_data_link_is_as_asked() {
 #[test]
 fn what_was_sent_to_a_host_before_it_is_forgotten_still_arrives() {
     let (mut one, mut two) = linked(false);
-    // More than the sockets hold, and no more than a loaded machine encrypts in the time in which links are closed.
+    // More than the sockets hold, and no more than a loaded machine encrypts before the link is closed.
     one.links.send(tid(TWO), &line(12 << 20, 1));
     one.links.send(tid(TWO), &Frame::Leave);
-    // It lies unread when this side would like to close.
+    // This frame lies unread when this side closes.
     two.links.send(tid(ONE), &Frame::Beat);
-    one.links.forget(tid(TWO));
+    one.links.remove_host(tid(TWO));
     drive(&mut [&mut one, &mut two], |ends| ends[1].is_down(tid(ONE)));
     assert!(matches!(&two.frames[..], [_, (_, Frame::Leave)]), "{} frames", two.frames.len());
     two.links.drop_link(tid(ONE));
@@ -140,10 +140,10 @@ fn a_host_that_does_not_take_its_farewell_is_left_after_a_while() {
     let (mut one, _two) = linked(false);
     one.links.send(tid(TWO), &line(30 << 20, 1));
     let start = Instant::now();
-    one.links.finish();
+    one.links.close_all();
     assert!(start.elapsed() >= CLOSE_TIME_MAX && start.elapsed() < 2 * CLOSE_TIME_MAX);
     let (mut one, mut two) = linked(false);
-    one.links.forget(tid(TWO));
+    one.links.remove_host(tid(TWO));
     assert!(one.links.next_wakeup().is_some());
     std::thread::sleep(CLOSE_TIME_MAX);
     one.turn();
@@ -165,13 +165,13 @@ fn a_lost_link_is_told_once() {
 fn a_host_that_cannot_be_reached_is_down_and_the_log_says_why() {
     let (mut one, _) = End::new(ONE);
     one.links.set_shared(false, Duration::from_millis(100));
-    one.links.know(tid(TWO), [7; 32]);
+    one.links.add_host(tid(TWO), [7; 32]);
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    one.links.call(tid(TWO), &[nobody]);
+    one.links.connect(tid(TWO), &[nobody]);
     drive(&mut [&mut one], |ends| ends[0].is_down(tid(TWO)));
     assert!(matches!(&one.seen[0], LinkEvent::Log(text) if text.contains("refused")));
-    // One that is not known cannot be called.
-    one.links.call(tid(3), &[nobody]);
+    // An unknown host cannot be called.
+    one.links.connect(tid(3), &[nobody]);
     drive(&mut [&mut one], |ends| ends[0].is_down(tid(3)));
 }
 
@@ -179,11 +179,11 @@ fn a_host_that_cannot_be_reached_is_down_and_the_log_says_why() {
 fn a_host_with_a_higher_number_does_not_call() {
     let ((mut one, first), (mut two, second)) = (End::new(ONE), End::new(TWO));
     let port = one.listen();
-    one.links.know(tid(TWO), second);
-    two.links.know(tid(ONE), first);
-    two.links.call(tid(ONE), &[SocketAddr::from(([127, 0, 0, 1], port))]);
+    one.links.add_host(tid(TWO), second);
+    two.links.add_host(tid(ONE), first);
+    two.links.connect(tid(ONE), &[SocketAddr::from(([127, 0, 0, 1], port))]);
     drive(&mut [&mut one, &mut two], |ends| !ends[0].seen.is_empty());
-    assert!(matches!(&one.seen[0], LinkEvent::Log(text) if text.contains("is to be called")));
+    assert!(matches!(&one.seen[0], LinkEvent::Log(text) if text.contains("must wait to be called")));
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_frame_longer_than_any_task_can_send_ends_the_link() {
     for (bytes, is_down) in [(wire::HOST_FRAME_BYTES_MAX, false), (wire::HOST_FRAME_BYTES_MAX + 1, true)] {
         let (mut one, mut two) = linked(false);
         let control = one.links.hosts.get_mut(&tid(TWO)).unwrap().control.as_mut().unwrap();
-        assert!(control.link.keep(&[&Link::frame_head(CONTROL_FRAME, &[], bytes), &[0; 100]]).unwrap());
+        assert!(control.link.write_or_queue(&[&Link::frame_head(CONTROL_FRAME, &[], bytes), &[0; 100]]).unwrap());
         one.links.send(tid(TWO), &Frame::Beat);
         for _ in 0..200 {
             one.turn();
@@ -266,19 +266,19 @@ fn a_data_link_is_made_again_and_again_by_those_who_know_the_tokens_and_the_cont
         let there = SocketAddr::from(([127, 0, 0, 1], two.links.port()));
         for round in 1..=3 {
             two.links.expect_data(tid(ONE), tokens(round));
-            one.links.call_data(tid(TWO), &[there], tokens(round));
+            one.links.connect_data(tid(TWO), &[there], tokens(round));
             let data_up = |end: &End| {
                 let is_new = |event: &&LinkEvent| matches!(event, LinkEvent::DataUp { data, .. } if data.is_encrypted() != trusted);
                 end.seen.iter().filter(is_new).count() == usize::from(round)
             };
             drive(&mut [&mut one, &mut two], |ends| ends.iter().all(|end| data_up(end)));
         }
-        // Another token, or one that was good before.
+        // A wrong token, or one that has been used.
         one.links.set_shared(trusted, Duration::from_millis(500));
         two.links.set_shared(trusted, Duration::from_millis(500));
         for wrong in [3, 9] {
             two.links.expect_data(tid(ONE), tokens(4));
-            one.links.call_data(tid(TWO), &[there], tokens(wrong));
+            one.links.connect_data(tid(TWO), &[there], tokens(wrong));
             let down = |end: &End| end.seen.iter().any(|event| matches!(event, LinkEvent::DataDown { .. }));
             drive(&mut [&mut one, &mut two], |ends| ends.iter().all(|end| down(end)));
             [&mut one, &mut two].into_iter().for_each(|end| end.seen.clear());
@@ -296,7 +296,7 @@ fn a_data_link_that_stands_alone_is_nobodys() {
     let there = SocketAddr::from(([127, 0, 0, 1], two.links.port()));
     two.links.expect_data(tid(ONE), tokens(1));
     two.links.drop_link(tid(ONE));
-    one.links.call_data(tid(TWO), &[there], tokens(1));
+    one.links.connect_data(tid(TWO), &[there], tokens(1));
     for _ in 0..200 {
         [&mut one, &mut two].into_iter().for_each(|end| end.turn());
         std::thread::sleep(Duration::from_millis(1));

@@ -1,11 +1,11 @@
-//! Data links that break and come again while much is on its way.
+//! Data links that break and are resumed under load.
 use super::fuzz::pipes;
 use super::tests::{Host, Task, pattern, settle};
 use super::*;
 use pvm_core::flows::FLOW_WINDOW_BYTES;
 use pvm_core::flows::frames::write_acknowledged;
 
-/// A small generator of numbers that look random (xorshift).
+/// A small pseudo-random number generator (xorshift).
 struct Prng(u64);
 
 impl Prng {
@@ -23,7 +23,7 @@ fn join(one: &mut Host, other: &mut Host, encrypted: bool) {
     other.route.attach(one.tid, far);
 }
 
-/// Another connection, of which both sides update_read_progress.
+/// Gives both sides a new connection.
 fn join_again(one: &mut Host, other: &mut Host, encrypted: bool) {
     let (near, far) = pipes(encrypted);
     one.route.disconnect(other.tid);
@@ -66,7 +66,7 @@ fn what_is_on_its_way_when_links_break_arrives_once_and_in_order() {
                 5 => a.take(),
                 6 => [&mut c, &mut d].into_iter().for_each(Task::take),
                 7 => {
-                    // One finds the end first; the other later, or by the new connection.
+                    // One side finds the end first; the other finds it later, or gets the new connection before.
                     if prng.next_below(2) == 0 {
                         one.route.disconnect(other.tid)
                     } else {
@@ -99,7 +99,7 @@ fn what_is_on_its_way_when_links_break_arrives_once_and_in_order() {
         assert_eq!(c.numbers(b.tid), d.numbers(b.tid));
         assert_eq!(other.frames, (0..news).map(|number| death(c.tid, number)).collect::<Vec<_>>());
         assert_eq!(one.route.egress_flows.flows.held_bytes() + other.route.egress_flows.flows.held_bytes(), 0);
-        // No more than what tasks need not tell that they have read.
+        // Tasks need not tell at once that they have read this much.
         assert!(one.heap_bytes() + other.heap_bytes() <= 4 * FLOW_WINDOW_BYTES as usize, "seed {seed}");
         assert!(one.cuts + other.cuts > 0, "some ends were found");
     }
@@ -127,7 +127,7 @@ fn while_there_is_no_connection_senders_keep_what_they_send_and_deaths_are_survi
     assert_eq!(c.numbers(a.tid), (0..3000).collect::<Vec<_>>());
     assert_eq!(one.route.egress_flows.flows.held_bytes(), 0);
     assert!(other.heap_bytes() <= FLOW_WINDOW_BYTES as usize);
-    // The host goes while there is no connection.
+    // The host is removed while there is no connection.
     one.route.disconnect(other.tid);
     b.send(c.tid, 1, b"lost");
     settle([&mut one, &mut other], &mut [&mut b, &mut c]);
@@ -175,7 +175,7 @@ fn a_frame_longer_than_what_is_kept_passes_and_costs_no_host() {
         other.route.send_along(one.tid, &death(one.tid, 1));
         other.turn();
     }
-    // It is lost in the middle, too.
+    // The connection breaks in the middle of the frame, too.
     join_again(&mut one, &mut other, false);
     for _ in 0..10_000 {
         one.turn();

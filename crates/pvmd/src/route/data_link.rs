@@ -5,33 +5,33 @@ use super::transmit::TransmitState;
 use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, Head, read_head, write_acknowledged};
 use pvm_net::{ByteStream, LinkError};
 
-/// What is on its way in and out, and the connection for it. Connections break and come again; the rest stays.
+/// The state of both directions, and the connection. Connections break and are replaced; the state stays.
 pub(super) struct DataLink {
     pub pipe: Option<ByteStream>,
     pub receive: ReceiveState,
     pub transmit: TransmitState,
-    /// What each side says first on a connection that takes the place of another.
+    /// The exchange that begins a connection which replaces another.
     greeting: Option<ResumeHandshake>,
 }
 
-/// An acknowledgement each way: there both go on.
+/// An acknowledgement in each direction. Each side continues where the other one has stopped.
 struct ResumeHandshake {
     unsent: Vec<u8>,
     came: Vec<u8>,
 }
 
 impl DataLink {
-    /// The first one, or none yet.
+    /// Makes a data link, with its first connection or without one.
     pub fn new(pipe: Option<ByteStream>) -> DataLink {
         DataLink { pipe, receive: ReceiveState::default(), transmit: TransmitState::default(), greeting: None }
     }
 
-    /// The connection is of no use any more.
+    /// Drops the connection.
     pub fn disconnect(&mut self) {
         (self.pipe, self.greeting) = (None, None);
     }
 
-    /// There is another one.
+    /// Takes a new connection.
     pub fn reconnect(&mut self, pipe: ByteStream) {
         let mut greeting = ResumeHandshake { unsent: Vec::new(), came: Vec::new() };
         write_acknowledged(self.receive.receipts.tell(), &mut greeting.unsent);
@@ -39,7 +39,7 @@ impl DataLink {
         (self.receive.readable, self.receive.ended, self.transmit.writable) = (true, false, true);
     }
 
-    /// The connection, if it stands and both sides have greeted each other.
+    /// Returns the connection, if it stands and both sides have told how much they have received.
     pub fn connection(&mut self) -> Option<(&mut ByteStream, &mut ReceiveState, &mut TransmitState)> {
         match (&mut self.pipe, &self.greeting) {
             (Some(pipe), None) => Some((pipe, &mut self.receive, &mut self.transmit)),
@@ -47,7 +47,7 @@ impl DataLink {
         }
     }
 
-    /// Goes on with the greeting, if there is one.
+    /// Continues the exchange that begins a connection.
     pub fn greet(&mut self) -> Result<(), LinkFailure> {
         let (Some(pipe), Some(greeting)) = (&mut self.pipe, &mut self.greeting) else { return Ok(()) };
         if !greeting.go_on(pipe)? {
@@ -63,7 +63,7 @@ impl DataLink {
 }
 
 impl ResumeHandshake {
-    /// Says whether all has been said.
+    /// Returns whether both acknowledgements have passed.
     fn go_on(&mut self, pipe: &mut ByteStream) -> Result<bool, LinkError> {
         pipe.flush()?;
         let sent = pipe.write(&self.unsent)?;

@@ -1,11 +1,11 @@
-//! What tasks send to other hosts.
+//! Egress: what tasks send to other hosts.
 use super::RouteContext;
 use pvm_core::flows::{self, Flows};
 use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, FAR, Meta, Remote, Sink};
 use std::collections::HashMap;
 
-/// A list of those of other hosts who get a multicast, four bytes each.
+/// The receivers on other hosts of one multicast, four bytes each.
 ///
 /// * Filled by: each task
 /// * Setting: none, no machine has a million tasks
@@ -13,11 +13,11 @@ use std::collections::HashMap;
 /// * Test: `a_list_of_more_receivers_than_there_can_be_is_nobodys`
 pub(super) const LIST_BYTES_MAX: usize = 4 << 20;
 
-/// The body of a message of a local task.
+/// The body of a message of a task of this host.
 pub(super) enum Body {
-    /// It came in the queue.
+    /// A short body, which came in the queue.
     Bytes(Vec<u8>),
-    /// It lies in the sender's heap.
+    /// A body in the sender's heap.
     Remote(Remote),
 }
 
@@ -34,7 +34,7 @@ impl Body {
 pub(super) struct EgressFlows {
     pub own: Tid,
     pub flows: Flows<Body>,
-    /// For whom the next message of a task is.
+    /// The receivers of each task's next message.
     pub lists: HashMap<Tid, Vec<Tid>>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Egress<'a> {
 }
 
 impl Egress<'_> {
-    /// Whether the tid can be a task of another host.
+    /// Returns whether a tid can be that of a task of another host.
     fn is_far(&self, tid: Tid) -> bool {
         tid.is_task() && tid.host() != self.egress_flows.own && self.context.is_member(tid.host())
     }
@@ -77,7 +77,7 @@ impl Sink for Egress<'_> {
                 (bytes.len(), Body::Bytes(bytes))
             }
             Arrival::Remote(remote) => (0, Body::Remote(remote)),
-            // Tasks make no offers to a daemon.
+            // Tasks do not offer their memory to a daemon.
             Arrival::Offer(_) => return,
         };
         let (from, far, bytes) = (Tid(from), meta[FAR], body.len());
@@ -90,7 +90,7 @@ impl Sink for Egress<'_> {
                 self.egress_flows.flows.multicast(from, &list, meta, bytes, held, body);
             }
             far if self.is_far(Tid(far)) => self.egress_flows.flows.send(from, Tid(far), meta, bytes, held, body),
-            // To nobody: dropped, as PVM does.
+            // A message without a receiver is dropped, as in PVM.
             _ => {}
         }
     }

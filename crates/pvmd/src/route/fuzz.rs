@@ -1,5 +1,4 @@
-//! Bytes from nowhere on a data link: what a hostile host sends, up to the memory of tasks
-//! (docs/testing.md).
+//! Untrusted input on a data link: what a hostile host sends, up to the memory of tasks (docs/testing.md).
 use super::*;
 use pvm_core::flows::{CHUNK_BYTES_MAX, Credit, Piece, frames};
 use pvm_fmp::ports::PortTable;
@@ -9,7 +8,7 @@ use pvm_net::{Identity, KeyPair, Link};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::rc::Rc;
 
-/// What takes it in.
+/// The code that decodes it.
 pub const DECODER: &[Source] = &[
     file("crates/pvmd/src/route/receive.rs"),
     file("crates/pvmd/src/route/data_link.rs"),
@@ -37,14 +36,14 @@ pub const DECODER: &[Source] = &[
 ];
 
 const OWN: Tid = Tid(0x40000);
-/// The host whose daemon is not what it should be.
+/// The hostile host.
 const HOSTILE: Tid = Tid(0x80000);
-/// Whom it may name: its own task, ours, one that can be introduced to nobody, ours that is not there,
-/// those of another host, hosts, nobody.
+/// The tids that it may name: its own task, tasks of this host (one of them without memory, one absent), a task of
+/// another host, hosts, none.
 const NAMES: [u32; 9] = [0x80001, 0x40001, 0x40002, 0x40003, 0x40009, 0xc0001, 0x40000, 0x80000, 0];
 /// The longest body in these tests, in bytes.
 const BODY_BYTES_MAX: u32 = 3 << 20;
-/// Bytes that wait for the socket before the host says no more.
+/// Bytes that wait for the socket before the host sends no more.
 const PENDING_BYTES_MAX: usize = 1 << 20;
 
 /// The tasks of this host.
@@ -64,7 +63,7 @@ impl RouteContext for Tasks {
     fn ring(&mut self, _task: Tid) {}
 }
 
-/// A task: counts what it has taken.
+/// A task that counts what it has received.
 struct Task {
     tid: Tid,
     endpoint: Endpoint,
@@ -94,26 +93,26 @@ struct World {
     route: Route,
     context: Tasks,
     tasks: Vec<Task>,
-    /// The hostile host's end; none when it has closed.
+    /// The hostile host's end; absent when it has closed.
     far: Option<ByteStream>,
-    /// What it has said and the socket has not taken.
+    /// What it has sent and the socket has not taken.
     pending: Vec<u8>,
     broken: bool,
     encrypted: bool,
     ports: PortTable,
 }
 
-/// The bytes say what the host does, one thing after another.
+/// Runs the actions of the host that the bytes describe.
 pub fn data_receive(bytes: &[u8]) {
     let mut from = Unstructured::new(bytes);
     // Ends when there are no more bytes.
-    let _ = deeds(&mut from);
+    let _ = run_actions(&mut from);
 }
 
-fn deeds(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+fn run_actions(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let mut world = World::new(from.arbitrary()?);
     while !from.is_empty() && !world.broken {
-        world.deed(from)?;
+        world.act(from)?;
     }
     world.end();
     Ok(())
@@ -141,33 +140,33 @@ impl World {
         World { route, context, tasks, far: Some(far), pending: Vec::new(), broken: false, encrypted, ports }
     }
 
-    fn deed(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+    fn act(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         match from.arbitrary::<u8>()? % 12 {
             0 => self.pending.extend(from.bytes_of_some_length()?),
             1..=3 => self.start(from)?,
             4 => {
                 let (transfer, bytes) = (from.arbitrary::<u8>()?.into(), usize::from(from.arbitrary::<u16>()?) + 1);
-                self.say(&Piece::Chunk { transfer, range: 0..bytes, body: Rc::new(()) }, bytes);
+                self.send(&Piece::Chunk { transfer, range: 0..bytes, body: Rc::new(()) }, bytes);
             }
             5 => {
                 let (dst, frame) = (name(from)?, from.bytes_of_some_length()?.to_vec());
                 let piece = Piece::Along { dst, frame: frame.clone() };
-                self.say(&piece, 0);
+                self.send(&piece, 0);
                 self.pending.extend(frame);
             }
             6 => {
                 let (dst, bytes) = (name(from)?, from.arbitrary::<u32>()?.into());
                 frames::write_credit(&Credit { host: OWN, dst, bytes }, &mut self.pending);
             }
-            7 => self.task_does(from)?,
-            8 => self.breaks(from)?,
+            7 => self.act_as_task(from)?,
+            8 => self.break_or_resume(from)?,
             _ => self.turn(),
         }
         Ok(())
     }
 
-    /// The connection ends; or, if it has, there is another one, on which the host says how far it has come.
-    fn breaks(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+    /// Closes the connection; or opens another one, on which the host tells a position.
+    fn break_or_resume(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         if self.far.take().is_none() {
             let (near, far) = pipes(self.encrypted);
             self.route.disconnect(HOSTILE);
@@ -179,7 +178,7 @@ impl World {
         Ok(())
     }
 
-    /// A message begins.
+    /// Begins a message.
     fn start(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         let (src, dst, transfer) = (name(from)?, name(from)?, from.arbitrary::<u8>()?.into());
         let bytes = match from.arbitrary::<u8>()? % 4 {
@@ -192,17 +191,17 @@ impl World {
         let others = (0..count).map(|_| name(from)).collect::<pvm_fuzz::Result<_>>()?;
         let letter = Letter { src, dst, others, meta: [1, 2, 3, 4, 5], bytes };
         let first = bytes.min(CHUNK_BYTES_MAX);
-        self.say(&Piece::Start { transfer, letter, first, body: Rc::new(()) }, first);
+        self.send(&Piece::Start { transfer, letter, first, body: Rc::new(()) }, first);
         Ok(())
     }
 
-    fn say(&mut self, piece: &Piece<()>, body: usize) {
+    fn send(&mut self, piece: &Piece<()>, body: usize) {
         frames::write_piece(piece, &mut self.pending);
         self.pending.resize(self.pending.len() + body, 7);
     }
 
-    /// Something that tasks of this host do meanwhile.
-    fn task_does(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+    /// Does something in a task of this host.
+    fn act_as_task(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         let (which, what) = (usize::from(from.arbitrary::<u8>()?) % self.tasks.len().max(1), from.arbitrary::<u8>()?);
         let Some(task) = self.tasks.get_mut(which) else { return Ok(()) };
         match what % 4 {
@@ -224,7 +223,7 @@ impl World {
         Ok(())
     }
 
-    /// A turn of the daemon's loop.
+    /// Does what the daemon's loop does.
     fn turn(&mut self) {
         if let Some(far) = &mut self.far {
             let count = far.write(&self.pending).unwrap_or(0);
@@ -249,7 +248,7 @@ impl World {
         }
     }
 
-    /// The host is given up: what it sent can be taken, and then nothing is kept for it.
+    /// Removes the host: what it sent can be received, and then nothing is kept for it.
     fn end(mut self) {
         self.turn();
         self.route.forget_host(HOSTILE);
@@ -266,12 +265,12 @@ impl World {
 impl Task {
     fn take(&mut self) {
         while self.endpoint.poll(&mut self.taken) > 0 {}
-        // What was taken last is given back by the next look.
+        // The next poll returns what was taken last.
         self.endpoint.poll(&mut self.taken);
     }
 }
 
-/// Somebody whom the host names.
+/// Returns a tid that the host names.
 fn name(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<Tid> {
     let number = usize::from(from.arbitrary::<u8>()?) % (NAMES.len() + 1);
     Ok(Tid(match NAMES.get(number) {
@@ -280,7 +279,7 @@ fn name(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<Tid> {
     }))
 }
 
-/// Two ends of a data link that stands.
+/// Makes the two ends of a data link.
 pub(super) fn pipes(encrypted: bool) -> (ByteStream, ByteStream) {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("sockets");

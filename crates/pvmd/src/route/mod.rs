@@ -1,10 +1,13 @@
-//! Messages between tasks of this host and those of others, on the default route.
+//! The default route: messages between tasks of this host and tasks of other hosts.
 //!
-//! The daemon is a peer of its tasks in shared memory. What they queue for tasks of other hosts it
-//! puts into flows (`pvm_core::flows`), as handles: the bodies stay in the senders' heaps until the
-//! link to the host takes them. What arrives it puts into its own heap and lends to the receivers.
-//! So the daemon's own memory is bounded: by `HELD_BYTES_MAX` for each sender, and for each receiver
-//! by a window for each host (or one long message).
+//! The daemon is a peer of its tasks in shared memory. What they queue for tasks of other hosts goes into flows
+//! (`pvm_core::flows`) as handles: bodies stay in the senders' heaps until the data link to the host takes them. What
+//! arrives goes into the daemon's own heap and is lent to the receivers. This bounds the daemon's memory: by
+//! `HELD_BYTES_MAX` for each sender, and by one window (or one long message) for each receiver and each host that sends
+//! to it.
+//!
+//! * `data_link`: the data link to one host, with `receive` and `transmit` for its two directions;
+//! * `egress`: puts what tasks send into flows.
 #[cfg(test)]
 mod breaking_tests;
 mod data_link;
@@ -29,18 +32,17 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// How long a message that finds no memory waits for its next try.
+/// Time until a message for which there was no memory is tried again.
 pub const PAUSE: Duration = Duration::from_millis(20);
 
-/// Messages taken of a task before the daemon heeds what the task says on its socket: as many as the
-/// daemon holds for a task.
+/// Messages taken from a task before its next frame is handled: as many as the daemon holds for a task.
 const TAKEN_MESSAGES_MAX: usize = (HELD_BYTES_MAX / MESSAGE_BYTES) as usize;
 
-/// What the route has to know of the daemon context it.
+/// What the route needs of the daemon.
 pub trait RouteContext {
-    /// Whether messages reach that task of this host, now or when it comes.
+    /// Returns whether messages can reach a task of this host, now or once it has enrolled.
     fn accepts_messages(&self, task: Tid) -> bool;
-    /// Whether the host belongs to the machine.
+    /// Returns whether the host belongs to the machine.
     fn is_member(&self, host: Tid) -> bool;
     /// Introduces a task of this host and the daemon to each other.
     fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()>;
@@ -48,29 +50,29 @@ pub trait RouteContext {
     fn ring(&mut self, task: Tid);
 }
 
-/// What the daemon has to deal with.
+/// An event of the route.
 #[derive(Debug, PartialEq)]
 pub enum RouteEvent {
-    /// A frame came out of a flow.
+    /// A frame has come out of a flow.
     Frame { from: Tid, frame: Box<Frame> },
-    /// The link to the host is of no use any more, nor is the host.
+    /// The host has violated the protocol: its links are to be closed.
     Broken { host: Tid, why: String },
-    /// The connection to the host has ended; with another one all goes on.
+    /// The connection of a data link has ended. A new connection continues where it broke.
     Cut { host: Tid, why: String },
-    /// There is something for a host to which there is no link.
+    /// A message waits for a host without a link.
     Wanted { host: Tid },
-    /// A task could not be introduced; what was for it is lost.
+    /// A task could not be introduced, and a message for it is lost.
     Lost { task: Tid, why: String },
 }
 
-/// A body that has arrived.
+/// The body of a message that has arrived.
 #[derive(Clone)]
 enum Payload {
     Short(Vec<u8>),
     LongPiece(Block),
 }
 
-/// A message that found no room in the queue to its task.
+/// A message that found no memory in the queue to its task.
 struct Undelivered {
     from: Tid,
     dst: Tid,
@@ -79,27 +81,27 @@ struct Undelivered {
     payload: Payload,
 }
 
-/// The daemon's part of the default route.
+/// The default route of this daemon.
 pub struct Route {
     own: Tid,
     endpoint: Endpoint,
     egress_flows: EgressFlows,
     intake: Intake<Option<Block>>,
-    /// What each task was given, in order: the block that its body lies in.
+    /// The blocks lent to each task, one entry for each message, in order.
     lent: HashMap<Tid, VecDeque<Option<Block>>>,
-    /// Tasks that ring when they have read so far.
+    /// Tasks that ring when they have read up to this position.
     noticed: HashMap<Tid, u64>,
     undelivered: VecDeque<Undelivered>,
     data_links: BTreeMap<Tid, DataLink>,
-    /// Hosts to which links were asked for.
+    /// Hosts to which links were requested.
     wanted: BTreeSet<Tid>,
     events: VecDeque<RouteEvent>,
     has_peers: bool,
-    /// Something has come since the last [`Route::trim`].
+    /// Something was carried since the last [`Route::trim`].
     was_active: bool,
 }
 
-/// A link that cannot go on, and why.
+/// Why a data link cannot go on.
 enum LinkFailure {
     Link(LinkError),
     ProtocolViolation,
@@ -127,7 +129,7 @@ impl std::fmt::Display for LinkFailure {
 }
 
 impl Route {
-    /// Of the daemon of that host; `ports`: a descriptor of the port table.
+    /// Makes the route of a host's daemon. `ports`: a descriptor of the port table.
     pub fn new(own: Tid, ports: OwnedFd) -> io::Result<Route> {
         let mut endpoint = Endpoint::new()?;
         endpoint.enrolled(own.0, PortView::new(ports)?);
@@ -147,59 +149,59 @@ impl Route {
         })
     }
 
-    /// The daemon's segment and doorbell, for tasks.
+    /// Returns the daemon's segment and doorbell, for tasks.
     pub fn descriptors(&mut self) -> io::Result<[OwnedFd; 2]> {
         self.endpoint.descriptors()
     }
 
-    /// The daemon's doorbell.
+    /// Returns the daemon's doorbell.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.endpoint.bell()
     }
 
-    /// The daemon's place in shared memory, for introductions.
+    /// Returns the daemon's endpoint in shared memory, for introductions.
     pub fn endpoint(&mut self) -> &mut Endpoint {
         self.has_peers = true;
         &mut self.endpoint
     }
 
-    /// What has happened.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<RouteEvent> {
         self.events.pop_front()
     }
 
-    /// Whether there is anything to do at all.
+    /// Returns whether there is anything to do at all.
     pub fn is_needed(&self) -> bool {
         self.has_peers || !self.data_links.is_empty() || !self.events.is_empty()
     }
 
     // ----- hosts
 
-    /// The link to a host is there.
+    /// Adds the first data link to a host.
     pub fn attach(&mut self, host: Tid, pipe: ByteStream) {
         self.wanted.remove(&host);
         self.data_links.insert(host, DataLink::new(Some(pipe)));
     }
 
-    /// There is another connection to a host: all goes on where the other side has got to.
+    /// Continues the data link to a host on a new connection, where the other side has stopped.
     pub fn resume(&mut self, host: Tid, pipe: ByteStream) {
         self.wanted.remove(&host);
         self.data_links.entry(host).or_insert_with(|| DataLink::new(None)).reconnect(pipe);
     }
 
-    /// The connection to a host is of no use any more; another one may come.
+    /// Drops the connection to a host. Another one may follow.
     pub fn disconnect(&mut self, host: Tid) {
         if let Some(data_link) = self.data_links.get_mut(&host) {
             data_link.disconnect();
         }
     }
 
-    /// The link to a host is gone. What was for it waits.
+    /// Removes the data link to a host. What is queued for the host waits.
     pub fn detach(&mut self, host: Tid) {
         self.data_links.remove(&host);
     }
 
-    /// The host is no more.
+    /// Forgets a host that does not belong to the machine any more.
     pub fn forget_host(&mut self, host: Tid) {
         self.data_links.remove(&host);
         self.wanted.remove(&host);
@@ -207,8 +209,8 @@ impl Route {
         self.intake.host_gone(host);
     }
 
-    /// The socket of the link to a host has become ready, as `epoll` tells once.
-    /// `ended`: there will be no more.
+    /// Notes that the socket of a data link has become ready, which `epoll` reports once. `ended`: the other side has
+    /// closed.
     pub fn on_socket_ready(&mut self, host: Tid, readable: bool, writable: bool, ended: bool) {
         if let Some(data_link) = self.data_links.get_mut(&host) {
             data_link.receive.ended |= ended;
@@ -217,7 +219,7 @@ impl Route {
         }
     }
 
-    /// A frame of the daemon's own for a task of another host, behind what the task was sent before.
+    /// Sends a frame of the daemon to a task of another host, behind the messages that were sent to the task before.
     pub fn send_along(&mut self, to: Tid, frame: &Frame) {
         let host = to.host();
         self.egress_flows.flows.along(to, encode(frame));
@@ -238,12 +240,12 @@ impl Route {
 
     // ----- tasks
 
-    /// Takes what a task has sent until now, so that it comes before what follows from a frame of it.
+    /// Takes what a task has sent until now, so that it comes before what follows from the task's next frame.
     pub fn take_from(&mut self, task: Tid, context: &dyn RouteContext) {
         if self.endpoint.is_connected(task.0) {
             let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
             let mut taken = 0;
-            // Each look takes a batch; a task that writes on and on is not read for ever.
+            // Each poll takes a batch. The limit keeps a task that writes all the time from being read for ever.
             while taken < TAKEN_MESSAGES_MAX {
                 match self.endpoint.poll_peer(task.0, &mut egress) {
                     0 => break,
@@ -254,7 +256,7 @@ impl Route {
         }
     }
 
-    /// The task ends: takes all that it has sent. Bodies stay mapped until they have gone out.
+    /// Takes all that a task has sent before its end. Bodies stay mapped until they have been sent.
     pub fn drain(&mut self, task: Tid, context: &dyn RouteContext) {
         if self.endpoint.is_connected(task.0) {
             let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
@@ -263,7 +265,7 @@ impl Route {
         }
     }
 
-    /// The task is no more (it was drained before).
+    /// Forgets a task, which was drained before.
     pub fn forget_task(&mut self, task: Tid) {
         self.endpoint.peer_gone(task.0);
         self.egress_flows.lists.remove(&task);
@@ -273,7 +275,7 @@ impl Route {
         self.intake.task_gone(task);
     }
 
-    /// What was sent to hosts without a link.
+    /// Requests links to the hosts for which messages wait.
     fn request_missing_links(&mut self) {
         let flows = &self.egress_flows.flows;
         let lacks = |host: &Tid| !self.data_links.contains_key(host) && !self.wanted.contains(host);
@@ -283,15 +285,14 @@ impl Route {
 
     // ----- the loop
 
-    /// Before the loop sleeps: from now on tasks ring. Says whether it may sleep; else it should take
-    /// another turn.
+    /// Prepares to sleep: from now on tasks ring. Returns whether the loop may sleep; else another step is due.
     pub fn prepare_sleep(&mut self, context: &dyn RouteContext) -> bool {
         if !self.has_peers {
             return true;
         }
         self.endpoint.prepare_sleep();
         let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
-        // Who was told to ring may have read so far, and not rung, just before.
+        // A task that is to ring may have read up to its position just before, without ringing.
         let stirs = self.endpoint.poll(&mut egress) > 0 || !self.tasks_past_notice().is_empty();
         if stirs {
             self.endpoint.awake_unrung();
@@ -299,7 +300,7 @@ impl Route {
         !stirs
     }
 
-    /// After the loop has slept; `rung`: the doorbell can be read.
+    /// Handles the end of a sleep. `rung`: the doorbell is readable.
     pub fn wake(&mut self, rung: bool) {
         if rung {
             self.endpoint.awake();
@@ -308,17 +309,17 @@ impl Route {
         }
     }
 
-    /// Whether something waits for memory: then [`Route::step`] again after [`PAUSE`].
+    /// Returns whether a message waits for memory. Then [`Route::step`] is due after [`PAUSE`].
     pub fn waits_for_memory(&self) -> bool {
         !self.undelivered.is_empty() || self.data_links.values().any(|data_link| data_link.receive.stalled)
     }
 
-    /// A while has passed: other hosts update_read_progress of all that has come from them, so that they need not keep it.
+    /// Has all received bytes acknowledged, so that other hosts need not keep them.
     pub fn acknowledge(&mut self) {
         self.data_links.values_mut().for_each(|data_link| data_link.receive.receipts.hurry());
     }
 
-    /// Gives memory back if nothing has been carried since the last time; says whether that is so.
+    /// Gives memory back if nothing was carried since the last call. Returns whether that is so.
     pub fn trim(&mut self) -> bool {
         if std::mem::take(&mut self.was_active) {
             return false;
@@ -335,8 +336,8 @@ impl Route {
         true
     }
 
-    /// Takes what there is and carries it as far as it goes, each in its turn. Says whether there may
-    /// be more at once, beside what [`Route::prepare_sleep`] sees.
+    /// Takes what there is and carries it as far as possible. Returns whether there may be more at once, beside what
+    /// [`Route::prepare_sleep`] sees.
     pub fn step(&mut self, context: &mut dyn RouteContext) -> bool {
         let mut egress = Egress { egress_flows: &mut self.egress_flows, context: &*context };
         self.was_active |= self.endpoint.poll(&mut egress) > 0;
@@ -368,7 +369,7 @@ impl Route {
         more | !self.egress_flows.flows.take_freed().is_empty() | !self.events.is_empty()
     }
 
-    /// A connection that ends is not the end of the link; a host that makes no sense is.
+    /// Handles the failure of a link: the end of a connection is not the end of the link, a protocol violation is.
     fn on_link_failure(&mut self, host: Tid, failure: &LinkFailure) {
         let why = failure.to_string();
         match failure {
@@ -391,7 +392,7 @@ impl Route {
         Ok(())
     }
 
-    /// Gives a whole message to those for whom it is.
+    /// Delivers a complete message to its receivers.
     fn deliver(&mut self, from: Tid, letter: &Letter, payload: &Payload, context: &mut dyn RouteContext) {
         self.was_active = true;
         let [ctx, tag, wid, enc, format] = letter.meta;
@@ -420,7 +421,7 @@ impl Route {
         self.endpoint.is_connected(task.0)
     }
 
-    /// Queues a message to its task; `false` when there is no memory.
+    /// Queues a message to its task. Returns false if there is no memory.
     fn queue_to_task(&mut self, message: &Undelivered, context: &mut dyn RouteContext) -> bool {
         let Undelivered { from, dst, meta, bytes, ref payload } = *message;
         let sent = match payload {
@@ -440,7 +441,7 @@ impl Route {
                 };
                 self.lent.entry(dst).or_default().push_back(block);
                 self.intake.handed(dst, from, bytes, self.endpoint.written(dst.0));
-                // A task that is to tell of something anyway is left alone until then.
+                // A task that will ring anyway is not asked again before.
                 if !self.noticed.contains_key(&dst) {
                     self.update_read_progress(dst);
                 }
@@ -460,7 +461,7 @@ impl Route {
 
     // ----- what tasks have read
 
-    /// Looks how far a task has read, and says of what it is to tell.
+    /// Looks how far a task has read, releases blocks, and sets the position at which the task rings next.
     fn update_read_progress(&mut self, task: Tid) {
         loop {
             let count = self.intake.came_to(task, self.endpoint.read_by(task.0));
@@ -485,7 +486,7 @@ impl Route {
         self.tasks_past_notice().into_iter().for_each(|task| self.update_read_progress(task));
     }
 
-    /// Tasks that have read as far as they are to tell.
+    /// Returns the tasks that have read up to the position at which they ring.
     fn tasks_past_notice(&mut self) -> Vec<Tid> {
         let endpoint = &mut self.endpoint;
         let noticed = self.noticed.iter();
@@ -493,7 +494,7 @@ impl Route {
     }
 }
 
-/// A body that goes in the queue to its task.
+/// Returns whether a body of that length goes in the queue to its task.
 fn is_short(bytes: usize) -> bool {
     bytes <= INLINE_BYTES_MAX
 }

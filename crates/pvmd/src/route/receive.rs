@@ -1,4 +1,4 @@
-//! What comes in on a data link.
+//! The receiving direction of a data link.
 use super::{LinkFailure, Payload, Route, RouteContext, is_short};
 use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, Head, read_head};
 use pvm_core::flows::{Letter, Receipts, Strange};
@@ -9,52 +9,52 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
 
-/// Bytes read in one go where it is not known what will come.
+/// Bytes read at a time where it is not known what will come.
 const READ_BYTES: usize = 64 << 10;
-/// Bytes read behind the end of a body: the head of the next frame, and hardly more of its body.
+/// Bytes read behind the end of a body: the head of the next frame, and little of its body.
 const BEHIND_BYTES: usize = 256;
-/// Bytes taken from one link before others have their turn.
+/// Bytes read from one link in a step.
 const STEP_BYTES: usize = 1 << 20;
-/// The same in reads: encrypted bytes can be much work and few bytes.
+/// Reads of one link in a step: encrypted bytes can be much work and few bytes.
 const STEP_READS: usize = 64;
-/// The other side, which keeps what it has sent, is told each time that so many bytes have come; earlier where
-/// something goes there anyway.
+/// The other side keeps what it has sent until it is acknowledged. An acknowledgement is due after this number of
+/// bytes; it goes earlier if something is sent there anyway.
 const ACKNOWLEDGED_EVERY: u64 = 128 << 10;
 
-/// What is to be done with a body when it is there.
+/// What follows when a body is complete.
 enum OnComplete {
-    /// It is the whole message.
+    /// Deliver it: it is a whole message.
     Deliver(Letter),
-    /// More of it will come.
+    /// Begin a transfer: more of the message will come.
     Begin { transfer: u32, letter: Letter },
-    /// It is more of a message.
+    /// Continue a transfer.
     Add { transfer: u32, bytes: usize },
 }
 
 /// A body, or a piece of one, on its way to its block.
 struct Incoming {
-    /// Absent for a message for nobody: that is read and dropped.
+    /// Absent for a message without a receiver: it is read and dropped.
     block: Option<Block>,
     at: usize,
     left: usize,
     then: OnComplete,
 }
 
-/// What has been read and not dealt with.
+/// The state of the receiving direction: what has been read and not handled.
 pub(super) struct ReceiveState {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
     incoming: Option<Incoming>,
-    /// How much has been read.
+    /// How much has been read, and what has been acknowledged.
     pub receipts: Receipts,
     /// The socket may have more.
     pub readable: bool,
-    /// The peer has closed; what it sent before is still to be read.
+    /// The other side has closed. What it sent before is still to be read.
     pub ended: bool,
-    /// The next message finds no memory.
+    /// There is no memory for the next message.
     pub stalled: bool,
-    /// LongPiece bodies come: what follows one is not read before it is known where it belongs.
+    /// Bodies are long: bytes behind a body are not read before it is known where they belong.
     long: bool,
 }
 
@@ -76,14 +76,14 @@ impl Default for ReceiveState {
 
 /// What to do next.
 enum Next {
-    /// Read more; so many bytes at least are missing.
+    /// Read; at least this number of bytes is missing.
     Read(usize),
-    /// Go on.
+    /// Continue.
     Again,
-    /// A frame has come: the daemon deals with it first.
+    /// Stop: the daemon handles a frame first.
     Stop,
-    /// There is no memory for what comes: the host has none to recycle, whatever is on its way to a single task
-    /// (`FLOW_WINDOW_BYTES`). The link waits for some, as the senders of this host do.
+    /// Wait: there is no memory for the body. The host is short of memory, since the window of one task
+    /// (`FLOW_WINDOW_BYTES`) is small. The link waits, as the senders of this host do.
     Stall,
 }
 
@@ -99,7 +99,7 @@ impl ReceiveState {
         }
     }
 
-    /// Moves what has been read of the body into its block; says whether it is all there.
+    /// Copies what has been read of the body into its block. Returns whether the body is complete.
     fn fill_block(&mut self) -> bool {
         let Some(incoming) = &mut self.incoming else { return false };
         let count = incoming.left.min(self.end - self.start);
@@ -115,7 +115,7 @@ impl ReceiveState {
         incoming.left == 0
     }
 
-    /// Reads once; gives how many bytes came, and notes whether the socket may have more.
+    /// Reads once. Returns how many bytes came, and notes whether the socket may have more.
     fn read(&mut self, pipe: &mut ByteStream, least: usize) -> Result<usize, LinkError> {
         let count = self.read_some(pipe, least)?;
         self.receipts.took(count as u64);
@@ -139,19 +139,19 @@ impl ReceiveState {
         let count = pipe.read(&mut self.buffer[self.end..wanted])?;
         self.readable = match pipe.is_encrypted() {
             true => count > 0 || pipe.has_unread() || self.ends(),
-            // A socket that gives less than asked for is empty, and tells when it no longer is.
+            // A socket that gives less than asked for is empty, and `epoll` tells when it no longer is.
             false => self.end + count == wanted || pipe.has_unread() || self.ends(),
         };
         self.end += count;
         Ok(count)
     }
 
-    /// Whether the peer has closed, told once: one more read then finds the end.
+    /// Returns whether the other side has closed, once: one more read then finds the end.
     fn ends(&mut self) -> bool {
         std::mem::take(&mut self.ended)
     }
 
-    /// Reads the rest of a body to where it belongs, if the link lets us.
+    /// Reads the rest of a body directly into its block, where the link allows that.
     fn read_to_block(&mut self, pipe: &mut ByteStream) -> Result<Option<usize>, LinkError> {
         let Some(Incoming { block: Some(block), at, left, .. }) = &mut self.incoming else { return Ok(None) };
         if pipe.plain_socket().is_none() {
@@ -174,7 +174,7 @@ impl ReceiveState {
         Ok(Some(count))
     }
 
-    /// The same on an encrypted link: from where it was decrypted.
+    /// Copies the rest of a body of an encrypted link into its block as it is decrypted.
     fn read_decrypted(&mut self, pipe: &mut ByteStream) -> Result<Option<usize>, LinkError> {
         let incoming = self.incoming.as_mut().filter(|_| pipe.is_encrypted());
         let Some(Incoming { block: Some(block), at, left, .. }) = incoming else { return Ok(None) };
@@ -187,7 +187,7 @@ impl ReceiveState {
         Ok(Some(count))
     }
 
-    /// Gives back what a long frame has needed.
+    /// Gives back the memory that a long frame has needed.
     fn release(&mut self) {
         if self.start == self.end && self.buffer.len() > READ_BYTES {
             self.buffer = Vec::new();
@@ -196,7 +196,7 @@ impl ReceiveState {
 }
 
 impl Route {
-    /// Takes what has come from a host; says whether there may be more at once.
+    /// Handles what has come from a host. Returns whether there may be more at once.
     pub(super) fn receive_from(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<bool, LinkFailure> {
         let (mut taken, mut reads) = (0, 0);
         while taken < STEP_BYTES && reads < STEP_READS && self.undelivered.is_empty() {
@@ -233,7 +233,7 @@ impl Route {
         Ok(self.undelivered.is_empty())
     }
 
-    /// Deals with the next frame, or with the beginning of it.
+    /// Handles the next frame, or its beginning.
     fn next_head(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<Next, LinkFailure> {
         let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(Next::Again) };
         let receive = &mut data_link.receive;
@@ -276,7 +276,7 @@ impl Route {
                 Ok(Next::Again)
             }
             Head::Start { transfer, letter, first } => {
-                // What is for nobody needs no memory, and must not wait for it.
+                // A message without a receiver needs no memory, and must not wait for any.
                 let block = match letter.receivers().any(|dst| context.accepts_messages(dst)) {
                     false => None,
                     true => match self.endpoint.allocate(letter.bytes) {
@@ -327,7 +327,7 @@ impl Route {
     }
 }
 
-/// Whether that host may send that to us: for its own tasks, to ours.
+/// Returns whether that host may send this message: from its own tasks to tasks of this host.
 fn has_valid_addresses(host: Tid, own: Tid, letter: &Letter) -> bool {
     let named_well = letter.src.host() == host && letter.src.is_task();
     named_well && letter.receivers().all(|dst| dst.host() == own && dst.is_task())

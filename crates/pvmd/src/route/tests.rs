@@ -1,4 +1,4 @@
-//! Two daemons' routes and their tasks in one process, joined by a real socket.
+//! The routes of two daemons and their tasks in one process, joined by a real socket.
 use super::*;
 use pvm_fmp::ports::PortTable;
 use pvm_fmp::{Arrival, FAR, Sink};
@@ -6,17 +6,17 @@ use pvm_net::Link;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
-/// So many small messages that their sender is left alone. Unoptimized code would take long for more.
+/// Enough small messages to make the daemon stop reading their sender. Unoptimized code would take long for more.
 const FLOOD: u32 = if cfg!(debug_assertions) { 200_000 } else { 1_000_000 };
 
-/// A host: its port table and the tasks that live there.
+/// A host: its port table and its tasks.
 pub(super) struct Host {
     pub tid: Tid,
     ports: PortTable,
     pub route: Route,
     pub context: Tasks,
     pub frames: Vec<Frame>,
-    /// Connections of which it has found the end.
+    /// Connections whose end it has found.
     pub cuts: usize,
 }
 
@@ -44,7 +44,7 @@ impl RouteContext for Tasks {
     }
 }
 
-/// A task; keeps what it has taken.
+/// A task that keeps what it has received.
 pub(super) struct Task {
     pub tid: Tid,
     host: Tid,
@@ -90,7 +90,7 @@ impl Task {
         while self.endpoint.poll(&mut self.taken) > 0 {}
         self.endpoint.poll(&mut self.taken);
     }
-    /// The messages of one sender by their numbers.
+    /// Returns the numbers of the messages from one sender.
     pub fn numbers(&self, from: Tid) -> Vec<u32> {
         self.taken.0.iter().filter(|(src, ..)| *src == from).map(|(_, meta, _)| meta[0]).collect()
     }
@@ -115,9 +115,9 @@ impl Host {
         self.context.introduce(tid, self.route.endpoint()).unwrap();
         Task { tid, host: self.tid, endpoint, taken: Taken::default() }
     }
-    /// What the daemon's loop does.
+    /// Does what the daemon's loop does.
     pub fn turn(&mut self) -> bool {
-        // The loop hears of a socket once; looking at it always costs the test nothing.
+        // The loop is told of a socket once; checking it each time does the test no harm.
         let hosts: Vec<Tid> = self.route.data_links.keys().copied().collect();
         hosts.iter().for_each(|host| self.route.on_socket_ready(*host, true, true, false));
         let mut more = self.route.step(&mut self.context) || !self.route.prepare_sleep(&self.context);
@@ -170,7 +170,7 @@ fn two() -> (Host, Host) {
     (one, other)
 }
 
-/// Turns until nothing has moved for a while; `tasks` take what comes.
+/// Steps until nothing has moved for a while; `tasks` receive what comes.
 pub(super) fn settle(hosts: [&mut Host; 2], tasks: &mut [&mut Task]) {
     let mut quiet = 0;
     while quiet < 50 {
@@ -255,7 +255,7 @@ fn a_daemon_does_not_sleep_over_what_a_task_was_to_tell() {
     }
     settle([&mut one, &mut other], &mut [&mut a]);
     assert!(!other.route.noticed.is_empty());
-    // It looks for the last time before it lies down; only then has the task read, and sees nobody asleep.
+    // The daemon polls for the last time before it sleeps. The task reads only then, and sees that nobody sleeps.
     while other.route.step(&mut other.context) {}
     b.take();
     assert!(!other.route.prepare_sleep(&other.context));
@@ -268,7 +268,7 @@ fn a_daemon_does_not_sleep_over_what_a_task_was_to_tell() {
 fn an_end_that_is_told_and_does_not_come_holds_nobody_up() {
     let (mut one, mut other) = two();
     let (mut a, mut b) = (one.task(1), other.task(1));
-    // It was that of a socket that this host had before.
+    // The event belonged to an earlier socket of this host.
     other.route.on_socket_ready(one.tid, true, true, true);
     settle([&mut one, &mut other], &mut []);
     a.send(b.tid, 1, &pattern(100_000, 1));
@@ -439,7 +439,7 @@ fn a_list_of_more_receivers_than_there_can_be_is_nobodys() {
 fn a_task_cannot_speak_for_another() {
     let (mut one, mut other) = two();
     let (mut a, mut b) = (one.task(1), other.task(1));
-    // The far end names the receiver; who sent it, the queue says.
+    // The message names its receiver; the queue tells its sender.
     let sent = a.endpoint.send_bytes(one.tid.0, [5, 0, 0, 0, 0, b.tid.0], b"x");
     assert!(matches!(sent, Ok(Sent::Done)));
     for nowhere in [Tid(0), Tid(0x80000), Tid(0xc0001), one.tid, a.tid, Tid(0xffff_ffff)] {

@@ -1,4 +1,4 @@
-//! What goes out on a data link.
+//! The transmitting direction of a data link.
 use super::LinkFailure;
 use super::egress::Body;
 use pvm_core::flows::frames::{write_acknowledged, write_credit, write_piece};
@@ -15,41 +15,42 @@ use std::rc::Rc;
 
 /// Heads and short bodies gathered for one write, in bytes.
 const GATHER_BYTES: usize = 32 << 10;
-/// LongPiece pieces gathered for one write in clear, in bytes. Each write ends in a packet that is not full, which
-/// costs both hosts as much as a full one.
+/// Long pieces gathered for one write in clear, in bytes. The last packet of a write is usually not full, and costs
+/// both hosts as much as a full one.
 const CLEAR_BYTES: usize = 512 << 10;
-/// The same for an encrypted link, which keeps what it has not written.
+/// The same for an encrypted link, which keeps a copy of what it has not written.
 const ENCRYPTED_BYTES: usize = 256 << 10;
-/// A piece of a body up to this is copied behind its head, in bytes; a longer one is written from
-/// where it lies.
+/// Pieces of bodies up to this length are copied behind their head, in bytes; longer ones are written from where they
+/// are.
 const COPY_BYTES_MAX: usize = 4 << 10;
 
-/// Bytes written to one link before others have their turn.
+/// Bytes written to one link in a step.
 const STEP_BYTES: usize = 1 << 20;
 
-/// What has been sent to one host and not been acknowledged, in bytes, beside what was gathered last: bodies stay in
-/// their senders' memory until then, the rest of it is copied.
+/// What has been sent to one host and not been acknowledged, in bytes, beside the last batch. Until then bodies stay in
+/// their senders' memory; the rest is copied.
 ///
 /// * Filled by: each other host that does not read, and each task
 /// * Setting: none, more is never on its way at once
 /// * Reached: the rest waits where it is, as if the connection were full
 /// * Test: `no_more_is_kept_for_a_host_than_the_limit`
 const UNACKNOWLEDGED_BYTES_MAX: u64 = 8 << 20;
-/// With so much more, it gets no credit either; with so much more again, it does not acknowledge what it takes.
+/// Above the first limit the host gets no credit either. Above the second, it does not acknowledge what it takes, which
+/// violates the protocol.
 const CREDIT_KEPT_BYTES_MAX: u64 = 2 * UNACKNOWLEDGED_BYTES_MAX;
 const KEPT_BYTES_MAX: u64 = 3 * UNACKNOWLEDGED_BYTES_MAX;
-/// Gatherings that are no longer needed whose memory is used again.
+/// Buffers of acknowledged batches that are kept for reuse.
 const SPARE_BUFFERS_MAX: usize = 8;
 
-/// A piece of a body that is written from where it lies.
+/// A piece of a body that is written from where it is.
 struct LongPiece {
-    /// The byte of the gathered ones in front of which it belongs.
+    /// The position among the gathered bytes before which the piece belongs.
     before: usize,
     body: Rc<Body>,
     range: Range<usize>,
 }
 
-/// What goes to the link as one.
+/// What is written to the link as one unit.
 #[derive(Default)]
 struct WriteBatch {
     /// Heads, short bodies, credit.
@@ -65,18 +66,18 @@ impl WriteBatch {
     }
 }
 
-/// A place in a batch.
+/// A position in a batch.
 #[derive(Default, Clone, Copy)]
 struct Position {
-    /// In the gathered bytes.
+    /// The position among the gathered bytes.
     at: usize,
-    /// In the long pieces, and in that one.
+    /// The index of the long piece, and the position in it.
     index: usize,
     body_at: usize,
 }
 
 impl Position {
-    /// So many bytes further on.
+    /// Moves the position on by `count` bytes.
     fn step(&mut self, batch: &WriteBatch, mut count: usize) {
         while let Some(LongPiece { before, range, .. }) = batch.long.get(self.index) {
             let head = count.min(*before - self.at);
@@ -94,17 +95,18 @@ impl Position {
     }
 }
 
-/// What is being written, never more than one batch: the rest waits in the flows. And what has been written and
-/// not been acknowledged.
+/// The state of the transmitting direction: what is being written, one batch at most, since the rest waits in the
+/// flows; and what has been written and not been acknowledged.
 pub(super) struct TransmitState {
     sent: Outgoing<WriteBatch>,
-    /// The longest batch since all was acknowledged: one frame can be longer than the limit.
+    /// The longest batch since everything was acknowledged: one frame can be longer than the limit.
     longest: u64,
     /// How far the current batch is written.
     place: Position,
-    /// Where the last credit among the bytes of the last batch ends.
+    /// The end of the last credit among the bytes of the last batch.
     credit_end: usize,
-    /// Credit that is not among them yet, by task: what is owed to one that does not read takes no more than that.
+    /// Credit that is not in a batch yet, by task: what is owed to a host that does not read takes no more memory than
+    /// this.
     credit: BTreeMap<Tid, u64>,
     spare_buffers: Vec<Vec<u8>>,
     /// The socket may take more.
@@ -125,7 +127,7 @@ impl Default for TransmitState {
     }
 }
 
-/// Keeps the memory of what was acknowledged for what comes; the bodies are their senders' again.
+/// Keeps the buffer of an acknowledged batch for reuse. Its bodies are their senders' again.
 fn recycle(spare_buffers: &mut Vec<Vec<u8>>, WriteBatch { mut bytes, .. }: WriteBatch) {
     if spare_buffers.len() < SPARE_BUFFERS_MAX && bytes.capacity() <= 2 * GATHER_BYTES {
         bytes.clear();
@@ -134,13 +136,13 @@ fn recycle(spare_buffers: &mut Vec<Vec<u8>>, WriteBatch { mut bytes, .. }: Write
 }
 
 impl TransmitState {
-    /// There is credit for the host.
+    /// Adds credit for the host.
     pub fn add_credit(&mut self, credit: &Credit) {
         let bytes = self.credit.entry(credit.dst).or_default();
         *bytes = bytes.saturating_add(credit.bytes);
     }
 
-    /// The other side has come so far.
+    /// Handles an acknowledgement: the other side has received everything up to `position`.
     pub fn acknowledged(&mut self, position: u64) -> Result<(), Strange> {
         self.sent.acknowledge(position, |batch| recycle(&mut self.spare_buffers, batch))?;
         if self.sent.kept() == 0 {
@@ -149,12 +151,12 @@ impl TransmitState {
         Ok(())
     }
 
-    /// What is kept, beside a batch that is longer than all others.
+    /// Returns how many bytes are kept, beside the longest batch.
     fn kept_beside_longest(&self) -> u64 {
         self.sent.kept().saturating_sub(self.longest)
     }
 
-    /// There is another connection, and the other side has come so far.
+    /// Continues on a new connection: the other side has received everything up to `position`.
     pub fn resume(&mut self, position: u64) -> Result<(), Strange> {
         self.sent.resume(position, |batch| recycle(&mut self.spare_buffers, batch))?;
         self.place = Position::default();
@@ -164,8 +166,8 @@ impl TransmitState {
         Ok(())
     }
 
-    /// Credit, and an acknowledgement that is due, go right behind the piece that is being written, and behind the
-    /// credit before them; never in between what an earlier connection has carried.
+    /// Puts credit, and an acknowledgement that is due, behind the piece that is being written and behind credit before
+    /// it, but not among bytes that an earlier connection has carried.
     fn gather_control(&mut self, receipts: &mut Receipts) {
         let gives_credit = !self.credit.is_empty() && self.kept_beside_longest() < CREDIT_KEPT_BYTES_MAX;
         if !(gives_credit || receipts.is_due())
@@ -204,19 +206,19 @@ impl TransmitState {
         self.sent.push(batch, length);
     }
 
-    /// Bytes that are kept.
+    /// Returns how many bytes are kept.
     #[cfg(test)]
     pub fn kept(&self) -> u64 {
         self.sent.kept()
     }
 
-    /// Gives back what was needed for much to write.
+    /// Gives back the memory of idle buffers.
     pub fn release(&mut self) {
         self.spare_buffers = Vec::new();
     }
 
-    /// Writes until the socket is full, nothing can go, or others should have their turn: then there
-    /// may be more at once, and it says so.
+    /// Writes until the socket is full, nothing is left to write, or the step's limit is reached. Returns whether there
+    /// may be more at once.
     pub fn write(
         &mut self,
         pipe: &mut ByteStream,
@@ -248,7 +250,7 @@ impl TransmitState {
         Ok(self.writable)
     }
 
-    /// Whether all that was gathered is written.
+    /// Returns whether everything that was gathered is written.
     fn is_written(&self) -> bool {
         self.sent.is_through()
     }
@@ -283,8 +285,7 @@ impl TransmitState {
         self.add(WriteBatch { bytes, long });
     }
 
-    /// Writes once, on a link in clear; gives how many bytes were taken, and notes whether the socket may take
-    /// more.
+    /// Writes once on a link in clear. Returns how many bytes were taken, and notes whether the socket may take more.
     fn write_clear(&mut self, pipe: &ByteStream) -> Result<usize, LinkError> {
         let Some((WriteBatch { bytes, long }, _)) = self.sent.current() else { return Ok(0) };
         let Position { at, index, mut body_at } = self.place;
@@ -305,17 +306,17 @@ impl TransmitState {
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
             Err(error) => return Err(Errno::from_io_error(&error).map_or(LinkError::Closed, LinkError::from)),
         };
-        // When it takes less than all, it tells when it can take more.
+        // If the socket takes less than everything, `epoll` tells when it can take more.
         self.writable = written == offered;
         Ok(written)
     }
 
-    /// The same on an encrypted link. What is encrypted is a copy: others may still write where pieces lie.
+    /// Writes once on an encrypted link. It encrypts a copy, since tasks may still write where the pieces are.
     fn write_encrypted(&mut self, pipe: &mut ByteStream) -> Result<usize, LinkError> {
         let Some((batch, done)) = self.sent.current() else { return Ok(0) };
         let (bytes, mut place) = ((batch.length() - done) as usize, self.place);
         let written = pipe.write_by(bytes, &mut |into| copy(batch, &mut place, into))?;
-        // A pipe may take less than all although it has room.
+        // The link may take less than everything although the socket has room.
         self.writable = !pipe.wants_write();
         Ok(written)
     }
@@ -330,7 +331,7 @@ impl TransmitState {
     }
 }
 
-/// Copies what comes next in what is to be written.
+/// Copies the next bytes of a batch.
 fn copy(WriteBatch { bytes, long }: &WriteBatch, place: &mut Position, mut into: &mut [u8]) {
     while !into.is_empty() {
         let next = long.get(place.index);
@@ -374,7 +375,7 @@ mod tests {
 
     const HOST: Tid = Tid(0x80000);
     const SRC: Tid = Tid(0x40001);
-    /// Longer than what a pipe takes in one go.
+    /// More than an encrypted link takes at a time.
     const NEWS_BYTES: usize = 1 << 20;
 
     fn pipes(encrypted: bool) -> [ByteStream; 2] {
@@ -405,7 +406,7 @@ mod tests {
         (0..bytes).map(|at| (at * 31 + number * 7) as u8).collect()
     }
 
-    /// What the other side has read and not understood yet, and what it has understood.
+    /// What the other side has read: bytes of an incomplete frame, and complete bodies.
     #[derive(Default)]
     struct Reader {
         bytes: Vec<u8>,
@@ -537,13 +538,13 @@ mod tests {
             reader.read(&mut far, &mut Flows::new());
             result
         };
-        // All is read, and nothing acknowledged.
+        // Everything is read, and nothing acknowledged.
         for _ in 0..200 {
             assert!(step(&mut transmit, &mut reader, &mut receipts).is_ok());
         }
         let most = UNACKNOWLEDGED_BYTES_MAX + CLEAR_BYTES as u64 + (GATHER_BYTES + CHUNK_BYTES_MAX) as u64;
         assert!((UNACKNOWLEDGED_BYTES_MAX..most).contains(&transmit.kept()), "{}", transmit.kept());
-        // Credit and acknowledgements are not held up by that, but for a host that means harm.
+        // Credit and acknowledgements still go, except to a hostile host.
         let mut failed = false;
         for round in 0..2_000_000 {
             transmit.add_credit(&Credit { host: HOST, dst: Tid(SRC.0 + round % 1000), bytes: 1 });

@@ -1,10 +1,10 @@
-//! Starting daemons on other hosts (contract 5.5): many at a time, each with its limit, none of them
-//! able to hold the daemon's loop up. Where there are more than the master starts at a time, hosts that
-//! have a link to it start others (`docs/decisions/0021`).
+//! Starts daemons on other hosts (contract 5.5): many at a time, each with a time limit, without blocking the daemon's
+//! loop. If there are more hosts than the master starts at a time, hosts that have a link to it start some of them
+//! (`docs/decisions/0021`).
 //!
-//! `shell` knows by which program, `command` is a command under way, `reason` tells what went wrong,
-//! `manual` has a person type the command, `tree_spawn` chooses who starts whom, `remote_starts` are the commands
-//! that such a host runs for the master.
+//! `remote_shell` chooses the program that runs commands on other hosts, `remote_command` is such a command, `reason`
+//! explains failures, `manual` asks a person to start a daemon, `tree_spawn` chooses which host starts which,
+//! `remote_starts` runs commands for the master.
 pub mod manual;
 pub(crate) mod reason;
 pub(crate) mod remote_command;
@@ -32,55 +32,53 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 use tree_spawn::TreeSpawn;
 
-/// Hosts that the master itself starts at the same time, where it has processors enough
-/// ([`STARTS_A_PROCESSOR`]).
+/// Hosts that the master itself starts at the same time, if it has enough processors ([`STARTS_A_PROCESSOR`]).
 ///
 /// * Filled by: tasks that add hosts
 /// * Default: 64, and 16 a processor
 /// * Setting: `HPVM_STARTS_MAX`, of the first daemon
-/// * Reached: the next one is started by another host that has a link already, or waits until one has been started,
-///   or has failed
+/// * Reached: the next host is started by another host that has a link already, or waits until a start has ended
 /// * Test: `many_hosts_start_at_the_same_time_but_not_more_than_the_limit`
 const STARTS_MAX: usize = 64;
-/// The most of them that a processor has under way: one takes some 20 ms of it, of the 300 ms that it lasts.
+/// Starts at the same time for each processor of the master. A start takes about 300 ms, and 20 ms of a processor.
 const STARTS_A_PROCESSOR: usize = 16;
-/// How long a host may take to start its daemon.
+/// Time that a host has to start its daemon.
 const START_WAIT: Duration = Duration::from_secs(60);
-/// How long it may take when another host starts it, before the master does.
+/// The same if another host starts it. After that the master does.
 const PARENT_WAIT: Duration = Duration::from_secs(10);
-/// How long a person may take to do it.
+/// Time that a person has to start a daemon.
 const MANUAL_WAIT: Duration = Duration::from_secs(600);
-/// How long a daemon may be about of which the master has not heard, where nobody tells it: until it has waited
-/// for its master in vain, and a little longer.
+/// Time for which a stray daemon may exist, that is one unknown to the master: until it has waited for its master in
+/// vain, and a little longer.
 const STRAY_WAIT: Duration = WELCOME_WAIT.saturating_add(Duration::from_secs(10));
-/// How many hosts a master with so many processors starts itself at the same time.
+/// Returns how many hosts a master with that number of processors starts itself at the same time.
 pub fn starts_max(processors: usize) -> usize {
     STARTS_MAX.min(processors * STARTS_A_PROCESSOR)
 }
 
-/// What the master says of itself.
+/// What new daemons are told of the master.
 #[derive(Debug, Clone)]
 pub struct Master {
-    /// Its tid.
+    /// The tid of its host.
     pub tid: Tid,
-    /// Where it listens.
+    /// The address at which it listens.
     pub address: SocketAddr,
-    /// Its key.
+    /// Its public key.
     pub key: Key,
-    /// What new daemons are to log.
+    /// The debug mask of new daemons.
     pub debug_mask: i32,
     /// `PVM_VMID`
     pub machine: Option<String>,
 }
 
-/// What has happened.
+/// A result of the starter.
 #[derive(Debug)]
 pub enum StartEvent {
-    /// For the log.
+    /// A line for the log.
     Log(String),
-    /// What became of a host.
+    /// A start has succeeded or failed for good.
     Done { request: u32, index: usize, result: Result<Started, StartFailure> },
-    /// Another host is to be told that of the command of that number.
+    /// A parent in the tree spawn is to execute an order for the command of that number.
     Order { parent: Tid, number: u64, order: StartOrder },
 }
 
@@ -89,28 +87,28 @@ struct StartJob {
     request: u32,
     host: HostStart,
     shell: RemoteShell,
-    /// Daemons that were tried, and those that can be tried yet.
+    /// The daemons that were tried, and those that are left.
     tried: Vec<String>,
     untried: VecDeque<String>,
     deadline: Instant,
     words: Vec<OsString>,
     last_error: String,
-    /// The host shows another key than the one that is known here.
+    /// The host shows another ssh key than the known one.
     key_changed: bool,
-    /// The daemon there that is of PVM 3.4.6.
+    /// The daemon of PVM 3.4.6 that was found on the host.
     older: Option<String>,
-    /// Whether another host may start it: when one has failed, the master does it.
-    may_go: bool,
-    /// The host that starts it in the place of the master.
+    /// Whether another host may start it. After such a start has failed, the master does it.
+    may_be_remote: bool,
+    /// The host that starts it in place of the master: its parent in the tree spawn.
     parent: Option<Tid>,
-    /// Until then a daemon may be there that another host has started and nobody has heard of.
+    /// Until this time a stray daemon may run there that a parent has started.
     stray_until: Option<Instant>,
 }
 
-/// Who runs a command.
+/// Where a command runs.
 enum Runner {
     Local(RemoteCommand),
-    /// A parent, which may tell so many bytes more.
+    /// At a parent, which may report `bytes_left` more bytes.
     Remote {
         parent: Tid,
         bytes_left: usize,
@@ -122,10 +120,10 @@ struct RunningStart {
     runner: Runner,
     output: Lines,
     errors: Lines,
-    /// Nothing more is expected of it but its end.
+    /// The daemon has answered; only the end of the command is awaited.
     answered: bool,
-    /// Another place is to be tried in its stead.
-    passed_over: bool,
+    /// The daemon is one of PVM 3.4.6; the next place is tried.
+    skipped: bool,
 }
 
 /// Starts daemons.
@@ -133,7 +131,7 @@ pub struct Starter {
     master: Master,
     starts_max: usize,
     shell: RemoteShell,
-    /// By which another host starts one: nobody can be asked for a password there.
+    /// The remote shell of parents, where nobody can be asked for a password.
     parent_shell: RemoteShell,
     /// Whether the daemon has a terminal.
     terminal: bool,
@@ -147,7 +145,7 @@ pub struct Starter {
 }
 
 impl Starter {
-    /// For the hosts of that master, which starts so many at a time itself.
+    /// Makes a starter for the hosts of that master, which starts at most `starts_max` of them itself at a time.
     pub fn new(master: Master, starts_max: usize) -> std::io::Result<Starter> {
         let terminal = std::fs::File::open("/dev/tty").is_ok();
         Ok(Starter {
@@ -166,26 +164,26 @@ impl Starter {
         })
     }
 
-    /// Readable when [`Starter::step`] has something to do.
+    /// Returns a descriptor that is readable when [`Starter::step`] has something to do.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 
-    /// When [`Starter::step`] has to look at the limits.
+    /// Returns the next deadline, at which [`Starter::step`] is to be called.
     pub fn next_wakeup(&self) -> Option<Instant> {
         self.running.values().filter(|running| !running.answered).map(|running| running.job.deadline).min()
     }
 
-    /// The master's debug mask has changed.
+    /// Sets the debug mask of new daemons.
     pub fn set_debug_mask(&mut self, mask: i32) {
         self.master.debug_mask = mask;
     }
 
-    /// Has a daemon started.
+    /// Begins to start a daemon.
     pub fn start(&mut self, request: u32, host: HostStart) {
         let job = self.job(request, host);
         self.waiting.push_back(job);
-        self.fill();
+        self.start_waiting();
     }
 
     fn job(&self, request: u32, host: HostStart) -> StartJob {
@@ -194,11 +192,12 @@ impl Starter {
             _ if self.terminal && !self.can_ask() => self.parent_shell.clone(),
             _ => self.shell.clone(),
         };
-        // A name may mean another host elsewhere, and one for the own host always does.
+        // A name may mean another host when a parent looks it up; a loopback address always does.
         let elsewhere = |host: &HostStart| {
             !host.addresses.is_empty() && host.addresses.iter().all(|ip| !ip.is_loopback() && !ip.is_unspecified())
         };
-        let may_go = matches!(shell, RemoteShell::Program(_)) && host.line.start_option().is_none() && elsewhere(&host);
+        let may_be_remote =
+            matches!(shell, RemoteShell::Program(_)) && host.line.start_option().is_none() && elsewhere(&host);
         StartJob {
             request,
             shell,
@@ -209,14 +208,14 @@ impl Starter {
             last_error: String::new(),
             key_changed: false,
             older: None,
-            may_go,
+            may_be_remote,
             parent: None,
             stray_until: None,
             host,
         }
     }
 
-    /// The command by which a hoster is to start the daemon of that host.
+    /// Returns the command by which a hoster is to start the daemon of a host.
     pub fn command_for_hoster(&self, host: &HostStart) -> String {
         let daemons = remote_shell::daemon_candidates(&host.line, variable, self.own_program.as_deref());
         self.call(host, Some(self.master.key), false).command(daemons.first().map_or("pvmd", String::as_str))
@@ -235,31 +234,31 @@ impl Starter {
         }
     }
 
-    /// Whether somebody can be asked for a password.
+    /// Returns whether a person can be asked for a password.
     fn can_ask(&self) -> bool {
         self.terminal && remote_shell::is_in_foreground()
     }
 
-    /// Whether no start is under way.
+    /// Returns whether no start is under way.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.running.values().all(|running| running.answered)
     }
 
-    /// Hosts that the master itself is starting.
+    /// Returns how many hosts the master itself is starting.
     fn active(&self) -> usize {
         self.running.values().filter(|running| !running.answered && running.job.parent.is_none()).count()
     }
 
-    /// Starts those that wait: as many as it may, by itself; the others have to wait for a parent.
-    fn fill(&mut self) {
-        // One whose command cannot be run at all has its end at once.
+    /// Starts waiting hosts: as many as allowed by the master itself, the others by parents.
+    fn start_waiting(&mut self) {
+        // A command that cannot be run fails at once and leaves room for the next.
         while self.active() < self.starts_max {
             let Some(mut job) = self.waiting.pop_front() else { return };
             job.deadline = Instant::now() + wait_for(&job);
             self.try_next(job);
         }
         while let Some(parent) = self.tree_spawn.choose_parent() {
-            let Some(place) = self.waiting.iter().position(|job| job.may_go) else { return };
+            let Some(place) = self.waiting.iter().position(|job| job.may_be_remote) else { return };
             let Some(mut job) = self.waiting.remove(place) else { return };
             job.parent = Some(parent);
             job.deadline = Instant::now() + wait_for(&job);
@@ -268,7 +267,7 @@ impl Starter {
         }
     }
 
-    /// Tries the next place in which the daemon may be.
+    /// Tries the next place where the daemon may lie.
     fn try_next(&mut self, mut job: StartJob) {
         let daemon = job.untried.pop_front().unwrap_or_else(|| "pvmd".into());
         let by_hand = is_by_hand(&job);
@@ -285,7 +284,7 @@ impl Starter {
             let number = self.run(job, Runner::Remote { parent, bytes_left: START_OUTPUT_BYTES_MAX });
             return self.order(parent, number, StartOrder::Run { words, input: input.into() });
         }
-        // A person's terminal is for those in the foreground.
+        // Only a command in the foreground may use a person's terminal.
         match RemoteCommand::start(&job.words, &input, !by_hand && !self.can_ask()) {
             Ok(command) => self.watch(job, command),
             Err(error) => self.fail(&job, Outcome::NoProgram(error)),
@@ -304,8 +303,7 @@ impl Starter {
     fn run(&mut self, job: StartJob, runner: Runner) -> u64 {
         self.last += 1;
         let (output, errors) = Default::default();
-        self.running
-            .insert(self.last, RunningStart { job, runner, output, errors, answered: false, passed_over: false });
+        self.running.insert(self.last, RunningStart { job, runner, output, errors, answered: false, skipped: false });
         self.last
     }
 
@@ -313,10 +311,10 @@ impl Starter {
         self.events.push(StartEvent::Order { parent, number, order });
     }
 
-    /// Looks what has come and who has taken too long; tells what has happened.
+    /// Handles output, ends and deadlines of the commands. Returns what has happened.
     pub fn step(&mut self) -> Vec<StartEvent> {
         for id in ready(&self.epoll) {
-            self.look_at(id);
+            self.handle_ready(id);
         }
         let now = Instant::now();
         let late: Vec<u64> = self
@@ -330,7 +328,7 @@ impl Starter {
             self.kill(id, &mut running);
             self.fail(&running.job, Outcome::NoAnswer(wait_for(&running.job).as_secs()));
         }
-        self.fill();
+        self.start_waiting();
         std::mem::take(&mut self.events)
     }
 
@@ -341,27 +339,27 @@ impl Starter {
         }
     }
 
-    fn look_at(&mut self, id: u64) {
+    fn handle_ready(&mut self, id: u64) {
         let Some(mut running) = self.running.remove(&id) else { return };
         let Runner::Local(command) = &mut running.runner else { unreachable!("it has descriptors") };
-        // First, so that what the process has printed before its end is read after it.
+        // The status is read first: everything that the process printed before its end can then be read.
         let status = command.status();
         let errors = running.errors.read(&mut command.errors);
         let output = running.output.read(&mut command.output);
-        self.take_errors(&mut running, errors);
-        self.take_output(id, &mut running, output);
-        self.settle(id, running, status);
+        self.handle_errors(&mut running, errors);
+        self.handle_output(id, &mut running, output);
+        self.continue_with(id, running, status);
     }
 
-    /// Goes on with a command after what it has said, and how it has ended, if it has.
-    fn settle(&mut self, id: u64, running: RunningStart, status: Option<ExitStatus>) {
+    /// Continues with a command after its output and, if it has ended, its status.
+    fn continue_with(&mut self, id: u64, running: RunningStart, status: Option<ExitStatus>) {
         match status {
-            _ if running.passed_over => self.try_next(running.job),
-            // Its parent lets it come to its end.
+            _ if running.skipped => self.try_next(running.job),
+            // Its parent waits for its end.
             _ if running.answered && running.job.parent.is_some() => {}
             None => drop(self.running.insert(id, running)),
             Some(_) if running.answered => {}
-            // Something may have gone to the background there with the output in its hands.
+            // A background process may still hold the output.
             Some(status) if status.success() && !running.output.ended() => drop(self.running.insert(id, running)),
             Some(status) if Self::may_be_elsewhere(&running.job, status) => {
                 self.try_next(running.job);
@@ -374,7 +372,7 @@ impl Starter {
         reason::is_not_found(status, &job.last_error) && !job.untried.is_empty()
     }
 
-    fn take_errors(&mut self, running: &mut RunningStart, lines: Vec<String>) {
+    fn handle_errors(&mut self, running: &mut RunningStart, lines: Vec<String>) {
         for line in lines.iter().map(|line| dialogue::plain(line)).filter(|line| !line.trim().is_empty()) {
             running.job.key_changed |= reason::tells_of_changed_key(&line);
             self.events.push(StartEvent::Log(format!("stderr@{}: {line}", running.job.host.line.name())));
@@ -382,23 +380,23 @@ impl Starter {
         }
     }
 
-    fn take_output(&mut self, id: u64, running: &mut RunningStart, lines: Vec<String>) {
-        lines.iter().for_each(|line| self.take_line(id, running, line));
+    fn handle_output(&mut self, id: u64, running: &mut RunningStart, lines: Vec<String>) {
+        lines.iter().for_each(|line| self.handle_line(id, running, line));
     }
 
-    /// A daemon of PVM 3.4.6 has answered: another place may have one of ours.
-    fn pass_over(&mut self, id: u64, running: &mut RunningStart) {
+    /// Passes a daemon of PVM 3.4.6 over: another place may have one of hpvm.
+    fn skip_pvm3_daemon(&mut self, id: u64, running: &mut RunningStart) {
         let job = &mut running.job;
         let (name, older) = (job.host.line.name(), job.tried.last().cloned().unwrap_or_default());
         let next = job.untried.front().map_or("", String::as_str);
         self.events.push(StartEvent::Log(format!("host {name}: {older} there is of PVM 3.4.6; trying {next}")));
         job.older = Some(older);
-        running.passed_over = true;
+        running.skipped = true;
         self.kill(id, running);
     }
 
-    fn take_line(&mut self, id: u64, running: &mut RunningStart, line: &str) {
-        if running.answered || running.passed_over {
+    fn handle_line(&mut self, id: u64, running: &mut RunningStart, line: &str) {
+        if running.answered || running.skipped {
             return;
         }
         let taken = match dialogue::read(line) {
@@ -409,7 +407,7 @@ impl Starter {
             }
             Line::Started(started) => self.started(&running.job, started),
             Line::Failed(code) => self.refused(&running.job, Outcome::Refused(code)),
-            Line::OtherProtocol if !running.job.untried.is_empty() => return self.pass_over(id, running),
+            Line::OtherProtocol if !running.job.untried.is_empty() => return self.skip_pvm3_daemon(id, running),
             Line::OtherProtocol => self.refused(&running.job, Outcome::OtherProtocol),
             Line::OtherVersion(version) => self.refused(&running.job, Outcome::OtherVersion(version)),
         };
@@ -427,12 +425,12 @@ impl Starter {
         false
     }
 
-    /// A daemon has answered. Whether it is taken.
+    /// Handles the answer of a daemon. Returns whether the daemon is accepted.
     fn started(&mut self, job: &StartJob, started: Started) -> bool {
         let is_there = || started.addresses.iter().any(|address| job.host.addresses.contains(&address.ip()));
         match job.parent {
             Some(parent) if !is_there() => {
-                self.take_back(parent, job, "the name led to another host from there", true);
+                self.return_to_master(parent, job, "the name led to another host from there", true);
                 return false;
             }
             Some(parent) => self.tree_spawn.end(parent, true),
@@ -450,10 +448,10 @@ impl Starter {
         let failure = FailedStart { host, words, tried, end, last_error, key_changed, older }.explain();
         if let Some(parent) = job.parent {
             let why = failure.reason.lines().next().unwrap_or_default();
-            return self.take_back(parent, job, why, is_stray);
+            return self.return_to_master(parent, job, why, is_stray);
         }
         if failure.code == Code::DupHost && job.stray_until.is_some_and(|until| Instant::now() < until) {
-            return self.put_back(job, job.stray_until);
+            return self.requeue(job, job.stray_until);
         }
         self.done(job, Err(failure));
     }
@@ -468,25 +466,25 @@ impl Starter {
 
     // ----- starts by others
 
-    /// There is a link to that host: it can start others.
+    /// Adds a parent to the tree spawn: a host that has a link now.
     pub fn add_parent(&mut self, host: Tid) {
         self.tree_spawn.add_parent(host);
     }
 
-    /// There is none any more. What it was asked the master does.
+    /// Removes a parent that has no link any more. The master starts its hosts.
     pub fn remove_parent(&mut self, host: Tid) {
         self.tree_spawn.remove_parent(host);
         let its = |running: &RunningStart| running.job.parent == Some(host);
         let ids: Vec<u64> = self.running.iter().filter(|(_, running)| its(running)).map(|(id, _)| *id).collect();
         for id in ids {
             let Some(running) = self.running.remove(&id) else { continue };
-            self.take_back(host, &running.job, "it is gone", true);
+            self.return_to_master(host, &running.job, "it is gone", true);
         }
     }
 
-    /// A host tells of a command that it runs.
-    pub fn heard(&mut self, host: Tid, number: u64, news: StartNews) {
-        // Of those that have been answered or ended nothing more is known here, and of others it has nothing to say.
+    /// Handles news of a command that a parent runs.
+    pub fn handle_news(&mut self, host: Tid, number: u64, news: StartNews) {
+        // Commands that have been answered or have ended are forgotten here; a host has no say in commands of others.
         if self.running.get(&number).is_none_or(|running| running.job.parent != Some(host)) {
             return;
         }
@@ -496,49 +494,50 @@ impl Starter {
         match news {
             StartNews::Output(bytes) | StartNews::Errors(bytes) if bytes.len() > *bytes_left => {
                 self.order(host, number, StartOrder::Kill);
-                return self.take_back(host, &running.job, "it tells too much", true);
+                return self.return_to_master(host, &running.job, "it reports too much", true);
             }
             StartNews::Output(bytes) => {
                 *bytes_left -= bytes.len();
                 let lines = running.output.take(&bytes);
-                self.take_output(number, &mut running, lines);
+                self.handle_output(number, &mut running, lines);
             }
             StartNews::Errors(bytes) => {
                 *bytes_left -= bytes.len();
                 let lines = running.errors.take(&bytes);
-                self.take_errors(&mut running, lines);
+                self.handle_errors(&mut running, lines);
             }
             StartNews::Ended(raw) => {
                 status = Some(ExitStatus::from_raw(raw));
                 let (errors, output) = (running.errors.end(), running.output.end());
-                self.take_errors(&mut running, errors);
-                self.take_output(number, &mut running, output);
+                self.handle_errors(&mut running, errors);
+                self.handle_output(number, &mut running, output);
             }
             StartNews::NotRun(errno) => {
                 return self.fail(&running.job, Outcome::NoProgram(std::io::Error::from_raw_os_error(errno)));
             }
-            StartNews::TooMuch => return self.take_back(host, &running.job, "it prints too much", true),
+            StartNews::TooMuch => return self.return_to_master(host, &running.job, "it prints too much", true),
         }
-        self.settle(number, running, status);
+        self.continue_with(number, running, status);
     }
 
-    /// Another host could not start it, so the master does; only how that goes is told.
-    fn take_back(&mut self, parent: Tid, job: &StartJob, why: &str, is_stray: bool) {
+    /// Returns a start from a parent to the master, and logs why.
+    fn return_to_master(&mut self, parent: Tid, job: &StartJob, why: &str, is_stray: bool) {
         self.tree_spawn.end(parent, false);
         self.events.push(StartEvent::Log(format!("host {}: not by {parent}: {why}", job.host.line.name())));
-        self.put_back(job, is_stray.then(|| Instant::now() + STRAY_WAIT));
+        self.requeue(job, is_stray.then(|| Instant::now() + STRAY_WAIT));
     }
 
-    /// The master is to start it from the beginning.
-    fn put_back(&mut self, job: &StartJob, stray_until: Option<Instant>) {
+    /// Queues a start for the master, to be done from the beginning.
+    fn requeue(&mut self, job: &StartJob, stray_until: Option<Instant>) {
         let job = self.job(job.request, job.host.clone());
-        self.waiting.push_front(StartJob { may_go: false, stray_until, ..job });
+        self.waiting.push_front(StartJob { may_be_remote: false, stray_until, ..job });
     }
 }
 
 impl Drop for Starter {
     fn drop(&mut self) {
-        // Those that have answered belong to a daemon that ends by itself, those of others end with the links.
+        // A command that was answered belongs to a daemon that ends by itself. Commands of parents end with their
+        // links.
         for running in self.running.values_mut().filter(|running| !running.answered) {
             if let Runner::Local(command) = &mut running.runner {
                 command.kill();
@@ -563,8 +562,8 @@ fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// What a daemon says of itself, and where it must be reachable, too: where the command went, by the
-/// port that it names, for an address that others do not see.
+/// Adds the addresses to which the command went, with the daemon's port, to those that the daemon names: it may not
+/// know an address by which others see it.
 fn reachable(mut started: Started, host: &HostStart) -> Started {
     let ports: Vec<u16> = started.addresses.first().map(SocketAddr::port).into_iter().collect();
     for port in ports {

@@ -1,5 +1,5 @@
-//! Why a daemon could not be started, told so that a person can mend it.
-use crate::process_spawner;
+//! Explains why a daemon could not be started, and how to mend that.
+use crate::processes::spawner;
 use pvm_core::codes::Code;
 use pvm_core::dialogue::{self, Line, quoted};
 use pvm_core::wire::{self, StartFailure, Started};
@@ -7,53 +7,53 @@ use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// What shells say of a command that they do not find.
+/// Exit status of a shell that did not find a command.
 const STATUS_NOT_FOUND: i32 = 127;
-/// What shells say of a command that they cannot execute.
+/// Exit status of a shell that could not execute a command.
 const STATUS_NOT_EXECUTABLE: i32 = 126;
 
-/// How a start came to its end.
+/// How a start has failed.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The command ended without the line that tells of a daemon.
+    /// The command has ended without the line of a daemon.
     Exited(ExitStatus),
-    /// Nothing came for so many seconds.
+    /// Nothing came for this number of seconds.
     NoAnswer(u64),
-    /// The program that reaches hosts could not be started.
+    /// The remote shell could not be started.
     NoProgram(std::io::Error),
-    /// Another PVM answered.
+    /// A daemon of PVM 3.4.6 has answered.
     OtherProtocol,
-    /// A daemon answered that speaks this version to others.
+    /// A daemon has answered that speaks this version of the protocol between daemons.
     OtherVersion(u32),
-    /// The daemon itself said why.
+    /// The daemon has answered with an error.
     Refused(Code),
 }
 
-/// Everything that is known of a failed start.
+/// What is known of a failed start.
 pub struct FailedStart<'a> {
     /// The host, as typed.
     pub host: &'a str,
-    /// What was run.
+    /// The command.
     pub words: &'a [OsString],
-    /// The daemons that were tried there.
+    /// The daemons that were tried on the host.
     pub tried: &'a [String],
     pub end: Outcome,
-    /// The last line on its standard error.
+    /// The last line of its standard error.
     pub last_error: &'a str,
-    /// The host shows another key than the one that is known here.
+    /// The host shows another ssh key than the known one.
     pub key_changed: bool,
-    /// The daemon there that is of PVM 3.4.6.
+    /// The daemon of PVM 3.4.6 that was found on the host.
     pub older: Option<&'a str>,
 }
 
-/// Whether `ssh` says that a host shows another key than before: an attack, or a new installation.
+/// Returns whether `ssh` says that the host's key has changed: an attack, or a new installation.
 pub fn tells_of_changed_key(line: &str) -> bool {
     let line = line.to_lowercase();
     line.contains("remote host identification has changed") || line.contains("host key") && line.contains("has changed")
 }
 
-/// Whether the host knows no such daemon, so that another place may help. Some shells have no status
-/// of their own for that.
+/// Returns whether the host has no such daemon, so that another place may help. Some shells use a general exit status
+/// for that.
 pub fn is_not_found(status: ExitStatus, last_error: &str) -> bool {
     match status.code() {
         Some(STATUS_NOT_FOUND | STATUS_NOT_EXECUTABLE) => true,
@@ -62,12 +62,12 @@ pub fn is_not_found(status: ExitStatus, last_error: &str) -> bool {
     }
 }
 
-/// That a daemon speaks another version than this one.
+/// Describes a daemon that speaks another version than this one.
 pub fn other_version(who: &str, version: u32) -> String {
     format!("{who} speaks version {version} of what daemons say to each other, and this one version {}", wire::VERSION)
 }
 
-/// What became of a daemon that a hoster has started, by the line that it gave.
+/// Reads the line of a daemon that a hoster has started.
 pub fn read_answer(line: &[u8]) -> Result<Started, StartFailure> {
     let text = String::from_utf8_lossy(line);
     match dialogue::read(&text) {
@@ -89,7 +89,7 @@ pub fn read_answer(line: &[u8]) -> Result<Started, StartFailure> {
 }
 
 impl FailedStart<'_> {
-    /// The code for programs, the text for people.
+    /// Returns a code for programs and a text for people.
     pub fn explain(&self) -> StartFailure {
         let words: Vec<String> = self.words.iter().map(|word| quoted(&word.to_string_lossy())).collect();
         let program = self.words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
@@ -104,7 +104,7 @@ impl FailedStart<'_> {
                             the pvmd that was started now ends by itself";
                 (Code::BadVersion, other_version(&format!("the pvmd on {}", self.host), *version), cure.into())
             }
-            Outcome::NoProgram(error) if process_spawner::code_of(error) == Code::OutOfRes => {
+            Outcome::NoProgram(error) if spawner::code_of(error) == Code::OutOfRes => {
                 let cure = "raise the limits of open files and processes (ulimit -Hn, ulimit -u) before pvmd is started, \
                             or lower HPVM_STARTS_MAX";
                 (Code::OutOfRes, format!("{program}: {error}"), cure.into())

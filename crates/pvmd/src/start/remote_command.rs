@@ -1,4 +1,4 @@
-//! A command under way on another host: its process and what it prints.
+//! The command that starts a daemon on another host: its local process and what that prints.
 use pvm_core::dialogue::{LINE_BYTES_MAX, TAKEN};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -10,16 +10,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
-/// Bytes read in one go.
+/// Bytes read at a time.
 const READ_BYTES: usize = 4096;
-/// Bytes read before others have their turn; no pipe holds more.
+/// Bytes read from one pipe before others are served. No pipe holds more.
 const READ_IN_TURN_MAX: usize = 1 << 20;
-/// Events taken in one go.
+/// Events taken from the system at a time.
 const EVENTS_MAX: usize = 64;
-/// Lower bits of an event's number: which of the descriptors of a command.
+/// The lower bits of an event's number name one of the descriptors of a command.
 const STREAM_BITS: u32 = 2;
 
-/// The end of a pipe from which bytes are read without waiting for them.
+/// The reading end of a pipe. Reading does not block.
 pub struct OutputPipe(Option<OwnedFd>);
 
 impl OutputPipe {
@@ -28,12 +28,12 @@ impl OutputPipe {
         Ok(OutputPipe(Some(pipe)))
     }
 
-    /// Whether nothing more will come.
+    /// Returns whether the pipe is at its end.
     pub fn ended(&self) -> bool {
         self.0.is_none()
     }
 
-    /// What has come.
+    /// Reads what has come.
     pub fn read(&mut self) -> Vec<u8> {
         let mut read = Vec::new();
         let mut bytes = [0; READ_BYTES];
@@ -42,7 +42,7 @@ impl OutputPipe {
                 Ok(count) if count > 0 => read.extend_from_slice(&bytes[..count]),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
-                // Dropping it takes it out of `epoll`.
+                // Closing the descriptor removes it from `epoll`.
                 _ => self.0 = None,
             }
         }
@@ -50,7 +50,7 @@ impl OutputPipe {
     }
 }
 
-/// What somebody prints, line by line.
+/// Splits output into lines.
 #[derive(Default)]
 pub struct Lines {
     text: Vec<u8>,
@@ -58,12 +58,12 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Whether nothing more will come.
+    /// Returns whether the output is at its end.
     pub fn ended(&self) -> bool {
         self.ended
     }
 
-    /// The whole lines that have come with these bytes.
+    /// Adds bytes and returns the lines that they complete.
     pub fn take(&mut self, bytes: &[u8]) -> Vec<String> {
         let mut lines = Vec::new();
         for piece in bytes.chunks(READ_BYTES) {
@@ -73,7 +73,7 @@ impl Lines {
         lines
     }
 
-    /// Nothing more will come: the unfinished line.
+    /// Marks the end of the output and returns the unfinished line.
     pub fn end(&mut self) -> Vec<String> {
         self.ended = true;
         let mut lines = Vec::new();
@@ -81,7 +81,7 @@ impl Lines {
         lines
     }
 
-    /// The whole lines that have come through a pipe; at the end the unfinished one, too.
+    /// Reads a pipe and returns the complete lines; at the end of the pipe the unfinished one, too.
     pub fn read(&mut self, pipe: &mut OutputPipe) -> Vec<String> {
         let mut lines = self.take(&pipe.read());
         if pipe.ended() {
@@ -105,10 +105,10 @@ impl Lines {
     }
 }
 
-/// The process of a command.
+/// A running command.
 pub struct RemoteCommand {
     child: Child,
-    /// Until it is known that the process has ended: it would stay readable for ever.
+    /// Absent once the process is known to have ended, since the descriptor stays readable then.
     pidfd: Option<OwnedFd>,
     /// Kept open until the daemon has answered.
     input: Option<ChildStdin>,
@@ -117,8 +117,8 @@ pub struct RemoteCommand {
 }
 
 impl RemoteCommand {
-    /// Runs a command and hands it its input. `alone`: in a process group of its own, so that it can
-    /// be ended with all that it has started.
+    /// Starts a command and writes its input. `alone`: the command gets a process group of its own, so that it can be
+    /// killed together with its children.
     pub fn start(words: &[OsString], input: &[u8], alone: bool) -> io::Result<RemoteCommand> {
         let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
@@ -128,7 +128,7 @@ impl RemoteCommand {
         }
         let mut child = crate::core_dumps::as_before(|| command.spawn())?;
         let mut stdin = child.stdin.take();
-        // It fits into the pipe. Who has ended already shall say why on the standard error.
+        // The input fits into the pipe. A process that has ended already says why on its standard error.
         let _ = stdin.as_mut().map(|stdin| stdin.write_all(input));
         match watched(&mut child) {
             Ok((pidfd, output, errors)) => {
@@ -141,28 +141,28 @@ impl RemoteCommand {
         }
     }
 
-    /// What to watch: output, errors, the end of the process.
+    /// Returns the descriptors to watch: output, errors, the end of the process.
     pub fn descriptors(&self) -> [Option<BorrowedFd<'_>>; 3] {
         [&self.output.0, &self.errors.0, &self.pidfd].map(|descriptor| descriptor.as_ref().map(AsFd::as_fd))
     }
 
-    /// The daemon has answered: it waits for the word that this has come, and for the end of its input, before it
-    /// leaves.
+    /// Tells the daemon that its answer has come, and closes its input. The daemon waits for both before it detaches.
     pub fn close_input(&mut self) {
         if let Some(mut input) = self.input.take() {
-            // It fits into the pipe, where the greeting has been read.
+            // This fits into the pipe, since the daemon has read the greeting.
             let _ = writeln!(input, "{TAKEN}");
         }
     }
 
-    /// The daemon is not wanted: its input ends without that word, and it ends.
+    /// Closes the input of a daemon that is not wanted. Without the word of [`RemoteCommand::close_input`] the daemon
+    /// ends.
     pub fn drop_input(&mut self) {
         self.input = None;
     }
 
-    /// How the process has ended, if it has.
+    /// Returns the status of the process if it has ended.
     pub fn status(&mut self) -> Option<ExitStatus> {
-        // Where somebody else was told how, it has ended all the same.
+        // An error means that the status was delivered elsewhere: the process has ended.
         let status = self.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::default()));
         if status.is_some() {
             self.pidfd = None;
@@ -170,23 +170,23 @@ impl RemoteCommand {
         status
     }
 
-    /// The number of the process.
+    /// Returns the process id.
     #[cfg(test)]
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Ends the process, and what it has started.
+    /// Kills the process and its children.
     pub fn kill(&mut self) {
         if let Some(group) = Pid::from_raw(self.child.id() as i32) {
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
-        // Where it is not the leader of a group.
+        // For a process that does not lead a group.
         let _ = self.child.kill().and_then(|()| self.child.wait());
     }
 }
 
-/// What there is to watch of a process: its end, its output, its errors.
+/// Opens what is to be watched of a process: its end, its output, its errors.
 fn watched(child: &mut Child) -> io::Result<(OwnedFd, OutputPipe, OutputPipe)> {
     let process = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::InvalidInput)?;
     let pidfd = rustix::process::pidfd_open(process, PidfdFlags::empty())?;
@@ -195,7 +195,7 @@ fn watched(child: &mut Child) -> io::Result<(OwnedFd, OutputPipe, OutputPipe)> {
     Ok((pidfd, OutputPipe::new(output.into())?, OutputPipe::new(errors.into())?))
 }
 
-/// Has `epoll` tell of what a command says and of its end.
+/// Begins to watch the output and the end of a command. Returns whether that worked.
 pub fn watch(epoll: &OwnedFd, number: u64, command: &RemoteCommand) -> bool {
     let add = |(stream, descriptor): (u64, Option<BorrowedFd<'_>>)| {
         let data = EventData::new_u64(number << STREAM_BITS | stream);
@@ -204,10 +204,10 @@ pub fn watch(epoll: &OwnedFd, number: u64, command: &RemoteCommand) -> bool {
     (0..).zip(command.descriptors()).all(add)
 }
 
-/// The numbers of the commands of which there is something to be read.
+/// Returns the numbers of the commands whose descriptors are ready.
 pub fn ready(epoll: &OwnedFd) -> Vec<u64> {
     let mut ready = Vec::with_capacity(EVENTS_MAX);
-    // What cannot be asked for now comes with the next call.
+    // After an error the next call finds the events.
     let _ = epoll::wait(epoll, rustix::buffer::spare_capacity(&mut ready), Some(&Timespec::default()));
     let mut numbers: Vec<u64> = ready.iter().map(|event| event.data.u64() >> STREAM_BITS).collect();
     numbers.dedup();

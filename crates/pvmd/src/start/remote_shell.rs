@@ -1,27 +1,28 @@
-//! By which program commands come to other hosts, and which commands are tried there.
+//! The remote shell: the program that runs commands on other hosts. And the places where the daemon may lie there.
 use pvm_core::dialogue::quoted;
 use pvm_core::hostfile::HostLine;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// How long `ssh` may take to reach a host, in seconds.
+/// Time that `ssh` may take to reach a host, in seconds.
 const CONNECT_SECONDS: u32 = 20;
-/// Debian's name for the administrator's choice of a remote shell.
+/// Debian's name for the remote shell that the administrator has chosen.
 const DEBIAN_SHELL: &str = "/etc/alternatives/pvm-rsh";
-/// Where packages put the daemon, if neither `PATH` nor the own place has it.
+/// Where packages put the daemon. Tried after `PATH` and the place of this daemon's own program.
 const USUAL_PLACES: [&str; 2] = ["/usr/lib/hpvm/bin/pvmd", "/usr/local/bin/pvmd"];
 
-/// The program that starts things on other hosts.
+/// The program that runs commands on other hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemoteShell {
-    /// Takes a host, perhaps `-l` and a login, and a command, as `rsh` does.
+    /// A program that is called as `rsh` is: with a host, optionally `-l` and a login, and a command.
     Program(Vec<OsString>),
-    /// Slurm's: within an allocation no keys are needed.
+    /// Slurm's `srun`, which needs no keys within an allocation.
     Srun,
 }
 
 impl RemoteShell {
-    /// `$PVM_RSH` with its arguments; else `srun` inside of a Slurm job; else `ssh`.
+    /// Chooses the remote shell: `$PVM_RSH` with its arguments; else `srun` inside a Slurm job; else `ssh`. `terminal`:
+    /// a person can be asked for a password.
     pub fn find(variable: impl Fn(&str) -> Option<OsString>, terminal: bool) -> RemoteShell {
         if let Some(words) = variable("PVM_RSH") {
             let words = words.to_string_lossy().split_ascii_whitespace().map(OsString::from).collect::<Vec<_>>();
@@ -38,17 +39,17 @@ impl RemoteShell {
         }
         let connect = format!("-oConnectTimeout={CONNECT_SECONDS}");
         let words = ["ssh", "-x", "-a", "-T", connect.as_str(), "-oBatchMode=yes"];
-        // With a terminal, somebody can be asked for a password.
+        // With a terminal, `ssh` may ask for a password.
         let count = if terminal { words.len() - 1 } else { words.len() };
         RemoteShell::Program(words[..count].iter().map(OsString::from).collect())
     }
 
-    /// Whether what is started must stay in the foreground, since all of it ends with the program.
+    /// Returns whether a daemon must stay in the foreground, since all its processes end with the command.
     pub fn needs_foreground(&self) -> bool {
         *self == RemoteShell::Srun
     }
 
-    /// The words that run `command` on the host of that line.
+    /// Returns the words that run `command` on the host of that line.
     pub fn words(&self, line: &HostLine, command: &str) -> Vec<OsString> {
         let mut words: Vec<OsString> = match self {
             RemoteShell::Program(program) => [program.as_slice(), &[line.address().into()]].concat(),
@@ -65,16 +66,16 @@ impl RemoteShell {
     }
 }
 
-/// Whether this process belongs to the process group in the foreground of its terminal. What asks for a password stops
-/// when it reads the terminal from any other.
+/// Returns whether this process belongs to the foreground process group of its terminal. A process of any other group
+/// is stopped when it reads a password from the terminal.
 pub fn is_in_foreground() -> bool {
     let in_front = |terminal| rustix::termios::tcgetpgrp(terminal) == Ok(rustix::process::getpgrp());
     std::fs::File::open("/dev/tty").is_ok_and(in_front)
 }
 
-/// The daemons to try on a host, best first: what the user says, else what the host calls `pvmd` and
-/// the places where it may lie. `own` is the program of this daemon; where `pvmd` means another one
-/// here, it does there.
+/// Returns the daemons to try on a host, best first: the one that the user has named; else `pvmd` in the host's `PATH`
+/// and the usual places. `own` is the program of this daemon. It comes first where `pvmd` is another program here,
+/// since that is probably so there, too.
 pub fn daemon_candidates(
     line: &HostLine,
     variable: impl Fn(&str) -> Option<OsString>,
@@ -94,7 +95,7 @@ pub fn daemon_candidates(
     daemons
 }
 
-/// The first file of that name in a list of directories.
+/// Returns the first file of that name in a list of directories.
 fn in_path(path: &OsString, name: &str) -> Option<PathBuf> {
     std::env::split_paths(path).map(|place| place.join(name)).find(|file| file.is_file())
 }

@@ -1,5 +1,5 @@
-//! Commands that this host runs for the master to start daemons elsewhere: it carries what goes in and
-//! what comes out, and understands none of it.
+//! Remote starts: commands that this host runs for the master to start daemons on other hosts. This host passes input
+//! and output on, and does not interpret them.
 use super::remote_command::{OutputPipe, RemoteCommand, ready, watch};
 use pvm_core::proto::ByteBuf;
 use pvm_core::wire::{START_OUTPUT_BYTES_MAX, StartNews, StartOrder};
@@ -16,10 +16,10 @@ use std::os::unix::process::ExitStatusExt;
 /// * Filled by: the master
 /// * Setting: none, the master asks for fewer
 /// * Reached: the master is told that the command was not run, and starts the daemon itself
-/// * Test: `a_host_runs_so_many_commands_for_the_master_and_no_more`
+/// * Test: `the_commands_that_a_host_runs_for_the_master_are_limited`
 const REMOTE_STARTS_MAX: usize = 64;
 
-/// The longest input of a command: a pipe takes it at once, so that nobody waits.
+/// The length of a command's input. A pipe takes it at once, so that writing never blocks.
 ///
 /// * Filled by: the master
 /// * Setting: none, no greeting is as long
@@ -29,36 +29,36 @@ const INPUT_BYTES_MAX: usize = 4096;
 
 struct RemoteStart {
     command: RemoteCommand,
-    /// The daemon that it has started has answered, and goes on without it.
+    /// The daemon that the command started has answered, and goes on without the command.
     answered: bool,
-    /// Bytes that it has printed.
+    /// Bytes that the command has printed.
     printed: usize,
 }
 
-/// Runs commands for the master.
+/// The commands that run for the master.
 pub struct RemoteStarts {
     epoll: OwnedFd,
     running: BTreeMap<u64, RemoteStart>,
 }
 
 impl RemoteStarts {
-    /// None yet.
+    /// Starts without any command.
     pub fn new() -> std::io::Result<RemoteStarts> {
         Ok(RemoteStarts { epoll: epoll::create(CreateFlags::CLOEXEC)?, running: BTreeMap::new() })
     }
 
-    /// Readable when [`RemoteStarts::step`] has something to tell.
+    /// Returns a descriptor that is readable when [`RemoteStarts::step`] has something to report.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 
-    /// Whether no command runs.
+    /// Returns whether no command runs.
     #[cfg(test)]
     pub fn is_idle(&self) -> bool {
         self.running.is_empty()
     }
 
-    /// Does what the master says; tells if it cannot.
+    /// Executes an order of the master. Returns news if that fails.
     pub fn order(&mut self, number: u64, order: StartOrder) -> Option<StartNews> {
         match order {
             StartOrder::Run { words, input } => {
@@ -80,7 +80,7 @@ impl RemoteStarts {
         None
     }
 
-    /// Runs a command; fails with an `errno`.
+    /// Starts a command; an error is an `errno`.
     fn run(&mut self, number: u64, words: &[OsString], input: &[u8]) -> Result<(), i32> {
         let code = |error: std::io::Error| error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error());
         if self.running.len() >= REMOTE_STARTS_MAX || self.running.contains_key(&number) {
@@ -98,7 +98,7 @@ impl RemoteStarts {
         Ok(())
     }
 
-    /// What has come of all commands.
+    /// Returns the news of all commands.
     pub fn step(&mut self) -> Vec<(u64, StartNews)> {
         let mut all = Vec::new();
         for number in ready(&self.epoll) {
@@ -115,7 +115,7 @@ impl RemoteStarts {
 
 impl RemoteStart {
     fn step(&mut self) -> Vec<StartNews> {
-        // First, so that what the process has printed before its end is read after it.
+        // The status is read first: everything that the process printed before its end can then be read.
         let status = self.command.status();
         let mut news = Vec::new();
         let mut tell = |pipe: &mut OutputPipe, kind: fn(ByteBuf) -> StartNews| {
@@ -132,7 +132,7 @@ impl RemoteStart {
             news.push(StartNews::TooMuch);
             return news;
         }
-        // Something may have gone to the background there with the output in its hands.
+        // A background process may still hold the output.
         let ended = status.filter(|status| !status.success() || self.command.output.ended());
         news.extend(ended.map(|status| StartNews::Ended(status.into_raw())));
         news
@@ -141,7 +141,8 @@ impl RemoteStart {
 
 impl Drop for RemoteStarts {
     fn drop(&mut self) {
-        // With the master has gone who could use what they start. Those that have been answered end by themselves.
+        // Without the master, the daemons that these commands start are of no use. Daemons that have answered end by
+        // themselves.
         self.running
             .values_mut()
             .filter(|remote_start| !remote_start.answered)
@@ -159,7 +160,7 @@ mod tests {
         StartOrder::Run { words, input: ByteBuf::from(b"hello\n".to_vec()) }
     }
 
-    /// What is told of the commands until so many have ended.
+    /// Returns the news until `count` commands have ended.
     fn until_ended(remote_starts: &mut RemoteStarts, mut count: usize) -> Vec<(u64, StartNews)> {
         let (mut all, end) = (Vec::new(), Instant::now() + Duration::from_secs(20));
         while count > 0 && Instant::now() < end {
@@ -206,7 +207,7 @@ mod tests {
         let process = remote_starts.running[&2].command.process();
         assert_eq!(remote_starts.order(2, StartOrder::Kill), None);
         assert!(remote_starts.running.is_empty() && !std::path::Path::new(&format!("/proc/{process}")).exists());
-        // What the master has not asked for, or not any more.
+        // Orders for unknown commands are ignored.
         assert_eq!(
             (remote_starts.order(2, StartOrder::Kill), remote_starts.order(9, StartOrder::CloseInput)),
             (None, None)
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_runs_so_many_commands_for_the_master_and_no_more() {
+    fn the_commands_that_a_host_runs_for_the_master_are_limited() {
         let mut remote_starts = RemoteStarts::new().unwrap();
         for number in 0..REMOTE_STARTS_MAX as u64 {
             assert_eq!(remote_starts.order(number, run("cat >/dev/null")), None);

@@ -1,4 +1,4 @@
-//! Starts by scripts in the place of a remote shell.
+//! Starts through scripts that take the place of a remote shell.
 use super::*;
 use pvm_core::dialogue::LINE_BYTES_MAX;
 use pvm_core::hostfile::parse_host;
@@ -16,11 +16,11 @@ impl Folder {
         std::fs::create_dir(&path).unwrap();
         Folder(path)
     }
-    /// A script that stands for the remote shell.
+    /// Makes a script that takes the place of the remote shell.
     pub fn shell(&self, text: &str) -> RemoteShell {
         self.script("rsh", text)
     }
-    /// Another one.
+    /// Makes another script.
     pub fn other_shell(&self, text: &str) -> RemoteShell {
         self.script("other", text)
     }
@@ -57,7 +57,7 @@ pub fn host(index: usize, line: &str) -> HostStart {
     HostStart { index, tid: Tid::host_number(index as u32 + 2), line: parse_host(line).unwrap(), addresses }
 }
 
-/// What becomes of so many hosts, and what was remarked.
+/// Returns the results of that number of hosts, and the lines for the log.
 fn run(starter: &mut Starter, count: usize) -> (Vec<Result<Started, StartFailure>>, Vec<String>) {
     let (mut results, mut remarks, end) = (BTreeMap::new(), Vec::new(), Instant::now() + PATIENCE);
     while results.len() < count && Instant::now() < end {
@@ -275,7 +275,7 @@ fn a_command_that_has_ended_while_another_holds_its_output_keeps_nobody_awake() 
     }
     assert!(starter.step().is_empty());
     assert!(!is_ready(&starter) && starter.running.contains_key(&id));
-    // It ends by its limit, with all that it has started.
+    // It reaches its deadline and is killed with its children.
     starter.running.values_mut().for_each(|running| running.job.deadline = Instant::now());
     let (results, _) = run(&mut starter, 1);
     assert!(matches!(&results[0], Err(failure) if failure.reason.starts_with("no answer within 60 s")), "{results:?}");
@@ -309,7 +309,7 @@ fn a_daemon_that_is_refused_is_not_told_that_it_was_taken() {
     assert_eq!(text, "closed\n");
 }
 
-/// The variable by which the test below, run once more, knows that it has a terminal.
+/// Set when the test below runs once more with a terminal.
 const AT_TERMINAL: &str = "HPVM_TEST_AT_TERMINAL";
 
 #[test]
@@ -337,7 +337,7 @@ fn at_a_terminal_a_command_can_ask_for_a_password() {
         .spawn()
         .unwrap();
     use std::io::Write;
-    // The terminal stays until what runs there has ended.
+    // The terminal exists until its process has ended.
     let mut input = script.stdin.take().unwrap();
     input.write_all(b"secret\n").unwrap();
     let said = script.wait_with_output().unwrap();

@@ -1,4 +1,5 @@
-//! Hosts that start others for the master, and which of them does the next one. Nothing but rules.
+//! The tree spawn: hosts that have a link to the master start further hosts for it. This file chooses the parent of
+//! each new host and does no I/O.
 use pvm_core::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// * Reached: another parent is asked, or the master starts the host when it has a place
 /// * Test: `each_parent_has_a_share_and_the_idlest_is_asked`
 pub const FAN_OUT: usize = 8;
-/// By so many more failures than successes it is clear that hosts here cannot start one another.
+/// When failures exceed successes by this number, hosts of this machine evidently cannot start one another.
 const LOSSES_MAX: usize = 4;
 
 #[derive(Default)]
 struct Parent {
     busy: usize,
-    /// Successes less failures.
+    /// Successes minus failures.
     balance: isize,
 }
 
@@ -23,38 +24,38 @@ struct Parent {
 #[derive(Default)]
 pub struct TreeSpawn {
     all: BTreeMap<Tid, Parent>,
-    /// Those that can be asked, the idlest first.
+    /// The hosts that can be asked, the idlest first.
     ready: BTreeSet<(usize, Tid)>,
     balance: isize,
 }
 
 impl TreeSpawn {
-    /// There is a link to the host.
+    /// Adds a host that has a link now.
     pub fn add_parent(&mut self, host: Tid) {
         self.all.entry(host).or_default();
         self.sort(host);
     }
 
-    /// There is none any more.
+    /// Removes a host that has no link any more.
     pub fn remove_parent(&mut self, host: Tid) {
         if let Some(parent) = self.all.remove(&host) {
             self.ready.remove(&(parent.busy, host));
         }
     }
 
-    /// Who is to start the next host, if anybody: one that has not failed more often than not, unless that
-    /// is how it goes with all of them.
+    /// Returns the parent of the next host, if any can be asked. A parent that has failed more often than it succeeded
+    /// is not asked, nor is any parent once tree spawn has proved futile.
     pub fn choose_parent(&self) -> Option<Tid> {
         let is_futile = self.balance <= -(LOSSES_MAX as isize);
         self.ready.first().filter(|_| !is_futile).map(|(_, host)| *host)
     }
 
-    /// It has been asked.
+    /// Counts a start that a parent has begun.
     pub fn begin(&mut self, host: Tid) {
         self.change(host, |parent| parent.busy += 1);
     }
 
-    /// It has nothing to do with a start any more that it was asked for.
+    /// Counts the end of a start.
     pub fn end(&mut self, host: Tid, well: bool) {
         let balance = if well { 1 } else { -1 };
         self.balance += balance;
@@ -116,7 +117,7 @@ mod tests {
         assert_eq!(tree_spawn.choose_parent(), Some(hosts[1]));
         tree_spawn.remove_parent(hosts[1]);
         assert_eq!(tree_spawn.choose_parent(), None);
-        // It is another daemon now.
+        // The host runs another daemon now, whose record is empty.
         tree_spawn.remove_parent(hosts[0]);
         tree_spawn.add_parent(hosts[0]);
         assert_eq!(tree_spawn.choose_parent(), Some(hosts[0]));

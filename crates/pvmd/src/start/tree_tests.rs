@@ -1,17 +1,17 @@
-//! Starts by other hosts: the same scripts, run by the remote_starts of hosts that have come.
+//! Tree spawn: the same scripts, run as remote starts of hosts that have joined.
 use super::remote_starts::RemoteStarts;
 use super::tests::{Folder, PATIENCE, host, starter};
 use super::*;
 
-/// The hosts that have come, and what the master has had them do.
+/// The hosts that have joined, and the orders of the master.
 struct Fleet {
     starter: Starter,
     remote_starts: BTreeMap<Tid, RemoteStarts>,
-    /// Who was told what.
+    /// The orders by host.
     orders: Vec<(Tid, u64, StartOrder)>,
     remarks: Vec<String>,
     results: BTreeMap<usize, Result<Started, StartFailure>>,
-    /// Hosts that have been started have a link at once.
+    /// Hosts that have been started get a link at once.
     come: bool,
 }
 
@@ -46,13 +46,13 @@ impl Fleet {
                 StartEvent::Order { parent, number, order } => {
                     let refusal = self.remote_starts.get_mut(&parent).and_then(|one| one.order(number, order.clone()));
                     self.orders.push((parent, number, order));
-                    refusal.into_iter().for_each(|news| self.starter.heard(parent, number, news));
+                    refusal.into_iter().for_each(|news| self.starter.handle_news(parent, number, news));
                 }
             }
         }
         let all = self.remote_starts.iter_mut().map(|(host, remote_starts)| (*host, remote_starts.step()));
         for (host, news) in all.collect::<Vec<_>>() {
-            news.into_iter().for_each(|(number, news)| self.starter.heard(host, number, news));
+            news.into_iter().for_each(|(number, news)| self.starter.handle_news(host, number, news));
         }
     }
 
@@ -75,7 +75,7 @@ impl Fleet {
         self.orders.iter().filter(|(_, _, order)| matches!(order, StartOrder::Run { .. })).count()
     }
 
-    /// One host starts, by the parent `host_number(9)` alone; gives the number of its command.
+    /// Has a host started by the parent `host_number(9)` alone. Returns the number of the command.
     fn with_one_under_way(shell: RemoteShell) -> (Fleet, u64) {
         let mut fleet = Fleet::new(1, shell);
         let parent = Tid::host_number(9);
@@ -112,7 +112,7 @@ fn hosts_that_have_come_start_those_that_wait() {
     assert!(fleet.remarks.iter().all(|text| !text.contains("not by")), "{:?}", fleet.remarks);
     let closed = fleet.orders.iter().filter(|(_, _, order)| *order == StartOrder::CloseInput).count();
     assert_eq!(closed, fleet.runs());
-    // All commands come to their end.
+    // All commands come to an end.
     let end = Instant::now() + PATIENCE;
     while !(fleet.starter.running.is_empty() && fleet.remote_starts.values().all(RemoteStarts::is_idle)) {
         assert!(Instant::now() < end);
@@ -142,7 +142,7 @@ fn where_only_the_master_can_start_hosts_it_starts_all() {
     fleet.starter.parent_shell = RemoteShell::Program(vec!["/nowhere/rsh".into()]);
     fleet.start(0..20);
     fleet.all_come(20);
-    // Then it is clear, and nobody is asked again.
+    // Tree spawn is futile now, and no parent is asked again.
     let asked = fleet.runs();
     assert!(asked >= tree_spawn::FAN_OUT);
     fleet.start(20..40);
@@ -181,28 +181,28 @@ fn where_pvmd_is_not_found_a_parent_tries_other_places_too() {
 #[test]
 fn what_goes_by_another_way_does_not_go_by_other_hosts() {
     let starter = starter(RemoteShell::Program(vec!["rsh".into()]), None);
-    let may_go = |line: &str| starter.job(5, host(0, line)).may_go;
-    assert!(may_go("h2") && may_go("h2 lo=joe dx=my/pvmd ip=h2x"));
-    assert!(!may_go("h2 so=pw") && !may_go("h2 so=ms"));
+    let may_be_remote = |line: &str| starter.job(5, host(0, line)).may_be_remote;
+    assert!(may_be_remote("h2") && may_be_remote("h2 lo=joe dx=my/pvmd ip=h2x"));
+    assert!(!may_be_remote("h2 so=pw") && !may_be_remote("h2 so=ms"));
     for addresses in
         [vec![], vec!["127.0.1.1".parse().unwrap()], vec!["192.0.2.9".parse().unwrap(), "::1".parse().unwrap()]]
     {
-        assert!(!starter.job(5, HostStart { addresses, ..host(0, "h2") }).may_go);
+        assert!(!starter.job(5, HostStart { addresses, ..host(0, "h2") }).may_be_remote);
     }
     let starter = super::tests::starter(RemoteShell::Srun, None);
-    assert!(!starter.job(5, host(0, "h2")).may_go);
+    assert!(!starter.job(5, host(0, "h2")).may_be_remote);
 }
 
 #[test]
 fn when_a_parent_leaves_the_master_starts_its_hosts() {
     let folder = Folder::new("gone");
     let (mut fleet, number) = Fleet::with_one_under_way(answering(&folder));
-    fleet.starter.heard(PARENT, number, StartNews::Output(b"ddpro<23".to_vec().into()));
+    fleet.starter.handle_news(PARENT, number, StartNews::Output(b"ddpro<23".to_vec().into()));
     fleet.starter.remove_parent(PARENT);
     assert_eq!(fleet.starter.waiting.len(), 1);
     fleet.all_come(1);
-    // What it has still said nobody heeds.
-    fleet.starter.heard(PARENT, number, StartNews::Ended(0));
+    // Its further news is ignored.
+    fleet.starter.handle_news(PARENT, number, StartNews::Ended(0));
     fleet.step();
     assert_eq!((fleet.runs(), fleet.results.len()), (1, 1));
 }
@@ -214,7 +214,7 @@ fn a_daemon_that_was_started_in_vain_is_waited_for() {
     let (mut fleet, _) = Fleet::with_one_under_way(folder.shell(&script));
     fleet.starter.remove_parent(PARENT);
     fleet.all_come(1);
-    // One that nobody can have started in vain is another machine's.
+    // A daemon that no parent can have started belongs to another machine.
     std::fs::remove_dir(folder.0.join("one")).unwrap();
     fleet.start(1..2);
     fleet.until(|fleet| fleet.results.len() == 2);
@@ -236,15 +236,15 @@ fn a_parent_that_takes_too_long_is_told_to_stop() {
 fn a_parent_that_reports_too_much_has_failed() {
     let folder = Folder::new("much");
     let (mut fleet, number) = Fleet::with_one_under_way(answering(&folder));
-    // Nobody else is believed in this, nor is it in anything else.
+    // News of other hosts is ignored, as are other claims.
     let done = || StartNews::Output(format!("{}\n", line()).into_bytes().into());
-    fleet.starter.heard(Tid::host_number(8), number, done());
-    fleet.starter.heard(PARENT, number + 1, done());
+    fleet.starter.handle_news(Tid::host_number(8), number, done());
+    fleet.starter.handle_news(PARENT, number + 1, done());
     for _ in 0..START_OUTPUT_BYTES_MAX / 4096 {
-        fleet.starter.heard(PARENT, number, StartNews::Output(vec![b'x'; 4096].into()));
+        fleet.starter.handle_news(PARENT, number, StartNews::Output(vec![b'x'; 4096].into()));
     }
     assert!(fleet.starter.running.contains_key(&number) && fleet.results.is_empty());
-    fleet.starter.heard(PARENT, number, StartNews::Errors(b"y".to_vec().into()));
+    fleet.starter.handle_news(PARENT, number, StartNews::Errors(b"y".to_vec().into()));
     assert!(!fleet.starter.running.contains_key(&number));
     fleet.all_come(1);
     assert!(fleet.orders.contains(&(PARENT, number, StartOrder::Kill)));
@@ -255,7 +255,7 @@ fn a_name_that_leads_elsewhere_from_a_parent_is_not_taken_for_the_host() {
     let folder = Folder::new("elsewhere");
     let (mut fleet, number) = Fleet::with_one_under_way(answering(&folder));
     let elsewhere = line().replace("192.0.2.9", "192.0.2.77");
-    fleet.starter.heard(PARENT, number, StartNews::Output(format!("{elsewhere}\n").into_bytes().into()));
+    fleet.starter.handle_news(PARENT, number, StartNews::Output(format!("{elsewhere}\n").into_bytes().into()));
     fleet.all_come(1);
     let Some(Ok(started)) = fleet.results.get(&0) else { unreachable!() };
     assert_eq!(started.addresses, ["192.0.2.9:77".parse().unwrap()]);
@@ -277,28 +277,28 @@ fn after_every_failure_that_a_parent_can_report_the_master_starts_the_host() {
     ];
     for news in ends {
         let (mut fleet, number) = Fleet::with_one_under_way(answering(&folder));
-        fleet.starter.heard(PARENT, number, news);
+        fleet.starter.handle_news(PARENT, number, news);
         fleet.all_come(1);
         assert_eq!(fleet.runs(), 1);
     }
 }
 
-/// Numbers that look as if they came by chance.
-struct Dice(u64);
+/// A small pseudo-random number generator.
+struct Prng(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+impl Prng {
+    fn next_below(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
     fn news(&mut self) -> StartNews {
         let text = |text: &str| ByteBuf::from(text.as_bytes().to_vec());
-        match self.roll(8) {
+        match self.next_below(8) {
             0 => StartNews::Output(text(&format!("{}\n", line()))),
             1 => StartNews::Output(text("ddpro<")),
             2 => StartNews::Output(text("\nPvmCantStart\nPvmDupHost\n")),
             3 => StartNews::Errors(text("no\n")),
-            4 => StartNews::Ended([0, 127 << 8, 255 << 8, 9][self.roll(4) as usize]),
+            4 => StartNews::Ended([0, 127 << 8, 255 << 8, 9][self.next_below(4) as usize]),
             5 => StartNews::NotRun(2),
             6 => StartNews::TooMuch,
             _ => StartNews::Output(vec![b'x'; START_OUTPUT_BYTES_MAX / 2].into()),
@@ -310,18 +310,18 @@ impl Dice {
 fn whatever_parents_report_and_whenever_they_leave_each_host_has_one_result() {
     const HOSTS: usize = 12;
     for seed in 0..300 {
-        let (mut dice, mut ends) = (Dice(seed), [0; HOSTS]);
+        let (mut prng, mut ends) = (Prng(seed), [0; HOSTS]);
         // What the master tries itself fails at once.
         let mut starter = starter(RemoteShell::Program(vec!["/nowhere/rsh".into()]), None);
         starter.starts_max = 0;
         (0..HOSTS).for_each(|index| starter.start(5, host(index, &format!("h{index}"))));
         for turn in 0..80 {
-            let parent = Tid::host_number(20 + dice.roll(3) as u32);
-            match dice.roll(8) {
+            let parent = Tid::host_number(20 + prng.next_below(3) as u32);
+            match prng.next_below(8) {
                 0 | 1 => starter.add_parent(parent),
                 2 => starter.remove_parent(parent),
                 3 => starter.starts_max = usize::from(turn > 40),
-                _ => starter.heard(parent, dice.roll(30), dice.news()),
+                _ => starter.handle_news(parent, prng.next_below(30), prng.news()),
             }
             count(&mut ends, starter.step());
         }

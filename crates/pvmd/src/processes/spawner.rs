@@ -1,10 +1,10 @@
-//! Finding programs and starting processes (contract 2.5).
+//! Starts processes of tasks, and sends signals (contract 2.5).
 use crate::core_dumps;
 use crate::settings::{ARCHITECTURE, Settings};
 use pvm_core::codes::Code;
-use pvm_core::machine::{Found, Start};
+use pvm_core::machine::Start;
 use pvm_core::proto::ByteBuf;
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, setrlimit};
@@ -18,50 +18,47 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The file's owner may execute it.
-const OWNER_EXECUTES: u32 = 0o100;
-/// Descriptors that the daemon has for each task that has come: output and end of its process, connection, segment and
-/// doorbell.
+/// Descriptors that the daemon needs for each task: output and end of its process, connection, segment and doorbell.
 const DESCRIPTORS_A_TASK: u64 = 5;
-/// Descriptors that it has for itself. Of all, a quarter is for links between tasks and for those on their way.
+/// Descriptors that the daemon needs for itself. A quarter of all descriptors is for direct links and for tasks that
+/// are being started.
 const OWN_DESCRIPTORS: u64 = 32;
-/// No system has an error of this number.
+/// One more than the highest error number of any system.
 const ERRNO_END: i32 = 4096;
 /// Variables that a daemon started by a task has inherited and must not pass on.
 const NOT_INHERITED: [&str; 4] = ["PVMCTX", "PVMLINES", "PVMSPAWNPATH", "PVMSPAWNWD"];
 
 /// A process that was started.
 pub struct Process {
-    /// To learn its status.
+    /// The process itself, whose status is to be read.
     pub child: Child,
-    /// Readable when it has ended.
+    /// Readable when the process has ended.
     pub pidfd: OwnedFd,
-    /// What it prints.
+    /// Its standard output.
     pub output: OwnedFd,
-    /// What it writes to its standard error, where that is wanted apart.
+    /// Its standard error, where that is wanted apart.
     pub errors: Option<OwnedFd>,
-    /// Its standard input, if that is not empty.
+    /// Its standard input, if it is not empty.
     pub input: Option<OwnedFd>,
     /// Whether it leads a process group.
     pub leads: bool,
 }
 
-/// Two ends of a pipe, or of a pseudo-terminal: the daemon's, which it uses without waiting, and the task's, which
-/// stays as usual.
+/// The two ends of a pipe or of a pseudo-terminal: the daemon's end does not block, the task's end does.
 struct Ends {
     own: OwnedFd,
     task: OwnedFd,
 }
 
 impl Ends {
-    /// For what a task prints. Where there are no terminals it is a pipe.
+    /// Makes the pipe or pseudo-terminal that a task prints to; a pipe if the system has no pseudo-terminals.
     fn for_output(terminal: bool) -> rustix::io::Result<Ends> {
         let ends = if terminal { pseudo_terminal() } else { Err(Errno::NOTTY) };
         let (own, task) = ends.or_else(|_| pipe_with(PipeFlags::CLOEXEC))?;
         Ends { own, task }.ready()
     }
 
-    /// For what a task reads.
+    /// Makes the pipe from which a task reads.
     fn for_input() -> rustix::io::Result<Ends> {
         let (task, own) = pipe_with(PipeFlags::CLOEXEC)?;
         Ends { own, task }.ready()
@@ -73,7 +70,7 @@ impl Ends {
     }
 }
 
-/// Both ends of a terminal that changes no byte, and that controls nobody.
+/// Makes both ends of a pseudo-terminal that changes no byte and is nobody's controlling terminal.
 fn pseudo_terminal() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let own = openpt(flags)?;
@@ -85,15 +82,17 @@ fn pseudo_terminal() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     Ok((own, task))
 }
 
-/// Descriptors that are kept free for the next process: those that it gets, and those by which its start is watched.
+/// Descriptors with low numbers that are kept for the next process: those that it inherits, and those by which its
+/// start is watched.
 const KEPT_FREE: usize = 8;
 
 /// Starts processes.
 pub struct ProcessSpawner {
-    /// The descriptor limit that tasks get; the daemon has a higher one.
+    /// The descriptor limit of tasks. The daemon's own limit is higher.
     limit: Rlimit,
     own_limit: Rlimit,
-    /// Descriptors with low numbers: while the lower limit holds, a process can be given no others.
+    /// Descriptors that occupy low numbers. A process that is started under the lower limit can inherit only such
+    /// numbers.
     low: Vec<OwnedFd>,
     socket: PathBuf,
 }
@@ -112,16 +111,16 @@ impl ProcessSpawner {
     pub fn new(socket: &Path) -> io::Result<ProcessSpawner> {
         let limit = getrlimit(Resource::Nofile);
         let own_limit = Rlimit { current: limit.maximum, maximum: limit.maximum };
-        // Where that is forbidden, fewer tasks fit.
+        // If that is forbidden, fewer tasks fit.
         let raised = setrlimit(Resource::Nofile, own_limit).is_ok();
         let own_limit = if raised { own_limit } else { limit };
-        let mut process_spawner = ProcessSpawner { limit, own_limit, low: Vec::new(), socket: socket.to_owned() };
-        process_spawner.occupy_low();
-        Ok(process_spawner)
+        let mut spawner = ProcessSpawner { limit, own_limit, low: Vec::new(), socket: socket.to_owned() };
+        spawner.occupy_low();
+        Ok(spawner)
     }
 
-    /// Takes the lowest descriptors that are free, so that they are free again for the next process. Where the daemon
-    /// has no more than its tasks, all are as good.
+    /// Occupies the lowest free descriptors, so that they are free for the next process. Not needed where the daemon
+    /// has the same limit as its tasks.
     fn occupy_low(&mut self) {
         if self.limit.current != self.own_limit.current {
             let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
@@ -129,14 +128,14 @@ impl ProcessSpawner {
         }
     }
 
-    /// How many tasks fit: the descriptors that the daemon has for each of them, beside its own, are there.
+    /// Returns how many tasks fit into the descriptor limit.
     pub fn tasks_max(&self) -> usize {
         let Some(limit) = self.own_limit.current else { return usize::MAX };
         let for_tasks = (limit / 4 * 3).saturating_sub(OWN_DESCRIPTORS);
         usize::try_from(for_tasks / DESCRIPTORS_A_TASK).unwrap_or(usize::MAX).max(1)
     }
 
-    /// The limit of the daemon's descriptors, and how to set another.
+    /// Describes the daemon's descriptor limit, and how to raise it.
     pub fn descriptor_limit(&self) -> String {
         let limit = self.own_limit.current.map_or("unlimited".into(), |limit| limit.to_string());
         format!(
@@ -144,7 +143,7 @@ impl ProcessSpawner {
         )
     }
 
-    /// Starts a process. SpawnError to execute the program is noticed here.
+    /// Starts a process. Returns an error also if the program cannot be executed.
     pub fn start(&mut self, settings: &Settings, start: &Start) -> Result<Process, SpawnError> {
         let ends = Ends::for_output(start.run.terminal);
         let output = ends.map_err(|errno| self.spawn_error(errno.into()))?;
@@ -171,8 +170,8 @@ impl ProcessSpawner {
         }
     }
 
-    /// Starts a process with the limit that the daemon itself was started with. A process gets no descriptor above
-    /// that, and the daemon no new one, so low ones are free meanwhile.
+    /// Starts a process under the descriptor limit with which the daemon was started. The process can inherit no
+    /// descriptor above that limit, so the occupied low ones are freed meanwhile.
     fn spawn(
         &mut self,
         settings: &Settings,
@@ -198,7 +197,7 @@ impl ProcessSpawner {
         result
     }
 
-    /// What an error of the system means, and which limit has been met.
+    /// Explains an error of the system, and names the limit that was reached.
     fn spawn_error(&self, error: io::Error) -> SpawnError {
         let code = code_of(&error);
         let limit = match errno_of(&error) {
@@ -234,7 +233,7 @@ impl ProcessSpawner {
             .env("PVMSOCK", &self.socket);
         command.env("PVMEPID", start.cookie.to_string());
         if start.run.errors_tag != 0 && !start.run.terminal {
-            // The library has the C library write line by line.
+            // hpvm's library then makes the C library flush each line.
             command.env("PVMLINES", "1");
         }
         if let Some(id) = &settings.machine_id {
@@ -247,17 +246,17 @@ impl ProcessSpawner {
                 command.env(OsStr::from_bytes(&variable[..at]), OsStr::from_bytes(value));
             }
         }
-        command.current_dir(directory(settings, start.directory.as_ref()));
+        command.current_dir(settings.program_search.task_directory(start.directory.as_ref()));
         command.stdin(Stdio::null());
         Ok(command)
     }
 }
 
-/// Sends a signal to a process; `own` stands for one that this daemon has started.
+/// Sends a signal to a process. `own`: the pidfd, if this daemon has started the process.
 pub fn signal(process: i32, signal: i32, own: Option<BorrowedFd<'_>>) {
     let Some(pid) = Pid::from_raw(process) else { return };
     match (Signal::from_named_raw(signal), own) {
-        // A process that has ended meanwhile needs no signal; others of that number get none.
+        // A process that has ended needs no signal, and another one of that number must not get it.
         (Some(signal), Some(pidfd)) => drop(rustix::process::pidfd_send_signal(pidfd, signal)),
         (Some(signal), None) => drop(rustix::process::kill_process(pid, signal)),
         (None, _) if signal == 0 => {}
@@ -268,27 +267,27 @@ pub fn signal(process: i32, signal: i32, own: Option<BorrowedFd<'_>>) {
 /// Sends a signal to a process group.
 pub fn signal_group(group: Pid, signal: i32) {
     match Signal::from_named_raw(signal) {
-        // Without anybody in it, it needs none.
+        // An empty group needs no signal.
         Some(signal) => drop(rustix::process::kill_process_group(group, signal)),
         None if signal == 0 => {}
         None => shell_kill(signal, &format!("-{}", group.as_raw_nonzero())),
     }
 }
 
-/// Real-time signals have no names here; every shell can send them.
+/// Sends a real-time signal, which has no name here, through a shell.
 fn shell_kill(signal: i32, to: &str) {
     let arguments = ["-c", "kill -$0 $1", &signal.to_string(), to].map(str::to_owned);
     let _ = Command::new("/bin/sh").args(arguments).stderr(Stdio::null()).status();
 }
 
-/// The system's number of an error, if it can be one: other hosts tell of theirs, too.
+/// Returns the error number, if it is valid: other hosts report error numbers, too.
 fn errno_of(error: &io::Error) -> Option<Errno> {
     let number = error.raw_os_error().filter(|number| (1..ERRNO_END).contains(number));
     number.map(Errno::from_raw_os_error)
 }
 
-/// The code for a program that could not be started: it is no program that can be executed, or else the system has
-/// not enough of something.
+/// Returns the code for a program that could not be started: either it is not an executable program, or the system
+/// lacks a resource.
 pub(crate) fn code_of(error: &io::Error) -> Code {
     match errno_of(error) {
         Some(
@@ -304,57 +303,10 @@ pub(crate) fn code_of(error: &io::Error) -> Code {
             | Errno::LIBBAD
             | Errno::INVAL,
         ) => Code::NoFile,
-        // What Rust itself says has no number.
+        // Errors of the Rust library have no number.
         None if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::NotFound) => Code::NoFile,
         _ => Code::OutOfRes,
     }
-}
-
-/// Where a task runs.
-fn directory(settings: &Settings, wanted: Option<&ByteBuf>) -> PathBuf {
-    match wanted {
-        Some(path) => settings.program_search.directory.join(OsStr::from_bytes(path)),
-        None => settings.program_search.directory.clone(),
-    }
-}
-
-/// Looks for a program: as it is when its name has a slash, else in each directory of `ep=`, and then in those
-/// `beside` the first program of a `pvm run`. `places` are where the task is to run, and those.
-pub fn find(
-    settings: &Settings,
-    file: &ByteBuf,
-    (wanted, beside): (Option<&ByteBuf>, Option<&ByteBuf>),
-    debug: bool,
-) -> Result<Found, Code> {
-    let directory = directory(settings, wanted);
-    if file.is_empty() || !directory.is_dir() {
-        return Err(Code::NoFile);
-    }
-    let name = Path::new(OsStr::from_bytes(file));
-    let path = match file.contains(&b'/') {
-        true => Some(name.to_owned()).filter(|path| executable(&directory.join(path))),
-        false => settings
-            .program_search
-            .search
-            .iter()
-            .cloned()
-            .chain(beside.into_iter().flat_map(|places| std::env::split_paths(OsStr::from_bytes(places))))
-            .map(|place| place.join(name))
-            .find(|path| executable(&directory.join(path))),
-    };
-    let path = path.ok_or(Code::NoFile)?;
-    if debug && !executable(&settings.program_search.debugger) {
-        return Err(Code::NoFile);
-    }
-    let bytes = |path: &Path| ByteBuf::from(path.as_os_str().as_bytes().to_vec());
-    Ok(Found { path: bytes(&path), debugger: debug.then(|| bytes(&settings.program_search.debugger)) })
-}
-
-/// A regular file that its owner may execute.
-fn executable(path: &Path) -> bool {
-    rustix::fs::stat(path).is_ok_and(|status| {
-        FileType::from_raw_mode(status.st_mode) == FileType::RegularFile && status.st_mode & OWNER_EXECUTES != 0
-    })
 }
 
 #[cfg(test)]
