@@ -1,5 +1,4 @@
-//! Bytes from nowhere, for what comes to a control connection, and for what tells where a daemon is
-//! (docs/testing.md).
+//! Untrusted input on a control socket, and in what tells where a daemon is (docs/testing.md).
 use crate::rendezvous::{self, Places};
 use crate::{ControlSocket, DESCRIPTORS_MAX};
 use pvm_fuzz::{Target, Unstructured, part};
@@ -12,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// What this crate reads.
+/// The inputs of this crate.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "control-link",
@@ -41,7 +40,7 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// Frames and pieces of frames, with descriptors and without, as a hostile task sends them.
+/// Frames and pieces of frames, with and without descriptors, as a hostile task sends them.
 fn control_link(bytes: &[u8]) {
     // Ends when there are no more bytes.
     let _ = frames(&mut Unstructured::new(bytes));
@@ -65,13 +64,13 @@ fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 send(&far, &frame, sent.into());
             }
             5 => {
-                // A long frame, of which nothing but the beginning may come.
+                // The beginning of a long frame, whose rest may never come.
                 let head = [(from.arbitrary::<u32>()? >> 4).to_le_bytes(), [0; 4]].concat();
                 send(&far, &head, 0);
                 (0..4).for_each(|_| send(&far, &[0; 30_000], 0));
             }
             6 => {
-                // What it leaves unread makes the system tell of its end in another way.
+                // Data that it leaves unread makes the system report the end in another way.
                 if choice > 127 {
                     let _ = socket.send(b"unread", &[]);
                 }
@@ -99,7 +98,7 @@ fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     Ok(())
 }
 
-/// Sends what the socket takes, with so many descriptors.
+/// Sends what the socket takes, with `count` descriptors.
 fn send(far: &Option<OwnedFd>, bytes: &[u8], descriptors: usize) {
     let Some(far) = far else { return };
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
@@ -108,11 +107,11 @@ fn send(far: &Option<OwnedFd>, bytes: &[u8], descriptors: usize) {
     if !list.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(&list));
     }
-    // What it does not take never comes.
+    // What it does not take is lost.
     let _ = sendmsg(far, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }
 
-/// The text of a rendezvous file, and the variables that say where it is: a line each.
+/// The text of a rendezvous file, and the variables that tell where it is, one a line.
 fn rendezvous(bytes: &[u8]) {
     let mut file = std::fs::File::from(
         rustix::fs::memfd_create("rendezvous", rustix::fs::MemfdFlags::CLOEXEC).expect("memory for a file"),
@@ -130,7 +129,7 @@ fn rendezvous(bytes: &[u8]) {
     let places = Places::new(1000, OsStr::from_bytes(lines.last().unwrap_or(&&b""[..])), set);
     assert!((1..=3).contains(&places.files.len()) && places.socket.is_none_or(|path| path.is_absolute()));
     for (file, directory) in places.files.iter().zip([set("PVM_TMP").unwrap_or_else(|| "/tmp".into())]) {
-        // Whatever the number of the machine is: the file stays in its directory.
+        // Whatever the machine id is, the file stays in its directory.
         assert_eq!(file.parent(), Some(std::path::Path::new(&directory)));
     }
 }
@@ -138,7 +137,7 @@ fn rendezvous(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_was_found_in_bytes_from_nowhere_does_no_harm() {
+    fn untrusted_input_that_was_found_does_no_harm() {
         pvm_fuzz::replay_all(super::TARGETS);
     }
 }

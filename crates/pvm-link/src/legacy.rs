@@ -1,23 +1,23 @@
-//! A program with the library of PVM 3.4 calls. What it says is recognised, and answered so that it tells its user
-//! that the two do not fit, instead of trying again.
+//! Programs with the library of PVM 3.4. Their first packet is recognised, and answered so that the library reports a
+//! protocol mismatch instead of trying again.
 
 /// The first bytes of each packet of such a library: to the daemon, from a task without a tid.
 const TO_DAEMON: [u8; 8] = [0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
-/// Bytes of a packet's head: receiver, sender, length, flags.
+/// The length of a packet's head: receiver, sender, length, flags.
 const PACKET_HEAD_BYTES: usize = 16;
-/// Bytes of a message's head behind it: encoding, tag, context, and who waits for the answer.
+/// The length of a message's head behind it: encoding, tag, context, and an id for the answer.
 const MESSAGE_HEAD_BYTES: usize = 32;
-/// In the flags: a whole message.
+/// The flags of a packet that is a whole message.
 const WHOLE: u32 = 3 << 24;
-/// What the library takes for the number of the daemon's protocol; 3.4 speaks 1318.
+/// The answer, which the library reads as the version of the daemon's protocol. 3.4 speaks 1318.
 const PROTOCOL: u32 = 0;
 
-/// Whether that is how an old library begins. No frame has so many descriptors.
+/// Returns whether an old library begins like that. No frame has this many descriptors.
 pub fn begins(bytes: &[u8]) -> bool {
     bytes.starts_with(&TO_DAEMON)
 }
 
-/// What makes that library say that the protocols differ. Nothing before its first packet is there.
+/// Returns the answer that makes the library report a protocol mismatch, once its first packet is complete.
 pub fn answer(packet: &[u8]) -> Option<Vec<u8>> {
     let head = packet.get(PACKET_HEAD_BYTES..PACKET_HEAD_BYTES + MESSAGE_HEAD_BYTES)?;
     let (receiver, sender) = (packet.get(4..8)?, packet.get(..4)?);

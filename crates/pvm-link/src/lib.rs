@@ -3,9 +3,9 @@
 //! * [`ControlSocket`]: frames over a Unix stream socket, with descriptors; never blocks.
 //! * [`rendezvous`]: how a task finds the daemon, and how a daemon makes itself found.
 //!
-//! A frame is eight bytes of head (length of the body, number of descriptors, both `u32` in
-//! little-endian order) and the body. Descriptors travel with the first byte of their frame.
-//! Nothing that a peer sends can make this side panic or allocate more than what has arrived.
+//! A frame is a head of eight bytes (the length of the body and the number of descriptors, as little-endian `u32`s) and
+//! the body. Descriptors travel with the first byte of their frame. Nothing that a peer sends makes this side panic or
+//! allocate more than what has arrived.
 #![forbid(unsafe_code)]
 
 mod control_socket;

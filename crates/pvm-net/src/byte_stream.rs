@@ -1,15 +1,14 @@
-//! A connection as a pipe of bytes, for those who have a framing of their own.
+//! A connection as a stream of bytes, for users with a framing of their own.
 use crate::link::{Link, LinkError};
 use crate::socket;
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Bytes that an encrypted pipe takes in one go. What it has taken lies in its own memory, so that
-/// this and a little more is what a pipe holds back.
+/// Bytes that an encrypted stream takes at a time. It keeps what it has taken, so this also bounds what it holds back.
 const WRITE_BYTES_MAX: usize = 512 << 10;
 
-/// A connection without frames. Whoever holds it watches its socket.
+/// A connection without frames. Its owner watches the socket.
 #[derive(Debug)]
 pub struct ByteStream(Link);
 
@@ -18,8 +17,7 @@ impl ByteStream {
         ByteStream(link)
     }
 
-    /// Sends bytes. Gives how many were taken, from the front; fewer than all when the socket is
-    /// full.
+    /// Sends bytes. Returns how many were taken, beginning with the first; fewer than all if the socket is full.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<usize, LinkError> {
         if self.is_encrypted() {
             return self.write_by(bytes.len(), &mut |into| {
@@ -39,8 +37,8 @@ impl ByteStream {
         }
     }
 
-    /// Sends so many bytes on an encrypted pipe, which `fill` copies from the front, piece by piece, to where it is
-    /// told to. Gives how many were taken; fewer than all when the socket is full.
+    /// Sends bytes on an encrypted stream. `fill` copies them, piece by piece, to where it is told. Returns how many
+    /// were taken; fewer than `bytes` if the socket is full.
     pub fn write_by(&mut self, bytes: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<usize, LinkError> {
         let link = &mut self.0;
         link.flush()?;
@@ -57,40 +55,40 @@ impl ByteStream {
         self.0.release();
     }
 
-    /// Writes what was taken and waits. A pipe in clear can only have the end of its handshake.
+    /// Writes what waits for the socket. In clear, only the end of the handshake can wait.
     pub fn flush(&mut self) -> Result<(), LinkError> {
         self.0.flush()
     }
 
-    /// Whether something that was taken waits for the socket.
+    /// Returns whether something waits for the socket.
     pub fn wants_write(&self) -> bool {
         self.0.wants_write()
     }
 
-    /// Reads bytes. Gives how many; none when there are none now.
+    /// Reads bytes. Returns how many came, zero if there are none now.
     pub fn read(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
         self.0.read_bytes(into)
     }
 
-    /// Reads up to `most` bytes of an encrypted pipe and hands them out piece by piece where they were
-    /// decrypted, so that they are copied once. Gives how many; none when there are none now.
+    /// Reads up to `most` bytes of an encrypted stream and passes them to `take`, piece by piece, from where they were
+    /// decrypted. So they are copied once. Returns how many came, zero if there are none now.
     pub fn read_by(&mut self, most: usize, take: &mut dyn FnMut(&[u8])) -> Result<usize, LinkError> {
         self.0.read_by(most, take)
     }
 
-    /// Whether bytes wait to be read of which the socket would not tell.
+    /// Returns whether bytes wait to be read without an event of the socket.
     pub fn has_unread(&self) -> bool {
         self.0.has_unread()
     }
 
-    /// The socket, if what is read from it and written to it are the pipe's bytes themselves. So it
-    /// is on a pipe in clear once all that came with the handshake has been read.
+    /// Returns the socket, if its bytes are the bytes of the stream. That is so in clear, once everything that came
+    /// with the handshake has been read.
     pub fn plain_socket(&self) -> Option<BorrowedFd<'_>> {
         let plain = !self.0.is_encrypted() && !self.0.has_unread() && !self.0.wants_write();
         plain.then(|| self.0.as_fd())
     }
 
-    /// Whether what is written is encrypted.
+    /// Returns whether the stream is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.0.is_encrypted()
     }

@@ -1,15 +1,15 @@
 //! Bytes between hosts: authenticated links over TCP.
 //!
-//! * [`KeyPair`], [`PublicKey`], [`Token`]: who is who;
-//! * [`Link`]: one connection that carries frames, encrypted (TLS 1.3, both sides known by raw
-//!   Ed25519 keys) or in clear; never blocks;
-//! * [`ByteStream`]: the same without frames;
-//! * [`Connector`]: where links between daemons come to be, and where strangers are turned away;
+//! * [`KeyPair`], [`PublicKey`], [`Token`]: keys of daemons, and tokens for single connections;
+//! * [`Link`]: a connection that carries frames, encrypted (TLS 1.3, both sides authenticated by raw Ed25519 keys) or
+//!   in clear; never blocks;
+//! * [`ByteStream`]: a connection without frames;
+//! * [`Connector`]: makes the links between daemons and refuses strangers;
 //! * [`direct`]: waiting for a link between two tasks.
 //!
-//! No threads and no waiting: everything is driven by a loop of the caller's around `poll`. What a
-//! frame means is the caller's business.
-// The one module that must, `raw`, says so.
+//! This crate has no threads and does not wait: a loop of the caller around `poll` drives it. It does not interpret
+//! frames.
+// Only the module `raw` allows unsafe code.
 #![deny(unsafe_code)]
 
 mod buffer;

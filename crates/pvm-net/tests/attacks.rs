@@ -1,4 +1,4 @@
-//! Strangers at the connector: each is turned away with one line, costs little, and holds up nobody.
+//! Strangers that connect: each is refused with one log line, costs little, and delays nobody.
 #![forbid(unsafe_code)]
 mod common;
 
@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// As on the wire: kinds of the frames that open links, and the version spoken.
+/// The wire format: kinds of the frames that open links, and the version.
 const OPEN_CONTROL: u8 = 1;
 const OPEN_DATA: u8 = 3;
 const VERSION: u8 = 1;
@@ -28,7 +28,7 @@ fn link_to(connector: &Connector, identity: &pvm_net::Identity) -> Link {
     Link::secure_to(OwnedFd::from(connect(connector)), identity, connector.identity().public()).unwrap()
 }
 
-/// Whether the other side has closed.
+/// Returns whether the other side has closed.
 fn is_closed(socket: &mut TcpStream) -> bool {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
@@ -42,7 +42,7 @@ fn is_closed(socket: &mut TcpStream) -> bool {
     false
 }
 
-/// Drives the connector and the caller's end until that can be used or has failed.
+/// Drives both ends until the handshake is complete or has failed.
 fn shake(connector: &mut Connector, link: &mut Link) -> Result<(), LinkError> {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
@@ -54,7 +54,7 @@ fn shake(connector: &mut Connector, link: &mut Link) -> Result<(), LinkError> {
     panic!("the handshake does not end");
 }
 
-/// What a known caller is answered to its wish for a control link: two tokens.
+/// Returns the two tokens with which a known caller's request is answered.
 fn tokens(connector: &mut Connector, link: &mut Link, security: u8) -> ([u8; 32], [u8; 32]) {
     shake(connector, link).unwrap();
     link.send(OPEN_CONTROL, &[VERSION, security], &[]).unwrap();
@@ -69,7 +69,7 @@ fn tokens(connector: &mut Connector, link: &mut Link, security: u8) -> ([u8; 32]
     panic!("no answer");
 }
 
-/// Somebody known still gets in.
+/// Checks that a known peer can still connect.
 fn assert_serves(connector: &mut Connector) {
     let mut friend = acquaintance(connector);
     let (mut one, mut other) = pairs(call(&mut friend, connector, Security::Trusted));
@@ -135,7 +135,7 @@ fn a_key_that_was_taken_back_opens_nothing() {
     assert!(refusal(&mut connector).contains("its key is not"));
 }
 
-/// A TLS client as others write it: without a key, or one that only says it has one.
+/// Makes a TLS client without a key, or one that only claims to have one.
 fn keyless(boastful: bool) -> rustls::ClientConnection {
     #[derive(Debug)]
     struct Boastful;
@@ -231,7 +231,7 @@ fn one_without_a_key_is_turned_away() {
     }
 }
 
-/// All that a known caller sends until its handshake is done, as the network sees it.
+/// Records all that a known caller sends until its link is open.
 fn recorded_call(connector: &mut Connector, friend: &Connector) -> Vec<u8> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -328,10 +328,10 @@ fn what_is_not_our_protocol_is_turned_away_at_once() {
         &noise,
         &long_record,
         &noisy_hello,
-        // A frame in clear that is far too long; one whose header is.
+        // A frame in clear that is far too long, and one whose header is.
         &[32, 0, 0, 0x7f, OPEN_DATA, 32],
         &[32, 0, 0, 0, OPEN_DATA, 255],
-        // A part of a message of TLS, and behind it a record of no kind.
+        // A part of a TLS message, and behind it a record of an unknown kind.
         &[22, 3, 1, 0, 5, 1, 3, 0, 0, 1, 0, 0, 3, 0, 0, 0],
     ];
     for bytes in strange {
@@ -349,7 +349,7 @@ fn what_is_not_our_protocol_is_turned_away_at_once() {
 fn one_who_says_too_much_before_it_is_known_is_turned_away() {
     let mut connector = connector();
     let mut socket = connect(&connector);
-    // Records of a handshake that never gets anywhere: one message, in pieces.
+    // Records of a handshake that never completes: one message, in pieces.
     let mut bytes = vec![22, 3, 1, 0, 4, 1, 0, 0x80, 0];
     while bytes.len() < 2 * HANDSHAKE_BYTES_MAX {
         bytes.extend_from_slice(&[22, 3, 3, 0, 200]);
@@ -369,12 +369,12 @@ fn a_token_is_good_once_for_its_owner_and_for_a_short_time() {
         link.send(OPEN_DATA, token, &[]).unwrap();
         link
     };
-    // A wrong one, and one that is too short.
+    // A wrong token, and one that is too short.
     let _links = (clear(&connector, &[5; 32]), clear(&connector, &[5; 31]));
     for event in await_events(&mut connector, 2) {
         assert!(matches!(event, ConnectEvent::Refused { .. }), "{event:?}");
     }
-    // One that is nearly good; the good one; the same once more.
+    // A token with one wrong bit; the right one; the same once more.
     let mut control = link_to(&connector, friend.identity());
     let (token, back) = tokens(&mut connector, &mut control, 1);
     let mut nearly = token;
@@ -403,7 +403,7 @@ fn a_token_is_good_once_for_its_owner_and_for_a_short_time() {
         }
         assert!(refusal(&mut connector).contains("not its own"), "{how}");
     }
-    // One that was not used in time.
+    // A token that was not used in time.
     let mut control = link_to(&connector, friend.identity());
     let (token, _) = tokens(&mut connector, &mut control, 1);
     connector.step(Instant::now() + HANDSHAKE_TIME_MAX);
@@ -424,7 +424,7 @@ fn one_who_is_known_and_speaks_strangely_is_turned_away() {
         link.send(kind, &header, &[]).unwrap();
         refusal(&mut connector);
     }
-    // A long frame where a greeting belongs; a frame before the data link stands.
+    // A long frame where a greeting belongs; a frame before the data link is complete.
     let mut link = link_to(&connector, friend.identity());
     shake(&mut connector, &mut link).unwrap();
     link.send(OPEN_CONTROL, &[VERSION, 0], &[&[0; 1000]]).unwrap();
@@ -457,7 +457,7 @@ fn one_who_calls_and_says_nothing_keeps_few_places() {
     for count in 1..=HALF_PAIRS_MAX + 3 {
         let mut link = link_to(&connector, friend.identity());
         shake(&mut connector, &mut link).unwrap();
-        // The last word of the handshake is on its way.
+        // The last message of the handshake is on its way.
         for _ in 0..20 {
             connector.step(Instant::now());
         }
@@ -487,17 +487,17 @@ fn those_who_dawdle_lose_their_places_and_hold_up_nobody() {
     }
     assert_eq!(connector.pending(), UNKNOWN_MAX);
     assert!(events(&mut connector).is_empty());
-    // A friend comes in all the same, after at most the time that each has for itself.
+    // A known peer can connect all the same, after the time that each connection has for itself.
     let start = Instant::now();
     assert_serves_in_spite(&mut connector);
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-    // And when their time is over all are gone.
+    // When their time is over all are closed.
     connector.step(Instant::now() + HANDSHAKE_TIME_MAX);
     assert_eq!(connector.pending(), 0);
     assert!(sockets.iter_mut().all(is_closed));
 }
 
-/// As [`assert_serves`], with others being turned away meanwhile.
+/// Checks that a known peer can connect while others are refused.
 fn assert_serves_in_spite(connector: &mut Connector) -> usize {
     let mut friend = acquaintance(connector);
     let (event, seen) = call(&mut friend, connector, Security::Encrypted);
@@ -513,7 +513,7 @@ fn ten_thousand_at_once_cost_few_lines_and_a_friend_comes_through() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let wanted = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, wanted).unwrap();
-    // Where the system allows fewer descriptors the crowd comes in waves.
+    // If the system allows fewer descriptors the connections come in waves.
     let wave = limit.maximum.map_or(CROWD, |max| CROWD.min(max as usize - 500));
     let mut connector = connector();
     let (mut lines, mut told, mut come) = (0, 0, 0);

@@ -1,4 +1,4 @@
-//! Links between two daemons come to be.
+//! Links between two daemons are made.
 #![forbid(unsafe_code)]
 mod common;
 
@@ -26,7 +26,7 @@ fn two_that_know_each_other_get_a_pair_of_links() {
 #[test]
 fn an_address_that_does_not_answer_does_not_hold_up_the_others() {
     let (mut caller, mut called) = acquainted();
-    // One that takes connections and says nothing, one where nobody listens.
+    // One address accepts connections and stays silent; at the other nobody listens.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let addresses = [silent.local_addr().unwrap(), nobody, address(&called)];
@@ -97,7 +97,7 @@ fn both_address_families_reach_a_connector() {
     let (mut caller, mut called) = acquainted();
     let six = SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, called.port()));
     if TcpListener::bind("[::1]:0").is_err() {
-        // A system without IPv6 has one kind.
+        // A system without IPv6 has one address family.
         assert!(std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, called.port())).is_ok());
         return;
     }
@@ -156,7 +156,7 @@ fn of_several_calls_of_one_peer_at_once_none_spoils_the_others() {
     }
 }
 
-/// The next connection of a caller.
+/// Accepts the next connection of a caller.
 fn accepted(caller: &mut Connector, listener: &TcpListener) -> OwnedFd {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -169,7 +169,7 @@ fn accepted(caller: &mut Connector, listener: &TcpListener) -> OwnedFd {
     }
 }
 
-/// The kind of the frame with which a caller opens a link.
+/// Returns the kind of the frame with which a caller opens a link.
 fn opening(caller: &mut Connector, link: &mut Link) -> u8 {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -196,7 +196,7 @@ fn links_that_stand_for_the_other_side_are_not_given_up_for_a_late_answer() {
     control.send(2, &[[5; 32], [6; 32]].concat(), &[]).unwrap();
     let mut data = Link::clear(accepted(&mut caller, &listener));
     assert_eq!(opening(&mut caller, &mut data), 3);
-    // A network that is cut for as long as somebody who is not known may take.
+    // The network is cut for as long as a handshake may take.
     caller.step(Instant::now() + HANDSHAKE_TIME_MAX);
     assert!(events(&mut caller).is_empty());
     data.send(4, &[6; 32], &[]).unwrap();

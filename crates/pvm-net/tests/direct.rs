@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const TICKET: u64 = 3;
 
-/// Introduces two tasks to each other as daemons would; with or without keys.
+/// Introduces two tasks to each other as daemons do, with or without keys.
 fn introduce(caller: &mut Connector, called: &mut Connector, keys: bool) -> Tokens {
     let tokens = Tokens::generate().unwrap();
     let key = |connector: &Connector| Some(connector.identity().public()).filter(|_| keys);
@@ -58,7 +58,7 @@ fn a_connection_stands_in_the_kernel_before_the_called_task_looks() {
         caller.step(Instant::now());
     }
     assert!(caller.poll_event().is_none());
-    // One turn is enough: all it needs has come.
+    // One step is enough: everything has come.
     std::thread::sleep(Duration::from_millis(10));
     called.step(Instant::now());
     met(called.poll_event().unwrap());
@@ -158,7 +158,7 @@ fn waiting_ends_when_the_time_is_over() {
             direct::flush(&mut one, short) == Ok(false)
         });
         assert!(full);
-        // A body of which a part is missing.
+        // A body whose last part is missing.
         direct::receive(&mut other, PATIENCE).unwrap().unwrap();
         let mut into = vec![0; 1 << 20];
         let reader = std::thread::spawn(move || {

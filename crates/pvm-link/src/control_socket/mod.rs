@@ -1,4 +1,4 @@
-//! One end of a control connection.
+//! One end of the control connection between a task and its daemon.
 use crate::legacy;
 use pvm_core::proto::{self, FRAME_BYTES_MAX, ToDaemon, ToTask};
 use pvm_fmp::descriptor::above_standard;
@@ -22,16 +22,16 @@ use std::time::Duration;
 /// * Reached: the task is disconnected
 /// * Test: `too_many_descriptors_are_refused_on_both_sides`
 pub const DESCRIPTORS_MAX: usize = 8;
-/// Bytes of a frame's head: length of the body, number of descriptors.
+/// The length of a frame's head in bytes: length of the body, number of descriptors.
 const HEAD_BYTES: usize = 8;
-/// After how long a socket that [`ControlSocket::is_descriptor_limited`] is to be flushed again.
+/// Time after which a socket for which [`ControlSocket::is_descriptor_limited`] holds is to be flushed again.
 pub const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(20);
-/// Bytes read in one go while no long frame is under way: they pass the stack, of which threads may have little.
+/// Bytes read at a time while no long frame is arriving. They are on the stack, which can be small in threads.
 const READ_BYTES: usize = 3 << 10;
 /// Bytes by which the memory for a long frame grows while it arrives.
 const GROW_BYTES: usize = 1 << 20;
 
-/// Why a socket is of no use any more.
+/// Why a socket has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlError {
     /// The other side has closed it.
@@ -40,13 +40,13 @@ pub enum ControlError {
     TooLong,
     /// A frame carries more descriptors than the protocol allows.
     TooManyDescriptors,
-    /// What arrived is no frame, or not of the expected kind.
+    /// The bytes are no frame, or not a frame of the expected kind.
     Malformed,
     /// The other side belongs to another user.
     Stranger,
     /// The other side is a program with the library of PVM 3.4.
     LegacyLibrary,
-    /// The system refused.
+    /// A system call has failed.
     System(Errno),
 }
 
@@ -74,18 +74,17 @@ impl From<Errno> for ControlError {
     }
 }
 
-/// A frame with its descriptors. There can be fewer descriptors than were sent when this process
-/// has no room for them.
+/// A frame with its descriptors. It has fewer descriptors than were sent if this process has no room for more.
 pub type Received<T> = (T, Vec<OwnedFd>);
 
-/// A frame, or the rest of it, that the socket did not take yet.
+/// A frame, or the rest of a frame, that the socket has not taken.
 struct Outgoing {
     bytes: Vec<u8>,
     sent: usize,
     descriptors: Vec<OwnedFd>,
 }
 
-/// One end of a control connection. Neither sending nor receiving ever blocks.
+/// One end of a control connection. Neither sending nor receiving blocks.
 pub struct ControlSocket {
     socket: OwnedFd,
     peer_process: i32,
@@ -94,10 +93,10 @@ pub struct ControlSocket {
     written_bytes: u64,
     /// The system has refused descriptors.
     descriptor_limited: bool,
-    /// Bytes of the longest frame that waits, or has waited before it in the same queue.
+    /// The length of the longest frame that has waited since the queue was empty.
     longest: usize,
     incoming: Vec<u8>,
-    /// The descriptors of frames that are not complete yet, one entry for each frame.
+    /// The descriptors of incomplete frames, one entry for each frame.
     batches: VecDeque<DescriptorBatch>,
 }
 
@@ -115,7 +114,7 @@ impl ControlSocket {
         ControlSocket::new(above_standard(socket).map_err(failure)?)
     }
 
-    /// Takes a connected socket, after a check that its other side belongs to this user.
+    /// Takes a connected socket, and checks that its other side belongs to this user.
     pub fn new(socket: OwnedFd) -> Result<ControlSocket, ControlError> {
         let peer = pvm_fmp::descriptor::peer_of(socket.as_fd()).map_err(failure)?;
         if peer.user != rustix::process::geteuid().as_raw() {
@@ -135,54 +134,53 @@ impl ControlSocket {
         })
     }
 
-    /// Two connected ends.
+    /// Makes two connected ends.
     pub fn pair() -> Result<(ControlSocket, ControlSocket), ControlError> {
         let (one, other) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         Ok((ControlSocket::new(one)?, ControlSocket::new(other)?))
     }
 
-    /// The process id of the other side when it connected (or listened); 0 where that cannot be seen from here.
+    /// Returns the process id of the other side at the time of the connection, or 0 if it is not visible here.
     pub fn peer_process(&self) -> i32 {
         self.peer_process
     }
 
-    /// The socket, to wait on: readable for [`ControlSocket::receive`], writable for [`ControlSocket::flush`] while
-    /// [`ControlSocket::wants_write`].
+    /// Returns the socket, to wait on: readable for [`ControlSocket::receive`], writable for [`ControlSocket::flush`]
+    /// while [`ControlSocket::wants_write`].
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Whether frames wait for the socket to take them.
+    /// Returns whether frames wait for the socket.
     pub fn wants_write(&self) -> bool {
         !self.outgoing.is_empty()
     }
 
-    /// Whether the first of them waits since too many descriptors of this user are under way. Nothing tells when that has
-    /// passed, least of all the socket, which can be written: [`ControlSocket::flush`] is to be tried again after
-    /// [`DESCRIPTOR_PAUSE`].
+    /// Returns whether the first waiting frame cannot be sent because too many descriptors of this user are in flight.
+    /// No event tells when that has passed: [`ControlSocket::flush`] is to be tried again after [`DESCRIPTOR_PAUSE`].
     pub fn is_descriptor_limited(&self) -> bool {
         self.descriptor_limited
     }
 
-    /// Bytes that wait for the socket to take them.
+    /// Returns how many bytes wait for the socket.
     pub fn queued_bytes(&self) -> usize {
         self.outgoing_bytes
     }
 
-    /// Bytes that the socket has taken since the beginning.
+    /// Returns how many bytes the socket has taken in total.
     pub fn written_bytes(&self) -> u64 {
         self.written_bytes
     }
 
-    /// Whether more waits than that, apart from the longest frame that is longer by itself: one who reads
-    /// that takes its time.
+    /// Returns whether more than `bytes_max` waits, beside the longest frame if that is longer by itself: a peer takes
+    /// its time to read such a frame.
     pub fn has_backlog_over(&self, bytes_max: usize) -> bool {
         let outsize = if self.longest > bytes_max { self.longest } else { 0 };
         self.outgoing_bytes > bytes_max + outsize
     }
 
-    /// Sends a frame, or keeps for [`ControlSocket::flush`] what the socket does not take now.
+    /// Sends a frame. What the socket does not take now is kept for [`ControlSocket::flush`].
     pub fn send(&mut self, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), ControlError> {
         if frame.len() > FRAME_BYTES_MAX {
             return Err(ControlError::TooLong);
@@ -202,7 +200,7 @@ impl ControlSocket {
         Ok(())
     }
 
-    /// Keeps the rest of a frame of which `sent` bytes are gone.
+    /// Keeps the rest of a frame after its first `sent` bytes.
     fn keep(&mut self, head: &[u8], frame: &[u8], sent: usize, fds: &[BorrowedFd<'_>]) -> Result<(), ControlError> {
         let mut descriptors = Vec::new();
         if sent == 0 {
@@ -220,7 +218,7 @@ impl ControlSocket {
         Ok(())
     }
 
-    /// Writes once; 0 when the socket takes nothing now.
+    /// Writes once. Returns zero if the socket takes nothing now.
     fn write(&mut self, data: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<usize, ControlError> {
         let written = match write(&self.socket, data, descriptors) {
             Err(ControlError::System(Errno::TOOMANYREFS)) => {
@@ -253,7 +251,7 @@ impl ControlSocket {
         Ok(())
     }
 
-    /// The next complete frame, or `None` when there is none yet.
+    /// Returns the next complete frame, if there is one.
     pub fn receive(&mut self) -> Result<Option<Received<Vec<u8>>>, ControlError> {
         loop {
             if let Some(frame) = self.take_frame()? {
@@ -268,8 +266,8 @@ impl ControlSocket {
         }
     }
 
-    /// Whether a complete frame has been read that [`ControlSocket::receive`] has not given yet. The socket
-    /// then need not be readable.
+    /// Returns whether a complete frame has been read that [`ControlSocket::receive`] has not returned. The socket need
+    /// not be readable then.
     pub fn has_frame(&self) -> bool {
         matches!(self.head(), Ok(Some((length, _))) if self.incoming.len() >= HEAD_BYTES + length)
     }
@@ -287,7 +285,7 @@ impl ControlSocket {
         Ok(Some((frame, self.take_batch(count)?)))
     }
 
-    /// The head of the first frame, checked.
+    /// Returns the checked head of the first frame: length and number of descriptors.
     fn head(&self) -> Result<Option<(usize, usize)>, ControlError> {
         let Some(head) = self.incoming.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
         if legacy::begins(head) {
@@ -305,10 +303,10 @@ impl ControlSocket {
         Ok(Some((length, count)))
     }
 
-    /// Tells a library of PVM 3.4 ([`ControlError::LegacyLibrary`]) that this is another daemon, as far as it understands.
+    /// Answers a library of PVM 3.4 ([`ControlError::LegacyLibrary`]), so that it reports a protocol mismatch.
     pub fn answer_legacy_library(&mut self) {
         if let Some(answer) = legacy::answer(&self.incoming) {
-            // One that does not listen needs no answer.
+            // A peer that does not read needs no answer.
             let _ = rustix::net::send(&self.socket, &answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
     }
@@ -323,7 +321,7 @@ impl ControlSocket {
         }
     }
 
-    /// Reads once; `false` when nothing is there.
+    /// Reads once. Returns false if there is nothing.
     fn read(&mut self) -> Result<bool, ControlError> {
         let missing = match self.head()? {
             Some((length, _)) => HEAD_BYTES + length - self.incoming.len(),
@@ -335,7 +333,7 @@ impl ControlSocket {
             self.incoming.extend_from_slice(&data[..count]);
             return Ok(true);
         }
-        // A long frame: straight into its place, which grows as bytes arrive.
+        // A long frame is read directly to its place, which grows as bytes arrive.
         let have = self.incoming.len();
         self.incoming.try_reserve(missing.min(GROW_BYTES)).map_err(|_| Errno::NOMEM)?;
         self.incoming.resize(have + missing.min(GROW_BYTES), 0);
@@ -344,24 +342,24 @@ impl ControlSocket {
         Ok(count?.is_some())
     }
 
-    /// [`ControlSocket::send`] for a task.
+    /// Sends a frame as a task.
     pub fn send_to_daemon(&mut self, frame: &ToDaemon, descriptors: &[BorrowedFd<'_>]) -> Result<(), ControlError> {
         self.send(&proto::encode(frame), descriptors)
     }
 
-    /// [`ControlSocket::receive`] for a task.
+    /// Receives a frame as a task.
     pub fn receive_from_daemon(&mut self) -> Result<Option<Received<ToTask>>, ControlError> {
         let Some((bytes, descriptors)) = self.receive()? else { return Ok(None) };
         let frame = proto::decode(&bytes).ok_or(ControlError::Malformed)?;
         Ok(Some((frame, descriptors)))
     }
 
-    /// [`ControlSocket::send`] for a daemon.
+    /// Sends a frame as a daemon.
     pub fn send_to_task(&mut self, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) -> Result<(), ControlError> {
         self.send(&proto::encode(frame), descriptors)
     }
 
-    /// [`ControlSocket::receive`] for a daemon.
+    /// Receives a frame as a daemon.
     pub fn receive_from_task(&mut self) -> Result<Option<Received<ToDaemon>>, ControlError> {
         let Some((bytes, descriptors)) = self.receive()? else { return Ok(None) };
         let frame = proto::decode(&bytes).ok_or(ControlError::Malformed)?;
@@ -380,7 +378,7 @@ fn head(length: usize, descriptors: usize) -> [u8; HEAD_BYTES] {
     head
 }
 
-/// Writes once; 0 when the socket takes nothing now.
+/// Writes once. Returns zero if the socket takes nothing now.
 fn write(socket: &OwnedFd, data: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<usize, ControlError> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -395,8 +393,9 @@ fn write(socket: &OwnedFd, data: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>])
     }
 }
 
-/// The system counts all descriptors of the user that are under way, and takes no more than the sender may have open;
-/// so others who have not read yet can keep one with a low limit from sending any.
+/// Runs a function with the highest descriptor limit. The system counts all descriptors of the user that are in flight,
+/// and allows no more than the sender may have open. So peers that do not read can keep a process with a low limit from
+/// sending any.
 fn with_highest_limit<T>(act: impl FnOnce() -> T) -> T {
     let usual = getrlimit(Resource::Nofile);
     if usual.current == usual.maximum {
@@ -408,7 +407,7 @@ fn with_highest_limit<T>(act: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Reads once; `None` when nothing is there.
+/// Reads once. Returns `None` if there is nothing.
 fn read_once(
     socket: &OwnedFd,
     data: &mut [u8],
@@ -433,7 +432,7 @@ fn read_once(
         }
     }
     if truncated || !descriptors.is_empty() {
-        // The kernel ends a read behind the bytes that came with descriptors: one batch a frame.
+        // The kernel ends a read behind the bytes that came with descriptors. So there is one batch for each frame.
         batches.push_back(DescriptorBatch { descriptors, truncated });
     }
     match message.bytes {

@@ -129,12 +129,12 @@ fn the_end_of_the_other_side_is_told_after_its_last_frame() {
     assert_eq!(there.send_to_task(&ToTask::Halting, &[]), Err(ControlError::Closed));
 }
 
-/// The variable by which the test below, run once more, knows that the system's limit counts for it.
+/// Set when the test below runs once more as a user whom the system's limit concerns.
 const WITHOUT_PRIVILEGES: &str = "HPVM_TEST_WITHOUT_PRIVILEGES";
-/// Descriptors that a process may have open in it.
+/// The descriptor limit of that process.
 const OPEN_MAX: u64 = 200;
 
-/// Sends descriptors that nobody reads until as many are under way as the limit allows.
+/// Sends descriptors that nobody reads until the limit of descriptors in flight is reached.
 fn crowd(limit: u64, descriptor: BorrowedFd<'_>) -> Vec<(ControlSocket, ControlSocket)> {
     let mut links = Vec::new();
     for _ in 0..limit {
@@ -169,14 +169,14 @@ fn descriptors_beyond_what_may_be_under_way_are_sent_later_and_nobody_spins() {
     let high = OPEN_MAX * 2;
     setrlimit(Resource::Nofile, Rlimit { current: Some(OPEN_MAX), maximum: Some(high) }).unwrap();
     let mut links = crowd(high, descriptor.as_fd());
-    // More than the lower limit, though not that of the user, which is as it was.
+    // More than the lower limit, but not more than the user's, which is unchanged.
     assert!(links.len() as u64 * 20 * DESCRIPTORS_MAX as u64 > OPEN_MAX);
     assert_eq!(getrlimit(Resource::Nofile), Rlimit { current: Some(OPEN_MAX), maximum: Some(high) });
     let (mut here, _there) = links.pop().unwrap();
     assert!(here.wants_write() && here.is_descriptor_limited());
     here.flush().unwrap();
     assert!(here.is_descriptor_limited());
-    // What carries none goes out.
+    // A frame without descriptors is sent.
     let (mut other, mut end) = ControlSocket::pair().unwrap();
     other.send(b"y", &[]).unwrap();
     assert!(!other.wants_write() && end.receive().unwrap().is_some());
@@ -186,7 +186,7 @@ fn descriptors_beyond_what_may_be_under_way_are_sent_later_and_nobody_spins() {
     assert!(!here.wants_write() && !here.is_descriptor_limited());
 }
 
-/// The variable by which the test below, run once more, knows that it may take its memory away.
+/// Set when the test below runs once more in a process whose memory may be limited.
 const WITHOUT_MEMORY: &str = "HPVM_TEST_WITHOUT_MEMORY";
 
 #[test]
@@ -206,16 +206,16 @@ fn a_frame_for_which_there_is_no_memory_costs_its_link_and_nothing_else() {
     let pages: u64 = statm.split_whitespace().next().unwrap().parse().unwrap();
     let limit = Rlimit { current: Some(pages * rustix::param::page_size() as u64 + (24 << 20)), maximum: None };
     setrlimit(Resource::As, limit).unwrap();
-    // What the allocator has set aside goes, too.
+    // What the allocator has in reserve goes, too.
     let piece = || {
         let mut piece = Vec::<u8>::new();
         piece.try_reserve_exact(4 << 20).ok().map(|()| piece)
     };
     let mut ballast: Vec<Vec<u8>> = std::iter::from_fn(piece).collect();
     ballast.pop();
-    // To keep it for later is too much.
+    // There is no memory to keep the frame.
     assert_eq!(here.send(&frame, &[]), Err(ControlError::System(Errno::NOMEM)));
-    // To take it, too, though nobody takes memory for what has not come.
+    // There is none to receive it either, though nothing is allocated for bytes that have not come.
     let result = (0..16).find_map(|_| {
         for chunk in frame[..1 << 20].chunks(64 << 10) {
             raw.write_all(chunk).unwrap();

@@ -1,9 +1,8 @@
-//! How a task finds the daemon of its user, and how a daemon makes itself found.
+//! How a task finds the daemon of its user, and how a daemon publishes itself.
 //!
-//! The daemon writes the path of its socket to `<tmp>/pvmd.<uid>[.<vmid>]` and holds a lock on
-//! that file as long as it lives. So a file whose lock is free is stale, and of two daemons that
-//! start at the same time one wins. A name that a stranger has taken is passed over; daemon and
-//! tasks try the same further places in the same order.
+//! The daemon writes the path of its socket to the rendezvous file `<tmp>/pvmd.<uid>[.<vmid>]`, and holds a lock on
+//! that file while it lives. So a file whose lock is free is stale, and of two daemons that start at the same time one
+//! wins. A name that another user has taken is skipped; daemon and tasks try the same further places in the same order.
 use crate::{ControlError, ControlSocket};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -15,29 +14,29 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The longest socket path that is believed, in bytes (the system's own limit is 108).
+/// The longest socket path that is accepted, in bytes (the system's own limit is 108).
 const PATH_BYTES_MAX: u64 = 4096;
-/// How long a task waits for a daemon that is just starting.
+/// Time that a task waits for a daemon that is just starting.
 const STARTING_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How long a daemon tries to get the lock of a stale file that a task looks at just now.
+/// Time that a daemon waits for the lock of a stale file, which a task may hold for a moment.
 const LOCK_WAIT_MAX: Duration = Duration::from_millis(500);
-/// How a socket of a daemon of PVM 3.4.6 is called, up to its number.
+/// The beginning of the name of a socket of PVM 3.4.6.
 const OLD_SOCKET: &[u8] = b"pvmtmp";
-/// How long such a daemon that listens on the network may take to be reached.
+/// Time within which a daemon of PVM 3.4.6 that listens on the network must be reached.
 const OLD_WAIT_MAX: Duration = Duration::from_secs(1);
-/// Pause between two tries.
+/// Pause between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Why no daemon was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FindError {
-    /// None has made itself known.
+    /// No daemon has published itself.
     Absent,
-    /// One had, but it is dead.
+    /// The daemon that has published itself is dead.
     Dead,
-    /// One is there, but does not talk to us.
+    /// A daemon exists, but its socket fails.
     Socket(ControlError),
-    /// One of PVM 3.4.6 is there.
+    /// A daemon of PVM 3.4.6 exists.
     Older(Older),
 }
 
@@ -53,7 +52,7 @@ impl std::fmt::Display for FindError {
 }
 impl std::error::Error for FindError {}
 
-/// A daemon of PVM 3.4.6, which serves this user: its process id, where that can be known.
+/// A daemon of PVM 3.4.6 of this user, with its process id where that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Older(Option<i32>);
 
@@ -64,14 +63,14 @@ impl std::fmt::Display for Older {
     }
 }
 
-/// Why a daemon could not make itself known.
+/// Why a daemon could not publish itself.
 #[derive(Debug)]
 pub enum PublishError {
-    /// Another daemon of this user serves there (the file, its text).
+    /// Another daemon of this user runs there (the file, its text).
     Running(PathBuf, PathBuf),
-    /// A daemon of PVM 3.4.6 of this user serves there.
+    /// A daemon of PVM 3.4.6 of this user runs there.
     Older(Older),
-    /// Strangers have taken every name, or the system refused.
+    /// Other users have taken every name, or a system call has failed.
     System(PathBuf, Errno),
 }
 
@@ -86,26 +85,26 @@ impl std::fmt::Display for PublishError {
 }
 impl std::error::Error for PublishError {}
 
-/// Where daemons of this user and `PVM_VMID` make themselves known.
+/// The places where daemons of this user and `PVM_VMID` publish themselves.
 #[derive(Debug, Clone)]
 pub struct Places {
     /// The rendezvous files, first choice first.
     pub files: Vec<PathBuf>,
     /// The directory for temporary files: `PVM_TMP` or `/tmp`.
     pub temporary: PathBuf,
-    /// `PVMSOCK`, when it is a path.
+    /// `PVMSOCK`, if it is a path.
     pub socket: Option<PathBuf>,
 }
 
 impl Places {
-    /// As the environment and the effective user say.
+    /// Reads the environment and the effective user.
     pub fn from_environment() -> Places {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let host = rustix::system::uname().nodename().to_bytes().to_vec();
         Places::new(rustix::process::geteuid().as_raw(), &OsString::from_vec(host), set)
     }
 
-    /// As `set` says, which looks a variable up.
+    /// Makes the places of a user. `set` looks a variable up.
     pub fn new(user: u32, host: &OsStr, set: impl Fn(&str) -> Option<OsString>) -> Places {
         let suffix = match set("PVM_VMID") {
             Some(id) => [b".", plain(&id).as_slice()].concat(),
@@ -127,7 +126,7 @@ impl Places {
 
     /// Connects to the daemon: at `PVMSOCK`, else where the first trustworthy file says.
     pub fn connect(&self) -> Result<ControlSocket, FindError> {
-        // Who was started by PVM 3.4.6 has its socket in the environment.
+        // Tasks that PVM 3.4.6 has started have its socket in the environment.
         if let Some(older) = self.socket.as_deref().and_then(|path| older(path.as_os_str().as_bytes())) {
             return Err(FindError::Older(older));
         }
@@ -143,7 +142,7 @@ impl Places {
         Err(FindError::Absent)
     }
 
-    /// The rendezvous file that is there, and the path in it, be its daemon alive or dead.
+    /// Returns the first rendezvous file and the path in it, whether its daemon is alive or dead.
     pub fn published(&self) -> Option<(PathBuf, PathBuf)> {
         self.files.iter().find_map(|file| {
             let mut handle = open_own(file).ok()?;
@@ -151,7 +150,7 @@ impl Places {
         })
     }
 
-    /// Makes `socket` known. The daemon must listen on it already.
+    /// Publishes `socket`. The daemon must listen on it already.
     pub fn publish(&self, socket: &Path) -> Result<Published, PublishError> {
         let mut refused = None;
         for file in &self.files {
@@ -170,12 +169,12 @@ impl Places {
     }
 }
 
-/// A name without what would lead out of its directory.
+/// Replaces what would lead out of a directory.
 fn plain(name: &OsStr) -> Vec<u8> {
     name.as_bytes().iter().map(|&byte| if byte == b'/' { b'_' } else { byte }).collect()
 }
 
-/// A rendezvous file of the own daemon. Its drop removes the file.
+/// A rendezvous file of this daemon. Dropping it removes the file.
 pub struct Published {
     file: PathBuf,
     handle: File,
@@ -197,25 +196,25 @@ impl Published {
         self.handle.write_all(socket.as_os_str().as_bytes())
     }
 
-    /// The file.
+    /// Returns the file's path.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// The socket of the dead daemon whose file was taken over.
+    /// Returns the socket of the dead daemon whose file was taken over.
     pub fn stale_socket(&self) -> Option<&Path> {
         self.stale.as_deref()
     }
 
-    /// Makes the file look fresh to programs that tidy up old temporary files.
+    /// Gives the file a new time, so that programs which remove old files leave it.
     pub fn refresh(&self) {
         let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
         let times = rustix::fs::Timestamps { last_access: now, last_modification: now };
-        // Failing brings the file in danger at most.
+        // A failure at worst endangers the file.
         let _ = rustix::fs::futimens(&self.handle, &times);
     }
 
-    /// Whether the file is still the one that was written.
+    /// Returns whether the file is still the one that was written.
     pub fn stands(&self) -> bool {
         is_at(&self.handle, &self.file)
     }
@@ -236,8 +235,7 @@ enum ClaimError {
     System(Errno),
 }
 
-/// Creates the file or takes a stale one over; the lock of the result is held. Also gives the
-/// text of the stale one.
+/// Creates the file or takes a stale one over, and holds its lock. Also returns the path in the stale one.
 fn claim(file: &Path) -> Result<(File, Option<PathBuf>), ClaimError> {
     let deadline = Instant::now() + LOCK_WAIT_MAX;
     loop {
@@ -255,7 +253,7 @@ fn claim(file: &Path) -> Result<(File, Option<PathBuf>), ClaimError> {
             return Err(ClaimError::Older(older));
         }
         let path = text(&mut handle);
-        // A daemon that knows nothing of the lock is alive all the same if its socket is.
+        // A daemon that does not use the lock is alive if its socket is.
         if let Some(path) = path.as_deref().filter(|path| alive(path)) {
             return Err(ClaimError::Running(path.to_owned()));
         }
@@ -269,8 +267,8 @@ fn claim(file: &Path) -> Result<(File, Option<PathBuf>), ClaimError> {
     }
 }
 
-/// Whether a daemon that is not to be replaced listens on the socket. One of a stranger counts
-/// too: better no start than a theft.
+/// Returns whether a daemon that must not be replaced listens on the socket. A daemon of another user counts, too: not
+/// to start is better than to take its place.
 fn alive(socket: &Path) -> bool {
     matches!(ControlSocket::connect(socket), Ok(_) | Err(ControlError::Stranger))
 }
@@ -280,10 +278,10 @@ fn create(file: &Path) -> Result<File, Errno> {
     Ok(rustix::fs::open(file, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
-/// Opens a file only if it is a regular one, of this user, and has no other name: where the system lets strangers
-/// make hard links, it could be any file of this user's.
+/// Opens a file only if it is regular, belongs to this user, and has no other name. If the system lets other users make
+/// hard links, the name could lead to any file of this user.
 fn open_own(file: &Path) -> Result<File, Errno> {
-    // NONBLOCK: what a stranger put there may be a pipe.
+    // NONBLOCK: another user may have put a pipe there.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let status = rustix::fs::lstat(file)?;
     let own = |status: &rustix::fs::Stat| {
@@ -301,13 +299,13 @@ fn open_own(file: &Path) -> Result<File, Errno> {
     Ok(handle.into())
 }
 
-/// Whether the open file is the one of that name.
+/// Returns whether the open file is still the one of that name.
 fn is_at(handle: &File, file: &Path) -> bool {
     let (Ok(open), Ok(named)) = (rustix::fs::fstat(handle), rustix::fs::lstat(file)) else { return false };
     (open.st_dev, open.st_ino) == (named.st_dev, named.st_ino)
 }
 
-/// What stands in the file.
+/// Returns the content of the file.
 fn bytes(handle: &mut File) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     handle.rewind().ok()?;
@@ -315,14 +313,14 @@ fn bytes(handle: &mut File) -> Option<Vec<u8>> {
     Some(bytes.trim_ascii().to_vec())
 }
 
-/// The path in the file; `None` when it is empty or no path.
+/// Returns the path in the file, or `None` if it holds no path.
 pub(crate) fn text(handle: &mut File) -> Option<PathBuf> {
     let path = PathBuf::from(OsString::from_vec(bytes(handle)?));
     path.is_absolute().then_some(path)
 }
 
-/// The daemon of PVM 3.4.6 that serves at an address, if one does. It calls its socket `pvmtmp<pid>.<n>`; where it was
-/// built without such sockets the address is one of the network (`7f000001:8a3c`).
+/// Returns the daemon of PVM 3.4.6 that serves at an address, if there is one. Its socket is called `pvmtmp<pid>.<n>`;
+/// if it was built without such sockets the address is a network address (`7f000001:8a3c`).
 fn older(address: &[u8]) -> Option<Older> {
     let path = Path::new(OsStr::from_bytes(address));
     if path.is_absolute() {
@@ -336,7 +334,7 @@ fn older(address: &[u8]) -> Option<Older> {
     TcpStream::connect_timeout(&SocketAddr::from((ip, port)), OLD_WAIT_MAX).ok().map(|_| Older(None))
 }
 
-/// Connects to the daemon that the file names; waits a little for one that is just starting.
+/// Connects to the daemon that the file names. Waits a little for a daemon that is just starting.
 fn connect_by(file: &Path) -> Result<ControlSocket, FindError> {
     let deadline = Instant::now() + STARTING_WAIT_MAX;
     loop {

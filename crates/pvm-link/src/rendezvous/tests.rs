@@ -183,11 +183,11 @@ fn a_daemon_of_pvm_3_4_6_is_named_at_once_and_not_replaced() {
         assert_eq!(older.to_string(), format!("PVM 3.4.6 runs here{process}: halt it, or set PVM_VMID"));
         assert!(matches!(places.publish(&own), Err(PublishError::Older(same)) if same == older));
     }
-    // A task that it has started finds it in its environment.
+    // A task that PVM 3.4.6 has started finds its socket in the environment.
     let _ = std::fs::remove_file(&places.files[0]);
     let started = Places { socket: Some(path.clone()), ..places.clone() };
     assert!(matches!(started.connect(), Err(FindError::Older(_))));
-    // What it leaves behind is not in the way.
+    // A leftover of PVM 3.4.6 does not matter.
     drop((listener, network));
     assert_eq!(started.connect().err(), Some(FindError::Absent));
     for text in [path.to_str().unwrap(), &address] {

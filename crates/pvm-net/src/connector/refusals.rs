@@ -1,25 +1,26 @@
-//! How often the log hears of strangers: of the first ones from an address each, then of their number.
+//! Limits the log lines about refused connections: the first ones from an address are logged one by one, then their
+//! number.
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Refusals of one address that the log is told one by one; one more each 10 s.
+/// Refusals of one address that are logged one by one; one more each 10 s.
 ///
 /// * Filled by: whoever reaches the port
 /// * Setting: none, the rest is told by number
 /// * Reached: the log hears how many there were
 /// * Test: `ten_thousand_refusals_make_few_lines_and_all_are_counted`
 const LINES_MAX: u32 = 16;
-/// Refusals of all addresses that the log is told one by one; one more each 10 s.
+/// Refusals of all addresses that are logged one by one; one more each 10 s.
 ///
 /// * Filled by: whoever reaches the port
 /// * Setting: none, the rest is told by number
 /// * Reached: the log hears how many there were
 /// * Test: `many_addresses_are_bounded_too`
 const ALL_LINES_MAX: u32 = 128;
-/// After so long one more may be told.
+/// The time after which one more line is allowed.
 const LINE_TIME: Duration = Duration::from_secs(10);
-/// Addresses of which refusals are counted.
+/// Addresses whose refusals are counted.
 ///
 /// * Filled by: whoever reaches the port
 /// * Setting: none, it bounds a log
@@ -27,7 +28,7 @@ const LINE_TIME: Duration = Duration::from_secs(10);
 /// * Test: `many_addresses_are_bounded_too`
 const ADDRESSES_MAX: usize = 256;
 
-/// Lines that may be written now, refilled with time.
+/// Lines that may be written now. Time refills them.
 struct Allowance {
     left: u32,
     max: u32,
@@ -50,14 +51,14 @@ impl Allowance {
     }
 }
 
-/// What is remembered of an address.
+/// What is known of an address.
 struct Record {
     allowance: Allowance,
-    /// Refused, and not told.
+    /// Refusals that were not logged.
     untold: u32,
 }
 
-/// Who has been refused of late.
+/// Recent refusals.
 #[derive(Default)]
 pub struct Refusals {
     all: Option<Allowance>,
@@ -65,7 +66,7 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// Somebody is refused. Gives, if that is to be told, for how many the line stands.
+    /// Counts a refusal. Returns the number of refusals that a log line stands for, if a line is allowed.
     pub fn tell(&mut self, address: IpAddr, now: Instant) -> Option<u32> {
         let all = self.all.get_or_insert_with(|| Allowance::full(ALL_LINES_MAX, now));
         all.refill(now);
@@ -90,7 +91,7 @@ impl Refusals {
         Some(1 + std::mem::take(&mut record.untold))
     }
 
-    /// Addresses of which refusals were not told and may be told by now, and how many.
+    /// Returns the addresses whose refusals were not logged and may be by now, with their number.
     pub fn poll_untold(&mut self, now: Instant) -> Vec<(IpAddr, u32)> {
         let Some(all) = &mut self.all else { return Vec::new() };
         let mut told = Vec::new();
@@ -106,7 +107,7 @@ impl Refusals {
         told
     }
 
-    /// When something untold may be told.
+    /// Returns when refusals that were not logged may be.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let all = self.all.as_ref()?;
         let records = self.addresses.values().filter(|record| record.untold > 0);
@@ -147,7 +148,7 @@ mod tests {
         let told = addresses.filter_map(|address| refusals.tell(address, start)).count();
         assert_eq!(told, ALL_LINES_MAX as usize);
         assert!(refusals.addresses.len() <= ADDRESSES_MAX);
-        // Later all may be told of again.
+        // Later each address may be logged again.
         let later = start + LINE_TIME * ALL_LINES_MAX;
         refusals.poll_untold(later);
         assert_eq!(refusals.tell(address(9), later + LINE_TIME), Some(1));

@@ -1,4 +1,4 @@
-//! Bytes from nowhere for one who calls: what is said by whoever answers.
+//! Untrusted input for the dialer: what the called side sends.
 use super::{identity, token};
 use crate::connector::{ConnectEvent, Connector, Security};
 use crate::link::Link;
@@ -9,7 +9,7 @@ use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-/// What takes it in.
+/// The code that decodes it.
 pub const DECODER: &[Source] = &[
     file("crates/pvm-net/src/connector/dialer.rs"),
     part("crates/pvm-net/src/connector/mod.rs", &["two_tokens", "explain"]),
@@ -18,20 +18,20 @@ pub const DECODER: &[Source] = &[
 
 /// Connections that are answered at a time.
 const ANSWERED_MAX: usize = 8;
-/// How long a call may take.
+/// Time that a call may take.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Calls of all kinds, and one who answers as the bytes say.
+/// Makes calls of all kinds, to a peer that answers as the bytes say.
 pub fn dialer(bytes: &[u8]) {
     // Ends when there are no more bytes.
     let _ = calls(&mut Unstructured::new(bytes));
 }
 
-/// The side that is called.
+/// The called side.
 struct Called {
     listener: TcpListener,
     identity: Identity,
-    /// Somebody else, who answers in its place.
+    /// Another peer that answers in its place.
     other: Identity,
     answered: Vec<Link>,
 }
@@ -66,19 +66,19 @@ fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             1 => connector.cancel((from.arbitrary::<u8>()? % 4).into()),
             2 => now += Duration::from_millis(from.arbitrary::<u16>()?.into()),
             3 | 4 => called.answer(from.arbitrary()?),
-            _ => called.say(from)?,
+            _ => called.send_bytes(from)?,
         }
         for _ in 0..3 {
             connector.step(now);
             called.answered.iter_mut().for_each(|link| drop(link.handshake()));
         }
-        look(&mut connector);
+        check_events(&mut connector);
     }
     Ok(())
 }
 
-/// A call that has come to something came to whom it was for.
-fn look(connector: &mut Connector) {
+/// Checks that a successful call has reached the right peer.
+fn check_events(connector: &mut Connector) {
     while let Some(event) = connector.poll_event() {
         match event {
             ConnectEvent::PairConnected { ticket, pair, .. } => {
@@ -95,7 +95,7 @@ fn look(connector: &mut Connector) {
 }
 
 impl Called {
-    /// Takes the next call.
+    /// Accepts the next connection.
     fn answer(&mut self, how: u8) {
         let Ok((socket, _)) = self.listener.accept() else { return };
         if self.answered.len() >= ANSWERED_MAX {
@@ -103,7 +103,7 @@ impl Called {
         }
         socket.set_nonblocking(true).expect("a socket");
         socket.set_nodelay(true).expect("a socket");
-        // Its end leaves nothing behind in the system.
+        // Closing it leaves nothing behind in the system.
         sockopt::set_socket_linger(&socket, Some(Duration::ZERO)).expect("a socket");
         self.answered.extend(match how % 8 {
             0..=2 => Ok(Link::clear(socket.into())),
@@ -112,8 +112,8 @@ impl Called {
         });
     }
 
-    /// Says something on one of its links: what would be an answer, or any bytes in a frame or without.
-    fn say(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+    /// Sends something on one of the connections: an answer, or any bytes in a frame or without one.
+    fn send_bytes(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         let Some(last) = self.answered.len().checked_sub(1) else { return Ok(()) };
         let place = last - usize::from(from.arbitrary::<u8>()?) % (last + 1);
         let link = &mut self.answered[place];
@@ -128,7 +128,7 @@ impl Called {
                 let _ = link.send(kind, &header[..header.len().min(128)], &[&[7][..usize::from(kind) % 2]]);
             }
             5 => drop(crate::socket::write(&*link, &[IoSlice::new(from.bytes_of_some_length()?)])),
-            // What is no frame may look like one that has a body, which nobody takes.
+            // Bytes that are no frame may look like one with a body, which nobody takes.
             6 => drop((link.body_left() == 0).then(|| link.receive())),
             _ => drop(self.answered.remove(place)),
         }

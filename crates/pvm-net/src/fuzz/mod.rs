@@ -1,5 +1,5 @@
-//! Bytes from nowhere, for what comes over the network (docs/testing.md). TLS is rustls's affair; what
-//! comes out of it, and what comes without it, is ours.
+//! Untrusted input from the network (docs/testing.md). TLS itself is tested by rustls; these targets test what comes
+//! out of it, and what comes without it.
 mod dialer;
 
 use crate::connector::Connector;
@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// What this crate reads.
+/// The inputs of this crate.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "link-frames",
@@ -74,10 +74,10 @@ pub const TARGETS: &[Target] = &[
 
 /// The longest frame in these tests, in bytes.
 const FRAME_BYTES_MAX: usize = 64 << 10;
-/// Bytes that a socket takes without anybody reading.
+/// Bytes that a socket takes although nobody reads.
 const ROOM_BYTES: usize = 32 << 10;
 
-/// Frames on a link in clear, whole and in pieces, taken in all the ways there are.
+/// Frames on a link, whole and in pieces, taken in all possible ways.
 fn link_frames(bytes: &[u8]) {
     // Ends when there are no more bytes.
     let _ = frames(&mut Unstructured::new(bytes));
@@ -97,10 +97,10 @@ fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             1..=3 => {
                 let (kind, header) = (from.arbitrary()?, from.bytes_of_some_length()?);
                 let body = vec![kind; usize::from(from.arbitrary::<u16>()?) % ROOM_BYTES];
-                say(&mut far, kind, &header[..header.len().min(HEADER_BYTES_MAX)], &body);
+                send_bytes(&mut far, kind, &header[..header.len().min(HEADER_BYTES_MAX)], &body);
             }
             4 => {
-                // What it leaves unread makes the system tell of its end in another way.
+                // Data that it leaves unread makes the system report the end in another way.
                 if from.arbitrary()? {
                     let _ = link.send(1, &[], &[&[0]]);
                 }
@@ -123,7 +123,7 @@ fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     Ok(())
 }
 
-/// Two ends of a link, in clear or with hands shaken.
+/// Makes two ends of a link, in clear or after the handshake.
 fn ends(encrypted: bool) -> (Link, Link) {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("sockets");
@@ -138,20 +138,20 @@ fn ends(encrypted: bool) -> (Link, Link) {
     (near, far)
 }
 
-/// Writes what the socket takes, past all encryption.
+/// Writes what the socket takes, without encryption.
 fn write(far: &Option<Link>, bytes: &[u8]) {
     let _ = far.as_ref().map(|far| crate::socket::write(far, &[IoSlice::new(bytes)]));
 }
 
 /// Sends a frame, or what the socket takes of it.
-fn say(far: &mut Option<Link>, kind: u8, header: &[u8], body: &[u8]) {
+fn send_bytes(far: &mut Option<Link>, kind: u8, header: &[u8], body: &[u8]) {
     match far {
         Some(far) if far.is_encrypted() => drop(far.send(kind, header, &[body])),
         far => write(far, &[&Link::frame_head(kind, header, body.len())[..], body].concat()),
     }
 }
 
-/// Takes the frames that are there.
+/// Takes the frames that have come.
 fn receive(link: &mut Link, whole: bool, step: usize) -> Result<(), LinkError> {
     let mut room = vec![0; step];
     while link.body_left() > 0 {
@@ -176,34 +176,34 @@ fn receive(link: &mut Link, whole: bool, step: usize) -> Result<(), LinkError> {
     Ok(())
 }
 
-/// Two connected sockets. Their end leaves nothing behind in the system, however many there were.
+/// Makes two connected sockets. Closing them leaves nothing behind in the system.
 fn tcp_pair(listener: &TcpListener) -> (OwnedFd, OwnedFd) {
     let near = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
     let (far, _) = listener.accept().expect("a connection");
     for socket in [&near, &far] {
         socket.set_nonblocking(true).expect("a socket");
-        // What is said comes at once.
+        // Data leaves at once.
         socket.set_nodelay(true).expect("a socket");
         sockopt::set_socket_linger(socket, Some(Duration::ZERO)).expect("a socket");
     }
     (near.into(), far.into())
 }
 
-/// Callers at a connector: strangers with any bytes, and hosts of the machine that say anything.
+/// Connections to an acceptor: strangers with any bytes, and hosts of the machine that send anything.
 fn acceptor(bytes: &[u8]) {
     let _ = calls(&mut Unstructured::new(bytes));
 }
 
-/// Callers that say something, at most.
+/// Callers that send something.
 const CALLERS_MAX: usize = 12;
-/// Callers from which on no more come that say nothing.
+/// Silent callers from which on no more come.
 const CROWD_MAX: usize = 100;
 
 fn identity(number: u8) -> Identity {
     Identity::new(KeyPair::from_secret(&[number; 32]))
 }
 
-/// A token that the bytes can name by one byte.
+/// Returns a token that one byte can name.
 fn token(number: u8) -> Token {
     Token::from_bytes([number % 4; 32])
 }
@@ -220,8 +220,8 @@ fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
     let (mut callers, mut crowd, mut own_calls): (Vec<Link>, Vec<OwnedFd>, usize) = (Vec::new(), Vec::new(), 0);
     while !from.is_empty() {
-        let deed: u8 = from.arbitrary()?;
-        match deed % 8 {
+        let action: u8 = from.arbitrary()?;
+        match action % 8 {
             0 | 1 if callers.len() < CALLERS_MAX => {
                 let (near, far) = tcp_pair(&listener);
                 connector.add_connection(near, address, now);
@@ -232,7 +232,7 @@ fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                     _ => Link::secure_to(far, &peer, key),
                 });
             }
-            3 if deed > 127 && crowd.len() < CROWD_MAX => {
+            3 if action > 127 && crowd.len() < CROWD_MAX => {
                 let count = from.arbitrary::<u8>()? % 100;
                 for _ in 0..count {
                     let (near, far) = tcp_pair(&listener);
@@ -250,7 +250,7 @@ fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 if ticket < 128 {
                     connector.expect(ticket.into(), who, tokens, Duration::from_secs(1), now);
                 } else {
-                    // Meanwhile it calls somebody who is not there.
+                    // Meanwhile it calls a peer that does not exist.
                     connector.connect_link(ticket.into(), &[address], who, tokens, Duration::from_secs(1), now);
                     own_calls += 1;
                 }
@@ -271,7 +271,7 @@ fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     Ok(())
 }
 
-/// One of the callers says something: what would open a link, or any bytes in a frame or without one.
+/// Lets one of the callers send something: a request, or any bytes in a frame or without one.
 fn call_out(from: &mut Unstructured<'_>, callers: &mut Vec<Link>) -> pvm_fuzz::Result<()> {
     let Some(last) = callers.len().checked_sub(1) else { return Ok(()) };
     let place = usize::from(from.arbitrary::<u8>()?) % (last + 1);
@@ -288,7 +288,7 @@ fn call_out(from: &mut Unstructured<'_>, callers: &mut Vec<Link>) -> pvm_fuzz::R
             let _ = crate::socket::write(&*caller, &[IoSlice::new(from.bytes_of_some_length()?)]);
         }
         6 if caller.body_left() == 0 => {
-            // Its answer names the token that opens the second link.
+            // The answer holds the token that opens the second link.
             if let Ok(Some(head)) = caller.receive() {
                 let shown = head.header().get(..32).map(<[u8]>::to_vec);
                 if let (Some(shown), Some(other)) = (shown, callers.last_mut()) {
@@ -316,7 +316,7 @@ fn keys(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_was_found_in_bytes_from_nowhere_does_no_harm() {
+    fn untrusted_input_that_was_found_does_no_harm() {
         pvm_fuzz::replay_all(super::TARGETS);
     }
 }

@@ -1,4 +1,4 @@
-//! Gates in one thread, driven by hand.
+//! Connectors in one thread, driven by hand.
 #![allow(dead_code)] // each test program uses its part
 use pvm_net::{ConnectEvent, Connector, Identity, KeyPair, Link, Pair, Security};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,7 +21,7 @@ pub fn connector() -> Connector {
     open(identity(), 0)
 }
 
-/// Two that know each other.
+/// Makes two connectors that know each other's key.
 pub fn acquainted() -> (Connector, Connector) {
     let (one, other) = (connector(), connector());
     one.identity().known().add(other.identity().public());
@@ -37,15 +37,14 @@ pub fn events(connector: &mut Connector) -> Vec<ConnectEvent> {
     std::iter::from_fn(|| connector.poll_event()).collect()
 }
 
-/// Calls, and drives both until the call has led to something; gives that, and what the called one
-/// has seen.
+/// Calls, and drives both sides until the call has a result. Returns that, and the events of the called side.
 pub fn call(caller: &mut Connector, called: &mut Connector, security: Security) -> (ConnectEvent, Vec<ConnectEvent>) {
     let (to, key) = ([address(called)], called.identity().public());
     caller.connect_pair(7, &to, key, security, PATIENCE, Instant::now());
     drive(caller, called)
 }
 
-/// Drives both until something has become of a call.
+/// Drives both sides until a call has a result.
 pub fn drive(caller: &mut Connector, called: &mut Connector) -> (ConnectEvent, Vec<ConnectEvent>) {
     let start = Instant::now();
     let mut seen = Vec::new();
@@ -54,7 +53,7 @@ pub fn drive(caller: &mut Connector, called: &mut Connector) -> (ConnectEvent, V
         called.step(Instant::now());
         seen.extend(events(called));
         if let Some(event) = caller.poll_event() {
-            // What is on its way still arrives.
+            // What is in flight still arrives.
             for _ in 0..3 {
                 called.step(Instant::now());
             }
@@ -65,7 +64,7 @@ pub fn drive(caller: &mut Connector, called: &mut Connector) -> (ConnectEvent, V
     panic!("nothing has become of the call");
 }
 
-/// Drives one until it has seen so many events.
+/// Drives a connector until it has that number of events.
 pub fn await_events(connector: &mut Connector, count: usize) -> Vec<ConnectEvent> {
     let start = Instant::now();
     let mut seen = Vec::new();
@@ -77,7 +76,7 @@ pub fn await_events(connector: &mut Connector, count: usize) -> Vec<ConnectEvent
     seen
 }
 
-/// The reason for which the only caller was turned away.
+/// Returns the reason for which the only caller was refused.
 pub fn refusal(connector: &mut Connector) -> String {
     match await_events(connector, 1).remove(0) {
         ConnectEvent::Refused { reason, count: 1, .. } => reason,
@@ -85,7 +84,7 @@ pub fn refusal(connector: &mut Connector) -> String {
     }
 }
 
-/// Both pairs of a call that worked.
+/// Returns both pairs of a call that has succeeded.
 pub fn pairs((event, mut seen): (ConnectEvent, Vec<ConnectEvent>)) -> (Pair, Pair) {
     assert_eq!(seen.len(), 1, "{seen:?}");
     match (event, seen.remove(0)) {
@@ -96,7 +95,7 @@ pub fn pairs((event, mut seen): (ConnectEvent, Vec<ConnectEvent>)) -> (Pair, Pai
     }
 }
 
-/// Sends a frame on each link in each direction, and sees it come.
+/// Sends a frame on each link in each direction.
 pub fn use_pairs(one: &mut Pair, other: &mut Pair) {
     pass(&mut one.control, &mut other.control);
     pass(&mut other.control, &mut one.control);
