@@ -248,7 +248,7 @@ fn one_that_has_broken_the_encryption_is_sent_nothing_more() {
 }
 
 #[test]
-fn a_pipe_carries_bytes_and_says_when_it_is_full() {
+fn a_byte_stream_carries_bytes_and_says_when_it_is_full() {
     for (one, other) in each() {
         let (mut one, mut other) = (one.into_byte_stream(), other.into_byte_stream());
         let data = pattern(20 << 20, 3);
@@ -279,7 +279,7 @@ fn a_pipe_carries_bytes_and_says_when_it_is_full() {
 }
 
 #[test]
-fn an_encrypted_pipe_copies_from_the_front_what_it_takes_and_reads_more_at_once_when_much_comes() {
+fn an_encrypted_stream_copies_from_the_front_what_it_takes_and_reads_more_at_once_when_much_comes() {
     let [_, (one, other)] = each();
     let (mut one, mut other) = (one.into_byte_stream(), other.into_byte_stream());
     let data = pattern(8 << 20, 6);

@@ -188,14 +188,14 @@ fn bytes_that_are_no_frame_on_the_control_link_are_the_end_of_the_link() {
 #[test]
 fn more_frames_than_one_budget_are_handled_in_later_steps() {
     let mut fixture = Fixture::new("budget");
-    let count = 1000;
-    for number in 0..count {
-        fixture.send(&Frame::Log { tid: Tid(number), line: b"line of a host".to_vec() });
+    let count = 1000_usize;
+    for _ in 0..count {
+        fixture.send(&Frame::Log { tid: Tid(host(1).0 | 1), line: b"line of a host".to_vec() });
     }
     fixture.control.as_mut().unwrap().flush().unwrap();
     let mut put_off = 0;
     let end = Instant::now() + PATIENCE;
-    while fixture.log().matches("line of a host").count() < count as usize {
+    while fixture.log().matches("line of a host").count() < count {
         assert!(Instant::now() < end, "frames are missing");
         fixture.step();
         put_off += usize::from(fixture.daemon().pending.has_host(host(1)));
