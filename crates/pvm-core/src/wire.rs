@@ -211,7 +211,7 @@ pub enum Frame {
 /// * Filled by: the host that is added, and the one that runs the command
 /// * Setting: none, start-up files print less
 /// * Reached: the command is ended, and the master starts the daemon itself
-/// * Test: `a_command_that_prints_too_much_is_ended`, `what_a_deputy_says_too_much_is_a_failure`
+/// * Test: `a_command_that_prints_too_much_is_ended`, `a_parent_that_reports_too_much_has_failed`
 pub const START_OUTPUT_BYTES_MAX: usize = 256 << 10;
 
 /// An order of the master for a command that starts a daemon on another host.

@@ -3,8 +3,8 @@ use fastrand::Rng;
 use pvm_core::flows::frames::write_acknowledged;
 use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::{DAEMON_BIT, GROUP_BIT, Tid};
-use pvm_core::wire::{self, DataCall, Frame, HostEntry, Key};
-use pvm_net::{Event, Gate, Link, Pair, Pipe, PublicKey, Security, Token, Tokens};
+use pvm_core::wire::{self, DataCall, Entry, Frame, Key};
+use pvm_net::{ByteStream, ConnectEvent, Connector, Link, Pair, PublicKey, Security, Token, Tokens};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -31,9 +31,9 @@ const SEARCH: u32 = 0x7ea5;
 /// Another daemon.
 pub struct Peer {
     pub control: Link,
-    /// Daemons close the data link when they are told that it is lost.
-    data: Option<Pipe>,
-    /// Bytes that the data link has not accepted yet.
+    /// Daemons drop it when they are told that it is lost.
+    data: Option<ByteStream>,
+    /// What the data link has not taken yet.
     unsent: VecDeque<u8>,
     /// Half a frame has been sent: no whole frame can follow.
     pub has_partial_frame: bool,
@@ -44,7 +44,7 @@ pub struct Life {
     pub prng: Rng,
     pub own: Tid,
     pub master: Tid,
-    pub gate: Gate,
+    pub connector: Connector,
     /// Hosts of which the master has told, the own one not.
     pub table: BTreeMap<Tid, HostEntry>,
     /// Tasks of others.
@@ -65,14 +65,14 @@ pub struct Life {
 }
 
 impl Life {
-    /// Makes a host that waits for the call of its master.
-    pub fn new(gate: Gate, own: Tid, master: Tid, key: Key, seed: u64) -> Life {
-        gate.identity().known().add(PublicKey(key));
+    /// One that waits for its master's call.
+    pub fn new(connector: Connector, own: Tid, master: Tid, key: Key, seed: u64) -> Life {
+        connector.identity().known().add(PublicKey(key));
         Life {
             prng: Rng::with_seed(seed),
             own,
             master,
-            gate,
+            connector,
             table: BTreeMap::new(),
             victims: Vec::new(),
             keys: BTreeMap::from([(key, master)]),
@@ -193,9 +193,9 @@ impl Life {
     pub fn call(&mut self, host: Tid, security: Security) {
         let Some(entry) = self.table.get(&host) else { return };
         let (addresses, key): (Vec<SocketAddr>, _) = (entry.addresses.clone(), PublicKey(entry.key));
-        // Each call has a ticket of its own, so that calls do not replace one another.
-        let ticket = u64::from(host.0) | self.prng.u64(..1 << 20) << 32;
-        self.gate.connect(ticket, &addresses, key, security, CALL_TIME, Instant::now());
+        // Each call has a ticket of its own, so that they are side by side.
+        let ticket = u64::from(host.0) | self.dice.u64(..1 << 20) << 32;
+        self.connector.connect_pair(ticket, &addresses, key, security, CALL_TIME, Instant::now());
     }
 
     // ----- Sending
@@ -263,13 +263,15 @@ impl Life {
     pub fn step(&mut self, time: Duration) {
         let end = Instant::now() + time;
         loop {
-            self.gate.step(Instant::now());
-            while let Some(event) = self.gate.poll_event() {
+            self.connector.step(Instant::now());
+            while let Some(event) = self.connector.poll_event() {
                 match event {
-                    Event::Arrived { peer, pair, .. } => self.linked(self.keys.get(&peer.0).copied(), *pair),
-                    Event::Connected { ticket, pair, .. } => self.linked(Some(Tid(ticket as u32)), *pair),
-                    Event::Met { ticket, link } => self.data_met(Tid(ticket as u32), *link),
-                    Event::Failed { .. } | Event::Refused { .. } => {}
+                    ConnectEvent::PairAccepted { peer, pair, .. } => {
+                        self.linked(self.keys.get(&peer.0).copied(), *pair)
+                    }
+                    ConnectEvent::PairConnected { ticket, pair, .. } => self.linked(Some(Tid(ticket as u32)), *pair),
+                    ConnectEvent::LinkReady { ticket, link } => self.data_met(Tid(ticket as u32), *link),
+                    ConnectEvent::Failed { .. } | ConnectEvent::Refused { .. } => {}
                 }
             }
             let hosts: Vec<Tid> = self.peers.keys().copied().collect();
@@ -292,9 +294,10 @@ impl Life {
             self.peers.values().filter(|_| !self.reads_nothing).map(|peer| PollFd::new(&peer.control, PollFlags::IN));
         let data = self.peers.values().filter(|_| !self.reads_nothing).filter_map(|peer| peer.data.as_ref());
         let links = links.chain(data.map(|data| PollFd::new(data, PollFlags::IN)));
-        let mut all: Vec<PollFd<'_>> = links.chain([PollFd::new(&self.gate, PollFlags::IN)]).collect();
-        // Interrupted or not: the next step checks all of them.
-        let _ = poll(&mut all, Some(&timespec(time)));
+        let mut all: Vec<PollFd<'_>> = links.chain([PollFd::new(&self.connector, PollFlags::IN)]).collect();
+        let limit = rustix::time::Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
+        // Interrupted or not: the next step looks at all of them.
+        let _ = poll(&mut all, Some(&limit));
     }
 
     fn linked(&mut self, host: Option<Tid>, Pair { mut control, data }: Pair) {
@@ -305,14 +308,14 @@ impl Life {
         }
         control.set_frame_bytes_max(pvm_core::proto::FRAME_BYTES_MAX);
         control.set_queued_bytes_max(usize::MAX);
-        let peer = Peer { control, data: Some(data.into_pipe()), unsent: VecDeque::new(), has_partial_frame: false };
+        let peer = Peer { control, data: Some(data.into_byte_stream()), unsent: VecDeque::new(), stuffed: false };
         self.peers.insert(host, peer);
     }
 
     /// Notes a new data link. The first frames on it are valid, as far as a host without counters can know.
     fn data_met(&mut self, host: Tid, link: Link) {
         let Some(peer) = self.peers.get_mut(&host) else { return };
-        peer.data = Some(link.into_pipe());
+        peer.data = Some(link.into_byte_stream());
         peer.unsent.clear();
         let mut greeting = Vec::new();
         write_acknowledged(u64::from(self.prng.u32(..20) == 0), &mut greeting);
@@ -324,7 +327,7 @@ impl Life {
         let Some(entry) = self.table.get(&host) else { return };
         let ([shown, back], key) = ([call.shown, call.back].map(Token::from_bytes), PublicKey(entry.key));
         let (ticket, addresses) = (u64::from(host.0) | 1 << 60, entry.addresses.clone());
-        self.gate.meet(ticket, &addresses, Some(key), Tokens { shown, back }, CALL_TIME, Instant::now());
+        self.connector.connect_link(ticket, &addresses, Some(key), Tokens { shown, back }, CALL_TIME, Instant::now());
     }
 
     /// Notes that the other side has closed.
@@ -387,7 +390,7 @@ impl Life {
     fn know(&mut self, version: u64, added: Vec<HostEntry>, removed: &[Tid]) {
         for entry in added.into_iter().filter(|entry| entry.tid != self.own) {
             self.keys.insert(entry.key, entry.tid);
-            self.gate.identity().known().add(PublicKey(entry.key));
+            self.connector.identity().known().add(PublicKey(entry.key));
             self.table.insert(entry.tid, entry);
         }
         for host in removed {

@@ -5,7 +5,7 @@ use pvm_core::codes;
 use pvm_core::dialogue::Greeting;
 use pvm_core::tid::Tid;
 use pvm_core::wire::Started;
-use pvm_net::{Gate, Identity, KeyPair};
+use pvm_net::{Connector, Identity, KeyPair};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::ToSocketAddrs;
 use std::process::{Command, ExitCode, Stdio};
@@ -42,9 +42,9 @@ pub fn join(arguments: &[String], seed: u64) -> Result<(Life, String), Error> {
     let master_key = greeting()?.key.ok_or("the master shows no key")?;
     let keys = KeyPair::generate().map_err(|error| error.to_string())?;
     let key = keys.public().0;
-    let mut gate = Gate::new(Identity::new(keys), LINK_TIMEOUT)?;
-    gate.listen(0)?;
-    let addresses = (name, gate.port()).to_socket_addrs()?.collect();
+    let mut connector = Connector::new(Identity::new(keys), LINK_TIMEOUT)?;
+    connector.listen(0)?;
+    let addresses = (name, connector.port()).to_socket_addrs()?.collect();
     let started =
         Started { arch: ARCHITECTURE.into(), dsig: codes::native_dsig(), addresses, key, names: vec![name.to_owned()] };
     println!("{}", started.line());
@@ -53,7 +53,7 @@ pub fn join(arguments: &[String], seed: u64) -> Result<(Life, String), Error> {
     std::io::stdin().read_to_end(&mut Vec::new())?;
     let _ = rustix::process::setsid();
     let place = format!("{name} {own}");
-    Ok((Life::new(gate, own, master, master_key, seed ^ u64::from(number) << 32), place))
+    Ok((Life::new(connector, own, master, master_key, seed ^ u64::from(number) << 32), place))
 }
 
 fn greeting() -> Result<Greeting, Error> {

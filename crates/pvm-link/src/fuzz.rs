@@ -1,7 +1,6 @@
-//! Bytes from nowhere, for what comes to a control connection, and for what tells where a daemon is
-//! (docs/testing.md).
+//! Untrusted input on a control socket, and in what tells where a daemon is (docs/testing.md).
 use crate::rendezvous::{self, Places};
-use crate::{DESCRIPTORS_MAX, Link};
+use crate::{ControlSocket, DESCRIPTORS_MAX};
 use pvm_fuzz::{Target, Unstructured, part};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg,
@@ -12,13 +11,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// What this crate reads.
+/// The inputs of this crate.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "control-link",
         run: control_link,
         decoder: &[part(
-            "crates/pvm-link/src/link.rs",
+            "crates/pvm-link/src/control_socket/mod.rs",
             &[
                 "receive",
                 "has_frame",
@@ -37,11 +36,11 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "rendezvous",
         run: rendezvous,
-        decoder: &[part("crates/pvm-link/src/rendezvous.rs", &["new", "plain", "text"])],
+        decoder: &[part("crates/pvm-link/src/rendezvous/mod.rs", &["new", "plain", "text"])],
     },
 ];
 
-/// Frames and pieces of frames, with descriptors and without, as a hostile task sends them.
+/// Frames and pieces of frames, with and without descriptors, as a hostile task sends them.
 fn control_link(bytes: &[u8]) {
     // Ends when there are no more bytes.
     let _ = frames(&mut Unstructured::new(bytes));
@@ -50,7 +49,7 @@ fn control_link(bytes: &[u8]) {
 fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("sockets");
-    let (mut link, mut far) = (Link::new(near).expect("a link"), Some(far));
+    let (mut socket, mut far) = (ControlSocket::new(near).expect("a socket"), Some(far));
     let as_task: bool = from.arbitrary()?;
     while !from.is_empty() {
         let choice: u8 = from.arbitrary()?;
@@ -65,23 +64,23 @@ fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 send(&far, &frame, sent.into());
             }
             5 => {
-                // A long frame, of which nothing but the beginning may come.
+                // The beginning of a long frame, whose rest may never come.
                 let head = [(from.arbitrary::<u32>()? >> 4).to_le_bytes(), [0; 4]].concat();
                 send(&far, &head, 0);
                 (0..4).for_each(|_| send(&far, &[0; 30_000], 0));
             }
             6 => {
-                // What it leaves unread makes the system tell of its end in another way.
+                // Data that it leaves unread makes the system report the end in another way.
                 if choice > 127 {
-                    let _ = link.send(b"unread", &[]);
+                    let _ = socket.send(b"unread", &[]);
                 }
                 far = None;
             }
             _ => {
-                let there = link.has_frame();
+                let there = socket.has_frame();
                 let error = match as_task {
-                    true => link.receive_from_daemon().map(|frame| frame.is_some()),
-                    false => link.receive_from_task().map(|frame| frame.is_some()),
+                    true => socket.receive_from_daemon().map(|frame| frame.is_some()),
+                    false => socket.receive_from_task().map(|frame| frame.is_some()),
                 };
                 match error {
                     Ok(came) => assert!(came || !there),
@@ -93,13 +92,13 @@ fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             }
         }
     }
-    while let Ok(Some((frame, descriptors))) = link.receive() {
+    while let Ok(Some((frame, descriptors))) = socket.receive() {
         assert!(descriptors.len() <= DESCRIPTORS_MAX && frame.len() <= pvm_core::proto::FRAME_BYTES_MAX);
     }
     Ok(())
 }
 
-/// Sends what the socket takes, with so many descriptors.
+/// Sends what the socket takes, with `count` descriptors.
 fn send(far: &Option<OwnedFd>, bytes: &[u8], descriptors: usize) {
     let Some(far) = far else { return };
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
@@ -108,11 +107,11 @@ fn send(far: &Option<OwnedFd>, bytes: &[u8], descriptors: usize) {
     if !list.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(&list));
     }
-    // What it does not take never comes.
+    // What it does not take is lost.
     let _ = sendmsg(far, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }
 
-/// The text of a rendezvous file, and the variables that say where it is: a line each.
+/// The text of a rendezvous file, and the variables that tell where it is, one a line.
 fn rendezvous(bytes: &[u8]) {
     let mut file = std::fs::File::from(
         rustix::fs::memfd_create("rendezvous", rustix::fs::MemfdFlags::CLOEXEC).expect("memory for a file"),
@@ -130,7 +129,7 @@ fn rendezvous(bytes: &[u8]) {
     let places = Places::new(1000, OsStr::from_bytes(lines.last().unwrap_or(&&b""[..])), set);
     assert!((1..=3).contains(&places.files.len()) && places.socket.is_none_or(|path| path.is_absolute()));
     for (file, directory) in places.files.iter().zip([set("PVM_TMP").unwrap_or_else(|| "/tmp".into())]) {
-        // Whatever the number of the machine is: the file stays in its directory.
+        // Whatever the machine id is, the file stays in its directory.
         assert_eq!(file.parent(), Some(std::path::Path::new(&directory)));
     }
 }
@@ -138,7 +137,7 @@ fn rendezvous(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_was_found_in_bytes_from_nowhere_does_no_harm() {
+    fn untrusted_input_that_was_found_does_no_harm() {
         pvm_fuzz::replay_all(super::TARGETS);
     }
 }

@@ -1,17 +1,17 @@
 //! Control frames between a task and the daemon of its host.
 //!
-//! * [`Link`]: frames over a Unix stream socket, with descriptors; never blocks.
+//! * [`ControlSocket`]: frames over a Unix stream socket, with descriptors; never blocks.
 //! * [`rendezvous`]: how a task finds the daemon, and how a daemon makes itself found.
 //!
-//! A frame is eight bytes of head (length of the body, number of descriptors, both `u32` in
-//! little-endian order) and the body. Descriptors travel with the first byte of their frame.
-//! Nothing that a peer sends can make this side panic or allocate more than what has arrived.
+//! A frame is a head of eight bytes (the length of the body and the number of descriptors, as little-endian `u32`s) and
+//! the body. Descriptors travel with the first byte of their frame. Nothing that a peer sends makes this side panic or
+//! allocate more than what has arrived.
 #![forbid(unsafe_code)]
 
+mod control_socket;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
-mod link;
-mod old;
+mod legacy;
 pub mod rendezvous;
 
-pub use link::{CROWDED_PAUSE, DESCRIPTORS_MAX, Link, LinkError, Received};
+pub use control_socket::{ControlError, ControlSocket, DESCRIPTOR_PAUSE, DESCRIPTORS_MAX, Received};

@@ -1,18 +1,18 @@
-//! What a link between two tasks costs beside a bare TCP connection: time one way for messages of a
-//! few bytes, spinning and sleeping, and bandwidth for long ones.
+//! Measures what a link between two tasks costs compared with a bare TCP connection: the one-way time of short
+//! messages, spinning and sleeping, and the bandwidth of long ones.
 //!
-//! `direct serve PORT` on one host, `direct call ADDRESS:PORT` on another (or on the same).
+//! Run `direct serve PORT` on one host, `direct call ADDRESS:PORT` on another (or on the same).
 #![forbid(unsafe_code)]
-use pvm_net::{Event, Gate, Identity, KeyPair, Link, Token, Tokens, direct};
+use pvm_net::{ConnectEvent, Connector, Identity, KeyPair, Link, Token, Tokens, direct};
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Each is done so often, one kind after another, and the median counts.
+/// Rounds of each measurement, one kind after another. The median counts.
 const ROUNDS: usize = 5;
 const ROUND_TRIPS: usize = 3000;
-/// Bytes moved for one figure of bandwidth.
+/// Bytes moved for one bandwidth figure.
 const BULK_BYTES: usize = 256 << 20;
 const SIZES: [usize; 2] = [1 << 20, 16 << 20];
 const SMALL: usize = 8;
@@ -101,7 +101,7 @@ impl End {
     }
 }
 
-/// Both ends know these without being told: the example is about speed.
+/// Both ends know these keys from the start: the example measures speed.
 fn identity(server: bool) -> Identity {
     Identity::new(KeyPair::from_secret(&[u8::from(server) + 1; 32]))
 }
@@ -112,19 +112,19 @@ fn tokens() -> Tokens {
 
 fn meet(address: Option<SocketAddr>, port: u16, way: Way) -> Result<End> {
     let server = address.is_none();
-    let mut gate = Gate::new(identity(server), PATIENCE)?;
+    let mut connector = Connector::new(identity(server), PATIENCE)?;
     let peer = (way == Way::Encrypted).then(|| identity(!server).public());
     match address {
-        Some(address) => gate.meet(1, &[address], peer, tokens(), PATIENCE, Instant::now()),
+        Some(address) => connector.connect_link(1, &[address], peer, tokens(), PATIENCE, Instant::now()),
         None => {
-            gate.listen(port)?;
-            gate.expect(1, peer, tokens(), PATIENCE, Instant::now());
+            connector.listen(port)?;
+            connector.expect(1, peer, tokens(), PATIENCE, Instant::now());
         }
     }
     loop {
-        gate.step(Instant::now());
-        match gate.poll_event() {
-            Some(Event::Met { mut link, .. }) => {
+        connector.step(Instant::now());
+        match connector.poll_event() {
+            Some(ConnectEvent::LinkReady { mut link, .. }) => {
                 link.set_frame_bytes_max(FRAME_BYTES_MAX);
                 return Ok(End::Link(link));
             }
@@ -165,7 +165,7 @@ fn serve(port: u16) -> Result<()> {
     Ok(())
 }
 
-/// Microseconds one way, spinning and sleeping; gigabytes a second for each size.
+/// Prints microseconds one way, spinning and sleeping, and gigabytes per second for each size.
 fn measure(end: &mut End) -> Result<[f64; 4]> {
     let mut figures = [0.0; 4];
     let mut buffer = vec![7; SIZES[1]];

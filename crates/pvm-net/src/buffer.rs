@@ -1,27 +1,27 @@
-//! Bytes on their way in or out.
+//! Buffers for bytes on their way in or out.
 
-/// Bytes kept by a buffer that has nothing in it.
+/// Bytes that an empty buffer keeps.
 const KEEP_BYTES: usize = 512;
 
-/// More than this is not kept by a buffer that is used again and again.
+/// An empty buffer that is in use keeps no more than this.
 const MUCH_BYTES: usize = 1 << 20;
 
-/// A queue of bytes in one piece.
+/// A queue of bytes in contiguous memory.
 #[derive(Default)]
 pub(crate) struct Buffer {
-    /// All of it, used or not, so that reading into the free part needs no unsafe code.
+    /// The whole memory, initialised, so that reading into its free part needs no unsafe code.
     bytes: Vec<u8>,
     start: usize,
     end: usize,
 }
 
 impl Buffer {
-    /// What is in it.
+    /// Returns the bytes in the buffer.
     pub fn filled(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// What is in it, to be decrypted where it lies.
+    /// Returns the bytes in the buffer, to be decrypted in place.
     pub fn filled_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.end]
     }
@@ -34,7 +34,7 @@ impl Buffer {
         self.start == self.end
     }
 
-    /// The first so many bytes have been used.
+    /// Removes the first `count` bytes.
     pub fn consume(&mut self, count: usize) {
         self.start += count;
         assert!(self.start <= self.end, "more used than there is");
@@ -43,14 +43,14 @@ impl Buffer {
         }
     }
 
-    /// Takes `skip` bytes and `count` more, and gives those.
+    /// Removes `skip` bytes and `count` more, and returns the latter.
     pub fn take_front(&mut self, skip: usize, count: usize) -> &[u8] {
         let from = self.start + skip;
         self.consume(skip + count);
         &self.bytes[from..from + count]
     }
 
-    /// Room behind the last byte, at least so much.
+    /// Returns free space behind the last byte, at least `least` bytes.
     pub fn space(&mut self, least: usize) -> &mut [u8] {
         if self.bytes.len() - self.end < least {
             self.bytes.copy_within(self.start..self.end, 0);
@@ -63,12 +63,12 @@ impl Buffer {
         &mut self.bytes[self.end..]
     }
 
-    /// Sees to room for so many bytes more, if there is memory.
+    /// Reserves memory for `count` more bytes. Returns whether there is enough.
     pub fn reserve(&mut self, count: usize) -> bool {
         self.bytes.len() - self.len() >= count || self.bytes.try_reserve(self.bytes.len().max(count)).is_ok()
     }
 
-    /// So many bytes of the room have been written.
+    /// Adds `count` bytes that have been written to the free space.
     pub fn commit(&mut self, count: usize) {
         self.end += count;
         assert!(self.end <= self.bytes.len(), "more written than there was room");
@@ -80,14 +80,14 @@ impl Buffer {
         self.commit(data.len());
     }
 
-    /// Gives much memory back if there is nothing in it.
+    /// Gives a large memory back if the buffer is empty.
     pub fn release_much(&mut self) {
         if self.is_empty() && self.bytes.len() > MUCH_BYTES {
             *self = Buffer::default();
         }
     }
 
-    /// Gives the memory back if there is nothing in it.
+    /// Gives the memory back if the buffer is empty.
     pub fn release(&mut self) {
         if self.is_empty() && self.bytes.len() > KEEP_BYTES {
             *self = Buffer::default();

@@ -1,20 +1,19 @@
-//! Using a link between two tasks and waiting for it, each time no longer than a limit.
+//! Using a link between two tasks with time limits.
 //!
-//! Who waits for other things as well polls the link's socket among them and uses the link itself.
+//! A caller that waits for other events as well polls the link's socket itself.
 use crate::link::{Head, Link, LinkError};
 use crate::polling::poll_one;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
-/// Sleeps until something has come, or until the socket takes what waits for it. Gives whether that
-/// was within the time.
+/// Sleeps until something has come, or until the socket has room for what waits. Returns false if the time is over.
 pub fn wait(link: &Link, timeout: Duration) -> Result<bool, LinkError> {
     let writes = if link.wants_write() { PollFlags::OUT } else { PollFlags::empty() };
     wait_for(link, PollFlags::IN | writes, timeout)
 }
 
-/// Sleeps until the socket takes more of a body. Gives whether that was within the time.
+/// Sleeps until the socket has room for more of a body. Returns false if the time is over.
 pub fn wait_to_write(link: &Link, timeout: Duration) -> Result<bool, LinkError> {
     wait_for(link, PollFlags::OUT, timeout)
 }
@@ -30,7 +29,7 @@ fn wait_for(link: &Link, flags: PollFlags, timeout: Duration) -> Result<bool, Li
     }
 }
 
-/// Does something again and again until it has a result, with sleep between.
+/// Repeats an action, with sleep between, until it has a result.
 fn within<T>(
     link: &mut Link,
     timeout: Duration,
@@ -47,7 +46,7 @@ fn within<T>(
     }
 }
 
-/// Writes all that waits for the socket. Gives whether that was done within the time.
+/// Writes all that waits for the socket. Returns false if the time is over.
 pub fn flush(link: &mut Link, timeout: Duration) -> Result<bool, LinkError> {
     let done = |link: &mut Link| {
         link.flush()?;
@@ -56,7 +55,7 @@ pub fn flush(link: &mut Link, timeout: Duration) -> Result<bool, LinkError> {
     Ok(within(link, timeout, done)?.is_some())
 }
 
-/// The beginning of the next frame, if it comes within the time.
+/// Returns the beginning of the next frame, if it comes within the time.
 pub fn receive(link: &mut Link, timeout: Duration) -> Result<Option<Head>, LinkError> {
     within(link, timeout, |link| {
         link.flush()?;
@@ -64,8 +63,8 @@ pub fn receive(link: &mut Link, timeout: Duration) -> Result<Option<Head>, LinkE
     })
 }
 
-/// Sends a frame whose body is not copied. Gives whether it was all taken within the time; if not, the
-/// rest of the body is still to be pushed.
+/// Sends a frame without copying its body. Returns false if the time is over; the rest of the body is then still to be
+/// pushed.
 pub fn send(link: &mut Link, kind: u8, header: &[u8], body: &[u8], timeout: Duration) -> Result<bool, LinkError> {
     let end = Instant::now() + timeout;
     let mut sent = link.begin(kind, header, body.len(), body)?;
@@ -79,7 +78,7 @@ pub fn send(link: &mut Link, kind: u8, header: &[u8], body: &[u8], timeout: Dura
     Ok(true)
 }
 
-/// Fills `into` from the current frame's body. Gives how many bytes came within the time.
+/// Reads the current frame's body. Returns how many bytes came within the time.
 pub fn take(link: &mut Link, into: &mut [u8], timeout: Duration) -> Result<usize, LinkError> {
     let wanted = into.len().min(link.body_left());
     let mut done = 0;

@@ -1,4 +1,4 @@
-//! Keys of daemons, and tokens that are good for one connection.
+//! Keys of daemons, and tokens that are valid for one connection.
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use std::fmt;
@@ -6,13 +6,13 @@ use std::str::FromStr;
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, Zeroizing};
 
-/// Bytes of a public key, of a private one, and of a token.
+/// The length of a public key, of a private one, and of a token, in bytes.
 pub const KEY_BYTES: usize = 32;
 
-/// What stands before the 32 bytes of an Ed25519 key in its standard form (RFC 8410, DER).
+/// The bytes before an Ed25519 key in its standard form (RFC 8410, DER).
 const INFO_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// The system gives no random numbers.
+/// The system has no random numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoRandomness;
 
@@ -42,17 +42,17 @@ fn random() -> Result<Zeroizing<[u8; KEY_BYTES]>, NoRandomness> {
     Ok(bytes)
 }
 
-/// Who somebody is: an Ed25519 public key. Its text is 64 hexadecimal digits.
+/// An Ed25519 public key. Its text is 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublicKey(pub [u8; KEY_BYTES]);
 
 impl PublicKey {
-    /// The key in its standard form, as TLS carries it.
+    /// Returns the key in its standard form, as TLS carries it.
     pub(crate) fn to_info(self) -> Vec<u8> {
         [&INFO_PREFIX[..], &self.0].concat()
     }
 
-    /// Reads the standard form.
+    /// Reads a key in its standard form.
     pub(crate) fn from_info(info: &[u8]) -> Option<PublicKey> {
         info.strip_prefix(&INFO_PREFIX)?.try_into().ok().map(PublicKey)
     }
@@ -86,36 +86,36 @@ impl FromStr for PublicKey {
     }
 }
 
-/// An own key: lives in memory alone, wiped when it goes.
+/// A private key with its public key. It is never written to a file, and is wiped when it is dropped.
 pub struct KeyPair {
     secret: Zeroizing<[u8; KEY_BYTES]>,
     public: PublicKey,
 }
 
 impl KeyPair {
-    /// A fresh one.
+    /// Makes a new key.
     pub fn generate() -> Result<KeyPair, NoRandomness> {
         Ok(KeyPair::from_secret(&*random()?))
     }
 
-    /// The pair that belongs to a secret.
+    /// Makes the pair of a given secret.
     pub fn from_secret(secret: &[u8; KEY_BYTES]) -> KeyPair {
         let pair = Ed25519KeyPair::from_seed_unchecked(secret).expect("any 32 bytes are a secret");
         let public = pair.public_key().as_ref().try_into().expect("32 bytes");
         KeyPair { secret: Zeroizing::new(*secret), public: PublicKey(public) }
     }
 
-    /// What others may know.
+    /// Returns the public key.
     pub fn public(&self) -> PublicKey {
         self.public
     }
 
-    /// The secret, for a task that is given a key of its own.
+    /// Returns the secret, for a task that gets a key of its own.
     pub fn secret(&self) -> &[u8; KEY_BYTES] {
         &self.secret
     }
 
-    /// Signs. What the signature needs beside the secret is made for it and let go with it.
+    /// Signs a message. The expanded key exists only during the call.
     pub(crate) fn sign(&self, message: &[u8]) -> Vec<u8> {
         let pair = Ed25519KeyPair::from_seed_unchecked(&*self.secret).expect("any 32 bytes are a secret");
         pair.sign(message).as_ref().to_vec()
@@ -128,35 +128,35 @@ impl fmt::Debug for KeyPair {
     }
 }
 
-/// A secret that is good for one connection; wiped when it goes. Comparing two takes the same time
-/// whatever they are.
+/// A secret that is valid for one connection, wiped when it is dropped. A comparison takes the same time whatever the
+/// bytes are.
 #[derive(Clone)]
 pub struct Token([u8; KEY_BYTES]);
 
 impl Token {
-    /// A fresh one.
+    /// Makes a new token.
     pub fn generate() -> Result<Token, NoRandomness> {
         Ok(Token(*random()?))
     }
 
-    /// The token of those bytes.
+    /// Makes the token of those bytes.
     pub fn from_bytes(bytes: [u8; KEY_BYTES]) -> Token {
         Token(bytes)
     }
 
-    /// The bytes, for the one who shall come with them.
+    /// Returns the bytes, for the peer that is to show them.
     pub fn as_bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
 
-    /// Whether somebody has shown this token.
+    /// Returns whether these bytes are the token.
     pub fn is(&self, shown: &[u8]) -> bool {
         self.0.ct_eq(shown).into()
     }
 }
 
-/// The two tokens of a link: who calls shows the one, who is called answers with the other. So each
-/// knows that the other was told by the same one.
+/// The two tokens of a link: the caller shows the first, the called side answers with the second. So each side knows
+/// that the other one was told by the same daemon.
 #[derive(Debug, Clone)]
 pub struct Tokens {
     /// Shown by the caller.
@@ -166,7 +166,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Fresh ones.
+    /// Makes new tokens.
     pub fn generate() -> Result<Tokens, NoRandomness> {
         Ok(Tokens { shown: Token::generate()?, back: Token::generate()? })
     }

@@ -1,34 +1,34 @@
 //! Bytes between hosts: authenticated links over TCP.
 //!
-//! * [`KeyPair`], [`PublicKey`], [`Token`]: who is who;
-//! * [`Link`]: one connection that carries frames, encrypted (TLS 1.3, both sides known by raw
-//!   Ed25519 keys) or in clear; never blocks;
-//! * [`Pipe`]: the same without frames;
-//! * [`Gate`]: where links between daemons come to be, and where strangers are turned away;
-//! * [`direct`]: waiting for a link between two tasks;
-//! * [`polling`]: waiting for descriptors.
+//! * [`KeyPair`], [`PublicKey`], [`Token`]: keys of daemons, and tokens for single connections;
+//! * [`Link`]: a connection that carries frames, encrypted (TLS 1.3, both sides authenticated by raw Ed25519 keys) or
+//!   in clear; never blocks;
+//! * [`ByteStream`]: a connection without frames;
+//! * [`Connector`]: makes the links between daemons and refuses strangers;
+//! * [`direct`]: waiting for a link between two tasks.
 //!
-//! No threads and no waiting: everything is driven by a loop of the caller's around `poll`. What a
-//! frame means is the caller's business.
-// The one module that must, `raw`, says so.
+//! This crate has no threads and does not wait: a loop of the caller around `poll` drives it. It does not interpret
+//! frames.
+// Only the module `raw` allows unsafe code.
 #![deny(unsafe_code)]
 
 mod buffer;
+mod byte_stream;
+mod connector;
 pub mod direct;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
-mod gate;
 mod keys;
 mod link;
-mod pipe;
-pub mod polling;
 mod raw;
 mod socket;
 mod tls;
 
-pub use gate::{Event, Gate, HALVES_MAX, HANDSHAKE_TIME_MAX, Pair, Security, UNKNOWN_MAX, listener};
+pub use byte_stream::ByteStream;
+pub use connector::{
+    ConnectEvent, Connector, HALF_PAIRS_MAX, HANDSHAKE_TIME_MAX, Pair, Security, UNKNOWN_MAX, listener,
+};
 pub use keys::{KEY_BYTES, KeyPair, NoRandomness, NotAKey, PublicKey, Token, Tokens};
 pub use link::{FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX, HEADER_BYTES_MAX, Head, Link, LinkError};
-pub use pipe::Pipe;
 pub use raw::Carried;
 pub use tls::{Identity, Known};

@@ -1,15 +1,14 @@
-//! What no other crate offers without unsafe code.
+//! Socket options that no other crate offers without unsafe code.
 #![allow(unsafe_code)]
 
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// The longest pause between two retransmissions, in milliseconds; since Linux 6.15.
+/// The option for the longest pause between two retransmissions, in milliseconds; since Linux 6.15.
 const TCP_RTO_MAX_MS: libc::c_int = 44;
 
-/// Sets how long TCP pauses at most between two tries to get something through. Systems before Linux
-/// 6.15 cannot.
+/// Sets the longest pause between two retransmissions of TCP. Fails before Linux 6.15.
 pub fn set_retransmission_pause_max(socket: BorrowedFd<'_>, pause: Duration) -> Result<(), Errno> {
     let milliseconds = libc::c_int::try_from(pause.as_millis()).unwrap_or(libc::c_int::MAX);
     let length = size_of::<libc::c_int>() as libc::socklen_t;
@@ -24,26 +23,26 @@ pub fn set_retransmission_pause_max(socket: BorrowedFd<'_>, pause: Duration) -> 
     }
 }
 
-/// How long a round trip on a connection takes, as TCP has measured it so far.
+/// Returns the round-trip time of a connection, as TCP has measured it.
 pub fn round_trip(socket: BorrowedFd<'_>) -> Result<Duration, Errno> {
     Ok(Duration::from_micros(u64::from(information(socket)?.tcpi_rtt)))
 }
 
-/// What a connection has carried, as far as both sides' systems know.
+/// Counters of a connection, as the systems of both sides know them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// Bytes sent that the other side's system has acknowledged.
+    /// Bytes sent and acknowledged by the other side's system.
     pub acknowledged: u64,
     /// Bytes received.
     pub received: u64,
-    /// Something sent has not been acknowledged in time and has been sent again, without an answer so far. A
-    /// receiver that does not read is no such case: its system answers.
+    /// Something was sent again because it was not acknowledged in time, and is still not acknowledged. A receiver that
+    /// does not read is no such case: its system answers.
     pub retries: bool,
-    /// How many segments have been sent again since it stands.
+    /// Segments that were sent again since the connection was made.
     pub sent_again: u32,
 }
 
-/// What a connection has carried.
+/// Returns the counters of a connection.
 pub fn carried(socket: BorrowedFd<'_>) -> Result<Carried, Errno> {
     let info = information(socket)?;
     Ok(Carried {
@@ -54,7 +53,7 @@ pub fn carried(socket: BorrowedFd<'_>) -> Result<Carried, Errno> {
     })
 }
 
-/// What TCP says of a connection.
+/// Returns what TCP tells of a connection.
 fn information(socket: BorrowedFd<'_>) -> Result<libc::tcp_info, Errno> {
     // SAFETY: the structure has integers only, for which zeroes are values.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
@@ -82,7 +81,7 @@ mod tests {
         let result = set_retransmission_pause_max(listener.as_fd(), Duration::from_secs(1));
         assert!(matches!(result, Ok(()) | Err(Errno::NOPROTOOPT)), "{result:?}");
         if result.is_ok() {
-            // Out of its bounds.
+            // Beyond the option's range.
             let result = set_retransmission_pause_max(listener.as_fd(), Duration::from_secs(1_000_000));
             assert_eq!(result, Err(Errno::INVAL));
         }

@@ -1,7 +1,7 @@
 //! TLS 1.3 with raw public keys on both sides.
 //!
-//! There are no certificates, no names and no sessions to resume: each side proves that it has the
-//! key that the other expects, and that is all. One key exchange, one signature, two ciphers.
+//! There are no certificates, names or resumed sessions: each side proves that it has the key that the other side
+//! expects. There is one key exchange, one signature scheme, and two cipher suites.
 use crate::buffer::Buffer;
 use crate::keys::{KeyPair, PublicKey};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -20,37 +20,37 @@ use rustls::{
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Both sides must speak this; a change of the frames' form changes it.
+/// The protocol that both sides must speak. A change in the format of frames changes it.
 const PROTOCOL: &[u8] = b"hpvm/1";
 
 /// Bytes of data in one TLS record.
 const RECORD_BYTES: usize = 16 << 10;
 
-/// Bytes that a record has beside its data, generously.
+/// An upper bound of the bytes that a record has beside its data.
 const RECORD_EXTRA_BYTES: usize = 64;
 
-/// The keys of those who may come in.
+/// The keys that may connect.
 #[derive(Debug, Default)]
 pub struct Known(Mutex<HashSet<PublicKey>>);
 
 impl Known {
-    /// Lets somebody in from now on.
+    /// Lets a key connect from now on.
     pub fn add(&self, key: PublicKey) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
     }
 
-    /// Lets somebody in no more. Links that stand are the caller's business.
+    /// Lets a key connect no more. Existing links are the caller's business.
     pub fn remove(&self, key: &PublicKey) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// Whether somebody may come in.
+    /// Returns whether a key may connect.
     pub fn has(&self, key: &PublicKey) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
 }
 
-/// What is needed to make links: the own key, and who may come in.
+/// What is needed to make links: the own key, and the keys that may connect.
 #[derive(Clone)]
 pub struct Identity {
     public: PublicKey,
@@ -61,7 +61,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// An identity that knows nobody yet.
+    /// Makes an identity that accepts no key yet.
     pub fn new(pair: KeyPair) -> Identity {
         Identity::with_provider(pair, Arc::new(small_provider()))
     }
@@ -83,17 +83,17 @@ impl Identity {
         Identity { public, provider, certified, server: Arc::new(server), known }
     }
 
-    /// The own public key.
+    /// Returns the own public key.
     pub fn public(&self) -> PublicKey {
         self.public
     }
 
-    /// Who may come in.
+    /// Returns the keys that may connect.
     pub fn known(&self) -> &Known {
         &self.known
     }
 
-    /// The calling side, which wants to reach exactly the one with that key.
+    /// Makes the calling side of a connection to exactly the peer with that key.
     pub(crate) fn client(&self, peer: PublicKey) -> Result<Tls, Error> {
         let verifier = Arc::new(Verifier { expected: Expected::One(peer), provider: self.provider.clone() });
         let mut config = ClientConfig::builder_with_provider(self.provider.clone())
@@ -109,7 +109,7 @@ impl Identity {
         Ok(Tls { side: Side::Client(connection), cipher: Buffer::default(), gather: Vec::new(), failed: None })
     }
 
-    /// The called side, which lets in those that it knows.
+    /// Makes the called side of a connection, which accepts known keys.
     pub(crate) fn server(&self) -> Result<Tls, Error> {
         let connection = UnbufferedServerConnection::new(self.server.clone())?;
         Ok(Tls { side: Side::Server(connection), cipher: Buffer::default(), gather: Vec::new(), failed: None })
@@ -122,7 +122,7 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// What we want of the cryptography and no more.
+/// Returns the few algorithms that are used.
 fn small_provider() -> CryptoProvider {
     CryptoProvider {
         cipher_suites: vec![
@@ -134,7 +134,7 @@ fn small_provider() -> CryptoProvider {
     }
 }
 
-/// The own key as TLS wants it.
+/// The own key, as TLS needs it.
 #[derive(Debug, Clone)]
 struct OwnKey(Arc<KeyPair>);
 
@@ -162,14 +162,14 @@ impl Signer for OwnKey {
     }
 }
 
-/// Whom a verifier takes.
+/// The keys that a verifier accepts.
 #[derive(Debug)]
 enum Expected {
     One(PublicKey),
     Known(Arc<Known>),
 }
 
-/// Takes the expected keys and nothing else.
+/// Accepts the expected keys and nothing else.
 #[derive(Debug)]
 struct Verifier {
     expected: Expected,
@@ -199,12 +199,12 @@ impl Verifier {
     }
 }
 
-/// TLS 1.2 is never spoken.
+/// Fails, since TLS 1.2 is not supported.
 fn too_old() -> Result<HandshakeSignatureValid, Error> {
     Err(Error::General("TLS 1.2 is not spoken here".into()))
 }
 
-/// What a verifier of servers and one of clients have in common: raw keys of one kind, TLS 1.3 alone.
+/// The common part of the verifiers for servers and clients: raw keys of one kind, TLS 1.3 alone.
 macro_rules! signatures_by_raw_keys {
     () => {
         fn verify_tls12_signature(
@@ -272,12 +272,12 @@ enum Side {
     Server(UnbufferedServerConnection),
 }
 
-/// Where decrypted bytes go.
+/// The destination of decrypted bytes.
 pub(crate) struct Clear<'a> {
-    /// The first ones, so many, are handed out where they lie.
+    /// This number of bytes goes to `take` from where they were decrypted.
     straight: usize,
     take: &'a mut dyn FnMut(&[u8]),
-    /// The others are kept.
+    /// The rest is kept here.
     kept: &'a mut Buffer,
 }
 
@@ -286,7 +286,7 @@ impl<'a> Clear<'a> {
         Clear { straight, take, kept }
     }
 
-    /// How many more are handed out.
+    /// Returns how many more bytes go to `take`.
     pub fn straight_left(&self) -> usize {
         self.straight
     }
@@ -301,36 +301,36 @@ impl<'a> Clear<'a> {
     }
 }
 
-/// One TLS connection without its socket.
+/// A TLS connection without its socket.
 pub(crate) struct Tls {
     side: Side,
-    /// Read from the socket, not decrypted yet.
+    /// Read from the socket and not decrypted yet.
     cipher: Buffer,
-    /// Where small pieces are put together for one record.
+    /// Collects small pieces for one record.
     gather: Vec<u8>,
-    /// It has broken, and the peer has been told. Nothing more goes either way: rustls takes it for
-    /// our mistake when it is asked again.
+    /// The connection has failed, and the peer has been told. Nothing more goes either way, since rustls would treat
+    /// another call as a bug of its user.
     failed: Option<Error>,
 }
 
-/// What the protocol wants next.
+/// What the protocol needs next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// To be asked again.
+    /// Another call.
     Again,
     /// More bytes of the peer.
     Idle,
-    /// The peer has said that it is done.
+    /// Nothing: the peer has closed.
     Closed,
 }
 
 impl Tls {
-    /// Where bytes from the socket go.
+    /// Returns the buffer for bytes from the socket.
     pub fn cipher(&mut self) -> &mut Buffer {
         &mut self.cipher
     }
 
-    /// Whether the peer has proved who it is.
+    /// Returns whether the handshake is complete.
     pub fn is_ready(&self) -> bool {
         match &self.side {
             Side::Client(connection) => !connection.is_handshaking(),
@@ -338,7 +338,7 @@ impl Tls {
         }
     }
 
-    /// Who the peer is, once it has proved that.
+    /// Returns the peer's key, once the peer has proved that it has it.
     pub fn peer(&self) -> Option<PublicKey> {
         let shown = match &self.side {
             Side::Client(connection) => connection.peer_certificates(),
@@ -347,13 +347,12 @@ impl Tls {
         PublicKey::from_info(shown?.first()?).filter(|_| self.is_ready())
     }
 
-    /// Decrypts what has been read and answers what the protocol wants answered. Gives whether the
-    /// peer goes on.
+    /// Decrypts what has been read, and answers what the protocol requires. Returns whether the peer may send more.
     pub fn advance(&mut self, out: &mut Buffer, clear: &mut Clear<'_>) -> Result<bool, Error> {
         self.drive(out, clear, &mut &[][..])
     }
 
-    /// Encrypts frames' parts.
+    /// Encrypts the parts of frames.
     pub fn encrypt(&mut self, parts: &[&[u8]], out: &mut Buffer, plain: &mut Buffer) -> Result<(), Error> {
         let mut none = |_: &[u8]| {};
         let plain = &mut Clear::new(0, &mut none, plain);
@@ -371,7 +370,7 @@ impl Tls {
                     gather.clear();
                 }
             }
-            // In whole records from where it lies, the rest together with what follows.
+            // Whole records are encrypted from where the data is; the rest is joined with what follows.
             let (whole, rest) = part.split_at(part.len() - part.len() % RECORD_BYTES);
             if !whole.is_empty() {
                 result = result.and_then(|()| self.drive(out, plain, &mut &whole[..]).map(drop));
@@ -385,8 +384,8 @@ impl Tls {
         result
     }
 
-    /// Encrypts so many bytes. `fill` copies the next ones to where it is told to, a record at a time, so that each
-    /// is encrypted while it is in the nearest cache.
+    /// Encrypts `bytes` bytes. `fill` copies them, a record at a time, so that each record is encrypted while it is in
+    /// the nearest cache.
     pub fn encrypt_by(
         &mut self,
         bytes: usize,
@@ -396,7 +395,7 @@ impl Tls {
     ) -> Result<(), Error> {
         let mut none = |_: &[u8]| {};
         let plain = &mut Clear::new(0, &mut none, plain);
-        // Room for all at once: what is there is not moved when the next record finds none.
+        // Room for all records at once, so that none has to be moved.
         out.space(bytes + bytes.div_ceil(RECORD_BYTES) * RECORD_EXTRA_BYTES);
         let mut gather = std::mem::take(&mut self.gather);
         gather.resize(RECORD_BYTES, 0);
@@ -412,7 +411,7 @@ impl Tls {
         result
     }
 
-    /// Goes on until the protocol waits for the peer and `data` is encrypted.
+    /// Runs the protocol until it waits for the peer and `data` is encrypted.
     fn drive(&mut self, out: &mut Buffer, plain: &mut Clear<'_>, data: &mut &[u8]) -> Result<bool, Error> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -438,11 +437,11 @@ impl Tls {
         }
     }
 
-    /// After an error the protocol may have an alert for the peer. It is asked for that alone: it counts on
-    /// finding its input as it left it, and takes none while there is something to send.
+    /// Sends the alert that the protocol may have after an error. Nothing else is done: rustls expects its input
+    /// unchanged, and takes none while it has something to send.
     fn last_words(&mut self, out: &mut Buffer, plain: &mut Clear<'_>) {
         let incoming = self.cipher.filled_mut();
-        // The first error is the one that counts, and nothing more is read.
+        // The first error is the one that is reported, and nothing more is read.
         match &mut self.side {
             Side::Client(connection) if connection.wants_write() => {
                 drop(act(connection.process_tls_records(incoming), out, plain, &mut &[][..]));
@@ -455,7 +454,7 @@ impl Tls {
     }
 }
 
-/// One step of either side: what to discard of the input, and how to go on.
+/// Does one step of either side. Returns how much of the input to discard, and what is needed next.
 fn act<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     out: &mut Buffer,
@@ -489,7 +488,7 @@ fn act<Data>(
             }
         }
         Ok(ConnectionState::TransmitTlsData(transmit)) => {
-            // It lies in `out`, from where it goes in order.
+            // The data is in `out` already.
             transmit.done();
             Ok(Step::Again)
         }
@@ -522,10 +521,10 @@ mod tests {
     use rustls::crypto::CipherSuiteCommon;
     use rustls::{SupportedCipherSuite, Tls13CipherSuite};
 
-    /// Records that the same key may encrypt, here.
+    /// Records that one key may encrypt in this test.
     const LIMIT: u64 = 20;
 
-    /// A provider whose keys wear out soon.
+    /// Returns a provider whose keys wear out soon.
     fn hasty() -> Arc<CryptoProvider> {
         let Some(suite) = provider::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13() else { panic!("not of TLS 1.3") };
         let common = CipherSuiteCommon {
@@ -539,7 +538,7 @@ mod tests {
         Arc::new(CryptoProvider { cipher_suites: suites, ..small_provider() })
     }
 
-    /// Both ends without sockets; what one sends is the other's to read.
+    /// Both ends without sockets: what one sends the other reads.
     struct Ends {
         tls: [Tls; 2],
         out: [Buffer; 2],
@@ -586,7 +585,7 @@ mod tests {
             for from in 0..2 {
                 ends.send(from, &data[..bytes]);
             }
-            // What renewals ask of the other side goes back as well.
+            // The answers that renewals ask for go back, too.
             ends.pass();
             ends.pass();
             for plain in &mut ends.plain {

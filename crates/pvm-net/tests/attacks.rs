@@ -1,33 +1,34 @@
-//! Strangers at the gate: each is turned away with one line, costs little, and holds up nobody.
+//! Strangers that connect: each is refused with one log line, costs little, and delays nobody.
 #![forbid(unsafe_code)]
 mod common;
 
 use common::*;
 use pvm_net::{
-    Event, Gate, HALVES_MAX, HANDSHAKE_BYTES_MAX, HANDSHAKE_TIME_MAX, Link, LinkError, PublicKey, Security, UNKNOWN_MAX,
+    ConnectEvent, Connector, HALF_PAIRS_MAX, HANDSHAKE_BYTES_MAX, HANDSHAKE_TIME_MAX, Link, LinkError, PublicKey,
+    Security, UNKNOWN_MAX,
 };
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// As on the wire: kinds of the frames that open links, and the version spoken.
+/// The wire format: kinds of the frames that open links, and the version.
 const OPEN_CONTROL: u8 = 1;
 const OPEN_DATA: u8 = 3;
 const VERSION: u8 = 1;
 
-fn connect(gate: &Gate) -> TcpStream {
-    let socket = TcpStream::connect(address(gate)).unwrap();
+fn connect(connector: &Connector) -> TcpStream {
+    let socket = TcpStream::connect(address(connector)).unwrap();
     socket.set_nonblocking(true).unwrap();
     socket.set_nodelay(true).unwrap();
     socket
 }
 
-fn link_to(gate: &Gate, identity: &pvm_net::Identity) -> Link {
-    Link::secure_to(OwnedFd::from(connect(gate)), identity, gate.identity().public()).unwrap()
+fn link_to(connector: &Connector, identity: &pvm_net::Identity) -> Link {
+    Link::secure_to(OwnedFd::from(connect(connector)), identity, connector.identity().public()).unwrap()
 }
 
-/// Whether the other side has closed.
+/// Returns whether the other side has closed.
 fn is_closed(socket: &mut TcpStream) -> bool {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
@@ -41,11 +42,11 @@ fn is_closed(socket: &mut TcpStream) -> bool {
     false
 }
 
-/// Drives the gate and the caller's end until that can be used or has failed.
-fn shake(gate: &mut Gate, link: &mut Link) -> Result<(), LinkError> {
+/// Drives both ends until the handshake is complete or has failed.
+fn shake(connector: &mut Connector, link: &mut Link) -> Result<(), LinkError> {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
-        gate.step(Instant::now());
+        connector.step(Instant::now());
         if link.handshake()? {
             return Ok(());
         }
@@ -53,13 +54,13 @@ fn shake(gate: &mut Gate, link: &mut Link) -> Result<(), LinkError> {
     panic!("the handshake does not end");
 }
 
-/// What a known caller is answered to its wish for a control link: two tokens.
-fn tokens(gate: &mut Gate, link: &mut Link, security: u8) -> ([u8; 32], [u8; 32]) {
-    shake(gate, link).unwrap();
+/// Returns the two tokens with which a known caller's request is answered.
+fn tokens(connector: &mut Connector, link: &mut Link, security: u8) -> ([u8; 32], [u8; 32]) {
+    shake(connector, link).unwrap();
     link.send(OPEN_CONTROL, &[VERSION, security], &[]).unwrap();
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
-        gate.step(Instant::now());
+        connector.step(Instant::now());
         if let Some(head) = link.receive().unwrap() {
             let (one, other) = head.header().split_at(32);
             return (one.try_into().unwrap(), other.try_into().unwrap());
@@ -68,23 +69,23 @@ fn tokens(gate: &mut Gate, link: &mut Link, security: u8) -> ([u8; 32], [u8; 32]
     panic!("no answer");
 }
 
-/// Somebody known still gets in.
-fn assert_serves(gate: &mut Gate) {
-    let mut friend = acquaintance(gate);
-    let (mut one, mut other) = pairs(call(&mut friend, gate, Security::Trusted));
+/// Checks that a known peer can still connect.
+fn assert_serves(connector: &mut Connector) {
+    let mut friend = acquaintance(connector);
+    let (mut one, mut other) = pairs(call(&mut friend, connector, Security::Trusted));
     use_pairs(&mut one, &mut other);
 }
 
-fn acquaintance(gate: &Gate) -> Gate {
-    let friend = common::gate();
-    gate.identity().known().add(friend.identity().public());
+fn acquaintance(connector: &Connector) -> Connector {
+    let friend = common::connector();
+    connector.identity().known().add(friend.identity().public());
     friend
 }
 
 #[test]
 fn another_machines_key_opens_nothing() {
-    let (mut stranger, mut called) = (gate(), gate());
-    stranger.connect(
+    let (mut stranger, mut called) = (connector(), connector());
+    stranger.connect_pair(
         7,
         &[address(&called)],
         called.identity().public(),
@@ -99,12 +100,12 @@ fn another_machines_key_opens_nothing() {
         called.step(Instant::now());
         seen.extend(events(&mut called));
         if let Some(event) = stranger.poll_event() {
-            assert!(matches!(event, Event::Failed { ticket: 7, .. }), "{event:?}");
+            assert!(matches!(event, ConnectEvent::Failed { ticket: 7, .. }), "{event:?}");
             break;
         }
     }
     assert_eq!(seen.len(), 1, "{seen:?}");
-    let Event::Refused { reason, .. } = &seen[0] else { panic!("{seen:?}") };
+    let ConnectEvent::Refused { reason, .. } = &seen[0] else { panic!("{seen:?}") };
     assert!(reason.contains("its key is not"), "{reason}");
     assert_serves(&mut called);
 }
@@ -113,28 +114,28 @@ fn another_machines_key_opens_nothing() {
 fn one_who_answers_with_another_key_is_not_believed() {
     let (mut caller, mut called) = acquainted();
     let other: PublicKey = identity().public();
-    caller.connect(7, &[address(&called)], other, Security::Encrypted, Duration::from_millis(300), Instant::now());
+    caller.connect_pair(7, &[address(&called)], other, Security::Encrypted, Duration::from_millis(300), Instant::now());
     let (event, seen) = drive(&mut caller, &mut called);
-    let Event::Failed { reason, .. } = event else { panic!("{event:?}") };
+    let ConnectEvent::Failed { reason, .. } = event else { panic!("{event:?}") };
     assert!(reason.contains("its key is not"), "{reason}");
     assert!(
-        matches!(&seen[..], [Event::Refused { reason, .. }] if reason.contains("does not know our key")),
+        matches!(&seen[..], [ConnectEvent::Refused { reason, .. }] if reason.contains("does not know our key")),
         "{seen:?}"
     );
 }
 
 #[test]
 fn a_key_that_was_taken_back_opens_nothing() {
-    let mut gate = gate();
-    let friend = acquaintance(&gate);
-    let mut link = link_to(&gate, friend.identity());
-    shake(&mut gate, &mut link).unwrap();
-    gate.identity().known().remove(&friend.identity().public());
+    let mut connector = connector();
+    let friend = acquaintance(&connector);
+    let mut link = link_to(&connector, friend.identity());
+    shake(&mut connector, &mut link).unwrap();
+    connector.identity().known().remove(&friend.identity().public());
     link.send(OPEN_CONTROL, &[VERSION, 0], &[]).unwrap();
-    assert!(refusal(&mut gate).contains("its key is not"));
+    assert!(refusal(&mut connector).contains("its key is not"));
 }
 
-/// A TLS client as others write it: without a key, or one that only says it has one.
+/// Makes a TLS client without a key, or one that only claims to have one.
 fn keyless(boastful: bool) -> rustls::ClientConnection {
     #[derive(Debug)]
     struct Boastful;
@@ -209,8 +210,8 @@ fn keyless(boastful: bool) -> rustls::ClientConnection {
 #[test]
 fn one_without_a_key_is_turned_away() {
     for boastful in [false, true] {
-        let mut gate = gate();
-        let mut socket = connect(&gate);
+        let mut connector = connector();
+        let mut socket = connect(&connector);
         let mut client = keyless(boastful);
         let start = Instant::now();
         let mut seen = Vec::new();
@@ -219,28 +220,31 @@ fn one_without_a_key_is_turned_away() {
             if client.wants_read() && client.read_tls(&mut socket).is_ok() {
                 let _ = client.process_new_packets();
             }
-            gate.step(Instant::now());
-            seen.extend(events(&mut gate));
+            connector.step(Instant::now());
+            seen.extend(events(&mut connector));
         }
-        assert!(matches!(&seen[..], [Event::Refused { reason, count: 1, .. }] if reason == "shows no key"), "{seen:?}");
-        assert_serves(&mut gate);
+        assert!(
+            matches!(&seen[..], [ConnectEvent::Refused { reason, count: 1, .. }] if reason == "shows no key"),
+            "{seen:?}"
+        );
+        assert_serves(&mut connector);
     }
 }
 
-/// All that a known caller sends until its handshake is done, as the network sees it.
-fn recorded_call(gate: &mut Gate, friend: &Gate) -> Vec<u8> {
+/// Records all that a known caller sends until its link is open.
+fn recorded_call(connector: &mut Connector, friend: &Connector) -> Vec<u8> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut middle, _) = listener.accept().unwrap();
     near.set_nonblocking(true).unwrap();
     middle.set_nonblocking(true).unwrap();
-    let mut far = connect(gate);
-    let mut link = Link::secure_to(near.into(), friend.identity(), gate.identity().public()).unwrap();
+    let mut far = connect(connector);
+    let mut link = Link::secure_to(near.into(), friend.identity(), connector.identity().public()).unwrap();
     let (mut record, mut bytes) = (Vec::new(), [0; 4096]);
     let start = Instant::now();
     let mut sent = false;
     while start.elapsed() < PATIENCE {
-        gate.step(Instant::now());
+        connector.step(Instant::now());
         if let Ok(count) = far.read(&mut bytes) {
             middle.write_all(&bytes[..count]).unwrap();
         }
@@ -261,57 +265,57 @@ fn recorded_call(gate: &mut Gate, friend: &Gate) -> Vec<u8> {
 
 #[test]
 fn a_replayed_call_opens_nothing() {
-    let mut gate = gate();
-    let friend = acquaintance(&gate);
-    let record = recorded_call(&mut gate, &friend);
-    gate.step(Instant::now());
-    assert!(events(&mut gate).is_empty());
-    let mut socket = connect(&gate);
+    let mut connector = connector();
+    let friend = acquaintance(&connector);
+    let record = recorded_call(&mut connector, &friend);
+    connector.step(Instant::now());
+    assert!(events(&mut connector).is_empty());
+    let mut socket = connect(&connector);
     socket.write_all(&record).unwrap();
-    let reason = refusal(&mut gate);
+    let reason = refusal(&mut connector);
     assert!(reason.contains("decrypt"), "{reason}");
     assert!(is_closed(&mut socket));
-    assert_serves(&mut gate);
+    assert_serves(&mut connector);
 }
 
 #[test]
 fn a_call_cut_short_anywhere_opens_nothing() {
-    let mut gate = gate();
-    let friend = acquaintance(&gate);
-    let record = recorded_call(&mut gate, &friend);
-    gate.step(Instant::now());
-    events(&mut gate);
+    let mut connector = connector();
+    let friend = acquaintance(&connector);
+    let record = recorded_call(&mut connector, &friend);
+    connector.step(Instant::now());
+    events(&mut connector);
     let cuts: Vec<usize> = (0..record.len()).step_by(7).collect();
     let mut told = 0;
     for cut in &cuts {
-        let mut socket = connect(&gate);
+        let mut socket = connect(&connector);
         socket.write_all(&record[..*cut]).unwrap();
         drop(socket);
         let start = Instant::now();
-        // All at once, so that the gate sees the end.
-        while gate.pending() == 0 && start.elapsed() < Duration::from_millis(5) {
-            gate.step(Instant::now());
+        // All at once, so that the connector sees the end.
+        while connector.pending() == 0 && start.elapsed() < Duration::from_millis(5) {
+            connector.step(Instant::now());
         }
-        while gate.pending() > 0 && start.elapsed() < PATIENCE {
-            gate.step(Instant::now());
+        while connector.pending() > 0 && start.elapsed() < PATIENCE {
+            connector.step(Instant::now());
         }
-        for event in events(&mut gate) {
-            let Event::Refused { count, .. } = event else { panic!("{event:?}") };
+        for event in events(&mut connector) {
+            let ConnectEvent::Refused { count, .. } = event else { panic!("{event:?}") };
             told += count as usize;
         }
     }
-    gate.step(Instant::now() + Duration::from_secs(60));
-    for event in events(&mut gate) {
-        let Event::Refused { count, .. } = event else { panic!("{event:?}") };
+    connector.step(Instant::now() + Duration::from_secs(60));
+    for event in events(&mut connector) {
+        let ConnectEvent::Refused { count, .. } = event else { panic!("{event:?}") };
         told += count as usize;
     }
     assert_eq!(told, cuts.len());
-    assert_serves(&mut gate);
+    assert_serves(&mut connector);
 }
 
 #[test]
 fn what_is_not_our_protocol_is_turned_away_at_once() {
-    let mut gate = gate();
+    let mut connector = connector();
     let noise: Vec<u8> = (0..5000_u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let mut long_record = vec![22, 3, 1, 0xff, 0xff];
     long_record.extend_from_slice(&noise);
@@ -324,181 +328,181 @@ fn what_is_not_our_protocol_is_turned_away_at_once() {
         &noise,
         &long_record,
         &noisy_hello,
-        // A frame in clear that is far too long; one whose header is.
+        // A frame in clear that is far too long, and one whose header is.
         &[32, 0, 0, 0x7f, OPEN_DATA, 32],
         &[32, 0, 0, 0, OPEN_DATA, 255],
-        // A part of a message of TLS, and behind it a record of no kind.
+        // A part of a TLS message, and behind it a record of an unknown kind.
         &[22, 3, 1, 0, 5, 1, 3, 0, 0, 1, 0, 0, 3, 0, 0, 0],
     ];
     for bytes in strange {
-        let mut socket = connect(&gate);
+        let mut socket = connect(&connector);
         socket.write_all(bytes).unwrap();
-        let reason = refusal(&mut gate);
+        let reason = refusal(&mut connector);
         assert!(!reason.is_empty() && reason.len() < 200, "{reason}");
         assert!(is_closed(&mut socket), "{reason}");
     }
-    assert_eq!(gate.pending(), 0);
-    assert_serves(&mut gate);
+    assert_eq!(connector.pending(), 0);
+    assert_serves(&mut connector);
 }
 
 #[test]
 fn one_who_says_too_much_before_it_is_known_is_turned_away() {
-    let mut gate = gate();
-    let mut socket = connect(&gate);
-    // Records of a handshake that never gets anywhere: one message, in pieces.
+    let mut connector = connector();
+    let mut socket = connect(&connector);
+    // Records of a handshake that never completes: one message, in pieces.
     let mut bytes = vec![22, 3, 1, 0, 4, 1, 0, 0x80, 0];
     while bytes.len() < 2 * HANDSHAKE_BYTES_MAX {
         bytes.extend_from_slice(&[22, 3, 3, 0, 200]);
         bytes.extend_from_slice(&[7; 200]);
     }
     socket.write_all(&bytes).unwrap();
-    assert_eq!(refusal(&mut gate), "says too much before it is known");
+    assert_eq!(refusal(&mut connector), "says too much before it is known");
 }
 
 #[test]
 fn a_token_is_good_once_for_its_owner_and_for_a_short_time() {
-    let mut gate = gate();
-    let friend = acquaintance(&gate);
-    let other_friend = acquaintance(&gate);
-    let clear = |gate: &Gate, token: &[u8]| {
-        let mut link = Link::clear(connect(gate).into());
+    let mut connector = connector();
+    let friend = acquaintance(&connector);
+    let other_friend = acquaintance(&connector);
+    let clear = |connector: &Connector, token: &[u8]| {
+        let mut link = Link::clear(connect(connector).into());
         link.send(OPEN_DATA, token, &[]).unwrap();
         link
     };
-    // A wrong one, and one that is too short.
-    let _links = (clear(&gate, &[5; 32]), clear(&gate, &[5; 31]));
-    for event in await_events(&mut gate, 2) {
-        assert!(matches!(event, Event::Refused { .. }), "{event:?}");
+    // A wrong token, and one that is too short.
+    let _links = (clear(&connector, &[5; 32]), clear(&connector, &[5; 31]));
+    for event in await_events(&mut connector, 2) {
+        assert!(matches!(event, ConnectEvent::Refused { .. }), "{event:?}");
     }
-    // One that is nearly good; the good one; the same once more.
-    let mut control = link_to(&gate, friend.identity());
-    let (token, back) = tokens(&mut gate, &mut control, 1);
+    // A token with one wrong bit; the right one; the same once more.
+    let mut control = link_to(&connector, friend.identity());
+    let (token, back) = tokens(&mut connector, &mut control, 1);
     let mut nearly = token;
     nearly[31] ^= 1;
-    let _wrong = clear(&gate, &nearly);
-    assert!(refusal(&mut gate).contains("not good"));
-    let mut data = clear(&gate, &token);
-    let arrived = await_events(&mut gate, 1).remove(0);
-    assert!(matches!(arrived, Event::Arrived { peer, .. } if peer == friend.identity().public()));
+    let _wrong = clear(&connector, &nearly);
+    assert!(refusal(&mut connector).contains("not good"));
+    let mut data = clear(&connector, &token);
+    let arrived = await_events(&mut connector, 1).remove(0);
+    assert!(matches!(arrived, ConnectEvent::PairAccepted { peer, .. } if peer == friend.identity().public()));
     let head = std::iter::repeat_with(|| data.receive().unwrap()).flatten().next().unwrap();
     assert_eq!(head.header(), back, "the called one shows who it is as well");
-    let _again = clear(&gate, &token);
-    assert!(refusal(&mut gate).contains("not good"));
+    let _again = clear(&connector, &token);
+    assert!(refusal(&mut connector).contains("not good"));
     // A token for an encrypted link, shown in clear; then shown by another host.
     for how in [0, 1] {
-        let mut control = link_to(&gate, friend.identity());
-        let (token, _) = tokens(&mut gate, &mut control, 0);
+        let mut control = link_to(&connector, friend.identity());
+        let (token, _) = tokens(&mut connector, &mut control, 0);
         let mut links = Vec::new();
         if how == 0 {
-            links.push(clear(&gate, &token));
+            links.push(clear(&connector, &token));
         } else {
-            let mut link = link_to(&gate, other_friend.identity());
-            shake(&mut gate, &mut link).unwrap();
+            let mut link = link_to(&connector, other_friend.identity());
+            shake(&mut connector, &mut link).unwrap();
             link.send(OPEN_DATA, &token, &[]).unwrap();
             links.push(link);
         }
-        assert!(refusal(&mut gate).contains("not its own"), "{how}");
+        assert!(refusal(&mut connector).contains("not its own"), "{how}");
     }
-    // One that was not used in time.
-    let mut control = link_to(&gate, friend.identity());
-    let (token, _) = tokens(&mut gate, &mut control, 1);
-    gate.step(Instant::now() + HANDSHAKE_TIME_MAX);
-    assert!(refusal(&mut gate).contains("did not come with its data link"));
-    let _late = clear(&gate, &token);
-    assert!(refusal(&mut gate).contains("not good"));
-    assert_eq!(gate.pending(), 0);
-    assert_serves(&mut gate);
+    // A token that was not used in time.
+    let mut control = link_to(&connector, friend.identity());
+    let (token, _) = tokens(&mut connector, &mut control, 1);
+    connector.step(Instant::now() + HANDSHAKE_TIME_MAX);
+    assert!(refusal(&mut connector).contains("did not come with its data link"));
+    let _late = clear(&connector, &token);
+    assert!(refusal(&mut connector).contains("not good"));
+    assert_eq!(connector.pending(), 0);
+    assert_serves(&mut connector);
 }
 
 #[test]
 fn one_who_is_known_and_speaks_strangely_is_turned_away() {
-    let mut gate = gate();
-    let friend = acquaintance(&gate);
+    let mut connector = connector();
+    let friend = acquaintance(&connector);
     for (kind, header) in [(OPEN_CONTROL, vec![VERSION + 1, 0]), (OPEN_CONTROL, vec![VERSION, 9]), (77, vec![])] {
-        let mut link = link_to(&gate, friend.identity());
-        shake(&mut gate, &mut link).unwrap();
+        let mut link = link_to(&connector, friend.identity());
+        shake(&mut connector, &mut link).unwrap();
         link.send(kind, &header, &[]).unwrap();
-        refusal(&mut gate);
+        refusal(&mut connector);
     }
-    // A long frame where a greeting belongs; a frame before the data link stands.
-    let mut link = link_to(&gate, friend.identity());
-    shake(&mut gate, &mut link).unwrap();
+    // A long frame where a greeting belongs; a frame before the data link is complete.
+    let mut link = link_to(&connector, friend.identity());
+    shake(&mut connector, &mut link).unwrap();
     link.send(OPEN_CONTROL, &[VERSION, 0], &[&[0; 1000]]).unwrap();
-    assert!(refusal(&mut gate).contains("too long"));
-    let mut link = link_to(&gate, friend.identity());
-    tokens(&mut gate, &mut link, 0);
+    assert!(refusal(&mut connector).contains("too long"));
+    let mut link = link_to(&connector, friend.identity());
+    tokens(&mut connector, &mut link, 0);
     link.send(50, &[], &[]).unwrap();
-    assert!(refusal(&mut gate).contains("not asked for"));
-    assert_eq!(gate.pending(), 0);
+    assert!(refusal(&mut connector).contains("not asked for"));
+    assert_eq!(connector.pending(), 0);
 }
 
 #[test]
 fn one_who_calls_again_and_again_keeps_few_places() {
-    let mut gate = gate();
-    let friend = acquaintance(&gate);
+    let mut connector = connector();
+    let friend = acquaintance(&connector);
     let mut links = Vec::new();
-    for count in 1..=HALVES_MAX + 3 {
-        let mut link = link_to(&gate, friend.identity());
-        tokens(&mut gate, &mut link, 0);
+    for count in 1..=HALF_PAIRS_MAX + 3 {
+        let mut link = link_to(&connector, friend.identity());
+        tokens(&mut connector, &mut link, 0);
         links.push(link);
-        assert_eq!(gate.pending(), count.min(HALVES_MAX));
+        assert_eq!(connector.pending(), count.min(HALF_PAIRS_MAX));
     }
 }
 
 #[test]
 fn one_who_calls_and_says_nothing_keeps_few_places() {
-    let mut gate = gate();
-    let friend = acquaintance(&gate);
+    let mut connector = connector();
+    let friend = acquaintance(&connector);
     let mut links = Vec::new();
-    for count in 1..=HALVES_MAX + 3 {
-        let mut link = link_to(&gate, friend.identity());
-        shake(&mut gate, &mut link).unwrap();
-        // The last word of the handshake is on its way.
+    for count in 1..=HALF_PAIRS_MAX + 3 {
+        let mut link = link_to(&connector, friend.identity());
+        shake(&mut connector, &mut link).unwrap();
+        // The last message of the handshake is on its way.
         for _ in 0..20 {
-            gate.step(Instant::now());
+            connector.step(Instant::now());
         }
         links.push(link);
-        assert_eq!(gate.pending(), count.min(HALVES_MAX));
+        assert_eq!(connector.pending(), count.min(HALF_PAIRS_MAX));
     }
 }
 
 #[test]
 fn those_who_dawdle_lose_their_places_and_hold_up_nobody() {
-    let mut gate = gate();
+    let mut connector = connector();
     let hello = {
-        let friend = acquaintance(&gate);
-        recorded_call(&mut gate, &friend)
+        let friend = acquaintance(&connector);
+        recorded_call(&mut connector, &friend)
     };
-    gate.step(Instant::now());
-    events(&mut gate);
+    connector.step(Instant::now());
+    events(&mut connector);
     // Each sends a byte now and then.
-    let mut sockets: Vec<TcpStream> = (0..UNKNOWN_MAX).map(|_| connect(&gate)).collect();
+    let mut sockets: Vec<TcpStream> = (0..UNKNOWN_MAX).map(|_| connect(&connector)).collect();
     for byte in &hello[..3] {
         for socket in &mut sockets {
             socket.write_all(&[*byte]).unwrap();
         }
         for _ in 0..20 {
-            gate.step(Instant::now());
+            connector.step(Instant::now());
         }
     }
-    assert_eq!(gate.pending(), UNKNOWN_MAX);
-    assert!(events(&mut gate).is_empty());
-    // A friend comes in all the same, after at most the time that each has for itself.
+    assert_eq!(connector.pending(), UNKNOWN_MAX);
+    assert!(events(&mut connector).is_empty());
+    // A known peer can connect all the same, after the time that each connection has for itself.
     let start = Instant::now();
-    assert_serves_in_spite(&mut gate);
+    assert_serves_in_spite(&mut connector);
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-    // And when their time is over all are gone.
-    gate.step(Instant::now() + HANDSHAKE_TIME_MAX);
-    assert_eq!(gate.pending(), 0);
+    // When their time is over all are closed.
+    connector.step(Instant::now() + HANDSHAKE_TIME_MAX);
+    assert_eq!(connector.pending(), 0);
     assert!(sockets.iter_mut().all(is_closed));
 }
 
-/// As [`assert_serves`], with others being turned away meanwhile.
-fn assert_serves_in_spite(gate: &mut Gate) -> usize {
-    let mut friend = acquaintance(gate);
-    let (event, seen) = call(&mut friend, gate, Security::Encrypted);
-    assert!(matches!(event, Event::Connected { .. }), "{event:?}");
-    let arrived = seen.iter().filter(|event| matches!(event, Event::Arrived { .. })).count();
+/// Checks that a known peer can connect while others are refused.
+fn assert_serves_in_spite(connector: &mut Connector) -> usize {
+    let mut friend = acquaintance(connector);
+    let (event, seen) = call(&mut friend, connector, Security::Encrypted);
+    assert!(matches!(event, ConnectEvent::PairConnected { .. }), "{event:?}");
+    let arrived = seen.iter().filter(|event| matches!(event, ConnectEvent::PairAccepted { .. })).count();
     assert_eq!(arrived, 1);
     seen.len() - arrived
 }
@@ -509,42 +513,42 @@ fn ten_thousand_at_once_cost_few_lines_and_a_friend_comes_through() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let wanted = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, wanted).unwrap();
-    // Where the system allows fewer descriptors the crowd comes in waves.
+    // If the system allows fewer descriptors the connections come in waves.
     let wave = limit.maximum.map_or(CROWD, |max| CROWD.min(max as usize - 500));
-    let mut gate = gate();
+    let mut connector = connector();
     let (mut lines, mut told, mut come) = (0, 0, 0);
-    let mut friend = acquaintance(&gate);
+    let mut friend = acquaintance(&connector);
     let mut friends = 0;
     while come < CROWD {
         let mut sockets = Vec::new();
         for _ in 0..wave.min(CROWD - come) {
-            sockets.push(connect(&gate));
+            sockets.push(connect(&connector));
             come += 1;
             if come == CROWD / 2 {
-                let key = gate.identity().public();
-                friend.connect(7, &[address(&gate)], key, Security::Encrypted, PATIENCE, Instant::now());
+                let key = connector.identity().public();
+                friend.connect_pair(7, &[address(&connector)], key, Security::Encrypted, PATIENCE, Instant::now());
             }
-            gate.step(Instant::now());
+            connector.step(Instant::now());
             friend.step(Instant::now());
-            assert!(gate.pending() <= UNKNOWN_MAX + 1);
-            for event in events(&mut gate) {
+            assert!(connector.pending() <= UNKNOWN_MAX + 1);
+            for event in events(&mut connector) {
                 match event {
-                    Event::Refused { count, .. } => (lines, told) = (lines + 1, told + count as usize),
-                    Event::Arrived { .. } => friends += 1,
+                    ConnectEvent::Refused { count, .. } => (lines, told) = (lines + 1, told + count as usize),
+                    ConnectEvent::PairAccepted { .. } => friends += 1,
                     event => panic!("{event:?}"),
                 }
             }
         }
     }
     let event = friend.poll_event();
-    assert!(matches!(event, Some(Event::Connected { ticket: 7, .. })) && friends == 1, "{event:?}");
+    assert!(matches!(event, Some(ConnectEvent::PairConnected { ticket: 7, .. })) && friends == 1, "{event:?}");
     for minutes in 1..3 {
-        gate.step(Instant::now() + minutes * Duration::from_secs(60));
-        for event in events(&mut gate) {
-            let Event::Refused { count, .. } = event else { panic!("{event:?}") };
+        connector.step(Instant::now() + minutes * Duration::from_secs(60));
+        for event in events(&mut connector) {
+            let ConnectEvent::Refused { count, .. } = event else { panic!("{event:?}") };
             (lines, told) = (lines + 1, told + count as usize);
         }
     }
-    assert_eq!((gate.pending(), told), (0, CROWD));
+    assert_eq!((connector.pending(), told), (0, CROWD));
     assert!(lines < 40, "{lines} lines");
 }

@@ -3,31 +3,31 @@
 mod common;
 
 use common::*;
-use pvm_net::{Event, Gate, Link, PublicKey, Tokens, direct};
+use pvm_net::{ConnectEvent, Connector, Link, PublicKey, Tokens, direct};
 use std::time::{Duration, Instant};
 
 const TICKET: u64 = 3;
 
-/// Introduces two tasks to each other as daemons would; with or without keys.
-fn introduce(caller: &mut Gate, called: &mut Gate, keys: bool) -> Tokens {
+/// Introduces two tasks to each other as daemons do, with or without keys.
+fn introduce(caller: &mut Connector, called: &mut Connector, keys: bool) -> Tokens {
     let tokens = Tokens::generate().unwrap();
-    let key = |gate: &Gate| Some(gate.identity().public()).filter(|_| keys);
+    let key = |connector: &Connector| Some(connector.identity().public()).filter(|_| keys);
     let (ours, theirs) = (key(caller), key(called));
     called.expect(TICKET, ours, tokens.clone(), PATIENCE, Instant::now());
     let to = [address(called)];
-    caller.meet(TICKET, &to, theirs, tokens.clone(), PATIENCE, Instant::now());
+    caller.connect_link(TICKET, &to, theirs, tokens.clone(), PATIENCE, Instant::now());
     tokens
 }
 
-fn met(event: Event) -> Link {
+fn met(event: ConnectEvent) -> Link {
     match event {
-        Event::Met { ticket: TICKET, link } => *link,
+        ConnectEvent::LinkReady { ticket: TICKET, link } => *link,
         event => panic!("{event:?}"),
     }
 }
 
 fn linked(keys: bool) -> (Link, Link) {
-    let (mut caller, mut called) = (gate(), gate());
+    let (mut caller, mut called) = (connector(), connector());
     introduce(&mut caller, &mut called, keys);
     let (event, mut seen) = drive(&mut caller, &mut called);
     assert_eq!(seen.len(), 1, "{seen:?}");
@@ -52,13 +52,13 @@ fn two_tasks_that_were_introduced_get_a_link() {
 
 #[test]
 fn a_connection_stands_in_the_kernel_before_the_called_task_looks() {
-    let (mut caller, mut called) = (gate(), gate());
+    let (mut caller, mut called) = (connector(), connector());
     introduce(&mut caller, &mut called, false);
     for _ in 0..100 {
         caller.step(Instant::now());
     }
     assert!(caller.poll_event().is_none());
-    // One turn is enough: all it needs has come.
+    // One step is enough: everything has come.
     std::thread::sleep(Duration::from_millis(10));
     called.step(Instant::now());
     met(called.poll_event().unwrap());
@@ -69,7 +69,7 @@ fn a_connection_stands_in_the_kernel_before_the_called_task_looks() {
 fn a_wrong_token_or_a_wrong_key_meets_nobody() {
     let stranger: PublicKey = identity().public();
     for wrong_token in [true, false] {
-        let (mut caller, mut called) = (gate(), gate());
+        let (mut caller, mut called) = (connector(), connector());
         let tokens = introduce(&mut caller, &mut called, true);
         if wrong_token {
             let wrong = Tokens { shown: tokens.back.clone(), back: tokens.back };
@@ -83,7 +83,7 @@ fn a_wrong_token_or_a_wrong_key_meets_nobody() {
             caller.step(Instant::now());
             called.step(Instant::now());
             for event in events(&mut called) {
-                assert!(matches!(event, Event::Refused { .. }), "{event:?}");
+                assert!(matches!(event, ConnectEvent::Refused { .. }), "{event:?}");
                 refused += 1;
             }
             assert!(events(&mut caller).is_empty());
@@ -94,7 +94,7 @@ fn a_wrong_token_or_a_wrong_key_meets_nobody() {
 
 #[test]
 fn one_who_answers_with_a_wrong_token_is_not_believed() {
-    let (mut caller, mut called) = (gate(), gate());
+    let (mut caller, mut called) = (connector(), connector());
     let tokens = introduce(&mut caller, &mut called, false);
     let wrong = Tokens { shown: tokens.shown.clone(), back: tokens.shown };
     called.expect(TICKET, None, wrong, PATIENCE, Instant::now());
@@ -110,37 +110,37 @@ fn one_who_answers_with_a_wrong_token_is_not_believed() {
     assert!(events(&mut caller).is_empty(), "not met");
     caller.step(Instant::now() + PATIENCE);
     let event = await_events(&mut caller, 1).remove(0);
-    assert!(matches!(&event, Event::Failed { ticket: TICKET, reason } if !reason.is_empty()), "{event:?}");
+    assert!(matches!(&event, ConnectEvent::Failed { ticket: TICKET, reason } if !reason.is_empty()), "{event:?}");
 }
 
 #[test]
 fn one_who_does_not_come_is_given_up() {
-    let mut gate = gate();
-    gate.expect(TICKET, Some(identity().public()), Tokens::generate().unwrap(), PATIENCE, Instant::now());
-    assert!(gate.next_wakeup().is_some());
-    gate.step(Instant::now() + PATIENCE);
-    assert!(matches!(gate.poll_event(), Some(Event::Failed { ticket: TICKET, .. })));
-    assert_eq!(gate.next_wakeup(), None);
+    let mut connector = connector();
+    connector.expect(TICKET, Some(identity().public()), Tokens::generate().unwrap(), PATIENCE, Instant::now());
+    assert!(connector.next_wakeup().is_some());
+    connector.step(Instant::now() + PATIENCE);
+    assert!(matches!(connector.poll_event(), Some(ConnectEvent::Failed { ticket: TICKET, .. })));
+    assert_eq!(connector.next_wakeup(), None);
 }
 
 #[test]
 fn who_was_known_before_it_was_expected_stays_known() {
-    let mut gate = gate();
+    let mut connector = connector();
     let [host, guest] = [identity(), identity()].map(|identity| identity.public());
-    gate.identity().known().add(host);
-    let expect = |gate: &mut Gate, ticket, peer| {
-        gate.expect(ticket, Some(peer), Tokens::generate().unwrap(), PATIENCE, Instant::now());
+    connector.identity().known().add(host);
+    let expect = |connector: &mut Connector, ticket, peer| {
+        connector.expect(ticket, Some(peer), Tokens::generate().unwrap(), PATIENCE, Instant::now());
     };
     for ticket in [1, 2] {
-        expect(&mut gate, ticket, host);
-        expect(&mut gate, 10 + ticket, guest);
+        expect(&mut connector, ticket, host);
+        expect(&mut connector, 10 + ticket, guest);
     }
-    gate.cancel(1);
-    gate.cancel(11);
-    assert!(gate.identity().known().has(&host) && gate.identity().known().has(&guest));
-    gate.cancel(2);
-    gate.cancel(12);
-    assert!(gate.identity().known().has(&host) && !gate.identity().known().has(&guest));
+    connector.cancel(1);
+    connector.cancel(11);
+    assert!(connector.identity().known().has(&host) && connector.identity().known().has(&guest));
+    connector.cancel(2);
+    connector.cancel(12);
+    assert!(connector.identity().known().has(&host) && !connector.identity().known().has(&guest));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn waiting_ends_when_the_time_is_over() {
             direct::flush(&mut one, short) == Ok(false)
         });
         assert!(full);
-        // A body of which a part is missing.
+        // A body whose last part is missing.
         direct::receive(&mut other, PATIENCE).unwrap().unwrap();
         let mut into = vec![0; 1 << 20];
         let reader = std::thread::spawn(move || {

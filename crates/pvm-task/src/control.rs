@@ -14,9 +14,8 @@ use pvm_fmp::descriptor::Floor;
 use pvm_fmp::ports::PortView;
 use pvm_fmp::{Endpoint, Meta};
 use pvm_link::rendezvous::FindError;
-use pvm_link::{CROWDED_PAUSE, Link, LinkError};
-use pvm_net::polling::poll_one;
-use rustix::event::PollFlags;
+use pvm_link::{ControlError, ControlSocket, DESCRIPTOR_PAUSE};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::PidfdFlags;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
@@ -52,7 +51,7 @@ pub(crate) struct Member {
     pub resource_manager: Tid,
     pub endpoint: Endpoint,
     /// `None` when the daemon is gone.
-    pub daemon: Option<Link>,
+    pub link: Option<ControlSocket>,
     pub halting: bool,
     pub requests: Requests,
     pub introductions: Introductions,
@@ -83,7 +82,7 @@ impl Member {
 
     /// Introduces the task to the daemon and waits for the welcome.
     pub(crate) fn enter(
-        mut link: Link,
+        mut link: ControlSocket,
         environment: &Environment,
         cookie: Option<u32>,
     ) -> Result<(Member, TraceSettings), EnrollError> {
@@ -172,7 +171,7 @@ impl Member {
         let Some(link) = &mut self.daemon else { return true };
         match link.send_to_daemon(frame, &[]) {
             Ok(()) => true,
-            Err(LinkError::TooLong) => false,
+            Err(ControlError::TooLong) => false,
             Err(_) => {
                 self.lose_daemon();
                 true
@@ -370,7 +369,7 @@ fn deliver(state: &mut State, message: Message) {
     state.on_message_bytes(envelope, message.body.into_vec());
 }
 
-fn wait_for_welcome(link: &mut Link) -> Result<(Welcome, Vec<OwnedFd>), EnrollError> {
+fn wait_for_welcome(link: &mut ControlSocket) -> Result<(Welcome, Vec<OwnedFd>), EnrollError> {
     let end = Instant::now() + WELCOME_WAIT_MAX;
     loop {
         link.flush().map_err(|_| EnrollError::Broken)?;
@@ -379,7 +378,7 @@ fn wait_for_welcome(link: &mut Link) -> Result<(Welcome, Vec<OwnedFd>), EnrollEr
             Ok(Some((ToTask::Refused(code), _))) => return Err(EnrollError::Refused(code)),
             Ok(None) if Instant::now() < end => {}
             Ok(_) => return Err(EnrollError::Broken),
-            Err(LinkError::System(errno)) => return Err(EnrollError::System(errno.into())),
+            Err(ControlError::System(errno)) => return Err(EnrollError::System(errno.into())),
             Err(_) => return Err(EnrollError::Broken),
         }
         let (events, time) = writable(link, PollFlags::IN, Duration::from_millis(500));
@@ -387,18 +386,19 @@ fn wait_for_welcome(link: &mut Link) -> Result<(Welcome, Vec<OwnedFd>), EnrollEr
     }
 }
 
-/// Adds to the awaited events that the socket can be written, if frames wait for that. Returns the events and the
-/// longest wait: a short one if the socket would be reported writable although it takes nothing.
-fn writable(link: &Link, events: PollFlags, time: Duration) -> (PollFlags, Duration) {
-    match (link.wants_write(), link.is_crowded()) {
+/// What to wait for beside that, and how long at most: until the socket can be written where something waits for it, or
+/// for a moment where that would say nothing.
+fn writable(link: &ControlSocket, events: PollFlags, time: Duration) -> (PollFlags, Duration) {
+    match (link.wants_write(), link.is_descriptor_limited()) {
         (false, _) => (events, time),
         (true, false) => (events | PollFlags::OUT, time),
-        (true, true) => (events, CROWDED_PAUSE),
+        (true, true) => (events, DESCRIPTOR_PAUSE),
     }
 }
 
-/// Waits until the socket is ready or the time is over.
-fn ready(link: &Link, events: PollFlags, time: Duration) {
-    // The caller tries again after an interruption as after the end of the wait.
-    let _ = poll_one(link.as_fd(), events, time);
+/// Waits until the socket is ready, or the time is over.
+fn ready(link: &ControlSocket, events: PollFlags, time: Duration) {
+    let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+    // An interrupted wait is as good as one that has ended: the caller looks again.
+    let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(link.as_fd(), events)], Some(&timeout));
 }

@@ -99,7 +99,7 @@ impl EnrollError {
     }
     /// Returns whether another try may help (up to 5 tries, 1 s apart).
     pub fn is_transient(&self) -> bool {
-        matches!(self, EnrollError::Unreachable(FindError::Link(_)) | EnrollError::Broken)
+        matches!(self, EnrollError::Unreachable(FindError::Socket(_)) | EnrollError::Broken)
     }
 }
 

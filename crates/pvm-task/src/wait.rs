@@ -394,12 +394,12 @@ impl Task {
             let nap = Some(timeout.map_or(TIDY_PAUSE, |time| time.min(TIDY_PAUSE)));
             return Sleep { descriptors: None, writing: false, ignore_socket: false, timeout: nap };
         };
-        member.parker.sleeper = Some(gettid());
-        member.parker.parks = member.parker.parks.wrapping_add(1);
-        let crowded = member.daemon.as_ref().is_some_and(|link| link.is_crowded());
-        let writing = member.daemon.as_ref().is_some_and(|link| link.wants_write()) && !crowded;
-        let ignore_socket = member.direct.draining.is_some();
-        let longest = if crowded { pvm_link::CROWDED_PAUSE } else { SLEEP_MAX };
+        member.bed.sleeper = Some(gettid());
+        member.bed.naps = member.bed.naps.wrapping_add(1);
+        let crowded = member.link.as_ref().is_some_and(|link| link.is_descriptor_limited());
+        let writing = member.link.as_ref().is_some_and(|link| link.wants_write()) && !crowded;
+        let deaf = member.direct.waits_for.is_some();
+        let longest = if crowded { pvm_link::DESCRIPTOR_PAUSE } else { SLEEP_MAX };
         let timeout = Some(timeout.map_or(longest, |time| time.min(longest)));
         Sleep { descriptors: Some(descriptors), writing, ignore_socket, timeout }
     }

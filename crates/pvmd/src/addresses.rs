@@ -1,12 +1,12 @@
-//! Where this host can be reached.
+//! The addresses of this host.
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::SockaddrStorage;
 use pvm_core::dialogue::ADDRESSES_MAX;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The addresses of this host's interfaces, those first by which others are likely to reach it; the
-/// loopback last, which may serve daemons that share a host.
+/// Returns the addresses of this host's interfaces. Those by which others are likely to reach the host come first; the
+/// loopback comes last, which may serve daemons that share a host.
 pub fn own() -> Vec<IpAddr> {
     let mut addresses: Vec<IpAddr> = Vec::new();
     for interface in getifaddrs().into_iter().flatten().filter(|one| one.flags.contains(InterfaceFlags::IFF_UP)) {
@@ -24,12 +24,12 @@ pub fn own() -> Vec<IpAddr> {
     addresses
 }
 
-/// Whether an address leads to this host. The loopback does even where no interface has it.
+/// Returns whether an address leads to this host. The loopback does even if no interface has it.
 pub fn is_own(address: IpAddr) -> bool {
     address.is_loopback() || own().contains(&address)
 }
 
-/// The same with a port.
+/// Adds a port to addresses.
 pub fn with_port(addresses: &[IpAddr], port: u16) -> Vec<SocketAddr> {
     addresses.iter().map(|address| SocketAddr::new(*address, port)).collect()
 }
@@ -39,7 +39,7 @@ fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
     v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
 }
 
-/// Those of the link alone say nothing without the name of an interface.
+/// Returns whether other hosts can use an address. Link-local addresses need the name of an interface.
 fn is_useful(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !address.is_link_local() && !address.is_unspecified(),

@@ -6,13 +6,13 @@ use pvm_core::wire::Key;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Printed with every complaint about the command line.
+/// Printed with every error in the command line.
 pub const USAGE: &str = "usage: pvmd [-dMASK] [-nNAME] [HOSTFILE]";
 
-/// What a master gives to a daemon that it starts, beside switches: its host's number, where it
-/// listens, two more for the sake of PVM 3.4.6, and between them the number of the new host.
+/// Words that a master passes to a daemon that it starts, beside switches: the master's host number and address, the
+/// number of the new host, and two words that PVM 3.4.6 has.
 const SLAVE_WORDS: usize = 5;
-/// Host numbers go from 1 to this.
+/// The highest host number.
 const HOST_NUMBER_MAX: u32 = 4095;
 
 /// Printed by `--help`.
@@ -32,7 +32,7 @@ machine is halted or SIGTERM comes. Normally started by `pvm`.
   HOSTFILE    hosts and their options; default: $PVMHOSTFILE
 ";
 
-/// What the command line asks for.
+/// The command that the command line asks for.
 #[derive(Debug, PartialEq)]
 pub enum Command {
     /// Be the daemon.
@@ -51,7 +51,7 @@ pub enum Command {
     Resolve(Vec<String>),
 }
 
-/// How to be the daemon.
+/// Options of a daemon.
 #[derive(Debug, Default, PartialEq)]
 pub struct Options {
     /// `-d`
@@ -67,13 +67,13 @@ pub struct Options {
 pub struct Slave {
     /// The master's host.
     pub master: Tid,
-    /// The own one.
+    /// The host of this daemon.
     pub own: Tid,
     /// `-S`: a person reads the answer, and nobody closes the standard input.
     pub by_hand: bool,
     /// `-f`
     pub in_foreground: bool,
-    /// `-k`: the key of the master, where the standard input does not carry it.
+    /// `-k`: the key of the master, if the standard input does not carry it.
     pub key: Option<Key>,
 }
 
@@ -121,7 +121,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, l
     Ok(Command::Serve(options))
 }
 
-/// The numbers of the master's and the own host among the words after `-s`.
+/// Reads the host numbers of the master and of this host from the words after `-s`.
 fn host_numbers(words: &[OsString]) -> Result<(Tid, Tid), lexopt::Error> {
     let number = |place: usize| {
         let number = words.get(place)?.to_str()?.parse().ok()?;
@@ -144,7 +144,7 @@ fn start_by_hand(parser: &mut lexopt::Parser) -> Result<Command, lexopt::Error> 
     }
 }
 
-/// A number as C reads it: decimal, `0x` hexadecimal, `0` octal.
+/// Reads a number as C does: decimal, `0x` hexadecimal, `0` octal.
 pub fn number(text: &str) -> Option<i32> {
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => (digits, 16),
@@ -154,12 +154,12 @@ pub fn number(text: &str) -> Option<i32> {
     i64::from_str_radix(digits, radix).ok().map(|number| number as i32)
 }
 
-/// The text of `--version`.
+/// Returns the text of `--version`.
 pub fn version() -> String {
     format!("pvmd {} (hpvm, interface of PVM {})\n", env!("CARGO_PKG_VERSION"), pvm_core::codes::PVM_VERSION)
 }
 
-/// The text of `-t`.
+/// Returns the text of `-t`.
 pub fn test(arguments: impl Iterator<Item = String>) -> String {
     let mut text = format!("{}control protocol {}\n", version(), pvm_core::proto::VERSION);
     for (index, argument) in arguments.enumerate() {

@@ -1,4 +1,4 @@
-//! What the daemon tells with the time of day in it.
+//! Replies and events with the time of day.
 use pvm_core::proto::{Message, Reply};
 use pvm_core::tid::Tid;
 use pvm_core::trace::{Record, Stamp, write_data_list};
@@ -8,13 +8,13 @@ fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// The answer to `pvm_hostsync`.
+/// Returns the answer to `pvm_hostsync`.
 pub fn time_of_day() -> Reply {
     let now = now();
     Reply::Clock { seconds: now.as_secs() as i64, microseconds: now.subsec_micros() as i32 }
 }
 
-/// An event for a collector; before the first one, what data events have.
+/// Returns the messages that report an event to a collector; before the first one, the list of data events.
 pub fn trace(
     to: (Tid, i32, i32),
     mut record: Record,

@@ -5,7 +5,7 @@ use pvm_core::proto::{ToTask, Welcome};
 use pvm_core::tid::Tid;
 use pvm_fmp::ports::PortTable;
 use pvm_fmp::{Blank, Endpoint};
-use pvm_link::{Link, LinkError};
+use pvm_link::{ControlError, ControlSocket};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,47 +19,46 @@ pub struct Descriptors {
     pub bell: OwnedFd,
 }
 
-/// A connection; a task once it has been welcomed.
+/// A connection. It is a task once it has been welcomed.
 pub struct Client {
     /// The socket with its queue.
-    pub link: Link,
+    pub socket: ControlSocket,
     /// The task.
     pub tid: Option<Tid>,
-    /// What came with the greeting.
+    /// The descriptors that came with the hello.
     pub offered: Option<Descriptors>,
-    /// Whether `epoll` tells when the socket can be written.
+    /// Whether the socket is watched for room.
     pub watches_write: bool,
-    /// Readable when the process has ended. The socket alone would not tell while a child of the
-    /// process holds it open.
+    /// Readable when the process has ended. The socket alone would not tell while a child of the process holds it open.
     pub process: Option<OwnedFd>,
-    /// Nothing can be sent any more; what the task has sent before is still to be read.
-    pub mute: bool,
-    /// Where what waited ended, see [`Client::has_taken_what_waited`].
-    mark: Option<u64>,
+    /// Nothing can be sent any more. What the task has sent before is still to be read.
+    pub write_closed: bool,
+    /// The end of the backlog that [`Client::has_sent_backlog`] waits for.
+    backlog_end: Option<u64>,
 }
 
 impl Client {
-    /// Whether the socket has taken all that waited for it when this was first asked since it last had. So
-    /// it comes true though more and more waits.
-    pub fn has_taken_what_waited(&mut self) -> bool {
-        let taken = self.link.taken_bytes();
-        let mark = *self.mark.get_or_insert(taken + self.link.queued_bytes() as u64);
-        let has = taken >= mark;
+    /// Returns whether the socket has taken everything that waited when this was asked for the first time, or for the
+    /// first time since it was true. So the answer becomes true even if more and more is added.
+    pub fn has_sent_backlog(&mut self) -> bool {
+        let taken = self.socket.written_bytes();
+        let backlog_end = *self.backlog_end.get_or_insert(taken + self.socket.queued_bytes() as u64);
+        let has = taken >= backlog_end;
         if has {
-            self.mark = None;
+            self.backlog_end = None;
         }
         has
     }
 }
 
-/// A task as the daemon's edge sees it.
+/// What the daemon holds for a task.
 #[derive(Default)]
-struct Place {
+struct TaskRecord {
     connection: Option<Connection>,
     descriptors: Option<Rc<Descriptors>>,
-    /// What was made for a task which has not come yet: the writable segment, its own doorbell.
+    /// What was made for a task that has not enrolled: the writable segment, its doorbell.
     blank: Option<[OwnedFd; 2]>,
-    /// Frames for it, and the bytes of messages in them.
+    /// Frames for a task that has not enrolled, and the bytes of messages among them.
     waiting: Vec<(ToTask, Option<Rc<Descriptors>>)>,
     waiting_bytes: usize,
 }
@@ -67,13 +66,13 @@ struct Place {
 /// All connections and tasks.
 pub struct Connections {
     clients: HashMap<Connection, Client>,
-    places: HashMap<Tid, Place>,
+    tasks: HashMap<Tid, TaskRecord>,
     ports: PortTable,
     last: Connection,
-    /// Whose queue has changed since the last look.
+    /// Connections whose queue has changed since the last look.
     touched: Vec<Connection>,
     connected: u32,
-    /// Those that take nothing of what is sent to them.
+    /// Connections for which too much waits.
     overrun: Vec<Connection>,
     backlog_bytes_max: usize,
     /// The own host, and the daemon's descriptors as a peer of its tasks.
@@ -82,14 +81,14 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// None yet; on that host.
+    /// Starts without connections, on that host.
     pub fn new(host: Tid) -> io::Result<Connections> {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
         let ports = PortTable::new(cores)?;
         ports.set(host.0);
         Ok(Connections {
             clients: HashMap::new(),
-            places: HashMap::new(),
+            tasks: HashMap::new(),
             ports,
             last: 0,
             touched: Vec::new(),
@@ -101,57 +100,64 @@ impl Connections {
         })
     }
 
-    /// So many bytes may wait for a task.
+    /// Sets how many bytes may wait for a task.
     pub fn limit_backlog(&mut self, bytes: usize) {
         self.backlog_bytes_max = bytes;
     }
 
-    /// Bytes that wait for a task.
+    /// Returns how many bytes wait for a task.
     pub fn backlog_of(&self, tid: Tid) -> usize {
-        let Some(place) = self.places.get(&tid) else { return 0 };
-        let client = place.connection.and_then(|connection| self.clients.get(&connection));
-        client.map_or(place.waiting_bytes, |client| client.link.queued_bytes())
+        let Some(task) = self.tasks.get(&tid) else { return 0 };
+        let client = task.connection.and_then(|connection| self.clients.get(&connection));
+        client.map_or(task.waiting_bytes, |client| client.socket.queued_bytes())
     }
 
-    /// Connections for which too much waits: to be closed.
+    /// Takes the connections for which too much waits. They are to be closed.
     pub fn take_overrun(&mut self) -> Vec<Connection> {
         std::mem::take(&mut self.overrun)
     }
 
-    /// A descriptor of the port table.
+    /// Returns a descriptor of the port table.
     pub fn ports(&self) -> io::Result<OwnedFd> {
         self.ports.descriptor().try_clone_to_owned()
     }
 
-    /// How tasks reach the daemon in shared memory.
+    /// Sets the descriptors by which tasks reach the daemon in shared memory.
     pub fn set_daemon(&mut self, [segment, bell]: [OwnedFd; 2]) {
         self.daemon = Some(Rc::new(Descriptors { segment, bell }));
     }
 
-    /// A new connection.
-    pub fn add(&mut self, link: Link) -> Connection {
+    /// Adds a connection.
+    pub fn add(&mut self, socket: ControlSocket) -> Connection {
         self.last += 1;
-        let client =
-            Client { link, tid: None, offered: None, watches_write: false, process: None, mute: false, mark: None };
+        let client = Client {
+            socket,
+            tid: None,
+            offered: None,
+            watches_write: false,
+            process: None,
+            write_closed: false,
+            backlog_end: None,
+        };
         self.clients.insert(self.last, client);
         self.last
     }
 
-    /// The connection of that number.
+    /// Returns the connection of that number.
     pub fn get_mut(&mut self, connection: Connection) -> Option<&mut Client> {
         self.clients.get_mut(&connection)
     }
 
-    /// The connection of a task.
+    /// Returns the connection of a task.
     pub fn of_task(&self, tid: Tid) -> Option<Connection> {
-        self.places.get(&tid)?.connection
+        self.tasks.get(&tid)?.connection
     }
 
-    /// Closes a connection; gives the task that it was.
+    /// Closes a connection. Returns its task.
     pub fn close(&mut self, connection: Connection) -> Option<Tid> {
         let tid = self.clients.remove(&connection)?.tid?;
-        if let Some(place) = self.places.get_mut(&tid).filter(|place| place.connection == Some(connection)) {
-            (place.connection, place.descriptors) = (None, None);
+        if let Some(task) = self.tasks.get_mut(&tid).filter(|task| task.connection == Some(connection)) {
+            (task.connection, task.descriptors) = (None, None);
         }
         self.count(-1);
         Some(tid)
@@ -162,44 +168,44 @@ impl Connections {
         self.ports.set_tasks(self.connected);
     }
 
-    /// Connections whose queue may have begun or ceased to wait for the socket.
+    /// Takes the connections whose queue may have begun, or ceased, to wait for the socket.
     pub fn take_touched(&mut self) -> Vec<Connection> {
         std::mem::take(&mut self.touched)
     }
 
     // ----- what the machine wants
 
-    /// The task's number is in use.
+    /// Adds a task whose tid is in use from now on.
     pub fn born(&mut self, tid: Tid) {
-        self.places.insert(tid, Place::default());
+        self.tasks.insert(tid, TaskRecord::default());
         self.ports.set(tid.0);
     }
 
-    /// The task is gone. Gives the connection that is to be closed.
+    /// Removes a task that is gone. Returns its connection, which is to be closed.
     pub fn forget(&mut self, tid: Tid) -> Option<Connection> {
         self.ports.clear(tid.0);
-        self.places.remove(&tid)?.connection
+        self.tasks.remove(&tid)?.connection
     }
 
-    /// Lets a task in and gives it what has waited for it.
+    /// Lets a task enrol and sends what has waited for it.
     pub fn welcome(&mut self, connection: Connection, tid: Tid, welcome: Welcome) {
-        let (Some(client), Some(place)) = (self.clients.get_mut(&connection), self.places.get_mut(&tid)) else {
+        let (Some(client), Some(task)) = (self.clients.get_mut(&connection), self.tasks.get_mut(&tid)) else {
             return;
         };
         client.tid = Some(tid);
-        place.connection = Some(connection);
+        task.connection = Some(connection);
         let offered = client.offered.take();
         let table = self.ports.descriptor();
         let frame = ToTask::Welcome(welcome);
-        let result = match place.blank.take() {
-            Some([segment, bell]) => client.link.send_to_task(&frame, &[table, segment.as_fd(), bell.as_fd()]),
+        let result = match task.blank.take() {
+            Some([segment, bell]) => client.socket.send_to_task(&frame, &[table, segment.as_fd(), bell.as_fd()]),
             None => {
-                place.descriptors = offered.map(Rc::new);
-                client.link.send_to_task(&frame, &[table])
+                task.descriptors = offered.map(Rc::new);
+                client.socket.send_to_task(&frame, &[table])
             }
         };
-        let waiting = std::mem::take(&mut place.waiting);
-        place.waiting_bytes = 0;
+        let waiting = std::mem::take(&mut task.waiting);
+        task.waiting_bytes = 0;
         self.sent(connection, tid, result);
         self.count(1);
         for (frame, descriptors) in waiting {
@@ -207,7 +213,7 @@ impl Connections {
         }
     }
 
-    /// Sends a frame to a task, or keeps it until the task has come.
+    /// Sends a frame to a task, or keeps it until the task has enrolled.
     pub fn send(&mut self, tid: Tid, frame: ToTask) {
         self.deliver(tid, frame, None);
     }
@@ -231,54 +237,54 @@ impl Connections {
         Ok(())
     }
 
-    /// The descriptors of a task; for one that has not come yet they are made.
+    /// Returns the descriptors of a task. For a task that has not enrolled they are made.
     fn descriptors(&mut self, tid: Tid) -> io::Result<Option<Rc<Descriptors>>> {
-        let Some(place) = self.places.get_mut(&tid) else { return Ok(None) };
-        if place.descriptors.is_none() && place.connection.is_none() {
+        let Some(task) = self.tasks.get_mut(&tid) else { return Ok(None) };
+        if task.descriptors.is_none() && task.connection.is_none() {
             let Blank { own, shown: [segment, bell] } = Blank::new()?;
-            place.blank = Some(own);
-            place.descriptors = Some(Rc::new(Descriptors { segment, bell }));
+            task.blank = Some(own);
+            task.descriptors = Some(Rc::new(Descriptors { segment, bell }));
         }
-        Ok(place.descriptors.clone())
+        Ok(task.descriptors.clone())
     }
 
     fn deliver(&mut self, tid: Tid, frame: ToTask, descriptors: Option<Rc<Descriptors>>) {
-        let Some(place) = self.places.get_mut(&tid) else { return };
-        let Some(connection) = place.connection else {
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let Some(connection) = task.connection else {
             if let ToTask::Message(message) = &frame {
-                if place.waiting_bytes > self.backlog_bytes_max {
+                if task.waiting_bytes > self.backlog_bytes_max {
                     return;
                 }
-                place.waiting_bytes += message.body.len() + size_of_val(message);
+                task.waiting_bytes += message.body.len() + size_of_val(message);
             }
-            return place.waiting.push((frame, descriptors));
+            return task.waiting.push((frame, descriptors));
         };
-        let Some(client) = self.clients.get_mut(&connection).filter(|client| !client.mute) else { return };
-        if client.link.lets_wait_more_than(self.backlog_bytes_max) {
-            client.mute = true;
+        let Some(client) = self.clients.get_mut(&connection).filter(|client| !client.write_closed) else { return };
+        if client.socket.has_backlog_over(self.backlog_bytes_max) {
+            client.write_closed = true;
             return self.overrun.push(connection);
         }
         let carried: Vec<BorrowedFd<'_>> = match &descriptors {
             Some(own) => vec![own.segment.as_fd(), own.bell.as_fd()],
             None => Vec::new(),
         };
-        let result = client.link.send_to_task(&frame, &carried);
+        let result = client.socket.send_to_task(&frame, &carried);
         self.sent(connection, tid, result);
     }
 
-    /// Sends a frame with descriptors to a task that has come.
+    /// Sends a frame with descriptors to a task that has enrolled.
     pub fn send_with(&mut self, tid: Tid, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) {
         let Some(connection) = self.of_task(tid) else { return };
-        let Some(client) = self.clients.get_mut(&connection).filter(|client| !client.mute) else { return };
-        let result = client.link.send_to_task(frame, descriptors);
+        let Some(client) = self.clients.get_mut(&connection).filter(|client| !client.write_closed) else { return };
+        let result = client.socket.send_to_task(frame, descriptors);
         self.sent(connection, tid, result);
     }
 
-    fn sent(&mut self, connection: Connection, tid: Tid, result: Result<(), LinkError>) {
+    fn sent(&mut self, connection: Connection, tid: Tid, result: Result<(), ControlError>) {
         if let (Err(error), Some(client)) = (result, self.clients.get_mut(&connection)) {
-            client.mute = true;
-            // It would wait for ever for what it is not told.
-            if error != LinkError::Closed {
+            client.write_closed = true;
+            // The task would wait for ever for a frame that it does not get.
+            if error != ControlError::Closed {
                 self.overrun.push(connection);
             }
         }
@@ -288,7 +294,7 @@ impl Connections {
 
     /// Rings a task's doorbell.
     pub fn ring(&self, tid: Tid) {
-        if let Some(own) = self.places.get(&tid).and_then(|place| place.descriptors.as_ref()) {
+        if let Some(own) = self.tasks.get(&tid).and_then(|task| task.descriptors.as_ref()) {
             pvm_fmp::doorbell::pull(own.bell.as_fd());
         }
     }
@@ -300,25 +306,25 @@ mod tests {
     use pvm_core::proto::{ByteBuf, Message};
 
     #[test]
-    fn what_waited_is_taken_though_more_and_more_waits() {
-        let (mut reader, link) = Link::pair().unwrap();
+    fn a_backlog_counts_as_sent_although_more_is_added() {
+        let (mut reader, link) = ControlSocket::pair().unwrap();
         let mut connections = Connections::new(Tid(0x40000)).unwrap();
         let number = connections.add(link);
         let client = connections.get_mut(number).unwrap();
-        assert!(client.has_taken_what_waited(), "nothing waits");
+        assert!(client.has_sent_backlog(), "nothing waits");
         let message = |tag| Message::new(Tid::DAEMON, Tid(0x40001), 0, tag, vec![0; 100_000]);
         for tag in 0..40 {
-            client.link.send_to_task(&ToTask::Message(message(tag)), &[]).unwrap();
+            client.socket.send_to_task(&ToTask::Message(message(tag)), &[]).unwrap();
         }
-        assert!(!client.has_taken_what_waited());
+        assert!(!client.has_sent_backlog());
         for tag in 40..100 {
-            client.link.send_to_task(&ToTask::Message(message(tag)), &[]).unwrap();
+            client.socket.send_to_task(&ToTask::Message(message(tag)), &[]).unwrap();
             while reader.receive_from_daemon().unwrap().is_none() {
-                client.link.flush().unwrap();
+                client.socket.flush().unwrap();
             }
-            client.link.flush().unwrap();
-            if client.has_taken_what_waited() {
-                assert!(tag < 80 && client.link.queued_bytes() > 1_000_000, "{tag}");
+            client.socket.flush().unwrap();
+            if client.has_sent_backlog() {
+                assert!(tag < 80 && client.socket.queued_bytes() > 1_000_000, "{tag}");
                 return;
             }
         }
@@ -337,6 +343,6 @@ mod tests {
             connections.send(tid, ToTask::Message(message));
         }
         assert!((100_000..110_000).contains(&connections.backlog_of(tid)), "{}", connections.backlog_of(tid));
-        assert!(connections.places[&tid].waiting.len() < 100);
+        assert!(connections.tasks[&tid].waiting.len() < 100);
     }
 }

@@ -1,22 +1,21 @@
-//! What a core dump of the daemon holds: nothing of its memory, where the keys of its links are. The system keeps the
-//! choice for each process, and hands it on to children and to programs that they become; those have what this
-//! process began with.
+//! Core dumps of the daemon hold none of its memory, since that holds the keys of its links. The system keeps this
+//! choice for each process, and children inherit it. Processes of others get the choice with which this process began.
 use std::sync::OnceLock;
 
-/// Where the choice stands, as bits for kinds of memory.
+/// The file with the choice, as bits for kinds of memory.
 const FILTER: &str = "/proc/self/coredump_filter";
-/// No kind.
+/// No kind of memory.
 const NOTHING: &str = "0";
 
-/// What the process began with.
+/// The choice with which the process began.
 static BEFORE: OnceLock<String> = OnceLock::new();
 
 fn choose(filter: &str) {
-    // Where there is no such file, the system makes no dump of memory or has no choice to offer.
+    // If there is no such file, the system dumps no memory or offers no choice.
     let _ = std::fs::write(FILTER, filter);
 }
 
-/// From here on a core dump holds no memory.
+/// Excludes all memory from core dumps.
 pub fn leave_memory_out() {
     if let Ok(filter) = std::fs::read_to_string(FILTER) {
         BEFORE.get_or_init(|| format!("0x{}", filter.trim()));
@@ -24,7 +23,7 @@ pub fn leave_memory_out() {
     }
 }
 
-/// Starts something else's process, of which a core dump is its own affair.
+/// Runs a function that starts a process of somebody else, with the choice with which this process began.
 pub fn as_before<T>(start: impl FnOnce() -> T) -> T {
     let Some(before) = BEFORE.get() else { return start() };
     choose(before);

@@ -1,11 +1,11 @@
-//! Bytes from nowhere, for what the daemon reads beside frames (docs/testing.md).
+//! Untrusted input that the daemon reads beside frames (docs/testing.md).
 use crate::arguments::{self, Command};
-use crate::start::attempt::{Lines, Pipe};
 use crate::start::reason::read_answer;
-use crate::start::reason::{End, Failure, is_not_found};
-use crate::start::way;
-use crate::{resolve, route, settings, workplace};
-use pvm_core::dialogue::{self, DaemonCommand, LINE_BYTES_MAX};
+use crate::start::reason::{FailedStart, Outcome, is_not_found};
+use crate::start::remote_command::{Lines, OutputPipe};
+use crate::start::remote_shell;
+use crate::{program_search, resolve, route, settings};
+use pvm_core::dialogue::{self, Call, LINE_BYTES_MAX};
 use pvm_core::hostfile::parse_host;
 use pvm_core::tid::Tid;
 use pvm_fuzz::{Target, Unstructured, file, part};
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// What the daemon reads.
+/// The inputs of the daemon.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "daemon-arguments",
@@ -29,11 +29,11 @@ pub const TARGETS: &[Target] = &[
         run: daemon_variables,
         decoder: &[
             part("crates/pvmd/src/settings.rs", &["tasks_max", "seconds", "log_bytes_max", "lossy"]),
-            part("crates/pvmd/src/workplace.rs", &["expand"]),
-            part("crates/pvmd/src/start/way.rs", &["words", "daemons"]),
+            part("crates/pvmd/src/program_search.rs", &["expand"]),
+            part("crates/pvmd/src/start/remote_shell.rs", &["words", "daemon_candidates"]),
         ],
     },
-    Target { name: "data-inlet", run: route::fuzz::data_inlet, decoder: route::fuzz::DECODER },
+    Target { name: "data-inlet", run: route::fuzz::data_receive, decoder: route::fuzz::DECODER },
     Target {
         name: "name-answers",
         run: name_answers,
@@ -43,13 +43,13 @@ pub const TARGETS: &[Target] = &[
         name: "start-output",
         run: start_output,
         decoder: &[
-            part("crates/pvmd/src/start/attempt.rs", &["read", "take", "end", "split", "ended"]),
+            part("crates/pvmd/src/start/remote_command.rs", &["read", "take", "end", "split", "ended"]),
             file("crates/pvmd/src/start/reason.rs"),
         ],
     },
 ];
 
-/// The command line: words that lines part. What one daemon writes for another is read as it was meant.
+/// The command line, one word a line. What one daemon writes for another is read as it was meant.
 fn daemon_arguments(bytes: &[u8]) {
     let words: Vec<OsString> = bytes.split(|byte| *byte == b'\n').map(|word| OsStr::from_bytes(word).into()).collect();
     let Ok(Command::Join(options, slave)) = arguments::parse(words) else { return };
@@ -63,7 +63,7 @@ fn daemon_arguments(bytes: &[u8]) {
         by_hand: slave.by_hand,
         in_foreground: slave.in_foreground && !slave.by_hand,
     };
-    // A word in quotes has blanks.
+    // A quoted word contains blanks.
     if dialogue::quoted(&call.name) != call.name {
         return;
     }
@@ -75,7 +75,7 @@ fn daemon_arguments(bytes: &[u8]) {
     assert!(twice.own.host() == twice.own && twice.own != Tid::NONE);
 }
 
-/// Variables, a line each, and the ways to other hosts that come of them.
+/// Variables, one a line, and the remote shells that result.
 fn daemon_variables(bytes: &[u8]) {
     let lines: Vec<OsString> = bytes.split(|byte| *byte == b'\n').map(|line| OsStr::from_bytes(line).into()).collect();
     let names = ["PVM_RSH", "PVM_DPATH", "PATH", "SLURM_JOB_NODELIST"];
@@ -86,20 +86,20 @@ fn daemon_variables(bytes: &[u8]) {
     settings::log_bytes_max(fifth());
     let text = lines.last().map(|line| line.to_string_lossy()).unwrap_or_default();
     let value = |name: &str| (name.len() < 3).then(|| "value".to_owned());
-    let expanded = workplace::expand(&text, &value);
+    let expanded = program_search::expand(&text, &value);
     assert!(text.contains('$') || expanded == text);
     if let Ok(line) = parse_host(&text) {
-        // Whether there is `srun` here is not for the bytes to say.
-        for way in [way::Way::find(set, false), way::Way::Srun] {
-            assert_eq!(way.words(&line, "command").last(), Some(&"command".into()));
+        // The bytes do not decide whether `srun` exists here.
+        for shell in [remote_shell::RemoteShell::find(set, false), remote_shell::RemoteShell::Srun] {
+            assert_eq!(shell.words(&line, "command").last(), Some(&"command".into()));
         }
         for own in [None, Some(Path::new("/opt/hpvm/bin/pvmd"))] {
-            assert!(!way::daemons(&line, set, own).is_empty());
+            assert!(!remote_shell::daemon_candidates(&line, set, own).is_empty());
         }
     }
 }
 
-/// What the process says that looks names up, and a table of names.
+/// The output of the process that looks names up, and a table of names.
 fn name_answers(bytes: &[u8]) {
     const COUNT: usize = 3;
     assert_eq!(resolve::read_answers(bytes, COUNT).len(), COUNT);
@@ -110,8 +110,7 @@ fn name_answers(bytes: &[u8]) {
     }
 }
 
-/// What comes from a host on which a daemon is being started, in pieces; its last line is the reason
-/// that is told.
+/// The output of a host on which a daemon is being started, in pieces. Its last line is the reported reason.
 fn start_output(bytes: &[u8]) {
     // Ends when there are no more bytes.
     let _ = output(&mut Unstructured::new(bytes));
@@ -120,7 +119,7 @@ fn start_output(bytes: &[u8]) {
 fn output(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
     let mut writer = std::fs::File::from(writer);
-    let (mut pipe, mut lines) = (Pipe::new(reader).expect("a pipe"), Lines::default());
+    let (mut pipe, mut lines) = (OutputPipe::new(reader).expect("a pipe"), Lines::default());
     let mut all = Vec::new();
     while !from.is_empty() {
         let long = from.arbitrary::<u8>()? % 16 == 0;
@@ -134,7 +133,7 @@ fn output(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     drop(writer);
     all.extend(lines.read(&mut pipe));
     assert!(lines.ended() && lines.read(&mut pipe).is_empty());
-    // What is no text grows when it is made one.
+    // Bytes that are not text grow when they are converted.
     assert!(all.iter().all(|line| line.len() <= 3 * (LINE_BYTES_MAX + 30_000) && !line.ends_with('\n')));
     for line in &all {
         let answer = read_answer(line.as_bytes());
@@ -144,17 +143,17 @@ fn output(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let (last, first) = (all.last().map_or("", String::as_str), all.first().map_or(0, String::len));
     let status = ExitStatus::from_raw([0, 1 << 8, 127 << 8, 255 << 8, 9][first % 5]);
     let end = match first % 7 {
-        0 => End::NoAnswer(60),
-        1 => End::OtherProtocol,
-        2 => End::NoProgram(std::io::Error::from(std::io::ErrorKind::NotFound)),
-        3 if first / 7 % 3 == 2 => End::OtherVersion(77),
-        3 => End::Said([pvm_core::codes::Code::DupHost, pvm_core::codes::Code::CantStart][first / 7 % 2]),
-        _ => End::Exited(status),
+        0 => Outcome::NoAnswer(60),
+        1 => Outcome::OtherProtocol,
+        2 => Outcome::NoProgram(std::io::Error::from(std::io::ErrorKind::NotFound)),
+        3 if first / 7 % 3 == 2 => Outcome::OtherVersion(77),
+        3 => Outcome::Refused([pvm_core::codes::Code::DupHost, pvm_core::codes::Code::CantStart][first / 7 % 2]),
+        _ => Outcome::Exited(status),
     };
     is_not_found(status, last);
     let words = ["ssh", "h2"].map(OsString::from);
     let failure =
-        Failure { host: "h2", words: &words, tried: &[], end, last_error: last, key_changed: false, older: None }
+        FailedStart { host: "h2", words: &words, tried: &[], end, last_error: last, key_changed: false, older: None }
             .explain();
     assert!(failure.reason.contains("\ntry: ") && failure.reason.contains("command: ssh h2"));
     Ok(())
@@ -163,7 +162,7 @@ fn output(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_was_found_in_bytes_from_nowhere_does_no_harm() {
+    fn untrusted_input_that_was_found_does_no_harm() {
         pvm_fuzz::replay_all(super::TARGETS);
     }
 }

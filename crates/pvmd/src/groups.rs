@@ -1,4 +1,4 @@
-//! The memory of groups: made, shown and looked at as the machine says.
+//! The shared memory of groups.
 use crate::connections::Connections;
 use pvm_core::machine::{Barrier, GroupAction, Machine, Taken, Time, Waiting};
 use pvm_core::proto::ToTask;
@@ -6,12 +6,12 @@ use pvm_core::tid::Tid;
 use pvm_fmp::{GroupMemory, Pending, TakenArrivals};
 use std::collections::{BTreeMap, HashMap};
 
-/// The memory of each group, by its number.
+/// The memory of each group, by the group's number.
 #[derive(Default)]
 pub struct Groups(HashMap<u64, GroupMemory>);
 
 impl Groups {
-    /// Who waits in the barriers.
+    /// Returns who waits in the barriers.
     pub fn waiting(&self) -> BTreeMap<u64, Waiting> {
         let waiting = |memory: &GroupMemory| {
             let (need, tids) = memory.waiting();
@@ -20,7 +20,7 @@ impl Groups {
         self.0.iter().map(|(group, memory)| (*group, waiting(memory))).collect()
     }
 
-    /// Does what the machine says.
+    /// Executes an action of the machine.
     pub fn execute(
         &mut self,
         group: u64,
@@ -41,7 +41,7 @@ impl Groups {
             GroupAction::Joined { instance, tid } => memory.set(instance, tid.0),
             GroupAction::Gone { instance } => {
                 memory.clear(instance);
-                // Also those whom the one that is gone may not have rung any more.
+                // A member that is gone may have failed to ring some.
                 wake(memory, connections);
             }
             GroupAction::Freeze => memory.freeze(),

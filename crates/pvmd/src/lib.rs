@@ -1,37 +1,39 @@
-//! The daemon of a host: starts tasks, tells them of one another, notices their deaths.
+//! The daemon of a host: starts tasks, introduces them to one another, notices their deaths.
 //!
-//! One thread, one loop around `epoll`. What is to be done decides `pvm_core::machine`; this
-//! program finds out what happens and does what the machine says.
+//! One thread with one loop around `epoll`. `pvm_core::machine` decides what is to be done; this program passes events
+//! to it and executes its actions.
 #![forbid(unsafe_code)]
 
 mod addresses;
 mod arguments;
-mod children;
 mod clock;
 mod connections;
 mod core_dumps;
 mod daemon;
+mod direct_links;
+mod frame_budget;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod groups;
-mod links;
+mod host_links;
 mod log;
-mod nest;
+mod name_lookups;
+mod processes;
+mod program_search;
 mod resolve;
 mod route;
 mod settings;
 mod slave;
+mod socket_directory;
 mod source;
 mod start;
-mod turn;
-mod workplace;
 
 use arguments::{Command, Options};
 use settings::Settings;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// The program `pvmd`.
+/// Runs the program `pvmd`.
 pub fn main() -> ExitCode {
     let command = match arguments::parse(std::env::args_os().skip(1)) {
         Ok(command) => command,
@@ -68,7 +70,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What to do about that failure of the start, if the text alone does not say it.
+/// Returns a remedy for a failed start, if the error alone does not tell one.
 fn remedy(error: &dyn std::error::Error) -> String {
     let full = std::io::Error::from(rustix::io::Errno::MFILE).to_string();
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
@@ -81,9 +83,9 @@ fn remedy(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// Descriptors that a daemon has without tasks and other hosts.
+/// Descriptors of a daemon without tasks and other hosts.
 const OWN_DESCRIPTORS: u32 = 20;
-/// Descriptors that it has for each task that it has started: process, output, socket, segment, doorbell.
+/// Descriptors for each task that the daemon has started: process, output, socket, segment, doorbell.
 const TASK_DESCRIPTORS: u32 = 5;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -93,23 +95,23 @@ fn say(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Becomes the daemon; returns when the machine has halted.
+/// Becomes the daemon. Returns when the machine has halted.
 fn serve(options: &Options) -> Result<()> {
     core_dumps::leave_memory_out();
-    // What a starter left open is not for tasks.
+    // Tasks must not inherit what a starter left open.
     close_fds::set_fds_cloexec(3, &[]);
     let mut settings = Settings::of_master(options)?;
-    let nest = nest::Nest::build(&settings.places)?;
+    let socket_directory = socket_directory::SocketDirectory::create(&settings.places)?;
     settings.use_hostfile();
     let log = log::Log::open(&settings.places.files, &settings.temporary, settings.log_bytes_max);
     if !settings.needs_terminal() {
-        // Fails for the leader of a process group, that is when a shell has started the daemon in
-        // the foreground; then it shall stay there.
+        // This fails for the leader of a process group, that is when a shell has started the daemon in the foreground.
+        // It then stays there.
         let _ = rustix::process::setsid();
     }
-    let _ = std::env::set_current_dir(&settings.workplace.directory);
-    let gate = settings.listen()?;
-    let mut daemon = daemon::Daemon::new(settings, nest, log, gate)?;
+    let _ = std::env::set_current_dir(&settings.program_search.directory);
+    let connector = settings.listen()?;
+    let mut daemon = daemon::Daemon::new(settings, socket_directory, log, connector, daemon::catch_signals()?)?;
     daemon.announce()?;
     daemon.run()
 }

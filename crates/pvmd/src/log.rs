@@ -1,13 +1,13 @@
 //! The log file (contract 5.2): `<tmp>/pvml.<uid>`.
 //!
-//! A fresh daemon begins a fresh log in place of its own old one (D23); a full one is kept as
-//! `.old` (D59). A name that a stranger has taken is passed over.
+//! A new daemon empties the log of this user's previous daemon (D23). A full log is kept as `.old` (D59). A name that
+//! another user has taken is skipped.
 use rustix::fs::{FileType, Mode, OFlags};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// The log; writes nowhere when no file could be had.
+/// The log. It writes nothing if no file could be opened.
 pub struct Log {
     file: Option<File>,
     path: PathBuf,
@@ -18,7 +18,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log that belongs to the first usable of the rendezvous files.
+    /// Opens the log that belongs to the first usable rendezvous file.
     pub fn open(rendezvous: &[PathBuf], temporary: &Path, bytes_max: u64) -> Log {
         let prefix = format!("[pvmd pid{}]", std::process::id());
         let file_bytes_max = pvm_fmp::file_bytes_max();
@@ -34,24 +34,24 @@ impl Log {
         log
     }
 
-    /// From now on lines begin with the daemon's tid.
+    /// Sets the daemon's tid, with which lines begin from now on.
     pub fn name(&mut self, daemon: pvm_core::tid::Tid) {
         self.prefix = format!("[{daemon}]");
     }
 
-    /// Writes a line of the daemon's own.
+    /// Writes a line of text.
     pub fn line(&mut self, text: &str) {
         self.bytes_line(text.as_bytes());
     }
 
-    /// Writes a line.
+    /// Writes a line of bytes.
     pub fn bytes_line(&mut self, text: &[u8]) {
         let time = jiff::Zoned::now().strftime("%m/%d %H:%M:%S").to_string();
         let line = [self.prefix.as_bytes(), b" ", time.as_bytes(), b" ", text, b"\n"].concat();
         if self.bytes + line.len() as u64 > self.bytes_max {
             self.rotate();
         }
-        // A full disk must not end the daemon, nor the signal at the limit of file sizes (`ulimit -f`).
+        // Neither a full disk nor the signal at the limit of file sizes (`ulimit -f`) may end the daemon.
         let fits = self.bytes + line.len() as u64 <= self.file_bytes_max;
         if let Some(file) = self.file.as_mut().filter(|_| fits) {
             let _ = file.write_all(&line);
@@ -63,10 +63,10 @@ impl Log {
         let mut old = self.path.clone().into_os_string();
         old.push(".old");
         if std::fs::rename(&self.path, &old).is_err() {
-            // The name is a stranger's: begin again in the same file.
+            // Another user has that name: empty the same file.
             let _ = self.file.as_ref().map(|file| file.set_len(0));
         }
-        // Without a descriptor for another the old one goes on.
+        // If no other file can be opened, the old one stays in use.
         if let Some(file) = open_own(&self.path) {
             self.file = Some(file);
         }
@@ -74,13 +74,13 @@ impl Log {
     }
 }
 
-/// `pvml.…` for `pvmd.…`, `.pvml.…` for `.pvmd.…`.
+/// Returns `pvml.…` for `pvmd.…`, and `.pvml.…` for `.pvmd.…`.
 fn log_name(rendezvous: &Path) -> Option<PathBuf> {
     let name = rendezvous.file_name()?.to_str()?;
     Some(rendezvous.with_file_name(name.replacen("pvmd.", "pvml.", 1)))
 }
 
-/// Opens the file, emptied, if it is new or an own regular one.
+/// Opens and empties the file, if it is new or a regular file of this user.
 fn open_own(path: &Path) -> Option<File> {
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;

@@ -1,7 +1,7 @@
-//! Looks host names up. That can take long, so the daemon has a process of its own do it.
+//! Looks host names up. That can take long, so the daemon starts a process for it.
 //!
-//! Its answer is a line for each name as soon as it is known: the number of the name, a code (0, or
-//! that of PVM), then the host's addresses and then its other names, each list with commas.
+//! The process prints a line for each name as soon as the answer is known: the number of the name, a code (0, or one of
+//! PVM), the host's addresses, and its other names. Lists are separated by commas.
 use crate::addresses;
 use pvm_core::codes::Code;
 use pvm_core::wire::ResolvedHost;
@@ -14,15 +14,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Where names of addresses are written down on every system.
+/// The table of host names that every system has.
 pub const HOSTS_FILE: &str = "/etc/hosts";
-/// How many names are looked up at the same time.
+/// Names looked up at the same time.
 const LOOKUPS_MAX: usize = 32;
-/// How long a daemon that starts looks which hosts of its hostfile mean its own.
+/// Time that a starting daemon spends to find which hosts of its hostfile are this host.
 const OWN_NAMES_WAIT: Duration = Duration::from_secs(2);
 
-/// What `pvmd --resolve NAME…` does: says what it finds. A name whose server does not answer holds
-/// no others up; in this process threads do no harm.
+/// Looks names up for `pvmd --resolve NAME…`. Threads keep a name whose server does not answer from delaying the
+/// others.
 pub fn answer(names: &[String], output: &Mutex<impl Write + Send>) -> io::Result<()> {
     let table = std::fs::read_to_string(HOSTS_FILE).unwrap_or_default();
     let next = AtomicUsize::new(0);
@@ -42,8 +42,8 @@ pub fn answer(names: &[String], output: &Mutex<impl Write + Send>) -> io::Result
     })
 }
 
-/// Reads what [`answer`] wrote of so many names; those of which nothing has come are not known.
-pub fn read_answers(text: &[u8], count: usize) -> Vec<Result<ResolvedHost, Code>> {
+/// Reads the output of [`answer`] for `count` names. A name without a line is unknown.
+pub fn read_answers(text: &[u8], count: usize) -> Vec<Result<Checked, Code>> {
     let mut answers = vec![Err(Code::NoHost); count];
     for line in String::from_utf8_lossy(text).lines() {
         let (number, rest) = line.split_once('\t').unwrap_or_default();
@@ -71,7 +71,7 @@ fn read_line(line: &str) -> Result<ResolvedHost, Code> {
     Ok(ResolvedHost { addresses, aliases: list().map(str::to_owned).collect() })
 }
 
-/// The addresses of a host, and whether it cannot be added: there is none, or it is this one.
+/// Returns the addresses of a host, and the reason why it cannot be added: it has none, or it is this host.
 fn look_up(name: &str) -> (Option<Code>, Vec<IpAddr>) {
     let mut found: Vec<IpAddr> = Vec::new();
     for address in (name, 0).to_socket_addrs().into_iter().flatten().map(|address| address.ip()) {
@@ -90,14 +90,14 @@ fn look_up(name: &str) -> (Option<Code>, Vec<IpAddr>) {
     (code, found)
 }
 
-/// Whether the name means the loopback on every system (RFC 6761), also on one without a table of hosts, as containers
-/// may be.
+/// Returns whether the name means the loopback on every system (RFC 6761), even without a table of host names, as in
+/// some containers.
 fn is_loopback_name(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Which of these names mean this host, as far as that can be found out soon.
+/// Returns which names mean this host, as far as that can be found soon.
 pub fn own_among(names: Vec<String>) -> Vec<String> {
     if names.is_empty() {
         return names;
@@ -115,22 +115,22 @@ pub fn own_among(names: Vec<String>) -> Vec<String> {
             _ => break,
         }
     }
-    // It may wait for a server of names that does not answer.
+    // The process may wait for a name server that does not answer.
     let _ = child.kill().and_then(|()| child.wait());
     let own = |answer: &Result<ResolvedHost, Code>| *answer == Err(Code::DupHost);
     let answers = read_answers(&text, names.len());
     names.into_iter().zip(answers).filter(|(_, answer)| own(answer)).map(|(name, _)| name).collect()
 }
 
-/// The process that looks names up.
+/// Returns the command that looks names up.
 pub fn command(names: &[String]) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg("--resolve").args(names).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     command
 }
 
-/// The names that a table like `/etc/hosts` has for these addresses. Those of the loopback are
-/// everybody's and nobody's.
+/// Returns the names that a table like `/etc/hosts` has for these addresses. Names of the loopback do not count, since
+/// every host has them.
 pub fn names_of(addresses: &[IpAddr], table: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for line in table.lines() {

@@ -1,8 +1,8 @@
 //! What the daemon takes from its environment, its host and the hostfile (contract 5.3, 5.4).
 use crate::arguments::{self, Options, Slave};
+use crate::program_search::ProgramSearch;
 use crate::resolve::HOSTS_FILE;
 use crate::start::starts_max;
-use crate::workplace::Workplace;
 use crate::{addresses, resolve};
 use pvm_core::hostfile::{HostLine, Hostfile};
 use pvm_core::machine::limits::{
@@ -13,7 +13,7 @@ use pvm_core::machine::{HostSettings, Rank};
 use pvm_core::wire::{HostOptions, Key};
 use pvm_core::{codes, machine};
 use pvm_link::rendezvous::Places;
-use pvm_net::{Gate, Identity, KeyPair};
+use pvm_net::{Connector, Identity, KeyPair};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -26,21 +26,21 @@ use std::time::Duration;
 /// * Reached: the log is kept as the one before, and a new one begun
 /// * Test: `the_log_begins_afresh_and_is_turned_over_when_full`
 const LOG_BYTES_MAX: u64 = 1_000_000;
-/// What waits for a task on its socket, beside the frame that exceeds it and one that is longer by itself, or for one
-/// that has not come yet.
+/// What waits for a task on its socket, beside the frame that exceeds it and one that is longer by itself; or for a
+/// task that has not enrolled.
 ///
 /// * Filled by: tasks and hosts that send by way of the daemon to a task that takes nothing
 /// * Setting: `HPVM_BACKLOG_MAX`, 4 MiB at least
-/// * Reached: the task is disconnected, as if its daemon had gone; to one that has not come yet nothing more is
-///   sent by way of the daemon
+/// * Reached: the task is disconnected, as if its daemon had ended; a task that has not enrolled gets no more messages
+///   by way of the daemon
 /// * Test: `a_task_that_takes_nothing_of_the_daemon_is_disconnected`,
 ///   `what_waits_for_a_task_that_has_not_come_is_bounded`
 pub const BACKLOG_BYTES_MAX: usize = 64 << 20;
-/// With less, output that is read in one go could be too much for who collects it.
+/// With less, the output that is read at a time could be too much for its collector.
 const BACKLOG_BYTES_MIN: usize = 4 << 20;
-/// Nobody waits for longer, whatever a variable says: a moment that far ahead can still be named.
+/// An upper bound for times, whatever a variable says: a moment that far ahead can still be represented.
 const PATIENCE_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
-/// The most bytes of a line on standard input that is looked at for `PVM_VMID`.
+/// Bytes of standard input that are searched for `PVM_VMID`.
 const LINE_BYTES_MAX: usize = 1024;
 
 /// PVM's name for this kind of machine (contract 5.8).
@@ -54,25 +54,25 @@ pub const ARCHITECTURE: &str = if cfg!(target_arch = "s390x") {
     "LINUX64"
 };
 
-/// Everything that stays the same while the daemon lives.
+/// What stays the same while the daemon runs.
 pub struct Settings {
-    /// Where daemons make themselves known.
+    /// Where daemons publish their sockets.
     pub places: Places,
-    /// For sockets and logs.
+    /// The directory for sockets and logs.
     pub temporary: PathBuf,
     /// `PVM_VMID`, also for tasks.
     pub machine_id: Option<OsString>,
-    /// What the machine needs to know.
+    /// The settings of the machine.
     pub machine: machine::Settings,
     /// `-d`, `PVMDDEBUG`.
     pub debug_mask: i32,
-    /// Where programs are looked for, where tasks run.
-    pub workplace: Workplace,
+    /// Where tasks find their programs and where they run.
+    pub program_search: ProgramSearch,
     /// The key of this daemon.
     pub keys: KeyPair,
     /// Hosts of the hostfile that are to be started now.
     pub hosts: Vec<HostLine>,
-    /// Of a daemon that joins: the master's key.
+    /// The master's key, for a daemon that joins.
     pub master_key: Option<Key>,
     /// `PVMDLOGMAX`.
     pub log_bytes_max: u64,
@@ -80,14 +80,14 @@ pub struct Settings {
     pub backlog_bytes_max: usize,
     /// `HPVM_STARTS_MAX`.
     pub starts_max: usize,
-    /// Command lines of helpers: `PVM_TASKER` and so on.
+    /// Command lines of helpers, such as `PVM_TASKER`.
     pub helpers: Vec<String>,
-    /// What to complain about in the log.
+    /// What is wrong with the settings, for the log.
     pub complaints: Vec<String>,
 }
 
 impl Settings {
-    /// Collects everything; an unreadable hostfile is an error (D31).
+    /// Collects the settings of a first daemon. An unreadable hostfile is an error (D31).
     pub fn of_master(options: &Options) -> crate::Result<Settings> {
         let file = read_hostfile(options)?;
         let machine_id = machine_id_on_input().or_else(|| variable("PVM_VMID"));
@@ -101,8 +101,8 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Finds out what the hostfile says of this host, and which hosts are others. Names are looked
-    /// up, which can take long: others know by now that there is a daemon.
+    /// Applies the hostfile's options for this host, and finds which hosts are other ones. This looks names up, which
+    /// can take long; by now the daemon is published.
     pub fn use_hostfile(&mut self) {
         let file = &self.machine.hostfile;
         let own_names = own_names(&self.machine.host.name, file);
@@ -113,12 +113,12 @@ impl Settings {
         self.work_at(&HostOptions { path: own.path, directory: own.directory, debugger: own.debugger });
     }
 
-    /// Whether a person is to start hosts of the hostfile (so=ms), who needs the starter's terminal.
+    /// Returns whether a person is to start hosts of the hostfile (so=ms), which needs the starter's terminal.
     pub fn needs_terminal(&self) -> bool {
         self.hosts.iter().any(|line| line.start_option() == Some("ms"))
     }
 
-    /// Collects everything for a daemon that joins; the rest comes with the master's welcome.
+    /// Collects the settings of a daemon that joins. The rest comes with the master's welcome.
     pub fn of_slave(options: &Options, slave: Slave, machine_id: Option<String>) -> crate::Result<Settings> {
         let machine_id = machine_id.map(OsString::from).or_else(|| variable("PVM_VMID"));
         let rank = Rank::Slave { own: slave.own, master: slave.master };
@@ -133,7 +133,7 @@ impl Settings {
             _ => variable(name),
         });
         let mut complaints = Vec::new();
-        let workplace = Workplace::new(&HostOptions::default(), &mut complaints);
+        let program_search = ProgramSearch::new(&HostOptions::default(), &mut complaints);
         let name = options.name.clone().unwrap_or_else(|| host.clone());
         let speed = codes::SPEED_DEFAULT;
         let own = HostSettings { name, arch: ARCHITECTURE.into(), speed, dsig: codes::native_dsig() };
@@ -155,7 +155,7 @@ impl Settings {
                 ..machine::Settings::new(own)
             },
             debug_mask: debug_mask.unwrap_or(0),
-            workplace,
+            program_search,
             keys,
             hosts: Vec::new(),
             master_key: None,
@@ -168,30 +168,30 @@ impl Settings {
         })
     }
 
-    /// Opens the port at which other daemons call, and notes where that is. The master calls everybody
-    /// and has no need to be called.
-    pub fn listen(&mut self) -> crate::Result<Gate> {
+    /// Opens the port at which other daemons connect, and notes its addresses. The master connects to all others and
+    /// needs no port.
+    pub fn listen(&mut self) -> crate::Result<Connector> {
         let wanted = variable("PVMNETSOCKPORT").and_then(|text| lossy(text).trim().parse().ok()).unwrap_or(0);
         let identity = Identity::new(KeyPair::from_secret(self.keys.secret()));
-        let mut gate = Gate::new(identity, self.machine.host_timeout)?;
+        let mut connector = Connector::new(identity, self.machine.host_timeout)?;
         if self.machine.rank != Rank::Master {
-            gate.listen(wanted).map_err(|error| format!("cannot listen for other hosts: {error}"))?;
+            connector.listen(wanted).map_err(|error| format!("cannot listen for other hosts: {error}"))?;
         }
-        self.machine.addresses = addresses::with_port(&addresses::own(), gate.port());
-        Ok(gate)
+        self.machine.addresses = addresses::with_port(&addresses::own(), connector.port());
+        Ok(connector)
     }
 
-    /// No more tasks than fit, for the reason that is named.
+    /// Lowers the limit of tasks. `cause` is reported when the limit is reached.
     pub fn limit_tasks(&mut self, tasks_max: usize, cause: String) {
         if tasks_max < self.machine.tasks_max {
             (self.machine.tasks_max, self.machine.tasks_max_cause) = (tasks_max, cause);
         }
     }
 
-    /// Takes over what the hostfile says of this host.
+    /// Applies the hostfile's options for this host.
     pub fn work_at(&mut self, options: &HostOptions) {
         let mut complaints = Vec::new();
-        self.workplace = Workplace::new(options, &mut complaints);
+        self.program_search = ProgramSearch::new(options, &mut complaints);
         complaints.retain(|complaint| !self.complaints.contains(complaint));
         self.complaints.extend(complaints);
     }
@@ -205,13 +205,13 @@ fn lossy(text: OsString) -> String {
     text.to_string_lossy().into_owned()
 }
 
-/// What `PVM_MAX_TASKS` says.
+/// Reads `PVM_MAX_TASKS`.
 pub(crate) fn tasks_max(text: Option<OsString>) -> usize {
     let limit = text.and_then(|text| lossy(text).trim().parse::<usize>().ok());
     limit.filter(|limit| *limit > 0).unwrap_or(machine::TASKS_MAX)
 }
 
-/// What the variables say that bound what this daemon keeps.
+/// Reads the variables that limit what this daemon keeps.
 pub(crate) fn limits(variable: impl Fn(&str) -> Option<OsString>) -> Limits {
     Limits {
         mailbox_bytes: count(variable("HPVM_MAILBOX_MAX"), MAILBOX_BYTES_MAX),
@@ -224,20 +224,20 @@ pub(crate) fn limits(variable: impl Fn(&str) -> Option<OsString>) -> Limits {
     }
 }
 
-/// What a variable says that holds a number of things, at least one.
+/// Reads a variable that holds a number greater than zero.
 fn count(text: Option<OsString>, default: usize) -> usize {
     let count = text.and_then(|text| lossy(text).trim().parse::<usize>().ok());
     count.filter(|count| *count > 0).unwrap_or(default)
 }
 
-/// What a variable says that holds a number of seconds.
+/// Reads a variable that holds a number of seconds.
 pub(crate) fn seconds(text: Option<OsString>, default: Duration) -> Duration {
     let value = text.and_then(|text| lossy(text).trim().parse::<f64>().ok());
     let value = value.and_then(|value| Duration::try_from_secs_f64(value).ok()).filter(|value| !value.is_zero());
     value.map_or(default, |value| value.min(PATIENCE_MAX))
 }
 
-/// What `PVMDLOGMAX` says.
+/// Reads `PVMDLOGMAX`.
 pub(crate) fn log_bytes_max(text: Option<OsString>) -> u64 {
     text.and_then(|text| lossy(text).trim().parse().ok()).unwrap_or(LOG_BYTES_MAX)
 }
@@ -254,7 +254,7 @@ fn read_hostfile(options: &Options) -> crate::Result<Hostfile> {
     Ok(Hostfile::parse(&String::from_utf8_lossy(&text)))
 }
 
-/// The names under which a hostfile can mean this host, those of the file among them that lead here.
+/// Returns the names by which a hostfile can mean this host, with those of the file that lead here.
 fn own_names(name: &str, file: &Hostfile) -> Vec<String> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
@@ -265,8 +265,8 @@ fn own_names(name: &str, file: &Hostfile) -> Vec<String> {
     names
 }
 
-/// A starter over the network sends `PVM_VMID=x` on standard input. Only a pipe or socket is
-/// looked at, without waiting, so that nobody's typing or list of hosts is eaten.
+/// Reads `PVM_VMID=x` from standard input, where a starter on another host writes it. Reads only from a pipe or a
+/// socket and without waiting, so that no other input is consumed.
 pub fn machine_id_on_input() -> Option<OsString> {
     use rustix::event::PollFlags;
     use rustix::fs::FileType;
@@ -288,6 +288,26 @@ pub fn machine_id_on_input() -> Option<OsString> {
     }
     let id = line.split(u8::is_ascii_whitespace).find_map(|word| word.strip_prefix(b"PVM_VMID="))?;
     Some(OsString::from_vec(id.to_vec())).filter(|id| !id.is_empty())
+}
+
+/// Settings for tests.
+#[cfg(test)]
+pub mod tests_support {
+    use super::*;
+
+    /// Returns the settings of a first daemon whose files would lie in `directory`.
+    pub fn settings_in(directory: &std::path::Path, rank: Rank) -> Settings {
+        let mut settings = Settings::find(&Options::default(), None, rank).unwrap();
+        settings.places =
+            Places { files: vec![directory.join("pvmd.test")], temporary: directory.to_owned(), socket: None };
+        settings.temporary = directory.to_owned();
+        settings
+    }
+
+    /// Returns settings for tests that make no files.
+    pub fn settings(name: &str) -> Settings {
+        settings_in(&std::env::temp_dir().join(name), Rank::Master)
+    }
 }
 
 #[cfg(test)]

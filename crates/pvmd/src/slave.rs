@@ -1,13 +1,12 @@
 //! The daemon of a host that joins a machine (contract 5.5).
 //!
-//! The program that a remote shell has started is a front: it starts the daemon proper, hands its
-//! answer on, and ends when the daemon has let go of the shell's pipes. So the daemon is nobody's
-//! child and the shell can end.
+//! The program that a remote shell starts is a front: it starts the daemon proper, passes its answer on, and ends when
+//! the daemon has closed the shell's pipes. So the daemon is not a child of the shell, and the shell can end.
 use crate::arguments::{Options, Slave};
-use crate::daemon::Daemon;
+use crate::daemon::{self, Daemon};
 use crate::log::Log;
-use crate::nest::{Nest, NestError};
 use crate::settings::{self, Settings};
+use crate::socket_directory::{SocketDirectory, SocketDirectoryError};
 use pvm_core::codes;
 use pvm_core::dialogue::{self, Greeting, TAKEN};
 use pvm_core::wire::Started;
@@ -21,26 +20,26 @@ use std::os::fd::AsFd;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long the master may take to say who it is.
+/// Time that the master has to send its greeting.
 const GREETING_WAIT: Duration = Duration::from_secs(30);
-/// How long it may take to close the standard input when it has read the answer.
+/// Time that the master has to close the standard input after it has read the answer.
 const CLOSE_WAIT: Duration = Duration::from_secs(60);
-/// The same where it says that it has, which it does at once. Longer only where the host stands still that has carried
-/// the answer; the master starts another daemon then, and this one is in its way.
+/// The same for a master that announces this, which it does at once. It takes longer only if the host that passes the
+/// answer on hangs. The master then starts another daemon, and this one must not be in its way.
 const TAKEN_WAIT: Duration = Duration::from_secs(20);
-/// How long a daemon that was there before may take to end.
+/// Time that a previous daemon has to end.
 const PREDECESSOR_WAIT: Duration = Duration::from_secs(4);
-/// How long the socket of a process may take connections that is being killed.
+/// Time for which the socket of a process that was killed may still accept connections.
 const DYING_WAIT: Duration = Duration::from_secs(1);
-/// How often it is looked whether it has.
+/// Pause between two attempts.
 const PREDECESSOR_PAUSE: Duration = Duration::from_millis(20);
-/// The most bytes of a greeting.
+/// The length of a greeting, in bytes.
 const GREETING_BYTES_MAX: usize = 64 << 10;
 
-/// Starts the daemon proper and hands on what it says, until it does without this process.
+/// Starts the daemon proper and passes its output on until it needs this process no more.
 pub fn front(arguments: impl Iterator<Item = OsString>) -> crate::Result<ExitCode> {
     let mut command = Command::new("/proc/self/exe");
-    // The standard input and errors are the daemon's, as long as it wants them.
+    // The standard input and error belong to the daemon.
     command.arg("-f").args(arguments).stdout(Stdio::piped());
     let mut child = command.spawn()?;
     let mut answered = false;
@@ -61,7 +60,7 @@ pub fn front(arguments: impl Iterator<Item = OsString>) -> crate::Result<ExitCod
     Ok(status.code().map_or(ExitCode::FAILURE, |code| ExitCode::from(code as u8)))
 }
 
-/// Becomes the daemon; returns when this host has left the machine.
+/// Becomes the daemon. Returns when this host has left the machine.
 pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
     crate::core_dumps::leave_memory_out();
     close_fds::set_fds_cloexec(3, &[]);
@@ -72,33 +71,35 @@ pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
     };
     let says_taken = greeting.says_taken;
     let mut settings = Settings::of_slave(options, slave, greeting.machine)?;
-    let nest = build_nest(&settings)?;
+    let socket_directory = create_socket_directory(&settings)?;
     let log = Log::open(&settings.places.files, &settings.temporary, settings.log_bytes_max);
-    let gate = settings.listen()?;
+    let connector = settings.listen()?;
     settings.master_key = Some(master);
-    let _ = std::env::set_current_dir(&settings.workplace.directory);
-    let mut daemon = Daemon::new(settings, nest, log, gate)?;
+    let _ = std::env::set_current_dir(&settings.program_search.directory);
+    let mut daemon = Daemon::new(settings, socket_directory, log, connector, daemon::catch_signals()?)?;
     daemon.answer()?;
     let wait = if says_taken { TAKEN_WAIT } else { CLOSE_WAIT };
     if !slave.by_hand && !wait_for_close(std::io::stdin(), wait) && says_taken {
         return Err("nobody has read the answer".into());
     }
     let _ = rustix::process::setsid();
-    crate::daemon::let_go_of_terminal()?;
+    daemon::release_terminal()?;
     daemon.run()
 }
 
-/// A daemon that has just been taken out of the machine may be on its way out.
-fn build_nest(settings: &Settings) -> crate::Result<Nest> {
+/// Makes the socket directory. Waits for a previous daemon that is just ending.
+fn create_socket_directory(settings: &Settings) -> crate::Result<SocketDirectory> {
     let begin = Instant::now();
     let end = begin + PREDECESSOR_WAIT;
     loop {
-        match Nest::build(&settings.places) {
-            Err(NestError::Running(_)) if Instant::now() < end => std::thread::sleep(PREDECESSOR_PAUSE),
-            Err(NestError::Older(_)) if end_older() && Instant::now() < end || begin.elapsed() < DYING_WAIT => {
+        match SocketDirectory::create(&settings.places) {
+            Err(SocketDirectoryError::Running(_)) if Instant::now() < end => std::thread::sleep(PREDECESSOR_PAUSE),
+            Err(SocketDirectoryError::Older(_))
+                if end_older() && Instant::now() < end || begin.elapsed() < DYING_WAIT =>
+            {
                 std::thread::sleep(PREDECESSOR_PAUSE);
             }
-            Err(error @ NestError::Running(_)) => {
+            Err(error @ SocketDirectoryError::Running(_)) => {
                 println!("PvmDupHost");
                 return Err(error.into());
             }
@@ -107,8 +108,8 @@ fn build_nest(settings: &Settings) -> crate::Result<Nest> {
     }
 }
 
-/// Asks daemons of PVM 3.4.6 to end that were started by the very command by which this one was: the master has found
-/// them in another place, and passed over them. Says whether there is one.
+/// Ends daemons of PVM 3.4.6 that were started by the same command as this one: the master has found them in another
+/// place and passed them over. Returns whether there is one.
 fn end_older() -> bool {
     let is_call = |words: &[Vec<u8>]| words.iter().any(|word| word == b"-s");
     let own = command_line("self").map(call_of);
@@ -119,7 +120,7 @@ fn end_older() -> bool {
         let Some(number) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw) else { continue };
         let is_other = number != rustix::process::getpid() && Some(number) != rustix::process::getppid();
         let words = name.to_str().filter(|_| is_other).and_then(command_line);
-        // That of this program is another file.
+        // Processes of this program are not of PVM 3.4.6.
         let is_older = || std::fs::read_link(process.path().join("exe")).ok() != std::env::current_exe().ok();
         if words.is_some_and(|words| call_of(words) == own) && is_older() {
             found |= rustix::process::kill_process(number, Signal::TERM).is_ok();
@@ -128,18 +129,18 @@ fn end_older() -> bool {
     found
 }
 
-/// The words of the command of a process.
+/// Returns the words of a process's command line.
 fn command_line(process: &str) -> Option<Vec<Vec<u8>>> {
     let text = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
     Some(text.strip_suffix(b"\0")?.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect())
 }
 
-/// How a daemon was called, without its name and what the front puts before.
+/// Removes the program's name and the front's switch from a command line.
 fn call_of(words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     words.into_iter().skip(1).filter(|word| word != b"-f").collect()
 }
 
-/// What a started daemon says of itself.
+/// Returns the line that tells the master of this daemon.
 pub fn answer(settings: &Settings) -> String {
     let machine = &settings.machine;
     let started = Started {
@@ -152,8 +153,7 @@ pub fn answer(settings: &Settings) -> String {
     started.line()
 }
 
-/// What the master says on standard input. Where the command line has its key already, it may say
-/// nothing there.
+/// Reads the master's greeting from standard input. If the command line holds the key, the greeting may be absent.
 fn greeting(slave: Slave) -> Greeting {
     let mut greeting = Greeting::default();
     if slave.key.is_some() {
@@ -164,7 +164,7 @@ fn greeting(slave: Slave) -> Greeting {
     let end = Instant::now() + GREETING_WAIT;
     let mut line = Vec::new();
     let mut total = 0;
-    // Byte by byte: nothing behind the last line is ours.
+    // Read byte by byte, since what follows the last line belongs to somebody else.
     while let Some(byte) = byte_of(std::io::stdin(), end).filter(|_| total < GREETING_BYTES_MAX) {
         total += 1;
         match byte {
@@ -176,7 +176,7 @@ fn greeting(slave: Slave) -> Greeting {
     greeting
 }
 
-/// The next byte of the input; `None` at its end, or when the time is over.
+/// Returns the next byte of the input, or `None` at its end or at `end`.
 fn byte_of(input: impl AsFd, end: Instant) -> Option<u8> {
     let mut byte = [0];
     loop {
@@ -194,12 +194,13 @@ fn byte_of(input: impl AsFd, end: Instant) -> Option<u8> {
     }
 }
 
-/// Until the master has closed the standard input: it has read the answer, for certain if it has said so.
+/// Waits until the master has closed the standard input. Returns whether the master has confirmed that it read the
+/// answer.
 fn wait_for_close(input: impl AsFd, wait: Duration) -> bool {
     let end = Instant::now() + wait;
     let mut said = Vec::new();
     while let Some(byte) = byte_of(&input, end) {
-        // What is longer is another word.
+        // A longer word is another one.
         if said.len() <= TAKEN.len() {
             said.push(byte);
         }

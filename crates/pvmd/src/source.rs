@@ -1,47 +1,47 @@
-//! What the loop is told of.
+//! The sources of the loop's events.
 use pvm_core::machine::Connection;
 use pvm_core::tid::Tid;
 use rustix::event::epoll::EventData;
 
-/// Which of its descriptors a task prints on.
+/// The stream on which a task prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
-    /// The standard output; the standard error goes there as well where nobody wants it apart.
+    /// Standard output, and standard error where that is not wanted apart.
     Output,
-    /// The standard error.
+    /// Standard error.
     Errors,
 }
 
 impl Stream {
-    /// All there are.
+    /// All streams.
     pub const ALL: [Stream; 2] = [Stream::Output, Stream::Errors];
 }
 
-/// What a readiness event is about. The number is the lower part of the event's data.
+/// The source of a readiness event. Its number is the lower part of the event's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// The socket on which tasks come.
+    /// The listening socket for tasks.
     Listener,
     /// A signal.
     Signals,
-    /// A connection.
+    /// The connection of a task.
     Client(Connection),
     /// The process at the other end of a connection.
     Peer(Connection),
-    /// What a task prints.
+    /// A pipe that a task prints to.
     Output(Tid, Stream),
-    /// The standard input of a task can take more.
+    /// The standard input of a task has room.
     Input(Tid),
     /// The process of a task.
     Process(Tid),
     /// A look-up of host names.
-    Check(u32),
+    NameLookup(u32),
     /// Daemons that are being started on other hosts.
     Starts,
-    /// Commands that this host runs for the master to start daemons elsewhere.
-    Errands,
-    /// Other daemons, and strangers, that are no links yet.
-    Gate,
+    /// Remote starts that this host runs for the master.
+    RemoteStarts,
+    /// Connections of other daemons that are not links yet.
+    Connector,
     /// The control link to a host.
     Control(Tid),
     /// The daemon's own doorbell.
@@ -52,11 +52,11 @@ pub enum Source {
     Direct(u32),
 }
 
-/// Where the kind of a source stands in an event's data.
+/// The position of the kind of a source in an event's data.
 const KIND_SHIFT: u32 = 56;
 
 impl Source {
-    /// What an event of it carries.
+    /// Returns the data of this source's events.
     pub fn data(self) -> EventData {
         let (kind, number) = match self {
             Source::Listener => (0, 0),
@@ -66,20 +66,20 @@ impl Source {
             Source::Output(tid, Stream::Errors) => (14, u64::from(tid.0)),
             Source::Input(tid) => (15, u64::from(tid.0)),
             Source::Process(tid) => (4, u64::from(tid.0)),
-            Source::Check(request) => (5, u64::from(request)),
+            Source::NameLookup(request) => (5, u64::from(request)),
             Source::Peer(connection) => (6, connection),
             Source::Starts => (7, 0),
-            Source::Gate => (8, 0),
+            Source::Connector => (8, 0),
             Source::Control(host) => (9, u64::from(host.0)),
             Source::Bell => (10, 0),
             Source::Data(host) => (11, u64::from(host.0)),
             Source::Direct(number) => (12, u64::from(number)),
-            Source::Errands => (13, 0),
+            Source::RemoteStarts => (13, 0),
         };
         EventData::new_u64(kind << KIND_SHIFT | number)
     }
 
-    /// The source of an event.
+    /// Returns the source of an event.
     pub fn of(data: EventData) -> Source {
         let number = data.u64() & ((1 << KIND_SHIFT) - 1);
         match data.u64() >> KIND_SHIFT {
@@ -92,13 +92,13 @@ impl Source {
             4 => Source::Process(Tid(number as u32)),
             6 => Source::Peer(number),
             7 => Source::Starts,
-            8 => Source::Gate,
+            8 => Source::Connector,
             9 => Source::Control(Tid(number as u32)),
             10 => Source::Bell,
             11 => Source::Data(Tid(number as u32)),
             12 => Source::Direct(number as u32),
-            13 => Source::Errands,
-            5 => Source::Check(number as u32),
+            13 => Source::RemoteStarts,
+            5 => Source::NameLookup(number as u32),
             kind => unreachable!("the daemon watches nothing of kind {kind}"),
         }
     }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_source_is_told_by_what_its_events_carry() {
+    fn every_source_is_recognised_by_the_data_of_its_events() {
         let tid = Tid(0x7fff_ffff);
         let sources = [
             Source::Listener,
@@ -120,10 +120,10 @@ mod tests {
             Source::Output(tid, Stream::Errors),
             Source::Input(tid),
             Source::Process(tid),
-            Source::Check(u32::MAX),
+            Source::NameLookup(u32::MAX),
             Source::Starts,
-            Source::Errands,
-            Source::Gate,
+            Source::RemoteStarts,
+            Source::Connector,
             Source::Control(tid),
             Source::Bell,
             Source::Data(tid),
@@ -134,8 +134,8 @@ mod tests {
             // A new source that is missing above does not compile here.
             match source {
                 Source::Listener | Source::Signals | Source::Client(_) | Source::Peer(_) => {}
-                Source::Output(..) | Source::Input(_) | Source::Process(_) | Source::Check(_) => {}
-                Source::Starts | Source::Errands | Source::Gate | Source::Control(_) => {}
+                Source::Output(..) | Source::Input(_) | Source::Process(_) | Source::NameLookup(_) => {}
+                Source::Starts | Source::RemoteStarts | Source::Connector | Source::Control(_) => {}
                 Source::Bell | Source::Data(_) | Source::Direct(_) => {}
             }
         }

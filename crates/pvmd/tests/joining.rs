@@ -6,7 +6,7 @@ use common::{Client, Daemon, Directory, PATIENCE, text};
 use pvm_core::dialogue::{self, Greeting, Line};
 use pvm_core::proto::{Reply, Request};
 use pvm_core::wire::Started;
-use pvm_link::Link;
+use pvm_link::ControlSocket;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use std::time::Instant;
 
 const WORDS: [&str; 7] = ["-s", "-nh2", "1", "c0000201:0fa0", "4080", "2", "c0000201:0000"];
 
-/// Starts a daemon as a remote shell does, and hands it its greeting.
+/// Starts a daemon as a remote shell does, and writes its greeting.
 fn join(directory: &Directory, words: &[&str], greeting: &str) -> Child {
     let mut child = directory.command().args(words).stdin(Stdio::piped()).spawn().unwrap();
-    // One that has ended already does not read.
+    // A process that has ended does not read.
     let _ = child.stdin.as_mut().unwrap().write_all(greeting.as_bytes());
     child
 }
@@ -27,7 +27,7 @@ fn greeting() -> String {
     Greeting { key: Some([3; 32]), ..Greeting::default() }.text()
 }
 
-/// What it prints until its end.
+/// Returns what it prints until its end.
 fn output(child: &mut Child) -> (String, String) {
     let (mut out, mut err) = (String::new(), String::new());
     child.stdin = None;
@@ -36,13 +36,13 @@ fn output(child: &mut Child) -> (String, String) {
     (out, err)
 }
 
-/// A daemon in the background, ended with the test.
+/// A daemon in the background, killed at the end of the test.
 struct Background(Pid);
 
 impl Background {
     fn of(directory: &Directory) -> Background {
         let socket = PathBuf::from(std::fs::read_to_string(directory.rendezvous()).unwrap());
-        let link = Link::connect(&socket).unwrap();
+        let link = ControlSocket::connect(&socket).unwrap();
         Background(Pid::from_raw(link.peer_process()).unwrap())
     }
 }
@@ -102,7 +102,7 @@ fn the_machine_of_the_master_is_that_of_the_daemon() {
     started(&output(&mut front).0);
     let file = PathBuf::from(format!("{}.vm7", directory.rendezvous().display()));
     let socket = PathBuf::from(std::fs::read_to_string(file).unwrap());
-    drop(Background(Pid::from_raw(Link::connect(&socket).unwrap().peer_process()).unwrap()));
+    drop(Background(Pid::from_raw(ControlSocket::connect(&socket).unwrap().peer_process()).unwrap()));
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use common::{Client, Daemon, Directory, PATIENCE, bear_termination, eventually, spawn_of, text, wait_for};
 use pvm_core::codes::Code;
 use pvm_core::proto::{Reply, Request, ToDaemon, ToTask};
-use pvm_link::{Link, LinkError};
+use pvm_link::{ControlError, ControlSocket};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-/// Nobody's number.
+/// A user id that nobody has.
 const STRANGER: u32 = 65534;
 
 fn is_root() -> bool {
@@ -78,7 +78,7 @@ fn after_a_kill_the_next_start_cleans_up() {
     daemon.signal(Signal::KILL);
     daemon.end();
     assert!(directory.rendezvous().exists());
-    assert_eq!(wait_for(&mut task.link).unwrap_err(), LinkError::Closed);
+    assert_eq!(wait_for(&mut task.link).unwrap_err(), ControlError::Closed);
     let mut next = Daemon::start(&directory);
     assert_eq!(Client::enroll(&next.socket).tid().0, 0x40001);
     assert_eq!(directory.leftovers().len(), 2, "{:?}", directory.leftovers());
@@ -103,7 +103,7 @@ fn a_halt_ends_tasks_that_will_not_end() {
     assert_eq!(daemon.end().code(), Some(0));
     assert!(flag.load(std::sync::atomic::Ordering::Relaxed));
     assert!(!processes.iter().any(|process| lives(*process)));
-    assert_eq!(wait_for(&mut task.link).unwrap_err(), LinkError::Closed);
+    assert_eq!(wait_for(&mut task.link).unwrap_err(), ControlError::Closed);
     assert_eq!(directory.leftovers(), [""; 0]);
 }
 
@@ -133,11 +133,11 @@ fn garbage_ends_a_connection_and_nothing_else() {
         std::io::Read::read_to_end(&mut stream, &mut rest).unwrap_or_default();
         assert!(rest.is_empty());
     }
-    // A request before the greeting, and a greeting without descriptors.
-    let mut link = Link::connect(&daemon.socket).unwrap();
+    // A request before the hello, and a hello without descriptors.
+    let mut link = ControlSocket::connect(&daemon.socket).unwrap();
     link.send_to_daemon(&ToDaemon::Bye, &[]).unwrap();
-    assert_eq!(wait_for(&mut link).unwrap_err(), LinkError::Closed);
-    let mut link = Link::connect(&daemon.socket).unwrap();
+    assert_eq!(wait_for(&mut link).unwrap_err(), ControlError::Closed);
+    let mut link = ControlSocket::connect(&daemon.socket).unwrap();
     let hello = pvm_core::proto::Hello { version: 1, pid: 1, cookie: None, name: text("") };
     link.send_to_daemon(&ToDaemon::Hello(hello), &[]).unwrap();
     assert_eq!(wait_for(&mut link).unwrap().0, ToTask::Refused(Code::OutOfRes));
@@ -208,7 +208,7 @@ fn daemon_of_a_stranger(directory: &Directory) -> Command {
         std::fs::create_dir(&home).unwrap();
         std::os::unix::fs::chown(&home, Some(STRANGER), Some(STRANGER)).unwrap();
     }
-    // The folder of the sources, and so the daemon that was built there, may be closed to others.
+    // The other user may have no access to the build directory.
     let program = directory.0.join("program");
     std::fs::copy(env!("CARGO_BIN_EXE_pvmd"), &program).unwrap();
     let mut command = directory.prepared(Command::new(program));
@@ -243,8 +243,8 @@ fn another_user_gets_nowhere() {
     }
     let directory = Directory::new();
     let daemon = Daemon::run(&mut daemon_of_a_stranger(&directory));
-    // Root may open everything, so only the daemon's own check is left; and ours.
-    assert_eq!(Link::connect(&daemon.socket).err(), Some(LinkError::Stranger));
+    // Root may open everything, so only the checks of the daemon and of this side are left.
+    assert_eq!(ControlSocket::connect(&daemon.socket).err(), Some(ControlError::Stranger));
     let mut stream = UnixStream::connect(&daemon.socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut byte = [0];
@@ -260,7 +260,7 @@ fn another_user_gets_nowhere() {
 
 #[test]
 fn a_library_of_pvm_3_4_is_told_that_it_is_one() {
-    // What the library of 3.4.6 says first, and how it reads an answer.
+    // The first packet of the library of 3.4.6, and how it reads an answer.
     const FIRST: [u32; 13] =
         [0x8000_0000, 0xffff_ffff, 36, 0x0300_0000, 0x1000_0000, 0x8001_0001, 0x7fffe, 0, 7, 0, 0, 0, 1318];
     let directory = Directory::new();

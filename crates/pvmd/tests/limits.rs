@@ -6,12 +6,12 @@ use common::{Client, Daemon, Directory, PATIENCE, spawn_of, wait_for};
 use pvm_core::codes::native_dsig;
 use pvm_core::proto::{ByteBuf, Message, Reply, Request, Spawn, ToDaemon, TraceSettings};
 use pvm_core::tid::Tid;
-use pvm_link::LinkError;
+use pvm_link::ControlError;
 use std::time::{Duration, Instant};
 
 /// The tag of collected output.
 const OUTPUT_TAG: i32 = 77;
-/// How much a task prints whose output nobody takes for a while.
+/// Bytes that a task prints while nobody takes its output.
 const PRINTED_BYTES: usize = 48 << 20;
 
 fn resident_bytes(daemon: &Daemon) -> usize {
@@ -34,8 +34,8 @@ fn a_task_that_takes_nothing_of_the_daemon_is_disconnected() {
     let taken = (0..100).find(|_| wait_for(&mut victim.link).is_err());
     // What the socket held is still there.
     assert!(taken.is_some_and(|taken| taken < 60), "{taken:?}");
-    assert_eq!(wait_for(&mut victim.link).unwrap_err(), LinkError::Closed);
-    assert!(directory.log().contains("takes nothing of what it is sent, disconnected"), "{}", directory.log());
+    assert_eq!(wait_for(&mut victim.link).unwrap_err(), ControlError::Closed);
+    assert!(directory.log().contains("does not read what it is sent, disconnected"), "{}", directory.log());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Strangers at the port of a daemon that serves its machine, and a master that does not read. The test is the master.
+//! Strangers at the port of a daemon, and a master that does not read. The test is the master.
 #![forbid(unsafe_code)]
 mod common;
 
@@ -7,8 +7,8 @@ use pvm_core::codes::native_dsig;
 use pvm_core::dialogue::{self, Greeting, Line};
 use pvm_core::proto;
 use pvm_core::tid::Tid;
-use pvm_core::wire::{self, Frame, HostEntry, MachineSettings, Started};
-use pvm_net::{Event, Gate, Identity, KeyPair, Pair, PublicKey, Security};
+use pvm_core::wire::{self, Entry, Frame, Shared, Started};
+use pvm_net::{ConnectEvent, Connector, Identity, KeyPair, Pair, PublicKey, Security};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -16,9 +16,9 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 const WORDS: [&str; 8] = ["-f", "-s", "-nh2", "1", "c0000201:0000", "4080", "2", "c0000201:0000"];
-/// Strangers who call at once, at most.
+/// The most strangers that connect at once.
 const CROWD_MAX: usize = 2000;
-/// What the daemon may need beside what it needs anyway, in KiB, whatever strangers do.
+/// Growth of the daemon's memory that strangers may cause, in KiB.
 const GROWTH_MAX: usize = 32 << 10;
 
 /// A daemon that joins, in the foreground.
@@ -42,7 +42,7 @@ impl Joining {
         Joining { directory, child, address, key: PublicKey(key) }
     }
 
-    /// Its log's lines about strangers.
+    /// Returns the lines of its log about strangers.
     fn turned_away(&self) -> Vec<String> {
         self.directory.log().lines().filter(|line| line.contains("turned away")).map(str::to_owned).collect()
     }
@@ -63,9 +63,9 @@ impl Joining {
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
-    /// Calls as the one with that key would.
-    fn call(&self, caller: &mut Gate, security: Security, patience: Duration) -> Event {
-        caller.connect(1, &[self.address], self.key, security, patience, Instant::now());
+    /// Connects with the key of `caller`.
+    fn call(&self, caller: &mut Connector, security: Security, patience: Duration) -> ConnectEvent {
+        caller.connect_pair(1, &[self.address], self.key, security, patience, Instant::now());
         loop {
             caller.step(Instant::now());
             match caller.poll_event() {
@@ -83,11 +83,11 @@ impl Drop for Joining {
     }
 }
 
-fn caller(key: KeyPair) -> Gate {
-    Gate::new(Identity::new(key), Duration::from_secs(10)).unwrap()
+fn caller(key: KeyPair) -> Connector {
+    Connector::new(Identity::new(key), Duration::from_secs(10)).unwrap()
 }
 
-/// Waits until the daemon gives a sign of life.
+/// Waits for a sign of life of the daemon.
 fn await_beat(pair: &mut Pair) {
     pair.control.set_frame_bytes_max(proto::FRAME_BYTES_MAX);
     let end = Instant::now() + PATIENCE;
@@ -106,7 +106,7 @@ fn strangers_get_nothing_and_a_line_each_and_the_master_is_served() {
     let key = KeyPair::generate().unwrap();
     let mut daemon = Joining::new(key.public());
     let mut master = caller(key);
-    // What is no handshake at all.
+    // Bytes that are no handshake.
     let noise: Vec<u8> = (0..3000_u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
     let strange: [&[u8]; 4] =
         [b"GET / HTTP/1.0\r\n\r\n", &noise, &[22, 3, 1, 2, 0, 1, 9, 9, 9, 9], &[32, 0, 0, 0xff, 3, 32]];
@@ -114,20 +114,20 @@ fn strangers_get_nothing_and_a_line_each_and_the_master_is_served() {
         let mut socket = TcpStream::connect(daemon.address).unwrap();
         socket.write_all(bytes).unwrap();
         if count == 2 {
-            // A hello that is not finished.
+            // An incomplete hello.
             socket.shutdown(std::net::Shutdown::Write).unwrap();
         }
-        // Closed without a word but perhaps an alert.
+        // The connection is closed, at most with an alert.
         let mut answer = Vec::new();
         let _ = socket.read_to_end(&mut answer);
         assert!(answer.len() < 10, "{answer:?}");
         daemon.await_lines(count + 1);
     }
-    // Another machine's key, on either kind of link.
+    // A key of another machine, for either kind of data link.
     for security in [Security::Encrypted, Security::Trusted] {
         let mut stranger = caller(KeyPair::generate().unwrap());
         let before = daemon.turned_away().len();
-        stranger.connect(1, &[daemon.address], daemon.key, security, PATIENCE, Instant::now());
+        stranger.connect_pair(1, &[daemon.address], daemon.key, security, PATIENCE, Instant::now());
         let end = Instant::now() + PATIENCE;
         while daemon.turned_away().len() == before && Instant::now() < end {
             stranger.step(Instant::now());
@@ -136,11 +136,11 @@ fn strangers_get_nothing_and_a_line_each_and_the_master_is_served() {
         let lines = daemon.turned_away();
         assert!(lines[before].contains("its key is not the one of a host of this machine"), "{lines:#?}");
     }
-    // The master comes through all the same.
+    // The master can connect all the same.
     let event = daemon.call(&mut master, Security::Trusted, PATIENCE);
-    let Event::Connected { mut pair, .. } = event else { panic!("{event:?}\n{}", daemon.directory.log()) };
+    let ConnectEvent::PairConnected { mut pair, .. } = event else { panic!("{event:?}\n{}", daemon.directory.log()) };
     await_beat(&mut pair);
-    // When it has gone the daemon ends.
+    // When the master has gone the daemon ends.
     drop(pair);
     assert!(daemon.child.wait().unwrap().success());
     assert_eq!(daemon.directory.leftovers(), Vec::<String>::new());
@@ -154,19 +154,19 @@ fn a_crowd_at_once_costs_few_lines_and_little_memory() {
     let before = daemon.resident_kib();
     let mut crowd = Vec::new();
     let mut pair = None;
-    // The other ends are here, beside those of other tests.
+    // The other ends are in this process, beside those of other tests.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     let size = CROWD_MAX.min(limit as usize / 2);
     for number in 0..size {
         let Ok(mut socket) = TcpStream::connect(daemon.address) else { continue };
-        // Some begin to speak.
+        // Some send a few bytes.
         if number % 3 == 0 {
             let _ = socket.write_all(&[22, 3, 1]);
         }
         crowd.push(socket);
         if number == size / 2 {
             match daemon.call(&mut master, Security::Encrypted, PATIENCE) {
-                Event::Connected { pair: it, .. } => pair = Some(it),
+                ConnectEvent::PairConnected { pair: it, .. } => pair = Some(it),
                 event => panic!("{event:?}\n{}", daemon.directory.log()),
             }
         }
@@ -191,7 +191,7 @@ fn noise_on_the_socket_of_tasks_harms_nobody() {
     }
     let mut master = caller(key);
     let event = daemon.call(&mut master, Security::Encrypted, PATIENCE);
-    let Event::Connected { mut pair, .. } = event else { panic!("{event:?}") };
+    let ConnectEvent::PairConnected { mut pair, .. } = event else { panic!("{event:?}") };
     await_beat(&mut pair);
 }
 
@@ -201,7 +201,9 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
     let key = KeyPair::generate().unwrap();
     let host = Joining::new(key.public());
     let mut master = caller(key);
-    let Event::Connected { mut pair, .. } = host.call(&mut master, Security::Encrypted, PATIENCE) else { panic!() };
+    let ConnectEvent::PairConnected { mut pair, .. } = host.call(&mut master, Security::Encrypted, PATIENCE) else {
+        panic!()
+    };
     pair.control.set_frame_bytes_max(wire::HOST_FRAME_BYTES_MAX);
     let entry = |number, name: &str| HostEntry {
         tid: Tid::host_number(number),
@@ -230,7 +232,7 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
     ] {
         pair.control.send(1, &[], &[&wire::encode(&frame)]).unwrap();
     }
-    // The master reads nothing until the daemon takes no more. All that is printed would be some 30 MB of frames.
+    // The master does not read until the daemon takes no more output. All of it would be some 30 MB of frames.
     let (mut last, mut resident) = (0, host.resident_kib());
     while resident != last {
         std::thread::sleep(Duration::from_millis(700));

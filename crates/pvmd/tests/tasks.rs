@@ -1,4 +1,4 @@
-//! Tasks, spawns, messages of the daemon: over the real socket, with real processes.
+//! Tasks, spawns, and messages of the daemon: over the real socket, with real processes.
 #![forbid(unsafe_code)]
 mod common;
 
@@ -40,7 +40,7 @@ fn peers_get_each_others_descriptors_once_and_hear_of_the_end() {
     assert_eq!((frame, descriptors.len()), (ToTask::Peer(other.tid()), 2));
     let (frame, descriptors) = other.next();
     assert_eq!((frame, descriptors.len()), (ToTask::Peer(one.tid()), 2));
-    // The second descriptor is the peer's bell.
+    // The second descriptor is the peer's doorbell.
     rustix::io::write(&descriptors[1], &[1]).unwrap();
     assert_eq!(rustix::io::read(one.bell.as_fd(), &mut [0; 8]), Ok(1));
     assert_eq!(other.ask(Request::Connect(one.tid())), Reply::Done);
@@ -208,12 +208,12 @@ fn many_tasks_start_fast_and_leave_nothing_behind() {
     let mut task = Client::enroll(&daemon.socket);
     let descriptors = || {
         let list = std::fs::read_dir(format!("/proc/{}/fd", daemon.process.id())).unwrap();
-        // One can vanish between the two looks.
+        // A process can vanish between the two looks.
         let mut list: Vec<_> = list.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok()).collect();
         list.sort();
         list
     };
-    // An answer means that the daemon has done with the enrolment.
+    // An answer means that the daemon has handled the enrolment.
     assert_eq!(task.ask(Request::TaskStatus(task.tid())), Reply::Code(0));
     let before = descriptors();
     let started = Instant::now();
@@ -283,7 +283,7 @@ fn hosts_that_cannot_be_added_get_a_code_each() {
     assert_eq!(reply, Reply::AddedHosts { count: 0, hosts: vec![-6], reasons: vec![String::new()] });
 }
 
-/// Not a test of its own: the other half of the next one, in a process of its own.
+/// Not a test by itself: the other half of the next test, in a process of its own.
 #[test]
 fn helper_that_enrols_and_leaves_a_child_behind() {
     let Some(socket) = std::env::var_os("TEST_SOCKET") else { return };
@@ -310,7 +310,7 @@ fn a_task_is_left_alone_while_a_child_of_its_process_holds_the_socket() {
     let numbers = std::fs::read_to_string(&file).unwrap();
     let mut numbers = numbers.split(' ').map(|number| number.parse::<u32>().unwrap());
     let (tid, child) = (Tid(numbers.next().unwrap()), numbers.next().unwrap());
-    // The process has been waited for: its number may be another's from now on, and gets no signal.
+    // The process has been waited for: its number may belong to another one from now on, and gets no signal.
     let process = |task: &mut Client| match task.ask(Request::Tasks(tid)) {
         Reply::Tasks(tasks) => tasks.first().map(|task| task.pid),
         other => panic!("{other:?}"),

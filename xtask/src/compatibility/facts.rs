@@ -153,9 +153,9 @@ const VARIABLES_IN: &[&str] = &[
     "crates/libpvm3/src/start.rs",
     "crates/pvm-fmp/src/endpoint/mod.rs",
     "crates/pvm-fmp/src/memory.rs",
-    "crates/pvm-link/src/rendezvous.rs",
+    "crates/pvm-link/src/rendezvous/mod.rs",
     "crates/pvm-task/src/environment.rs",
-    "crates/pvmd/src/children.rs",
+    "crates/pvmd/src/processes/spawner.rs",
     "crates/pvmd/src/settings.rs",
 ];
 

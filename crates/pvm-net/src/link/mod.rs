@@ -1,9 +1,9 @@
-//! One connection that carries frames.
+//! A connection that carries frames.
 //!
-//! A frame is six bytes of head (length of all that follows the head, `u32` in little-endian order;
-//! its kind; the length of its header) and then header and body. The header is short and is handed
-//! out whole; the body can be long and is copied to where the reader wants it.
-mod pieces;
+//! A frame is a head of six bytes (the length of what follows it, as a little-endian `u32`; the kind; the length of the
+//! header), then header and body. The header is short and is returned as a whole. The body can be long and is copied to
+//! where the reader wants it.
+mod partial;
 mod receiving;
 mod sending;
 
@@ -19,42 +19,42 @@ use std::time::Duration;
 
 pub use receiving::HANDSHAKE_BYTES_MAX;
 
-/// Bytes of a frame's header at most.
+/// The maximum length of a frame's header, in bytes.
 pub const HEADER_BYTES_MAX: usize = 128;
-/// A frame, unless the link is told otherwise.
+/// The length of a frame, unless the link is told otherwise.
 ///
 /// * Filled by: each other host
 /// * Setting: none, both sides count by the same number
 /// * Reached: the link is closed
 /// * Test: `a_frame_that_is_too_long_is_refused_on_both_sides`
 pub const FRAME_BYTES_MAX: usize = 1 << 20;
-/// What waits for the socket of a link, beside the frame that exceeds it and one that is longer by itself, unless
-/// the link is told otherwise.
+/// What waits for the socket of a link, beside the frame that exceeds it and one that is longer by itself, unless the
+/// link is told otherwise.
 ///
 /// * Filled by: each other host that does not read
 /// * Setting: none, daemons tell their links otherwise
 /// * Reached: the link is given up
 /// * Test: `a_peer_that_does_not_read_is_given_up_when_too_much_waits`
 const QUEUED_BYTES_MAX: usize = 64 << 20;
-/// Bytes in front of a frame.
+/// The length of a frame's head, in bytes.
 const HEAD_BYTES: usize = 6;
 
-/// Why a link is of no use any more.
+/// Why a link has failed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LinkError {
     /// The peer is gone.
     Closed,
-    /// The system says no.
+    /// A system call has failed.
     System(Errno),
-    /// The peer is not who it should be, or does not keep to the protocol.
+    /// The peer is not the expected one, or violates the TLS protocol.
     Tls(rustls::Error),
-    /// A frame, the own or the peer's, is longer than allowed.
+    /// A frame of either side is longer than allowed.
     TooLong(usize),
-    /// A frame whose header is longer than allowed, or than the frame.
+    /// A frame has a header that is longer than allowed, or longer than the frame.
     Malformed,
-    /// The peer sends more than it may before it is known.
+    /// The peer sends too much before it is authenticated.
     TooMuch,
-    /// The peer reads too slowly for what it is sent.
+    /// The peer reads too slowly.
     Backlog,
 }
 
@@ -89,55 +89,55 @@ impl From<rustls::Error> for LinkError {
     }
 }
 
-/// The beginning of a frame; its body is taken from the link.
+/// The beginning of a frame. The body is read from the link.
 #[derive(Debug, Clone, Copy)]
 pub struct Head {
-    /// What the sender said it is.
+    /// The kind, which the sender has chosen.
     pub kind: u8,
-    /// Bytes of the body.
+    /// The length of the body, in bytes.
     pub body_bytes: usize,
     header: [u8; HEADER_BYTES_MAX],
     header_bytes: u8,
 }
 
 impl Head {
-    /// The header.
+    /// Returns the header.
     pub fn header(&self) -> &[u8] {
         &self.header[..usize::from(self.header_bytes)]
     }
 }
 
-/// One connection. Whoever holds it watches its socket and calls it when that is ready.
+/// A connection. Its owner watches the socket, and calls the link when that is ready.
 pub struct Link {
     socket: OwnedFd,
-    /// Absent on a link in clear.
+    /// Absent in clear.
     tls: Option<Box<Tls>>,
-    /// Received, in clear.
+    /// Received bytes, in clear.
     inbox: Buffer,
-    /// To be sent, as it goes to the socket.
+    /// Bytes to send, as they go to the socket.
     outbox: Buffer,
-    /// Bytes of the current frame's body that have not been taken.
+    /// Bytes of the received frame's body that have not been taken.
     body_left: usize,
-    /// Bytes of the body that is being sent which have not been pushed.
+    /// Bytes of the sent frame's body that have not been pushed.
     body_owed: usize,
-    /// Bytes read from the socket so far, while the peer is not known.
+    /// Bytes read from the socket while the peer is not authenticated.
     stranger_bytes: usize,
     trusted: bool,
-    /// So much comes on this encrypted link that more is read in one go.
+    /// Much comes on this encrypted link, so that more is read at a time.
     is_busy: bool,
     frame_bytes_max: usize,
     queued_bytes_max: usize,
-    /// Bytes of the longest frame, of those that wait, that is longer than all may be that waits. One who
-    /// reads it takes its time, and is not to be given up for what comes meanwhile.
+    /// The length of the longest waiting frame that exceeds the limit of what may wait. A peer that reads it takes its
+    /// time, and is not given up for what comes meanwhile.
     outsize: usize,
-    /// Nothing more can be read, and why; what came before can still be taken.
+    /// The error after which nothing more can be read. What came before can still be taken.
     broken: Option<LinkError>,
-    /// The other side has said that nothing more comes.
+    /// The other side has closed in order.
     ended: bool,
 }
 
 impl Link {
-    /// A link in clear over a connected socket that does not block.
+    /// Makes a link in clear over a connected socket that does not block.
     pub fn clear(socket: OwnedFd) -> Link {
         Link {
             socket,
@@ -157,7 +157,7 @@ impl Link {
         }
     }
 
-    /// The calling side of an encrypted link to the one with that key.
+    /// Makes the calling side of an encrypted link to the peer with that key.
     pub fn secure_to(socket: OwnedFd, identity: &Identity, peer: PublicKey) -> Result<Link, LinkError> {
         let tls = Some(Box::new(identity.client(peer)?));
         let mut link = Link { tls, ..Link::clear(socket) };
@@ -165,61 +165,61 @@ impl Link {
         Ok(link)
     }
 
-    /// The called side of an encrypted link.
+    /// Makes the called side of an encrypted link.
     pub fn secure_from(socket: OwnedFd, identity: &Identity) -> Result<Link, LinkError> {
         let tls = Some(Box::new(identity.server()?));
         Ok(Link { tls, ..Link::clear(socket) })
     }
 
-    /// The peer is known: it may send as much as it wants. What does not get through is tried again some times
-    /// within the time.
+    /// Marks the peer as authenticated, so that it may send any amount, and sets the socket's options. Retransmissions
+    /// are spread over `timeout`.
     pub fn trust(&mut self, timeout: Duration) -> Result<(), LinkError> {
         self.trusted = true;
         Ok(socket::tune(&self.socket, timeout)?)
     }
 
-    /// The peer is given up, too, if it leaves unread for so long what it has been sent.
+    /// Gives the peer up, too, if it leaves sent data unread for that time.
     pub fn limit_unread(&mut self, timeout: Duration) -> Result<(), LinkError> {
         Ok(socket::limit_unread(&self.socket, timeout)?)
     }
 
-    /// The peer is known, and its socket has been tuned elsewhere ([`Link::trust`]).
+    /// Marks the peer as authenticated, on a socket whose options were set elsewhere ([`Link::trust`]).
     pub fn trust_as_it_is(&mut self) {
         self.trusted = true;
     }
 
-    /// Sets how long a frame may be.
+    /// Sets the maximum length of a frame.
     pub fn set_frame_bytes_max(&mut self, bytes: usize) {
         self.frame_bytes_max = bytes;
     }
 
-    /// Sets how much may wait for the socket: a frame is taken while no more than this waits, apart from
-    /// a frame that is longer by itself.
+    /// Sets how much may wait for the socket: a frame is accepted while no more than this waits, apart from a frame
+    /// that is longer by itself.
     pub fn set_queued_bytes_max(&mut self, bytes: usize) {
         self.queued_bytes_max = bytes;
     }
 
-    /// What the connection has carried; `None` where the socket is none of TCP's.
+    /// Returns the counters of the connection, or `None` if the socket is not a TCP socket.
     pub fn carried(&self) -> Option<Carried> {
         raw::carried(self.as_fd()).ok()
     }
 
-    /// Whether frames can be sent and received: at once in clear, else after the handshake.
+    /// Returns whether frames can be sent and received: at once in clear, else after the handshake.
     pub fn is_ready(&self) -> bool {
         self.tls.as_ref().is_none_or(|tls| tls.is_ready())
     }
 
-    /// How many segments TCP has sent again since the connection stands.
+    /// Returns how many segments TCP has sent again since the connection was made.
     pub fn sent_again(&self) -> u32 {
         raw::carried(self.socket.as_fd()).map_or(0, |carried| carried.sent_again)
     }
 
-    /// Whether what is sent is encrypted.
+    /// Returns whether the link is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Who the peer has proved to be. Nobody on a link in clear.
+    /// Returns the key that the peer has proved to have. In clear there is none.
     pub fn peer(&self) -> Option<PublicKey> {
         self.tls.as_ref()?.peer()
     }

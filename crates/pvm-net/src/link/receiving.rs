@@ -1,30 +1,30 @@
-//! What a link receives.
+//! The receiving side of a link.
 use super::{HEAD_BYTES, HEADER_BYTES_MAX, Head, Link, LinkError};
-use crate::pipe::Pipe;
+use crate::byte_stream::ByteStream;
 use crate::tls::Clear;
 use rustix::io::Errno;
 use std::io::IoSliceMut;
 
-/// What a peer can send before it is known.
+/// What a peer can send before it is authenticated.
 ///
 /// * Filled by: whoever reaches the port
 /// * Setting: none, a handshake takes less than 2 KiB
 /// * Reached: the connection is closed
 /// * Test: `one_who_says_too_much_before_it_is_known_is_turned_away`
 pub const HANDSHAKE_BYTES_MAX: usize = 8 << 10;
-/// Bytes read in one go from a peer that is not known yet.
+/// Bytes read at a time from a peer that is not authenticated.
 const STRANGER_READ_BYTES: usize = 4 << 10;
-/// Bytes read in one go.
+/// Bytes read at a time.
 const READ_BYTES: usize = 64 << 10;
-/// The same on an encrypted link once as many have come at once: each read has TCP tell the other side of the room that
-/// it made, by a packet that costs both hosts time.
+/// The same on an encrypted link after one read has filled that much. After each read TCP tells the other side of the
+/// new room, by a packet that costs both hosts time.
 const BUSY_READ_BYTES: usize = 256 << 10;
-/// A rest of a body from here on is read to where it belongs.
+/// The rest of a body that is at least this long is read directly to its destination.
 const READ_STRAIGHT_BYTES: usize = 4 << 10;
 
 impl Link {
-    /// The beginning of the next frame, if its header is there. The body of the one before must have
-    /// been taken.
+    /// Returns the beginning of the next frame, if its header has come. The body of the previous frame must have been
+    /// taken.
     pub fn receive(&mut self) -> Result<Option<Head>, LinkError> {
         assert_eq!(self.body_left, 0, "the body of the frame before has not been taken");
         loop {
@@ -39,7 +39,7 @@ impl Link {
         }
     }
 
-    /// The next frame's beginning and the bytes that it takes.
+    /// Returns the beginning of the next frame and its length.
     fn parse(&self) -> Result<Option<(Head, usize)>, LinkError> {
         let Some((prefix, rest)) = self.inbox.filled().split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
         let [a, b, c, d, kind, header_bytes] = *prefix;
@@ -58,8 +58,8 @@ impl Link {
         Ok(Some((Head { kind, body_bytes, header, header_bytes }, HEAD_BYTES + count)))
     }
 
-    /// Copies the next bytes of the current frame's body, as many as are there and fit. Gives how
-    /// many; when that is fewer than wanted, the rest has not come yet.
+    /// Copies the next bytes of the current frame's body, as many as have come and fit. Returns how many; fewer than
+    /// `into` holds if the rest has not come.
     pub fn take(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
         let wanted = into.len().min(self.body_left);
         let mut done = 0;
@@ -83,7 +83,7 @@ impl Link {
             match more {
                 Ok(true) => {}
                 Ok(false) => break,
-                // Told on the next call; first what there is.
+                // The error is returned by the next call.
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -92,7 +92,7 @@ impl Link {
         Ok(done)
     }
 
-    /// Reads to where the bytes belong, and what follows them into the inbox.
+    /// Reads a body directly to its destination, and what follows it into the inbox.
     fn read_straight(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
         if let Some(error) = &self.broken {
             return Err(error.clone());
@@ -119,12 +119,12 @@ impl Link {
         Err(error)
     }
 
-    /// From now on without frames.
-    pub fn into_pipe(self) -> Pipe {
-        Pipe::new(self)
+    /// Turns the link into a stream without frames.
+    pub fn into_byte_stream(self) -> ByteStream {
+        ByteStream::new(self)
     }
 
-    /// Copies bytes, whatever frame they belong to.
+    /// Copies bytes of the stream.
     pub(crate) fn read_bytes(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
         self.body_left = into.len();
         let result = self.take(into);
@@ -132,8 +132,8 @@ impl Link {
         result
     }
 
-    /// Hands out bytes that have been received, at most so many, whatever frame they belong to: those that come
-    /// now as they are decrypted.
+    /// Passes at most `most` bytes of the stream to `take`. Bytes that come now are passed from where they were
+    /// decrypted.
     pub(crate) fn read_by(&mut self, most: usize, take: &mut dyn FnMut(&[u8])) -> Result<usize, LinkError> {
         if self.inbox.is_empty() {
             let mut done = 0;
@@ -151,13 +151,13 @@ impl Link {
         Ok(count)
     }
 
-    /// Bytes of the current frame's body that have not been taken.
+    /// Returns how many bytes of the current frame's body have not been taken.
     pub fn body_left(&self) -> usize {
         self.body_left
     }
 
-    /// The next frame as a whole, if it has come: its beginning and its body. Keeps what has come of
-    /// it, so that this is not for long ones that others could send in pieces.
+    /// Returns the next frame as a whole, if it has come. The link keeps what has come of it, so this is not for long
+    /// frames that others could send in pieces.
     pub fn receive_whole(&mut self) -> Result<Option<(Head, &[u8])>, LinkError> {
         assert_eq!(self.body_left, 0, "the body of the frame before has not been taken");
         loop {
@@ -186,29 +186,28 @@ impl Link {
         }
     }
 
-    /// Whether bytes that were read wait to be taken as frames, so that the socket alone would not
-    /// tell of them.
+    /// Returns whether bytes were read that have not been taken. The socket would not tell of them.
     pub fn has_unread(&self) -> bool {
         !self.inbox.is_empty()
     }
 
-    /// Whether the other side has ended the connection in order, so that all that it sent has come. Otherwise,
-    /// after an error, the connection was broken.
+    /// Returns whether the other side has closed in order, so that everything that it sent has come. Otherwise, after
+    /// an error, the connection has broken.
     pub fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Whether nothing more comes than what was read.
+    /// Returns whether nothing more can be read from the socket.
     pub fn is_broken(&self) -> bool {
         self.broken.is_some()
     }
 
-    /// Reads once. Gives whether there is more than before.
+    /// Reads once. Returns whether there is more than before.
     fn fill(&mut self, least: usize) -> Result<bool, LinkError> {
         self.fill_by(least, 0, &mut |_| {})
     }
 
-    /// The same; of what is decrypted then so many bytes are handed out at once. They count too.
+    /// Reads once. Up to `straight` decrypted bytes are passed to `take`, and count as well.
     fn fill_by(&mut self, least: usize, straight: usize, take: &mut dyn FnMut(&[u8])) -> Result<bool, LinkError> {
         if let Some(error) = &self.broken {
             return Err(error.clone());
@@ -219,12 +218,12 @@ impl Link {
             (true, false) => READ_BYTES,
             (true, true) => BUSY_READ_BYTES,
         };
-        // A long frame may need more memory than there is.
+        // There may be no memory for a long frame.
         let (into, bytes, has_room) = match &mut self.tls {
             Some(tls) => {
                 let cipher = tls.cipher();
                 let comes = cipher.len() + bytes;
-                // What is decrypted at once to where it belongs needs none here.
+                // Bytes that are passed on from where they were decrypted need no memory here.
                 let is_long = self.inbox.len() > BUSY_READ_BYTES;
                 let has_room = cipher.reserve(bytes) && (!is_long || self.inbox.reserve(comes));
                 (cipher, bytes, has_room)
@@ -263,23 +262,24 @@ impl Link {
         }
     }
 
-    /// Has TLS do what it can.
+    /// Runs TLS as far as possible.
     pub(super) fn advance(&mut self) -> Result<(), LinkError> {
         self.advance_by(0, &mut |_| {}).1
     }
 
-    /// The same; so many bytes are handed out. Gives how many of those have not come.
+    /// Runs TLS as far as possible, and passes up to `straight` bytes to `take`. Returns how many of those have not
+    /// come.
     fn advance_by(&mut self, straight: usize, take: &mut dyn FnMut(&[u8])) -> (usize, Result<(), LinkError>) {
         let Some(tls) = &mut self.tls else { return (straight, Ok(())) };
         let mut clear = Clear::new(straight, take, &mut self.inbox);
         let waiting_bytes = self.outbox.len();
         let result = tls.advance(&mut self.outbox, &mut clear);
         let left = clear.straight_left();
-        // An alert too, if the socket takes it.
+        // This sends an alert, too, if the socket takes it.
         let answers = !self.trusted || self.outbox.len() > waiting_bytes;
         let flushed = if answers { self.flush() } else { Ok(()) };
         let result = match result {
-            // One who takes nothing any more may have said something before.
+            // A peer that takes nothing more may have sent something before.
             Ok(true) if self.trusted => Ok(()),
             Ok(true) => flushed,
             Ok(false) => Err(LinkError::Closed),
@@ -288,7 +288,7 @@ impl Link {
         (left, result)
     }
 
-    /// Goes on with the handshake. Gives whether it is done.
+    /// Continues the handshake. Returns whether it is complete.
     pub fn handshake(&mut self) -> Result<bool, LinkError> {
         self.flush()?;
         while !self.is_ready() {

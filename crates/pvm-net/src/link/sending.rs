@@ -1,4 +1,4 @@
-//! What a link sends.
+//! The sending side of a link.
 use super::{HEAD_BYTES, HEADER_BYTES_MAX, Link, LinkError};
 use crate::socket;
 use rustix::io::Errno;
@@ -6,10 +6,10 @@ use std::io::IoSlice;
 
 /// Parts of a body written by one system call.
 pub(super) const PARTS_MAX: usize = 16;
-/// Bytes that an encrypted link takes of a body in one go; what it has taken lies in its own memory.
+/// Bytes of a body that an encrypted link takes at a time. It keeps what it has taken.
 pub(super) const PUSH_BYTES_MAX: usize = 128 << 10;
 
-/// A frame's head and header as they are sent.
+/// The head and the header of a frame, as they are sent.
 struct Lead {
     bytes: [u8; HEAD_BYTES + HEADER_BYTES_MAX],
     length: usize,
@@ -31,28 +31,28 @@ impl Lead {
 }
 
 impl Link {
-    /// Whether what is sent now goes straight to the socket.
+    /// Returns whether data that is sent now goes directly to the socket.
     pub fn has_room(&self) -> bool {
         self.outbox.is_empty()
     }
 
-    /// Whether something waits for the socket to take it; then watch for that and call
-    /// [`Link::flush`].
+    /// Returns whether something waits for the socket. Then the socket is to be watched for room, and [`Link::flush`]
+    /// to be called.
     pub fn wants_write(&self) -> bool {
         !self.outbox.is_empty()
     }
 
-    /// Bytes that wait for the socket.
+    /// Returns how many bytes wait for the socket.
     pub fn queued_bytes(&self) -> usize {
         self.outbox.len()
     }
 
-    /// What waits for the socket, as it goes there. Whoever sends it in the link's place takes it all.
+    /// Returns what waits for the socket. A caller that sends it elsewhere must take all of it.
     pub fn queued(&self) -> &[u8] {
         self.outbox.filled()
     }
 
-    /// Sends a frame: as much as the socket takes at once, the rest, of which a copy is kept, later.
+    /// Sends a frame. What the socket does not take at once is copied and sent later.
     pub fn send(&mut self, kind: u8, header: &[u8], body: &[&[u8]]) -> Result<(), LinkError> {
         let body_bytes = body.iter().map(|part| part.len()).sum();
         self.check(header, body_bytes)?;
@@ -83,9 +83,8 @@ impl Link {
         Ok(())
     }
 
-    /// Begins a frame whose body follows by [`Link::push`], and sends of the body what the socket
-    /// takes. Gives how much that was. Nothing else can be sent before the body is through; no copy of
-    /// it is kept.
+    /// Begins a frame whose body follows by [`Link::push`], and sends as much of the body as the socket takes. Returns
+    /// how much that was. Nothing else can be sent before the body is complete. The body is not copied.
     pub fn begin(&mut self, kind: u8, header: &[u8], body_bytes: usize, first: &[u8]) -> Result<usize, LinkError> {
         self.check(header, body_bytes)?;
         let first = &first[..first.len().min(body_bytes)];
@@ -108,7 +107,7 @@ impl Link {
         Ok(taken)
     }
 
-    /// Goes on with the body of a frame. Gives how much the socket has taken.
+    /// Sends more of a frame's body. Returns how much the socket has taken.
     pub fn push(&mut self, part: &[u8]) -> Result<usize, LinkError> {
         self.flush()?;
         let part = &part[..part.len().min(self.body_owed)];
@@ -125,7 +124,7 @@ impl Link {
         Ok(taken)
     }
 
-    /// Bytes of a body that was begun which have not been pushed.
+    /// Returns how many bytes of the body have not been pushed.
     pub fn body_owed(&self) -> usize {
         self.body_owed
     }
@@ -137,7 +136,7 @@ impl Link {
         if bytes > self.frame_bytes_max { Err(LinkError::TooLong(bytes)) } else { Ok(()) }
     }
 
-    /// One system call, on a link in clear. Gives how many bytes were taken.
+    /// Writes once, on a link in clear. Returns how many bytes were taken.
     fn write_parts(&self, lead: &[u8], body: &[&[u8]]) -> Result<usize, LinkError> {
         let mut slices = [IoSlice::new(&[]); 1 + PARTS_MAX];
         let count = 1 + body.len().min(PARTS_MAX);
@@ -151,7 +150,7 @@ impl Link {
         }
     }
 
-    /// Puts something behind what waits.
+    /// Appends bytes to what waits.
     fn append(&mut self, bytes: &[u8]) -> Result<(), LinkError> {
         match &mut self.tls {
             Some(tls) => Ok(tls.encrypt(&[bytes], &mut self.outbox, &mut self.inbox)?),
@@ -168,7 +167,7 @@ impl Link {
         self.flush()
     }
 
-    /// The same with so many bytes, which `fill` copies from the front, piece by piece.
+    /// Encrypts and sends bytes that `fill` copies, piece by piece.
     pub(crate) fn write_encrypted_by(
         &mut self,
         bytes: usize,

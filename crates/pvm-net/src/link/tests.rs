@@ -1,7 +1,7 @@
 //! Two ends of a link in one thread.
 use super::*;
+use crate::byte_stream::ByteStream;
 use crate::keys::KeyPair;
-use crate::pipe::Pipe;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
@@ -19,7 +19,7 @@ fn clear() -> (Link, Link) {
     (Link::clear(one), Link::clear(other))
 }
 
-/// An encrypted pair after its handshake.
+/// Makes an encrypted pair after its handshake.
 fn encrypted() -> (Link, Link) {
     let (ours, theirs) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let (one, other) = sockets();
@@ -130,7 +130,7 @@ fn who_is_reading_a_long_frame_is_not_given_up_for_what_comes_behind_it() {
             }
         }
         assert_eq!(lengths, [&[long][..], &[1000; 10]].concat());
-        // From now on it is as ever.
+        // From now on the usual limit holds.
         let error = (0..10_000).find_map(|_| one.send(1, &[], &[&[0; 50_000]]).err());
         assert_eq!(error, Some(LinkError::Backlog));
         assert!(one.queued_bytes() < 200_000);
@@ -242,15 +242,15 @@ fn one_that_has_broken_the_encryption_is_sent_nothing_more() {
         }
     };
     assert!(matches!(error, LinkError::Tls(_)), "{error}");
-    // It has been told by an alert, which is sent once.
+    // An alert has told it, once.
     assert_eq!(one.send(1, &[], &[b"text"]), Err(error.clone()));
     assert_eq!(one.receive().err(), Some(error));
 }
 
 #[test]
-fn a_pipe_carries_bytes_and_says_when_it_is_full() {
+fn a_byte_stream_carries_bytes_and_says_when_it_is_full() {
     for (one, other) in each() {
-        let (mut one, mut other) = (one.into_pipe(), other.into_pipe());
+        let (mut one, mut other) = (one.into_byte_stream(), other.into_byte_stream());
         let data = pattern(20 << 20, 3);
         let (mut sent, mut full) = (0, false);
         while !full {
@@ -279,11 +279,11 @@ fn a_pipe_carries_bytes_and_says_when_it_is_full() {
 }
 
 #[test]
-fn an_encrypted_pipe_copies_from_the_front_what_it_takes_and_reads_more_at_once_when_much_comes() {
+fn an_encrypted_stream_copies_from_the_front_what_it_takes_and_reads_more_at_once_when_much_comes() {
     let [_, (one, other)] = each();
-    let (mut one, mut other) = (one.into_pipe(), other.into_pipe());
+    let (mut one, mut other) = (one.into_byte_stream(), other.into_byte_stream());
     let data = pattern(8 << 20, 6);
-    // Whole records, records and a piece, less than one, and more than a pipe takes in one go.
+    // Whole records, records and a piece, less than one record, and more than a stream takes at a time.
     let counts = [32 << 10, 40_000, 1, 0, 100, 3 << 20];
     let (mut sent, mut received, mut most) = (0, Vec::new(), 0);
     for turn in 0.. {
@@ -295,7 +295,7 @@ fn an_encrypted_pipe_copies_from_the_front_what_it_takes_and_reads_more_at_once_
         });
         assert_eq!(taken, Ok(copied));
         sent += copied;
-        // Read when the socket is full, so that much comes at once.
+        // Read only when the socket is full, so that much comes at once.
         while one.wants_write() || sent == data.len() && received.len() < sent {
             let count = other.read_by(usize::MAX, &mut |bytes| received.extend_from_slice(bytes)).unwrap();
             most = most.max(count);
@@ -307,7 +307,7 @@ fn an_encrypted_pipe_copies_from_the_front_what_it_takes_and_reads_more_at_once_
     }
     assert!(received == data);
     assert!(most > 128 << 10, "{most}");
-    [one, other].iter_mut().for_each(Pipe::release);
+    [one, other].iter_mut().for_each(ByteStream::release);
 }
 
 #[test]
@@ -363,19 +363,19 @@ fn writing_to_one_that_is_gone_is_an_error_and_no_signal() {
         drop(other);
         let body = [0; 1000];
         let failed = |link: &mut Link| {
-            let results = [link.send(1, &[], &[&body]), link.flush(), link.offer(&[&body]).map(drop)];
+            let results = [link.send(1, &[], &[&body]), link.flush(), link.try_write(&[&body]).map(drop)];
             results.into_iter().any(|result| result.is_err())
         };
         while !failed(&mut one) {}
         assert!(failed(&mut one));
-        let mut pipe = one.into_pipe();
+        let mut pipe = one.into_byte_stream();
         let _ = pipe.write(&body);
     }
     assert_eq!(signals.load(std::sync::atomic::Ordering::SeqCst), 0);
     signal_hook::low_level::unregister(flag);
 }
 
-/// The variable by which the test below, run once more, knows that it may take its memory away.
+/// Set when the test below runs once more in a process whose memory may be limited.
 const WITHOUT_MEMORY: &str = "HPVM_TEST_WITHOUT_MEMORY";
 
 #[test]
@@ -400,7 +400,7 @@ fn a_frame_for_which_there_is_no_memory_costs_its_link_and_nothing_else() {
     let pages: u64 = statm.split_whitespace().next().unwrap().parse().unwrap();
     let limit = Rlimit { current: Some(pages * rustix::param::page_size() as u64 + (8 << 20)), maximum: None };
     setrlimit(Resource::As, limit).unwrap();
-    // What the allocator has set aside goes, too.
+    // What the allocator has in reserve goes, too.
     let piece = || {
         let mut piece = Vec::<u8>::new();
         piece.try_reserve_exact(4 << 20).ok().map(|()| piece)

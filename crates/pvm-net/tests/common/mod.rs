@@ -1,6 +1,6 @@
-//! Gates in one thread, driven by hand.
+//! Connectors in one thread, driven by hand.
 #![allow(dead_code)] // each test program uses its part
-use pvm_net::{Event, Gate, Identity, KeyPair, Link, Pair, Security};
+use pvm_net::{ConnectEvent, Connector, Identity, KeyPair, Link, Pair, Security};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -11,42 +11,41 @@ pub fn identity() -> Identity {
     Identity::new(KeyPair::generate().unwrap())
 }
 
-pub fn open(identity: Identity, port: u16) -> Gate {
-    let mut gate = Gate::new(identity, Duration::from_secs(10)).unwrap();
-    gate.listen(port).unwrap();
-    gate
+pub fn open(identity: Identity, port: u16) -> Connector {
+    let mut connector = Connector::new(identity, Duration::from_secs(10)).unwrap();
+    connector.listen(port).unwrap();
+    connector
 }
 
-pub fn gate() -> Gate {
+pub fn connector() -> Connector {
     open(identity(), 0)
 }
 
-/// Two that know each other.
-pub fn acquainted() -> (Gate, Gate) {
-    let (one, other) = (gate(), gate());
+/// Makes two connectors that know each other's key.
+pub fn acquainted() -> (Connector, Connector) {
+    let (one, other) = (connector(), connector());
     one.identity().known().add(other.identity().public());
     other.identity().known().add(one.identity().public());
     (one, other)
 }
 
-pub fn address(gate: &Gate) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::LOCALHOST, gate.port()))
+pub fn address(connector: &Connector) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, connector.port()))
 }
 
-pub fn events(gate: &mut Gate) -> Vec<Event> {
-    std::iter::from_fn(|| gate.poll_event()).collect()
+pub fn events(connector: &mut Connector) -> Vec<ConnectEvent> {
+    std::iter::from_fn(|| connector.poll_event()).collect()
 }
 
-/// Calls, and drives both until the call has led to something; gives that, and what the called one
-/// has seen.
-pub fn call(caller: &mut Gate, called: &mut Gate, security: Security) -> (Event, Vec<Event>) {
+/// Calls, and drives both sides until the call has a result. Returns that, and the events of the called side.
+pub fn call(caller: &mut Connector, called: &mut Connector, security: Security) -> (ConnectEvent, Vec<ConnectEvent>) {
     let (to, key) = ([address(called)], called.identity().public());
-    caller.connect(7, &to, key, security, PATIENCE, Instant::now());
+    caller.connect_pair(7, &to, key, security, PATIENCE, Instant::now());
     drive(caller, called)
 }
 
-/// Drives both until something has become of a call.
-pub fn drive(caller: &mut Gate, called: &mut Gate) -> (Event, Vec<Event>) {
+/// Drives both sides until a call has a result.
+pub fn drive(caller: &mut Connector, called: &mut Connector) -> (ConnectEvent, Vec<ConnectEvent>) {
     let start = Instant::now();
     let mut seen = Vec::new();
     while start.elapsed() < 2 * PATIENCE {
@@ -54,7 +53,7 @@ pub fn drive(caller: &mut Gate, called: &mut Gate) -> (Event, Vec<Event>) {
         called.step(Instant::now());
         seen.extend(events(called));
         if let Some(event) = caller.poll_event() {
-            // What is on its way still arrives.
+            // What is in flight still arrives.
             for _ in 0..3 {
                 called.step(Instant::now());
             }
@@ -65,36 +64,38 @@ pub fn drive(caller: &mut Gate, called: &mut Gate) -> (Event, Vec<Event>) {
     panic!("nothing has become of the call");
 }
 
-/// Drives one until it has seen so many events.
-pub fn await_events(gate: &mut Gate, count: usize) -> Vec<Event> {
+/// Drives a connector until it has that number of events.
+pub fn await_events(connector: &mut Connector, count: usize) -> Vec<ConnectEvent> {
     let start = Instant::now();
     let mut seen = Vec::new();
     while seen.len() < count && start.elapsed() < PATIENCE {
-        gate.step(Instant::now());
-        seen.extend(events(gate));
+        connector.step(Instant::now());
+        seen.extend(events(connector));
     }
     assert_eq!(seen.len(), count, "{seen:?}");
     seen
 }
 
-/// The reason for which the only caller was turned away.
-pub fn refusal(gate: &mut Gate) -> String {
-    match await_events(gate, 1).remove(0) {
-        Event::Refused { reason, count: 1, .. } => reason,
+/// Returns the reason for which the only caller was refused.
+pub fn refusal(connector: &mut Connector) -> String {
+    match await_events(connector, 1).remove(0) {
+        ConnectEvent::Refused { reason, count: 1, .. } => reason,
         event => panic!("{event:?}"),
     }
 }
 
-/// Both pairs of a call that worked.
-pub fn pairs((event, mut seen): (Event, Vec<Event>)) -> (Pair, Pair) {
+/// Returns both pairs of a call that has succeeded.
+pub fn pairs((event, mut seen): (ConnectEvent, Vec<ConnectEvent>)) -> (Pair, Pair) {
     assert_eq!(seen.len(), 1, "{seen:?}");
     match (event, seen.remove(0)) {
-        (Event::Connected { ticket: 7, pair: one, .. }, Event::Arrived { pair: other, .. }) => (*one, *other),
+        (ConnectEvent::PairConnected { ticket: 7, pair: one, .. }, ConnectEvent::PairAccepted { pair: other, .. }) => {
+            (*one, *other)
+        }
         (event, seen) => panic!("{event:?}, {seen:?}"),
     }
 }
 
-/// Sends a frame on each link in each direction, and sees it come.
+/// Sends a frame on each link in each direction.
 pub fn use_pairs(one: &mut Pair, other: &mut Pair) {
     pass(&mut one.control, &mut other.control);
     pass(&mut other.control, &mut one.control);

@@ -13,7 +13,7 @@ const TIDS: [Tid; 2] = [Tid(0x40001), Tid(0x80001)];
 /// A task and its daemon.
 struct Side {
     task: Task,
-    link: pvm_link::Link,
+    link: pvm_link::ControlSocket,
     daemon: Endpoint,
     _ports: PortTable,
     sent: i32,
@@ -45,7 +45,7 @@ impl Sink for Load {
 
 impl Side {
     fn new(tid: Tid) -> Side {
-        let (link, mut far) = pvm_link::Link::pair().unwrap();
+        let (link, mut far) = pvm_link::ControlSocket::pair().unwrap();
         let own = TraceSettings::default();
         let welcome = Welcome { tid, parent: 0, dsig: 1, own, resource_manager: Tid::NONE };
         let ports = PortTable::new(16).unwrap();

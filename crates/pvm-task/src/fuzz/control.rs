@@ -8,7 +8,7 @@ use pvm_core::tid::Tid;
 use pvm_fmp::ports::PortTable;
 use pvm_fmp::{Blank, Endpoint, GroupMemory};
 use pvm_fuzz::{Source, Unstructured, part};
-use pvm_link::Link;
+use pvm_link::ControlSocket;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The functions that decode it.
@@ -29,7 +29,7 @@ const NAMES: [u32; 5] = [0x40002, 0x80001, 0x40000, OWN.0, 0x40005];
 
 /// The daemon's side.
 struct Daemon {
-    link: Link,
+    link: ControlSocket,
     ports: PortTable,
     group: GroupMemory,
     /// Segment and doorbell of a task of the host.
@@ -44,8 +44,8 @@ pub fn task_control(bytes: &[u8]) {
     let _ = run(&mut Unstructured::new(bytes));
 }
 
-fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
-    let (link, far) = Link::pair().expect("sockets");
+fn saying(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+    let (link, far) = ControlSocket::pair().expect("sockets");
     let mut daemon = Daemon::new(far);
     daemon.send_welcome(from)?;
     let environment = Environment::from_lookup(|_| None);
@@ -79,7 +79,7 @@ fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
 }
 
 impl Daemon {
-    fn new(link: Link) -> Daemon {
+    fn new(link: ControlSocket) -> Daemon {
         let ports = PortTable::new(16).expect("memory");
         let shown = Endpoint::new().and_then(|peer| peer.descriptors()).expect("memory");
         Daemon { link, ports, group: GroupMemory::new().expect("memory"), shown, far: Vec::new() }

@@ -4,7 +4,7 @@ use pvm_core::encoding::Writer;
 use pvm_core::proto::{Message, Reply, Request, ToDaemon, ToTask, TraceSettings, Welcome};
 use pvm_core::tid::Tid;
 use pvm_fmp::ports::PortTable;
-use pvm_link::Link;
+use pvm_link::ControlSocket;
 use pvm_task::Environment;
 use rustix::event::{PollFd, PollFlags};
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ const FIRST_TID: u32 = 0x40001;
 
 struct Client {
     tid: Tid,
-    link: Link,
+    link: ControlSocket,
     descriptors: [OwnedFd; 2],
     introduced: Vec<Tid>,
     /// Registered notifies of exits: tid, context, tag.
@@ -107,7 +107,7 @@ impl Daemon {
 
     fn accept(&mut self) {
         let (socket, _) = self.listener.accept().unwrap();
-        let mut link = Link::new(socket.into()).unwrap();
+        let mut link = ControlSocket::new(socket.into()).unwrap();
         let (hello, descriptors) = loop {
             if let Some(frame) = link.receive_from_task().unwrap() {
                 break frame;

@@ -1,11 +1,13 @@
-//! Carries out what the machine decides. One match has an arm for each action: an action without one does not compile.
+//! Executes the actions of the machine. One match has an arm for each action: an action without an arm does not
+//! compile.
 use super::Daemon;
-use crate::{children, clock};
+use crate::clock;
 use pvm_core::machine::{Action, Connection, SpawnId};
 use pvm_core::proto::{ByteBuf, Welcome};
 use pvm_core::tid::Tid;
 
 impl Daemon {
+    /// Executes an action.
     pub(super) fn execute(&mut self, action: Action) {
         match action {
             // Tasks of this host.
@@ -21,9 +23,9 @@ impl Daemon {
                 self.find(spawn, &file, [directory.as_ref(), beside.as_ref()], debug);
             }
             Action::Start(start) => self.start(&start),
-            Action::Signal { tid, process, signal } => self.signal(tid, process, signal),
-            Action::SignalGroup { tid, process, signal } => self.signal_group(tid, process, signal),
-            Action::Input { tid, data } => self.take_input(tid, data),
+            Action::Signal { tid, process, signal } => self.processes.signal(tid, process, signal),
+            Action::SignalGroup { tid, process, signal } => self.processes.signal_group(tid, process, signal),
+            Action::Input { tid, data } => self.write_input(tid, data),
             // Groups.
             Action::Group { group, action } => {
                 self.groups.execute(group, action, &mut self.connections, &mut self.machine, self.started.elapsed());
@@ -36,23 +38,23 @@ impl Daemon {
             }
             Action::TellTime { to, wait } => self.machine.handle_time_told(to, wait, clock::time_of_day()),
             Action::Log { tid, line } => self.log_output(tid, &line),
-            // Hosts that are to come.
-            Action::CheckHosts { request, names } => self.check_hosts(request, &names),
+            // Hosts that are to be added.
+            Action::CheckHosts { request, names } => self.look_up_hosts(request, &names),
             Action::StartHosts { request, hosts, by_hoster: true } => self.tell_start_commands(request, &hosts),
             Action::StartHosts { request, hosts, by_hoster: false } => self.start_hosts(request, hosts),
             Action::ReadAnswer { request, index, line } => self.read_answer(request, index, &line),
             Action::OrderStart { number, order } => self.order_start(number, order),
-            Action::StartNews { host, number, news } => self.hear_start_news(host, number, news),
-            Action::Joined { shared, options } => self.become_host(&shared, &options),
+            Action::StartNews { host, number, news } => self.on_start_news(host, number, news),
+            Action::Joined { shared, options } => self.on_joined(&shared, &options),
             // Links to hosts.
-            Action::KnowHost { host, key } => self.links.know(host, key),
-            Action::OpenLink { host, addresses } => self.links.call(host, &addresses),
-            Action::ForgetHost { host } => self.forget_host(host),
-            Action::CountSentAgain { host } => self.machine.handle_sent_again(host, self.links.sent_again(host)),
+            Action::KnowHost { host, key } => self.links.add_host(host, key),
+            Action::OpenLink { host, addresses } => self.links.connect(host, &addresses),
+            Action::ForgetHost { host } => self.remove_host(host),
+            Action::CountSentAgain { host } => self.machine.handle_sent_again(host, self.links.retransmissions(host)),
             Action::SendHost { host, frame } => self.links.send(host, &frame),
             Action::SendAlong { to, frame } => self.send_along(to, &frame),
             Action::ExpectData { host } => self.expect_data(host),
-            Action::CallData { host, addresses, call } => self.call_data(host, &addresses, call),
+            Action::CallData { host, addresses, call } => self.connect_data(host, &addresses, call),
             Action::DropData { host } => self.drop_data(host),
             // Direct links.
             Action::ExpectDirect { ticket, task, peer } => self.expect_direct(ticket, task, peer),
@@ -64,13 +66,15 @@ impl Daemon {
         }
     }
 
+    /// Lets a task enrol.
     fn welcome(&mut self, connection: Connection, tid: Tid, welcome: Welcome) {
-        // First, so that a welcomed task costs the daemon no descriptor later.
-        self.watch_peer(connection, tid);
+        // This comes first, so that a task that has been welcomed needs no more descriptors later.
+        self.watch_peer_process(connection, tid);
         self.connections.welcome(connection, tid, welcome);
-        self.remark(tid, "has enrolled");
+        self.log_task_event(tid, "has enrolled");
     }
 
+    /// Introduces two tasks, or a task and this daemon, to each other.
     fn introduce(&mut self, one: Tid, other: Tid) {
         if other == self.machine.own_host() {
             return self.introduce_self(one);
@@ -81,22 +85,24 @@ impl Daemon {
         }
     }
 
+    /// Forgets a task that is gone.
     fn forget_task(&mut self, tid: Tid) {
-        self.forget_process(tid);
+        self.processes.forget_task(tid);
         self.route.forget_task(tid);
-        self.directs.let_run_out(tid);
-        self.remark(tid, "is gone");
+        self.direct_links.end_links_of_task(tid);
+        self.log_task_event(tid, "is gone");
         if let Some(connection) = self.connections.forget(tid) {
             self.connections.close(connection);
         }
     }
 
-    /// `places`: the directory of the spawn, and those after all others.
+    /// Looks for a program.
     fn find(&mut self, spawn: SpawnId, file: &ByteBuf, [directory, beside]: [Option<&ByteBuf>; 2], debug: bool) {
-        let found = children::find(&self.settings, file, (directory, beside), debug);
+        let found = self.settings.program_search.find(file, directory, beside, debug);
         self.machine.handle_found(spawn, found);
     }
 
+    /// Logs a line that a task has printed.
     fn log_output(&mut self, tid: Tid, line: &[u8]) {
         match tid {
             Tid::DAEMON => self.log.bytes_line(line),

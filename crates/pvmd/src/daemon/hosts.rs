@@ -1,30 +1,20 @@
-//! Other hosts: looking their names up, having their daemons started, becoming one of them.
+//! Other hosts: looking up their names, starting their daemons, joining a machine.
 use super::Daemon;
+use crate::slave;
 use crate::source::Source;
-use crate::start::{self, Event, Master};
-use crate::{resolve, slave};
+use crate::start::{self, Master, StartEvent};
 use pvm_core::machine::{HostStart, Rank};
 use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
 use pvm_core::wire::{HostOptions, MachineSettings, StartNews, StartOrder};
 use rustix::event::epoll::{self, EventFlags};
-use std::io::{Read, Write};
-use std::os::fd::AsFd;
-use std::process::Child;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// The bit of the debug mask for the start of hosts.
 const DEBUG_START: i32 = 0x8;
 
-/// A look-up of host names under way.
-pub struct Check {
-    child: Child,
-    text: Vec<u8>,
-    /// How many names.
-    count: usize,
-}
-
-/// What new daemons get to know of this one.
+/// Returns what new daemons are told of this one.
 pub fn introduction(settings: &crate::settings::Settings, own: Tid) -> crate::Result<Master> {
     let machine = &settings.machine;
     Ok(Master {
@@ -37,64 +27,55 @@ pub fn introduction(settings: &crate::settings::Settings, own: Tid) -> crate::Re
 }
 
 impl Daemon {
-    /// Tells the master that this daemon is there.
+    /// Tells the master that this daemon runs.
     pub fn answer(&mut self) -> crate::Result<()> {
-        self.say_who_it_is();
-        self.complain();
+        self.log_identity();
+        self.log_complaints();
         let mut output = std::io::stdout();
         writeln!(output, "{}", slave::answer(&self.settings))?;
         output.flush()?;
         Ok(())
     }
 
-    /// Begins with the hosts of the hostfile.
+    /// Adds the hosts of the hostfile.
     pub(super) fn add_hosts_at_start(&mut self) {
         self.holds_terminal = self.settings.needs_terminal();
         let hosts = std::mem::take(&mut self.settings.hosts);
         self.machine.add_hosts_at_start(hosts);
     }
 
-    /// Whether tasks may come: a daemon that joins knows too little before it has been welcomed.
+    /// Returns whether tasks may connect from the start. A daemon that joins knows too little before it is welcomed.
     pub(super) fn is_open_to_tasks(&self) -> bool {
         self.settings.machine.rank == Rank::Master
     }
 
     // ----- host names
 
-    pub(super) fn check_hosts(&mut self, request: u32, names: &[ByteBuf]) {
+    /// Has host names looked up.
+    pub(super) fn look_up_hosts(&mut self, request: u32, names: &[ByteBuf]) {
         let names: Vec<String> = names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
-        let Ok(child) = resolve::command(&names).spawn() else {
-            return self.machine.handle_hosts_checked(request, Vec::new());
-        };
-        let output = child.stdout.as_ref().expect("asked for").as_fd();
-        let watched = epoll::add(&self.epoll, output, Source::Check(request).data(), EventFlags::IN);
-        self.checks.insert(request, Check { child, text: Vec::new(), count: names.len() });
-        if watched.is_err() {
-            self.read_check(request);
+        if let Some(answers) = self.name_lookups.begin(request, &names) {
+            self.machine.handle_hosts_checked(request, answers);
         }
     }
 
-    pub(super) fn read_check(&mut self, request: u32) {
-        let Some(check) = self.checks.get_mut(&request) else { return };
-        let mut data = [0; 4096];
-        let count = check.child.stdout.as_mut().map_or(0, |output| output.read(&mut data).unwrap_or(0));
-        check.text.extend_from_slice(&data[..count]);
-        if count == 0 {
-            let mut check = self.checks.remove(&request).expect("looked up above");
-            let _ = check.child.wait();
-            self.machine.handle_hosts_checked(request, resolve::read_answers(&check.text, check.count));
+    /// Reads the answers of a look-up.
+    pub(super) fn read_name_lookup(&mut self, request: u32) {
+        if let Some(answers) = self.name_lookups.read(request) {
+            self.machine.handle_hosts_checked(request, answers);
         }
     }
 
     // ----- starts
 
-    /// Answers with the commands by which the hoster starts the daemons.
+    /// Passes the commands on by which the hoster starts the daemons.
     pub(super) fn tell_start_commands(&mut self, request: u32, hosts: &[HostStart]) {
         let command = |host: &HostStart| ByteBuf::from(self.starter.command_for_hoster(host).into_bytes());
         let commands = hosts.iter().map(|host| (host.index, command(host))).collect();
         self.machine.handle_start_commands(request, commands);
     }
 
+    /// Starts daemons on hosts.
     pub(super) fn start_hosts(&mut self, request: u32, hosts: Vec<HostStart>) {
         self.starter.set_debug_mask(self.machine.debug_mask());
         for host in hosts {
@@ -106,85 +87,80 @@ impl Daemon {
         self.step_starts();
     }
 
-    /// What a daemon printed that a hoster had started.
+    /// Reads the answer of a daemon that a hoster has started.
     pub(super) fn read_answer(&mut self, request: u32, index: usize, line: &[u8]) {
         let now = self.now();
         self.machine.handle_host_started(now, request, index, start::reason::read_answer(line));
     }
 
-    /// The master orders something of a command that starts a daemon elsewhere.
+    /// Executes an order of the master for a remote start.
     pub(super) fn order_start(&mut self, number: u64, order: StartOrder) {
-        if let Some(news) = self.errands.order(number, order) {
+        if let Some(news) = self.remote_starts.order(number, order) {
             self.machine.report_start(number, news);
         }
     }
 
-    /// A host has news of such a command.
-    pub(super) fn hear_start_news(&mut self, host: Tid, number: u64, news: StartNews) {
-        self.starter.heard(host, number, news);
+    /// Handles news of a remote start that another host runs.
+    pub(super) fn on_start_news(&mut self, host: Tid, number: u64, news: StartNews) {
+        self.starter.handle_news(host, number, news);
         self.step_starts();
     }
 
-    /// This daemon has become a host of a machine.
-    pub(super) fn become_host(&mut self, shared: &MachineSettings, options: &HostOptions) {
-        self.links.set_shared(shared.trusted, Duration::from_millis(shared.host_timeout_ms));
-        self.joined(options);
-    }
-
-    /// Looks what has become of the daemons that are being started.
+    /// Continues with the daemons that are being started.
     pub(super) fn step_starts(&mut self) {
         if self.holds_terminal && self.starter.is_idle() {
             self.holds_terminal = false;
-            // The same as at the start of a daemon that needs nobody to start others.
+            // As at the start of a daemon whose hosts need no terminal.
             let _ = rustix::process::setsid();
         }
         for event in self.starter.step() {
             match event {
-                Event::Remark(text) => self.log.line(&text),
-                Event::Done { request, index, result } => {
+                StartEvent::Log(text) => self.log.line(&text),
+                StartEvent::Done { request, index, result } => {
                     let now = self.now();
                     self.machine.handle_host_started(now, request, index, result);
                 }
-                Event::Order { deputy, number, order } => self.machine.order_start(deputy, number, order),
+                StartEvent::Order { parent, number, order } => self.machine.order_start(parent, number, order),
             }
         }
     }
 
-    /// A link to a host has come or gone, and with it one that can start others for the master.
-    pub(super) fn deputy(&mut self, host: Tid, is_there: bool) {
+    /// Notes that a host can, or cannot, be a parent in the tree spawn: it has a link to the master.
+    pub(super) fn set_tree_spawn_parent(&mut self, host: Tid, is_available: bool) {
         if self.settings.machine.rank != Rank::Master {
             return;
         }
-        match is_there {
-            true => self.starter.deputy_came(host),
-            false => self.starter.deputy_gone(host),
+        match is_available {
+            true => self.starter.add_parent(host),
+            false => self.starter.remove_parent(host),
         }
         self.step_starts();
     }
 
-    /// Tells the master what has come of its commands.
-    pub(super) fn step_errands(&mut self) {
-        for (number, news) in self.errands.step() {
+    /// Reports to the master how its remote starts go.
+    pub(super) fn step_remote_starts(&mut self) {
+        for (number, news) in self.remote_starts.step() {
             self.machine.report_start(number, news);
         }
     }
 
-    /// When the starts want to be looked at without anything having come.
-    pub(super) fn next_start_limit(&self) -> Option<Duration> {
+    /// Returns the time until the starter has something to do without an event.
+    pub(super) fn time_to_next_start(&self) -> Option<Duration> {
         self.starter.next_wakeup().map(|when| when.saturating_duration_since(Instant::now()))
     }
 
     // ----- joining
 
-    /// This host has become one of the machine.
-    fn joined(&mut self, options: &HostOptions) {
+    /// Takes over the settings of the machine that this host has joined, and lets tasks connect.
+    pub(super) fn on_joined(&mut self, shared: &Shared, options: &HostOptions) {
+        self.links.set_shared(shared.trusted, Duration::from_millis(shared.host_timeout_ms));
         self.settings.work_at(options);
-        let _ = std::env::set_current_dir(&self.settings.workplace.directory);
+        let _ = std::env::set_current_dir(&self.settings.program_search.directory);
         for complaint in std::mem::take(&mut self.settings.complaints) {
             self.log.line(&complaint);
         }
-        // What has connected meanwhile has waited.
-        let _ = epoll::add(&self.epoll, &self.nest.listener, Source::Listener.data(), EventFlags::IN);
+        // Tasks that have connected before have waited for this.
+        let _ = epoll::add(&self.epoll, &self.socket_directory.listener, Source::Listener.data(), EventFlags::IN);
         self.log.line("joined");
     }
 }

@@ -1,15 +1,15 @@
-//! Data links that break and come again while much is on its way.
+//! Data links that break and are resumed under load.
 use super::fuzz::pipes;
 use super::tests::{Host, Task, pattern, settle};
 use super::*;
 use pvm_core::flows::FLOW_WINDOW_BYTES;
 use pvm_core::flows::frames::write_acknowledged;
 
-/// A small generator of numbers that look random (xorshift).
-struct Dice(u64);
+/// A small pseudo-random number generator (xorshift).
+struct Prng(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+impl Prng {
+    fn next_below(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -23,11 +23,11 @@ fn join(one: &mut Host, other: &mut Host, encrypted: bool) {
     other.route.attach(one.tid, far);
 }
 
-/// Another connection, of which both sides hear.
+/// Gives both sides a new connection.
 fn join_again(one: &mut Host, other: &mut Host, encrypted: bool) {
     let (near, far) = pipes(encrypted);
-    one.route.unplug(other.tid);
-    other.route.unplug(one.tid);
+    one.route.disconnect(other.tid);
+    other.route.disconnect(one.tid);
     one.route.resume(other.tid, near);
     other.route.resume(one.tid, far);
 }
@@ -45,34 +45,34 @@ fn death(tid: Tid, number: u32) -> Frame {
 #[test]
 fn what_is_on_its_way_when_links_break_arrives_once_and_in_order() {
     for (encrypted, seed) in (1..=4).flat_map(|seed| [(false, seed), (true, seed)]) {
-        let mut dice = Dice(seed);
+        let mut prng = Prng(seed);
         let (mut one, mut other) = two(encrypted);
         let (mut a, mut b) = (one.task(1), one.task(2));
         let (mut c, mut d) = (other.task(1), other.task(2));
         let everybody = [c.tid, d.tid];
         let (mut sent, mut news) = ([0; 4], 0);
         for _ in 0..200 {
-            let bytes = [10, 600, 5_000, 70_000, 200_000][dice.roll(5) as usize];
+            let bytes = [10, 600, 5_000, 70_000, 200_000][prng.next_below(5) as usize];
             let body = |number| pattern(bytes, number);
-            match dice.roll(9) {
+            match prng.next_below(9) {
                 0 => (a.send(c.tid, sent[0], &body(sent[0])), sent[0] += 1).1,
                 1 => (c.send(a.tid, sent[1], &body(sent[1])), sent[1] += 1).1,
                 2 => (b.multicast(&everybody, sent[2], &body(sent[2])), sent[2] += 1).1,
                 3 => (d.send(b.tid, sent[3], &body(sent[3])), sent[3] += 1).1,
                 4 => {
-                    one.route.along(c.tid, &death(c.tid, news));
+                    one.route.send_along(c.tid, &death(c.tid, news));
                     news += 1;
                 }
                 5 => a.take(),
                 6 => [&mut c, &mut d].into_iter().for_each(Task::take),
                 7 => {
-                    // One finds the end first; the other later, or by the new connection.
-                    if dice.roll(2) == 0 {
-                        one.route.unplug(other.tid)
+                    // One side finds the end first; the other finds it later, or gets the new connection before.
+                    if prng.next_below(2) == 0 {
+                        one.route.disconnect(other.tid)
                     } else {
-                        other.route.unplug(one.tid)
+                        other.route.disconnect(one.tid)
                     }
-                    for _ in 0..dice.roll(4) {
+                    for _ in 0..prng.next_below(4) {
                         one.turn();
                         other.turn();
                     }
@@ -80,8 +80,8 @@ fn what_is_on_its_way_when_links_break_arrives_once_and_in_order() {
                 }
                 _ => {}
             }
-            for _ in 0..dice.roll(3) {
-                if dice.roll(2) == 0 {
+            for _ in 0..prng.next_below(3) {
+                if prng.next_below(2) == 0 {
                     one.turn()
                 } else {
                     other.turn()
@@ -98,8 +98,8 @@ fn what_is_on_its_way_when_links_break_arrives_once_and_in_order() {
         }
         assert_eq!(c.numbers(b.tid), d.numbers(b.tid));
         assert_eq!(other.frames, (0..news).map(|number| death(c.tid, number)).collect::<Vec<_>>());
-        assert_eq!(one.route.departures.flows.held_bytes() + other.route.departures.flows.held_bytes(), 0);
-        // No more than what tasks need not tell that they have read.
+        assert_eq!(one.route.egress_flows.flows.held_bytes() + other.route.egress_flows.flows.held_bytes(), 0);
+        // Tasks need not tell at once that they have read this much.
         assert!(one.heap_bytes() + other.heap_bytes() <= 4 * FLOW_WINDOW_BYTES as usize, "seed {seed}");
         assert!(one.cuts + other.cuts > 0, "some ends were found");
     }
@@ -110,13 +110,13 @@ fn while_there_is_no_connection_senders_keep_what_they_send_and_deaths_are_survi
     let (mut one, mut other) = two(false);
     let (mut a, mut b) = (one.task(1), one.task(2));
     let (mut c, mut d) = (other.task(1), other.task(2));
-    one.route.unplug(other.tid);
+    one.route.disconnect(other.tid);
     for number in 0..3000 {
         a.send(c.tid, number, &pattern(4000, number));
         b.send(d.tid, number, &pattern(4000, number));
     }
     settle([&mut one, &mut other], &mut [&mut c, &mut d]);
-    let held = one.route.departures.flows.held_bytes();
+    let held = one.route.egress_flows.flows.held_bytes();
     assert!(held <= 2 * (HELD_BYTES_MAX + (1 << 17)), "{held}");
     // A sender ends, and a receiver.
     one.dies(&a);
@@ -125,15 +125,15 @@ fn while_there_is_no_connection_senders_keep_what_they_send_and_deaths_are_survi
     join_again(&mut one, &mut other, false);
     settle([&mut one, &mut other], &mut [&mut b, &mut c]);
     assert_eq!(c.numbers(a.tid), (0..3000).collect::<Vec<_>>());
-    assert_eq!(one.route.departures.flows.held_bytes(), 0);
+    assert_eq!(one.route.egress_flows.flows.held_bytes(), 0);
     assert!(other.heap_bytes() <= FLOW_WINDOW_BYTES as usize);
-    // The host goes while there is no connection.
-    one.route.unplug(other.tid);
+    // The host is removed while there is no connection.
+    one.route.disconnect(other.tid);
     b.send(c.tid, 1, b"lost");
     settle([&mut one, &mut other], &mut [&mut b, &mut c]);
-    assert!(one.route.departures.flows.held_bytes() > 0);
+    assert!(one.route.egress_flows.flows.held_bytes() > 0);
     one.route.forget_host(other.tid);
-    assert!(one.route.departures.flows.is_idle());
+    assert!(one.route.egress_flows.flows.is_idle());
     d.taken.0.clear();
 }
 
@@ -144,7 +144,7 @@ fn what_is_acknowledged_after_a_while_is_the_senders_again() {
     a.send(b.tid, 1, &pattern(60_000, 1));
     settle([&mut one, &mut other], &mut [&mut a, &mut b]);
     assert_eq!(b.numbers(a.tid), [1]);
-    let kept = |host: &Host| host.route.cables.values().map(|cable| cable.outlet.kept()).sum::<u64>();
+    let kept = |host: &Host| host.route.data_links.values().map(|data_link| data_link.transmit.kept()).sum::<u64>();
     assert!(kept(&one) > 60_000, "so little is not acknowledged at once");
     for _ in 0..3 {
         [&mut one, &mut other].into_iter().for_each(|host| host.route.acknowledge());
@@ -169,13 +169,13 @@ fn a_frame_longer_than_what_is_kept_passes_and_costs_no_host() {
         body: pvm_core::proto::ByteBuf::from(vec![7; 40 << 20]),
     };
     let frame = Frame::Deliver(message);
-    one.route.along(b.tid, &frame);
+    one.route.send_along(b.tid, &frame);
     for _ in 0..20 {
         one.turn();
-        other.route.along(one.tid, &death(one.tid, 1));
+        other.route.send_along(one.tid, &death(one.tid, 1));
         other.turn();
     }
-    // It is lost in the middle, too.
+    // The connection breaks in the middle of the frame, too.
     join_again(&mut one, &mut other, false);
     for _ in 0..10_000 {
         one.turn();
@@ -194,16 +194,16 @@ fn a_host_that_says_it_has_what_it_was_never_sent_is_found_out() {
         one.route.attach(other.tid, near);
         if again {
             let (near, newer) = pipes(false);
-            one.route.unplug(other.tid);
+            one.route.disconnect(other.tid);
             one.route.resume(other.tid, near);
             far = newer;
         }
         let mut bytes = Vec::new();
         write_acknowledged(1, &mut bytes);
         far.write(&bytes).unwrap();
-        one.route.ready(other.tid, true, true, false);
-        one.route.turn(&mut one.places);
-        assert!(matches!(one.route.poll_event(), Some(Event::Broken { host, .. }) if host == other.tid));
+        one.route.on_socket_ready(other.tid, true, true, false);
+        one.route.step(&mut one.context);
+        assert!(matches!(one.route.poll_event(), Some(RouteEvent::Broken { host, .. }) if host == other.tid));
         other.turn();
         assert!(a.taken.0.is_empty());
     }

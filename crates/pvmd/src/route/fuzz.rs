@@ -1,5 +1,4 @@
-//! Bytes from nowhere on a data link: what a hostile host sends, up to the memory of tasks
-//! (docs/testing.md).
+//! Untrusted input on a data link: what a hostile host sends, up to the memory of tasks (docs/testing.md).
 use super::*;
 use pvm_core::flows::{CHUNK_BYTES_MAX, Credit, DataFrame, frames};
 use pvm_fmp::ports::PortTable;
@@ -9,24 +8,24 @@ use pvm_net::{Identity, KeyPair, Link};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::rc::Rc;
 
-/// What takes it in.
+/// The code that decodes it.
 pub const DECODER: &[Source] = &[
-    file("crates/pvmd/src/route/inlet.rs"),
-    file("crates/pvmd/src/route/cable.rs"),
-    part("crates/pvmd/src/route/outlet.rs", &["acknowledged", "resume"]),
-    part("crates/pvm-core/src/flows/retransmit.rs", &["acknowledge", "resume"]),
+    file("crates/pvmd/src/route/receive.rs"),
+    file("crates/pvmd/src/route/data_link.rs"),
+    part("crates/pvmd/src/route/transmit.rs", &["acknowledged", "resume"]),
+    part("crates/pvm-core/src/flows/record.rs", &["acknowledge", "resume"]),
     part(
         "crates/pvmd/src/route/mod.rs",
         &[
-            "frame",
+            "on_frame",
             "deliver",
             "is_introduced",
-            "hand_over",
-            "hear",
-            "hear_all",
-            "failed",
+            "queue_to_task",
+            "update_read_progress",
+            "update_all_read_progress",
+            "on_link_failure",
             "resume",
-            "ready",
+            "on_socket_ready",
             "forget_task",
             "forget_host",
             "fmt",
@@ -37,24 +36,24 @@ pub const DECODER: &[Source] = &[
 ];
 
 const OWN: Tid = Tid(0x40000);
-/// The host whose daemon is not what it should be.
+/// The hostile host.
 const HOSTILE: Tid = Tid(0x80000);
-/// Whom it may name: its own task, ours, one that can be introduced to nobody, ours that is not there,
-/// those of another host, hosts, nobody.
+/// The tids that it may name: its own task, tasks of this host (one of them without memory, one absent), a task of
+/// another host, hosts, none.
 const NAMES: [u32; 9] = [0x80001, 0x40001, 0x40002, 0x40003, 0x40009, 0xc0001, 0x40000, 0x80000, 0];
 /// The longest body in these tests, in bytes.
 const BODY_BYTES_MAX: u32 = 3 << 20;
-/// Bytes that wait for the socket before the host says no more.
+/// Bytes that wait for the socket before the host sends no more.
 const PENDING_BYTES_MAX: usize = 1 << 20;
 
 /// The tasks of this host.
-struct Places(HashMap<Tid, [OwnedFd; 2]>);
+struct Tasks(HashMap<Tid, [OwnedFd; 2]>);
 
-impl Around for Places {
-    fn takes(&self, task: Tid) -> bool {
+impl RouteContext for Tasks {
+    fn accepts_messages(&self, task: Tid) -> bool {
         self.0.contains_key(&task) || task.0 == NAMES[3]
     }
-    fn knows(&self, host: Tid) -> bool {
+    fn is_member(&self, host: Tid) -> bool {
         host == HOSTILE
     }
     fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()> {
@@ -64,7 +63,7 @@ impl Around for Places {
     fn ring(&mut self, _task: Tid) {}
 }
 
-/// A task: counts what it has taken.
+/// A task that counts what it has received.
 struct Task {
     tid: Tid,
     endpoint: Endpoint,
@@ -92,28 +91,28 @@ impl Sink for Taken {
 /// A daemon with tasks, and the other end of its data link.
 struct World {
     route: Route,
-    places: Places,
+    context: Tasks,
     tasks: Vec<Task>,
-    /// The hostile host's end; none when it has closed.
-    far: Option<Pipe>,
-    /// What it has said and the socket has not taken.
+    /// The hostile host's end; absent when it has closed.
+    far: Option<ByteStream>,
+    /// What it has sent and the socket has not taken.
     pending: Vec<u8>,
     broken: bool,
     encrypted: bool,
     ports: PortTable,
 }
 
-/// The bytes say what the host does, one thing after another.
-pub fn data_inlet(bytes: &[u8]) {
+/// Runs the actions of the host that the bytes describe.
+pub fn data_receive(bytes: &[u8]) {
     let mut from = Unstructured::new(bytes);
     // Ends when there are no more bytes.
-    let _ = deeds(&mut from);
+    let _ = run_actions(&mut from);
 }
 
-fn deeds(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+fn run_actions(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let mut world = World::new(from.arbitrary()?);
     while !from.is_empty() && !world.broken {
-        world.deed(from)?;
+        world.act(from)?;
     }
     world.end();
     Ok(())
@@ -125,52 +124,52 @@ impl World {
         ports.set(OWN.0);
         let descriptor = || ports.descriptor().try_clone_to_owned().expect("a descriptor");
         let mut route = Route::new(OWN, descriptor()).expect("memory");
-        let mut places = Places(HashMap::new());
+        let mut context = Tasks(HashMap::new());
         let task = |name: &u32| {
             ports.set(*name);
             let mut endpoint = Endpoint::new().expect("memory");
             endpoint.enrolled(*name, PortView::new(descriptor()).expect("a table"));
             let [segment, bell] = route.descriptors().expect("descriptors");
             endpoint.connect(OWN.0, segment, bell).expect("the daemon");
-            places.0.insert(Tid(*name), endpoint.descriptors().expect("descriptors"));
+            context.0.insert(Tid(*name), endpoint.descriptors().expect("descriptors"));
             Task { tid: Tid(*name), endpoint, taken: Taken::default() }
         };
         let tasks = NAMES[1..3].iter().map(task).collect();
         let (near, far) = pipes(encrypted);
         route.attach(HOSTILE, near);
-        World { route, places, tasks, far: Some(far), pending: Vec::new(), broken: false, encrypted, ports }
+        World { route, context, tasks, far: Some(far), pending: Vec::new(), broken: false, encrypted, ports }
     }
 
-    fn deed(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+    fn act(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         match from.arbitrary::<u8>()? % 12 {
             0 => self.pending.extend(from.bytes_of_some_length()?),
             1..=3 => self.start(from)?,
             4 => {
                 let (transfer, bytes) = (from.arbitrary::<u8>()?.into(), usize::from(from.arbitrary::<u16>()?) + 1);
-                self.say(&DataFrame::Chunk { transfer, range: 0..bytes, body: Rc::new(()) }, bytes);
+                self.send(&Piece::Chunk { transfer, range: 0..bytes, body: Rc::new(()) }, bytes);
             }
             5 => {
                 let (dst, frame) = (name(from)?, from.bytes_of_some_length()?.to_vec());
-                let piece = DataFrame::InBand { dst, payload: frame.clone() };
-                self.say(&piece, 0);
+                let piece = Piece::Along { dst, frame: frame.clone() };
+                self.send(&piece, 0);
                 self.pending.extend(frame);
             }
             6 => {
                 let (dst, bytes) = (name(from)?, from.arbitrary::<u32>()?.into());
                 frames::write_credit(&Credit { host: OWN, dst, bytes }, &mut self.pending);
             }
-            7 => self.task_does(from)?,
-            8 => self.breaks(from)?,
+            7 => self.act_as_task(from)?,
+            8 => self.break_or_resume(from)?,
             _ => self.turn(),
         }
         Ok(())
     }
 
-    /// The connection ends; or, if it has, there is another one, on which the host says how far it has come.
-    fn breaks(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+    /// Closes the connection; or opens another one, on which the host tells a position.
+    fn break_or_resume(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         if self.far.take().is_none() {
             let (near, far) = pipes(self.encrypted);
-            self.route.unplug(HOSTILE);
+            self.route.disconnect(HOSTILE);
             self.route.resume(HOSTILE, near);
             (self.far, self.pending) = (Some(far), Vec::new());
             let position = from.arbitrary::<u8>()?.into();
@@ -179,7 +178,7 @@ impl World {
         Ok(())
     }
 
-    /// A message begins.
+    /// Begins a message.
     fn start(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         let (src, dst, transfer) = (name(from)?, name(from)?, from.arbitrary::<u8>()?.into());
         let bytes = match from.arbitrary::<u8>()? % 4 {
@@ -192,25 +191,25 @@ impl World {
         let others = (0..count).map(|_| name(from)).collect::<pvm_fuzz::Result<_>>()?;
         let header = MessageHeader { src, dst, others, meta: [1, 2, 3, 4, 5], bytes };
         let first = bytes.min(CHUNK_BYTES_MAX);
-        self.say(&DataFrame::Start { transfer, header, first, body: Rc::new(()) }, first);
+        self.send(&Piece::Start { transfer, letter, first, body: Rc::new(()) }, first);
         Ok(())
     }
 
-    fn say(&mut self, piece: &DataFrame<()>, body: usize) {
-        frames::write_header(piece, &mut self.pending);
+    fn send(&mut self, piece: &Piece<()>, body: usize) {
+        frames::write_piece(piece, &mut self.pending);
         self.pending.resize(self.pending.len() + body, 7);
     }
 
-    /// Something that tasks of this host do meanwhile.
-    fn task_does(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+    /// Does something in a task of this host.
+    fn act_as_task(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         let (which, what) = (usize::from(from.arbitrary::<u8>()?) % self.tasks.len().max(1), from.arbitrary::<u8>()?);
         let Some(task) = self.tasks.get_mut(which) else { return Ok(()) };
         match what % 4 {
             0 => {
                 let tid = task.tid;
                 self.ports.clear(tid.0);
-                self.places.0.remove(&tid);
-                self.route.drain(tid, &self.places);
+                self.context.0.remove(&tid);
+                self.route.drain(tid, &self.context);
                 self.route.forget_task(tid);
                 self.tasks.swap_remove(which);
             }
@@ -224,39 +223,39 @@ impl World {
         Ok(())
     }
 
-    /// A turn of the daemon's loop.
+    /// Does what the daemon's loop does.
     fn turn(&mut self) {
         if let Some(far) = &mut self.far {
             let count = far.write(&self.pending).unwrap_or(0);
             self.pending.drain(..count);
         }
         self.pending.truncate(PENDING_BYTES_MAX);
-        self.route.ready(HOSTILE, true, true, self.far.is_none());
-        self.route.turn(&mut self.places);
-        self.route.lie_down(&self.places);
-        self.route.rise(true);
+        self.route.on_socket_ready(HOSTILE, true, true, self.far.is_none());
+        self.route.step(&mut self.context);
+        self.route.prepare_sleep(&self.context);
+        self.route.wake(true);
         while let Some(event) = self.route.poll_event() {
             match event {
-                Event::Frame { from, .. } => assert_eq!(from, HOSTILE),
-                Event::Broken { host, why } => {
+                RouteEvent::Frame { from, .. } => assert_eq!(from, HOSTILE),
+                RouteEvent::Broken { host, why } => {
                     assert!(host == HOSTILE && !why.is_empty());
                     self.broken = true;
                 }
-                Event::Cut { host, why } => assert!(host == HOSTILE && !why.is_empty()),
-                Event::Lost { task, .. } => assert_eq!(task.0, NAMES[3]),
-                Event::Wanted { host } => assert_eq!(host, HOSTILE),
+                RouteEvent::Cut { host, why } => assert!(host == HOSTILE && !why.is_empty()),
+                RouteEvent::Lost { task, .. } => assert_eq!(task.0, NAMES[3]),
+                RouteEvent::Wanted { host } => assert_eq!(host, HOSTILE),
             }
         }
     }
 
-    /// The host is given up: what it sent can be taken, and then nothing is kept for it.
+    /// Removes the host: what it sent can be received, and then nothing is kept for it.
     fn end(mut self) {
         self.turn();
         self.route.forget_host(HOSTILE);
         self.turn();
         for task in &mut self.tasks {
             task.take();
-            self.route.hear(task.tid);
+            self.route.update_read_progress(task.tid);
         }
         assert!(self.route.lent.is_empty() && self.route.undelivered.is_empty());
         assert_eq!((self.route.intake.arriving(), self.route.intake.holders().count()), (0, 0));
@@ -266,12 +265,12 @@ impl World {
 impl Task {
     fn take(&mut self) {
         while self.endpoint.poll(&mut self.taken) > 0 {}
-        // What was taken last is given back by the next look.
+        // The next poll returns what was taken last.
         self.endpoint.poll(&mut self.taken);
     }
 }
 
-/// Somebody whom the host names.
+/// Returns a tid that the host names.
 fn name(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<Tid> {
     let number = usize::from(from.arbitrary::<u8>()?) % (NAMES.len() + 1);
     Ok(Tid(match NAMES.get(number) {
@@ -280,8 +279,8 @@ fn name(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<Tid> {
     }))
 }
 
-/// Two ends of a data link that stands.
-pub(super) fn pipes(encrypted: bool) -> (Pipe, Pipe) {
+/// Makes the two ends of a data link.
+pub(super) fn pipes(encrypted: bool) -> (ByteStream, ByteStream) {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("sockets");
     let (mut near, mut far) = match encrypted {
@@ -296,5 +295,5 @@ pub(super) fn pipes(encrypted: bool) -> (Pipe, Pipe) {
     };
     while !near.handshake().expect("both know the key") | !far.handshake().expect("both know the key") {}
     [&mut near, &mut far].into_iter().for_each(Link::trust_as_it_is);
-    (near.into_pipe(), far.into_pipe())
+    (near.into_byte_stream(), far.into_byte_stream())
 }

@@ -1,4 +1,4 @@
-//! Two daemons' routes and their tasks in one process, joined by a real socket.
+//! The routes of two daemons and their tasks in one process, joined by a real socket.
 use super::*;
 use pvm_fmp::ports::PortTable;
 use pvm_fmp::{Arrival, FAR, Sink};
@@ -6,32 +6,32 @@ use pvm_net::Link;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
-/// So many small messages that their sender is left alone. Unoptimized code would take long for more.
+/// Enough small messages to make the daemon stop reading their sender. Unoptimized code would take long for more.
 const FLOOD: u32 = if cfg!(debug_assertions) { 200_000 } else { 1_000_000 };
 
-/// A host: its port table and the tasks that live there.
+/// A host: its port table and its tasks.
 pub(super) struct Host {
     pub tid: Tid,
     ports: PortTable,
     pub route: Route,
-    pub places: Places,
+    pub context: Tasks,
     pub frames: Vec<Frame>,
-    /// Connections of which it has found the end.
+    /// Connections whose end it has found.
     pub cuts: usize,
 }
 
 #[derive(Default)]
-pub(super) struct Places {
+pub(super) struct Tasks {
     tasks: HashMap<Tid, [OwnedFd; 2]>,
     introduced: Vec<Tid>,
     rung: usize,
 }
 
-impl Around for Places {
-    fn takes(&self, task: Tid) -> bool {
+impl RouteContext for Tasks {
+    fn accepts_messages(&self, task: Tid) -> bool {
         self.tasks.contains_key(&task)
     }
-    fn knows(&self, host: Tid) -> bool {
+    fn is_member(&self, host: Tid) -> bool {
         [Tid(0x40000), Tid(0x80000)].contains(&host)
     }
     fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()> {
@@ -44,7 +44,7 @@ impl Around for Places {
     }
 }
 
-/// A task; keeps what it has taken.
+/// A task that keeps what it has received.
 pub(super) struct Task {
     pub tid: Tid,
     host: Tid,
@@ -90,7 +90,7 @@ impl Task {
         while self.endpoint.poll(&mut self.taken) > 0 {}
         self.endpoint.poll(&mut self.taken);
     }
-    /// The messages of one sender by their numbers.
+    /// Returns the numbers of the messages from one sender.
     pub fn numbers(&self, from: Tid) -> Vec<u32> {
         self.taken.0.iter().filter(|(src, ..)| *src == from).map(|(_, meta, _)| meta[0]).collect()
     }
@@ -101,7 +101,7 @@ impl Host {
         let (tid, ports) = (Tid(tid), PortTable::new(64).unwrap());
         ports.set(tid.0);
         let route = Route::new(tid, ports.descriptor().try_clone_to_owned().unwrap()).unwrap();
-        Host { tid, ports, route, places: Places::default(), frames: Vec::new(), cuts: 0 }
+        Host { tid, ports, route, context: Tasks::default(), frames: Vec::new(), cuts: 0 }
     }
     pub fn task(&mut self, number: u32) -> Task {
         let tid = Tid(self.tid.0 + number);
@@ -111,32 +111,32 @@ impl Host {
         endpoint.enrolled(tid.0, view);
         let [segment, bell] = self.route.descriptors().unwrap();
         endpoint.connect(self.tid.0, segment, bell).unwrap();
-        self.places.tasks.insert(tid, endpoint.descriptors().unwrap());
-        self.places.introduce(tid, self.route.endpoint()).unwrap();
+        self.context.tasks.insert(tid, endpoint.descriptors().unwrap());
+        self.context.introduce(tid, self.route.endpoint()).unwrap();
         Task { tid, host: self.tid, endpoint, taken: Taken::default() }
     }
-    /// What the daemon's loop does.
+    /// Does what the daemon's loop does.
     pub fn turn(&mut self) -> bool {
-        // The loop hears of a socket once; looking at it always costs the test nothing.
-        let hosts: Vec<Tid> = self.route.cables.keys().copied().collect();
-        hosts.iter().for_each(|host| self.route.ready(*host, true, true, false));
-        let mut more = self.route.turn(&mut self.places) || !self.route.lie_down(&self.places);
-        self.route.rise(true);
+        // The loop is told of a socket once; checking it each time does the test no harm.
+        let hosts: Vec<Tid> = self.route.data_links.keys().copied().collect();
+        hosts.iter().for_each(|host| self.route.on_socket_ready(*host, true, true, false));
+        let mut more = self.route.step(&mut self.context) || !self.route.prepare_sleep(&self.context);
+        self.route.wake(true);
         while let Some(event) = self.route.poll_event() {
             more = true;
             match event {
-                Event::Frame { frame, .. } => self.frames.push(*frame),
-                Event::Wanted { .. } => {}
-                Event::Cut { .. } => self.cuts += 1,
+                RouteEvent::Frame { frame, .. } => self.frames.push(*frame),
+                RouteEvent::Wanted { .. } => {}
+                RouteEvent::Cut { .. } => self.cuts += 1,
                 other => panic!("{other:?}"),
             }
         }
         more
     }
     pub fn dies(&mut self, task: &Task) {
-        self.route.drain(task.tid, &self.places);
+        self.route.drain(task.tid, &self.context);
         self.ports.clear(task.tid.0);
-        self.places.tasks.remove(&task.tid);
+        self.context.tasks.remove(&task.tid);
         self.route.forget_task(task.tid);
     }
     pub fn heap_bytes(&mut self) -> usize {
@@ -144,7 +144,7 @@ impl Host {
     }
 }
 
-fn pipes() -> (Pipe, Pipe) {
+fn pipes() -> (ByteStream, ByteStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (far, _) = listener.accept().unwrap();
@@ -152,7 +152,7 @@ fn pipes() -> (Pipe, Pipe) {
         socket.set_nonblocking(true).unwrap();
         let mut link = Link::clear(socket.into());
         link.trust(Duration::from_secs(10)).unwrap();
-        link.into_pipe()
+        link.into_byte_stream()
     };
     (pipe(near), pipe(far))
 }
@@ -170,7 +170,7 @@ fn two() -> (Host, Host) {
     (one, other)
 }
 
-/// Turns until nothing has moved for a while; `tasks` take what comes.
+/// Steps until nothing has moved for a while; `tasks` receive what comes.
 pub(super) fn settle(hosts: [&mut Host; 2], tasks: &mut [&mut Task]) {
     let mut quiet = 0;
     while quiet < 50 {
@@ -224,12 +224,12 @@ fn a_receiver_that_takes_nothing_holds_nobody_else_up_and_costs_the_daemons_litt
     }
     settle([&mut one, &mut other], &mut [&mut flood, &mut fair, &mut keen]);
     assert_eq!(keen.numbers(fair.tid), (0..1000).collect::<Vec<_>>());
-    let held = one.route.departures.flows.held_bytes();
+    let held = one.route.egress_flows.flows.held_bytes();
     assert!((pvm_core::flows::HELD_BYTES_MAX..pvm_core::flows::HELD_BYTES_MAX + (1 << 17)).contains(&held), "{held}");
     assert!(other.heap_bytes() <= 1 << 20);
     settle([&mut one, &mut other], &mut [&mut flood, &mut fair, &mut keen, &mut lazy]);
     assert_eq!(lazy.numbers(flood.tid), (0..FLOOD).collect::<Vec<_>>());
-    assert_eq!((one.route.departures.flows.held_bytes(), other.heap_bytes()), (0, 0));
+    assert_eq!((one.route.egress_flows.flows.held_bytes(), other.heap_bytes()), (0, 0));
 }
 
 #[test]
@@ -255,11 +255,11 @@ fn a_daemon_does_not_sleep_over_what_a_task_was_to_tell() {
     }
     settle([&mut one, &mut other], &mut [&mut a]);
     assert!(!other.route.noticed.is_empty());
-    // It looks for the last time before it lies down; only then has the task read, and sees nobody asleep.
-    while other.route.turn(&mut other.places) {}
+    // The daemon polls for the last time before it sleeps. The task reads only then, and sees that nobody sleeps.
+    while other.route.step(&mut other.context) {}
     b.take();
-    assert!(!other.route.lie_down(&other.places));
-    other.route.rise(false);
+    assert!(!other.route.prepare_sleep(&other.context));
+    other.route.wake(false);
     settle([&mut one, &mut other], &mut [&mut a, &mut b]);
     assert_eq!(b.numbers(a.tid), [0, 1, 2, 3]);
 }
@@ -268,11 +268,11 @@ fn a_daemon_does_not_sleep_over_what_a_task_was_to_tell() {
 fn an_end_that_is_told_and_does_not_come_holds_nobody_up() {
     let (mut one, mut other) = two();
     let (mut a, mut b) = (one.task(1), other.task(1));
-    // It was that of a socket that this host had before.
-    other.route.ready(one.tid, true, true, true);
+    // The event belonged to an earlier socket of this host.
+    other.route.on_socket_ready(one.tid, true, true, true);
     settle([&mut one, &mut other], &mut []);
     a.send(b.tid, 1, &pattern(100_000, 1));
-    other.route.ready(one.tid, true, true, true);
+    other.route.on_socket_ready(one.tid, true, true, true);
     settle([&mut one, &mut other], &mut [&mut a, &mut b]);
     assert_eq!(b.numbers(a.tid), [1]);
 }
@@ -287,14 +287,14 @@ fn complete_messages_of_a_dead_sender_arrive_and_news_of_its_death_come_after_th
     one.dies(&a);
     drop(a.endpoint);
     let died = Frame::Died { tid: a.tid, watcher: b.tid };
-    one.route.along(b.tid, &died);
+    one.route.send_along(b.tid, &died);
     settle([&mut one, &mut other], &mut []);
     assert!(other.frames.is_empty(), "it waits behind the messages");
     settle([&mut one, &mut other], &mut [&mut b]);
     assert_eq!(b.numbers(a.tid), (0..200).collect::<Vec<_>>());
     assert!(b.taken.0.iter().all(|(_, meta, body)| *body == pattern(100_000, meta[0])));
     assert_eq!(other.frames, [died]);
-    assert_eq!(one.route.departures.flows.held_bytes(), 0);
+    assert_eq!(one.route.egress_flows.flows.held_bytes(), 0);
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn a_dead_receiver_returns_its_window() {
     other.dies(&b);
     settle([&mut one, &mut other], &mut [&mut a, &mut c]);
     assert_eq!(c.numbers(a.tid).len(), 20);
-    assert!(!one.route.departures.flows.has_items(other.tid) && one.route.departures.flows.held_bytes() == 0);
+    assert!(!one.route.egress_flows.flows.has_items(other.tid) && one.route.egress_flows.flows.held_bytes() == 0);
     assert_eq!(other.heap_bytes(), 0);
     b.taken.0.clear();
 }
@@ -327,7 +327,7 @@ fn what_is_for_nobody_takes_no_memory_and_returns_its_window() {
     assert_eq!(b.numbers(a.tid), [3]);
     assert!(b.taken.0[0].2 == pattern(300_000, 3));
     assert!(!other.route.endpoint.has_excess(), "nothing of that size was ever taken");
-    assert!(one.route.departures.flows.is_idle(), "its window came back");
+    assert!(one.route.egress_flows.flows.is_idle(), "its window came back");
 }
 
 #[test]
@@ -355,10 +355,10 @@ fn a_task_that_was_never_introduced_gets_its_messages() {
     let tid = Tid(0x80005);
     other.ports.set(tid.0);
     let pvm_fmp::Blank { own: [segment, bell], shown } = pvm_fmp::Blank::new().unwrap();
-    other.places.tasks.insert(tid, shown);
+    other.context.tasks.insert(tid, shown);
     a.send(tid, 1, b"early");
     settle([&mut one, &mut other], &mut [&mut a]);
-    assert_eq!(other.places.introduced, [tid]);
+    assert_eq!(other.context.introduced, [tid]);
     let mut endpoint = Endpoint::adopt(segment, bell).unwrap();
     let view = PortView::new(other.ports.descriptor().try_clone_to_owned().unwrap()).unwrap();
     endpoint.enrolled(tid.0, view);
@@ -374,8 +374,8 @@ fn what_waits_for_a_link_goes_when_it_comes_and_is_dropped_with_its_host() {
     let (mut one, mut other) = (Host::new(0x40000), Host::new(0x80000));
     let (mut a, mut b) = (one.task(1), other.task(1));
     a.send(b.tid, 1, b"early");
-    one.route.turn(&mut one.places);
-    assert_eq!(one.route.poll_event(), Some(Event::Wanted { host: other.tid }));
+    one.route.step(&mut one.context);
+    assert_eq!(one.route.poll_event(), Some(RouteEvent::Wanted { host: other.tid }));
     assert_eq!(one.route.poll_event(), None);
     join(&mut one, &mut other);
     settle([&mut one, &mut other], &mut [&mut b]);
@@ -383,9 +383,9 @@ fn what_waits_for_a_link_goes_when_it_comes_and_is_dropped_with_its_host() {
     one.route.detach(other.tid);
     a.send(b.tid, 2, &pattern(100_000, 1));
     one.turn();
-    assert!(one.route.departures.flows.held_bytes() > 0);
+    assert!(one.route.egress_flows.flows.held_bytes() > 0);
     one.route.forget_host(other.tid);
-    assert!(one.route.departures.flows.is_idle());
+    assert!(one.route.egress_flows.flows.is_idle());
 }
 
 #[test]
@@ -405,10 +405,10 @@ fn a_host_that_speaks_for_others_or_talks_rubbish_is_cut_off() {
         }
         far.write(&bytes).unwrap();
         std::thread::sleep(Duration::from_millis(20));
-        one.route.ready(other.tid, true, false, false);
-        one.route.turn(&mut one.places);
-        assert!(matches!(one.route.poll_event(), Some(Event::Broken { host, .. }) if host == other.tid));
-        assert!(one.route.cables.is_empty());
+        one.route.on_socket_ready(other.tid, true, false, false);
+        one.route.step(&mut one.context);
+        assert!(matches!(one.route.poll_event(), Some(RouteEvent::Broken { host, .. }) if host == other.tid));
+        assert!(one.route.data_links.is_empty());
     }
 }
 
@@ -418,8 +418,8 @@ fn all_that_a_task_has_queued_is_taken_before_what_it_says_is_heeded() {
     let (mut one, mut other) = two();
     let (mut a, mut b) = (one.task(1), other.task(1));
     (0..COUNT).for_each(|number| a.send(b.tid, number, b"before"));
-    one.route.take_from(a.tid, &one.places);
-    assert!(one.route.departures.flows.held_bytes() >= u64::from(COUNT) * MESSAGE_BYTES);
+    one.route.take_from(a.tid, &one.context);
+    assert!(one.route.egress_flows.flows.held_bytes() >= u64::from(COUNT) * MESSAGE_BYTES);
     a.send(b.tid, COUNT, b"after");
     settle([&mut one, &mut other], &mut [&mut a, &mut b]);
     assert_eq!(b.numbers(a.tid), (0..=COUNT).collect::<Vec<_>>());
@@ -429,18 +429,18 @@ fn all_that_a_task_has_queued_is_taken_before_what_it_says_is_heeded() {
 fn a_list_of_more_receivers_than_there_can_be_is_nobodys() {
     let (mut one, mut other) = two();
     let (mut a, mut b) = (one.task(1), other.task(1));
-    a.multicast(&vec![b.tid; taking::LIST_BYTES_MAX / 4], 1, b"taken");
-    a.multicast(&vec![b.tid; taking::LIST_BYTES_MAX / 4 + 1], 2, b"for nobody");
+    a.multicast(&vec![b.tid; egress::LIST_BYTES_MAX / 4], 1, b"taken");
+    a.multicast(&vec![b.tid; egress::LIST_BYTES_MAX / 4 + 1], 2, b"for nobody");
     settle([&mut one, &mut other], &mut [&mut a, &mut b]);
     assert_eq!(b.numbers(a.tid), [1]);
-    assert!(one.route.departures.lists.is_empty());
+    assert!(one.route.egress_flows.lists.is_empty());
 }
 
 #[test]
 fn a_task_cannot_speak_for_another() {
     let (mut one, mut other) = two();
     let (mut a, mut b) = (one.task(1), other.task(1));
-    // The far end names the receiver; who sent it, the queue says.
+    // The message names its receiver; the queue tells its sender.
     let sent = a.endpoint.send_bytes(one.tid.0, [5, 0, 0, 0, 0, b.tid.0], b"x");
     assert!(matches!(sent, Ok(Sent::Done)));
     for nowhere in [Tid(0), Tid(0x80000), Tid(0xc0001), one.tid, a.tid, Tid(0xffff_ffff)] {

@@ -1,12 +1,12 @@
-//! The start by hand (`so=ms`): a person types the command on the other host, and its answer here.
+//! Starts by hand (`so=ms`): a person types the command on the other host, and its answer here.
 //!
-//! A process of its own, for the daemon does not wait for people.
+//! This runs in a process of its own, since the daemon does not wait for people.
 use rustix::fs::FlockOperation;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 
-/// Has the person at the terminal start `command` on `host`; prints the answer on standard output.
-/// The terminal is locked: one dialogue at a time.
+/// Asks the person at the terminal to run `command` on `host`, and prints the answer to standard output. Locks the
+/// terminal, so that there is one dialogue at a time.
 pub fn ask(host: &str, login: Option<&str>, command: &str) -> io::Result<()> {
     let terminal = File::options().read(true).write(true).open("/dev/tty").map_err(|error| {
         let text = "so=ms needs a terminal: start the first daemon in the foreground (pvmd HOSTFILE)";

@@ -1,5 +1,5 @@
-//! Why a daemon could not be started, told so that a person can mend it.
-use crate::children;
+//! Explains why a daemon could not be started, and how to mend that.
+use crate::processes::spawner;
 use pvm_core::codes::Code;
 use pvm_core::dialogue::{self, Line, quoted};
 use pvm_core::wire::{self, StartFailure, Started};
@@ -7,53 +7,53 @@ use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// What shells say of a command that they do not find.
+/// Exit status of a shell that did not find a command.
 const STATUS_NOT_FOUND: i32 = 127;
-/// What shells say of a command that they cannot execute.
+/// Exit status of a shell that could not execute a command.
 const STATUS_NOT_EXECUTABLE: i32 = 126;
 
-/// How a start came to its end.
+/// How a start has failed.
 #[derive(Debug)]
-pub enum End {
-    /// The command ended without the line that tells of a daemon.
+pub enum Outcome {
+    /// The command has ended without the line of a daemon.
     Exited(ExitStatus),
-    /// Nothing came for so many seconds.
+    /// Nothing came for this number of seconds.
     NoAnswer(u64),
-    /// The program that reaches hosts could not be started.
+    /// The remote shell could not be started.
     NoProgram(std::io::Error),
-    /// Another PVM answered.
+    /// A daemon of PVM 3.4.6 has answered.
     OtherProtocol,
-    /// A daemon answered that speaks this version to others.
+    /// A daemon has answered that speaks this version of the protocol between daemons.
     OtherVersion(u32),
-    /// The daemon itself said why.
-    Said(Code),
+    /// The daemon has answered with an error.
+    Refused(Code),
 }
 
-/// Everything that is known of a failed start.
-pub struct Failure<'a> {
+/// What is known of a failed start.
+pub struct FailedStart<'a> {
     /// The host, as typed.
     pub host: &'a str,
-    /// What was run.
+    /// The command.
     pub words: &'a [OsString],
-    /// The daemons that were tried there.
+    /// The daemons that were tried on the host.
     pub tried: &'a [String],
-    pub end: End,
-    /// The last line on its standard error.
+    pub end: Outcome,
+    /// The last line of its standard error.
     pub last_error: &'a str,
-    /// The host shows another key than the one that is known here.
+    /// The host shows another ssh key than the known one.
     pub key_changed: bool,
-    /// The daemon there that is of PVM 3.4.6.
+    /// The daemon of PVM 3.4.6 that was found on the host.
     pub older: Option<&'a str>,
 }
 
-/// Whether `ssh` says that a host shows another key than before: an attack, or a new installation.
+/// Returns whether `ssh` says that the host's key has changed: an attack, or a new installation.
 pub fn tells_of_changed_key(line: &str) -> bool {
     let line = line.to_lowercase();
     line.contains("remote host identification has changed") || line.contains("host key") && line.contains("has changed")
 }
 
-/// Whether the host knows no such daemon, so that another place may help. Some shells have no status
-/// of their own for that.
+/// Returns whether the host has no such daemon, so that another place may help. Some shells use a general exit status
+/// for that.
 pub fn is_not_found(status: ExitStatus, last_error: &str) -> bool {
     match status.code() {
         Some(STATUS_NOT_FOUND | STATUS_NOT_EXECUTABLE) => true,
@@ -62,12 +62,12 @@ pub fn is_not_found(status: ExitStatus, last_error: &str) -> bool {
     }
 }
 
-/// That a daemon speaks another version than this one.
+/// Describes a daemon that speaks another version than this one.
 pub fn other_version(who: &str, version: u32) -> String {
     format!("{who} speaks version {version} of what daemons say to each other, and this one version {}", wire::VERSION)
 }
 
-/// What became of a daemon that a hoster has started, by the line that it gave.
+/// Reads the line of a daemon that a hoster has started.
 pub fn read_answer(line: &[u8]) -> Result<Started, StartFailure> {
     let text = String::from_utf8_lossy(line);
     match dialogue::read(&text) {
@@ -88,36 +88,36 @@ pub fn read_answer(line: &[u8]) -> Result<Started, StartFailure> {
     }
 }
 
-impl Failure<'_> {
-    /// The code for programs, the text for people.
+impl FailedStart<'_> {
+    /// Returns a code for programs and a text for people.
     pub fn explain(&self) -> StartFailure {
         let words: Vec<String> = self.words.iter().map(|word| quoted(&word.to_string_lossy())).collect();
         let program = self.words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         let (code, what, cure) = match &self.end {
-            End::Said(code) => (*code, format!("pvmd there says: {code}"), self.cure_of_code(*code)),
-            End::OtherProtocol => self.other_protocol(self.tried.last().map_or("pvmd", String::as_str)),
-            End::Exited(status) if is_not_found(*status, self.last_error) && self.older.is_some() => {
+            Outcome::Refused(code) => (*code, format!("pvmd there says: {code}"), self.cure_of_code(*code)),
+            Outcome::OtherProtocol => self.other_protocol(self.tried.last().map_or("pvmd", String::as_str)),
+            Outcome::Exited(status) if is_not_found(*status, self.last_error) && self.older.is_some() => {
                 self.other_protocol(self.older.unwrap_or_default())
             }
-            End::OtherVersion(version) => {
+            Outcome::OtherVersion(version) => {
                 let cure = "install the same hpvm on both hosts, or say where there is one by dx= or PVM_DPATH; \
                             the pvmd that was started now ends by itself";
                 (Code::BadVersion, other_version(&format!("the pvmd on {}", self.host), *version), cure.into())
             }
-            End::NoProgram(error) if children::code_of(error) == Code::OutOfRes => {
+            Outcome::NoProgram(error) if spawner::code_of(error) == Code::OutOfRes => {
                 let cure = "raise the limits of open files and processes (ulimit -Hn, ulimit -u) before pvmd is started, \
                             or lower HPVM_STARTS_MAX";
                 (Code::OutOfRes, format!("{program}: {error}"), cure.into())
             }
-            End::NoProgram(error) => {
+            Outcome::NoProgram(error) => {
                 let cure = "set PVM_RSH to a program that runs commands on other hosts, such as ssh";
                 (Code::CantStart, format!("{program}: {error}"), cure.into())
             }
-            End::NoAnswer(seconds) => {
+            Outcome::NoAnswer(seconds) => {
                 let cure = "see whether the host is up, and whether the command ends by itself when typed by hand";
                 (Code::CantStart, format!("no answer within {seconds} s"), cure.into())
             }
-            End::Exited(status) => (Code::CantStart, how(*status), self.cure_of_exit(*status)),
+            Outcome::Exited(status) => (Code::CantStart, how(*status), self.cure_of_exit(*status)),
         };
         let said = match self.last_error {
             "" => String::new(),
@@ -184,15 +184,15 @@ fn how(status: ExitStatus) -> String {
 mod tests {
     use super::*;
 
-    fn explain(end: End, last_error: &str) -> StartFailure {
+    fn explain(end: Outcome, last_error: &str) -> StartFailure {
         let words = ["ssh", "h2", "pvmd -s -nh2"].map(OsString::from);
         let tried = ["pvmd".into(), "/x/pvmd".into()];
         let key_changed = tells_of_changed_key(last_error);
-        Failure { host: "h2", words: &words, tried: &tried, end, last_error, key_changed, older: None }.explain()
+        FailedStart { host: "h2", words: &words, tried: &tried, end, last_error, key_changed, older: None }.explain()
     }
 
-    fn exited(code: i32) -> End {
-        End::Exited(ExitStatus::from_raw(code << 8))
+    fn exited(code: i32) -> Outcome {
+        Outcome::Exited(ExitStatus::from_raw(code << 8))
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
             (exited(127), "sh: 1: pvmd: not found", "(tried: pvmd, /x/pvmd)"),
             (exited(255), "ssh: connect to host h2 port 22: Connection refused", "sshd"),
             (exited(1), "odd", "by hand"),
-            (End::NoAnswer(60), "last", "is up"),
+            (Outcome::NoAnswer(60), "last", "is up"),
         ] {
             let StartFailure { code, reason } = explain(end, said);
             assert_eq!(code, Code::CantStart);
@@ -219,22 +219,22 @@ mod tests {
 
     #[test]
     fn the_code_tells_programs_what_happened() {
-        assert_eq!(explain(End::OtherProtocol, "").code, Code::BadVersion);
-        let failure = explain(End::OtherVersion(77), "");
+        assert_eq!(explain(Outcome::OtherProtocol, "").code, Code::BadVersion);
+        let failure = explain(Outcome::OtherVersion(77), "");
         let what = format!(
             "the pvmd on h2 speaks version 77 of what daemons say to each other, and this one version {}",
             wire::VERSION
         );
         assert_eq!((failure.code, failure.reason.lines().next()), (Code::BadVersion, Some(what.as_str())));
         assert!(failure.reason.contains("\ntry: install the same hpvm on both hosts"), "{failure:?}");
-        let failure = explain(End::Said(Code::DupHost), "");
+        let failure = explain(Outcome::Refused(Code::DupHost), "");
         assert_eq!(failure.code, Code::DupHost);
         assert!(failure.reason.contains("id="), "{failure:?}");
         let error = std::io::Error::from(std::io::ErrorKind::NotFound);
-        assert!(explain(End::NoProgram(error), "").reason.contains("PVM_RSH"));
-        let failure = explain(End::NoProgram(rustix::io::Errno::MFILE.into()), "");
+        assert!(explain(Outcome::NoProgram(error), "").reason.contains("PVM_RSH"));
+        let failure = explain(Outcome::NoProgram(rustix::io::Errno::MFILE.into()), "");
         assert_eq!(failure.code, Code::OutOfRes);
         assert!(failure.reason.contains("ulimit -Hn") && !failure.reason.contains("PVM_RSH"), "{failure:?}");
-        assert!(explain(End::Exited(ExitStatus::from_raw(9)), "").reason.contains("signal 9"));
+        assert!(explain(Outcome::Exited(ExitStatus::from_raw(9)), "").reason.contains("signal 9"));
     }
 }

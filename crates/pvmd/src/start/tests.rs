@@ -1,4 +1,4 @@
-//! Starts by scripts in the place of a remote shell.
+//! Starts through scripts that take the place of a remote shell.
 use super::*;
 use pvm_core::dialogue::LINE_BYTES_MAX;
 use pvm_core::hostfile::parse_host;
@@ -16,18 +16,18 @@ impl Folder {
         std::fs::create_dir(&path).unwrap();
         Folder(path)
     }
-    /// A script that stands for the remote shell.
-    pub fn shell(&self, text: &str) -> Way {
+    /// Makes a script that takes the place of the remote shell.
+    pub fn shell(&self, text: &str) -> RemoteShell {
         self.script("rsh", text)
     }
-    /// Another one.
-    pub fn other_shell(&self, text: &str) -> Way {
+    /// Makes another script.
+    pub fn other_shell(&self, text: &str) -> RemoteShell {
         self.script("other", text)
     }
-    fn script(&self, name: &str, text: &str) -> Way {
+    fn script(&self, name: &str, text: &str) -> RemoteShell {
         let path = self.0.join(name);
         std::fs::write(&path, text).unwrap();
-        Way::Shell(vec!["/bin/sh".into(), path.into()])
+        RemoteShell::Program(vec!["/bin/sh".into(), path.into()])
     }
 }
 
@@ -37,7 +37,7 @@ impl Drop for Folder {
     }
 }
 
-pub fn starter(way: Way, own: Option<&Path>) -> Starter {
+pub fn starter(shell: RemoteShell, own: Option<&Path>) -> Starter {
     let master = Master {
         tid: Tid::host_number(1),
         address: "192.0.2.1:4000".parse().unwrap(),
@@ -46,7 +46,7 @@ pub fn starter(way: Way, own: Option<&Path>) -> Starter {
         machine: Some("vm".into()),
     };
     let mut starter = Starter::new(master, STARTS_MAX).unwrap();
-    (starter.way, starter.way_of_deputies) = (way.clone(), way);
+    (starter.shell, starter.parent_shell) = (shell.clone(), shell);
     starter.own_program = own.map(Path::to_owned);
     starter.terminal = false;
     starter
@@ -57,15 +57,15 @@ pub fn host(index: usize, line: &str) -> HostStart {
     HostStart { index, tid: Tid::host_number(index as u32 + 2), line: parse_host(line).unwrap(), addresses }
 }
 
-/// What becomes of so many hosts, and what was remarked.
+/// Returns the results of that number of hosts, and the lines for the log.
 fn run(starter: &mut Starter, count: usize) -> (Vec<Result<Started, StartFailure>>, Vec<String>) {
     let (mut results, mut remarks, end) = (BTreeMap::new(), Vec::new(), Instant::now() + PATIENCE);
     while results.len() < count && Instant::now() < end {
         for event in starter.step() {
             match event {
-                Event::Remark(text) => remarks.push(text),
-                Event::Order { .. } => panic!("there is nobody else"),
-                Event::Done { request, index, result } => {
+                StartEvent::Log(text) => remarks.push(text),
+                StartEvent::Order { .. } => panic!("there is nobody else"),
+                StartEvent::Done { request, index, result } => {
                     assert_eq!(request, 5);
                     assert!(results.insert(index, result).is_none(), "{index} has ended twice");
                 }
@@ -90,13 +90,13 @@ fn started() -> Started {
 fn a_daemon_gets_its_lines_and_is_found_behind_noise() {
     let folder = Folder::new("noise");
     let notes = folder.0.join("notes");
-    let way = folder.shell(&format!(
+    let shell = folder.shell(&format!(
         "echo \"$*\" >{0}; echo Welcome; echo careful >&2; while read line && [ \"$line\" != end ]; do\n\
          echo \"$line\" >>{0}; done; echo '{1}'; cat >>{0}; echo closed >>{0}\n",
         notes.display(),
         started().line()
     ));
-    let mut starter = starter(way, None);
+    let mut starter = starter(shell, None);
     starter.start(5, host(0, "h2 lo=joe ip=h2x dx=my/pvmd"));
     let (results, remarks) = run(&mut starter, 1);
     let mut expected = started();
@@ -141,8 +141,8 @@ fn where_pvmd_is_of_pvm_3_4_6_other_places_are_tried_and_it_is_named() {
             "case \"$2\" in {place}*) {then};; pvmd*) echo '{line}'; exec sleep 1000;; *) echo no >&2; exit 127;; esac"
         )
     };
-    let way = folder.shell(&script("/own/pvmd", &format!("echo '{}'", started().line())));
-    let mut first = starter(way, Some(Path::new("/own/pvmd")));
+    let shell = folder.shell(&script("/own/pvmd", &format!("echo '{}'", started().line())));
+    let mut first = starter(shell, Some(Path::new("/own/pvmd")));
     let mut second = starter(folder.other_shell(&script("nothing", "true")), None);
     for starter in [&mut first, &mut second] {
         starter.start(5, host(0, "h2"));
@@ -200,7 +200,7 @@ fn each_failure_has_its_code() {
 
 #[test]
 fn a_program_that_is_not_there_is_named() {
-    let mut starter = starter(Way::Shell(vec!["/nowhere/rsh".into()]), None);
+    let mut starter = starter(RemoteShell::Program(vec!["/nowhere/rsh".into()]), None);
     starter.start(5, host(0, "h2"));
     let (results, _) = run(&mut starter, 1);
     assert!(matches!(&results[0], Err(failure) if failure.reason.starts_with("/nowhere/rsh: ")), "{results:?}");
@@ -210,8 +210,8 @@ fn a_program_that_is_not_there_is_named() {
 fn a_silent_host_is_given_up_and_its_command_ended() {
     let folder = Folder::new("silent");
     let process = folder.0.join("process");
-    let way = folder.shell(&format!("echo $$ >{}; sleep 1000", process.display()));
-    let mut starter = starter(way, None);
+    let shell = folder.shell(&format!("echo $$ >{}; sleep 1000", process.display()));
+    let mut starter = starter(shell, None);
     starter.start(5, host(0, "h2"));
     let end = Instant::now() + PATIENCE;
     while std::fs::read_to_string(&process).unwrap_or_default().is_empty() && Instant::now() < end {
@@ -241,7 +241,7 @@ fn many_hosts_start_at_the_same_time_but_not_more_than_the_limit() {
 #[test]
 fn a_line_without_an_end_is_cut() {
     let (reader, writer) = rustix::pipe::pipe().unwrap();
-    let (mut pipe, mut lines) = (attempt::Pipe::new(reader).unwrap(), Lines::default());
+    let (mut pipe, mut lines) = (super::remote_command::OutputPipe::new(reader).unwrap(), Lines::default());
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
     let mut read = Vec::new();
     for _ in 0..40 {
@@ -265,9 +265,9 @@ fn a_command_that_has_ended_while_another_holds_its_output_keeps_nobody_awake() 
     let mut starter = starter(folder.shell(&format!("sleep 1000 & echo $! >{}; exit 0", sleeper.display())), None);
     starter.start(5, host(0, "h2 dx=pvmd"));
     let id = *starter.running.keys().next().unwrap();
-    let has_ended = |starter: &mut Starter| match &mut starter.running.get_mut(&id).unwrap().carrier {
-        Carrier::Here(attempt) => attempt.status().is_some(),
-        Carrier::There { .. } => false,
+    let has_ended = |starter: &mut Starter| match &mut starter.running.get_mut(&id).unwrap().runner {
+        Runner::Local(command) => command.status().is_some(),
+        Runner::Remote { .. } => false,
     };
     let end = Instant::now() + PATIENCE;
     while !has_ended(&mut starter) && Instant::now() < end {
@@ -275,7 +275,7 @@ fn a_command_that_has_ended_while_another_holds_its_output_keeps_nobody_awake() 
     }
     assert!(starter.step().is_empty());
     assert!(!is_ready(&starter) && starter.running.contains_key(&id));
-    // It ends by its limit, with all that it has started.
+    // It reaches its deadline and is killed with its children.
     starter.running.values_mut().for_each(|running| running.job.deadline = Instant::now());
     let (results, _) = run(&mut starter, 1);
     assert!(matches!(&results[0], Err(failure) if failure.reason.starts_with("no answer within 60 s")), "{results:?}");
@@ -309,7 +309,7 @@ fn a_daemon_that_is_refused_is_not_told_that_it_was_taken() {
     assert_eq!(text, "closed\n");
 }
 
-/// The variable by which the test below, run once more, knows that it has a terminal.
+/// Set when the test below runs once more with a terminal.
 const AT_TERMINAL: &str = "HPVM_TEST_AT_TERMINAL";
 
 #[test]
@@ -317,10 +317,11 @@ fn at_a_terminal_a_command_can_ask_for_a_password() {
     if std::env::var_os(AT_TERMINAL).is_some() {
         // As ssh does.
         let folder = Folder::new("asks");
-        let way = folder.shell(&format!("read word </dev/tty; [ \"$word\" = secret ] && echo '{}'", started().line()));
-        let master = starter(way.clone(), None).master.clone();
+        let shell =
+            folder.shell(&format!("read word </dev/tty; [ \"$word\" = secret ] && echo '{}'", started().line()));
+        let master = starter(shell.clone(), None).master.clone();
         let mut starter = Starter::new(master, STARTS_MAX).unwrap();
-        starter.way = way;
+        starter.shell = shell;
         starter.start(5, host(0, "h2 dx=pvmd"));
         let (results, _) = run(&mut starter, 1);
         return println!("result: {}", results.first().is_some_and(Result::is_ok));
@@ -336,7 +337,7 @@ fn at_a_terminal_a_command_can_ask_for_a_password() {
         .spawn()
         .unwrap();
     use std::io::Write;
-    // The terminal stays until what runs there has ended.
+    // The terminal exists until its process has ended.
     let mut input = script.stdin.take().unwrap();
     input.write_all(b"secret\n").unwrap();
     let said = script.wait_with_output().unwrap();

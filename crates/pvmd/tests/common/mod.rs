@@ -7,7 +7,7 @@ use pvm_core::proto::{
     ByteBuf, Hello, Message, Reply, Request, Spawn, ToDaemon, ToTask, TraceSettings, VERSION, Welcome,
 };
 use pvm_core::tid::Tid;
-use pvm_link::{Link, LinkError};
+use pvm_link::{ControlError, ControlSocket};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::MemfdFlags;
 use std::io::{BufRead, BufReader};
@@ -35,13 +35,14 @@ impl Directory {
     pub fn command(&self) -> Command {
         self.prepared(Command::new(env!("CARGO_BIN_EXE_pvmd")))
     }
-    /// The same by a shell that runs something before (bash: dash does not hand on that it ignores SIGCHLD).
+    /// Starts the daemon by a shell that runs something before (bash, since dash does not pass on that it ignores
+    /// SIGCHLD).
     pub fn command_after(&self, first: &str) -> Command {
         let mut shell = Command::new("/bin/bash");
         shell.args(["-c", &format!("{first}; exec \"$0\""), env!("CARGO_BIN_EXE_pvmd")]);
         self.prepared(shell)
     }
-    /// A program that runs with this directory as its `PVM_TMP` and home.
+    /// Returns a command with this directory as its `PVM_TMP` and home.
     pub fn prepared(&self, mut command: Command) -> Command {
         for name in [
             "PVM_VMID",
@@ -55,7 +56,7 @@ impl Directory {
         ] {
             command.env_remove(name);
         }
-        // Nobody is to be called in earnest.
+        // No real host may be called.
         command.env("PVM_RSH", "/bin/false");
         command.env("PVM_TMP", &self.0).env("HOME", &self.0).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -68,7 +69,7 @@ impl Directory {
         let name = format!("pvml.{}", rustix::process::geteuid().as_raw());
         std::fs::read_to_string(self.0.join(name)).unwrap_or_default()
     }
-    /// What lies there beside the log.
+    /// Returns the files beside the log.
     pub fn leftovers(&self) -> Vec<String> {
         let names = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name());
         names.map(|name| name.into_string().unwrap()).filter(|name| name.starts_with("pvmd")).collect()
@@ -81,7 +82,8 @@ impl Drop for Directory {
     }
 }
 
-/// A daemon that ends asks its tasks to end, and the tasks of a test are the test itself.
+/// Takes SIGTERM from the daemon: a daemon that ends asks its tasks to end, and the tasks of a test are the test
+/// itself.
 pub fn bear_termination() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGTERM, flag.clone()).unwrap();
@@ -115,7 +117,7 @@ impl Daemon {
         rustix::process::kill_process(process, signal).unwrap();
     }
 
-    /// Waits for its end.
+    /// Waits for the daemon's end.
     pub fn end(&mut self) -> ExitStatus {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -135,14 +137,14 @@ impl Drop for Daemon {
     }
 }
 
-/// A task without the shared memory.
+/// A task without shared memory.
 pub struct Client {
-    pub link: Link,
+    pub link: ControlSocket,
     pub welcome: Welcome,
     pub bell: OwnedFd,
     /// Descriptors that came with the welcome.
     pub gifts: Vec<OwnedFd>,
-    /// Frames that have come and were not asked for.
+    /// Frames that have come before they were asked for.
     pub inbox: Vec<(ToTask, Vec<OwnedFd>)>,
     last_wait: u32,
 }
@@ -153,7 +155,7 @@ impl Client {
     }
 
     pub fn claim(socket: &Path, cookie: Option<u32>) -> Result<Client, Code> {
-        let mut link = Link::connect(socket).unwrap();
+        let mut link = ControlSocket::connect(socket).unwrap();
         let segment = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
         let bell = pvm_fmp::doorbell::new().unwrap();
         let hello = Hello { version: VERSION, pid: std::process::id(), cookie, name: ByteBuf::new() };
@@ -191,7 +193,7 @@ impl Client {
         self.finish(wait)
     }
 
-    /// The next frame that answers nothing.
+    /// Returns the next frame that answers nothing.
     pub fn next(&mut self) -> (ToTask, Vec<OwnedFd>) {
         if !self.inbox.is_empty() {
             return self.inbox.remove(0);
@@ -199,7 +201,7 @@ impl Client {
         wait_for(&mut self.link).unwrap()
     }
 
-    /// The next message, and the integers in it.
+    /// Returns the next message and the integers in it.
     pub fn message(&mut self) -> (Message, Vec<i32>) {
         loop {
             if let (ToTask::Message(message), _) = self.next() {
@@ -221,7 +223,7 @@ impl Client {
         }
     }
 
-    /// Runs a shell script as a task and gives what it prints.
+    /// Runs a shell script as a task and returns what it prints.
     pub fn output_of(&mut self, spawn: Spawn) -> String {
         let children = TraceSettings { output_tid: self.tid().0 as i32, output_tag: 77, ..Default::default() };
         let tids = self.spawn_with(Spawn { children, ..spawn });
@@ -255,8 +257,8 @@ pub fn text(text: &str) -> ByteBuf {
     ByteBuf::from(text.as_bytes().to_vec())
 }
 
-/// The next frame, or why there is none.
-pub fn wait_for(link: &mut Link) -> Result<(ToTask, Vec<OwnedFd>), LinkError> {
+/// Returns the next frame, or why there is none.
+pub fn wait_for(link: &mut ControlSocket) -> Result<(ToTask, Vec<OwnedFd>), ControlError> {
     let end = Instant::now() + PATIENCE;
     loop {
         link.flush()?;

@@ -1,0 +1,26 @@
+//! Programs with the library of PVM 3.4. Their first packet is recognised, and answered so that the library reports a
+//! protocol mismatch instead of trying again.
+
+/// The first bytes of each packet of such a library: to the daemon, from a task without a tid.
+const TO_DAEMON: [u8; 8] = [0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+/// The length of a packet's head: receiver, sender, length, flags.
+const PACKET_HEAD_BYTES: usize = 16;
+/// The length of a message's head behind it: encoding, tag, context, and an id for the answer.
+const MESSAGE_HEAD_BYTES: usize = 32;
+/// The flags of a packet that is a whole message.
+const WHOLE: u32 = 3 << 24;
+/// The answer, which the library reads as the version of the daemon's protocol. 3.4 speaks 1318.
+const PROTOCOL: u32 = 0;
+
+/// Returns whether an old library begins like that. No frame has this many descriptors.
+pub fn begins(bytes: &[u8]) -> bool {
+    bytes.starts_with(&TO_DAEMON)
+}
+
+/// Returns the answer that makes the library report a protocol mismatch, once its first packet is complete.
+pub fn answer(packet: &[u8]) -> Option<Vec<u8>> {
+    let head = packet.get(PACKET_HEAD_BYTES..PACKET_HEAD_BYTES + MESSAGE_HEAD_BYTES)?;
+    let (receiver, sender) = (packet.get(4..8)?, packet.get(..4)?);
+    let length = (MESSAGE_HEAD_BYTES + size_of_val(&PROTOCOL)) as u32;
+    Some([receiver, sender, &length.to_be_bytes(), &WHOLE.to_be_bytes(), head, &PROTOCOL.to_be_bytes()].concat())
+}

@@ -1,0 +1,363 @@
+//! How a task finds the daemon of its user, and how a daemon publishes itself.
+//!
+//! The daemon writes the path of its socket to the rendezvous file `<tmp>/pvmd.<uid>[.<vmid>]`, and holds a lock on
+//! that file while it lives. So a file whose lock is free is stale, and of two daemons that start at the same time one
+//! wins. A name that another user has taken is skipped; daemon and tasks try the same further places in the same order.
+use crate::{ControlError, ControlSocket};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The longest socket path that is accepted, in bytes (the system's own limit is 108).
+const PATH_BYTES_MAX: u64 = 4096;
+/// Time that a task waits for a daemon that is just starting.
+const STARTING_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Time that a daemon waits for the lock of a stale file, which a task may hold for a moment.
+const LOCK_WAIT_MAX: Duration = Duration::from_millis(500);
+/// The beginning of the name of a socket of PVM 3.4.6.
+const OLD_SOCKET: &[u8] = b"pvmtmp";
+/// Time within which a daemon of PVM 3.4.6 that listens on the network must be reached.
+const OLD_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Pause between two attempts.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
+
+/// Why no daemon was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FindError {
+    /// No daemon has published itself.
+    Absent,
+    /// The daemon that has published itself is dead.
+    Dead,
+    /// A daemon exists, but its socket fails.
+    Socket(ControlError),
+    /// A daemon of PVM 3.4.6 exists.
+    Older(Older),
+}
+
+impl std::fmt::Display for FindError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            FindError::Absent => f.write_str("no pvmd is running"),
+            FindError::Dead => f.write_str("pvmd has died"),
+            FindError::Socket(error) => write!(f, "pvmd does not answer: {error}"),
+            FindError::Older(older) => write!(f, "{older}"),
+        }
+    }
+}
+impl std::error::Error for FindError {}
+
+/// A daemon of PVM 3.4.6 of this user, with its process id where that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Older(Option<i32>);
+
+impl std::fmt::Display for Older {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let process = self.0.map_or_else(String::new, |process| format!(" (pid {process})"));
+        write!(f, "PVM 3.4.6 runs here{process}: halt it, or set PVM_VMID")
+    }
+}
+
+/// Why a daemon could not publish itself.
+#[derive(Debug)]
+pub enum PublishError {
+    /// Another daemon of this user runs there (the file, its text).
+    Running(PathBuf, PathBuf),
+    /// A daemon of PVM 3.4.6 of this user runs there.
+    Older(Older),
+    /// Other users have taken every name, or a system call has failed.
+    System(PathBuf, Errno),
+}
+
+impl std::fmt::Display for PublishError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            PublishError::Running(file, _) => write!(f, "already running ({})", file.display()),
+            PublishError::Older(older) => write!(f, "{older}"),
+            PublishError::System(file, errno) => write!(f, "{}: {errno}", file.display()),
+        }
+    }
+}
+impl std::error::Error for PublishError {}
+
+/// The places where daemons of this user and `PVM_VMID` publish themselves.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// The rendezvous files, first choice first.
+    pub files: Vec<PathBuf>,
+    /// The directory for temporary files: `PVM_TMP` or `/tmp`.
+    pub temporary: PathBuf,
+    /// `PVMSOCK`, if it is a path.
+    pub socket: Option<PathBuf>,
+}
+
+impl Places {
+    /// Reads the environment and the effective user.
+    pub fn from_environment() -> Places {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let host = rustix::system::uname().nodename().to_bytes().to_vec();
+        Places::new(rustix::process::geteuid().as_raw(), &OsString::from_vec(host), set)
+    }
+
+    /// Makes the places of a user. `set` looks a variable up.
+    pub fn new(user: u32, host: &OsStr, set: impl Fn(&str) -> Option<OsString>) -> Places {
+        let suffix = match set("PVM_VMID") {
+            Some(id) => [b".", plain(&id).as_slice()].concat(),
+            None => Vec::new(),
+        };
+        let name = |parts: &[&[u8]]| OsString::from_vec([&parts.concat(), suffix.as_slice()].concat());
+        let user = user.to_string();
+        let temporary = PathBuf::from(set("PVM_TMP").unwrap_or_else(|| "/tmp".into()));
+        let mut files = vec![temporary.join(name(&[b"pvmd.", user.as_bytes()]))];
+        if let Some(directory) = set("XDG_RUNTIME_DIR") {
+            files.push(Path::new(&directory).join(name(&[b"pvmd.", user.as_bytes()])));
+        }
+        if let Some(home) = set("HOME") {
+            files.push(Path::new(&home).join(name(&[b".pvmd.", user.as_bytes(), b".", &plain(host)])));
+        }
+        let socket = set("PVMSOCK").map(PathBuf::from).filter(|path| path.is_absolute());
+        Places { files, temporary, socket }
+    }
+
+    /// Connects to the daemon: at `PVMSOCK`, else where the first trustworthy file says.
+    pub fn connect(&self) -> Result<ControlSocket, FindError> {
+        // Tasks that PVM 3.4.6 has started have its socket in the environment.
+        if let Some(older) = self.socket.as_deref().and_then(|path| older(path.as_os_str().as_bytes())) {
+            return Err(FindError::Older(older));
+        }
+        if let Some(socket) = self.socket.as_deref().and_then(|path| ControlSocket::connect(path).ok()) {
+            return Ok(socket);
+        }
+        for file in &self.files {
+            match connect_by(file) {
+                Err(FindError::Absent) => {}
+                result => return result,
+            }
+        }
+        Err(FindError::Absent)
+    }
+
+    /// Returns the first rendezvous file and the path in it, whether its daemon is alive or dead.
+    pub fn published(&self) -> Option<(PathBuf, PathBuf)> {
+        self.files.iter().find_map(|file| {
+            let mut handle = open_own(file).ok()?;
+            Some((file.clone(), text(&mut handle)?))
+        })
+    }
+
+    /// Publishes `socket`. The daemon must listen on it already.
+    pub fn publish(&self, socket: &Path) -> Result<Published, PublishError> {
+        let mut refused = None;
+        for file in &self.files {
+            match claim(file) {
+                Ok((handle, stale)) => return Published::write(file, handle, stale, socket),
+                Err(ClaimError::Running(socket)) => return Err(PublishError::Running(file.clone(), socket)),
+                Err(ClaimError::Older(older)) => return Err(PublishError::Older(older)),
+                Err(ClaimError::Stranger(errno)) => {
+                    refused.get_or_insert((file.clone(), errno));
+                }
+                Err(ClaimError::System(errno)) => return Err(PublishError::System(file.clone(), errno)),
+            }
+        }
+        let (file, errno) = refused.unwrap_or_else(|| (self.temporary.clone(), Errno::NOENT));
+        Err(PublishError::System(file, errno))
+    }
+}
+
+/// Replaces what would lead out of a directory.
+fn plain(name: &OsStr) -> Vec<u8> {
+    name.as_bytes().iter().map(|&byte| if byte == b'/' { b'_' } else { byte }).collect()
+}
+
+/// A rendezvous file of this daemon. Dropping it removes the file.
+pub struct Published {
+    file: PathBuf,
+    handle: File,
+    stale: Option<PathBuf>,
+}
+
+impl Published {
+    fn write(file: &Path, handle: File, stale: Option<PathBuf>, socket: &Path) -> Result<Published, PublishError> {
+        let mut published = Published { file: file.to_owned(), handle, stale };
+        published.put(socket).map_err(|error| {
+            PublishError::System(file.to_owned(), Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        })?;
+        Ok(published)
+    }
+
+    fn put(&mut self, socket: &Path) -> std::io::Result<()> {
+        self.handle.set_len(0)?;
+        self.handle.rewind()?;
+        self.handle.write_all(socket.as_os_str().as_bytes())
+    }
+
+    /// Returns the file's path.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Returns the socket of the dead daemon whose file was taken over.
+    pub fn stale_socket(&self) -> Option<&Path> {
+        self.stale.as_deref()
+    }
+
+    /// Gives the file a new time, so that programs which remove old files leave it.
+    pub fn refresh(&self) {
+        let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+        let times = rustix::fs::Timestamps { last_access: now, last_modification: now };
+        // A failure at worst endangers the file.
+        let _ = rustix::fs::futimens(&self.handle, &times);
+    }
+
+    /// Returns whether the file is still the one that was written.
+    pub fn stands(&self) -> bool {
+        is_at(&self.handle, &self.file)
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        if self.stands() {
+            let _ = std::fs::remove_file(&self.file);
+        }
+    }
+}
+
+enum ClaimError {
+    Running(PathBuf),
+    Older(Older),
+    Stranger(Errno),
+    System(Errno),
+}
+
+/// Creates the file or takes a stale one over, and holds its lock. Also returns the path in the stale one.
+fn claim(file: &Path) -> Result<(File, Option<PathBuf>), ClaimError> {
+    let deadline = Instant::now() + LOCK_WAIT_MAX;
+    loop {
+        let mut handle = match create(file) {
+            Ok(handle) => handle,
+            Err(Errno::EXIST) => match open_own(file) {
+                Ok(handle) => handle,
+                Err(Errno::NOENT) => continue,
+                Err(errno) => return Err(ClaimError::Stranger(errno)),
+            },
+            Err(errno) => return Err(ClaimError::System(errno)),
+        };
+        let locked = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if let Some(older) = bytes(&mut handle).and_then(|text| older(&text)) {
+            return Err(ClaimError::Older(older));
+        }
+        let path = text(&mut handle);
+        // A daemon that does not use the lock is alive if its socket is.
+        if let Some(path) = path.as_deref().filter(|path| alive(path)) {
+            return Err(ClaimError::Running(path.to_owned()));
+        }
+        if locked && is_at(&handle, file) {
+            return Ok((handle, path));
+        }
+        if Instant::now() > deadline {
+            return Err(ClaimError::Running(path.unwrap_or_default()));
+        }
+        std::thread::sleep(RETRY_PAUSE);
+    }
+}
+
+/// Returns whether a daemon that must not be replaced listens on the socket. A daemon of another user counts, too: not
+/// to start is better than to take its place.
+fn alive(socket: &Path) -> bool {
+    matches!(ControlSocket::connect(socket), Ok(_) | Err(ControlError::Stranger))
+}
+
+fn create(file: &Path) -> Result<File, Errno> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(file, flags, Mode::RUSR | Mode::WUSR)?.into())
+}
+
+/// Opens a file only if it is regular, belongs to this user, and has no other name. If the system lets other users make
+/// hard links, the name could lead to any file of this user.
+fn open_own(file: &Path) -> Result<File, Errno> {
+    // NONBLOCK: another user may have put a pipe there.
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let status = rustix::fs::lstat(file)?;
+    let own = |status: &rustix::fs::Stat| {
+        status.st_uid == rustix::process::geteuid().as_raw()
+            && FileType::from_raw_mode(status.st_mode) == FileType::RegularFile
+            && status.st_nlink == 1
+    };
+    if !own(&status) {
+        return Err(Errno::PERM);
+    }
+    let handle = rustix::fs::open(file, flags, Mode::empty())?;
+    if !own(&rustix::fs::fstat(&handle)?) {
+        return Err(Errno::PERM);
+    }
+    Ok(handle.into())
+}
+
+/// Returns whether the open file is still the one of that name.
+fn is_at(handle: &File, file: &Path) -> bool {
+    let (Ok(open), Ok(named)) = (rustix::fs::fstat(handle), rustix::fs::lstat(file)) else { return false };
+    (open.st_dev, open.st_ino) == (named.st_dev, named.st_ino)
+}
+
+/// Returns the content of the file.
+fn bytes(handle: &mut File) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    handle.rewind().ok()?;
+    Read::take(&mut *handle, PATH_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    Some(bytes.trim_ascii().to_vec())
+}
+
+/// Returns the path in the file, or `None` if it holds no path.
+pub(crate) fn text(handle: &mut File) -> Option<PathBuf> {
+    let path = PathBuf::from(OsString::from_vec(bytes(handle)?));
+    path.is_absolute().then_some(path)
+}
+
+/// Returns the daemon of PVM 3.4.6 that serves at an address, if there is one. Its socket is called `pvmtmp<pid>.<n>`;
+/// if it was built without such sockets the address is a network address (`7f000001:8a3c`).
+fn older(address: &[u8]) -> Option<Older> {
+    let path = Path::new(OsStr::from_bytes(address));
+    if path.is_absolute() {
+        let is_old = path.file_name().is_some_and(|name| name.as_bytes().starts_with(OLD_SOCKET));
+        let socket = is_old.then(|| ControlSocket::connect(path).ok())?;
+        return socket.map(|socket| Older(Some(socket.peer_process()).filter(|process| *process > 0)));
+    }
+    let (ip, port) = std::str::from_utf8(address).ok()?.split_once(':')?;
+    let ip = Ipv4Addr::from(u32::from_str_radix(ip, 16).ok().filter(|_| ip.len() == 8)?);
+    let port = u16::from_str_radix(port, 16).ok().filter(|_| port.len() == 4)?;
+    TcpStream::connect_timeout(&SocketAddr::from((ip, port)), OLD_WAIT_MAX).ok().map(|_| Older(None))
+}
+
+/// Connects to the daemon that the file names. Waits a little for a daemon that is just starting.
+fn connect_by(file: &Path) -> Result<ControlSocket, FindError> {
+    let deadline = Instant::now() + STARTING_WAIT_MAX;
+    loop {
+        let Ok(mut handle) = open_own(file) else { return Err(FindError::Absent) };
+        if let Some(older) = bytes(&mut handle).and_then(|text| older(&text)) {
+            return Err(FindError::Older(older));
+        }
+        let result = match text(&mut handle) {
+            Some(path) => ControlSocket::connect(&path),
+            None => Err(ControlError::Closed),
+        };
+        match result {
+            Ok(socket) => return Ok(socket),
+            Err(ControlError::Closed | ControlError::System(Errno::CONNREFUSED | Errno::NOENT)) => {}
+            Err(error) => return Err(FindError::Socket(error)),
+        }
+        let starting = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockShared) == Err(Errno::AGAIN);
+        if !starting || Instant::now() > deadline {
+            return Err(FindError::Dead);
+        }
+        std::thread::sleep(RETRY_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests;

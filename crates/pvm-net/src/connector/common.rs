@@ -1,0 +1,123 @@
+//! What the acceptor and the dialer share: the own key, the sockets to watch, the events.
+use super::{ConnectEvent, Pair};
+use crate::link::{FRAME_BYTES_MAX, Link, LinkError};
+use crate::tls::Identity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// The id of the listening socket among the events.
+pub const LISTENER: u64 = 0;
+
+/// The readiness of a socket that is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Interest {
+    Nothing,
+    Read,
+    ReadWrite,
+    Write,
+}
+
+impl Interest {
+    /// Returns what a link waits for.
+    pub fn of(link: &Link) -> Interest {
+        if link.wants_write() { Interest::ReadWrite } else { Interest::Read }
+    }
+
+    fn flags(self) -> EventFlags {
+        match self {
+            Interest::Nothing => EventFlags::empty(),
+            Interest::Read => EventFlags::IN,
+            Interest::ReadWrite => EventFlags::IN | EventFlags::OUT,
+            Interest::Write => EventFlags::OUT,
+        }
+    }
+}
+
+/// State that both sides use.
+pub struct Common {
+    identity: Identity,
+    epoll: OwnedFd,
+    last_id: u64,
+    events: VecDeque<ConnectEvent>,
+    /// Silence of the network after which a link fails.
+    timeout: Duration,
+}
+
+impl Common {
+    pub fn new(identity: Identity, timeout: Duration) -> Result<Common, Errno> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        Ok(Common { identity, epoll, last_id: LISTENER, events: VecDeque::new(), timeout })
+    }
+
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    // ----- events
+
+    pub fn push_event(&mut self, event: ConnectEvent) {
+        self.events.push_back(event);
+    }
+
+    pub fn poll_event(&mut self) -> Option<ConnectEvent> {
+        self.events.pop_front()
+    }
+
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    // ----- sockets
+
+    pub fn epoll(&self) -> &OwnedFd {
+        &self.epoll
+    }
+
+    /// Returns an id that no connection has had.
+    pub fn new_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Begins to watch a socket.
+    pub fn watch(&self, id: u64, socket: BorrowedFd<'_>, interest: Interest) -> Result<(), Errno> {
+        epoll::add(&self.epoll, socket, EventData::new_u64(id), interest.flags())
+    }
+
+    /// Changes what a watched socket is waited for.
+    pub fn set_interest(&self, id: u64, socket: BorrowedFd<'_>, interest: Interest) {
+        // Fails only for a socket that is not watched; its deadline ends it.
+        let _ = epoll::modify(&self.epoll, socket, EventData::new_u64(id), interest.flags());
+    }
+
+    /// Ceases to watch a socket.
+    pub fn unwatch(&self, socket: impl AsFd) {
+        let _ = epoll::delete(&self.epoll, socket);
+    }
+
+    // ----- finished links
+
+    /// Hands a pair out whose peer is known.
+    pub fn finish_pair(&self, control: Link, data: Link) -> Result<Box<Pair>, LinkError> {
+        let mut control = self.finish_link(control)?;
+        // Control links are always read. Data may wait for a slow receiver for any time.
+        control.limit_unread(self.timeout)?;
+        Ok(Box::new(Pair { control, data: self.finish_link(data)? }))
+    }
+
+    /// Hands a link out whose peer is known. Its user watches the socket from now on.
+    pub fn finish_link(&self, mut link: Link) -> Result<Link, LinkError> {
+        // The control link of an outgoing pair is not watched any more.
+        self.unwatch(&link);
+        link.trust(self.timeout)?;
+        link.set_frame_bytes_max(FRAME_BYTES_MAX);
+        Ok(link)
+    }
+}

@@ -1,0 +1,332 @@
+//! Outgoing connections. The addresses of a peer are tried one after another, a little apart and side by side, and
+//! once more after a pause, until one answers or the time is over.
+use super::common::{Common, Interest};
+use super::{
+    ConnectEvent, GREETING_BYTES_MAX, HANDSHAKE_TIME_MAX, Security, VERSION, explain, kind, tcp_socket, two_tokens,
+};
+use crate::keys::{PublicKey, Tokens};
+use crate::link::{Link, LinkError};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Time between the first attempts at two addresses.
+const LEAD_TIME: Duration = Duration::from_millis(300);
+/// Pause before all addresses are tried once more.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What a call is for.
+pub enum Purpose {
+    /// The two links between daemons.
+    Pair(Security),
+    /// One link, to a peer that expects the first token and answers with the second.
+    Link(Tokens),
+}
+
+/// A call to one peer at all its addresses.
+struct Dial {
+    /// The key of the peer. Without one the peer is known by its tokens alone.
+    peer: Option<PublicKey>,
+    purpose: Purpose,
+    addresses: Vec<SocketAddr>,
+    /// The index of the address that is tried next.
+    next: usize,
+    next_at: Instant,
+    give_up: Instant,
+    /// The last error of each address.
+    reasons: Vec<String>,
+    /// An address has answered. No other one is tried while its control link stands.
+    settled: bool,
+}
+
+impl Dial {
+    fn next_wakeup(&self) -> Instant {
+        if self.settled { self.give_up } else { self.next_at.min(self.give_up) }
+    }
+}
+
+enum Stage {
+    Connecting(OwnedFd),
+    /// In the handshake, or waiting for the answer to the request.
+    Opening {
+        link: Box<Link>,
+        asked: bool,
+    },
+}
+
+/// A complete control link without its data link.
+struct HalfPair {
+    control: Link,
+    tokens: Tokens,
+}
+
+/// A connection to one address.
+struct Attempt {
+    ticket: u64,
+    address: SocketAddr,
+    /// When the attempt fails.
+    deadline: Instant,
+    stage: Stage,
+    half: Option<Box<HalfPair>>,
+}
+
+/// How an attempt continues.
+enum Next {
+    Wait(Stage),
+    /// The control link is complete; the peer has sent these tokens.
+    Control(Link, Tokens),
+    /// The peer has answered with the second token.
+    Done(Link),
+}
+
+/// Makes connections.
+#[derive(Default)]
+pub struct Dialer {
+    dials: HashMap<u64, Dial>,
+    attempts: HashMap<u64, Attempt>,
+}
+
+impl Dialer {
+    /// Begins a call.
+    #[allow(clippy::too_many_arguments)] // it is the union of two calls of the connector
+    pub fn dial(
+        &mut self,
+        common: &mut Common,
+        ticket: u64,
+        addresses: &[SocketAddr],
+        peer: Option<PublicKey>,
+        purpose: Purpose,
+        patience: Duration,
+        now: Instant,
+    ) {
+        let dial = Dial {
+            peer,
+            purpose,
+            addresses: addresses.to_vec(),
+            next: 0,
+            next_at: now,
+            give_up: now + patience,
+            reasons: vec![String::new(); addresses.len()],
+            settled: false,
+        };
+        self.dials.insert(ticket, dial);
+        self.try_next_addresses(common, now);
+    }
+
+    /// Forgets a call.
+    pub fn cancel(&mut self, ticket: u64) {
+        self.dials.remove(&ticket);
+        self.drop_attempts(ticket);
+    }
+
+    pub fn pending(&self) -> usize {
+        self.attempts.len()
+    }
+
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        let attempts = self.attempts.values().map(|attempt| attempt.deadline);
+        attempts.chain(self.dials.values().map(Dial::next_wakeup)).min()
+    }
+
+    fn drop_attempts(&mut self, ticket: u64) {
+        self.attempts.retain(|_, attempt| attempt.ticket != ticket);
+    }
+
+    /// Tries the addresses whose time has come, and ends calls whose time is over.
+    pub fn try_next_addresses(&mut self, common: &mut Common, now: Instant) {
+        let due: Vec<u64> =
+            self.dials.iter().filter(|(_, dial)| dial.next_wakeup() <= now).map(|(ticket, _)| *ticket).collect();
+        for ticket in due {
+            let Some(dial) = self.dials.get_mut(&ticket) else { continue };
+            if dial.give_up <= now || dial.addresses.is_empty() {
+                self.fail(common, ticket);
+                continue;
+            }
+            let address = dial.addresses[dial.next];
+            dial.next = (dial.next + 1) % dial.addresses.len();
+            dial.next_at = now + if dial.next == 0 { LEAD_TIME + PAUSE } else { LEAD_TIME };
+            // An attempt that is left from the round before continues.
+            let is_busy = |attempt: &Attempt| attempt.ticket == ticket && attempt.address == address;
+            if !self.attempts.values().any(is_busy) {
+                self.try_address(common, ticket, address, None, now);
+            }
+        }
+    }
+
+    fn fail(&mut self, common: &mut Common, ticket: u64) {
+        let Some(dial) = self.dials.remove(&ticket) else { return };
+        self.drop_attempts(ticket);
+        let each = dial.addresses.iter().zip(&dial.reasons).map(|(address, reason)| {
+            let reason = if reason.is_empty() { "no answer in time" } else { reason };
+            format!("{address}: {reason}")
+        });
+        let reason = if dial.addresses.is_empty() { "no address".into() } else { each.collect::<Vec<_>>().join("; ") };
+        common.push_event(ConnectEvent::Failed { ticket, reason });
+    }
+
+    fn try_address(
+        &mut self,
+        common: &mut Common,
+        ticket: u64,
+        address: SocketAddr,
+        half: Option<Box<HalfPair>>,
+        now: Instant,
+    ) {
+        let deadline = now + HANDSHAKE_TIME_MAX;
+        let id = common.new_id();
+        let socket = tcp_socket(&address).and_then(|socket| {
+            // The frames of the handshake are small.
+            sockopt::set_tcp_nodelay(&socket, true)?;
+            match rustix::net::connect(&socket, &address) {
+                Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+            common.watch(id, socket.as_fd(), Interest::Write)?;
+            Ok(socket)
+        });
+        match socket {
+            Ok(socket) => {
+                let attempt = Attempt { ticket, address, deadline, stage: Stage::Connecting(socket), half };
+                self.attempts.insert(id, attempt);
+            }
+            Err(errno) => self.on_address_failed(ticket, address, errno.to_string(), now),
+        }
+    }
+
+    /// Notes the error of an address and has the next address tried at once.
+    fn on_address_failed(&mut self, ticket: u64, address: SocketAddr, reason: String, now: Instant) {
+        let Some(dial) = self.dials.get_mut(&ticket) else { return };
+        if let Some(index) = dial.addresses.iter().position(|it| *it == address) {
+            dial.reasons[index] = reason;
+        }
+        if dial.settled {
+            // All addresses are tried once more, after a pause.
+            (dial.settled, dial.next, dial.next_at) = (false, 0, now + PAUSE);
+        } else if dial.next != 0 {
+            dial.next_at = now;
+        }
+    }
+
+    /// Ends attempts that have passed their deadline.
+    pub fn expire(&mut self, now: Instant) {
+        let late = self.attempts.iter().filter(|(_, attempt)| attempt.deadline <= now);
+        let late: Vec<u64> = late.map(|(id, _)| *id).collect();
+        for id in late {
+            let Some(attempt) = self.attempts.remove(&id) else { continue };
+            self.on_address_failed(attempt.ticket, attempt.address, "no answer in time".into(), now);
+        }
+    }
+
+    /// Continues with a connection whose socket is ready.
+    pub fn progress(&mut self, common: &mut Common, id: u64, now: Instant) {
+        // It may have been dropped earlier in this step.
+        let Some(attempt) = self.attempts.remove(&id) else { return };
+        let Attempt { ticket, address, deadline, stage, half } = attempt;
+        let Some(dial) = self.dials.get(&ticket) else { return };
+        let result = match stage {
+            Stage::Connecting(socket) => connected(common, socket, dial, half.is_some()),
+            stage @ Stage::Opening { .. } => Ok(stage),
+        };
+        let result = result.and_then(|stage| match stage {
+            Stage::Opening { link, asked } => open(*link, asked, &dial.purpose, half.as_deref()),
+            stage => Ok(Next::Wait(stage)),
+        });
+        match result {
+            Ok(Next::Wait(stage)) => {
+                let mut deadline = deadline;
+                if let Stage::Opening { link, asked } = &stage {
+                    common.set_interest(id, link.as_fd(), Interest::of(link));
+                    if *asked && half.is_some() {
+                        // The other side may already use both links: giving up now would break them. TCP repeats an
+                        // answer that was lost.
+                        deadline = dial.give_up;
+                    }
+                }
+                self.attempts.insert(id, Attempt { ticket, address, deadline, stage, half });
+            }
+            Ok(Next::Control(control, tokens)) => {
+                common.unwatch(&control);
+                self.drop_attempts(ticket);
+                if let Some(dial) = self.dials.get_mut(&ticket) {
+                    dial.settled = true;
+                }
+                self.try_address(common, ticket, address, Some(Box::new(HalfPair { control, tokens })), now);
+            }
+            Ok(Next::Done(link)) => match finish(common, ticket, address, half, link) {
+                Ok(event) => {
+                    self.cancel(ticket);
+                    common.push_event(event);
+                }
+                Err(error) => self.on_address_failed(ticket, address, explain(&error), now),
+            },
+            Err(reason) => self.on_address_failed(ticket, address, reason, now),
+        }
+    }
+}
+
+fn finish(
+    common: &Common,
+    ticket: u64,
+    address: SocketAddr,
+    half: Option<Box<HalfPair>>,
+    link: Link,
+) -> Result<ConnectEvent, LinkError> {
+    Ok(match half {
+        Some(half) => ConnectEvent::PairConnected { ticket, address, pair: common.finish_pair(half.control, link)? },
+        None => ConnectEvent::LinkReady { ticket, link: Box::new(common.finish_link(link)?) },
+    })
+}
+
+/// Begins the handshake if the connection is complete. `is_data`: the control link is complete already.
+fn connected(common: &Common, socket: OwnedFd, dial: &Dial, is_data: bool) -> Result<Stage, String> {
+    match sockopt::socket_error(&socket) {
+        Ok(Ok(())) => {}
+        Ok(Err(errno)) | Err(errno) => return Err(errno.to_string()),
+    }
+    if rustix::net::getpeername(&socket).is_err() {
+        return Ok(Stage::Connecting(socket));
+    }
+    let peer = dial.peer.filter(|_| !is_data || !matches!(dial.purpose, Purpose::Pair(Security::Trusted)));
+    let mut link = match peer {
+        Some(peer) => Link::secure_to(socket, common.identity(), peer).map_err(|error| explain(&error))?,
+        None => Link::clear(socket),
+    };
+    link.set_frame_bytes_max(GREETING_BYTES_MAX);
+    Ok(Stage::Opening { link: Box::new(link), asked: false })
+}
+
+/// Continues the handshake, sends the request, and takes the answer.
+fn open(mut link: Link, mut asked: bool, purpose: &Purpose, half: Option<&HalfPair>) -> Result<Next, String> {
+    let tokens = match (purpose, half) {
+        (_, Some(half)) => Some(&half.tokens),
+        (Purpose::Link(tokens), None) => Some(tokens),
+        (Purpose::Pair(_), None) => None,
+    };
+    let mut receive_answer = || {
+        if !link.handshake()? {
+            return Ok(None);
+        }
+        if !asked {
+            match (tokens, purpose) {
+                (Some(tokens), _) => link.send(kind::OPEN_DATA, tokens.shown.as_bytes(), &[])?,
+                (None, Purpose::Pair(security)) => link.send(kind::OPEN_CONTROL, &[VERSION, security.code()], &[])?,
+                (None, Purpose::Link(_)) => {}
+            }
+            asked = true;
+        }
+        link.receive()
+    };
+    let answer = receive_answer().map_err(|error| explain(&error))?;
+    let Some(head) = answer else { return Ok(Next::Wait(Stage::Opening { link: Box::new(link), asked })) };
+    match (head.kind, tokens, head.body_bytes) {
+        (kind::ACCEPT_CONTROL, None, 0) => {
+            let tokens = two_tokens(head.header()).ok_or("answers strangely")?;
+            Ok(Next::Control(link, tokens))
+        }
+        (kind::ACCEPT_DATA, Some(tokens), 0) if tokens.back.is(head.header()) => Ok(Next::Done(link)),
+        _ => Err("answers strangely".into()),
+    }
+}

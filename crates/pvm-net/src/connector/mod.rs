@@ -1,0 +1,352 @@
+//! Makes the links between daemons and turns strangers away.
+//!
+//! Two daemons have a pair of links: a control link, always encrypted, and a data link. The caller opens the control
+//! link and says whether data is to be encrypted; the called daemon answers with two tokens. The caller then opens a
+//! second connection, over TLS or in clear, and shows the first token; the called daemon answers with the second one.
+//! So a data link in clear provably belongs to the same two daemons as the encrypted control link, and each token is
+//! valid once.
+//!
+//! Two tasks that their daemons have told of each other, with two tokens, get a single link.
+//!
+//! * `acceptor`: incoming connections;
+//! * `dialer`: outgoing connections;
+//! * `common`: what both share;
+//! * `refusals`: limits the log lines about strangers.
+
+mod acceptor;
+mod common;
+mod dialer;
+mod refusals;
+
+use crate::keys::{KEY_BYTES, PublicKey, Token, Tokens};
+use crate::link::{Link, LinkError};
+use crate::tls::Identity;
+use acceptor::Acceptor;
+use common::Common;
+use dialer::{Dialer, Purpose};
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
+use rustls::{AlertDescription, CertificateError, PeerIncompatible};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+pub use acceptor::HALF_PAIRS_MAX;
+
+/// Connections at a time whose peer is not known yet.
+///
+/// * Filled by: whoever reaches the port
+/// * Setting: none, a silent connection is closed for the next one, so a higher limit would help nobody
+/// * Reached: the connection that has been silent for longest is closed, else the new one
+/// * Test: `those_who_dawdle_lose_their_places_and_hold_up_nobody`
+pub const UNKNOWN_MAX: usize = 64;
+/// Time from a connection's arrival until its links must be complete.
+///
+/// * Filled by: whoever reaches the port
+/// * Setting: none, a handshake takes a few packets
+/// * Reached: the connection is closed, and its token becomes invalid
+/// * Test: `a_token_is_good_once_for_its_owner_and_for_a_short_time`
+pub const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(5);
+/// Number of ports that are tried, beginning with the wanted one.
+const PORTS_TRIED_MAX: u16 = 1024;
+/// Connections that the kernel may hold until they are accepted.
+const BACKLOG: i32 = 4096;
+/// Events handled by one step, so that other work of the caller's loop is not delayed.
+const EVENTS_PER_STEP_MAX: usize = 64;
+/// Length of a frame that opens a link.
+///
+/// * Filled by: each other host
+/// * Setting: none, the format of these frames fixes it
+/// * Reached: the connection is closed
+/// * Test: `one_who_is_known_and_speaks_strangely_is_turned_away`
+const GREETING_BYTES_MAX: usize = 128;
+/// Version of the exchange that opens links.
+const VERSION: u8 = 1;
+
+/// Kinds of the frames that open links.
+mod kind {
+    /// Header: version, security.
+    pub const OPEN_CONTROL: u8 = 1;
+    /// Header: two tokens.
+    pub const ACCEPT_CONTROL: u8 = 2;
+    /// Header: the first token.
+    pub const OPEN_DATA: u8 = 3;
+    /// Header: the second token.
+    pub const ACCEPT_DATA: u8 = 4;
+}
+
+/// How a data link is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Security {
+    /// Encrypted.
+    Encrypted,
+    /// In clear, to a peer that has been authenticated on the control link.
+    Trusted,
+}
+
+impl Security {
+    fn code(self) -> u8 {
+        match self {
+            Security::Encrypted => 0,
+            Security::Trusted => 1,
+        }
+    }
+
+    fn of(code: u8) -> Option<Security> {
+        [Security::Encrypted, Security::Trusted].into_iter().find(|security| security.code() == code)
+    }
+}
+
+/// The two links to another daemon. Either may already hold bytes that were read with the handshake.
+#[derive(Debug)]
+pub struct Pair {
+    /// For control.
+    pub control: Link,
+    /// For data.
+    pub data: Link,
+}
+
+/// A result of the connector.
+#[derive(Debug)]
+pub enum ConnectEvent {
+    /// A known daemon has connected, and both its links are complete.
+    PairAccepted {
+        /// The daemon's key.
+        peer: PublicKey,
+        /// The address that it called from.
+        address: SocketAddr,
+        /// Its links.
+        pair: Box<Pair>,
+    },
+    /// A call by [`Connector::connect_pair`] has succeeded.
+    PairConnected {
+        /// The ticket of the call.
+        ticket: u64,
+        /// The address that answered.
+        address: SocketAddr,
+        /// The links.
+        pair: Box<Pair>,
+    },
+    /// A single link is complete: the expected peer has connected, or a call by [`Connector::connect_link`] has
+    /// succeeded.
+    LinkReady {
+        /// The ticket of the expectation or the call.
+        ticket: u64,
+        /// The link.
+        link: Box<Link>,
+    },
+    /// A call has failed, or the expected peer has not connected in time.
+    Failed {
+        /// The ticket of the call or the expectation.
+        ticket: u64,
+        /// The reason for each address.
+        reason: String,
+    },
+    /// A stranger, or a peer that violated the protocol, was turned away.
+    Refused {
+        /// The address that it called from.
+        address: IpAddr,
+        /// Why it was turned away.
+        reason: String,
+        /// How many refusals of this address the event stands for. More than one when there are too many to report
+        /// each.
+        count: u32,
+    },
+}
+
+/// Accepts and makes connections until they are links.
+pub struct Connector {
+    common: Common,
+    acceptor: Acceptor,
+    dialer: Dialer,
+}
+
+impl Connector {
+    /// Makes a connector that does not listen. Its links fail when the network is silent for `timeout`.
+    pub fn new(identity: Identity, timeout: Duration) -> Result<Connector, Errno> {
+        let common = Common::new(identity, timeout)?;
+        Ok(Connector { common, acceptor: Acceptor::default(), dialer: Dialer::default() })
+    }
+
+    /// Listens on all addresses, at the first free port from `port` on, or at any port if `port` is zero.
+    pub fn listen(&mut self, port: u16) -> Result<(), Errno> {
+        self.listen_at(listener(port)?)
+    }
+
+    /// Listens at a socket that already listens and does not block.
+    pub fn listen_at(&mut self, listener: OwnedFd) -> Result<(), Errno> {
+        self.acceptor.listen_at(&self.common, listener)
+    }
+
+    /// Returns the port at which the connector listens, zero if it does not.
+    pub fn port(&self) -> u16 {
+        self.acceptor.port()
+    }
+
+    /// Returns the own key and the keys that may connect.
+    pub fn identity(&self) -> &Identity {
+        self.common.identity()
+    }
+
+    /// Sets the silence of the network after which links that are made from now on fail.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.common.set_timeout(timeout);
+    }
+
+    /// Returns the number of connections that are not links yet.
+    pub fn pending(&self) -> usize {
+        self.acceptor.pending() + self.dialer.pending()
+    }
+
+    /// Expects a peer to connect and to show the first token, over TLS and with the key `peer` if one is given, else
+    /// in clear. Within `patience` a [`ConnectEvent::LinkReady`] or [`ConnectEvent::Failed`] with the ticket follows.
+    pub fn expect(&mut self, ticket: u64, peer: Option<PublicKey>, tokens: Tokens, patience: Duration, now: Instant) {
+        self.cancel(ticket);
+        self.acceptor.expect(&self.common, ticket, peer, tokens, now + patience);
+    }
+
+    /// Connects to the daemon with the key `peer`, trying its addresses from the first on. Within `patience` a
+    /// [`ConnectEvent::PairConnected`] or [`ConnectEvent::Failed`] with the ticket follows.
+    pub fn connect_pair(
+        &mut self,
+        ticket: u64,
+        addresses: &[SocketAddr],
+        peer: PublicKey,
+        security: Security,
+        patience: Duration,
+        now: Instant,
+    ) {
+        self.cancel(ticket);
+        self.dialer.dial(&mut self.common, ticket, addresses, Some(peer), Purpose::Pair(security), patience, now);
+    }
+
+    /// Connects to a peer that expects this call ([`Connector::expect`]), over TLS if a key is given, else in clear.
+    /// Within `patience` a [`ConnectEvent::LinkReady`] or [`ConnectEvent::Failed`] with the ticket follows.
+    pub fn connect_link(
+        &mut self,
+        ticket: u64,
+        addresses: &[SocketAddr],
+        peer: Option<PublicKey>,
+        tokens: Tokens,
+        patience: Duration,
+        now: Instant,
+    ) {
+        self.cancel(ticket);
+        self.dialer.dial(&mut self.common, ticket, addresses, peer, Purpose::Link(tokens), patience, now);
+    }
+
+    /// Forgets a call or an expectation. No event follows.
+    pub fn cancel(&mut self, ticket: u64) {
+        self.dialer.cancel(ticket);
+        self.acceptor.cancel(&self.common, ticket);
+    }
+
+    /// Makes progress. To be called when [`Connector::as_fd`] is readable and when [`Connector::next_wakeup`] has
+    /// passed.
+    pub fn step(&mut self, now: Instant) {
+        let mut ready = Vec::with_capacity(EVENTS_PER_STEP_MAX);
+        let nothing = rustix::time::Timespec::default();
+        // After an interruption the events show again.
+        let _ = epoll::wait(self.common.epoll(), rustix::buffer::spare_capacity(&mut ready), Some(&nothing));
+        for event in &ready {
+            match event.data.u64() {
+                common::LISTENER => self.acceptor.accept(&mut self.common, now),
+                id if self.acceptor.has(id) => self.acceptor.progress(&mut self.common, id, now),
+                id => self.dialer.progress(&mut self.common, id, now),
+            }
+        }
+        self.acceptor.expire(&mut self.common, now);
+        self.dialer.expire(now);
+        self.dialer.try_next_addresses(&mut self.common, now);
+    }
+
+    /// Returns the next event.
+    pub fn poll_event(&mut self) -> Option<ConnectEvent> {
+        self.common.poll_event()
+    }
+
+    /// Returns the time at which [`Connector::step`] is to be called at the latest.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        if self.common.has_events() {
+            return Some(Instant::now());
+        }
+        self.acceptor.next_wakeup().into_iter().chain(self.dialer.next_wakeup()).min()
+    }
+
+    /// Takes an accepted connection.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn add_connection(&mut self, socket: OwnedFd, address: SocketAddr, now: Instant) {
+        self.acceptor.add_connection(&mut self.common, socket, address, now);
+    }
+}
+
+impl AsFd for Connector {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.common.epoll().as_fd()
+    }
+}
+
+/// Reads two tokens from a header.
+fn two_tokens(header: &[u8]) -> Option<Tokens> {
+    let (one, other) = header.split_first_chunk::<KEY_BYTES>()?;
+    Some(Tokens { shown: Token::from_bytes(*one), back: Token::from_bytes(other.try_into().ok()?) })
+}
+
+/// Explains an error to the reader of the log.
+fn explain(error: &LinkError) -> String {
+    let text = match error {
+        LinkError::Closed => "went away before it was known",
+        LinkError::Tls(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+            "its key is not the one of a host of this machine"
+        }
+        LinkError::Tls(
+            rustls::Error::NoCertificatesPresented
+            | rustls::Error::PeerIncompatible(PeerIncompatible::IncorrectCertificateTypeExtension),
+        ) => "shows no key",
+        LinkError::Tls(rustls::Error::AlertReceived(AlertDescription::UnknownCA)) => "does not know our key",
+        LinkError::Tls(rustls::Error::InvalidMessage(_)) => "does not speak our protocol",
+        error => return error.to_string(),
+    };
+    text.into()
+}
+
+/// Makes a listening socket, for IPv6 and IPv4 where the system has both, at the first free port from `wanted` on, or
+/// at any port if `wanted` is zero.
+pub fn listener(wanted: u16) -> Result<OwnedFd, Errno> {
+    let ports = if wanted == 0 { 0..=0 } else { wanted..=wanted.saturating_add(PORTS_TRIED_MAX - 1) };
+    let mut result = Err(Errno::ADDRINUSE);
+    for port in ports {
+        result = match listener_at(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))) {
+            Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) => {
+                listener_at(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))
+            }
+            result => result,
+        };
+        if !matches!(result, Err(Errno::ADDRINUSE | Errno::ACCESS)) {
+            break;
+        }
+    }
+    result
+}
+
+fn listener_at(address: SocketAddr) -> Result<OwnedFd, Errno> {
+    let socket = tcp_socket(&address)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, false)?;
+    }
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// Makes a socket for the address family of `address` that does not block.
+fn tcp_socket(address: &SocketAddr) -> Result<OwnedFd, Errno> {
+    let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    crate::socket::avoid_pacing(socket.as_fd());
+    Ok(socket)
+}

@@ -1,0 +1,156 @@
+//! Limits the log lines about refused connections: the first ones from an address are logged one by one, then their
+//! number.
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// Refusals of one address that are logged one by one; one more each 10 s.
+///
+/// * Filled by: whoever reaches the port
+/// * Setting: none, the rest is told by number
+/// * Reached: the log hears how many there were
+/// * Test: `ten_thousand_refusals_make_few_lines_and_all_are_counted`
+const LINES_MAX: u32 = 16;
+/// Refusals of all addresses that are logged one by one; one more each 10 s.
+///
+/// * Filled by: whoever reaches the port
+/// * Setting: none, the rest is told by number
+/// * Reached: the log hears how many there were
+/// * Test: `many_addresses_are_bounded_too`
+const ALL_LINES_MAX: u32 = 128;
+/// The time after which one more line is allowed.
+const LINE_TIME: Duration = Duration::from_secs(10);
+/// Addresses whose refusals are counted.
+///
+/// * Filled by: whoever reaches the port
+/// * Setting: none, it bounds a log
+/// * Reached: refusals of further addresses are counted together
+/// * Test: `many_addresses_are_bounded_too`
+const ADDRESSES_MAX: usize = 256;
+
+/// Lines that may be written now. Time refills them.
+struct Allowance {
+    left: u32,
+    max: u32,
+    since: Instant,
+}
+
+impl Allowance {
+    fn full(max: u32, now: Instant) -> Allowance {
+        Allowance { left: max, max, since: now }
+    }
+
+    fn refill(&mut self, now: Instant) {
+        while self.left < self.max && now.saturating_duration_since(self.since) >= LINE_TIME {
+            self.left += 1;
+            self.since += LINE_TIME;
+        }
+        if self.left == self.max {
+            self.since = now;
+        }
+    }
+}
+
+/// What is known of an address.
+struct Record {
+    allowance: Allowance,
+    /// Refusals that were not logged.
+    untold: u32,
+}
+
+/// Recent refusals.
+#[derive(Default)]
+pub struct Refusals {
+    all: Option<Allowance>,
+    addresses: HashMap<IpAddr, Record>,
+}
+
+impl Refusals {
+    /// Counts a refusal. Returns the number of refusals that a log line stands for, if a line is allowed.
+    pub fn tell(&mut self, address: IpAddr, now: Instant) -> Option<u32> {
+        let all = self.all.get_or_insert_with(|| Allowance::full(ALL_LINES_MAX, now));
+        all.refill(now);
+        if !self.addresses.contains_key(&address) && self.addresses.len() >= ADDRESSES_MAX {
+            self.addresses.retain(|_, record| {
+                record.allowance.refill(now);
+                record.untold > 0 || record.allowance.left < record.allowance.max
+            });
+            if self.addresses.len() >= ADDRESSES_MAX {
+                return None;
+            }
+        }
+        let fresh = || Record { allowance: Allowance::full(LINES_MAX, now), untold: 0 };
+        let record = self.addresses.entry(address).or_insert_with(fresh);
+        record.allowance.refill(now);
+        if record.allowance.left == 0 || all.left == 0 {
+            record.untold = record.untold.saturating_add(1);
+            return None;
+        }
+        record.allowance.left -= 1;
+        all.left -= 1;
+        Some(1 + std::mem::take(&mut record.untold))
+    }
+
+    /// Returns the addresses whose refusals were not logged and may be by now, with their number.
+    pub fn poll_untold(&mut self, now: Instant) -> Vec<(IpAddr, u32)> {
+        let Some(all) = &mut self.all else { return Vec::new() };
+        let mut told = Vec::new();
+        for (address, record) in self.addresses.iter_mut().filter(|(_, record)| record.untold > 0) {
+            record.allowance.refill(now);
+            all.refill(now);
+            if record.allowance.left > 0 && all.left > 0 {
+                record.allowance.left -= 1;
+                all.left -= 1;
+                told.push((*address, std::mem::take(&mut record.untold)));
+            }
+        }
+        told
+    }
+
+    /// Returns when refusals that were not logged may be.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        let all = self.all.as_ref()?;
+        let records = self.addresses.values().filter(|record| record.untold > 0);
+        let wait = |allowance: &Allowance| allowance.since + LINE_TIME;
+        records
+            .map(|record| wait(&record.allowance))
+            .min()
+            .map(|when| if all.left == 0 { when.max(wait(all)) } else { when })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    #[test]
+    fn ten_thousand_refusals_make_few_lines_and_all_are_counted() {
+        let mut refusals = Refusals::default();
+        let start = Instant::now();
+        let told: u32 = (0..10_000).filter_map(|_| refusals.tell(address(1), start)).sum();
+        assert_eq!(told, LINES_MAX);
+        assert_eq!(refusals.next_wakeup(), Some(start + LINE_TIME));
+        assert!(refusals.poll_untold(start + LINE_TIME / 2).is_empty());
+        assert_eq!(refusals.poll_untold(start + LINE_TIME), [(address(1), 10_000 - LINES_MAX)]);
+        assert_eq!(refusals.next_wakeup(), None);
+        assert_eq!(refusals.tell(address(2), start), Some(1), "another address");
+    }
+
+    #[test]
+    fn many_addresses_are_bounded_too() {
+        let mut refusals = Refusals::default();
+        let start = Instant::now();
+        let addresses = (0..10_000_u32).map(|number| IpAddr::from(number.to_be_bytes()));
+        let told = addresses.filter_map(|address| refusals.tell(address, start)).count();
+        assert_eq!(told, ALL_LINES_MAX as usize);
+        assert!(refusals.addresses.len() <= ADDRESSES_MAX);
+        // Later each address may be logged again.
+        let later = start + LINE_TIME * ALL_LINES_MAX;
+        refusals.poll_untold(later);
+        assert_eq!(refusals.tell(address(9), later + LINE_TIME), Some(1));
+    }
+}

@@ -1,0 +1,74 @@
+//! Frames that are sent in pieces, where the sender decides what is kept of them.
+use super::sending::{PARTS_MAX, PUSH_BYTES_MAX};
+use super::{HEADER_BYTES_MAX, Link, LinkError};
+use crate::socket;
+use rustix::io::Errno;
+use std::io::IoSlice;
+
+/// Memory reserved for encryption: one byte for each `EXTRA_PART` bytes, and `EXTRA_BYTES` bytes.
+const EXTRA_PART: usize = 128;
+const EXTRA_BYTES: usize = 256;
+
+impl Link {
+    /// Returns the beginning of a frame that is sent by [`Link::try_write`] and [`Link::write_or_queue`].
+    pub fn frame_head(kind: u8, header: &[u8], body_bytes: usize) -> Vec<u8> {
+        let mut head = Vec::new();
+        Link::write_frame_head(kind, header, body_bytes, &mut head);
+        head
+    }
+
+    /// Appends the beginning of a frame to `into`.
+    pub fn write_frame_head(kind: u8, header: &[u8], body_bytes: usize, into: &mut Vec<u8>) {
+        assert!(header.len() <= HEADER_BYTES_MAX, "a header of {} bytes", header.len());
+        let bytes = (header.len() + body_bytes) as u32;
+        into.extend_from_slice(&bytes.to_le_bytes());
+        into.extend_from_slice(&[kind, header.len() as u8]);
+        into.extend_from_slice(header);
+    }
+
+    /// Sends as many of a frame's next bytes as the socket takes. Returns how many; zero while something waits for the
+    /// socket.
+    pub fn try_write(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
+        self.flush()?;
+        if !self.outbox.is_empty() {
+            return Ok(0);
+        }
+        if self.is_encrypted() {
+            let mut left = PUSH_BYTES_MAX;
+            let first = |part: &&'_ [u8]| {
+                let count = part.len().min(left);
+                left -= count;
+                count
+            };
+            let counts: Vec<usize> = parts.iter().map(first).collect();
+            let taken: Vec<&[u8]> = parts.iter().zip(counts).map(|(part, count)| &part[..count]).collect();
+            self.write_encrypted(&taken)?;
+            return Ok(PUSH_BYTES_MAX - left);
+        }
+        let mut slices = [IoSlice::new(&[]); PARTS_MAX];
+        for (slice, part) in slices.iter_mut().zip(parts) {
+            *slice = IoSlice::new(part);
+        }
+        match socket::write(&self.socket, &slices[..parts.len().min(PARTS_MAX)]) {
+            Ok(count) => Ok(count),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Sends a frame's next bytes. Those that the socket does not take wait, however many they are. Returns false, and
+    /// takes nothing, if there is no memory for that.
+    pub fn write_or_queue(&mut self, parts: &[&[u8]]) -> Result<bool, LinkError> {
+        let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
+        if !self.outbox.reserve(bytes + bytes / EXTRA_PART + EXTRA_BYTES) {
+            return Ok(false);
+        }
+        if self.is_encrypted() {
+            self.write_encrypted(parts)?;
+        } else {
+            parts.iter().for_each(|part| self.outbox.append(part));
+            self.flush()?;
+        }
+        Ok(true)
+    }
+}

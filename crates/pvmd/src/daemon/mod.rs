@@ -1,0 +1,498 @@
+//! The loop: waits for events, passes them to the machine, executes the machine's actions.
+//!
+//! * `execute`: one arm for each action of the machine;
+//! * `host_links`: events of links to other hosts;
+//! * `routing`: messages between tasks of different hosts;
+//! * `direct`: direct links between tasks;
+//! * `hosts`: looking up, starting and joining hosts;
+//! * `processes`: processes of tasks; `output`: what they print;
+//! * `successors`: tasks that go on in another process;
+//! * `pending_work`, `upkeep`: what is to be done without an event.
+use crate::connections::{Connections, Descriptors};
+use crate::direct_links::DirectLinks;
+use crate::frame_budget::FrameBudget;
+use crate::groups::Groups;
+use crate::host_links::HostLinks;
+use crate::log::Log;
+use crate::name_lookups::NameLookups;
+use crate::processes::Processes;
+use crate::processes::spawner::ProcessSpawner;
+use crate::route::{self, Route};
+use crate::settings::Settings;
+use crate::socket_directory::SocketDirectory;
+use crate::source::Source;
+use crate::start::Starter;
+use crate::start::remote_starts::RemoteStarts;
+use pending_work::PendingWork;
+use pvm_core::codes::Code;
+use pvm_core::machine::{Connection, Machine, Time};
+use pvm_core::proto::{Hello, ToDaemon, ToTask};
+use pvm_core::tid::{DAEMON_BIT, Tid};
+use pvm_link::{ControlError, ControlSocket};
+use pvm_net::Connector;
+use rustix::event::epoll::{self, CreateFlags, EventFlags};
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+use rustix::time::Timespec;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use upkeep::Upkeep;
+
+mod direct;
+mod execute;
+mod host_links;
+mod hosts;
+mod output;
+mod pending_work;
+mod processes;
+mod routing;
+mod successors;
+#[cfg(test)]
+mod tests;
+mod upkeep;
+
+/// Events taken from the system at a time.
+const EVENTS_MAX: usize = 256;
+/// Connections accepted in a row before others are served.
+const ACCEPTS_IN_A_ROW_MAX: usize = 64;
+/// Pause when there is no descriptor left for a new connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// The bit of the debug mask for tasks that enrol and leave.
+const DEBUG_TASKS: i32 = 0x4;
+
+/// The daemon.
+pub struct Daemon {
+    settings: Settings,
+    socket_directory: SocketDirectory,
+    log: Log,
+    machine: Machine,
+    connections: Connections,
+    route: Route,
+    groups: Groups,
+    processes: Processes,
+    name_lookups: NameLookups,
+    starter: Starter,
+    remote_starts: RemoteStarts,
+    /// The terminal is still needed, so that a person can start hosts.
+    holds_terminal: bool,
+    links: HostLinks,
+    direct_links: DirectLinks,
+    epoll: Rc<OwnedFd>,
+    signals: UnixStream,
+    started: Instant,
+    upkeep: Upkeep,
+    pending: PendingWork,
+    stopped: bool,
+}
+
+/// Redirects standard input, output and error to `/dev/null`.
+pub fn release_terminal() -> crate::Result<()> {
+    let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}
+
+/// Catches signals. Returns a socket that can be read when one has come that asks the daemon to end.
+pub fn catch_signals() -> crate::Result<UnixStream> {
+    let (signals, sender) = UnixStream::pair()?;
+    signals.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(signal_hook::consts::SIGTERM, sender.try_clone()?)?;
+    signal_hook::low_level::pipe::register(signal_hook::consts::SIGINT, sender)?;
+    // Caught, not ignored: tasks would inherit that a signal is ignored.
+    signal_hook::flag::register(signal_hook::consts::SIGHUP, Default::default())?;
+    // The program that started this daemon may have ignored this signal. Then the system would not keep the status of
+    // children that have ended.
+    signal_hook::flag::register(signal_hook::consts::SIGCHLD, Default::default())?;
+    Ok(signals)
+}
+
+impl Daemon {
+    /// Makes a daemon that does not serve yet. `signals` becomes readable when the daemon is to end.
+    pub fn new(
+        mut settings: Settings,
+        socket_directory: SocketDirectory,
+        mut log: Log,
+        connector: Connector,
+        signals: UnixStream,
+    ) -> crate::Result<Daemon> {
+        let spawner = ProcessSpawner::new(socket_directory.socket())?;
+        settings.limit_tasks(spawner.tasks_max(), spawner.descriptor_limit());
+        let mut machine = Machine::new(settings.machine.clone());
+        machine.set_debug_mask(settings.debug_mask);
+        log.name(Tid(DAEMON_BIT | machine.own_host().0));
+        let epoll = Rc::new(epoll::create(CreateFlags::CLOEXEC)?);
+        let links = host_links::links(&settings, connector, epoll.clone())?;
+        let starter = Starter::new(hosts::introduction(&settings, machine.own_host())?, settings.starts_max)?;
+        epoll::add(&epoll, starter.descriptor(), Source::Starts.data(), EventFlags::IN)?;
+        let remote_starts = RemoteStarts::new()?;
+        epoll::add(&epoll, remote_starts.descriptor(), Source::RemoteStarts.data(), EventFlags::IN)?;
+        epoll::add(&epoll, &signals, Source::Signals.data(), EventFlags::IN)?;
+        let mut connections = Connections::new(machine.own_host())?;
+        let mut route = Route::new(machine.own_host(), connections.ports()?)?;
+        connections.set_daemon(route.descriptors()?);
+        connections.limit_backlog(settings.backlog_bytes_max);
+        epoll::add(&epoll, route.bell(), Source::Bell.data(), EventFlags::IN)?;
+        let daemon = Daemon {
+            settings,
+            socket_directory,
+            log,
+            machine,
+            connections,
+            route,
+            groups: Groups::default(),
+            processes: Processes::new(spawner, epoll.clone()),
+            name_lookups: NameLookups::new(epoll.clone()),
+            starter,
+            remote_starts,
+            holds_terminal: false,
+            links,
+            direct_links: DirectLinks::new(epoll.clone()),
+            epoll,
+            signals,
+            started: Instant::now(),
+            upkeep: Upkeep::new(Instant::now()),
+            pending: PendingWork::new(),
+            stopped: false,
+        };
+        if daemon.is_open_to_tasks() {
+            epoll::add(&daemon.epoll, &daemon.socket_directory.listener, Source::Listener.data(), EventFlags::IN)?;
+        }
+        Ok(daemon)
+    }
+
+    /// Tells the starter where the socket is, then releases the terminal.
+    pub fn announce(&mut self) -> crate::Result<()> {
+        self.log_identity();
+        self.log_complaints();
+        for helper in std::mem::take(&mut self.settings.helpers) {
+            self.machine.start_helper(&helper.split_ascii_whitespace().collect::<Vec<_>>());
+        }
+        self.add_hosts_at_start();
+        self.execute_actions();
+        let mut output = std::io::stdout();
+        // The daemon serves even if the starter does not read this.
+        let _ = writeln!(output, "{}", self.socket_directory.socket().display()).and_then(|()| output.flush());
+        release_terminal()?;
+        self.log.line("ready");
+        Ok(())
+    }
+
+    fn log_identity(&mut self) {
+        let (host, socket) = (&self.settings.machine.host, self.socket_directory.socket().display());
+        let version = crate::arguments::version();
+        let port = match self.links.port() {
+            0 => String::new(),
+            port => format!(", port {port}"),
+        };
+        self.log.line(&format!("{} ({socket}{port}) {} {}", host.name, host.arch, version.trim()));
+    }
+
+    /// Tells the starter and the log what is wrong with the settings.
+    fn log_complaints(&mut self) {
+        for complaint in std::mem::take(&mut self.settings.complaints) {
+            // There may be no reader.
+            let _ = writeln!(std::io::stderr(), "pvmd: {complaint}");
+            self.log.line(&complaint);
+        }
+    }
+
+    /// Serves until the machine has halted.
+    pub fn run(&mut self) -> crate::Result<()> {
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        while !self.stopped {
+            self.step(&mut events, None)?;
+        }
+        self.links.close_all();
+        self.log.line("halted");
+        Ok(())
+    }
+
+    /// Waits for events and handles them. Sleeps for `sleep_max` at most.
+    fn step(&mut self, events: &mut Vec<epoll::Event>, sleep_max: Option<Duration>) -> crate::Result<()> {
+        events.clear();
+        let timeout = if self.step_route() { self.timeout(sleep_max) } else { Timespec::default() };
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        self.route.wake(events.iter().any(|event| Source::of(event.data) == Source::Bell));
+        for event in events.iter() {
+            self.dispatch(Source::of(event.data), event.flags);
+            self.execute_actions();
+        }
+        for connection in self.pending.take_connections() {
+            self.receive(connection, FrameBudget::new());
+            self.execute_actions();
+        }
+        for host in self.pending.take_hosts() {
+            self.receive_from_host(host);
+        }
+        self.handle_time();
+        Ok(())
+    }
+
+    fn now(&self) -> Time {
+        self.started.elapsed()
+    }
+
+    fn timeout(&self, sleep_max: Option<Duration>) -> Timespec {
+        let pending = self.pending.sleep_max();
+        if pending == Some(Duration::ZERO) {
+            return Timespec::default();
+        }
+        let check = self.upkeep.next_check().saturating_duration_since(Instant::now());
+        let wakeup = self.machine.next_wakeup().map(|when| when.saturating_sub(self.now()));
+        let limits = self.time_to_next_start().into_iter().chain(self.time_to_next_link_step()).chain(pending);
+        let limits = limits.chain(self.route.waits_for_memory().then_some(route::PAUSE)).chain(sleep_max);
+        let wait = wakeup.into_iter().chain(limits).fold(check, Duration::min);
+        // Waking up a little late is better than waking up too early and then once more.
+        let wait = wait + Duration::from_millis(1);
+        Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) }
+    }
+
+    /// Does what is due by now.
+    fn handle_time(&mut self) {
+        let now = self.now();
+        if self.machine.next_wakeup().is_some_and(|when| when <= now) {
+            self.machine.handle_time(now);
+            self.execute_actions();
+        }
+        if self.time_to_next_start() == Some(Duration::ZERO) {
+            self.step_starts();
+            self.execute_actions();
+        }
+        if self.time_to_next_link_step() == Some(Duration::ZERO) {
+            self.step_links();
+            self.execute_actions();
+        }
+        let limited = self.pending.take_descriptor_limited(Instant::now());
+        if !limited.is_empty() {
+            limited.into_iter().for_each(|connection| self.flush(connection));
+            self.execute_actions();
+        }
+        if self.upkeep.begin_check(Instant::now()) {
+            self.check(now);
+        }
+    }
+
+    fn check(&mut self, now: Time) {
+        self.resume_outputs();
+        self.route.acknowledge();
+        let is_quiet = self.route.trim();
+        if self.upkeep.should_release_memory(is_quiet) {
+            pvm_fmp::release_free();
+        }
+        if self.upkeep.begin_refresh(Instant::now()) {
+            self.socket_directory.refresh();
+        }
+        if !self.socket_directory.stands() {
+            self.log.line("socket or rendezvous file has vanished");
+            self.machine.halt(now);
+            self.execute_actions();
+        }
+    }
+
+    fn dispatch(&mut self, source: Source, flags: EventFlags) {
+        match source {
+            Source::Listener => self.accept(),
+            Source::Signals => self.on_signal(),
+            Source::Client(connection) => {
+                if flags.contains(EventFlags::OUT) {
+                    self.flush(connection);
+                }
+                let is_readable = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
+                // Each connection has one budget in a step.
+                if is_readable && !self.pending.has_connection(connection) {
+                    self.receive(connection, FrameBudget::new());
+                }
+            }
+            Source::Peer(connection) => self.on_peer_ended(connection),
+            Source::Output(tid, stream) => self.read_output(tid, stream),
+            Source::Input(tid) => self.continue_input(tid),
+            Source::Process(tid) => self.on_process_ended(tid),
+            Source::NameLookup(request) => self.read_name_lookup(request),
+            // The next step of the route looks at all queues anyway.
+            Source::Bell => {}
+            Source::Data(host) => self.on_data_ready(host, flags),
+            Source::Direct(number) => self.direct_links.on_ready(number),
+            Source::Connector => self.step_links(),
+            Source::Control(host) => self.on_control_ready(host, flags),
+            Source::Starts => self.step_starts(),
+            Source::RemoteStarts => self.step_remote_starts(),
+        }
+    }
+
+    fn on_signal(&mut self) {
+        let mut bytes = [0; 64];
+        if self.signals.read(&mut bytes).is_ok_and(|count| count > 0) {
+            self.log.line("signalled to end");
+            self.machine.halt(self.now());
+        }
+    }
+
+    // ----- connections
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTS_IN_A_ROW_MAX {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let socket = match rustix::net::accept_with(&self.socket_directory.listener, flags) {
+                Ok(socket) => socket,
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    return std::thread::sleep(ACCEPT_PAUSE);
+                }
+                Err(_) => return,
+            };
+            // Fails for processes of other users.
+            let Ok(socket) = ControlSocket::new(socket) else { continue };
+            let connection = self.connections.add(socket);
+            let client = self.connections.get_mut(connection).expect("added just now");
+            let data = Source::Client(connection).data();
+            if epoll::add(&self.epoll, client.socket.as_fd(), data, EventFlags::IN).is_err() {
+                self.connections.close(connection);
+            }
+        }
+    }
+
+    /// Handles frames of a connection, as many as the budget allows.
+    fn receive(&mut self, connection: Connection, mut budget: FrameBudget) {
+        while budget.take() {
+            let Some(client) = self.connections.get_mut(connection) else { return };
+            match client.socket.receive_from_task() {
+                Ok(None) => return,
+                Ok(Some((ToDaemon::Hello(hello), descriptors))) => self.on_hello(connection, &hello, descriptors),
+                Ok(Some((ToDaemon::Heir, descriptors))) => self.on_successor(connection, descriptors),
+                Ok(Some((frame, _))) => match client.tid {
+                    Some(tid) => self.on_frame(tid, frame),
+                    None => return self.close(connection),
+                },
+                Err(ControlError::LegacyLibrary) => return self.refuse_legacy_library(connection),
+                Err(error) => {
+                    if error != ControlError::Closed {
+                        let who = client.tid.unwrap_or(Tid::NONE);
+                        self.log.line(&format!("{who}: {error}, disconnected"));
+                    }
+                    return self.close(connection);
+                }
+            }
+            self.execute_actions();
+        }
+        if self.connections.get_mut(connection).is_some_and(|client| client.socket.has_frame()) {
+            self.pending.add_connection(connection);
+        }
+    }
+
+    /// Handles a frame of a task, after the messages that the task sent before.
+    fn on_frame(&mut self, tid: Tid, frame: ToDaemon) {
+        match frame {
+            ToDaemon::Bye => {
+                self.drain(tid);
+                self.direct_links.end_links_of_task(tid);
+            }
+            _ => self.take_from(tid),
+        }
+        self.machine.handle_frame(self.now(), tid, frame);
+    }
+
+    fn on_hello(&mut self, connection: Connection, hello: &Hello, descriptors: Vec<OwnedFd>) {
+        let Some(client) = self.connections.get_mut(connection) else { return };
+        if client.tid.is_some() {
+            return;
+        }
+        let Ok([segment, bell]) = <[OwnedFd; 2]>::try_from(descriptors) else {
+            self.log.line(&format!("a task was refused: {}", self.processes.descriptor_limit()));
+            return self.refuse(connection, Code::OutOfRes);
+        };
+        if !pvm_fmp::doorbell::is_bell(bell.as_fd()) {
+            return self.refuse(connection, Code::BadParam);
+        }
+        client.offered = Some(Descriptors { segment, bell });
+        let process = client.socket.peer_process();
+        self.machine.handle_hello(connection, process, hello);
+    }
+
+    /// Logs an event of a task if the debug mask asks for that.
+    fn log_task_event(&mut self, tid: Tid, event: &str) {
+        if self.machine.debug_mask() & DEBUG_TASKS != 0 {
+            self.log.line(&format!("{tid} {event}"));
+        }
+    }
+
+    fn refuse(&mut self, connection: Connection, code: Code) {
+        if let Some(client) = self.connections.get_mut(connection) {
+            // A peer that is gone needs no refusal.
+            let _ = client.socket.send_to_task(&ToTask::Refused(code), &[]);
+        }
+        self.close(connection);
+    }
+
+    fn close(&mut self, connection: Connection) {
+        if let Some(tid) = self.connections.close(connection) {
+            if self.processes.id_of(tid).is_none() {
+                self.read_all_outputs(tid);
+            }
+            self.drain(tid);
+            self.machine.handle_disconnect(tid);
+            self.route.forget_task(tid);
+            self.direct_links.end_links_of_task(tid);
+        }
+    }
+
+    fn flush(&mut self, connection: Connection) {
+        let Some(client) = self.connections.get_mut(connection) else { return };
+        if client.socket.flush().is_err() {
+            client.write_closed = true;
+        }
+        self.watch_write(connection);
+        self.on_collector_progress(connection);
+        self.resume_outputs();
+    }
+
+    /// Watches a socket for room exactly while something waits for it.
+    fn watch_write(&mut self, connection: Connection) {
+        let Some(client) = self.connections.get_mut(connection) else { return };
+        let limited = client.socket.is_descriptor_limited() && !client.write_closed;
+        let wanted = client.socket.wants_write() && !client.write_closed && !limited;
+        if limited {
+            self.pending.add_descriptor_limited(connection);
+        }
+        if wanted != client.watches_write {
+            client.watches_write = wanted;
+            let flags = if wanted { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            let data = Source::Client(connection).data();
+            if epoll::modify(&self.epoll, client.socket.as_fd(), data, flags).is_err() {
+                self.close(connection);
+            }
+        }
+    }
+
+    // ----- actions of the machine
+
+    fn execute_actions(&mut self) {
+        loop {
+            // A link can break while something is sent; then there is more to do.
+            while let Some(action) = self.machine.poll_action() {
+                self.execute(action);
+                self.dispatch_link_events();
+            }
+            let (overrun, touched) = (self.connections.take_overrun(), self.connections.take_touched());
+            if overrun.is_empty() && touched.is_empty() {
+                return;
+            }
+            for connection in overrun {
+                let who = self.connections.get_mut(connection).and_then(|client| client.tid).unwrap_or(Tid::NONE);
+                self.log.line(&format!("{who} does not read what it is sent, disconnected"));
+                self.close(connection);
+            }
+            for connection in touched {
+                self.watch_write(connection);
+                self.on_collector_progress(connection);
+            }
+        }
+    }
+}

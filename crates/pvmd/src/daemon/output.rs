@@ -1,0 +1,126 @@
+//! What tasks print: read as fast as its collector takes it.
+use super::Daemon;
+use crate::connections::Connections;
+use crate::frame_budget::FrameBudget;
+use crate::host_links::HostLinks;
+use crate::source::Stream;
+use pvm_core::machine::{Connection, Machine};
+use pvm_core::tid::Tid;
+
+/// Bytes of output read at a time.
+const OUTPUT_BYTES: usize = 64 << 10;
+/// The same for output that goes to the log, which takes time for each line.
+const LOGGED_BYTES: usize = 4 << 10;
+/// Bytes of output read after the end of a task. No pipe holds more.
+const LAST_OUTPUT_BYTES_MAX: usize = 16 * OUTPUT_BYTES;
+/// What waits for a collector of output.
+///
+/// * Filled by: each task whose output is collected
+/// * Setting: `HPVM_BACKLOG_MAX`, of which it is half at most
+/// * Reached: what its tasks print stays in their pipes, and they wait when they print more
+/// * Test: `a_collector_that_takes_nothing_costs_the_daemon_little`
+const COLLECTOR_BACKLOG_BYTES_MAX: usize = 16 << 20;
+/// Output for the log on its way from another host to the master.
+///
+/// * Filled by: each task whose output nobody collects
+/// * Setting: none, it is as much as a pipe can hold
+/// * Reached: what is printed stays in the pipes, and tasks wait when they print more
+/// * Test: `output_for_the_log_waits_for_the_link_to_the_master`
+const LOG_BACKLOG_BYTES_MAX: usize = 1 << 20;
+
+/// How far the collectors of output keep up.
+struct Collectors<'a> {
+    machine: &'a Machine,
+    connections: &'a Connections,
+    links: &'a HostLinks,
+    backlog_bytes_max: usize,
+}
+
+impl Collectors<'_> {
+    /// Returns whether more than `1/part` of the limit waits for the collector of a task's output.
+    fn is_behind(&self, tid: Tid, part: usize) -> bool {
+        let Some(collector) = self.machine.collector_of(tid) else {
+            // The output goes to the log of the machine, which the master writes.
+            return self.links.queued_bytes(self.machine.master()) > LOG_BACKLOG_BYTES_MAX / part;
+        };
+        if collector.host() != self.machine.own_host() {
+            return self.machine.output_under_way(collector) > self.machine.far_output_max() / part as u64;
+        }
+        // A collector must not be disconnected for what its tasks print.
+        let most = COLLECTOR_BACKLOG_BYTES_MAX.min(self.backlog_bytes_max / 2);
+        self.connections.backlog_of(collector) > most / part
+    }
+}
+
+impl Daemon {
+    fn collectors(&self) -> Collectors<'_> {
+        Collectors {
+            machine: &self.machine,
+            connections: &self.connections,
+            links: &self.links,
+            backlog_bytes_max: self.settings.backlog_bytes_max,
+        }
+    }
+
+    /// Reads paused outputs again whose collector has caught up.
+    pub(super) fn resume_outputs(&mut self) {
+        let Daemon { machine, connections, links, settings, processes, .. } = self;
+        let backlog_bytes_max = settings.backlog_bytes_max;
+        let collectors = Collectors { machine, connections, links, backlog_bytes_max };
+        processes.outputs.resume(|tid| collectors.is_behind(tid, 2));
+    }
+
+    /// Tells the machine when a collector has taken the output of tasks of other hosts. To be called when its socket
+    /// has taken something.
+    pub(super) fn on_collector_progress(&mut self, connection: Connection) {
+        let Some(client) = self.connections.get_mut(connection) else { return };
+        let Some(tid) = client.tid else { return };
+        if !self.machine.is_given_output(tid) {
+            return;
+        }
+        // This counts what was added since then as taken, too: not more than the limit of output in flight.
+        if client.write_closed || client.has_sent_backlog() {
+            self.machine.handle_output_taken(tid);
+        }
+    }
+
+    /// Reads what a task has printed, as long as its collector keeps up.
+    pub(super) fn read_output(&mut self, tid: Tid, stream: Stream) {
+        let mut budget = FrameBudget::new();
+        while budget.take() {
+            if self.collectors().is_behind(tid, 1) {
+                return self.processes.outputs.pause(tid, stream);
+            }
+            if self.read_output_once(tid, stream) == 0 {
+                return;
+            }
+            self.execute_actions();
+        }
+    }
+
+    /// Reads everything that a task has printed before its end.
+    pub(super) fn read_all_outputs(&mut self, tid: Tid) {
+        for stream in Stream::ALL {
+            let mut left = LAST_OUTPUT_BYTES_MAX;
+            while left > 0 {
+                match self.read_output_once(tid, stream) {
+                    0 => break,
+                    count => left = left.saturating_sub(count),
+                }
+            }
+        }
+    }
+
+    /// Reads once and passes the bytes to the machine. Returns how many came; zero means no more for now.
+    fn read_output_once(&mut self, tid: Tid, stream: Stream) -> usize {
+        let mut data = [0; OUTPUT_BYTES];
+        let bytes = if self.machine.collector_of(tid).is_some() { OUTPUT_BYTES } else { LOGGED_BYTES };
+        let count = self.processes.outputs.read(tid, stream, &mut data[..bytes]);
+        match stream {
+            _ if count == 0 => {}
+            Stream::Output => self.machine.handle_output(tid, &data[..count]),
+            Stream::Errors => self.machine.handle_errors(tid, &data[..count]),
+        }
+        count
+    }
+}

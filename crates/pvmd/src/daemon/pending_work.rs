@@ -1,0 +1,104 @@
+//! Work that the loop has put off: peers with more frames than their budget, and sockets that take no descriptors.
+use pvm_core::machine::Connection;
+use pvm_core::tid::Tid;
+use pvm_link::DESCRIPTOR_PAUSE;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// What is to be continued without an event from the system.
+pub struct PendingWork {
+    /// Connections from which frames were read that have not been handled.
+    connections: BTreeSet<Connection>,
+    /// The same for hosts.
+    hosts: BTreeSet<Tid>,
+    /// Connections whose socket takes no descriptors now.
+    descriptor_limited: BTreeSet<Connection>,
+    next_descriptor_try: Instant,
+}
+
+impl PendingWork {
+    /// Starts with nothing put off.
+    pub fn new() -> PendingWork {
+        PendingWork {
+            connections: BTreeSet::new(),
+            hosts: BTreeSet::new(),
+            descriptor_limited: BTreeSet::new(),
+            next_descriptor_try: Instant::now(),
+        }
+    }
+
+    /// Puts off the frames of a connection.
+    pub fn add_connection(&mut self, connection: Connection) {
+        self.connections.insert(connection);
+    }
+
+    /// Returns whether frames of a connection have been put off.
+    pub fn has_connection(&self, connection: Connection) -> bool {
+        self.connections.contains(&connection)
+    }
+
+    /// Takes the connections whose frames were put off.
+    pub fn take_connections(&mut self) -> BTreeSet<Connection> {
+        std::mem::take(&mut self.connections)
+    }
+
+    /// Puts off the frames of a host.
+    pub fn add_host(&mut self, host: Tid) {
+        self.hosts.insert(host);
+    }
+
+    /// Returns whether frames of a host have been put off.
+    pub fn has_host(&self, host: Tid) -> bool {
+        self.hosts.contains(&host)
+    }
+
+    /// Takes the hosts whose frames were put off.
+    pub fn take_hosts(&mut self) -> BTreeSet<Tid> {
+        std::mem::take(&mut self.hosts)
+    }
+
+    /// Has a connection flushed again after a pause.
+    pub fn add_descriptor_limited(&mut self, connection: Connection) {
+        self.descriptor_limited.insert(connection);
+    }
+
+    /// Takes the connections that are to be flushed again, if the pause is over.
+    pub fn take_descriptor_limited(&mut self, now: Instant) -> BTreeSet<Connection> {
+        if self.descriptor_limited.is_empty() || now < self.next_descriptor_try {
+            return BTreeSet::new();
+        }
+        self.next_descriptor_try = now + DESCRIPTOR_PAUSE;
+        std::mem::take(&mut self.descriptor_limited)
+    }
+
+    /// Returns how long the loop may sleep at most.
+    pub fn sleep_max(&self) -> Option<Duration> {
+        if !(self.connections.is_empty() && self.hosts.is_empty()) {
+            return Some(Duration::ZERO);
+        }
+        (!self.descriptor_limited.is_empty()).then_some(DESCRIPTOR_PAUSE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_that_were_put_off_keep_the_loop_awake_and_descriptors_wait_for_a_pause() {
+        let mut work = PendingWork::new();
+        assert_eq!(work.sleep_max(), None);
+        work.add_descriptor_limited(7);
+        assert_eq!(work.sleep_max(), Some(DESCRIPTOR_PAUSE));
+        let now = Instant::now();
+        assert_eq!(work.take_descriptor_limited(now), BTreeSet::from([7]));
+        work.add_descriptor_limited(7);
+        assert!(work.take_descriptor_limited(now).is_empty(), "the pause is not over");
+        assert_eq!(work.take_descriptor_limited(now + DESCRIPTOR_PAUSE), BTreeSet::from([7]));
+        work.add_connection(3);
+        work.add_host(Tid(0x80000));
+        assert!(work.has_connection(3) && !work.has_connection(7) && work.has_host(Tid(0x80000)));
+        assert_eq!((work.take_connections(), work.sleep_max()), (BTreeSet::from([3]), Some(Duration::ZERO)));
+        assert_eq!((work.take_hosts().len(), work.sleep_max()), (1, None));
+    }
+}

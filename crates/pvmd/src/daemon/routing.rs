@@ -1,0 +1,115 @@
+//! The daemon's part in carrying messages between hosts.
+use super::Daemon;
+use crate::connections::Connections;
+use crate::route::{Route, RouteContext, RouteEvent};
+use crate::source::Source;
+use pvm_core::machine::Machine;
+use pvm_core::tid::Tid;
+use pvm_core::wire::Frame;
+use pvm_fmp::Endpoint;
+use pvm_net::ByteStream;
+use rustix::event::epoll::{self, EventFlags};
+use std::io;
+use std::os::fd::AsFd;
+
+/// The parts of the daemon that the route needs.
+struct DaemonContext<'a> {
+    machine: &'a Machine,
+    connections: &'a mut Connections,
+}
+
+impl RouteContext for DaemonContext<'_> {
+    fn accepts_messages(&self, task: Tid) -> bool {
+        self.machine.takes_messages(task)
+    }
+    fn is_member(&self, host: Tid) -> bool {
+        self.machine.knows_host(host)
+    }
+    fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()> {
+        self.connections.introduce_daemon(task, endpoint)
+    }
+    fn ring(&mut self, task: Tid) {
+        self.connections.ring(task);
+    }
+}
+
+/// Borrows the context while the route itself is borrowed, too.
+macro_rules! context {
+    ($daemon:expr) => {
+        DaemonContext { machine: &$daemon.machine, connections: &mut $daemon.connections }
+    };
+}
+
+impl Daemon {
+    /// Lets the route carry messages. Returns whether the loop may sleep now; if so, tasks ring from here on.
+    pub(super) fn step_route(&mut self) -> bool {
+        if !self.route.is_needed() {
+            return true;
+        }
+        let mut is_active = self.route.step(&mut context!(self));
+        while let Some(event) = self.route.poll_event() {
+            self.dispatch_route_event(event);
+            self.execute_actions();
+            is_active = true;
+        }
+        !is_active && self.route.prepare_sleep(&context!(self))
+    }
+
+    pub(super) fn dispatch_route_event(&mut self, event: RouteEvent) {
+        let now = self.now();
+        match event {
+            RouteEvent::Frame { from, frame } => self.machine.handle_host_frame(now, from, *frame),
+            RouteEvent::Wanted { host } => self.machine.want_link(now, host),
+            RouteEvent::Broken { host, why } => {
+                self.log.line(&format!("data link to {host}: {why}"));
+                self.on_link_down(host);
+            }
+            RouteEvent::Cut { host, why } => {
+                self.log.line(&format!("data link to {host}: {why}; another one is made"));
+                self.machine.handle_data_down(now, host);
+            }
+            RouteEvent::Lost { task, why } => self.log.line(&format!("cannot send to {task}: {why}")),
+        }
+    }
+
+    /// Hands a data link to the route, the first one to a host or a new one.
+    pub(super) fn attach_data(&mut self, host: Tid, data: ByteStream, attach: fn(&mut Route, Tid, ByteStream)) {
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        match epoll::add(&self.epoll, data.as_fd(), Source::Data(host).data(), flags) {
+            Ok(()) => attach(&mut self.route, host, data),
+            Err(errno) => self.dispatch_route_event(RouteEvent::Cut { host, why: errno.to_string() }),
+        }
+    }
+
+    /// Notes that the socket of a data link is ready.
+    pub(super) fn on_data_ready(&mut self, host: Tid, flags: EventFlags) {
+        let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        self.route.on_socket_ready(host, flags.contains(EventFlags::IN), flags.contains(EventFlags::OUT), ended);
+    }
+
+    /// Sends a frame behind the messages to a task of another host.
+    pub(super) fn send_along(&mut self, to: Tid, frame: &Frame) {
+        // The host may have been removed since the machine decided this.
+        if self.machine.knows_host(to.host()) {
+            self.route.send_along(to, frame);
+        }
+    }
+
+    /// Introduces a task and this daemon to each other.
+    pub(super) fn introduce_self(&mut self, task: Tid) {
+        if let Err(error) = self.connections.introduce_daemon(task, self.route.endpoint()) {
+            self.log.line(&format!("cannot carry messages of {task}: {error}"));
+            self.machine.handle_not_introduced(task, self.machine.own_host());
+        }
+    }
+
+    /// Takes the messages to other hosts that a task has sent before its next frame is handled.
+    pub(super) fn take_from(&mut self, task: Tid) {
+        self.route.take_from(task, &context!(self));
+    }
+
+    /// Takes all messages to other hosts of a task that ends.
+    pub(super) fn drain(&mut self, task: Tid) {
+        self.route.drain(task, &context!(self));
+    }
+}

@@ -1,0 +1,148 @@
+//! The processes of this host's tasks: how they are started, signalled and ended, and their standard streams.
+//!
+//! * `spawner`: starts processes and sends signals;
+//! * `outputs`: the pipes that tasks print to;
+//! * `inputs`: the pipes from which tasks read.
+pub mod inputs;
+pub mod outputs;
+pub mod spawner;
+
+use crate::settings::Settings;
+use crate::source::{Source, Stream};
+use inputs::Inputs;
+use outputs::Outputs;
+use pvm_core::codes::Code;
+use pvm_core::machine::Start;
+use pvm_core::tid::Tid;
+use rustix::event::epoll::{self, EventFlags};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
+use spawner::{Process, ProcessSpawner, SpawnError};
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::{Child, ExitStatus};
+use std::rc::Rc;
+
+/// The process of a task.
+struct Running {
+    child: Child,
+    /// Readable when the process has ended.
+    pidfd: OwnedFd,
+}
+
+/// The processes that this daemon has started for tasks.
+pub struct Processes {
+    epoll: Rc<OwnedFd>,
+    spawner: ProcessSpawner,
+    running: HashMap<Tid, Running>,
+    /// Process groups that tasks lead. A group stays here until its task is gone, which can be later than the end of
+    /// the process.
+    groups: HashMap<Tid, Pid>,
+    /// What tasks print. A pipe can outlive the process, when that was a script that started the task.
+    pub outputs: Outputs,
+    /// Standard inputs of tasks that get their input by requests.
+    pub inputs: Inputs,
+}
+
+impl Processes {
+    /// Starts without any process.
+    pub fn new(spawner: ProcessSpawner, epoll: Rc<OwnedFd>) -> Processes {
+        let (outputs, inputs) = (Outputs::new(epoll.clone()), Inputs::new(epoll.clone()));
+        Processes { epoll, spawner, running: HashMap::new(), groups: HashMap::new(), outputs, inputs }
+    }
+
+    /// Returns the limit of the daemon's descriptors as text, and how to change it.
+    pub fn descriptor_limit(&self) -> String {
+        self.spawner.descriptor_limit()
+    }
+
+    /// Starts the process of a task and returns its process id.
+    pub fn start(&mut self, settings: &Settings, start: &Start) -> Result<i32, SpawnError> {
+        let process = self.spawner.start(settings, start)?;
+        self.watch(start.tid, process).map_err(|errno| SpawnError { code: Code::OutOfRes, why: errno.to_string() })
+    }
+
+    fn watch(&mut self, tid: Tid, process: Process) -> rustix::io::Result<i32> {
+        let Process { child, pidfd, output, errors, input, leads } = process;
+        let number = child.id() as i32;
+        let streams = [(Stream::Output, Some(output)), (Stream::Errors, errors)];
+        let streams: Vec<_> = streams.into_iter().filter_map(|(stream, end)| Some((stream, end?))).collect();
+        let add = |descriptor: BorrowedFd<'_>, source: Source| {
+            epoll::add(&self.epoll, descriptor, source.data(), EventFlags::IN)
+        };
+        let result = add(pidfd.as_fd(), Source::Process(tid))
+            .and_then(|()| streams.iter().try_for_each(|(stream, end)| add(end.as_fd(), Source::Output(tid, *stream))));
+        let mut running = Running { child, pidfd };
+        if let Err(errno) = result {
+            let _ = running.child.kill().and_then(|()| running.child.wait());
+            return Err(errno);
+        }
+        self.groups.extend(leads.then(|| (tid, Pid::from_child(&running.child))));
+        self.running.insert(tid, running);
+        streams.into_iter().for_each(|(stream, end)| self.outputs.insert(tid, stream, end));
+        input.into_iter().for_each(|pipe| self.inputs.insert(tid, pipe));
+        Ok(number)
+    }
+
+    /// Returns the id of the process that was started for a task, while it runs.
+    pub fn id_of(&self, tid: Tid) -> Option<i32> {
+        self.running.get(&tid).map(|running| running.child.id() as i32)
+    }
+
+    /// Sends a signal to the process of a task.
+    pub fn signal(&self, tid: Tid, process: i32, signal: i32) {
+        let own = self.running.get(&tid).filter(|running| running.child.id() as i32 == process);
+        spawner::signal(process, signal, own.map(|running| running.pidfd.as_fd()));
+    }
+
+    /// Sends a signal to the process group of a task.
+    ///
+    /// The number of a group belongs to it while a process of the group exists: the leader whose status has not been
+    /// read, or the task, if a child of the leader has become the task.
+    pub fn signal_group(&self, tid: Tid, process: i32, signal: i32) {
+        let group_of_task = Pid::from_raw(process).and_then(|process| rustix::process::getpgid(Some(process)).ok());
+        let group = self.groups.get(&tid).copied();
+        if let Some(group) = group.filter(|_| self.running.contains_key(&tid) || group_of_task == group) {
+            spawner::signal_group(group, signal);
+        }
+        // The task may have moved to a group of its own.
+        if group_of_task.is_none() || group_of_task != group {
+            self.signal(tid, process, signal);
+        }
+    }
+
+    /// Kills the process group of a task of `pvm run` whose process was ended by a signal. The status has not been
+    /// read yet, so that the number is still the group's. `task`: the process that is the task now; if that is
+    /// another member of the group, the group lives on.
+    pub fn kill_group_after_signal(&self, tid: Tid, task: Option<i32>) {
+        let Some((running, group)) = self.running.get(&tid).zip(self.groups.get(&tid)) else { return };
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::PidFd(running.pidfd.as_fd()), options);
+        let by_signal = status.is_ok_and(|status| status.is_some_and(|status| status.terminating_signal().is_some()));
+        if by_signal && task.is_none_or(|process| process == running.child.id() as i32) {
+            spawner::signal_group(*group, Signal::KILL.as_raw());
+        }
+    }
+
+    /// Returns the status of a process that has ended.
+    pub fn status(&mut self, tid: Tid) -> Option<ExitStatus> {
+        // An error means that the status was delivered elsewhere: the process has ended.
+        self.running.get_mut(&tid)?.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::default()))
+    }
+
+    /// Forgets a process that has ended, and its standard input. Its output may still be read.
+    pub fn remove(&mut self, tid: Tid) {
+        self.inputs.close(tid);
+        // Closing the descriptor removes it from `epoll`.
+        self.running.remove(&tid);
+    }
+
+    /// Forgets the streams and the process group of a task that is gone.
+    pub fn forget_task(&mut self, tid: Tid) {
+        self.outputs.remove(tid);
+        self.inputs.close(tid);
+        self.groups.remove(&tid);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,326 @@
+//! Starts processes of tasks, and sends signals (contract 2.5).
+use crate::core_dumps;
+use crate::settings::{ARCHITECTURE, Settings};
+use pvm_core::codes::Code;
+use pvm_core::machine::Start;
+use pvm_core::proto::ByteBuf;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, setrlimit};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Descriptors that the daemon needs for each task: output and end of its process, connection, segment and doorbell.
+const DESCRIPTORS_A_TASK: u64 = 5;
+/// Descriptors that the daemon needs for itself. A quarter of all descriptors is for direct links and for tasks that
+/// are being started.
+const OWN_DESCRIPTORS: u64 = 32;
+/// One more than the highest error number of any system.
+const ERRNO_END: i32 = 4096;
+/// Variables that a daemon started by a task has inherited and must not pass on.
+const NOT_INHERITED: [&str; 4] = ["PVMCTX", "PVMLINES", "PVMSPAWNPATH", "PVMSPAWNWD"];
+
+/// A process that was started.
+pub struct Process {
+    /// The process itself, whose status is to be read.
+    pub child: Child,
+    /// Readable when the process has ended.
+    pub pidfd: OwnedFd,
+    /// Its standard output.
+    pub output: OwnedFd,
+    /// Its standard error, where that is wanted apart.
+    pub errors: Option<OwnedFd>,
+    /// Its standard input, if it is not empty.
+    pub input: Option<OwnedFd>,
+    /// Whether it leads a process group.
+    pub leads: bool,
+}
+
+/// The two ends of a pipe or of a pseudo-terminal: the daemon's end does not block, the task's end does.
+struct Ends {
+    own: OwnedFd,
+    task: OwnedFd,
+}
+
+impl Ends {
+    /// Makes the pipe or pseudo-terminal that a task prints to; a pipe if the system has no pseudo-terminals.
+    fn for_output(terminal: bool) -> rustix::io::Result<Ends> {
+        let ends = if terminal { pseudo_terminal() } else { Err(Errno::NOTTY) };
+        let (own, task) = ends.or_else(|_| pipe_with(PipeFlags::CLOEXEC))?;
+        Ends { own, task }.ready()
+    }
+
+    /// Makes the pipe from which a task reads.
+    fn for_input() -> rustix::io::Result<Ends> {
+        let (task, own) = pipe_with(PipeFlags::CLOEXEC)?;
+        Ends { own, task }.ready()
+    }
+
+    fn ready(self) -> rustix::io::Result<Ends> {
+        rustix::io::ioctl_fionbio(&self.own, true)?;
+        Ok(self)
+    }
+}
+
+/// Makes both ends of a pseudo-terminal that changes no byte and is nobody's controlling terminal.
+fn pseudo_terminal() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let own = openpt(flags)?;
+    unlockpt(&own)?;
+    let task = ioctl_tiocgptpeer(&own, flags)?;
+    let mut modes = tcgetattr(&task)?;
+    modes.make_raw();
+    tcsetattr(&task, OptionalActions::Now, &modes)?;
+    Ok((own, task))
+}
+
+/// Descriptors with low numbers that are kept for the next process: those that it inherits, and those by which its
+/// start is watched.
+const KEPT_FREE: usize = 8;
+
+/// Starts processes.
+pub struct ProcessSpawner {
+    /// The descriptor limit of tasks. The daemon's own limit is higher.
+    limit: Rlimit,
+    own_limit: Rlimit,
+    /// Descriptors that occupy low numbers. A process that is started under the lower limit can inherit only such
+    /// numbers.
+    low: Vec<OwnedFd>,
+    socket: PathBuf,
+}
+
+/// Why a process could not be started.
+#[derive(Debug)]
+pub struct SpawnError {
+    /// For programs.
+    pub code: Code,
+    /// For people.
+    pub why: String,
+}
+
+impl ProcessSpawner {
+    /// Raises the daemon's own descriptor limit (D12).
+    pub fn new(socket: &Path) -> io::Result<ProcessSpawner> {
+        let limit = getrlimit(Resource::Nofile);
+        let own_limit = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        // If that is forbidden, fewer tasks fit.
+        let raised = setrlimit(Resource::Nofile, own_limit).is_ok();
+        let own_limit = if raised { own_limit } else { limit };
+        let mut spawner = ProcessSpawner { limit, own_limit, low: Vec::new(), socket: socket.to_owned() };
+        spawner.occupy_low();
+        Ok(spawner)
+    }
+
+    /// Occupies the lowest free descriptors, so that they are free for the next process. Not needed where the daemon
+    /// has the same limit as its tasks.
+    fn occupy_low(&mut self) {
+        if self.limit.current != self.own_limit.current {
+            let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
+            self.low.extend((0..KEPT_FREE).map_while(|_| null()));
+        }
+    }
+
+    /// Returns how many tasks fit into the descriptor limit.
+    pub fn tasks_max(&self) -> usize {
+        let Some(limit) = self.own_limit.current else { return usize::MAX };
+        let for_tasks = (limit / 4 * 3).saturating_sub(OWN_DESCRIPTORS);
+        usize::try_from(for_tasks / DESCRIPTORS_A_TASK).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// Describes the daemon's descriptor limit, and how to raise it.
+    pub fn descriptor_limit(&self) -> String {
+        let limit = self.own_limit.current.map_or("unlimited".into(), |limit| limit.to_string());
+        format!(
+            "the limit of open files of pvmd is {limit}; to have more, raise it (ulimit -Hn) before pvmd is started"
+        )
+    }
+
+    /// Starts a process. Returns an error also if the program cannot be executed.
+    pub fn start(&mut self, settings: &Settings, start: &Start) -> Result<Process, SpawnError> {
+        let ends = Ends::for_output(start.run.terminal);
+        let output = ends.map_err(|errno| self.spawn_error(errno.into()))?;
+        let ends = (start.run.errors_tag != 0).then(|| Ends::for_output(false)).transpose();
+        let errors = ends.map_err(|errno| self.spawn_error(errno.into()))?;
+        let ends = start.input.then(Ends::for_input).transpose();
+        let input = ends.map_err(|errno| self.spawn_error(errno.into()))?;
+        let mut child = self
+            .spawn(settings, start, &output, errors.as_ref(), input.as_ref())
+            .map_err(|error| self.spawn_error(error))?;
+        match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+            Ok(pidfd) => Ok(Process {
+                child,
+                pidfd,
+                output: output.own,
+                errors: errors.map(|ends| ends.own),
+                input: input.map(|ends| ends.own),
+                leads: start.run.group,
+            }),
+            Err(errno) => {
+                let _ = child.kill().and_then(|()| child.wait());
+                Err(self.spawn_error(errno.into()))
+            }
+        }
+    }
+
+    /// Starts a process under the descriptor limit with which the daemon was started. The process can inherit no
+    /// descriptor above that limit, so the occupied low ones are freed meanwhile.
+    fn spawn(
+        &mut self,
+        settings: &Settings,
+        start: &Start,
+        output: &Ends,
+        errors: Option<&Ends>,
+        input: Option<&Ends>,
+    ) -> io::Result<Child> {
+        self.low.clear();
+        let _ = setrlimit(Resource::Nofile, self.limit);
+        let result = self.command(settings, start).and_then(|mut command| {
+            if let Some(input) = input {
+                command.stdin(input.task.try_clone()?);
+            }
+            command.stdout(output.task.try_clone()?).stderr(errors.unwrap_or(output).task.try_clone()?);
+            if start.run.group {
+                command.process_group(0);
+            }
+            core_dumps::as_before(|| command.spawn())
+        });
+        let _ = setrlimit(Resource::Nofile, self.own_limit);
+        self.occupy_low();
+        result
+    }
+
+    /// Explains an error of the system, and names the limit that was reached.
+    fn spawn_error(&self, error: io::Error) -> SpawnError {
+        let code = code_of(&error);
+        let limit = match errno_of(&error) {
+            Some(Errno::MFILE) => self.descriptor_limit(),
+            Some(Errno::NFILE) => "the system's limit of open files is met (sysctl fs.file-max)".into(),
+            Some(Errno::AGAIN) => {
+                let limit = getrlimit(Resource::Nproc).current.map_or("unlimited".into(), |limit| limit.to_string());
+                format!("the limit of the user's processes is {limit} (ulimit -u); a cgroup has its own (pids.max)")
+            }
+            Some(Errno::TOOBIG) => {
+                "the arguments and the environment together are longer than the system allows".into()
+            }
+            _ => String::new(),
+        };
+        let separator = if limit.is_empty() { "" } else { ": " };
+        SpawnError { code, why: format!("{error}{separator}{limit}") }
+    }
+
+    fn command(&self, settings: &Settings, start: &Start) -> io::Result<Command> {
+        let text = |bytes: &ByteBuf| OsStr::from_bytes(bytes).to_owned();
+        let mut command = Command::new(text(&start.path));
+        let mut arguments = start.arguments.iter().map(text);
+        if let Some(name) = arguments.next() {
+            command.arg0(name);
+        }
+        command.args(arguments);
+        NOT_INHERITED.iter().for_each(|name| {
+            command.env_remove(name);
+        });
+        command
+            .env("PVM_ARCH", ARCHITECTURE)
+            .env("PVM_ROOT", &settings.program_search.root)
+            .env("PVMSOCK", &self.socket);
+        command.env("PVMEPID", start.cookie.to_string());
+        if start.run.errors_tag != 0 && !start.run.terminal {
+            // hpvm's library then makes the C library flush each line.
+            command.env("PVMLINES", "1");
+        }
+        if let Some(id) = &settings.machine_id {
+            command.env("PVM_VMID", id);
+        }
+        for variable in &start.environment {
+            let at = variable.iter().position(|byte| *byte == b'=').unwrap_or(variable.len());
+            if at > 0 && !variable.contains(&0) {
+                let value = variable.get(at + 1..).unwrap_or_default();
+                command.env(OsStr::from_bytes(&variable[..at]), OsStr::from_bytes(value));
+            }
+        }
+        command.current_dir(settings.program_search.task_directory(start.directory.as_ref()));
+        command.stdin(Stdio::null());
+        Ok(command)
+    }
+}
+
+/// Sends a signal to a process. `own`: the pidfd, if this daemon has started the process.
+pub fn signal(process: i32, signal: i32, own: Option<BorrowedFd<'_>>) {
+    let Some(pid) = Pid::from_raw(process) else { return };
+    match (Signal::from_named_raw(signal), own) {
+        // A process that has ended needs no signal, and another one of that number must not get it.
+        (Some(signal), Some(pidfd)) => drop(rustix::process::pidfd_send_signal(pidfd, signal)),
+        (Some(signal), None) => drop(rustix::process::kill_process(pid, signal)),
+        (None, _) if signal == 0 => {}
+        (None, _) => shell_kill(signal, &process.to_string()),
+    }
+}
+
+/// Sends a signal to a process group.
+pub fn signal_group(group: Pid, signal: i32) {
+    match Signal::from_named_raw(signal) {
+        // An empty group needs no signal.
+        Some(signal) => drop(rustix::process::kill_process_group(group, signal)),
+        None if signal == 0 => {}
+        None => shell_kill(signal, &format!("-{}", group.as_raw_nonzero())),
+    }
+}
+
+/// Sends a real-time signal, which has no name here, through a shell.
+fn shell_kill(signal: i32, to: &str) {
+    let arguments = ["-c", "kill -$0 $1", &signal.to_string(), to].map(str::to_owned);
+    let _ = Command::new("/bin/sh").args(arguments).stderr(Stdio::null()).status();
+}
+
+/// Returns the error number, if it is valid: other hosts report error numbers, too.
+fn errno_of(error: &io::Error) -> Option<Errno> {
+    let number = error.raw_os_error().filter(|number| (1..ERRNO_END).contains(number));
+    number.map(Errno::from_raw_os_error)
+}
+
+/// Returns the code for a program that could not be started: either it is not an executable program, or the system
+/// lacks a resource.
+pub(crate) fn code_of(error: &io::Error) -> Code {
+    match errno_of(error) {
+        Some(
+            Errno::NOENT
+            | Errno::NOTDIR
+            | Errno::ISDIR
+            | Errno::ACCESS
+            | Errno::PERM
+            | Errno::NOEXEC
+            | Errno::LOOP
+            | Errno::NAMETOOLONG
+            | Errno::TXTBSY
+            | Errno::LIBBAD
+            | Errno::INVAL,
+        ) => Code::NoFile,
+        // Errors of the Rust library have no number.
+        None if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::NotFound) => Code::NoFile,
+        _ => Code::OutOfRes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_has_not_enough_of_is_no_missing_file() {
+        let code = |errno: Errno| code_of(&errno.into());
+        for errno in [Errno::NOENT, Errno::ACCESS, Errno::NOEXEC, Errno::NOTDIR, Errno::LOOP, Errno::LIBBAD] {
+            assert_eq!(code(errno), Code::NoFile, "{errno}");
+        }
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::BADF, Errno::TOOBIG, Errno::IO] {
+            assert_eq!(code(errno), Code::OutOfRes, "{errno}");
+        }
+    }
+}

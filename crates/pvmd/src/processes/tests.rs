@@ -1,0 +1,202 @@
+//! Processes of tasks: real programs and pipes.
+use super::*;
+use crate::settings::tests_support;
+use pvm_core::proto::{ByteBuf, RunSettings};
+use rustix::event::epoll::CreateFlags;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const TASK: Tid = Tid(0x40001);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn processes() -> Processes {
+    let spawner = ProcessSpawner::new(Path::new("/nowhere/s")).unwrap();
+    Processes::new(spawner, Rc::new(epoll::create(CreateFlags::CLOEXEC).unwrap()))
+}
+
+fn script(text: &str, run: RunSettings, input: bool) -> Start {
+    let bytes = |text: &str| ByteBuf::from(text.as_bytes().to_vec());
+    let arguments = ["sh", "-c", text].map(bytes).to_vec();
+    let directory = Some(bytes("/"));
+    Start { tid: TASK, cookie: 7, path: bytes("/bin/sh"), arguments, environment: Vec::new(), directory, run, input }
+}
+
+/// Returns the sources that are ready.
+fn ready(epoll: &OwnedFd) -> Vec<Source> {
+    let mut events = Vec::with_capacity(16);
+    let now = rustix::time::Timespec::default();
+    epoll::wait(epoll, rustix::buffer::spare_capacity(&mut events), Some(&now)).unwrap();
+    events.iter().map(|event| Source::of(event.data)).collect()
+}
+
+fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_true() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn await_end(processes: &mut Processes) -> ExitStatus {
+    let mut status = None;
+    wait_until("the process does not end", || {
+        status = processes.status(TASK);
+        status.is_some()
+    });
+    status.unwrap()
+}
+
+/// All that a task has printed to one stream.
+fn printed(processes: &mut Processes, stream: Stream) -> String {
+    let (mut all, mut bytes) = (Vec::new(), [0; 100]);
+    loop {
+        match processes.outputs.read(TASK, stream, &mut bytes) {
+            0 => return String::from_utf8(all).unwrap(),
+            count => all.extend_from_slice(&bytes[..count]),
+        }
+    }
+}
+
+/// A pipe whose ends do not block.
+fn pipe() -> (OwnedFd, OwnedFd) {
+    pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap()
+}
+
+#[test]
+fn a_started_process_reports_its_output_its_errors_and_its_end_to_the_loop() {
+    let (settings, mut processes) = (tests_support::settings("processes-start"), processes());
+    let run = RunSettings { errors_tag: 5, ..RunSettings::default() };
+    let process = processes.start(&settings, &script("echo out; echo bad >&2; exit 3", run, false)).unwrap();
+    assert_eq!(processes.id_of(TASK), Some(process));
+    let status = await_end(&mut processes);
+    assert_eq!(status.code(), Some(3));
+    let sources = ready(&processes.epoll);
+    let all = [Source::Output(TASK, Stream::Output), Source::Output(TASK, Stream::Errors), Source::Process(TASK)];
+    assert!(all.iter().all(|source| sources.contains(source)), "{sources:?}");
+    processes.remove(TASK);
+    assert_eq!(processes.id_of(TASK), None);
+    assert!(!ready(&processes.epoll).contains(&Source::Process(TASK)));
+    // What was printed outlives the process.
+    assert_eq!(printed(&mut processes, Stream::Output), "out\n");
+    assert_eq!(printed(&mut processes, Stream::Errors), "bad\n");
+    assert!(processes.outputs.counts().0 == 0, "a pipe at its end is closed");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_no_process() {
+    let (settings, mut processes) = (tests_support::settings("processes-none"), processes());
+    let start = Start { path: ByteBuf::from(b"/nowhere/x".to_vec()), ..script("", RunSettings::default(), false) };
+    let error = processes.start(&settings, &start).unwrap_err();
+    assert_eq!(error.code, Code::NoFile);
+    assert!(processes.running.is_empty() && processes.outputs.counts().0 == 0);
+}
+
+#[test]
+fn a_signal_reaches_the_whole_group_and_a_death_by_signal_ends_the_rest_of_it() {
+    let settings = tests_support::settings("processes-group");
+    let run = RunSettings { group: true, ..RunSettings::default() };
+    for by_group in [true, false] {
+        let mut processes = processes();
+        // The child keeps the pipe open for as long as it lives.
+        let process = processes.start(&settings, &script("sleep 1000 & echo up; wait", run, false)).unwrap();
+        let mut bytes = [0; 10];
+        wait_until("the script does not run", || processes.outputs.read(TASK, Stream::Output, &mut bytes) > 0);
+        match by_group {
+            true => processes.signal_group(TASK, process, 15),
+            false => processes.signal(TASK, process, 9),
+        }
+        wait_until("the process does not end", || ready(&processes.epoll).contains(&Source::Process(TASK)));
+        if !by_group {
+            assert!(processes.outputs.counts().0 > 0);
+            // Another process of the group is the task: the group lives on.
+            processes.kill_group_after_signal(TASK, Some(process + 1));
+            std::thread::sleep(Duration::from_millis(30));
+            assert_eq!(processes.outputs.read(TASK, Stream::Output, &mut bytes), 0);
+            assert!(processes.outputs.counts().0 > 0, "the child of the shell is gone");
+            processes.kill_group_after_signal(TASK, Some(process));
+        }
+        assert_eq!(await_end(&mut processes).signal(), Some(if by_group { 15 } else { 9 }));
+        wait_until("a process of the group lives", || {
+            processes.outputs.read(TASK, Stream::Output, &mut bytes);
+            processes.outputs.counts().0 == 0
+        });
+        processes.remove(TASK);
+        processes.forget_task(TASK);
+        assert!(processes.groups.is_empty());
+    }
+}
+
+#[test]
+fn a_paused_output_is_read_again_when_its_collector_has_caught_up() {
+    let epoll = Rc::new(epoll::create(CreateFlags::CLOEXEC).unwrap());
+    let mut outputs = Outputs::new(epoll.clone());
+    let (other, source) = (Tid(0x40002), Source::Output(TASK, Stream::Output));
+    let (reader, writer) = pipe();
+    epoll::add(&epoll, &reader, source.data(), EventFlags::IN).unwrap();
+    outputs.insert(TASK, Stream::Output, reader);
+    rustix::io::write(&writer, b"text").unwrap();
+    assert_eq!(ready(&epoll), [source]);
+    outputs.pause(TASK, Stream::Output);
+    // One that is not there, and one that is paused already.
+    outputs.pause(other, Stream::Output);
+    outputs.pause(TASK, Stream::Output);
+    assert_eq!(outputs.counts(), (1, 1));
+    assert!(ready(&epoll).is_empty());
+    outputs.resume(|tid| tid == TASK);
+    assert!(ready(&epoll).is_empty(), "the collector is still behind");
+    outputs.resume(|tid| tid != TASK);
+    assert_eq!(ready(&epoll), [source]);
+    assert_eq!(outputs.counts(), (1, 0));
+    // A pipe that was closed meanwhile is not watched again.
+    outputs.pause(TASK, Stream::Output);
+    outputs.remove(TASK);
+    outputs.resume(|_| false);
+    assert!(ready(&epoll).is_empty());
+    assert_eq!(outputs.counts(), (0, 0));
+}
+
+#[test]
+fn an_input_that_the_pipe_does_not_take_at_once_is_written_when_there_is_room() {
+    let epoll = Rc::new(epoll::create(CreateFlags::CLOEXEC).unwrap());
+    let mut inputs = Inputs::new(epoll.clone());
+    let (reader, writer) = pipe();
+    inputs.insert(TASK, writer);
+    assert_eq!(inputs.write(TASK, ByteBuf::from(b"short".to_vec())), Some(true));
+    assert!(ready(&epoll).is_empty(), "a pipe with room is not watched");
+    let long = vec![7; 200_000];
+    assert_eq!(inputs.write(TASK, ByteBuf::from(long.clone())), None);
+    assert_eq!(inputs.continue_write(TASK), None, "the pipe is full");
+    let (mut read, mut bytes, mut result) = (Vec::new(), [0; 4096], None);
+    while result.is_none() {
+        poll(&mut [PollFd::new(&reader, PollFlags::IN)], None).unwrap();
+        let count = rustix::io::read(&reader, &mut bytes).unwrap();
+        read.extend_from_slice(&bytes[..count]);
+        if ready(&epoll).contains(&Source::Input(TASK)) {
+            result = inputs.continue_write(TASK);
+        }
+    }
+    assert_eq!(result, Some(true));
+    assert!(ready(&epoll).is_empty(), "nothing waits for room any more");
+    while let Ok(count) = rustix::io::read(&reader, &mut bytes) {
+        read.extend_from_slice(&bytes[..count]);
+    }
+    assert!(read == [b"short".to_vec(), long].concat());
+    // No data is the end of the input; after that nobody takes any.
+    assert_eq!(inputs.write(TASK, ByteBuf::new()), Some(true));
+    assert_eq!(rustix::io::read(&reader, &mut bytes), Ok(0));
+    assert_eq!(inputs.write(TASK, ByteBuf::from(b"late".to_vec())), Some(false));
+    assert_eq!(inputs.write(TASK, ByteBuf::new()), Some(false));
+}
+
+#[test]
+fn an_input_that_nobody_reads_is_closed() {
+    let mut inputs = Inputs::new(Rc::new(epoll::create(CreateFlags::CLOEXEC).unwrap()));
+    let (reader, writer) = pipe();
+    inputs.insert(TASK, writer);
+    drop(reader);
+    assert_eq!(inputs.write(TASK, ByteBuf::from(b"text".to_vec())), Some(false));
+    assert!(!inputs.close(TASK), "it is closed already");
+}

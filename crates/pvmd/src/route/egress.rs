@@ -1,0 +1,101 @@
+//! Egress: what tasks send to other hosts.
+use super::RouteContext;
+use pvm_core::flows::{self, Flows};
+use pvm_core::tid::Tid;
+use pvm_fmp::{Arrival, FAR, Meta, Remote, Sink};
+use std::collections::HashMap;
+
+/// The receivers on other hosts of one multicast, four bytes each.
+///
+/// * Filled by: each task
+/// * Setting: none, no machine has a million tasks
+/// * Reached: the message goes to nobody
+/// * Test: `a_list_of_more_receivers_than_there_can_be_is_nobodys`
+pub(super) const LIST_BYTES_MAX: usize = 4 << 20;
+
+/// The body of a message of a task of this host.
+pub(super) enum Body {
+    /// A short body, which came in the queue.
+    Bytes(Vec<u8>),
+    /// A body in the sender's heap.
+    Remote(Remote),
+}
+
+impl Body {
+    pub fn len(&self) -> usize {
+        match self {
+            Body::Bytes(bytes) => bytes.len(),
+            Body::Remote(remote) => remote.len(),
+        }
+    }
+}
+
+/// What goes to other hosts.
+pub(super) struct EgressFlows {
+    pub own: Tid,
+    pub flows: Flows<Body>,
+    /// The receivers of each task's next message.
+    pub lists: HashMap<Tid, Vec<Tid>>,
+}
+
+/// Puts what tasks have queued into flows.
+pub(super) struct Egress<'a> {
+    pub egress_flows: &'a mut EgressFlows,
+    pub context: &'a dyn RouteContext,
+}
+
+impl Egress<'_> {
+    /// Returns whether a tid can be that of a task of another host.
+    fn is_far(&self, tid: Tid) -> bool {
+        tid.is_task() && tid.host() != self.egress_flows.own && self.context.is_member(tid.host())
+    }
+
+    fn keep_list(&mut self, from: Tid, body: &Body) {
+        if body.len() > LIST_BYTES_MAX {
+            self.egress_flows.lists.remove(&from);
+            return;
+        }
+        let mut bytes = vec![0; body.len()];
+        match body {
+            Body::Bytes(list) => bytes.copy_from_slice(list),
+            Body::Remote(remote) => remote.read(0, &mut bytes),
+        }
+        let words = bytes.chunks_exact(4).map(|word| Tid(u32::from_ne_bytes(word.try_into().expect("four"))));
+        let mut list: Vec<Tid> = words.filter(|tid| self.is_far(*tid)).collect();
+        list.sort_unstable();
+        list.dedup();
+        self.egress_flows.lists.insert(from, list);
+    }
+}
+
+impl Sink for Egress<'_> {
+    fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
+        let (held, body) = match body {
+            Arrival::Inline(inline) => {
+                let mut bytes = vec![0; inline.len()];
+                inline.copy_to(&mut bytes);
+                (bytes.len(), Body::Bytes(bytes))
+            }
+            Arrival::Remote(remote) => (0, Body::Remote(remote)),
+            // Tasks do not offer their memory to a daemon.
+            Arrival::Offer(_) => return,
+        };
+        let (from, far, bytes) = (Tid(from), meta[FAR], body.len());
+        let [ctx, tag, wid, enc, format, _] = meta;
+        let meta = [ctx, tag, wid, enc, format];
+        match far {
+            flows::LIST => self.keep_list(from, &body),
+            flows::LISTED => {
+                let list = self.egress_flows.lists.remove(&from).unwrap_or_default();
+                self.egress_flows.flows.multicast(from, &list, meta, bytes, held, body);
+            }
+            far if self.is_far(Tid(far)) => self.egress_flows.flows.send(from, Tid(far), meta, bytes, held, body),
+            // A message without a receiver is dropped, as in PVM.
+            _ => {}
+        }
+    }
+
+    fn wants(&self, from: u32) -> bool {
+        self.egress_flows.flows.may_take(Tid(from))
+    }
+}

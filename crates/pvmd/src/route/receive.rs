@@ -1,0 +1,354 @@
+//! The receiving direction of a data link.
+use super::{LinkFailure, Payload, Route, RouteContext, is_short};
+use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, Head, read_head};
+use pvm_core::flows::{Letter, Receipts, Strange};
+use pvm_core::tid::Tid;
+use pvm_fmp::Block;
+use pvm_net::{ByteStream, LinkError};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::AsFd;
+
+/// Bytes read at a time where it is not known what will come.
+const READ_BYTES: usize = 64 << 10;
+/// Bytes read behind the end of a body: the head of the next frame, and little of its body.
+const BEHIND_BYTES: usize = 256;
+/// Bytes read from one link in a step.
+const STEP_BYTES: usize = 1 << 20;
+/// Reads of one link in a step: encrypted bytes can be much work and few bytes.
+const STEP_READS: usize = 64;
+/// The other side keeps what it has sent until it is acknowledged. An acknowledgement is due after this number of
+/// bytes; it goes earlier if something is sent there anyway.
+const ACKNOWLEDGED_EVERY: u64 = 128 << 10;
+
+/// What follows when a body is complete.
+enum OnComplete {
+    /// Deliver it: it is a whole message.
+    Deliver(Letter),
+    /// Begin a transfer: more of the message will come.
+    Begin { transfer: u32, letter: Letter },
+    /// Continue a transfer.
+    Add { transfer: u32, bytes: usize },
+}
+
+/// A body, or a piece of one, on its way to its block.
+struct Incoming {
+    /// Absent for a message without a receiver: it is read and dropped.
+    block: Option<Block>,
+    at: usize,
+    left: usize,
+    then: OnComplete,
+}
+
+/// The state of the receiving direction: what has been read and not handled.
+pub(super) struct ReceiveState {
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    incoming: Option<Incoming>,
+    /// How much has been read, and what has been acknowledged.
+    pub receipts: Receipts,
+    /// The socket may have more.
+    pub readable: bool,
+    /// The other side has closed. What it sent before is still to be read.
+    pub ended: bool,
+    /// There is no memory for the next message.
+    pub stalled: bool,
+    /// Bodies are long: bytes behind a body are not read before it is known where they belong.
+    long: bool,
+}
+
+impl Default for ReceiveState {
+    fn default() -> ReceiveState {
+        ReceiveState {
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+            incoming: None,
+            receipts: AckTracker::new(ACKNOWLEDGED_EVERY),
+            readable: true,
+            ended: false,
+            stalled: false,
+            long: false,
+        }
+    }
+}
+
+/// What to do next.
+enum Next {
+    /// Read; at least this number of bytes is missing.
+    Read(usize),
+    /// Continue.
+    Again,
+    /// Stop: the daemon handles a frame first.
+    Stop,
+    /// Wait: there is no memory for the body. The host is short of memory, since the window of one task
+    /// (`FLOW_WINDOW_BYTES`) is small. The link waits, as the senders of this host do.
+    Stall,
+}
+
+impl ReceiveState {
+    fn filled(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.start += bytes;
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Copies what has been read of the body into its block. Returns whether the body is complete.
+    fn fill_block(&mut self) -> bool {
+        let Some(incoming) = &mut self.incoming else { return false };
+        let count = incoming.left.min(self.end - self.start);
+        if count > 0 {
+            if let Some(block) = &incoming.block {
+                block.write(incoming.at, &self.buffer[self.start..self.start + count]);
+            }
+            (incoming.at, incoming.left) = (incoming.at + count, incoming.left - count);
+            let left = incoming.left;
+            self.consume(count);
+            return left == 0;
+        }
+        incoming.left == 0
+    }
+
+    /// Reads once. Returns how many bytes came, and notes whether the socket may have more.
+    fn read(&mut self, pipe: &mut ByteStream, least: usize) -> Result<usize, LinkError> {
+        let count = self.read_some(pipe, least)?;
+        self.receipts.count_received(count as u64);
+        Ok(count)
+    }
+
+    fn read_some(&mut self, pipe: &mut ByteStream, least: usize) -> Result<usize, LinkError> {
+        if let Some(count) = self.read_to_block(pipe)? {
+            return Ok(count);
+        }
+        if let Some(count) = self.read_decrypted(pipe)? {
+            return Ok(count);
+        }
+        self.buffer.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        let ahead = if self.long && pipe.is_encrypted() { BEHIND_BYTES } else { READ_BYTES };
+        let wanted = self.end + least.max(ahead);
+        if self.buffer.len() < wanted {
+            self.buffer.resize(wanted, 0);
+        }
+        let count = pipe.read(&mut self.buffer[self.end..wanted])?;
+        self.readable = match pipe.is_encrypted() {
+            true => count > 0 || pipe.has_unread() || self.ends(),
+            // A socket that gives less than asked for is empty, and `epoll` tells when it no longer is.
+            false => self.end + count == wanted || pipe.has_unread() || self.ends(),
+        };
+        self.end += count;
+        Ok(count)
+    }
+
+    /// Returns whether the other side has closed, once: one more read then finds the end.
+    fn ends(&mut self) -> bool {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Reads the rest of a body directly into its block, where the link allows that.
+    fn read_to_block(&mut self, pipe: &mut ByteStream) -> Result<Option<usize>, LinkError> {
+        let Some(Incoming { block: Some(block), at, left, .. }) = &mut self.incoming else { return Ok(None) };
+        if pipe.plain_socket().is_none() {
+            return Ok(None);
+        }
+        if self.buffer.len() < BEHIND_BYTES {
+            self.buffer.resize(BEHIND_BYTES, 0);
+        }
+        let wanted = *left + BEHIND_BYTES;
+        let count = match block.read_from(pipe.as_fd(), *at, *left, &mut self.buffer[..BEHIND_BYTES]) {
+            Ok(0) => return Err(LinkError::Closed),
+            Ok(count) => count,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
+            Err(error) => return Err(Errno::from_io_error(&error).map_or(LinkError::Closed, LinkError::from)),
+        };
+        let body = count.min(*left);
+        (*at, *left) = (*at + body, *left - body);
+        (self.start, self.end) = (0, count - body);
+        self.readable = count == wanted || self.ends();
+        Ok(Some(count))
+    }
+
+    /// Copies the rest of a body of an encrypted link into its block as it is decrypted.
+    fn read_decrypted(&mut self, pipe: &mut ByteStream) -> Result<Option<usize>, LinkError> {
+        let incoming = self.incoming.as_mut().filter(|_| pipe.is_encrypted());
+        let Some(Incoming { block: Some(block), at, left, .. }) = incoming else { return Ok(None) };
+        let count = pipe.read_by(*left, &mut |bytes| {
+            block.write(*at, bytes);
+            *at += bytes.len();
+        })?;
+        *left -= count;
+        self.readable = count > 0 || pipe.has_unread() || self.ends();
+        Ok(Some(count))
+    }
+
+    /// Gives back the memory that a long frame has needed.
+    fn release(&mut self) {
+        if self.start == self.end && self.buffer.len() > READ_BYTES {
+            self.buffer = Vec::new();
+        }
+    }
+}
+
+impl Route {
+    /// Handles what has come from a host. Returns whether there may be more at once.
+    pub(super) fn receive_from(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<bool, LinkFailure> {
+        let (mut taken, mut reads) = (0, 0);
+        while taken < STEP_BYTES && reads < STEP_READS && self.undelivered.is_empty() {
+            let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(false) };
+            let next = match data_link.receive.incoming.is_some() {
+                true if data_link.receive.fill_block() => {
+                    self.on_body_complete(host, context)?;
+                    Next::Again
+                }
+                true => Next::Read(1),
+                false => self.next_head(host, context)?,
+            };
+            let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(false) };
+            data_link.receive.stalled = false;
+            match next {
+                Next::Again => {}
+                Next::Stop => return Ok(true),
+                Next::Stall => {
+                    data_link.receive.stalled = true;
+                    return Ok(false);
+                }
+                Next::Read(least) => match data_link.connection().filter(|(_, receive, _)| receive.readable) {
+                    Some((pipe, receive, _)) => {
+                        taken += receive.read(pipe, least)?;
+                        reads += 1;
+                    }
+                    None => {
+                        data_link.receive.release();
+                        return Ok(false);
+                    }
+                },
+            }
+        }
+        Ok(self.undelivered.is_empty())
+    }
+
+    /// Handles the next frame, or its beginning.
+    fn next_head(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<Next, LinkFailure> {
+        let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(Next::Again) };
+        let receive = &mut data_link.receive;
+        let Some((head, head_bytes)) = read_head(receive.filled())? else { return Ok(Next::Read(1)) };
+        let there = receive.end - receive.start - head_bytes;
+        match head {
+            Head::Credit { dst, bytes } => {
+                receive.consume(head_bytes);
+                if dst.host() != host {
+                    return Err(LinkFailure::ProtocolViolation);
+                }
+                self.egress_flows.flows.credit(dst, bytes);
+                Ok(Next::Again)
+            }
+            Head::Acknowledged { position } => {
+                receive.consume(head_bytes);
+                receive.receipts.took_acknowledgement(ACKNOWLEDGED_BYTES as u64);
+                data_link.transmit.acknowledged(position)?;
+                Ok(Next::Again)
+            }
+            Head::Along { bytes, .. } if there < bytes => Ok(Next::Read(bytes - there)),
+            Head::Along { bytes, .. } => {
+                let frame = receive.filled()[head_bytes..head_bytes + bytes].to_vec();
+                receive.consume(head_bytes + bytes);
+                self.on_frame(host, &frame)?;
+                Ok(Next::Stop)
+            }
+            Head::Start { letter, .. } if !has_valid_addresses(host, self.own, &letter) => {
+                Err(LinkFailure::ProtocolViolation)
+            }
+            Head::Start { letter, .. } if is_short(letter.bytes) => {
+                if there < letter.bytes {
+                    return Ok(Next::Read(letter.bytes - there));
+                }
+                receive.long = false;
+                let body = receive.filled()[head_bytes..head_bytes + letter.bytes].to_vec();
+                receive.consume(head_bytes + letter.bytes);
+                self.intake.expect(host, &letter)?;
+                self.deliver(host, &letter, &Payload::Short(body), context);
+                Ok(Next::Again)
+            }
+            Head::Start { transfer, letter, first } => {
+                // A message without a receiver needs no memory, and must not wait for any.
+                let block = match letter.receivers().any(|dst| context.accepts_messages(dst)) {
+                    false => None,
+                    true => match self.endpoint.allocate(header.bytes) {
+                        Ok(block) => Some(block),
+                        Err(_) => return Ok(Next::Stall),
+                    },
+                };
+                receive.consume(head_bytes);
+                self.intake.expect(host, &letter)?;
+                let whole = first == letter.bytes;
+                let then = if whole { OnComplete::Deliver(letter) } else { OnComplete::Begin { transfer, letter } };
+                receive.long = true;
+                receive.incoming = Some(Incoming { block, at: 0, left: first, then });
+                Ok(Next::Again)
+            }
+            Head::Chunk { transfer, bytes } => {
+                let chunk = self.intake.place(host, transfer, bytes)?;
+                let then = OnComplete::Add { transfer, bytes };
+                let incoming = Incoming { block: chunk.block.clone(), at: chunk.at, left: bytes, then };
+                receive.consume(head_bytes);
+                receive.long = true;
+                receive.incoming = Some(incoming);
+                Ok(Next::Again)
+            }
+        }
+    }
+
+    fn on_body_complete(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<(), Strange> {
+        let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(()) };
+        let Some(Incoming { block, at, then, .. }) = data_link.receive.incoming.take() else { return Ok(()) };
+        match then {
+            OnComplete::Deliver(letter) => self.deliver_long(host, &letter, block, context),
+            OnComplete::Begin { transfer, letter } => self.intake.begin(host, transfer, letter, block, at)?,
+            OnComplete::Add { transfer, bytes } => {
+                if let Some((letter, block)) = self.intake.placed(host, transfer, bytes) {
+                    self.deliver_long(host, &letter, block, context);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver_long(&mut self, host: Tid, letter: &Letter, block: Option<Block>, context: &mut dyn RouteContext) {
+        match block {
+            Some(block) => self.deliver(host, letter, &Payload::LongPiece(block), context),
+            None => letter.receivers().for_each(|dst| self.intake.dropped(dst, host, letter.bytes)),
+        }
+    }
+}
+
+/// Returns whether that host may send this message: from its own tasks to tasks of this host.
+fn has_valid_addresses(host: Tid, own: Tid, letter: &Letter) -> bool {
+    let named_well = letter.src.host() == host && letter.src.is_task();
+    named_well && letter.receivers().all(|dst| dst.host() == own && dst.is_task())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pvm_core::tid::{DAEMON_BIT, GROUP_BIT};
+
+    #[test]
+    fn a_host_sends_for_its_own_tasks_alone_and_not_in_the_name_of_its_daemon() {
+        let (host, own) = (Tid::host_number(2), Tid::host_number(3));
+        let header = |src, dst| MessageHeader { src, dst, others: Vec::new(), meta: [0; 5], bytes: 1 };
+        let (task, receiver) = (Tid(host.0 | 1), Tid(own.0 | 1));
+        assert!(has_valid_addresses(host, own, &letter(task, receiver)));
+        for src in [host, Tid::DAEMON, Tid(task.0 | DAEMON_BIT), Tid(task.0 | GROUP_BIT), receiver, Tid::NONE] {
+            assert!(!has_valid_addresses(host, own, &letter(src, receiver)), "{src}");
+        }
+        for dst in [own, Tid(receiver.0 | DAEMON_BIT), task, Tid::NONE] {
+            assert!(!has_valid_addresses(host, own, &letter(task, dst)), "{dst}");
+        }
+    }
+}

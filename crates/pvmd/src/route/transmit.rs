@@ -1,0 +1,565 @@
+//! The transmitting direction of a data link.
+use super::LinkFailure;
+use super::egress::Body;
+use pvm_core::flows::frames::{write_acknowledged, write_credit, write_piece};
+use pvm_core::flows::{Credit, Flows, Outgoing, Piece, Receipts, Strange};
+use pvm_core::tid::Tid;
+use pvm_fmp::Parts;
+use pvm_net::{ByteStream, LinkError};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+
+/// Heads and short bodies gathered for one write, in bytes.
+const GATHER_BYTES: usize = 32 << 10;
+/// Long pieces gathered for one write in clear, in bytes. The last packet of a write is usually not full, and costs
+/// both hosts as much as a full one.
+const CLEAR_BYTES: usize = 512 << 10;
+/// The same for an encrypted link, which keeps a copy of what it has not written.
+const ENCRYPTED_BYTES: usize = 256 << 10;
+/// Pieces of bodies up to this length are copied behind their head, in bytes; longer ones are written from where they
+/// are.
+const COPY_BYTES_MAX: usize = 4 << 10;
+
+/// Bytes written to one link in a step.
+const STEP_BYTES: usize = 1 << 20;
+
+/// What has been sent to one host and not been acknowledged, in bytes, beside the last batch. Until then bodies stay in
+/// their senders' memory; the rest is copied.
+///
+/// * Filled by: each other host that does not read, and each task
+/// * Setting: none, more is never on its way at once
+/// * Reached: the rest waits where it is, as if the connection were full
+/// * Test: `no_more_is_kept_for_a_host_than_the_limit`
+const UNACKNOWLEDGED_BYTES_MAX: u64 = 8 << 20;
+/// Above the first limit the host gets no credit either. Above the second, it does not acknowledge what it takes, which
+/// violates the protocol.
+const CREDIT_KEPT_BYTES_MAX: u64 = 2 * UNACKNOWLEDGED_BYTES_MAX;
+const KEPT_BYTES_MAX: u64 = 3 * UNACKNOWLEDGED_BYTES_MAX;
+/// Buffers of acknowledged batches that are kept for reuse.
+const SPARE_BUFFERS_MAX: usize = 8;
+
+/// A piece of a body that is written from where it is.
+struct LongPiece {
+    /// The position among the gathered bytes before which the piece belongs.
+    before: usize,
+    body: Rc<Body>,
+    range: Range<usize>,
+}
+
+/// What is written to the link as one unit.
+#[derive(Default)]
+struct WriteBatch {
+    /// Heads, short bodies, credit.
+    bytes: Vec<u8>,
+    /// The long pieces among them, in order.
+    long: Vec<LongPiece>,
+}
+
+impl WriteBatch {
+    fn length(&self) -> u64 {
+        let long: usize = self.long.iter().map(|long| long.range.len()).sum();
+        (self.bytes.len() + long) as u64
+    }
+}
+
+/// A position in a batch.
+#[derive(Default, Clone, Copy)]
+struct Position {
+    /// The position among the gathered bytes.
+    at: usize,
+    /// The index of the long piece, and the position in it.
+    index: usize,
+    body_at: usize,
+}
+
+impl Position {
+    /// Moves the position on by `count` bytes.
+    fn step(&mut self, batch: &WriteBatch, mut count: usize) {
+        while let Some(LongPiece { before, range, .. }) = batch.long.get(self.index) {
+            let head = count.min(*before - self.at);
+            self.at += head;
+            count -= head;
+            let body = count.min(range.len() - self.body_at);
+            self.body_at += body;
+            count -= body;
+            if self.body_at < range.len() {
+                return;
+            }
+            (self.index, self.body_at) = (self.index + 1, 0);
+        }
+        self.at += count;
+    }
+}
+
+/// The state of the transmitting direction: what is being written, one batch at most, since the rest waits in the
+/// flows; and what has been written and not been acknowledged.
+pub(super) struct TransmitState {
+    sent: Outgoing<WriteBatch>,
+    /// The longest batch since everything was acknowledged: one frame can be longer than the limit.
+    longest: u64,
+    /// How far the current batch is written.
+    place: Position,
+    /// The end of the last credit among the bytes of the last batch.
+    credit_end: usize,
+    /// Credit that is not in a batch yet, by task: what is owed to a host that does not read takes no more memory than
+    /// this.
+    credit: BTreeMap<Tid, u64>,
+    spare_buffers: Vec<Vec<u8>>,
+    /// The socket may take more.
+    pub writable: bool,
+}
+
+impl Default for TransmitState {
+    fn default() -> TransmitState {
+        TransmitState {
+            sent: Outgoing::default(),
+            longest: 0,
+            place: Position::default(),
+            credit_end: 0,
+            credit: BTreeMap::new(),
+            spare_buffers: Vec::new(),
+            writable: true,
+        }
+    }
+}
+
+/// Keeps the buffer of an acknowledged batch for reuse. Its bodies are their senders' again.
+fn recycle(spare_buffers: &mut Vec<Vec<u8>>, WriteBatch { mut bytes, .. }: WriteBatch) {
+    if spare_buffers.len() < SPARE_BUFFERS_MAX && bytes.capacity() <= 2 * GATHER_BYTES {
+        bytes.clear();
+        spare_buffers.push(bytes);
+    }
+}
+
+impl TransmitState {
+    /// Adds credit for the host.
+    pub fn add_credit(&mut self, credit: &Credit) {
+        let bytes = self.credit.entry(credit.dst).or_default();
+        *bytes = bytes.saturating_add(credit.bytes);
+    }
+
+    /// Handles an acknowledgement: the other side has received everything up to `position`.
+    pub fn acknowledged(&mut self, position: u64) -> Result<(), Strange> {
+        self.sent.acknowledge(position, |batch| recycle(&mut self.spare_buffers, batch))?;
+        if self.sent.kept() == 0 {
+            self.longest = 0;
+        }
+        Ok(())
+    }
+
+    /// Returns how many bytes are kept, beside the longest batch.
+    fn kept_beside_longest(&self) -> u64 {
+        self.sent.unacknowledged().saturating_sub(self.longest)
+    }
+
+    /// Continues on a new connection: the other side has received everything up to `position`.
+    pub fn resume(&mut self, position: u64) -> Result<(), Strange> {
+        self.sent.resume(position, |batch| recycle(&mut self.spare_buffers, batch))?;
+        self.place = Position::default();
+        if let Some((batch, at)) = self.sent.current() {
+            self.place.step(batch, at as usize);
+        }
+        Ok(())
+    }
+
+    /// Puts credit, and an acknowledgement that is due, behind the piece that is being written and behind credit before
+    /// it, but not among bytes that an earlier connection has carried.
+    fn gather_control(&mut self, receipts: &mut Receipts) {
+        let gives_credit = !self.credit.is_empty() && self.kept_beside_longest() < CREDIT_KEPT_BYTES_MAX;
+        if !(gives_credit || receipts.is_due())
+            || !self.sent.is_new()
+            || (!self.is_written() && self.place.at < self.credit_end)
+        {
+            return;
+        }
+        let mut frames = Vec::new();
+        let credit = if gives_credit { std::mem::take(&mut self.credit) } else { BTreeMap::new() };
+        for (dst, bytes) in credit {
+            write_credit(&Credit { host: dst.host(), dst, bytes }, &mut frames);
+        }
+        if receipts.is_due() {
+            write_acknowledged(receipts.take_position(), &mut frames);
+        }
+        if self.is_written() {
+            self.credit_end = frames.len();
+            return self.add(WriteBatch { bytes: frames, long: Vec::new() });
+        }
+        let (index, credit_end) = (self.place.index, &mut self.credit_end);
+        self.sent.lengthen_last(|WriteBatch { bytes, long }| {
+            let at = long.get(index).map_or(bytes.len(), |long| long.before);
+            long.iter_mut().skip(index + 1).for_each(|long| long.before += frames.len());
+            *credit_end = at + frames.len();
+            let count = frames.len();
+            bytes.splice(at..at, frames);
+            count as u64
+        });
+    }
+
+    fn add(&mut self, batch: WriteBatch) {
+        self.place = Position::default();
+        let length = batch.length();
+        self.longest = self.longest.max(length);
+        self.sent.push(batch, length);
+    }
+
+    /// Returns how many bytes are kept.
+    #[cfg(test)]
+    pub fn kept(&self) -> u64 {
+        self.sent.unacknowledged()
+    }
+
+    /// Gives back the memory of idle buffers.
+    pub fn release(&mut self) {
+        self.spare_buffers = Vec::new();
+    }
+
+    /// Writes until the socket is full, nothing is left to write, or the step's limit is reached. Returns whether there
+    /// may be more at once.
+    pub fn write(
+        &mut self,
+        pipe: &mut ByteStream,
+        host: Tid,
+        flows: &mut Flows<Body>,
+        receipts: &mut Receipts,
+    ) -> Result<bool, LinkFailure> {
+        if self.writable && pipe.wants_write() {
+            pipe.flush()?;
+            self.writable = !pipe.wants_write();
+        }
+        if self.kept_beside_longest() > KEPT_BYTES_MAX {
+            return Err(LinkFailure::ProtocolViolation);
+        }
+        let mut total = 0;
+        while self.writable && total < STEP_BYTES {
+            if self.is_written() && self.sent.kept() < UNACKNOWLEDGED_BYTES_MAX {
+                let long_bytes_max = if pipe.is_encrypted() { ENCRYPTED_BYTES } else { CLEAR_BYTES };
+                self.gather(host, flows, receipts, long_bytes_max);
+            }
+            self.gather_control(receipts);
+            if self.is_written() {
+                return Ok(false);
+            }
+            let written = if pipe.is_encrypted() { self.write_encrypted(pipe)? } else { self.write_clear(pipe)? };
+            self.written(written);
+            total += written;
+        }
+        Ok(self.writable)
+    }
+
+    /// Returns whether everything that was gathered is written.
+    fn is_written(&self) -> bool {
+        self.sent.is_through()
+    }
+
+    fn gather(&mut self, host: Tid, flows: &mut Flows<Body>, receipts: &mut Receipts, long_bytes_max: usize) {
+        let (mut bytes, mut long, mut long_bytes) = (self.spare_buffers.pop().unwrap_or_default(), Vec::new(), 0);
+        while bytes.len() < GATHER_BYTES && long_bytes < long_bytes_max {
+            let Some(piece) = flows.next(host) else { break };
+            write_header(&piece, &mut bytes);
+            let (body, range) = match piece {
+                DataFrame::InBand { payload: frame, .. } => {
+                    bytes.extend_from_slice(&frame);
+                    continue;
+                }
+                DataFrame::Start { first, body, .. } => (body, 0..first),
+                DataFrame::Chunk { range, body, .. } => (body, range),
+            };
+            if range.len() <= COPY_BYTES_MAX {
+                append(&mut bytes, &body, range);
+            } else {
+                long_bytes += range.len();
+                long.push(LongPiece { before: bytes.len(), body, range });
+            }
+        }
+        if bytes.is_empty() {
+            return self.spare_buffers.push(bytes);
+        }
+        if receipts.has_unacknowledged() {
+            write_acknowledged(receipts.take_position(), &mut bytes);
+        }
+        self.credit_end = 0;
+        self.add(WriteBatch { bytes, long });
+    }
+
+    /// Writes once on a link in clear. Returns how many bytes were taken, and notes whether the socket may take more.
+    fn write_clear(&mut self, pipe: &ByteStream) -> Result<usize, LinkError> {
+        let Some((WriteBatch { bytes, long }, _)) = self.sent.current() else { return Ok(0) };
+        let Position { at, index, mut body_at } = self.place;
+        let mut at = at..long.get(index).map_or(bytes.len(), |long| long.before);
+        let mut parts = Parts::new(&bytes[at.clone()]);
+        for (index, LongPiece { body, range, .. }) in long.iter().enumerate().skip(index) {
+            let range = range.start + std::mem::take(&mut body_at)..range.end;
+            match &**body {
+                Body::Bytes(bytes) => parts.add(&bytes[range]),
+                Body::Remote(remote) => parts.add_remote(remote, range),
+            }
+            at = at.end..long.get(index + 1).map_or(bytes.len(), |long| long.before);
+            parts.add(&bytes[at.clone()]);
+        }
+        let offered = parts.total_bytes();
+        let written = match parts.write_to(pipe.as_fd()) {
+            Ok(count) => count,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
+            Err(error) => return Err(Errno::from_io_error(&error).map_or(LinkError::Closed, LinkError::from)),
+        };
+        // If the socket takes less than everything, `epoll` tells when it can take more.
+        self.writable = written == offered;
+        Ok(written)
+    }
+
+    /// Writes once on an encrypted link. It encrypts a copy, since tasks may still write where the pieces are.
+    fn write_encrypted(&mut self, pipe: &mut ByteStream) -> Result<usize, LinkError> {
+        let Some((batch, done)) = self.sent.current() else { return Ok(0) };
+        let (bytes, mut place) = ((batch.length() - done) as usize, self.place);
+        let written = pipe.write_by(bytes, &mut |into| copy(batch, &mut place, into))?;
+        // The link may take less than everything although the socket has room.
+        self.writable = !pipe.wants_write();
+        Ok(written)
+    }
+
+    fn written(&mut self, count: usize) {
+        if let Some((batch, _)) = self.sent.current() {
+            self.place.step(batch, count);
+        }
+        if count > 0 && self.sent.advance(count as u64) {
+            self.place = Position::default();
+        }
+    }
+}
+
+/// Copies the next bytes of a batch.
+fn copy(WriteBatch { bytes, long }: &WriteBatch, place: &mut Position, mut into: &mut [u8]) {
+    while !into.is_empty() {
+        let next = long.get(place.index);
+        let head_end = next.map_or(bytes.len(), |long| long.before);
+        let (head, rest) = into.split_at_mut(into.len().min(head_end - place.at));
+        head.copy_from_slice(&bytes[place.at..][..head.len()]);
+        place.at += head.len();
+        into = rest;
+        let (Some(LongPiece { body, range, .. }), false) = (next, into.is_empty()) else { continue };
+        let (piece, rest) = into.split_at_mut(into.len().min(range.len() - place.body_at));
+        read(body, range.start + place.body_at, piece);
+        place.body_at += piece.len();
+        into = rest;
+        if place.body_at == range.len() {
+            (place.index, place.body_at) = (place.index + 1, 0);
+        }
+    }
+}
+
+fn append(bytes: &mut Vec<u8>, body: &Body, range: Range<usize>) {
+    let start = bytes.len();
+    bytes.resize(start + range.len(), 0);
+    read(body, range.start, &mut bytes[start..]);
+}
+
+fn read(body: &Body, at: usize, into: &mut [u8]) {
+    match body {
+        Body::Bytes(bytes) => into.copy_from_slice(&bytes[at..at + into.len()]),
+        Body::Remote(remote) => remote.read(at, into),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pvm_core::flows::frames::{FrameHeader, read_header};
+    use pvm_core::flows::{CHUNK_BYTES_MAX, cost};
+    use pvm_net::{Identity, KeyPair, Link};
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    const HOST: Tid = Tid(0x80000);
+    const SRC: Tid = Tid(0x40001);
+    /// More than an encrypted link takes at a time.
+    const NEWS_BYTES: usize = 1 << 20;
+
+    fn pipes(encrypted: bool) -> [ByteStream; 2] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        [&near, &far].iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
+        let identity = || Identity::new(KeyPair::generate().unwrap());
+        let (one, other) = (identity(), identity());
+        other.known().add(one.public());
+        let mut links = match encrypted {
+            true => [
+                Link::secure_to(near.into(), &one, other.public()).unwrap(),
+                Link::secure_from(far.into(), &other).unwrap(),
+            ],
+            false => [near, far].map(|socket| Link::clear(socket.into())),
+        };
+        while !links.iter().all(Link::is_ready) {
+            links.iter_mut().for_each(|link| assert!(link.handshake().is_ok()));
+        }
+        links.map(|mut link| {
+            link.trust(Duration::from_secs(10)).unwrap();
+            link.into_byte_stream()
+        })
+    }
+
+    fn pattern(number: usize, bytes: usize) -> Vec<u8> {
+        (0..bytes).map(|at| (at * 31 + number * 7) as u8).collect()
+    }
+
+    /// What the other side has read: bytes of an incomplete frame, and complete bodies.
+    #[derive(Default)]
+    struct Reader {
+        bytes: Vec<u8>,
+        bodies: Vec<(usize, Vec<u8>)>,
+        whole: usize,
+        came: u64,
+        news: usize,
+        credit: u64,
+    }
+
+    impl Reader {
+        fn read(&mut self, pipe: &mut ByteStream, flows: &mut Flows<Body>) {
+            let mut buffer = vec![0; 1 << 20];
+            loop {
+                let before = self.bytes.len() as u64;
+                match pipe.read(&mut buffer).unwrap() {
+                    0 => break,
+                    count => self.bytes.extend_from_slice(&buffer[..count]),
+                }
+                self.came += self.bytes.len() as u64 - before;
+            }
+            while let Some((head, head_bytes)) = read_header(&self.bytes).unwrap_or_else(|_| panic!("rubbish")) {
+                let behind = match &head {
+                    FrameHeader::Start { first, .. } => *first,
+                    FrameHeader::Chunk { bytes, .. } | FrameHeader::InBand { bytes, .. } => *bytes,
+                    FrameHeader::Credit { .. } | FrameHeader::Acknowledged { .. } => 0,
+                };
+                if self.bytes.len() < head_bytes + behind {
+                    return;
+                }
+                let rest = self.bytes.split_off(head_bytes + behind);
+                let body = std::mem::replace(&mut self.bytes, rest).split_off(head_bytes);
+                self.understood(head, body, flows);
+            }
+        }
+
+        fn understood(&mut self, head: FrameHeader, mut body: Vec<u8>, flows: &mut Flows<Body>) {
+            match head {
+                FrameHeader::Start { header, .. } => self.bodies.push((header.bytes, std::mem::take(&mut body))),
+                FrameHeader::Chunk { .. } => self.bodies.last_mut().unwrap().1.append(&mut body),
+                FrameHeader::InBand { .. } => {
+                    assert!(body == pattern(9, NEWS_BYTES));
+                    self.news += 1;
+                }
+                FrameHeader::Credit { bytes, .. } => {
+                    self.credit += bytes;
+                }
+                FrameHeader::Acknowledged { .. } => {}
+            }
+            if self.bodies.get(self.whole).is_some_and(|(bytes, body)| body.len() == *bytes) {
+                flows.credit(Tid(HOST.0 | 1), cost(self.bodies[self.whole].0));
+                self.whole += 1;
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_gathered_goes_out_whole_and_in_order_and_the_link_is_never_left_while_it_has_room() {
+        for encrypted in [false, true] {
+            let [mut near, mut far] = pipes(encrypted);
+            let (mut transmit, mut flows, mut reader) = (TransmitState::default(), Flows::new(), Reader::default());
+            let sizes = [10, 70_000, 4096, 4097, 0, 900_000, 65_536, 65_537, 3, 2_000_000, 1];
+            let dst = Tid(HOST.0 | 1);
+            for (number, bytes) in sizes.into_iter().enumerate() {
+                flows.send(SRC, dst, [0; 5], bytes, bytes, Body::Bytes(pattern(number, bytes)));
+                if number == 5 {
+                    flows.send_in_band(dst, pattern(9, NEWS_BYTES));
+                }
+            }
+            let mut credit = 0;
+            while reader.whole < sizes.len() {
+                transmit.writable = true;
+                assert!(transmit.write(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
+                assert!(transmit.writable || !encrypted || near.wants_write(), "nobody would tell when to go on");
+                credit += 3;
+                (1..=2).for_each(|bytes| transmit.add_credit(&Credit { host: HOST, dst: SRC, bytes }));
+                reader.read(&mut far, &mut flows);
+                assert_eq!(transmit.acknowledged(reader.came), Ok(()));
+            }
+            for (number, bytes) in sizes.into_iter().enumerate() {
+                assert!(reader.bodies[number] == (bytes, pattern(number, bytes)), "{number}: {bytes} bytes");
+            }
+            while reader.credit < credit {
+                transmit.writable = true;
+                assert!(transmit.write(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
+                reader.read(&mut far, &mut flows);
+                assert_eq!(transmit.acknowledged(reader.came), Ok(()));
+            }
+            assert!(reader.news == 1 && reader.credit == credit);
+        }
+    }
+
+    #[test]
+    fn credit_for_a_host_that_does_not_read_takes_little_memory_and_time() {
+        for encrypted in [false, true] {
+            let [mut near, mut far] = pipes(encrypted);
+            let (mut transmit, mut flows, mut reader) = (TransmitState::default(), Flows::new(), Reader::default());
+            let (long, mut full) = (30 << 20, None);
+            flows.send(SRC, Tid(HOST.0 | 1), [0; 5], long, long, Body::Bytes(pattern(0, long)));
+            for round in 0..1000 {
+                transmit.writable = true;
+                while transmit.writable {
+                    assert!(transmit.write(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
+                }
+                (0..1000).for_each(|at| transmit.add_credit(&Credit { host: HOST, dst: Tid(SRC.0 + at), bytes: 1 }));
+                assert!(transmit.kept() < *full.get_or_insert(transmit.kept()) + (1 << 20), "{round}");
+            }
+            while reader.credit < 1_000_000 {
+                transmit.writable = true;
+                assert!(transmit.write(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
+                reader.read(&mut far, &mut flows);
+                assert_eq!(transmit.acknowledged(reader.came), Ok(()));
+            }
+            assert!(reader.credit == 1_000_000);
+            transmit.release();
+            assert!(transmit.spare_buffers.is_empty() && transmit.kept() == 0);
+        }
+    }
+
+    #[test]
+    fn no_more_is_kept_for_a_host_than_the_limit() {
+        let [mut near, mut far] = pipes(false);
+        let (mut transmit, mut flows, mut reader) = (TransmitState::default(), Flows::new(), Reader::default());
+        let (long, mut receipts) = (20 << 20, Receipts::new(1));
+        flows.send(SRC, Tid(HOST.0 | 1), [0; 5], long, long, Body::Bytes(pattern(0, long)));
+        let mut step = |transmit: &mut TransmitState, reader: &mut Reader, receipts: &mut Receipts| {
+            transmit.writable = true;
+            let result = transmit.write(&mut near, HOST, &mut flows, receipts);
+            reader.read(&mut far, &mut Flows::new());
+            result
+        };
+        // Everything is read, and nothing acknowledged.
+        for _ in 0..200 {
+            assert!(step(&mut transmit, &mut reader, &mut receipts).is_ok());
+        }
+        let most = UNACKNOWLEDGED_BYTES_MAX + CLEAR_BYTES as u64 + (GATHER_BYTES + CHUNK_BYTES_MAX) as u64;
+        assert!((UNACKNOWLEDGED_BYTES_MAX..most).contains(&transmit.kept()), "{}", transmit.kept());
+        // Credit and acknowledgements still go, except to a hostile host.
+        let mut failed = false;
+        for round in 0..2_000_000 {
+            transmit.add_credit(&Credit { host: HOST, dst: Tid(SRC.0 + round % 1000), bytes: 1 });
+            receipts.took(1);
+            if round % 100 == 0 {
+                failed |= step(&mut transmit, &mut reader, &mut receipts).is_err();
+            }
+            if round == 1000 {
+                assert!(reader.credit > 0 && transmit.kept() < CREDIT_KEPT_BYTES_MAX);
+            }
+        }
+        assert!(!failed && transmit.kept() < CREDIT_KEPT_BYTES_MAX + (1 << 20), "{}", transmit.kept());
+        assert_eq!(transmit.acknowledged(reader.came), Ok(()));
+        assert!(transmit.kept() < 1 << 20);
+        transmit.sent.push(WriteBatch::default(), KEPT_BYTES_MAX + 1);
+        assert!(matches!(step(&mut transmit, &mut reader, &mut receipts), Err(LinkFailure::ProtocolViolation)));
+    }
+}

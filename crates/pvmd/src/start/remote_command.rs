@@ -1,0 +1,215 @@
+//! The command that starts a daemon on another host: its local process and what that prints.
+use pvm_core::dialogue::{LINE_BYTES_MAX, TAKEN};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::time::Timespec;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 4096;
+/// Bytes read from one pipe before others are served. No pipe holds more.
+const READ_IN_TURN_MAX: usize = 1 << 20;
+/// Events taken from the system at a time.
+const EVENTS_MAX: usize = 64;
+/// The lower bits of an event's number name one of the descriptors of a command.
+const STREAM_BITS: u32 = 2;
+
+/// The reading end of a pipe. Reading does not block.
+pub struct OutputPipe(Option<OwnedFd>);
+
+impl OutputPipe {
+    pub(crate) fn new(pipe: OwnedFd) -> io::Result<OutputPipe> {
+        rustix::io::ioctl_fionbio(&pipe, true)?;
+        Ok(OutputPipe(Some(pipe)))
+    }
+
+    /// Returns whether the pipe is at its end.
+    pub fn ended(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Reads what has come.
+    pub fn read(&mut self) -> Vec<u8> {
+        let mut read = Vec::new();
+        let mut bytes = [0; READ_BYTES];
+        while let Some(pipe) = self.0.as_ref().filter(|_| read.len() < READ_IN_TURN_MAX) {
+            match rustix::io::read(pipe, &mut bytes) {
+                Ok(count) if count > 0 => read.extend_from_slice(&bytes[..count]),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                // Closing the descriptor removes it from `epoll`.
+                _ => self.0 = None,
+            }
+        }
+        read
+    }
+}
+
+/// Splits output into lines.
+#[derive(Default)]
+pub struct Lines {
+    text: Vec<u8>,
+    ended: bool,
+}
+
+impl Lines {
+    /// Returns whether the output is at its end.
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Adds bytes and returns the lines that they complete.
+    pub fn take(&mut self, bytes: &[u8]) -> Vec<String> {
+        let mut lines = Vec::new();
+        for piece in bytes.chunks(READ_BYTES) {
+            self.text.extend_from_slice(piece);
+            self.split(&mut lines);
+        }
+        lines
+    }
+
+    /// Marks the end of the output and returns the unfinished line.
+    pub fn end(&mut self) -> Vec<String> {
+        self.ended = true;
+        let mut lines = Vec::new();
+        self.split(&mut lines);
+        lines
+    }
+
+    /// Reads a pipe and returns the complete lines; at the end of the pipe the unfinished one, too.
+    pub fn read(&mut self, pipe: &mut OutputPipe) -> Vec<String> {
+        let mut lines = self.take(&pipe.read());
+        if pipe.ended() {
+            lines.extend(self.end());
+        }
+        lines
+    }
+
+    fn split(&mut self, lines: &mut Vec<String>) {
+        let mut rest = self.text.as_slice();
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            lines.push(String::from_utf8_lossy(&rest[..end]).trim_end().to_owned());
+            rest = &rest[end + 1..];
+        }
+        let finished = self.ended || rest.len() > LINE_BYTES_MAX;
+        if finished && !rest.is_empty() {
+            lines.push(String::from_utf8_lossy(rest).trim_end().to_owned());
+            rest = &[];
+        }
+        self.text = rest.to_vec();
+    }
+}
+
+/// A running command.
+pub struct RemoteCommand {
+    child: Child,
+    /// Absent once the process is known to have ended, since the descriptor stays readable then.
+    pidfd: Option<OwnedFd>,
+    /// Kept open until the daemon has answered.
+    input: Option<ChildStdin>,
+    pub output: OutputPipe,
+    pub errors: OutputPipe,
+}
+
+impl RemoteCommand {
+    /// Starts a command and writes its input. `alone`: the command gets a process group of its own, so that it can be
+    /// killed together with its children.
+    pub fn start(words: &[OsString], input: &[u8], alone: bool) -> io::Result<RemoteCommand> {
+        let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if alone {
+            command.process_group(0);
+        }
+        let mut child = crate::core_dumps::as_before(|| command.spawn())?;
+        let mut stdin = child.stdin.take();
+        // The input fits into the pipe. A process that has ended already says why on its standard error.
+        let _ = stdin.as_mut().map(|stdin| stdin.write_all(input));
+        match watched(&mut child) {
+            Ok((pidfd, output, errors)) => {
+                Ok(RemoteCommand { child, pidfd: Some(pidfd), input: stdin, output, errors })
+            }
+            Err(error) => {
+                let _ = child.kill().and_then(|()| child.wait());
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns the descriptors to watch: output, errors, the end of the process.
+    pub fn descriptors(&self) -> [Option<BorrowedFd<'_>>; 3] {
+        [&self.output.0, &self.errors.0, &self.pidfd].map(|descriptor| descriptor.as_ref().map(AsFd::as_fd))
+    }
+
+    /// Tells the daemon that its answer has come, and closes its input. The daemon waits for both before it detaches.
+    pub fn close_input(&mut self) {
+        if let Some(mut input) = self.input.take() {
+            // This fits into the pipe, since the daemon has read the greeting.
+            let _ = writeln!(input, "{TAKEN}");
+        }
+    }
+
+    /// Closes the input of a daemon that is not wanted. Without the word of [`RemoteCommand::close_input`] the daemon
+    /// ends.
+    pub fn drop_input(&mut self) {
+        self.input = None;
+    }
+
+    /// Returns the status of the process if it has ended.
+    pub fn status(&mut self) -> Option<ExitStatus> {
+        // An error means that the status was delivered elsewhere: the process has ended.
+        let status = self.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::default()));
+        if status.is_some() {
+            self.pidfd = None;
+        }
+        status
+    }
+
+    /// Returns the process id.
+    #[cfg(test)]
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills the process and its children.
+    pub fn kill(&mut self) {
+        if let Some(group) = Pid::from_raw(self.child.id() as i32) {
+            let _ = rustix::process::kill_process_group(group, Signal::KILL);
+        }
+        // For a process that does not lead a group.
+        let _ = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+/// Opens what is to be watched of a process: its end, its output, its errors.
+fn watched(child: &mut Child) -> io::Result<(OwnedFd, OutputPipe, OutputPipe)> {
+    let process = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::InvalidInput)?;
+    let pidfd = rustix::process::pidfd_open(process, PidfdFlags::empty())?;
+    let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    let errors = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    Ok((pidfd, OutputPipe::new(output.into())?, OutputPipe::new(errors.into())?))
+}
+
+/// Begins to watch the output and the end of a command. Returns whether that worked.
+pub fn watch(epoll: &OwnedFd, number: u64, command: &RemoteCommand) -> bool {
+    let add = |(stream, descriptor): (u64, Option<BorrowedFd<'_>>)| {
+        let data = EventData::new_u64(number << STREAM_BITS | stream);
+        descriptor.is_none_or(|descriptor| epoll::add(epoll, descriptor, data, EventFlags::IN).is_ok())
+    };
+    (0..).zip(command.descriptors()).all(add)
+}
+
+/// Returns the numbers of the commands whose descriptors are ready.
+pub fn ready(epoll: &OwnedFd) -> Vec<u64> {
+    let mut ready = Vec::with_capacity(EVENTS_MAX);
+    // After an error the next call finds the events.
+    let _ = epoll::wait(epoll, rustix::buffer::spare_capacity(&mut ready), Some(&Timespec::default()));
+    let mut numbers: Vec<u64> = ready.iter().map(|event| event.data.u64() >> STREAM_BITS).collect();
+    numbers.dedup();
+    numbers
+}
