@@ -42,14 +42,14 @@ pub fn false_frame(life: &mut Life) -> Frame {
 }
 
 fn entry(life: &mut Life) -> HostEntry {
-    let tid = match life.dice.u32(..3) {
+    let tid = match life.prng.u32(..3) {
         0 => life.some_peer(),
         1 => Tid::host_number(life.prng.u32(..)),
         _ => life.any_tid(),
     };
     let name = ["alfa", "localhost", "", "nowhere", "a b\nc"][life.prng.usize(..5)].to_owned();
     let addresses = vec!["10.77.0.1:1".parse().expect("an address"), "255.255.255.255:9".parse().expect("one")];
-    let (speed, dsig) = (life.dice.i32(..), life.dice.i32(..));
+    let (speed, dsig) = (life.prng.i32(..), life.prng.i32(..));
     HostEntry {
         tid,
         name,

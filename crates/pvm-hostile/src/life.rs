@@ -3,7 +3,8 @@ use fastrand::Rng;
 use pvm_core::flows::frames::write_acknowledged;
 use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::{DAEMON_BIT, GROUP_BIT, Tid};
-use pvm_core::wire::{self, DataCall, Entry, Frame, Key};
+use pvm_core::wire::{self, DataCall, Frame, HostEntry, Key};
+use pvm_net::polling::timespec;
 use pvm_net::{ByteStream, ConnectEvent, Connector, Link, Pair, PublicKey, Security, Token, Tokens};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::{BTreeMap, VecDeque};
@@ -31,9 +32,9 @@ const SEARCH: u32 = 0x7ea5;
 /// Another daemon.
 pub struct Peer {
     pub control: Link,
-    /// Daemons drop it when they are told that it is lost.
+    /// Daemons close the data link when they are told that it is lost.
     data: Option<ByteStream>,
-    /// What the data link has not taken yet.
+    /// Bytes that the data link has not accepted yet.
     unsent: VecDeque<u8>,
     /// Half a frame has been sent: no whole frame can follow.
     pub has_partial_frame: bool,
@@ -45,9 +46,9 @@ pub struct Life {
     pub own: Tid,
     pub master: Tid,
     pub connector: Connector,
-    /// Hosts of which the master has told, the own one not.
+    /// The hosts that the master has announced, without this one.
     pub table: BTreeMap<Tid, HostEntry>,
-    /// Tasks of others.
+    /// Tasks of other hosts.
     pub victims: Vec<Tid>,
     keys: BTreeMap<Key, Tid>,
     peers: BTreeMap<Tid, Peer>,
@@ -65,7 +66,7 @@ pub struct Life {
 }
 
 impl Life {
-    /// One that waits for its master's call.
+    /// Makes a host that waits for the call of its master.
     pub fn new(connector: Connector, own: Tid, master: Tid, key: Key, seed: u64) -> Life {
         connector.identity().known().add(PublicKey(key));
         Life {
@@ -193,8 +194,8 @@ impl Life {
     pub fn call(&mut self, host: Tid, security: Security) {
         let Some(entry) = self.table.get(&host) else { return };
         let (addresses, key): (Vec<SocketAddr>, _) = (entry.addresses.clone(), PublicKey(entry.key));
-        // Each call has a ticket of its own, so that they are side by side.
-        let ticket = u64::from(host.0) | self.dice.u64(..1 << 20) << 32;
+        // Each call has a ticket of its own, so that calls do not replace one another.
+        let ticket = u64::from(host.0) | self.prng.u64(..1 << 20) << 32;
         self.connector.connect_pair(ticket, &addresses, key, security, CALL_TIME, Instant::now());
     }
 
@@ -295,9 +296,8 @@ impl Life {
         let data = self.peers.values().filter(|_| !self.reads_nothing).filter_map(|peer| peer.data.as_ref());
         let links = links.chain(data.map(|data| PollFd::new(data, PollFlags::IN)));
         let mut all: Vec<PollFd<'_>> = links.chain([PollFd::new(&self.connector, PollFlags::IN)]).collect();
-        let limit = rustix::time::Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
-        // Interrupted or not: the next step looks at all of them.
-        let _ = poll(&mut all, Some(&limit));
+        // Interrupted or not: the next step checks all of them.
+        let _ = poll(&mut all, Some(&timespec(time)));
     }
 
     fn linked(&mut self, host: Option<Tid>, Pair { mut control, data }: Pair) {
@@ -308,7 +308,8 @@ impl Life {
         }
         control.set_frame_bytes_max(pvm_core::proto::FRAME_BYTES_MAX);
         control.set_queued_bytes_max(usize::MAX);
-        let peer = Peer { control, data: Some(data.into_byte_stream()), unsent: VecDeque::new(), stuffed: false };
+        let peer =
+            Peer { control, data: Some(data.into_byte_stream()), unsent: VecDeque::new(), has_partial_frame: false };
         self.peers.insert(host, peer);
     }
 

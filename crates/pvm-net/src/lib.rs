@@ -5,7 +5,8 @@
 //!   in clear; never blocks;
 //! * [`ByteStream`]: a connection without frames;
 //! * [`Connector`]: makes the links between daemons and refuses strangers;
-//! * [`direct`]: waiting for a link between two tasks.
+//! * [`direct`]: waiting for a link between two tasks;
+//! * [`polling`]: waiting for descriptors.
 //!
 //! This crate has no threads and does not wait: a loop of the caller around `poll` drives it. It does not interpret
 //! frames.
@@ -20,6 +21,7 @@ pub mod direct;
 pub mod fuzz;
 mod keys;
 mod link;
+pub mod polling;
 mod raw;
 mod socket;
 mod tls;

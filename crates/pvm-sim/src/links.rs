@@ -290,7 +290,7 @@ impl World {
         self.nodes[node].machine.handle_host_frame(now, host, frame);
     }
 
-    fn piece_arrived(&mut self, node: NodeId, host: Tid, piece: &DataFrame<Parcel>) {
+    fn piece_arrived(&mut self, node: NodeId, host: Tid, piece: &DataFrame<QueuedMessage>) {
         let intake = &mut self.nodes[node].intake;
         if let DataFrame::Start { header, .. } = piece {
             intake.admit(host, header).expect("flows keep to their windows");
@@ -313,13 +313,13 @@ impl World {
                 None
             }
         };
-        if let Some((header, parcel)) = whole {
-            self.hand_out(node, host, &header, &parcel);
+        if let Some((header, message)) = whole {
+            self.hand_out(node, host, &header, &message);
         }
     }
 
     /// A message has come whole: its receivers get it.
-    fn hand_out(&mut self, node: NodeId, from: Tid, header: &MessageHeader, parcel: &Rc<Parcel>) {
+    fn hand_out(&mut self, node: NodeId, from: Tid, header: &MessageHeader, message: &Rc<QueuedMessage>) {
         for dst in header.receivers() {
             let task = self.nodes[node].tasks.get(&dst).copied();
             let task = task.filter(|task| matches!(self.tasks[*task].stage, Stage::Starting | Stage::Enrolled));

@@ -27,7 +27,7 @@ pub enum Item {
     /// A frame, as it is encoded.
     Frame(Vec<u8>),
     /// A piece of the data link.
-    Piece(Rc<DataFrame<Parcel>>),
+    Piece(Rc<DataFrame<QueuedMessage>>),
     /// Credit on the data link.
     Credit(Credit),
     /// An acknowledgement: this number of items of the data link has arrived.

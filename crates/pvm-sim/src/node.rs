@@ -44,9 +44,9 @@ pub struct Node {
     /// The rules of the machine.
     pub machine: Machine,
     /// What goes to other hosts.
-    pub flows: Flows<Parcel>,
+    pub flows: Flows<QueuedMessage>,
     /// What comes from there.
-    pub intake: InboundFlows<std::rc::Rc<Parcel>>,
+    pub intake: InboundFlows<std::rc::Rc<QueuedMessage>>,
     /// Whether it runs.
     pub state: NodeState,
     /// Events that happened while it was stopped.
@@ -95,7 +95,7 @@ impl Node {
             machine: Machine::new(settings),
             flows: Flows::new(),
             intake: InboundFlows::new(),
-            life: Life::Running,
+            state: NodeState::Running,
             deferred: VecDeque::new(),
             known: BTreeMap::new(),
             links: BTreeMap::new(),

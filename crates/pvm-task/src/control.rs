@@ -51,7 +51,7 @@ pub(crate) struct Member {
     pub resource_manager: Tid,
     pub endpoint: Endpoint,
     /// `None` when the daemon is gone.
-    pub link: Option<ControlSocket>,
+    pub daemon: Option<ControlSocket>,
     pub halting: bool,
     pub requests: Requests,
     pub introductions: Introductions,
@@ -386,8 +386,8 @@ fn wait_for_welcome(link: &mut ControlSocket) -> Result<(Welcome, Vec<OwnedFd>),
     }
 }
 
-/// What to wait for beside that, and how long at most: until the socket can be written where something waits for it, or
-/// for a moment where that would say nothing.
+/// Adds to the awaited events that the socket can be written, if frames wait for that. Returns the events and the
+/// longest wait: a short one if the socket would be reported writable although it takes nothing.
 fn writable(link: &ControlSocket, events: PollFlags, time: Duration) -> (PollFlags, Duration) {
     match (link.wants_write(), link.is_descriptor_limited()) {
         (false, _) => (events, time),
@@ -396,9 +396,9 @@ fn writable(link: &ControlSocket, events: PollFlags, time: Duration) -> (PollFla
     }
 }
 
-/// Waits until the socket is ready, or the time is over.
+/// Waits until the socket is ready or the time is over.
 fn ready(link: &ControlSocket, events: PollFlags, time: Duration) {
     let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
-    // An interrupted wait is as good as one that has ended: the caller looks again.
+    // The caller tries again after an interruption as after the end of the wait.
     let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(link.as_fd(), events)], Some(&timeout));
 }

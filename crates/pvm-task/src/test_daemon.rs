@@ -4,18 +4,18 @@ use crate::{Environment, Task};
 use pvm_core::proto::{Reply, Request, ToDaemon, ToTask, TraceSettings, Welcome};
 use pvm_core::tid::Tid;
 use pvm_fmp::ports::PortTable;
-use pvm_link::Link;
+use pvm_link::ControlSocket;
 use std::os::fd::BorrowedFd;
 
 /// The daemon of one task.
 pub(crate) struct TestDaemon {
-    link: Option<Link>,
+    link: Option<ControlSocket>,
     ports: PortTable,
 }
 
 /// Returns an enrolled task of that tid and its daemon.
 pub(crate) fn enrolled(tid: Tid) -> (Task, TestDaemon) {
-    let (link, mut daemon) = Link::pair().unwrap();
+    let (link, mut daemon) = ControlSocket::pair().unwrap();
     let welcome = Welcome { tid, parent: 0, dsig: 1, own: TraceSettings::default(), resource_manager: Tid::NONE };
     let ports = PortTable::new(16).unwrap();
     ports.set(tid.0);

@@ -22,8 +22,7 @@ use crate::control::Member;
 use crate::task::Task;
 use pvm_fmp::descriptor::above_standard;
 use pvm_fmp::{Spinner, Wait};
-use pvm_net::polling::timespec;
-use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::thread::{Pid, gettid};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -298,7 +297,10 @@ impl Sleep {
 
     /// Sleeps. Returns `false` if a signal ended the sleep.
     fn poll(&self, list: &mut [PollFd<'_>]) -> bool {
-        let timeout = self.timeout.map(timespec);
+        let timeout = self.timeout.map(|time| Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(time.subsec_nanos()),
+        });
         rustix::event::poll(list, timeout.as_ref()).is_ok()
     }
 }
@@ -394,11 +396,11 @@ impl Task {
             let nap = Some(timeout.map_or(TIDY_PAUSE, |time| time.min(TIDY_PAUSE)));
             return Sleep { descriptors: None, writing: false, ignore_socket: false, timeout: nap };
         };
-        member.bed.sleeper = Some(gettid());
-        member.bed.naps = member.bed.naps.wrapping_add(1);
-        let crowded = member.link.as_ref().is_some_and(|link| link.is_descriptor_limited());
-        let writing = member.link.as_ref().is_some_and(|link| link.wants_write()) && !crowded;
-        let deaf = member.direct.waits_for.is_some();
+        member.parker.sleeper = Some(gettid());
+        member.parker.parks = member.parker.parks.wrapping_add(1);
+        let crowded = member.daemon.as_ref().is_some_and(|link| link.is_descriptor_limited());
+        let writing = member.daemon.as_ref().is_some_and(|link| link.wants_write()) && !crowded;
+        let ignore_socket = member.direct.draining.is_some();
         let longest = if crowded { pvm_link::DESCRIPTOR_PAUSE } else { SLEEP_MAX };
         let timeout = Some(timeout.map_or(longest, |time| time.min(longest)));
         Sleep { descriptors: Some(descriptors), writing, ignore_socket, timeout }

@@ -5,7 +5,7 @@ use crate::start::reason::{FailedStart, Outcome, is_not_found};
 use crate::start::remote_command::{Lines, OutputPipe};
 use crate::start::remote_shell;
 use crate::{program_search, resolve, route, settings};
-use pvm_core::dialogue::{self, Call, LINE_BYTES_MAX};
+use pvm_core::dialogue::{self, DaemonCommand, LINE_BYTES_MAX};
 use pvm_core::hostfile::parse_host;
 use pvm_core::tid::Tid;
 use pvm_fuzz::{Target, Unstructured, file, part};

@@ -2,7 +2,7 @@
 use crate::resolve;
 use crate::source::Source;
 use pvm_core::codes::Code;
-use pvm_core::wire::Checked;
+use pvm_core::wire::ResolvedHost;
 use rustix::event::epoll::{self, EventFlags};
 use std::collections::HashMap;
 use std::io::Read;
@@ -11,7 +11,7 @@ use std::process::Child;
 use std::rc::Rc;
 
 /// The results for the names of one request, in order.
-pub type Answers = Vec<Result<Checked, Code>>;
+pub type Answers = Vec<Result<ResolvedHost, Code>>;
 
 /// A look-up that runs.
 struct NameLookup {

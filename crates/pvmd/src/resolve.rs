@@ -5,7 +5,8 @@
 use crate::addresses;
 use pvm_core::codes::Code;
 use pvm_core::wire::ResolvedHost;
-use rustix::event::{PollFd, PollFlags, poll};
+use pvm_net::polling::poll_one;
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
@@ -43,7 +44,7 @@ pub fn answer(names: &[String], output: &Mutex<impl Write + Send>) -> io::Result
 }
 
 /// Reads the output of [`answer`] for `count` names. A name without a line is unknown.
-pub fn read_answers(text: &[u8], count: usize) -> Vec<Result<Checked, Code>> {
+pub fn read_answers(text: &[u8], count: usize) -> Vec<Result<ResolvedHost, Code>> {
     let mut answers = vec![Err(Code::NoHost); count];
     for line in String::from_utf8_lossy(text).lines() {
         let (number, rest) = line.split_once('\t').unwrap_or_default();

@@ -7,7 +7,7 @@ use pvm_core::codes::native_dsig;
 use pvm_core::dialogue::{self, Greeting, Line};
 use pvm_core::proto;
 use pvm_core::tid::Tid;
-use pvm_core::wire::{self, Entry, Frame, Shared, Started};
+use pvm_core::wire::{self, Frame, HostEntry, MachineSettings, Started};
 use pvm_net::{ConnectEvent, Connector, Identity, KeyPair, Pair, PublicKey, Security};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

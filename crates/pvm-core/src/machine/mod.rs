@@ -72,7 +72,7 @@ use crate::codes::Code;
 use crate::hostfile::HostLine;
 use crate::proto::{ByteBuf, Hello, Host, Message, Reply, ToDaemon};
 use crate::tid::Tid;
-use crate::wire::{ResolvedHost, DataCall, DirectCall, Frame, StartFailure, StartNews, StartOrder, Started};
+use crate::wire::{DataCall, DirectCall, Frame, ResolvedHost, StartFailure, StartNews, StartOrder, Started};
 use std::collections::BTreeMap;
 
 /// The state of the virtual machine as one daemon knows it.

@@ -479,7 +479,7 @@ impl DirectLink {
         while self.written < whole {
             let lead = &self.header[self.written.min(self.header.len())..];
             let piece = body.from(self.written.saturating_sub(self.header.len()), &mut step);
-            match self.connection.offer(&[lead, piece]) {
+            match self.connection.try_write(&[lead, piece]) {
                 Ok(0) => return false,
                 Ok(count) => {
                     self.written += count;

@@ -408,32 +408,6 @@ mod tests {
     use pvm_core::proto::{Direct, ToTask};
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-    /// A task that has set `PvmRouteDirect`, and its daemon's side.
-    fn member() -> (Task, pvm_link::ControlSocket) {
-        let (link, mut daemon) = pvm_link::ControlSocket::pair().unwrap();
-        let (own, tid) = (TraceSettings::default(), Tid(0x40001));
-        let welcome = Welcome { tid, parent: 0, dsig: 1, own, resource_manager: Tid::NONE };
-        let ports = PortTable::new(16).unwrap();
-        daemon.send_to_task(&ToTask::Welcome(welcome), &[ports.descriptor()]).unwrap();
-        let environment = Environment::from_lookup(|_| None);
-        let (mut member, _) = Member::enter(link, &environment, None).ok().unwrap();
-        member.direct.set_route(ROUTE_DIRECT);
-        let mut task = Task::new(&environment);
-        task.member = Some(member);
-        (task, daemon)
-    }
-
-    /// For which links a daemon has been asked.
-    fn asked(daemon: &mut pvm_link::ControlSocket) -> Vec<Tid> {
-        let mut all = Vec::new();
-        while let Some((frame, _)) = daemon.receive_from_task().unwrap() {
-            if let ToDaemon::Request { request: Request::Direct(peer), .. } = frame {
-                all.push(peer);
-            }
-        }
-        all
-    }
-
     #[test]
     fn a_link_that_has_come_is_not_requested_again() {
         let (mut task, mut daemon) = enrolled(Tid(0x40001));

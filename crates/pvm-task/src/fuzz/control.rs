@@ -44,7 +44,7 @@ pub fn task_control(bytes: &[u8]) {
     let _ = run(&mut Unstructured::new(bytes));
 }
 
-fn saying(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let (link, far) = ControlSocket::pair().expect("sockets");
     let mut daemon = Daemon::new(far);
     daemon.send_welcome(from)?;

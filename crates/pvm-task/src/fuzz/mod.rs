@@ -271,7 +271,7 @@ fn write(far: &Option<Link>, bytes: &[u8]) {
 /// Writes as the other task does: encrypted, once the handshake is done.
 fn say(far: &mut Option<Link>, bytes: &[u8]) {
     match far {
-        Some(far) if far.is_encrypted() => drop(far.is_ready().then(|| far.offer(&[bytes]))),
+        Some(far) if far.is_encrypted() => drop(far.is_ready().then(|| far.try_write(&[bytes]))),
         far => write(far, bytes),
     }
 }

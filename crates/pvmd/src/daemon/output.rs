@@ -44,7 +44,7 @@ impl Collectors<'_> {
             return self.links.queued_bytes(self.machine.master()) > LOG_BACKLOG_BYTES_MAX / part;
         };
         if collector.host() != self.machine.own_host() {
-            return self.machine.output_under_way(collector) > self.machine.far_output_max() / part as u64;
+            return self.machine.output_under_way(collector) > self.machine.output_under_way_max() / part as u64;
         }
         // A collector must not be disconnected for what its tasks print.
         let most = COLLECTOR_BACKLOG_BYTES_MAX.min(self.backlog_bytes_max / 2);

@@ -23,7 +23,7 @@ impl RouteContext for DaemonContext<'_> {
         self.machine.takes_messages(task)
     }
     fn is_member(&self, host: Tid) -> bool {
-        self.machine.knows_host(host)
+        self.machine.has_host(host)
     }
     fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()> {
         self.connections.introduce_daemon(task, endpoint)
@@ -90,7 +90,7 @@ impl Daemon {
     /// Sends a frame behind the messages to a task of another host.
     pub(super) fn send_along(&mut self, to: Tid, frame: &Frame) {
         // The host may have been removed since the machine decided this.
-        if self.machine.knows_host(to.host()) {
+        if self.machine.has_host(to.host()) {
             self.route.send_along(to, frame);
         }
     }

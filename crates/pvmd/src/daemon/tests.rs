@@ -6,7 +6,7 @@ use pvm_core::codes::native_dsig;
 use pvm_core::flows::frames::write_acknowledged;
 use pvm_core::machine::Rank;
 use pvm_core::proto::{ByteBuf, Spawn, TraceSettings};
-use pvm_core::wire::{self, Entry, Frame, HostOptions, Servers, Shared};
+use pvm_core::wire::{self, Frame, HostEntry, HostOptions, MachineSettings, Servers};
 use pvm_net::{ConnectEvent, Identity, KeyPair, Link, PublicKey, Security, Token, Tokens};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -110,7 +110,7 @@ impl Fixture {
 
     /// Has the daemon join the machine.
     fn join(&mut self) {
-        let entry = |number| Entry {
+        let entry = |number| HostEntry {
             tid: host(number),
             name: format!("h{number}"),
             aliases: Vec::new(),
@@ -122,7 +122,8 @@ impl Fixture {
         };
         let hosts = vec![entry(1), entry(2)];
         let servers = Servers::default();
-        let shared = Shared { host_timeout_ms: 60_000, trusted: false, servers, debug_mask: 0, host_watches: 1000 };
+        let shared =
+            MachineSettings { host_timeout_ms: 60_000, trusted: false, servers, debug_mask: 0, host_watches: 1000 };
         let options = HostOptions::default();
         let (version, joining) = (1, vec![host(2)]);
         self.send(&Frame::Welcome { wire: wire::VERSION, version, hosts, joining, shared, options });

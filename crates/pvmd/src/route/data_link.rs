@@ -2,7 +2,7 @@
 use super::LinkFailure;
 use super::receive::ReceiveState;
 use super::transmit::TransmitState;
-use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, Head, read_head, write_acknowledged};
+use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, FrameHeader, read_header, write_acknowledged};
 use pvm_net::{ByteStream, LinkError};
 
 /// The state of both directions, and the connection. Connections break and are replaced; the state stays.
@@ -34,7 +34,7 @@ impl DataLink {
     /// Takes a new connection.
     pub fn reconnect(&mut self, pipe: ByteStream) {
         let mut greeting = ResumeHandshake { unsent: Vec::new(), came: Vec::new() };
-        write_acknowledged(self.receive.receipts.tell(), &mut greeting.unsent);
+        write_acknowledged(self.receive.receipts.take_position(), &mut greeting.unsent);
         (self.pipe, self.greeting) = (Some(pipe), Some(greeting));
         (self.receive.readable, self.receive.ended, self.transmit.writable) = (true, false, true);
     }
@@ -53,7 +53,7 @@ impl DataLink {
         if !greeting.go_on(pipe)? {
             return Ok(());
         }
-        let Ok(Some((Head::Acknowledged { position }, _))) = read_head(&greeting.came) else {
+        let Ok(Some((FrameHeader::Acknowledged { position }, _))) = read_header(&greeting.came) else {
             return Err(LinkFailure::ProtocolViolation);
         };
         self.greeting = None;

@@ -146,11 +146,11 @@ impl World {
             1..=3 => self.start(from)?,
             4 => {
                 let (transfer, bytes) = (from.arbitrary::<u8>()?.into(), usize::from(from.arbitrary::<u16>()?) + 1);
-                self.send(&Piece::Chunk { transfer, range: 0..bytes, body: Rc::new(()) }, bytes);
+                self.send(&DataFrame::Chunk { transfer, range: 0..bytes, body: Rc::new(()) }, bytes);
             }
             5 => {
                 let (dst, frame) = (name(from)?, from.bytes_of_some_length()?.to_vec());
-                let piece = Piece::Along { dst, frame: frame.clone() };
+                let piece = DataFrame::InBand { dst, payload: frame.clone() };
                 self.send(&piece, 0);
                 self.pending.extend(frame);
             }
@@ -191,12 +191,12 @@ impl World {
         let others = (0..count).map(|_| name(from)).collect::<pvm_fuzz::Result<_>>()?;
         let header = MessageHeader { src, dst, others, meta: [1, 2, 3, 4, 5], bytes };
         let first = bytes.min(CHUNK_BYTES_MAX);
-        self.send(&Piece::Start { transfer, letter, first, body: Rc::new(()) }, first);
+        self.send(&DataFrame::Start { transfer, header, first, body: Rc::new(()) }, first);
         Ok(())
     }
 
-    fn send(&mut self, piece: &Piece<()>, body: usize) {
-        frames::write_piece(piece, &mut self.pending);
+    fn send(&mut self, piece: &DataFrame<()>, body: usize) {
+        frames::write_header(piece, &mut self.pending);
         self.pending.resize(self.pending.len() + body, 7);
     }
 

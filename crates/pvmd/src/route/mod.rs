@@ -21,7 +21,7 @@ mod transmit;
 
 use data_link::DataLink;
 use egress::{Egress, EgressFlows};
-use pvm_core::flows::{Flows, HELD_BYTES_MAX, Intake, Letter, MESSAGE_BYTES, Strange};
+use pvm_core::flows::{Flows, HELD_BYTES_MAX, InboundFlows, MESSAGE_BYTES, MessageHeader, ProtocolViolation};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{Frame, decode, encode};
 use pvm_fmp::ports::PortView;
@@ -86,7 +86,7 @@ pub struct Route {
     own: Tid,
     endpoint: Endpoint,
     egress_flows: EgressFlows,
-    intake: Intake<Option<Block>>,
+    intake: InboundFlows<Option<Block>>,
     /// The blocks lent to each task, one entry for each message, in order.
     lent: HashMap<Tid, VecDeque<Option<Block>>>,
     /// Tasks that ring when they have read up to this position.
@@ -113,8 +113,8 @@ impl From<LinkError> for LinkFailure {
     }
 }
 
-impl From<Strange> for LinkFailure {
-    fn from(_: Strange) -> LinkFailure {
+impl From<ProtocolViolation> for LinkFailure {
+    fn from(_: ProtocolViolation) -> LinkFailure {
         LinkFailure::ProtocolViolation
     }
 }
@@ -137,7 +137,7 @@ impl Route {
             own,
             endpoint,
             egress_flows: EgressFlows { own, flows: Flows::new(), lists: HashMap::new() },
-            intake: Intake::new(),
+            intake: InboundFlows::new(),
             lent: HashMap::new(),
             noticed: HashMap::new(),
             undelivered: VecDeque::new(),
@@ -222,7 +222,7 @@ impl Route {
     /// Sends a frame of the daemon to a task of another host, behind the messages that were sent to the task before.
     pub fn send_along(&mut self, to: Tid, frame: &Frame) {
         let host = to.host();
-        self.egress_flows.flows.along(to, encode(frame));
+        self.egress_flows.flows.send_in_band(to, encode(frame));
         if self.egress_flows.flows.is_overrun(host) {
             let why = "it does not take what it has asked for".to_owned();
             self.egress_flows.flows.host_gone(host);
@@ -316,7 +316,7 @@ impl Route {
 
     /// Has all received bytes acknowledged, so that other hosts need not keep them.
     pub fn acknowledge(&mut self) {
-        self.data_links.values_mut().for_each(|data_link| data_link.receive.receipts.hurry());
+        self.data_links.values_mut().for_each(|data_link| data_link.receive.receipts.make_due());
     }
 
     /// Gives memory back if nothing was carried since the last call. Returns whether that is so.
@@ -393,16 +393,16 @@ impl Route {
     }
 
     /// Delivers a complete message to its receivers.
-    fn deliver(&mut self, from: Tid, letter: &Letter, payload: &Payload, context: &mut dyn RouteContext) {
+    fn deliver(&mut self, from: Tid, header: &MessageHeader, payload: &Payload, context: &mut dyn RouteContext) {
         self.was_active = true;
-        let [ctx, tag, wid, enc, format] = letter.meta;
-        let meta = [ctx, tag, wid, enc, format, letter.src.0];
-        for dst in letter.receivers() {
+        let [ctx, tag, wid, enc, format] = header.meta;
+        let meta = [ctx, tag, wid, enc, format, header.src.0];
+        for dst in header.receivers() {
             if !context.accepts_messages(dst) || !self.is_introduced(dst, context) {
-                self.intake.dropped(dst, from, letter.bytes);
+                self.intake.dropped(dst, from, header.bytes);
                 continue;
             }
-            let message = Undelivered { from, dst, meta, bytes: letter.bytes, payload: payload.clone() };
+            let message = Undelivered { from, dst, meta, bytes: header.bytes, payload: payload.clone() };
             let waits = self.undelivered.iter().any(|other| other.dst == dst);
             if waits || !self.queue_to_task(&message, context) {
                 self.undelivered.push_back(message);
@@ -440,7 +440,7 @@ impl Route {
                     Payload::LongPiece(block) => Some(block.clone()),
                 };
                 self.lent.entry(dst).or_default().push_back(block);
-                self.intake.handed(dst, from, bytes, self.endpoint.written(dst.0));
+                self.intake.delivered(dst, from, bytes, self.endpoint.written(dst.0));
                 // A task that will ring anyway is not asked again before.
                 if !self.noticed.contains_key(&dst) {
                     self.update_read_progress(dst);

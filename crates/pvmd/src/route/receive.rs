@@ -1,7 +1,7 @@
 //! The receiving direction of a data link.
 use super::{LinkFailure, Payload, Route, RouteContext, is_short};
-use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, Head, read_head};
-use pvm_core::flows::{Letter, Receipts, Strange};
+use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, FrameHeader, read_header};
+use pvm_core::flows::{AckTracker, MessageHeader, ProtocolViolation};
 use pvm_core::tid::Tid;
 use pvm_fmp::Block;
 use pvm_net::{ByteStream, LinkError};
@@ -24,9 +24,9 @@ const ACKNOWLEDGED_EVERY: u64 = 128 << 10;
 /// What follows when a body is complete.
 enum OnComplete {
     /// Deliver it: it is a whole message.
-    Deliver(Letter),
+    Deliver(MessageHeader),
     /// Begin a transfer: more of the message will come.
-    Begin { transfer: u32, letter: Letter },
+    Begin { transfer: u32, header: MessageHeader },
     /// Continue a transfer.
     Add { transfer: u32, bytes: usize },
 }
@@ -47,7 +47,7 @@ pub(super) struct ReceiveState {
     end: usize,
     incoming: Option<Incoming>,
     /// How much has been read, and what has been acknowledged.
-    pub receipts: Receipts,
+    pub receipts: AckTracker,
     /// The socket may have more.
     pub readable: bool,
     /// The other side has closed. What it sent before is still to be read.
@@ -237,10 +237,10 @@ impl Route {
     fn next_head(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<Next, LinkFailure> {
         let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(Next::Again) };
         let receive = &mut data_link.receive;
-        let Some((head, head_bytes)) = read_head(receive.filled())? else { return Ok(Next::Read(1)) };
+        let Some((head, head_bytes)) = read_header(receive.filled())? else { return Ok(Next::Read(1)) };
         let there = receive.end - receive.start - head_bytes;
         match head {
-            Head::Credit { dst, bytes } => {
+            FrameHeader::Credit { dst, bytes } => {
                 receive.consume(head_bytes);
                 if dst.host() != host {
                     return Err(LinkFailure::ProtocolViolation);
@@ -248,36 +248,36 @@ impl Route {
                 self.egress_flows.flows.credit(dst, bytes);
                 Ok(Next::Again)
             }
-            Head::Acknowledged { position } => {
+            FrameHeader::Acknowledged { position } => {
                 receive.consume(head_bytes);
-                receive.receipts.took_acknowledgement(ACKNOWLEDGED_BYTES as u64);
+                receive.receipts.count_acknowledgement(ACKNOWLEDGED_BYTES as u64);
                 data_link.transmit.acknowledged(position)?;
                 Ok(Next::Again)
             }
-            Head::Along { bytes, .. } if there < bytes => Ok(Next::Read(bytes - there)),
-            Head::Along { bytes, .. } => {
+            FrameHeader::InBand { bytes, .. } if there < bytes => Ok(Next::Read(bytes - there)),
+            FrameHeader::InBand { bytes, .. } => {
                 let frame = receive.filled()[head_bytes..head_bytes + bytes].to_vec();
                 receive.consume(head_bytes + bytes);
                 self.on_frame(host, &frame)?;
                 Ok(Next::Stop)
             }
-            Head::Start { letter, .. } if !has_valid_addresses(host, self.own, &letter) => {
+            FrameHeader::Start { header, .. } if !has_valid_addresses(host, self.own, &header) => {
                 Err(LinkFailure::ProtocolViolation)
             }
-            Head::Start { letter, .. } if is_short(letter.bytes) => {
-                if there < letter.bytes {
-                    return Ok(Next::Read(letter.bytes - there));
+            FrameHeader::Start { header, .. } if is_short(header.bytes) => {
+                if there < header.bytes {
+                    return Ok(Next::Read(header.bytes - there));
                 }
                 receive.long = false;
-                let body = receive.filled()[head_bytes..head_bytes + letter.bytes].to_vec();
-                receive.consume(head_bytes + letter.bytes);
-                self.intake.expect(host, &letter)?;
-                self.deliver(host, &letter, &Payload::Short(body), context);
+                let body = receive.filled()[head_bytes..head_bytes + header.bytes].to_vec();
+                receive.consume(head_bytes + header.bytes);
+                self.intake.admit(host, &header)?;
+                self.deliver(host, &header, &Payload::Short(body), context);
                 Ok(Next::Again)
             }
-            Head::Start { transfer, letter, first } => {
+            FrameHeader::Start { transfer, header, first } => {
                 // A message without a receiver needs no memory, and must not wait for any.
-                let block = match letter.receivers().any(|dst| context.accepts_messages(dst)) {
+                let block = match header.receivers().any(|dst| context.accepts_messages(dst)) {
                     false => None,
                     true => match self.endpoint.allocate(header.bytes) {
                         Ok(block) => Some(block),
@@ -285,15 +285,15 @@ impl Route {
                     },
                 };
                 receive.consume(head_bytes);
-                self.intake.expect(host, &letter)?;
-                let whole = first == letter.bytes;
-                let then = if whole { OnComplete::Deliver(letter) } else { OnComplete::Begin { transfer, letter } };
+                self.intake.admit(host, &header)?;
+                let whole = first == header.bytes;
+                let then = if whole { OnComplete::Deliver(header) } else { OnComplete::Begin { transfer, header } };
                 receive.long = true;
                 receive.incoming = Some(Incoming { block, at: 0, left: first, then });
                 Ok(Next::Again)
             }
-            Head::Chunk { transfer, bytes } => {
-                let chunk = self.intake.place(host, transfer, bytes)?;
+            FrameHeader::Chunk { transfer, bytes } => {
+                let chunk = self.intake.chunk_place(host, transfer, bytes)?;
                 let then = OnComplete::Add { transfer, bytes };
                 let incoming = Incoming { block: chunk.block.clone(), at: chunk.at, left: bytes, then };
                 receive.consume(head_bytes);
@@ -304,33 +304,39 @@ impl Route {
         }
     }
 
-    fn on_body_complete(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<(), Strange> {
+    fn on_body_complete(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<(), ProtocolViolation> {
         let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(()) };
         let Some(Incoming { block, at, then, .. }) = data_link.receive.incoming.take() else { return Ok(()) };
         match then {
-            OnComplete::Deliver(letter) => self.deliver_long(host, &letter, block, context),
-            OnComplete::Begin { transfer, letter } => self.intake.begin(host, transfer, letter, block, at)?,
+            OnComplete::Deliver(header) => self.deliver_long(host, &header, block, context),
+            OnComplete::Begin { transfer, header } => self.intake.begin(host, transfer, header, block, at)?,
             OnComplete::Add { transfer, bytes } => {
-                if let Some((letter, block)) = self.intake.placed(host, transfer, bytes) {
-                    self.deliver_long(host, &letter, block, context);
+                if let Some((header, block)) = self.intake.chunk_placed(host, transfer, bytes) {
+                    self.deliver_long(host, &header, block, context);
                 }
             }
         }
         Ok(())
     }
 
-    fn deliver_long(&mut self, host: Tid, letter: &Letter, block: Option<Block>, context: &mut dyn RouteContext) {
+    fn deliver_long(
+        &mut self,
+        host: Tid,
+        header: &MessageHeader,
+        block: Option<Block>,
+        context: &mut dyn RouteContext,
+    ) {
         match block {
-            Some(block) => self.deliver(host, letter, &Payload::LongPiece(block), context),
-            None => letter.receivers().for_each(|dst| self.intake.dropped(dst, host, letter.bytes)),
+            Some(block) => self.deliver(host, header, &Payload::LongPiece(block), context),
+            None => header.receivers().for_each(|dst| self.intake.dropped(dst, host, header.bytes)),
         }
     }
 }
 
 /// Returns whether that host may send this message: from its own tasks to tasks of this host.
-fn has_valid_addresses(host: Tid, own: Tid, letter: &Letter) -> bool {
-    let named_well = letter.src.host() == host && letter.src.is_task();
-    named_well && letter.receivers().all(|dst| dst.host() == own && dst.is_task())
+fn has_valid_addresses(host: Tid, own: Tid, header: &MessageHeader) -> bool {
+    let named_well = header.src.host() == host && header.src.is_task();
+    named_well && header.receivers().all(|dst| dst.host() == own && dst.is_task())
 }
 
 #[cfg(test)]
@@ -343,12 +349,12 @@ mod tests {
         let (host, own) = (Tid::host_number(2), Tid::host_number(3));
         let header = |src, dst| MessageHeader { src, dst, others: Vec::new(), meta: [0; 5], bytes: 1 };
         let (task, receiver) = (Tid(host.0 | 1), Tid(own.0 | 1));
-        assert!(has_valid_addresses(host, own, &letter(task, receiver)));
+        assert!(has_valid_addresses(host, own, &header(task, receiver)));
         for src in [host, Tid::DAEMON, Tid(task.0 | DAEMON_BIT), Tid(task.0 | GROUP_BIT), receiver, Tid::NONE] {
-            assert!(!has_valid_addresses(host, own, &letter(src, receiver)), "{src}");
+            assert!(!has_valid_addresses(host, own, &header(src, receiver)), "{src}");
         }
         for dst in [own, Tid(receiver.0 | DAEMON_BIT), task, Tid::NONE] {
-            assert!(!has_valid_addresses(host, own, &letter(task, dst)), "{dst}");
+            assert!(!has_valid_addresses(host, own, &header(task, dst)), "{dst}");
         }
     }
 }

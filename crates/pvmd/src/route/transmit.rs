@@ -1,8 +1,8 @@
 //! The transmitting direction of a data link.
 use super::LinkFailure;
 use super::egress::Body;
-use pvm_core::flows::frames::{write_acknowledged, write_credit, write_piece};
-use pvm_core::flows::{Credit, Flows, Outgoing, Piece, Receipts, Strange};
+use pvm_core::flows::frames::{write_acknowledged, write_credit, write_header};
+use pvm_core::flows::{AckTracker, Credit, DataFrame, Flows, ProtocolViolation, RetransmitQueue};
 use pvm_core::tid::Tid;
 use pvm_fmp::Parts;
 use pvm_net::{ByteStream, LinkError};
@@ -98,7 +98,7 @@ impl Position {
 /// The state of the transmitting direction: what is being written, one batch at most, since the rest waits in the
 /// flows; and what has been written and not been acknowledged.
 pub(super) struct TransmitState {
-    sent: Outgoing<WriteBatch>,
+    sent: RetransmitQueue<WriteBatch>,
     /// The longest batch since everything was acknowledged: one frame can be longer than the limit.
     longest: u64,
     /// How far the current batch is written.
@@ -116,7 +116,7 @@ pub(super) struct TransmitState {
 impl Default for TransmitState {
     fn default() -> TransmitState {
         TransmitState {
-            sent: Outgoing::default(),
+            sent: RetransmitQueue::default(),
             longest: 0,
             place: Position::default(),
             credit_end: 0,
@@ -143,9 +143,9 @@ impl TransmitState {
     }
 
     /// Handles an acknowledgement: the other side has received everything up to `position`.
-    pub fn acknowledged(&mut self, position: u64) -> Result<(), Strange> {
+    pub fn acknowledged(&mut self, position: u64) -> Result<(), ProtocolViolation> {
         self.sent.acknowledge(position, |batch| recycle(&mut self.spare_buffers, batch))?;
-        if self.sent.kept() == 0 {
+        if self.sent.unacknowledged() == 0 {
             self.longest = 0;
         }
         Ok(())
@@ -157,7 +157,7 @@ impl TransmitState {
     }
 
     /// Continues on a new connection: the other side has received everything up to `position`.
-    pub fn resume(&mut self, position: u64) -> Result<(), Strange> {
+    pub fn resume(&mut self, position: u64) -> Result<(), ProtocolViolation> {
         self.sent.resume(position, |batch| recycle(&mut self.spare_buffers, batch))?;
         self.place = Position::default();
         if let Some((batch, at)) = self.sent.current() {
@@ -168,10 +168,10 @@ impl TransmitState {
 
     /// Puts credit, and an acknowledgement that is due, behind the piece that is being written and behind credit before
     /// it, but not among bytes that an earlier connection has carried.
-    fn gather_control(&mut self, receipts: &mut Receipts) {
+    fn gather_control(&mut self, receipts: &mut AckTracker) {
         let gives_credit = !self.credit.is_empty() && self.kept_beside_longest() < CREDIT_KEPT_BYTES_MAX;
         if !(gives_credit || receipts.is_due())
-            || !self.sent.is_new()
+            || !self.sent.has_only_new()
             || (!self.is_written() && self.place.at < self.credit_end)
         {
             return;
@@ -189,7 +189,7 @@ impl TransmitState {
             return self.add(WriteBatch { bytes: frames, long: Vec::new() });
         }
         let (index, credit_end) = (self.place.index, &mut self.credit_end);
-        self.sent.lengthen_last(|WriteBatch { bytes, long }| {
+        self.sent.extend_last(|WriteBatch { bytes, long }| {
             let at = long.get(index).map_or(bytes.len(), |long| long.before);
             long.iter_mut().skip(index + 1).for_each(|long| long.before += frames.len());
             *credit_end = at + frames.len();
@@ -224,7 +224,7 @@ impl TransmitState {
         pipe: &mut ByteStream,
         host: Tid,
         flows: &mut Flows<Body>,
-        receipts: &mut Receipts,
+        receipts: &mut AckTracker,
     ) -> Result<bool, LinkFailure> {
         if self.writable && pipe.wants_write() {
             pipe.flush()?;
@@ -235,7 +235,7 @@ impl TransmitState {
         }
         let mut total = 0;
         while self.writable && total < STEP_BYTES {
-            if self.is_written() && self.sent.kept() < UNACKNOWLEDGED_BYTES_MAX {
+            if self.is_written() && self.sent.unacknowledged() < UNACKNOWLEDGED_BYTES_MAX {
                 let long_bytes_max = if pipe.is_encrypted() { ENCRYPTED_BYTES } else { CLEAR_BYTES };
                 self.gather(host, flows, receipts, long_bytes_max);
             }
@@ -252,10 +252,10 @@ impl TransmitState {
 
     /// Returns whether everything that was gathered is written.
     fn is_written(&self) -> bool {
-        self.sent.is_through()
+        self.sent.is_all_sent()
     }
 
-    fn gather(&mut self, host: Tid, flows: &mut Flows<Body>, receipts: &mut Receipts, long_bytes_max: usize) {
+    fn gather(&mut self, host: Tid, flows: &mut Flows<Body>, receipts: &mut AckTracker, long_bytes_max: usize) {
         let (mut bytes, mut long, mut long_bytes) = (self.spare_buffers.pop().unwrap_or_default(), Vec::new(), 0);
         while bytes.len() < GATHER_BYTES && long_bytes < long_bytes_max {
             let Some(piece) = flows.next(host) else { break };
@@ -479,7 +479,7 @@ mod tests {
             let mut credit = 0;
             while reader.whole < sizes.len() {
                 transmit.writable = true;
-                assert!(transmit.write(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
+                assert!(transmit.write(&mut near, HOST, &mut flows, &mut AckTracker::new(u64::MAX)).is_ok());
                 assert!(transmit.writable || !encrypted || near.wants_write(), "nobody would tell when to go on");
                 credit += 3;
                 (1..=2).for_each(|bytes| transmit.add_credit(&Credit { host: HOST, dst: SRC, bytes }));
@@ -491,7 +491,7 @@ mod tests {
             }
             while reader.credit < credit {
                 transmit.writable = true;
-                assert!(transmit.write(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
+                assert!(transmit.write(&mut near, HOST, &mut flows, &mut AckTracker::new(u64::MAX)).is_ok());
                 reader.read(&mut far, &mut flows);
                 assert_eq!(transmit.acknowledged(reader.came), Ok(()));
             }
@@ -509,14 +509,14 @@ mod tests {
             for round in 0..1000 {
                 transmit.writable = true;
                 while transmit.writable {
-                    assert!(transmit.write(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
+                    assert!(transmit.write(&mut near, HOST, &mut flows, &mut AckTracker::new(u64::MAX)).is_ok());
                 }
                 (0..1000).for_each(|at| transmit.add_credit(&Credit { host: HOST, dst: Tid(SRC.0 + at), bytes: 1 }));
                 assert!(transmit.kept() < *full.get_or_insert(transmit.kept()) + (1 << 20), "{round}");
             }
             while reader.credit < 1_000_000 {
                 transmit.writable = true;
-                assert!(transmit.write(&mut near, HOST, &mut flows, &mut Receipts::new(u64::MAX)).is_ok());
+                assert!(transmit.write(&mut near, HOST, &mut flows, &mut AckTracker::new(u64::MAX)).is_ok());
                 reader.read(&mut far, &mut flows);
                 assert_eq!(transmit.acknowledged(reader.came), Ok(()));
             }
@@ -530,9 +530,9 @@ mod tests {
     fn no_more_is_kept_for_a_host_than_the_limit() {
         let [mut near, mut far] = pipes(false);
         let (mut transmit, mut flows, mut reader) = (TransmitState::default(), Flows::new(), Reader::default());
-        let (long, mut receipts) = (20 << 20, Receipts::new(1));
+        let (long, mut receipts) = (20 << 20, AckTracker::new(1));
         flows.send(SRC, Tid(HOST.0 | 1), [0; 5], long, long, Body::Bytes(pattern(0, long)));
-        let mut step = |transmit: &mut TransmitState, reader: &mut Reader, receipts: &mut Receipts| {
+        let mut step = |transmit: &mut TransmitState, reader: &mut Reader, receipts: &mut AckTracker| {
             transmit.writable = true;
             let result = transmit.write(&mut near, HOST, &mut flows, receipts);
             reader.read(&mut far, &mut Flows::new());
@@ -548,7 +548,7 @@ mod tests {
         let mut failed = false;
         for round in 0..2_000_000 {
             transmit.add_credit(&Credit { host: HOST, dst: Tid(SRC.0 + round % 1000), bytes: 1 });
-            receipts.took(1);
+            receipts.count_received(1);
             if round % 100 == 0 {
                 failed |= step(&mut transmit, &mut reader, &mut receipts).is_err();
             }

@@ -13,7 +13,7 @@ pub mod remote_starts;
 mod tree_spawn;
 
 use pvm_core::codes::Code;
-use pvm_core::dialogue::{self, Call, Greeting, Line};
+use pvm_core::dialogue::{self, DaemonCommand, Greeting, Line};
 use pvm_core::machine::{HostStart, WELCOME_WAIT};
 use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
@@ -221,8 +221,8 @@ impl Starter {
         self.call(host, Some(self.master.key), false).command(daemons.first().map_or("pvmd", String::as_str))
     }
 
-    fn call(&self, host: &HostStart, key: Option<Key>, by_hand: bool) -> Call {
-        Call {
+    fn call(&self, host: &HostStart, key: Option<Key>, by_hand: bool) -> DaemonCommand {
+        DaemonCommand {
             name: host.line.name().to_owned(),
             master: self.master.tid,
             address: self.master.address,

@@ -16,7 +16,7 @@ use crate::machine::pending_acks::Ack;
 use crate::machine::settings::{Rank, Time};
 use crate::proto::{ByteBuf, Reply};
 use crate::tid::Tid;
-use crate::wire::{self, ResolvedHost, HostEntry, Frame, HostOptions, MachineSettings, StartFailure, Started};
+use crate::wire::{self, Frame, HostEntry, HostOptions, MachineSettings, ResolvedHost, StartFailure, Started};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;

@@ -24,7 +24,7 @@ use crate::codes::{Code, SM_HOSTX};
 use crate::encoding::Writer;
 use crate::proto::{ByteBuf, Reply};
 use crate::tid::Tid;
-use crate::wire::{HostEntry, Frame, HostOptions, MachineSettings};
+use crate::wire::{Frame, HostEntry, HostOptions, MachineSettings};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 

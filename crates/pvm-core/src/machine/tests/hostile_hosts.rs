@@ -3,7 +3,7 @@ use super::fleet::{Fleet, MASTER};
 use super::*;
 use crate::codes::{NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT};
 use crate::proto::{Role, Spawn, TraceSettings};
-use crate::wire::{HostEntry, GroupChange, Servers, MachineSettings, StartNews, StartOrder};
+use crate::wire::{GroupChange, HostEntry, MachineSettings, Servers, StartNews, StartOrder};
 
 const EXIT_TAG: i32 = 7;
 

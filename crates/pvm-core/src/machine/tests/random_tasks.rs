@@ -2,8 +2,8 @@
 use super::world::{World, spawn_of, text};
 use super::*;
 use crate::codes::{SM_ADD, SM_EXEC, SM_HANDOFF, SM_SPAWN, SM_STHOSTACK, SM_TASKX};
-use crate::prng::Prng;
 use crate::encoding::Writer;
+use crate::prng::Prng;
 use crate::proto::{Role, Spawn, TraceSettings};
 use crate::wire::ResolvedHost;
 
