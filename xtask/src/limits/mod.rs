@@ -68,7 +68,11 @@ fn limits() -> Result<Vec<Limit>> {
         constants.add(&name, &text).with_context(|| name.clone())?;
     }
     let limits = constants.limits()?;
-    ensure!(limits.len() == marks, "{marks} comments declare limits, but only {} of them belong to constants", limits.len());
+    ensure!(
+        limits.len() == marks,
+        "{marks} comments declare limits, but only {} of them belong to constants",
+        limits.len()
+    );
     Ok(limits)
 }
 
