@@ -2,8 +2,9 @@
 //! (`examples/farm`) with more and more workers, one of which is killed, and then measures messages. Leaves nothing
 //! behind but the picture.
 use crate::common::{Checks, Progress, dist, output, root, sh};
+use crate::conform::machine::Side;
 use crate::counts::Counts;
-use crate::machine::{Machine, Whose};
+use crate::machine::Machine;
 use crate::{bench, build};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
@@ -73,7 +74,7 @@ fn shown(path: &Path) -> String {
 /// All pictures must be equal.
 fn farm(options: &[&str], kill_at: u32, cores: u32, picture: &Path) -> Result<()> {
     let program = compile()?;
-    let mut machine = Machine::start(Whose::Ours, "demo")?;
+    let mut machine = Machine::start(Side::Ours, "demo")?;
     let mut runs: Vec<Run> = Vec::new();
     let mut workers = vec![1, cores, 2 * cores];
     workers.dedup();

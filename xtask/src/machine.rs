@@ -1,5 +1,6 @@
 //! A virtual machine with a directory of its own, for commands that check what is left of it.
 use crate::common::dist;
+use crate::conform::machine::Side;
 use crate::debian_pvm;
 use crate::{processes, scratch};
 use anyhow::{Context, Result, bail};
@@ -21,18 +22,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Variables that would lead to another machine, or change how this one behaves.
 const VARIABLES: &[&str] = &["PVMSOCK", "PVM_VMID", "PVM_ROOT", "PVM_DPATH", "PVMEPID", "PVM_PATH", "XDG_RUNTIME_DIR"];
 
-/// Whose programs are used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Whose {
-    /// hpvm's, from the distribution tree.
-    Ours,
-    /// Those of PVM 3.4, from Debian.
-    Theirs,
-}
-
 /// A virtual machine of one host. Dropping it kills what is left of it.
 pub struct Machine {
-    whose: Whose,
+    side: Side,
     /// Where hpvm is installed.
     tree: PathBuf,
     scratch: TempDir,
@@ -42,13 +34,13 @@ pub struct Machine {
 
 impl Machine {
     /// Starts a daemon in a new directory and waits until it is ready.
-    pub fn start(whose: Whose, name: &str) -> Result<Machine> {
-        Machine::start_with(whose, name, &[])
+    pub fn start(side: Side, name: &str) -> Result<Machine> {
+        Machine::start_with(side, name, &[])
     }
 
     /// Does the same, with variables for all processes of the machine.
-    pub fn start_with(whose: Whose, name: &str, variables: &'static [(&'static str, &'static str)]) -> Result<Machine> {
-        let mut machine = Machine { whose, tree: dist(), scratch: scratch::directory(name)?, daemon: None, variables };
+    pub fn start_with(side: Side, name: &str, variables: &'static [(&'static str, &'static str)]) -> Result<Machine> {
+        let mut machine = Machine { side, tree: dist(), scratch: scratch::directory(name)?, daemon: None, variables };
         machine.start_daemon()?;
         Ok(machine)
     }
@@ -56,16 +48,16 @@ impl Machine {
     /// Starts hpvm's daemon as installed below `prefix`.
     pub fn start_installed(prefix: &Path, name: &str) -> Result<Machine> {
         let (tree, scratch) = (prefix.to_path_buf(), scratch::directory(name)?);
-        let mut machine = Machine { whose: Whose::Ours, tree, scratch, daemon: None, variables: &[] };
+        let mut machine = Machine { side: Side::Ours, tree, scratch, daemon: None, variables: &[] };
         machine.start_daemon()?;
         Ok(machine)
     }
 
     /// Starts a daemon in the directory of the machine's previous one.
     pub fn start_daemon(&mut self) -> Result<()> {
-        let program = match self.whose {
-            Whose::Ours => self.tree.join("bin/pvmd"),
-            Whose::Theirs => debian_pvm::programs().join("pvmd"),
+        let program = match self.side {
+            Side::Ours => self.tree.join("bin/pvmd"),
+            Side::Theirs => debian_pvm::programs().join("pvmd"),
         };
         // An interrupted command takes the machine with it.
         let mut daemon = self
@@ -99,9 +91,9 @@ impl Machine {
         VARIABLES.iter().for_each(|name| {
             command.env_remove(name);
         });
-        match self.whose {
-            Whose::Ours => command.env("LD_LIBRARY_PATH", self.tree.join("lib")),
-            Whose::Theirs => command.envs(debian_pvm::environment()),
+        match self.side {
+            Side::Ours => command.env("LD_LIBRARY_PATH", self.tree.join("lib")),
+            Side::Theirs => command.envs(debian_pvm::environment()),
         };
         command.envs(self.variables.iter().copied()).current_dir(self.directory());
         command
@@ -148,9 +140,9 @@ impl Machine {
 
     /// Runs `halt` on the console, and waits until the daemon has ended.
     pub fn halt(&mut self) -> Result<()> {
-        let program = match self.whose {
-            Whose::Ours => self.tree.join("bin/pvm"),
-            Whose::Theirs => debian_pvm::programs().join("pvm"),
+        let program = match self.side {
+            Side::Ours => self.tree.join("bin/pvm"),
+            Side::Theirs => debian_pvm::programs().join("pvm"),
         };
         let mut console = self
             .command(&program)

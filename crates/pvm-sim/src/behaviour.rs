@@ -85,7 +85,7 @@ impl World {
     /// Runs the next step of a task's program.
     pub fn step(&mut self, task: TaskId) {
         let one = &mut self.tasks[task];
-        if !one.is_enrolled() || one.open.is_some() || one.unsent.is_some() || one.meets_in.is_some() {
+        if !one.is_enrolled() || one.open.is_some() || one.unsent.is_some() || one.waits_in_barrier.is_some() {
             return;
         }
         if one.role == ProgramRole::Operator {
@@ -114,7 +114,7 @@ impl World {
         }
         for name in BOXES {
             let request = self.put_into(OPERATOR, name, MBOX_MULTI_INSTANCE);
-            self.operate(request);
+            self.queue_operator_request(request);
         }
     }
 
@@ -154,15 +154,15 @@ impl World {
                 one.silent_until = self.now + one.prng.span(MILLISECOND, 2 * SECOND);
                 self.plan_step(task);
             }
-            13 => self.some_barrier(task),
-            14 => self.some_output(task),
-            15 => self.some_tracer(task),
-            _ => self.newcomer(task),
+            13 => self.arrive_at_barrier(task),
+            14 => self.print_lines(task),
+            15 => self.change_tracer(task),
+            _ => self.start_unspawned_task(task),
         }
     }
 
     /// Starts a process on the same host that nobody spawned and that becomes a task.
-    fn newcomer(&mut self, task: TaskId) {
+    fn start_unspawned_task(&mut self, task: TaskId) {
         if self.may_grow() {
             let new = self.start_process(self.tasks[task].node, None, ProgramRole::Worker);
             self.queue.push(self.now + MILLISECOND, Event::Hello(new));

@@ -43,7 +43,7 @@ impl World {
     }
 
     /// Lets a program print. Only processes that a daemon has started print to it.
-    pub fn some_output(&mut self, task: TaskId) {
+    pub fn print_lines(&mut self, task: TaskId) {
         let one = &mut self.tasks[task];
         if one.cookie.is_some() {
             one.printed += 1 + one.prng.below(LINES_MAX) as u64;
@@ -73,7 +73,7 @@ impl World {
     }
 
     /// Lets a program become the tracer of the machine, change its calls, or resign.
-    pub fn some_tracer(&mut self, task: TaskId) {
+    pub fn change_tracer(&mut self, task: TaskId) {
         let one = &mut self.tasks[task];
         let request = match (one.serves, one.prng.below(3)) {
             (false, _) => Request::Register { role: Role::Tracer, on: true },

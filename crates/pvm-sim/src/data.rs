@@ -81,7 +81,7 @@ impl World {
     /// Queues an item for the other end, and sends what can be sent.
     pub fn send_data(&mut self, link: LinkId, end: usize, item: Item) {
         self.links[link].data.ends[end].sent.push(item, 1);
-        self.pump(link, end);
+        self.send_queued(link, end);
     }
 
     /// Returns whether more items may be queued.
@@ -91,7 +91,7 @@ impl World {
     }
 
     /// Sends as much as the connection accepts.
-    pub fn pump(&mut self, link: LinkId, end: usize) {
+    pub fn send_queued(&mut self, link: LinkId, end: usize) {
         loop {
             let stands = self.links[link].data.reaches(end);
             let on_its_way = self.links[link].towards(1 - end, Kind::Data).bytes;
@@ -110,7 +110,7 @@ impl World {
     }
 
     /// Notes the arrival of an item that is counted.
-    pub fn data_came(&mut self, link: LinkId, end: usize) {
+    pub fn data_arrived(&mut self, link: LinkId, end: usize) {
         let one = &mut self.links[link].data.ends[end];
         one.receipts.count_received(1);
         if one.receipts.is_due() {

@@ -235,7 +235,7 @@ impl World {
     pub fn read_from_task(&mut self, node: NodeId, task: TaskId) {
         let Some(frame) = self.tasks[task].to_daemon.pop_front() else { return };
         if frame == ToDaemon::Bye {
-            self.poll_ring(node, task, true);
+            self.poll_queue(node, task, true);
         }
         let (tid, now) = (self.tasks[task].tid, self.time(node));
         let host = self.nodes[node].tid;
@@ -275,7 +275,7 @@ impl World {
 
     /// Lets the daemon find that a task's socket has closed.
     pub fn socket_closed(&mut self, node: NodeId, task: TaskId) {
-        self.poll_ring(node, task, true);
+        self.poll_queue(node, task, true);
         let tid = self.tasks[task].tid;
         if tid != Tid::NONE {
             self.nodes[node].machine.handle_disconnect(tid);
@@ -284,7 +284,7 @@ impl World {
 
     /// Lets the daemon find that a process has ended, after it has read what the process sent.
     pub fn process_ended(&mut self, node: NodeId, task: TaskId, status: i32) {
-        self.poll_ring(node, task, true);
+        self.poll_queue(node, task, true);
         self.read_output(node, task);
         let tid = self.tasks[task].tid;
         self.nodes[node].machine.handle_process_end(tid, status);

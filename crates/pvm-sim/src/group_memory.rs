@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// The number of members for a barrier: few, or all that the group has. The number of the group decides, so that most
 /// members agree.
-const FEW: usize = 2;
+const FEW_MEMBERS: usize = 2;
 
 /// The memory that a host keeps for a group.
 #[derive(Default)]
@@ -90,7 +90,7 @@ impl World {
         memory.generation += 1;
         (memory.need, memory.arrived) = (0, 0);
         for task in std::mem::take(&mut memory.here).into_values() {
-            self.tasks[task].meets_in = None;
+            self.tasks[task].waits_in_barrier = None;
             if self.tasks[task].is_enrolled() {
                 self.left_barrier(task, group, opened);
                 self.plan_step(task);
@@ -99,7 +99,7 @@ impl World {
     }
 
     /// Lets a program arrive at the barrier of one of its groups.
-    pub fn some_barrier(&mut self, task: TaskId) {
+    pub fn arrive_at_barrier(&mut self, task: TaskId) {
         let one = &mut self.tasks[task];
         let (tid, node) = (one.tid, one.node);
         let Some((_, group, instance)) = one.prng.pick(&one.joined).cloned() else { return self.plan_step(task) };
@@ -108,7 +108,7 @@ impl World {
             return self.plan_step(task);
         };
         let size = memory.members.len();
-        let need = if group % 2 == 0 { size.min(FEW) } else { size } as u16;
+        let need = if group % 2 == 0 { size.min(FEW_MEMBERS) } else { size } as u16;
         if memory.taken {
             self.checks.arrived(group, task, need, self.now);
             return self.ask(task, Request::Barrier { group, count: need.into() });
@@ -119,7 +119,7 @@ impl World {
         (memory.need, memory.arrived) = (need, memory.arrived + 1);
         memory.here.insert(instance, task);
         let full = memory.arrived >= need;
-        self.tasks[task].meets_in = Some(group);
+        self.tasks[task].waits_in_barrier = Some(group);
         self.checks.arrived(group, task, need, self.now);
         if full {
             self.barrier_is_over(node, group, true);

@@ -64,7 +64,7 @@ impl World {
             // It polls once it has been welcomed.
             return;
         }
-        let sources: Vec<Tid> = one.rings.keys().copied().collect();
+        let sources: Vec<Tid> = one.from_peers.keys().copied().collect();
         for src in sources {
             self.take_from(task, src);
         }
@@ -72,20 +72,20 @@ impl World {
     }
 
     fn take_from(&mut self, task: TaskId, src: Tid) {
-        for message in self.tasks[task].rings.remove(&src).unwrap_or_default() {
+        for message in self.tasks[task].from_peers.remove(&src).unwrap_or_default() {
             self.received(task, &message);
         }
     }
 
     fn take_from_daemon(&mut self, task: TaskId) {
-        let queued = std::mem::take(&mut self.tasks[task].daemon_ring);
+        let queued = std::mem::take(&mut self.tasks[task].from_daemon_queue);
         if queued.is_empty() {
             return;
         }
         for message in queued {
             self.received(task, &message);
         }
-        let (late, mark) = (self.short_time(), self.tasks[task].daemon_mark);
+        let (late, mark) = (self.short_time(), self.tasks[task].from_daemon_count);
         self.queue.push(self.now + late, Event::Released(task, mark));
     }
 
@@ -184,12 +184,12 @@ impl World {
         let message = Rc::new(QueuedMessage { src, to, bytes: unsent.bytes, known_task });
         for dst in unsent.to.iter().filter(|dst| dst.host() == own) {
             if let Some(other) = self.nodes[node].tasks.get(dst).copied() {
-                self.tasks[other].rings.entry(src).or_default().push_back(message.clone());
+                self.tasks[other].from_peers.entry(src).or_default().push_back(message.clone());
                 self.plan_take(other);
             }
         }
         if unsent.to.iter().any(|dst| dst.host() != own) {
-            self.tasks[task].ring.push_back(message);
+            self.tasks[task].to_daemon_queue.push_back(message);
             self.plan_poll(task);
         }
     }

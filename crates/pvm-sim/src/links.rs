@@ -99,7 +99,7 @@ impl World {
     pub fn forget_host(&mut self, node: NodeId, host: Tid) {
         let tid = self.nodes[node].tid;
         self.trace.line(self.now, tid, || format!("forgets {host}"));
-        if self.phase != Phase::End && self.scenario.spares_hosts() {
+        if self.phase != Phase::End && self.scenario.removes_no_host() {
             let text = format!("{tid} has lost {host}, though nothing but data links broke");
             self.checks.fail("links", &text, &[tid, host]);
         }
@@ -254,7 +254,7 @@ impl World {
             }
         }
         if counted {
-            self.data_came(link, end);
+            self.data_arrived(link, end);
         }
         // The sender's system has room again.
         if kind == Kind::Data && self.nodes[from].state == NodeState::Running {
@@ -349,7 +349,7 @@ impl World {
         if !self.links[link].up[end] {
             return;
         }
-        self.pump(link, end);
+        self.send_queued(link, end);
         while self.takes_data(link, end) {
             let Some(piece) = self.nodes[node].flows.next(host) else { break };
             self.send_data(link, end, Item::Piece(Rc::new(piece)));
@@ -379,21 +379,21 @@ impl World {
 
     /// Plans that the daemon polls a task's queue soon.
     pub fn plan_poll(&mut self, task: TaskId) {
-        if !std::mem::replace(&mut self.tasks[task].ring_planned, true) {
+        if !std::mem::replace(&mut self.tasks[task].poll_planned, true) {
             let late = self.short_time();
-            self.queue.push(self.now + late, Event::PollRing(task));
+            self.queue.push(self.now + late, Event::PollQueue(task));
         }
     }
 
     /// Polls the messages that a task has queued for other hosts. With `all`, the task has ended, and its messages go
     /// before the report of its end.
-    pub fn poll_ring(&mut self, node: NodeId, task: TaskId, all: bool) {
+    pub fn poll_queue(&mut self, node: NodeId, task: TaskId, all: bool) {
         let src = self.tasks[task].tid;
         if !all {
-            self.tasks[task].ring_planned = false;
+            self.tasks[task].poll_planned = false;
         }
         while all || self.nodes[node].flows.may_take(src) {
-            let Some(message) = self.tasks[task].ring.pop_front() else { return };
+            let Some(message) = self.tasks[task].to_daemon_queue.pop_front() else { return };
             let own = self.nodes[node].tid;
             let known = |tid: &Tid| tid.host() != own && self.nodes[node].known.contains_key(&tid.host());
             let dsts: Vec<Tid> = message.to.iter().map(|(tid, _)| *tid).filter(known).collect();

@@ -90,15 +90,15 @@ pub struct Task {
     /// When the last of these frames arrives, in each direction.
     pub last: [Nanos; 2],
     /// Its queue to the daemon: messages for tasks of other hosts.
-    pub ring: VecDeque<Rc<QueuedMessage>>,
+    pub to_daemon_queue: VecDeque<Rc<QueuedMessage>>,
     /// Whether the daemon is about to poll that queue.
-    pub ring_planned: bool,
+    pub poll_planned: bool,
     /// Messages that other tasks of its host have queued for it.
-    pub rings: BTreeMap<Tid, VecDeque<Rc<QueuedMessage>>>,
+    pub from_peers: BTreeMap<Tid, VecDeque<Rc<QueuedMessage>>>,
     /// Messages that the daemon has queued for it.
-    pub daemon_ring: VecDeque<Rc<QueuedMessage>>,
+    pub from_daemon_queue: VecDeque<Rc<QueuedMessage>>,
     /// How many messages the daemon has queued for it so far.
-    pub daemon_mark: u64,
+    pub from_daemon_count: u64,
     /// Whether it is about to poll its queues.
     pub take_planned: bool,
     /// The time until which it calls no PVM function.
@@ -126,7 +126,7 @@ pub struct Task {
     /// Whether it is the tracer of the machine.
     pub serves: bool,
     /// The group in whose barrier it waits, in the memory of its host.
-    pub meets_in: Option<u64>,
+    pub waits_in_barrier: Option<u64>,
     /// The tag of its last notify request.
     pub last_tag: i32,
     /// Its notify requests: tag, kind, and tids.
@@ -153,11 +153,11 @@ impl Task {
             to_daemon: VecDeque::new(),
             from_daemon: VecDeque::new(),
             last: [0; 2],
-            ring: VecDeque::new(),
-            ring_planned: false,
-            rings: BTreeMap::new(),
-            daemon_ring: VecDeque::new(),
-            daemon_mark: 0,
+            to_daemon_queue: VecDeque::new(),
+            poll_planned: false,
+            from_peers: BTreeMap::new(),
+            from_daemon_queue: VecDeque::new(),
+            from_daemon_count: 0,
             take_planned: false,
             silent_until: 0,
             introduced: BTreeSet::new(),
@@ -171,7 +171,7 @@ impl Task {
             printed: 0,
             read: 0,
             serves: false,
-            meets_in: None,
+            waits_in_barrier: None,
             last_tag: 0,
             asked: Vec::new(),
             ignores_sigterm: false,

@@ -151,7 +151,7 @@ impl Scenario {
     }
 
     /// Returns whether no command can remove a host.
-    pub fn spares_hosts(&self) -> bool {
+    pub fn removes_no_host(&self) -> bool {
         let spares = |command: &Command| {
             matches!(
                 command,

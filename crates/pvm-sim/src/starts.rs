@@ -22,9 +22,9 @@ impl World {
         let ended = !matches!(self.phase, Phase::Hurt | Phase::Heal);
         self.checks.note_fault(&command);
         match command {
-            Command::Add(places) if !ended => self.operate(Request::AddHosts(lines(&places))),
-            Command::Delete(places) if !ended => self.operate(Request::DeleteHosts(lines(&places))),
-            Command::Spawn(count) => self.operate(Request::Spawn(spawn_of("prog", count, ""))),
+            Command::Add(places) if !ended => self.queue_operator_request(Request::AddHosts(lines(&places))),
+            Command::Delete(places) if !ended => self.queue_operator_request(Request::DeleteHosts(lines(&places))),
+            Command::Spawn(count) => self.queue_operator_request(Request::Spawn(spawn_of("prog", count, ""))),
             Command::Crash(place) => self.crash(place),
             Command::Power(place) => self.power(place),
             Command::Kill(place) => self.with_daemon(place, |world, node| world.end_daemon(node, "is killed", true)),
@@ -64,25 +64,25 @@ impl World {
                 if self.prng.chance(500) {
                     // All hosts that were lost come back.
                     let all: Vec<Place> = (2..=self.scenario.hosts).collect();
-                    self.operate(Request::AddHosts(lines(&all)));
+                    self.queue_operator_request(Request::AddHosts(lines(&all)));
                 }
             }
         }
     }
 
     fn halt_somewhere(&mut self) {
-        let free = |one: &Task| one.is_enrolled() && one.open.is_none() && one.meets_in.is_none();
+        let free = |one: &Task| one.is_enrolled() && one.open.is_none() && one.waits_in_barrier.is_none();
         let idle = |task: &TaskId| free(&self.tasks[*task]);
         let all: Vec<TaskId> = (1..self.tasks.len()).filter(idle).filter(|task| self.in_machine(*task)).collect();
         match self.prng.pick(&all).copied() {
             Some(task) if self.tasks[task].unsent.is_none() => self.ask(task, Request::Halt),
-            _ => self.operate(Request::Halt),
+            _ => self.queue_operator_request(Request::Halt),
         }
         self.enter(Phase::End);
     }
 
     /// Queues a request of the operator behind its earlier ones.
-    pub fn operate(&mut self, request: Request) {
+    pub fn queue_operator_request(&mut self, request: Request) {
         self.tasks[OPERATOR].planned_requests.push_back(request);
         self.queue.push(self.now, Event::Step(OPERATOR));
     }

@@ -56,7 +56,7 @@ pub enum Event {
     /// A task reads a frame from its socket.
     ToTask(TaskId),
     /// The daemon polls a task's queue.
-    PollRing(TaskId),
+    PollQueue(TaskId),
     /// A task polls its queues.
     Take(TaskId),
     /// The daemon reads what a process has printed.
@@ -258,7 +258,7 @@ impl World {
             Event::DataAttempt { node, .. } => Some(*node),
             Event::HostsChecked { node, .. } | Event::HostStarted { node, .. } => Some(*node),
             Event::ProgramFound { node, .. } | Event::ProcessStarted { node, .. } => Some(*node),
-            Event::Hello(task) | Event::FromTask(task) | Event::PollRing(task) => Some(self.tasks[*task].node),
+            Event::Hello(task) | Event::FromTask(task) | Event::PollQueue(task) => Some(self.tasks[*task].node),
             Event::Released(task, _) | Event::Output(task) | Event::SocketClosed(task) | Event::ProcessEnd(task, _) => {
                 Some(self.tasks[*task].node)
             }
@@ -300,7 +300,7 @@ impl World {
             Event::ProcessStarted { start, fails, .. } => self.process_started(node, &start, fails),
             Event::Hello(task) => self.hello(node, task),
             Event::FromTask(task) => self.read_from_task(node, task),
-            Event::PollRing(task) => self.poll_ring(node, task, false),
+            Event::PollQueue(task) => self.poll_queue(node, task, false),
             Event::Released(task, mark) => {
                 let tid = self.tasks[task].tid;
                 self.nodes[node].intake.consumed_to(tid, mark);

@@ -1,7 +1,8 @@
 //! Checks that each example compiles, and prints what its page says.
 use super::page::Page;
 use crate::common::{Checks, dist, output, root};
-use crate::machine::{Machine, Whose, wait_until};
+use crate::conform::machine::Side;
+use crate::machine::{Machine, wait_until};
 use crate::scratch;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -77,7 +78,7 @@ fn prints(source: &str, wanted: &str, programs: &Path) -> Result<()> {
 
 /// Runs a program to its end on a machine of its own. Returns its standard output and standard error.
 fn run(program: &Path, programs: &Path) -> Result<(String, String)> {
-    let machine = Machine::start(Whose::Ours, "example")?;
+    let machine = Machine::start(Side::Ours, "example")?;
     let architecture = output(&mut machine.command(&dist().join("bin/pvmgetarch")))?;
     let spawned = machine.directory().join(SPAWN_DIRECTORY);
     fs::create_dir_all(&spawned)?;

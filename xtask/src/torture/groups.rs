@@ -15,7 +15,7 @@ const IMPATIENT: &[(&str, &str)] = &[("HPVM_BARRIER_PATIENCE", "1")];
 
 /// Runs the test, and checks what is left.
 pub fn run(plan: &Plan, program: &Path, checks: &mut Checks) -> Result<()> {
-    let mut machine = Machine::start_with(plan.whose, "torture-groups", IMPATIENT)?;
+    let mut machine = Machine::start_with(plan.side, "torture-groups", IMPATIENT)?;
     let total = rounds(plan, program, &machine);
     if let Ok(total) = &total {
         println!("  groups: {total}");

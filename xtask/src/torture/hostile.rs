@@ -41,7 +41,7 @@ impl Hostiles {
         if plan.hostiles == 0 {
             return Ok(Hostiles(Vec::new()));
         }
-        let program = compile(plan.whose, "hostile", &["hostile.c"])?;
+        let program = compile(plan.side, "hostile", &["hostile.c"])?;
         let start = |number: u64| {
             let (seconds, seed) = (plan.seconds.to_string(), (plan.seed + number).to_string());
             let mut command = machine.command(&program);

@@ -11,10 +11,11 @@ mod self_test;
 
 use crate::build;
 use crate::common::{Checks, dist, root, sh};
+use crate::conform::machine::Side;
 use crate::counts::Counts;
 use crate::debian_pvm;
 use crate::hosts::sandbox;
-use crate::machine::{END_TIME_MAX, LineProcess, Machine, Whose};
+use crate::machine::{END_TIME_MAX, LineProcess, Machine};
 use anyhow::{Result, bail, ensure};
 use lexopt::prelude::*;
 use memory::Watch;
@@ -35,7 +36,7 @@ const TASKS_WITHOUT_DAEMON: u64 = 8;
 /// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    whose: Whose,
+    side: Side,
     seconds: u64,
     round_seconds: u64,
     seed: u64,
@@ -57,7 +58,7 @@ impl Plan {
     fn new(arguments: &[String]) -> Result<(Plan, bool)> {
         let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_secs());
         let mut plan = Plan {
-            whose: Whose::Ours,
+            side: Side::Ours,
             seconds: 30,
             round_seconds: ROUND_SECONDS,
             seed,
@@ -81,7 +82,7 @@ impl Plan {
                 Long("hostile") => plan.hostiles = parser.value()?.parse()?,
                 Long("hostile-hosts") => plan.hostile_hosts = parser.value()?.parse()?,
                 Long("no-kills") => plan.killing = false,
-                Long("theirs") => plan.whose = Whose::Theirs,
+                Long("theirs") => plan.side = Side::Theirs,
                 Long("as-it-is") => {} // there is nothing to build
                 Long("self-test") => self_test_only = true,
                 other => bail!(
@@ -146,7 +147,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
 /// `target/dist` must have been built.
 pub fn counted(arguments: &[String]) -> Result<Counts> {
     let (plan, self_test_only) = Plan::new(arguments)?;
-    let program = compile(plan.whose, "torture", &["common.c", "message.c", "receive.c", "worker.c", "chief.c"])?;
+    let program = compile(plan.side, "torture", &["common.c", "message.c", "receive.c", "worker.c", "chief.c"])?;
     let mut checks = Checks::default();
     if plan.hostile_hosts > 0 {
         return hostile_hosts::counted(arguments);
@@ -160,26 +161,26 @@ pub fn counted(arguments: &[String]) -> Result<Counts> {
         println!("torture: {} tasks, {} s, seed {}", plan.tasks, plan.seconds, plan.seed);
         let outcome = traffic(&plan, &program)?;
         outcome.report(&mut checks);
-        if plan.whose == Whose::Ours {
+        if plan.side == Side::Ours {
             without_daemon(&plan, &program, &mut checks)?;
-            groups::run(&plan, &compile(plan.whose, "groups", &["groups.c"])?, &mut checks)?;
+            groups::run(&plan, &compile(plan.side, "groups", &["groups.c"])?, &mut checks)?;
         }
     }
     Ok(checks.counts())
 }
 
 /// Builds a program of tasks against the library with which it will run.
-fn compile(whose: Whose, name: &str, files: &[&str]) -> Result<PathBuf> {
+fn compile(side: Side, name: &str, files: &[&str]) -> Result<PathBuf> {
     let sources = root().join("tests/torture");
     let directory = root().join("target/torture");
     std::fs::create_dir_all(&directory)?;
-    let program = directory.join(if whose == Whose::Ours { name.into() } else { format!("{name}-theirs") });
+    let program = directory.join(if side == Side::Ours { name.into() } else { format!("{name}-theirs") });
     let mut cc = Command::new("cc");
     debian_pvm::compiles(&mut cc).args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra"]);
     for file in files {
         cc.arg(sources.join(file));
     }
-    if whose == Whose::Ours {
+    if side == Side::Ours {
         cc.arg("-I").arg(dist().join("include")).arg("-L").arg(dist().join("lib"));
     }
     // Another run may just be starting tasks of this program.
@@ -221,7 +222,7 @@ impl Outcome {
 
 /// Runs traffic in rounds, measures memory after each, and halts the machine.
 pub fn traffic(plan: &Plan, program: &Path) -> Result<Outcome> {
-    let mut machine = Machine::start_with(plan.whose, "torture", OFFERS)?;
+    let mut machine = Machine::start_with(plan.side, "torture", OFFERS)?;
     let mut chief = LineProcess::start(&mut plan.chief(&machine, program, false))?;
     let mut hostiles = hostile::Hostiles::start(plan, &machine)?;
     let mut watch = Watch::new(vec![machine.daemon()], Duration::from_secs(plan.patience));
@@ -239,7 +240,7 @@ pub fn traffic(plan: &Plan, program: &Path) -> Result<Outcome> {
     let left = machine.halt().and_then(|()| machine.nothing_is_left());
     let memory = trouble.and_then(|()| watch.verdict());
     // hpvm must leave nothing; PVM 3.4 leaves files.
-    let left = if plan.whose == Whose::Ours { left } else { Ok(()) };
+    let left = if plan.side == Side::Ours { left } else { Ok(()) };
     Ok(Outcome { traffic, memory, left })
 }
 
@@ -312,7 +313,7 @@ fn run_traffic(
 /// Kills the daemon in the middle of the traffic.
 fn without_daemon(plan: &Plan, program: &Path, checks: &mut Checks) -> Result<()> {
     let plan = Plan { tasks: plan.tasks.min(TASKS_WITHOUT_DAEMON), ..plan.clone() };
-    let mut machine = Machine::start(plan.whose, "torture-orphans")?;
+    let mut machine = Machine::start(plan.side, "torture-orphans")?;
     let mut chief = LineProcess::start(&mut plan.chief(&machine, program, true))?;
     let heard = chief.next_line(Duration::from_secs(2 * plan.patience))?;
     ensure!(heard.as_deref() == Some("running"), "the tasks do not run: {}", heard.unwrap_or_default());

@@ -51,23 +51,23 @@ impl Checks {
 
 impl World {
     /// Returns whether the task waits in the barrier of that group.
-    fn meets_in(&self, task: TaskId, group: u64) -> bool {
+    fn waits_in_barrier(&self, task: TaskId, group: u64) -> bool {
         let one = &self.tasks[task];
         let asks = |request: &Request| matches!(request, Request::Barrier { group: other, .. } if *other == group);
-        one.meets_in == Some(group) || one.open.as_ref().is_some_and(|open| asks(&open.request))
+        one.waits_in_barrier == Some(group) || one.open.as_ref().is_some_and(|open| asks(&open.request))
     }
 
     /// Checks that each task in a barrier waits for a living member that may still arrive.
     pub fn barriers_can_open(&self) -> Unsettled {
         let lives = |task: &TaskId| self.tasks[*task].is_enrolled() && self.in_machine(*task);
         for (group, tasks) in &self.checks.barriers.groups {
-            let waits = |task: &&TaskId| lives(task) && self.meets_in(**task, *group);
+            let waits = |task: &&TaskId| lives(task) && self.waits_in_barrier(**task, *group);
             let Some(task) = tasks.keys().find(waits) else { continue };
             let one = &self.tasks[*task];
             let members =
                 self.nodes[one.node].group_memories.get(group).into_iter().flat_map(|memory| memory.members.values());
             let mut others = members.filter_map(|tid| self.by_tid.get(tid)).filter(|task| lives(task));
-            if others.all(|other| self.meets_in(*other, *group)) {
+            if others.all(|other| self.waits_in_barrier(*other, *group)) {
                 let text = format!("{} waits in the barrier of group {group}, of which all have arrived", one.tid);
                 return Err((text, vec![one.tid.host()]));
             }

@@ -32,7 +32,7 @@ impl World {
     }
 
     /// Ends tasks that have not ended. The operator is the last and leaves no mailbox behind.
-    pub fn goes_on(&mut self) -> bool {
+    pub fn end_next_task(&mut self) -> bool {
         let lives = |role: ProgramRole| self.tasks.iter().any(|task| task.role == role && task.stage != Stage::Dead);
         if lives(ProgramRole::Worker) {
             return true;
@@ -43,7 +43,7 @@ impl World {
         let operator = &self.tasks[OPERATOR];
         if operator.open.is_none() && operator.planned_requests.is_empty() {
             match self.reset {
-                false => self.operate(Request::ResetInfo { name: None, index: None }),
+                false => self.queue_operator_request(Request::ResetInfo { name: None, index: None }),
                 true => self.signalled(OPERATOR, 0),
             }
             self.reset = true;

@@ -85,7 +85,7 @@ impl World {
 
     /// Returns what is still remembered of tasks that have ended.
     pub fn left_over(&mut self) -> Option<Violation> {
-        if self.goes_on() {
+        if self.end_next_task() {
             return violation("gone", Err(("there are still tasks".into(), Vec::new())));
         }
         violation("leaks", self.nothing_leaks())

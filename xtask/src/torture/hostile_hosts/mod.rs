@@ -15,7 +15,7 @@ use crate::counts::Counts;
 use crate::hosts::machine::Machine;
 use crate::hosts::network::{Host, Network, Wiring};
 use crate::hosts::sandbox;
-use crate::machine::{END_TIME_MAX, LineProcess, Whose, wait_until};
+use crate::machine::{END_TIME_MAX, LineProcess, wait_until};
 use anyhow::{Context, Result, ensure};
 use keeper::Keeper;
 use std::path::{Path, PathBuf};
@@ -144,8 +144,8 @@ fn run(folder: &Path, plan: &Plan, checks: &mut Checks) -> Result<()> {
 }
 
 fn compiled(plan: &Plan) -> Result<PathBuf> {
-    ensure!(plan.whose == Whose::Ours, "hostile hosts speak hpvm's protocol");
-    compile(plan.whose, "torture", &["common.c", "message.c", "receive.c", "worker.c", "chief.c"])
+    ensure!(plan.side == Side::Ours, "hostile hosts speak hpvm's protocol");
+    compile(plan.side, "torture", &["common.c", "message.c", "receive.c", "worker.c", "chief.c"])
 }
 
 type Talked = (Result<super::Total>, Result<()>, Result<String>);
