@@ -1,10 +1,11 @@
 //! What arrives: bodies in the queue, in the sender's heap, or in the sender's own memory.
 use crate::BODY_BYTES_MAX;
-use crate::copying::{self, Refusal};
+use crate::copying;
 use crate::extents::Mapping;
 use crate::memory;
 use crate::offer::{self, Look};
 use crate::pieces;
+use crate::process::Refusal;
 use crate::queue::Entry;
 use crate::segment::PeerLine;
 use crate::stream;

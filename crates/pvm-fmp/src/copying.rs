@@ -6,11 +6,11 @@
 //! kernel's copy between processes runs at a third of a core's own speed.
 //!
 //! How the two agree is in [`crate::meeting`]; here are the copies themselves.
-use crate::extents::Mapping;
 use crate::meeting::{self, Meeting};
+use crate::process::{Refusal, Watch, read_from, write_to};
 use crate::segment::{Header, PeerLine};
+use crate::signals::HandlersWait;
 use crate::sync::Ordering;
-use std::io::IoSliceMut;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -21,96 +21,14 @@ const CHUNK_BYTES_MIN: usize = 16 << 10;
 const CHUNK_BYTES_MAX: usize = 128 << 10;
 /// How long the receiver waits for the sender's last chunk before it copies that too.
 const HELPER_PATIENCE: Duration = Duration::from_micros(500);
-
-/// Why bytes could not be copied from another process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    /// The process is gone, another one than it should be, or its memory is not there.
-    Gone,
-    /// The system does not allow it.
-    Forbidden,
-}
-
-/// How long the receiver waits for a chunk to end that the sender is copying into its buffer. A sender
-/// that needs longer to copy so little has been stopped, or never meant to end.
-const CHUNK_PATIENCE: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(10) };
-/// How /proc calls segments.
-const SEGMENT_PATH: &str = "/memfd:hpvm";
+/// How long the receiver looks again and again whether a chunk is done that the sender has claimed, before it asks
+/// the system whether the sender lives.
+const CHUNK_PATIENCE: Duration = Duration::from_millis(2);
+/// The longest pause between two of these questions.
+const QUESTION_PAUSE_MAX: Duration = Duration::from_millis(10);
 
 fn chunk_bytes(bytes: usize) -> usize {
     (bytes / 8).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX).next_multiple_of(4096)
-}
-
-/// Copies from the process of `header` into `data`, after a look at its nonce: a process id alone
-/// may mean another process (across process namespaces, or after a death).
-fn read_from(header: &Header, address: u64, data: &mut [u8]) -> Result<(), Refusal> {
-    let pid = header.pid.load(Ordering::Relaxed) as libc::pid_t;
-    let nonce_address = header.nonce_address.load(Ordering::Relaxed);
-    let mut done = 0;
-    while done < data.len() {
-        let mut nonce = [0u8; 8];
-        let mut into = [IoSliceMut::new(&mut nonce), IoSliceMut::new(&mut data[done..])];
-        let from = [remote(nonce_address, 8), remote(address.wrapping_add(done as u64), into[1].len())];
-        // SAFETY: `IoSliceMut` has the layout of iovec and covers writable bytes; the remote
-        // addresses are the kernel's to check.
-        let count = unsafe { libc::process_vm_readv(pid, into.as_mut_ptr().cast(), 2, from.as_ptr(), 2, 0) };
-        let count = usize::try_from(count).map_err(|_| refusal())?;
-        if count <= 8 || u64::from_ne_bytes(nonce) != header.nonce.load(Ordering::Relaxed) {
-            return Err(Refusal::Gone);
-        }
-        done += count - 8;
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-thread_local! {
-    /// Bytes that this thread has copied to other processes.
-    pub(crate) static WRITTEN_BYTES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
-}
-
-/// Copies `data` to an address of a process.
-fn write_to(pid: i32, address: u64, data: &[u8]) -> Result<(), Refusal> {
-    #[cfg(test)]
-    WRITTEN_BYTES.set(WRITTEN_BYTES.get() + data.len());
-    let from = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
-    let into = remote(address, data.len());
-    // SAFETY: the local bytes are read only; the remote address is the kernel's to check.
-    let count = unsafe { libc::process_vm_writev(pid, &raw const from, 1, &raw const into, 1, 0) };
-    if usize::try_from(count) == Ok(data.len()) { Ok(()) } else { Err(refusal()) }
-}
-
-fn remote(address: u64, bytes: usize) -> libc::iovec {
-    libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes }
-}
-
-fn refusal() -> Refusal {
-    match std::io::Error::last_os_error().raw_os_error() {
-        Some(libc::EFAULT | libc::ESRCH) => Refusal::Gone,
-        _ => Refusal::Forbidden,
-    }
-}
-
-/// The process of a segment's owner, if it can be reached from here. The owner itself says which it is,
-/// and might name another one, to have us write there; so it is believed only if it has the segment
-/// mapped for writing, as nobody else has.
-pub fn owner_of(segment: &Mapping) -> Option<i32> {
-    let header = segment.header();
-    let process = header.pid.load(Ordering::Relaxed) as i32;
-    let mut nonce = [0u8; 8];
-    read_from(header, header.nonce_address.load(Ordering::Relaxed), &mut nonce).ok()?;
-    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).ok()?;
-    maps.lines().any(|line| maps_for_writing(line, segment.inode)).then_some(process)
-}
-
-/// Whether a line of /proc/PID/maps (range, rights, offset, device, inode, name) tells of a shared
-/// writable mapping of our kind of file with that inode.
-fn maps_for_writing(line: &str, inode: u64) -> bool {
-    let mut words = line.split_whitespace();
-    let (rights, number) = (words.nth(1), words.nth(2));
-    rights.is_some_and(|rights| rights.starts_with("rw") && rights.ends_with('s'))
-        && number.and_then(|number| number.parse().ok()) == Some(inode)
-        && words.next().is_some_and(|name| name.starts_with(SEGMENT_PATH))
 }
 
 /// The words by which the two sides agree: `front` and what is open stand in the receiver's line
@@ -124,8 +42,10 @@ pub fn begin(ours: &PeerLine) {
     meeting::begin(&ours.back, &ours.back_done);
 }
 
-/// The receiver: fills `data` with the first bytes of the offered body. `lives` tells whether the
-/// sender does.
+/// The receiver: fills `data` with the first bytes of the offered body. When it returns the sender writes to `data`
+/// no more: a chunk that the sender has claimed is done, or its process has ended. A sender that is stopped in a
+/// chunk holds its receiver up, as anywhere in the midst of a message. `is_enrolled` tells whether the daemon still
+/// knows the sender.
 pub fn receive(
     sender: &Header,
     theirs: &PeerLine,
@@ -133,11 +53,13 @@ pub fn receive(
     number: u64,
     address: u64,
     data: &mut [u8],
-    lives: &dyn Fn() -> bool,
+    is_enrolled: &dyn Fn() -> bool,
 ) -> Result<(), Refusal> {
     if data.len() < SHARED_BYTES_MIN {
         return read_from(sender, address, data);
     }
+    // A handler that jumps away would leave the buffer open.
+    let handlers_wait = HandlersWait::new();
     let (bytes, chunk) = (data.len() as u64, chunk_bytes(data.len()) as u64);
     ours.into_address.store(data.as_mut_ptr() as u64, Ordering::Relaxed);
     ours.into_bytes.store(bytes, Ordering::Relaxed);
@@ -145,9 +67,27 @@ pub fn receive(
         read_from(sender, address.wrapping_add(range.start), &mut data[range.start as usize..range.end as usize])
     };
     let mut impatient = impatience();
-    let start = Instant::now();
-    let works = || lives() && start.elapsed() < CHUNK_PATIENCE;
-    meeting(ours, theirs).receive(number, bytes, chunk, copy, &mut impatient, &works)
+    let mut has_ended = end_of(sender, &handlers_wait, is_enrolled);
+    meeting(ours, theirs).receive(number, bytes, chunk, copy, &mut impatient, &mut has_ended)
+}
+
+/// Says whether the sender has ended. The first calls cost nothing and say no; later ones wait for that a while.
+fn end_of<'a>(
+    sender: &'a Header,
+    handlers_wait: &'a HandlersWait,
+    is_enrolled: &'a dyn Fn() -> bool,
+) -> impl FnMut() -> bool + 'a {
+    let (mut start, mut watch, mut pause) = (None, None, Duration::from_millis(1));
+    move || {
+        if watch.is_none() {
+            if start.get_or_insert_with(Instant::now).elapsed() < CHUNK_PATIENCE {
+                return false;
+            }
+            handlers_wait.admit_default_actions();
+        }
+        pause = (pause * 2).min(QUESTION_PAUSE_MAX);
+        watch.get_or_insert_with(|| Watch::new(sender)).has_ended(pause, is_enrolled)
+    }
 }
 
 /// Says after a while that the wait for the sender's last chunk has been long enough.
@@ -168,25 +108,12 @@ pub fn help(receiver: i32, theirs: &PeerLine, ours: &PeerLine, number: u64, body
     if !meeting.is_open(number) {
         return;
     }
+    // A handler that jumps away would leave a chunk claimed, and the receiver waiting for it.
+    let _handlers_wait = HandlersWait::new();
     let into = theirs.into_address.load(Ordering::Relaxed);
     let bytes = (theirs.into_bytes.load(Ordering::Relaxed) as usize).min(body.len());
     let copy = |range: Range<u64>| {
         write_to(receiver, into.wrapping_add(range.start), &body[range.start as usize..range.end as usize])
     };
     meeting.help(number, bytes as u64, chunk_bytes(bytes) as u64, copy);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_who_maps_a_segment_for_writing_is_its_owner() {
-        let line = "7f00-7f10 rw-s 00000000 00:01 77 /memfd:hpvm (deleted)";
-        assert!(maps_for_writing(line, 77) && !maps_for_writing(line, 78));
-        assert!(!maps_for_writing("7f00-7f10 r--s 00000000 00:01 77 /memfd:hpvm (deleted)", 77));
-        assert!(!maps_for_writing("7f00-7f10 rw-p 00000000 00:01 77 /memfd:hpvm (deleted)", 77));
-        assert!(!maps_for_writing("7f00-7f10 rw-s 00000000 00:01 77 /tmp/file", 77));
-        assert!(!maps_for_writing("7f00-7f10 rw-s 00000000 00:00 0", 0) && !maps_for_writing("", 0));
-    }
 }

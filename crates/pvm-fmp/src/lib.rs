@@ -51,7 +51,11 @@ mod pieces;
 #[cfg(not(loom))]
 pub mod ports;
 #[cfg(not(loom))]
+mod process;
+#[cfg(not(loom))]
 mod segment;
+#[cfg(not(loom))]
+mod signals;
 #[cfg(not(loom))]
 mod spin;
 #[cfg(not(loom))]

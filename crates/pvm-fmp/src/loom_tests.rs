@@ -256,51 +256,90 @@ fn what_is_counted_as_there_can_be_read() {
     });
 }
 
+/// A copy of two sides into a buffer of two words.
+struct Copy {
+    open: AtomicU64,
+    front: AtomicU64,
+    back: AtomicU64,
+    back_done: AtomicU64,
+    buffer: [AtomicU64; 2],
+}
+
+impl Copy {
+    fn new() -> Arc<Copy> {
+        let new = || AtomicU64::new(0);
+        let copy = Copy { open: new(), front: new(), back: new(), back_done: new(), buffer: [new(), new()] };
+        meeting::begin(&copy.back, &copy.back_done);
+        Arc::new(copy)
+    }
+    fn meeting(&self) -> Meeting<'_> {
+        Meeting { open: &self.open, front: &self.front, back: &self.back, back_done: &self.back_done }
+    }
+    fn fill(&self, range: std::ops::Range<u64>) -> Result<(), ()> {
+        range.for_each(|at| self.buffer[at as usize].store(1, Ordering::Relaxed));
+        Ok(())
+    }
+    /// The receiver's part, and then the buffer is used for something else.
+    fn receive_and_reuse(&self, patient: bool, has_ended: &mut dyn FnMut() -> bool) {
+        let mut impatient = || {
+            thread::yield_now();
+            !patient
+        };
+        let done = self.meeting().receive(1, 2, 1, |range| self.fill(range), &mut impatient, has_ended);
+        assert!(done.is_ok());
+        for word in &self.buffer {
+            assert_eq!(word.load(Ordering::Relaxed), 1, "not all was copied");
+            word.store(2, Ordering::Relaxed);
+        }
+    }
+    fn is_unwritten(&self) -> bool {
+        self.buffer.iter().all(|word| word.load(Ordering::Relaxed) == 2)
+    }
+}
+
+/// All orders would take hours: those in which a side is interrupted a few times.
+fn check_interrupted(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
 /// Both sides copy ones into a buffer; the receiver overwrites it with twos as soon as it is its own
 /// again. Whether the receiver loses its patience is tried both ways.
 fn both_sides_copy(patient: bool) {
-    // All orders would take hours: those in which a side is interrupted a few times.
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(move || {
-        struct Words {
-            open: AtomicU64,
-            front: AtomicU64,
-            back: AtomicU64,
-            back_done: AtomicU64,
-            buffer: [AtomicU64; 2],
-        }
-        impl Words {
-            fn meeting(&self) -> Meeting<'_> {
-                Meeting { open: &self.open, front: &self.front, back: &self.back, back_done: &self.back_done }
-            }
-            fn fill(&self, range: std::ops::Range<u64>) -> Result<(), ()> {
-                range.for_each(|at| self.buffer[at as usize].store(1, Ordering::Relaxed));
-                Ok(())
-            }
-        }
-        let new = || AtomicU64::new(0);
-        let words =
-            Arc::new(Words { open: new(), front: new(), back: new(), back_done: new(), buffer: [new(), new()] });
-        meeting::begin(&words.back, &words.back_done);
-        let there = words.clone();
+    check_interrupted(move || {
+        let copy = Copy::new();
+        let there = copy.clone();
         let helper = thread::spawn(move || {
             if there.meeting().is_open(1) {
                 there.meeting().help(1, 2, 1, |range| there.fill(range));
             }
         });
-        let mut impatient = || {
-            thread::yield_now();
-            !patient
-        };
-        let done = words.meeting().receive(1, 2, 1, |range| words.fill(range), &mut impatient, &|| true);
-        assert!(done.is_ok());
-        for word in &words.buffer {
-            assert_eq!(word.load(Ordering::Relaxed), 1, "not all was copied");
-            word.store(2, Ordering::Relaxed);
-        }
+        copy.receive_and_reuse(patient, &mut || false);
         helper.join().unwrap();
-        assert!(words.buffer.iter().all(|word| word.load(Ordering::Relaxed) == 2), "written after its end");
+        assert!(copy.is_unwritten(), "written after its end");
+    });
+}
+
+/// The helper ends in the midst of the chunk that it has claimed. Until that is known the receiver waits.
+#[test]
+fn a_buffer_is_given_back_when_a_helper_has_ended_in_its_chunk_and_not_before() {
+    check_interrupted(|| {
+        let copy = Copy::new();
+        let ended = Arc::new(AtomicU32::new(0));
+        let (there, end) = (copy.clone(), ended.clone());
+        let helper = thread::spawn(move || {
+            // As `Meeting::help` does, as far as its end.
+            there.back.store(1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            if there.meeting().is_open(1) {
+                there.buffer[1].store(1, Ordering::Relaxed);
+            }
+            end.store(1, Ordering::Release);
+        });
+        copy.receive_and_reuse(false, &mut || ended.load(Ordering::Acquire) == 1);
+        helper.join().unwrap();
+        assert!(copy.is_unwritten(), "written after its end");
     });
 }
 

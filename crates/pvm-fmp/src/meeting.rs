@@ -33,8 +33,8 @@ impl Meeting<'_> {
     }
 
     /// The receiver: gets all of `0..bytes` copied, by itself or by the helper. `impatient` says
-    /// when to copy a claimed chunk too that the helper does not finish, `lives` whether there is a
-    /// helper that could still be writing.
+    /// when to copy a claimed chunk too that the helper does not finish. `has_ended` says whether the helper
+    /// has ended and so writes no more; until then a chunk that it has claimed is waited for.
     pub fn receive<Failure>(
         &self,
         number: u64,
@@ -42,19 +42,19 @@ impl Meeting<'_> {
         chunk: u64,
         copy: impl FnMut(Range<u64>) -> Result<(), Failure>,
         impatient: &mut dyn FnMut() -> bool,
-        lives: &dyn Fn() -> bool,
+        has_ended: &mut dyn FnMut() -> bool,
     ) -> Result<(), Failure> {
         self.front.store(0, Ordering::Relaxed);
         // Pair `buffer opened`: who sees it sees where the buffer is.
         self.open.store(number, Ordering::Release);
         let result = self.receive_front(bytes, chunk, copy, impatient);
         // The buffer is the caller's again when this returns: close it, and let a chunk that the
-        // helper has announced come to its end.
+        // helper has announced come to its end, however long that takes.
         self.open.store(0, Ordering::Relaxed);
         // Pair `close or claim`: either the helper sees that the buffer is closed, or we see its claim.
         fence(Ordering::SeqCst);
         // Pair `back written`: the helper's bytes are there.
-        while self.back.load(Ordering::Acquire) != self.back_done.load(Ordering::Acquire) && lives() {
+        while self.back.load(Ordering::Acquire) != self.back_done.load(Ordering::Acquire) && !has_ended() {
             yield_now();
         }
         result

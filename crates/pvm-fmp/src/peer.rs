@@ -2,6 +2,7 @@
 use crate::arrival::Owner;
 use crate::copying;
 use crate::heap::{Block, SharedHeap};
+use crate::process::owner_of;
 use crate::queue::{Kind, LINE_BYTES, Line, Reader, SHORT_HALVES, Writer, halves_for};
 use crate::segment::{PEERS_MAX, PeerLine};
 use crate::sync::Ordering;
@@ -114,7 +115,12 @@ impl Peer {
 
     fn help_now(&mut self, line: LinePlace, number: u64, body: &[u8]) {
         let mapping = &self.owner.mapping;
-        if let Some(process) = *self.offers.process.get_or_insert_with(|| copying::owner_of(mapping)) {
+        let named = mapping.header().pid.load(Ordering::Relaxed);
+        if self.offers.process.is_none_or(|(before, _)| before != named) {
+            // Also when the child of a fork has taken the place of its parent: the old number may be a stranger's.
+            self.offers.process = Some((named, owner_of(mapping)));
+        }
+        if let Some((_, Some(process))) = self.offers.process {
             copying::help(process, line.get(), self.our_line.get(), number, body);
         }
     }
@@ -424,8 +430,8 @@ pub(crate) struct Offers {
     /// The last offer has moved to the heap under this token; the peer may have taken it all the
     /// same, and then the token will not come back by itself.
     pub moved: Option<u32>,
-    /// The peer's process, if we can copy to it, once that has been looked up.
-    pub process: Option<Option<i32>>,
+    /// Which process the peer has named, and that process if we can copy to it, once that has been looked up.
+    pub process: Option<(u32, Option<i32>)>,
     /// The peer cannot copy from us.
     pub refused: bool,
     /// How often lingering for the peer's receive paid off lately.

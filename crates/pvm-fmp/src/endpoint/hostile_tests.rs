@@ -5,7 +5,7 @@ use crate::peer::LinePlace;
 use crate::queue::Kind;
 use crate::segment::PEERS_MAX;
 use crate::tests::{A, B, Host, Kept, LONG_BYTES, body, introduce};
-use crate::{Arrival, Meta, Sent, Sink, copying};
+use crate::{Arrival, Meta, Sent, Sink, copying, process};
 use std::time::Instant;
 
 const C: u32 = 0x40003;
@@ -228,20 +228,26 @@ fn a_sender_that_never_decides_about_its_offer_holds_nobody_up() {
 }
 
 #[test]
-fn a_sender_that_never_ends_its_part_of_a_copy_does_not_hold_up_the_receiver() {
+fn a_sender_that_never_ends_its_part_of_a_copy_holds_its_receiver_up_until_it_has_ended() {
     let host = Host::new();
     let (mut a, b) = host.pair();
-    let text = body(1 << 20, 3);
     let (ours, theirs) = (a.peers[0].as_ref().unwrap().our_line, b.peers[0].as_ref().unwrap().our_line);
-    copying::begin(ours.get());
-    ours.get().back.store(1 << 19, std::sync::atomic::Ordering::Relaxed);
-    let mut copy = vec![0; text.len()];
-    let start = Instant::now();
     let heap = a.heap.borrow();
     let header = heap.source().mapping.header();
-    let address = text.as_ptr() as u64;
-    assert!(copying::receive(header, ours.get(), theirs.get(), 1, address, &mut copy, &|| true).is_ok());
-    assert!(copy == text && start.elapsed() < Duration::from_secs(60));
+    let mut sender = process::sleeping_owner(header);
+    copying::begin(ours.get());
+    ours.get().back.store(1 << 19, std::sync::atomic::Ordering::Relaxed);
+    let mut room = vec![0; 1 << 20];
+    let start = Instant::now();
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        sender.kill().unwrap();
+        sender
+    });
+    // The daemon may have said so long before.
+    let received = copying::receive(header, ours.get(), theirs.get(), 1, 64, &mut room, &|| false);
+    assert_eq!((received, start.elapsed() >= Duration::from_millis(300)), (Err(process::Refusal::Gone), true));
+    killer.join().unwrap().wait().unwrap();
     drop(heap);
     a.tidy();
 }
@@ -258,9 +264,9 @@ fn a_receiver_that_takes_its_time_has_nothing_copied_to_it_twice() {
     line.get().into_bytes.store(text.len() as u64, relaxed);
     line.get().into_number.store(1, relaxed);
     // It copies nothing itself and leaves its buffer open, so the whole body is the sender's part.
-    let before = copying::WRITTEN_BYTES.get();
+    let before = process::WRITTEN_BYTES.get();
     a.send_bytes(B, [2, 0, 0, 0, 0, 0], &text).map(|_| ()).unwrap();
-    assert_eq!(copying::WRITTEN_BYTES.get() - before, text.len());
+    assert_eq!(process::WRITTEN_BYTES.get() - before, text.len());
     assert!(room == text);
 }
 
@@ -270,17 +276,11 @@ fn a_task_that_names_another_process_as_its_own_is_not_believed() {
     let a = host.endpoint(A);
     let [segment, _] = a.descriptors().unwrap();
     let mapping = Mapping::of_peer(&segment).unwrap();
-    assert_eq!(copying::owner_of(&mapping), Some(std::process::id() as i32));
-    let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    assert_eq!(process::owner_of(&mapping), Some(std::process::id() as i32));
     let heap = a.heap.borrow();
-    let header = heap.source().mapping.header();
-    header.pid.store(other.id(), std::sync::atomic::Ordering::Relaxed);
     // Where the nonce stands in a process is for the liar to choose: here it is right.
-    let maps = std::fs::read_to_string(format!("/proc/{}/maps", other.id())).unwrap();
-    let start = u64::from_str_radix(maps.split('-').next().unwrap(), 16).unwrap();
-    header.nonce_address.store(start, std::sync::atomic::Ordering::Relaxed);
-    header.nonce.store(u64::from_ne_bytes(*b"\x7fELF\x02\x01\x01\0"), std::sync::atomic::Ordering::Relaxed);
-    assert_eq!(copying::owner_of(&mapping), None);
+    let mut other = process::sleeping_owner(heap.source().mapping.header());
+    assert_eq!(process::owner_of(&mapping), None);
     other.kill().unwrap();
     other.wait().unwrap();
 }

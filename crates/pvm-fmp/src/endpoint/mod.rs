@@ -23,6 +23,8 @@ mod send;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
+mod late_write_tests;
+#[cfg(test)]
 mod offering_tests;
 
 pub use first::{FirstShort, FirstTiny};
