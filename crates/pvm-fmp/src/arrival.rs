@@ -9,7 +9,7 @@ use crate::process::Refusal;
 use crate::queue::Entry;
 use crate::segment::PeerLine;
 use crate::stream;
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU64, ReadOnlyLoad};
 use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::rc::Rc;
@@ -408,7 +408,7 @@ pub(crate) fn stream_progress(owner: &Owner, offset: u64, bytes: usize) -> Optio
 
 /// Where the sender has moved the body of its last offer to.
 pub(crate) fn moved_body(owner: &Rc<Owner>, theirs: &PeerLine) -> Option<Remote> {
-    let word = |word: &crate::sync::AtomicU64| word.load(crate::sync::Ordering::Relaxed);
+    let word = |word: &crate::sync::AtomicU64| word.load_relaxed();
     Remote::from_place(owner, word(&theirs.moved_token) as u32, word(&theirs.moved_offset), word(&theirs.moved_bytes))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The sleeper says so, fences, and polls once more; the sender publishes its message, fences, and
 //! looks whether the peer sleeps. Whatever the order, one of them sees the other.
-use crate::sync::{AtomicU32, Ordering, fence};
+use crate::sync::{AtomicU32, Ordering, ReadOnlyLoad, fence};
 
 /// Fences at each message would cost the sender as much as all the rest: it waits until its line
 /// has crossed the cores. So while cores are free, and sleeping is rare, the sleeper alone pays:
@@ -25,7 +25,7 @@ impl Waiting {
     /// The owner chooses who pays, before it lies down.
     #[cfg(not(loom))]
     pub fn choose(&self, asymmetric: bool) {
-        let before = self.asymmetric.load(Ordering::Relaxed) != 0;
+        let before = self.asymmetric.load_relaxed() != 0;
         if before != asymmetric {
             self.asymmetric.store(u32::from(asymmetric), Ordering::Relaxed);
             if before {
@@ -39,7 +39,7 @@ impl Waiting {
     pub fn lie_down(&self, nap: u32) {
         self.nap.store(nap, Ordering::Relaxed);
         #[cfg(not(loom))]
-        if self.asymmetric.load(Ordering::Relaxed) != 0 {
+        if self.asymmetric.load_relaxed() != 0 {
             return barrier_on_all_cores();
         }
         // Pair `lie down or ring`: either the sender sees the nap, or we see what it has published.
@@ -55,13 +55,13 @@ impl Waiting {
     /// sleeps. `reached` tells whether barriers on all cores reach this process.
     #[inline]
     pub fn sleeper(&self, reached: bool) -> Option<u32> {
-        if reached && self.asymmetric.load(Ordering::Relaxed) != 0 {
+        if reached && self.asymmetric.load_relaxed() != 0 {
             compiler_fence();
         } else {
             // Pair `lie down or ring`.
             full_fence();
         }
-        match self.nap.load(Ordering::Relaxed) {
+        match self.nap.load_relaxed() {
             0 => None,
             nap => Some(nap),
         }

@@ -10,7 +10,7 @@ use crate::meeting::{self, Meeting};
 use crate::process::{Refusal, Watch, read_from, write_to};
 use crate::segment::{Header, PeerLine};
 use crate::signals::HandlersWait;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, ReadOnlyLoad};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -110,8 +110,8 @@ pub fn help(receiver: i32, theirs: &PeerLine, ours: &PeerLine, number: u64, body
     }
     // A handler that jumps away would leave a chunk claimed, and the receiver waiting for it.
     let _handlers_wait = HandlersWait::new();
-    let into = theirs.into_address.load(Ordering::Relaxed);
-    let bytes = (theirs.into_bytes.load(Ordering::Relaxed) as usize).min(body.len());
+    let into = theirs.into_address.load_relaxed();
+    let bytes = (theirs.into_bytes.load_relaxed() as usize).min(body.len());
     let copy = |range: Range<u64>| {
         write_to(receiver, into.wrapping_add(range.start), &body[range.start as usize..range.end as usize])
     };

@@ -5,7 +5,7 @@
 //! the owner's word: before a page is touched the system is asked whether the file is so long.
 use crate::segment::{Apart, EXTENTS_MAX, FIRST_BYTES, HEAP_START, Header, MAGIC, PAGE_BYTES, PeerLine};
 use crate::segment::{FIRST_LINES, PEERS_MAX, SEGMENT_BYTES_MAX, table_piece};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 use crate::{file, mapping};
 use rustix::mm::ProtFlags;
 use std::cell::{Cell, RefCell};
@@ -115,7 +115,7 @@ impl Mapping {
 
     /// Whether the header is one.
     pub fn is_segment(&self) -> bool {
-        self.header().magic.load(Ordering::Relaxed) == MAGIC
+        self.header().magic.load_relaxed() == MAGIC
     }
 
     /// The header.
@@ -162,7 +162,7 @@ impl Mapping {
             0 => unsafe { self.first.base.cast::<u8>().add(size_of::<Header>()) },
             _ => {
                 // Pair `table piece made`: who sees where it lies sees clean lines.
-                let offset = self.header().tables.get(piece)?.load(Ordering::Acquire);
+                let offset = self.header().tables.get(piece)?.load_acquire();
                 let aligned = first < PEERS_MAX && offset % align_of::<PeerLine>() as u64 == 0;
                 self.reach(offset, bytes).filter(|_| aligned)?
             }
@@ -208,7 +208,7 @@ impl Mapping {
         let mut start = FIRST_BYTES;
         ends.iter().map_while(move |end| {
             // Pair `extent made`.
-            let end = end.load(Ordering::Acquire);
+            let end = end.load_acquire();
             let makes_sense = end > start && end <= SEGMENT_BYTES_MAX && end % PAGE_BYTES == 0;
             makes_sense.then(|| (std::mem::replace(&mut start, end), end))
         })

@@ -4,7 +4,7 @@
 //! time and announced before it is copied; they stop where they meet. The buffer is the receiver's:
 //! the helper may write to it only while it is open, and when [`Meeting::receive`] returns nobody
 //! writes to it any more.
-use crate::sync::{AtomicU64, Ordering, fence, yield_now};
+use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad, fence, yield_now};
 use std::ops::Range;
 
 /// The words of a copy; each has one writer.
@@ -29,7 +29,7 @@ impl Meeting<'_> {
     /// Whether the buffer is open for that copy.
     pub fn is_open(&self, number: u64) -> bool {
         // Pair `buffer opened`: what the receiver said about the buffer before is seen.
-        self.open.load(Ordering::Acquire) == number
+        self.open.load_acquire() == number
     }
 
     /// The receiver: gets all of `0..bytes` copied, by itself or by the helper. `impatient` says
@@ -54,7 +54,7 @@ impl Meeting<'_> {
         // Pair `close or claim`: either the helper sees that the buffer is closed, or we see its claim.
         fence(Ordering::SeqCst);
         // Pair `back written`: the helper's bytes are there.
-        while self.back.load(Ordering::Acquire) != self.back_done.load(Ordering::Acquire) && !has_ended() {
+        while self.back.load_acquire() != self.back_done.load_acquire() && !has_ended() {
             yield_now();
         }
         result
@@ -68,8 +68,8 @@ impl Meeting<'_> {
         impatient: &mut dyn FnMut() -> bool,
     ) -> Result<(), Failure> {
         // Pair `back written`: the helper's bytes are there. What it has only claimed is read here as well.
-        let claimed = || self.back.load(Ordering::Acquire).min(bytes);
-        let written = || self.back_done.load(Ordering::Acquire).min(bytes);
+        let claimed = || self.back.load_acquire().min(bytes);
+        let written = || self.back_done.load_acquire().min(bytes);
         let mut front = 0;
         while front < claimed() {
             let end = (front + chunk).min(claimed()).max(front);
@@ -99,7 +99,7 @@ impl Meeting<'_> {
     ) {
         let mut back = bytes;
         loop {
-            let start = back.saturating_sub(chunk).max(self.front.load(Ordering::Relaxed));
+            let start = back.saturating_sub(chunk).max(self.front.load_relaxed());
             if start >= back {
                 return;
             }
@@ -108,7 +108,7 @@ impl Meeting<'_> {
             fence(Ordering::SeqCst);
             if !self.is_open(number) || copy(start..back).is_err() {
                 // What was claimed is not there: the receiver copies it when its patience ends. Pair `back written`.
-                self.back.store(self.back_done.load(Ordering::Relaxed), Ordering::Release);
+                self.back.store(self.back_done.load_relaxed(), Ordering::Release);
                 return;
             }
             // Pair `back written`.

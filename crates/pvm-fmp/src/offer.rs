@@ -11,7 +11,7 @@
 //! offer that is withdrawn cannot: the sender first says that it is in doubt, then looks whether the receiver
 //! has claimed it, and decides. A receiver that finds its claim in doubt waits for that decision. One
 //! compare-exchange would do, if the two could write the same word; neither can write what the other does.
-use crate::sync::{AtomicU64, Ordering, fence, yield_now};
+use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad, fence, yield_now};
 
 /// Offers are numbered up to this: a word has room for four times the number, and two bits.
 pub const NUMBER_MAX: u64 = u64::MAX / 4;
@@ -88,7 +88,7 @@ pub fn withdraw(offer: &AtomicU64, number: u64, answer: impl FnOnce() -> Answer)
 /// The sender looks for an answer.
 pub fn answer(taken: &AtomicU64, number: u64) -> Answer {
     // Pair `offer answered`: the receiver's reads are over.
-    match taken.load(Ordering::Acquire) {
+    match taken.load_acquire() {
         word if word == number * 4 + TAKEN => Answer::Taken,
         word if word == number * 4 + PLEASE_MOVE => Answer::PleaseMove,
         _ => Answer::Open,
@@ -98,7 +98,7 @@ pub fn answer(taken: &AtomicU64, number: u64) -> Answer {
 /// The receiver looks at an offer.
 pub fn look(offer: &AtomicU64, number: u64) -> Look {
     // Pair `offer stands`.
-    match offer.load(Ordering::Acquire).checked_sub(number * 4) {
+    match offer.load_acquire().checked_sub(number * 4) {
         Some(STANDING) => Look::Standing,
         Some(MOVED) => Look::Moved,
         Some(IN_DOUBT) => Look::InDoubt,

@@ -5,7 +5,7 @@ use crate::heap::{Block, SharedHeap};
 use crate::process::owner_of;
 use crate::queue::{Kind, LINE_BYTES, Line, Reader, SHORT_HALVES, Writer, halves_for};
 use crate::segment::{PEERS_MAX, PeerLine};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, ReadOnlyLoad};
 use crate::{Meta, NoMemory, Tiny};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -67,11 +67,11 @@ impl Peer {
     fn search(&mut self, us: u32, at_once: bool) {
         let header = self.owner.mapping.header();
         // Pair `table changed`: the length that is read below is that of this version, or of a later one.
-        let version = header.table_version.load(Ordering::Acquire);
+        let version = header.table_version.load_acquire();
         if self.searched == Some(version) {
             return;
         }
-        let count = (header.peers.0.load(Ordering::Relaxed) as usize).min(PEERS_MAX);
+        let count = (header.peers.0.load_relaxed() as usize).min(PEERS_MAX);
         self.saved_lines += SEARCH_LINES;
         if self.saved_lines < count && count > SEARCH_LINES_AT_ONCE && !at_once {
             return;
@@ -86,7 +86,7 @@ impl Peer {
         for piece in 0.. {
             let lines = (from < count).then(|| self.owner.mapping.table(piece)).flatten()?;
             // Pair `line taken`.
-            let is_ours = |line: &PeerLine| line.tid.load(Ordering::Acquire) == us;
+            let is_ours = |line: &PeerLine| line.tid.load_acquire() == us;
             if let Some(at) = lines.iter().take(count - from).position(is_ours) {
                 return Some(LinePlace { index: from + at, line: NonNull::from(&lines[at]) });
             }
@@ -106,7 +106,7 @@ impl Peer {
     pub fn help(&mut self, us: u32, number: u64, body: &[u8]) -> bool {
         let Some(line) = self.find_line(us) else { return false };
         // Pair `buffer opened`.
-        let is_open = line.get().into_number.load(Ordering::Acquire) == number;
+        let is_open = line.get().into_number.load_acquire() == number;
         if is_open {
             self.help_now(line, number, body);
         }
@@ -115,7 +115,7 @@ impl Peer {
 
     fn help_now(&mut self, line: LinePlace, number: u64, body: &[u8]) {
         let mapping = &self.owner.mapping;
-        let named = mapping.header().pid.load(Ordering::Relaxed);
+        let named = mapping.header().pid.load_relaxed();
         if self.offers.process.is_none_or(|(before, _)| before != named) {
             // Also when the child of a fork has taken the place of its parent: the old number may be a stranger's.
             self.offers.process = Some((named, owner_of(mapping)));
@@ -133,13 +133,13 @@ impl Peer {
     /// [`Peer::consumed`] for who will ask again soon.
     pub fn consumed_lately(&mut self, us: u32) -> u64 {
         // Pair `read so far`.
-        self.glimpse_line(us).map_or(0, |line| line.get().consumed.load(Ordering::Acquire))
+        self.glimpse_line(us).map_or(0, |line| line.get().consumed.load_acquire())
     }
 
     /// Half lines of our queue that the peer has read.
     pub fn consumed(&mut self, us: u32) -> u64 {
         // Pair `read so far`.
-        self.theirs(us).map_or(0, |line| line.consumed.load(Ordering::Acquire))
+        self.theirs(us).map_or(0, |line| line.consumed.load_acquire())
     }
 
     /// Queues an entry; the queue grows when it is full.
@@ -333,8 +333,8 @@ impl Inbound {
     /// The queue of which the peer's line for us tells, if there is one yet.
     pub fn find(owner: &Owner, theirs: &PeerLine) -> Option<Inbound> {
         // Pair `ring made`.
-        let ring = theirs.ring.load(Ordering::Acquire);
-        let shift = theirs.ring_shift.load(Ordering::Relaxed);
+        let ring = theirs.ring.load_acquire();
+        let shift = theirs.ring_shift.load_relaxed();
         (ring != 0).then(|| Inbound::at(owner, ring, shift)).flatten()
     }
 

@@ -3,7 +3,7 @@
 //! A task's slot is the low bits of its tid, so no look-up is needed to find its entry.
 use crate::file::{self, read_only, seal_for_readers};
 use crate::segment::Apart;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, ReadOnlyLoad};
 use crate::{SLOTS, mapping};
 use rustix::mm::ProtFlags;
 use std::io;
@@ -109,7 +109,7 @@ impl PortView {
             return Err(wrong());
         }
         let mapped = Mapped::new(table.as_fd(), ProtFlags::READ)?;
-        if mapped.table().magic.load(Ordering::Relaxed) != MAGIC {
+        if mapped.table().magic.load_relaxed() != MAGIC {
             return Err(wrong());
         }
         Ok(PortView(mapped))
@@ -117,18 +117,18 @@ impl PortView {
     /// Whether the task lives.
     pub fn alive(&self, tid: u32) -> bool {
         // Pair `task lives`.
-        self.0.entry(tid).tid.load(Ordering::Acquire) == tid
+        self.0.entry(tid).tid.load_acquire() == tid
     }
     /// How many frames the daemon has sent to that task since it was set (wraps).
     pub fn frames(&self, tid: u32) -> u32 {
         // Pair `frame sent`.
-        self.0.entry(tid).frames.load(Ordering::Acquire)
+        self.0.entry(tid).frames.load_acquire()
     }
     /// Whether tasks outnumber cores.
     #[inline]
     pub fn crowded(&self) -> bool {
         let table = self.0.table();
-        table.tasks.0.load(Ordering::Relaxed) > table.cores.load(Ordering::Relaxed)
+        table.tasks.0.load_relaxed() > table.cores.load_relaxed()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Processes of peers: whether they live, and copies between their memory and ours.
 use crate::extents::Mapping;
 use crate::segment::Header;
-use crate::sync::Ordering;
+use crate::sync::ReadOnlyLoad;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -43,15 +43,15 @@ pub fn read_from(header: &Header, address: u64, data: &mut [u8]) -> Result<(), R
 
 /// Copies the nonce and then `data`, once. Returns how many bytes of `data` there were, `None` for another nonce.
 fn read_with_nonce(header: &Header, address: u64, data: &mut [u8]) -> Result<Option<usize>, Errno> {
-    let process = header.pid.load(Ordering::Relaxed) as libc::pid_t;
+    let process = header.pid.load_relaxed() as libc::pid_t;
     let mut nonce = [0u8; 8];
-    let from = [remote(header.nonce_address.load(Ordering::Relaxed), 8), remote(address, data.len())];
+    let from = [remote(header.nonce_address.load_relaxed(), 8), remote(address, data.len())];
     let mut into = [IoSliceMut::new(&mut nonce), IoSliceMut::new(data)];
     // SAFETY: `IoSliceMut` has the layout of iovec and covers writable bytes; the remote
     // addresses are the kernel's to check.
     let count = unsafe { libc::process_vm_readv(process, into.as_mut_ptr().cast(), 2, from.as_ptr(), 2, 0) };
     let count = usize::try_from(count).map_err(|_| last_errno())?;
-    let is_owner = count >= 8 && u64::from_ne_bytes(nonce) == header.nonce.load(Ordering::Relaxed);
+    let is_owner = count >= 8 && u64::from_ne_bytes(nonce) == header.nonce.load_relaxed();
     Ok(is_owner.then(|| count - 8))
 }
 
@@ -94,9 +94,9 @@ fn last_errno() -> Errno {
 /// mapped for writing, as nobody else has.
 pub fn owner_of(segment: &Mapping) -> Option<i32> {
     let header = segment.header();
-    let process = header.pid.load(Ordering::Relaxed) as i32;
+    let process = header.pid.load_relaxed() as i32;
     let mut nonce = [0u8; 8];
-    read_from(header, header.nonce_address.load(Ordering::Relaxed), &mut nonce).ok()?;
+    read_from(header, header.nonce_address.load_relaxed(), &mut nonce).ok()?;
     let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).ok()?;
     maps.lines().any(|line| maps_for_writing(line, segment.inode)).then_some(process)
 }
@@ -122,7 +122,7 @@ pub struct Watch<'a> {
 impl<'a> Watch<'a> {
     /// Begins to watch the process of which the header tells.
     pub fn new(header: &'a Header) -> Watch<'a> {
-        let process = header.pid.load(Ordering::Relaxed) as i32;
+        let process = header.pid.load_relaxed() as i32;
         let descriptor = match Pid::from_raw(process).filter(|_| process > 0) {
             Some(pid) => pidfd_open(pid, PidfdFlags::empty()),
             None => Err(Errno::SRCH),
@@ -144,7 +144,7 @@ impl<'a> Watch<'a> {
         };
         // The number may be that of another process by now, or the process may run another program.
         has_ended
-            || match read_with_nonce(self.header, self.header.nonce_address.load(Ordering::Relaxed), &mut [0; 1]) {
+            || match read_with_nonce(self.header, self.header.nonce_address.load_relaxed(), &mut [0; 1]) {
                 Ok(Some(_)) => false,
                 Ok(None) | Err(Errno::FAULT) => true,
                 // Its first thread has ended; the descriptor tells when all have.
@@ -163,6 +163,7 @@ fn is_readable(descriptor: &OwnedFd, limit: Duration) -> bool {
 /// A process that waits, named by the header as the owner; its first mapped bytes are the nonce.
 #[cfg(test)]
 pub(crate) fn sleeping_owner(header: &Header) -> std::process::Child {
+    use crate::sync::Ordering;
     let child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     header.pid.store(child.id(), Ordering::Relaxed);
     // Until the child has become `sleep` its memory is that of this program.
@@ -188,6 +189,7 @@ pub(crate) fn sleeping_owner(header: &Header) -> std::process::Child {
 mod tests {
     use super::*;
     use crate::segment::Segment;
+    use crate::sync::Ordering;
 
     #[test]
     fn only_who_maps_a_segment_for_writing_is_its_owner() {

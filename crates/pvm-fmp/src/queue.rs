@@ -14,7 +14,7 @@
 //! All words are atomics, so that even a writer gone mad causes wrong bytes at most.
 use crate::Meta;
 use crate::Tiny;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 
 /// Bytes of a line.
 pub const LINE_BYTES: usize = 64;
@@ -218,7 +218,7 @@ impl Writer {
         let stamp = stamp_in(self.lap, tiny.bytes, TINY + tiny.usual as u8);
         // A body of an earlier lap may have left in the second half what looks like its next stamp.
         // Looking there costs less than a store: a store waits for the line, and others behind it.
-        if at == 0 && line.words[WORDS / 2].load(Ordering::Relaxed) >> 32 == stamp >> 32 {
+        if at == 0 && line.words[WORDS / 2].load_relaxed() >> 32 == stamp >> 32 {
             line.words[WORDS / 2].store(0, Ordering::Relaxed);
         }
         // Pair `entry published`: who sees the stamp sees the entry.
@@ -316,10 +316,10 @@ fn load_bytes(line: &Line, from: usize, bytes: &mut [u8]) {
     let split = bytes.len() & !7;
     let (whole, rest) = bytes.split_at_mut(split);
     for (word, bytes) in words.iter().zip(whole.chunks_exact_mut(8)) {
-        bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        bytes.copy_from_slice(&word.load_relaxed().to_ne_bytes());
     }
     if !rest.is_empty() {
-        let last = words[split / 8].load(Ordering::Relaxed).to_ne_bytes();
+        let last = words[split / 8].load_relaxed().to_ne_bytes();
         for (to, from) in rest.iter_mut().zip(last) {
             *to = from;
         }
@@ -360,7 +360,7 @@ impl Reader {
     #[inline(always)]
     fn stamp(&self, ring: &[Line], position: u64) -> Option<u64> {
         // Pair `entry published`.
-        let stamp = line_at(ring, position).words[word_at(position)].load(Ordering::Acquire);
+        let stamp = line_at(ring, position).words[word_at(position)].load_acquire();
         (stamp >> 32 == lap(position, self.shift)).then_some(stamp)
     }
 
@@ -424,7 +424,7 @@ impl Reader {
         let mut looks = looks;
         let stamp = loop {
             // Pair `entry published`.
-            let stamp = line.words[at].load(Ordering::Acquire);
+            let stamp = line.words[at].load_acquire();
             if stamp >> 32 == lap {
                 break stamp;
             }
@@ -436,7 +436,7 @@ impl Reader {
         if bytes > TINY_BYTES {
             return None;
         }
-        let word = |place: usize| line.words[at + place].load(Ordering::Relaxed);
+        let word = |place: usize| line.words[at + place].load_relaxed();
         let first = word(1);
         Some(Tiny { first: [first as u32, (first >> 32) as u32], usual, bytes, words: [word(2), word(3)] })
     }
@@ -445,7 +445,7 @@ impl Reader {
     #[inline(always)]
     pub fn has_next(&self, ring: &[Line]) -> bool {
         let line = line_at(ring, self.position);
-        line.words[word_at(self.position)].load(Ordering::Relaxed) >> 32 == lap(self.position, self.shift)
+        line.words[word_at(self.position)].load_relaxed() >> 32 == lap(self.position, self.shift)
     }
 
     /// Leaves `halves` half lines behind.
@@ -492,7 +492,7 @@ impl Short<'_> {
     pub fn copy_to(&self, data: &mut [u8]) {
         let from = body_word(self.at, self.usual);
         match (self.bytes, data.first_chunk_mut::<8>()) {
-            (8, Some(word)) => *word = self.line.words[from].load(Ordering::Relaxed).to_ne_bytes(),
+            (8, Some(word)) => *word = self.line.words[from].load_relaxed().to_ne_bytes(),
             _ => {
                 let wanted = data.len().min(self.bytes);
                 load_bytes(self.line, from, &mut data[..wanted]);
@@ -509,7 +509,7 @@ fn body_word(at: usize, usual: Option<usize>) -> usize {
 
 #[inline(always)]
 fn meta_of(line: &Line, at: usize, usual: Option<usize>) -> Meta {
-    let word = |index: usize| line.words[index].load(Ordering::Relaxed);
+    let word = |index: usize| line.words[index].load_relaxed();
     if let Some(number) = usual {
         let (first, last) = (word(at + 1), USUAL[number]);
         return [first as u32, (first >> 32) as u32, last[0], last[1], last[2], last[3]];

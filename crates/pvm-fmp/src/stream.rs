@@ -3,7 +3,7 @@
 //!
 //! A word in front of the body says how much of it is there. A sender that dies in between leaves
 //! a body that never becomes whole: that message was not sent.
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 
 /// Bytes in front of a streamed body; the word has a cache line to itself.
 pub const HEAD_BYTES: usize = 64;
@@ -19,5 +19,5 @@ pub fn advance(progress: &AtomicU64, bytes: usize) {
 /// The receiver: how many bytes are there.
 pub fn available(progress: &AtomicU64) -> usize {
     // Pair `bytes streamed`.
-    progress.load(Ordering::Acquire) as usize
+    progress.load_acquire() as usize
 }

@@ -10,7 +10,7 @@ use crate::arrival::LENT;
 use crate::bell;
 use crate::heap::Block;
 use crate::queue::Kind;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, ReadOnlyLoad};
 use crate::{Meta, SendError, Sent};
 
 impl Endpoint {
@@ -46,7 +46,7 @@ impl Endpoint {
         let published = peer.inbound.as_ref().map_or(0, |inbound| inbound.published);
         // Pair `wanted or read`.
         bell::full_fence();
-        let notice = peer.theirs(us).map_or(0, |line| line.notice.load(Ordering::Relaxed));
+        let notice = peer.theirs(us).map_or(0, |line| line.notice.load_relaxed());
         if notice != 0 && published >= notice {
             // Its bell is always at hand.
             let _ = ring(peer, false);

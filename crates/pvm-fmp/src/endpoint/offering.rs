@@ -7,7 +7,7 @@ use crate::heap::Block;
 use crate::offer::{self, Answer};
 use crate::peer::Peer;
 use crate::queue::Kind;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, ReadOnlyLoad};
 use crate::{Meta, NoMemory, SendError, Sent};
 use std::time::{Duration, Instant};
 
@@ -22,9 +22,9 @@ impl Endpoint {
         let owner = peer.owner.clone();
         let posted = &owner.mapping.header().posted.0;
         let waits = || {
-            let word = |word: &AtomicU32| word.load(Ordering::Relaxed);
+            let word = |word: &AtomicU32| word.load_relaxed();
             // Pair `receive posted`.
-            posted.active.load(Ordering::Acquire) != 0
+            posted.active.load_acquire() != 0
                 && [0, us].contains(&word(&posted.from))
                 && (0..6).all(|at| meta[at] & word(&posted.mask[at]) == word(&posted.value[at]))
         };

@@ -1,7 +1,7 @@
 //! What lies in the two memfds of a group, and how they are mapped.
 use super::barrier::{Barrier, Slot};
 use crate::segment::Apart;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, ReadOnlyLoad};
 use crate::{file, mapping};
 use rustix::fs::SealFlags;
 use rustix::mm::ProtFlags;
@@ -121,7 +121,7 @@ impl<T: Shared> Mapped<T> {
             return Err(wrong());
         }
         let mapped = Mapped::<T>::map(file.as_fd(), protection)?;
-        if mapped.magic().load(Ordering::Relaxed) != T::MAGIC {
+        if mapped.magic().load_relaxed() != T::MAGIC {
             return Err(wrong());
         }
         Ok(mapped)

@@ -1,7 +1,7 @@
 //! A task's side.
 use super::barrier::{self, Arrival, Barrier, Failed, Refused, Slot};
 use super::layout::{BROKEN, Board, CLOSED, FROZEN, GONE, List, MEMBERS_MAX, Mapped, present};
-use crate::sync::{Ordering, fence};
+use crate::sync::{Ordering, ReadOnlyLoad, fence};
 use rustix::mm::ProtFlags;
 use std::cell::Cell;
 use std::io;
@@ -33,34 +33,34 @@ impl GroupView {
     /// How many members there are.
     #[inline]
     pub fn size(&self) -> u32 {
-        self.list.size.load(Ordering::Relaxed)
+        self.list.size.load_relaxed()
     }
     /// Counts the changes of membership; wraps.
     #[inline]
     pub fn version(&self) -> u32 {
         // Pair `list changed`.
-        self.list.version.0.load(Ordering::Acquire)
+        self.list.version.0.load_acquire()
     }
     /// Whether members stay as they are.
     pub fn is_frozen(&self) -> bool {
         // Pair `group state`.
-        self.list.state.load(Ordering::Acquire) & FROZEN != 0
+        self.list.state.load_acquire() & FROZEN != 0
     }
     /// Whether members of the frozen group have gone, so that it is of no use any more.
     pub fn is_broken(&self) -> bool {
         // Pair `group state`.
-        self.list.state.load(Ordering::Acquire) & BROKEN != 0
+        self.list.state.load_acquire() & BROKEN != 0
     }
     /// Whether the group is no more. One of the same name may exist: ask the daemon.
     #[inline]
     pub fn is_closed(&self) -> bool {
         // Pair `group state`.
-        self.list.state.load(Ordering::Acquire) & CLOSED != 0
+        self.list.state.load_acquire() & CLOSED != 0
     }
     /// The highest instance in use, plus one.
     #[inline]
     pub fn places(&self) -> u32 {
-        self.list.places.load(Ordering::Relaxed).min(MEMBERS_MAX as u32)
+        self.list.places.load_relaxed().min(MEMBERS_MAX as u32)
     }
     /// The member of that number.
     #[inline]
@@ -70,7 +70,7 @@ impl GroupView {
 
     #[inline]
     fn word_of(&self, instance: u32) -> Option<u32> {
-        Some(self.list.tids.0.get(instance as usize)?.load(Ordering::Relaxed))
+        Some(self.list.tids.0.get(instance as usize)?.load_relaxed())
     }
 
     /// The number of that member.
@@ -99,7 +99,7 @@ impl GroupView {
                 let members = read_now();
                 // Pair `list changed`: what was read before is that of the version, or the version has changed.
                 fence(Ordering::Acquire);
-                if self.list.version.0.load(Ordering::Relaxed) == version {
+                if self.list.version.0.load_relaxed() == version {
                     return members;
                 }
             }
@@ -111,7 +111,7 @@ impl GroupView {
 
     #[inline]
     fn is_of_no_use(&self) -> bool {
-        self.list.state.load(Ordering::Relaxed) & (BROKEN | CLOSED) != 0
+        self.list.state.load_relaxed() & (BROKEN | CLOSED) != 0
     }
 
     /// The own slot. Panics for an instance that no group has.
@@ -138,7 +138,7 @@ impl GroupView {
             if self.is_of_no_use() {
                 return Err(Refused::Closed);
             }
-            arrival.short = self.list.size.load(Ordering::Relaxed) < u32::from(need);
+            arrival.short = self.list.size.load_relaxed() < u32::from(need);
         }
         Ok(arrival)
     }
