@@ -40,6 +40,26 @@ pub unsafe fn items<'a, T>(items: *const T, count: c_int) -> Result<&'a [T], Cod
     Ok(unsafe { slice::from_raw_parts(items, count) })
 }
 
+/// Memory of the program for `bytes` bytes that the library writes.
+///
+/// The program need not have written to it before, and a reference to bytes that have no values is forbidden. So the
+/// compiler is told of an instruction that may have written all of them just now: whatever they are, they have values.
+///
+/// # Safety
+/// So many bytes can be written at `start`, and nobody else uses them while the reference lives. `start` is not null.
+#[inline(always)]
+pub unsafe fn writable<'a>(start: *mut u8, bytes: usize) -> &'a mut [u8] {
+    #[cfg(any(target_arch = "x86_64", target_arch = "x86", target_arch = "aarch64", target_arch = "s390x"))]
+    // SAFETY: there is no instruction.
+    unsafe {
+        std::arch::asm!("/* {0} */", in(reg) start, options(nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "x86", target_arch = "aarch64", target_arch = "s390x")))]
+    let start = std::hint::black_box(start);
+    // SAFETY: as promised by the caller.
+    unsafe { slice::from_raw_parts_mut(start, bytes) }
+}
+
 /// A null-terminated array of C strings, such as `argv`; null is none.
 ///
 /// # Safety

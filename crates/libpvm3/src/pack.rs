@@ -1,6 +1,6 @@
 //! Packing and unpacking (contract 2.1). No call here needs a daemon.
 use crate::errors::{Outcome, call, call_silent, lpvm_error};
-use crate::memory::required_bytes;
+use crate::memory::{required_bytes, writable};
 use crate::process::Entry;
 use crate::trace::{Values, address, traced_code, traced_inline};
 use pvm_core::codes::Code;
@@ -168,7 +168,7 @@ unsafe fn unpack(entry: &mut Entry, kind: Kind, items: *mut u8, count: c_int, st
     }
     let items = if count == 0 { NonNull::dangling().as_ptr() } else { items };
     // SAFETY: as promised by the caller.
-    let bytes = unsafe { slice::from_raw_parts_mut(items, count * kind.size()) };
+    let bytes = unsafe { writable(items, count * kind.size()) };
     entry.task().unpack(kind, bytes)?;
     Ok(0)
 }
@@ -212,7 +212,7 @@ unsafe fn unpack_string(entry: &mut Entry, text: *mut c_char) -> Outcome {
     }
     let bytes = entry.task().string_bytes()?;
     // SAFETY: as promised by the caller.
-    entry.task().unpack_string(unsafe { slice::from_raw_parts_mut(text.cast(), bytes) })?;
+    entry.task().unpack_string(unsafe { writable(text.cast(), bytes) })?;
     Ok(0)
 }
 
@@ -256,7 +256,7 @@ pub unsafe extern "C" fn pvmupkstralloc(place: *mut *mut c_char) -> c_int {
         // SAFETY: the memory was made just now with that size, at least 1; `place` is the caller's.
         unsafe {
             text.write(0);
-            let unpacked = entry.task().unpack_string(slice::from_raw_parts_mut(text, bytes));
+            let unpacked = entry.task().unpack_string(writable(text, bytes));
             if unpacked.is_err() {
                 libc::free(text.cast());
             } else {

@@ -7,6 +7,7 @@
 //! are on their way at a time.
 use crate::errors::call_silent;
 use crate::lock;
+use crate::memory::writable;
 use crate::process::{self, State};
 use pvm_task::{Delivered, Kind, Quick};
 use std::ffi::{c_int, c_void};
@@ -114,7 +115,7 @@ pub unsafe fn precv(
     }
     let filter = state.task.filter(tid, tag);
     // SAFETY: as promised.
-    state.task.precv_quickly(&filter, unsafe { slice::from_raw_parts_mut(data.cast(), bytes) })
+    state.task.precv_quickly(&filter, unsafe { writable(data.cast(), bytes) })
 }
 
 /// `pvm_initsend`, if this way can do it.
@@ -171,5 +172,5 @@ pub unsafe fn unpack(kind: Kind, items: *mut u8, count: c_int, stride: c_int) ->
     let Some(bytes) = few_items(items, count, stride, kind) else { return false };
     let Some(mut inside) = Inside::enter() else { return false };
     // SAFETY: as promised.
-    inside.state().task.unpack_quickly(kind, unsafe { slice::from_raw_parts_mut(items, bytes) })
+    inside.state().task.unpack_quickly(kind, unsafe { writable(items, bytes) })
 }

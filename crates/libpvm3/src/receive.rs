@@ -1,6 +1,6 @@
 //! Receiving (contract 2.3).
 use crate::errors::{Failure, Outcome, call, lpvm_error};
-use crate::memory::store;
+use crate::memory::{store, writable};
 use crate::process::{Entry, Matcher};
 use crate::send::bytes_of;
 use crate::trace::{address, ints, message, nothing, traced, traced_inline};
@@ -12,7 +12,6 @@ use pvm_task::{Filter, Kind, Task};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
-use std::slice;
 use std::time::Duration;
 
 /// How long a call looks for its message; `None` for ever.
@@ -367,7 +366,7 @@ impl Room {
     fn fill(&self, entry: &mut Entry, filter: &Filter) -> Option<pvm_task::Delivered> {
         // SAFETY: the caller of `pvm_precv` promises that there is room and that nobody looks at
         // it before the call returns; each try is over before the thread sleeps.
-        entry.task().try_precv(filter, self.kind, unsafe { slice::from_raw_parts_mut(self.start, self.bytes) })
+        entry.task().try_precv(filter, self.kind, unsafe { writable(self.start, self.bytes) })
     }
 }
 

@@ -153,7 +153,7 @@ impl Remote {
             // into it exists, and its bytes may be anything. The room for all fragments was reserved, and
             // so many bytes of it are written before they count.
             unsafe {
-                pieces::copy(*address, room.as_mut_ptr().cast(), *bytes);
+                pieces::copy_shared(*address, room.as_mut_ptr().cast(), *bytes);
                 data.set_len(data.len() + bytes);
             }
         }
@@ -171,7 +171,7 @@ impl Remote {
             let (piece, tail) = data.split_at_mut(count);
             // SAFETY: the fragment was checked to lie in the mapping, which `owner` keeps; no
             // reference into it exists, and its bytes may be anything.
-            unsafe { pieces::copy_well(fragment.address.add(offset), piece.as_mut_ptr(), count) };
+            unsafe { pieces::copy_shared_by_size(fragment.address.add(offset), piece.as_mut_ptr(), count) };
             (data, offset) = (tail, 0);
             if data.is_empty() {
                 return;
@@ -274,7 +274,7 @@ impl Offer<'_> {
                 let copy = &mut |at: usize, from: *const u8, count: usize| {
                     // SAFETY: so many bytes lie there, to which no reference exists; they may be
                     // anything.
-                    unsafe { pieces::copy(from, data[at..at + count].as_mut_ptr(), count) }
+                    unsafe { pieces::copy_shared(from, data[at..at + count].as_mut_ptr(), count) }
                 };
                 self.follow(*token, *offset, count, &mut 0, copy)
             }
@@ -360,7 +360,11 @@ impl OfferedMemory<'_> {
     fn take(&self, owner: &Rc<Owner>, data: &mut [u8], lives: &dyn Fn() -> bool) -> Result<(), OfferMissed> {
         if self.allowed.get() {
             let header = owner.mapping.header();
-            match copying::receive(header, self.theirs, self.ours, self.number, self.address, data, lives) {
+            let into = (data.as_mut_ptr(), data.len());
+            // SAFETY: `data` is lent for writing, and not looked at before the call is over.
+            let received =
+                unsafe { copying::receive(header, self.theirs, self.ours, self.number, self.address, into, lives) };
+            match received {
                 Ok(()) if self.claim(lives) == Look::Standing => return Ok(()),
                 Ok(()) | Err(Refusal::Gone) => {}
                 Err(Refusal::Forbidden) => self.allowed.set(false),

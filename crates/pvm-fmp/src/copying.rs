@@ -42,33 +42,40 @@ pub fn begin(ours: &PeerLine) {
     meeting::begin(&ours.back, &ours.back_done);
 }
 
-/// The receiver: fills `data` with the first bytes of the offered body. When it returns the sender writes to `data`
+/// The receiver: copies the first `bytes` bytes of the offered body to `into`. When it returns the sender writes there
 /// no more: a chunk that the sender has claimed is done, or its process has ended. A sender that is stopped in a
 /// chunk holds its receiver up, as anywhere in the midst of a message. `is_enrolled` tells whether the daemon still
 /// knows the sender.
-pub fn receive(
+///
+/// # Safety
+/// So many bytes can be written at `into`, whose memory may be uninitialised, and no reference to them is used
+/// meanwhile: the sender's process writes there, too.
+pub unsafe fn receive(
     sender: &Header,
     theirs: &PeerLine,
     ours: &PeerLine,
     number: u64,
     address: u64,
-    data: &mut [u8],
+    (into, bytes): (*mut u8, usize),
     is_enrolled: &dyn Fn() -> bool,
 ) -> Result<(), Refusal> {
-    if data.len() < SHARED_BYTES_MIN {
-        return read_from(sender, address, data);
+    if bytes < SHARED_BYTES_MIN {
+        // SAFETY: as the caller promises.
+        return unsafe { read_from(sender, address, into, bytes) };
     }
     // A handler that jumps away would leave the buffer open.
     let handlers_wait = HandlersWait::new();
-    let (bytes, chunk) = (data.len() as u64, chunk_bytes(data.len()) as u64);
-    ours.into_address.store(data.as_mut_ptr() as u64, Ordering::Relaxed);
-    ours.into_bytes.store(bytes, Ordering::Relaxed);
+    ours.into_address.store(into as u64, Ordering::Relaxed);
+    ours.into_bytes.store(bytes as u64, Ordering::Relaxed);
     let copy = |range: Range<u64>| {
-        read_from(sender, address.wrapping_add(range.start), &mut data[range.start as usize..range.end as usize])
+        let (start, count) = (range.start as usize, (range.end - range.start) as usize);
+        // SAFETY: a part of what the caller promises.
+        unsafe { read_from(sender, address.wrapping_add(range.start), into.add(start), count) }
     };
     let mut impatient = impatience();
     let mut has_ended = end_of(sender, &handlers_wait, is_enrolled);
-    meeting(ours, theirs).receive(number, bytes, chunk, copy, &mut impatient, &mut has_ended)
+    let chunk = chunk_bytes(bytes) as u64;
+    meeting(ours, theirs).receive(number, bytes as u64, chunk, copy, &mut impatient, &mut has_ended)
 }
 
 /// Says whether the sender has ended. The first calls cost nothing and say no; later ones wait for that a while.

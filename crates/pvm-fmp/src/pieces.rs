@@ -1,5 +1,6 @@
 //! Copies to and from shared memory.
 use crate::pace::PAST_BYTES_MIN;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 /// The longest piece that the C library copies by vector instructions, in bytes. For more it takes
 /// the processor's string instructions, which read what another core has just written at half the
@@ -9,7 +10,8 @@ const PIECE_BYTES: usize = 4 << 10;
 /// Copies bytes.
 ///
 /// # Safety
-/// As for [`std::ptr::copy_nonoverlapping`]; the bytes at `from` may change meanwhile.
+/// `bytes` bytes can be read at `from` and written at `to`; the two ranges do not overlap, nobody writes to the
+/// first meanwhile, and no reference to the second is used. Neither has to be aligned or initialised.
 #[inline]
 pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     let mut done = 0;
@@ -21,14 +23,32 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
-/// Copies bytes: past the caches where they are more than these hold.
+/// Copies bytes out of memory of a peer.
+///
+/// Another process, if it breaks the rules, may change the bytes at `from` meanwhile; then the copy holds any bytes.
+/// The language has no copy that allows this: for its rules another process is no thread of this one, as for all
+/// programs that share memory. What it could break in practice is ruled out here: the compiler, which sees nobody
+/// write to `from`, could read there a second time where the program reads the copy, and find something else than
+/// what has been checked. The fence makes it believe that the bytes at `from` have changed since.
 ///
 /// # Safety
-/// As for [`copy`].
+/// As for [`copy`], but that other processes may write to the first range.
 #[inline]
-pub unsafe fn copy_well(from: *const u8, to: *mut u8, bytes: usize) {
+pub unsafe fn copy_shared(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: as the caller promises.
-    unsafe { if bytes >= PAST_BYTES_MIN { copy_past_caches(from, to, bytes) } else { copy(from, to, bytes) } }
+    unsafe { copy(from, to, bytes) };
+    compiler_fence(Ordering::SeqCst);
+}
+
+/// [`copy_shared`], past the caches where the bytes are more than these hold.
+///
+/// # Safety
+/// As for [`copy_shared`].
+#[inline]
+pub unsafe fn copy_shared_by_size(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: as the caller promises.
+    unsafe { if bytes >= PAST_BYTES_MIN { copy_past_caches(from, to, bytes) } else { copy(from, to, bytes) } };
+    compiler_fence(Ordering::SeqCst);
 }
 
 /// Copies bytes past the caches, for another core to read them: what lies changed in this core's

@@ -5,7 +5,6 @@ use crate::sync::ReadOnlyLoad;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -27,12 +26,16 @@ impl Refusal {
     }
 }
 
-/// Copies from the process of `header` into `data`, after a look at its nonce: a process id alone
+/// Copies `bytes` bytes from the process of `header` to `into`, after a look at its nonce: a process id alone
 /// may mean another process (across process namespaces, or after a death).
-pub fn read_from(header: &Header, address: u64, data: &mut [u8]) -> Result<(), Refusal> {
+///
+/// # Safety
+/// So many bytes can be written at `into`, whose memory may be uninitialised, and no reference to them is used.
+pub unsafe fn read_from(header: &Header, address: u64, into: *mut u8, bytes: usize) -> Result<(), Refusal> {
     let mut done = 0;
-    while done < data.len() {
-        match read_with_nonce(header, address.wrapping_add(done as u64), &mut data[done..]) {
+    while done < bytes {
+        // SAFETY: the rest of what the caller promises.
+        match unsafe { read_with_nonce(header, address.wrapping_add(done as u64), into.add(done), bytes - done) } {
             Ok(Some(count)) if count > 0 => done += count,
             Ok(_) => return Err(Refusal::Gone),
             Err(errno) => return Err(Refusal::of(errno)),
@@ -41,18 +44,32 @@ pub fn read_from(header: &Header, address: u64, data: &mut [u8]) -> Result<(), R
     Ok(())
 }
 
-/// Copies the nonce and then `data`, once. Returns how many bytes of `data` there were, `None` for another nonce.
-fn read_with_nonce(header: &Header, address: u64, data: &mut [u8]) -> Result<Option<usize>, Errno> {
+/// Copies the nonce and then the bytes, once. Returns how many bytes there were, `None` for another nonce.
+///
+/// # Safety
+/// As [`read_from`].
+unsafe fn read_with_nonce(header: &Header, address: u64, into: *mut u8, bytes: usize) -> Result<Option<usize>, Errno> {
     let process = header.pid.load_relaxed() as libc::pid_t;
     let mut nonce = [0u8; 8];
-    let from = [remote(header.nonce_address.load_relaxed(), 8), remote(address, data.len())];
-    let mut into = [IoSliceMut::new(&mut nonce), IoSliceMut::new(data)];
-    // SAFETY: `IoSliceMut` has the layout of iovec and covers writable bytes; the remote
-    // addresses are the kernel's to check.
-    let count = unsafe { libc::process_vm_readv(process, into.as_mut_ptr().cast(), 2, from.as_ptr(), 2, 0) };
+    let from = [remote(header.nonce_address.load_relaxed(), 8), remote(address, bytes)];
+    let into = [
+        libc::iovec { iov_base: nonce.as_mut_ptr().cast(), iov_len: 8 },
+        libc::iovec { iov_base: into.cast(), iov_len: bytes },
+    ];
+    // SAFETY: both local ranges can be written, the second one as the caller promises; the remote addresses are the
+    // kernel's to check.
+    let count = unsafe { libc::process_vm_readv(process, into.as_ptr(), 2, from.as_ptr(), 2, 0) };
     let count = usize::try_from(count).map_err(|_| last_errno())?;
     let is_owner = count >= 8 && u64::from_ne_bytes(nonce) == header.nonce.load_relaxed();
     Ok(is_owner.then(|| count - 8))
+}
+
+/// Looks whether the process of `header` still has the nonce. `Ok(false)`: another process has its number.
+fn has_nonce(header: &Header) -> Result<bool, Errno> {
+    let mut nonce = [0u8; 8];
+    // SAFETY: so many bytes are there.
+    let read = unsafe { read_with_nonce(header, header.nonce_address.load_relaxed(), nonce.as_mut_ptr(), 8) };
+    read.map(|count| count.is_some())
 }
 
 #[cfg(test)]
@@ -95,8 +112,7 @@ fn last_errno() -> Errno {
 pub fn owner_of(segment: &Mapping) -> Option<i32> {
     let header = segment.header();
     let process = header.pid.load_relaxed() as i32;
-    let mut nonce = [0u8; 8];
-    read_from(header, header.nonce_address.load_relaxed(), &mut nonce).ok()?;
+    has_nonce(header).ok().filter(|has_nonce| *has_nonce)?;
     let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).ok()?;
     maps.lines().any(|line| maps_for_writing(line, segment.inode)).then_some(process)
 }
@@ -144,9 +160,9 @@ impl<'a> Watch<'a> {
         };
         // The number may be that of another process by now, or the process may run another program.
         has_ended
-            || match read_with_nonce(self.header, self.header.nonce_address.load_relaxed(), &mut [0; 1]) {
-                Ok(Some(_)) => false,
-                Ok(None) | Err(Errno::FAULT) => true,
+            || match has_nonce(self.header) {
+                Ok(has_nonce) => !has_nonce,
+                Err(Errno::FAULT) => true,
                 // Its first thread has ended; the descriptor tells when all have.
                 Err(Errno::SRCH) if self.descriptor.is_ok() => false,
                 Err(_) => !is_enrolled(),

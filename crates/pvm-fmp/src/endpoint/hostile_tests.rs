@@ -245,7 +245,9 @@ fn a_sender_that_never_ends_its_part_of_a_copy_holds_its_receiver_up_until_it_ha
         sender
     });
     // The daemon may have said so long before.
-    let received = copying::receive(header, ours.get(), theirs.get(), 1, 64, &mut room, &|| false);
+    let into = (room.as_mut_ptr(), room.len());
+    // SAFETY: `room` is there, and nobody else uses it.
+    let received = unsafe { copying::receive(header, ours.get(), theirs.get(), 1, 64, into, &|| false) };
     assert_eq!((received, start.elapsed() >= Duration::from_millis(300)), (Err(process::Refusal::Gone), true));
     killer.join().unwrap().wait().unwrap();
     drop(heap);
