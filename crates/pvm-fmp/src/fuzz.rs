@@ -30,7 +30,7 @@ pub const TARGETS: &[Target] = &[
                     "find",
                     "next",
                     "next_short",
-                    "next_tiny",
+                    "next_immediate",
                     "has_next",
                     "meta_of",
                     "copy_to",
@@ -57,11 +57,11 @@ pub const TARGETS: &[Target] = &[
                     "receive_stream",
                     "words_of",
                     "first_short",
-                    "first_tiny",
+                    "first_immediate",
                 ],
             ),
             part("crates/pvm-fmp/src/endpoint/first.rs", &["take"]),
-            part("crates/pvm-fmp/src/tiny.rs", &["filled_body", "copy_numbers_to"]),
+            part("crates/pvm-fmp/src/immediate.rs", &["filled_body", "copy_numbers_to"]),
             part(
                 "crates/pvm-fmp/src/extents.rs",
                 &[
@@ -474,10 +474,10 @@ fn look(from: &mut Unstructured<'_>, victim: &mut Endpoint, attacker: u32, sink:
         12 => sink.kept.clear(),
         13 => sink.declines = !sink.declines,
         14 => {
-            if let Some(first) = victim.first_tiny() {
+            if let Some(first) = victim.first_immediate() {
                 let mut data = [0; 16];
-                let bytes = first.tiny.len();
-                let copied = first.tiny.copy_numbers_to(&mut data);
+                let bytes = first.immediate.len();
+                let copied = first.immediate.copy_numbers_to(&mut data);
                 assert_eq!(copied, [4, 8, 16].contains(&bytes));
                 assert!(!copied || first.take().filled_body()[..bytes] == data[..bytes]);
             }

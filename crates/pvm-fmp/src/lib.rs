@@ -9,11 +9,11 @@
 
 mod bell;
 mod group;
+mod immediate;
 mod offer;
 mod queue;
 mod stream;
 mod sync;
-mod tiny;
 
 #[cfg(not(loom))]
 mod arrival;
@@ -72,7 +72,7 @@ mod tests;
 pub use {
     arrival::{Arrival, Inline, Offer, OfferMissed, Remote, Sink},
     blank::Blank,
-    endpoint::{Endpoint, FirstShort, FirstTiny},
+    endpoint::{Endpoint, FirstImmediate, FirstShort},
     file::{bytes_max as file_bytes_max, make as make_file, seal as seal_file},
     group::{
         Arrival as BarrierArrival, Failed, GroupMemory, GroupView, Look, MEMBERS_MAX, Pending, Refused, TakenArrivals,
@@ -83,8 +83,8 @@ pub use {
     straight::Parts,
 };
 
-pub use queue::{TINY_BYTES, USUAL};
-pub use tiny::Tiny;
+pub use immediate::Immediate;
+pub use queue::{IMMEDIATE_BYTES, WELL_KNOWN_HEADERS};
 
 /// Opaque words that travel with a message: the crate's users put context, tag and so on there. The
 /// last one is the far end of a message of another host, see [`FAR`].

@@ -3,7 +3,7 @@
 use crate::bell::Waiting;
 use crate::meeting::{self, Meeting};
 use crate::offer::{self, Answer, Look};
-use crate::queue::{Kind, Line, Reader, USUAL, Writer};
+use crate::queue::{Kind, Line, Reader, WELL_KNOWN_HEADERS, Writer};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::sync::Arc;
 use loom::thread;
@@ -27,11 +27,11 @@ fn shared(shift: u32) -> Arc<Shared> {
 
 /// Reads one entry if there is one, and publishes that its lines are free.
 fn read_one(shared: &Shared, reader: &mut Reader, consumed: &mut u64) -> Option<(u32, Vec<u8>)> {
-    if let Some(tiny) = reader.next_tiny(&shared.ring, 0).filter(|_| *consumed % 2 == 0) {
+    if let Some(immediate) = reader.next_immediate(&shared.ring, 0).filter(|_| *consumed % 2 == 0) {
         reader.advance(1);
         *consumed += 1;
         shared.consumed.store(*consumed, Ordering::Release);
-        return Some((tiny.first[0], tiny.filled_body()[..tiny.len()].to_vec()));
+        return Some((immediate.first[0], immediate.filled_body()[..immediate.len()].to_vec()));
     }
     if let Some(short) = reader.next_short(&shared.ring) {
         let mut body = vec![0; short.len()];
@@ -74,8 +74,8 @@ fn entries_are_seen_whole_and_in_order() {
     });
 }
 
-fn usual(first: u32) -> crate::Meta {
-    let [a, b, c, d] = USUAL[0];
+fn well_known(first: u32) -> crate::Meta {
+    let [a, b, c, d] = WELL_KNOWN_HEADERS[0];
     [first, 0, a, b, c, d]
 }
 
@@ -86,7 +86,7 @@ fn halves_of_a_line_are_seen_whole_and_in_order() {
         let there = shared.clone();
         let writer = thread::spawn(move || {
             let mut writer = Writer::new(1);
-            writer.write_short(&there.ring, &usual(1), &[1; 8]);
+            writer.write_short(&there.ring, &well_known(1), &[1; 8]);
             writer.write_short(&there.ring, &[2, 0, 0, 0, 0, 0], &[2; 8]);
         });
         let (mut reader, mut consumed, mut next) = (Reader::new(1), 0, 1);
@@ -100,7 +100,7 @@ fn halves_of_a_line_are_seen_whole_and_in_order() {
     });
 }
 
-/// The body of the first lap is, word by word, the stamp of a tiny message in the second.
+/// The body of the first lap is, word by word, the stamp of an immediate message in the second.
 #[test]
 fn a_body_of_an_earlier_lap_is_no_stamp() {
     loom::model(|| {
@@ -112,8 +112,8 @@ fn a_body_of_an_earlier_lap_is_no_stamp() {
         assert_eq!(read_one(&shared, &mut reader, &mut consumed).map(|(first, _)| first), Some(1));
         let there = shared.clone();
         let thread = thread::spawn(move || {
-            writer.write_short(&there.ring, &usual(2), &[2; 8]);
-            writer.write_short(&there.ring, &usual(3), &[3; 8]);
+            writer.write_short(&there.ring, &well_known(2), &[2; 8]);
+            writer.write_short(&there.ring, &well_known(3), &[3; 8]);
         });
         let mut next = 2;
         for _ in 0..3 {

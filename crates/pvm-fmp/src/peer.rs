@@ -6,7 +6,7 @@ use crate::process::owner_of;
 use crate::queue::{Kind, LINE_BYTES, Line, Reader, SHORT_HALVES, Writer, halves_for};
 use crate::segment::{PEERS_MAX, PeerLine};
 use crate::sync::{Ordering, ReadOnlyLoad};
-use crate::{Meta, NoMemory, Tiny};
+use crate::{Immediate, Meta, NoMemory};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -166,12 +166,12 @@ impl Peer {
         }
     }
 
-    /// Queues a tiny message if the queue has room; says whether it did.
+    /// Queues an immediate message if the queue has room; says whether it did.
     #[inline(always)]
-    pub fn push_tiny(&mut self, tiny: &Tiny) -> bool {
+    pub fn push_immediate(&mut self, immediate: &Immediate) -> bool {
         match &mut self.out {
             Some(out) if out.has_room(1) => {
-                out.writer.put(out.ring.lines(), tiny);
+                out.writer.put(out.ring.lines(), immediate);
                 true
             }
             _ => false,

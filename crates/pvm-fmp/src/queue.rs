@@ -1,19 +1,19 @@
 //! The queue between two tasks: a ring of cache lines with one writer and one reader.
 //!
-//! A *tiny* message, of at most [`TINY_BYTES`] with usual meta words ([`USUAL`]), takes half a line:
+//! An *immediate* message, of at most [`IMMEDIATE_BYTES`] with a well-known header ([`WELL_KNOWN_HEADERS`]), takes half a line:
 //! where lines cross slowly, two of them cross at once. Positions count half lines. All other entries
 //! begin at a line; where a half is left before it, that says so (a skip).
 //!
 //! Each line begins with a stamp word: the lap in which it was written (so that a line of an
 //! earlier lap is never taken for new), and for the first line of an entry its kind and the length
-//! of its body; so does the second half behind a tiny message. The writer stores the stamp of an
+//! of its body; so does the second half behind an immediate message. The writer stores the stamp of an
 //! entry's first line or half last. The reader keeps its position to
 //! itself and polls the stamp of the next line; a short message thus crosses the cores in one line.
 //! How far the reader has come is published elsewhere (`Endpoint`), for the writer to see room.
 //!
 //! All words are atomics, so that even a writer gone mad causes wrong bytes at most.
+use crate::Immediate;
 use crate::Meta;
-use crate::Tiny;
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 
 /// Bytes of a line.
@@ -26,14 +26,14 @@ pub const NEXT_BYTES: usize = LINE_BYTES - 8;
 const FIRST_START: usize = 8 + 24;
 const WORDS: usize = LINE_BYTES / 8;
 /// Body bytes of a message that takes half a line.
-pub const TINY_BYTES: usize = LINE_BYTES / 2 - TINY_START;
+pub const IMMEDIATE_BYTES: usize = LINE_BYTES / 2 - IMMEDIATE_START;
 /// Where the body begins in a half: behind the stamp and two meta words.
-const TINY_START: usize = 16;
+const IMMEDIATE_START: usize = 16;
 /// Halves that a message of at most one line can take: a line, and the half before it.
 pub const SHORT_HALVES: u64 = 3;
 /// The last four meta words of most messages; a half line holds their number in this list instead.
 /// Both ends of a queue must have the same list.
-pub const USUAL: [[u32; 4]; 2] = [[0, NATIVE, NATIVE, 0], [0, 0x1000_0000, NATIVE, 0]];
+pub const WELL_KNOWN_HEADERS: [[u32; 4]; 2] = [[0, NATIVE, NATIVE, 0], [0, 0x1000_0000, NATIVE, 0]];
 /// The word for the data format of this host.
 const NATIVE: u32 = LITTLE | if cfg!(target_endian = "big") { 0x618_6318 } else { 0 };
 /// The same of a host whose numbers begin with their lowest byte.
@@ -79,8 +79,8 @@ pub enum Kind {
 
 /// In the stamp of a half: the next entry begins at the next line.
 const SKIP: u8 = 7;
-/// In the stamp of a half, plus a number of [`USUAL`]: a tiny message.
-const TINY: u8 = 8;
+/// In the stamp of a half, plus a number of [`WELL_KNOWN_HEADERS`]: an immediate message.
+const IMMEDIATE: u8 = 8;
 
 impl Kind {
     fn from_number(number: u8) -> Option<Kind> {
@@ -90,7 +90,7 @@ impl Kind {
     }
 }
 
-/// How many lines an entry with a body of `bytes` takes, tiny messages apart.
+/// How many lines an entry with a body of `bytes` takes, immediate messages apart.
 pub const fn lines_for(bytes: usize) -> usize {
     if bytes <= FIRST_BYTES { 1 } else { 1 + (bytes - FIRST_BYTES).div_ceil(NEXT_BYTES) }
 }
@@ -130,11 +130,11 @@ fn word_at(position: u64) -> usize {
     (position as usize & 1) * (WORDS / 2)
 }
 
-/// The number in [`USUAL`] of the last meta words.
+/// The number in [`WELL_KNOWN_HEADERS`] of the last meta words.
 #[inline(always)]
-fn usual_number(meta: &Meta) -> Option<usize> {
+fn well_known_number(meta: &Meta) -> Option<usize> {
     let last = [meta[2], meta[3], meta[4], meta[5]];
-    (0..USUAL.len()).find(|number| USUAL[*number] == last)
+    (0..WELL_KNOWN_HEADERS.len()).find(|number| WELL_KNOWN_HEADERS[*number] == last)
 }
 
 /// The writing end: where the next entry goes.
@@ -163,7 +163,7 @@ impl Writer {
     /// Writes an entry. The caller has made sure that the reader has left [`halves_for`] it.
     #[inline]
     pub fn write(&mut self, ring: &[Line], kind: Kind, meta: &Meta, body: &[u8]) {
-        if kind == Kind::Message && self.write_tiny(ring, meta, body) {
+        if kind == Kind::Message && self.write_immediate(ring, meta, body) {
             return;
         }
         self.skip(ring);
@@ -178,7 +178,7 @@ impl Writer {
     /// Writes a message whose body fits in one line.
     #[inline(always)]
     pub fn write_short(&mut self, ring: &[Line], meta: &Meta, body: &[u8]) {
-        if self.write_tiny(ring, meta, body) {
+        if self.write_immediate(ring, meta, body) {
             return;
         }
         self.skip(ring);
@@ -194,28 +194,29 @@ impl Writer {
 
     /// Writes a message into half a line, if it fits; says whether it did.
     #[inline(always)]
-    fn write_tiny(&mut self, ring: &[Line], meta: &Meta, body: &[u8]) -> bool {
-        if body.len() > TINY_BYTES {
+    fn write_immediate(&mut self, ring: &[Line], meta: &Meta, body: &[u8]) -> bool {
+        if body.len() > IMMEDIATE_BYTES {
             return false;
         }
-        let tiny = usual_number(meta).and_then(|usual| Tiny::new([meta[0], meta[1]], usual, body));
-        match tiny {
-            Some(tiny) => self.put(ring, &tiny),
+        let immediate =
+            well_known_number(meta).and_then(|well_known| Immediate::new([meta[0], meta[1]], well_known, body));
+        match immediate {
+            Some(immediate) => self.put(ring, &immediate),
             None => return false,
         }
         true
     }
 
-    /// Writes a tiny message.
+    /// Writes an immediate message.
     #[inline(always)]
-    pub fn put(&mut self, ring: &[Line], tiny: &Tiny) {
+    pub fn put(&mut self, ring: &[Line], immediate: &Immediate) {
         let (line, at) = (line_at(ring, self.position), word_at(self.position));
-        line.words[at + 1].store(pair(tiny.first[0], tiny.first[1]), Ordering::Relaxed);
-        line.words[at + 2].store(tiny.words[0], Ordering::Relaxed);
-        if tiny.bytes > 8 {
-            line.words[at + 3].store(tiny.words[1], Ordering::Relaxed);
+        line.words[at + 1].store(pair(immediate.first[0], immediate.first[1]), Ordering::Relaxed);
+        line.words[at + 2].store(immediate.words[0], Ordering::Relaxed);
+        if immediate.bytes > 8 {
+            line.words[at + 3].store(immediate.words[1], Ordering::Relaxed);
         }
-        let stamp = stamp_in(self.lap, tiny.bytes, TINY + tiny.usual as u8);
+        let stamp = stamp_in(self.lap, immediate.bytes, IMMEDIATE + immediate.well_known as u8);
         // A body of an earlier lap may have left in the second half what looks like its next stamp.
         // Looking there costs less than a store: a store waits for the line, and others behind it.
         if at == 0 && line.words[WORDS / 2].load_relaxed() >> 32 == stamp >> 32 {
@@ -338,8 +339,8 @@ pub struct Entry<'a> {
     ring: &'a [Line],
     position: u64,
     bytes: usize,
-    /// The number of its last meta words in [`USUAL`], if it is tiny.
-    usual: Option<usize>,
+    /// The number of its last meta words in [`WELL_KNOWN_HEADERS`], if it is immediate.
+    well_known: Option<usize>,
     /// Halves that it takes, a skipped one before it counted.
     halves: usize,
     /// What it is.
@@ -379,20 +380,20 @@ impl Reader {
     pub fn next<'a>(&self, ring: &'a [Line]) -> Result<Option<Entry<'a>>, Damaged> {
         let Some((position, stamp)) = self.find(ring) else { return Ok(None) };
         let bytes = (stamp >> 8 & 0xff_ffff) as usize;
-        let usual = usual_of(stamp);
+        let well_known = well_known_of(stamp);
         let kind = match stamp as u8 {
-            _ if usual.is_some() => Kind::Message,
+            _ if well_known.is_some() => Kind::Message,
             1 => Kind::Message,
             other => Kind::from_number(other).ok_or(Damaged)?,
         };
         let (whole_lines, bytes_max) =
-            if usual.is_some() { (0, TINY_BYTES) } else { (lines_for(bytes), crate::INLINE_BYTES_MAX) };
+            if well_known.is_some() { (0, IMMEDIATE_BYTES) } else { (lines_for(bytes), crate::INLINE_BYTES_MAX) };
         if bytes > bytes_max || whole_lines > ring.len() || (whole_lines > 0 && position % 2 == 1) {
             return Err(Damaged);
         }
         want_soon(line_at(ring, position + AHEAD_HALVES));
         let halves = (position - self.position) as usize + (2 * whole_lines).max(1);
-        Ok(Some(Entry { ring, position, bytes, usual, halves, kind }))
+        Ok(Some(Entry { ring, position, bytes, well_known, halves, kind }))
     }
 
     /// The next entry, if it is there and a message that fits in one line.
@@ -401,22 +402,22 @@ impl Reader {
         let (position, stamp) = self.find(ring)?;
         let (line, bytes) = (line_at(ring, position), (stamp >> 8 & 0xff_ffff) as usize);
         let skipped = (position - self.position) as usize;
-        let usual = usual_of(stamp);
-        let fits = match usual {
-            Some(_) => bytes <= TINY_BYTES,
+        let well_known = well_known_of(stamp);
+        let fits = match well_known {
+            Some(_) => bytes <= IMMEDIATE_BYTES,
             None => stamp as u8 == Kind::Message as u8 && bytes <= FIRST_BYTES && position % 2 == 0,
         };
         if !fits {
             return None;
         }
         want_soon(line_at(ring, position + AHEAD_HALVES));
-        let halves = skipped + if usual.is_some() { 1 } else { 2 };
-        Some(Short { line, at: word_at(position), usual, bytes, halves })
+        let halves = skipped + if well_known.is_some() { 1 } else { 2 };
+        Some(Short { line, at: word_at(position), well_known, bytes, halves })
     }
 
-    /// The next entry, if it is a tiny message and comes within so many looks more than one.
+    /// The next entry, if it is an immediate message and comes within so many looks more than one.
     #[inline(always)]
-    pub fn next_tiny(&self, ring: &[Line], looks: usize) -> Option<Tiny> {
+    pub fn next_immediate(&self, ring: &[Line], looks: usize) -> Option<Immediate> {
         let (line, at) = (line_at(ring, self.position), word_at(self.position));
         let lap = lap(self.position, self.shift);
         // All that need not wait for the message is done before it.
@@ -432,13 +433,13 @@ impl Reader {
             // Looking without a pause takes the line from the writer before it is done with it.
             std::hint::spin_loop();
         };
-        let (usual, bytes) = (usual_of(stamp)?, (stamp >> 8 & 0xff_ffff) as usize);
-        if bytes > TINY_BYTES {
+        let (well_known, bytes) = (well_known_of(stamp)?, (stamp >> 8 & 0xff_ffff) as usize);
+        if bytes > IMMEDIATE_BYTES {
             return None;
         }
         let word = |place: usize| line.words[at + place].load_relaxed();
         let first = word(1);
-        Some(Tiny { first: [first as u32, (first >> 32) as u32], usual, bytes, words: [word(2), word(3)] })
+        Some(Immediate { first: [first as u32, (first >> 32) as u32], well_known, bytes, words: [word(2), word(3)] })
     }
 
     /// Whether the next entry is there.
@@ -454,11 +455,11 @@ impl Reader {
     }
 }
 
-/// The number of the last meta words of a tiny message; `None` for any other entry.
+/// The number of the last meta words of an immediate message; `None` for any other entry.
 #[inline(always)]
-fn usual_of(stamp: u64) -> Option<usize> {
-    let number = (stamp as u8).wrapping_sub(TINY) as usize;
-    (number < USUAL.len()).then_some(number)
+fn well_known_of(stamp: u64) -> Option<usize> {
+    let number = (stamp as u8).wrapping_sub(IMMEDIATE) as usize;
+    (number < WELL_KNOWN_HEADERS.len()).then_some(number)
 }
 
 /// A message in at most one line, still in the ring.
@@ -466,7 +467,7 @@ pub struct Short<'a> {
     line: &'a Line,
     /// The word with which it begins.
     at: usize,
-    usual: Option<usize>,
+    well_known: Option<usize>,
     bytes: usize,
     halves: usize,
 }
@@ -485,12 +486,12 @@ impl Short<'_> {
     /// The words that travel with the message.
     #[inline(always)]
     pub fn meta(&self) -> Meta {
-        meta_of(self.line, self.at, self.usual)
+        meta_of(self.line, self.at, self.well_known)
     }
     /// Copies the first bytes of the body, as many as fit.
     #[inline(always)]
     pub fn copy_to(&self, data: &mut [u8]) {
-        let from = body_word(self.at, self.usual);
+        let from = body_word(self.at, self.well_known);
         match (self.bytes, data.first_chunk_mut::<8>()) {
             (8, Some(word)) => *word = self.line.words[from].load_relaxed().to_ne_bytes(),
             _ => {
@@ -503,15 +504,15 @@ impl Short<'_> {
 
 /// The word with which the body of an entry begins that begins at word `at`.
 #[inline(always)]
-fn body_word(at: usize, usual: Option<usize>) -> usize {
-    if usual.is_some() { at + TINY_START / 8 } else { FIRST_START / 8 }
+fn body_word(at: usize, well_known: Option<usize>) -> usize {
+    if well_known.is_some() { at + IMMEDIATE_START / 8 } else { FIRST_START / 8 }
 }
 
 #[inline(always)]
-fn meta_of(line: &Line, at: usize, usual: Option<usize>) -> Meta {
+fn meta_of(line: &Line, at: usize, well_known: Option<usize>) -> Meta {
     let word = |index: usize| line.words[index].load_relaxed();
-    if let Some(number) = usual {
-        let (first, last) = (word(at + 1), USUAL[number]);
+    if let Some(number) = well_known {
+        let (first, last) = (word(at + 1), WELL_KNOWN_HEADERS[number]);
         return [first as u32, (first >> 32) as u32, last[0], last[1], last[2], last[3]];
     }
     let (a, b, c) = (word(1), word(2), word(3));
@@ -530,7 +531,7 @@ impl Entry<'_> {
     /// The words that travel with the message.
     #[inline]
     pub fn meta(&self) -> Meta {
-        meta_of(line_at(self.ring, self.position), word_at(self.position), self.usual)
+        meta_of(line_at(self.ring, self.position), word_at(self.position), self.well_known)
     }
 
     /// Copies the first bytes of the body, as many as fit; returns how many.
@@ -539,7 +540,7 @@ impl Entry<'_> {
         let wanted = data.len().min(self.bytes);
         let (first, rest) = data[..wanted].split_at_mut(wanted.min(FIRST_BYTES));
         let line = |further: usize| line_at(self.ring, self.position + 2 * further as u64);
-        load_bytes(line(0), body_word(word_at(self.position), self.usual), first);
+        load_bytes(line(0), body_word(word_at(self.position), self.well_known), first);
         for (further, piece) in rest.chunks_mut(NEXT_BYTES).enumerate() {
             load_bytes(line(1 + further), 1, piece);
         }
@@ -577,20 +578,20 @@ mod tests {
         assert!(matches!(Reader::new(2).next(&ring), Err(Damaged)));
     }
 
-    fn usual(first: u32, number: usize) -> Meta {
-        let [a, b, c, d] = USUAL[number];
+    fn well_known(first: u32, number: usize) -> Meta {
+        let [a, b, c, d] = WELL_KNOWN_HEADERS[number];
         [first, 1, a, b, c, d]
     }
 
     #[test]
-    fn two_tiny_messages_share_a_line() {
+    fn two_immediate_messages_share_a_line() {
         let ring = ring(2);
         let (mut writer, mut reader) = (Writer::new(2), Reader::new(2));
-        let meta = usual;
+        let meta = well_known;
         writer.write_short(&ring, &meta(1, 0), b"the first");
-        writer.write(&ring, Kind::Message, &meta(2, 1), &[2; TINY_BYTES]);
+        writer.write(&ring, Kind::Message, &meta(2, 1), &[2; IMMEDIATE_BYTES]);
         assert_eq!(writer.position(), 2);
-        for (wanted, body) in [(meta(1, 0), &b"the first"[..]), (meta(2, 1), &[2; TINY_BYTES])] {
+        for (wanted, body) in [(meta(1, 0), &b"the first"[..]), (meta(2, 1), &[2; IMMEDIATE_BYTES])] {
             let short = reader.next_short(&ring).unwrap();
             let mut copy = vec![0; short.len()];
             short.copy_to(&mut copy);
@@ -601,12 +602,12 @@ mod tests {
     }
 
     #[test]
-    fn the_half_behind_a_tiny_message_is_left_by_what_needs_a_line() {
+    fn the_half_behind_an_immediate_message_is_left_by_what_needs_a_line() {
         let ring = ring(2);
         let (mut writer, mut reader) = (Writer::new(2), Reader::new(2));
-        let usual = usual(1, 0);
-        writer.write_short(&ring, &usual, &[1; 8]);
-        writer.write_short(&ring, &usual, &[2; FIRST_BYTES]);
+        let well_known = well_known(1, 0);
+        writer.write_short(&ring, &well_known, &[1; 8]);
+        writer.write_short(&ring, &well_known, &[2; FIRST_BYTES]);
         assert_eq!(writer.position(), 4);
         reader.advance(reader.next_short(&ring).unwrap().halves());
         assert_eq!(reader.next(&ring).unwrap().unwrap().halves(), 3);
@@ -619,29 +620,29 @@ mod tests {
     #[test]
     fn a_line_behind_a_half_that_was_not_left_is_damage() {
         let ring = ring(2);
-        let usual = usual(1, 0);
-        Writer::new(2).write_short(&ring, &usual, &[1; 8]);
+        let well_known = well_known(1, 0);
+        Writer::new(2).write_short(&ring, &well_known, &[1; 8]);
         let mut reader = Reader::new(2);
         reader.advance(1);
         ring[0].words[4].store(stamp(1, 2, 8, Kind::Message as u8), Ordering::Relaxed);
         assert!(reader.next_short(&ring).is_none());
         assert!(matches!(reader.next(&ring), Err(Damaged)));
-        ring[0].words[4].store(stamp(1, 2, TINY_BYTES + 1, TINY), Ordering::Relaxed);
+        ring[0].words[4].store(stamp(1, 2, IMMEDIATE_BYTES + 1, IMMEDIATE), Ordering::Relaxed);
         assert!(reader.next_short(&ring).is_none());
         assert!(matches!(reader.next(&ring), Err(Damaged)));
     }
 
     #[test]
-    fn only_a_whole_tiny_message_is_one() {
+    fn only_a_whole_immediate_message_is_one() {
         let ring = ring(2);
         let (mut writer, reader) = (Writer::new(2), Reader::new(2));
-        assert_eq!(reader.next_tiny(&ring, 3), None);
-        writer.write_short(&ring, &usual(1, 0), &[1; TINY_BYTES + 1]);
-        assert_eq!(reader.next_tiny(&ring, 3), None);
-        ring[0].words[0].store(stamp(0, 2, TINY_BYTES + 1, TINY), Ordering::Relaxed);
-        assert_eq!(reader.next_tiny(&ring, 3), None);
-        ring[0].words[0].store(stamp(0, 2, TINY_BYTES, TINY), Ordering::Relaxed);
-        assert!(reader.next_tiny(&ring, 0).is_some());
+        assert_eq!(reader.next_immediate(&ring, 3), None);
+        writer.write_short(&ring, &well_known(1, 0), &[1; IMMEDIATE_BYTES + 1]);
+        assert_eq!(reader.next_immediate(&ring, 3), None);
+        ring[0].words[0].store(stamp(0, 2, IMMEDIATE_BYTES + 1, IMMEDIATE), Ordering::Relaxed);
+        assert_eq!(reader.next_immediate(&ring, 3), None);
+        ring[0].words[0].store(stamp(0, 2, IMMEDIATE_BYTES, IMMEDIATE), Ordering::Relaxed);
+        assert!(reader.next_immediate(&ring, 0).is_some());
     }
 
     #[test]
@@ -664,11 +665,11 @@ mod tests {
             let mut reader = Reader { position, shift };
             for _ in 0..4 {
                 for _ in 0..ring.len() {
-                    writer.write_short(&ring, &usual(1, 0), &[0; FIRST_BYTES]);
+                    writer.write_short(&ring, &well_known(1, 0), &[0; FIRST_BYTES]);
                     reader.advance(reader.next(&ring).unwrap().unwrap().halves());
                 }
                 for _ in 0..2 * ring.len() {
-                    writer.write_short(&ring, &usual(1, 0), &[0; 8]);
+                    writer.write_short(&ring, &well_known(1, 0), &[0; 8]);
                     reader.advance(reader.next(&ring).unwrap().unwrap().halves());
                     assert!(matches!(reader.next(&ring), Ok(None)));
                 }
@@ -683,9 +684,9 @@ mod tests {
         use proptest::prelude::*;
         use std::collections::VecDeque;
 
-        /// A body of `bytes` that is full of what could be the stamp of a tiny message in this lap or the next.
+        /// A body of `bytes` that is full of what could be the stamp of an immediate message in this lap or the next.
         fn body_like_stamps(bytes: usize, position: u64, shift: u32, fill: u8) -> Vec<u8> {
-            let word = stamp(position + (u64::from(fill) % 2 * 2 << shift), shift, 8, TINY);
+            let word = stamp(position + (u64::from(fill) % 2 * 2 << shift), shift, 8, IMMEDIATE);
             word.to_ne_bytes().into_iter().cycle().take(bytes).collect()
         }
 
@@ -698,11 +699,11 @@ mod tests {
                 let mut oracle: VecDeque<(Meta, Vec<u8>)> = VecDeque::new();
                 let mut read = 0;
                 for (index, (step, bytes, fill)) in steps.into_iter().enumerate() {
-                    let bytes = if step % 2 == 0 { bytes % (TINY_BYTES + 4) } else { bytes };
+                    let bytes = if step % 2 == 0 { bytes % (IMMEDIATE_BYTES + 4) } else { bytes };
                     if step < 4 && writer.position() - read + halves_for(bytes) <= writer.capacity() {
                         let body = body_like_stamps(bytes, writer.position(), shift, fill);
-                        let number = fill as usize % USUAL.len();
-                        let meta = if fill < 200 { usual(index as u32, number) } else { [index as u32, 1, 2, 3, u32::MAX, 4] };
+                        let number = fill as usize % WELL_KNOWN_HEADERS.len();
+                        let meta = if fill < 200 { well_known(index as u32, number) } else { [index as u32, 1, 2, 3, u32::MAX, 4] };
                         if bytes <= FIRST_BYTES && fill % 3 == 0 {
                             writer.write_short(&ring, &meta, &body);
                         } else {
@@ -712,12 +713,12 @@ mod tests {
                         continue;
                     }
                     let short = reader.next_short(&ring).filter(|_| fill % 2 == 0);
-                    let tiny = reader.next_tiny(&ring, 0).filter(|_| fill % 3 == 0);
+                    let immediate = reader.next_immediate(&ring, 0).filter(|_| fill % 3 == 0);
                     let (meta, copy, halves) = match (short, reader.next(&ring).unwrap()) {
-                        _ if tiny.is_some() => {
-                            let tiny = tiny.unwrap();
-                            let ([first, second], [a, b, c, d]) = (tiny.first, USUAL[tiny.usual]);
-                            ([first, second, a, b, c, d], tiny.filled_body()[..tiny.len()].to_vec(), 1)
+                        _ if immediate.is_some() => {
+                            let immediate = immediate.unwrap();
+                            let ([first, second], [a, b, c, d]) = (immediate.first, WELL_KNOWN_HEADERS[immediate.well_known]);
+                            ([first, second, a, b, c, d], immediate.filled_body()[..immediate.len()].to_vec(), 1)
                         }
                         (Some(short), _) => {
                             let mut copy = vec![0; short.len()];

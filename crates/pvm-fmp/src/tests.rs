@@ -252,7 +252,7 @@ fn unknown_and_dead_peers_are_told_apart() {
 }
 
 #[test]
-fn a_tiny_message_goes_to_whom_it_is_for_also_when_another_came_to_the_place_of_the_dead() {
+fn an_immediate_message_goes_to_its_receiver_also_when_another_task_has_the_slot_of_a_dead_one() {
     const C: u32 = 0x40003;
     const DAEMON: u32 = 0x40000;
     let host = Host::new();
@@ -260,27 +260,31 @@ fn a_tiny_message_goes_to_whom_it_is_for_also_when_another_came_to_the_place_of_
     let (mut a, b) = host.pair();
     let mut c = host.endpoint(C);
     introduce(&mut c, A, &a);
-    let tiny = Tiny::new([1, 2], 0, &[3; 8]).unwrap();
+    let immediate = Immediate::new([1, 2], 0, &[3; 8]).unwrap();
     let nobody = [0, 1, u32::MAX, u32::MAX - 1, C];
-    assert!(nobody.iter().all(|tid| a.send_tiny(*tid, &tiny).is_none() && c.send_tiny(*tid, &tiny).is_none()));
-    assert!(nobody.iter().all(|tid| host.endpoint(C).send_tiny(*tid, &tiny).is_none()));
+    assert!(
+        nobody
+            .iter()
+            .all(|tid| a.send_immediate(*tid, &immediate).is_none() && c.send_immediate(*tid, &immediate).is_none())
+    );
+    assert!(nobody.iter().all(|tid| host.endpoint(C).send_immediate(*tid, &immediate).is_none()));
     // The queue is made by an ordinary message.
     a.send_bytes(B, [0; 6], b"x").map(|_| ()).unwrap();
-    assert_eq!(a.send_tiny(B, &tiny), Some(false));
+    assert_eq!(a.send_immediate(B, &immediate), Some(false));
     a.peer_gone(B);
     introduce(&mut a, C, &c);
-    assert!([0, B, u32::MAX].iter().all(|tid| a.send_tiny(*tid, &tiny).is_none()));
+    assert!([0, B, u32::MAX].iter().all(|tid| a.send_immediate(*tid, &immediate).is_none()));
     a.send_bytes(C, [0; 6], b"x").map(|_| ()).unwrap();
-    assert_eq!(a.send_tiny(C, &tiny), Some(false));
-    assert_eq!(a.send_tiny(B, &tiny), None);
+    assert_eq!(a.send_immediate(C, &immediate), Some(false));
+    assert_eq!(a.send_immediate(B, &immediate), None);
     let mut kept = Kept::default();
     c.poll(&mut kept);
     assert_eq!(kept.messages.len(), 2);
     // The daemon is told otherwise.
     introduce(&mut a, DAEMON, &b);
     a.send_bytes(DAEMON, [0; 6], b"x").map(|_| ()).unwrap();
-    assert_eq!(a.send_tiny(DAEMON, &tiny), None);
-    assert_eq!(a.send_tiny(C, &tiny), Some(false));
+    assert_eq!(a.send_immediate(DAEMON, &immediate), None);
+    assert_eq!(a.send_immediate(C, &immediate), Some(false));
 }
 
 #[test]

@@ -11,10 +11,10 @@ use crate::send::is_answer;
 use crate::task::State;
 use crate::types::{ANY, Delivered, Filter, Kind};
 use pvm_core::codes::{DATA_DEFAULT, DATA_RAW, ENC_XDR, SYSCTX_TC};
-use pvm_fmp::{FirstTiny, INLINE_BYTES_MAX, TINY_BYTES, Tiny, USUAL, is_daemon};
+use pvm_fmp::{FirstImmediate, IMMEDIATE_BYTES, INLINE_BYTES_MAX, Immediate, WELL_KNOWN_HEADERS, is_daemon};
 
-/// The encodings of the entries of [`USUAL`].
-const ENCODINGS: [i32; USUAL.len()] = [USUAL[0][1] as i32, USUAL[1][1] as i32];
+/// The encodings of the entries of [`WELL_KNOWN_HEADERS`].
+const ENCODINGS: [i32; WELL_KNOWN_HEADERS.len()] = [WELL_KNOWN_HEADERS[0][1] as i32, WELL_KNOWN_HEADERS[1][1] as i32];
 /// The number there of native bytes.
 const NATIVE: usize = 0;
 /// That of the default encoding.
@@ -94,7 +94,7 @@ impl Task {
         if !is_plain(message) || message.enc != ENCODINGS[usual] || is_answer(tag) {
             return Quick::NotDone;
         }
-        let tiny = Tiny::of_numbers([*context as u32, tag as u32], usual, &message.small);
+        let tiny = Immediate::of_numbers([*context as u32, tag as u32], usual, &message.small);
         let sent = send(&mut self.member, to, tag, tiny);
         if sent != Quick::NotDone {
             (message.ctx, message.tag, message.dst) = (*context, tag, to);
@@ -106,15 +106,15 @@ impl Task {
     /// whether it did.
     #[inline(always)]
     pub fn psend_quickly(&mut self, to: i32, tag: i32, body: &[u8]) -> Quick {
-        let tiny = Tiny::of_numbers([self.state.context as u32, tag as u32], NATIVE, body);
+        let tiny = Immediate::of_numbers([self.state.context as u32, tag as u32], NATIVE, body);
         send(&mut self.member, to, tag, tiny)
     }
 
     /// [`Task::try_precv`] of a tiny message that is there or comes at once.
     #[inline(always)]
     pub fn precv_quickly(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
-        let (src, first) = first_tiny(&self.state, &mut self.member, filter)?;
-        if !first.tiny.copy_numbers_to(data) {
+        let (src, first) = first_immediate(&self.state, &mut self.member, filter)?;
+        if !first.immediate.copy_numbers_to(data) {
             return None;
         }
         let tiny = first.take();
@@ -126,15 +126,15 @@ impl Task {
     #[inline(always)]
     pub fn receive_quickly(&mut self, filter: &Filter) -> Option<i32> {
         let mid = self.state.store.receive;
-        if self.state.store.reusable(mid)?.small.capacity() < TINY_BYTES {
+        if self.state.store.reusable(mid)?.small.capacity() < IMMEDIATE_BYTES {
             return None;
         }
-        let (src, first) = first_tiny(&self.state, &mut self.member, filter)?;
+        let (src, first) = first_immediate(&self.state, &mut self.member, filter)?;
         let tiny = first.take();
         let dst = self.own_tid();
         let message = self.state.store.reusable(mid)?;
         (message.ctx, message.tag, message.wid) = (tiny.first[0] as i32, tiny.first[1] as i32, 0);
-        (message.enc, message.format) = (ENCODINGS[tiny.usual], OWN_DSIG);
+        (message.enc, message.format) = (ENCODINGS[tiny.well_known], OWN_DSIG);
         (message.src, message.dst, message.position) = (src, dst, 0);
         message.small.clear();
         message.small.extend_from_slice(&tiny.filled_body());
@@ -168,7 +168,7 @@ impl Task {
     }
 }
 
-/// Whether wait id and format are those of the entries of [`USUAL`].
+/// Whether wait id and format are those of the entries of [`WELL_KNOWN_HEADERS`].
 #[inline(always)]
 fn is_plain(message: &Message) -> bool {
     message.wid == 0 && message.format == OWN_DSIG
@@ -187,12 +187,12 @@ fn lies_alike(kind: Kind, bytes: usize) -> bool {
 }
 
 #[inline(always)]
-fn send(member: &mut Option<Member>, to: i32, tag: i32, tiny: Option<Tiny>) -> Quick {
+fn send(member: &mut Option<Member>, to: i32, tag: i32, tiny: Option<Immediate>) -> Quick {
     let (Some(member), Some(tiny)) = (member, tiny) else { return Quick::NotDone };
     if tag < 0 || member.link.is_none() || member.endpoint.should_poll() {
         return Quick::NotDone;
     }
-    match member.endpoint.send_tiny(to as u32, &tiny) {
+    match member.endpoint.send_immediate(to as u32, &tiny) {
         Some(false) => Quick::Done,
         Some(true) => Quick::Wake,
         None => Quick::NotDone,
@@ -203,7 +203,11 @@ fn send(member: &mut Option<Member>, to: i32, tag: i32, tiny: Option<Tiny>) -> Q
 /// queued before it, and nobody else may want it. What can be known of it before it comes is looked at
 /// before, while there is time.
 #[inline(always)]
-fn first_tiny<'a>(state: &State, member: &'a mut Option<Member>, filter: &Filter) -> Option<(i32, FirstTiny<'a>)> {
+fn first_immediate<'a>(
+    state: &State,
+    member: &'a mut Option<Member>,
+    filter: &Filter,
+) -> Option<(i32, FirstImmediate<'a>)> {
     if !state.store.queue.is_empty() || state.handlers.are_special() || state.output.any() {
         return None;
     }
@@ -213,8 +217,8 @@ fn first_tiny<'a>(state: &State, member: &'a mut Option<Member>, filter: &Filter
     if !may_come || is_daemon(from) || filter.ctx == ANY || filter.ctx == SYSCTX_TC {
         return None;
     }
-    let first = member.endpoint.first_tiny()?;
-    let [ctx, tag] = first.tiny.first.map(|word| word as i32);
+    let first = member.endpoint.first_immediate()?;
+    let [ctx, tag] = first.immediate.first.map(|word| word as i32);
     if ctx != filter.ctx || (tag != filter.tag && filter.tag != ANY) {
         return None;
     }

@@ -1,7 +1,7 @@
 //! The message that comes first from the peer that sent last, still in its queue.
 use crate::peer::Inbound;
 use crate::queue::Short;
-use crate::{Meta, Tiny};
+use crate::{Immediate, Meta};
 
 /// A short message that can be taken; see [`Endpoint::first_short`].
 pub struct FirstShort<'a> {
@@ -38,22 +38,22 @@ impl FirstShort<'_> {
     }
 }
 
-/// A tiny message that can be taken; see [`Endpoint::first_tiny`].
-pub struct FirstTiny<'a> {
+/// An immediate message that can be taken; see [`Endpoint::first_immediate`].
+pub struct FirstImmediate<'a> {
     /// What it is.
-    pub tiny: Tiny,
+    pub immediate: Immediate,
     pub(super) inbound: &'a mut Inbound,
     pub(super) shorts: &'a mut u32,
     pub(super) unpublished: &'a mut bool,
 }
 
-impl FirstTiny<'_> {
+impl FirstImmediate<'_> {
     /// Takes the message.
     #[inline(always)]
-    pub fn take(self) -> Tiny {
+    pub fn take(self) -> Immediate {
         self.inbound.leave(1);
         *self.shorts += 1;
         *self.unpublished = true;
-        self.tiny
+        self.immediate
     }
 }

@@ -27,7 +27,7 @@ mod late_write_tests;
 #[cfg(test)]
 mod offering_tests;
 
-pub use first::{FirstShort, FirstTiny};
+pub use first::{FirstImmediate, FirstShort};
 
 /// Bodies from this size on are offered to a waiting peer, in bytes: one copy by the kernel, and no
 /// memory for a second one. Below, two copies by two cores at the same time are faster. The

@@ -1,7 +1,7 @@
 //! Receiving: the queues are read, what arrives goes to the sink.
 
 use super::estate::Estate;
-use super::first::{FirstShort, FirstTiny};
+use super::first::{FirstImmediate, FirstShort};
 use super::{
     BATCH, Endpoint, FIRST_LOOKS, GLANCE_PEERS, PROMPT_RELEASE_BYTES, SHORTS_PER_POLL, Step, TOKENS_PER_RELEASE,
     WATCH_LOOKS, WATCH_PEERS,
@@ -104,11 +104,11 @@ impl Endpoint {
         Some(self.peers[index].as_ref()?.tid)
     }
 
-    /// The tiny message that has come from [`Endpoint::first_peer`], or comes within some hundred
+    /// The immediate message that has come from [`Endpoint::first_peer`], or comes within some hundred
     /// nanoseconds, in which only few others could have sent. `None` also when it is time to
     /// [`Endpoint::poll`] for all the others.
     #[inline(always)]
-    pub fn first_tiny(&mut self) -> Option<FirstTiny<'_>> {
+    pub fn first_immediate(&mut self) -> Option<FirstImmediate<'_>> {
         let &index = self.order.first()?;
         let inbound = self.peers[index].as_ref()?.inbound.as_ref()?;
         if self.shorts >= SHORTS_PER_POLL || inbound.should_publish() {
@@ -119,8 +119,8 @@ impl Endpoint {
         let looks = if inbound.reader.has_next(ring) { 0 } else { self.patience() };
         let peer = self.peers[index].as_mut()?;
         let inbound = peer.inbound.as_mut()?;
-        let tiny = inbound.reader.next_tiny(ring, looks)?;
-        Some(FirstTiny { tiny, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
+        let immediate = inbound.reader.next_immediate(ring, looks)?;
+        Some(FirstImmediate { immediate, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
     }
 
     /// How often to look at the queue of the peer that sent last: not while tasks crowd the cores, nor

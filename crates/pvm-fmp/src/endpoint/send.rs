@@ -8,7 +8,7 @@ use crate::pace::PAST_BYTES_MIN;
 use crate::peer::{Outbound, Peer};
 use crate::queue::{FIRST_BYTES, Kind};
 use crate::stream;
-use crate::{INLINE_BYTES_MAX, Meta, NoMemory, SendError, Sent, Tiny};
+use crate::{INLINE_BYTES_MAX, Immediate, Meta, NoMemory, SendError, Sent};
 use std::os::fd::AsFd;
 
 /// Has the daemon ring the peer to which something is being sent; `None` where only the caller can, later.
@@ -36,13 +36,13 @@ impl Endpoint {
         Some(ring(peer, self.barriers))
     }
 
-    /// [`Endpoint::send_short`] of a tiny message to a task, without a call in it. Says whether the peer has to
+    /// [`Endpoint::send_short`] of an immediate message to a task, without a call in it. Says whether the peer has to
     /// be woken then ([`Endpoint::wake`]).
     #[inline(always)]
-    pub fn send_tiny(&mut self, to: u32, tiny: &Tiny) -> Option<bool> {
+    pub fn send_immediate(&mut self, to: u32, immediate: &Immediate) -> Option<bool> {
         let index = self.index_of(to)?;
         let peer = self.peers[index].as_mut().filter(|_| !crate::is_daemon(to))?;
-        if !peer.push_tiny(tiny) {
+        if !peer.push_immediate(immediate) {
             return None;
         }
         self.sends += 1;
