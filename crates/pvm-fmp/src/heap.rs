@@ -4,7 +4,7 @@
 //! best fit, neighbours joined. Free runs are *resident* (memory still taken, the first choice)
 //! or *hollow* (never taken, or given back).
 use crate::NoMemory;
-use crate::pace::{CHOICE_BYTES_MIN, PAST_BYTES_MIN, PIECE_BYTES, Pace, Way};
+use crate::copy_policy::{CopyMode, CopyPolicy, NON_TEMPORAL_BYTES_MIN, PIECE_BYTES, POLICY_BYTES_MIN};
 use crate::pieces;
 use crate::segment::{FIRST_BYTES, HEAP_START, PAGE_BYTES, Segment};
 use crate::sync::AtomicU64;
@@ -107,7 +107,7 @@ pub struct Heap<S: Source> {
     spans: BTreeMap<u64, usize>,
     in_use_bytes: u64,
     retired: bool,
-    pace: Pace,
+    copy_policy: CopyPolicy,
 }
 
 impl<S: Source> Heap<S> {
@@ -124,7 +124,7 @@ impl<S: Source> Heap<S> {
             spans: BTreeMap::new(),
             in_use_bytes: 0,
             retired: false,
-            pace: Pace::default(),
+            copy_policy: CopyPolicy::default(),
         }
     }
     /// Where memory comes from.
@@ -334,47 +334,47 @@ impl Block {
     /// Copies `data` to `offset`. Panics past the end.
     #[inline]
     pub fn write(&self, offset: usize, data: &[u8]) {
-        if data.len() >= CHOICE_BYTES_MIN {
+        if data.len() >= POLICY_BYTES_MIN {
             return self.write_long(offset, data);
         }
-        self.write_through(offset, data);
+        self.write_cached(offset, data);
     }
     /// [`Block::write`] by the way that is the quicker one now.
     #[inline(never)]
     fn write_long(&self, mut offset: usize, data: &[u8]) {
-        if data.len() >= PAST_BYTES_MIN {
-            return self.write_past_caches(offset, data);
+        if data.len() >= NON_TEMPORAL_BYTES_MIN {
+            return self.write_non_temporal(offset, data);
         }
         for piece in data.chunks(PIECE_BYTES) {
-            let way = self.0.heap.borrow_mut().pace.way(piece.len());
-            match way {
-                Way::Through => self.write_through(offset, piece),
-                Way::Past => self.write_past_caches(offset, piece),
-                Way::Timed => {
+            let mode = self.0.heap.borrow_mut().copy_policy.mode(piece.len());
+            match mode {
+                CopyMode::Cached => self.write_cached(offset, piece),
+                CopyMode::NonTemporal => self.write_non_temporal(offset, piece),
+                CopyMode::Timed => {
                     let start = Instant::now();
-                    self.write_through(offset, piece);
-                    self.0.heap.borrow_mut().pace.took(piece.len(), start.elapsed());
+                    self.write_cached(offset, piece);
+                    self.0.heap.borrow_mut().copy_policy.record(piece.len(), start.elapsed());
                 }
             }
             offset += piece.len();
         }
     }
-    fn write_through(&self, offset: usize, data: &[u8]) {
+    fn write_cached(&self, offset: usize, data: &[u8]) {
         self.check(offset, data.len());
         // SAFETY: checked to lie in the block, which only this process writes; `data` cannot
         // overlap it, for no reference to segment memory is ever handed out.
         unsafe { pieces::copy(data.as_ptr(), self.0.address.add(offset), data.len()) }
     }
     /// [`Block::write`] past the caches.
-    pub(crate) fn write_past_caches(&self, offset: usize, data: &[u8]) {
+    pub(crate) fn write_non_temporal(&self, offset: usize, data: &[u8]) {
         self.check(offset, data.len());
-        // SAFETY: as in `write_through`.
-        unsafe { pieces::copy_past_caches(data.as_ptr(), self.0.address.add(offset), data.len()) }
+        // SAFETY: as in `write_cached`.
+        unsafe { pieces::copy_non_temporal(data.as_ptr(), self.0.address.add(offset), data.len()) }
     }
     fn check(&self, offset: usize, bytes: usize) {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.capacity()));
     }
-    /// Copies the first `count` bytes of another block to `offset`. Panics past either end.
+    /// Copies the first `count` bytes of another block to `offset`. Panics non_temporal either end.
     pub(crate) fn fill_from(&self, offset: usize, from: &Block, count: usize) {
         assert!(count <= from.capacity() && offset.checked_add(count).is_some_and(|end| end <= self.capacity()));
         // SAFETY: both ranges lie in blocks of this process, and blocks do not overlap.

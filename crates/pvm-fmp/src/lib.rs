@@ -22,6 +22,8 @@ mod blank;
 #[cfg(not(loom))]
 mod control_group;
 #[cfg(not(loom))]
+mod copy_policy;
+#[cfg(not(loom))]
 mod copying;
 #[cfg(not(loom))]
 pub mod descriptor;
@@ -42,8 +44,6 @@ mod mapping;
 mod meeting;
 #[cfg(not(loom))]
 mod memory;
-#[cfg(not(loom))]
-mod pace;
 #[cfg(not(loom))]
 mod peer;
 #[cfg(not(loom))]

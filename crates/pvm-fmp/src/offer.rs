@@ -7,7 +7,7 @@
 //! said so. The receiver copies first and looks at `offer` afterwards: it believes the copy only
 //! if the offer still stood then.
 //!
-//! A body that is moved can be had in both places, so nobody has to know which one the receiver took. An
+//! A body that is moved can be had in both places, so nobody has to know which one the receiver record. An
 //! offer that is withdrawn cannot: the sender first says that it is in doubt, then looks whether the receiver
 //! has claimed it, and decides. A receiver that finds its claim in doubt waits for that decision. One
 //! compare-exchange would do, if the two could write the same word; neither can write what the other does.

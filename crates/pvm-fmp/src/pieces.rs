@@ -1,5 +1,5 @@
 //! Copies to and from shared memory.
-use crate::pace::PAST_BYTES_MIN;
+use crate::copy_policy::NON_TEMPORAL_BYTES_MIN;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 /// The longest piece that the C library copies by vector instructions, in bytes. For more it takes
@@ -47,7 +47,7 @@ pub unsafe fn copy_shared(from: *const u8, to: *mut u8, bytes: usize) {
 #[inline]
 pub unsafe fn copy_shared_by_size(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: as the caller promises.
-    unsafe { if bytes >= PAST_BYTES_MIN { copy_past_caches(from, to, bytes) } else { copy(from, to, bytes) } };
+    unsafe { if bytes >= NON_TEMPORAL_BYTES_MIN { copy_non_temporal(from, to, bytes) } else { copy(from, to, bytes) } };
     compiler_fence(Ordering::SeqCst);
 }
 
@@ -57,7 +57,7 @@ pub unsafe fn copy_shared_by_size(from: *const u8, to: *mut u8, bytes: usize) {
 /// # Safety
 /// As for [`copy`].
 #[inline]
-pub unsafe fn copy_past_caches(from: *const u8, to: *mut u8, bytes: usize) {
+pub unsafe fn copy_non_temporal(from: *const u8, to: *mut u8, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{__m128i, _MM_HINT_NTA, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_stream_si128};
@@ -100,14 +100,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_past_the_caches_is_a_copy_wherever_it_begins_and_ends() {
+    fn a_non_temporal_copy_is_a_copy_wherever_it_begins_and_ends() {
         let from: Vec<u8> = (0..1000u32).map(|at| (at * 7) as u8).collect();
         for (start, bytes) in [(0, 0), (0, 64), (0, 1000), (1, 63), (3, 20), (60, 900), (63, 66), (64, 640)] {
             let mut memory = vec![[0u8; 64]; 32];
             let to = memory.as_flattened_mut();
             let start = start + to.as_ptr().align_offset(64);
             // SAFETY: both ranges lie in their slices, which do not overlap.
-            unsafe { copy_past_caches(from.as_ptr(), to.as_mut_ptr().add(start), bytes) };
+            unsafe { copy_non_temporal(from.as_ptr(), to.as_mut_ptr().add(start), bytes) };
             assert_eq!(to[start..start + bytes], from[..bytes]);
             assert!(to[..start].iter().chain(&to[start + bytes..]).all(|byte| *byte == 0));
         }

@@ -9,7 +9,7 @@ const YIELD_TIME: Duration = Duration::from_micros(200);
 /// Yields before sleeping while tasks outnumber cores: the neighbour on the core gets the chance to
 /// answer without a wake-up. More would keep the core from those who have work.
 const CROWDED_YIELDS: u32 = 1;
-/// A yield that took longer has let another task run.
+/// A yield that record longer has let another task run.
 const OTHERS_RAN: Duration = Duration::from_micros(3);
 /// How often others may have run before the task gets out of their way.
 const POLITE_YIELDS: u32 = 16;

@@ -59,7 +59,7 @@ impl<'a> Parts<'a> {
         self.list.iter().map(|part| part.iov_len).sum()
     }
 
-    /// Writes them once; gives how many bytes the socket took.
+    /// Writes them once; gives how many bytes the socket record.
     pub fn write_to(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         // SAFETY: all zeroes is a valid header: no address, no control data.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };

@@ -2,9 +2,9 @@
 
 use super::{BYTES_PER_POLL, Endpoint, SENDS_PER_POLL, STREAM_BYTES_MIN};
 use crate::arrival::FRAGMENTS_MAX;
+use crate::copy_policy::NON_TEMPORAL_BYTES_MIN;
 use crate::doorbell;
 use crate::heap::Block;
-use crate::pace::PAST_BYTES_MIN;
 use crate::peer::{Outbound, Peer};
 use crate::queue::{FIRST_BYTES, Kind};
 use crate::stream;
@@ -111,11 +111,11 @@ impl Endpoint {
             peer.outstanding.remove(token);
             return first;
         }
-        let past_caches = PAST_CACHES_BYTES.contains(&body.len()) || body.len() >= PAST_BYTES_MIN;
+        let non_temporal = NON_TEMPORAL_BYTES_RANGE.contains(&body.len()) || body.len() >= NON_TEMPORAL_BYTES_MIN;
         let mut done = 0;
         for piece in body.chunks(stream_piece_bytes(body.len())) {
-            if past_caches {
-                block.write_past_caches(stream::HEAD_BYTES + done, piece);
+            if non_temporal {
+                block.write_non_temporal(stream::HEAD_BYTES + done, piece);
             } else {
                 block.write(stream::HEAD_BYTES + done, piece);
             }
@@ -209,7 +209,7 @@ impl Endpoint {
 
 /// Bodies that would lie in the sender's own cache when the receiver wants them, in bytes: shorter
 /// ones are soon had anyway, longer ones have left it for the cache that all cores share.
-const PAST_CACHES_BYTES: std::ops::Range<usize> = 48 << 10..768 << 10;
+const NON_TEMPORAL_BYTES_RANGE: std::ops::Range<usize> = 48 << 10..768 << 10;
 
 /// Short pieces begin the overlap early, long ones cost fewer looks.
 fn stream_piece_bytes(bytes: usize) -> usize {
