@@ -1,10 +1,10 @@
 //! What arrives: bodies in the queue, in the sender's heap, or in the sender's own memory.
 use crate::BODY_BYTES_MAX;
+use crate::copy;
 use crate::copying;
 use crate::extents::Mapping;
 use crate::memory;
 use crate::offer::{self, Look};
-use crate::pieces;
 use crate::process::Refusal;
 use crate::queue::Entry;
 use crate::segment::PeerLine;
@@ -153,7 +153,7 @@ impl Remote {
             // into it exists, and its bytes may be anything. The room for all fragments was reserved, and
             // so many bytes of it are written before they count.
             unsafe {
-                pieces::copy_shared(*address, room.as_mut_ptr().cast(), *bytes);
+                copy::copy_shared(*address, room.as_mut_ptr().cast(), *bytes);
                 data.set_len(data.len() + bytes);
             }
         }
@@ -171,7 +171,7 @@ impl Remote {
             let (piece, tail) = data.split_at_mut(count);
             // SAFETY: the fragment was checked to lie in the mapping, which `owner` keeps; no
             // reference into it exists, and its bytes may be anything.
-            unsafe { pieces::copy_shared_by_size(fragment.address.add(offset), piece.as_mut_ptr(), count) };
+            unsafe { copy::copy_shared_by_size(fragment.address.add(offset), piece.as_mut_ptr(), count) };
             (data, offset) = (tail, 0);
             if data.is_empty() {
                 return;
@@ -274,7 +274,7 @@ impl Offer<'_> {
                 let copy = &mut |at: usize, from: *const u8, count: usize| {
                     // SAFETY: so many bytes lie there, to which no reference exists; they may be
                     // anything.
-                    unsafe { pieces::copy_shared(from, data[at..at + count].as_mut_ptr(), count) }
+                    unsafe { copy::copy_shared(from, data[at..at + count].as_mut_ptr(), count) }
                 };
                 self.follow(*token, *offset, count, &mut 0, copy)
             }

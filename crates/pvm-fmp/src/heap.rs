@@ -4,8 +4,8 @@
 //! best fit, neighbours joined. Free runs are *resident* (memory still taken, the first choice)
 //! or *hollow* (never taken, or given back).
 use crate::NoMemory;
+use crate::copy;
 use crate::copy_policy::{CopyMode, CopyPolicy, NON_TEMPORAL_BYTES_MIN, PIECE_BYTES, POLICY_BYTES_MIN};
-use crate::pieces;
 use crate::segment::{FIRST_BYTES, HEAP_START, PAGE_BYTES, Segment};
 use crate::sync::AtomicU64;
 use std::cell::RefCell;
@@ -363,13 +363,13 @@ impl Block {
         self.check(offset, data.len());
         // SAFETY: checked to lie in the block, which only this process writes; `data` cannot
         // overlap it, for no reference to segment memory is ever handed out.
-        unsafe { pieces::copy(data.as_ptr(), self.0.address.add(offset), data.len()) }
+        unsafe { copy::copy(data.as_ptr(), self.0.address.add(offset), data.len()) }
     }
     /// [`Block::write`] past the caches.
     pub(crate) fn write_non_temporal(&self, offset: usize, data: &[u8]) {
         self.check(offset, data.len());
         // SAFETY: as in `write_cached`.
-        unsafe { pieces::copy_non_temporal(data.as_ptr(), self.0.address.add(offset), data.len()) }
+        unsafe { copy::copy_non_temporal(data.as_ptr(), self.0.address.add(offset), data.len()) }
     }
     fn check(&self, offset: usize, bytes: usize) {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.capacity()));
@@ -378,13 +378,13 @@ impl Block {
     pub(crate) fn fill_from(&self, offset: usize, from: &Block, count: usize) {
         assert!(count <= from.capacity() && offset.checked_add(count).is_some_and(|end| end <= self.capacity()));
         // SAFETY: both ranges lie in blocks of this process, and blocks do not overlap.
-        unsafe { pieces::copy(from.address(), self.0.address.add(offset), count) }
+        unsafe { copy::copy(from.address(), self.0.address.add(offset), count) }
     }
     /// Copies from `offset` to `data`. Panics past the end.
     pub fn read(&self, offset: usize, data: &mut [u8]) {
         assert!(offset.checked_add(data.len()).is_some_and(|end| end <= self.capacity()));
         // SAFETY: as in `write`.
-        unsafe { pieces::copy(self.0.address.add(offset), data.as_mut_ptr(), data.len()) }
+        unsafe { copy::copy(self.0.address.add(offset), data.as_mut_ptr(), data.len()) }
     }
 }
 

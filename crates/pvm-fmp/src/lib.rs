@@ -22,6 +22,8 @@ mod blank;
 #[cfg(not(loom))]
 mod control_group;
 #[cfg(not(loom))]
+mod copy;
+#[cfg(not(loom))]
 mod copy_policy;
 #[cfg(not(loom))]
 mod copying;
@@ -46,8 +48,6 @@ mod meeting;
 mod memory;
 #[cfg(not(loom))]
 mod peer;
-#[cfg(not(loom))]
-mod pieces;
 #[cfg(not(loom))]
 pub mod ports;
 #[cfg(not(loom))]
