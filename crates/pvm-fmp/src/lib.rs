@@ -40,6 +40,8 @@ mod file;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 pub mod fuzz;
 #[cfg(not(loom))]
+mod gather;
+#[cfg(not(loom))]
 mod heap;
 #[cfg(not(loom))]
 mod mapping;
@@ -58,8 +60,6 @@ mod segment;
 mod signals;
 #[cfg(not(loom))]
 mod spin;
-#[cfg(not(loom))]
-mod straight;
 
 #[cfg(all(test, not(loom), not(one_mapping)))]
 mod limits_tests;
@@ -74,13 +74,13 @@ pub use {
     blank::Blank,
     endpoint::{Endpoint, FirstImmediate, FirstShort},
     file::{bytes_max as file_bytes_max, make as make_file, seal as seal_file},
+    gather::GatherList,
     group::{
         Arrival as BarrierArrival, Failed, GroupMemory, GroupView, Look, MEMBERS_MAX, Pending, Refused, TakenArrivals,
     },
     heap::Block,
     memory::{can_have, release_free},
     spin::{Spinner, Wait},
-    straight::Parts,
 };
 
 pub use immediate::Immediate;

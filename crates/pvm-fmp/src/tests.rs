@@ -656,7 +656,7 @@ fn another_file_is_no_segment() {
 }
 
 /// A body in the heap of one endpoint, in fragments, as another one has got it; and that one.
-pub fn straight_pair(body: &[u8], sizes: &[usize]) -> (Remote, Endpoint) {
+pub fn gather_pair(body: &[u8], sizes: &[usize]) -> (Remote, Endpoint) {
     let host = Host::new();
     let (mut a, mut b) = host.pair();
     let mut done = 0;

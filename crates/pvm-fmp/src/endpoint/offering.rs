@@ -1,4 +1,4 @@
-//! The sender's side of offers: long bodies go straight to a receiver that waits for them.
+//! The sender's side of offers: long bodies go gather to a receiver that waits for them.
 
 use super::send::{Ringer, ring};
 use super::{Endpoint, LINGER, OFFER_BYTES_PER_MICROSECOND, OFFER_PATIENCE};

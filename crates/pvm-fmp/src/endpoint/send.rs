@@ -49,7 +49,7 @@ impl Endpoint {
         Some(peer.owner.mapping.header().waiting.0.sleeper(self.barriers).is_some())
     }
 
-    /// Sends bytes: in the queue when they are few, straight from `body` when they are many and
+    /// Sends bytes: in the queue when they are few, gather from `body` when they are many and
     /// the peer waits for them, else through the heap. `body` is free when the call returns.
     /// Waits for the peer to receive only where it waits for this and there is no memory.
     #[inline]
@@ -61,7 +61,7 @@ impl Endpoint {
     }
 
     /// [`Endpoint::send_bytes`] for who can have the daemon ring at once, while the call lasts: then bytes go
-    /// straight also to a peer that sleeps and whose doorbell is not at hand.
+    /// gather also to a peer that sleeps and whose doorbell is not at hand.
     #[inline]
     pub fn send_bytes_ringing(
         &mut self,

@@ -4,7 +4,7 @@ use super::taking::Body;
 use pvm_core::flows::frames::{write_acknowledged, write_credit, write_piece};
 use pvm_core::flows::{Credit, Flows, Outgoing, Piece, Receipts, Strange};
 use pvm_core::tid::Tid;
-use pvm_fmp::Parts;
+use pvm_fmp::GatherList;
 use pvm_net::{LinkError, Pipe};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -289,7 +289,7 @@ impl Outlet {
         let Some((Gathering { bytes, long }, _)) = self.sent.current() else { return Ok(0) };
         let Place { at, index, mut body_at } = self.place;
         let mut at = at..long.get(index).map_or(bytes.len(), |long| long.before);
-        let mut parts = Parts::new(&bytes[at.clone()]);
+        let mut parts = GatherList::new(&bytes[at.clone()]);
         for (index, Long { body, range, .. }) in long.iter().enumerate().skip(index) {
             let range = range.start + std::mem::take(&mut body_at)..range.end;
             match &**body {
