@@ -28,8 +28,8 @@ const UNCHECKED_BYTES_MAX: usize = 64 << 20;
 /// it back. A sender that needs longer has been stopped between two instructions, or never meant to decide.
 const DECISION_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The token of a body that is lent: that its entry has been read tells that its block is free.
-pub(crate) const LENT: u32 = u32::MAX;
+/// The token of a body that is borrowed: that its entry has been read tells that its block is free.
+pub(crate) const BORROWED: u32 = u32::MAX;
 
 /// A body that came in the queue; copy it out before returning from [`Sink::arrived`].
 pub struct Inline<'a>(pub(crate) Entry<'a>);
@@ -109,8 +109,8 @@ impl Remote {
     }
 
     /// Whether the sender counts on the entry being read instead of a release.
-    pub(crate) fn is_lent(&self) -> bool {
-        self.token == LENT
+    pub(crate) fn is_borrowed(&self) -> bool {
+        self.token == BORROWED
     }
 
     /// Bytes.
@@ -182,7 +182,7 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        if self.token == LENT {
+        if self.token == BORROWED {
             return;
         }
         self.owner.released.borrow_mut().push(self.token);
@@ -225,7 +225,7 @@ pub(crate) enum Way<'a> {
     /// Through the sender's heap, piece by piece.
     Stream { token: u32, offset: u64 },
     /// It lies in the daemon's heap until this entry has been read.
-    Lent(&'a Remote),
+    Borrowed(&'a Remote),
 }
 
 /// An offer in the sense of [`crate::offer`].
@@ -252,7 +252,7 @@ impl Offer<'_> {
     /// Copies all bytes to the end of `data`, which has reserved the room.
     pub fn take_all(self, data: &mut Vec<u8>) -> Result<(), OfferMissed> {
         let start = data.len();
-        if let Way::Lent(remote) = self.way {
+        if let Way::Borrowed(remote) = self.way {
             remote.append_to(data);
             self.outcome.set(Outcome::Taken);
             return Ok(());
@@ -278,7 +278,7 @@ impl Offer<'_> {
                 };
                 self.follow(*token, *offset, count, &mut 0, copy)
             }
-            Way::Lent(remote) => {
+            Way::Borrowed(remote) => {
                 remote.read(0, data);
                 Ok(())
             }
@@ -300,7 +300,7 @@ impl Offer<'_> {
         let result = match &self.way {
             Way::Memory(_) => Err(OfferMissed::Later),
             Way::Stream { token, offset } => self.follow(*token, *offset, self.bytes, done, each),
-            Way::Lent(remote) => {
+            Way::Borrowed(remote) => {
                 remote.use_pieces(done, each);
                 Ok(())
             }
@@ -361,7 +361,7 @@ impl OfferedMemory<'_> {
         if self.allowed.get() {
             let header = owner.mapping.header();
             let into = (data.as_mut_ptr(), data.len());
-            // SAFETY: `data` is lent for writing, and not looked at before the call is over.
+            // SAFETY: `data` is borrowed for writing, and not looked at before the call is over.
             let received =
                 unsafe { copying::receive(header, self.theirs, self.ours, self.number, self.address, into, lives) };
             match received {

@@ -18,13 +18,13 @@ fn rung(endpoint: &Endpoint) -> bool {
 }
 
 #[test]
-fn a_lent_body_is_free_when_its_entry_has_been_read() {
+fn a_borrowed_payload_is_free_when_its_entry_has_been_read() {
     let host = Host::new();
     let (mut daemon, mut task) = pair(&host);
     let long = body(100_000, 1);
     let block = daemon.allocate(long.len()).unwrap();
     block.write(0, &long);
-    assert_eq!(daemon.send_lent(A, [1, 2, 3, 4, 5, 0x80001], &block, long.len()), Ok(Sent::Done));
+    assert_eq!(daemon.send_borrowed(A, [1, 2, 3, 4, 5, 0x80001], &block, long.len()), Ok(Sent::Done));
     let mark = daemon.written(A);
     assert!(!daemon.want_notice(A, Some(mark)));
     daemon.prepare_sleep();

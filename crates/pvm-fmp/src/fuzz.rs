@@ -2,7 +2,7 @@
 //!
 //! Plain bytes do not get far here: a neighbour breaks the rules in the middle of keeping them. So
 //! the bytes are a list of deeds of a hostile one, and of looks of its victim.
-use crate::arrival::LENT;
+use crate::arrival::BORROWED;
 use crate::doorbell;
 use crate::group::{Failed, GroupMemory, GroupView};
 use crate::ports::{PortTable, PortView};
@@ -53,7 +53,7 @@ pub const TARGETS: &[Target] = &[
                     "step_long",
                     "follow_link",
                     "receive_offer",
-                    "receive_lent",
+                    "receive_borrowed",
                     "receive_stream",
                     "words_of",
                     "first_short",
@@ -367,9 +367,9 @@ fn standing_deed(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostile,
             hostile.scribble(place - PLAYGROUND, bytes);
             return Ok(());
         }
-        // A body in the heap, or one that is lent, in pieces.
+        // A body in the heap, or one that is borrowed, in pieces.
         3 | 4 => {
-            let token = if choice == 3 { u64::from(LENT) } else { value };
+            let token = if choice == 3 { u64::from(BORROWED) } else { value };
             let pieces = 1 + value % 3;
             let piece = |number| [place + number * 64, bytes / pieces];
             std::iter::once(token & 0xffff_ffff | pieces << 32).chain((0..pieces).flat_map(piece)).collect()

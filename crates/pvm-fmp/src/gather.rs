@@ -78,7 +78,7 @@ impl Block {
         assert!(at.checked_add(count).is_some_and(|end| end <= self.capacity()));
         let parts = [part(self.address().wrapping_add(at), count), part(behind.as_mut_ptr(), behind.len())];
         // SAFETY: the first range was checked to lie in the block, which only this process writes and
-        // to which there are no references; the second one is a slice lent for writing.
+        // to which there are no references; the second one is a slice borrowed for writing.
         let read = unsafe { libc::readv(socket.as_raw_fd(), parts.as_ptr(), 2) };
         usize::try_from(read).map_err(|_| io::Error::last_os_error())
     }

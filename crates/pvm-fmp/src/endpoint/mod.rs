@@ -12,9 +12,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
+mod borrowed;
 mod estate;
 mod first;
-mod lending;
 mod offering;
 mod peers;
 mod receive;

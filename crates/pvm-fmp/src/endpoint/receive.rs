@@ -380,7 +380,7 @@ impl Endpoint {
                 let mut descriptor = [0u8; INLINE_BYTES_MAX];
                 let bytes = entry.copy_to(&mut descriptor);
                 match Remote::from_descriptor(&owner, &descriptor[..bytes]) {
-                    Some(remote) if remote.is_lent() => receive_lent(peer.tid, &owner, &remote, entry, sink),
+                    Some(remote) if remote.is_borrowed() => receive_borrowed(peer.tid, &owner, &remote, entry, sink),
                     Some(remote) => {
                         sink.arrived(peer.tid, entry.meta(), Arrival::Remote(remote));
                         Step::Message
@@ -524,9 +524,9 @@ fn receive_offer(
 }
 
 /// Offers a body that is the daemon's until the entry has been read.
-fn receive_lent(from: u32, owner: &Rc<Owner>, remote: &Remote, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
+fn receive_borrowed(from: u32, owner: &Rc<Owner>, remote: &Remote, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
     let outcome = Cell::new(Outcome::Later);
-    let (bytes, way) = (remote.len(), Way::Lent(remote));
+    let (bytes, way) = (remote.len(), Way::Borrowed(remote));
     let offer = Offer { owner, bytes, sender_lives: &|| true, outcome: &outcome, way };
     sink.arrived(from, entry.meta(), Arrival::Offer(offer));
     if outcome.get() == Outcome::Taken { Step::Message } else { Step::Wait }

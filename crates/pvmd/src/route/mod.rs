@@ -425,7 +425,7 @@ impl Route {
         let Undelivered { from, dst, meta, bytes, ref cargo } = *message;
         let sent = match cargo {
             Cargo::Short(body) => self.endpoint.send_bytes(dst.0, meta, body),
-            Cargo::Long(block) => self.endpoint.send_lent(dst.0, meta, block, bytes),
+            Cargo::Long(block) => self.endpoint.send_borrowed(dst.0, meta, block, bytes),
         };
         match sent {
             Err(SendError::NoMemory) => return false,

@@ -6,7 +6,7 @@
 
 use super::Endpoint;
 use super::send::{descriptor, ring};
-use crate::arrival::LENT;
+use crate::arrival::BORROWED;
 use crate::bell;
 use crate::heap::Block;
 use crate::queue::Kind;
@@ -16,9 +16,9 @@ use crate::{Meta, SendError, Sent};
 impl Endpoint {
     /// Sends the first `bytes` of a block, which must stay as it is until the peer has read so far
     /// ([`Endpoint::read_by`]) as [`Endpoint::written`] says afterwards.
-    pub fn send_lent(&mut self, to: u32, meta: Meta, block: &Block, bytes: usize) -> Result<Sent, SendError> {
+    pub fn send_borrowed(&mut self, to: u32, meta: Meta, block: &Block, bytes: usize) -> Result<Sent, SendError> {
         let body = [(block.clone(), bytes)];
-        self.queue(to, Kind::Blocks, &meta, &descriptor::<24>(LENT, &body))
+        self.queue(to, Kind::Blocks, &meta, &descriptor::<24>(BORROWED, &body))
     }
 
     /// How far a peer has read the queue to it, as last published.
