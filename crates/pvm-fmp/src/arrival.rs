@@ -5,10 +5,10 @@ use crate::copying;
 use crate::extents::Mapping;
 use crate::memory;
 use crate::offer::{self, Look};
+use crate::pipelined;
 use crate::process::Refusal;
 use crate::queue::Entry;
 use crate::segment::PeerLine;
-use crate::stream;
 use crate::sync::{AtomicU64, ReadOnlyLoad};
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 pub const FRAGMENTS_MAX: usize = (crate::INLINE_BYTES_MAX - 8) / 16;
 
 /// Bytes that are copied at a time to be used in place, where they lie in fragments.
-const COPIED_BYTES: usize = 64 * stream::UNIT_BYTES;
+const COPIED_BYTES: usize = 64 * pipelined::UNIT_BYTES;
 
 /// Up to here an offered body is taken without a look at how much memory there is, in bytes.
 const UNCHECKED_BYTES_MAX: usize = 64 << 20;
@@ -223,7 +223,7 @@ pub(crate) enum Way<'a> {
     /// Both sides copy it out of the sender's memory.
     Memory(OfferedMemory<'a>),
     /// Through the sender's heap, piece by piece.
-    Stream { token: u32, offset: u64 },
+    Pipelined { token: u32, offset: u64 },
     /// It lies in the daemon's heap until this entry has been read.
     Borrowed(&'a Remote),
 }
@@ -270,7 +270,7 @@ impl Offer<'_> {
         let data = &mut data[..count];
         let result = match &self.way {
             Way::Memory(memory) => memory.take(self.owner, data, self.sender_lives),
-            Way::Stream { token, offset } => {
+            Way::Pipelined { token, offset } => {
                 let copy = &mut |at: usize, from: *const u8, count: usize| {
                     // SAFETY: so many bytes lie there, to which no reference exists; they may be
                     // anything.
@@ -299,7 +299,7 @@ impl Offer<'_> {
     ) -> Result<(), OfferMissed> {
         let result = match &self.way {
             Way::Memory(_) => Err(OfferMissed::Later),
-            Way::Stream { token, offset } => self.follow(*token, *offset, self.bytes, done, each),
+            Way::Pipelined { token, offset } => self.follow(*token, *offset, self.bytes, done, each),
             Way::Borrowed(remote) => {
                 remote.use_pieces(done, each);
                 Ok(())
@@ -317,7 +317,7 @@ impl Offer<'_> {
         result
     }
 
-    /// Hands the first `wanted` bytes of a streamed body over as they come, but for the first
+    /// Hands the first `wanted` bytes of a pipelined body over as they come, but for the first
     /// `done`. A sender that makes no progress for a while is left alone until later: it may have
     /// been stopped, or wait for a core.
     fn follow(
@@ -329,26 +329,26 @@ impl Offer<'_> {
         each: &mut dyn FnMut(usize, *const u8, usize),
     ) -> Result<(), OfferMissed> {
         let (owner, bytes) = (self.owner, self.bytes);
-        let Some(progress) = stream_progress(owner, offset, bytes) else { return Err(OfferMissed::Lost) };
-        let body = ptr::from_ref(progress).cast::<u8>().wrapping_add(stream::HEAD_BYTES);
+        let Some(progress) = pipelined_progress(owner, offset, bytes) else { return Err(OfferMissed::Lost) };
+        let body = ptr::from_ref(progress).cast::<u8>().wrapping_add(pipelined::HEAD_BYTES);
         let mut spins = 0u32;
         loop {
-            let there = stream::available(progress).min(bytes);
-            let whole = if there == bytes { bytes } else { there / stream::UNIT_BYTES * stream::UNIT_BYTES };
+            let there = pipelined::available(progress).min(bytes);
+            let whole = if there == bytes { bytes } else { there / pipelined::UNIT_BYTES * pipelined::UNIT_BYTES };
             let end = whole.min(wanted);
             if end > *done {
-                // `stream_progress` checked that the body lies in the mapping, which `owner` keeps.
+                // `pipelined_progress` checked that the body lies in the mapping, which `owner` keeps.
                 each(*done, body.wrapping_add(*done), end - *done);
                 (*done, spins) = (end, 0);
             }
             if there == bytes {
                 // Made only to be dropped: that tells the sender that its block is free.
-                drop(Remote::from_place(owner, token, offset + stream::HEAD_BYTES as u64, bytes as u64));
+                drop(Remote::from_place(owner, token, offset + pipelined::HEAD_BYTES as u64, bytes as u64));
                 return Ok(());
             }
             spins += 1;
-            if spins > STREAM_SPINS_MAX {
-                let lost = !(self.sender_lives)() && stream::available(progress) != bytes;
+            if spins > PIPELINED_SPINS_MAX {
+                let lost = !(self.sender_lives)() && pipelined::available(progress) != bytes;
                 return Err(if lost { OfferMissed::Lost } else { OfferMissed::Later });
             }
             std::hint::spin_loop();
@@ -397,13 +397,13 @@ impl OfferedMemory<'_> {
     }
 }
 
-/// Looks at a stream without progress before it is left for later: some 100 microseconds.
-const STREAM_SPINS_MAX: u32 = 20_000;
+/// Looks at a pipelined without progress before it is left for later: some 100 microseconds.
+const PIPELINED_SPINS_MAX: u32 = 20_000;
 
-/// The word that says how much of a streamed body is there.
-pub(crate) fn stream_progress(owner: &Owner, offset: u64, bytes: usize) -> Option<&AtomicU64> {
-    let whole = (bytes as u64).checked_add(stream::HEAD_BYTES as u64)?;
-    if bytes > BODY_BYTES_MAX || offset % stream::HEAD_BYTES as u64 != 0 {
+/// The word that says how much of a pipelined body is there.
+pub(crate) fn pipelined_progress(owner: &Owner, offset: u64, bytes: usize) -> Option<&AtomicU64> {
+    let whole = (bytes as u64).checked_add(pipelined::HEAD_BYTES as u64)?;
+    if bytes > BODY_BYTES_MAX || offset % pipelined::HEAD_BYTES as u64 != 0 {
         return None;
     }
     // SAFETY: lies in the mapping, aligned, and an atomic.

@@ -54,7 +54,7 @@ pub const TARGETS: &[Target] = &[
                     "follow_link",
                     "receive_offer",
                     "receive_borrowed",
-                    "receive_stream",
+                    "receive_pipelined",
                     "words_of",
                     "first_short",
                     "first_immediate",
@@ -312,7 +312,7 @@ fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<
         18 => hostile.segment.mapping.header().nonce_address.store(value, Ordering::Relaxed),
         19..=21 => entry(from, hostile, Kind::Blocks, &[value & 0xffff_ffff | 1 << 32])?,
         22 | 23 => entry(from, hostile, Kind::Offer, &[value])?,
-        24 | 25 => entry(from, hostile, Kind::Stream, &[value])?,
+        24 | 25 => entry(from, hostile, Kind::Pipelined, &[value])?,
         26 => entry(from, hostile, Kind::Release, &[value])?,
         27 => entry(from, hostile, Kind::Link, &[value])?,
         28 => {
@@ -356,7 +356,7 @@ fn standing_deed(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostile,
     let place = hostile.first_ring() + RINGS_BYTES + value % 32 * 1024;
     let bytes: u64 = from.arbitrary::<u16>()?.into();
     let words: Vec<u64> = match choice {
-        // A stream, a part of which is there, or all.
+        // A pipelined, a part of which is there, or all.
         0 | 1 => {
             let there = if choice == 0 { bytes } else { from.arbitrary::<u16>()?.into() };
             hostile.scribble(place - PLAYGROUND, there);
@@ -399,7 +399,8 @@ fn standing_deed(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostile,
             return Ok(());
         }
     };
-    let kind = [Kind::Stream, Kind::Stream, Kind::Stream, Kind::Blocks, Kind::Blocks, Kind::Offer][usize::from(choice)];
+    let kind = [Kind::Pipelined, Kind::Pipelined, Kind::Pipelined, Kind::Blocks, Kind::Blocks, Kind::Offer]
+        [usize::from(choice)];
     hostile.write(kind, &[1, 2, 3, 4, 5, 6], &words_of(&words));
     Ok(())
 }
@@ -621,7 +622,7 @@ mod tests {
         let entries = [
             (Kind::Blocks, words_of(&[1 << 32, at, long])),
             (Kind::Blocks, words_of(&[3 << 32, at, long / 2, at, long / 2, at, 1])),
-            (Kind::Stream, words_of(&[0, at, long])),
+            (Kind::Pipelined, words_of(&[0, at, long])),
             (Kind::Offer, words_of(&[4096, long, 1])),
         ];
         for (kind, entry) in entries {

@@ -11,8 +11,8 @@ mod bell;
 mod group;
 mod immediate;
 mod offer;
+mod pipelined;
 mod queue;
-mod stream;
 mod sync;
 
 #[cfg(not(loom))]

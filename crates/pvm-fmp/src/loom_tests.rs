@@ -247,10 +247,10 @@ fn what_is_counted_as_there_can_be_read() {
         let sender = thread::spawn(move || {
             for piece in 1..=2 {
                 there[piece].store(piece as u64, Ordering::Relaxed);
-                crate::stream::advance(&there[0], piece);
+                crate::pipelined::advance(&there[0], piece);
             }
         });
-        let count = crate::stream::available(&words[0]);
+        let count = crate::pipelined::available(&words[0]);
         assert!((1..=count).all(|piece| words[piece].load(Ordering::Relaxed) == piece as u64));
         sender.join().unwrap();
     });

@@ -74,7 +74,7 @@ pub enum Kind {
     /// The queue goes on in another ring.
     Link = 5,
     /// A message whose body is being written to the writer's heap.
-    Stream = 6,
+    Pipelined = 6,
 }
 
 /// In the stamp of a half: the next entry begins at the next line.
@@ -84,7 +84,7 @@ const IMMEDIATE: u8 = 8;
 
 impl Kind {
     fn from_number(number: u8) -> Option<Kind> {
-        [Kind::Message, Kind::Blocks, Kind::Offer, Kind::Release, Kind::Link, Kind::Stream]
+        [Kind::Message, Kind::Blocks, Kind::Offer, Kind::Release, Kind::Link, Kind::Pipelined]
             .into_iter()
             .find(|kind| *kind as u8 == number)
     }

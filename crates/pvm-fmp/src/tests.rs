@@ -496,7 +496,7 @@ impl Sink for Used {
     fn arrived(&mut self, _from: u32, _meta: Meta, body: Arrival<'_>) {
         let place = &mut self.body;
         let each = &mut |at: usize, from: *const u8, bytes: usize| {
-            assert!(at == place.len() && at % stream::UNIT_BYTES == 0);
+            assert!(at == place.len() && at % pipelined::UNIT_BYTES == 0);
             // SAFETY: so many bytes lie there, and the sender keeps to the rules.
             place.extend_from_slice(unsafe { std::slice::from_raw_parts(from, bytes) });
         };

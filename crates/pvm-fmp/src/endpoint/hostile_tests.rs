@@ -147,14 +147,14 @@ fn a_body_that_never_becomes_whole_is_looked_at_once_and_others_come_through() {
     let host = Host::new();
     let [mut a, mut b, mut c] = three(&host);
     let block = a.allocate(1 << 20).unwrap();
-    crate::stream::advance(block.head_word(), 64);
-    push(&mut a, B, Kind::Stream, &[5, block.offset(), 1 << 19]);
+    crate::pipelined::advance(block.head_word(), 64);
+    push(&mut a, B, Kind::Pipelined, &[5, block.offset(), 1 << 19]);
     let mut kept = Kept::default();
     for _ in 0..50 {
         assert_eq!(b.poll(&mut kept), 0);
     }
     assert_eq!(kept.offers, 1);
-    crate::stream::advance(block.head_word(), 1 << 19);
+    crate::pipelined::advance(block.head_word(), 1 << 19);
     assert_eq!(b.poll(&mut kept), 1);
     talk(&mut c, &mut b);
 }

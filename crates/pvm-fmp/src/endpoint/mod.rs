@@ -34,7 +34,7 @@ pub use first::{FirstImmediate, FirstShort};
 /// environment's `HPVM_OFFER_MIN` (bytes) sets another size.
 const OFFER_BYTES_MIN: usize = 32 << 20;
 /// Bodies from this size on are sent while they are still being written, in bytes.
-const STREAM_BYTES_MIN: usize = 12 << 10;
+const PIPELINED_BYTES_MIN: usize = 12 << 10;
 /// Doorbells kept open; those of further peers are rung by the daemon.
 const BELLS_MAX: usize = 256;
 /// Entries taken from one peer before the next one has its turn.

@@ -7,13 +7,13 @@ use super::{
     WATCH_LOOKS, WATCH_PEERS,
 };
 use crate::arrival::{
-    Arrival, Inline, Offer, OfferedMemory, Outcome, Owner, Remote, Sink, Way, moved_body, stream_progress,
+    Arrival, Inline, Offer, OfferedMemory, Outcome, Owner, Remote, Sink, Way, moved_body, pipelined_progress,
 };
 use crate::offer::{self, Answer, Look};
 use crate::peer::{Inbound, Peer};
+use crate::pipelined;
 use crate::queue::{Entry, Kind};
 use crate::segment::PeerLine;
-use crate::stream;
 use crate::sync::Ordering;
 use crate::{BODY_BYTES_MAX, INLINE_BYTES_MAX, Posted};
 use std::cell::Cell;
@@ -395,12 +395,12 @@ impl Endpoint {
                 let ours = peer.our_line;
                 receive_offer(tid, &owner, line.get(), ours.get(), &self.copy_allowed, &lives, entry, sink)
             }
-            Kind::Stream => {
+            Kind::Pipelined => {
                 let (ports, tid) = (&self.ports, peer.tid);
                 let lives = || ports.as_ref().is_some_and(|ports| ports.alive(tid));
                 let Some(inbound) = peer.inbound.as_mut() else { return Step::Damaged };
                 let seen = inbound.stalled.filter(|(place, _)| *place == inbound.consumed).map(|(_, bytes)| bytes);
-                let (step, there) = receive_stream(tid, &owner, &lives, entry, seen, sink);
+                let (step, there) = receive_pipelined(tid, &owner, &lives, entry, seen, sink);
                 inbound.stalled = matches!(step, Step::Wait).then_some((inbound.consumed, there));
                 step
             }
@@ -541,7 +541,7 @@ fn words_of(entry: &Entry<'_>) -> [u64; 3] {
 
 /// Hands over a body that may still be on its way. `seen`: how much of it was there the last time; then it
 /// is left alone until there is more. Says how much is there.
-fn receive_stream(
+fn receive_pipelined(
     from: u32,
     owner: &Rc<Owner>,
     sender_lives: &dyn Fn() -> bool,
@@ -551,10 +551,10 @@ fn receive_stream(
 ) -> (Step, usize) {
     let [token, offset, bytes] = words_of(entry);
     let (token, bytes) = (token as u32, bytes as usize);
-    let Some(progress) = stream_progress(owner, offset, bytes) else { return (Step::Damaged, 0) };
-    let there = stream::available(progress);
+    let Some(progress) = pipelined_progress(owner, offset, bytes) else { return (Step::Damaged, 0) };
+    let there = pipelined::available(progress);
     if there == bytes {
-        let step = match Remote::from_place(owner, token, offset + stream::HEAD_BYTES as u64, bytes as u64) {
+        let step = match Remote::from_place(owner, token, offset + pipelined::HEAD_BYTES as u64, bytes as u64) {
             Some(remote) => {
                 sink.arrived(from, entry.meta(), Arrival::Remote(remote));
                 Step::Message
@@ -567,7 +567,7 @@ fn receive_stream(
         return (Step::Wait, there);
     }
     let outcome = Cell::new(Outcome::Later);
-    let way = Way::Stream { token, offset };
+    let way = Way::Pipelined { token, offset };
     sink.arrived(from, entry.meta(), Arrival::Offer(Offer { owner, bytes, sender_lives, outcome: &outcome, way }));
     let step = match outcome.get() {
         Outcome::Taken => Step::Message,

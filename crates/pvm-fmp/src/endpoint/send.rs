@@ -1,13 +1,13 @@
 //! Sending: into the queue, or into the heap and its descriptor into the queue.
 
-use super::{BYTES_PER_POLL, Endpoint, SENDS_PER_POLL, STREAM_BYTES_MIN};
+use super::{BYTES_PER_POLL, Endpoint, PIPELINED_BYTES_MIN, SENDS_PER_POLL};
 use crate::arrival::FRAGMENTS_MAX;
 use crate::copy_policy::NON_TEMPORAL_BYTES_MIN;
 use crate::doorbell;
 use crate::heap::Block;
 use crate::peer::{Outbound, Peer};
+use crate::pipelined;
 use crate::queue::{FIRST_BYTES, Kind};
-use crate::stream;
 use crate::{INLINE_BYTES_MAX, Immediate, Meta, NoMemory, SendError, Sent};
 use std::os::fd::AsFd;
 
@@ -85,8 +85,8 @@ impl Endpoint {
             return self.send_offer(index, meta, body, ringer);
         }
         // A daemon never waits. While tasks crowd the cores the peer would often have to wait in the middle for us.
-        if waits && body.len() >= STREAM_BYTES_MIN && !self.crowded() {
-            return self.send_stream(index, meta, body);
+        if waits && body.len() >= PIPELINED_BYTES_MIN && !self.crowded() {
+            return self.send_pipelined(index, meta, body);
         }
         let block = self.allocate(body.len()).map_err(|_| SendError::NoMemory)?;
         block.write(0, body);
@@ -95,17 +95,17 @@ impl Endpoint {
 
     /// Through the heap, piece by piece: the peer can copy the first ones out while we copy the
     /// next ones in.
-    fn send_stream(&mut self, index: usize, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
-        let block = self.allocate(stream::HEAD_BYTES + body.len()).map_err(|_| SendError::NoMemory)?;
+    fn send_pipelined(&mut self, index: usize, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
+        let block = self.allocate(pipelined::HEAD_BYTES + body.len()).map_err(|_| SendError::NoMemory)?;
         let progress = block.head_word();
-        stream::advance(progress, 0);
+        pipelined::advance(progress, 0);
         let peer = self.peers[index].as_mut().expect("connected");
         let (to, token) = (peer.tid, peer.outstanding.add(vec![block.clone()]));
         let mut words = [0u8; 24];
         for (place, word) in words.chunks_exact_mut(8).zip([u64::from(token), block.offset(), body.len() as u64]) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
-        let first = self.queue(to, Kind::Stream, &meta, &words);
+        let first = self.queue(to, Kind::Pipelined, &meta, &words);
         let peer = self.peers[index].as_mut().expect("connected");
         if first.is_err() {
             peer.outstanding.remove(token);
@@ -113,14 +113,14 @@ impl Endpoint {
         }
         let non_temporal = NON_TEMPORAL_BYTES_RANGE.contains(&body.len()) || body.len() >= NON_TEMPORAL_BYTES_MIN;
         let mut done = 0;
-        for piece in body.chunks(stream_piece_bytes(body.len())) {
+        for piece in body.chunks(pipelined_chunk_bytes(body.len())) {
             if non_temporal {
-                block.write_non_temporal(stream::HEAD_BYTES + done, piece);
+                block.write_non_temporal(pipelined::HEAD_BYTES + done, piece);
             } else {
-                block.write(stream::HEAD_BYTES + done, piece);
+                block.write(pipelined::HEAD_BYTES + done, piece);
             }
             done += piece.len();
-            stream::advance(progress, done);
+            pipelined::advance(progress, done);
         }
         self.sent_bytes += body.len();
         // The peer may have gone to sleep over an unfinished body.
@@ -212,7 +212,7 @@ impl Endpoint {
 const NON_TEMPORAL_BYTES_RANGE: std::ops::Range<usize> = 48 << 10..768 << 10;
 
 /// Short pieces begin the overlap early, long ones cost fewer looks.
-fn stream_piece_bytes(bytes: usize) -> usize {
+fn pipelined_chunk_bytes(bytes: usize) -> usize {
     (bytes / 8).clamp(4 << 10, 32 << 10) / 64 * 64
 }
 
