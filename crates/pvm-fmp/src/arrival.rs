@@ -1,7 +1,7 @@
 //! What arrives: bodies in the queue, in the sender's heap, or in the sender's own memory.
 use crate::BODY_BYTES_MAX;
 use crate::copy;
-use crate::copying;
+use crate::cross_memory;
 use crate::extents::Mapping;
 use crate::memory;
 use crate::offer::{self, Look};
@@ -362,8 +362,9 @@ impl OfferedMemory<'_> {
             let header = owner.mapping.header();
             let into = (data.as_mut_ptr(), data.len());
             // SAFETY: `data` is borrowed for writing, and not looked at before the call is over.
-            let received =
-                unsafe { copying::receive(header, self.theirs, self.ours, self.number, self.address, into, lives) };
+            let received = unsafe {
+                cross_memory::receive(header, self.theirs, self.ours, self.number, self.address, into, lives)
+            };
             match received {
                 Ok(()) if self.claim(lives) == Look::Standing => return Ok(()),
                 Ok(()) | Err(Refusal::Gone) => {}

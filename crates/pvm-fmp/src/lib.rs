@@ -26,7 +26,7 @@ mod copy;
 #[cfg(not(loom))]
 mod copy_policy;
 #[cfg(not(loom))]
-mod copying;
+mod cross_memory;
 #[cfg(not(loom))]
 pub mod descriptor;
 #[cfg(not(loom))]
@@ -45,7 +45,6 @@ mod gather;
 mod heap;
 #[cfg(not(loom))]
 mod mapping;
-mod meeting;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
@@ -60,6 +59,7 @@ mod segment;
 mod signals;
 #[cfg(not(loom))]
 mod spin;
+mod two_sided_copy;
 
 #[cfg(all(test, not(loom), not(one_mapping)))]
 mod limits_tests;

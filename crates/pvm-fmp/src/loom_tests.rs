@@ -1,10 +1,10 @@
 //! The lock-free algorithms under loom, which tries every order of their steps.
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p pvm-fmp`
 use crate::bell::Waiting;
-use crate::meeting::{self, Meeting};
 use crate::offer::{self, Answer, Look};
 use crate::queue::{Kind, Line, Reader, WELL_KNOWN_HEADERS, Writer};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::two_sided_copy::{self, TwoSidedCopy};
 use loom::sync::Arc;
 use loom::thread;
 
@@ -269,11 +269,11 @@ impl Copy {
     fn new() -> Arc<Copy> {
         let new = || AtomicU64::new(0);
         let copy = Copy { open: new(), front: new(), back: new(), back_done: new(), buffer: [new(), new()] };
-        meeting::begin(&copy.back, &copy.back_done);
+        two_sided_copy::begin(&copy.back, &copy.back_done);
         Arc::new(copy)
     }
-    fn meeting(&self) -> Meeting<'_> {
-        Meeting { open: &self.open, front: &self.front, back: &self.back, back_done: &self.back_done }
+    fn two_sided_copy(&self) -> TwoSidedCopy<'_> {
+        TwoSidedCopy { open: &self.open, front: &self.front, back: &self.back, back_done: &self.back_done }
     }
     fn fill(&self, range: std::ops::Range<u64>) -> Result<(), ()> {
         range.for_each(|at| self.buffer[at as usize].store(1, Ordering::Relaxed));
@@ -285,7 +285,7 @@ impl Copy {
             thread::yield_now();
             !patient
         };
-        let done = self.meeting().receive(1, 2, 1, |range| self.fill(range), &mut impatient, has_ended);
+        let done = self.two_sided_copy().receive(1, 2, 1, |range| self.fill(range), &mut impatient, has_ended);
         assert!(done.is_ok());
         for word in &self.buffer {
             assert_eq!(word.load(Ordering::Relaxed), 1, "not all was copied");
@@ -311,8 +311,8 @@ fn both_sides_copy(patient: bool) {
         let copy = Copy::new();
         let there = copy.clone();
         let helper = thread::spawn(move || {
-            if there.meeting().is_open(1) {
-                there.meeting().help(1, 2, 1, |range| there.fill(range));
+            if there.two_sided_copy().is_open(1) {
+                there.two_sided_copy().help(1, 2, 1, |range| there.fill(range));
             }
         });
         copy.receive_and_reuse(patient, &mut || false);
@@ -329,10 +329,10 @@ fn a_buffer_is_given_back_when_a_helper_has_ended_in_its_chunk_and_not_before() 
         let ended = Arc::new(AtomicU32::new(0));
         let (there, end) = (copy.clone(), ended.clone());
         let helper = thread::spawn(move || {
-            // As `Meeting::help` does, as far as its end.
+            // As `TwoSidedCopy::help` does, as far as its end.
             there.back.store(1, Ordering::Relaxed);
             fence(Ordering::SeqCst);
-            if there.meeting().is_open(1) {
+            if there.two_sided_copy().is_open(1) {
                 there.buffer[1].store(1, Ordering::Relaxed);
             }
             end.store(1, Ordering::Release);

@@ -1,6 +1,6 @@
 //! One peer of a task: the queue to it, the queue from it, what it still reads of our heap.
 use crate::arrival::Owner;
-use crate::copying;
+use crate::cross_memory;
 use crate::heap::{Block, SharedHeap};
 use crate::process::owner_of;
 use crate::queue::{Kind, LINE_BYTES, Line, Reader, SHORT_HALVES, Writer, halves_for};
@@ -121,7 +121,7 @@ impl Peer {
             self.offers.process = Some((named, owner_of(mapping)));
         }
         if let Some((_, Some(process))) = self.offers.process {
-            copying::help(process, line.get(), self.our_line.get(), number, body);
+            cross_memory::help(process, line.get(), self.our_line.get(), number, body);
         }
     }
 

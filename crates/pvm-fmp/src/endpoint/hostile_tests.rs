@@ -5,7 +5,7 @@ use crate::peer::LinePlace;
 use crate::queue::Kind;
 use crate::segment::PEERS_MAX;
 use crate::tests::{A, B, Host, Kept, LONG_BYTES, body, introduce};
-use crate::{Arrival, Meta, Sent, Sink, copying, process};
+use crate::{Arrival, Meta, Sent, Sink, cross_memory, process};
 use std::time::Instant;
 
 const C: u32 = 0x40003;
@@ -166,7 +166,7 @@ fn offers_of_what_is_not_there_are_tried_once_and_take_no_memory() {
     for bytes in [1 << 20, crate::BODY_BYTES_MAX as u64] {
         let line = a.peers[a.index_of(B).unwrap()].as_ref().unwrap().our_line;
         crate::offer::stand(&line.get().offer, 9);
-        copying::begin(line.get());
+        cross_memory::begin(line.get());
         push(&mut a, B, Kind::Offer, &[u64::MAX - 5, bytes, 9]);
         struct Taking(usize);
         impl Sink for Taking {
@@ -235,7 +235,7 @@ fn a_sender_that_never_ends_its_part_of_a_copy_holds_its_receiver_up_until_it_ha
     let heap = a.heap.borrow();
     let header = heap.source().mapping.header();
     let mut sender = process::sleeping_owner(header);
-    copying::begin(ours.get());
+    cross_memory::begin(ours.get());
     ours.get().back.store(1 << 19, std::sync::atomic::Ordering::Relaxed);
     let mut room = vec![0; 1 << 20];
     let start = Instant::now();
@@ -247,7 +247,7 @@ fn a_sender_that_never_ends_its_part_of_a_copy_holds_its_receiver_up_until_it_ha
     // The daemon may have said so long before.
     let into = (room.as_mut_ptr(), room.len());
     // SAFETY: `room` is there, and nobody else uses it.
-    let received = unsafe { copying::receive(header, ours.get(), theirs.get(), 1, 64, into, &|| false) };
+    let received = unsafe { cross_memory::receive(header, ours.get(), theirs.get(), 1, 64, into, &|| false) };
     assert_eq!((received, start.elapsed() >= Duration::from_millis(300)), (Err(process::Refusal::Gone), true));
     killer.join().unwrap().wait().unwrap();
     drop(heap);

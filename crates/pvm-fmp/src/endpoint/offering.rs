@@ -2,7 +2,7 @@
 
 use super::send::{Ringer, ring};
 use super::{Endpoint, LINGER, OFFER_BYTES_PER_MICROSECOND, OFFER_PATIENCE};
-use crate::copying;
+use crate::cross_memory;
 use crate::heap::Block;
 use crate::offer::{self, Answer};
 use crate::peer::Peer;
@@ -63,7 +63,7 @@ impl Endpoint {
         for (place, word) in words.chunks_exact_mut(8).zip([body.as_ptr() as u64, body.len() as u64, number]) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
-        copying::begin(ours.get());
+        cross_memory::begin(ours.get());
         offer::stand(&ours.get().offer, number);
         let to = peer.tid;
         let sent = self.queue(to, Kind::Offer, &meta, &words)?;

@@ -5,12 +5,12 @@
 //! twice with the same bytes, which costs time only. Two cores move twice as much as one: the
 //! kernel's copy between processes runs at a third of a core's own speed.
 //!
-//! How the two agree is in [`crate::meeting`]; here are the copies themselves.
-use crate::meeting::{self, Meeting};
+//! How the two agree is in [`crate::two_sided_copy`]; here are the copies themselves.
 use crate::process::{Refusal, Watch, read_from, write_to};
 use crate::segment::{Header, PeerLine};
 use crate::signals::HandlersWait;
 use crate::sync::{Ordering, ReadOnlyLoad};
+use crate::two_sided_copy::{self, TwoSidedCopy};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -33,13 +33,18 @@ fn chunk_bytes(bytes: usize) -> usize {
 
 /// The words by which the two sides agree: `front` and what is open stand in the receiver's line
 /// for the sender, the others in the sender's line for the receiver.
-fn meeting<'a>(receiver: &'a PeerLine, sender: &'a PeerLine) -> Meeting<'a> {
-    Meeting { open: &receiver.into_number, front: &receiver.front, back: &sender.back, back_done: &sender.back_done }
+fn two_sided_copy<'a>(receiver: &'a PeerLine, sender: &'a PeerLine) -> TwoSidedCopy<'a> {
+    TwoSidedCopy {
+        open: &receiver.into_number,
+        front: &receiver.front,
+        back: &sender.back,
+        back_done: &sender.back_done,
+    }
 }
 
 /// The sender, before it makes an offer: nothing copied yet.
 pub fn begin(ours: &PeerLine) {
-    meeting::begin(&ours.back, &ours.back_done);
+    two_sided_copy::begin(&ours.back, &ours.back_done);
 }
 
 /// The receiver: copies the first `bytes` bytes of the offered body to `into`. When it returns the sender writes there
@@ -75,7 +80,7 @@ pub unsafe fn receive(
     let mut impatient = impatience();
     let mut has_ended = end_of(sender, &handlers_wait, is_enrolled);
     let chunk = chunk_bytes(bytes) as u64;
-    meeting(ours, theirs).receive(number, bytes as u64, chunk, copy, &mut impatient, &mut has_ended)
+    two_sided_copy(ours, theirs).receive(number, bytes as u64, chunk, copy, &mut impatient, &mut has_ended)
 }
 
 /// Says whether the sender has ended. The first calls cost nothing and say no; later ones wait for that a while.
@@ -111,8 +116,8 @@ fn impatience() -> impl FnMut() -> bool {
 /// The sender: when the receiver has opened its buffer for offer `number`, copies from the back of
 /// `body` until the two meet.
 pub fn help(receiver: i32, theirs: &PeerLine, ours: &PeerLine, number: u64, body: &[u8]) {
-    let meeting = meeting(theirs, ours);
-    if !meeting.is_open(number) {
+    let two_sided_copy = two_sided_copy(theirs, ours);
+    if !two_sided_copy.is_open(number) {
         return;
     }
     // A handler that jumps away would leave a chunk claimed, and the receiver waiting for it.
@@ -122,5 +127,5 @@ pub fn help(receiver: i32, theirs: &PeerLine, ours: &PeerLine, number: u64, body
     let copy = |range: Range<u64>| {
         write_to(receiver, into.wrapping_add(range.start), &body[range.start as usize..range.end as usize])
     };
-    meeting.help(number, bytes as u64, chunk_bytes(bytes) as u64, copy);
+    two_sided_copy.help(number, bytes as u64, chunk_bytes(bytes) as u64, copy);
 }

@@ -2,13 +2,13 @@
 //!
 //! The receiver claims from the front, the sender (the helper) from the back, each a chunk at a
 //! time and announced before it is copied; they stop where they meet. The buffer is the receiver's:
-//! the helper may write to it only while it is open, and when [`Meeting::receive`] returns nobody
+//! the helper may write to it only while it is open, and when [`TwoSidedCopy::receive`] returns nobody
 //! writes to it any more.
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad, fence, yield_now};
 use std::ops::Range;
 
 /// The words of a copy; each has one writer.
-pub struct Meeting<'a> {
+pub struct TwoSidedCopy<'a> {
     /// Of the receiver: the number of the copy for which its buffer is open, 0 for none.
     pub open: &'a AtomicU64,
     /// Of the receiver: everything before this is claimed by it.
@@ -25,7 +25,7 @@ pub fn begin(back: &AtomicU64, back_done: &AtomicU64) {
     back_done.store(u64::MAX, Ordering::Relaxed);
 }
 
-impl Meeting<'_> {
+impl TwoSidedCopy<'_> {
     /// Whether the buffer is open for that copy.
     pub fn is_open(&self, number: u64) -> bool {
         // Pair `buffer opened`: what the receiver said about the buffer before is seen.
