@@ -51,7 +51,7 @@ pub const TARGETS: &[Target] = &[
                     "shun",
                     "step",
                     "step_long",
-                    "follow_link",
+                    "follow_continuation",
                     "receive_offer",
                     "receive_borrowed",
                     "receive_pipelined",
@@ -314,7 +314,7 @@ fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<
         22 | 23 => entry(from, hostile, Kind::Offer, &[value])?,
         24 | 25 => entry(from, hostile, Kind::Pipelined, &[value])?,
         26 => entry(from, hostile, Kind::Release, &[value])?,
-        27 => entry(from, hostile, Kind::Link, &[value])?,
+        27 => entry(from, hostile, Kind::Continuation, &[value])?,
         28 => {
             let body = [value as u8; INLINE_BYTES_MAX];
             let meta = if value % 2 == 0 { [1, 2, 3, 4, 5, 6] } else { [1, 2, 0, 0x40_8c41, 0x40_8c41, 0] };
@@ -385,7 +385,7 @@ fn standing_deed(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostile,
         // The queue goes on in another ring, or in one that was read before.
         6 => {
             let next = hostile.first_ring() + RINGS_BYTES / 2 * (value % 2);
-            hostile.write(Kind::Link, &[0; 6], &words_of(&[next, hostile.shift.into()]));
+            hostile.write(Kind::Continuation, &[0; 6], &words_of(&[next, hostile.shift.into()]));
             hostile.ring = next;
             hostile.writer = Writer::new(hostile.shift);
             return Ok(());
@@ -584,12 +584,12 @@ mod tests {
         for further in [0, 64, 4096] {
             let (_table, mut victim, mut hostile) = neighbours();
             hostile.write(Kind::Message, &[1; 6], b"one");
-            hostile.write(Kind::Link, &[0; 6], &words_of(&[hostile.ring + further, 6]));
+            hostile.write(Kind::Continuation, &[0; 6], &words_of(&[hostile.ring + further, 6]));
             // The ring behind leads back, or where the two overlap anywhere.
             hostile.ring += further;
             hostile.writer = Writer::new(hostile.shift);
             hostile.write(Kind::Message, &[2; 6], b"two");
-            hostile.write(Kind::Link, &[0; 6], &words_of(&[hostile.ring - further, 6]));
+            hostile.write(Kind::Continuation, &[0; 6], &words_of(&[hostile.ring - further, 6]));
             // What has come before somebody dies is read in batches, and can come again.
             assert!(victim.poll_dead(ATTACKER, &mut Looking::default()) < 1000, "{further}");
         }

@@ -196,7 +196,7 @@ impl Peer {
             out.reader_came_to(consumed);
             if out.ring.shift > RING_SHIFT_MIN + 2 && out.written() == consumed {
                 // Failing costs memory that is there already, nothing else.
-                let _ = out.link(heap, RING_SHIFT_MIN);
+                let _ = out.continue_in(heap, RING_SHIFT_MIN);
             }
         }
     }
@@ -299,15 +299,15 @@ impl Outbound {
 
     fn grow(&mut self, heap: &SharedHeap, halves: u64) -> Result<(), NoMemory> {
         debug_assert!(halves + SHORT_HALVES < 2 << RING_SHIFT_MIN);
-        self.link(heap, (self.ring.shift + 1).min(RING_SHIFT_MAX))
+        self.continue_in(heap, (self.ring.shift + 1).min(RING_SHIFT_MAX))
     }
 
-    fn link(&mut self, heap: &SharedHeap, shift: u32) -> Result<(), NoMemory> {
+    fn continue_in(&mut self, heap: &SharedHeap, shift: u32) -> Result<(), NoMemory> {
         let next = OwnRing::new(heap, shift)?;
         let mut body = [0u8; 16];
         body[..8].copy_from_slice(&next.block.offset().to_ne_bytes());
         body[8..].copy_from_slice(&u64::from(shift).to_ne_bytes());
-        self.writer.write(self.ring.lines(), Kind::Link, &[0; 6], &body);
+        self.writer.write(self.ring.lines(), Kind::Continuation, &[0; 6], &body);
         self.base = self.written();
         self.writer = Writer::new(shift);
         let full = std::mem::replace(&mut self.ring, next);
@@ -382,7 +382,7 @@ impl Inbound {
         2 * self.count as u64
     }
 
-    /// Follows a link entry of so many halves; `None` when it leads nowhere.
+    /// Follows a continuation entry of so many halves; `None` when it leads nowhere.
     pub fn follow(&mut self, owner: &Owner, body: &[u8; 16], halves: usize) -> Option<()> {
         let word = |from: usize| u64::from_ne_bytes(body[from..from + 8].try_into().expect("eight"));
         let next = Inbound::at(owner, word(0), u32::try_from(word(8)).ok()?)?;

@@ -72,7 +72,7 @@ pub enum Kind {
     /// Blocks of the reader that the writer no longer reads: tokens.
     Release = 4,
     /// The queue goes on in another ring.
-    Link = 5,
+    Continuation = 5,
     /// A message whose body is being written to the writer's heap.
     Pipelined = 6,
 }
@@ -84,7 +84,7 @@ const IMMEDIATE: u8 = 8;
 
 impl Kind {
     fn from_number(number: u8) -> Option<Kind> {
-        [Kind::Message, Kind::Blocks, Kind::Offer, Kind::Release, Kind::Link, Kind::Pipelined]
+        [Kind::Message, Kind::Blocks, Kind::Offer, Kind::Release, Kind::Continuation, Kind::Pipelined]
             .into_iter()
             .find(|kind| *kind as u8 == number)
     }

@@ -81,7 +81,7 @@ fn the_queue_of_a_dead_task_ends_even_if_it_leads_back_to_itself() {
     let [mut a, mut b, mut c] = three(&host);
     a.send_bytes(B, [1, 0, 0, 0, 0, 0], &[1]).map(|_| ()).unwrap();
     let ring = a.heap.borrow().source().mapping.peer_line(0).unwrap().ring.load(std::sync::atomic::Ordering::Relaxed);
-    push(&mut a, B, Kind::Link, &[ring, 6]);
+    push(&mut a, B, Kind::Continuation, &[ring, 6]);
     let mut kept = Kept::default();
     assert!((1..1000).contains(&b.poll_dead(A, &mut kept)));
     b.peer_gone(A);
@@ -293,7 +293,7 @@ fn a_damaged_queue_is_read_no_further_and_all_others_are() {
     let [mut a, mut b, mut c] = three(&host);
     for sleepy in [false, true] {
         a.send_bytes(C, [1, 0, 0, 0, 0, 0], &[1]).map(|_| ()).unwrap();
-        push(&mut a, C, Kind::Link, &[7, 7]);
+        push(&mut a, C, Kind::Continuation, &[7, 7]);
         b.send_bytes(C, [2, 0, 0, 0, 0, 0], &[2]).map(|_| ()).unwrap();
         let mut kept = Kept::default();
         if sleepy {

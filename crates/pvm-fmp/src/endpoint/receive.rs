@@ -345,8 +345,8 @@ impl Endpoint {
                 sink.arrived(peer.tid, entry.meta(), Arrival::Inline(Inline(entry)));
                 Step::Message
             }
-            Kind::Link => {
-                let followed = follow_link(peer, &entry, halves);
+            Kind::Continuation => {
+                let followed = follow_continuation(peer, &entry, halves);
                 return Some(self.unless_starved(index, followed));
             }
             _ => {
@@ -467,7 +467,7 @@ impl Endpoint {
 
 /// The queue goes on in another ring.
 #[cold]
-fn follow_link(peer: &mut Peer, entry: &Entry<'_>, halves: usize) -> Step {
+fn follow_continuation(peer: &mut Peer, entry: &Entry<'_>, halves: usize) -> Step {
     let mut body = [0u8; 16];
     entry.copy_to(&mut body);
     let followed = peer.inbound.as_mut().and_then(|inbound| inbound.follow(&peer.owner, &body, halves));
