@@ -18,8 +18,6 @@ mod sync;
 #[cfg(not(loom))]
 mod arrival;
 #[cfg(not(loom))]
-mod blank;
-#[cfg(not(loom))]
 mod control_group;
 #[cfg(not(loom))]
 mod copy;
@@ -52,6 +50,8 @@ mod peer;
 #[cfg(not(loom))]
 pub mod ports;
 #[cfg(not(loom))]
+mod preallocated;
+#[cfg(not(loom))]
 mod process;
 #[cfg(not(loom))]
 mod segment;
@@ -71,7 +71,6 @@ mod tests;
 #[cfg(not(loom))]
 pub use {
     arrival::{Arrival, Inline, Offer, OfferMissed, Remote, Sink},
-    blank::Blank,
     endpoint::{Endpoint, FirstImmediate, FirstShort},
     file::{bytes_max as file_bytes_max, make as make_file, seal as seal_file},
     gather::GatherList,
@@ -80,6 +79,7 @@ pub use {
     },
     heap::Block,
     memory::{can_have, release_free},
+    preallocated::PreallocatedEndpoint,
     spin::{Spinner, Wait},
 };
 

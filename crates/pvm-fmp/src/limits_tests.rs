@@ -197,7 +197,7 @@ fn what_a_sandbox_forbids_is_done_by_other_means() {
         let list = group.list().try_clone_to_owned().unwrap();
         let board = group.board().try_clone_to_owned().unwrap();
         assert_eq!(GroupView::open(list, Some(board)).unwrap().tid_of(0), Some(A));
-        assert!(Blank::new().is_ok());
+        assert!(PreallocatedEndpoint::new().is_ok());
         return;
     }
     for (name, _) in FORBIDDEN {

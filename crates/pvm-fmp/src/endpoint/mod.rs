@@ -134,7 +134,7 @@ impl Endpoint {
         Endpoint::with(Segment::new()?, doorbell::new()?)
     }
 
-    /// Takes over what the daemon made for this task before it came ([`crate::Blank`]).
+    /// Takes over what the daemon made for this task before it came ([`crate::PreallocatedEndpoint`]).
     pub fn adopt(segment: OwnedFd, bell: OwnedFd) -> io::Result<Endpoint> {
         Endpoint::with(Segment::adopt(segment)?, bell)
     }

@@ -5,7 +5,7 @@ use pvm_core::codes::Code;
 use pvm_core::proto::{ByteBuf, Direct, Message, Reply, Request, ToTask, TraceSettings, Welcome};
 use pvm_core::tid::Tid;
 use pvm_fmp::ports::PortTable;
-use pvm_fmp::{Blank, Endpoint, GroupMemory};
+use pvm_fmp::{Endpoint, GroupMemory, PreallocatedEndpoint};
 use pvm_fuzz::{Source, Unstructured, part};
 use pvm_link::Link;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -94,7 +94,7 @@ impl Daemon {
             1 => self.tell(&welcome, &[]),
             2 => self.tell(&ToTask::Halting, &[]),
             3 => {
-                let [segment, bell] = Blank::new().expect("memory").own;
+                let [segment, bell] = PreallocatedEndpoint::new().expect("memory").own;
                 self.tell(&welcome, &[ports.as_fd(), segment.as_fd(), bell.as_fd()]);
             }
             4 => {

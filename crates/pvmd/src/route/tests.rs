@@ -354,7 +354,7 @@ fn a_task_that_was_never_introduced_gets_its_messages() {
     let mut a = one.task(1);
     let tid = Tid(0x80005);
     other.ports.set(tid.0);
-    let pvm_fmp::Blank { own: [segment, bell], shown } = pvm_fmp::Blank::new().unwrap();
+    let pvm_fmp::PreallocatedEndpoint { own: [segment, bell], shown } = pvm_fmp::PreallocatedEndpoint::new().unwrap();
     other.places.tasks.insert(tid, shown);
     a.send(tid, 1, b"early");
     settle([&mut one, &mut other], &mut [&mut a]);

@@ -8,19 +8,19 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// What the daemon makes for such a task.
-pub struct Blank {
+pub struct PreallocatedEndpoint {
     /// For the task itself: the segment and the doorbell.
     pub own: [OwnedFd; 2],
     /// For its peers: the segment, read-only, and the doorbell with other flags than the task's.
     pub shown: [OwnedFd; 2],
 }
 
-impl Blank {
+impl PreallocatedEndpoint {
     /// Makes both.
-    pub fn new() -> io::Result<Blank> {
+    pub fn new() -> io::Result<PreallocatedEndpoint> {
         let (segment, readable) = Segment::new()?.into_descriptors();
         let bell = doorbell::new()?;
         let shown = [readable, doorbell::again(bell.as_fd())?];
-        Ok(Blank { own: [segment, bell], shown })
+        Ok(PreallocatedEndpoint { own: [segment, bell], shown })
     }
 }
