@@ -27,7 +27,7 @@ fn a_borrowed_payload_is_free_when_its_entry_has_been_read() {
     assert_eq!(daemon.send_borrowed(A, [1, 2, 3, 4, 5, 0x80001], &block, long.len()), Ok(Sent::Done));
     let mark = daemon.written(A);
     assert!(!daemon.want_notice(A, Some(mark)));
-    daemon.prepare_sleep();
+    daemon.prepare_park();
     let mut kept = Kept { refuse_offers: true, ..Kept::default() };
     task.poll(&mut kept);
     assert!(kept.messages.is_empty() && daemon.read_by(A) < mark && !rung(&daemon), "it was not taken");
@@ -35,7 +35,7 @@ fn a_borrowed_payload_is_free_when_its_entry_has_been_read() {
     task.poll(&mut kept);
     assert_eq!(kept.messages, [(DAEMON, [1, 2, 3, 4, 5, 0x80001], long)]);
     assert!(daemon.read_by(A) >= mark && rung(&daemon));
-    daemon.awake();
+    daemon.unpark();
     assert!(daemon.want_notice(A, Some(mark)) && !daemon.want_notice(A, None));
 }
 
@@ -44,7 +44,7 @@ fn a_daemon_that_wants_no_notice_is_not_rung() {
     let host = Host::new();
     let (mut daemon, mut task) = pair(&host);
     assert_eq!(daemon.send_bytes(A, [0; 6], b"short"), Ok(Sent::Done));
-    daemon.prepare_sleep();
+    daemon.prepare_park();
     let mut kept = Kept::default();
     while task.poll(&mut kept) > 0 {}
     task.poll(&mut kept);

@@ -522,9 +522,9 @@ fn on_the_board(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             }
             5 => drop(view.passed(arrived)),
             6 => {
-                view.lie_down(0);
+                view.prepare_park(0);
                 view.sleepers(arrived);
-                view.rise(0);
+                view.unpark(0);
             }
             7 => {
                 let look = memory.look();
@@ -557,8 +557,8 @@ fn on_the_board(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
 /// Who is no member has nothing to do with the barrier.
 fn without_a_board(outside: &GroupView) {
     assert!(outside.arrive(0, 1).is_err() && !outside.has_board());
-    outside.lie_down(0);
-    outside.rise(0);
+    outside.prepare_park(0);
+    outside.unpark(0);
     assert_eq!((outside.passed(0), outside.sleepers(0)), (Some(Err(Failed)), Vec::new()));
 }
 

@@ -7,10 +7,10 @@
 
 #![cfg_attr(loom, allow(dead_code))] // the model needs parts of them only
 
-mod bell;
 mod group;
 mod immediate;
 mod offer;
+mod parker;
 mod pipelined;
 mod queue;
 mod sync;

@@ -1,7 +1,7 @@
 //! The lock-free algorithms under loom, which tries every order of their steps.
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p pvm-fmp`
-use crate::bell::Waiting;
 use crate::offer::{self, Answer, Look};
+use crate::parker::Parker;
 use crate::queue::{Kind, Line, Reader, WELL_KNOWN_HEADERS, Writer};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::two_sided_copy::{self, TwoSidedCopy};
@@ -12,7 +12,7 @@ use loom::thread;
 struct Shared {
     ring: Vec<Line>,
     consumed: AtomicU64,
-    waiting: Waiting,
+    parker: Parker,
     rung: AtomicU32,
 }
 
@@ -20,7 +20,7 @@ fn shared(shift: u32) -> Arc<Shared> {
     Arc::new(Shared {
         ring: (0..1 << shift).map(|_| Line::new()).collect(),
         consumed: AtomicU64::new(0),
-        waiting: Waiting::new(),
+        parker: Parker::new(),
         rung: AtomicU32::new(0),
     })
 }
@@ -156,11 +156,11 @@ fn no_wake_up_is_lost() {
         let there = shared.clone();
         let sender = thread::spawn(move || {
             Writer::new(1).write(&there.ring, Kind::Message, &[1, 0, 0, 0, 0, 0], &[]);
-            if there.waiting.sleeper(false).is_some() {
+            if there.parker.parked(false).is_some() {
                 there.rung.store(1, Ordering::Relaxed);
             }
         });
-        shared.waiting.lie_down(1);
+        shared.parker.prepare_park(1);
         let seen = Reader::new(1).next(&shared.ring).unwrap().is_some();
         sender.join().unwrap();
         assert!(seen || shared.rung.load(Ordering::Relaxed) == 1, "the task sleeps and nobody rings");

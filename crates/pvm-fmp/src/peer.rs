@@ -28,7 +28,7 @@ pub(crate) struct Peer {
     pub tid: u32,
     pub owner: Rc<Owner>,
     pub bell: Option<OwnedFd>,
-    /// The peer's nap for which the bell was rung already.
+    /// The peer's park_number for which the bell was rung already.
     pub rung: Cell<u32>,
     /// Our line for the peer, in our table.
     pub our_line: LinePlace,

@@ -3,8 +3,8 @@
 //! Layout: [`Header`], the first [`PeerLine`]s, the heap, in which further lines lie. It begins small and is made
 //! longer as the heap needs it, never shorter: a peer that has mapped a part of it never faults there, whatever
 //! the owner does. Memory is taken page by page on first use and given back by punching holes.
-use crate::bell::Waiting;
 use crate::extents::Mapping;
+use crate::parker::Parker;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{file, memory};
 use rustix::fs::{Mode, SealFlags};
@@ -53,7 +53,7 @@ pub struct Header {
     pub peers: Apart<AtomicU32>,
     pub table_version: AtomicU32,
     /// Whether the owner sleeps.
-    pub waiting: Apart<Waiting>,
+    pub parker: Apart<Parker>,
     /// What the owner waits for in a one-call receive.
     pub posted: Apart<PostedWords>,
     /// Where each extent behind the first one ends; 0 for none yet.

@@ -19,7 +19,7 @@ const POLITE_YIELDS: u32 = 16;
 pub enum Wait {
     /// Watch ([`crate::Endpoint::watch`]), then poll again.
     Again,
-    /// Sleep on the doorbell (`prepare_sleep`, `poll`, `poll(2)`, `awake`).
+    /// Sleep on the doorbell (`prepare_park`, `poll`, `poll(2)`, `unpark`).
     Sleep,
 }
 

@@ -187,7 +187,7 @@ fn a_message_behind_many_releases_is_there_before_a_sleep() {
         assert!(b.poll(&mut taken) > 0);
     }
     assert_eq!(b.send_bytes(A, [0; 6], b"answer"), Ok(Sent::Done));
-    a.prepare_sleep();
+    a.prepare_park();
     let mut kept = Kept::default();
     while a.poll(&mut kept) > 0 {}
     assert_eq!(kept.messages.len(), 1);
@@ -611,9 +611,9 @@ fn a_sleeper_is_woken_without_a_message() {
     let (mut a, mut b) = host.pair();
     let rung = |b: &Endpoint| rustix::io::read(b.bell(), &mut [0u8; 8]).is_ok();
     assert_eq!(a.wake(B), Sent::Done);
-    assert!(!b.is_napping() && !rung(&b));
-    b.prepare_sleep();
-    assert!(b.is_napping());
+    assert!(!b.is_parked() && !rung(&b));
+    b.prepare_park();
+    assert!(b.is_parked());
     assert_eq!(a.wake(B), Sent::Done);
     assert!(rung(&b));
     assert_eq!(a.wake(0x40009), Sent::RingByDaemon);
@@ -628,12 +628,12 @@ fn a_sleeper_is_rung_once() {
         let mut fds = [rustix::event::PollFd::new(&bell, rustix::event::PollFlags::IN)];
         rustix::event::poll(&mut fds, Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
     };
-    a.send_bytes(B, [0; 6], b"awake").map(|_| ()).unwrap();
+    a.send_bytes(B, [0; 6], b"unpark").map(|_| ()).unwrap();
     assert!(!rung(&b));
-    b.prepare_sleep();
+    b.prepare_park();
     a.send_bytes(B, [0; 6], b"asleep").map(|_| ()).unwrap();
     assert!(rung(&b));
-    b.awake();
+    b.unpark();
     assert!(!rung(&b));
 }
 

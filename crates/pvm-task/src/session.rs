@@ -130,7 +130,7 @@ impl Session {
     /// messages, output or news have come since the last `wait`.
     pub fn wait(&mut self, others: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Vec<bool> {
         let task = &mut self.task;
-        task.prepare_sleep();
+        task.prepare_park();
         task.progress();
         let timeout = if task.take_news() { Some(Duration::ZERO) } else { timeout };
         let ready = task.lie_down(timeout).sleep_with(others);

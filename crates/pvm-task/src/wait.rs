@@ -198,7 +198,7 @@ impl Waiter {
                         return Step::Join(Some(left.map_or(RELIANCE_MAX, |left| left.min(RELIANCE_MAX))));
                     }
                 }
-                task.prepare_sleep();
+                task.prepare_park();
                 self.phase = Phase::Prepared;
                 Step::Again
             }
@@ -315,7 +315,7 @@ impl Member {
     /// Whether something has come since the task was about to sleep: one look does not take everything.
     /// Or a handler that ran meanwhile has slept itself: then nobody rings any more.
     fn cannot_sleep(&self) -> bool {
-        self.stirring || !self.endpoint.is_napping()
+        self.stirring || !self.endpoint.is_parked()
     }
 }
 
@@ -332,7 +332,7 @@ impl Task {
     /// Whether a waiter is about to sleep: what it does not see now, it sees when it is rung.
     #[inline]
     pub fn is_about_to_sleep(&self) -> bool {
-        self.member.as_ref().is_some_and(|member| member.endpoint.is_napping())
+        self.member.as_ref().is_some_and(|member| member.endpoint.is_parked())
     }
 
     /// Whether another thread sleeps for this one too.
@@ -354,10 +354,10 @@ impl Task {
     }
 
     /// Senders ring from now on.
-    pub(crate) fn prepare_sleep(&mut self) {
+    pub(crate) fn prepare_park(&mut self) {
         if let Some(member) = &mut self.member {
             member.stirring = false;
-            member.endpoint.prepare_sleep();
+            member.endpoint.prepare_park();
             member.groups.lie_down();
         }
     }
@@ -368,7 +368,7 @@ impl Task {
         // Who sleeps has done so, and what has rung is for him to hear.
         if !self.someone_sleeps() {
             self.rise();
-            self.prepare_sleep();
+            self.prepare_park();
         }
         if let Some(member) = &mut self.member {
             member.look_at_socket = true;
@@ -405,7 +405,7 @@ impl Task {
     /// After sleeping, or when it was not needed after all.
     pub(crate) fn rise(&mut self) {
         if let Some(member) = &mut self.member {
-            member.endpoint.awake();
+            member.endpoint.unpark();
             self.state.news |= member.groups.rise();
             if member.bed.sleeper.take().is_some() {
                 member.bed.hush();

@@ -57,12 +57,12 @@ fn a_death_makes_the_barrier_fail_and_wakes_the_waiters() {
     let views: Vec<GroupView> = tasks.iter_mut().map(join).collect();
     let version = views[0].version();
     assert!(!views[0].arrive(0, 3).unwrap().last);
-    views[0].lie_down(0);
+    views[0].prepare_park(0);
     drop(tasks.pop());
     eventually("the waiter is rung", || rang(&tasks[0]));
     assert_ne!(views[0].version(), version);
     eventually("the barrier has failed", || views[0].passed(0) == Some(Err(Failed)));
-    views[0].rise(0);
+    views[0].unpark(0);
     // The other one comes too late, and says what it lacks.
     let size = views[1].size();
     assert!(views[1].arrive(1, 3).unwrap().short);

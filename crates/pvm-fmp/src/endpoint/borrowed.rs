@@ -7,8 +7,8 @@
 use super::Endpoint;
 use super::send::{descriptor, ring};
 use crate::arrival::BORROWED;
-use crate::bell;
 use crate::heap::Block;
+use crate::parker;
 use crate::queue::Kind;
 use crate::sync::{Ordering, ReadOnlyLoad};
 use crate::{Meta, SendError, Sent};
@@ -35,7 +35,7 @@ impl Endpoint {
         let Some(peer) = self.index_of(to).and_then(|index| self.peers[index].as_mut()) else { return false };
         peer.our_line.get().notice.store(mark.unwrap_or(0), Ordering::Relaxed);
         // Pair `wanted or read`: either the reader sees what is wanted, or we see how far it has read.
-        bell::full_fence();
+        parker::full_fence();
         mark.is_some_and(|mark| peer.consumed(us) >= mark)
     }
 
@@ -45,7 +45,7 @@ impl Endpoint {
         let Some(peer) = self.peers[index].as_mut() else { return };
         let published = peer.inbound.as_ref().map_or(0, |inbound| inbound.published);
         // Pair `wanted or read`.
-        bell::full_fence();
+        parker::full_fence();
         let notice = peer.theirs(us).map_or(0, |line| line.notice.load_relaxed());
         if notice != 0 && published >= notice {
             // Its bell is always at hand.

@@ -136,10 +136,10 @@ fn a_long_table_that_changes_all_the_time_is_not_searched_all_the_time() {
     let line = LinePlace::own(&a.heap, PEERS_MAX - 1);
     line.get().tid.store(B, std::sync::atomic::Ordering::Release);
     version.fetch_add(1, std::sync::atomic::Ordering::Release);
-    b.prepare_sleep();
+    b.prepare_park();
     b.poll(&mut Kept::default());
     assert_eq!(b.peers[0].as_ref().unwrap().their_line.unwrap().index, PEERS_MAX - 1);
-    b.awake();
+    b.unpark();
 }
 
 #[test]
@@ -297,10 +297,10 @@ fn a_damaged_queue_is_read_no_further_and_all_others_are() {
         b.send_bytes(C, [2, 0, 0, 0, 0, 0], &[2]).map(|_| ()).unwrap();
         let mut kept = Kept::default();
         if sleepy {
-            c.prepare_sleep();
+            c.prepare_park();
         }
         c.poll(&mut kept);
-        c.awake();
+        c.unpark();
         let mut got: Vec<u32> = kept.messages.iter().map(|(from, ..)| *from).collect();
         got.sort_unstable();
         assert_eq!(got, if sleepy { vec![B] } else { vec![A, B] });

@@ -68,7 +68,7 @@ const SENDS_PER_POLL: u32 = 64;
 const SHORTS_PER_POLL: u32 = 32;
 /// Bytes sent through the heap after which it should.
 const BYTES_PER_POLL: usize = 1 << 20;
-/// Free memory that makes a nap worth interrupting to give it back, in bytes.
+/// Free memory that makes a park_number worth interrupting to give it back, in bytes.
 const EXCESS_BYTES: u64 = 8 << 20;
 /// Tokens in one release entry (one line).
 const TOKENS_PER_RELEASE: usize = 8;
@@ -100,8 +100,8 @@ pub struct Endpoint {
     unpublished: bool,
     /// Barriers on all cores reach this process, and it may make them.
     barriers: bool,
-    napping: bool,
-    nap: u32,
+    parked: bool,
+    park_number: u32,
     dirty: Rc<Cell<bool>>,
     /// Something that has been sent to us could not be mapped for want of address space.
     starved: bool,
@@ -143,9 +143,9 @@ impl Endpoint {
         let mut bytes = [0u8; 8];
         crate::random_bytes(&mut bytes)?;
         let nonce = Box::new(u64::from_ne_bytes(bytes));
-        let barriers = crate::bell::register();
+        let barriers = crate::parker::register();
         let header = segment.mapping.header();
-        header.waiting.0.choose(barriers);
+        header.parker.0.choose(barriers);
         header.nonce.store(*nonce, Ordering::Relaxed);
         header.nonce_address.store(&raw const *nonce as u64, Ordering::Relaxed);
         Ok(Endpoint {
@@ -165,8 +165,8 @@ impl Endpoint {
             bells: 0,
             unpublished: false,
             barriers,
-            napping: false,
-            nap: 0,
+            parked: false,
+            park_number: 0,
             dirty: Rc::default(),
             copy_allowed: Rc::new(Cell::new(true)),
             offer_bytes_min: offer_bytes_min(),
@@ -179,9 +179,9 @@ impl Endpoint {
 
     /// The process is the child of the one that made this, and takes its place.
     pub fn inherit(&mut self) {
-        self.barriers = crate::bell::register();
+        self.barriers = crate::parker::register();
         self.heap.borrow().source().mapping.header().pid.store(std::process::id(), Ordering::Relaxed);
-        self.awake();
+        self.unpark();
     }
 
     /// The descriptors to hand to the daemon with `Hello`: the segment (read-only), the doorbell.
@@ -220,35 +220,35 @@ impl Endpoint {
 
     /// Before sleeping on the doorbell: senders ring from now on. The caller must [`Endpoint::poll`]
     /// once more before it sleeps.
-    pub fn prepare_sleep(&mut self) {
+    pub fn prepare_park(&mut self) {
         let crowded = self.crowded();
-        self.nap = self.nap.wrapping_add(1).max(1);
-        self.napping = true;
+        self.park_number = self.park_number.wrapping_add(1).max(1);
+        self.parked = true;
         let heap = self.heap.borrow();
-        let waiting = &heap.source().mapping.header().waiting.0;
+        let parker = &heap.source().mapping.header().parker.0;
         // The daemon sleeps so often that its senders fence.
-        waiting.choose(self.barriers && !crowded && !crate::is_daemon(self.tid));
-        waiting.lie_down(self.nap);
+        parker.choose(self.barriers && !crowded && !crate::is_daemon(self.tid));
+        parker.prepare_park(self.park_number);
     }
 
-    /// Whether [`Endpoint::prepare_sleep`] was called, and [`Endpoint::awake`] was not.
-    pub fn is_napping(&self) -> bool {
-        self.napping
+    /// Whether [`Endpoint::prepare_park`] was called, and [`Endpoint::unpark`] was not.
+    pub fn is_parked(&self) -> bool {
+        self.parked
     }
 
     /// After sleeping, or when the last poll brought something after all. Empties the doorbell.
-    pub fn awake(&mut self) {
-        if !std::mem::take(&mut self.napping) {
+    pub fn unpark(&mut self) {
+        if !std::mem::take(&mut self.parked) {
             return;
         }
-        self.heap.borrow().source().mapping.header().waiting.0.rise();
+        self.heap.borrow().source().mapping.header().parker.0.unpark();
         doorbell::hush(self.bell());
     }
 
-    /// [`Endpoint::awake`] for who knows that the doorbell has not rung.
-    pub fn awake_unrung(&mut self) {
-        if std::mem::take(&mut self.napping) {
-            self.heap.borrow().source().mapping.header().waiting.0.rise();
+    /// [`Endpoint::unpark`] for who knows that the doorbell has not rung.
+    pub fn unpark_unrung(&mut self) {
+        if std::mem::take(&mut self.parked) {
+            self.heap.borrow().source().mapping.header().parker.0.unpark();
         }
     }
 

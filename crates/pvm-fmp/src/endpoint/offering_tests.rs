@@ -70,12 +70,12 @@ fn a_sleeper_that_only_the_daemon_can_wake_is_woken_before_it_is_waited_for() {
     let thread = beside(&host, &mut a, move |mut b| {
         let mut kept = Kept::default();
         b.post(Some(ANY));
-        b.prepare_sleep();
+        b.prepare_park();
         posted.send(()).unwrap();
         while kept.messages.len() < 2 && is_rung.recv().is_ok() {
-            b.awake();
+            b.unpark();
             while b.poll(&mut kept) > 0 {}
-            b.prepare_sleep();
+            b.prepare_park();
         }
         kept.messages
     });
@@ -83,7 +83,7 @@ fn a_sleeper_that_only_the_daemon_can_wake_is_woken_before_it_is_waited_for() {
     a.peers[0].as_mut().unwrap().bell = None;
     leave_no_memory(&mut a);
     rung.send(()).unwrap();
-    while a.peers[0].as_ref().unwrap().owner.mapping.header().waiting.0.sleeper(false) != Some(2) {
+    while a.peers[0].as_ref().unwrap().owner.mapping.header().parker.0.parked(false) != Some(2) {
         std::thread::yield_now();
     }
     let mut rings = 0;
@@ -140,13 +140,13 @@ fn a_receiver_that_has_gone_to_sleep_over_an_offer_is_woken_when_the_body_has_mo
         while refusing.offers == 0 && refusing.bodies == 0 {
             b.poll(&mut refusing);
         }
-        b.prepare_sleep();
+        b.prepare_park();
         if b.poll(&mut refusing) == 0 && refusing.bodies == 0 {
             let mut bell = [rustix::event::PollFd::from_borrowed_fd(b.bell(), rustix::event::PollFlags::IN)];
             let limit = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
             assert_eq!(rustix::event::poll(&mut bell, Some(&limit)), Ok(1), "nobody has rung");
         }
-        b.awake();
+        b.unpark();
         while refusing.bodies == 0 {
             b.poll(&mut refusing);
         }

@@ -22,12 +22,12 @@ use std::rc::Rc;
 impl Endpoint {
     /// Hands what has arrived to `sink`: of each peer so much that the others have their turn, and of
     /// many peers those that sent lately and some others. Returns how many messages, or 1 where none is
-    /// among so many other entries; 0 when asleep (after [`Endpoint::prepare_sleep`]) means that nothing
+    /// among so many other entries; 0 when asleep (after [`Endpoint::prepare_park`]) means that nothing
     /// is there. No system call.
     #[inline]
     pub fn poll(&mut self, sink: &mut impl Sink) -> usize {
         (self.sends, self.sent_bytes, self.shorts) = (0, 0, 0);
-        let count = if self.napping || self.order.len() <= GLANCE_PEERS {
+        let count = if self.parked || self.order.len() <= GLANCE_PEERS {
             (0..self.order.len()).map(|place| self.drain(place, sink)).sum()
         } else {
             self.poll_some(sink)
@@ -181,7 +181,7 @@ impl Endpoint {
         if !sink.wants(peer.tid) {
             return 0;
         }
-        let Some(inbound) = &mut peer.inbound else { return self.find_queue(index, self.napping, sink) };
+        let Some(inbound) = &mut peer.inbound else { return self.find_queue(index, self.parked, sink) };
         // SAFETY: the slice is used within this method, during which the peer keeps its mapping.
         let ring = unsafe { inbound.lines() };
         let mut count = 0;

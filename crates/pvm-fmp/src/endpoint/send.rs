@@ -46,7 +46,7 @@ impl Endpoint {
             return None;
         }
         self.sends += 1;
-        Some(peer.owner.mapping.header().waiting.0.sleeper(self.barriers).is_some())
+        Some(peer.owner.mapping.header().parker.0.parked(self.barriers).is_some())
     }
 
     /// Sends bytes: in the queue when they are few, gather from `body` when they are many and
@@ -231,15 +231,15 @@ pub(super) fn descriptor<const BYTES: usize>(token: u32, body: &[(Block, usize)]
 /// Wakes the peer if it sleeps.
 #[inline(always)]
 pub(super) fn ring(peer: &Peer, reached: bool) -> Sent {
-    match peer.owner.mapping.header().waiting.0.sleeper(reached) {
+    match peer.owner.mapping.header().parker.0.parked(reached) {
         None => Sent::Done,
-        Some(nap) => wake(peer, nap),
+        Some(park_number) => wake(peer, park_number),
     }
 }
 
 #[cold]
-fn wake(peer: &Peer, nap: u32) -> Sent {
-    if peer.rung.replace(nap) == nap {
+fn wake(peer: &Peer, park_number: u32) -> Sent {
+    if peer.rung.replace(park_number) == park_number {
         return Sent::Done;
     }
     match &peer.bell {

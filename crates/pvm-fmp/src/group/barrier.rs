@@ -161,8 +161,8 @@ impl Slot {
     pub fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::Relaxed) != 0
     }
-    /// The member is awake.
-    pub fn rise(&self) {
+    /// The member is unpark.
+    pub fn unpark(&self) {
         self.asleep.store(0, Ordering::Relaxed);
     }
 }
@@ -344,7 +344,7 @@ impl Barrier {
     }
 
     /// The member is about to sleep: look once more after this ([`Barrier::passed`]), then sleep.
-    pub fn lie_down(&self, slot: &Slot) {
+    pub fn prepare_park(&self, slot: &Slot) {
         slot.asleep.store(1, Ordering::Relaxed);
         // A later generation may have its sleepers already: they must not be forgotten for us.
         note_newer(&self.sleeping, Pending::of(self.word.load(Ordering::Relaxed)).generation);

@@ -160,13 +160,13 @@ fn those_asleep_are_known_to_releaser_and_daemon() {
     let (memory, views) = group(4);
     let arrive = |member: usize| views[member].arrive(member as u32, 4).unwrap();
     (0..3).for_each(|member| assert!(!arrive(member).last));
-    views[1].lie_down(1);
-    views[2].lie_down(2);
-    views[2].rise(2);
+    views[1].prepare_park(1);
+    views[2].prepare_park(2);
+    views[2].unpark(2);
     let last = arrive(3);
     assert_eq!(views[3].sleepers(last.generation), [101]);
     assert_eq!(memory.sleepers(), [101]);
-    views[1].rise(1);
+    views[1].unpark(1);
     // Who lay down for a barrier that is over is not asked for by the next.
     (0..4).for_each(|member| assert_eq!(arrive(member).generation, 1));
     assert_eq!(views[3].sleepers(1), [0; 0]);
@@ -193,7 +193,7 @@ fn a_board_full_of_nonsense_breaks_no_memory_and_hangs_nobody() {
             let _ = views[0].passed(arrival.generation);
             let _ = views[0].sleepers(arrival.generation);
         }
-        views[1].lie_down(1);
+        views[1].prepare_park(1);
         assert!(memory.sleepers().iter().all(|tid| [100, 101].contains(tid)));
         memory.fail(memory.look().pending);
     }

@@ -155,16 +155,16 @@ impl GroupView {
     /// The member is about to sleep, in the barrier or while it waits for another member's message:
     /// it is rung when the barrier opens or fails, and when a member goes. Look once more after
     /// this, then sleep.
-    pub fn lie_down(&self, instance: u32) {
+    pub fn prepare_park(&self, instance: u32) {
         if let Some((barrier, slot)) = self.own(instance) {
-            barrier.lie_down(slot);
+            barrier.prepare_park(slot);
         }
     }
 
-    /// The member is awake.
-    pub fn rise(&self, instance: u32) {
+    /// The member is unpark.
+    pub fn unpark(&self, instance: u32) {
         if let Some((_, slot)) = self.own(instance) {
-            slot.rise();
+            slot.unpark();
         }
     }
 

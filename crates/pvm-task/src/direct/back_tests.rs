@@ -80,7 +80,7 @@ impl Side {
     fn progress(&mut self) {
         self.member().look_at_socket = true;
         // Who is about to sleep looks well.
-        self.task.prepare_sleep();
+        self.task.prepare_park();
         self.task.progress();
         self.task.rise();
     }

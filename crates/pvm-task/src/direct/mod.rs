@@ -437,7 +437,7 @@ impl Member {
     pub(crate) fn progress_direct(&mut self, state: &mut State, count: usize) -> usize {
         self.heed_turns(state);
         self.direct.looks = self.direct.looks.wrapping_add(1);
-        let sleepy = self.endpoint.is_napping();
+        let sleepy = self.endpoint.is_parked();
         if count == 0 || sleepy || self.direct.looks % BUSY_LOOKS == 0 {
             self.direct.look_at_all(sleepy);
         }

@@ -225,7 +225,7 @@ impl Groups {
 
     /// It is awake. Says whether somebody else than the sleeper may have been rung for.
     pub fn rise(&self) -> bool {
-        self.waiting.iter().for_each(|waiting| waiting.known.view.rise(waiting.instance));
+        self.waiting.iter().for_each(|waiting| waiting.known.view.unpark(waiting.instance));
         self.waiting.len() > 1
     }
 
@@ -245,7 +245,7 @@ impl Waiting {
     }
 
     fn lie_down(&self) {
-        self.known.view.lie_down(self.instance);
+        self.known.view.prepare_park(self.instance);
     }
 }
 

@@ -289,12 +289,12 @@ impl Route {
         if !self.has_peers {
             return true;
         }
-        self.endpoint.prepare_sleep();
+        self.endpoint.prepare_park();
         let mut taking = Taking { departures: &mut self.departures, around };
         // Who was told to ring may have read so far, and not rung, just before.
         let stirs = self.endpoint.poll(&mut taking) > 0 || !self.heard().is_empty();
         if stirs {
-            self.endpoint.awake_unrung();
+            self.endpoint.unpark_unrung();
         }
         !stirs
     }
@@ -302,9 +302,9 @@ impl Route {
     /// After the loop has slept; `rung`: the doorbell can be read.
     pub fn rise(&mut self, rung: bool) {
         if rung {
-            self.endpoint.awake();
+            self.endpoint.unpark();
         } else {
-            self.endpoint.awake_unrung();
+            self.endpoint.unpark_unrung();
         }
     }
 

@@ -9,17 +9,17 @@ use crate::sync::{AtomicU32, Ordering, ReadOnlyLoad, fence};
 /// it makes all cores pass a barrier (`membarrier(2)`), and senders need none. While tasks crowd
 /// the cores sleeping is frequent, and both sides fence.
 #[repr(C)]
-pub struct Waiting {
+pub struct Parker {
     /// Nonzero: the owner sleeps or is about to, so whoever sends must ring.
-    nap: AtomicU32,
+    park_number: AtomicU32,
     /// Nonzero: the owner passes a barrier on all cores before it sleeps.
     asymmetric: AtomicU32,
 }
 
-impl Waiting {
+impl Parker {
     #[cfg(loom)]
-    pub fn new() -> Waiting {
-        Waiting { nap: AtomicU32::new(0), asymmetric: AtomicU32::new(0) }
+    pub fn new() -> Parker {
+        Parker { park_number: AtomicU32::new(0), asymmetric: AtomicU32::new(0) }
     }
 
     /// The owner chooses who pays, before it lies down.
@@ -36,34 +36,34 @@ impl Waiting {
     }
 
     /// The sleeper: senders ring from now on. Poll after this, then sleep.
-    pub fn lie_down(&self, nap: u32) {
-        self.nap.store(nap, Ordering::Relaxed);
+    pub fn prepare_park(&self, park_number: u32) {
+        self.park_number.store(park_number, Ordering::Relaxed);
         #[cfg(not(loom))]
         if self.asymmetric.load_relaxed() != 0 {
             return barrier_on_all_cores();
         }
-        // Pair `lie down or ring`: either the sender sees the nap, or we see what it has published.
+        // Pair `park or ring`: either the sender sees the park_number, or we see what it has published.
         fence(Ordering::SeqCst);
     }
 
-    /// The owner is awake.
-    pub fn rise(&self) {
-        self.nap.store(0, Ordering::Relaxed);
+    /// The owner is unpark.
+    pub fn unpark(&self) {
+        self.park_number.store(0, Ordering::Relaxed);
     }
 
-    /// The sender, after it has published: the nap from which the peer must be woken, if it
+    /// The sender, after it has published: the park_number from which the peer must be woken, if it
     /// sleeps. `reached` tells whether barriers on all cores reach this process.
     #[inline]
-    pub fn sleeper(&self, reached: bool) -> Option<u32> {
+    pub fn parked(&self, reached: bool) -> Option<u32> {
         if reached && self.asymmetric.load_relaxed() != 0 {
             compiler_fence();
         } else {
-            // Pair `lie down or ring`.
+            // Pair `park or ring`.
             full_fence();
         }
-        match self.nap.load_relaxed() {
+        match self.park_number.load_relaxed() {
             0 => None,
-            nap => Some(nap),
+            park_number => Some(park_number),
         }
     }
 }
@@ -85,7 +85,7 @@ pub fn full_fence() {
         unsafe { std::arch::asm!("lock or dword ptr [rsp], 0") };
         compiler_fence();
     }
-    // Pair `lie down or ring`, of the callers.
+    // Pair `park or ring`, of the callers.
     #[cfg(not(all(target_arch = "x86_64", not(loom))))]
     fence(Ordering::SeqCst);
 }
@@ -94,7 +94,7 @@ pub fn full_fence() {
 fn barrier_on_all_cores() {
     // SAFETY: the call orders memory accesses and does nothing else. It was registered before.
     unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) };
-    // Pair `lie down or ring`: on this core; the call has done it on the senders'.
+    // Pair `park or ring`: on this core; the call has done it on the senders'.
     fence(Ordering::SeqCst);
 }
 
