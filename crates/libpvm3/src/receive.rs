@@ -35,7 +35,7 @@ fn receive(entry: &mut Entry, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
         return receive_at_once(entry, &filter);
     }
     let mut found = entry.task().try_receive(&filter);
-    if found.is_none() && limit.is_none() && entry.task().watch_first() {
+    if found.is_none() && limit.is_none() && entry.task().watch_most_recent() {
         found = entry.task().try_receive(&filter);
     }
     entry.attend();

@@ -56,11 +56,11 @@ pub const TARGETS: &[Target] = &[
                     "receive_borrowed",
                     "receive_pipelined",
                     "words_of",
-                    "first_short",
-                    "first_immediate",
+                    "probe_recent_short",
+                    "probe_recent_immediate",
                 ],
             ),
-            part("crates/pvm-fmp/src/endpoint/first.rs", &["take"]),
+            part("crates/pvm-fmp/src/endpoint/recent.rs", &["take"]),
             part("crates/pvm-fmp/src/immediate.rs", &["filled_body", "copy_numbers_to"]),
             part(
                 "crates/pvm-fmp/src/extents.rs",
@@ -449,7 +449,7 @@ fn look(from: &mut Unstructured<'_>, victim: &mut Endpoint, attacker: u32, sink:
         4 => drop(victim.poll_peer(attacker, sink)),
         5 => drop(victim.poll_all(sink)),
         6 => {
-            if let Some(short) = victim.first_short() {
+            if let Some(short) = victim.probe_recent_short() {
                 let mut data = [0; 64];
                 let (bytes, _) = (short.len(), short.meta());
                 assert_eq!(short.take(&mut data[..bytes.min(64)]), bytes);
@@ -467,7 +467,7 @@ fn look(from: &mut Unstructured<'_>, victim: &mut Endpoint, attacker: u32, sink:
             let _ = victim.send_bytes(attacker, [1, 2, 3, 4, 5, 0], &[3; 20_000]);
         }
         10 => {
-            victim.watch_first();
+            victim.watch_most_recent();
             victim.watch();
             victim.has_read(attacker, victim.written(attacker));
         }
@@ -475,7 +475,7 @@ fn look(from: &mut Unstructured<'_>, victim: &mut Endpoint, attacker: u32, sink:
         12 => sink.kept.clear(),
         13 => sink.declines = !sink.declines,
         14 => {
-            if let Some(first) = victim.first_immediate() {
+            if let Some(first) = victim.probe_recent_immediate() {
                 let mut data = [0; 16];
                 let bytes = first.immediate.len();
                 let copied = first.immediate.copy_numbers_to(&mut data);

@@ -71,7 +71,7 @@ mod tests;
 #[cfg(not(loom))]
 pub use {
     arrival::{Arrival, Inline, Offer, OfferMissed, Remote, Sink},
-    endpoint::{Endpoint, FirstImmediate, FirstShort},
+    endpoint::{Endpoint, RecentImmediate, RecentShort},
     file::{bytes_max as file_bytes_max, make as make_file, seal as seal_file},
     gather::GatherList,
     group::{

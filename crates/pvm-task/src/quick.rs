@@ -11,7 +11,7 @@ use crate::send::is_answer;
 use crate::task::State;
 use crate::types::{ANY, Delivered, Filter, Kind};
 use pvm_core::codes::{DATA_DEFAULT, DATA_RAW, ENC_XDR, SYSCTX_TC};
-use pvm_fmp::{FirstImmediate, IMMEDIATE_BYTES, INLINE_BYTES_MAX, Immediate, WELL_KNOWN_HEADERS, is_daemon};
+use pvm_fmp::{IMMEDIATE_BYTES, INLINE_BYTES_MAX, Immediate, RecentImmediate, WELL_KNOWN_HEADERS, is_daemon};
 
 /// The encodings of the entries of [`WELL_KNOWN_HEADERS`].
 const ENCODINGS: [i32; WELL_KNOWN_HEADERS.len()] = [WELL_KNOWN_HEADERS[0][1] as i32, WELL_KNOWN_HEADERS[1][1] as i32];
@@ -113,7 +113,7 @@ impl Task {
     /// [`Task::try_precv`] of a tiny message that is there or comes at once.
     #[inline(always)]
     pub fn precv_quickly(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
-        let (src, first) = first_immediate(&self.state, &mut self.member, filter)?;
+        let (src, first) = probe_recent_immediate(&self.state, &mut self.member, filter)?;
         if !first.immediate.copy_numbers_to(data) {
             return None;
         }
@@ -129,7 +129,7 @@ impl Task {
         if self.state.store.reusable(mid)?.small.capacity() < IMMEDIATE_BYTES {
             return None;
         }
-        let (src, first) = first_immediate(&self.state, &mut self.member, filter)?;
+        let (src, first) = probe_recent_immediate(&self.state, &mut self.member, filter)?;
         let tiny = first.take();
         let dst = self.own_tid();
         let message = self.state.store.reusable(mid)?;
@@ -203,21 +203,21 @@ fn send(member: &mut Option<Member>, to: i32, tag: i32, tiny: Option<Immediate>)
 /// queued before it, and nobody else may want it. What can be known of it before it comes is looked at
 /// before, while there is time.
 #[inline(always)]
-fn first_immediate<'a>(
+fn probe_recent_immediate<'a>(
     state: &State,
     member: &'a mut Option<Member>,
     filter: &Filter,
-) -> Option<(i32, FirstImmediate<'a>)> {
+) -> Option<(i32, RecentImmediate<'a>)> {
     if !state.store.queue.is_empty() || state.handlers.are_special() || state.output.any() {
         return None;
     }
     let member = member.as_mut()?;
-    let from = member.endpoint.first_peer()?;
+    let from = member.endpoint.most_recent_peer()?;
     let may_come = filter.src == from as i32 || filter.src == ANY;
     if !may_come || is_daemon(from) || filter.ctx == ANY || filter.ctx == SYSCTX_TC {
         return None;
     }
-    let first = member.endpoint.first_immediate()?;
+    let first = member.endpoint.probe_recent_immediate()?;
     let [ctx, tag] = first.immediate.first.map(|word| word as i32);
     if ctx != filter.ctx || (tag != filter.tag && filter.tag != ANY) {
         return None;

@@ -11,7 +11,7 @@ use crate::types::{ANY, Delivered, Filter, Kind, PRIVATE_CONTEXTS};
 use pvm_core::codes::SYSCTX_TC;
 use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
-use pvm_fmp::{Arrival, Endpoint, FirstShort, Meta, Posted, Sink, is_daemon};
+use pvm_fmp::{Arrival, Endpoint, Meta, Posted, RecentShort, Sink, is_daemon};
 
 /// Rounds of looking at all peers before [`Task::take_in_all`] gives up, while more comes.
 const LOOKS_MAX: usize = 64;
@@ -377,7 +377,7 @@ impl Task {
     /// The message that came the shortest way.
     #[inline]
     pub(crate) fn receive_short(&mut self, filter: &Filter) -> Option<i32> {
-        let (envelope, short, state) = self.first_short(filter, false)?;
+        let (envelope, short, state) = self.probe_recent_short(filter, false)?;
         let entry = state.new_message(&envelope);
         let message = &mut state.store.table[entry as usize];
         message.small.resize(short.len(), 0);
@@ -447,14 +447,18 @@ impl Task {
     /// The message to be received next, if it came the shortest way and the filter accepts it: no
     /// other is queued before it, and nobody else may want it.
     #[inline(always)]
-    fn first_short(&mut self, filter: &Filter, only_native: bool) -> Option<(Envelope, FirstShort<'_>, &mut State)> {
+    fn probe_recent_short(
+        &mut self,
+        filter: &Filter,
+        only_native: bool,
+    ) -> Option<(Envelope, RecentShort<'_>, &mut State)> {
         let state = &mut self.state;
         if !state.store.queue.is_empty() || state.handlers.are_special() || state.output.any() {
             return None;
         }
         let member = self.member.as_mut()?;
         let own = member.tid.0 as i32;
-        let short = member.endpoint.first_short()?;
+        let short = member.endpoint.probe_recent_short()?;
         let envelope = Envelope::new(short.from, own, short.meta());
         if !accepts(filter, envelope.src, envelope.tag, envelope.ctx) || envelope.ctx == SYSCTX_TC {
             return None;
@@ -468,15 +472,15 @@ impl Task {
 
     /// Waits for some hundred nanoseconds whether the peer that sent last sends again.
     #[inline(always)]
-    pub fn watch_first(&self) -> bool {
-        self.member.as_ref().is_some_and(|member| member.endpoint.watch_first())
+    pub fn watch_most_recent(&self) -> bool {
+        self.member.as_ref().is_some_and(|member| member.endpoint.watch_most_recent())
     }
 
     /// One try of `pvm_precv` (it polls by itself): the oldest fitting message, its first bytes
     /// into `data`. Raw items of another host's format are converted: those of that kind.
     #[inline(always)]
     pub fn try_precv(&mut self, filter: &Filter, kind: Kind, data: &mut [u8]) -> Option<Delivered> {
-        if let Some((envelope, short, _)) = self.first_short(filter, true) {
+        if let Some((envelope, short, _)) = self.probe_recent_short(filter, true) {
             return Some(envelope.delivered(short.take(data)));
         }
         self.try_precv_any(filter, kind, data)

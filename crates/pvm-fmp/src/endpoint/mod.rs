@@ -14,10 +14,10 @@ use std::time::Duration;
 
 mod borrowed;
 mod estate;
-mod first;
 mod offering;
 mod peers;
 mod receive;
+mod recent;
 mod send;
 
 #[cfg(test)]
@@ -27,7 +27,7 @@ mod late_write_tests;
 #[cfg(test)]
 mod offering_tests;
 
-pub use first::{FirstImmediate, FirstShort};
+pub use recent::{RecentImmediate, RecentShort};
 
 /// Bodies from this size on are offered to a waiting peer, in bytes: one copy by the kernel, and no
 /// memory for a second one. Below, two copies by two cores at the same time are faster. The
@@ -40,13 +40,13 @@ const BELLS_MAX: usize = 256;
 /// Entries taken from one peer before the next one has its turn.
 const BATCH: usize = 256;
 /// Up to this many peers all are looked at in each poll; of more, the recent ones and some others.
-const GLANCE_PEERS: usize = 32;
+const PROBE_PEERS: usize = 32;
 /// Peers whose queues a waiting task watches, and how many looks it takes before it polls them all.
 /// So many that an answer mostly comes within one watch: then the processor learns what follows.
 const WATCH_PEERS: usize = 4;
-const WATCH_LOOKS: usize = 16;
+const WATCH_PROBES: usize = 16;
 /// Looks at the queue of the peer that sent last, before a receive takes the long way to wait.
-const FIRST_LOOKS: usize = 32;
+const RECENT_PROBES: usize = 32;
 /// How long a sender waits for the answer to an offer, beside the time for the copy itself.
 const OFFER_PATIENCE: Duration = Duration::from_millis(2);
 /// How long a sender whose offer finds no memory in the heap waits for the receiver, which has said that it
@@ -88,8 +88,8 @@ pub struct Endpoint {
     by_slot: Vec<u32>,
     /// Peers, those that sent lately first.
     order: Vec<usize>,
-    /// Where the next glance at the others begins.
-    glance: usize,
+    /// Where the next next_probe at the others begins.
+    next_probe: usize,
     /// Free lines of our table, and how many were ever used.
     free_lines: Vec<usize>,
     used_lines: usize,
@@ -157,7 +157,7 @@ impl Endpoint {
             peers: Vec::new(),
             by_slot: Vec::new(),
             order: Vec::new(),
-            glance: 0,
+            next_probe: 0,
             free_lines: Vec::new(),
             used_lines: 0,
             tables: Vec::new(),

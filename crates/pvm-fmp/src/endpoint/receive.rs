@@ -1,10 +1,10 @@
 //! Receiving: the queues are read, what arrives goes to the sink.
 
 use super::estate::Estate;
-use super::first::{FirstImmediate, FirstShort};
+use super::recent::{RecentImmediate, RecentShort};
 use super::{
-    BATCH, Endpoint, FIRST_LOOKS, GLANCE_PEERS, PROMPT_RELEASE_BYTES, SHORTS_PER_POLL, Step, TOKENS_PER_RELEASE,
-    WATCH_LOOKS, WATCH_PEERS,
+    BATCH, Endpoint, PROBE_PEERS, PROMPT_RELEASE_BYTES, RECENT_PROBES, SHORTS_PER_POLL, Step, TOKENS_PER_RELEASE,
+    WATCH_PEERS, WATCH_PROBES,
 };
 use crate::arrival::{
     Arrival, Inline, Offer, OfferedMemory, Outcome, Owner, Remote, Sink, Way, moved_body, pipelined_progress,
@@ -27,7 +27,7 @@ impl Endpoint {
     #[inline]
     pub fn poll(&mut self, sink: &mut impl Sink) -> usize {
         (self.sends, self.sent_bytes, self.shorts) = (0, 0, 0);
-        let count = if self.parked || self.order.len() <= GLANCE_PEERS {
+        let count = if self.parked || self.order.len() <= PROBE_PEERS {
             (0..self.order.len()).map(|place| self.drain(place, sink)).sum()
         } else {
             self.poll_some(sink)
@@ -44,7 +44,7 @@ impl Endpoint {
     #[inline]
     pub fn watch(&self) {
         let watched = &self.order[..self.order.len().min(WATCH_PEERS)];
-        for _ in 0..WATCH_LOOKS / watched.len().max(1) {
+        for _ in 0..WATCH_PROBES / watched.len().max(1) {
             for &index in watched {
                 let inbound = self.peers[index].as_ref().and_then(|peer| peer.inbound.as_ref());
                 // SAFETY: the slice is used within this statement, the peer holds the mapping.
@@ -59,14 +59,14 @@ impl Endpoint {
     /// [`Endpoint::watch`] of the peer alone that sent last; says whether it has sent again. Not while
     /// tasks crowd the cores.
     #[inline(always)]
-    pub fn watch_first(&self) -> bool {
+    pub fn watch_most_recent(&self) -> bool {
         let first = self.order.first().and_then(|&index| self.peers[index].as_ref());
         let Some(inbound) = first.and_then(|peer| peer.inbound.as_ref()).filter(|_| !self.crowded()) else {
             return false;
         };
         // SAFETY: the slice is used within this function, the peer holds the mapping.
         let ring = unsafe { inbound.lines() };
-        (0..FIRST_LOOKS).any(|_| {
+        (0..RECENT_PROBES).any(|_| {
             let there = inbound.reader.has_next(ring);
             if !there {
                 // Looking without a pause takes the line from the writer before it is done with it.
@@ -79,7 +79,7 @@ impl Endpoint {
     /// The message that has come from the peer that sent last, if it fits in one line: the shortest
     /// way to it. `None` also when it is time to [`Endpoint::poll`] for all the others.
     #[inline(always)]
-    pub fn first_short(&mut self) -> Option<FirstShort<'_>> {
+    pub fn probe_recent_short(&mut self) -> Option<RecentShort<'_>> {
         let &index = self.order.first()?;
         let peer = self.peers[index].as_mut()?;
         let inbound = peer.inbound.as_mut()?;
@@ -88,7 +88,7 @@ impl Endpoint {
         }
         // SAFETY: the slice lives no longer than the borrow of the peer, which keeps its mapping.
         let short = inbound.reader.next_short(unsafe { inbound.lines() })?;
-        Some(FirstShort {
+        Some(RecentShort {
             from: peer.tid,
             short,
             inbound,
@@ -99,16 +99,16 @@ impl Endpoint {
 
     /// The peer that sent last.
     #[inline(always)]
-    pub fn first_peer(&self) -> Option<u32> {
+    pub fn most_recent_peer(&self) -> Option<u32> {
         let &index = self.order.first()?;
         Some(self.peers[index].as_ref()?.tid)
     }
 
-    /// The immediate message that has come from [`Endpoint::first_peer`], or comes within some hundred
+    /// The immediate message that has come from [`Endpoint::most_recent_peer`], or comes within some hundred
     /// nanoseconds, in which only few others could have sent. `None` also when it is time to
     /// [`Endpoint::poll`] for all the others.
     #[inline(always)]
-    pub fn first_immediate(&mut self) -> Option<FirstImmediate<'_>> {
+    pub fn probe_recent_immediate(&mut self) -> Option<RecentImmediate<'_>> {
         let &index = self.order.first()?;
         let inbound = self.peers[index].as_ref()?.inbound.as_ref()?;
         if self.shorts >= SHORTS_PER_POLL || inbound.should_publish() {
@@ -120,7 +120,7 @@ impl Endpoint {
         let peer = self.peers[index].as_mut()?;
         let inbound = peer.inbound.as_mut()?;
         let immediate = inbound.reader.next_immediate(ring, looks)?;
-        Some(FirstImmediate { immediate, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
+        Some(RecentImmediate { immediate, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
     }
 
     /// How often to look at the queue of the peer that sent last: not while tasks crowd the cores, nor
@@ -133,7 +133,7 @@ impl Endpoint {
             inbound.is_some_and(|inbound| inbound.reader.has_next(unsafe { inbound.lines() }))
         };
         let busy = self.crowded() || others.len() >= WATCH_PEERS || others.iter().any(has_sent);
-        if busy { 0 } else { FIRST_LOOKS }
+        if busy { 0 } else { RECENT_PROBES }
     }
 
     /// [`Endpoint::poll`] that looks at every peer, however many they are.
@@ -156,13 +156,13 @@ impl Endpoint {
 
     /// With many peers: those that sent lately, and some of the others.
     fn poll_some(&mut self, sink: &mut impl Sink) -> usize {
-        let recent = GLANCE_PEERS / 2;
+        let recent = PROBE_PEERS / 2;
         let mut count = (0..recent).map(|place| self.drain(place, sink)).sum();
-        for _ in 0..GLANCE_PEERS - recent {
-            self.glance = if self.glance + 1 >= self.order.len() { recent } else { self.glance + 1 };
-            let got = self.drain(self.glance, sink);
+        for _ in 0..PROBE_PEERS - recent {
+            self.next_probe = if self.next_probe + 1 >= self.order.len() { recent } else { self.next_probe + 1 };
+            let got = self.drain(self.next_probe, sink);
             if got > 0 {
-                self.order[..=self.glance].rotate_right(1);
+                self.order[..=self.next_probe].rotate_right(1);
                 count += got;
             }
         }

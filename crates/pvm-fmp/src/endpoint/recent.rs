@@ -3,8 +3,8 @@ use crate::peer::Inbound;
 use crate::queue::Short;
 use crate::{Immediate, Meta};
 
-/// A short message that can be taken; see [`Endpoint::first_short`].
-pub struct FirstShort<'a> {
+/// A short message that can be taken; see [`Endpoint::probe_recent_short`].
+pub struct RecentShort<'a> {
     /// Who sent it.
     pub from: u32,
     pub(super) short: Short<'a>,
@@ -14,7 +14,7 @@ pub struct FirstShort<'a> {
 }
 
 #[allow(clippy::len_without_is_empty)] // an empty message is one
-impl FirstShort<'_> {
+impl RecentShort<'_> {
     /// Bytes of its body.
     #[inline(always)]
     pub fn len(&self) -> usize {
@@ -38,8 +38,8 @@ impl FirstShort<'_> {
     }
 }
 
-/// An immediate message that can be taken; see [`Endpoint::first_immediate`].
-pub struct FirstImmediate<'a> {
+/// An immediate message that can be taken; see [`Endpoint::probe_recent_immediate`].
+pub struct RecentImmediate<'a> {
     /// What it is.
     pub immediate: Immediate,
     pub(super) inbound: &'a mut Inbound,
@@ -47,7 +47,7 @@ pub struct FirstImmediate<'a> {
     pub(super) unpublished: &'a mut bool,
 }
 
-impl FirstImmediate<'_> {
+impl RecentImmediate<'_> {
     /// Takes the message.
     #[inline(always)]
     pub fn take(self) -> Immediate {
