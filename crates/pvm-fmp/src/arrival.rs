@@ -8,7 +8,7 @@ use crate::offer::{self, Look};
 use crate::pipelined;
 use crate::process::Refusal;
 use crate::queue::Entry;
-use crate::segment::PeerLine;
+use crate::segment::PeerRecord;
 use crate::sync::{AtomicU64, ReadOnlyLoad};
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -231,8 +231,8 @@ pub(crate) enum Way<'a> {
 /// An offer in the sense of [`crate::offer`].
 pub(crate) struct OfferedMemory<'a> {
     /// The sender's line for this task, and this task's line for the sender.
-    pub theirs: &'a PeerLine,
-    pub ours: &'a PeerLine,
+    pub theirs: &'a PeerRecord,
+    pub ours: &'a PeerRecord,
     pub number: u64,
     pub address: u64,
     /// Cleared when the system does not let us copy.
@@ -412,7 +412,7 @@ pub(crate) fn pipelined_progress(owner: &Owner, offset: u64, bytes: usize) -> Op
 }
 
 /// Where the sender has moved the body of its last offer to.
-pub(crate) fn moved_body(owner: &Rc<Owner>, theirs: &PeerLine) -> Option<Remote> {
+pub(crate) fn moved_body(owner: &Rc<Owner>, theirs: &PeerRecord) -> Option<Remote> {
     let word = |word: &crate::sync::AtomicU64| word.load_relaxed();
     Remote::from_place(owner, word(&theirs.moved_token) as u32, word(&theirs.moved_offset), word(&theirs.moved_bytes))
 }

@@ -7,7 +7,7 @@
 //!
 //! How the two agree is in [`crate::two_sided_copy`]; here are the copies themselves.
 use crate::process::{Refusal, Watch, read_from, write_to};
-use crate::segment::{Header, PeerLine};
+use crate::segment::{Header, PeerRecord};
 use crate::signals::HandlersWait;
 use crate::sync::{Ordering, ReadOnlyLoad};
 use crate::two_sided_copy::{self, TwoSidedCopy};
@@ -33,7 +33,7 @@ fn chunk_bytes(bytes: usize) -> usize {
 
 /// The words by which the two sides agree: `front` and what is open stand in the receiver's line
 /// for the sender, the others in the sender's line for the receiver.
-fn two_sided_copy<'a>(receiver: &'a PeerLine, sender: &'a PeerLine) -> TwoSidedCopy<'a> {
+fn two_sided_copy<'a>(receiver: &'a PeerRecord, sender: &'a PeerRecord) -> TwoSidedCopy<'a> {
     TwoSidedCopy {
         open: &receiver.into_number,
         front: &receiver.front,
@@ -43,7 +43,7 @@ fn two_sided_copy<'a>(receiver: &'a PeerLine, sender: &'a PeerLine) -> TwoSidedC
 }
 
 /// The sender, before it makes an offer: nothing copied yet.
-pub fn begin(ours: &PeerLine) {
+pub fn begin(ours: &PeerRecord) {
     two_sided_copy::begin(&ours.back, &ours.back_done);
 }
 
@@ -57,8 +57,8 @@ pub fn begin(ours: &PeerLine) {
 /// meanwhile: the sender's process writes there, too.
 pub unsafe fn receive(
     sender: &Header,
-    theirs: &PeerLine,
-    ours: &PeerLine,
+    theirs: &PeerRecord,
+    ours: &PeerRecord,
     number: u64,
     address: u64,
     (into, bytes): (*mut u8, usize),
@@ -115,7 +115,7 @@ fn impatience() -> impl FnMut() -> bool {
 
 /// The sender: when the receiver has opened its buffer for offer `number`, copies from the back of
 /// `body` until the two meet.
-pub fn help(receiver: i32, theirs: &PeerLine, ours: &PeerLine, number: u64, body: &[u8]) {
+pub fn help(receiver: i32, theirs: &PeerRecord, ours: &PeerRecord, number: u64, body: &[u8]) {
     let two_sided_copy = two_sided_copy(theirs, ours);
     if !two_sided_copy.is_open(number) {
         return;

@@ -3,8 +3,8 @@
 //! A segment grows by **extents**, of which its header tells. The first one is mapped at once, each other one
 //! by the peer whom a descriptor leads there; nothing that is mapped ever moves. What the header says is
 //! the owner's word: before a page is touched the system is asked whether the file is so long.
-use crate::segment::{Apart, EXTENTS_MAX, FIRST_BYTES, HEAP_START, Header, MAGIC, PAGE_BYTES, PeerLine};
-use crate::segment::{FIRST_LINES, PEERS_MAX, SEGMENT_BYTES_MAX, table_piece};
+use crate::segment::{Apart, EXTENTS_MAX, FIRST_BYTES, HEAP_START, Header, MAGIC, PAGE_BYTES, PeerRecord};
+use crate::segment::{FIRST_RECORDS, PEERS_MAX, SEGMENT_BYTES_MAX, table_piece};
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 use crate::{file, mapping};
 use rustix::mm::ProtFlags;
@@ -154,26 +154,26 @@ impl Mapping {
     }
 
     /// A piece of the peer table, if there is one.
-    pub fn table(&self, piece: usize) -> Option<&[PeerLine]> {
+    pub fn table(&self, piece: usize) -> Option<&[PeerRecord]> {
         let (first, count) = table_piece(piece);
-        let bytes = (count * size_of::<PeerLine>()) as u64;
+        let bytes = (count * size_of::<PeerRecord>()) as u64;
         let address = match piece {
             // SAFETY: it lies behind the header, in the first extent.
             0 => unsafe { self.first.base.cast::<u8>().add(size_of::<Header>()) },
             _ => {
                 // Pair `table piece made`: who sees where it lies sees clean lines.
                 let offset = self.header().tables.get(piece)?.load_acquire();
-                let aligned = first < PEERS_MAX && offset % align_of::<PeerLine>() as u64 == 0;
+                let aligned = first < PEERS_MAX && offset % align_of::<PeerRecord>() as u64 == 0;
                 self.reach(offset, bytes).filter(|_| aligned)?
             }
         };
         // SAFETY: so many bytes lie there for as long as `self` lives, aligned, and lines are made of atomics.
-        Some(unsafe { std::slice::from_raw_parts(address.cast::<PeerLine>().as_ptr(), count) })
+        Some(unsafe { std::slice::from_raw_parts(address.cast::<PeerRecord>().as_ptr(), count) })
     }
 
     /// A line of the peer table, if there is one.
-    pub fn peer_line(&self, index: usize) -> Option<&PeerLine> {
-        let piece = if index < FIRST_LINES { 0 } else { (index / FIRST_LINES).ilog2() as usize + 1 };
+    pub fn peer_record(&self, index: usize) -> Option<&PeerRecord> {
+        let piece = if index < FIRST_RECORDS { 0 } else { (index / FIRST_RECORDS).ilog2() as usize + 1 };
         self.table(piece)?.get(index - table_piece(piece).0)
     }
 
@@ -354,7 +354,7 @@ mod tests {
         // What there is is had all the same, and a piece of the table that lies nowhere is none.
         segment.mapping.header().tables[1].store(end, Ordering::Relaxed);
         for peer in &peers {
-            assert!(passes(&segment, peer, start, 3) && peer.table(1).is_none() && peer.peer_line(40).is_none());
+            assert!(passes(&segment, peer, start, 3) && peer.table(1).is_none() && peer.peer_record(40).is_none());
         }
     }
 

@@ -7,7 +7,7 @@ use crate::doorbell;
 use crate::group::{Failed, GroupMemory, GroupView};
 use crate::ports::{PortTable, PortView};
 use crate::queue::{Kind, LINE_BYTES, Line, Writer};
-use crate::segment::{EXTENTS_MAX, FIRST_BYTES, PAGE_BYTES, PeerLine, Segment};
+use crate::segment::{EXTENTS_MAX, FIRST_BYTES, PAGE_BYTES, PeerRecord, Segment};
 use crate::sync::{AtomicU64, Ordering};
 use crate::{Arrival, Endpoint, INLINE_BYTES_MAX, Meta, OfferMissed, Remote, Sink};
 use pvm_fuzz::{Target, Unstructured, file, part};
@@ -39,7 +39,7 @@ pub const TARGETS: &[Target] = &[
             ),
             part(
                 "crates/pvm-fmp/src/peer.rs",
-                &["find_line", "consumed", "at", "follow", "remove", "holds", "reader_came_to"],
+                &["find_record", "consumed", "at", "follow", "remove", "holds", "reader_came_to"],
             ),
             part(
                 "crates/pvm-fmp/src/endpoint/receive.rs",
@@ -210,8 +210,8 @@ impl Hostile {
         PLAYGROUND
     }
 
-    fn line(&self) -> &PeerLine {
-        self.segment.mapping.peer_line(0).expect("it is always there")
+    fn line(&self) -> &PeerRecord {
+        self.segment.mapping.peer_record(0).expect("it is always there")
     }
 
     fn descriptors(&self) -> (OwnedFd, OwnedFd) {

@@ -4,7 +4,7 @@ use crate::cross_memory;
 use crate::heap::{Block, SharedHeap};
 use crate::process::owner_of;
 use crate::queue::{Kind, LINE_BYTES, Line, Reader, SHORT_HALVES, Writer, halves_for};
-use crate::segment::{PEERS_MAX, PeerLine};
+use crate::segment::{PEERS_MAX, PeerRecord};
 use crate::sync::{Ordering, ReadOnlyLoad};
 use crate::{Immediate, Meta, NoMemory};
 use std::cell::Cell;
@@ -19,9 +19,9 @@ const RING_SHIFT_MIN: u32 = 6;
 const RING_SHIFT_MAX: u32 = 14;
 
 /// Lines of a peer's table looked at for each look at its queue, on average.
-const SEARCH_LINES: usize = 64;
+const SEARCH_RECORDS: usize = 64;
 /// A table of no more lines is searched at once.
-const SEARCH_LINES_AT_ONCE: usize = 256;
+const SEARCH_RECORDS_AT_ONCE: usize = 256;
 
 /// A peer.
 pub(crate) struct Peer {
@@ -31,13 +31,13 @@ pub(crate) struct Peer {
     /// The peer's park_number for which the bell was rung already.
     pub rung: Cell<u32>,
     /// Our line for the peer, in our table.
-    pub our_line: LinePlace,
+    pub our_record: RecordPlace,
     /// The peer's line for us, in its table, once it has been found.
-    pub their_line: Option<LinePlace>,
+    pub their_record: Option<RecordPlace>,
     /// `table_version` of the peer when its table was last searched.
     pub searched: Option<u32>,
     /// Lines of its table that may be looked at for the looks at it that were spared.
-    pub saved_lines: usize,
+    pub saved_records: usize,
     pub out: Option<Outbound>,
     pub inbound: Option<Inbound>,
     /// Its queue was damaged.
@@ -48,20 +48,20 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// The peer's line for task `us`. Searches only when its table has changed.
-    pub fn find_line(&mut self, us: u32) -> Option<LinePlace> {
-        if self.their_line.is_none() {
+    pub fn find_record(&mut self, us: u32) -> Option<RecordPlace> {
+        if self.their_record.is_none() {
             self.search(us, true);
         }
-        self.their_line
+        self.their_record
     }
 
-    /// [`Peer::find_line`] for who will ask again soon: a long table is searched now and then only. A peer
+    /// [`Peer::find_record`] for who will ask again soon: a long table is searched now and then only. A peer
     /// that changes its table all the time, and has no line for us in it, costs us little so.
-    pub fn glimpse_line(&mut self, us: u32) -> Option<LinePlace> {
-        if self.their_line.is_none() {
+    pub fn probe_record(&mut self, us: u32) -> Option<RecordPlace> {
+        if self.their_record.is_none() {
             self.search(us, false);
         }
-        self.their_line
+        self.their_record
     }
 
     fn search(&mut self, us: u32, at_once: bool) {
@@ -72,23 +72,23 @@ impl Peer {
             return;
         }
         let count = (header.peers.0.load_relaxed() as usize).min(PEERS_MAX);
-        self.saved_lines += SEARCH_LINES;
-        if self.saved_lines < count && count > SEARCH_LINES_AT_ONCE && !at_once {
+        self.saved_records += SEARCH_RECORDS;
+        if self.saved_records < count && count > SEARCH_RECORDS_AT_ONCE && !at_once {
             return;
         }
-        (self.saved_lines, self.searched) = (0, Some(version));
-        self.their_line = self.line_among(count, us);
+        (self.saved_records, self.searched) = (0, Some(version));
+        self.their_record = self.record_among(count, us);
     }
 
     /// The line for task `us` among the first `count` of the peer's table, as far as that is there.
-    fn line_among(&self, count: usize, us: u32) -> Option<LinePlace> {
+    fn record_among(&self, count: usize, us: u32) -> Option<RecordPlace> {
         let mut from = 0;
         for piece in 0.. {
             let lines = (from < count).then(|| self.owner.mapping.table(piece)).flatten()?;
-            // Pair `line taken`.
-            let is_ours = |line: &PeerLine| line.tid.load_acquire() == us;
+            // Pair `record taken`.
+            let is_ours = |line: &PeerRecord| line.tid.load_acquire() == us;
             if let Some(at) = lines.iter().take(count - from).position(is_ours) {
-                return Some(LinePlace { index: from + at, line: NonNull::from(&lines[at]) });
+                return Some(RecordPlace { index: from + at, line: NonNull::from(&lines[at]) });
             }
             from += lines.len();
         }
@@ -96,15 +96,15 @@ impl Peer {
     }
 
     /// The peer's line for task `us`.
-    pub fn theirs(&mut self, us: u32) -> Option<&PeerLine> {
-        self.find_line(us)?;
-        self.their_line.as_ref().map(LinePlace::get)
+    pub fn theirs(&mut self, us: u32) -> Option<&PeerRecord> {
+        self.find_record(us)?;
+        self.their_record.as_ref().map(RecordPlace::get)
     }
 
     /// Copies a part of an offered body into the peer's buffer, if the peer has opened that. Returns whether it had.
     #[inline]
     pub fn help(&mut self, us: u32, number: u64, body: &[u8]) -> bool {
-        let Some(line) = self.find_line(us) else { return false };
+        let Some(line) = self.find_record(us) else { return false };
         // Pair `buffer opened`.
         let is_open = line.get().into_number.load_acquire() == number;
         if is_open {
@@ -113,7 +113,7 @@ impl Peer {
         is_open
     }
 
-    fn help_now(&mut self, line: LinePlace, number: u64, body: &[u8]) {
+    fn help_now(&mut self, line: RecordPlace, number: u64, body: &[u8]) {
         let mapping = &self.owner.mapping;
         let named = mapping.header().pid.load_relaxed();
         if self.offers.process.is_none_or(|(before, _)| before != named) {
@@ -121,7 +121,7 @@ impl Peer {
             self.offers.process = Some((named, owner_of(mapping)));
         }
         if let Some((_, Some(process))) = self.offers.process {
-            cross_memory::help(process, line.get(), self.our_line.get(), number, body);
+            cross_memory::help(process, line.get(), self.our_record.get(), number, body);
         }
     }
 
@@ -133,7 +133,7 @@ impl Peer {
     /// [`Peer::consumed`] for who will ask again soon.
     pub fn consumed_lately(&mut self, us: u32) -> u64 {
         // Pair `read so far`.
-        self.glimpse_line(us).map_or(0, |line| line.get().consumed.load_acquire())
+        self.probe_record(us).map_or(0, |line| line.get().consumed.load_acquire())
     }
 
     /// Half lines of our queue that the peer has read.
@@ -181,7 +181,7 @@ impl Peer {
     #[cold]
     fn make_room(&mut self, us: u32, heap: &SharedHeap, halves: u64) -> Result<(), NoMemory> {
         if self.out.is_none() {
-            self.out = Some(Outbound::new(heap, self.our_line.get())?);
+            self.out = Some(Outbound::new(heap, self.our_record.get())?);
         }
         let consumed = self.consumed(us);
         let out = self.out.as_mut().expect("made above");
@@ -205,20 +205,20 @@ impl Peer {
 /// A line of a table: of our own, or of a peer's. Mappings do not move. The endpoint keeps its own one and those
 /// of its peers as long as it has a place in it, so the heap or the owner need not be borrowed.
 #[derive(Clone, Copy)]
-pub(crate) struct LinePlace {
+pub(crate) struct RecordPlace {
     pub index: usize,
-    line: NonNull<PeerLine>,
+    line: NonNull<PeerRecord>,
 }
 
-impl LinePlace {
+impl RecordPlace {
     /// A line of the own table that is there.
-    pub fn own(heap: &SharedHeap, index: usize) -> LinePlace {
+    pub fn own(heap: &SharedHeap, index: usize) -> RecordPlace {
         let borrowed = heap.borrow();
-        let line = borrowed.source().mapping.peer_line(index).expect("the table was made so long");
-        LinePlace { index, line: NonNull::from(line) }
+        let line = borrowed.source().mapping.peer_record(index).expect("the table was made so long");
+        RecordPlace { index, line: NonNull::from(line) }
     }
     #[inline]
-    pub fn get(&self) -> &PeerLine {
+    pub fn get(&self) -> &PeerRecord {
         // SAFETY: points into a segment that is kept mapped (see above); a line is made of atomics.
         unsafe { self.line.as_ref() }
     }
@@ -265,7 +265,7 @@ pub(crate) struct Outbound {
 }
 
 impl Outbound {
-    fn new(heap: &SharedHeap, ours: &PeerLine) -> Result<Outbound, NoMemory> {
+    fn new(heap: &SharedHeap, ours: &PeerRecord) -> Result<Outbound, NoMemory> {
         let ring = OwnRing::new(heap, RING_SHIFT_MIN)?;
         ours.ring_shift.store(ring.shift, Ordering::Relaxed);
         // Pair `ring made`: who sees the ring sees it cleared, and its length.
@@ -331,7 +331,7 @@ pub(crate) struct Inbound {
 
 impl Inbound {
     /// The queue of which the peer's line for us tells, if there is one yet.
-    pub fn find(owner: &Owner, theirs: &PeerLine) -> Option<Inbound> {
+    pub fn find(owner: &Owner, theirs: &PeerRecord) -> Option<Inbound> {
         // Pair `ring made`.
         let ring = theirs.ring.load_acquire();
         let shift = theirs.ring_shift.load_relaxed();

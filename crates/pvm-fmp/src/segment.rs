@@ -1,6 +1,6 @@
 //! A task's segment: a file of memory that only its owner writes.
 //!
-//! Layout: [`Header`], the first [`PeerLine`]s, the heap, in which further lines lie. It begins small and is made
+//! Layout: [`Header`], the first [`PeerRecord`]s, the heap, in which further lines lie. It begins small and is made
 //! longer as the heap needs it, never shorter: a peer that has mapped a part of it never faults there, whatever
 //! the owner does. Memory is taken page by page on first use and given back by punching holes.
 use crate::extents::Mapping;
@@ -22,9 +22,9 @@ pub const MAGIC: u64 = u64::from_be_bytes(*b"hpvmseg3");
 /// * Test: `a_long_table_that_changes_all_the_time_is_not_searched_all_the_time`
 pub const PEERS_MAX: usize = 65_536;
 /// Lines of the peer table behind the header: a page.
-pub const FIRST_LINES: usize = 32;
+pub const FIRST_RECORDS: usize = 32;
 /// Pieces of the peer table: those lines, as many again, and then always twice as many.
-const TABLES: usize = (PEERS_MAX / FIRST_LINES).ilog2() as usize + 1;
+const TABLES: usize = (PEERS_MAX / FIRST_RECORDS).ilog2() as usize + 1;
 /// The first extent, in bytes. Each peer maps so much.
 pub const FIRST_BYTES: u64 = 64 << 10;
 /// The least by which a segment grows if it may, in bytes.
@@ -34,7 +34,7 @@ pub const EXTENTS_MAX: usize = 64;
 /// Largest length of a segment, in bytes.
 pub const SEGMENT_BYTES_MAX: u64 = 64 << 30;
 /// Where the heap begins, in bytes.
-pub const HEAP_START: u64 = (size_of::<Header>() + FIRST_LINES * size_of::<PeerLine>()) as u64;
+pub const HEAP_START: u64 = (size_of::<Header>() + FIRST_RECORDS * size_of::<PeerRecord>()) as u64;
 /// The unit of memory, in bytes.
 pub const PAGE_BYTES: u64 = 4096;
 
@@ -65,8 +65,8 @@ pub struct Header {
 /// The first line of a piece of the peer table, and how many it has.
 pub fn table_piece(piece: usize) -> (usize, usize) {
     match piece {
-        0 => (0, FIRST_LINES),
-        _ => (FIRST_LINES << (piece - 1), FIRST_LINES << (piece - 1)),
+        0 => (0, FIRST_RECORDS),
+        _ => (FIRST_RECORDS << (piece - 1), FIRST_RECORDS << (piece - 1)),
     }
 }
 
@@ -85,7 +85,7 @@ pub struct PostedWords {
 
 /// What the owner tells one peer: as a sender to it, and as a receiver from it.
 #[repr(C, align(128))]
-pub struct PeerLine {
+pub struct PeerRecord {
     /// The peer; 0 for a free line.
     pub tid: AtomicU32,
     /// Lines of the first ring, as a power of two.
@@ -116,7 +116,7 @@ pub struct PeerLine {
     pub notice: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Header>() == 4096 && size_of::<PeerLine>() == 128);
+const _: () = assert!(size_of::<Header>() == 4096 && size_of::<PeerRecord>() == 128);
 
 /// The owner's side of a segment.
 pub struct Segment {

@@ -33,7 +33,7 @@ impl Endpoint {
     pub fn want_notice(&mut self, to: u32, mark: Option<u64>) -> bool {
         let us = self.tid;
         let Some(peer) = self.index_of(to).and_then(|index| self.peers[index].as_mut()) else { return false };
-        peer.our_line.get().notice.store(mark.unwrap_or(0), Ordering::Relaxed);
+        peer.our_record.get().notice.store(mark.unwrap_or(0), Ordering::Relaxed);
         // Pair `wanted or read`: either the reader sees what is wanted, or we see how far it has read.
         parker::full_fence();
         mark.is_some_and(|mark| peer.consumed(us) >= mark)

@@ -1,7 +1,7 @@
 //! A peer that breaks the rules hurts nobody but itself.
 use super::*;
 use crate::extents::Mapping;
-use crate::peer::LinePlace;
+use crate::peer::RecordPlace;
 use crate::queue::Kind;
 use crate::segment::PEERS_MAX;
 use crate::tests::{A, B, Host, Kept, LONG_BYTES, body, introduce};
@@ -49,7 +49,7 @@ fn who_says_that_it_has_read_more_than_there_was_hurts_only_itself() {
     let host = Host::new();
     let [mut a, b, mut c] = three(&host);
     for count in [u64::MAX, u64::MAX - 100, 1 << 40, 3] {
-        let line = b.peers[b.index_of(A).unwrap()].as_ref().unwrap().our_line;
+        let line = b.peers[b.index_of(A).unwrap()].as_ref().unwrap().our_record;
         line.get().consumed.store(count, std::sync::atomic::Ordering::Release);
         for _ in 0..1000 {
             a.send_bytes(B, [1, 0, 0, 0, 0, 0], &[7; 40]).map(|_| ()).unwrap();
@@ -80,7 +80,7 @@ fn the_queue_of_a_dead_task_ends_even_if_it_leads_back_to_itself() {
     let host = Host::new();
     let [mut a, mut b, mut c] = three(&host);
     a.send_bytes(B, [1, 0, 0, 0, 0, 0], &[1]).map(|_| ()).unwrap();
-    let ring = a.heap.borrow().source().mapping.peer_line(0).unwrap().ring.load(std::sync::atomic::Ordering::Relaxed);
+    let ring = a.heap.borrow().source().mapping.peer_record(0).unwrap().ring.load(std::sync::atomic::Ordering::Relaxed);
     push(&mut a, B, Kind::Continuation, &[ring, 6]);
     let mut kept = Kept::default();
     assert!((1..1000).contains(&b.poll_dead(A, &mut kept)));
@@ -114,11 +114,11 @@ fn a_task_that_was_said_to_be_dead_and_writes_on_is_not_read_for_ever() {
 fn a_long_table_that_changes_all_the_time_is_not_searched_all_the_time() {
     let host = Host::new();
     let (mut a, mut b) = host.pair();
-    a.make_lines(PEERS_MAX).unwrap();
+    a.make_records(PEERS_MAX).unwrap();
     let (peers, version) = {
         let heap = a.heap.borrow();
         let header = heap.source().mapping.header();
-        heap.source().mapping.peer_line(0).unwrap().tid.store(0, std::sync::atomic::Ordering::Relaxed);
+        heap.source().mapping.peer_record(0).unwrap().tid.store(0, std::sync::atomic::Ordering::Relaxed);
         (&raw const header.peers.0, &raw const header.table_version)
     };
     // SAFETY: `a` keeps its segment mapped, and the words are atomics.
@@ -133,12 +133,12 @@ fn a_long_table_that_changes_all_the_time_is_not_searched_all_the_time() {
     }
     assert_eq!(searches, 4);
     // Who is about to sleep looks at everything.
-    let line = LinePlace::own(&a.heap, PEERS_MAX - 1);
+    let line = RecordPlace::own(&a.heap, PEERS_MAX - 1);
     line.get().tid.store(B, std::sync::atomic::Ordering::Release);
     version.fetch_add(1, std::sync::atomic::Ordering::Release);
     b.prepare_park();
     b.poll(&mut Kept::default());
-    assert_eq!(b.peers[0].as_ref().unwrap().their_line.unwrap().index, PEERS_MAX - 1);
+    assert_eq!(b.peers[0].as_ref().unwrap().their_record.unwrap().index, PEERS_MAX - 1);
     b.unpark();
 }
 
@@ -164,7 +164,7 @@ fn offers_of_what_is_not_there_are_tried_once_and_take_no_memory() {
     let host = Host::new();
     let [mut a, mut b, mut c] = three(&host);
     for bytes in [1 << 20, crate::BODY_BYTES_MAX as u64] {
-        let line = a.peers[a.index_of(B).unwrap()].as_ref().unwrap().our_line;
+        let line = a.peers[a.index_of(B).unwrap()].as_ref().unwrap().our_record;
         crate::offer::stand(&line.get().offer, 9);
         cross_memory::begin(line.get());
         push(&mut a, B, Kind::Offer, &[u64::MAX - 5, bytes, 9]);
@@ -213,7 +213,7 @@ fn an_offer_that_nobody_takes_and_that_finds_no_memory_is_withdrawn() {
 fn a_sender_that_never_decides_about_its_offer_holds_nobody_up() {
     let host = Host::new();
     let [mut a, mut b, mut c] = three(&host);
-    let line = a.peers[a.index_of(B).unwrap()].as_ref().unwrap().our_line;
+    let line = a.peers[a.index_of(B).unwrap()].as_ref().unwrap().our_record;
     line.get().offer.store(9 * 4 + crate::offer::IN_DOUBT, std::sync::atomic::Ordering::Release);
     push(&mut a, B, Kind::Offer, &[4096, 1 << 20, 9]);
     push(&mut a, B, Kind::Message, &[7]);
@@ -231,7 +231,7 @@ fn a_sender_that_never_decides_about_its_offer_holds_nobody_up() {
 fn a_sender_that_never_ends_its_part_of_a_copy_holds_its_receiver_up_until_it_has_ended() {
     let host = Host::new();
     let (mut a, b) = host.pair();
-    let (ours, theirs) = (a.peers[0].as_ref().unwrap().our_line, b.peers[0].as_ref().unwrap().our_line);
+    let (ours, theirs) = (a.peers[0].as_ref().unwrap().our_record, b.peers[0].as_ref().unwrap().our_record);
     let heap = a.heap.borrow();
     let header = heap.source().mapping.header();
     let mut sender = process::sleeping_owner(header);
@@ -260,7 +260,7 @@ fn a_receiver_that_takes_its_time_has_nothing_copied_to_it_twice() {
     let (mut a, mut b) = host.pair();
     b.post(Some(crate::Posted { from: 0, mask: [0; 6], value: [0; 6] }));
     let (text, mut room) = (body(LONG_BYTES, 3), vec![0; LONG_BYTES]);
-    let line = b.peers[0].as_ref().unwrap().our_line;
+    let line = b.peers[0].as_ref().unwrap().our_record;
     let relaxed = std::sync::atomic::Ordering::Relaxed;
     line.get().into_address.store(room.as_mut_ptr() as u64, relaxed);
     line.get().into_bytes.store(text.len() as u64, relaxed);

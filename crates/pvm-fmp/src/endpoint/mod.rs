@@ -91,8 +91,8 @@ pub struct Endpoint {
     /// Where the next next_probe at the others begins.
     next_probe: usize,
     /// Free lines of our table, and how many were ever used.
-    free_lines: Vec<usize>,
-    used_lines: usize,
+    free_records: Vec<usize>,
+    used_records: usize,
     /// The pieces of our table that lie in the heap.
     tables: Vec<Block>,
     bells: usize,
@@ -158,8 +158,8 @@ impl Endpoint {
             by_slot: Vec::new(),
             order: Vec::new(),
             next_probe: 0,
-            free_lines: Vec::new(),
-            used_lines: 0,
+            free_records: Vec::new(),
+            used_records: 0,
             tables: Vec::new(),
             starved: false,
             bells: 0,

@@ -56,7 +56,7 @@ impl Endpoint {
     ) -> Result<Sent, SendError> {
         let us = self.tid;
         let peer = self.peers[index].as_mut().expect("connected");
-        let ours = peer.our_line;
+        let ours = peer.our_record;
         peer.offers.number += 1;
         let number = peer.offers.number;
         let mut words = [0u8; 24];
@@ -129,7 +129,7 @@ impl Endpoint {
         };
         block.write(0, body);
         let peer = self.peers[index].as_mut().expect("connected");
-        let line = peer.our_line;
+        let line = peer.our_record;
         let offset = block.offset();
         let token = peer.outstanding.add(vec![block]);
         line.get().moved_offset.store(offset, Ordering::Relaxed);
@@ -146,7 +146,7 @@ impl Endpoint {
     fn withdraw_offer(&mut self, index: usize, number: u64) -> Result<Sent, SendError> {
         let us = self.tid;
         let peer = self.peers[index].as_mut().expect("connected");
-        let line = peer.our_line;
+        let line = peer.our_record;
         let answer = || peer.theirs(us).map_or(Answer::Open, |line| offer::answer(&line.taken, number));
         if !offer::withdraw(&line.get().offer, number, answer) {
             return Ok(Sent::Done);

@@ -13,7 +13,7 @@ use crate::offer::{self, Answer, Look};
 use crate::peer::{Inbound, Peer};
 use crate::pipelined;
 use crate::queue::{Entry, Kind};
-use crate::segment::PeerLine;
+use crate::segment::PeerRecord;
 use crate::sync::Ordering;
 use crate::{BODY_BYTES_MAX, INLINE_BYTES_MAX, Posted};
 use std::cell::Cell;
@@ -139,7 +139,7 @@ impl Endpoint {
     /// [`Endpoint::poll`] that looks at every peer, however many they are.
     pub fn poll_all(&mut self, sink: &mut impl Sink) -> usize {
         for peer in self.peers.iter_mut().flatten().filter(|peer| peer.inbound.is_none()) {
-            peer.find_line(self.tid);
+            peer.find_record(self.tid);
         }
         (0..self.order.len()).map(|place| self.drain(place, sink)).sum()
     }
@@ -245,7 +245,7 @@ impl Endpoint {
             return 0;
         }
         // Before a sleep nothing may be overlooked.
-        let line = if thoroughly { peer.find_line(us) } else { peer.glimpse_line(us) };
+        let line = if thoroughly { peer.find_record(us) } else { peer.probe_record(us) };
         if let Some(line) = line {
             peer.inbound = Inbound::find(&peer.owner, line.get());
         }
@@ -302,7 +302,7 @@ impl Endpoint {
         if let Some(inbound) = peer.inbound.as_mut().filter(|inbound| inbound.consumed != inbound.published) {
             inbound.published = inbound.consumed;
             // Pair `read so far`: our reads of those lines are over.
-            peer.our_line.get().consumed.store(inbound.consumed, Ordering::Release);
+            peer.our_record.get().consumed.store(inbound.consumed, Ordering::Release);
             if crate::is_daemon(peer.tid) {
                 self.notify_daemon(index);
             }
@@ -391,8 +391,8 @@ impl Endpoint {
             Kind::Offer => {
                 let (ports, tid) = (&self.ports, peer.tid);
                 let lives = || ports.as_ref().is_some_and(|ports| ports.alive(tid));
-                let Some(line) = peer.find_line(self.tid) else { return Step::Damaged };
-                let ours = peer.our_line;
+                let Some(line) = peer.find_record(self.tid) else { return Step::Damaged };
+                let ours = peer.our_record;
                 receive_offer(tid, &owner, line.get(), ours.get(), &self.copy_allowed, &lives, entry, sink)
             }
             Kind::Pipelined => {
@@ -479,8 +479,8 @@ fn follow_continuation(peer: &mut Peer, entry: &Entry<'_>, halves: usize) -> Ste
 fn receive_offer(
     from: u32,
     owner: &Rc<Owner>,
-    theirs: &PeerLine,
-    ours: &PeerLine,
+    theirs: &PeerRecord,
+    ours: &PeerRecord,
     allowed: &Cell<bool>,
     sender_lives: &dyn Fn() -> bool,
     entry: &Entry<'_>,
