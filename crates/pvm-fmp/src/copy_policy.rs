@@ -13,7 +13,7 @@ pub const POLICY_BYTES_MIN: usize = 4 << 10;
 pub const NON_TEMPORAL_BYTES_MIN: usize = 8 << 20;
 /// Long copies choose anew after so many bytes.
 pub const PIECE_BYTES: usize = 32 << 10;
-/// A copy through the caches that moves less is slow, in bytes a microsecond. Between the halves of a
+/// A copy through the caches that moves less is slow, in bytes a microsecond. Between the half_slots of a
 /// processor that share no cache it moves some 2500; where they share one, 10000 and more, and some 4500
 /// of a body that is longer than the cache.
 const SLOW_BYTES_PER_MICROSECOND: usize = 3500;

@@ -6,7 +6,7 @@ use crate::arrival::BORROWED;
 use crate::doorbell;
 use crate::group::{Failed, GroupMemory, GroupView};
 use crate::ports::{PortTable, PortView};
-use crate::queue::{Kind, LINE_BYTES, Line, Writer};
+use crate::queue::{Kind, SLOT_BYTES, Slot, Writer};
 use crate::segment::{EXTENTS_MAX, FIRST_BYTES, PAGE_BYTES, PeerRecord, Segment};
 use crate::sync::{AtomicU64, Ordering};
 use crate::{Arrival, Endpoint, INLINE_BYTES_MAX, Meta, OfferMissed, Remote, Sink};
@@ -221,11 +221,11 @@ impl Hostile {
 
     /// An entry in the form that it should have, whatever it tells.
     fn write(&mut self, kind: Kind, meta: &Meta, body: &[u8]) {
-        let bytes = (LINE_BYTES as u64) << self.shift;
+        let bytes = (SLOT_BYTES as u64) << self.shift;
         let address = self.segment.mapping.address(self.ring, bytes);
         // SAFETY: `address` has checked that so many bytes lie in the mapping, which `self` keeps; a
         // line is made of atomics and aligned, since rings begin at multiples of its size.
-        let ring: &[Line] = unsafe { std::slice::from_raw_parts(address.cast(), 1 << self.shift) };
+        let ring: &[Slot] = unsafe { std::slice::from_raw_parts(address.cast(), 1 << self.shift) };
         self.writer.write(ring, kind, meta, body);
     }
 

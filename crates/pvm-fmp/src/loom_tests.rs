@@ -2,7 +2,7 @@
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p pvm-fmp`
 use crate::offer::{self, Answer, Look};
 use crate::parker::Parker;
-use crate::queue::{Kind, Line, Reader, WELL_KNOWN_HEADERS, Writer};
+use crate::queue::{Kind, Reader, Slot, WELL_KNOWN_HEADERS, Writer};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::two_sided_copy::{self, TwoSidedCopy};
 use loom::sync::Arc;
@@ -10,7 +10,7 @@ use loom::thread;
 
 /// A ring, the reader's published count, and a word for waiting.
 struct Shared {
-    ring: Vec<Line>,
+    ring: Vec<Slot>,
     consumed: AtomicU64,
     parker: Parker,
     rung: AtomicU32,
@@ -18,7 +18,7 @@ struct Shared {
 
 fn shared(shift: u32) -> Arc<Shared> {
     Arc::new(Shared {
-        ring: (0..1 << shift).map(|_| Line::new()).collect(),
+        ring: (0..1 << shift).map(|_| Slot::new()).collect(),
         consumed: AtomicU64::new(0),
         parker: Parker::new(),
         rung: AtomicU32::new(0),
@@ -36,18 +36,18 @@ fn read_one(shared: &Shared, reader: &mut Reader, consumed: &mut u64) -> Option<
     if let Some(short) = reader.next_short(&shared.ring) {
         let mut body = vec![0; short.len()];
         short.copy_to(&mut body);
-        let (first, halves) = (short.meta()[0], short.halves());
-        reader.advance(halves);
-        *consumed += halves as u64;
+        let (first, half_slots) = (short.meta()[0], short.half_slots());
+        reader.advance(half_slots);
+        *consumed += half_slots as u64;
         shared.consumed.store(*consumed, Ordering::Release);
         return Some((first, body));
     }
     let entry = reader.next(&shared.ring).expect("the writer keeps the rules")?;
     let mut body = vec![0; entry.len()];
     entry.copy_to(&mut body);
-    let (first, halves) = (entry.meta()[0], entry.halves());
-    reader.advance(halves);
-    *consumed += halves as u64;
+    let (first, half_slots) = (entry.meta()[0], entry.half_slots());
+    reader.advance(half_slots);
+    *consumed += half_slots as u64;
     shared.consumed.store(*consumed, Ordering::Release);
     Some((first, body))
 }
@@ -80,7 +80,7 @@ fn well_known(first: u32) -> crate::Meta {
 }
 
 #[test]
-fn halves_of_a_line_are_seen_whole_and_in_order() {
+fn half_slots_are_seen_whole_and_in_order() {
     loom::model(|| {
         let shared = shared(1);
         let there = shared.clone();
@@ -100,9 +100,9 @@ fn halves_of_a_line_are_seen_whole_and_in_order() {
     });
 }
 
-/// The body of the first lap is, word by word, the stamp of an immediate message in the second.
+/// The body of the first sequence is, word by word, the stamp of an immediate message in the second.
 #[test]
-fn a_body_of_an_earlier_lap_is_no_stamp() {
+fn a_body_of_an_earlier_sequence_number_is_no_stamp() {
     loom::model(|| {
         let shared = shared(0);
         let mut writer = Writer::new(0);
@@ -127,7 +127,7 @@ fn a_body_of_an_earlier_lap_is_no_stamp() {
 }
 
 #[test]
-fn a_line_is_reused_only_after_it_was_read() {
+fn a_slot_is_reused_only_after_it_was_read() {
     loom::model(|| {
         let shared = shared(0);
         let there = shared.clone();

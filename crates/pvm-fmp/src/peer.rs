@@ -3,7 +3,7 @@ use crate::arrival::Owner;
 use crate::cross_memory;
 use crate::heap::{Block, SharedHeap};
 use crate::process::owner_of;
-use crate::queue::{Kind, LINE_BYTES, Line, Reader, SHORT_HALVES, Writer, halves_for};
+use crate::queue::{Kind, Reader, SHORT_HALF_SLOTS, SLOT_BYTES, Slot, Writer, half_slots_for};
 use crate::segment::{PEERS_MAX, PeerRecord};
 use crate::sync::{Ordering, ReadOnlyLoad};
 use crate::{Immediate, Meta, NoMemory};
@@ -145,9 +145,9 @@ impl Peer {
     /// Queues an entry; the queue grows when it is full.
     #[inline]
     pub fn push(&mut self, us: u32, heap: &SharedHeap, kind: Kind, meta: &Meta, body: &[u8]) -> Result<(), NoMemory> {
-        let halves = halves_for(body.len());
-        if !self.out.as_ref().is_some_and(|out| out.has_room(halves)) {
-            self.make_room(us, heap, halves)?;
+        let half_slots = half_slots_for(body.len());
+        if !self.out.as_ref().is_some_and(|out| out.has_room(half_slots)) {
+            self.make_room(us, heap, half_slots)?;
         }
         let out = self.out.as_mut().expect("room was made");
         out.writer.write(out.ring.lines(), kind, meta, body);
@@ -158,7 +158,7 @@ impl Peer {
     #[inline(always)]
     pub fn push_short(&mut self, meta: &Meta, body: &[u8]) -> bool {
         match &mut self.out {
-            Some(out) if out.has_room(SHORT_HALVES) => {
+            Some(out) if out.has_room(SHORT_HALF_SLOTS) => {
                 out.writer.write_short(out.ring.lines(), meta, body);
                 true
             }
@@ -179,14 +179,14 @@ impl Peer {
     }
 
     #[cold]
-    fn make_room(&mut self, us: u32, heap: &SharedHeap, halves: u64) -> Result<(), NoMemory> {
+    fn make_room(&mut self, us: u32, heap: &SharedHeap, half_slots: u64) -> Result<(), NoMemory> {
         if self.out.is_none() {
             self.out = Some(Outbound::new(heap, self.our_record.get())?);
         }
         let consumed = self.consumed(us);
         let out = self.out.as_mut().expect("made above");
         out.reader_came_to(consumed);
-        if out.has_room(halves) { Ok(()) } else { out.grow(heap, halves) }
+        if out.has_room(half_slots) { Ok(()) } else { out.grow(heap, half_slots) }
     }
 
     /// Goes back to a small ring when a large one has been read to its end.
@@ -228,7 +228,7 @@ impl RecordPlace {
 struct OwnRing {
     block: Block,
     /// Where the block lies.
-    lines: NonNull<Line>,
+    lines: NonNull<Slot>,
     /// How many lines it has, also as a power of two.
     count: usize,
     shift: u32,
@@ -236,13 +236,13 @@ struct OwnRing {
 
 impl OwnRing {
     fn new(heap: &SharedHeap, shift: u32) -> Result<OwnRing, NoMemory> {
-        let block = Block::allocate(heap, LINE_BYTES << shift)?;
+        let block = Block::allocate(heap, SLOT_BYTES << shift)?;
         let lines = NonNull::new(block.address().cast()).expect("mappings do not begin at zero");
         let ring = OwnRing { block, lines, count: 1 << shift, shift };
-        ring.lines().iter().for_each(Line::clear);
+        ring.lines().iter().for_each(Slot::clear);
         Ok(ring)
     }
-    fn lines(&self) -> &[Line] {
+    fn lines(&self) -> &[Slot] {
         // SAFETY: the block holds that many lines (aligned, blocks start at multiples of 1024),
         // lines are made of atomics, and the block lives as long as `self`.
         unsafe { std::slice::from_raw_parts(self.lines.as_ptr(), self.count) }
@@ -276,10 +276,10 @@ impl Outbound {
         Ok(out)
     }
 
-    /// Room for so many halves, and for the entry that links to the next ring.
+    /// Room for so many half_slots, and for the entry that links to the next ring.
     #[inline(always)]
-    fn has_room(&self, halves: u64) -> bool {
-        self.writer.position() + halves <= self.end
+    fn has_room(&self, half_slots: u64) -> bool {
+        self.writer.position() + half_slots <= self.end
     }
 
     /// Half lines written, over all rings.
@@ -291,14 +291,14 @@ impl Outbound {
     pub fn reader_came_to(&mut self, consumed: u64) {
         let consumed = consumed.min(self.written());
         self.consumed = consumed;
-        self.end = self.writer.capacity() + consumed.saturating_sub(self.base) - SHORT_HALVES;
+        self.end = self.writer.capacity() + consumed.saturating_sub(self.base) - SHORT_HALF_SLOTS;
         while self.earlier.front().is_some_and(|(_, end)| *end <= consumed) {
             self.earlier.pop_front();
         }
     }
 
-    fn grow(&mut self, heap: &SharedHeap, halves: u64) -> Result<(), NoMemory> {
-        debug_assert!(halves + SHORT_HALVES < 2 << RING_SHIFT_MIN);
+    fn grow(&mut self, heap: &SharedHeap, half_slots: u64) -> Result<(), NoMemory> {
+        debug_assert!(half_slots + SHORT_HALF_SLOTS < 2 << RING_SHIFT_MIN);
         self.continue_in(heap, (self.ring.shift + 1).min(RING_SHIFT_MAX))
     }
 
@@ -319,7 +319,7 @@ impl Outbound {
 
 /// The queue from a peer.
 pub(crate) struct Inbound {
-    lines: NonNull<Line>,
+    lines: NonNull<Slot>,
     count: usize,
     pub reader: Reader,
     /// Half lines read, over all rings.
@@ -339,10 +339,10 @@ impl Inbound {
     }
 
     fn at(owner: &Owner, ring: u64, shift: u32) -> Option<Inbound> {
-        if !(RING_SHIFT_MIN..=RING_SHIFT_MAX).contains(&shift) || ring % LINE_BYTES as u64 != 0 {
+        if !(RING_SHIFT_MIN..=RING_SHIFT_MAX).contains(&shift) || ring % SLOT_BYTES as u64 != 0 {
             return None;
         }
-        let lines = owner.mapping.reach(ring, (LINE_BYTES as u64) << shift)?.cast();
+        let lines = owner.mapping.reach(ring, (SLOT_BYTES as u64) << shift)?.cast();
         let reader = Reader::new(shift);
         Some(Inbound { lines, count: 1 << shift, reader, consumed: 0, published: 0, stalled: None })
     }
@@ -352,7 +352,7 @@ impl Inbound {
     /// # Safety
     /// The peer's mapping must live as long as the slice is used.
     #[inline]
-    pub unsafe fn lines<'a>(&self) -> &'a [Line] {
+    pub unsafe fn lines<'a>(&self) -> &'a [Slot] {
         // SAFETY: checked to lie in the mapping and aligned by `at`; made of atomics; that the
         // mapping lives on is the caller's promise.
         unsafe { std::slice::from_raw_parts(self.lines.as_ptr(), self.count) }
@@ -360,9 +360,9 @@ impl Inbound {
 
     /// Leaves an entry behind.
     #[inline]
-    pub fn leave(&mut self, halves: usize) {
-        self.reader.advance(halves);
-        self.consumed += halves as u64;
+    pub fn leave(&mut self, half_slots: usize) {
+        self.reader.advance(half_slots);
+        self.consumed += half_slots as u64;
     }
 
     /// Whether so much has been read since the last report that the writer should know.
@@ -374,7 +374,7 @@ impl Inbound {
     /// Where the ring lies, in bytes.
     pub fn place(&self) -> std::ops::Range<usize> {
         let start = self.lines.as_ptr().addr();
-        start..start + LINE_BYTES * self.count
+        start..start + SLOT_BYTES * self.count
     }
 
     /// Half lines of the ring.
@@ -382,11 +382,11 @@ impl Inbound {
         2 * self.count as u64
     }
 
-    /// Follows a continuation entry of so many halves; `None` when it leads nowhere.
-    pub fn follow(&mut self, owner: &Owner, body: &[u8; 16], halves: usize) -> Option<()> {
+    /// Follows a continuation entry of so many half_slots; `None` when it leads nowhere.
+    pub fn follow(&mut self, owner: &Owner, body: &[u8; 16], half_slots: usize) -> Option<()> {
         let word = |from: usize| u64::from_ne_bytes(body[from..from + 8].try_into().expect("eight"));
         let next = Inbound::at(owner, word(0), u32::try_from(word(8)).ok()?)?;
-        *self = Inbound { consumed: self.consumed + halves as u64, published: self.published, ..next };
+        *self = Inbound { consumed: self.consumed + half_slots as u64, published: self.published, ..next };
         Some(())
     }
 }

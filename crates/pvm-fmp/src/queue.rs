@@ -4,8 +4,8 @@
 //! where lines cross slowly, two of them cross at once. Positions count half lines. All other entries
 //! begin at a line; where a half is left before it, that says so (a skip).
 //!
-//! Each line begins with a stamp word: the lap in which it was written (so that a line of an
-//! earlier lap is never taken for new), and for the first line of an entry its kind and the length
+//! Each line begins with a stamp word: the sequence in which it was written (so that a line of an
+//! earlier sequence is never taken for new), and for the first line of an entry its kind and the length
 //! of its body; so does the second half behind an immediate message. The writer stores the stamp of an
 //! entry's first line or half last. The reader keeps its position to
 //! itself and polls the stamp of the next line; a short message thus crosses the cores in one line.
@@ -17,20 +17,20 @@ use crate::Meta;
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 
 /// Bytes of a line.
-pub const LINE_BYTES: usize = 64;
+pub const SLOT_BYTES: usize = 64;
 /// Body bytes in the first line of an entry, behind stamp and meta words.
-pub const FIRST_BYTES: usize = LINE_BYTES - FIRST_START;
+pub const FIRST_BYTES: usize = SLOT_BYTES - FIRST_START;
 /// Body bytes in each further line, behind its stamp.
-pub const NEXT_BYTES: usize = LINE_BYTES - 8;
+pub const NEXT_BYTES: usize = SLOT_BYTES - 8;
 /// Where the body begins in the first line: the six meta words are three of ours.
 const FIRST_START: usize = 8 + 24;
-const WORDS: usize = LINE_BYTES / 8;
+const WORDS: usize = SLOT_BYTES / 8;
 /// Body bytes of a message that takes half a line.
-pub const IMMEDIATE_BYTES: usize = LINE_BYTES / 2 - IMMEDIATE_START;
+pub const IMMEDIATE_BYTES: usize = SLOT_BYTES / 2 - IMMEDIATE_START;
 /// Where the body begins in a half: behind the stamp and two meta words.
 const IMMEDIATE_START: usize = 16;
 /// Halves that a message of at most one line can take: a line, and the half before it.
-pub const SHORT_HALVES: u64 = 3;
+pub const SHORT_HALF_SLOTS: u64 = 3;
 /// The last four meta words of most messages; a half line holds their number in this list instead.
 /// Both ends of a queue must have the same list.
 pub const WELL_KNOWN_HEADERS: [[u32; 4]; 2] = [[0, NATIVE, NATIVE, 0], [0, 0x1000_0000, NATIVE, 0]];
@@ -41,17 +41,17 @@ const LITTLE: u32 = if size_of::<usize>() == 8 { 0x40_8c41 } else { 0x40_8841 };
 
 /// A line of the ring, alone in its cache line.
 #[repr(C, align(64))]
-pub struct Line {
+pub struct Slot {
     words: [AtomicU64; WORDS],
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Line>() == LINE_BYTES);
+const _: () = assert!(size_of::<Slot>() == SLOT_BYTES);
 
-impl Line {
+impl Slot {
     #[cfg(any(test, loom))]
-    pub fn new() -> Line {
-        Line { words: std::array::from_fn(|_| AtomicU64::new(0)) }
+    pub fn new() -> Slot {
+        Slot { words: std::array::from_fn(|_| AtomicU64::new(0)) }
     }
     /// Makes sure that no stamp of an earlier use of the memory is left.
     pub fn clear(&self) {
@@ -91,36 +91,36 @@ impl Kind {
 }
 
 /// How many lines an entry with a body of `bytes` takes, immediate messages apart.
-pub const fn lines_for(bytes: usize) -> usize {
+pub const fn slots_for(bytes: usize) -> usize {
     if bytes <= FIRST_BYTES { 1 } else { 1 + (bytes - FIRST_BYTES).div_ceil(NEXT_BYTES) }
 }
 
-/// How many halves an entry with a body of `bytes` can take: its lines, and the half before them.
-pub const fn halves_for(bytes: usize) -> u64 {
-    2 * lines_for(bytes) as u64 + 1
+/// How many half_slots an entry with a body of `bytes` can take: its lines, and the half before them.
+pub const fn half_slots_for(bytes: usize) -> u64 {
+    2 * slots_for(bytes) as u64 + 1
 }
 
 /// Stamp word of a position.
 #[inline(always)]
 fn stamp(position: u64, shift: u32, bytes: usize, kind: u8) -> u64 {
-    stamp_in(lap(position, shift) << 32, bytes, kind)
+    stamp_in(sequence(position, shift) << 32, bytes, kind)
 }
 
-/// Stamp word: lap in the upper half, where it is given already, length, kind.
+/// Stamp word: sequence in the upper half, where it is given already, length, kind.
 #[inline(always)]
-fn stamp_in(lap: u64, bytes: usize, kind: u8) -> u64 {
-    lap | (bytes as u64) << 8 | u64::from(kind)
+fn stamp_in(sequence: u64, bytes: usize, kind: u8) -> u64 {
+    sequence | (bytes as u64) << 8 | u64::from(kind)
 }
 
-/// The number of the lap of a position, odd and so never zero: cleared memory matches none.
+/// The number of the sequence of a position, odd and so never zero: cleared memory matches none.
 #[inline(always)]
-fn lap(position: u64, shift: u32) -> u64 {
+fn sequence(position: u64, shift: u32) -> u64 {
     (position >> shift | 1) & 0xffff_ffff
 }
 
 /// The line of a position.
 #[inline(always)]
-fn line_at(ring: &[Line], position: u64) -> &Line {
+fn slot_at(ring: &[Slot], position: u64) -> &Slot {
     &ring[(position / 2) as usize & (ring.len() - 1)]
 }
 
@@ -142,14 +142,14 @@ fn well_known_number(meta: &Meta) -> Option<usize> {
 pub struct Writer {
     position: u64,
     shift: u32,
-    /// The upper half of the stamps of this lap.
-    lap: u64,
+    /// The upper half of the stamps of this sequence.
+    sequence: u64,
 }
 
 impl Writer {
     /// Starts at the first line of a cleared ring of `2^shift` lines.
     pub fn new(shift: u32) -> Writer {
-        Writer { position: 0, shift, lap: lap(0, shift) << 32 }
+        Writer { position: 0, shift, sequence: sequence(0, shift) << 32 }
     }
     /// Half lines written so far.
     pub fn position(&self) -> u64 {
@@ -160,9 +160,9 @@ impl Writer {
         2 << self.shift
     }
 
-    /// Writes an entry. The caller has made sure that the reader has left [`halves_for`] it.
+    /// Writes an entry. The caller has made sure that the reader has left [`half_slots_for`] it.
     #[inline]
-    pub fn write(&mut self, ring: &[Line], kind: Kind, meta: &Meta, body: &[u8]) {
+    pub fn write(&mut self, ring: &[Slot], kind: Kind, meta: &Meta, body: &[u8]) {
         if kind == Kind::Message && self.write_immediate(ring, meta, body) {
             return;
         }
@@ -172,12 +172,12 @@ impl Writer {
             self.write_rest(ring, rest);
         }
         self.publish(ring, kind, meta, first, body.len());
-        self.advance(2 * lines_for(body.len()) as u64);
+        self.advance(2 * slots_for(body.len()) as u64);
     }
 
     /// Writes a message whose body fits in one line.
     #[inline(always)]
-    pub fn write_short(&mut self, ring: &[Line], meta: &Meta, body: &[u8]) {
+    pub fn write_short(&mut self, ring: &[Slot], meta: &Meta, body: &[u8]) {
         if self.write_immediate(ring, meta, body) {
             return;
         }
@@ -187,14 +187,14 @@ impl Writer {
     }
 
     #[inline(always)]
-    fn advance(&mut self, halves: u64) {
-        self.position += halves;
-        self.lap = lap(self.position, self.shift) << 32;
+    fn advance(&mut self, half_slots: u64) {
+        self.position += half_slots;
+        self.sequence = sequence(self.position, self.shift) << 32;
     }
 
     /// Writes a message into half a line, if it fits; says whether it did.
     #[inline(always)]
-    fn write_immediate(&mut self, ring: &[Line], meta: &Meta, body: &[u8]) -> bool {
+    fn write_immediate(&mut self, ring: &[Slot], meta: &Meta, body: &[u8]) -> bool {
         if body.len() > IMMEDIATE_BYTES {
             return false;
         }
@@ -209,15 +209,15 @@ impl Writer {
 
     /// Writes an immediate message.
     #[inline(always)]
-    pub fn put(&mut self, ring: &[Line], immediate: &Immediate) {
-        let (line, at) = (line_at(ring, self.position), word_at(self.position));
+    pub fn put(&mut self, ring: &[Slot], immediate: &Immediate) {
+        let (line, at) = (slot_at(ring, self.position), word_at(self.position));
         line.words[at + 1].store(pair(immediate.first[0], immediate.first[1]), Ordering::Relaxed);
         line.words[at + 2].store(immediate.words[0], Ordering::Relaxed);
         if immediate.bytes > 8 {
             line.words[at + 3].store(immediate.words[1], Ordering::Relaxed);
         }
-        let stamp = stamp_in(self.lap, immediate.bytes, IMMEDIATE + immediate.well_known as u8);
-        // A body of an earlier lap may have left in the second half what looks like its next stamp.
+        let stamp = stamp_in(self.sequence, immediate.bytes, IMMEDIATE + immediate.well_known as u8);
+        // A body of an earlier sequence may have left in the second half what looks like its next stamp.
         // Looking there costs less than a store: a store waits for the line, and others behind it.
         if at == 0 && line.words[WORDS / 2].load_relaxed() >> 32 == stamp >> 32 {
             line.words[WORDS / 2].store(0, Ordering::Relaxed);
@@ -229,32 +229,32 @@ impl Writer {
 
     /// Leaves the second half of a line, if that is where we are.
     #[inline(always)]
-    fn skip(&mut self, ring: &[Line]) {
+    fn skip(&mut self, ring: &[Slot]) {
         if self.position % 2 == 1 {
-            let word = &line_at(ring, self.position).words[WORDS / 2];
+            let word = &slot_at(ring, self.position).words[WORDS / 2];
             // Pair `entry published`.
-            word.store(stamp_in(self.lap, 0, SKIP), Ordering::Release);
+            word.store(stamp_in(self.sequence, 0, SKIP), Ordering::Release);
             self.advance(1);
         }
     }
 
     /// Writes the first line of an entry, with its stamp last.
     #[inline(always)]
-    fn publish(&self, ring: &[Line], kind: Kind, meta: &Meta, first: &[u8], bytes: usize) {
-        let line = line_at(ring, self.position);
+    fn publish(&self, ring: &[Slot], kind: Kind, meta: &Meta, first: &[u8], bytes: usize) {
+        let line = slot_at(ring, self.position);
         line.words[1].store(pair(meta[0], meta[1]), Ordering::Relaxed);
         line.words[2].store(pair(meta[2], meta[3]), Ordering::Relaxed);
         line.words[3].store(pair(meta[4], meta[5]), Ordering::Relaxed);
         store_body(line, FIRST_START / 8, first);
         // Pair `entry published`: who sees the stamp sees the entry.
-        line.words[0].store(stamp_in(self.lap, bytes, kind as u8), Ordering::Release);
+        line.words[0].store(stamp_in(self.sequence, bytes, kind as u8), Ordering::Release);
     }
 
     /// The lines behind the first one, before that is published.
-    fn write_rest(&mut self, ring: &[Line], rest: &[u8]) {
+    fn write_rest(&mut self, ring: &[Slot], rest: &[u8]) {
         for (further, piece) in rest.chunks(NEXT_BYTES).enumerate() {
             let position = self.position + 2 + 2 * further as u64;
-            let line = line_at(ring, position);
+            let line = slot_at(ring, position);
             line.words[0].store(stamp(position, self.shift, 0, 0), Ordering::Relaxed);
             store_bytes(line, 1, piece);
         }
@@ -262,12 +262,12 @@ impl Writer {
 }
 
 /// How far ahead of the reader lines are fetched. A line that is not written yet does no harm: the
-/// reader holds it from the last lap.
-const AHEAD_HALVES: u64 = 16;
+/// reader holds it from the last sequence.
+const PREFETCH_HALF_SLOTS: u64 = 16;
 
 /// Fetches a line for reading, while the one before is being handled.
 #[inline]
-fn want_soon(line: &Line) {
+fn prefetch(line: &Slot) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     // SAFETY: a prefetch changes nothing but the caches.
     unsafe {
@@ -285,7 +285,7 @@ fn pair(low: u32, high: u32) -> u64 {
 
 /// [`store_bytes`] that is fast for eight.
 #[inline(always)]
-fn store_body(line: &Line, from: usize, body: &[u8]) {
+fn store_body(line: &Slot, from: usize, body: &[u8]) {
     match <[u8; 8]>::try_from(body) {
         Ok(word) => line.words[from].store(u64::from_ne_bytes(word), Ordering::Relaxed),
         Err(_) => store_bytes(line, from, body),
@@ -294,7 +294,7 @@ fn store_body(line: &Line, from: usize, body: &[u8]) {
 
 /// Stores bytes into the words of a line from word `from` on.
 #[inline]
-fn store_bytes(line: &Line, from: usize, bytes: &[u8]) {
+fn store_bytes(line: &Slot, from: usize, bytes: &[u8]) {
     let words = &line.words[from..];
     let (whole, rest) = bytes.split_at(bytes.len() & !7);
     for (word, bytes) in words.iter().zip(whole.chunks_exact(8)) {
@@ -312,7 +312,7 @@ fn store_bytes(line: &Line, from: usize, bytes: &[u8]) {
 
 /// Loads bytes from the words of a line from word `from` on.
 #[inline]
-fn load_bytes(line: &Line, from: usize, bytes: &mut [u8]) {
+fn load_bytes(line: &Slot, from: usize, bytes: &mut [u8]) {
     let words = &line.words[from..];
     let split = bytes.len() & !7;
     let (whole, rest) = bytes.split_at_mut(split);
@@ -336,13 +336,13 @@ pub struct Reader {
 
 /// An entry, still in the ring.
 pub struct Entry<'a> {
-    ring: &'a [Line],
+    ring: &'a [Slot],
     position: u64,
     bytes: usize,
     /// The number of its last meta words in [`WELL_KNOWN_HEADERS`], if it is immediate.
     well_known: Option<usize>,
     /// Halves that it takes, a skipped one before it counted.
-    halves: usize,
+    half_slots: usize,
     /// What it is.
     pub kind: Kind,
 }
@@ -357,17 +357,17 @@ impl Reader {
         Reader { position: 0, shift }
     }
 
-    /// The stamp word at a position, if it was written in this lap.
+    /// The stamp word at a position, if it was written in this sequence.
     #[inline(always)]
-    fn stamp(&self, ring: &[Line], position: u64) -> Option<u64> {
+    fn stamp(&self, ring: &[Slot], position: u64) -> Option<u64> {
         // Pair `entry published`.
-        let stamp = line_at(ring, position).words[word_at(position)].load_acquire();
-        (stamp >> 32 == lap(position, self.shift)).then_some(stamp)
+        let stamp = slot_at(ring, position).words[word_at(position)].load_acquire();
+        (stamp >> 32 == sequence(position, self.shift)).then_some(stamp)
     }
 
     /// Where the next entry begins, and its stamp, if it is there.
     #[inline(always)]
-    fn find(&self, ring: &[Line]) -> Option<(u64, u64)> {
+    fn find(&self, ring: &[Slot]) -> Option<(u64, u64)> {
         let stamp = self.stamp(ring, self.position)?;
         if self.position % 2 == 1 && stamp as u8 == SKIP {
             return Some((self.position + 1, self.stamp(ring, self.position + 1)?));
@@ -377,7 +377,7 @@ impl Reader {
 
     /// The next entry, if it is there.
     #[inline(always)]
-    pub fn next<'a>(&self, ring: &'a [Line]) -> Result<Option<Entry<'a>>, Damaged> {
+    pub fn next<'a>(&self, ring: &'a [Slot]) -> Result<Option<Entry<'a>>, Damaged> {
         let Some((position, stamp)) = self.find(ring) else { return Ok(None) };
         let bytes = (stamp >> 8 & 0xff_ffff) as usize;
         let well_known = well_known_of(stamp);
@@ -386,21 +386,21 @@ impl Reader {
             1 => Kind::Message,
             other => Kind::from_number(other).ok_or(Damaged)?,
         };
-        let (whole_lines, bytes_max) =
-            if well_known.is_some() { (0, IMMEDIATE_BYTES) } else { (lines_for(bytes), crate::INLINE_BYTES_MAX) };
-        if bytes > bytes_max || whole_lines > ring.len() || (whole_lines > 0 && position % 2 == 1) {
+        let (whole_slots, bytes_max) =
+            if well_known.is_some() { (0, IMMEDIATE_BYTES) } else { (slots_for(bytes), crate::INLINE_BYTES_MAX) };
+        if bytes > bytes_max || whole_slots > ring.len() || (whole_slots > 0 && position % 2 == 1) {
             return Err(Damaged);
         }
-        want_soon(line_at(ring, position + AHEAD_HALVES));
-        let halves = (position - self.position) as usize + (2 * whole_lines).max(1);
-        Ok(Some(Entry { ring, position, bytes, well_known, halves, kind }))
+        prefetch(slot_at(ring, position + PREFETCH_HALF_SLOTS));
+        let half_slots = (position - self.position) as usize + (2 * whole_slots).max(1);
+        Ok(Some(Entry { ring, position, bytes, well_known, half_slots, kind }))
     }
 
     /// The next entry, if it is there and a message that fits in one line.
     #[inline(always)]
-    pub fn next_short<'a>(&self, ring: &'a [Line]) -> Option<Short<'a>> {
+    pub fn next_short<'a>(&self, ring: &'a [Slot]) -> Option<Short<'a>> {
         let (position, stamp) = self.find(ring)?;
-        let (line, bytes) = (line_at(ring, position), (stamp >> 8 & 0xff_ffff) as usize);
+        let (line, bytes) = (slot_at(ring, position), (stamp >> 8 & 0xff_ffff) as usize);
         let skipped = (position - self.position) as usize;
         let well_known = well_known_of(stamp);
         let fits = match well_known {
@@ -410,23 +410,23 @@ impl Reader {
         if !fits {
             return None;
         }
-        want_soon(line_at(ring, position + AHEAD_HALVES));
-        let halves = skipped + if well_known.is_some() { 1 } else { 2 };
-        Some(Short { line, at: word_at(position), well_known, bytes, halves })
+        prefetch(slot_at(ring, position + PREFETCH_HALF_SLOTS));
+        let half_slots = skipped + if well_known.is_some() { 1 } else { 2 };
+        Some(Short { line, at: word_at(position), well_known, bytes, half_slots })
     }
 
     /// The next entry, if it is an immediate message and comes within so many looks more than one.
     #[inline(always)]
-    pub fn next_immediate(&self, ring: &[Line], looks: usize) -> Option<Immediate> {
-        let (line, at) = (line_at(ring, self.position), word_at(self.position));
-        let lap = lap(self.position, self.shift);
+    pub fn next_immediate(&self, ring: &[Slot], looks: usize) -> Option<Immediate> {
+        let (line, at) = (slot_at(ring, self.position), word_at(self.position));
+        let sequence = sequence(self.position, self.shift);
         // All that need not wait for the message is done before it.
-        want_soon(line_at(ring, self.position + AHEAD_HALVES));
+        prefetch(slot_at(ring, self.position + PREFETCH_HALF_SLOTS));
         let mut looks = looks;
         let stamp = loop {
             // Pair `entry published`.
             let stamp = line.words[at].load_acquire();
-            if stamp >> 32 == lap {
+            if stamp >> 32 == sequence {
                 break stamp;
             }
             looks = looks.checked_sub(1)?;
@@ -444,14 +444,14 @@ impl Reader {
 
     /// Whether the next entry is there.
     #[inline(always)]
-    pub fn has_next(&self, ring: &[Line]) -> bool {
-        let line = line_at(ring, self.position);
-        line.words[word_at(self.position)].load_relaxed() >> 32 == lap(self.position, self.shift)
+    pub fn has_next(&self, ring: &[Slot]) -> bool {
+        let line = slot_at(ring, self.position);
+        line.words[word_at(self.position)].load_relaxed() >> 32 == sequence(self.position, self.shift)
     }
 
-    /// Leaves `halves` half lines behind.
-    pub fn advance(&mut self, halves: usize) {
-        self.position += halves as u64;
+    /// Leaves `half_slots` half lines behind.
+    pub fn advance(&mut self, half_slots: usize) {
+        self.position += half_slots as u64;
     }
 }
 
@@ -464,12 +464,12 @@ fn well_known_of(stamp: u64) -> Option<usize> {
 
 /// A message in at most one line, still in the ring.
 pub struct Short<'a> {
-    line: &'a Line,
+    line: &'a Slot,
     /// The word with which it begins.
     at: usize,
     well_known: Option<usize>,
     bytes: usize,
-    halves: usize,
+    half_slots: usize,
 }
 
 impl Short<'_> {
@@ -480,8 +480,8 @@ impl Short<'_> {
     }
     /// Half lines to leave behind with it.
     #[inline(always)]
-    pub fn halves(&self) -> usize {
-        self.halves
+    pub fn half_slots(&self) -> usize {
+        self.half_slots
     }
     /// The words that travel with the message.
     #[inline(always)]
@@ -509,7 +509,7 @@ fn body_word(at: usize, well_known: Option<usize>) -> usize {
 }
 
 #[inline(always)]
-fn meta_of(line: &Line, at: usize, well_known: Option<usize>) -> Meta {
+fn meta_of(line: &Slot, at: usize, well_known: Option<usize>) -> Meta {
     let word = |index: usize| line.words[index].load_relaxed();
     if let Some(number) = well_known {
         let (first, last) = (word(at + 1), WELL_KNOWN_HEADERS[number]);
@@ -525,13 +525,13 @@ impl Entry<'_> {
         self.bytes
     }
     /// Half lines to leave behind with it.
-    pub fn halves(&self) -> usize {
-        self.halves
+    pub fn half_slots(&self) -> usize {
+        self.half_slots
     }
     /// The words that travel with the message.
     #[inline]
     pub fn meta(&self) -> Meta {
-        meta_of(line_at(self.ring, self.position), word_at(self.position), self.well_known)
+        meta_of(slot_at(self.ring, self.position), word_at(self.position), self.well_known)
     }
 
     /// Copies the first bytes of the body, as many as fit; returns how many.
@@ -539,7 +539,7 @@ impl Entry<'_> {
     pub fn copy_to(&self, data: &mut [u8]) -> usize {
         let wanted = data.len().min(self.bytes);
         let (first, rest) = data[..wanted].split_at_mut(wanted.min(FIRST_BYTES));
-        let line = |further: usize| line_at(self.ring, self.position + 2 * further as u64);
+        let line = |further: usize| slot_at(self.ring, self.position + 2 * further as u64);
         load_bytes(line(0), body_word(word_at(self.position), self.well_known), first);
         for (further, piece) in rest.chunks_mut(NEXT_BYTES).enumerate() {
             load_bytes(line(1 + further), 1, piece);
@@ -552,8 +552,8 @@ impl Entry<'_> {
 mod tests {
     use super::*;
 
-    fn ring(shift: u32) -> Vec<Line> {
-        (0..1 << shift).map(|_| Line::new()).collect()
+    fn ring(shift: u32) -> Vec<Slot> {
+        (0..1 << shift).map(|_| Slot::new()).collect()
     }
 
     #[test]
@@ -562,15 +562,15 @@ mod tests {
     }
 
     #[test]
-    fn an_eight_byte_message_takes_one_line() {
-        assert_eq!(lines_for(8), 1);
-        assert_eq!(lines_for(FIRST_BYTES), 1);
-        assert_eq!(lines_for(FIRST_BYTES + 1), 2);
-        assert!(lines_for(crate::INLINE_BYTES_MAX) < 16);
+    fn an_eight_byte_message_takes_one_slot() {
+        assert_eq!(slots_for(8), 1);
+        assert_eq!(slots_for(FIRST_BYTES), 1);
+        assert_eq!(slots_for(FIRST_BYTES + 1), 2);
+        assert!(slots_for(crate::INLINE_BYTES_MAX) < 16);
     }
 
     #[test]
-    fn a_line_that_no_writer_writes_is_damage() {
+    fn a_slot_that_no_writer_writes_is_damage() {
         let ring = ring(2);
         ring[0].words[0].store(1 << 32 | 0xff, Ordering::Relaxed);
         assert!(matches!(Reader::new(2).next(&ring), Err(Damaged)));
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn two_immediate_messages_share_a_line() {
+    fn two_immediate_messages_share_a_slot() {
         let ring = ring(2);
         let (mut writer, mut reader) = (Writer::new(2), Reader::new(2));
         let meta = well_known;
@@ -595,30 +595,30 @@ mod tests {
             let short = reader.next_short(&ring).unwrap();
             let mut copy = vec![0; short.len()];
             short.copy_to(&mut copy);
-            assert_eq!((short.meta(), &copy[..], short.halves()), (wanted, body, 1));
+            assert_eq!((short.meta(), &copy[..], short.half_slots()), (wanted, body, 1));
             reader.advance(1);
         }
         assert!(!reader.has_next(&ring));
     }
 
     #[test]
-    fn the_half_behind_an_immediate_message_is_left_by_what_needs_a_line() {
+    fn the_half_slot_behind_an_immediate_message_is_left_by_what_needs_a_slot() {
         let ring = ring(2);
         let (mut writer, mut reader) = (Writer::new(2), Reader::new(2));
         let well_known = well_known(1, 0);
         writer.write_short(&ring, &well_known, &[1; 8]);
         writer.write_short(&ring, &well_known, &[2; FIRST_BYTES]);
         assert_eq!(writer.position(), 4);
-        reader.advance(reader.next_short(&ring).unwrap().halves());
-        assert_eq!(reader.next(&ring).unwrap().unwrap().halves(), 3);
+        reader.advance(reader.next_short(&ring).unwrap().half_slots());
+        assert_eq!(reader.next(&ring).unwrap().unwrap().half_slots(), 3);
         let short = reader.next_short(&ring).unwrap();
-        assert_eq!((short.len(), short.halves()), (FIRST_BYTES, 3));
+        assert_eq!((short.len(), short.half_slots()), (FIRST_BYTES, 3));
         reader.advance(3);
         assert!(reader.next(&ring).unwrap().is_none());
     }
 
     #[test]
-    fn a_line_behind_a_half_that_was_not_left_is_damage() {
+    fn a_slot_behind_a_half_slot_that_was_not_left_is_damage() {
         let ring = ring(2);
         let well_known = well_known(1, 0);
         Writer::new(2).write_short(&ring, &well_known, &[1; 8]);
@@ -646,31 +646,31 @@ mod tests {
     }
 
     #[test]
-    fn cleared_memory_is_never_of_this_lap() {
+    fn cleared_memory_never_has_this_sequence_number() {
         for shift in [2, 6, 16] {
             let around = |place: u64| place - (4 << shift)..place + (4 << shift);
             for position in around(1 << (32 + shift)).chain(around(1 << (33 + shift))) {
-                assert_ne!(lap(position, shift), 0);
-                assert_ne!(lap(position, shift), lap(position + (2 << shift), shift));
+                assert_ne!(sequence(position, shift), 0);
+                assert_ne!(sequence(position, shift), sequence(position + (2 << shift), shift));
             }
         }
     }
 
     #[test]
-    fn a_body_of_zeros_is_no_stamp_after_billions_of_laps() {
+    fn a_body_of_zeros_is_no_stamp_after_billions_of_sequence_numbers() {
         let (shift, ring) = (2, ring(2));
         for last in [1 << (32 + shift), 1 << (33 + shift)] {
             let position = last - (4 << shift);
-            let mut writer = Writer { position, shift, lap: lap(position, shift) << 32 };
+            let mut writer = Writer { position, shift, sequence: sequence(position, shift) << 32 };
             let mut reader = Reader { position, shift };
             for _ in 0..4 {
                 for _ in 0..ring.len() {
                     writer.write_short(&ring, &well_known(1, 0), &[0; FIRST_BYTES]);
-                    reader.advance(reader.next(&ring).unwrap().unwrap().halves());
+                    reader.advance(reader.next(&ring).unwrap().unwrap().half_slots());
                 }
                 for _ in 0..2 * ring.len() {
                     writer.write_short(&ring, &well_known(1, 0), &[0; 8]);
-                    reader.advance(reader.next(&ring).unwrap().unwrap().halves());
+                    reader.advance(reader.next(&ring).unwrap().unwrap().half_slots());
                     assert!(matches!(reader.next(&ring), Ok(None)));
                 }
             }
@@ -684,7 +684,7 @@ mod tests {
         use proptest::prelude::*;
         use std::collections::VecDeque;
 
-        /// A body of `bytes` that is full of what could be the stamp of an immediate message in this lap or the next.
+        /// A body of `bytes` that is full of what could be the stamp of an immediate message in this sequence or the next.
         fn body_like_stamps(bytes: usize, position: u64, shift: u32, fill: u8) -> Vec<u8> {
             let word = stamp(position + (u64::from(fill) % 2 * 2 << shift), shift, 8, IMMEDIATE);
             word.to_ne_bytes().into_iter().cycle().take(bytes).collect()
@@ -700,7 +700,7 @@ mod tests {
                 let mut read = 0;
                 for (index, (step, bytes, fill)) in steps.into_iter().enumerate() {
                     let bytes = if step % 2 == 0 { bytes % (IMMEDIATE_BYTES + 4) } else { bytes };
-                    if step < 4 && writer.position() - read + halves_for(bytes) <= writer.capacity() {
+                    if step < 4 && writer.position() - read + half_slots_for(bytes) <= writer.capacity() {
                         let body = body_like_stamps(bytes, writer.position(), shift, fill);
                         let number = fill as usize % WELL_KNOWN_HEADERS.len();
                         let meta = if fill < 200 { well_known(index as u32, number) } else { [index as u32, 1, 2, 3, u32::MAX, 4] };
@@ -714,7 +714,7 @@ mod tests {
                     }
                     let short = reader.next_short(&ring).filter(|_| fill % 2 == 0);
                     let immediate = reader.next_immediate(&ring, 0).filter(|_| fill % 3 == 0);
-                    let (meta, copy, halves) = match (short, reader.next(&ring).unwrap()) {
+                    let (meta, copy, half_slots) = match (short, reader.next(&ring).unwrap()) {
                         _ if immediate.is_some() => {
                             let immediate = immediate.unwrap();
                             let ([first, second], [a, b, c, d]) = (immediate.first, WELL_KNOWN_HEADERS[immediate.well_known]);
@@ -723,12 +723,12 @@ mod tests {
                         (Some(short), _) => {
                             let mut copy = vec![0; short.len()];
                             short.copy_to(&mut copy);
-                            (short.meta(), copy, short.halves())
+                            (short.meta(), copy, short.half_slots())
                         }
                         (None, Some(entry)) => {
                             let mut copy = vec![0; entry.len()];
                             prop_assert_eq!(entry.copy_to(&mut copy), entry.len());
-                            (entry.meta(), copy, entry.halves())
+                            (entry.meta(), copy, entry.half_slots())
                         }
                         (None, None) => {
                             prop_assert!(oracle.is_empty() && !reader.has_next(&ring));
@@ -736,8 +736,8 @@ mod tests {
                         }
                     };
                     prop_assert_eq!(Some((meta, copy)), oracle.pop_front());
-                    reader.advance(halves);
-                    read += halves as u64;
+                    reader.advance(half_slots);
+                    read += half_slots as u64;
                 }
             }
         }

@@ -190,9 +190,9 @@ impl Endpoint {
                 Ok(None) if count == 0 => return 0,
                 Ok(None) => break,
                 Ok(Some(entry)) if entry.kind == Kind::Message && count < BATCH => {
-                    let halves = entry.halves();
+                    let half_slots = entry.half_slots();
                     sink.arrived(peer.tid, entry.meta(), Arrival::Inline(Inline(entry)));
-                    inbound.leave(halves);
+                    inbound.leave(half_slots);
                     count += 1;
                     if sink.satisfied() {
                         break;
@@ -339,14 +339,14 @@ impl Endpoint {
             Ok(entry) => entry?,
             Err(_) => return Some(Step::Damaged),
         };
-        let halves = entry.halves();
+        let half_slots = entry.half_slots();
         let step = match entry.kind {
             Kind::Message => {
                 sink.arrived(peer.tid, entry.meta(), Arrival::Inline(Inline(entry)));
                 Step::Message
             }
             Kind::Continuation => {
-                let followed = follow_continuation(peer, &entry, halves);
+                let followed = follow_continuation(peer, &entry, half_slots);
                 return Some(self.unless_starved(index, followed));
             }
             _ => {
@@ -355,7 +355,7 @@ impl Endpoint {
             }
         };
         if matches!(step, Step::Message | Step::Other) {
-            self.peers[index].as_mut()?.inbound.as_mut()?.leave(halves);
+            self.peers[index].as_mut()?.inbound.as_mut()?.leave(half_slots);
         }
         Some(step)
     }
@@ -467,10 +467,10 @@ impl Endpoint {
 
 /// The queue goes on in another ring.
 #[cold]
-fn follow_continuation(peer: &mut Peer, entry: &Entry<'_>, halves: usize) -> Step {
+fn follow_continuation(peer: &mut Peer, entry: &Entry<'_>, half_slots: usize) -> Step {
     let mut body = [0u8; 16];
     entry.copy_to(&mut body);
-    let followed = peer.inbound.as_mut().and_then(|inbound| inbound.follow(&peer.owner, &body, halves));
+    let followed = peer.inbound.as_mut().and_then(|inbound| inbound.follow(&peer.owner, &body, half_slots));
     if followed.is_some() { Step::Other } else { Step::Damaged }
 }
 

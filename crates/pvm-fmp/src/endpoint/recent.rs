@@ -31,7 +31,7 @@ impl RecentShort<'_> {
     #[inline(always)]
     pub fn take(self, data: &mut [u8]) -> usize {
         self.short.copy_to(data);
-        self.inbound.leave(self.short.halves());
+        self.inbound.leave(self.short.half_slots());
         *self.shorts += 1;
         *self.unpublished = true;
         self.short.len()

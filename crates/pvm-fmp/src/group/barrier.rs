@@ -129,7 +129,7 @@ pub(crate) enum Standing {
 
 /// What one member says of itself.
 #[repr(C, align(64))]
-pub(crate) struct Slot {
+pub(crate) struct MemberSlot {
     /// A generation, and above it one of the kinds below.
     state: AtomicU64,
     asleep: AtomicU32,
@@ -138,10 +138,10 @@ pub(crate) struct Slot {
 const ARRIVING: u64 = 1 << 32;
 const ARRIVED: u64 = 2 << 32;
 
-impl Slot {
+impl MemberSlot {
     #[cfg(loom)]
-    pub fn new() -> Slot {
-        Slot { state: AtomicU64::new(0), asleep: AtomicU32::new(0) }
+    pub fn new() -> MemberSlot {
+        MemberSlot { state: AtomicU64::new(0), asleep: AtomicU32::new(0) }
     }
     /// A new member has nothing of the one before.
     pub fn clear(&self) {
@@ -202,7 +202,7 @@ impl Barrier {
     /// A member arrives. `guess` is the generation that it believes to be next: a right guess
     /// saves fetching the word's cache line twice.
     #[inline]
-    pub fn arrive(&self, slot: &Slot, need: u16, guess: u32) -> Result<Arrival, Refused> {
+    pub fn arrive(&self, slot: &MemberSlot, need: u16, guess: u32) -> Result<Arrival, Refused> {
         let mut before = Pending::fresh(guess);
         for _ in 0..ARRIVAL_TRIES_MAX {
             if before.is_mark() {
@@ -344,7 +344,7 @@ impl Barrier {
     }
 
     /// The member is about to sleep: look once more after this ([`Barrier::passed`]), then sleep.
-    pub fn prepare_park(&self, slot: &Slot) {
+    pub fn prepare_park(&self, slot: &MemberSlot) {
         slot.asleep.store(1, Ordering::Relaxed);
         // A later generation may have its sleepers already: they must not be forgotten for us.
         note_newer(&self.sleeping, Pending::of(self.word.load(Ordering::Relaxed)).generation);

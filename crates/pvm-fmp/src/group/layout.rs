@@ -1,5 +1,5 @@
 //! What lies in the two memfds of a group, and how they are mapped.
-use super::barrier::{Barrier, Slot};
+use super::barrier::{Barrier, MemberSlot};
 use crate::segment::Apart;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, ReadOnlyLoad};
 use crate::{file, mapping};
@@ -61,10 +61,10 @@ pub(super) const CLOSED: u32 = 4;
 pub(super) struct Board {
     magic: AtomicU64,
     pub barrier: Barrier,
-    slots: [Slot; MEMBERS_MAX],
+    slots: [MemberSlot; MEMBERS_MAX],
 }
 
-const _: () = assert!(size_of::<Slot>() == 64 && align_of::<Barrier>() == 64);
+const _: () = assert!(size_of::<MemberSlot>() == 64 && align_of::<Barrier>() == 64);
 
 // SAFETY: atomics alone.
 unsafe impl Shared for List {
@@ -137,8 +137,8 @@ impl Mapped<Board> {
     /// The slot of a member; none where a limit has made the board too short for it. Panics for an instance
     /// that no group has.
     #[inline]
-    pub fn slot(&self, instance: usize) -> Option<&Slot> {
-        let end = std::mem::offset_of!(Board, slots) + (instance + 1) * size_of::<Slot>();
+    pub fn slot(&self, instance: usize) -> Option<&MemberSlot> {
+        let end = std::mem::offset_of!(Board, slots) + (instance + 1) * size_of::<MemberSlot>();
         (end <= self.there).then(|| &self.slots[instance])
     }
 }

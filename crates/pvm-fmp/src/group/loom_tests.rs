@@ -1,12 +1,12 @@
 //! The barrier under loom.
-use super::barrier::{Barrier, Failed, Slot, Standing, fence_after_exchange};
+use super::barrier::{Barrier, Failed, MemberSlot, Standing, fence_after_exchange};
 use crate::sync::{AtomicU32, Ordering, fence};
 use loom::sync::Arc;
 use loom::thread;
 
 struct Shared {
     barrier: Barrier,
-    slots: [Slot; 3],
+    slots: [MemberSlot; 3],
     /// What members write before they arrive.
     data: [AtomicU32; 3],
     rung: AtomicU32,
@@ -15,7 +15,7 @@ struct Shared {
 fn shared() -> Arc<Shared> {
     Arc::new(Shared {
         barrier: Barrier::new(),
-        slots: std::array::from_fn(|_| Slot::new()),
+        slots: std::array::from_fn(|_| MemberSlot::new()),
         data: std::array::from_fn(|_| AtomicU32::new(0)),
         rung: AtomicU32::new(0),
     })

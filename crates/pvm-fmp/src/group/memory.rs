@@ -1,5 +1,5 @@
 //! The daemon's side.
-use super::barrier::{Pending, Slot, Standing};
+use super::barrier::{MemberSlot, Pending, Standing};
 use super::layout::{BROKEN, Board, CLOSED, FROZEN, GONE, List, MEMBERS_MAX, Mapped, present};
 use crate::file::read_only;
 use crate::sync::{Ordering, fence};
@@ -194,7 +194,7 @@ impl GroupMemory {
     pub fn sleepers(&self) -> Vec<u32> {
         // Pair `lie down or open`: either we see the sleeper, or it sees what we did.
         fence(Ordering::SeqCst);
-        let asleep = |(instance, _): &(usize, u32)| self.board.slot(*instance).is_some_and(Slot::is_asleep);
+        let asleep = |(instance, _): &(usize, u32)| self.board.slot(*instance).is_some_and(MemberSlot::is_asleep);
         self.members().filter(asleep).map(|(_, tid)| tid).collect()
     }
 }

@@ -1,5 +1,5 @@
 //! A task's side.
-use super::barrier::{self, Arrival, Barrier, Failed, Refused, Slot};
+use super::barrier::{self, Arrival, Barrier, Failed, MemberSlot, Refused};
 use super::layout::{BROKEN, Board, CLOSED, FROZEN, GONE, List, MEMBERS_MAX, Mapped, present};
 use crate::sync::{Ordering, ReadOnlyLoad, fence};
 use rustix::mm::ProtFlags;
@@ -116,7 +116,7 @@ impl GroupView {
 
     /// The own slot. Panics for an instance that no group has.
     #[inline]
-    fn own(&self, instance: u32) -> Option<(&Barrier, &Slot)> {
+    fn own(&self, instance: u32) -> Option<(&Barrier, &MemberSlot)> {
         self.board.as_ref().and_then(|board| Some((&board.barrier, board.slot(instance as usize)?)))
     }
 
@@ -179,7 +179,7 @@ impl GroupView {
 
     #[cold]
     fn asleep(&self, board: &Mapped<Board>) -> Vec<u32> {
-        let asleep = |instance: &u32| board.slot(*instance as usize).is_some_and(Slot::is_asleep);
+        let asleep = |instance: &u32| board.slot(*instance as usize).is_some_and(MemberSlot::is_asleep);
         (0..self.places()).filter(asleep).filter_map(|instance| self.tid_of(instance)).collect()
     }
 }
