@@ -4,10 +4,10 @@ use crate::copy;
 use crate::cross_memory;
 use crate::extents::Mapping;
 use crate::memory;
-use crate::offer::{self, Look};
 use crate::pipelined;
 use crate::process::Refusal;
 use crate::queue::Entry;
+use crate::rendezvous::{self, SenderState};
 use crate::segment::PeerRecord;
 use crate::sync::{AtomicU64, ReadOnlyLoad};
 use std::cell::{Cell, RefCell};
@@ -122,7 +122,7 @@ impl Remote {
         self.bytes == 0
     }
 
-    /// Hands the body over where it lies, as [`Offer::use_pieces`] does. A body in fragments is copied
+    /// Hands the body over where it lies, as [`BodyInTransit::use_pieces`] does. A body in fragments is copied
     /// in small pieces, so that no number is torn apart.
     pub fn use_pieces(&self, done: &mut usize, each: &mut dyn FnMut(usize, *const u8, usize)) {
         if *done > self.bytes {
@@ -198,7 +198,7 @@ fn fragment(owner: &Rc<Owner>, offset: u64, bytes: u64) -> Option<Fragment> {
     owner.mapping.reach(offset, bytes).map(|address| Fragment { address: address.as_ptr(), bytes: bytes as usize })
 }
 
-/// How an [`Offer`] ended.
+/// How an [`BodyInTransit`] ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     Taken,
@@ -210,26 +210,26 @@ pub(crate) enum Outcome {
 /// sender saw that this task waits for it, or the sender is just writing it to its heap. Take it at
 /// once, into the final place if that is known, else into memory made for it. What is dropped
 /// instead comes again as a [`Remote`].
-pub struct Offer<'a> {
+pub struct BodyInTransit<'a> {
     pub(crate) owner: &'a Rc<Owner>,
     pub(crate) bytes: usize,
     pub(crate) sender_lives: &'a dyn Fn() -> bool,
     pub(crate) outcome: &'a Cell<Outcome>,
-    pub(crate) way: Way<'a>,
+    pub(crate) transit: Transit<'a>,
 }
 
 /// How the body comes here.
-pub(crate) enum Way<'a> {
+pub(crate) enum Transit<'a> {
     /// Both sides copy it out of the sender's memory.
-    Memory(OfferedMemory<'a>),
+    Rendezvous(RendezvousSource<'a>),
     /// Through the sender's heap, piece by piece.
     Pipelined { token: u32, offset: u64 },
     /// It lies in the daemon's heap until this entry has been read.
     Borrowed(&'a Remote),
 }
 
-/// An offer in the sense of [`crate::offer`].
-pub(crate) struct OfferedMemory<'a> {
+/// An offer in the sense of [`crate::rendezvous`].
+pub(crate) struct RendezvousSource<'a> {
     /// The sender's line for this task, and this task's line for the sender.
     pub theirs: &'a PeerRecord,
     pub ours: &'a PeerRecord,
@@ -239,7 +239,7 @@ pub(crate) struct OfferedMemory<'a> {
     pub allowed: &'a Cell<bool>,
 }
 
-impl Offer<'_> {
+impl BodyInTransit<'_> {
     /// Bytes.
     pub fn len(&self) -> usize {
         self.bytes
@@ -250,27 +250,27 @@ impl Offer<'_> {
     }
 
     /// Copies all bytes to the end of `data`, which has reserved the room.
-    pub fn take_all(self, data: &mut Vec<u8>) -> Result<(), OfferMissed> {
+    pub fn take_all(self, data: &mut Vec<u8>) -> Result<(), NotTaken> {
         let start = data.len();
-        if let Way::Borrowed(remote) = self.way {
+        if let Transit::Borrowed(remote) = self.transit {
             remote.append_to(data);
             self.outcome.set(Outcome::Taken);
             return Ok(());
         }
         if self.bytes > UNCHECKED_BYTES_MAX && !memory::can_have(self.bytes as u64) {
-            return self.end(Err(OfferMissed::Later));
+            return self.end(Err(NotTaken::Later));
         }
         data.resize(start + self.bytes, 0);
         self.take(&mut data[start..])
     }
 
     /// Copies the first `data.len()` bytes (at most `len`) in one go; the sender may then go on.
-    pub fn take(self, data: &mut [u8]) -> Result<(), OfferMissed> {
+    pub fn take(self, data: &mut [u8]) -> Result<(), NotTaken> {
         let count = data.len().min(self.bytes);
         let data = &mut data[..count];
-        let result = match &self.way {
-            Way::Memory(memory) => memory.take(self.owner, data, self.sender_lives),
-            Way::Pipelined { token, offset } => {
+        let result = match &self.transit {
+            Transit::Rendezvous(memory) => memory.take(self.owner, data, self.sender_lives),
+            Transit::Pipelined { token, offset } => {
                 let copy = &mut |at: usize, from: *const u8, count: usize| {
                     // SAFETY: so many bytes lie there, to which no reference exists; they may be
                     // anything.
@@ -278,7 +278,7 @@ impl Offer<'_> {
                 };
                 self.follow(*token, *offset, count, &mut 0, copy)
             }
-            Way::Borrowed(remote) => {
+            Transit::Borrowed(remote) => {
                 remote.read(0, data);
                 Ok(())
             }
@@ -289,18 +289,14 @@ impl Offer<'_> {
     /// Hands the body over where it lies, piece by piece as it comes: the place of a piece in the
     /// body (a multiple of 64), its first byte, its length. A piece can be read during the call; the
     /// sender may change it at any time, if it breaks the rules. Begins behind the first `done`
-    /// bytes and counts on: who was told to come [`OfferMissed::Later`] goes on from there, also in
-    /// the [`Remote`] that may have become of the offer. Offers of the sender's own memory always
+    /// bytes and counts on: who was told to come [`NotTaken::Later`] goes on from there, also in
+    /// the [`Remote`] that may have become of the offer. Bodies in the sender's own memory always
     /// come later.
-    pub fn use_pieces(
-        self,
-        done: &mut usize,
-        each: &mut dyn FnMut(usize, *const u8, usize),
-    ) -> Result<(), OfferMissed> {
-        let result = match &self.way {
-            Way::Memory(_) => Err(OfferMissed::Later),
-            Way::Pipelined { token, offset } => self.follow(*token, *offset, self.bytes, done, each),
-            Way::Borrowed(remote) => {
+    pub fn use_pieces(self, done: &mut usize, each: &mut dyn FnMut(usize, *const u8, usize)) -> Result<(), NotTaken> {
+        let result = match &self.transit {
+            Transit::Rendezvous(_) => Err(NotTaken::Later),
+            Transit::Pipelined { token, offset } => self.follow(*token, *offset, self.bytes, done, each),
+            Transit::Borrowed(remote) => {
                 remote.use_pieces(done, each);
                 Ok(())
             }
@@ -308,11 +304,11 @@ impl Offer<'_> {
         self.end(result)
     }
 
-    fn end(&self, result: Result<(), OfferMissed>) -> Result<(), OfferMissed> {
+    fn end(&self, result: Result<(), NotTaken>) -> Result<(), NotTaken> {
         self.outcome.set(match &result {
-            Ok(()) | Err(OfferMissed::Moved(_)) => Outcome::Taken,
-            Err(OfferMissed::Later) => Outcome::Later,
-            Err(OfferMissed::Lost) => Outcome::Lost,
+            Ok(()) | Err(NotTaken::Eager(_)) => Outcome::Taken,
+            Err(NotTaken::Later) => Outcome::Later,
+            Err(NotTaken::Lost) => Outcome::Lost,
         });
         result
     }
@@ -327,9 +323,9 @@ impl Offer<'_> {
         wanted: usize,
         done: &mut usize,
         each: &mut dyn FnMut(usize, *const u8, usize),
-    ) -> Result<(), OfferMissed> {
+    ) -> Result<(), NotTaken> {
         let (owner, bytes) = (self.owner, self.bytes);
-        let Some(progress) = pipelined_progress(owner, offset, bytes) else { return Err(OfferMissed::Lost) };
+        let Some(progress) = pipelined_progress(owner, offset, bytes) else { return Err(NotTaken::Lost) };
         let body = ptr::from_ref(progress).cast::<u8>().wrapping_add(pipelined::HEAD_BYTES);
         let mut spins = 0u32;
         loop {
@@ -349,15 +345,15 @@ impl Offer<'_> {
             spins += 1;
             if spins > PIPELINED_SPINS_MAX {
                 let lost = !(self.sender_lives)() && pipelined::available(progress) != bytes;
-                return Err(if lost { OfferMissed::Lost } else { OfferMissed::Later });
+                return Err(if lost { NotTaken::Lost } else { NotTaken::Later });
             }
             std::hint::spin_loop();
         }
     }
 }
 
-impl OfferedMemory<'_> {
-    fn take(&self, owner: &Rc<Owner>, data: &mut [u8], lives: &dyn Fn() -> bool) -> Result<(), OfferMissed> {
+impl RendezvousSource<'_> {
+    fn take(&self, owner: &Rc<Owner>, data: &mut [u8], lives: &dyn Fn() -> bool) -> Result<(), NotTaken> {
         if self.allowed.get() {
             let header = owner.mapping.header();
             let into = (data.as_mut_ptr(), data.len());
@@ -366,35 +362,35 @@ impl OfferedMemory<'_> {
                 cross_memory::receive(header, self.theirs, self.ours, self.number, self.address, into, lives)
             };
             match received {
-                Ok(()) if self.claim(lives) == Look::Standing => return Ok(()),
+                Ok(()) if self.claim(lives) == SenderState::Open => return Ok(()),
                 Ok(()) | Err(Refusal::Gone) => {}
                 Err(Refusal::Forbidden) => self.allowed.set(false),
             }
         }
-        match offer::look(&self.theirs.offer, self.number) {
-            Look::Moved => return Err(self.moved(owner)),
-            Look::Withdrawn => return Err(OfferMissed::Lost),
-            Look::Standing | Look::InDoubt | Look::Other => {}
+        match rendezvous::sender_state(&self.theirs.rendezvous, self.number) {
+            SenderState::Eager => return Err(self.moved(owner)),
+            SenderState::Withdrawn => return Err(NotTaken::Lost),
+            SenderState::Open | SenderState::InDoubt | SenderState::Other => {}
         }
         if !lives() {
-            return Err(OfferMissed::Lost);
+            return Err(NotTaken::Lost);
         }
-        offer::please_move(&self.ours.taken, self.number);
-        Err(OfferMissed::Later)
+        rendezvous::request_eager(&self.ours.taken, self.number);
+        Err(NotTaken::Later)
     }
 
-    fn moved(&self, owner: &Rc<Owner>) -> OfferMissed {
-        match moved_body(owner, self.theirs) {
-            Some(body) => OfferMissed::Moved(body),
-            None if owner.mapping.take_starved() => OfferMissed::Later,
-            None => OfferMissed::Lost,
+    fn moved(&self, owner: &Rc<Owner>) -> NotTaken {
+        match eager_body(owner, self.theirs) {
+            Some(body) => NotTaken::Eager(body),
+            None if owner.mapping.take_starved() => NotTaken::Later,
+            None => NotTaken::Lost,
         }
     }
 
-    fn claim(&self, lives: &dyn Fn() -> bool) -> Look {
+    fn claim(&self, lives: &dyn Fn() -> bool) -> SenderState {
         let mut start = None;
         let patient = || lives() && start.get_or_insert_with(Instant::now).elapsed() < DECISION_PATIENCE;
-        offer::claim(&self.theirs.offer, &self.ours.taken, self.number, patient)
+        rendezvous::claim(&self.theirs.rendezvous, &self.ours.taken, self.number, patient)
     }
 }
 
@@ -412,15 +408,15 @@ pub(crate) fn pipelined_progress(owner: &Owner, offset: u64, bytes: usize) -> Op
 }
 
 /// Where the sender has moved the body of its last offer to.
-pub(crate) fn moved_body(owner: &Rc<Owner>, theirs: &PeerRecord) -> Option<Remote> {
+pub(crate) fn eager_body(owner: &Rc<Owner>, theirs: &PeerRecord) -> Option<Remote> {
     let word = |word: &crate::sync::AtomicU64| word.load_relaxed();
-    Remote::from_place(owner, word(&theirs.moved_token) as u32, word(&theirs.moved_offset), word(&theirs.moved_bytes))
+    Remote::from_place(owner, word(&theirs.eager_token) as u32, word(&theirs.eager_offset), word(&theirs.eager_bytes))
 }
 
-/// Why an [`Offer`] was not taken.
-pub enum OfferMissed {
+/// Why an [`BodyInTransit`] was not taken.
+pub enum NotTaken {
     /// The body is here instead.
-    Moved(Remote),
+    Eager(Remote),
     /// The message will arrive once more, through the sender's heap; this one does not count.
     Later,
     /// The sender died before it had sent the message completely, or has taken it back.
@@ -434,7 +430,7 @@ pub enum Arrival<'a> {
     /// In the sender's heap.
     Remote(Remote),
     /// In the sender's own memory.
-    Offer(Offer<'a>),
+    InTransit(BodyInTransit<'a>),
 }
 
 /// Takes what arrives.

@@ -9,7 +9,7 @@ use crate::ports::{PortTable, PortView};
 use crate::queue::{Kind, SLOT_BYTES, Slot, Writer};
 use crate::segment::{EXTENTS_MAX, FIRST_BYTES, PAGE_BYTES, PeerRecord, Segment};
 use crate::sync::{AtomicU64, Ordering};
-use crate::{Arrival, Endpoint, INLINE_BYTES_MAX, Meta, OfferMissed, Remote, Sink};
+use crate::{Arrival, Endpoint, INLINE_BYTES_MAX, Meta, NotTaken, Remote, Sink};
 use pvm_fuzz::{Target, Unstructured, file, part};
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ pub const TARGETS: &[Target] = &[
         run: neighbour,
         decoder: &[
             file("crates/pvm-fmp/src/arrival.rs"),
-            part("crates/pvm-fmp/src/offer.rs", &["answer", "look", "claim", "please_move"]),
+            part("crates/pvm-fmp/src/rendezvous.rs", &["receiver_answer", "sender_state", "claim", "request_eager"]),
             part(
                 "crates/pvm-fmp/src/queue.rs",
                 &[
@@ -52,7 +52,7 @@ pub const TARGETS: &[Target] = &[
                     "step",
                     "step_long",
                     "follow_continuation",
-                    "receive_offer",
+                    "receive_rendezvous",
                     "receive_borrowed",
                     "receive_pipelined",
                     "words_of",
@@ -163,8 +163,8 @@ impl Sink for Looking {
                 assert!(possible(inline.len(), inline.is_empty()));
             }
             Arrival::Remote(remote) => self.look_at(remote),
-            Arrival::Offer(_) if self.declines => {}
-            Arrival::Offer(offer) => {
+            Arrival::InTransit(_) if self.declines => {}
+            Arrival::InTransit(offer) => {
                 assert!(possible(offer.len(), offer.is_empty()));
                 let missed = match (self.in_pieces, offer.len() <= LOOK_BYTES) {
                     (true, true) => offer.use_pieces(&mut 0, &mut |_, _, _| {}),
@@ -174,7 +174,7 @@ impl Sink for Looking {
                     }
                     (_, false) => offer.take(&mut [0; LOOK_BYTES]),
                 };
-                if let Err(OfferMissed::Moved(remote)) = missed {
+                if let Err(NotTaken::Eager(remote)) = missed {
                     self.look_at(remote);
                 }
             }
@@ -296,10 +296,10 @@ fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<
         2 => line.tid.store(value as u32, Ordering::Relaxed),
         3 => line.ring.store(value, Ordering::Relaxed),
         4 => line.ring_shift.store(value as u32, Ordering::Relaxed),
-        5 => line.offer.store(value, Ordering::Relaxed),
-        6 => line.moved_offset.store(value, Ordering::Relaxed),
-        7 => line.moved_bytes.store(value, Ordering::Relaxed),
-        8 => line.moved_token.store(value, Ordering::Relaxed),
+        5 => line.rendezvous.store(value, Ordering::Relaxed),
+        6 => line.eager_offset.store(value, Ordering::Relaxed),
+        7 => line.eager_bytes.store(value, Ordering::Relaxed),
+        8 => line.eager_token.store(value, Ordering::Relaxed),
         9 => line.consumed.store(value, Ordering::Relaxed),
         10 => line.taken.store(value, Ordering::Relaxed),
         11 => line.into_number.store(value, Ordering::Relaxed),
@@ -311,7 +311,7 @@ fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<
         17 => hostile.segment.mapping.header().pid.store(value as u32, Ordering::Relaxed),
         18 => hostile.segment.mapping.header().nonce_address.store(value, Ordering::Relaxed),
         19..=21 => entry(from, hostile, Kind::Blocks, &[value & 0xffff_ffff | 1 << 32])?,
-        22 | 23 => entry(from, hostile, Kind::Offer, &[value])?,
+        22 | 23 => entry(from, hostile, Kind::Rendezvous, &[value])?,
         24 | 25 => entry(from, hostile, Kind::Pipelined, &[value])?,
         26 => entry(from, hostile, Kind::Release, &[value])?,
         27 => entry(from, hostile, Kind::Continuation, &[value])?,
@@ -332,10 +332,10 @@ fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<
         30 => {
             // An offer that stands, of memory that there is.
             let body = [7u8; LOOK_BYTES];
-            line.offer.store(4 * (value & 0xff), Ordering::Relaxed);
+            line.rendezvous.store(4 * (value & 0xff), Ordering::Relaxed);
             let words = [body.as_ptr() as u64, u64::from(from.arbitrary::<u16>()?), value & 0xff];
             let body = words_of(&words);
-            hostile.write(Kind::Offer, &[8; 6], &body);
+            hostile.write(Kind::Rendezvous, &[8; 6], &body);
         }
         // Extents that there are not, and pieces of a table anywhere.
         _ if value % 4 == 1 => {
@@ -377,9 +377,9 @@ fn standing_deed(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostile,
         // An offer whose body has moved.
         5 => {
             let line = hostile.line();
-            line.offer.store(value << 2 | 1, Ordering::Relaxed);
-            line.moved_offset.store(place, Ordering::Relaxed);
-            line.moved_bytes.store(bytes, Ordering::Relaxed);
+            line.rendezvous.store(value << 2 | 1, Ordering::Relaxed);
+            line.eager_offset.store(place, Ordering::Relaxed);
+            line.eager_bytes.store(bytes, Ordering::Relaxed);
             vec![4096, bytes, value]
         }
         // The queue goes on in another ring, or in one that was read before.
@@ -399,7 +399,7 @@ fn standing_deed(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostile,
             return Ok(());
         }
     };
-    let kind = [Kind::Pipelined, Kind::Pipelined, Kind::Pipelined, Kind::Blocks, Kind::Blocks, Kind::Offer]
+    let kind = [Kind::Pipelined, Kind::Pipelined, Kind::Pipelined, Kind::Blocks, Kind::Blocks, Kind::Rendezvous]
         [usize::from(choice)];
     hostile.write(kind, &[1, 2, 3, 4, 5, 6], &words_of(&words));
     Ok(())
@@ -596,10 +596,10 @@ mod tests {
     }
 
     #[test]
-    fn an_offer_with_a_number_that_no_word_can_hold_is_damage() {
+    fn a_rendezvous_with_a_number_that_no_word_can_hold_is_damage() {
         let (_table, mut victim, mut hostile) = neighbours();
-        hostile.line().offer.store(4, Ordering::Relaxed);
-        hostile.write(Kind::Offer, &[1; 6], &words_of(&[4096, 8, 1 << 62 | 1]));
+        hostile.line().rendezvous.store(4, Ordering::Relaxed);
+        hostile.write(Kind::Rendezvous, &[1; 6], &words_of(&[4096, 8, 1 << 62 | 1]));
         hostile.write(Kind::Message, &[1; 6], b"not believed any more");
         assert_eq!(victim.poll(&mut Looking::default()), 0);
     }
@@ -623,12 +623,12 @@ mod tests {
             (Kind::Blocks, words_of(&[1 << 32, at, long])),
             (Kind::Blocks, words_of(&[3 << 32, at, long / 2, at, long / 2, at, 1])),
             (Kind::Pipelined, words_of(&[0, at, long])),
-            (Kind::Offer, words_of(&[4096, long, 1])),
+            (Kind::Rendezvous, words_of(&[4096, long, 1])),
         ];
         for (kind, entry) in entries {
             let (_table, mut victim, mut hostile) = neighbours();
             assert!(hostile.segment.grow(2 * long).is_ok_and(|(start, _)| start <= at));
-            hostile.line().offer.store(4, Ordering::Relaxed);
+            hostile.line().rendezvous.store(4, Ordering::Relaxed);
             hostile.write(kind, &[1; 6], &entry);
             hostile.write(Kind::Message, &[1; 6], b"not believed any more");
             assert_eq!(victim.poll(&mut Looking::default()), 0, "{kind:?}");

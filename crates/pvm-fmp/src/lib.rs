@@ -9,10 +9,10 @@
 
 mod group;
 mod immediate;
-mod offer;
 mod parker;
 mod pipelined;
 mod queue;
+mod rendezvous;
 mod sync;
 
 #[cfg(not(loom))]
@@ -70,7 +70,7 @@ mod tests;
 
 #[cfg(not(loom))]
 pub use {
-    arrival::{Arrival, Inline, Offer, OfferMissed, Remote, Sink},
+    arrival::{Arrival, BodyInTransit, Inline, NotTaken, Remote, Sink},
     endpoint::{Endpoint, RecentImmediate, RecentShort},
     file::{bytes_max as file_bytes_max, make as make_file, seal as seal_file},
     gather::GatherList,

@@ -1,8 +1,8 @@
 //! The lock-free algorithms under loom, which tries every order of their steps.
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p pvm-fmp`
-use crate::offer::{self, Answer, Look};
 use crate::parker::Parker;
 use crate::queue::{Kind, Reader, Slot, WELL_KNOWN_HEADERS, Writer};
+use crate::rendezvous::{self, ReceiverAnswer, SenderState};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::two_sided_copy::{self, TwoSidedCopy};
 use loom::sync::Arc;
@@ -169,40 +169,40 @@ fn no_wake_up_is_lost() {
 
 /// The sender's memory is a word that it overwrites as soon as it believes it may.
 #[test]
-fn an_offered_body_is_never_read_after_its_reuse() {
+fn the_body_of_a_rendezvous_is_never_read_after_its_reuse() {
     loom::model(|| {
         struct Words {
-            offer: AtomicU64,
+            rendezvous: AtomicU64,
             taken: AtomicU64,
             memory: AtomicU64,
             heap: AtomicU64,
         }
         let words = Arc::new(Words {
-            offer: AtomicU64::new(0),
+            rendezvous: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             memory: AtomicU64::new(7),
             heap: AtomicU64::new(0),
         });
-        offer::stand(&words.offer, 1);
+        rendezvous::open(&words.rendezvous, 1);
         let there = words.clone();
         let sender = thread::spawn(move || {
-            if offer::answer(&there.taken, 1) != Answer::Taken {
+            if rendezvous::receiver_answer(&there.taken, 1) != ReceiverAnswer::Taken {
                 there.heap.store(7, Ordering::Relaxed);
-                offer::moved(&there.offer, 1);
+                rendezvous::fall_back_to_eager(&there.rendezvous, 1);
             }
             there.memory.store(666, Ordering::Relaxed);
         });
-        let got = match offer::look(&words.offer, 1) {
-            Look::Standing => {
+        let got = match rendezvous::sender_state(&words.rendezvous, 1) {
+            SenderState::Open => {
                 let copy = words.memory.load(Ordering::Relaxed);
                 fence(Ordering::Acquire);
-                match offer::claim(&words.offer, &words.taken, 1, || unreachable!()) {
-                    Look::Standing => copy,
-                    Look::Moved => words.heap.load(Ordering::Relaxed),
+                match rendezvous::claim(&words.rendezvous, &words.taken, 1, || unreachable!()) {
+                    SenderState::Open => copy,
+                    SenderState::Eager => words.heap.load(Ordering::Relaxed),
                     _ => unreachable!(),
                 }
             }
-            Look::Moved => words.heap.load(Ordering::Relaxed),
+            SenderState::Eager => words.heap.load(Ordering::Relaxed),
             _ => unreachable!(),
         };
         assert_eq!(got, 7);
@@ -213,26 +213,26 @@ fn an_offered_body_is_never_read_after_its_reuse() {
 /// Either the receiver has the body or the sender knows that it will not; in both cases the sender uses its
 /// memory again, and makes another offer only if the receiver has this one.
 #[test]
-fn an_offer_is_either_taken_or_withdrawn() {
+fn a_rendezvous_is_either_taken_or_withdrawn() {
     loom::model(|| {
         let words = Arc::new([AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(7)]);
-        offer::stand(&words[0], 1);
+        rendezvous::open(&words[0], 1);
         let there = words.clone();
         let sender = thread::spawn(move || {
             let [offer, taken, memory] = &*there;
-            let withdrawn = offer::withdraw(offer, 1, || offer::answer(taken, 1));
+            let withdrawn = rendezvous::withdraw(offer, 1, || rendezvous::receiver_answer(taken, 1));
             memory.store(666, Ordering::Relaxed);
             if !withdrawn {
-                offer::stand(offer, 2);
+                rendezvous::open(offer, 2);
             }
             withdrawn
         });
         let [offer, taken, memory] = &*words;
         let mut got = None;
-        if offer::look(offer, 1) == Look::Standing {
+        if rendezvous::sender_state(offer, 1) == SenderState::Open {
             let copy = memory.load(Ordering::Relaxed);
             fence(Ordering::Acquire);
-            got = (offer::claim(offer, taken, 1, || true) == Look::Standing).then_some(copy);
+            got = (rendezvous::claim(offer, taken, 1, || true) == SenderState::Open).then_some(copy);
         }
         let withdrawn = sender.join().unwrap();
         assert_eq!(got, (!withdrawn).then_some(7));

@@ -43,7 +43,7 @@ pub(crate) struct Peer {
     /// Its queue was damaged.
     pub shunned: bool,
     pub outstanding: Outstanding,
-    pub offers: Offers,
+    pub rendezvous: RendezvousState,
 }
 
 impl Peer {
@@ -116,11 +116,11 @@ impl Peer {
     fn help_now(&mut self, line: RecordPlace, number: u64, body: &[u8]) {
         let mapping = &self.owner.mapping;
         let named = mapping.header().pid.load_relaxed();
-        if self.offers.process.is_none_or(|(before, _)| before != named) {
+        if self.rendezvous.process.is_none_or(|(before, _)| before != named) {
             // Also when the child of a fork has taken the place of its parent: the old number may be a stranger's.
-            self.offers.process = Some((named, owner_of(mapping)));
+            self.rendezvous.process = Some((named, owner_of(mapping)));
         }
-        if let Some((_, Some(process))) = self.offers.process {
+        if let Some((_, Some(process))) = self.rendezvous.process {
             cross_memory::help(process, line.get(), self.our_record.get(), number, body);
         }
     }
@@ -424,12 +424,12 @@ impl Outstanding {
 }
 
 /// What is known about offers to the peer.
-pub(crate) struct Offers {
+pub(crate) struct RendezvousState {
     /// Number of the last offer.
     pub number: u64,
     /// The last offer has moved to the heap under this token; the peer may have taken it all the
     /// same, and then the token will not come back by itself.
-    pub moved: Option<u32>,
+    pub eager_token: Option<u32>,
     /// Which process the peer has named, and that process if we can copy to it, once that has been looked up.
     pub process: Option<(u32, Option<i32>)>,
     /// The peer cannot copy from us.
@@ -438,8 +438,8 @@ pub(crate) struct Offers {
     pub linger: u32,
 }
 
-impl Default for Offers {
-    fn default() -> Offers {
-        Offers { number: 0, moved: None, process: None, refused: false, linger: 4 }
+impl Default for RendezvousState {
+    fn default() -> RendezvousState {
+        RendezvousState { number: 0, eager_token: None, process: None, refused: false, linger: 4 }
     }
 }

@@ -68,7 +68,7 @@ pub enum Kind {
     /// A message whose body lies in the writer's heap: a descriptor.
     Blocks = 2,
     /// A message whose body lies in the writer's own memory: an offer.
-    Offer = 3,
+    Rendezvous = 3,
     /// Blocks of the reader that the writer no longer reads: tokens.
     Release = 4,
     /// The queue goes on in another ring.
@@ -84,7 +84,7 @@ const IMMEDIATE: u8 = 8;
 
 impl Kind {
     fn from_number(number: u8) -> Option<Kind> {
-        [Kind::Message, Kind::Blocks, Kind::Offer, Kind::Release, Kind::Continuation, Kind::Pipelined]
+        [Kind::Message, Kind::Blocks, Kind::Rendezvous, Kind::Release, Kind::Continuation, Kind::Pipelined]
             .into_iter()
             .find(|kind| *kind as u8 == number)
     }

@@ -92,12 +92,12 @@ pub struct PeerRecord {
     pub ring_shift: AtomicU32,
     /// Where the first ring to the peer begins; 0 for none yet.
     pub ring: AtomicU64,
-    /// The number of the last offer, times four, and what became of it ([`crate::offer`]).
-    pub offer: AtomicU64,
+    /// The number of the last offer, times four, and what became of it ([`crate::rendezvous`]).
+    pub rendezvous: AtomicU64,
     /// Where the body of that offer has moved to, its length, its token.
-    pub moved_offset: AtomicU64,
-    pub moved_bytes: AtomicU64,
-    pub moved_token: AtomicU64,
+    pub eager_offset: AtomicU64,
+    pub eager_bytes: AtomicU64,
+    pub eager_token: AtomicU64,
     /// The offered body from here on is being copied, or has been, by its sender.
     pub back: AtomicU64,
     pub back_done: AtomicU64,

@@ -42,8 +42,8 @@ impl Sink for Kept {
                 }
                 bytes
             }
-            Arrival::Offer(_) if self.refuse_offers => return,
-            Arrival::Offer(offer) => {
+            Arrival::InTransit(_) if self.refuse_offers => return,
+            Arrival::InTransit(offer) => {
                 self.offers += 1;
                 if self.append_offers {
                     let mut bytes = vec![7];
@@ -53,11 +53,11 @@ impl Sink for Kept {
                 let mut bytes = vec![0; offer.len()];
                 match offer.take(&mut bytes) {
                     Ok(()) => bytes,
-                    Err(OfferMissed::Moved(remote)) => {
+                    Err(NotTaken::Eager(remote)) => {
                         remote.read(0, &mut bytes);
                         bytes
                     }
-                    Err(OfferMissed::Later | OfferMissed::Lost) => return,
+                    Err(NotTaken::Later | NotTaken::Lost) => return,
                 }
             }
         };
@@ -344,7 +344,7 @@ fn two_threads_exchange_messages_without_loss() {
                 match body {
                     Arrival::Inline(inline) => assert_eq!(inline.copy_to(&mut bytes), wanted),
                     Arrival::Remote(remote) => remote.read(0, &mut bytes[..wanted]),
-                    Arrival::Offer(_) => unreachable!("nothing is posted"),
+                    Arrival::InTransit(_) => unreachable!("nothing is posted"),
                 }
                 assert!(bytes[..wanted].iter().all(|byte| *byte == self.0 as u8));
                 self.0 += 1;
@@ -424,7 +424,7 @@ fn a_planted_race_in_shared_memory() {
 }
 
 #[test]
-fn an_offer_that_nobody_takes_moves_to_the_heap() {
+fn a_rendezvous_that_nobody_takes_falls_back_to_eager() {
     let host = Host::new();
     let (mut a, mut b) = host.pair();
     // B says that it waits, and does not: the sender must not hang.
@@ -503,7 +503,7 @@ impl Sink for Used {
         match body {
             Arrival::Inline(_) => panic!("bodies are long"),
             Arrival::Remote(remote) => remote.use_pieces(&mut self.done, each),
-            Arrival::Offer(offer) => {
+            Arrival::InTransit(offer) => {
                 if offer.use_pieces(&mut self.done, each).is_err() {
                     self.later += 1;
                     return;
@@ -556,11 +556,11 @@ fn a_body_in_fragments_is_used_in_order() {
 }
 
 #[test]
-fn an_offer_of_own_memory_is_not_used_in_place_and_comes_through_the_heap() {
+fn the_body_of_a_rendezvous_is_not_used_in_place_and_comes_through_the_heap() {
     let host = Host::new();
     let mut a = host.endpoint(A);
     let (ready, go) = mpsc::channel();
-    let bytes = a.offer_bytes_min();
+    let bytes = a.rendezvous_bytes_min();
     let thread = beside(&host, &mut a, move |mut b| {
         b.post(Some(Posted { from: A, mask: [0; 6], value: [0; 6] }));
         ready.send(()).unwrap();

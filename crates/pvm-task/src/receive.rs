@@ -89,7 +89,7 @@ impl Target for [u8] {
                 remote.read(0, &mut self[..count]);
                 Some(remote.len())
             }
-            Arrival::Offer(offer) => take_offer(offer, self),
+            Arrival::InTransit(offer) => take_offer(offer, self),
         }
     }
 
@@ -251,7 +251,7 @@ impl State {
                 inline.copy_to(&mut message.small);
             }
             Arrival::Remote(remote) => message.large = Large::Remote(remote),
-            Arrival::Offer(offer) => match keep_offer(offer, &mut self.store) {
+            Arrival::InTransit(offer) => match keep_offer(offer, &mut self.store) {
                 Some(large) => self.store.table[entry as usize].large = large,
                 None => {
                     self.store.free(entry as i32 + 1);
@@ -428,7 +428,7 @@ impl Task {
     /// directly. Ends with [`Task::end_precv`].
     #[inline]
     pub fn begin_precv(&mut self, filter: &Filter, room: usize) {
-        if self.member.as_ref().is_some_and(|member| room >= member.endpoint.offer_bytes_min()) {
+        if self.member.as_ref().is_some_and(|member| room >= member.endpoint.rendezvous_bytes_min()) {
             self.post(filter);
         }
     }

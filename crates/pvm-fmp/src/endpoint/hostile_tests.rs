@@ -160,19 +160,19 @@ fn a_body_that_never_becomes_whole_is_looked_at_once_and_others_come_through() {
 }
 
 #[test]
-fn offers_of_what_is_not_there_are_tried_once_and_take_no_memory() {
+fn a_rendezvous_over_memory_that_is_not_there_is_tried_once_and_takes_no_memory() {
     let host = Host::new();
     let [mut a, mut b, mut c] = three(&host);
     for bytes in [1 << 20, crate::BODY_BYTES_MAX as u64] {
         let line = a.peers[a.index_of(B).unwrap()].as_ref().unwrap().our_record;
-        crate::offer::stand(&line.get().offer, 9);
+        crate::rendezvous::open(&line.get().rendezvous, 9);
         cross_memory::begin(line.get());
-        push(&mut a, B, Kind::Offer, &[u64::MAX - 5, bytes, 9]);
+        push(&mut a, B, Kind::Rendezvous, &[u64::MAX - 5, bytes, 9]);
         struct Taking(usize);
         impl Sink for Taking {
             fn arrived(&mut self, _: u32, _: Meta, body: Arrival<'_>) {
                 self.0 += 1;
-                let Arrival::Offer(offer) = body else { panic!("an offer") };
+                let Arrival::InTransit(offer) = body else { panic!("an offer") };
                 assert!(offer.take_all(&mut Vec::new()).is_err());
             }
         }
@@ -190,13 +190,13 @@ fn offers_of_what_is_not_there_are_tried_once_and_take_no_memory() {
 }
 
 #[test]
-fn an_offer_that_nobody_takes_and_that_finds_no_memory_is_withdrawn() {
+fn a_rendezvous_that_nobody_takes_and_that_finds_no_memory_is_withdrawn() {
     let host = Host::new();
     let (mut a, mut b) = host.pair();
     a.send_bytes(B, [1, 0, 0, 0, 0, 0], b"first").map(|_| ()).unwrap();
     b.post(Some(crate::Posted { from: 0, mask: [0; 6], value: [0; 6] }));
     let limit = |a: &Endpoint, bytes| a.heap.borrow().source().allowance.limit(bytes);
-    a.offer_wait_max = Duration::from_millis(100);
+    a.rendezvous_wait_max = Duration::from_millis(100);
     limit(&a, 0);
     let sent = a.send_bytes(B, [2, 0, 0, 0, 0, 0], &body(LONG_BYTES, 1));
     assert!(matches!(sent, Err(crate::SendError::NoMemory)));
@@ -210,12 +210,12 @@ fn an_offer_that_nobody_takes_and_that_finds_no_memory_is_withdrawn() {
 }
 
 #[test]
-fn a_sender_that_never_decides_about_its_offer_holds_nobody_up() {
+fn a_sender_that_never_decides_about_its_rendezvous_holds_nobody_up() {
     let host = Host::new();
     let [mut a, mut b, mut c] = three(&host);
     let line = a.peers[a.index_of(B).unwrap()].as_ref().unwrap().our_record;
-    line.get().offer.store(9 * 4 + crate::offer::IN_DOUBT, std::sync::atomic::Ordering::Release);
-    push(&mut a, B, Kind::Offer, &[4096, 1 << 20, 9]);
+    line.get().rendezvous.store(9 * 4 + crate::rendezvous::IN_DOUBT, std::sync::atomic::Ordering::Release);
+    push(&mut a, B, Kind::Rendezvous, &[4096, 1 << 20, 9]);
     push(&mut a, B, Kind::Message, &[7]);
     let mut kept = Kept::default();
     for _ in 0..50 {

@@ -19,7 +19,7 @@ struct Reusing {
 
 impl Sink for Reusing {
     fn arrived(&mut self, _: u32, _: Meta, body: Arrival<'_>) {
-        if let Arrival::Offer(offer) = body {
+        if let Arrival::InTransit(offer) = body {
             self.taken += usize::from(offer.take(&mut self.room).is_ok());
             self.room.fill(2);
         }
@@ -30,7 +30,7 @@ impl Sink for Reusing {
 fn a_sender_that_was_held_between_claim_and_write_writes_nothing_late() {
     let host = Host::new();
     let mut a = host.endpoint(A);
-    a.offer_bytes_min = BODY_BYTES;
+    a.rendezvous_bytes_min = BODY_BYTES;
     let (posted, is_posted) = mpsc::channel();
     let (sent, is_sent) = mpsc::channel();
     let thread = beside(&host, &mut a, move |mut b| {

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 mod borrowed;
 mod estate;
-mod offering;
 mod peers;
 mod receive;
 mod recent;
+mod rendezvous;
 mod send;
 
 #[cfg(test)]
@@ -25,14 +25,14 @@ mod hostile_tests;
 #[cfg(test)]
 mod late_write_tests;
 #[cfg(test)]
-mod offering_tests;
+mod rendezvous_tests;
 
 pub use recent::{RecentImmediate, RecentShort};
 
 /// Bodies from this size on are offered to a waiting peer, in bytes: one copy by the kernel, and no
 /// memory for a second one. Below, two copies by two cores at the same time are faster. The
 /// environment's `HPVM_OFFER_MIN` (bytes) sets another size.
-const OFFER_BYTES_MIN: usize = 32 << 20;
+const RENDEZVOUS_BYTES_MIN: usize = 32 << 20;
 /// Bodies from this size on are sent while they are still being written, in bytes.
 const PIPELINED_BYTES_MIN: usize = 12 << 10;
 /// Doorbells kept open; those of further peers are rung by the daemon.
@@ -48,7 +48,7 @@ const WATCH_PROBES: usize = 16;
 /// Looks at the queue of the peer that sent last, before a receive takes the long way to wait.
 const RECENT_PROBES: usize = 32;
 /// How long a sender waits for the answer to an offer, beside the time for the copy itself.
-const OFFER_PATIENCE: Duration = Duration::from_millis(2);
+const RENDEZVOUS_PATIENCE: Duration = Duration::from_millis(2);
 /// How long a sender whose offer finds no memory in the heap waits for the receiver, which has said that it
 /// waits for just that.
 ///
@@ -56,10 +56,10 @@ const OFFER_PATIENCE: Duration = Duration::from_millis(2);
 /// * Default: 30 s
 /// * Setting: none, without such an offer the send would fail at once
 /// * Reached: the offer is withdrawn, `pvm_psend` says `PvmNoMem`, and the receiver gets nothing of it
-/// * Test: `an_offer_that_nobody_takes_and_that_finds_no_memory_is_withdrawn`
-const OFFER_WAIT_MAX: Duration = Duration::from_secs(30);
+/// * Test: `a_rendezvous_that_nobody_takes_and_that_finds_no_memory_is_withdrawn`
+const RENDEZVOUS_WAIT_MAX: Duration = Duration::from_secs(30);
 /// The slowest copy that is still waited for, in bytes a microsecond.
-const OFFER_BYTES_PER_MICROSECOND: usize = 500;
+const RENDEZVOUS_BYTES_PER_MICROSECOND: usize = 500;
 /// How long a sender of a long body waits for the peer to begin its receive.
 const LINGER: Duration = Duration::from_micros(4);
 /// Sends after which the sender should look for blocks that came back.
@@ -106,8 +106,8 @@ pub struct Endpoint {
     /// Something that has been sent to us could not be mapped for want of address space.
     starved: bool,
     copy_allowed: Rc<Cell<bool>>,
-    offer_bytes_min: usize,
-    offer_wait_max: Duration,
+    rendezvous_bytes_min: usize,
+    rendezvous_wait_max: Duration,
     sends: u32,
     sent_bytes: usize,
     /// Messages taken by the shortest way since the last poll.
@@ -169,8 +169,8 @@ impl Endpoint {
             park_number: 0,
             dirty: Rc::default(),
             copy_allowed: Rc::new(Cell::new(true)),
-            offer_bytes_min: offer_bytes_min(),
-            offer_wait_max: OFFER_WAIT_MAX,
+            rendezvous_bytes_min: rendezvous_bytes_min(),
+            rendezvous_wait_max: RENDEZVOUS_WAIT_MAX,
             sends: 0,
             sent_bytes: 0,
             shorts: 0,
@@ -191,8 +191,8 @@ impl Endpoint {
     }
     /// From which size on a one-call receive should be announced ([`Endpoint::post`]), in bytes.
     #[inline]
-    pub fn offer_bytes_min(&self) -> usize {
-        self.offer_bytes_min
+    pub fn rendezvous_bytes_min(&self) -> usize {
+        self.rendezvous_bytes_min
     }
     /// The own doorbell, readable when a peer rang; not to be handed out.
     pub fn bell(&self) -> BorrowedFd<'_> {
@@ -268,13 +268,13 @@ impl Endpoint {
     pub fn tidy(&mut self) {
         for peer in self.peers.iter_mut().flatten() {
             peer.tidy(self.tid, &self.heap);
-            offering::settle(peer, self.tid);
+            rendezvous::settle(peer, self.tid);
         }
         self.heap.borrow_mut().tidy();
     }
 }
 
-fn offer_bytes_min() -> usize {
+fn rendezvous_bytes_min() -> usize {
     let set = std::env::var("HPVM_OFFER_MIN").ok().and_then(|text| text.parse().ok());
-    set.map_or(OFFER_BYTES_MIN, |bytes: usize| bytes.max(crate::INLINE_BYTES_MAX + 1))
+    set.map_or(RENDEZVOUS_BYTES_MIN, |bytes: usize| bytes.max(crate::INLINE_BYTES_MAX + 1))
 }

@@ -5,7 +5,7 @@ use crate::arrival::Owner;
 use crate::doorbell;
 use crate::extents::Mapping;
 use crate::heap::Block;
-use crate::peer::{Offers, Outstanding, Peer, RecordPlace};
+use crate::peer::{Outstanding, Peer, RecordPlace, RendezvousState};
 use crate::segment::{FIRST_RECORDS, PEERS_MAX, PeerRecord, table_piece};
 use crate::sync::Ordering;
 use std::cell::{Cell, RefCell};
@@ -63,7 +63,7 @@ impl Endpoint {
             inbound: None,
             shunned: false,
             outstanding: Outstanding::default(),
-            offers: Offers::default(),
+            rendezvous: RendezvousState::default(),
         });
         let index = match self.peers.iter().position(Option::is_none) {
             Some(index) => index,
@@ -94,7 +94,7 @@ impl Endpoint {
         let heap = self.heap.borrow();
         let mapping = &heap.source().mapping;
         let (header, line) = (mapping.header(), mapping.peer_record(index)?);
-        for word in [&line.ring, &line.offer, &line.consumed, &line.taken, &line.notice] {
+        for word in [&line.ring, &line.rendezvous, &line.consumed, &line.taken, &line.notice] {
             word.store(0, Ordering::Relaxed);
         }
         // Pair `record taken`: who finds the line finds it clean.

@@ -7,12 +7,13 @@ use super::{
     WATCH_PEERS, WATCH_PROBES,
 };
 use crate::arrival::{
-    Arrival, Inline, Offer, OfferedMemory, Outcome, Owner, Remote, Sink, Way, moved_body, pipelined_progress,
+    Arrival, BodyInTransit, Inline, Outcome, Owner, Remote, RendezvousSource, Sink, Transit, eager_body,
+    pipelined_progress,
 };
-use crate::offer::{self, Answer, Look};
 use crate::peer::{Inbound, Peer};
 use crate::pipelined;
 use crate::queue::{Entry, Kind};
+use crate::rendezvous::{self, ReceiverAnswer, SenderState};
 use crate::segment::PeerRecord;
 use crate::sync::Ordering;
 use crate::{BODY_BYTES_MAX, INLINE_BYTES_MAX, Posted};
@@ -388,12 +389,12 @@ impl Endpoint {
                     None => Step::Damaged,
                 }
             }
-            Kind::Offer => {
+            Kind::Rendezvous => {
                 let (ports, tid) = (&self.ports, peer.tid);
                 let lives = || ports.as_ref().is_some_and(|ports| ports.alive(tid));
                 let Some(line) = peer.find_record(self.tid) else { return Step::Damaged };
                 let ours = peer.our_record;
-                receive_offer(tid, &owner, line.get(), ours.get(), &self.copy_allowed, &lives, entry, sink)
+                receive_rendezvous(tid, &owner, line.get(), ours.get(), &self.copy_allowed, &lives, entry, sink)
             }
             Kind::Pipelined => {
                 let (ports, tid) = (&self.ports, peer.tid);
@@ -474,9 +475,9 @@ fn follow_continuation(peer: &mut Peer, entry: &Entry<'_>, half_slots: usize) ->
     if followed.is_some() { Step::Other } else { Step::Damaged }
 }
 
-/// Offers an entry's body to the sink.
+/// RendezvousState an entry's body to the sink.
 #[allow(clippy::too_many_arguments)] // the pieces of one borrow
-fn receive_offer(
+fn receive_rendezvous(
     from: u32,
     owner: &Rc<Owner>,
     theirs: &PeerRecord,
@@ -487,48 +488,52 @@ fn receive_offer(
     sink: &mut impl Sink,
 ) -> Step {
     let [address, bytes, number] = words_of(entry);
-    if bytes > BODY_BYTES_MAX as u64 || number > offer::NUMBER_MAX {
+    if bytes > BODY_BYTES_MAX as u64 || number > rendezvous::NUMBER_MAX {
         return Step::Damaged;
     }
-    match offer::look(&theirs.offer, number) {
-        Look::Moved => match moved_body(owner, theirs) {
+    match rendezvous::sender_state(&theirs.rendezvous, number) {
+        SenderState::Eager => match eager_body(owner, theirs) {
             Some(remote) => {
                 sink.arrived(from, entry.meta(), Arrival::Remote(remote));
                 Step::Message
             }
             None => Step::Damaged,
         },
-        Look::Withdrawn => Step::Other,
+        SenderState::Withdrawn => Step::Other,
         // Nobody will decide any more: the message was not sent.
-        Look::InDoubt if !sender_lives() => Step::Other,
-        Look::InDoubt => Step::Wait,
+        SenderState::InDoubt if !sender_lives() => Step::Other,
+        SenderState::InDoubt => Step::Wait,
         // It was asked to move the body, and will. Trying again would only cost time.
-        Look::Standing if offer::answer(&ours.taken, number) == Answer::PleaseMove && sender_lives() => Step::Wait,
-        Look::Standing => {
+        SenderState::Open
+            if rendezvous::receiver_answer(&ours.taken, number) == ReceiverAnswer::WantsEager && sender_lives() =>
+        {
+            Step::Wait
+        }
+        SenderState::Open => {
             let outcome = Cell::new(Outcome::Later);
-            let memory = OfferedMemory { theirs, ours, number, address, allowed };
-            let (bytes, way) = (bytes as usize, Way::Memory(memory));
-            let offer = Offer { owner, bytes, sender_lives, outcome: &outcome, way };
-            sink.arrived(from, entry.meta(), Arrival::Offer(offer));
+            let memory = RendezvousSource { theirs, ours, number, address, allowed };
+            let (bytes, transit) = (bytes as usize, Transit::Rendezvous(memory));
+            let offer = BodyInTransit { owner, bytes, sender_lives, outcome: &outcome, transit };
+            sink.arrived(from, entry.meta(), Arrival::InTransit(offer));
             match outcome.get() {
                 Outcome::Taken => Step::Message,
                 Outcome::Lost => Step::Other,
                 Outcome::Later => {
-                    offer::please_move(&ours.taken, number);
+                    rendezvous::request_eager(&ours.taken, number);
                     Step::Wait
                 }
             }
         }
-        Look::Other => Step::Damaged,
+        SenderState::Other => Step::Damaged,
     }
 }
 
-/// Offers a body that is the daemon's until the entry has been read.
+/// RendezvousState a body that is the daemon's until the entry has been read.
 fn receive_borrowed(from: u32, owner: &Rc<Owner>, remote: &Remote, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
     let outcome = Cell::new(Outcome::Later);
-    let (bytes, way) = (remote.len(), Way::Borrowed(remote));
-    let offer = Offer { owner, bytes, sender_lives: &|| true, outcome: &outcome, way };
-    sink.arrived(from, entry.meta(), Arrival::Offer(offer));
+    let (bytes, transit) = (remote.len(), Transit::Borrowed(remote));
+    let offer = BodyInTransit { owner, bytes, sender_lives: &|| true, outcome: &outcome, transit };
+    sink.arrived(from, entry.meta(), Arrival::InTransit(offer));
     if outcome.get() == Outcome::Taken { Step::Message } else { Step::Wait }
 }
 
@@ -567,8 +572,12 @@ fn receive_pipelined(
         return (Step::Wait, there);
     }
     let outcome = Cell::new(Outcome::Later);
-    let way = Way::Pipelined { token, offset };
-    sink.arrived(from, entry.meta(), Arrival::Offer(Offer { owner, bytes, sender_lives, outcome: &outcome, way }));
+    let transit = Transit::Pipelined { token, offset };
+    sink.arrived(
+        from,
+        entry.meta(),
+        Arrival::InTransit(BodyInTransit { owner, bytes, sender_lives, outcome: &outcome, transit }),
+    );
     let step = match outcome.get() {
         Outcome::Taken => Step::Message,
         Outcome::Lost => Step::Other,

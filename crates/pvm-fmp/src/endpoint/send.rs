@@ -80,9 +80,10 @@ impl Endpoint {
         let index = self.index_of(to).ok_or(SendError::NotConnected)?;
         let waits = !crate::is_daemon(to);
         let reached = |peer: &Peer| ringer.is_some() || peer.bell.is_some();
-        let offers = waits && body.len() >= self.offer_bytes_min && self.peers[index].as_deref().is_some_and(reached);
+        let offers =
+            waits && body.len() >= self.rendezvous_bytes_min && self.peers[index].as_deref().is_some_and(reached);
         if offers && self.peer_waits_for(index, &meta) {
-            return self.send_offer(index, meta, body, ringer);
+            return self.send_rendezvous(index, meta, body, ringer);
         }
         // A daemon never waits. While tasks crowd the cores the peer would often have to wait in the middle for us.
         if waits && body.len() >= PIPELINED_BYTES_MIN && !self.crowded() {

@@ -37,7 +37,7 @@ impl Sink for Load {
                 remote.read(0, &mut bytes);
                 bytes
             }
-            Arrival::Offer(_) => panic!("nobody waits for one"),
+            Arrival::InTransit(_) => panic!("nobody waits for one"),
         };
         self.0.push((meta, bytes));
     }

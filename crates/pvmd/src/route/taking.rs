@@ -78,7 +78,7 @@ impl Sink for Taking<'_> {
             }
             Arrival::Remote(remote) => (0, Body::Remote(remote)),
             // Tasks make no offers to a daemon.
-            Arrival::Offer(_) => return,
+            Arrival::InTransit(_) => return,
         };
         let (from, far, bytes) = (Tid(from), meta[FAR], body.len());
         let [ctx, tag, wid, enc, format, _] = meta;

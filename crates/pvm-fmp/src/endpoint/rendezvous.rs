@@ -1,12 +1,12 @@
 //! The sender's side of offers: long bodies go gather to a receiver that waits for them.
 
 use super::send::{Ringer, ring};
-use super::{Endpoint, LINGER, OFFER_BYTES_PER_MICROSECOND, OFFER_PATIENCE};
+use super::{Endpoint, LINGER, RENDEZVOUS_BYTES_PER_MICROSECOND, RENDEZVOUS_PATIENCE};
 use crate::cross_memory;
 use crate::heap::Block;
-use crate::offer::{self, Answer};
 use crate::peer::Peer;
 use crate::queue::Kind;
+use crate::rendezvous::{self, ReceiverAnswer};
 use crate::sync::{AtomicU32, Ordering, ReadOnlyLoad};
 use crate::{Meta, NoMemory, SendError, Sent};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ impl Endpoint {
     pub(super) fn peer_waits_for(&mut self, index: usize, meta: &Meta) -> bool {
         let crowded = self.crowded();
         let (us, peer) = (self.tid, self.peers[index].as_mut().expect("connected"));
-        if peer.offers.refused || !settle(peer, us) {
+        if peer.rendezvous.refused || !settle(peer, us) {
             return false;
         }
         let owner = peer.owner.clone();
@@ -31,23 +31,23 @@ impl Endpoint {
         if waits() {
             return true;
         }
-        if crowded || peer.offers.linger == 0 {
+        if crowded || peer.rendezvous.linger == 0 {
             return false;
         }
         let start = Instant::now();
         while start.elapsed() < LINGER {
             if waits() {
-                peer.offers.linger = 4;
+                peer.rendezvous.linger = 4;
                 return true;
             }
             std::hint::spin_loop();
         }
-        peer.offers.linger -= 1;
+        peer.rendezvous.linger -= 1;
         false
     }
 
-    /// Offers `body` to the waiting peer; after a while without answer it goes through the heap.
-    pub(super) fn send_offer(
+    /// RendezvousState `body` to the waiting peer; after a while without answer it goes through the heap.
+    pub(super) fn send_rendezvous(
         &mut self,
         index: usize,
         meta: Meta,
@@ -57,17 +57,18 @@ impl Endpoint {
         let us = self.tid;
         let peer = self.peers[index].as_mut().expect("connected");
         let ours = peer.our_record;
-        peer.offers.number += 1;
-        let number = peer.offers.number;
+        peer.rendezvous.number += 1;
+        let number = peer.rendezvous.number;
         let mut words = [0u8; 24];
         for (place, word) in words.chunks_exact_mut(8).zip([body.as_ptr() as u64, body.len() as u64, number]) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
         cross_memory::begin(ours.get());
-        offer::stand(&ours.get().offer, number);
+        rendezvous::open(&ours.get().rendezvous, number);
         let to = peer.tid;
-        let sent = self.queue(to, Kind::Offer, &meta, &words)?;
-        let patience = OFFER_PATIENCE + Duration::from_micros((body.len() / OFFER_BYTES_PER_MICROSECOND) as u64);
+        let sent = self.queue(to, Kind::Rendezvous, &meta, &words)?;
+        let patience =
+            RENDEZVOUS_PATIENCE + Duration::from_micros((body.len() / RENDEZVOUS_BYTES_PER_MICROSECOND) as u64);
         if let (Sent::RingByDaemon, Some(ring_by_daemon)) = (sent, ringer) {
             // Now: nobody would take what we wait for, if the caller rang when we return.
             ring_by_daemon();
@@ -76,18 +77,19 @@ impl Endpoint {
         let (mut spins, mut helped) = (0u32, false);
         loop {
             let peer = self.peers[index].as_mut().expect("connected");
-            let answer = peer.theirs(us).map_or(Answer::Open, |line| offer::answer(&line.taken, number));
+            let answer =
+                peer.theirs(us).map_or(ReceiverAnswer::None, |line| rendezvous::receiver_answer(&line.taken, number));
             match answer {
-                Answer::Taken => {
-                    peer.offers.linger = 4;
+                ReceiverAnswer::Taken => {
+                    peer.rendezvous.linger = 4;
                     return Ok(Sent::Done);
                 }
-                Answer::PleaseMove => {
-                    peer.offers.refused = true;
+                ReceiverAnswer::WantsEager => {
+                    peer.rendezvous.refused = true;
                     break;
                 }
                 // Once: a second time it would begin at the end of the body again.
-                Answer::Open => helped = helped || peer.help(us, number, body),
+                ReceiverAnswer::None => helped = helped || peer.help(us, number, body),
             }
             spins += 1;
             if spins % 64 == 0 {
@@ -103,25 +105,27 @@ impl Endpoint {
             }
             std::hint::spin_loop();
         }
-        self.move_offer(index, number, body)
+        self.fall_back_to_eager(index, number, body)
     }
 
     /// Moves an offered body to the heap and tells the peer. Where there is no memory the offer stands
     /// for a while: the peer has said that it waits for it.
-    fn move_offer(&mut self, index: usize, number: u64, body: &[u8]) -> Result<Sent, SendError> {
+    fn fall_back_to_eager(&mut self, index: usize, number: u64, body: &[u8]) -> Result<Sent, SendError> {
         let (heap, us, start) = (self.heap.clone(), self.tid, Instant::now());
         let block = loop {
             match Block::allocate(&heap, body.len()) {
                 Ok(block) => break block,
                 Err(NoMemory) => {
                     let peer = self.peers[index].as_mut().expect("connected");
-                    let taken = peer.theirs(us).is_some_and(|line| offer::answer(&line.taken, number) == Answer::Taken);
+                    let taken = peer
+                        .theirs(us)
+                        .is_some_and(|line| rendezvous::receiver_answer(&line.taken, number) == ReceiverAnswer::Taken);
                     let lives = self.ports.as_ref().is_none_or(|ports| ports.alive(peer.tid));
                     if taken || !lives {
                         return Ok(Sent::Done);
                     }
-                    if start.elapsed() > self.offer_wait_max {
-                        return self.withdraw_offer(index, number);
+                    if start.elapsed() > self.rendezvous_wait_max {
+                        return self.withdraw_rendezvous(index, number);
                     }
                     std::thread::sleep(Duration::from_micros(100));
                 }
@@ -132,27 +136,28 @@ impl Endpoint {
         let line = peer.our_record;
         let offset = block.offset();
         let token = peer.outstanding.add(vec![block]);
-        line.get().moved_offset.store(offset, Ordering::Relaxed);
-        line.get().moved_bytes.store(body.len() as u64, Ordering::Relaxed);
-        line.get().moved_token.store(u64::from(token), Ordering::Relaxed);
-        offer::moved(&line.get().offer, number);
-        peer.offers.moved = Some(token);
+        line.get().eager_offset.store(offset, Ordering::Relaxed);
+        line.get().eager_bytes.store(body.len() as u64, Ordering::Relaxed);
+        line.get().eager_token.store(u64::from(token), Ordering::Relaxed);
+        rendezvous::fall_back_to_eager(&line.get().rendezvous, number);
+        peer.rendezvous.eager_token = Some(token);
         // The peer may have gone to sleep over an offer that it could not take.
         Ok(ring(peer, self.barriers))
     }
 
     /// Takes an offer back whose body can be moved nowhere: the peer passes its entry over, unless it has taken
     /// it in the last moment.
-    fn withdraw_offer(&mut self, index: usize, number: u64) -> Result<Sent, SendError> {
+    fn withdraw_rendezvous(&mut self, index: usize, number: u64) -> Result<Sent, SendError> {
         let us = self.tid;
         let peer = self.peers[index].as_mut().expect("connected");
         let line = peer.our_record;
-        let answer = || peer.theirs(us).map_or(Answer::Open, |line| offer::answer(&line.taken, number));
-        if !offer::withdraw(&line.get().offer, number, answer) {
+        let answer =
+            || peer.theirs(us).map_or(ReceiverAnswer::None, |line| rendezvous::receiver_answer(&line.taken, number));
+        if !rendezvous::withdraw(&line.get().rendezvous, number, answer) {
             return Ok(Sent::Done);
         }
         // Until the entry has been read the words of another offer would be taken for those of this one.
-        peer.offers.refused = true;
+        peer.rendezvous.refused = true;
         Err(SendError::NoMemory)
     }
 }
@@ -160,16 +165,16 @@ impl Endpoint {
 /// Clears up after an offer that was moved: the peer may have taken it in the last moment, then
 /// its token does not come back. Returns whether all is clear for the next offer.
 pub(super) fn settle(peer: &mut Peer, us: u32) -> bool {
-    let Some(token) = peer.offers.moved else { return true };
-    let number = peer.offers.number;
+    let Some(token) = peer.rendezvous.eager_token else { return true };
+    let number = peer.rendezvous.number;
     let Some(line) = peer.theirs(us) else { return false };
-    let taken = offer::answer(&line.taken, number) == Answer::Taken;
+    let taken = rendezvous::receiver_answer(&line.taken, number) == ReceiverAnswer::Taken;
     if taken {
         peer.outstanding.remove(token);
     }
     let settled = taken || !peer.outstanding.holds(token);
     if settled {
-        peer.offers.moved = None;
+        peer.rendezvous.eager_token = None;
     }
     settled
 }

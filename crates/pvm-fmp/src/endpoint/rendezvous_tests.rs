@@ -1,4 +1,4 @@
-//! Offers for which the sender has no memory: the receiver takes them, or they are withdrawn.
+//! RendezvousState for which the sender has no memory: the receiver takes them, or they are withdrawn.
 use super::*;
 use crate::tests::{A, B, Host, Kept, beside, body};
 use crate::{Arrival, Meta, Posted, SendError, Sent, Sink};
@@ -10,20 +10,20 @@ const ANY: Posted = Posted { from: 0, mask: [0; 6], value: [0; 6] };
 
 /// Opens the queue to B while there still is memory, and then there is none.
 fn leave_no_memory(a: &mut Endpoint) {
-    a.offer_bytes_min = BODY_BYTES;
+    a.rendezvous_bytes_min = BODY_BYTES;
     a.send_bytes(B, [1, 0, 0, 0, 0, 0], b"first").map(|_| ()).unwrap();
     a.heap.borrow().source().allowance.limit(0);
 }
 
 #[test]
-fn an_offer_that_is_taken_near_the_end_of_the_wait_is_taken_or_withdrawn() {
+fn a_rendezvous_that_is_taken_near_the_end_of_the_wait_is_taken_or_withdrawn() {
     const WAIT: Duration = Duration::from_millis(40);
-    let patience = OFFER_PATIENCE + Duration::from_micros((BODY_BYTES / OFFER_BYTES_PER_MICROSECOND) as u64);
+    let patience = RENDEZVOUS_PATIENCE + Duration::from_micros((BODY_BYTES / RENDEZVOUS_BYTES_PER_MICROSECOND) as u64);
     let mut taken = 0;
     for round in 0..40u32 {
         let host = Host::new();
         let mut a = host.endpoint(A);
-        a.offer_wait_max = WAIT;
+        a.rendezvous_wait_max = WAIT;
         let (posted, is_posted) = mpsc::channel();
         let (begun, begin) = mpsc::channel::<Instant>();
         let (decided, is_decided) = mpsc::channel();
@@ -98,7 +98,7 @@ fn a_sleeper_that_only_the_daemon_can_wake_is_woken_before_it_is_waited_for() {
 }
 
 #[test]
-fn who_cannot_ring_offers_nothing_to_a_peer_that_only_the_daemon_can_wake() {
+fn who_cannot_ring_makes_no_rendezvous_with_a_peer_that_only_the_daemon_can_wake() {
     let host = Host::new();
     let (mut a, mut b) = host.pair();
     b.post(Some(ANY));
@@ -122,14 +122,14 @@ struct Refusing {
 impl Sink for Refusing {
     fn arrived(&mut self, _: u32, _: Meta, body: Arrival<'_>) {
         match body {
-            Arrival::Offer(_) => self.offers += 1,
+            Arrival::InTransit(_) => self.offers += 1,
             _ => self.bodies += 1,
         }
     }
 }
 
 #[test]
-fn a_receiver_that_has_gone_to_sleep_over_an_offer_is_woken_when_the_body_has_moved() {
+fn a_receiver_that_has_gone_to_sleep_over_a_rendezvous_is_woken_by_the_fall_back_to_eager() {
     let host = Host::new();
     let mut a = host.endpoint(A);
     let (posted, is_posted) = mpsc::channel();
@@ -153,6 +153,6 @@ fn a_receiver_that_has_gone_to_sleep_over_an_offer_is_woken_when_the_body_has_mo
     });
     is_posted.recv().unwrap();
     // So long that the receiver sleeps before all of it is moved.
-    a.send_bytes(B, [2, 0, 0, 0, 0, 0], &body(OFFER_BYTES_MIN, 3)).map(|_| ()).unwrap();
+    a.send_bytes(B, [2, 0, 0, 0, 0, 0], &body(RENDEZVOUS_BYTES_MIN, 3)).map(|_| ()).unwrap();
     thread.join().unwrap();
 }
