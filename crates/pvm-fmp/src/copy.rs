@@ -2,9 +2,8 @@
 use crate::copy_policy::NON_TEMPORAL_BYTES_MIN;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-/// The longest piece that the C library copies by vector instructions, in bytes. For more it takes
-/// the processor's string instructions, which read what another core has just written at half the
-/// speed.
+/// The longest piece that the C library copies by vector instructions, in bytes. For more it takes the processor's
+/// string instructions, which read what another core has just written at half the speed.
 const PIECE_BYTES: usize = 4 << 10;
 
 /// Copies bytes.
@@ -40,7 +39,7 @@ pub unsafe fn copy_shared(from: *const u8, to: *mut u8, bytes: usize) {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// [`copy_shared`], past the caches where the bytes are more than these hold.
+/// Does what [`copy_shared`] does, by non-temporal stores where the bytes are more than the caches hold.
 ///
 /// # Safety
 /// As for [`copy_shared`].
@@ -51,8 +50,8 @@ pub unsafe fn copy_shared_by_size(from: *const u8, to: *mut u8, bytes: usize) {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Copies bytes past the caches, for another core to read them: what lies changed in this core's
-/// cache is slower to get for the other one than what lies in memory.
+/// Copies bytes by non-temporal stores, for another core to read them: it reads modified lines of this core's cache
+/// more slowly than memory.
 ///
 /// # Safety
 /// As for [`copy`].
@@ -62,7 +61,7 @@ pub unsafe fn copy_non_temporal(from: *const u8, to: *mut u8, bytes: usize) {
     {
         use std::arch::x86_64::{__m128i, _MM_HINT_NTA, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_stream_si128};
         const LINE: usize = 64;
-        /// So far ahead what is copied is asked for, in bytes; it drives nothing else out of the caches.
+        /// How far ahead the source is prefetched, in bytes; that drives nothing else out of the caches.
         const AHEAD: usize = 1024;
         let head = (to.addr().next_multiple_of(LINE) - to.addr()).min(bytes);
         let whole = head + (bytes - head) / LINE * LINE;
@@ -72,7 +71,7 @@ pub unsafe fn copy_non_temporal(from: *const u8, to: *mut u8, bytes: usize) {
             // SAFETY: parts of the ranges for which the caller promises, the target aligned; SSE2
             // is part of x86-64.
             unsafe {
-                // Behind the end too: it is never read there.
+                // Behind the end, too, where a prefetch does no harm.
                 _mm_prefetch::<_MM_HINT_NTA>(from.wrapping_add(at + AHEAD).cast());
                 let (from, to) = (from.add(at).cast::<__m128i>(), to.add(at).cast::<__m128i>());
                 let words = [0, 1, 2, 3].map(|word| _mm_loadu_si128(from.add(word)));

@@ -1,27 +1,27 @@
-//! Whether bytes go into the own heap through the caches or past them.
+//! The copy policy: whether bytes are copied into the own heap through the caches or by non-temporal stores.
 //!
-//! A cache line that another core has read must be taken from it before it can be written again. Where the
-//! cores share a cache that is soon done, and the reader finds the bytes near. Where they do not, a copy
-//! past the caches is several times as fast, since it waits for no line. What neighbours the readers are
-//! only the copies themselves tell, and it may change: a virtual machine's cores move about.
+//! A cache line that another core has read must be taken from that core before it can be written again. Where the
+//! cores share a cache this is soon done, and the reader finds the bytes near. Where they do not, a non-temporal
+//! copy is several times as fast, since it waits for no cache line. Only the speed of the copies tells how near the
+//! readers are, and it may change: a virtual machine's cores move about.
 use std::time::Duration;
 
-/// Copies from this size on have a choice, in bytes.
+/// From this size on the policy chooses how to copy, in bytes.
 pub const POLICY_BYTES_MIN: usize = 4 << 10;
-/// Copies from this size on go past the caches, in bytes. Sent through them, such a body drives the data of
-/// both programs out, and is gone itself before all of it has been read (decision 15).
+/// From this size on copies are non-temporal, in bytes. A cached copy of such a body drives the data of both programs
+/// out of the caches, and the body itself is gone from there before all of it has been read (decision 15).
 pub const NON_TEMPORAL_BYTES_MIN: usize = 8 << 20;
-/// Long copies choose anew after so many bytes.
+/// In a long copy the policy chooses anew after this number of bytes.
 pub const PIECE_BYTES: usize = 32 << 10;
-/// A copy through the caches that moves less is slow, in bytes a microsecond. Between the half_slots of a
-/// processor that share no cache it moves some 2500; where they share one, 10000 and more, and some 4500
-/// of a body that is longer than the cache.
+/// A cached copy below this speed is slow, in bytes a microsecond. Between the halves of a processor that share no
+/// cache its speed is some 2500; where they share one, 10000 and more, and some 4500 for a body that is longer than
+/// the cache.
 const SLOW_BYTES_PER_MICROSECOND: usize = 3500;
-/// So many slow copies one after another count: one may have been interrupted, or met new pages.
+/// How many slow copies in a row it takes to change the mode: one may have been interrupted, or met new pages.
 const SLOW_COPIES: u32 = 3;
-/// Bytes that go through the caches between two looks at the clock.
+/// Bytes that are copied through the caches between two timed copies.
 const CACHED_BYTES: usize = 128 << 10;
-/// Bytes that go past the caches before one copy tries whether that is still right.
+/// Bytes of non-temporal copies before one cached copy is timed again.
 const NON_TEMPORAL_BYTES: usize = 8 << 20;
 
 /// How to copy.
@@ -29,13 +29,13 @@ const NON_TEMPORAL_BYTES: usize = 8 << 20;
 pub enum CopyMode {
     /// Through the caches.
     Cached,
-    /// Through the caches; then tell [`CopyPolicy::record`] how long it record.
+    /// Through the caches; then tell [`CopyPolicy::record`] how long it took.
     Timed,
-    /// Past the caches.
+    /// By non-temporal stores, past the caches.
     NonTemporal,
 }
 
-/// What the copies so far have told.
+/// How to copy next, learned from the speed of earlier copies.
 #[derive(Debug, Default)]
 pub struct CopyPolicy {
     /// Slow copies since the last quick one.
@@ -49,7 +49,7 @@ impl CopyPolicy {
         self.slow >= SLOW_COPIES
     }
 
-    /// How to copy so many bytes now.
+    /// Returns how to copy the next `bytes` bytes.
     pub fn mode(&mut self, bytes: usize) -> CopyMode {
         let limit = if self.is_non_temporal() { NON_TEMPORAL_BYTES } else { CACHED_BYTES };
         if (self.slow > 0 && !self.is_non_temporal()) || self.untimed_bytes >= limit {
@@ -59,7 +59,7 @@ impl CopyPolicy {
         if self.is_non_temporal() { CopyMode::NonTemporal } else { CopyMode::Cached }
     }
 
-    /// A timed copy record so long.
+    /// Notes how long a timed copy took.
     pub fn record(&mut self, bytes: usize, time: Duration) {
         let is_slow = (bytes as u128) * 1000 < time.as_nanos() * SLOW_BYTES_PER_MICROSECOND as u128;
         self.slow = if is_slow { (self.slow + 1).min(SLOW_COPIES) } else { 0 };
@@ -71,8 +71,8 @@ impl CopyPolicy {
 mod tests {
     use super::*;
 
-    /// Copies in pieces, at so many bytes a microsecond through the caches; gives how many bytes went
-    /// past them and how many were timed.
+    /// Copies in pieces, where cached copies have a speed of `speed` bytes a microsecond. Returns how many bytes were
+    /// copied by non-temporal stores, and how many were timed.
     fn copy(copy_policy: &mut CopyPolicy, bytes: usize, speed: usize) -> (usize, usize) {
         let (mut non_temporal, mut timed) = (0, 0);
         for _ in 0..bytes / PIECE_BYTES {

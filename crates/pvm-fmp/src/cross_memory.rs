@@ -1,11 +1,10 @@
-//! One copy between two processes, made by both of them.
+//! Cross-memory copies: one copy between two processes, made by both of them.
 //!
-//! The receiver copies from the front of the offered body, the sender from its back, each in
-//! chunks that it announces first; they stop where they meet. A chunk that both copy is copied
-//! twice with the same bytes, which costs time only. Two cores move twice as much as one: the
-//! kernel's copy between processes runs at a third of a core's own speed.
+//! The receiver copies from the front of the body, the sender from its back, in chunks that each claims first; they
+//! stop where they meet. A chunk that both copy is copied twice with the same bytes, which costs time only. Two cores
+//! move twice as much as one: the kernel's copy between processes runs at a third of a core's own speed.
 //!
-//! How the two agree is in [`crate::two_sided_copy`]; here are the copies themselves.
+//! [`crate::two_sided_copy`] is the agreement between the two; here are the copies themselves.
 use crate::process::{Refusal, Watch, read_from, write_to};
 use crate::segment::{Header, PeerRecord};
 use crate::signals::HandlersWait;
@@ -21,8 +20,8 @@ const CHUNK_BYTES_MIN: usize = 16 << 10;
 const CHUNK_BYTES_MAX: usize = 128 << 10;
 /// How long the receiver waits for the sender's last chunk before it copies that too.
 const HELPER_PATIENCE: Duration = Duration::from_micros(500);
-/// How long the receiver looks again and again whether a chunk is done that the sender has claimed, before it asks
-/// the system whether the sender lives.
+/// How long the receiver polls for the end of a chunk that the sender has claimed, before it asks the system whether
+/// the sender lives.
 const CHUNK_PATIENCE: Duration = Duration::from_millis(2);
 /// The longest pause between two of these questions.
 const QUESTION_PAUSE_MAX: Duration = Duration::from_millis(10);
@@ -31,8 +30,8 @@ fn chunk_bytes(bytes: usize) -> usize {
     (bytes / 8).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX).next_multiple_of(4096)
 }
 
-/// The words by which the two sides agree: `front` and what is open stand in the receiver's line
-/// for the sender, the others in the sender's line for the receiver.
+/// Returns the words by which the two sides agree: `front` and `open` are in the receiver's record for the sender, the
+/// others in the sender's record for the receiver.
 fn two_sided_copy<'a>(receiver: &'a PeerRecord, sender: &'a PeerRecord) -> TwoSidedCopy<'a> {
     TwoSidedCopy {
         open: &receiver.into_number,
@@ -42,14 +41,14 @@ fn two_sided_copy<'a>(receiver: &'a PeerRecord, sender: &'a PeerRecord) -> TwoSi
     }
 }
 
-/// The sender, before it makes an offer: nothing copied yet.
+/// Notes that nothing is copied yet; for the sender, before it opens a rendezvous.
 pub fn begin(ours: &PeerRecord) {
     two_sided_copy::begin(&ours.back, &ours.back_done);
 }
 
-/// The receiver: copies the first `bytes` bytes of the offered body to `into`. When it returns the sender writes there
-/// no more: a chunk that the sender has claimed is done, or its process has ended. A sender that is stopped in a
-/// chunk holds its receiver up, as anywhere in the midst of a message. `is_enrolled` tells whether the daemon still
+/// Copies the first `bytes` bytes of the body to `into`; for the receiver. When it returns the sender writes there no
+/// more: a chunk that the sender has claimed is done, or its process has ended. A sender that is stopped in a
+/// chunk holds its receiver up, as anywhere in the middle of a message. `is_enrolled` tells whether the daemon still
 /// knows the sender.
 ///
 /// # Safety
@@ -83,7 +82,8 @@ pub unsafe fn receive(
     two_sided_copy(ours, theirs).receive(number, bytes as u64, chunk, copy, &mut impatient, &mut has_ended)
 }
 
-/// Says whether the sender has ended. The first calls cost nothing and say no; later ones wait for that a while.
+/// Returns a function that says whether the sender has ended. The first calls cost nothing and say no; later calls wait
+/// a while for the sender's end.
 fn end_of<'a>(
     sender: &'a Header,
     handlers_wait: &'a HandlersWait,
@@ -102,7 +102,7 @@ fn end_of<'a>(
     }
 }
 
-/// Says after a while that the wait for the sender's last chunk has been long enough.
+/// Returns a function that says whether the wait for the sender's last chunk has been long enough.
 fn impatience() -> impl FnMut() -> bool {
     let (mut start, mut looks) = (None, 0u32);
     move || {
@@ -113,8 +113,8 @@ fn impatience() -> impl FnMut() -> bool {
     }
 }
 
-/// The sender: when the receiver has opened its buffer for offer `number`, copies from the back of
-/// `body` until the two meet.
+/// Copies from the back of `body` until the two sides meet, if the receiver has opened its buffer for rendezvous
+/// `number`; for the sender.
 pub fn help(receiver: i32, theirs: &PeerRecord, ours: &PeerRecord, number: u64, body: &[u8]) {
     let two_sided_copy = two_sided_copy(theirs, ours);
     if !two_sided_copy.is_open(number) {

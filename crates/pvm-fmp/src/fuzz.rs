@@ -1,7 +1,7 @@
-//! Bytes from nowhere, for what peers write to shared memory (docs/testing.md).
+//! Untrusted input: what peers write to shared memory (docs/testing.md).
 //!
-//! Plain bytes do not get far here: a neighbour breaks the rules in the middle of keeping them. So
-//! the bytes are a list of deeds of a hostile one, and of looks of its victim.
+//! Random bytes do not get far here: a hostile neighbour breaks the rules while it keeps most of them. So the input
+//! is a list of actions of a hostile peer, and of looks of its victim.
 use crate::arrival::BORROWED;
 use crate::doorbell;
 use crate::group::{Failed, GroupMemory, GroupView};
@@ -330,7 +330,7 @@ fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<
             hostile.write(Kind::Blocks, &[9; 6], &body[..body.len().min(INLINE_BYTES_MAX)]);
         }
         30 => {
-            // An offer that stands, of memory that there is.
+            // An open rendezvous, over memory that is there.
             let body = [7u8; LOOK_BYTES];
             line.rendezvous.store(4 * (value & 0xff), Ordering::Relaxed);
             let words = [body.as_ptr() as u64, u64::from(from.arbitrary::<u16>()?), value & 0xff];
@@ -356,7 +356,7 @@ fn standing_deed(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostile,
     let place = hostile.first_ring() + RINGS_BYTES + value % 32 * 1024;
     let bytes: u64 = from.arbitrary::<u16>()?.into();
     let words: Vec<u64> = match choice {
-        // A pipelined, a part of which is there, or all.
+        // A pipelined body, complete or not.
         0 | 1 => {
             let there = if choice == 0 { bytes } else { from.arbitrary::<u16>()?.into() };
             hostile.scribble(place - PLAYGROUND, there);
@@ -367,14 +367,14 @@ fn standing_deed(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostile,
             hostile.scribble(place - PLAYGROUND, bytes);
             return Ok(());
         }
-        // A body in the heap, or one that is borrowed, in pieces.
+        // A body in the heap, or a borrowed payload, in fragments.
         3 | 4 => {
             let token = if choice == 3 { u64::from(BORROWED) } else { value };
             let pieces = 1 + value % 3;
             let piece = |number| [place + number * 64, bytes / pieces];
             std::iter::once(token & 0xffff_ffff | pieces << 32).chain((0..pieces).flat_map(piece)).collect()
         }
-        // An offer whose body has moved.
+        // A rendezvous that has fallen back to eager.
         5 => {
             let line = hostile.line();
             line.rendezvous.store(value << 2 | 1, Ordering::Relaxed);

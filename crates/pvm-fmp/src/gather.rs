@@ -1,4 +1,4 @@
-//! Bodies gather from shared memory into a socket, and from a socket into shared memory.
+//! Gather I/O: bodies go from shared memory into a socket by one write, and from a socket into shared memory.
 use crate::arrival::{Fragment, Remote};
 use crate::heap::Block;
 use std::io;
@@ -10,22 +10,22 @@ fn part(address: *const u8, bytes: usize) -> libc::iovec {
     libc::iovec { iov_base: address.cast_mut().cast(), iov_len: bytes }
 }
 
-/// GatherList of one write to a socket, in order. There is no copy of them.
+/// The parts of one write to a socket, in order. Nothing is copied into one place first.
 pub struct GatherList<'a> {
     list: Vec<libc::iovec>,
     lifetime: PhantomData<&'a [u8]>,
 }
 
-/// GatherList that the system takes in one call.
+/// How many parts the system takes in one call.
 const GATHER_PARTS_MAX: usize = 1024;
 
 impl<'a> GatherList<'a> {
-    /// Of these bytes at first.
+    /// Makes a list that begins with these bytes.
     pub fn new(bytes: &'a [u8]) -> GatherList<'a> {
         GatherList { list: vec![part(bytes.as_ptr(), bytes.len())], lifetime: PhantomData }
     }
 
-    /// Adds bytes. What exceeds the number of parts that the system takes is left out, here and below.
+    /// Adds bytes. Parts beyond the number that the system takes are left out, here and below.
     pub fn add(&mut self, bytes: &'a [u8]) {
         self.push(bytes.as_ptr(), bytes.len());
     }
@@ -54,12 +54,12 @@ impl<'a> GatherList<'a> {
         }
     }
 
-    /// Bytes of all of them.
+    /// Returns the length of all parts in bytes.
     pub fn total_bytes(&self) -> usize {
         self.list.iter().map(|part| part.iov_len).sum()
     }
 
-    /// Writes them once; gives how many bytes the socket record.
+    /// Writes the parts once. Returns how many bytes the socket took.
     pub fn write_to(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         // SAFETY: all zeroes is a valid header: no address, no control data.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -73,12 +73,12 @@ impl<'a> GatherList<'a> {
 
 impl Block {
     /// Reads from a socket: up to `count` bytes to `at`, and what comes behind them into `behind`.
-    /// Gives how many bytes there were. Panics past the end.
+    /// Returns how many bytes there were. Panics past the end.
     pub fn read_from(&self, socket: BorrowedFd<'_>, at: usize, count: usize, behind: &mut [u8]) -> io::Result<usize> {
         assert!(at.checked_add(count).is_some_and(|end| end <= self.capacity()));
         let parts = [part(self.address().wrapping_add(at), count), part(behind.as_mut_ptr(), behind.len())];
         // SAFETY: the first range was checked to lie in the block, which only this process writes and
-        // to which there are no references; the second one is a slice borrowed for writing.
+        // to which there are no references; the second one is a slice lent for writing.
         let read = unsafe { libc::readv(socket.as_raw_fd(), parts.as_ptr(), 2) };
         usize::try_from(read).map_err(|_| io::Error::last_os_error())
     }

@@ -1,4 +1,4 @@
-//! An immediate message as a value: what crosses the cores in half a line, in registers on either side.
+//! An immediate message as a value: it crosses the cores in half a slot, and is in registers on either side.
 use crate::queue::IMMEDIATE_BYTES;
 
 const _: () = assert!(IMMEDIATE_BYTES == 16, "a body is two words");
@@ -8,17 +8,17 @@ const _: () = assert!(IMMEDIATE_BYTES == 16, "a body is two words");
 pub struct Immediate {
     /// The first two meta words.
     pub first: [u32; 2],
-    /// The number of the others in [`crate::WELL_KNOWN_HEADERS`].
+    /// The index of the other meta words in [`crate::WELL_KNOWN_HEADERS`].
     pub well_known: usize,
     /// Bytes of the body.
     pub(crate) bytes: usize,
-    /// The body, filled up with anything.
+    /// The body; what is behind its end may be anything.
     pub(crate) words: [u64; 2],
 }
 
 #[allow(clippy::len_without_is_empty)] // an empty message is one
 impl Immediate {
-    /// The message, if the body is short enough.
+    /// Returns the message, if the body is short enough.
     #[inline(always)]
     pub fn new(first: [u32; 2], well_known: usize, body: &[u8]) -> Option<Immediate> {
         match Immediate::of_numbers(first, well_known, body) {
@@ -27,7 +27,7 @@ impl Immediate {
         }
     }
 
-    /// The message, if the body has the length of a number or two: then nothing is called for it.
+    /// Returns the message, if the body is as long as one number or two: that needs no function call.
     #[inline(always)]
     pub fn of_numbers(first: [u32; 2], well_known: usize, body: &[u8]) -> Option<Immediate> {
         let words = match *body {
@@ -48,13 +48,13 @@ impl Immediate {
         Some(Immediate { first, well_known, bytes: body.len(), words: words_of(&filled) })
     }
 
-    /// Bytes of the body.
+    /// Returns the length of the body in bytes.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// The body, filled up with anything.
+    /// Returns the body; what is behind its end may be anything.
     #[inline(always)]
     pub fn filled_body(&self) -> [u8; IMMEDIATE_BYTES] {
         let mut body = [0; IMMEDIATE_BYTES];
@@ -63,7 +63,7 @@ impl Immediate {
         body
     }
 
-    /// Copies the body, if it has the length of a number or two and fits; says whether it did.
+    /// Copies the body, if it is as long as one number or two and fits. Returns whether it did.
     #[inline(always)]
     pub fn copy_numbers_to(&self, data: &mut [u8]) -> bool {
         let body = self.filled_body();

@@ -25,7 +25,7 @@ fn shared(shift: u32) -> Arc<Shared> {
     })
 }
 
-/// Reads one entry if there is one, and publishes that its lines are free.
+/// Reads one entry if there is one, and publishes that its slots are free.
 fn read_one(shared: &Shared, reader: &mut Reader, consumed: &mut u64) -> Option<(u32, Vec<u8>)> {
     if let Some(immediate) = reader.next_immediate(&shared.ring, 0).filter(|_| *consumed % 2 == 0) {
         reader.advance(1);
@@ -100,7 +100,7 @@ fn half_slots_are_seen_whole_and_in_order() {
     });
 }
 
-/// The body of the first sequence is, word by word, the stamp of an immediate message in the second.
+/// The body under the first sequence number is, word by word, the stamp of an immediate message under the second.
 #[test]
 fn a_body_of_an_earlier_sequence_number_is_no_stamp() {
     loom::model(|| {
@@ -167,7 +167,7 @@ fn no_wake_up_is_lost() {
     });
 }
 
-/// The sender's memory is a word that it overwrites as soon as it believes it may.
+/// The sender's memory is a word that it overwrites as soon as it may.
 #[test]
 fn the_body_of_a_rendezvous_is_never_read_after_its_reuse() {
     loom::model(|| {
@@ -211,7 +211,7 @@ fn the_body_of_a_rendezvous_is_never_read_after_its_reuse() {
 }
 
 /// Either the receiver has the body or the sender knows that it will not; in both cases the sender uses its
-/// memory again, and makes another offer only if the receiver has this one.
+/// memory again, and opens another rendezvous only if the receiver has this body.
 #[test]
 fn a_rendezvous_is_either_taken_or_withdrawn() {
     loom::model(|| {
@@ -219,20 +219,20 @@ fn a_rendezvous_is_either_taken_or_withdrawn() {
         rendezvous::open(&words[0], 1);
         let there = words.clone();
         let sender = thread::spawn(move || {
-            let [offer, taken, memory] = &*there;
-            let withdrawn = rendezvous::withdraw(offer, 1, || rendezvous::receiver_answer(taken, 1));
+            let [rendezvous_word, taken, memory] = &*there;
+            let withdrawn = rendezvous::withdraw(rendezvous_word, 1, || rendezvous::receiver_answer(taken, 1));
             memory.store(666, Ordering::Relaxed);
             if !withdrawn {
-                rendezvous::open(offer, 2);
+                rendezvous::open(rendezvous_word, 2);
             }
             withdrawn
         });
-        let [offer, taken, memory] = &*words;
+        let [rendezvous_word, taken, memory] = &*words;
         let mut got = None;
-        if rendezvous::sender_state(offer, 1) == SenderState::Open {
+        if rendezvous::sender_state(rendezvous_word, 1) == SenderState::Open {
             let copy = memory.load(Ordering::Relaxed);
             fence(Ordering::Acquire);
-            got = (rendezvous::claim(offer, taken, 1, || true) == SenderState::Open).then_some(copy);
+            got = (rendezvous::claim(rendezvous_word, taken, 1, || true) == SenderState::Open).then_some(copy);
         }
         let withdrawn = sender.join().unwrap();
         assert_eq!(got, (!withdrawn).then_some(7));
@@ -297,7 +297,7 @@ impl Copy {
     }
 }
 
-/// All orders would take hours: those in which a side is interrupted a few times.
+/// Tries the orders in which a side is interrupted a few times: all orders would take hours.
 fn check_interrupted(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -321,7 +321,7 @@ fn both_sides_copy(patient: bool) {
     });
 }
 
-/// The helper ends in the midst of the chunk that it has claimed. Until that is known the receiver waits.
+/// The helper ends in the middle of the chunk that it has claimed. Until that is known the receiver waits.
 #[test]
 fn a_buffer_is_given_back_when_a_helper_has_ended_in_its_chunk_and_not_before() {
     check_interrupted(|| {

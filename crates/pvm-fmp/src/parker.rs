@@ -1,17 +1,19 @@
-//! Who sleeps and who rings: the handshake that loses no wake-up.
+//! Parking: the handshake between a task that goes to sleep and its senders, which loses no wake-up.
 //!
-//! The sleeper says so, fences, and polls once more; the sender publishes its message, fences, and
-//! looks whether the peer sleeps. Whatever the order, one of them sees the other.
+//! The sleeper sets its word, passes a fence, and polls once more. The sender publishes its message, passes a fence,
+//! and looks at the word. In every order at least one of them sees the other.
 use crate::sync::{AtomicU32, Ordering, ReadOnlyLoad, fence};
 
-/// Fences at each message would cost the sender as much as all the rest: it waits until its line
-/// has crossed the cores. So while cores are free, and sleeping is rare, the sleeper alone pays:
-/// it makes all cores pass a barrier (`membarrier(2)`), and senders need none. While tasks crowd
-/// the cores sleeping is frequent, and both sides fence.
+/// Whether the owner of a segment sleeps.
+///
+/// A fence for each message would cost the sender as much as all the rest: it waits until its cache line has crossed
+/// the cores. So while cores are free, and sleeping is rare, the sleeper alone pays: it makes all cores pass a barrier
+/// (`membarrier(2)`), and senders need no fence. While tasks crowd the cores sleeping is frequent, and both sides
+/// pass a fence.
 #[repr(C)]
 pub struct Parker {
-    /// Nonzero: the owner sleeps or is about to, so whoever sends must ring.
-    park_number: AtomicU32,
+    /// Nonzero: the owner sleeps or is about to, and senders must ring. Each sleep has another number.
+    sleep: AtomicU32,
     /// Nonzero: the owner passes a barrier on all cores before it sleeps.
     asymmetric: AtomicU32,
 }
@@ -19,40 +21,40 @@ pub struct Parker {
 impl Parker {
     #[cfg(loom)]
     pub fn new() -> Parker {
-        Parker { park_number: AtomicU32::new(0), asymmetric: AtomicU32::new(0) }
+        Parker { sleep: AtomicU32::new(0), asymmetric: AtomicU32::new(0) }
     }
 
-    /// The owner chooses who pays, before it lies down.
+    /// Chooses who passes the barrier; for the owner, before it parks.
     #[cfg(not(loom))]
     pub fn choose(&self, asymmetric: bool) {
         let before = self.asymmetric.load_relaxed() != 0;
         if before != asymmetric {
             self.asymmetric.store(u32::from(asymmetric), Ordering::Relaxed);
             if before {
-                // From here on every sender sees that it has to fence.
+                // From here on every sender sees that it has to pass a fence.
                 barrier_on_all_cores();
             }
         }
     }
 
-    /// The sleeper: senders ring from now on. Poll after this, then sleep.
-    pub fn prepare_park(&self, park_number: u32) {
-        self.park_number.store(park_number, Ordering::Relaxed);
+    /// Has senders ring from now on; for the owner. Poll after this, then sleep.
+    pub fn prepare_park(&self, sleep: u32) {
+        self.sleep.store(sleep, Ordering::Relaxed);
         #[cfg(not(loom))]
         if self.asymmetric.load_relaxed() != 0 {
             return barrier_on_all_cores();
         }
-        // Pair `park or ring`: either the sender sees the park_number, or we see what it has published.
+        // Pair `park or ring`: either the sender sees the number, or we see what it has published.
         fence(Ordering::SeqCst);
     }
 
-    /// The owner is unpark.
+    /// Has senders ring no more; for the owner, when it is awake.
     pub fn unpark(&self) {
-        self.park_number.store(0, Ordering::Relaxed);
+        self.sleep.store(0, Ordering::Relaxed);
     }
 
-    /// The sender, after it has published: the park_number from which the peer must be woken, if it
-    /// sleeps. `reached` tells whether barriers on all cores reach this process.
+    /// Returns the number of the sleep from which the owner must be woken, if it sleeps; for a sender, after it has
+    /// published its message. `reached`: whether barriers on all cores reach this process.
     #[inline]
     pub fn parked(&self, reached: bool) -> Option<u32> {
         if reached && self.asymmetric.load_relaxed() != 0 {
@@ -61,9 +63,9 @@ impl Parker {
             // Pair `park or ring`.
             full_fence();
         }
-        match self.park_number.load_relaxed() {
+        match self.sleep.load_relaxed() {
             0 => None,
-            park_number => Some(park_number),
+            sleep => Some(sleep),
         }
     }
 }
@@ -73,8 +75,8 @@ fn compiler_fence() {
     std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
 }
 
-/// A sequentially consistent fence. On x86-64 a locked instruction is one, and cheaper than the
-/// `mfence` that the standard library emits.
+/// Passes a sequentially consistent fence. On x86-64 a locked instruction is one, and cheaper than the `mfence` that
+/// the standard library emits.
 #[inline]
 pub fn full_fence() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -98,8 +100,8 @@ fn barrier_on_all_cores() {
     fence(Ordering::SeqCst);
 }
 
-/// Asks the system that barriers of other processes reach this one; whether they do, and this
-/// one may make them.
+/// Asks the system that barriers of other processes reach this one. Returns whether they do, and this process may
+/// make barriers.
 #[cfg(not(loom))]
 pub fn register() -> bool {
     // SAFETY: a registration touches no memory of ours.

@@ -1,13 +1,13 @@
-//! A segment and a doorbell for a task that has been started but has not come yet.
+//! A preallocated endpoint: segment and doorbell of a task that has been started but has not enrolled yet.
 //!
-//! Its peers can be introduced to it and send at once; when it comes it takes both over
+//! Its peers can be introduced to it and send at once. When the task enrols it adopts both
 //! ([`crate::Endpoint::adopt`]) and finds what was sent.
 use crate::doorbell;
 use crate::segment::Segment;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// What the daemon makes for such a task.
+/// The descriptors that the daemon makes for such a task.
 pub struct PreallocatedEndpoint {
     /// For the task itself: the segment and the doorbell.
     pub own: [OwnedFd; 2],
@@ -16,7 +16,7 @@ pub struct PreallocatedEndpoint {
 }
 
 impl PreallocatedEndpoint {
-    /// Makes both.
+    /// Makes a segment and a doorbell.
     pub fn new() -> io::Result<PreallocatedEndpoint> {
         let (segment, readable) = Segment::new()?.into_descriptors();
         let bell = doorbell::new()?;

@@ -1,45 +1,45 @@
-//! The queue between two tasks: a ring of cache lines with one writer and one reader.
+//! The queue from one task to another: a ring of slots with a single writer and a single reader.
 //!
-//! An *immediate* message, of at most [`IMMEDIATE_BYTES`] with a well-known header ([`WELL_KNOWN_HEADERS`]), takes half a line:
-//! where lines cross slowly, two of them cross at once. Positions count half lines. All other entries
-//! begin at a line; where a half is left before it, that says so (a skip).
+//! A slot is a cache line. An *immediate* message, of at most [`IMMEDIATE_BYTES`] with a well-known header
+//! ([`WELL_KNOWN_HEADERS`]), takes half a slot: where cache lines cross slowly, two messages cross at once. Positions
+//! count half-slots. All other entries begin at a slot; a half-slot left free before one says so (a skip).
 //!
-//! Each line begins with a stamp word: the sequence in which it was written (so that a line of an
-//! earlier sequence is never taken for new), and for the first line of an entry its kind and the length
-//! of its body; so does the second half behind an immediate message. The writer stores the stamp of an
-//! entry's first line or half last. The reader keeps its position to
-//! itself and polls the stamp of the next line; a short message thus crosses the cores in one line.
-//! How far the reader has come is published elsewhere (`Endpoint`), for the writer to see room.
+//! Each slot begins with a stamp word: the sequence number under which it was written, so that a slot of an earlier
+//! round is never taken for new; the first slot of an entry also has its kind and the length of its body. The second
+//! half-slot behind an immediate message begins with such a stamp, too. The writer stores the stamp of an entry's first
+//! slot or half-slot last. The reader keeps its position to itself and polls the stamp of the next slot; a short
+//! message thus crosses the cores in one cache line. The reader's progress is published elsewhere (`Endpoint`), so that
+//! the writer knows how much room there is.
 //!
 //! All words are atomics, so that even a writer gone mad causes wrong bytes at most.
 use crate::Immediate;
 use crate::Meta;
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 
-/// Bytes of a line.
+/// Bytes of a slot.
 pub const SLOT_BYTES: usize = 64;
-/// Body bytes in the first line of an entry, behind stamp and meta words.
+/// Body bytes in the first slot of an entry, behind stamp and meta words.
 pub const FIRST_BYTES: usize = SLOT_BYTES - FIRST_START;
-/// Body bytes in each further line, behind its stamp.
+/// Body bytes in each further slot, behind its stamp.
 pub const NEXT_BYTES: usize = SLOT_BYTES - 8;
-/// Where the body begins in the first line: the six meta words are three of ours.
+/// Where the body begins in the first slot: the six meta words take three words of the slot.
 const FIRST_START: usize = 8 + 24;
 const WORDS: usize = SLOT_BYTES / 8;
-/// Body bytes of a message that takes half a line.
+/// Body bytes of a message that takes half a slot.
 pub const IMMEDIATE_BYTES: usize = SLOT_BYTES / 2 - IMMEDIATE_START;
-/// Where the body begins in a half: behind the stamp and two meta words.
+/// Where the body begins in a half-slot: behind the stamp and two meta words.
 const IMMEDIATE_START: usize = 16;
-/// Halves that a message of at most one line can take: a line, and the half before it.
+/// Half-slots that a message of at most one slot can take: a slot, and a skipped half-slot before it.
 pub const SHORT_HALF_SLOTS: u64 = 3;
-/// The last four meta words of most messages; a half line holds their number in this list instead.
+/// The last four meta words of most messages; an immediate message holds their index in this list instead.
 /// Both ends of a queue must have the same list.
 pub const WELL_KNOWN_HEADERS: [[u32; 4]; 2] = [[0, NATIVE, NATIVE, 0], [0, 0x1000_0000, NATIVE, 0]];
 /// The word for the data format of this host.
 const NATIVE: u32 = LITTLE | if cfg!(target_endian = "big") { 0x618_6318 } else { 0 };
-/// The same of a host whose numbers begin with their lowest byte.
+/// The same word of a little-endian host.
 const LITTLE: u32 = if size_of::<usize>() == 8 { 0x40_8c41 } else { 0x40_8841 };
 
-/// A line of the ring, alone in its cache line.
+/// A slot of the ring, alone in its cache line.
 #[repr(C, align(64))]
 pub struct Slot {
     words: [AtomicU64; WORDS],
@@ -67,7 +67,7 @@ pub enum Kind {
     Message = 1,
     /// A message whose body lies in the writer's heap: a descriptor.
     Blocks = 2,
-    /// A message whose body lies in the writer's own memory: an offer.
+    /// A message whose body lies in the writer's own memory: a rendezvous.
     Rendezvous = 3,
     /// Blocks of the reader that the writer no longer reads: tokens.
     Release = 4,
@@ -77,9 +77,9 @@ pub enum Kind {
     Pipelined = 6,
 }
 
-/// In the stamp of a half: the next entry begins at the next line.
+/// In the stamp of a half-slot: the next entry begins at the next slot.
 const SKIP: u8 = 7;
-/// In the stamp of a half, plus a number of [`WELL_KNOWN_HEADERS`]: an immediate message.
+/// In the stamp of a half-slot, plus an index into [`WELL_KNOWN_HEADERS`]: an immediate message.
 const IMMEDIATE: u8 = 8;
 
 impl Kind {
@@ -90,47 +90,47 @@ impl Kind {
     }
 }
 
-/// How many lines an entry with a body of `bytes` takes, immediate messages apart.
+/// Returns how many slots an entry with a body of `bytes` takes; not for immediate messages.
 pub const fn slots_for(bytes: usize) -> usize {
     if bytes <= FIRST_BYTES { 1 } else { 1 + (bytes - FIRST_BYTES).div_ceil(NEXT_BYTES) }
 }
 
-/// How many half_slots an entry with a body of `bytes` can take: its lines, and the half before them.
+/// Returns how many half-slots an entry with a body of `bytes` can take: its slots, and a skipped half-slot.
 pub const fn half_slots_for(bytes: usize) -> u64 {
     2 * slots_for(bytes) as u64 + 1
 }
 
-/// Stamp word of a position.
+/// Returns the stamp word of a position.
 #[inline(always)]
 fn stamp(position: u64, shift: u32, bytes: usize, kind: u8) -> u64 {
     stamp_in(sequence(position, shift) << 32, bytes, kind)
 }
 
-/// Stamp word: sequence in the upper half, where it is given already, length, kind.
+/// Returns a stamp word: the sequence number (already in the upper half), the length, the kind.
 #[inline(always)]
 fn stamp_in(sequence: u64, bytes: usize, kind: u8) -> u64 {
     sequence | (bytes as u64) << 8 | u64::from(kind)
 }
 
-/// The number of the sequence of a position, odd and so never zero: cleared memory matches none.
+/// Returns the sequence number of a position: odd and so never zero, hence cleared memory matches none.
 #[inline(always)]
 fn sequence(position: u64, shift: u32) -> u64 {
     (position >> shift | 1) & 0xffff_ffff
 }
 
-/// The line of a position.
+/// Returns the slot of a position.
 #[inline(always)]
 fn slot_at(ring: &[Slot], position: u64) -> &Slot {
     &ring[(position / 2) as usize & (ring.len() - 1)]
 }
 
-/// In its line, the word with which the half of a position begins.
+/// Returns the index in its slot of the word with which the half-slot of a position begins.
 #[inline(always)]
 fn word_at(position: u64) -> usize {
     (position as usize & 1) * (WORDS / 2)
 }
 
-/// The number in [`WELL_KNOWN_HEADERS`] of the last meta words.
+/// Returns the index in [`WELL_KNOWN_HEADERS`] of the last four meta words.
 #[inline(always)]
 fn well_known_number(meta: &Meta) -> Option<usize> {
     let last = [meta[2], meta[3], meta[4], meta[5]];
@@ -142,25 +142,25 @@ fn well_known_number(meta: &Meta) -> Option<usize> {
 pub struct Writer {
     position: u64,
     shift: u32,
-    /// The upper half of the stamps of this sequence.
+    /// The sequence number of this position, in the upper half of the word.
     sequence: u64,
 }
 
 impl Writer {
-    /// Starts at the first line of a cleared ring of `2^shift` lines.
+    /// Starts at the first slot of a cleared ring of `2^shift` slots.
     pub fn new(shift: u32) -> Writer {
         Writer { position: 0, shift, sequence: sequence(0, shift) << 32 }
     }
-    /// Half lines written so far.
+    /// Returns how many half-slots have been written.
     pub fn position(&self) -> u64 {
         self.position
     }
-    /// Half lines of the ring.
+    /// Returns how many half-slots the ring has.
     pub fn capacity(&self) -> u64 {
         2 << self.shift
     }
 
-    /// Writes an entry. The caller has made sure that the reader has left [`half_slots_for`] it.
+    /// Writes an entry. The caller has made sure that [`half_slots_for`] it are free.
     #[inline]
     pub fn write(&mut self, ring: &[Slot], kind: Kind, meta: &Meta, body: &[u8]) {
         if kind == Kind::Message && self.write_immediate(ring, meta, body) {
@@ -175,7 +175,7 @@ impl Writer {
         self.advance(2 * slots_for(body.len()) as u64);
     }
 
-    /// Writes a message whose body fits in one line.
+    /// Writes a message whose body fits in one slot.
     #[inline(always)]
     pub fn write_short(&mut self, ring: &[Slot], meta: &Meta, body: &[u8]) {
         if self.write_immediate(ring, meta, body) {
@@ -192,7 +192,7 @@ impl Writer {
         self.sequence = sequence(self.position, self.shift) << 32;
     }
 
-    /// Writes a message into half a line, if it fits; says whether it did.
+    /// Writes a message into half a slot, if it fits. Returns whether it did.
     #[inline(always)]
     fn write_immediate(&mut self, ring: &[Slot], meta: &Meta, body: &[u8]) -> bool {
         if body.len() > IMMEDIATE_BYTES {
@@ -210,24 +210,24 @@ impl Writer {
     /// Writes an immediate message.
     #[inline(always)]
     pub fn put(&mut self, ring: &[Slot], immediate: &Immediate) {
-        let (line, at) = (slot_at(ring, self.position), word_at(self.position));
-        line.words[at + 1].store(pair(immediate.first[0], immediate.first[1]), Ordering::Relaxed);
-        line.words[at + 2].store(immediate.words[0], Ordering::Relaxed);
+        let (slot, at) = (slot_at(ring, self.position), word_at(self.position));
+        slot.words[at + 1].store(pair(immediate.first[0], immediate.first[1]), Ordering::Relaxed);
+        slot.words[at + 2].store(immediate.words[0], Ordering::Relaxed);
         if immediate.bytes > 8 {
-            line.words[at + 3].store(immediate.words[1], Ordering::Relaxed);
+            slot.words[at + 3].store(immediate.words[1], Ordering::Relaxed);
         }
         let stamp = stamp_in(self.sequence, immediate.bytes, IMMEDIATE + immediate.well_known as u8);
-        // A body of an earlier sequence may have left in the second half what looks like its next stamp.
-        // Looking there costs less than a store: a store waits for the line, and others behind it.
-        if at == 0 && line.words[WORDS / 2].load_relaxed() >> 32 == stamp >> 32 {
-            line.words[WORDS / 2].store(0, Ordering::Relaxed);
+        // A body of an earlier round may have left in the second half-slot what looks like its next stamp.
+        // A load costs less than a store: a store waits for the cache line, and later stores wait behind it.
+        if at == 0 && slot.words[WORDS / 2].load_relaxed() >> 32 == stamp >> 32 {
+            slot.words[WORDS / 2].store(0, Ordering::Relaxed);
         }
         // Pair `entry published`: who sees the stamp sees the entry.
-        line.words[at].store(stamp, Ordering::Release);
+        slot.words[at].store(stamp, Ordering::Release);
         self.advance(1);
     }
 
-    /// Leaves the second half of a line, if that is where we are.
+    /// Skips the second half-slot of a slot, if that is the position.
     #[inline(always)]
     fn skip(&mut self, ring: &[Slot]) {
         if self.position % 2 == 1 {
@@ -238,44 +238,44 @@ impl Writer {
         }
     }
 
-    /// Writes the first line of an entry, with its stamp last.
+    /// Writes the first slot of an entry, with its stamp last.
     #[inline(always)]
     fn publish(&self, ring: &[Slot], kind: Kind, meta: &Meta, first: &[u8], bytes: usize) {
-        let line = slot_at(ring, self.position);
-        line.words[1].store(pair(meta[0], meta[1]), Ordering::Relaxed);
-        line.words[2].store(pair(meta[2], meta[3]), Ordering::Relaxed);
-        line.words[3].store(pair(meta[4], meta[5]), Ordering::Relaxed);
-        store_body(line, FIRST_START / 8, first);
+        let slot = slot_at(ring, self.position);
+        slot.words[1].store(pair(meta[0], meta[1]), Ordering::Relaxed);
+        slot.words[2].store(pair(meta[2], meta[3]), Ordering::Relaxed);
+        slot.words[3].store(pair(meta[4], meta[5]), Ordering::Relaxed);
+        store_body(slot, FIRST_START / 8, first);
         // Pair `entry published`: who sees the stamp sees the entry.
-        line.words[0].store(stamp_in(self.sequence, bytes, kind as u8), Ordering::Release);
+        slot.words[0].store(stamp_in(self.sequence, bytes, kind as u8), Ordering::Release);
     }
 
-    /// The lines behind the first one, before that is published.
+    /// Writes the slots behind the first one, before that one is published.
     fn write_rest(&mut self, ring: &[Slot], rest: &[u8]) {
         for (further, piece) in rest.chunks(NEXT_BYTES).enumerate() {
             let position = self.position + 2 + 2 * further as u64;
-            let line = slot_at(ring, position);
-            line.words[0].store(stamp(position, self.shift, 0, 0), Ordering::Relaxed);
-            store_bytes(line, 1, piece);
+            let slot = slot_at(ring, position);
+            slot.words[0].store(stamp(position, self.shift, 0, 0), Ordering::Relaxed);
+            store_bytes(slot, 1, piece);
         }
     }
 }
 
-/// How far ahead of the reader lines are fetched. A line that is not written yet does no harm: the
-/// reader holds it from the last sequence.
+/// How far ahead of the reader slots are prefetched. A slot that is not written yet does no harm: the
+/// reader's core holds it from the last round.
 const PREFETCH_HALF_SLOTS: u64 = 16;
 
-/// Fetches a line for reading, while the one before is being handled.
+/// Fetches a slot for reading while an earlier one is handled.
 #[inline]
-fn prefetch(line: &Slot) {
+fn prefetch(slot: &Slot) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     // SAFETY: a prefetch changes nothing but the caches.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast());
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(slot).cast());
     }
     #[cfg(not(all(target_arch = "x86_64", not(loom))))]
-    let _ = line;
+    let _ = slot;
 }
 
 #[inline(always)]
@@ -283,19 +283,19 @@ fn pair(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// [`store_bytes`] that is fast for eight.
+/// Does what [`store_bytes`] does, quickly for eight bytes.
 #[inline(always)]
-fn store_body(line: &Slot, from: usize, body: &[u8]) {
+fn store_body(slot: &Slot, from: usize, body: &[u8]) {
     match <[u8; 8]>::try_from(body) {
-        Ok(word) => line.words[from].store(u64::from_ne_bytes(word), Ordering::Relaxed),
-        Err(_) => store_bytes(line, from, body),
+        Ok(word) => slot.words[from].store(u64::from_ne_bytes(word), Ordering::Relaxed),
+        Err(_) => store_bytes(slot, from, body),
     }
 }
 
-/// Stores bytes into the words of a line from word `from` on.
+/// Stores bytes into the words of a slot from word `from` on.
 #[inline]
-fn store_bytes(line: &Slot, from: usize, bytes: &[u8]) {
-    let words = &line.words[from..];
+fn store_bytes(slot: &Slot, from: usize, bytes: &[u8]) {
+    let words = &slot.words[from..];
     let (whole, rest) = bytes.split_at(bytes.len() & !7);
     for (word, bytes) in words.iter().zip(whole.chunks_exact(8)) {
         word.store(u64::from_ne_bytes(bytes.try_into().expect("eight")), Ordering::Relaxed);
@@ -310,10 +310,10 @@ fn store_bytes(line: &Slot, from: usize, bytes: &[u8]) {
     }
 }
 
-/// Loads bytes from the words of a line from word `from` on.
+/// Loads bytes from the words of a slot from word `from` on.
 #[inline]
-fn load_bytes(line: &Slot, from: usize, bytes: &mut [u8]) {
-    let words = &line.words[from..];
+fn load_bytes(slot: &Slot, from: usize, bytes: &mut [u8]) {
+    let words = &slot.words[from..];
     let split = bytes.len() & !7;
     let (whole, rest) = bytes.split_at_mut(split);
     for (word, bytes) in words.iter().zip(whole.chunks_exact_mut(8)) {
@@ -339,9 +339,9 @@ pub struct Entry<'a> {
     ring: &'a [Slot],
     position: u64,
     bytes: usize,
-    /// The number of its last meta words in [`WELL_KNOWN_HEADERS`], if it is immediate.
+    /// The index of its last meta words in [`WELL_KNOWN_HEADERS`], if it is immediate.
     well_known: Option<usize>,
-    /// Halves that it takes, a skipped one before it counted.
+    /// How many half-slots it takes, with a skipped one before it.
     half_slots: usize,
     /// What it is.
     pub kind: Kind,
@@ -352,12 +352,12 @@ pub struct Entry<'a> {
 pub struct Damaged;
 
 impl Reader {
-    /// Starts at the first line of a ring of `2^shift` lines.
+    /// Starts at the first slot of a ring of `2^shift` slots.
     pub fn new(shift: u32) -> Reader {
         Reader { position: 0, shift }
     }
 
-    /// The stamp word at a position, if it was written in this sequence.
+    /// Returns the stamp word at a position, if it has the position's sequence number.
     #[inline(always)]
     fn stamp(&self, ring: &[Slot], position: u64) -> Option<u64> {
         // Pair `entry published`.
@@ -365,7 +365,7 @@ impl Reader {
         (stamp >> 32 == sequence(position, self.shift)).then_some(stamp)
     }
 
-    /// Where the next entry begins, and its stamp, if it is there.
+    /// Returns the position of the next entry and its stamp, if it is there.
     #[inline(always)]
     fn find(&self, ring: &[Slot]) -> Option<(u64, u64)> {
         let stamp = self.stamp(ring, self.position)?;
@@ -375,7 +375,7 @@ impl Reader {
         Some((self.position, stamp))
     }
 
-    /// The next entry, if it is there.
+    /// Returns the next entry, if it is there.
     #[inline(always)]
     pub fn next<'a>(&self, ring: &'a [Slot]) -> Result<Option<Entry<'a>>, Damaged> {
         let Some((position, stamp)) = self.find(ring) else { return Ok(None) };
@@ -396,11 +396,11 @@ impl Reader {
         Ok(Some(Entry { ring, position, bytes, well_known, half_slots, kind }))
     }
 
-    /// The next entry, if it is there and a message that fits in one line.
+    /// Returns the next entry, if it is there and a message that fits in one slot.
     #[inline(always)]
     pub fn next_short<'a>(&self, ring: &'a [Slot]) -> Option<Short<'a>> {
         let (position, stamp) = self.find(ring)?;
-        let (line, bytes) = (slot_at(ring, position), (stamp >> 8 & 0xff_ffff) as usize);
+        let (slot, bytes) = (slot_at(ring, position), (stamp >> 8 & 0xff_ffff) as usize);
         let skipped = (position - self.position) as usize;
         let well_known = well_known_of(stamp);
         let fits = match well_known {
@@ -412,60 +412,60 @@ impl Reader {
         }
         prefetch(slot_at(ring, position + PREFETCH_HALF_SLOTS));
         let half_slots = skipped + if well_known.is_some() { 1 } else { 2 };
-        Some(Short { line, at: word_at(position), well_known, bytes, half_slots })
+        Some(Short { slot, at: word_at(position), well_known, bytes, half_slots })
     }
 
-    /// The next entry, if it is an immediate message and comes within so many looks more than one.
+    /// Returns the next entry, if it is an immediate message that is there or comes within `looks` more looks.
     #[inline(always)]
     pub fn next_immediate(&self, ring: &[Slot], looks: usize) -> Option<Immediate> {
-        let (line, at) = (slot_at(ring, self.position), word_at(self.position));
+        let (slot, at) = (slot_at(ring, self.position), word_at(self.position));
         let sequence = sequence(self.position, self.shift);
         // All that need not wait for the message is done before it.
         prefetch(slot_at(ring, self.position + PREFETCH_HALF_SLOTS));
         let mut looks = looks;
         let stamp = loop {
             // Pair `entry published`.
-            let stamp = line.words[at].load_acquire();
+            let stamp = slot.words[at].load_acquire();
             if stamp >> 32 == sequence {
                 break stamp;
             }
             looks = looks.checked_sub(1)?;
-            // Looking without a pause takes the line from the writer before it is done with it.
+            // Looking without a pause takes the cache line from the writer before it is done with it.
             std::hint::spin_loop();
         };
         let (well_known, bytes) = (well_known_of(stamp)?, (stamp >> 8 & 0xff_ffff) as usize);
         if bytes > IMMEDIATE_BYTES {
             return None;
         }
-        let word = |place: usize| line.words[at + place].load_relaxed();
+        let word = |place: usize| slot.words[at + place].load_relaxed();
         let first = word(1);
         Some(Immediate { first: [first as u32, (first >> 32) as u32], well_known, bytes, words: [word(2), word(3)] })
     }
 
-    /// Whether the next entry is there.
+    /// Returns whether the next entry is there.
     #[inline(always)]
     pub fn has_next(&self, ring: &[Slot]) -> bool {
-        let line = slot_at(ring, self.position);
-        line.words[word_at(self.position)].load_relaxed() >> 32 == sequence(self.position, self.shift)
+        let slot = slot_at(ring, self.position);
+        slot.words[word_at(self.position)].load_relaxed() >> 32 == sequence(self.position, self.shift)
     }
 
-    /// Leaves `half_slots` half lines behind.
+    /// Goes on by `half_slots`.
     pub fn advance(&mut self, half_slots: usize) {
         self.position += half_slots as u64;
     }
 }
 
-/// The number of the last meta words of an immediate message; `None` for any other entry.
+/// Returns the index of the last meta words of an immediate message; `None` for any other entry.
 #[inline(always)]
 fn well_known_of(stamp: u64) -> Option<usize> {
     let number = (stamp as u8).wrapping_sub(IMMEDIATE) as usize;
     (number < WELL_KNOWN_HEADERS.len()).then_some(number)
 }
 
-/// A message in at most one line, still in the ring.
+/// A message in at most one slot, still in the ring.
 pub struct Short<'a> {
-    line: &'a Slot,
-    /// The word with which it begins.
+    slot: &'a Slot,
+    /// The index of the word with which it begins.
     at: usize,
     well_known: Option<usize>,
     bytes: usize,
@@ -473,44 +473,44 @@ pub struct Short<'a> {
 }
 
 impl Short<'_> {
-    /// Bytes of the body.
+    /// Returns the length of the body in bytes.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.bytes
     }
-    /// Half lines to leave behind with it.
+    /// Returns by how many half-slots to go on behind it.
     #[inline(always)]
     pub fn half_slots(&self) -> usize {
         self.half_slots
     }
-    /// The words that travel with the message.
+    /// Returns the words that travel with the message.
     #[inline(always)]
     pub fn meta(&self) -> Meta {
-        meta_of(self.line, self.at, self.well_known)
+        meta_of(self.slot, self.at, self.well_known)
     }
-    /// Copies the first bytes of the body, as many as fit.
+    /// Copies the first bytes of the body, up to the length of `data`.
     #[inline(always)]
     pub fn copy_to(&self, data: &mut [u8]) {
         let from = body_word(self.at, self.well_known);
         match (self.bytes, data.first_chunk_mut::<8>()) {
-            (8, Some(word)) => *word = self.line.words[from].load_relaxed().to_ne_bytes(),
+            (8, Some(word)) => *word = self.slot.words[from].load_relaxed().to_ne_bytes(),
             _ => {
                 let wanted = data.len().min(self.bytes);
-                load_bytes(self.line, from, &mut data[..wanted]);
+                load_bytes(self.slot, from, &mut data[..wanted]);
             }
         }
     }
 }
 
-/// The word with which the body of an entry begins that begins at word `at`.
+/// Returns the index of the word with which the body begins, for an entry that begins at word `at`.
 #[inline(always)]
 fn body_word(at: usize, well_known: Option<usize>) -> usize {
     if well_known.is_some() { at + IMMEDIATE_START / 8 } else { FIRST_START / 8 }
 }
 
 #[inline(always)]
-fn meta_of(line: &Slot, at: usize, well_known: Option<usize>) -> Meta {
-    let word = |index: usize| line.words[index].load_relaxed();
+fn meta_of(slot: &Slot, at: usize, well_known: Option<usize>) -> Meta {
+    let word = |index: usize| slot.words[index].load_relaxed();
     if let Some(number) = well_known {
         let (first, last) = (word(at + 1), WELL_KNOWN_HEADERS[number]);
         return [first as u32, (first >> 32) as u32, last[0], last[1], last[2], last[3]];
@@ -520,15 +520,15 @@ fn meta_of(line: &Slot, at: usize, well_known: Option<usize>) -> Meta {
 }
 
 impl Entry<'_> {
-    /// Bytes of the body.
+    /// Returns the length of the body in bytes.
     pub fn len(&self) -> usize {
         self.bytes
     }
-    /// Half lines to leave behind with it.
+    /// Returns by how many half-slots to go on behind it.
     pub fn half_slots(&self) -> usize {
         self.half_slots
     }
-    /// The words that travel with the message.
+    /// Returns the words that travel with the message.
     #[inline]
     pub fn meta(&self) -> Meta {
         meta_of(slot_at(self.ring, self.position), word_at(self.position), self.well_known)
@@ -684,7 +684,8 @@ mod tests {
         use proptest::prelude::*;
         use std::collections::VecDeque;
 
-        /// A body of `bytes` that is full of what could be the stamp of an immediate message in this sequence or the next.
+        /// A body of `bytes` that is full of what could be the stamp of an immediate message in this sequence or the
+        /// next.
         fn body_like_stamps(bytes: usize, position: u64, shift: u32, fill: u8) -> Vec<u8> {
             let word = stamp(position + (u64::from(fill) % 2 * 2 << shift), shift, 8, IMMEDIATE);
             word.to_ne_bytes().into_iter().cycle().take(bytes).collect()

@@ -1,93 +1,93 @@
-//! The words by which a sender offers its own memory and takes the offer back.
+//! A rendezvous: the receiver copies a body straight out of the sender's own memory, or the sender falls back to eager.
 //!
-//! The sender writes `offer` (in its line for the receiver), the receiver writes `taken` (in its
-//! line for the sender). Both hold the offer's number times four, and what became of it.
+//! The sender writes its word (`rendezvous`, in its record for the receiver), the receiver writes its answer
+//! (`taken`, in its record for the sender). Both hold the number of the rendezvous times four, and its state.
 //!
-//! The sender may reuse its memory once it has seen `taken`, or once it has moved the body and
-//! said so. The receiver copies first and looks at `offer` afterwards: it believes the copy only
-//! if the offer still stood then.
+//! The sender may reuse its memory once it has seen the answer *taken*, or once it has fallen back to eager: the body
+//! lies in its heap, and its word says so. The receiver copies first and looks at the sender's word afterwards: the
+//! copy counts only if the rendezvous was still open then.
 //!
-//! A body that is moved can be had in both places, so nobody has to know which one the receiver record. An
-//! offer that is withdrawn cannot: the sender first says that it is in doubt, then looks whether the receiver
-//! has claimed it, and decides. A receiver that finds its claim in doubt waits for that decision. One
-//! compare-exchange would do, if the two could write the same word; neither can write what the other does.
+//! After a fall-back the body exists in both places, so it does not matter which one the receiver took. After a
+//! withdrawal it exists nowhere: the sender first says that the rendezvous is in doubt, then looks whether the receiver
+//! has claimed it, and decides. A receiver that finds its claim in doubt waits for that decision. One compare-exchange
+//! would do if both could write the same word; neither can write the other's words.
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad, fence, yield_now};
 
-/// RendezvousState are numbered up to this: a word has room for four times the number, and two bits.
+/// The largest number of a rendezvous: a word has room for four times the number, and two bits.
 pub const NUMBER_MAX: u64 = u64::MAX / 4;
 
-/// What `offer` says beside the number: the body is where it was offered.
+/// What the sender's word says beside the number: the body is in the sender's own memory.
 const OPEN: u64 = 0;
-/// It lies in the heap.
+/// The sender has fallen back to eager: the body lies in its heap.
 const EAGER: u64 = 1;
-/// It was moved nowhere, and the sender is about to decide whether it takes the offer back.
+/// The sender is about to decide whether it withdraws; the heap has no memory for the body.
 pub const IN_DOUBT: u64 = 2;
-/// It cannot be had any more.
+/// The sender has withdrawn.
 const WITHDRAWN: u64 = 3;
 
-/// What `taken` says beside the number: the receiver has the body.
+/// What the receiver's answer says beside the number: the receiver has the body.
 const TAKEN: u64 = 0;
-/// It cannot copy it.
+/// The receiver cannot copy the body and asks for it in the heap.
 const WANTS_EAGER: u64 = 1;
 
-/// What the receiver sees.
+/// The state of a rendezvous as the sender's word tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SenderState {
-    /// The memory may be read.
+    /// The sender's memory may be read.
     Open,
-    /// The body is in the heap.
+    /// The body is in the sender's heap.
     Eager,
-    /// The sender is about to decide.
+    /// The sender is about to decide whether it withdraws.
     InDoubt,
-    /// There is no body any more.
+    /// The sender has withdrawn: the message was not sent.
     Withdrawn,
-    /// Not that offer: the sender broke the rules.
+    /// Another rendezvous: the sender broke the rules.
     Other,
 }
 
-/// What the sender sees.
+/// The receiver's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiverAnswer {
-    /// Nothing yet.
+    /// None yet.
     None,
     /// The receiver has the body.
     Taken,
-    /// The receiver cannot copy it.
+    /// The receiver wants the body in the heap.
     WantsEager,
 }
 
-/// The sender makes an offer; call before the entry is queued.
+/// Opens a rendezvous; for the sender, before it queues the entry.
 pub fn open(offer: &AtomicU64, number: u64) {
-    // Pair `offer stands`: who sees it may read the offered memory.
+    // Pair `rendezvous state`: whoever sees that it is open may read the sender's memory.
     offer.store(number * 4 + OPEN, Ordering::Release);
 }
 
-/// The sender says that the body has moved; the place must have been written before. When this
-/// returns, the offered memory may change.
+/// Says that the body lies in the heap; for the sender, which has written the place before. When this returns the
+/// sender may reuse its memory.
 pub fn fall_back_to_eager(offer: &AtomicU64, number: u64) {
-    // Pair `offer stands`: who sees that it was moved sees the place of the body.
+    // Pair `rendezvous state`: whoever sees the fall-back sees the place of the body.
     offer.store(number * 4 + EAGER, Ordering::Release);
-    // Pair `copied or changed`: this store comes before the owner's later writes to the offered memory, so a
-    // copy that holds such a write finds the offer moved.
+    // Pair `copied or changed`: this store comes before the sender's later writes to its memory, so the receiver of
+    // a copy that holds such a write sees the fall-back.
     fence(Ordering::SeqCst);
 }
 
-/// The sender takes the offer back, unless `answer` tells that the receiver has the body. Says whether it did:
-/// then the receiver gets nothing of it. When this returns, the offered memory may change.
+/// Withdraws, unless `answer` says that the receiver has the body; for the sender. Returns whether it has withdrawn:
+/// then the receiver gets nothing. When this returns the sender may reuse its memory.
 pub fn withdraw(offer: &AtomicU64, number: u64, answer: impl FnOnce() -> ReceiverAnswer) -> bool {
     offer.store(number * 4 + IN_DOUBT, Ordering::Relaxed);
-    // Pairs `copied or changed` and `claim or doubt`: the first as where a body is moved; by the second either we see
+    // Pairs `copied or changed` and `claim or doubt`: the first as in a fall-back to eager; by the second either we see
     // the claim, or the receiver sees the doubt.
     fence(Ordering::SeqCst);
     let withdrawn = answer() != ReceiverAnswer::Taken;
-    // Pair `offer stands`. Who waits for the decision acts on nothing but this word.
+    // Pair `rendezvous state`. The receiver that waits for the decision acts on this word alone.
     offer.store(number * 4 + if withdrawn { WITHDRAWN } else { OPEN }, Ordering::Release);
     withdrawn
 }
 
-/// The sender looks for an answer.
+/// Returns the receiver's answer; for the sender.
 pub fn receiver_answer(taken: &AtomicU64, number: u64) -> ReceiverAnswer {
-    // Pair `offer answered`: the receiver's reads are over.
+    // Pair `rendezvous answered`: the receiver's reads are over.
     match taken.load_acquire() {
         word if word == number * 4 + TAKEN => ReceiverAnswer::Taken,
         word if word == number * 4 + WANTS_EAGER => ReceiverAnswer::WantsEager,
@@ -95,9 +95,9 @@ pub fn receiver_answer(taken: &AtomicU64, number: u64) -> ReceiverAnswer {
     }
 }
 
-/// The receiver looks at an offer.
+/// Returns the state of a rendezvous; for the receiver.
 pub fn sender_state(offer: &AtomicU64, number: u64) -> SenderState {
-    // Pair `offer stands`.
+    // Pair `rendezvous state`.
     match offer.load_acquire().checked_sub(number * 4) {
         Some(OPEN) => SenderState::Open,
         Some(EAGER) => SenderState::Eager,
@@ -107,9 +107,9 @@ pub fn sender_state(offer: &AtomicU64, number: u64) -> SenderState {
     }
 }
 
-/// The receiver, after its copy: says that it has the body, if the memory was valid all the time. Standing means
-/// that the copy counts, and the sender knows or will; else it does not, whatever the offer has become.
-/// `patient` tells whether to wait on for a sender that is about to decide.
+/// Claims the body after the copy, if the sender's memory was valid all the time; for the receiver. The result *open*
+/// means that the copy counts and the sender knows that or will; any other means that it does not count. `patient`
+/// says whether to wait on for a sender that is about to decide.
 pub fn claim(offer: &AtomicU64, taken: &AtomicU64, number: u64, mut patient: impl FnMut() -> bool) -> SenderState {
     // Pair `copied or changed`.
     fence(Ordering::SeqCst);
@@ -117,7 +117,7 @@ pub fn claim(offer: &AtomicU64, taken: &AtomicU64, number: u64, mut patient: imp
     if state_after_copy != SenderState::Open {
         return state_after_copy;
     }
-    // Pair `offer answered`: our reads are over.
+    // Pair `rendezvous answered`: our reads are over.
     taken.store(number * 4 + TAKEN, Ordering::Release);
     // Pair `claim or doubt`: either the sender sees the claim, or we see its doubt.
     fence(Ordering::SeqCst);
@@ -125,16 +125,16 @@ pub fn claim(offer: &AtomicU64, taken: &AtomicU64, number: u64, mut patient: imp
         match sender_state(offer, number) {
             SenderState::Withdrawn => return SenderState::Withdrawn,
             SenderState::InDoubt if patient() => yield_now(),
-            // Also a body that has just moved: the copy was good before. And also the next offer: a sender
-            // that has withdrawn one makes no other. And a doubt that never ends, for want of anything better:
+            // Also after a fall-back just now: the copy was good before. Also for the next rendezvous: a sender that
+            // has withdrawn one opens no other. And for a doubt that does not end, since nothing better can be done:
             // a sender that was stopped just there finds the claim.
             _ => return SenderState::Open,
         }
     }
 }
 
-/// The receiver asks for the body in the heap.
+/// Asks for the body in the heap; for the receiver.
 pub fn request_eager(taken: &AtomicU64, number: u64) {
-    // Pair `offer answered`: our reads are over.
+    // Pair `rendezvous answered`: our reads are over.
     taken.store(number * 4 + WANTS_EAGER, Ordering::Release);
 }

@@ -87,7 +87,7 @@ mod tests {
     use rustix::mm::ProtFlags;
     use std::os::fd::AsFd;
 
-    /// Loads a word through a mapping for reading only while its half_slots change together.
+    /// Loads a word through a mapping for reading only while its halves change together.
     fn loads_no_torn_word(load: fn(&AtomicU64) -> u64) {
         const LOADS: usize = 1_000_000;
         let memory = file::make("hpvm-test", 4096).unwrap();

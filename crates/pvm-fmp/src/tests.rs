@@ -628,7 +628,7 @@ fn a_sleeper_is_rung_once() {
         let mut fds = [rustix::event::PollFd::new(&bell, rustix::event::PollFlags::IN)];
         rustix::event::poll(&mut fds, Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
     };
-    a.send_bytes(B, [0; 6], b"unpark").map(|_| ()).unwrap();
+    a.send_bytes(B, [0; 6], b"awake").map(|_| ()).unwrap();
     assert!(!rung(&b));
     b.prepare_park();
     a.send_bytes(B, [0; 6], b"asleep").map(|_| ()).unwrap();

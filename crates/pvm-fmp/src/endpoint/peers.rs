@@ -1,4 +1,4 @@
-//! Who the peers are.
+//! The peers of a task, and its table of records for them.
 
 use super::{BELLS_MAX, Endpoint};
 use crate::arrival::Owner;
@@ -13,17 +13,17 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-/// What the smallest piece of a table is made of.
+/// The content of the smallest piece of a new table.
 const ZEROES: [u8; FIRST_RECORDS * size_of::<PeerRecord>()] = [0; FIRST_RECORDS * size_of::<PeerRecord>()];
 
 impl Endpoint {
-    /// A peer that the daemon introduced (`ToTask::Peer`). A second introduction is ignored.
+    /// Adds a peer that the daemon introduced (`ToTask::Peer`). A second introduction is ignored.
     pub fn connect(&mut self, tid: u32, segment: OwnedFd, bell: OwnedFd) -> io::Result<()> {
         self.try_connect(tid, [segment, bell]).map_err(|(error, _)| error)
     }
 
-    /// [`Endpoint::connect`] with segment and doorbell; they come back where it fails, so that it can be tried
-    /// again when there was no memory.
+    /// Does what [`Endpoint::connect`] does with segment and doorbell. They come back if it fails, so that the caller
+    /// can try again after a lack of memory.
     pub fn try_connect(&mut self, tid: u32, peer: [OwnedFd; 2]) -> Result<(), (io::Error, [OwnedFd; 2])> {
         if self.is_connected(tid) {
             return Ok(());
@@ -35,7 +35,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The peer's mapping, and a line of our table.
+    /// Returns the peer's mapping, and a record of our table.
     fn ready_for(&mut self, tid: u32, [segment, bell]: &[OwnedFd; 2]) -> io::Result<(Mapping, usize)> {
         let mapping = Mapping::of_peer(segment)?;
         if !doorbell::is_bell(bell.as_fd()) {
@@ -81,7 +81,7 @@ impl Endpoint {
         self.order.insert(0, index);
     }
 
-    /// A line of our table for the peer.
+    /// Takes a record of our table for the peer.
     fn take_record(&mut self, tid: u32) -> Option<usize> {
         let index = match self.free_records.pop() {
             Some(index) => index,
@@ -93,19 +93,19 @@ impl Endpoint {
         };
         let heap = self.heap.borrow();
         let mapping = &heap.source().mapping;
-        let (header, line) = (mapping.header(), mapping.peer_record(index)?);
-        for word in [&line.ring, &line.rendezvous, &line.consumed, &line.taken, &line.notice] {
+        let (header, record) = (mapping.header(), mapping.peer_record(index)?);
+        for word in [&record.ring, &record.rendezvous, &record.consumed, &record.taken, &record.notice] {
             word.store(0, Ordering::Relaxed);
         }
-        // Pair `record taken`: who finds the line finds it clean.
-        line.tid.store(tid, Ordering::Release);
-        // Pair `table changed`: who sees the new version sees the length and the line.
+        // Pair `record taken`: whoever finds the record finds it clean.
+        record.tid.store(tid, Ordering::Release);
+        // Pair `table changed`: whoever sees the new version sees the length and the record.
         header.peers.0.store(self.used_records as u32, Ordering::Relaxed);
         header.table_version.fetch_add(1, Ordering::Release);
         Some(index)
     }
 
-    /// Makes our table so long. Its pieces behind the first lie in the heap, and stay.
+    /// Makes our table at least `count` records long. Its pieces behind the first lie in the heap, and stay.
     pub(super) fn make_records(&mut self, count: usize) -> Option<()> {
         let piece = (0..).find(|piece| table_piece(*piece).0 + table_piece(*piece).1 >= count)?;
         if count > PEERS_MAX {
@@ -117,14 +117,14 @@ impl Endpoint {
             for at in (0..bytes).step_by(ZEROES.len()) {
                 block.write(at, &ZEROES);
             }
-            // Pair `table piece made`: who sees where it lies sees clean lines.
+            // Pair `table piece made`: whoever sees where it lies sees clean records.
             self.heap.borrow().source().mapping.header().tables[piece].store(block.offset(), Ordering::Release);
             self.tables.push(block);
         }
         Some(())
     }
 
-    /// Whether `send_*` to that tid can work.
+    /// Returns whether `send_*` to that tid can work.
     #[inline]
     pub fn is_connected(&self, tid: u32) -> bool {
         self.index_of(tid).is_some()
@@ -136,14 +136,15 @@ impl Endpoint {
         (self.peers[index].as_ref()?.tid == tid).then_some(index)
     }
 
-    /// The peer is dead (`ToTask::PeerGone`); call after [`Endpoint::poll_dead`]. Bodies of it that are still held stay readable.
+    /// Removes a dead peer (`ToTask::PeerGone`); call after [`Endpoint::poll_dead`]. Bodies of it that are still held
+    /// stay readable.
     pub fn peer_gone(&mut self, tid: u32) {
         let Some(index) = self.index_of(tid) else { return };
         let peer = self.peers[index].take().expect("found just now");
         self.by_slot[slot_of(tid)] = 0;
         self.order.retain(|other| *other != index);
         self.bells -= usize::from(peer.bell.is_some());
-        // Nothing is ordered by that: the line is cleaned when it is taken anew.
+        // Nothing is ordered by that: the record is cleaned when it is taken anew.
         peer.our_record.get().tid.store(0, Ordering::Relaxed);
         self.free_records.push(peer.our_record.index);
     }

@@ -1,4 +1,4 @@
-//! The message that comes first from the peer that sent last, still in its queue.
+//! The next message of the most recent peer, still in its queue.
 use crate::peer::Inbound;
 use crate::queue::Short;
 use crate::{Immediate, Meta};
@@ -15,19 +15,19 @@ pub struct RecentShort<'a> {
 
 #[allow(clippy::len_without_is_empty)] // an empty message is one
 impl RecentShort<'_> {
-    /// Bytes of its body.
+    /// Returns the length of its body in bytes.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.short.len()
     }
 
-    /// The words that travel with it.
+    /// Returns the words that travel with it.
     #[inline(always)]
     pub fn meta(&self) -> Meta {
         self.short.meta()
     }
 
-    /// Takes the message: its first bytes, as many as fit, into `data`. Returns its true length.
+    /// Takes the message: copies its first bytes into `data`, up to the length of `data`. Returns the message's length.
     #[inline(always)]
     pub fn take(self, data: &mut [u8]) -> usize {
         self.short.copy_to(data);

@@ -1,4 +1,4 @@
-//! The sender's side of offers: long bodies go gather to a receiver that waits for them.
+//! The sender's side of a rendezvous: a long body goes straight to a receiver that waits for it.
 
 use super::send::{Ringer, ring};
 use super::{Endpoint, LINGER, RENDEZVOUS_BYTES_PER_MICROSECOND, RENDEZVOUS_PATIENCE};
@@ -12,7 +12,7 @@ use crate::{Meta, NoMemory, SendError, Sent};
 use std::time::{Duration, Instant};
 
 impl Endpoint {
-    /// Whether the peer is in a one-call receive for a message like this.
+    /// Returns whether the peer is in a one-call receive for a message like this.
     pub(super) fn peer_waits_for(&mut self, index: usize, meta: &Meta) -> bool {
         let crowded = self.crowded();
         let (us, peer) = (self.tid, self.peers[index].as_mut().expect("connected"));
@@ -46,7 +46,7 @@ impl Endpoint {
         false
     }
 
-    /// RendezvousState `body` to the waiting peer; after a while without answer it goes through the heap.
+    /// Opens a rendezvous with the waiting peer; after a while without answer it falls back to eager.
     pub(super) fn send_rendezvous(
         &mut self,
         index: usize,
@@ -70,15 +70,16 @@ impl Endpoint {
         let patience =
             RENDEZVOUS_PATIENCE + Duration::from_micros((body.len() / RENDEZVOUS_BYTES_PER_MICROSECOND) as u64);
         if let (Sent::RingByDaemon, Some(ring_by_daemon)) = (sent, ringer) {
-            // Now: nobody would take what we wait for, if the caller rang when we return.
+            // Now: the peer would not take the body that we wait for if the caller rang after our return.
             ring_by_daemon();
         }
         let start = Instant::now();
         let (mut spins, mut helped) = (0u32, false);
         loop {
             let peer = self.peers[index].as_mut().expect("connected");
-            let answer =
-                peer.theirs(us).map_or(ReceiverAnswer::None, |line| rendezvous::receiver_answer(&line.taken, number));
+            let answer = peer
+                .theirs(us)
+                .map_or(ReceiverAnswer::None, |record| rendezvous::receiver_answer(&record.taken, number));
             match answer {
                 ReceiverAnswer::Taken => {
                     peer.rendezvous.linger = 4;
@@ -108,8 +109,8 @@ impl Endpoint {
         self.fall_back_to_eager(index, number, body)
     }
 
-    /// Moves an offered body to the heap and tells the peer. Where there is no memory the offer stands
-    /// for a while: the peer has said that it waits for it.
+    /// Copies the body of a rendezvous to the heap and tells the peer. If there is no memory the rendezvous stays open
+    /// for a while: the peer has said that it waits for the message.
     fn fall_back_to_eager(&mut self, index: usize, number: u64, body: &[u8]) -> Result<Sent, SendError> {
         let (heap, us, start) = (self.heap.clone(), self.tid, Instant::now());
         let block = loop {
@@ -117,9 +118,9 @@ impl Endpoint {
                 Ok(block) => break block,
                 Err(NoMemory) => {
                     let peer = self.peers[index].as_mut().expect("connected");
-                    let taken = peer
-                        .theirs(us)
-                        .is_some_and(|line| rendezvous::receiver_answer(&line.taken, number) == ReceiverAnswer::Taken);
+                    let taken = peer.theirs(us).is_some_and(|record| {
+                        rendezvous::receiver_answer(&record.taken, number) == ReceiverAnswer::Taken
+                    });
                     let lives = self.ports.as_ref().is_none_or(|ports| ports.alive(peer.tid));
                     if taken || !lives {
                         return Ok(Sent::Done);
@@ -133,42 +134,43 @@ impl Endpoint {
         };
         block.write(0, body);
         let peer = self.peers[index].as_mut().expect("connected");
-        let line = peer.our_record;
+        let record = peer.our_record;
         let offset = block.offset();
         let token = peer.outstanding.add(vec![block]);
-        line.get().eager_offset.store(offset, Ordering::Relaxed);
-        line.get().eager_bytes.store(body.len() as u64, Ordering::Relaxed);
-        line.get().eager_token.store(u64::from(token), Ordering::Relaxed);
-        rendezvous::fall_back_to_eager(&line.get().rendezvous, number);
+        record.get().eager_offset.store(offset, Ordering::Relaxed);
+        record.get().eager_bytes.store(body.len() as u64, Ordering::Relaxed);
+        record.get().eager_token.store(u64::from(token), Ordering::Relaxed);
+        rendezvous::fall_back_to_eager(&record.get().rendezvous, number);
         peer.rendezvous.eager_token = Some(token);
-        // The peer may have gone to sleep over an offer that it could not take.
+        // The peer may have gone to sleep over a rendezvous that it could not take.
         Ok(ring(peer, self.barriers))
     }
 
-    /// Takes an offer back whose body can be moved nowhere: the peer passes its entry over, unless it has taken
-    /// it in the last moment.
+    /// Withdraws a rendezvous whose body fits nowhere: the peer ignores its entry, unless it has taken the body at the
+    /// last moment.
     fn withdraw_rendezvous(&mut self, index: usize, number: u64) -> Result<Sent, SendError> {
         let us = self.tid;
         let peer = self.peers[index].as_mut().expect("connected");
-        let line = peer.our_record;
-        let answer =
-            || peer.theirs(us).map_or(ReceiverAnswer::None, |line| rendezvous::receiver_answer(&line.taken, number));
-        if !rendezvous::withdraw(&line.get().rendezvous, number, answer) {
+        let record = peer.our_record;
+        let answer = || {
+            peer.theirs(us).map_or(ReceiverAnswer::None, |record| rendezvous::receiver_answer(&record.taken, number))
+        };
+        if !rendezvous::withdraw(&record.get().rendezvous, number, answer) {
             return Ok(Sent::Done);
         }
-        // Until the entry has been read the words of another offer would be taken for those of this one.
+        // Until the entry has been read the words of another rendezvous would be taken for those of this one.
         peer.rendezvous.refused = true;
         Err(SendError::NoMemory)
     }
 }
 
-/// Clears up after an offer that was moved: the peer may have taken it in the last moment, then
-/// its token does not come back. Returns whether all is clear for the next offer.
+/// Settles a rendezvous that has fallen back to eager: if the peer has taken the body from our memory at the last
+/// moment, its token does not come back. Returns whether the next rendezvous may be opened.
 pub(super) fn settle(peer: &mut Peer, us: u32) -> bool {
     let Some(token) = peer.rendezvous.eager_token else { return true };
     let number = peer.rendezvous.number;
-    let Some(line) = peer.theirs(us) else { return false };
-    let taken = rendezvous::receiver_answer(&line.taken, number) == ReceiverAnswer::Taken;
+    let Some(record) = peer.theirs(us) else { return false };
+    let taken = rendezvous::receiver_answer(&record.taken, number) == ReceiverAnswer::Taken;
     if taken {
         peer.outstanding.remove(token);
     }

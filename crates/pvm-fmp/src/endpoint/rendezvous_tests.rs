@@ -1,4 +1,4 @@
-//! RendezvousState for which the sender has no memory: the receiver takes them, or they are withdrawn.
+//! Rendezvous for which the sender has no memory: the receiver takes them, or they are withdrawn.
 use super::*;
 use crate::tests::{A, B, Host, Kept, beside, body};
 use crate::{Arrival, Meta, Posted, SendError, Sent, Sink};

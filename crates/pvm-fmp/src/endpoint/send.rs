@@ -1,4 +1,4 @@
-//! Sending: into the queue, or into the heap and its descriptor into the queue.
+//! Sending: a body goes into the queue, or into the heap with its descriptor in the queue.
 
 use super::{BYTES_PER_POLL, Endpoint, PIPELINED_BYTES_MIN, SENDS_PER_POLL};
 use crate::arrival::FRAGMENTS_MAX;
@@ -11,17 +11,17 @@ use crate::queue::{FIRST_BYTES, Kind};
 use crate::{INLINE_BYTES_MAX, Immediate, Meta, NoMemory, SendError, Sent};
 use std::os::fd::AsFd;
 
-/// Has the daemon ring the peer to which something is being sent; `None` where only the caller can, later.
+/// Has the daemon ring the receiver during a send; `None` if only the caller can, after the send.
 pub(super) type Ringer<'a> = Option<&'a mut dyn FnMut()>;
 
 impl Endpoint {
-    /// A block of at least `bytes` in the own heap.
+    /// Allocates a block of at least `bytes` in the own heap.
     pub fn allocate(&mut self, bytes: usize) -> Result<Block, NoMemory> {
         Block::allocate(&self.heap, bytes)
     }
 
-    /// The shortest way of a message that fits in one line, to a peer with room in its queue.
-    /// `None` where it has to take [`Endpoint::send_bytes`]; that also looks whether the peer lives.
+    /// Sends a message that fits in one slot, in the shortest way, to a peer with room in its queue. Returns `None` if
+    /// the message needs [`Endpoint::send_bytes`], which also looks whether the peer lives.
     #[inline(always)]
     pub fn send_short(&mut self, to: u32, meta: &Meta, body: &[u8]) -> Option<Sent> {
         if body.len() > FIRST_BYTES {
@@ -36,8 +36,8 @@ impl Endpoint {
         Some(ring(peer, self.barriers))
     }
 
-    /// [`Endpoint::send_short`] of an immediate message to a task, without a call in it. Says whether the peer has to
-    /// be woken then ([`Endpoint::wake`]).
+    /// Sends an immediate message to a task, without a function call. Returns whether the peer must be woken then
+    /// ([`Endpoint::wake`]).
     #[inline(always)]
     pub fn send_immediate(&mut self, to: u32, immediate: &Immediate) -> Option<bool> {
         let index = self.index_of(to)?;
@@ -49,9 +49,9 @@ impl Endpoint {
         Some(peer.owner.mapping.header().parker.0.parked(self.barriers).is_some())
     }
 
-    /// Sends bytes: in the queue when they are few, gather from `body` when they are many and
-    /// the peer waits for them, else through the heap. `body` is free when the call returns.
-    /// Waits for the peer to receive only where it waits for this and there is no memory.
+    /// Sends bytes: in the queue if they are few, straight from `body` if they are many and the peer waits for them,
+    /// else through the heap. `body` is free when the call returns. Waits for the receiver only if that waits for this
+    /// message and there is no memory.
     #[inline]
     pub fn send_bytes(&mut self, to: u32, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
         if body.len() <= INLINE_BYTES_MAX {
@@ -60,8 +60,8 @@ impl Endpoint {
         self.send_long(to, meta, body, None)
     }
 
-    /// [`Endpoint::send_bytes`] for who can have the daemon ring at once, while the call lasts: then bytes go
-    /// gather also to a peer that sleeps and whose doorbell is not at hand.
+    /// Does what [`Endpoint::send_bytes`] does, for a caller that can have the daemon ring during the call: then
+    /// bytes go straight also to a peer that sleeps and whose doorbell is not at hand.
     #[inline]
     pub fn send_bytes_ringing(
         &mut self,
@@ -80,9 +80,9 @@ impl Endpoint {
         let index = self.index_of(to).ok_or(SendError::NotConnected)?;
         let waits = !crate::is_daemon(to);
         let reached = |peer: &Peer| ringer.is_some() || peer.bell.is_some();
-        let offers =
+        let rendezvous =
             waits && body.len() >= self.rendezvous_bytes_min && self.peers[index].as_deref().is_some_and(reached);
-        if offers && self.peer_waits_for(index, &meta) {
+        if rendezvous && self.peer_waits_for(index, &meta) {
             return self.send_rendezvous(index, meta, body, ringer);
         }
         // A daemon never waits. While tasks crowd the cores the peer would often have to wait in the middle for us.
@@ -94,8 +94,7 @@ impl Endpoint {
         self.send_blocks(to, meta, &[(block, body.len())])
     }
 
-    /// Through the heap, piece by piece: the peer can copy the first ones out while we copy the
-    /// next ones in.
+    /// Sends through the heap, chunk by chunk: the peer can copy the first ones out while we copy the next ones in.
     fn send_pipelined(&mut self, index: usize, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
         let block = self.allocate(pipelined::HEAD_BYTES + body.len()).map_err(|_| SendError::NoMemory)?;
         let progress = block.head_word();
@@ -124,13 +123,12 @@ impl Endpoint {
             pipelined::advance(progress, done);
         }
         self.sent_bytes += body.len();
-        // The peer may have gone to sleep over an unfinished body.
+        // The peer may have gone to sleep over the incomplete body.
         Ok(if ring(peer, self.barriers) == Sent::RingByDaemon { Sent::RingByDaemon } else { first? })
     }
 
-    /// Sends what lies in blocks (each with its used length), without a copy. The blocks may be
-    /// sent again, to others too; what was sent must not be overwritten as long as somebody may
-    /// read it (append behind it instead).
+    /// Sends the content of blocks (each with its used length), without a copy. The blocks may be sent again, also to
+    /// others. Do not overwrite what was sent as long as somebody may read it; append behind it instead.
     pub fn send_blocks(&mut self, to: u32, meta: Meta, body: &[(Block, usize)]) -> Result<Sent, SendError> {
         let index = self.index_of(to).ok_or(SendError::NotConnected)?;
         let bytes = body.iter().map(|(_, used)| used).sum::<usize>();
@@ -153,7 +151,7 @@ impl Endpoint {
         sent
     }
 
-    /// Too many fragments for a descriptor: one block instead.
+    /// Sends a body of too many fragments for a descriptor: joins them in one block.
     fn send_joined(&mut self, to: u32, meta: Meta, body: &[(Block, usize)], bytes: usize) -> Result<Sent, SendError> {
         let whole = self.allocate(bytes).map_err(|_| SendError::NoMemory)?;
         let mut done = 0;
@@ -185,13 +183,14 @@ impl Endpoint {
         }
     }
 
-    /// How far the queue to a peer has come: [`Endpoint::has_read`] tells when the peer has got there.
+    /// Returns how many half-slots have been written to a peer: [`Endpoint::has_read`] says when the peer has read
+    /// them.
     pub fn written(&self, to: u32) -> u64 {
         let peer = self.index_of(to).and_then(|index| self.peers[index].as_ref());
         peer.and_then(|peer| peer.out.as_ref()).map_or(0, Outbound::written)
     }
 
-    /// Whether a peer has read the queue up to there, or is gone.
+    /// Returns whether a peer has read the queue up to `written`, or is gone.
     pub fn has_read(&mut self, to: u32, written: u64) -> bool {
         let us = self.tid;
         match self.index_of(to).and_then(|index| self.peers[index].as_mut()) {
@@ -200,24 +199,24 @@ impl Endpoint {
         }
     }
 
-    /// Whether enough has been sent since the last [`Endpoint::poll`] that blocks should be
-    /// collected which receivers have returned.
+    /// Returns whether enough has been sent since the last [`Endpoint::poll`] that it is time to collect blocks that
+    /// receivers have returned.
     #[inline(always)]
     pub fn should_poll(&self) -> bool {
         self.sends >= SENDS_PER_POLL || self.sent_bytes >= BYTES_PER_POLL
     }
 }
 
-/// Bodies that would lie in the sender's own cache when the receiver wants them, in bytes: shorter
-/// ones are soon had anyway, longer ones have left it for the cache that all cores share.
+/// Pipelined bodies that are copied by non-temporal stores, in bytes: they would lie in the sender's own cache when the
+/// receiver reads them. Shorter ones are soon read anyway; longer ones have left it for the cache that all cores share.
 const NON_TEMPORAL_BYTES_RANGE: std::ops::Range<usize> = 48 << 10..768 << 10;
 
-/// Short pieces begin the overlap early, long ones cost fewer looks.
+/// Returns the size of a chunk: small chunks begin the overlap early, large ones cost fewer looks.
 fn pipelined_chunk_bytes(bytes: usize) -> usize {
     (bytes / 8).clamp(4 << 10, 32 << 10) / 64 * 64
 }
 
-/// What a receiver must know to find a body: token, count, place and length of each fragment.
+/// Returns what a receiver must know to find a body: token, count, and place and length of each fragment.
 pub(super) fn descriptor<const BYTES: usize>(token: u32, body: &[(Block, usize)]) -> [u8; BYTES] {
     let mut bytes = [0u8; BYTES];
     bytes[..4].copy_from_slice(&token.to_ne_bytes());
@@ -229,18 +228,18 @@ pub(super) fn descriptor<const BYTES: usize>(token: u32, body: &[(Block, usize)]
     bytes
 }
 
-/// Wakes the peer if it sleeps.
+/// Wakes the peer if it sleeps. Returns what is left to do.
 #[inline(always)]
 pub(super) fn ring(peer: &Peer, reached: bool) -> Sent {
     match peer.owner.mapping.header().parker.0.parked(reached) {
         None => Sent::Done,
-        Some(park_number) => wake(peer, park_number),
+        Some(sleep) => wake(peer, sleep),
     }
 }
 
 #[cold]
-fn wake(peer: &Peer, park_number: u32) -> Sent {
-    if peer.rung.replace(park_number) == park_number {
+fn wake(peer: &Peer, sleep: u32) -> Sent {
+    if peer.rung.replace(sleep) == sleep {
         return Sent::Done;
     }
     match &peer.bell {

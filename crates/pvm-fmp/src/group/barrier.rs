@@ -161,7 +161,7 @@ impl MemberSlot {
     pub fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::Relaxed) != 0
     }
-    /// The member is unpark.
+    /// Notes that the member is awake.
     pub fn unpark(&self) {
         self.asleep.store(0, Ordering::Relaxed);
     }

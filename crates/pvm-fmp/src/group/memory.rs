@@ -1,4 +1,4 @@
-//! The daemon's side.
+//! The daemon's side of a group's memory.
 use super::barrier::{MemberSlot, Pending, Standing};
 use super::layout::{BROKEN, Board, CLOSED, FROZEN, GONE, List, MEMBERS_MAX, Mapped, present};
 use crate::file::read_only;
@@ -24,7 +24,7 @@ pub struct TakenArrivals {
     pub pending: Pending,
     /// The tids of members that had.
     pub here: Vec<u32>,
-    /// Of members that had, or will find that they cannot.
+    /// The tids of members that had, or will find that they cannot.
     pub doubtful: Vec<u32>,
 }
 
@@ -44,17 +44,17 @@ impl GroupMemory {
         Ok(GroupMemory { list, board, readable_list: read_only(&list_file)?, writable_board })
     }
 
-    /// The list, which can only be read: for everybody.
+    /// Returns a descriptor of the list that can only be read: for everybody.
     pub fn list(&self) -> BorrowedFd<'_> {
         self.readable_list.as_fd()
     }
 
-    /// The board, for members.
+    /// Returns a descriptor of the board, for members.
     pub fn board(&self) -> BorrowedFd<'_> {
         self.writable_board.as_fd()
     }
 
-    /// A task becomes the member of that number. Panics when the number is too large.
+    /// Makes a task the member of that instance number. Panics if the number is too large.
     pub fn set(&self, instance: u32, tid: u32) {
         if let Some(slot) = self.board.slot(instance as usize) {
             slot.clear();
@@ -62,7 +62,7 @@ impl GroupMemory {
         self.change(instance, tid);
     }
 
-    /// The member of that number is gone. Look at the barrier, and ring those asleep, after this.
+    /// Removes the member of that instance number. Look at the barrier, and ring the sleepers, after this.
     pub fn clear(&self, instance: u32) {
         let tid = self.list.tids.0[instance as usize].load(Ordering::Relaxed);
         let frozen = self.list.state.load(Ordering::Relaxed) & FROZEN != 0;
@@ -88,7 +88,7 @@ impl GroupMemory {
         fence(Ordering::SeqCst);
     }
 
-    /// The highest instance in use plus one, after a change of `instance`.
+    /// Returns the highest instance in use plus one, after a change of `instance`.
     fn places_with(&self, instance: u32) -> u32 {
         let mut places = self.list.places.load(Ordering::Relaxed).max(instance + 1);
         while places > 0 && self.list.tids.0[places as usize - 1].load(Ordering::Relaxed) == 0 {
@@ -97,18 +97,18 @@ impl GroupMemory {
         places
     }
 
-    /// Members stay as they are from now on.
+    /// Freezes the group: members stay as they are from now on.
     pub fn freeze(&self) {
         self.say(FROZEN);
     }
 
-    /// A member of the frozen group has gone: nobody arrives at a barrier any more. Make the pending
-    /// one fail, and ring those asleep, after this.
+    /// Notes that a member of the frozen group has gone: nobody arrives at a barrier any more. Make the pending one
+    /// fail, and ring the sleepers, after this.
     pub fn break_up(&self) {
         self.say(BROKEN);
     }
 
-    /// The group is no more.
+    /// Notes that the group has ended.
     pub fn close(&self) {
         self.say(CLOSED);
     }
@@ -126,12 +126,12 @@ impl GroupMemory {
         (0..places).filter_map(move |instance| Some((instance, tid(instance)?)))
     }
 
-    /// How a member stands; one without a slot never arrives.
+    /// Returns how a member stands; one without a slot never arrives.
     fn standing(&self, instance: usize, generation: u32) -> Standing {
         self.board.slot(instance).map_or(Standing::Away, |slot| slot.standing(generation))
     }
 
-    /// How the barrier stands.
+    /// Returns the state of the barrier.
     pub fn look(&self) -> Look {
         let mut pending = self.board.barrier.pending();
         if pending.is_taken() {
@@ -148,7 +148,7 @@ impl GroupMemory {
         look
     }
 
-    /// The need of the barrier, and the tids of members that have arrived.
+    /// Returns the need of the barrier, and the tids of members that have arrived.
     pub fn waiting(&self) -> (u16, Vec<u32>) {
         let pending = self.board.barrier.pending();
         let arrived = |(instance, _): &(usize, u32)| {
@@ -174,23 +174,22 @@ impl GroupMemory {
         taken
     }
 
-    /// Lets those go on whose arrivals were taken. Ring those asleep after this.
+    /// Releases the members whose arrivals were taken. Ring the sleepers after this.
     pub fn release(&self, opened: bool) {
         self.board.barrier.release(opened);
     }
 
-    /// Members meet here again.
+    /// Lets members arrive here again.
     pub fn give(&self) {
         self.board.barrier.give();
     }
 
-    /// Makes the barrier fail, if nobody has arrived since it was looked at. Ring those asleep
-    /// after this.
+    /// Makes the barrier fail, if nobody has arrived since it was looked at. Ring the sleepers after this.
     pub fn fail(&self, pending: Pending) -> bool {
         self.board.barrier.fail(pending)
     }
 
-    /// The members that want to be rung.
+    /// Returns the members that want to be rung.
     pub fn sleepers(&self) -> Vec<u32> {
         // Pair `lie down or open`: either we see the sleeper, or it sees what we did.
         fence(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! A task's side.
+//! A task's side of a group's memory.
 use super::barrier::{self, Arrival, Barrier, Failed, MemberSlot, Refused};
 use super::layout::{BROKEN, Board, CLOSED, FROZEN, GONE, List, MEMBERS_MAX, Mapped, present};
 use crate::sync::{Ordering, ReadOnlyLoad, fence};
@@ -26,43 +26,43 @@ impl GroupView {
         Ok(GroupView { list, board, guess: Cell::new(0) })
     }
 
-    /// Whether the board came along, as it does for members.
+    /// Returns whether this has the board, as members do.
     pub fn has_board(&self) -> bool {
         self.board.is_some()
     }
-    /// How many members there are.
+    /// Returns how many members there are.
     #[inline]
     pub fn size(&self) -> u32 {
         self.list.size.load_relaxed()
     }
-    /// Counts the changes of membership; wraps.
+    /// Returns the number of changes of membership; wraps.
     #[inline]
     pub fn version(&self) -> u32 {
         // Pair `list changed`.
         self.list.version.0.load_acquire()
     }
-    /// Whether members stay as they are.
+    /// Returns whether members stay as they are.
     pub fn is_frozen(&self) -> bool {
         // Pair `group state`.
         self.list.state.load_acquire() & FROZEN != 0
     }
-    /// Whether members of the frozen group have gone, so that it is of no use any more.
+    /// Returns whether members of the frozen group have gone, so that it is of no use any more.
     pub fn is_broken(&self) -> bool {
         // Pair `group state`.
         self.list.state.load_acquire() & BROKEN != 0
     }
-    /// Whether the group is no more. One of the same name may exist: ask the daemon.
+    /// Returns whether the group has ended. Another one of the same name may exist: ask the daemon.
     #[inline]
     pub fn is_closed(&self) -> bool {
         // Pair `group state`.
         self.list.state.load_acquire() & CLOSED != 0
     }
-    /// The highest instance in use, plus one.
+    /// Returns the highest instance in use, plus one.
     #[inline]
     pub fn places(&self) -> u32 {
         self.list.places.load_relaxed().min(MEMBERS_MAX as u32)
     }
-    /// The member of that number.
+    /// Returns the member of that instance number.
     #[inline]
     pub fn tid_of(&self, instance: u32) -> Option<u32> {
         present(self.word_of(instance)?)
@@ -73,17 +73,17 @@ impl GroupView {
         Some(self.list.tids.0.get(instance as usize)?.load_relaxed())
     }
 
-    /// The number of that member.
+    /// Returns the instance number of that member.
     pub fn instance_of(&self, tid: u32) -> Option<u32> {
         (0..self.places()).find(|instance| tid != 0 && self.tid_of(*instance) == Some(tid))
     }
 
-    /// All members, as they were at one moment: instance and tid.
+    /// Returns all members, as they were at one moment: instance and tid.
     pub fn members(&self) -> Vec<(u32, u32)> {
         self.read(present)
     }
 
-    /// All members as they were when the group was frozen, whoever has gone since.
+    /// Returns all members as they were when the group was frozen, also those that have gone since.
     pub fn frozen_members(&self) -> Vec<(u32, u32)> {
         self.read(|word| Some(word & !GONE).filter(|tid| *tid != 0))
     }
@@ -114,7 +114,7 @@ impl GroupView {
         self.list.state.load_relaxed() & (BROKEN | CLOSED) != 0
     }
 
-    /// The own slot. Panics for an instance that no group has.
+    /// Returns the own slot. Panics for an instance that no group has.
     #[inline]
     fn own(&self, instance: u32) -> Option<(&Barrier, &MemberSlot)> {
         self.board.as_ref().and_then(|board| Some((&board.barrier, board.slot(instance as usize)?)))
@@ -143,7 +143,7 @@ impl GroupView {
         Ok(arrival)
     }
 
-    /// What has become of a barrier; `None` while it is to be waited for.
+    /// Returns the result of a barrier; `None` while it is open for arrivals.
     #[inline]
     pub fn passed(&self, generation: u32) -> Option<Result<(), Failed>> {
         match &self.board {
@@ -152,23 +152,22 @@ impl GroupView {
         }
     }
 
-    /// The member is about to sleep, in the barrier or while it waits for another member's message:
-    /// it is rung when the barrier opens or fails, and when a member goes. Look once more after
-    /// this, then sleep.
+    /// Notes that the member is about to sleep, in the barrier or while it waits for another member's message: it is
+    /// rung when the barrier opens or fails, and when a member goes. Look once more after this, then sleep.
     pub fn prepare_park(&self, instance: u32) {
         if let Some((barrier, slot)) = self.own(instance) {
             barrier.prepare_park(slot);
         }
     }
 
-    /// The member is unpark.
+    /// Notes that the member is awake.
     pub fn unpark(&self, instance: u32) {
         if let Some((_, slot)) = self.own(instance) {
             slot.unpark();
         }
     }
 
-    /// Whom the last arrival of a generation must ring: the tids of members that may sleep.
+    /// Returns the tids of members that may sleep: the last arrival of a generation must ring them.
     #[inline]
     pub fn sleepers(&self, generation: u32) -> Vec<u32> {
         match &self.board {
