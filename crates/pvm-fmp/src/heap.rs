@@ -15,7 +15,7 @@ use std::time::Instant;
 
 /// The smallest block, in bytes.
 const SMALL_BYTES_MIN: u64 = 1024;
-/// Blocks above this are runs of pages, in bytes.
+/// The longest small block, in bytes; longer ones are runs of pages.
 const SMALL_BYTES_MAX: u64 = 32 << 10;
 /// Smallest memory taken for blocks of one class, in bytes.
 const SPAN_BYTES_MIN: u64 = 32 << 10;

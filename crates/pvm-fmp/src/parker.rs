@@ -4,7 +4,7 @@
 //! and looks at the word. In every order at least one of them sees the other.
 use crate::sync::{AtomicU32, Ordering, ReadOnlyLoad, fence};
 
-/// Whether the owner of a segment sleeps.
+/// Says whether the owner of a segment sleeps.
 ///
 /// A fence for each message would cost the sender as much as all the rest: it waits until its cache line has crossed
 /// the cores. So while cores are free, and sleeping is rare, the sleeper alone pays: it makes all cores pass a barrier

@@ -8,7 +8,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// How /proc calls segments.
+/// The name of segments in /proc.
 const SEGMENT_PATH: &str = "/memfd:hpvm";
 
 /// Why bytes could not be copied from or to another process.
@@ -26,11 +26,11 @@ impl Refusal {
     }
 }
 
-/// Copies `bytes` bytes from the process of `header` to `into`, after a look at its nonce: a process id alone
-/// may mean another process (across process namespaces, or after a death).
+/// Copies `bytes` bytes from the process of `header` to `into`, after a look at its nonce: a process id alone may mean
+/// another process, across process namespaces or after a death.
 ///
 /// # Safety
-/// So many bytes can be written at `into`, whose memory may be uninitialised, and no reference to them is used.
+/// `bytes` bytes can be written at `into`, whose memory may be uninitialised, and no reference to them is used.
 pub unsafe fn read_from(header: &Header, address: u64, into: *mut u8, bytes: usize) -> Result<(), Refusal> {
     let mut done = 0;
     while done < bytes {
@@ -44,7 +44,7 @@ pub unsafe fn read_from(header: &Header, address: u64, into: *mut u8, bytes: usi
     Ok(())
 }
 
-/// Copies the nonce and then the bytes, once. Returns how many bytes there were, `None` for another nonce.
+/// Copies the nonce and then the bytes, by one call. Returns how many bytes there were, `None` for another nonce.
 ///
 /// # Safety
 /// As [`read_from`].
@@ -64,10 +64,10 @@ unsafe fn read_with_nonce(header: &Header, address: u64, into: *mut u8, bytes: u
     Ok(is_owner.then(|| count - 8))
 }
 
-/// Looks whether the process of `header` still has the nonce. `Ok(false)`: another process has its number.
+/// Returns whether the process of `header` has the nonce. If not, another process has its number.
 fn has_nonce(header: &Header) -> Result<bool, Errno> {
     let mut nonce = [0u8; 8];
-    // SAFETY: so many bytes are there.
+    // SAFETY: the array has eight bytes.
     let read = unsafe { read_with_nonce(header, header.nonce_address.load_relaxed(), nonce.as_mut_ptr(), 8) };
     read.map(|count| count.is_some())
 }
@@ -106,9 +106,9 @@ fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }
 
-/// The process of a segment's owner, if it can be reached from here. The owner itself says which it is,
-/// and might name another one, to have us write there; so it is believed only if it has the segment
-/// mapped for writing, as nobody else has.
+/// Returns the process of a segment's owner, if this process can copy to it. The owner itself names it, and might name
+/// another one, to have us write there; so it is trusted only if it has the segment mapped for writing, as no other
+/// process has.
 pub fn owner_of(segment: &Mapping) -> Option<i32> {
     let header = segment.header();
     let process = header.pid.load_relaxed() as i32;
@@ -117,8 +117,8 @@ pub fn owner_of(segment: &Mapping) -> Option<i32> {
     maps.lines().any(|line| maps_for_writing(line, segment.inode)).then_some(process)
 }
 
-/// Whether a line of /proc/PID/maps (range, rights, offset, device, inode, name) tells of a shared
-/// writable mapping of our kind of file with that inode.
+/// Returns whether a line of /proc/PID/maps (range, rights, offset, device, inode, name) is a shared writable mapping
+/// of a segment with that inode.
 fn maps_for_writing(line: &str, inode: u64) -> bool {
     let mut words = line.split_whitespace();
     let (rights, number) = (words.nth(1), words.nth(2));
@@ -131,12 +131,12 @@ fn maps_for_writing(line: &str, inode: u64) -> bool {
 pub struct Watch<'a> {
     header: &'a Header,
     process: i32,
-    /// A descriptor of the process, or why there is none.
+    /// A descriptor of the process, or the reason why there is none.
     descriptor: Result<OwnedFd, Errno>,
 }
 
 impl<'a> Watch<'a> {
-    /// Begins to watch the process of which the header tells.
+    /// Begins to watch the process that the header names.
     pub fn new(header: &'a Header) -> Watch<'a> {
         let process = header.pid.load_relaxed() as i32;
         let descriptor = match Pid::from_raw(process).filter(|_| process > 0) {
@@ -146,9 +146,9 @@ impl<'a> Watch<'a> {
         Watch { header, process, descriptor }
     }
 
-    /// Whether the process has ended, or runs another program: it executes no instruction any more of those that
-    /// knew our memory. Waits for that at most `limit`. `is_enrolled` tells whether the daemon still knows the task;
-    /// it counts only where the system tells nothing.
+    /// Returns whether the process has ended, or runs another program: then it executes no instruction any more that
+    /// could write to our memory. Waits for that at most `limit`. `is_enrolled` says whether the daemon still knows the
+    /// task; it counts only where the system says nothing.
     pub fn has_ended(&self, limit: Duration, is_enrolled: &dyn Fn() -> bool) -> bool {
         let has_ended = match &self.descriptor {
             Ok(descriptor) => is_readable(descriptor, limit),
@@ -232,7 +232,7 @@ mod tests {
         }
         let watch = Watch::new(header);
         child.kill().unwrap();
-        // Nobody has asked how it ended yet: what is left of it keeps its number.
+        // Nobody has waited for it yet: a zombie keeps its number.
         while !watch.has_ended(Duration::from_millis(10), &|| true) {}
         assert!(without_descriptor.has_ended(Duration::ZERO, &|| false));
         child.wait().unwrap();

@@ -52,7 +52,7 @@ pub struct Header {
     /// How many records of the peer table are or were in use.
     pub peers: Apart<AtomicU32>,
     pub table_version: AtomicU32,
-    /// Whether the owner sleeps.
+    /// Says whether the owner sleeps.
     pub parker: Apart<Parker>,
     /// What the owner waits for in a one-call receive.
     pub posted: Apart<PostedWords>,

@@ -1,14 +1,14 @@
-//! Signals that come while another process may write to memory of the program.
+//! Signals during a two-sided copy.
 //!
-//! A handler may leave by `siglongjmp`. Then a copy of two sides would be left in its midst: the buffer would stay
-//! open, or a chunk would stay claimed for ever. So handlers wait until such a copy is over.
+//! A handler may leave by `siglongjmp`. In the middle of such a copy the receiver's buffer would stay open, or the
+//! sender's chunk would stay claimed for ever. So handlers wait until the copy is over.
 use std::mem::MaybeUninit;
 use std::ptr::null;
 
-/// Signals that an instruction of the thread itself raises: to block them would end the process.
+/// Signals that an instruction of the thread itself raises: if they were blocked the process would end.
 const RAISED: [libc::c_int; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
-/// Keeps handlers of signals from running in this thread as long as it lives.
+/// Keeps signal handlers from running in this thread while it lives.
 pub struct HandlersWait {
     before: libc::sigset_t,
 }
@@ -28,8 +28,8 @@ impl HandlersWait {
         HandlersWait { before: set_mask(&all) }
     }
 
-    /// Lets in the signals that have no handler: those end the process, stop it, or do nothing. Call it when the
-    /// wait may be long, so that the process can be ended.
+    /// Unblocks the signals that have no handler: these end the process, stop it, or do nothing. Call it before a long
+    /// wait, so that the process can be ended.
     pub fn admit_default_actions(&self) {
         let mut blocked = self.before;
         for signal in 1..=libc::SIGRTMAX() {
@@ -66,7 +66,7 @@ fn set_mask(blocked: &libc::sigset_t) -> libc::sigset_t {
     }
 }
 
-/// Whether this thread blocks a signal.
+/// Returns whether this thread blocks a signal.
 #[cfg(test)]
 pub fn is_blocked(signal: libc::c_int) -> bool {
     let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
