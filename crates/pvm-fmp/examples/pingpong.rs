@@ -16,9 +16,9 @@ impl Sink for Last {
         match body {
             Arrival::Inline(inline) => drop(inline.copy_to(&mut self.room)),
             Arrival::Remote(remote) => remote.read(0, &mut self.room[..remote.len()]),
-            Arrival::InTransit(offer) => {
-                let bytes = offer.len();
-                match offer.take(&mut self.room[..bytes]) {
+            Arrival::InTransit(body) => {
+                let bytes = body.len();
+                match body.take(&mut self.room[..bytes]) {
                     Ok(()) => {}
                     Err(NotTaken::Eager(remote)) => remote.read(0, &mut self.room[..bytes]),
                     Err(NotTaken::Later | NotTaken::Lost) => return,

@@ -28,10 +28,10 @@ fn a_borrowed_payload_is_free_when_its_entry_has_been_read() {
     let mark = daemon.written(A);
     assert!(!daemon.want_notice(A, Some(mark)));
     daemon.prepare_park();
-    let mut kept = Kept { refuse_offers: true, ..Kept::default() };
+    let mut kept = Kept { refuse_transit: true, ..Kept::default() };
     task.poll(&mut kept);
     assert!(kept.messages.is_empty() && daemon.read_by(A) < mark && !rung(&daemon), "it was not taken");
-    (kept.refuse_offers, kept.append_offers) = (false, true);
+    (kept.refuse_transit, kept.append_transit) = (false, true);
     task.poll(&mut kept);
     assert_eq!(kept.messages, [(DAEMON, [1, 2, 3, 4, 5, 0x80001], long)]);
     assert!(daemon.read_by(A) >= mark && rung(&daemon));
@@ -61,7 +61,7 @@ fn long_bodies_reach_the_daemon_complete() {
     assert_eq!(task.send_bytes(DAEMON, [0; 6], &long), Ok(Sent::Done));
     let mut kept = Kept { keep_remotes: true, ..Kept::default() };
     daemon.poll(&mut kept);
-    assert_eq!((kept.offers, kept.remotes.len(), kept.messages[0].2 == long), (0, 1, true));
+    assert_eq!((kept.in_transit, kept.remotes.len(), kept.messages[0].2 == long), (0, 1, true));
 }
 
 /// Wants nothing of one task.

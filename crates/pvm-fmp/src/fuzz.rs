@@ -111,7 +111,7 @@ const STRANGER: u32 = 0x40003;
 const LOOK_BYTES: usize = 4096;
 /// Rings and bodies of the hostile neighbour lie here, in the second extent of its segment.
 const PLAYGROUND: u64 = FIRST_BYTES + PAGE_BYTES;
-/// In so many bytes.
+/// The length of the playground in bytes.
 const PLAYGROUND_BYTES: u64 = 256 << 10;
 /// In these, both rings that it may have.
 const RINGS_BYTES: u64 = 64 << 10;
@@ -164,15 +164,15 @@ impl Sink for Looking {
             }
             Arrival::Remote(remote) => self.look_at(remote),
             Arrival::InTransit(_) if self.declines => {}
-            Arrival::InTransit(offer) => {
-                assert!(possible(offer.len(), offer.is_empty()));
-                let missed = match (self.in_pieces, offer.len() <= LOOK_BYTES) {
-                    (true, true) => offer.use_pieces(&mut 0, &mut |_, _, _| {}),
+            Arrival::InTransit(body) => {
+                assert!(possible(body.len(), body.is_empty()));
+                let missed = match (self.in_pieces, body.len() <= LOOK_BYTES) {
+                    (true, true) => body.use_pieces(&mut 0, &mut |_, _, _| {}),
                     (false, true) => {
-                        let mut all = Vec::with_capacity(offer.len());
-                        offer.take_all(&mut all)
+                        let mut all = Vec::with_capacity(body.len());
+                        body.take_all(&mut all)
                     }
-                    (_, false) => offer.take(&mut [0; LOOK_BYTES]),
+                    (_, false) => body.take(&mut [0; LOOK_BYTES]),
                 };
                 if let Err(NotTaken::Eager(remote)) = missed {
                     self.look_at(remote);
@@ -197,10 +197,10 @@ impl Hostile {
         segment.commit(PLAYGROUND, PLAYGROUND_BYTES).expect("memory for a heap");
         let shift = 6;
         let hostile = Hostile { segment, writer: Writer::new(shift), ring: PLAYGROUND, shift };
-        let (header, line) = (hostile.segment.mapping.header(), hostile.line());
-        line.tid.store(VICTIM, Ordering::Relaxed);
-        line.ring_shift.store(shift, Ordering::Relaxed);
-        line.ring.store(hostile.ring, Ordering::Relaxed);
+        let (header, record) = (hostile.segment.mapping.header(), hostile.record());
+        record.tid.store(VICTIM, Ordering::Relaxed);
+        record.ring_shift.store(shift, Ordering::Relaxed);
+        record.ring.store(hostile.ring, Ordering::Relaxed);
         header.peers.0.store(1, Ordering::Relaxed);
         header.table_version.store(1, Ordering::Relaxed);
         hostile
@@ -210,7 +210,7 @@ impl Hostile {
         PLAYGROUND
     }
 
-    fn line(&self) -> &PeerRecord {
+    fn record(&self) -> &PeerRecord {
         self.segment.mapping.peer_record(0).expect("it is always there")
     }
 
@@ -223,8 +223,8 @@ impl Hostile {
     fn write(&mut self, kind: Kind, meta: &Meta, body: &[u8]) {
         let bytes = (SLOT_BYTES as u64) << self.shift;
         let address = self.segment.mapping.address(self.ring, bytes);
-        // SAFETY: `address` has checked that so many bytes lie in the mapping, which `self` keeps; a
-        // line is made of atomics and aligned, since rings begin at multiples of its size.
+        // SAFETY: `address` has checked that `bytes` bytes lie in the mapping, which `self` keeps; a
+        // slot is made of atomics and aligned, since rings begin at multiples of its size.
         let ring: &[Slot] = unsafe { std::slice::from_raw_parts(address.cast(), 1 << self.shift) };
         self.writer.write(ring, kind, meta, body);
     }
@@ -285,7 +285,7 @@ fn deeds(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
 fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<()> {
     let end = PLAYGROUND + PLAYGROUND_BYTES;
     let value = word(from, end)?;
-    let line = hostile.line();
+    let record = hostile.record();
     let choice: u8 = from.arbitrary()?;
     if choice >= STANDING_FIRST {
         return standing_deed(choice - STANDING_FIRST, from, hostile, value);
@@ -293,20 +293,20 @@ fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<
     match choice % 32 {
         0 => hostile.segment.mapping.header().peers.0.store(value as u32, Ordering::Relaxed),
         1 => drop(hostile.segment.mapping.header().table_version.fetch_add(1, Ordering::Relaxed)),
-        2 => line.tid.store(value as u32, Ordering::Relaxed),
-        3 => line.ring.store(value, Ordering::Relaxed),
-        4 => line.ring_shift.store(value as u32, Ordering::Relaxed),
-        5 => line.rendezvous.store(value, Ordering::Relaxed),
-        6 => line.eager_offset.store(value, Ordering::Relaxed),
-        7 => line.eager_bytes.store(value, Ordering::Relaxed),
-        8 => line.eager_token.store(value, Ordering::Relaxed),
-        9 => line.consumed.store(value, Ordering::Relaxed),
-        10 => line.taken.store(value, Ordering::Relaxed),
-        11 => line.into_number.store(value, Ordering::Relaxed),
-        12 => line.into_bytes.store(value, Ordering::Relaxed),
-        13 => line.front.store(value, Ordering::Relaxed),
-        14 => line.back.store(value, Ordering::Relaxed),
-        15 => line.back_done.store(value, Ordering::Relaxed),
+        2 => record.tid.store(value as u32, Ordering::Relaxed),
+        3 => record.ring.store(value, Ordering::Relaxed),
+        4 => record.ring_shift.store(value as u32, Ordering::Relaxed),
+        5 => record.rendezvous.store(value, Ordering::Relaxed),
+        6 => record.eager_offset.store(value, Ordering::Relaxed),
+        7 => record.eager_bytes.store(value, Ordering::Relaxed),
+        8 => record.eager_token.store(value, Ordering::Relaxed),
+        9 => record.consumed.store(value, Ordering::Relaxed),
+        10 => record.taken.store(value, Ordering::Relaxed),
+        11 => record.into_number.store(value, Ordering::Relaxed),
+        12 => record.into_bytes.store(value, Ordering::Relaxed),
+        13 => record.front.store(value, Ordering::Relaxed),
+        14 => record.back.store(value, Ordering::Relaxed),
+        15 => record.back_done.store(value, Ordering::Relaxed),
         16 => hostile.scribble(from.arbitrary::<u32>()?.into(), value),
         17 => hostile.segment.mapping.header().pid.store(value as u32, Ordering::Relaxed),
         18 => hostile.segment.mapping.header().nonce_address.store(value, Ordering::Relaxed),
@@ -332,7 +332,7 @@ fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<
         30 => {
             // An open rendezvous, over memory that is there.
             let body = [7u8; LOOK_BYTES];
-            line.rendezvous.store(4 * (value & 0xff), Ordering::Relaxed);
+            record.rendezvous.store(4 * (value & 0xff), Ordering::Relaxed);
             let words = [body.as_ptr() as u64, u64::from(from.arbitrary::<u16>()?), value & 0xff];
             let body = words_of(&words);
             hostile.write(Kind::Rendezvous, &[8; 6], &body);
@@ -376,10 +376,10 @@ fn standing_deed(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostile,
         }
         // A rendezvous that has fallen back to eager.
         5 => {
-            let line = hostile.line();
-            line.rendezvous.store(value << 2 | 1, Ordering::Relaxed);
-            line.eager_offset.store(place, Ordering::Relaxed);
-            line.eager_bytes.store(bytes, Ordering::Relaxed);
+            let record = hostile.record();
+            record.rendezvous.store(value << 2 | 1, Ordering::Relaxed);
+            record.eager_offset.store(place, Ordering::Relaxed);
+            record.eager_bytes.store(bytes, Ordering::Relaxed);
             vec![4096, bytes, value]
         }
         // The queue goes on in another ring, or in one that was read before.
@@ -429,7 +429,7 @@ fn strangers(choice: u8, victim: &mut Endpoint, hostile: &Hostile) {
     assert!(victim.connect(STRANGER, stranger, bell).is_err());
 }
 
-/// An entry of so many words, the first ones given.
+/// Writes an entry with any number of words, the first of them given.
 fn entry(from: &mut Unstructured<'_>, hostile: &mut Hostile, kind: Kind, first: &[u64]) -> pvm_fuzz::Result<()> {
     let end = PLAYGROUND + PLAYGROUND_BYTES;
     let mut words = first.to_vec();
@@ -488,20 +488,20 @@ fn look(from: &mut Unstructured<'_>, victim: &mut Endpoint, attacker: u32, sink:
     Ok(())
 }
 
-/// A member that writes anything to the board while another, and the daemon, use it as they should.
+/// A member that writes anything to the barrier page while another, and the daemon, use it as they should.
 fn group_board(bytes: &[u8]) {
-    let _ = on_the_board(&mut Unstructured::new(bytes));
+    let _ = on_the_barrier_page(&mut Unstructured::new(bytes));
 }
 
-fn on_the_board(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+fn on_the_barrier_page(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let memory = GroupMemory::new().expect("memory for a group");
     for instance in 0..4 {
         memory.set(instance, VICTIM + instance);
     }
     let clone = |descriptor: std::os::fd::BorrowedFd<'_>| descriptor.try_clone_to_owned().expect("a descriptor");
-    let board = clone(memory.board());
-    let view = GroupView::open(clone(memory.list()), Some(clone(memory.board()))).expect("a group");
-    let outside = GroupView::open(clone(memory.list()), None).expect("a group");
+    let barrier_page = clone(memory.barrier_page());
+    let view = GroupView::open(clone(memory.membership_page()), Some(clone(memory.barrier_page()))).expect("a group");
+    let outside = GroupView::open(clone(memory.membership_page()), None).expect("a group");
     let mut arrived = 0;
     while !from.is_empty() {
         match from.arbitrary::<u8>()? % 14 {
@@ -513,8 +513,8 @@ fn on_the_board(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                     2 => u64::from(from.arbitrary::<u8>()?) << 32 | u64::from(u16::MAX - 1),
                     _ => from.arbitrary::<u8>()?.into(),
                 };
-                // Not the first word: that is looked at when the board is opened, and only then.
-                let _ = rustix::io::pwrite(&board, &value.to_ne_bytes(), at.max(8));
+                // Not the first word: that is looked at when the barrier page is opened, and only then.
+                let _ = rustix::io::pwrite(&barrier_page, &value.to_ne_bytes(), at.max(8));
             }
             4 => {
                 arrived =
@@ -547,7 +547,7 @@ fn on_the_board(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 assert_eq!((view.size(), view.places(), view.instance_of(VICTIM + 1)), (4, 4, Some(1)));
                 let state = |view: &GroupView| (view.version(), view.is_frozen(), view.is_broken(), view.is_closed());
                 assert_eq!(state(&view), state(&outside));
-                without_a_board(&outside);
+                without_a_barrier_page(&outside);
             }
         }
     }
@@ -555,8 +555,8 @@ fn on_the_board(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
 }
 
 /// Who is no member has nothing to do with the barrier.
-fn without_a_board(outside: &GroupView) {
-    assert!(outside.arrive(0, 1).is_err() && !outside.has_board());
+fn without_a_barrier_page(outside: &GroupView) {
+    assert!(outside.arrive(0, 1).is_err() && !outside.has_barrier_page());
     outside.prepare_park(0);
     outside.unpark(0);
     assert_eq!((outside.passed(0), outside.sleepers(0)), (Some(Err(Failed)), Vec::new()));
@@ -598,7 +598,7 @@ mod tests {
     #[test]
     fn a_rendezvous_with_a_number_that_no_word_can_hold_is_damage() {
         let (_table, mut victim, mut hostile) = neighbours();
-        hostile.line().rendezvous.store(4, Ordering::Relaxed);
+        hostile.record().rendezvous.store(4, Ordering::Relaxed);
         hostile.write(Kind::Rendezvous, &[1; 6], &words_of(&[4096, 8, 1 << 62 | 1]));
         hostile.write(Kind::Message, &[1; 6], b"not believed any more");
         assert_eq!(victim.poll(&mut Looking::default()), 0);
@@ -609,7 +609,7 @@ mod tests {
         let (_table, mut victim, hostile) = neighbours();
         let full = 4 << hostile.shift;
         for round in 0..3 * full {
-            hostile.line().consumed.store(u64::MAX - round, Ordering::Relaxed);
+            hostile.record().consumed.store(u64::MAX - round, Ordering::Relaxed);
             assert!(victim.send_bytes(ATTACKER, [1, 2, 3, 4, 5, 0], &[3; 40]).is_ok());
         }
         victim.tidy();
@@ -628,7 +628,7 @@ mod tests {
         for (kind, entry) in entries {
             let (_table, mut victim, mut hostile) = neighbours();
             assert!(hostile.segment.grow(2 * long).is_ok_and(|(start, _)| start <= at));
-            hostile.line().rendezvous.store(4, Ordering::Relaxed);
+            hostile.record().rendezvous.store(4, Ordering::Relaxed);
             hostile.write(kind, &[1; 6], &entry);
             hostile.write(Kind::Message, &[1; 6], b"not believed any more");
             assert_eq!(victim.poll(&mut Looking::default()), 0, "{kind:?}");

@@ -57,16 +57,16 @@ pub enum ReceiverAnswer {
 }
 
 /// Opens a rendezvous; for the sender, before it queues the entry.
-pub fn open(offer: &AtomicU64, number: u64) {
+pub fn open(word: &AtomicU64, number: u64) {
     // Pair `rendezvous state`: whoever sees that it is open may read the sender's memory.
-    offer.store(number * 4 + OPEN, Ordering::Release);
+    word.store(number * 4 + OPEN, Ordering::Release);
 }
 
 /// Says that the body lies in the heap; for the sender, which has written the place before. When this returns the
 /// sender may reuse its memory.
-pub fn fall_back_to_eager(offer: &AtomicU64, number: u64) {
+pub fn fall_back_to_eager(word: &AtomicU64, number: u64) {
     // Pair `rendezvous state`: whoever sees the fall-back sees the place of the body.
-    offer.store(number * 4 + EAGER, Ordering::Release);
+    word.store(number * 4 + EAGER, Ordering::Release);
     // Pair `copied or changed`: this store comes before the sender's later writes to its memory, so the receiver of
     // a copy that holds such a write sees the fall-back.
     fence(Ordering::SeqCst);
@@ -74,14 +74,14 @@ pub fn fall_back_to_eager(offer: &AtomicU64, number: u64) {
 
 /// Withdraws, unless `answer` says that the receiver has the body; for the sender. Returns whether it has withdrawn:
 /// then the receiver gets nothing. When this returns the sender may reuse its memory.
-pub fn withdraw(offer: &AtomicU64, number: u64, answer: impl FnOnce() -> ReceiverAnswer) -> bool {
-    offer.store(number * 4 + IN_DOUBT, Ordering::Relaxed);
+pub fn withdraw(word: &AtomicU64, number: u64, answer: impl FnOnce() -> ReceiverAnswer) -> bool {
+    word.store(number * 4 + IN_DOUBT, Ordering::Relaxed);
     // Pairs `copied or changed` and `claim or doubt`: the first as in a fall-back to eager; by the second either we see
     // the claim, or the receiver sees the doubt.
     fence(Ordering::SeqCst);
     let withdrawn = answer() != ReceiverAnswer::Taken;
     // Pair `rendezvous state`. The receiver that waits for the decision acts on this word alone.
-    offer.store(number * 4 + if withdrawn { WITHDRAWN } else { OPEN }, Ordering::Release);
+    word.store(number * 4 + if withdrawn { WITHDRAWN } else { OPEN }, Ordering::Release);
     withdrawn
 }
 
@@ -96,9 +96,9 @@ pub fn receiver_answer(taken: &AtomicU64, number: u64) -> ReceiverAnswer {
 }
 
 /// Returns the state of a rendezvous; for the receiver.
-pub fn sender_state(offer: &AtomicU64, number: u64) -> SenderState {
+pub fn sender_state(word: &AtomicU64, number: u64) -> SenderState {
     // Pair `rendezvous state`.
-    match offer.load_acquire().checked_sub(number * 4) {
+    match word.load_acquire().checked_sub(number * 4) {
         Some(OPEN) => SenderState::Open,
         Some(EAGER) => SenderState::Eager,
         Some(IN_DOUBT) => SenderState::InDoubt,
@@ -110,10 +110,10 @@ pub fn sender_state(offer: &AtomicU64, number: u64) -> SenderState {
 /// Claims the body after the copy, if the sender's memory was valid all the time; for the receiver. The result *open*
 /// means that the copy counts and the sender knows that or will; any other means that it does not count. `patient`
 /// says whether to wait on for a sender that is about to decide.
-pub fn claim(offer: &AtomicU64, taken: &AtomicU64, number: u64, mut patient: impl FnMut() -> bool) -> SenderState {
+pub fn claim(word: &AtomicU64, taken: &AtomicU64, number: u64, mut patient: impl FnMut() -> bool) -> SenderState {
     // Pair `copied or changed`.
     fence(Ordering::SeqCst);
-    let state_after_copy = sender_state(offer, number);
+    let state_after_copy = sender_state(word, number);
     if state_after_copy != SenderState::Open {
         return state_after_copy;
     }
@@ -122,7 +122,7 @@ pub fn claim(offer: &AtomicU64, taken: &AtomicU64, number: u64, mut patient: imp
     // Pair `claim or doubt`: either the sender sees the claim, or we see its doubt.
     fence(Ordering::SeqCst);
     loop {
-        match sender_state(offer, number) {
+        match sender_state(word, number) {
             SenderState::Withdrawn => return SenderState::Withdrawn,
             SenderState::InDoubt if patient() => yield_now(),
             // Also after a fall-back just now: the copy was good before. Also for the next rendezvous: a sender that

@@ -8,22 +8,21 @@ use std::sync::mpsc;
 #[path = "daemon_tests.rs"]
 mod daemon_tests;
 
-/// A body that is offered, in bytes. (`cargo xtask sanitize thread`, for which this would be slow, has shorter
-/// ones offered.)
+/// A body that is sent by rendezvous, in bytes. (Shorter under `cargo xtask sanitize thread`, which is slow.)
 pub(crate) const LONG_BYTES: usize = if cfg!(one_mapping) { 2_000_000 } else { 40_000_000 };
 
 pub(crate) const A: u32 = 0x40001;
 pub(crate) const B: u32 = 0x40002;
 
-/// Keeps what arrives; offers are taken into `room` bytes.
+/// Keeps messages that arrive.
 #[derive(Default)]
 pub(crate) struct Kept {
     pub messages: Vec<(u32, Meta, Vec<u8>)>,
     remotes: Vec<Remote>,
     keep_remotes: bool,
-    refuse_offers: bool,
-    append_offers: bool,
-    pub offers: usize,
+    refuse_transit: bool,
+    append_transit: bool,
+    pub in_transit: usize,
 }
 
 impl Sink for Kept {
@@ -42,16 +41,16 @@ impl Sink for Kept {
                 }
                 bytes
             }
-            Arrival::InTransit(_) if self.refuse_offers => return,
-            Arrival::InTransit(offer) => {
-                self.offers += 1;
-                if self.append_offers {
+            Arrival::InTransit(_) if self.refuse_transit => return,
+            Arrival::InTransit(body) => {
+                self.in_transit += 1;
+                if self.append_transit {
                     let mut bytes = vec![7];
-                    assert!(offer.take_all(&mut bytes).is_ok());
+                    assert!(body.take_all(&mut bytes).is_ok());
                     return self.messages.push((from, meta, bytes.split_off(1)));
                 }
-                let mut bytes = vec![0; offer.len()];
-                match offer.take(&mut bytes) {
+                let mut bytes = vec![0; body.len()];
+                match body.take(&mut bytes) {
                     Ok(()) => bytes,
                     Err(NotTaken::Eager(remote)) => {
                         remote.read(0, &mut bytes);
@@ -368,12 +367,12 @@ fn two_threads_exchange_messages_without_loss() {
 
 #[test]
 fn long_bodies_go_straight_to_a_waiting_receiver() {
-    const OFFERS_MAX: usize = 50;
+    const RENDEZVOUS_MAX: usize = 50;
     let host = Host::new();
     let mut a = host.endpoint(A);
     let (posted, is_posted) = mpsc::channel();
-    let offers = std::sync::Arc::new(AtomicUsize::new(0));
-    let taken = offers.clone();
+    let in_transit = std::sync::Arc::new(AtomicUsize::new(0));
+    let taken = in_transit.clone();
     let thread = beside(&host, &mut a, move |mut b| {
         let mut kept = Kept::default();
         b.post(Some(Posted { from: A, mask: [u32::MAX, 0, 0, 0, 0, 0], value: [7, 0, 0, 0, 0, 0] }));
@@ -383,7 +382,7 @@ fn long_bodies_go_straight_to_a_waiting_receiver() {
             b.poll(&mut kept);
             last = kept.messages.iter().any(|message| message.2.is_empty());
             assert!(kept.messages.drain(..).all(|message| message.2.is_empty() || message.2 == body(LONG_BYTES, 3)));
-            taken.store(kept.offers, Ordering::Relaxed);
+            taken.store(kept.in_transit, Ordering::Relaxed);
             std::thread::yield_now();
         }
         b.post(None);
@@ -391,15 +390,15 @@ fn long_bodies_go_straight_to_a_waiting_receiver() {
     is_posted.recv().unwrap();
     let long = body(LONG_BYTES, 3);
     // A sender that finds the receiver without a core does not wait long for it.
-    for _ in 0..OFFERS_MAX {
+    for _ in 0..RENDEZVOUS_MAX {
         a.send_bytes(B, [7, 1, 2, 3, 4, 5], &long).map(|_| ()).unwrap();
-        if offers.load(Ordering::Relaxed) > 0 {
+        if in_transit.load(Ordering::Relaxed) > 0 {
             break;
         }
     }
     a.send_bytes(B, [7, 1, 2, 3, 4, 5], b"").map(|_| ()).unwrap();
     thread.join().unwrap();
-    assert!(offers.load(Ordering::Relaxed) > 0);
+    assert!(in_transit.load(Ordering::Relaxed) > 0);
 }
 
 /// What the receiver may be reading is written once more.
@@ -445,7 +444,7 @@ fn a_receiver_that_cannot_copy_gets_the_body_through_the_heap() {
     let mut a = host.endpoint(A);
     let (posted, is_posted) = mpsc::channel();
     let thread = beside(&host, &mut a, move |mut b| {
-        let mut kept = Kept { refuse_offers: true, ..Kept::default() };
+        let mut kept = Kept { refuse_transit: true, ..Kept::default() };
         b.post(Some(Posted { from: 0, mask: [0; 6], value: [0; 6] }));
         posted.send(()).unwrap();
         while kept.messages.len() < 5 {
@@ -503,8 +502,8 @@ impl Sink for Used {
         match body {
             Arrival::Inline(_) => panic!("bodies are long"),
             Arrival::Remote(remote) => remote.use_pieces(&mut self.done, each),
-            Arrival::InTransit(offer) => {
-                if offer.use_pieces(&mut self.done, each).is_err() {
+            Arrival::InTransit(body) => {
+                if body.use_pieces(&mut self.done, each).is_err() {
                     self.later += 1;
                     return;
                 }

@@ -49,8 +49,8 @@ fn who_says_that_it_has_read_more_than_there_was_hurts_only_itself() {
     let host = Host::new();
     let [mut a, b, mut c] = three(&host);
     for count in [u64::MAX, u64::MAX - 100, 1 << 40, 3] {
-        let line = b.peers[b.index_of(A).unwrap()].as_ref().unwrap().our_record;
-        line.get().consumed.store(count, std::sync::atomic::Ordering::Release);
+        let record = b.peers[b.index_of(A).unwrap()].as_ref().unwrap().our_record;
+        record.get().consumed.store(count, std::sync::atomic::Ordering::Release);
         for _ in 0..1000 {
             a.send_bytes(B, [1, 0, 0, 0, 0, 0], &[7; 40]).map(|_| ()).unwrap();
         }
@@ -133,8 +133,8 @@ fn a_long_table_that_changes_all_the_time_is_not_searched_all_the_time() {
     }
     assert_eq!(searches, 4);
     // Who is about to sleep looks at everything.
-    let line = RecordPlace::own(&a.heap, PEERS_MAX - 1);
-    line.get().tid.store(B, std::sync::atomic::Ordering::Release);
+    let record = RecordPlace::own(&a.heap, PEERS_MAX - 1);
+    record.get().tid.store(B, std::sync::atomic::Ordering::Release);
     version.fetch_add(1, std::sync::atomic::Ordering::Release);
     b.prepare_park();
     b.poll(&mut Kept::default());
@@ -153,7 +153,7 @@ fn a_body_that_never_becomes_whole_is_looked_at_once_and_others_come_through() {
     for _ in 0..50 {
         assert_eq!(b.poll(&mut kept), 0);
     }
-    assert_eq!(kept.offers, 1);
+    assert_eq!(kept.in_transit, 1);
     crate::pipelined::advance(block.head_word(), 1 << 19);
     assert_eq!(b.poll(&mut kept), 1);
     talk(&mut c, &mut b);
@@ -164,16 +164,16 @@ fn a_rendezvous_over_memory_that_is_not_there_is_tried_once_and_takes_no_memory(
     let host = Host::new();
     let [mut a, mut b, mut c] = three(&host);
     for bytes in [1 << 20, crate::BODY_BYTES_MAX as u64] {
-        let line = a.peers[a.index_of(B).unwrap()].as_ref().unwrap().our_record;
-        crate::rendezvous::open(&line.get().rendezvous, 9);
-        cross_memory::begin(line.get());
+        let record = a.peers[a.index_of(B).unwrap()].as_ref().unwrap().our_record;
+        crate::rendezvous::open(&record.get().rendezvous, 9);
+        cross_memory::begin(record.get());
         push(&mut a, B, Kind::Rendezvous, &[u64::MAX - 5, bytes, 9]);
         struct Taking(usize);
         impl Sink for Taking {
             fn arrived(&mut self, _: u32, _: Meta, body: Arrival<'_>) {
                 self.0 += 1;
-                let Arrival::InTransit(offer) = body else { panic!("an offer") };
-                assert!(offer.take_all(&mut Vec::new()).is_err());
+                let Arrival::InTransit(body) = body else { panic!("a body in transit") };
+                assert!(body.take_all(&mut Vec::new()).is_err());
             }
         }
         let mut taking = Taking(0);
@@ -213,8 +213,8 @@ fn a_rendezvous_that_nobody_takes_and_that_finds_no_memory_is_withdrawn() {
 fn a_sender_that_never_decides_about_its_rendezvous_holds_nobody_up() {
     let host = Host::new();
     let [mut a, mut b, mut c] = three(&host);
-    let line = a.peers[a.index_of(B).unwrap()].as_ref().unwrap().our_record;
-    line.get().rendezvous.store(9 * 4 + crate::rendezvous::IN_DOUBT, std::sync::atomic::Ordering::Release);
+    let record = a.peers[a.index_of(B).unwrap()].as_ref().unwrap().our_record;
+    record.get().rendezvous.store(9 * 4 + crate::rendezvous::IN_DOUBT, std::sync::atomic::Ordering::Release);
     push(&mut a, B, Kind::Rendezvous, &[4096, 1 << 20, 9]);
     push(&mut a, B, Kind::Message, &[7]);
     let mut kept = Kept::default();
@@ -224,7 +224,7 @@ fn a_sender_that_never_decides_about_its_rendezvous_holds_nobody_up() {
     talk(&mut c, &mut b);
     // When the sender is dead, what has no body is passed over, and the rest is had.
     host.table.clear(A);
-    assert_eq!((b.poll_dead(A, &mut kept), kept.offers), (1, 0));
+    assert_eq!((b.poll_dead(A, &mut kept), kept.in_transit), (1, 0));
 }
 
 #[test]
@@ -260,11 +260,11 @@ fn a_receiver_that_takes_its_time_has_nothing_copied_to_it_twice() {
     let (mut a, mut b) = host.pair();
     b.post(Some(crate::Posted { from: 0, mask: [0; 6], value: [0; 6] }));
     let (text, mut room) = (body(LONG_BYTES, 3), vec![0; LONG_BYTES]);
-    let line = b.peers[0].as_ref().unwrap().our_record;
+    let record = b.peers[0].as_ref().unwrap().our_record;
     let relaxed = std::sync::atomic::Ordering::Relaxed;
-    line.get().into_address.store(room.as_mut_ptr() as u64, relaxed);
-    line.get().into_bytes.store(text.len() as u64, relaxed);
-    line.get().into_number.store(1, relaxed);
+    record.get().into_address.store(room.as_mut_ptr() as u64, relaxed);
+    record.get().into_bytes.store(text.len() as u64, relaxed);
+    record.get().into_number.store(1, relaxed);
     // It copies nothing itself and leaves its buffer open, so the whole body is the sender's part.
     let before = process::WRITTEN_BYTES.get();
     a.send_bytes(B, [2, 0, 0, 0, 0, 0], &text).map(|_| ()).unwrap();

@@ -11,7 +11,7 @@ const BODY_BYTES: usize = 16 << 20;
 /// How long the sender is held between its claim of a chunk and the write.
 const HELD: Duration = Duration::from_millis(600);
 
-/// Takes offered bodies into one buffer, and uses that for something else at once.
+/// Takes bodies in transit into one buffer, and uses that for something else at once.
 struct Reusing {
     room: Vec<u8>,
     taken: usize,
@@ -19,8 +19,8 @@ struct Reusing {
 
 impl Sink for Reusing {
     fn arrived(&mut self, _: u32, _: Meta, body: Arrival<'_>) {
-        if let Arrival::InTransit(offer) = body {
-            self.taken += usize::from(offer.take(&mut self.room).is_ok());
+        if let Arrival::InTransit(body) = body {
+            self.taken += usize::from(body.take(&mut self.room).is_ok());
             self.room.fill(2);
         }
     }

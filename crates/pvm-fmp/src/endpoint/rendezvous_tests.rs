@@ -109,20 +109,20 @@ fn who_cannot_ring_makes_no_rendezvous_with_a_peer_that_only_the_daemon_can_wake
     a.send_bytes(B, [3, 0, 0, 0, 0, 0], &body(BODY_BYTES, 3)).map(|_| ()).unwrap();
     let mut kept = Kept::default();
     while b.poll(&mut kept) > 0 {}
-    assert_eq!((kept.messages.len(), kept.offers), (2, 0));
+    assert_eq!((kept.messages.len(), kept.in_transit), (2, 0));
 }
 
-/// Refuses offers, and counts them and what else comes.
+/// Refuses bodies in transit, and counts them and all others.
 #[derive(Default)]
 struct Refusing {
-    offers: usize,
+    in_transit: usize,
     bodies: usize,
 }
 
 impl Sink for Refusing {
     fn arrived(&mut self, _: u32, _: Meta, body: Arrival<'_>) {
         match body {
-            Arrival::InTransit(_) => self.offers += 1,
+            Arrival::InTransit(_) => self.in_transit += 1,
             _ => self.bodies += 1,
         }
     }
@@ -137,7 +137,7 @@ fn a_receiver_that_has_gone_to_sleep_over_a_rendezvous_is_woken_by_the_fall_back
         let mut refusing = Refusing::default();
         b.post(Some(ANY));
         posted.send(()).unwrap();
-        while refusing.offers == 0 && refusing.bodies == 0 {
+        while refusing.in_transit == 0 && refusing.bodies == 0 {
             b.poll(&mut refusing);
         }
         b.prepare_park();
@@ -152,7 +152,7 @@ fn a_receiver_that_has_gone_to_sleep_over_a_rendezvous_is_woken_by_the_fall_back
         }
     });
     is_posted.recv().unwrap();
-    // So long that the receiver sleeps before all of it is moved.
+    // So long that the receiver sleeps before the sender has fallen back.
     a.send_bytes(B, [2, 0, 0, 0, 0, 0], &body(RENDEZVOUS_BYTES_MIN, 3)).map(|_| ()).unwrap();
     thread.join().unwrap();
 }

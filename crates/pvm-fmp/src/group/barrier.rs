@@ -8,9 +8,9 @@
 //! every member that looks finishes the work: it notes the generation as failed, then moves the word on. So the daemon,
 //! too, may die in between.
 //!
-//! The daemon can also **take** the arrivals of a generation, to have them meet members of other hosts elsewhere: by one
-//! exchange, after which nobody arrives here until the daemon gives the word back. Members that have arrived wait until
-//! the daemon moves the word on for them.
+//! The daemon can also **take** the arrivals of a generation, to have them meet members of other hosts elsewhere: by
+//! one exchange, after which nobody arrives here until the daemon gives the word back. Members that have arrived wait
+//! until the daemon moves the word on for them.
 //!
 //! Besides, each member has a **slot** that only it writes: the generation in which it is arriving or has arrived, so
 //! that the daemon can tell which members are missing, and whether it sleeps.
@@ -106,7 +106,7 @@ pub enum Refused {
     Closed,
     /// Members do not meet here: arrive by the daemon.
     Elsewhere,
-    /// The board is not open to this task: it was no member when it asked for the group.
+    /// The barrier page is not open to this task: it was no member when it asked for the group.
     NotMember,
 }
 
@@ -315,8 +315,8 @@ impl Barrier {
         }
     }
 
-    /// Notes the failure, then moves the word on, unless another process has done so. A note is true for ever, so it may
-    /// be made late and more than once.
+    /// Notes the failure, then moves the word on, unless another process has done so. A note is true for ever, so it
+    /// may be made late and more than once.
     #[cold]
     fn finish_failure(&self, mark: Pending) -> Pending {
         let entry = &self.failed[mark.generation as usize % FAILURES];

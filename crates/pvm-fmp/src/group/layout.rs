@@ -26,7 +26,7 @@ pub(super) unsafe trait Shared {
 
 /// The membership page. Only the daemon writes it.
 #[repr(C)]
-pub(super) struct List {
+pub(super) struct MembershipPage {
     magic: AtomicU64,
     /// Odd while a change is under way; see `GroupView::members`.
     pub version: Apart<AtomicU32>,
@@ -58,7 +58,7 @@ pub(super) const CLOSED: u32 = 4;
 
 /// The barrier page: the barrier and the slots of the members, by instance.
 #[repr(C)]
-pub(super) struct Board {
+pub(super) struct BarrierPage {
     magic: AtomicU64,
     pub barrier: Barrier,
     slots: [MemberSlot; MEMBERS_MAX],
@@ -67,16 +67,16 @@ pub(super) struct Board {
 const _: () = assert!(size_of::<MemberSlot>() == 64 && align_of::<Barrier>() == 64);
 
 // SAFETY: atomics alone.
-unsafe impl Shared for List {
+unsafe impl Shared for MembershipPage {
     const MAGIC: u64 = u64::from_be_bytes(*b"hpvmlist");
-    const LEAST_BYTES: usize = Mapped::<List>::BYTES;
+    const LEAST_BYTES: usize = Mapped::<MembershipPage>::BYTES;
     fn magic(&self) -> &AtomicU64 {
         &self.magic
     }
 }
 
 // SAFETY: atomics alone.
-unsafe impl Shared for Board {
+unsafe impl Shared for BarrierPage {
     const MAGIC: u64 = u64::from_be_bytes(*b"hpvmbord");
     const LEAST_BYTES: usize = 64 << 10;
     fn magic(&self) -> &AtomicU64 {
@@ -133,12 +133,12 @@ impl<T: Shared> Mapped<T> {
     }
 }
 
-impl Mapped<Board> {
+impl Mapped<BarrierPage> {
     /// Returns the slot of a member; none if a limit has made the page too short for it. Panics for an instance that no
     /// group has.
     #[inline]
     pub fn slot(&self, instance: usize) -> Option<&MemberSlot> {
-        let end = std::mem::offset_of!(Board, slots) + (instance + 1) * size_of::<MemberSlot>();
+        let end = std::mem::offset_of!(BarrierPage, slots) + (instance + 1) * size_of::<MemberSlot>();
         (end <= self.there).then(|| &self.slots[instance])
     }
 }

@@ -150,7 +150,8 @@ impl Daemon {
             7 => self.tell(&ToTask::Ended(name), &[]),
             8 => {
                 let (choice, id) = (from.arbitrary::<u8>()? % 5, from.arbitrary::<u8>()?.into());
-                let [list, board] = [self.group.list(), self.group.board()].map(|one| one.try_clone_to_owned());
+                let [list, board] =
+                    [self.group.membership_page(), self.group.barrier_page()].map(|one| one.try_clone_to_owned());
                 let true_ones = [list.expect("a descriptor"), board.expect("a descriptor")];
                 let all = if choice < 3 { &true_ones } else { &shown };
                 let count = usize::from(if choice < 3 { choice } else { choice - 2 });

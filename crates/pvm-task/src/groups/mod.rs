@@ -283,7 +283,7 @@ impl Task {
         let groups = &mut self.member.as_mut().ok_or(Code::SysErr)?.groups;
         let at = groups.arrived.iter().position(|(other, _)| *other == id).ok_or(Code::OutOfRes)?;
         let view = groups.arrived.swap_remove(at).1;
-        if instance >= 0 && !view.has_board() {
+        if instance >= 0 && !view.has_barrier_page() {
             return Err(Code::OutOfRes);
         }
         let roll = Rc::new(Roll { version: NEVER, members: Vec::new() });
