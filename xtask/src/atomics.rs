@@ -45,7 +45,8 @@ pub fn have_partners(sources: &[impl AsRef<Path>]) -> Result<()> {
 
 /// Adds the accesses of a source to their pairs. Returns the line numbers of accesses without a pair.
 fn note_accesses(text: &str, pairs: &mut BTreeMap<String, Sides>) -> Result<Vec<usize>> {
-    let ordered = Regex::new(r"\b(?:Acquire|Release|AcqRel|SeqCst)\b|\b(?:full_fence|fence_after_exchange)\(\)")?;
+    let ordered =
+        Regex::new(r"\b(?:Acquire|Release|AcqRel|SeqCst)\b|\b(?:full_fence|fence_after_exchange|load_acquire)\(\)")?;
     let (named_above, named) = (Regex::new(r"// (?:.* )?[Pp]airs? `")?, Regex::new(r"`([^`]+)`")?);
     // This excludes enumerations with such names, and fences for the compiler alone.
     let other = Regex::new(r"^\s*use |compiler_fence|Kind::|fn |^\s*Release = ")?;
@@ -69,7 +70,7 @@ fn note_accesses(text: &str, pairs: &mut BTreeMap<String, Sides>) -> Result<Vec<
             let both = has("AcqRel").max(has("SeqCst")).max(has("full_fence")).max(has("fence_after_exchange"));
             sides.accesses += 1;
             sides.releases += has("Release").max(both);
-            sides.acquires += has("Acquire").max(both);
+            sides.acquires += has("Acquire").max(has("load_acquire")).max(both);
         }
     }
     Ok(missing)
@@ -90,6 +91,10 @@ mod tests {
         assert!(pairs["made"].is_pair());
         let nameless = "// Pair `made`.\nfn b() {\n    word.swap(1, AcqRel); // Pair `made`.\n";
         assert_eq!(note_accesses(nameless, &mut pairs).unwrap(), [3]);
+        let mut pairs = BTreeMap::new();
+        let read_only = "// Pair `made`.\nword.store(1, Release);\nlet is = word.load_acquire();\n";
+        assert_eq!(note_accesses(read_only, &mut pairs).unwrap(), Vec::<usize>::new());
+        assert!(pairs["made"].is_pair());
         for alone in ["word.swap(1, AcqRel);", "fence(Ordering::Release);", "fence(Ordering::SeqCst);", "full_fence();"]
         {
             let mut pairs = BTreeMap::new();

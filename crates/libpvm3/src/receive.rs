@@ -12,7 +12,6 @@ use pvm_task::{Filter, Kind, Task};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
-use std::slice;
 use std::time::Duration;
 
 /// How long a call waits for its message; `None` is forever.

@@ -1,7 +1,7 @@
 //! The bare shared-memory layer: round trips between two processes, pinned to two cores.
 //! `cargo run --release -p pvm-fmp --example pingpong`
 use pvm_fmp::ports::{PortTable, PortView};
-use pvm_fmp::{Arrival, Endpoint, Meta, OfferMissed, Posted, Sink};
+use pvm_fmp::{Arrival, Endpoint, Meta, NotTaken, Posted, Sink};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
@@ -16,12 +16,12 @@ impl Sink for Last {
         match body {
             Arrival::Inline(inline) => drop(inline.copy_to(&mut self.room)),
             Arrival::Remote(remote) => remote.read(0, &mut self.room[..remote.len()]),
-            Arrival::Offer(offer) => {
-                let bytes = offer.len();
-                match offer.take(&mut self.room[..bytes]) {
+            Arrival::InTransit(body) => {
+                let bytes = body.len();
+                match body.take(&mut self.room[..bytes]) {
                     Ok(()) => {}
-                    Err(OfferMissed::Moved(remote)) => remote.read(0, &mut self.room[..bytes]),
-                    Err(OfferMissed::Later | OfferMissed::Lost) => return,
+                    Err(NotTaken::Eager(remote)) => remote.read(0, &mut self.room[..bytes]),
+                    Err(NotTaken::Later | NotTaken::Lost) => return,
                 }
             }
         }

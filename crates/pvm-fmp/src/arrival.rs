@@ -1,48 +1,49 @@
-//! What arrives: bodies in the queue, in the sender's heap, or in the sender's own memory.
+//! Arriving bodies: in the queue, in the sender's heap, or in the sender's own memory.
 use crate::BODY_BYTES_MAX;
-use crate::copying::{self, Refusal};
+use crate::copy;
+use crate::cross_memory;
 use crate::extents::Mapping;
 use crate::memory;
-use crate::offer::{self, Look};
-use crate::pieces;
+use crate::pipelined;
+use crate::process::Refusal;
 use crate::queue::Entry;
-use crate::segment::PeerLine;
-use crate::stream;
-use crate::sync::AtomicU64;
+use crate::rendezvous::{self, SenderState};
+use crate::segment::PeerRecord;
+use crate::sync::{AtomicU64, ReadOnlyLoad};
 use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Fragments that a body in the heap can have; a descriptor with so many fits the queue.
+/// Fragments that a body in the heap can have; a descriptor of all of them fits into the queue.
 pub const FRAGMENTS_MAX: usize = (crate::INLINE_BYTES_MAX - 8) / 16;
 
-/// Bytes that are copied at a time to be used in place, where they lie in fragments.
-const COPIED_BYTES: usize = 64 * stream::UNIT_BYTES;
+/// The size of the pieces in which a body in fragments is copied for a reader in place, in bytes.
+const COPIED_BYTES: usize = 64 * pipelined::UNIT_BYTES;
 
-/// Up to here an offered body is taken without a look at how much memory there is, in bytes.
+/// Up to this size a body is copied to new memory without a look at how much memory there is, in bytes.
 const UNCHECKED_BYTES_MAX: usize = 64 << 20;
 
-/// How long a receiver that has claimed an offered body waits for a sender that is just deciding whether to take
-/// it back. A sender that needs longer has been stopped between two instructions, or never meant to decide.
+/// How long a receiver that has claimed the body of a rendezvous waits for a sender that is deciding whether to
+/// withdraw. A sender that needs longer has been stopped between two instructions, or never meant to decide.
 const DECISION_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The token of a body that is lent: that its entry has been read tells that its block is free.
-pub(crate) const LENT: u32 = u32::MAX;
+/// The token of a borrowed payload: its block is free when its entry has been read.
+pub(crate) const BORROWED: u32 = u32::MAX;
 
 /// A body that came in the queue; copy it out before returning from [`Sink::arrived`].
 pub struct Inline<'a>(pub(crate) Entry<'a>);
 
 impl Inline<'_> {
-    /// Bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
-    /// Whether there are none.
+    /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Copies the first bytes, as many as fit; returns how many.
+    /// Copies the first bytes, up to the length of `data`. Returns how many.
     #[inline]
     pub fn copy_to(&self, data: &mut [u8]) -> usize {
         self.0.copy_to(data)
@@ -64,8 +65,8 @@ pub(crate) struct Fragment {
     pub bytes: usize,
 }
 
-/// A body that lies in the sender's heap. Keep it as long as needed; its drop lets the sender
-/// reuse the memory.
+/// A body that lies in the sender's heap. Keep it as long as needed; when it is dropped the sender may reuse the
+/// memory.
 pub struct Remote {
     owner: Rc<Owner>,
     token: u32,
@@ -75,8 +76,8 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Reads a descriptor; `None` when it points anywhere else than into the sender's heap, or
-    /// tells of more than a message can have.
+    /// Reads a descriptor. Returns `None` if it points anywhere but into the sender's heap, or if the body is longer
+    /// than any message.
     pub(crate) fn from_descriptor(owner: &Rc<Owner>, descriptor: &[u8]) -> Option<Remote> {
         let (head, list) = descriptor.split_first_chunk::<8>()?;
         let token = u32::from_ne_bytes(head[..4].try_into().ok()?);
@@ -97,7 +98,7 @@ impl Remote {
         Some(Remote { owner: owner.clone(), token, first, rest, bytes })
     }
 
-    /// A body in one piece.
+    /// Returns a body in one piece.
     pub(crate) fn from_place(owner: &Rc<Owner>, token: u32, offset: u64, bytes: u64) -> Option<Remote> {
         let first = fragment(owner, offset, bytes)?;
         Some(Remote { owner: owner.clone(), token, first, rest: Vec::new(), bytes: first.bytes })
@@ -107,22 +108,22 @@ impl Remote {
         std::iter::once(&self.first).chain(&self.rest)
     }
 
-    /// Whether the sender counts on the entry being read instead of a release.
-    pub(crate) fn is_lent(&self) -> bool {
-        self.token == LENT
+    /// Returns whether the sender takes the reading of the entry as the release.
+    pub(crate) fn is_borrowed(&self) -> bool {
+        self.token == BORROWED
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.bytes
     }
-    /// Whether there are none.
+    /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Hands the body over where it lies, as [`Offer::use_pieces`] does. A body in fragments is copied
-    /// in small pieces, so that no number is torn apart.
+    /// Hands the body over where it lies, as [`BodyInTransit::use_pieces`] does. A body in fragments is copied in
+    /// small pieces, so that no number is torn apart.
     pub fn use_pieces(&self, done: &mut usize, each: &mut dyn FnMut(usize, *const u8, usize)) {
         if *done > self.bytes {
             return; // the sender has changed its mind
@@ -149,10 +150,10 @@ impl Remote {
             let room = data.spare_capacity_mut();
             debug_assert!(room.len() >= *bytes);
             // SAFETY: the fragment was checked to lie in the mapping, which `owner` keeps; no reference
-            // into it exists, and its bytes may be anything. The room for all fragments was reserved, and
-            // so many bytes of it are written before they count.
+            // into it exists, and its bytes may be anything. The room for all fragments was reserved, and its
+            // bytes are written before they count.
             unsafe {
-                pieces::copy(*address, room.as_mut_ptr().cast(), *bytes);
+                copy::copy_shared(*address, room.as_mut_ptr().cast(), *bytes);
                 data.set_len(data.len() + bytes);
             }
         }
@@ -170,7 +171,7 @@ impl Remote {
             let (piece, tail) = data.split_at_mut(count);
             // SAFETY: the fragment was checked to lie in the mapping, which `owner` keeps; no
             // reference into it exists, and its bytes may be anything.
-            unsafe { pieces::copy_well(fragment.address.add(offset), piece.as_mut_ptr(), count) };
+            unsafe { copy::copy_shared_by_size(fragment.address.add(offset), piece.as_mut_ptr(), count) };
             (data, offset) = (tail, 0);
             if data.is_empty() {
                 return;
@@ -181,7 +182,7 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        if self.token == LENT {
+        if self.token == BORROWED {
             return;
         }
         self.owner.released.borrow_mut().push(self.token);
@@ -197,7 +198,7 @@ fn fragment(owner: &Rc<Owner>, offset: u64, bytes: u64) -> Option<Fragment> {
     owner.mapping.reach(offset, bytes).map(|address| Fragment { address: address.as_ptr(), bytes: bytes as usize })
 }
 
-/// How an [`Offer`] ended.
+/// What became of a [`BodyInTransit`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     Taken,
@@ -205,79 +206,77 @@ pub(crate) enum Outcome {
     Lost,
 }
 
-/// A body that is not in its place yet: it still lies in the sender's own memory, because the
-/// sender saw that this task waits for it, or the sender is just writing it to its heap. Take it at
-/// once, into the final place if that is known, else into memory made for it. What is dropped
-/// instead comes again as a [`Remote`].
-pub struct Offer<'a> {
+/// A body that is still in transit: it lies in the sender's own memory, because the sender saw that this task waits
+/// for it, or the sender is writing it to its heap, or the daemon lends it. Take it at once, into its final place if
+/// that is known, else into new memory. If it is dropped instead it arrives again, as a [`Remote`].
+pub struct BodyInTransit<'a> {
     pub(crate) owner: &'a Rc<Owner>,
     pub(crate) bytes: usize,
     pub(crate) sender_lives: &'a dyn Fn() -> bool,
     pub(crate) outcome: &'a Cell<Outcome>,
-    pub(crate) way: Way<'a>,
+    pub(crate) transit: Transit<'a>,
 }
 
-/// How the body comes here.
-pub(crate) enum Way<'a> {
+/// The transfer protocol of a body.
+pub(crate) enum Transit<'a> {
     /// Both sides copy it out of the sender's memory.
-    Memory(OfferedMemory<'a>),
-    /// Through the sender's heap, piece by piece.
-    Stream { token: u32, offset: u64 },
+    Rendezvous(RendezvousSource<'a>),
+    /// The sender writes it to its heap, piece by piece.
+    Pipelined { token: u32, offset: u64 },
     /// It lies in the daemon's heap until this entry has been read.
-    Lent(&'a Remote),
+    Borrowed(&'a Remote),
 }
 
-/// An offer in the sense of [`crate::offer`].
-pub(crate) struct OfferedMemory<'a> {
-    /// The sender's line for this task, and this task's line for the sender.
-    pub theirs: &'a PeerLine,
-    pub ours: &'a PeerLine,
+/// The sender's memory in a [`crate::rendezvous`].
+pub(crate) struct RendezvousSource<'a> {
+    /// The sender's record for this task, and this task's record for the sender.
+    pub theirs: &'a PeerRecord,
+    pub ours: &'a PeerRecord,
     pub number: u64,
     pub address: u64,
-    /// Cleared when the system does not let us copy.
+    /// Cleared when the system forbids the copy.
     pub allowed: &'a Cell<bool>,
 }
 
-impl Offer<'_> {
-    /// Bytes.
+impl BodyInTransit<'_> {
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.bytes
     }
-    /// Whether there are none.
+    /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Copies all bytes to the end of `data`, which has reserved the room.
-    pub fn take_all(self, data: &mut Vec<u8>) -> Result<(), OfferMissed> {
+    /// Copies all bytes to the end of `data`, which has room for them.
+    pub fn take_all(self, data: &mut Vec<u8>) -> Result<(), NotTaken> {
         let start = data.len();
-        if let Way::Lent(remote) = self.way {
+        if let Transit::Borrowed(remote) = self.transit {
             remote.append_to(data);
             self.outcome.set(Outcome::Taken);
             return Ok(());
         }
         if self.bytes > UNCHECKED_BYTES_MAX && !memory::can_have(self.bytes as u64) {
-            return self.end(Err(OfferMissed::Later));
+            return self.end(Err(NotTaken::Later));
         }
         data.resize(start + self.bytes, 0);
         self.take(&mut data[start..])
     }
 
-    /// Copies the first `data.len()` bytes (at most `len`) in one go; the sender may then go on.
-    pub fn take(self, data: &mut [u8]) -> Result<(), OfferMissed> {
+    /// Copies the first `data.len()` bytes (at most `len`) in one go; then the sender may go on.
+    pub fn take(self, data: &mut [u8]) -> Result<(), NotTaken> {
         let count = data.len().min(self.bytes);
         let data = &mut data[..count];
-        let result = match &self.way {
-            Way::Memory(memory) => memory.take(self.owner, data, self.sender_lives),
-            Way::Stream { token, offset } => {
+        let result = match &self.transit {
+            Transit::Rendezvous(memory) => memory.take(self.owner, data, self.sender_lives),
+            Transit::Pipelined { token, offset } => {
                 let copy = &mut |at: usize, from: *const u8, count: usize| {
-                    // SAFETY: so many bytes lie there, to which no reference exists; they may be
-                    // anything.
-                    unsafe { pieces::copy(from, data[at..at + count].as_mut_ptr(), count) }
+                    // SAFETY: `count` bytes lie there, to which no reference exists; they may be anything.
+                    unsafe { copy::copy_shared(from, data[at..at + count].as_mut_ptr(), count) }
                 };
                 self.follow(*token, *offset, count, &mut 0, copy)
             }
-            Way::Lent(remote) => {
+            Transit::Borrowed(remote) => {
                 remote.read(0, data);
                 Ok(())
             }
@@ -285,21 +284,15 @@ impl Offer<'_> {
         self.end(result)
     }
 
-    /// Hands the body over where it lies, piece by piece as it comes: the place of a piece in the
-    /// body (a multiple of 64), its first byte, its length. A piece can be read during the call; the
-    /// sender may change it at any time, if it breaks the rules. Begins behind the first `done`
-    /// bytes and counts on: who was told to come [`OfferMissed::Later`] goes on from there, also in
-    /// the [`Remote`] that may have become of the offer. Offers of the sender's own memory always
-    /// come later.
-    pub fn use_pieces(
-        self,
-        done: &mut usize,
-        each: &mut dyn FnMut(usize, *const u8, usize),
-    ) -> Result<(), OfferMissed> {
-        let result = match &self.way {
-            Way::Memory(_) => Err(OfferMissed::Later),
-            Way::Stream { token, offset } => self.follow(*token, *offset, self.bytes, done, each),
-            Way::Lent(remote) => {
+    /// Hands the body over where it lies, piece by piece as it comes: the offset of a piece in the body (a multiple of
+    /// 64), its first byte, its length. A piece can be read during the call; a sender that breaks the rules may change
+    /// it at any time. Begins behind the first `done` bytes and adds to `done`: after [`NotTaken::Later`] the caller
+    /// goes on from there, also in the [`Remote`] that arrives then. A rendezvous always comes later, through the heap.
+    pub fn use_pieces(self, done: &mut usize, each: &mut dyn FnMut(usize, *const u8, usize)) -> Result<(), NotTaken> {
+        let result = match &self.transit {
+            Transit::Rendezvous(_) => Err(NotTaken::Later),
+            Transit::Pipelined { token, offset } => self.follow(*token, *offset, self.bytes, done, each),
+            Transit::Borrowed(remote) => {
                 remote.use_pieces(done, each);
                 Ok(())
             }
@@ -307,18 +300,17 @@ impl Offer<'_> {
         self.end(result)
     }
 
-    fn end(&self, result: Result<(), OfferMissed>) -> Result<(), OfferMissed> {
+    fn end(&self, result: Result<(), NotTaken>) -> Result<(), NotTaken> {
         self.outcome.set(match &result {
-            Ok(()) | Err(OfferMissed::Moved(_)) => Outcome::Taken,
-            Err(OfferMissed::Later) => Outcome::Later,
-            Err(OfferMissed::Lost) => Outcome::Lost,
+            Ok(()) | Err(NotTaken::Eager(_)) => Outcome::Taken,
+            Err(NotTaken::Later) => Outcome::Later,
+            Err(NotTaken::Lost) => Outcome::Lost,
         });
         result
     }
 
-    /// Hands the first `wanted` bytes of a streamed body over as they come, but for the first
-    /// `done`. A sender that makes no progress for a while is left alone until later: it may have
-    /// been stopped, or wait for a core.
+    /// Hands the first `wanted` bytes of a pipelined body over as they come, except the first `done`. If the sender
+    /// makes no progress for a while this ends with [`NotTaken::Later`]: the sender may be stopped, or wait for a core.
     fn follow(
         &self,
         token: u32,
@@ -326,121 +318,126 @@ impl Offer<'_> {
         wanted: usize,
         done: &mut usize,
         each: &mut dyn FnMut(usize, *const u8, usize),
-    ) -> Result<(), OfferMissed> {
+    ) -> Result<(), NotTaken> {
         let (owner, bytes) = (self.owner, self.bytes);
-        let Some(progress) = stream_progress(owner, offset, bytes) else { return Err(OfferMissed::Lost) };
-        let body = ptr::from_ref(progress).cast::<u8>().wrapping_add(stream::HEAD_BYTES);
+        let Some(progress) = pipelined_progress(owner, offset, bytes) else { return Err(NotTaken::Lost) };
+        let body = ptr::from_ref(progress).cast::<u8>().wrapping_add(pipelined::HEAD_BYTES);
         let mut spins = 0u32;
         loop {
-            let there = stream::available(progress).min(bytes);
-            let whole = if there == bytes { bytes } else { there / stream::UNIT_BYTES * stream::UNIT_BYTES };
+            let there = pipelined::available(progress).min(bytes);
+            let whole = if there == bytes { bytes } else { there / pipelined::UNIT_BYTES * pipelined::UNIT_BYTES };
             let end = whole.min(wanted);
             if end > *done {
-                // `stream_progress` checked that the body lies in the mapping, which `owner` keeps.
+                // `pipelined_progress` checked that the body lies in the mapping, which `owner` keeps.
                 each(*done, body.wrapping_add(*done), end - *done);
                 (*done, spins) = (end, 0);
             }
             if there == bytes {
-                // Made only to be dropped: that tells the sender that its block is free.
-                drop(Remote::from_place(owner, token, offset + stream::HEAD_BYTES as u64, bytes as u64));
+                // Made only to be dropped: the drop tells the sender that its block is free.
+                drop(Remote::from_place(owner, token, offset + pipelined::HEAD_BYTES as u64, bytes as u64));
                 return Ok(());
             }
             spins += 1;
-            if spins > STREAM_SPINS_MAX {
-                let lost = !(self.sender_lives)() && stream::available(progress) != bytes;
-                return Err(if lost { OfferMissed::Lost } else { OfferMissed::Later });
+            if spins > PIPELINED_SPINS_MAX {
+                let lost = !(self.sender_lives)() && pipelined::available(progress) != bytes;
+                return Err(if lost { NotTaken::Lost } else { NotTaken::Later });
             }
             std::hint::spin_loop();
         }
     }
 }
 
-impl OfferedMemory<'_> {
-    fn take(&self, owner: &Rc<Owner>, data: &mut [u8], lives: &dyn Fn() -> bool) -> Result<(), OfferMissed> {
+impl RendezvousSource<'_> {
+    fn take(&self, owner: &Rc<Owner>, data: &mut [u8], lives: &dyn Fn() -> bool) -> Result<(), NotTaken> {
         if self.allowed.get() {
             let header = owner.mapping.header();
-            match copying::receive(header, self.theirs, self.ours, self.number, self.address, data, lives) {
-                Ok(()) if self.claim(lives) == Look::Standing => return Ok(()),
+            let into = (data.as_mut_ptr(), data.len());
+            // SAFETY: `data` is lent for writing, and not looked at before the call is over.
+            let received = unsafe {
+                cross_memory::receive(header, self.theirs, self.ours, self.number, self.address, into, lives)
+            };
+            match received {
+                Ok(()) if self.claim(lives) == SenderState::Open => return Ok(()),
                 Ok(()) | Err(Refusal::Gone) => {}
                 Err(Refusal::Forbidden) => self.allowed.set(false),
             }
         }
-        match offer::look(&self.theirs.offer, self.number) {
-            Look::Moved => return Err(self.moved(owner)),
-            Look::Withdrawn => return Err(OfferMissed::Lost),
-            Look::Standing | Look::InDoubt | Look::Other => {}
+        match rendezvous::sender_state(&self.theirs.rendezvous, self.number) {
+            SenderState::Eager => return Err(self.eager(owner)),
+            SenderState::Withdrawn => return Err(NotTaken::Lost),
+            SenderState::Open | SenderState::InDoubt | SenderState::Other => {}
         }
         if !lives() {
-            return Err(OfferMissed::Lost);
+            return Err(NotTaken::Lost);
         }
-        offer::please_move(&self.ours.taken, self.number);
-        Err(OfferMissed::Later)
+        rendezvous::request_eager(&self.ours.taken, self.number);
+        Err(NotTaken::Later)
     }
 
-    fn moved(&self, owner: &Rc<Owner>) -> OfferMissed {
-        match moved_body(owner, self.theirs) {
-            Some(body) => OfferMissed::Moved(body),
-            None if owner.mapping.take_starved() => OfferMissed::Later,
-            None => OfferMissed::Lost,
+    fn eager(&self, owner: &Rc<Owner>) -> NotTaken {
+        match eager_body(owner, self.theirs) {
+            Some(body) => NotTaken::Eager(body),
+            None if owner.mapping.take_starved() => NotTaken::Later,
+            None => NotTaken::Lost,
         }
     }
 
-    fn claim(&self, lives: &dyn Fn() -> bool) -> Look {
+    fn claim(&self, lives: &dyn Fn() -> bool) -> SenderState {
         let mut start = None;
         let patient = || lives() && start.get_or_insert_with(Instant::now).elapsed() < DECISION_PATIENCE;
-        offer::claim(&self.theirs.offer, &self.ours.taken, self.number, patient)
+        rendezvous::claim(&self.theirs.rendezvous, &self.ours.taken, self.number, patient)
     }
 }
 
-/// Looks at a stream without progress before it is left for later: some 100 microseconds.
-const STREAM_SPINS_MAX: u32 = 20_000;
+/// Looks at a pipelined body without progress before it is left for later: some 100 microseconds.
+const PIPELINED_SPINS_MAX: u32 = 20_000;
 
-/// The word that says how much of a streamed body is there.
-pub(crate) fn stream_progress(owner: &Owner, offset: u64, bytes: usize) -> Option<&AtomicU64> {
-    let whole = (bytes as u64).checked_add(stream::HEAD_BYTES as u64)?;
-    if bytes > BODY_BYTES_MAX || offset % stream::HEAD_BYTES as u64 != 0 {
+/// Returns the word that says how many bytes of a pipelined body are there.
+pub(crate) fn pipelined_progress(owner: &Owner, offset: u64, bytes: usize) -> Option<&AtomicU64> {
+    let whole = (bytes as u64).checked_add(pipelined::HEAD_BYTES as u64)?;
+    if bytes > BODY_BYTES_MAX || offset % pipelined::HEAD_BYTES as u64 != 0 {
         return None;
     }
     // SAFETY: lies in the mapping, aligned, and an atomic.
     Some(unsafe { owner.mapping.reach(offset, whole)?.cast::<AtomicU64>().as_ref() })
 }
 
-/// Where the sender has moved the body of its last offer to.
-pub(crate) fn moved_body(owner: &Rc<Owner>, theirs: &PeerLine) -> Option<Remote> {
-    let word = |word: &crate::sync::AtomicU64| word.load(crate::sync::Ordering::Relaxed);
-    Remote::from_place(owner, word(&theirs.moved_token) as u32, word(&theirs.moved_offset), word(&theirs.moved_bytes))
+/// Returns the body of the sender's last rendezvous, which has fallen back to eager.
+pub(crate) fn eager_body(owner: &Rc<Owner>, theirs: &PeerRecord) -> Option<Remote> {
+    let word = |word: &crate::sync::AtomicU64| word.load_relaxed();
+    Remote::from_place(owner, word(&theirs.eager_token) as u32, word(&theirs.eager_offset), word(&theirs.eager_bytes))
 }
 
-/// Why an [`Offer`] was not taken.
-pub enum OfferMissed {
-    /// The body is here instead.
-    Moved(Remote),
+/// Why a [`BodyInTransit`] was not taken.
+pub enum NotTaken {
+    /// The sender has fallen back to eager: here is the body.
+    Eager(Remote),
     /// The message will arrive once more, through the sender's heap; this one does not count.
     Later,
-    /// The sender died before it had sent the message completely, or has taken it back.
+    /// The sender died before it had sent the message completely, or has withdrawn it.
     Lost,
 }
 
-/// How the body of an arrived message is to be had.
+/// Where the body of an arrived message is.
 pub enum Arrival<'a> {
     /// In the queue.
     Inline(Inline<'a>),
     /// In the sender's heap.
     Remote(Remote),
-    /// In the sender's own memory.
-    Offer(Offer<'a>),
+    /// Not in its place yet.
+    InTransit(BodyInTransit<'a>),
 }
 
-/// Takes what arrives.
+/// Takes messages that arrive.
 pub trait Sink {
-    /// A message of task `from`. Messages of one sender come in the order in which they were sent.
+    /// Takes a message of task `from`. Messages of one sender come in the order in which they were sent.
     fn arrived(&mut self, from: u32, meta: crate::Meta, body: Arrival<'_>);
-    /// Whether messages of that task are wanted now; those of others stay in their queues.
+    /// Returns whether messages of that task are wanted now; unwanted ones stay in their queues.
     #[inline]
     fn wants(&self, _from: u32) -> bool {
         true
     }
-    /// Whether the sink has what it wanted; the rest then stays in the queues.
+    /// Returns whether the sink has what it wanted; all later messages then stay in the queues.
     #[inline]
     fn satisfied(&self) -> bool {
         false

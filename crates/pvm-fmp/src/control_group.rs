@@ -1,26 +1,26 @@
-//! What the control groups of this process leave it, of either version (`cgroups(7)`).
+//! How much memory the control groups of this process leave it, in either version (`cgroups(7)`).
 //!
-//! A limit of any group above the own one binds as much as the own one's.
+//! The limit of any group above that of the process binds as much as its own limit.
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// A limit, and what can still be had under it.
+/// A limit, and how much is still available under it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
     pub limit_bytes: u64,
     pub available_bytes: u64,
 }
 
-/// Limits from here on are none: version 1 says so with a large number.
+/// From here on a limit is none: version 1 says so with a large number.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
 
-/// How a version calls things.
+/// The names of things in a version.
 struct Names {
     limits: &'static [&'static str],
     usage: &'static str,
-    /// Of the pages of files that the system drops when it needs room; with those of groups below.
+    /// Pages of files that the system drops when it needs room; with those of groups below.
     reclaimable: &'static str,
     /// Says whether a group's limit binds those below.
     hierarchy: Option<&'static str>,
@@ -32,7 +32,7 @@ const FIRST: Names = Names {
     reclaimable: "total_inactive_file ",
     hierarchy: Some("memory.use_hierarchy"),
 };
-/// Above `memory.high` the system holds a process up so much that it seems to hang.
+/// Above `memory.high` the system slows a process down so much that it seems to hang.
 const SECOND: Names = Names {
     limits: &["memory.max", "memory.high"],
     usage: "memory.current",
@@ -40,7 +40,7 @@ const SECOND: Names = Names {
     hierarchy: None,
 };
 
-/// The room under each limit that binds this process. `root` is where `proc` is, and the groups are mounted.
+/// Returns the room under each limit that binds this process. `root`: where `proc` is, and the groups are mounted.
 pub fn rooms(root: &Path) -> Vec<Room> {
     let read = |name| fs::read_to_string(root.join("proc/self").join(name)).unwrap_or_default();
     let (groups, mounts) = (read("cgroup"), read("mountinfo"));
@@ -60,7 +60,7 @@ pub fn rooms(root: &Path) -> Vec<Room> {
     rooms
 }
 
-/// Where a group's files are, and those of the highest one that can be seen from here.
+/// Returns where a group's files are, and those of the highest group that this process can see.
 fn folder_of(mounts: &str, second: bool, group: &str) -> Option<(PathBuf, PathBuf)> {
     let mount = |line: &str| {
         let (place, kind) = line.split_once(" - ")?;
@@ -74,7 +74,7 @@ fn folder_of(mounts: &str, second: bool, group: &str) -> Option<(PathBuf, PathBu
         serves.then_some((from, at))
     };
     let mounted: Vec<(PathBuf, PathBuf)> = mounts.lines().filter_map(mount).collect();
-    // What is mounted may be a part of the tree (containers); then the rest cannot be seen.
+    // A container may have a part of the tree mounted; then it cannot see the rest.
     let below = |(from, at): &(PathBuf, PathBuf)| {
         let rest = Path::new(group).strip_prefix(from).ok()?;
         let plain = rest.components().all(|part| matches!(part, std::path::Component::Normal(_)));
@@ -84,7 +84,7 @@ fn folder_of(mounts: &str, second: bool, group: &str) -> Option<(PathBuf, PathBu
     found.or_else(|| mounted.first().map(|(_, at)| (at.clone(), at.clone())))
 }
 
-/// A path as the system writes it, with numbers in base eight for blanks.
+/// Returns a path that the system has written with octal numbers for blanks.
 fn unescaped(path: &str) -> PathBuf {
     let (mut bytes, mut rest) = (Vec::new(), path.as_bytes());
     while let [first, tail @ ..] = rest {
@@ -142,7 +142,7 @@ mod tests {
             }
             tree
         }
-        /// Limit and what can be had, from the own group upwards.
+        /// Limit and available memory of each group, from the own one upwards.
         fn rooms(&self) -> Vec<(u64, u64)> {
             rooms(&self.0).iter().map(|room| (room.limit_bytes, room.available_bytes)).collect()
         }

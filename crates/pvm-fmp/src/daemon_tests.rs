@@ -18,24 +18,24 @@ fn rung(endpoint: &Endpoint) -> bool {
 }
 
 #[test]
-fn a_lent_body_is_free_when_its_entry_has_been_read() {
+fn a_borrowed_payload_is_free_when_its_entry_has_been_read() {
     let host = Host::new();
     let (mut daemon, mut task) = pair(&host);
     let long = body(100_000, 1);
     let block = daemon.allocate(long.len()).unwrap();
     block.write(0, &long);
-    assert_eq!(daemon.send_lent(A, [1, 2, 3, 4, 5, 0x80001], &block, long.len()), Ok(Sent::Done));
+    assert_eq!(daemon.send_borrowed(A, [1, 2, 3, 4, 5, 0x80001], &block, long.len()), Ok(Sent::Done));
     let mark = daemon.written(A);
     assert!(!daemon.want_notice(A, Some(mark)));
-    daemon.prepare_sleep();
-    let mut kept = Kept { refuse_offers: true, ..Kept::default() };
+    daemon.prepare_park();
+    let mut kept = Kept { refuse_transit: true, ..Kept::default() };
     task.poll(&mut kept);
     assert!(kept.messages.is_empty() && daemon.read_by(A) < mark && !rung(&daemon), "it was not taken");
-    (kept.refuse_offers, kept.append_offers) = (false, true);
+    (kept.refuse_transit, kept.append_transit) = (false, true);
     task.poll(&mut kept);
     assert_eq!(kept.messages, [(DAEMON, [1, 2, 3, 4, 5, 0x80001], long)]);
     assert!(daemon.read_by(A) >= mark && rung(&daemon));
-    daemon.awake();
+    daemon.unpark();
     assert!(daemon.want_notice(A, Some(mark)) && !daemon.want_notice(A, None));
 }
 
@@ -44,7 +44,7 @@ fn a_daemon_that_wants_no_notice_is_not_rung() {
     let host = Host::new();
     let (mut daemon, mut task) = pair(&host);
     assert_eq!(daemon.send_bytes(A, [0; 6], b"short"), Ok(Sent::Done));
-    daemon.prepare_sleep();
+    daemon.prepare_park();
     let mut kept = Kept::default();
     while task.poll(&mut kept) > 0 {}
     task.poll(&mut kept);
@@ -61,7 +61,7 @@ fn long_bodies_reach_the_daemon_complete() {
     assert_eq!(task.send_bytes(DAEMON, [0; 6], &long), Ok(Sent::Done));
     let mut kept = Kept { keep_remotes: true, ..Kept::default() };
     daemon.poll(&mut kept);
-    assert_eq!((kept.offers, kept.remotes.len(), kept.messages[0].2 == long), (0, 1, true));
+    assert_eq!((kept.in_transit, kept.remotes.len(), kept.messages[0].2 == long), (0, 1, true));
 }
 
 /// Wants nothing of one task.

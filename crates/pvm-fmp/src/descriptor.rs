@@ -4,10 +4,10 @@ use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-/// The first number that is not for standard input, output or errors.
+/// The first number behind those of standard input, output and errors.
 const FIRST: i32 = 3;
 
-/// The same descriptor, at a number that no program takes for its own input or output.
+/// Moves a descriptor to a number that no program takes for its own input or output.
 pub fn above_standard(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     match descriptor.as_raw_fd() {
         FIRST.. => Ok(descriptor),
@@ -15,11 +15,11 @@ pub fn above_standard(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// While it lives the numbers 0, 1 and 2 are taken, and what is opened has others.
+/// While this lives the numbers 0, 1 and 2 are taken, and new descriptors have others.
 pub struct Floor(#[allow(dead_code)] Vec<OwnedFd>);
 
 impl Floor {
-    /// Takes those that are closed. Without `/dev/null`, or without room, it takes none.
+    /// Takes those numbers that are closed. Without `/dev/null`, or without room, it takes none.
     pub fn lay() -> Floor {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let null = || rustix::fs::open("/dev/null", flags, Mode::empty()).ok();
@@ -27,7 +27,7 @@ impl Floor {
     }
 }
 
-/// Who is at the other end of a socket of this machine.
+/// The process at the other end of a socket of this machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
     /// The process that connected or listened; 0 for one that cannot be seen from this one's namespace.
@@ -36,7 +36,7 @@ pub struct Peer {
     pub user: u32,
 }
 
-/// Who is at the other end.
+/// Returns the process at the other end.
 pub fn peer_of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     let mut told = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;

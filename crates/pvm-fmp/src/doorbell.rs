@@ -1,18 +1,17 @@
-//! A doorbell: what wakes a task that sleeps in `poll(2)`.
+//! A doorbell wakes a task that sleeps in `poll(2)`.
 //!
-//! A pipe of one page. Its owner reads from a description of its own; peers get another one, open for
-//! both directions, so that a ring always finds a reader and raises no SIGPIPE. All who have a
-//! description share its flags, and any of them may change those or fill the pipe: so nothing here
-//! relies on them.
+//! It is a pipe of one page. Its owner reads from an open file description of its own; peers get another one, open for
+//! both directions, so that a ring always finds a reader and raises no SIGPIPE. All processes with a description share
+//! its flags, and any of them may change these or fill the pipe: so nothing here relies on them.
 use crate::file::{failed, reopen};
 use rustix::fs::{FileType, OFlags};
 use rustix::pipe::PipeFlags;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// The least that a pipe can hold; the system makes a page of it.
+/// The smallest size of a pipe; the system makes it a page.
 const PIPE_BYTES: usize = 4096;
-/// Rings heard in one go. There are few, unless somebody breaks the rules.
+/// Rings that are read at once. There are few, unless somebody breaks the rules.
 const RINGS_BYTES: usize = 256;
 
 /// Makes a doorbell.
@@ -23,7 +22,7 @@ pub fn new() -> io::Result<OwnedFd> {
     again(end.as_fd())
 }
 
-/// The same doorbell with flags that whoever has `bell` cannot change.
+/// Opens the same doorbell with flags that other holders of `bell` cannot change.
 pub fn again(bell: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match reopen(bell, flags) {
@@ -34,14 +33,14 @@ pub fn again(bell: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     }
 }
 
-/// Whether that is a doorbell. A task could hand out anything: to write to a file would change it, to a
-/// pipe that has no reader kill the writer.
+/// Returns whether that is a doorbell. A task could hand out anything: a write would change a file, and to a pipe that
+/// has no reader it would kill the writer.
 pub fn is_bell(bell: BorrowedFd<'_>) -> bool {
     rustix::fs::fstat(bell).is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::Fifo)
         && rustix::fs::fcntl_getfl(bell).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDWR)
 }
 
-/// Rings. Never waits, whatever the flags of `bell`: a full doorbell has rung already.
+/// Rings. Never waits, whatever the flags of `bell` are: a full doorbell has rung already.
 pub fn pull(bell: BorrowedFd<'_>) {
     static RING: u8 = 1;
     let ring = libc::iovec { iov_base: (&raw const RING).cast_mut().cast(), iov_len: 1 };
@@ -49,15 +48,15 @@ pub fn pull(bell: BorrowedFd<'_>) {
     // told not to wait.
     // SAFETY: a doorbell is open for writing, so the kernel reads the byte, which lives for ever.
     let rung = unsafe { libc::vmsplice(bell.as_raw_fd(), &raw const ring, 1, libc::SPLICE_F_NONBLOCK) };
-    // Sandboxes that do not have or allow the call have an error of their own for that. What is no pipe is no
-    // doorbell any more: the program has closed it, and opened something else.
+    // Sandboxes that do not have or allow the call have an error of their own for that. A file that is no pipe is no
+    // doorbell any more: the program has closed the doorbell, and opened something else.
     let errno = io::Error::last_os_error().raw_os_error();
     if rung < 0 && ![Some(libc::EAGAIN), Some(libc::EBADF)].contains(&errno) {
         write(bell);
     }
 }
 
-/// Rings where the system has no other call; whoever changes the flags meanwhile makes it wait.
+/// Rings where the system has no other call; a process that changes the flags meanwhile makes it wait.
 fn write(bell: BorrowedFd<'_>) {
     let Ok(flags) = rustix::fs::fcntl_getfl(bell) else { return };
     if flags.contains(OFlags::NONBLOCK) || rustix::fs::fcntl_setfl(bell, flags | OFlags::NONBLOCK).is_ok() {
@@ -65,8 +64,8 @@ fn write(bell: BorrowedFd<'_>) {
     }
 }
 
-/// Empties the own doorbell, a description that nobody else has ([`new`], [`again`]). Others may have
-/// made the pipe larger and filled it; then it goes on ringing for a while.
+/// Empties the own doorbell, by a description that nobody else has ([`new`], [`again`]). Others may have made the pipe
+/// larger and filled it; then it goes on ringing for a while.
 pub fn hush(bell: BorrowedFd<'_>) {
     let mut rings = [0u8; RINGS_BYTES];
     for _ in 0..PIPE_BYTES / RINGS_BYTES {
@@ -99,7 +98,7 @@ mod tests {
     fn neither_ringer_nor_owner_is_held_up() {
         let own = new().unwrap();
         let given = again(own.as_fd()).unwrap();
-        // What a hostile peer can do with it: make it as large as it can be, fill it, have it block.
+        // What a hostile peer can do with it: enlarge it, fill it, have it block.
         rustix::pipe::fcntl_setpipe_size(&given, 1 << 16).unwrap();
         while rustix::io::write(&given, &[7; 1000]).is_ok() {}
         rustix::fs::fcntl_setfl(&given, OFlags::empty()).unwrap();

@@ -1,11 +1,11 @@
-//! A segment as it is mapped here: its owner's mapping, or a peer's.
+//! The mapping of a segment in this process: the owner's, or a peer's.
 //!
-//! A segment grows by **extents**, of which its header tells. The first one is mapped at once, each other one
-//! by the peer whom a descriptor leads there; nothing that is mapped ever moves. What the header says is
-//! the owner's word: before a page is touched the system is asked whether the file is so long.
-use crate::segment::{Apart, EXTENTS_MAX, FIRST_BYTES, HEAP_START, Header, MAGIC, PAGE_BYTES, PeerLine};
-use crate::segment::{FIRST_LINES, PEERS_MAX, SEGMENT_BYTES_MAX, table_piece};
-use crate::sync::{AtomicU64, Ordering};
+//! A segment grows by **extents**, which its header lists. The first one is mapped at once; a peer maps a further one
+//! when a descriptor leads there. Nothing that is mapped ever moves. A peer does not trust the header: before it
+//! touches a page it asks the system whether the file is that long.
+use crate::segment::{Apart, EXTENTS_MAX, FIRST_BYTES, HEAP_START, Header, MAGIC, PAGE_BYTES, PeerRecord};
+use crate::segment::{FIRST_RECORDS, PEERS_MAX, SEGMENT_BYTES_MAX, table_piece};
+use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 use crate::{file, mapping};
 use rustix::mm::ProtFlags;
 use std::cell::{Cell, RefCell};
@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-/// A part of a segment that is mapped.
+/// A mapped part of a segment.
 #[derive(Clone, Copy)]
 struct Piece {
     start: u64,
@@ -38,13 +38,13 @@ impl Piece {
     }
 }
 
-/// How more of the segment is mapped.
+/// How a mapping gets further parts of the segment.
 enum Way {
     /// The owner maps what it adds.
     Own,
-    /// From what is mapped: costs no descriptor.
+    /// By duplicating a part that is mapped, which costs no descriptor.
     Behind,
-    /// From the file, where the system does not know the other way.
+    /// From the file, where the system does not have the other way.
     File(OwnedFd),
 }
 
@@ -52,19 +52,19 @@ enum Way {
 pub struct Mapping {
     first: Piece,
     more: RefCell<Vec<Piece>>,
-    /// Where something was looked for last: mostly the next is there too.
+    /// The part of the last access: mostly the next access is there, too.
     recent: Cell<Piece>,
     way: Way,
-    /// Something could not be mapped for want of address space.
+    /// Something could not be mapped for lack of address space.
     starved: Cell<bool>,
-    /// The number by which /proc tells this segment from others.
+    /// The inode number, by which /proc tells this segment from others.
     pub inode: u64,
 }
 
-/// What large pages are of: to read one that cannot be had would kill the reader.
+/// The file system of huge pages: to read one that the system cannot provide would kill the reader.
 const LARGE_PAGES_MAGIC: u64 = 0x9584_58f6;
 
-/// Whether memory of a file system of that kind can be read without fear.
+/// Returns whether memory of that kind of file system can be read safely.
 fn is_plain_memory(kind: u64) -> bool {
     kind & 0xffff_ffff != LARGE_PAGES_MAGIC
 }
@@ -105,7 +105,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// [`Mapping::of_peer`] that keeps the descriptor, as where the system does not know the other way.
+    /// Does what [`Mapping::of_peer`] does, and keeps the descriptor, as where the system does not have the other way.
     #[cfg(test)]
     pub fn of_peer_by_file(segment: OwnedFd) -> io::Result<Mapping> {
         let mut mapping = Mapping::of_peer(&segment)?;
@@ -113,12 +113,12 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Whether the header is one.
+    /// Returns whether the header is that of a segment.
     pub fn is_segment(&self) -> bool {
-        self.header().magic.load(Ordering::Relaxed) == MAGIC
+        self.header().magic.load_relaxed() == MAGIC
     }
 
-    /// The header.
+    /// Returns the header.
     #[inline(always)]
     pub fn header(&self) -> &Header {
         // SAFETY: the first extent is mapped, is page-aligned, begins with a header, and a header is made of
@@ -126,8 +126,8 @@ impl Mapping {
         unsafe { self.first.base.cast::<Header>().as_ref() }
     }
 
-    /// The address of `count` bytes at `offset`; `None` where there is no such part of a heap, or no address
-    /// space for it ([`Mapping::take_starved`] tells).
+    /// Returns the address of `count` bytes at `offset`; `None` if there is no such part of a heap, or no address space
+    /// for it ([`Mapping::take_starved`] tells which).
     #[inline]
     pub fn reach(&self, offset: u64, count: u64) -> Option<NonNull<u8>> {
         if offset < HEAP_START {
@@ -148,44 +148,44 @@ impl Mapping {
         piece.address(offset, count)
     }
 
-    /// The address of what this process has allocated. Panics where it is not mapped.
+    /// Returns the address of memory that this process has allocated. Panics if it is not mapped.
     pub fn address(&self, offset: u64, count: u64) -> *mut u8 {
         self.reach(offset, count).expect("the owner maps all that it adds").as_ptr()
     }
 
-    /// A piece of the peer table, if there is one.
-    pub fn table(&self, piece: usize) -> Option<&[PeerLine]> {
+    /// Returns a piece of the peer table, if there is one.
+    pub fn table(&self, piece: usize) -> Option<&[PeerRecord]> {
         let (first, count) = table_piece(piece);
-        let bytes = (count * size_of::<PeerLine>()) as u64;
+        let bytes = (count * size_of::<PeerRecord>()) as u64;
         let address = match piece {
             // SAFETY: it lies behind the header, in the first extent.
             0 => unsafe { self.first.base.cast::<u8>().add(size_of::<Header>()) },
             _ => {
-                // Pair `table piece made`: who sees where it lies sees clean lines.
-                let offset = self.header().tables.get(piece)?.load(Ordering::Acquire);
-                let aligned = first < PEERS_MAX && offset % align_of::<PeerLine>() as u64 == 0;
+                // Pair `table piece made`: whoever sees where it lies sees clean records.
+                let offset = self.header().tables.get(piece)?.load_acquire();
+                let aligned = first < PEERS_MAX && offset % align_of::<PeerRecord>() as u64 == 0;
                 self.reach(offset, bytes).filter(|_| aligned)?
             }
         };
-        // SAFETY: so many bytes lie there for as long as `self` lives, aligned, and lines are made of atomics.
-        Some(unsafe { std::slice::from_raw_parts(address.cast::<PeerLine>().as_ptr(), count) })
+        // SAFETY: `bytes` bytes lie there for as long as `self` lives, aligned, and records are made of atomics.
+        Some(unsafe { std::slice::from_raw_parts(address.cast::<PeerRecord>().as_ptr(), count) })
     }
 
-    /// A line of the peer table, if there is one.
-    pub fn peer_line(&self, index: usize) -> Option<&PeerLine> {
-        let piece = if index < FIRST_LINES { 0 } else { (index / FIRST_LINES).ilog2() as usize + 1 };
+    /// Returns a record of the peer table, if there is one.
+    pub fn peer_record(&self, index: usize) -> Option<&PeerRecord> {
+        let piece = if index < FIRST_RECORDS { 0 } else { (index / FIRST_RECORDS).ilog2() as usize + 1 };
         self.table(piece)?.get(index - table_piece(piece).0)
     }
 
-    /// Whether something could not be mapped for want of address space since the last call. Then what leads
-    /// there is not wrong, and may be tried again.
+    /// Returns whether something could not be mapped for lack of address space since the last call. Then the descriptor
+    /// that leads there is not wrong, and the caller may try again.
     pub fn take_starved(&self) -> bool {
         self.starved.take()
     }
 
     // ----- growth
 
-    /// The owner has made the segment longer: maps the new extent, and tells of it.
+    /// Makes the segment longer, maps the new extent, and publishes it; for the owner.
     pub fn add_extent(&self, segment: &OwnedFd, start: u64, bytes: u64) -> io::Result<()> {
         let number = self.extents().count();
         let place = self.header().ends.0.get(number).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -197,29 +197,29 @@ impl Mapping {
             return Err(error);
         }
         self.more.borrow_mut().push(Piece { start, bytes, base });
-        // Pair `extent made`: who sees the end finds the file that long.
+        // Pair `extent made`: whoever sees the end finds the file that long.
         place.store(start + bytes, Ordering::Release);
         Ok(())
     }
 
-    /// Start and end of each extent behind the first one, as far as the header makes sense.
+    /// Returns start and end of each extent behind the first one, as far as the header makes sense.
     fn extents(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let Apart::<[AtomicU64; EXTENTS_MAX]>(ends) = &self.header().ends;
         let mut start = FIRST_BYTES;
         ends.iter().map_while(move |end| {
             // Pair `extent made`.
-            let end = end.load(Ordering::Acquire);
+            let end = end.load_acquire();
             let makes_sense = end > start && end <= SEGMENT_BYTES_MAX && end % PAGE_BYTES == 0;
             makes_sense.then(|| (std::mem::replace(&mut start, end), end))
         })
     }
 
-    /// The end of the last extent.
+    /// Returns the end of the last extent.
     pub fn end(&self) -> u64 {
         self.extents().last().map_or(FIRST_BYTES, |(_, end)| end)
     }
 
-    /// Maps the extent in which the range lies; where there is no room for that, the range alone.
+    /// Maps the extent of the range; if there is no address space for that, the range alone.
     #[cold]
     fn map_more(&self, offset: u64, count: u64) -> Option<Piece> {
         let end = offset.checked_add(count)?;
@@ -265,7 +265,7 @@ impl Mapping {
         Ok(piece)
     }
 
-    /// The mapped piece that ends next before `start`.
+    /// Returns the last mapped piece that ends before `start`.
     fn nearest(&self, start: u64) -> Piece {
         let more = self.more.borrow();
         let before = more.iter().filter(|piece| piece.end() <= start).max_by_key(|piece| piece.end());
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
     use crate::segment::Segment;
 
-    /// Both ways of a peer to map a segment.
+    /// Returns mappings by both ways of a peer to map a segment.
     fn peers(segment: &Segment) -> [Mapping; 2] {
         let descriptor = || segment.descriptor().try_clone_to_owned().unwrap();
         let behind = Mapping::of_peer(&descriptor()).unwrap();
@@ -295,7 +295,7 @@ mod tests {
         [behind, Mapping::of_peer_by_file(descriptor()).unwrap()]
     }
 
-    /// Writes at a place of the own segment, and reads it as a peer.
+    /// Writes to a place of the own segment, and reads it as a peer. Returns whether the value came through.
     fn passes(segment: &Segment, peer: &Mapping, offset: u64, value: u8) -> bool {
         segment.commit(offset / PAGE_BYTES * PAGE_BYTES, PAGE_BYTES).unwrap();
         let (own, far) = (segment.mapping.address(offset, 1), peer.reach(offset, 1).unwrap());
@@ -323,7 +323,7 @@ mod tests {
             assert_eq!(mapped_bytes(peer), FIRST_BYTES);
             assert!(passes(&segment, peer, HEAP_START, 1) && passes(&segment, peer, FIRST_BYTES - 1, 2));
             assert!(passes(&segment, peer, small, 3) && mapped_bytes(peer) < 1 << 20);
-            // Out of turn: what lies between is mapped later, and nothing moves.
+            // Out of order: the extent between is mapped later, and nothing moves.
             let known = peer.reach(small, 1).unwrap();
             assert!(passes(&segment, peer, last, 4) && passes(&segment, peer, last + more - 1, 5));
             assert!(passes(&segment, peer, long, 6) && passes(&segment, peer, long + bytes - 1, 7));
@@ -351,10 +351,10 @@ mod tests {
                 assert_eq!((peer.reach(end, 1), peer.take_starved()), (None, false), "{liar}");
             }
         }
-        // What there is is had all the same, and a piece of the table that lies nowhere is none.
+        // Real extents are still mapped, and a piece of the table that lies nowhere is none.
         segment.mapping.header().tables[1].store(end, Ordering::Relaxed);
         for peer in &peers {
-            assert!(passes(&segment, peer, start, 3) && peer.table(1).is_none() && peer.peer_line(40).is_none());
+            assert!(passes(&segment, peer, start, 3) && peer.table(1).is_none() && peer.peer_record(40).is_none());
         }
     }
 

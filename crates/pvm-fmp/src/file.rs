@@ -1,7 +1,7 @@
-//! Files of memory: what tasks and daemons share travels as their descriptors.
+//! Files of memory: tasks and daemons share memory by passing their descriptors.
 //!
-//! A memfd where the system has it, sealed against shrinking, so that who has mapped it never faults; else
-//! (sandboxes forbid the call) a file without a name.
+//! Such a file is a memfd, sealed against shrinking, so that a process that has mapped it never faults. Where a sandbox
+//! forbids the call it is a file without a name.
 use crate::descriptor::above_standard;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
@@ -10,20 +10,20 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Bytes written at a time where the system cannot take memory otherwise.
+/// Bytes written at a time where the system cannot commit memory otherwise.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Whether that error says that the system does not have or allow the call.
+/// Returns whether that error says that the system does not have or allow the call.
 fn is_forbidden(errno: Errno) -> bool {
     [Errno::PERM, Errno::NOSYS, Errno::ACCESS, Errno::OPNOTSUPP].contains(&errno)
 }
 
-/// An error that names the call.
+/// Returns an error that names the call.
 pub fn failed(call: &str, errno: Errno) -> io::Error {
     io::Error::new(errno.kind(), format!("{call}: {errno}"))
 }
 
-/// Makes a file of that length. The name is for people who look at /proc.
+/// Makes a file of that length. Its name is for people who look at /proc.
 pub fn make(name: &str, bytes: u64) -> io::Result<OwnedFd> {
     let file = match rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING) {
         Err(errno) if is_forbidden(errno) => without_name(name).map_err(|_| failed("memfd_create", errno))?,
@@ -34,7 +34,7 @@ pub fn make(name: &str, bytes: u64) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// A file of memory, or at least of temporary files, whose name is gone already.
+/// Makes a file of memory, or at least a temporary file, and removes its name.
 fn without_name(name: &str) -> io::Result<OwnedFd> {
     let own = std::env::var_os("PVM_TMP").map(PathBuf::from);
     let folders = [Some(PathBuf::from("/dev/shm")), own, Some(PathBuf::from("/tmp"))];
@@ -58,13 +58,13 @@ fn in_folder(folder: &Path, name: &str) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// The limit of the size of files.
+/// Returns the limit of the size of files.
 pub fn bytes_max() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
-/// Makes a file longer. Where a limit of the size of files (`ulimit -f`) forbids it that is an error: the
-/// system would send a signal.
+/// Makes a file longer. Returns an error if a limit of the size of files (`ulimit -f`) forbids it, where the system
+/// would send a signal.
 pub fn lengthen(file: &OwnedFd, bytes: u64) -> io::Result<()> {
     let limit = bytes_max();
     if limit < bytes {
@@ -74,17 +74,17 @@ pub fn lengthen(file: &OwnedFd, bytes: u64) -> io::Result<()> {
     rustix::fs::ftruncate(file, bytes).map_err(|errno| failed("ftruncate", errno))
 }
 
-/// Seals a file, if it is of a kind that can be.
+/// Seals a file, if it is of a kind that can be sealed.
 pub fn seal(file: &OwnedFd, seals: SealFlags) -> io::Result<()> {
     match rustix::fs::fcntl_add_seals(file, seals | SealFlags::SEAL) {
-        // No memfd; or no such call, and then who gets the file cannot ask either.
+        // No memfd; or no such call, and then a receiver of the file cannot ask either.
         Err(errno) if is_nameless(file.as_fd()) && (errno == Errno::INVAL || is_forbidden(errno)) => Ok(()),
         other => other.map_err(|errno| failed("fcntl(F_ADD_SEALS)", errno)),
     }
 }
 
-/// Seals what its maker alone writes, by the mapping that it has made before: whoever gets a descriptor,
-/// however it opens it, can only read. Systems before Linux 5.1 do without the last.
+/// Seals a file that its maker alone writes, by the mapping that it has made before: whoever gets a descriptor, however
+/// it opens that, can only read. Before Linux 5.1 the system does not have that seal.
 pub fn seal_for_readers(file: &OwnedFd) -> io::Result<()> {
     let size = SealFlags::SHRINK | SealFlags::GROW;
     match rustix::fs::fcntl_add_seals(file, size | SealFlags::FUTURE_WRITE | SealFlags::SEAL) {
@@ -93,8 +93,8 @@ pub fn seal_for_readers(file: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Whether a file that somebody has handed over keeps its length at least. One that cannot be sealed is
-/// believed if it is of the own user and has no name: so it looks where memfds are forbidden.
+/// Returns whether a file from another process cannot shrink. A file that cannot be sealed is trusted if it is the own
+/// user's and has no name: such are the files of systems that forbid memfds.
 pub fn keeps_length(file: BorrowedFd<'_>) -> bool {
     match rustix::fs::fcntl_get_seals(file) {
         Ok(seals) => seals.contains(SealFlags::SHRINK) || (seals == SealFlags::SEAL && is_nameless(file)),
@@ -109,10 +109,10 @@ fn is_nameless(file: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// Memory that is taken with one call, in bytes: a signal has the call begin anew.
+/// Memory that is committed with one call, in bytes: after a signal the call begins anew.
 const TAKEN_AT_ONCE_BYTES: u64 = 32 << 20;
 
-/// Takes memory for a range of a file; fails where a later access would end the process.
+/// Commits memory for a range of a file. Returns an error where a later access would end the process.
 pub fn take_memory(file: &OwnedFd, mut offset: u64, bytes: u64) -> io::Result<()> {
     let end = offset + bytes;
     while offset < end {
@@ -146,12 +146,12 @@ pub fn read_only(file: &OwnedFd) -> io::Result<OwnedFd> {
     reopen(file.as_fd(), OFlags::RDONLY | OFlags::CLOEXEC).or_else(|_| duplicate(file.as_fd()))
 }
 
-/// Opens what a descriptor leads to once more, with flags and a position of its own.
+/// Opens the file of a descriptor once more, with flags and a position of its own.
 pub fn reopen(file: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
     above_standard(rustix::fs::open(format!("/proc/self/fd/{}", file.as_raw_fd()), flags, Mode::empty())?)
 }
 
-/// A second descriptor, also where `fcntl` is forbidden.
+/// Duplicates a descriptor, also where `fcntl` is forbidden.
 pub fn duplicate(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     match rustix::io::fcntl_dupfd_cloexec(file, 3) {
         Err(errno) if is_forbidden(errno) => {

@@ -1,15 +1,15 @@
-//! Bytes from nowhere, for what peers write to shared memory (docs/testing.md).
+//! Untrusted input: what peers write to shared memory (docs/testing.md).
 //!
-//! Plain bytes do not get far here: a neighbour breaks the rules in the middle of keeping them. So
-//! the bytes are a list of deeds of a hostile one, and of looks of its victim.
-use crate::arrival::LENT;
+//! Random bytes do not get far here: a hostile neighbour breaks the rules while it keeps most of them. So the input
+//! is a list of actions of a hostile peer, and of looks of its victim.
+use crate::arrival::BORROWED;
 use crate::doorbell;
 use crate::group::{Failed, GroupMemory, GroupView};
 use crate::ports::{PortTable, PortView};
-use crate::queue::{Kind, LINE_BYTES, Line, Writer};
-use crate::segment::{EXTENTS_MAX, FIRST_BYTES, PAGE_BYTES, PeerLine, Segment};
+use crate::queue::{Kind, SLOT_BYTES, Slot, Writer};
+use crate::segment::{EXTENTS_MAX, FIRST_BYTES, PAGE_BYTES, PeerRecord, Segment};
 use crate::sync::{AtomicU64, Ordering};
-use crate::{Arrival, Endpoint, INLINE_BYTES_MAX, Meta, OfferMissed, Remote, Sink};
+use crate::{Arrival, Endpoint, INLINE_BYTES_MAX, Meta, NotTaken, Remote, Sink};
 use pvm_fuzz::{Target, Unstructured, file, part};
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ pub const TARGETS: &[Target] = &[
         run: neighbour,
         decoder: &[
             file("crates/pvm-fmp/src/arrival.rs"),
-            part("crates/pvm-fmp/src/offer.rs", &["answer", "look", "claim", "please_move"]),
+            part("crates/pvm-fmp/src/rendezvous.rs", &["receiver_answer", "sender_state", "claim", "request_eager"]),
             part(
                 "crates/pvm-fmp/src/queue.rs",
                 &[
@@ -30,7 +30,7 @@ pub const TARGETS: &[Target] = &[
                     "find",
                     "next",
                     "next_short",
-                    "next_tiny",
+                    "next_immediate",
                     "has_next",
                     "meta_of",
                     "copy_to",
@@ -39,7 +39,7 @@ pub const TARGETS: &[Target] = &[
             ),
             part(
                 "crates/pvm-fmp/src/peer.rs",
-                &["find_line", "consumed", "at", "follow", "remove", "holds", "reader_came_to"],
+                &["find_record", "consumed", "at", "follow", "remove", "holds", "reader_came_to"],
             ),
             part(
                 "crates/pvm-fmp/src/endpoint/receive.rs",
@@ -51,17 +51,17 @@ pub const TARGETS: &[Target] = &[
                     "shun",
                     "step",
                     "step_long",
-                    "follow_link",
-                    "receive_offer",
-                    "receive_lent",
-                    "receive_stream",
+                    "follow_continuation",
+                    "receive_rendezvous",
+                    "receive_borrowed",
+                    "receive_pipelined",
                     "words_of",
-                    "first_short",
-                    "first_tiny",
+                    "probe_recent_short",
+                    "probe_recent_immediate",
                 ],
             ),
-            part("crates/pvm-fmp/src/endpoint/first.rs", &["take"]),
-            part("crates/pvm-fmp/src/tiny.rs", &["filled_body", "copy_numbers_to"]),
+            part("crates/pvm-fmp/src/endpoint/recent.rs", &["take"]),
+            part("crates/pvm-fmp/src/immediate.rs", &["filled_body", "copy_numbers_to"]),
             part(
                 "crates/pvm-fmp/src/extents.rs",
                 &[
@@ -111,7 +111,7 @@ const STRANGER: u32 = 0x40003;
 const LOOK_BYTES: usize = 4096;
 /// Rings and bodies of the hostile neighbour lie here, in the second extent of its segment.
 const PLAYGROUND: u64 = FIRST_BYTES + PAGE_BYTES;
-/// In so many bytes.
+/// The length of the playground in bytes.
 const PLAYGROUND_BYTES: u64 = 256 << 10;
 /// In these, both rings that it may have.
 const RINGS_BYTES: u64 = 64 << 10;
@@ -163,18 +163,18 @@ impl Sink for Looking {
                 assert!(possible(inline.len(), inline.is_empty()));
             }
             Arrival::Remote(remote) => self.look_at(remote),
-            Arrival::Offer(_) if self.declines => {}
-            Arrival::Offer(offer) => {
-                assert!(possible(offer.len(), offer.is_empty()));
-                let missed = match (self.in_pieces, offer.len() <= LOOK_BYTES) {
-                    (true, true) => offer.use_pieces(&mut 0, &mut |_, _, _| {}),
+            Arrival::InTransit(_) if self.declines => {}
+            Arrival::InTransit(body) => {
+                assert!(possible(body.len(), body.is_empty()));
+                let missed = match (self.in_pieces, body.len() <= LOOK_BYTES) {
+                    (true, true) => body.use_pieces(&mut 0, &mut |_, _, _| {}),
                     (false, true) => {
-                        let mut all = Vec::with_capacity(offer.len());
-                        offer.take_all(&mut all)
+                        let mut all = Vec::with_capacity(body.len());
+                        body.take_all(&mut all)
                     }
-                    (_, false) => offer.take(&mut [0; LOOK_BYTES]),
+                    (_, false) => body.take(&mut [0; LOOK_BYTES]),
                 };
-                if let Err(OfferMissed::Moved(remote)) = missed {
+                if let Err(NotTaken::Eager(remote)) = missed {
                     self.look_at(remote);
                 }
             }
@@ -197,10 +197,10 @@ impl Hostile {
         segment.commit(PLAYGROUND, PLAYGROUND_BYTES).expect("memory for a heap");
         let shift = 6;
         let hostile = Hostile { segment, writer: Writer::new(shift), ring: PLAYGROUND, shift };
-        let (header, line) = (hostile.segment.mapping.header(), hostile.line());
-        line.tid.store(VICTIM, Ordering::Relaxed);
-        line.ring_shift.store(shift, Ordering::Relaxed);
-        line.ring.store(hostile.ring, Ordering::Relaxed);
+        let (header, record) = (hostile.segment.mapping.header(), hostile.record());
+        record.tid.store(VICTIM, Ordering::Relaxed);
+        record.ring_shift.store(shift, Ordering::Relaxed);
+        record.ring.store(hostile.ring, Ordering::Relaxed);
         header.peers.0.store(1, Ordering::Relaxed);
         header.table_version.store(1, Ordering::Relaxed);
         hostile
@@ -210,8 +210,8 @@ impl Hostile {
         PLAYGROUND
     }
 
-    fn line(&self) -> &PeerLine {
-        self.segment.mapping.peer_line(0).expect("it is always there")
+    fn record(&self) -> &PeerRecord {
+        self.segment.mapping.peer_record(0).expect("it is always there")
     }
 
     fn descriptors(&self) -> (OwnedFd, OwnedFd) {
@@ -221,11 +221,11 @@ impl Hostile {
 
     /// An entry in the form that it should have, whatever it tells.
     fn write(&mut self, kind: Kind, meta: &Meta, body: &[u8]) {
-        let bytes = (LINE_BYTES as u64) << self.shift;
+        let bytes = (SLOT_BYTES as u64) << self.shift;
         let address = self.segment.mapping.address(self.ring, bytes);
-        // SAFETY: `address` has checked that so many bytes lie in the mapping, which `self` keeps; a
-        // line is made of atomics and aligned, since rings begin at multiples of its size.
-        let ring: &[Line] = unsafe { std::slice::from_raw_parts(address.cast(), 1 << self.shift) };
+        // SAFETY: `address` has checked that `bytes` bytes lie in the mapping, which `self` keeps; a
+        // slot is made of atomics and aligned, since rings begin at multiples of its size.
+        let ring: &[Slot] = unsafe { std::slice::from_raw_parts(address.cast(), 1 << self.shift) };
         self.writer.write(ring, kind, meta, body);
     }
 
@@ -285,7 +285,7 @@ fn deeds(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
 fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<()> {
     let end = PLAYGROUND + PLAYGROUND_BYTES;
     let value = word(from, end)?;
-    let line = hostile.line();
+    let record = hostile.record();
     let choice: u8 = from.arbitrary()?;
     if choice >= STANDING_FIRST {
         return standing_deed(choice - STANDING_FIRST, from, hostile, value);
@@ -293,28 +293,28 @@ fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<
     match choice % 32 {
         0 => hostile.segment.mapping.header().peers.0.store(value as u32, Ordering::Relaxed),
         1 => drop(hostile.segment.mapping.header().table_version.fetch_add(1, Ordering::Relaxed)),
-        2 => line.tid.store(value as u32, Ordering::Relaxed),
-        3 => line.ring.store(value, Ordering::Relaxed),
-        4 => line.ring_shift.store(value as u32, Ordering::Relaxed),
-        5 => line.offer.store(value, Ordering::Relaxed),
-        6 => line.moved_offset.store(value, Ordering::Relaxed),
-        7 => line.moved_bytes.store(value, Ordering::Relaxed),
-        8 => line.moved_token.store(value, Ordering::Relaxed),
-        9 => line.consumed.store(value, Ordering::Relaxed),
-        10 => line.taken.store(value, Ordering::Relaxed),
-        11 => line.into_number.store(value, Ordering::Relaxed),
-        12 => line.into_bytes.store(value, Ordering::Relaxed),
-        13 => line.front.store(value, Ordering::Relaxed),
-        14 => line.back.store(value, Ordering::Relaxed),
-        15 => line.back_done.store(value, Ordering::Relaxed),
+        2 => record.tid.store(value as u32, Ordering::Relaxed),
+        3 => record.ring.store(value, Ordering::Relaxed),
+        4 => record.ring_shift.store(value as u32, Ordering::Relaxed),
+        5 => record.rendezvous.store(value, Ordering::Relaxed),
+        6 => record.eager_offset.store(value, Ordering::Relaxed),
+        7 => record.eager_bytes.store(value, Ordering::Relaxed),
+        8 => record.eager_token.store(value, Ordering::Relaxed),
+        9 => record.consumed.store(value, Ordering::Relaxed),
+        10 => record.taken.store(value, Ordering::Relaxed),
+        11 => record.into_number.store(value, Ordering::Relaxed),
+        12 => record.into_bytes.store(value, Ordering::Relaxed),
+        13 => record.front.store(value, Ordering::Relaxed),
+        14 => record.back.store(value, Ordering::Relaxed),
+        15 => record.back_done.store(value, Ordering::Relaxed),
         16 => hostile.scribble(from.arbitrary::<u32>()?.into(), value),
         17 => hostile.segment.mapping.header().pid.store(value as u32, Ordering::Relaxed),
         18 => hostile.segment.mapping.header().nonce_address.store(value, Ordering::Relaxed),
         19..=21 => entry(from, hostile, Kind::Blocks, &[value & 0xffff_ffff | 1 << 32])?,
-        22 | 23 => entry(from, hostile, Kind::Offer, &[value])?,
-        24 | 25 => entry(from, hostile, Kind::Stream, &[value])?,
+        22 | 23 => entry(from, hostile, Kind::Rendezvous, &[value])?,
+        24 | 25 => entry(from, hostile, Kind::Pipelined, &[value])?,
         26 => entry(from, hostile, Kind::Release, &[value])?,
-        27 => entry(from, hostile, Kind::Link, &[value])?,
+        27 => entry(from, hostile, Kind::Continuation, &[value])?,
         28 => {
             let body = [value as u8; INLINE_BYTES_MAX];
             let meta = if value % 2 == 0 { [1, 2, 3, 4, 5, 6] } else { [1, 2, 0, 0x40_8c41, 0x40_8c41, 0] };
@@ -330,12 +330,12 @@ fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<
             hostile.write(Kind::Blocks, &[9; 6], &body[..body.len().min(INLINE_BYTES_MAX)]);
         }
         30 => {
-            // An offer that stands, of memory that there is.
+            // An open rendezvous, over memory that is there.
             let body = [7u8; LOOK_BYTES];
-            line.offer.store(4 * (value & 0xff), Ordering::Relaxed);
+            record.rendezvous.store(4 * (value & 0xff), Ordering::Relaxed);
             let words = [body.as_ptr() as u64, u64::from(from.arbitrary::<u16>()?), value & 0xff];
             let body = words_of(&words);
-            hostile.write(Kind::Offer, &[8; 6], &body);
+            hostile.write(Kind::Rendezvous, &[8; 6], &body);
         }
         // Extents that there are not, and pieces of a table anywhere.
         _ if value % 4 == 1 => {
@@ -356,7 +356,7 @@ fn standing_deed(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostile,
     let place = hostile.first_ring() + RINGS_BYTES + value % 32 * 1024;
     let bytes: u64 = from.arbitrary::<u16>()?.into();
     let words: Vec<u64> = match choice {
-        // A stream, a part of which is there, or all.
+        // A pipelined body, complete or not.
         0 | 1 => {
             let there = if choice == 0 { bytes } else { from.arbitrary::<u16>()?.into() };
             hostile.scribble(place - PLAYGROUND, there);
@@ -367,25 +367,25 @@ fn standing_deed(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostile,
             hostile.scribble(place - PLAYGROUND, bytes);
             return Ok(());
         }
-        // A body in the heap, or one that is lent, in pieces.
+        // A body in the heap, or a borrowed payload, in fragments.
         3 | 4 => {
-            let token = if choice == 3 { u64::from(LENT) } else { value };
+            let token = if choice == 3 { u64::from(BORROWED) } else { value };
             let pieces = 1 + value % 3;
             let piece = |number| [place + number * 64, bytes / pieces];
             std::iter::once(token & 0xffff_ffff | pieces << 32).chain((0..pieces).flat_map(piece)).collect()
         }
-        // An offer whose body has moved.
+        // A rendezvous that has fallen back to eager.
         5 => {
-            let line = hostile.line();
-            line.offer.store(value << 2 | 1, Ordering::Relaxed);
-            line.moved_offset.store(place, Ordering::Relaxed);
-            line.moved_bytes.store(bytes, Ordering::Relaxed);
+            let record = hostile.record();
+            record.rendezvous.store(value << 2 | 1, Ordering::Relaxed);
+            record.eager_offset.store(place, Ordering::Relaxed);
+            record.eager_bytes.store(bytes, Ordering::Relaxed);
             vec![4096, bytes, value]
         }
         // The queue goes on in another ring, or in one that was read before.
         6 => {
             let next = hostile.first_ring() + RINGS_BYTES / 2 * (value % 2);
-            hostile.write(Kind::Link, &[0; 6], &words_of(&[next, hostile.shift.into()]));
+            hostile.write(Kind::Continuation, &[0; 6], &words_of(&[next, hostile.shift.into()]));
             hostile.ring = next;
             hostile.writer = Writer::new(hostile.shift);
             return Ok(());
@@ -399,7 +399,8 @@ fn standing_deed(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostile,
             return Ok(());
         }
     };
-    let kind = [Kind::Stream, Kind::Stream, Kind::Stream, Kind::Blocks, Kind::Blocks, Kind::Offer][usize::from(choice)];
+    let kind = [Kind::Pipelined, Kind::Pipelined, Kind::Pipelined, Kind::Blocks, Kind::Blocks, Kind::Rendezvous]
+        [usize::from(choice)];
     hostile.write(kind, &[1, 2, 3, 4, 5, 6], &words_of(&words));
     Ok(())
 }
@@ -428,7 +429,7 @@ fn strangers(choice: u8, victim: &mut Endpoint, hostile: &Hostile) {
     assert!(victim.connect(STRANGER, stranger, bell).is_err());
 }
 
-/// An entry of so many words, the first ones given.
+/// Writes an entry with any number of words, the first of them given.
 fn entry(from: &mut Unstructured<'_>, hostile: &mut Hostile, kind: Kind, first: &[u64]) -> pvm_fuzz::Result<()> {
     let end = PLAYGROUND + PLAYGROUND_BYTES;
     let mut words = first.to_vec();
@@ -448,7 +449,7 @@ fn look(from: &mut Unstructured<'_>, victim: &mut Endpoint, attacker: u32, sink:
         4 => drop(victim.poll_peer(attacker, sink)),
         5 => drop(victim.poll_all(sink)),
         6 => {
-            if let Some(short) = victim.first_short() {
+            if let Some(short) = victim.probe_recent_short() {
                 let mut data = [0; 64];
                 let (bytes, _) = (short.len(), short.meta());
                 assert_eq!(short.take(&mut data[..bytes.min(64)]), bytes);
@@ -466,7 +467,7 @@ fn look(from: &mut Unstructured<'_>, victim: &mut Endpoint, attacker: u32, sink:
             let _ = victim.send_bytes(attacker, [1, 2, 3, 4, 5, 0], &[3; 20_000]);
         }
         10 => {
-            victim.watch_first();
+            victim.watch_most_recent();
             victim.watch();
             victim.has_read(attacker, victim.written(attacker));
         }
@@ -474,10 +475,10 @@ fn look(from: &mut Unstructured<'_>, victim: &mut Endpoint, attacker: u32, sink:
         12 => sink.kept.clear(),
         13 => sink.declines = !sink.declines,
         14 => {
-            if let Some(first) = victim.first_tiny() {
+            if let Some(first) = victim.probe_recent_immediate() {
                 let mut data = [0; 16];
-                let bytes = first.tiny.len();
-                let copied = first.tiny.copy_numbers_to(&mut data);
+                let bytes = first.immediate.len();
+                let copied = first.immediate.copy_numbers_to(&mut data);
                 assert_eq!(copied, [4, 8, 16].contains(&bytes));
                 assert!(!copied || first.take().filled_body()[..bytes] == data[..bytes]);
             }
@@ -487,20 +488,20 @@ fn look(from: &mut Unstructured<'_>, victim: &mut Endpoint, attacker: u32, sink:
     Ok(())
 }
 
-/// A member that writes anything to the board while another, and the daemon, use it as they should.
+/// A member that writes anything to the barrier page while another, and the daemon, use it as they should.
 fn group_board(bytes: &[u8]) {
-    let _ = on_the_board(&mut Unstructured::new(bytes));
+    let _ = on_the_barrier_page(&mut Unstructured::new(bytes));
 }
 
-fn on_the_board(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+fn on_the_barrier_page(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let memory = GroupMemory::new().expect("memory for a group");
     for instance in 0..4 {
         memory.set(instance, VICTIM + instance);
     }
     let clone = |descriptor: std::os::fd::BorrowedFd<'_>| descriptor.try_clone_to_owned().expect("a descriptor");
-    let board = clone(memory.board());
-    let view = GroupView::open(clone(memory.list()), Some(clone(memory.board()))).expect("a group");
-    let outside = GroupView::open(clone(memory.list()), None).expect("a group");
+    let barrier_page = clone(memory.barrier_page());
+    let view = GroupView::open(clone(memory.membership_page()), Some(clone(memory.barrier_page()))).expect("a group");
+    let outside = GroupView::open(clone(memory.membership_page()), None).expect("a group");
     let mut arrived = 0;
     while !from.is_empty() {
         match from.arbitrary::<u8>()? % 14 {
@@ -512,8 +513,8 @@ fn on_the_board(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                     2 => u64::from(from.arbitrary::<u8>()?) << 32 | u64::from(u16::MAX - 1),
                     _ => from.arbitrary::<u8>()?.into(),
                 };
-                // Not the first word: that is looked at when the board is opened, and only then.
-                let _ = rustix::io::pwrite(&board, &value.to_ne_bytes(), at.max(8));
+                // Not the first word: that is looked at when the barrier page is opened, and only then.
+                let _ = rustix::io::pwrite(&barrier_page, &value.to_ne_bytes(), at.max(8));
             }
             4 => {
                 arrived =
@@ -521,9 +522,9 @@ fn on_the_board(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             }
             5 => drop(view.passed(arrived)),
             6 => {
-                view.lie_down(0);
+                view.prepare_park(0);
                 view.sleepers(arrived);
-                view.rise(0);
+                view.unpark(0);
             }
             7 => {
                 let look = memory.look();
@@ -546,7 +547,7 @@ fn on_the_board(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 assert_eq!((view.size(), view.places(), view.instance_of(VICTIM + 1)), (4, 4, Some(1)));
                 let state = |view: &GroupView| (view.version(), view.is_frozen(), view.is_broken(), view.is_closed());
                 assert_eq!(state(&view), state(&outside));
-                without_a_board(&outside);
+                without_a_barrier_page(&outside);
             }
         }
     }
@@ -554,10 +555,10 @@ fn on_the_board(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
 }
 
 /// Who is no member has nothing to do with the barrier.
-fn without_a_board(outside: &GroupView) {
-    assert!(outside.arrive(0, 1).is_err() && !outside.has_board());
-    outside.lie_down(0);
-    outside.rise(0);
+fn without_a_barrier_page(outside: &GroupView) {
+    assert!(outside.arrive(0, 1).is_err() && !outside.has_barrier_page());
+    outside.prepare_park(0);
+    outside.unpark(0);
     assert_eq!((outside.passed(0), outside.sleepers(0)), (Some(Err(Failed)), Vec::new()));
 }
 
@@ -583,22 +584,22 @@ mod tests {
         for further in [0, 64, 4096] {
             let (_table, mut victim, mut hostile) = neighbours();
             hostile.write(Kind::Message, &[1; 6], b"one");
-            hostile.write(Kind::Link, &[0; 6], &words_of(&[hostile.ring + further, 6]));
+            hostile.write(Kind::Continuation, &[0; 6], &words_of(&[hostile.ring + further, 6]));
             // The ring behind leads back, or where the two overlap anywhere.
             hostile.ring += further;
             hostile.writer = Writer::new(hostile.shift);
             hostile.write(Kind::Message, &[2; 6], b"two");
-            hostile.write(Kind::Link, &[0; 6], &words_of(&[hostile.ring - further, 6]));
+            hostile.write(Kind::Continuation, &[0; 6], &words_of(&[hostile.ring - further, 6]));
             // What has come before somebody dies is read in batches, and can come again.
             assert!(victim.poll_dead(ATTACKER, &mut Looking::default()) < 1000, "{further}");
         }
     }
 
     #[test]
-    fn an_offer_with_a_number_that_no_word_can_hold_is_damage() {
+    fn a_rendezvous_with_a_number_that_no_word_can_hold_is_damage() {
         let (_table, mut victim, mut hostile) = neighbours();
-        hostile.line().offer.store(4, Ordering::Relaxed);
-        hostile.write(Kind::Offer, &[1; 6], &words_of(&[4096, 8, 1 << 62 | 1]));
+        hostile.record().rendezvous.store(4, Ordering::Relaxed);
+        hostile.write(Kind::Rendezvous, &[1; 6], &words_of(&[4096, 8, 1 << 62 | 1]));
         hostile.write(Kind::Message, &[1; 6], b"not believed any more");
         assert_eq!(victim.poll(&mut Looking::default()), 0);
     }
@@ -608,7 +609,7 @@ mod tests {
         let (_table, mut victim, hostile) = neighbours();
         let full = 4 << hostile.shift;
         for round in 0..3 * full {
-            hostile.line().consumed.store(u64::MAX - round, Ordering::Relaxed);
+            hostile.record().consumed.store(u64::MAX - round, Ordering::Relaxed);
             assert!(victim.send_bytes(ATTACKER, [1, 2, 3, 4, 5, 0], &[3; 40]).is_ok());
         }
         victim.tidy();
@@ -621,13 +622,13 @@ mod tests {
         let entries = [
             (Kind::Blocks, words_of(&[1 << 32, at, long])),
             (Kind::Blocks, words_of(&[3 << 32, at, long / 2, at, long / 2, at, 1])),
-            (Kind::Stream, words_of(&[0, at, long])),
-            (Kind::Offer, words_of(&[4096, long, 1])),
+            (Kind::Pipelined, words_of(&[0, at, long])),
+            (Kind::Rendezvous, words_of(&[4096, long, 1])),
         ];
         for (kind, entry) in entries {
             let (_table, mut victim, mut hostile) = neighbours();
             assert!(hostile.segment.grow(2 * long).is_ok_and(|(start, _)| start <= at));
-            hostile.line().offer.store(4, Ordering::Relaxed);
+            hostile.record().rendezvous.store(4, Ordering::Relaxed);
             hostile.write(kind, &[1; 6], &entry);
             hostile.write(Kind::Message, &[1; 6], b"not believed any more");
             assert_eq!(victim.poll(&mut Looking::default()), 0, "{kind:?}");

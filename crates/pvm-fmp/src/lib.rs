@@ -1,28 +1,30 @@
-//! Fast messages inside a host, through shared memory.
+//! FMP, Fast Message Passing: the layer below PVM in the papers (`docs/papers.md`), here for messages inside a host
+//! through shared memory.
 //!
-//! Every task owns one segment (a memfd that grows) that only it writes and its peers map
-//! read-only: a header, a line for each peer, queues, and a heap. Groups have memory of their own:
-//! a list of members and a barrier. See `ARCHITECTURE.md`.
-//! This crate moves bytes and a few opaque words; it never learns what a tag is.
+//! Every task owns one segment, a memfd that grows. Only the task writes there; its peers map the segment read-only. It
+//! has a header, a record for each peer, queues, and a heap. Groups have memory of their own: a list of members and a
+//! barrier. See `ARCHITECTURE.md`. This crate moves bytes and a few opaque words; it never learns what a tag is.
 
 #![cfg_attr(loom, allow(dead_code))] // the model needs parts of them only
 
-mod bell;
 mod group;
-mod offer;
+mod immediate;
+mod parker;
+mod pipelined;
 mod queue;
-mod stream;
+mod rendezvous;
 mod sync;
-mod tiny;
 
 #[cfg(not(loom))]
 mod arrival;
 #[cfg(not(loom))]
-mod blank;
-#[cfg(not(loom))]
 mod control_group;
 #[cfg(not(loom))]
-mod copying;
+mod copy;
+#[cfg(not(loom))]
+mod copy_policy;
+#[cfg(not(loom))]
+mod cross_memory;
 #[cfg(not(loom))]
 pub mod descriptor;
 #[cfg(not(loom))]
@@ -36,26 +38,28 @@ mod file;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 pub mod fuzz;
 #[cfg(not(loom))]
+mod gather;
+#[cfg(not(loom))]
 mod heap;
 #[cfg(not(loom))]
 mod mapping;
-mod meeting;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
-mod pace;
-#[cfg(not(loom))]
 mod peer;
-#[cfg(not(loom))]
-mod pieces;
 #[cfg(not(loom))]
 pub mod ports;
 #[cfg(not(loom))]
+mod preallocated;
+#[cfg(not(loom))]
+mod process;
+#[cfg(not(loom))]
 mod segment;
 #[cfg(not(loom))]
-mod spin;
+mod signals;
 #[cfg(not(loom))]
-mod straight;
+mod spin;
+mod two_sided_copy;
 
 #[cfg(all(test, not(loom), not(one_mapping)))]
 mod limits_tests;
@@ -66,71 +70,71 @@ mod tests;
 
 #[cfg(not(loom))]
 pub use {
-    arrival::{Arrival, Inline, Offer, OfferMissed, Remote, Sink},
-    blank::Blank,
-    endpoint::{Endpoint, FirstShort, FirstTiny},
+    arrival::{Arrival, BodyInTransit, Inline, NotTaken, Remote, Sink},
+    endpoint::{Endpoint, RecentImmediate, RecentShort},
     file::{bytes_max as file_bytes_max, make as make_file, seal as seal_file},
+    gather::GatherList,
     group::{
         Arrival as BarrierArrival, Failed, GroupMemory, GroupView, Look, MEMBERS_MAX, Pending, Refused, TakenArrivals,
     },
     heap::Block,
     memory::{can_have, release_free},
+    preallocated::PreallocatedEndpoint,
     spin::{Spinner, Wait},
-    straight::Parts,
 };
 
-pub use queue::{TINY_BYTES, USUAL};
-pub use tiny::Tiny;
+pub use immediate::Immediate;
+pub use queue::{IMMEDIATE_BYTES, WELL_KNOWN_HEADERS};
 
-/// Opaque words that travel with a message: the crate's users put context, tag and so on there. The
-/// last one is the far end of a message of another host, see [`FAR`].
+/// Opaque words that travel with a message: the users of this crate put context, tag and so on there. The last one is
+/// the far end of a message between hosts, see [`FAR`].
 pub type Meta = [u32; 6];
 
-/// The place of the far end among the meta words. To the daemon: for whom the message is. From the
-/// daemon: from whom it is. 0 between tasks of a host.
+/// The index of the far end among the meta words: the receiver in a message to the daemon, the sender in a message
+/// from the daemon, 0 between tasks of a host.
 pub const FAR: usize = 5;
 
-/// Whether the peer of that tid is the daemon of the host, which no task's slot is.
+/// Returns whether the peer of that tid is the daemon of the host. No task has its slot.
 #[inline(always)]
 pub fn is_daemon(tid: u32) -> bool {
     tid as usize % SLOTS == 0
 }
 
-/// Tasks that can live on a host at a time (plus slot 0, which is the daemon's).
+/// Slots of tids on a host: its tasks, and slot 0 for the daemon.
 pub const SLOTS: usize = 65_536;
 
-/// A body that a task takes from a peer.
+/// The longest body that a task takes from a peer.
 ///
 /// * Filled by: each task of the host
 /// * Default: 2 GiB - 1 byte
 /// * Setting: none, lengths are C `int`s
-/// * Reached: the queue of that task is read no further
+/// * Reached: the queue of the peer is read no further
 /// * Test: `a_body_longer_than_any_message_is_damage`
 pub const BODY_BYTES_MAX: usize = i32::MAX as usize;
 
 /// The longest body that travels in the queue itself, in bytes.
 pub const INLINE_BYTES_MAX: usize = 504;
 
-/// The segment can hold no more: its own limit or the host's memory is reached.
+/// The segment can hold no more: its own limit or that of the host's memory is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoMemory;
 
 /// Why a message could not be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendError {
-    /// No peer of that tid is known: have the daemon introduce it, then try again.
+    /// No peer of that tid is known. Have the daemon introduce it, then try again.
     NotConnected,
     /// Nothing was sent.
     NoMemory,
 }
 
-/// Fills `bytes` with random numbers of the system.
+/// Fills `bytes` with random bytes from the system.
 #[cfg(not(loom))]
 pub fn random_bytes(bytes: &mut [u8]) -> std::io::Result<()> {
     use std::io::Read;
     match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) {
         Ok(count) if count == bytes.len() => Ok(()),
-        // A sandbox, or an old system.
+        // In a sandbox, or on an old system.
         _ => std::fs::File::open("/dev/urandom")?.read_exact(bytes),
     }
 }
@@ -145,12 +149,12 @@ pub enum Sent {
     RingByDaemon,
 }
 
-/// What a task waits for in one-call receives, so that a sender can hand long data over directly.
+/// What a task waits for in a one-call receive, so that a sender can open a rendezvous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Posted {
     /// The sender, or 0 for any.
     pub from: u32,
-    /// Which bits of the meta words count.
+    /// Which bits of the meta words must match.
     pub mask: Meta,
     /// Their values.
     pub value: Meta,

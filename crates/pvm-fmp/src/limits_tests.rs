@@ -194,10 +194,10 @@ fn what_a_sandbox_forbids_is_done_by_other_means() {
         assert!(kept.messages[0].2 == body(3_000_000, 4));
         let group = GroupMemory::new().unwrap();
         group.set(0, A);
-        let list = group.list().try_clone_to_owned().unwrap();
-        let board = group.board().try_clone_to_owned().unwrap();
-        assert_eq!(GroupView::open(list, Some(board)).unwrap().tid_of(0), Some(A));
-        assert!(Blank::new().is_ok());
+        let list = group.membership_page().try_clone_to_owned().unwrap();
+        let barrier_page = group.barrier_page().try_clone_to_owned().unwrap();
+        assert_eq!(GroupView::open(list, Some(barrier_page)).unwrap().tid_of(0), Some(A));
+        assert!(PreallocatedEndpoint::new().is_ok());
         return;
     }
     for (name, _) in FORBIDDEN {

@@ -1,53 +1,53 @@
 //! The lock-free algorithms under loom, which tries every order of their steps.
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p pvm-fmp`
-use crate::bell::Waiting;
-use crate::meeting::{self, Meeting};
-use crate::offer::{self, Answer, Look};
-use crate::queue::{Kind, Line, Reader, USUAL, Writer};
+use crate::parker::Parker;
+use crate::queue::{Kind, Reader, Slot, WELL_KNOWN_HEADERS, Writer};
+use crate::rendezvous::{self, ReceiverAnswer, SenderState};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::two_sided_copy::{self, TwoSidedCopy};
 use loom::sync::Arc;
 use loom::thread;
 
 /// A ring, the reader's published count, and a word for waiting.
 struct Shared {
-    ring: Vec<Line>,
+    ring: Vec<Slot>,
     consumed: AtomicU64,
-    waiting: Waiting,
+    parker: Parker,
     rung: AtomicU32,
 }
 
 fn shared(shift: u32) -> Arc<Shared> {
     Arc::new(Shared {
-        ring: (0..1 << shift).map(|_| Line::new()).collect(),
+        ring: (0..1 << shift).map(|_| Slot::new()).collect(),
         consumed: AtomicU64::new(0),
-        waiting: Waiting::new(),
+        parker: Parker::new(),
         rung: AtomicU32::new(0),
     })
 }
 
-/// Reads one entry if there is one, and publishes that its lines are free.
+/// Reads one entry if there is one, and publishes that its slots are free.
 fn read_one(shared: &Shared, reader: &mut Reader, consumed: &mut u64) -> Option<(u32, Vec<u8>)> {
-    if let Some(tiny) = reader.next_tiny(&shared.ring, 0).filter(|_| *consumed % 2 == 0) {
+    if let Some(immediate) = reader.next_immediate(&shared.ring, 0).filter(|_| *consumed % 2 == 0) {
         reader.advance(1);
         *consumed += 1;
         shared.consumed.store(*consumed, Ordering::Release);
-        return Some((tiny.first[0], tiny.filled_body()[..tiny.len()].to_vec()));
+        return Some((immediate.first[0], immediate.filled_body()[..immediate.len()].to_vec()));
     }
     if let Some(short) = reader.next_short(&shared.ring) {
         let mut body = vec![0; short.len()];
         short.copy_to(&mut body);
-        let (first, halves) = (short.meta()[0], short.halves());
-        reader.advance(halves);
-        *consumed += halves as u64;
+        let (first, half_slots) = (short.meta()[0], short.half_slots());
+        reader.advance(half_slots);
+        *consumed += half_slots as u64;
         shared.consumed.store(*consumed, Ordering::Release);
         return Some((first, body));
     }
     let entry = reader.next(&shared.ring).expect("the writer keeps the rules")?;
     let mut body = vec![0; entry.len()];
     entry.copy_to(&mut body);
-    let (first, halves) = (entry.meta()[0], entry.halves());
-    reader.advance(halves);
-    *consumed += halves as u64;
+    let (first, half_slots) = (entry.meta()[0], entry.half_slots());
+    reader.advance(half_slots);
+    *consumed += half_slots as u64;
     shared.consumed.store(*consumed, Ordering::Release);
     Some((first, body))
 }
@@ -74,19 +74,19 @@ fn entries_are_seen_whole_and_in_order() {
     });
 }
 
-fn usual(first: u32) -> crate::Meta {
-    let [a, b, c, d] = USUAL[0];
+fn well_known(first: u32) -> crate::Meta {
+    let [a, b, c, d] = WELL_KNOWN_HEADERS[0];
     [first, 0, a, b, c, d]
 }
 
 #[test]
-fn halves_of_a_line_are_seen_whole_and_in_order() {
+fn half_slots_are_seen_whole_and_in_order() {
     loom::model(|| {
         let shared = shared(1);
         let there = shared.clone();
         let writer = thread::spawn(move || {
             let mut writer = Writer::new(1);
-            writer.write_short(&there.ring, &usual(1), &[1; 8]);
+            writer.write_short(&there.ring, &well_known(1), &[1; 8]);
             writer.write_short(&there.ring, &[2, 0, 0, 0, 0, 0], &[2; 8]);
         });
         let (mut reader, mut consumed, mut next) = (Reader::new(1), 0, 1);
@@ -100,9 +100,9 @@ fn halves_of_a_line_are_seen_whole_and_in_order() {
     });
 }
 
-/// The body of the first lap is, word by word, the stamp of a tiny message in the second.
+/// The body under the first sequence number is, word by word, the stamp of an immediate message under the second.
 #[test]
-fn a_body_of_an_earlier_lap_is_no_stamp() {
+fn a_body_of_an_earlier_sequence_number_is_no_stamp() {
     loom::model(|| {
         let shared = shared(0);
         let mut writer = Writer::new(0);
@@ -112,8 +112,8 @@ fn a_body_of_an_earlier_lap_is_no_stamp() {
         assert_eq!(read_one(&shared, &mut reader, &mut consumed).map(|(first, _)| first), Some(1));
         let there = shared.clone();
         let thread = thread::spawn(move || {
-            writer.write_short(&there.ring, &usual(2), &[2; 8]);
-            writer.write_short(&there.ring, &usual(3), &[3; 8]);
+            writer.write_short(&there.ring, &well_known(2), &[2; 8]);
+            writer.write_short(&there.ring, &well_known(3), &[3; 8]);
         });
         let mut next = 2;
         for _ in 0..3 {
@@ -127,7 +127,7 @@ fn a_body_of_an_earlier_lap_is_no_stamp() {
 }
 
 #[test]
-fn a_line_is_reused_only_after_it_was_read() {
+fn a_slot_is_reused_only_after_it_was_read() {
     loom::model(|| {
         let shared = shared(0);
         let there = shared.clone();
@@ -156,53 +156,53 @@ fn no_wake_up_is_lost() {
         let there = shared.clone();
         let sender = thread::spawn(move || {
             Writer::new(1).write(&there.ring, Kind::Message, &[1, 0, 0, 0, 0, 0], &[]);
-            if there.waiting.sleeper(false).is_some() {
+            if there.parker.parked(false).is_some() {
                 there.rung.store(1, Ordering::Relaxed);
             }
         });
-        shared.waiting.lie_down(1);
+        shared.parker.prepare_park(1);
         let seen = Reader::new(1).next(&shared.ring).unwrap().is_some();
         sender.join().unwrap();
         assert!(seen || shared.rung.load(Ordering::Relaxed) == 1, "the task sleeps and nobody rings");
     });
 }
 
-/// The sender's memory is a word that it overwrites as soon as it believes it may.
+/// The sender's memory is a word that it overwrites as soon as it may.
 #[test]
-fn an_offered_body_is_never_read_after_its_reuse() {
+fn the_body_of_a_rendezvous_is_never_read_after_its_reuse() {
     loom::model(|| {
         struct Words {
-            offer: AtomicU64,
+            rendezvous: AtomicU64,
             taken: AtomicU64,
             memory: AtomicU64,
             heap: AtomicU64,
         }
         let words = Arc::new(Words {
-            offer: AtomicU64::new(0),
+            rendezvous: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             memory: AtomicU64::new(7),
             heap: AtomicU64::new(0),
         });
-        offer::stand(&words.offer, 1);
+        rendezvous::open(&words.rendezvous, 1);
         let there = words.clone();
         let sender = thread::spawn(move || {
-            if offer::answer(&there.taken, 1) != Answer::Taken {
+            if rendezvous::receiver_answer(&there.taken, 1) != ReceiverAnswer::Taken {
                 there.heap.store(7, Ordering::Relaxed);
-                offer::moved(&there.offer, 1);
+                rendezvous::fall_back_to_eager(&there.rendezvous, 1);
             }
             there.memory.store(666, Ordering::Relaxed);
         });
-        let got = match offer::look(&words.offer, 1) {
-            Look::Standing => {
+        let got = match rendezvous::sender_state(&words.rendezvous, 1) {
+            SenderState::Open => {
                 let copy = words.memory.load(Ordering::Relaxed);
                 fence(Ordering::Acquire);
-                match offer::claim(&words.offer, &words.taken, 1, || unreachable!()) {
-                    Look::Standing => copy,
-                    Look::Moved => words.heap.load(Ordering::Relaxed),
+                match rendezvous::claim(&words.rendezvous, &words.taken, 1, || unreachable!()) {
+                    SenderState::Open => copy,
+                    SenderState::Eager => words.heap.load(Ordering::Relaxed),
                     _ => unreachable!(),
                 }
             }
-            Look::Moved => words.heap.load(Ordering::Relaxed),
+            SenderState::Eager => words.heap.load(Ordering::Relaxed),
             _ => unreachable!(),
         };
         assert_eq!(got, 7);
@@ -211,28 +211,28 @@ fn an_offered_body_is_never_read_after_its_reuse() {
 }
 
 /// Either the receiver has the body or the sender knows that it will not; in both cases the sender uses its
-/// memory again, and makes another offer only if the receiver has this one.
+/// memory again, and opens another rendezvous only if the receiver has this body.
 #[test]
-fn an_offer_is_either_taken_or_withdrawn() {
+fn a_rendezvous_is_either_taken_or_withdrawn() {
     loom::model(|| {
         let words = Arc::new([AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(7)]);
-        offer::stand(&words[0], 1);
+        rendezvous::open(&words[0], 1);
         let there = words.clone();
         let sender = thread::spawn(move || {
-            let [offer, taken, memory] = &*there;
-            let withdrawn = offer::withdraw(offer, 1, || offer::answer(taken, 1));
+            let [rendezvous_word, taken, memory] = &*there;
+            let withdrawn = rendezvous::withdraw(rendezvous_word, 1, || rendezvous::receiver_answer(taken, 1));
             memory.store(666, Ordering::Relaxed);
             if !withdrawn {
-                offer::stand(offer, 2);
+                rendezvous::open(rendezvous_word, 2);
             }
             withdrawn
         });
-        let [offer, taken, memory] = &*words;
+        let [rendezvous_word, taken, memory] = &*words;
         let mut got = None;
-        if offer::look(offer, 1) == Look::Standing {
+        if rendezvous::sender_state(rendezvous_word, 1) == SenderState::Open {
             let copy = memory.load(Ordering::Relaxed);
             fence(Ordering::Acquire);
-            got = (offer::claim(offer, taken, 1, || true) == Look::Standing).then_some(copy);
+            got = (rendezvous::claim(rendezvous_word, taken, 1, || true) == SenderState::Open).then_some(copy);
         }
         let withdrawn = sender.join().unwrap();
         assert_eq!(got, (!withdrawn).then_some(7));
@@ -247,60 +247,99 @@ fn what_is_counted_as_there_can_be_read() {
         let sender = thread::spawn(move || {
             for piece in 1..=2 {
                 there[piece].store(piece as u64, Ordering::Relaxed);
-                crate::stream::advance(&there[0], piece);
+                crate::pipelined::advance(&there[0], piece);
             }
         });
-        let count = crate::stream::available(&words[0]);
+        let count = crate::pipelined::available(&words[0]);
         assert!((1..=count).all(|piece| words[piece].load(Ordering::Relaxed) == piece as u64));
         sender.join().unwrap();
     });
 }
 
-/// Both sides copy ones into a buffer; the receiver overwrites it with twos as soon as it is its own
-/// again. Whether the receiver loses its patience is tried both ways.
-fn both_sides_copy(patient: bool) {
-    // All orders would take hours: those in which a side is interrupted a few times.
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(move || {
-        struct Words {
-            open: AtomicU64,
-            front: AtomicU64,
-            back: AtomicU64,
-            back_done: AtomicU64,
-            buffer: [AtomicU64; 2],
-        }
-        impl Words {
-            fn meeting(&self) -> Meeting<'_> {
-                Meeting { open: &self.open, front: &self.front, back: &self.back, back_done: &self.back_done }
-            }
-            fn fill(&self, range: std::ops::Range<u64>) -> Result<(), ()> {
-                range.for_each(|at| self.buffer[at as usize].store(1, Ordering::Relaxed));
-                Ok(())
-            }
-        }
+/// A copy of two sides into a buffer of two words.
+struct Copy {
+    open: AtomicU64,
+    front: AtomicU64,
+    back: AtomicU64,
+    back_done: AtomicU64,
+    buffer: [AtomicU64; 2],
+}
+
+impl Copy {
+    fn new() -> Arc<Copy> {
         let new = || AtomicU64::new(0);
-        let words =
-            Arc::new(Words { open: new(), front: new(), back: new(), back_done: new(), buffer: [new(), new()] });
-        meeting::begin(&words.back, &words.back_done);
-        let there = words.clone();
-        let helper = thread::spawn(move || {
-            if there.meeting().is_open(1) {
-                there.meeting().help(1, 2, 1, |range| there.fill(range));
-            }
-        });
+        let copy = Copy { open: new(), front: new(), back: new(), back_done: new(), buffer: [new(), new()] };
+        two_sided_copy::begin(&copy.back, &copy.back_done);
+        Arc::new(copy)
+    }
+    fn two_sided_copy(&self) -> TwoSidedCopy<'_> {
+        TwoSidedCopy { open: &self.open, front: &self.front, back: &self.back, back_done: &self.back_done }
+    }
+    fn fill(&self, range: std::ops::Range<u64>) -> Result<(), ()> {
+        range.for_each(|at| self.buffer[at as usize].store(1, Ordering::Relaxed));
+        Ok(())
+    }
+    /// The receiver's part, and then the buffer is used for something else.
+    fn receive_and_reuse(&self, patient: bool, has_ended: &mut dyn FnMut() -> bool) {
         let mut impatient = || {
             thread::yield_now();
             !patient
         };
-        let done = words.meeting().receive(1, 2, 1, |range| words.fill(range), &mut impatient, &|| true);
+        let done = self.two_sided_copy().receive(1, 2, 1, |range| self.fill(range), &mut impatient, has_ended);
         assert!(done.is_ok());
-        for word in &words.buffer {
+        for word in &self.buffer {
             assert_eq!(word.load(Ordering::Relaxed), 1, "not all was copied");
             word.store(2, Ordering::Relaxed);
         }
+    }
+    fn is_unwritten(&self) -> bool {
+        self.buffer.iter().all(|word| word.load(Ordering::Relaxed) == 2)
+    }
+}
+
+/// Tries the orders in which a side is interrupted a few times: all orders would take hours.
+fn check_interrupted(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+/// Both sides copy ones into a buffer; the receiver overwrites it with twos as soon as it is its own
+/// again. Whether the receiver loses its patience is tried both ways.
+fn both_sides_copy(patient: bool) {
+    check_interrupted(move || {
+        let copy = Copy::new();
+        let there = copy.clone();
+        let helper = thread::spawn(move || {
+            if there.two_sided_copy().is_open(1) {
+                there.two_sided_copy().help(1, 2, 1, |range| there.fill(range));
+            }
+        });
+        copy.receive_and_reuse(patient, &mut || false);
         helper.join().unwrap();
-        assert!(words.buffer.iter().all(|word| word.load(Ordering::Relaxed) == 2), "written after its end");
+        assert!(copy.is_unwritten(), "written after its end");
+    });
+}
+
+/// The helper ends in the middle of the chunk that it has claimed. Until that is known the receiver waits.
+#[test]
+fn a_buffer_is_given_back_when_a_helper_has_ended_in_its_chunk_and_not_before() {
+    check_interrupted(|| {
+        let copy = Copy::new();
+        let ended = Arc::new(AtomicU32::new(0));
+        let (there, end) = (copy.clone(), ended.clone());
+        let helper = thread::spawn(move || {
+            // As `TwoSidedCopy::help` does, as far as its end.
+            there.back.store(1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            if there.two_sided_copy().is_open(1) {
+                there.buffer[1].store(1, Ordering::Relaxed);
+            }
+            end.store(1, Ordering::Release);
+        });
+        copy.receive_and_reuse(false, &mut || ended.load(Ordering::Acquire) == 1);
+        helper.join().unwrap();
+        assert!(copy.is_unwritten(), "written after its end");
     });
 }
 

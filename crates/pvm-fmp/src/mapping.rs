@@ -1,6 +1,6 @@
 //! Shared memory in the address space of this process.
 //!
-//! By way of the C library, so that a sanitizer hears of it.
+//! Calls go through the C library, so that sanitizers see them.
 use rustix::mm::ProtFlags;
 use std::ffi::c_void;
 use std::io;
@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Maps so many bytes of a file from `start` on, shared. Core dumps leave them out.
+/// Maps `bytes` bytes of a file from `start` on, shared. Core dumps leave them out.
 pub fn map(file: BorrowedFd<'_>, start: u64, bytes: usize, protection: ProtFlags) -> io::Result<NonNull<c_void>> {
     let (protection, flags) = (protection.bits() as i32, libc::MAP_SHARED | libc::MAP_NORESERVE);
     let start_in_file = libc::off_t::try_from(start).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -25,11 +25,11 @@ pub fn map(file: BorrowedFd<'_>, start: u64, bytes: usize, protection: ProtFlags
     Ok(base)
 }
 
-/// Gives back what [`map`] or [`map_behind`] gave.
+/// Unmaps what [`map`] or [`map_behind`] has mapped.
 ///
 /// # Safety
 ///
-/// `base` came of one of these with so many bytes, and is not used any more.
+/// One of these returned `base` for this number of bytes, and nobody uses the mapping any more.
 pub unsafe fn unmap(base: NonNull<c_void>, bytes: usize) {
     #[cfg(one_mapping)]
     if !one::leave(base) {
@@ -39,12 +39,12 @@ pub unsafe fn unmap(base: NonNull<c_void>, bytes: usize) {
     unsafe { libc::munmap(base.as_ptr(), bytes) };
 }
 
-/// Maps more of a file without a descriptor: of the file and with the rights of the mapping at `page`, the
-/// bytes that begin `distance` bytes behind that page. Whether the file is so long is not looked at.
+/// Maps more of a file without a descriptor: of the file that is mapped at `page`, with the same rights, the bytes that
+/// begin `distance` bytes behind that page. Does not look whether the file is that long.
 ///
 /// # Safety
 ///
-/// `page` is a page of a mapping that [`map`] or this function gave.
+/// `page` is a page of a mapping that [`map`] or this function made.
 pub unsafe fn map_behind(page: NonNull<c_void>, distance: usize, bytes: usize) -> io::Result<NonNull<c_void>> {
     let whole = distance.checked_add(bytes).ok_or(io::ErrorKind::OutOfMemory)?;
     // SAFETY: an old length of 0 leaves the mapping as it is and makes another one, at an address of the
@@ -60,7 +60,7 @@ pub unsafe fn map_behind(page: NonNull<c_void>, distance: usize, bytes: usize) -
     Ok(NonNull::new(base).expect("mremap gives no null").map_addr(|base| base.saturating_add(distance)))
 }
 
-/// Whether [`map_behind`] works here: valgrind, some sandboxes and old systems do not have it.
+/// Returns whether [`map_behind`] works here: valgrind, some sandboxes and old systems do not have it.
 ///
 /// # Safety
 ///
@@ -69,7 +69,7 @@ pub unsafe fn can_map_behind(page: NonNull<c_void>) -> bool {
     const UNKNOWN: u8 = 0;
     const YES: u8 = 1;
     const NO: u8 = 2;
-    /// Found out once.
+    /// Tried once.
     static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
     if cfg!(one_mapping) {
         return false;
@@ -85,7 +85,7 @@ pub unsafe fn can_map_behind(page: NonNull<c_void>) -> bool {
             unsafe { libc::munmap(copy.as_ptr(), 1) };
             true
         }
-        // For once there is no address space. Whoever has that limit may need the other way more.
+        // No address space for this try. A process with such a limit may need the other way all the more.
         Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return false,
         Err(_) => false,
     };
@@ -93,7 +93,7 @@ pub unsafe fn can_map_behind(page: NonNull<c_void>) -> bool {
     works
 }
 
-/// Whether the file behind a mapping reaches that page. The system is asked to read it: it reports an error
+/// Returns whether the file behind a mapping reaches that page. Asks the system to read the page: it reports an error
 /// where an access would end the process.
 pub fn is_there(page: NonNull<c_void>) -> bool {
     const NO_SUCH_CHANGE: i32 = -1;
@@ -121,7 +121,7 @@ mod one {
 
     static MAPPINGS: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
 
-    /// The mapping of that part of the file that is there already, instead of the fresh one.
+    /// Returns the existing mapping of that part of the file, if any, instead of the fresh one.
     pub fn join(
         file: BorrowedFd<'_>,
         start: u64,
@@ -145,7 +145,7 @@ mod one {
         Ok(fresh)
     }
 
-    /// Whether that was the last user of the mapping.
+    /// Returns whether that was the last user of the mapping.
     pub fn leave(base: NonNull<c_void>) -> bool {
         let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
         let place = mappings.iter().position(|known| known.base == base.as_ptr() as usize).expect("it was mapped");

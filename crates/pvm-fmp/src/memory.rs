@@ -1,5 +1,5 @@
-//! How much memory the host has left: a task that asks for too much must get an error, and
-//! neither it nor a neighbour may be killed for it.
+//! How much memory the host has left: a task that asks for too much must get an error, and neither that task nor a
+//! neighbour may be killed for it.
 use crate::control_group::{self, Room};
 use std::cell::Cell;
 use std::fs;
@@ -12,10 +12,10 @@ use std::path::Path;
 /// * Reached: a send says `PvmNoMem`; a long message from another host waits there, and what that host sends behind it, until there is memory
 /// * Test: `too_much_is_an_error_and_harms_nothing`
 const RESERVE_BYTES: u64 = 128 << 20;
-/// How much is taken between two looks at /proc, in bytes.
+/// How much a segment takes between two looks at /proc, in bytes.
 const UNCHECKED_BYTES: u64 = 4 << 20;
 
-/// Keeps account of what one segment takes.
+/// Counts the memory that one segment takes.
 pub struct Allowance {
     limit_bytes: Cell<u64>,
     taken_bytes: Cell<u64>,
@@ -23,7 +23,7 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// The limit is the environment's `HPVM_HEAP_MAX` (bytes), if it is set: for tests and
+    /// Makes an account whose limit is the environment variable `HPVM_HEAP_MAX` (bytes), if that is set: for tests and
     /// cautious sites.
     pub fn new() -> Allowance {
         let limit = std::env::var("HPVM_HEAP_MAX").ok().and_then(|text| text.parse().ok());
@@ -31,13 +31,13 @@ impl Allowance {
         Allowance { limit_bytes, taken_bytes: Cell::new(0), unchecked_bytes: Cell::new(0) }
     }
 
-    /// No more than that from now on.
+    /// Sets the limit.
     #[cfg(test)]
     pub fn limit(&self, bytes: u64) {
         self.limit_bytes.set(bytes);
     }
 
-    /// Whether `bytes` more can be taken; if so they count as taken.
+    /// Takes `bytes` more, if there are that many. Returns whether there are.
     pub fn take(&self, bytes: u64) -> bool {
         if self.taken_bytes.get().saturating_add(bytes) > self.limit_bytes.get() {
             return false;
@@ -55,18 +55,18 @@ impl Allowance {
         true
     }
 
-    /// `bytes` have been given back.
+    /// Notes that `bytes` have been given back.
     pub fn give_back(&self, bytes: u64) {
         self.taken_bytes.set(self.taken_bytes.get() - bytes);
     }
 }
 
-/// Whether so much can be had now without hurting others.
+/// Returns whether `bytes` are available now without hurting others.
 pub fn can_have(bytes: u64) -> bool {
     spare_bytes(Path::new("/")).is_none_or(|spare| bytes <= spare)
 }
 
-/// Gives the system back what `malloc` keeps in case that it is asked for again: 64 MiB of small pieces take 15 ms.
+/// Gives back to the system what `malloc` keeps for later: 64 MiB of small pieces take 15 ms.
 pub fn release_free() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it touches free memory alone.
@@ -75,15 +75,15 @@ pub fn release_free() {
     }
 }
 
-/// What can be had without hurting others: of the host, and of the control groups. Of a group that has little
-/// an eighth stays free.
+/// Returns how much memory is available without hurting others, on the host and in the control groups. An eighth of a
+/// small group stays free.
 fn spare_bytes(root: &Path) -> Option<u64> {
     let host = field(&root.join("proc/meminfo"), "MemAvailable:").map(|bytes| bytes.saturating_sub(RESERVE_BYTES));
     let spare = |room: Room| room.available_bytes.saturating_sub(RESERVE_BYTES.min(room.limit_bytes / 8));
     control_group::rooms(root).into_iter().map(spare).chain(host).min()
 }
 
-/// A line `Name:   123 kB` of a file of /proc, in bytes.
+/// Returns the number of a line `Name:   123 kB` of a file of /proc, in bytes.
 fn field(path: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;

@@ -1,171 +1,178 @@
 //! One peer of a task: the queue to it, the queue from it, what it still reads of our heap.
 use crate::arrival::Owner;
-use crate::copying;
+use crate::cross_memory;
 use crate::heap::{Block, SharedHeap};
-use crate::queue::{Kind, LINE_BYTES, Line, Reader, SHORT_HALVES, Writer, halves_for};
-use crate::segment::{PEERS_MAX, PeerLine};
-use crate::sync::Ordering;
-use crate::{Meta, NoMemory, Tiny};
+use crate::process::owner_of;
+use crate::queue::{Kind, Reader, SHORT_HALF_SLOTS, SLOT_BYTES, Slot, Writer, half_slots_for};
+use crate::segment::{PEERS_MAX, PeerRecord};
+use crate::sync::{Ordering, ReadOnlyLoad};
+use crate::{Immediate, Meta, NoMemory};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// Lines of a first ring, as a power of two: 4 KiB.
+/// Slots of a first ring, as a power of two: 4 KiB.
 const RING_SHIFT_MIN: u32 = 6;
-/// Lines of the largest ring, as a power of two: 1 MiB. More lines go to further rings.
+/// Slots of the largest ring, as a power of two: 1 MiB. Further slots come in further rings.
 const RING_SHIFT_MAX: u32 = 14;
 
-/// Lines of a peer's table looked at for each look at its queue, on average.
-const SEARCH_LINES: usize = 64;
-/// A table of no more lines is searched at once.
-const SEARCH_LINES_AT_ONCE: usize = 256;
+/// Records of a peer's table that are searched for each look at its queue, on average.
+const SEARCH_RECORDS: usize = 64;
+/// A table of at most this number of records is searched at once.
+const SEARCH_RECORDS_AT_ONCE: usize = 256;
 
 /// A peer.
 pub(crate) struct Peer {
     pub tid: u32,
     pub owner: Rc<Owner>,
     pub bell: Option<OwnedFd>,
-    /// The peer's nap for which the bell was rung already.
+    /// The number of the peer's sleep for which the bell was rung already.
     pub rung: Cell<u32>,
-    /// Our line for the peer, in our table.
-    pub our_line: LinePlace,
-    /// The peer's line for us, in its table, once it has been found.
-    pub their_line: Option<LinePlace>,
+    /// Our record for the peer, in our table.
+    pub our_record: RecordPlace,
+    /// The peer's record for us, in its table, once it has been found.
+    pub their_record: Option<RecordPlace>,
     /// `table_version` of the peer when its table was last searched.
     pub searched: Option<u32>,
-    /// Lines of its table that may be looked at for the looks at it that were spared.
-    pub saved_lines: usize,
+    /// Records of its table that may be searched now, since earlier searches were spared.
+    pub saved_records: usize,
     pub out: Option<Outbound>,
     pub inbound: Option<Inbound>,
     /// Its queue was damaged.
     pub shunned: bool,
     pub outstanding: Outstanding,
-    pub offers: Offers,
+    pub rendezvous: RendezvousState,
 }
 
 impl Peer {
-    /// The peer's line for task `us`. Searches only when its table has changed.
-    pub fn find_line(&mut self, us: u32) -> Option<LinePlace> {
-        if self.their_line.is_none() {
+    /// Returns the peer's record for task `us`. Searches only when its table has changed.
+    pub fn find_record(&mut self, us: u32) -> Option<RecordPlace> {
+        if self.their_record.is_none() {
             self.search(us, true);
         }
-        self.their_line
+        self.their_record
     }
 
-    /// [`Peer::find_line`] for who will ask again soon: a long table is searched now and then only. A peer
-    /// that changes its table all the time, and has no line for us in it, costs us little so.
-    pub fn glimpse_line(&mut self, us: u32) -> Option<LinePlace> {
-        if self.their_line.is_none() {
+    /// Does what [`Peer::find_record`] does for a caller that asks again soon: a long table is searched only now and
+    /// then. So a peer that changes its table all the time, and has no record for us in it, costs us little.
+    pub fn probe_record(&mut self, us: u32) -> Option<RecordPlace> {
+        if self.their_record.is_none() {
             self.search(us, false);
         }
-        self.their_line
+        self.their_record
     }
 
     fn search(&mut self, us: u32, at_once: bool) {
         let header = self.owner.mapping.header();
         // Pair `table changed`: the length that is read below is that of this version, or of a later one.
-        let version = header.table_version.load(Ordering::Acquire);
+        let version = header.table_version.load_acquire();
         if self.searched == Some(version) {
             return;
         }
-        let count = (header.peers.0.load(Ordering::Relaxed) as usize).min(PEERS_MAX);
-        self.saved_lines += SEARCH_LINES;
-        if self.saved_lines < count && count > SEARCH_LINES_AT_ONCE && !at_once {
+        let count = (header.peers.0.load_relaxed() as usize).min(PEERS_MAX);
+        self.saved_records += SEARCH_RECORDS;
+        if self.saved_records < count && count > SEARCH_RECORDS_AT_ONCE && !at_once {
             return;
         }
-        (self.saved_lines, self.searched) = (0, Some(version));
-        self.their_line = self.line_among(count, us);
+        (self.saved_records, self.searched) = (0, Some(version));
+        self.their_record = self.record_among(count, us);
     }
 
-    /// The line for task `us` among the first `count` of the peer's table, as far as that is there.
-    fn line_among(&self, count: usize, us: u32) -> Option<LinePlace> {
+    /// Returns the record for task `us` among the first `count` of the peer's table, if it is there.
+    fn record_among(&self, count: usize, us: u32) -> Option<RecordPlace> {
         let mut from = 0;
         for piece in 0.. {
-            let lines = (from < count).then(|| self.owner.mapping.table(piece)).flatten()?;
-            // Pair `line taken`.
-            let is_ours = |line: &PeerLine| line.tid.load(Ordering::Acquire) == us;
-            if let Some(at) = lines.iter().take(count - from).position(is_ours) {
-                return Some(LinePlace { index: from + at, line: NonNull::from(&lines[at]) });
+            let records = (from < count).then(|| self.owner.mapping.table(piece)).flatten()?;
+            // Pair `record taken`.
+            let is_ours = |record: &PeerRecord| record.tid.load_acquire() == us;
+            if let Some(at) = records.iter().take(count - from).position(is_ours) {
+                return Some(RecordPlace { index: from + at, record: NonNull::from(&records[at]) });
             }
-            from += lines.len();
+            from += records.len();
         }
         None
     }
 
-    /// The peer's line for task `us`.
-    pub fn theirs(&mut self, us: u32) -> Option<&PeerLine> {
-        self.find_line(us)?;
-        self.their_line.as_ref().map(LinePlace::get)
+    /// Returns the peer's record for task `us`.
+    pub fn theirs(&mut self, us: u32) -> Option<&PeerRecord> {
+        self.find_record(us)?;
+        self.their_record.as_ref().map(RecordPlace::get)
     }
 
-    /// Copies a part of an offered body into the peer's buffer, if the peer has opened that. Returns whether it had.
+    /// Copies a part of the body of a rendezvous into the peer's buffer, if the peer has opened it. Returns whether it
+    /// had.
     #[inline]
     pub fn help(&mut self, us: u32, number: u64, body: &[u8]) -> bool {
-        let Some(line) = self.find_line(us) else { return false };
+        let Some(record) = self.find_record(us) else { return false };
         // Pair `buffer opened`.
-        let is_open = line.get().into_number.load(Ordering::Acquire) == number;
+        let is_open = record.get().into_number.load_acquire() == number;
         if is_open {
-            self.help_now(line, number, body);
+            self.help_now(record, number, body);
         }
         is_open
     }
 
-    fn help_now(&mut self, line: LinePlace, number: u64, body: &[u8]) {
+    fn help_now(&mut self, record: RecordPlace, number: u64, body: &[u8]) {
         let mapping = &self.owner.mapping;
-        if let Some(process) = *self.offers.process.get_or_insert_with(|| copying::owner_of(mapping)) {
-            copying::help(process, line.get(), self.our_line.get(), number, body);
+        let named = mapping.header().pid.load_relaxed();
+        if self.rendezvous.process.is_none_or(|(before, _)| before != named) {
+            // Also when the child of a fork has taken the place of its parent: the old number may be a stranger's.
+            self.rendezvous.process = Some((named, owner_of(mapping)));
+        }
+        if let Some((_, Some(process))) = self.rendezvous.process {
+            cross_memory::help(process, record.get(), self.our_record.get(), number, body);
         }
     }
 
-    /// Bytes of the peer's heap that we no longer read and have not told it about.
+    /// Returns how many bytes of the peer's heap we no longer read and have not told it about.
     pub fn released_bytes(&self) -> usize {
         self.owner.released_bytes.get()
     }
 
-    /// [`Peer::consumed`] for who will ask again soon.
+    /// Does what [`Peer::consumed`] does, for a caller that asks again soon.
     pub fn consumed_lately(&mut self, us: u32) -> u64 {
         // Pair `read so far`.
-        self.glimpse_line(us).map_or(0, |line| line.get().consumed.load(Ordering::Acquire))
+        self.probe_record(us).map_or(0, |record| record.get().consumed.load_acquire())
     }
 
-    /// Half lines of our queue that the peer has read.
+    /// Returns how many half-slots of our queue the peer has read.
     pub fn consumed(&mut self, us: u32) -> u64 {
         // Pair `read so far`.
-        self.theirs(us).map_or(0, |line| line.consumed.load(Ordering::Acquire))
+        self.theirs(us).map_or(0, |record| record.consumed.load_acquire())
     }
 
     /// Queues an entry; the queue grows when it is full.
     #[inline]
     pub fn push(&mut self, us: u32, heap: &SharedHeap, kind: Kind, meta: &Meta, body: &[u8]) -> Result<(), NoMemory> {
-        let halves = halves_for(body.len());
-        if !self.out.as_ref().is_some_and(|out| out.has_room(halves)) {
-            self.make_room(us, heap, halves)?;
+        let half_slots = half_slots_for(body.len());
+        if !self.out.as_ref().is_some_and(|out| out.has_room(half_slots)) {
+            self.make_room(us, heap, half_slots)?;
         }
         let out = self.out.as_mut().expect("room was made");
-        out.writer.write(out.ring.lines(), kind, meta, body);
+        out.writer.write(out.ring.slots(), kind, meta, body);
         Ok(())
     }
 
-    /// Queues a message of at most one line if the queue has room; says whether it did.
+    /// Queues a message of at most one slot if the queue has room. Returns whether it did.
     #[inline(always)]
     pub fn push_short(&mut self, meta: &Meta, body: &[u8]) -> bool {
         match &mut self.out {
-            Some(out) if out.has_room(SHORT_HALVES) => {
-                out.writer.write_short(out.ring.lines(), meta, body);
+            Some(out) if out.has_room(SHORT_HALF_SLOTS) => {
+                out.writer.write_short(out.ring.slots(), meta, body);
                 true
             }
             _ => false,
         }
     }
 
-    /// Queues a tiny message if the queue has room; says whether it did.
+    /// Queues an immediate message if the queue has room. Returns whether it did.
     #[inline(always)]
-    pub fn push_tiny(&mut self, tiny: &Tiny) -> bool {
+    pub fn push_immediate(&mut self, immediate: &Immediate) -> bool {
         match &mut self.out {
             Some(out) if out.has_room(1) => {
-                out.writer.put(out.ring.lines(), tiny);
+                out.writer.put(out.ring.slots(), immediate);
                 true
             }
             _ => false,
@@ -173,48 +180,48 @@ impl Peer {
     }
 
     #[cold]
-    fn make_room(&mut self, us: u32, heap: &SharedHeap, halves: u64) -> Result<(), NoMemory> {
+    fn make_room(&mut self, us: u32, heap: &SharedHeap, half_slots: u64) -> Result<(), NoMemory> {
         if self.out.is_none() {
-            self.out = Some(Outbound::new(heap, self.our_line.get())?);
+            self.out = Some(Outbound::new(heap, self.our_record.get())?);
         }
         let consumed = self.consumed(us);
         let out = self.out.as_mut().expect("made above");
         out.reader_came_to(consumed);
-        if out.has_room(halves) { Ok(()) } else { out.grow(heap, halves) }
+        if out.has_room(half_slots) { Ok(()) } else { out.grow(heap, half_slots) }
     }
 
-    /// Goes back to a small ring when a large one has been read to its end.
+    /// Goes back to a small ring if a large one has been read to its end.
     pub fn tidy(&mut self, us: u32, heap: &SharedHeap) {
         let consumed = self.consumed(us);
         if let Some(out) = &mut self.out {
             out.reader_came_to(consumed);
             if out.ring.shift > RING_SHIFT_MIN + 2 && out.written() == consumed {
                 // Failing costs memory that is there already, nothing else.
-                let _ = out.link(heap, RING_SHIFT_MIN);
+                let _ = out.continue_in(heap, RING_SHIFT_MIN);
             }
         }
     }
 }
 
-/// A line of a table: of our own, or of a peer's. Mappings do not move. The endpoint keeps its own one and those
-/// of its peers as long as it has a place in it, so the heap or the owner need not be borrowed.
+/// A record of a table, our own or a peer's. Mappings do not move. The endpoint keeps its own mapping and those of its
+/// peers as long as it has such a place in them, so neither heap nor owner need be borrowed.
 #[derive(Clone, Copy)]
-pub(crate) struct LinePlace {
+pub(crate) struct RecordPlace {
     pub index: usize,
-    line: NonNull<PeerLine>,
+    record: NonNull<PeerRecord>,
 }
 
-impl LinePlace {
-    /// A line of the own table that is there.
-    pub fn own(heap: &SharedHeap, index: usize) -> LinePlace {
+impl RecordPlace {
+    /// Returns the place of a record of the own table. Panics if there is none.
+    pub fn own(heap: &SharedHeap, index: usize) -> RecordPlace {
         let borrowed = heap.borrow();
-        let line = borrowed.source().mapping.peer_line(index).expect("the table was made so long");
-        LinePlace { index, line: NonNull::from(line) }
+        let record = borrowed.source().mapping.peer_record(index).expect("the table was made so long");
+        RecordPlace { index, record: NonNull::from(record) }
     }
     #[inline]
-    pub fn get(&self) -> &PeerLine {
-        // SAFETY: points into a segment that is kept mapped (see above); a line is made of atomics.
-        unsafe { self.line.as_ref() }
+    pub fn get(&self) -> &PeerRecord {
+        // SAFETY: points into a segment that is kept mapped (see above); a record is made of atomics.
+        unsafe { self.record.as_ref() }
     }
 }
 
@@ -222,24 +229,24 @@ impl LinePlace {
 struct OwnRing {
     block: Block,
     /// Where the block lies.
-    lines: NonNull<Line>,
-    /// How many lines it has, also as a power of two.
+    slots: NonNull<Slot>,
+    /// How many slots it has, also as a power of two.
     count: usize,
     shift: u32,
 }
 
 impl OwnRing {
     fn new(heap: &SharedHeap, shift: u32) -> Result<OwnRing, NoMemory> {
-        let block = Block::allocate(heap, LINE_BYTES << shift)?;
-        let lines = NonNull::new(block.address().cast()).expect("mappings do not begin at zero");
-        let ring = OwnRing { block, lines, count: 1 << shift, shift };
-        ring.lines().iter().for_each(Line::clear);
+        let block = Block::allocate(heap, SLOT_BYTES << shift)?;
+        let slots = NonNull::new(block.address().cast()).expect("mappings do not begin at zero");
+        let ring = OwnRing { block, slots, count: 1 << shift, shift };
+        ring.slots().iter().for_each(Slot::clear);
         Ok(ring)
     }
-    fn lines(&self) -> &[Line] {
-        // SAFETY: the block holds that many lines (aligned, blocks start at multiples of 1024),
-        // lines are made of atomics, and the block lives as long as `self`.
-        unsafe { std::slice::from_raw_parts(self.lines.as_ptr(), self.count) }
+    fn slots(&self) -> &[Slot] {
+        // SAFETY: the block holds that many slots (aligned, blocks start at multiples of 1024),
+        // slots are made of atomics, and the block lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.slots.as_ptr(), self.count) }
     }
 }
 
@@ -247,22 +254,21 @@ impl OwnRing {
 pub(crate) struct Outbound {
     ring: OwnRing,
     writer: Writer,
-    /// Half lines in earlier rings, over all.
+    /// Half-slots of all earlier rings.
     base: u64,
-    /// Half lines that the peer has read, over all, as last seen.
+    /// Half-slots that the peer has read, over all rings, as last seen.
     consumed: u64,
-    /// The writer's position up to which there is room, beside that for the entry that links to the next
-    /// ring.
+    /// The writer's position up to which there is room, without the room for a continuation entry.
     end: u64,
-    /// Earlier rings that the peer may still read, and the count at which it has left them.
+    /// Earlier rings that the peer may still read, and the count of half-slots at which it has left each.
     earlier: VecDeque<(OwnRing, u64)>,
 }
 
 impl Outbound {
-    fn new(heap: &SharedHeap, ours: &PeerLine) -> Result<Outbound, NoMemory> {
+    fn new(heap: &SharedHeap, ours: &PeerRecord) -> Result<Outbound, NoMemory> {
         let ring = OwnRing::new(heap, RING_SHIFT_MIN)?;
         ours.ring_shift.store(ring.shift, Ordering::Relaxed);
-        // Pair `ring made`: who sees the ring sees it cleared, and its length.
+        // Pair `ring made`: whoever sees the ring sees it cleared, and its length.
         ours.ring.store(ring.block.offset(), Ordering::Release);
         let writer = Writer::new(RING_SHIFT_MIN);
         let mut out = Outbound { ring, writer, base: 0, consumed: 0, end: 0, earlier: VecDeque::new() };
@@ -270,38 +276,38 @@ impl Outbound {
         Ok(out)
     }
 
-    /// Room for so many halves, and for the entry that links to the next ring.
+    /// Returns whether there is room for `half_slots`, and for a continuation entry.
     #[inline(always)]
-    fn has_room(&self, halves: u64) -> bool {
-        self.writer.position() + halves <= self.end
+    fn has_room(&self, half_slots: u64) -> bool {
+        self.writer.position() + half_slots <= self.end
     }
 
-    /// Half lines written, over all rings.
+    /// Returns how many half-slots have been written, over all rings.
     pub fn written(&self) -> u64 {
         self.base + self.writer.position()
     }
 
-    /// The peer says so: it can have read no more than was written.
+    /// Notes how many half-slots the peer says that it has read: at most what was written.
     pub fn reader_came_to(&mut self, consumed: u64) {
         let consumed = consumed.min(self.written());
         self.consumed = consumed;
-        self.end = self.writer.capacity() + consumed.saturating_sub(self.base) - SHORT_HALVES;
+        self.end = self.writer.capacity() + consumed.saturating_sub(self.base) - SHORT_HALF_SLOTS;
         while self.earlier.front().is_some_and(|(_, end)| *end <= consumed) {
             self.earlier.pop_front();
         }
     }
 
-    fn grow(&mut self, heap: &SharedHeap, halves: u64) -> Result<(), NoMemory> {
-        debug_assert!(halves + SHORT_HALVES < 2 << RING_SHIFT_MIN);
-        self.link(heap, (self.ring.shift + 1).min(RING_SHIFT_MAX))
+    fn grow(&mut self, heap: &SharedHeap, half_slots: u64) -> Result<(), NoMemory> {
+        debug_assert!(half_slots + SHORT_HALF_SLOTS < 2 << RING_SHIFT_MIN);
+        self.continue_in(heap, (self.ring.shift + 1).min(RING_SHIFT_MAX))
     }
 
-    fn link(&mut self, heap: &SharedHeap, shift: u32) -> Result<(), NoMemory> {
+    fn continue_in(&mut self, heap: &SharedHeap, shift: u32) -> Result<(), NoMemory> {
         let next = OwnRing::new(heap, shift)?;
         let mut body = [0u8; 16];
         body[..8].copy_from_slice(&next.block.offset().to_ne_bytes());
         body[8..].copy_from_slice(&u64::from(shift).to_ne_bytes());
-        self.writer.write(self.ring.lines(), Kind::Link, &[0; 6], &body);
+        self.writer.write(self.ring.slots(), Kind::Continuation, &[0; 6], &body);
         self.base = self.written();
         self.writer = Writer::new(shift);
         let full = std::mem::replace(&mut self.ring, next);
@@ -313,74 +319,74 @@ impl Outbound {
 
 /// The queue from a peer.
 pub(crate) struct Inbound {
-    lines: NonNull<Line>,
+    slots: NonNull<Slot>,
     count: usize,
     pub reader: Reader,
-    /// Half lines read, over all rings.
+    /// Half-slots read, over all rings.
     pub consumed: u64,
     pub published: u64,
-    /// A body that was not whole when last looked at: where its entry begins, and how much was there.
+    /// A body that was incomplete at the last look: the position of its entry, and how many bytes were there.
     pub stalled: Option<(u64, usize)>,
 }
 
 impl Inbound {
-    /// The queue of which the peer's line for us tells, if there is one yet.
-    pub fn find(owner: &Owner, theirs: &PeerLine) -> Option<Inbound> {
+    /// Returns the queue that the peer's record for us names, if there is one yet.
+    pub fn find(owner: &Owner, theirs: &PeerRecord) -> Option<Inbound> {
         // Pair `ring made`.
-        let ring = theirs.ring.load(Ordering::Acquire);
-        let shift = theirs.ring_shift.load(Ordering::Relaxed);
+        let ring = theirs.ring.load_acquire();
+        let shift = theirs.ring_shift.load_relaxed();
         (ring != 0).then(|| Inbound::at(owner, ring, shift)).flatten()
     }
 
     fn at(owner: &Owner, ring: u64, shift: u32) -> Option<Inbound> {
-        if !(RING_SHIFT_MIN..=RING_SHIFT_MAX).contains(&shift) || ring % LINE_BYTES as u64 != 0 {
+        if !(RING_SHIFT_MIN..=RING_SHIFT_MAX).contains(&shift) || ring % SLOT_BYTES as u64 != 0 {
             return None;
         }
-        let lines = owner.mapping.reach(ring, (LINE_BYTES as u64) << shift)?.cast();
+        let slots = owner.mapping.reach(ring, (SLOT_BYTES as u64) << shift)?.cast();
         let reader = Reader::new(shift);
-        Some(Inbound { lines, count: 1 << shift, reader, consumed: 0, published: 0, stalled: None })
+        Some(Inbound { slots, count: 1 << shift, reader, consumed: 0, published: 0, stalled: None })
     }
 
-    /// The ring's lines in the peer's segment.
+    /// Returns the ring's slots in the peer's segment.
     ///
     /// # Safety
     /// The peer's mapping must live as long as the slice is used.
     #[inline]
-    pub unsafe fn lines<'a>(&self) -> &'a [Line] {
+    pub unsafe fn slots<'a>(&self) -> &'a [Slot] {
         // SAFETY: checked to lie in the mapping and aligned by `at`; made of atomics; that the
         // mapping lives on is the caller's promise.
-        unsafe { std::slice::from_raw_parts(self.lines.as_ptr(), self.count) }
+        unsafe { std::slice::from_raw_parts(self.slots.as_ptr(), self.count) }
     }
 
-    /// Leaves an entry behind.
+    /// Goes on behind an entry.
     #[inline]
-    pub fn leave(&mut self, halves: usize) {
-        self.reader.advance(halves);
-        self.consumed += halves as u64;
+    pub fn leave(&mut self, half_slots: usize) {
+        self.reader.advance(half_slots);
+        self.consumed += half_slots as u64;
     }
 
-    /// Whether so much has been read since the last report that the writer should know.
+    /// Returns whether enough has been read since the last report that the writer should know.
     #[inline]
     pub fn should_publish(&self) -> bool {
         (self.consumed - self.published) << 1 >= self.count as u64
     }
 
-    /// Where the ring lies, in bytes.
+    /// Returns the addresses of the ring.
     pub fn place(&self) -> std::ops::Range<usize> {
-        let start = self.lines.as_ptr().addr();
-        start..start + LINE_BYTES * self.count
+        let start = self.slots.as_ptr().addr();
+        start..start + SLOT_BYTES * self.count
     }
 
-    /// Half lines of the ring.
+    /// Returns how many half-slots the ring has.
     pub fn capacity(&self) -> u64 {
         2 * self.count as u64
     }
 
-    /// Follows a link entry of so many halves; `None` when it leads nowhere.
-    pub fn follow(&mut self, owner: &Owner, body: &[u8; 16], halves: usize) -> Option<()> {
+    /// Follows a continuation entry that takes `half_slots`. Returns `None` if it leads nowhere.
+    pub fn follow(&mut self, owner: &Owner, body: &[u8; 16], half_slots: usize) -> Option<()> {
         let word = |from: usize| u64::from_ne_bytes(body[from..from + 8].try_into().expect("eight"));
         let next = Inbound::at(owner, word(0), u32::try_from(word(8)).ok()?)?;
-        *self = Inbound { consumed: self.consumed + halves as u64, published: self.published, ..next };
+        *self = Inbound { consumed: self.consumed + half_slots as u64, published: self.published, ..next };
         Some(())
     }
 }
@@ -405,11 +411,11 @@ impl Outstanding {
             }
         }
     }
-    /// Whether the peer may still read the blocks of a token.
+    /// Returns whether the peer may still read the blocks of a token.
     pub fn holds(&self, token: u32) -> bool {
         self.places.get(token as usize).is_some_and(Option::is_some)
     }
-    /// A token that is not out is ignored: the peer only hurts itself.
+    /// Frees the blocks of a token. A token that is not out is ignored: the peer only hurts itself.
     pub fn remove(&mut self, token: u32) {
         if self.places.get_mut(token as usize).is_some_and(|place| place.take().is_some()) {
             self.free.push(token);
@@ -417,23 +423,23 @@ impl Outstanding {
     }
 }
 
-/// What is known about offers to the peer.
-pub(crate) struct Offers {
-    /// Number of the last offer.
+/// What is known about rendezvous with the peer.
+pub(crate) struct RendezvousState {
+    /// The number of the last rendezvous.
     pub number: u64,
-    /// The last offer has moved to the heap under this token; the peer may have taken it all the
-    /// same, and then the token will not come back by itself.
-    pub moved: Option<u32>,
-    /// The peer's process, if we can copy to it, once that has been looked up.
-    pub process: Option<Option<i32>>,
+    /// The last rendezvous has fallen back to eager under this token. The peer may have taken the body from our memory
+    /// all the same, and then the token does not come back.
+    pub eager_token: Option<u32>,
+    /// The process that the peer has named, and the same again if we can copy to it; `None` before the first look.
+    pub process: Option<(u32, Option<i32>)>,
     /// The peer cannot copy from us.
     pub refused: bool,
-    /// How often lingering for the peer's receive paid off lately.
+    /// How many more times it may be in vain to linger for the peer's receive.
     pub linger: u32,
 }
 
-impl Default for Offers {
-    fn default() -> Offers {
-        Offers { number: 0, moved: None, process: None, refused: false, linger: 4 }
+impl Default for RendezvousState {
+    fn default() -> RendezvousState {
+        RendezvousState { number: 0, eager_token: None, process: None, refused: false, linger: 4 }
     }
 }

@@ -1,9 +1,9 @@
-//! The port table (papers F2, H3): one a host, written by the daemon, read by every task.
+//! The port table (papers F2, H3): one on each host, written by the daemon, read by every task.
 //!
-//! A task's slot is the low bits of its tid, so no look-up is needed to find its entry.
+//! A task's slot is the low bits of its tid, so its entry is found without a search.
 use crate::file::{self, read_only, seal_for_readers};
 use crate::segment::Apart;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, ReadOnlyLoad};
 use crate::{SLOTS, mapping};
 use rustix::mm::ProtFlags;
 use std::io;
@@ -54,7 +54,7 @@ impl Drop for Mapped {
     }
 }
 
-/// The daemon's side.
+/// The daemon's side of the port table.
 pub struct PortTable {
     mapped: Mapped,
     readable: OwnedFd,
@@ -71,34 +71,34 @@ impl PortTable {
         let readable = read_only(&file)?;
         Ok(PortTable { mapped, readable })
     }
-    /// A descriptor that can only be read, for `ToTask::Welcome`.
+    /// Returns a descriptor that can only be read, for `ToTask::Welcome`.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.readable.as_fd()
     }
-    /// The task lives (connected or about to).
+    /// Notes that a task lives, connected or about to connect.
     pub fn set(&self, tid: u32) {
         let entry = self.mapped.entry(tid);
         entry.frames.store(0, Ordering::Relaxed);
-        // Pair `task lives`: who sees it sees no frames of the one before.
+        // Pair `task lives`: whoever sees it sees no frames of the task before.
         entry.tid.store(tid, Ordering::Release);
     }
-    /// The task is dead.
+    /// Notes that a task is dead.
     pub fn clear(&self, tid: u32) {
-        // Pair `task lives`: who sees that it does not sees all that the daemon did before.
+        // Pair `task lives`: whoever sees that it does not sees all that the daemon did before.
         self.mapped.entry(tid).tid.store(0, Ordering::Release);
     }
-    /// Says that one more frame lies in the task's control socket. Call after each write.
+    /// Counts a frame in the task's control socket. Call it after each write.
     pub fn frame_sent(&self, tid: u32) {
-        // Pair `frame sent`: who sees the count finds the frame in the socket.
+        // Pair `frame sent`: whoever sees the count finds the frame in the socket.
         self.mapped.entry(tid).frames.fetch_add(1, Ordering::Release);
     }
-    /// How many connected tasks live here.
+    /// Sets how many connected tasks live here.
     pub fn set_tasks(&self, tasks: u32) {
         self.mapped.table().tasks.0.store(tasks, Ordering::Relaxed);
     }
 }
 
-/// A task's side.
+/// A task's side of the port table.
 pub struct PortView(Mapped);
 
 impl PortView {
@@ -109,26 +109,26 @@ impl PortView {
             return Err(wrong());
         }
         let mapped = Mapped::new(table.as_fd(), ProtFlags::READ)?;
-        if mapped.table().magic.load(Ordering::Relaxed) != MAGIC {
+        if mapped.table().magic.load_relaxed() != MAGIC {
             return Err(wrong());
         }
         Ok(PortView(mapped))
     }
-    /// Whether the task lives.
+    /// Returns whether the task lives.
     pub fn alive(&self, tid: u32) -> bool {
         // Pair `task lives`.
-        self.0.entry(tid).tid.load(Ordering::Acquire) == tid
+        self.0.entry(tid).tid.load_acquire() == tid
     }
-    /// How many frames the daemon has sent to that task since it was set (wraps).
+    /// Returns how many frames the daemon has sent to that task since it was set; wraps.
     pub fn frames(&self, tid: u32) -> u32 {
         // Pair `frame sent`.
-        self.0.entry(tid).frames.load(Ordering::Acquire)
+        self.0.entry(tid).frames.load_acquire()
     }
-    /// Whether tasks outnumber cores.
+    /// Returns whether tasks outnumber cores.
     #[inline]
     pub fn crowded(&self) -> bool {
         let table = self.0.table();
-        table.tasks.0.load(Ordering::Relaxed) > table.cores.load(Ordering::Relaxed)
+        table.tasks.0.load_relaxed() > table.cores.load_relaxed()
     }
 }
 
@@ -156,7 +156,7 @@ mod tests {
         let table = PortTable::new(2).unwrap();
         let file = table.descriptor().try_clone_to_owned().unwrap();
         assert!(Mapped::new(file.as_fd(), ProtFlags::READ | ProtFlags::WRITE).is_err());
-        // Not even who has the right to open it again for writing.
+        // Not even a process with the right to open it again for writing.
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
         let again = std::fs::File::options().read(true).write(true).open(path).unwrap();
         assert!(Mapped::new(again.as_fd(), ProtFlags::READ | ProtFlags::WRITE).is_err());

@@ -1,57 +1,57 @@
-//! The queue between two tasks: a ring of cache lines with one writer and one reader.
+//! The queue from one task to another: a ring of slots with a single writer and a single reader.
 //!
-//! A *tiny* message, of at most [`TINY_BYTES`] with usual meta words ([`USUAL`]), takes half a line:
-//! where lines cross slowly, two of them cross at once. Positions count half lines. All other entries
-//! begin at a line; where a half is left before it, that says so (a skip).
+//! A slot is a cache line. An *immediate* message, of at most [`IMMEDIATE_BYTES`] with a well-known header
+//! ([`WELL_KNOWN_HEADERS`]), takes half a slot: where cache lines cross slowly, two messages cross at once. Positions
+//! count half-slots. All other entries begin at a slot; a half-slot left free before one says so (a skip).
 //!
-//! Each line begins with a stamp word: the lap in which it was written (so that a line of an
-//! earlier lap is never taken for new), and for the first line of an entry its kind and the length
-//! of its body; so does the second half behind a tiny message. The writer stores the stamp of an
-//! entry's first line or half last. The reader keeps its position to
-//! itself and polls the stamp of the next line; a short message thus crosses the cores in one line.
-//! How far the reader has come is published elsewhere (`Endpoint`), for the writer to see room.
+//! Each slot begins with a stamp word: the sequence number under which it was written, so that a slot of an earlier
+//! round is never taken for new; the first slot of an entry also has its kind and the length of its body. The second
+//! half-slot behind an immediate message begins with such a stamp, too. The writer stores the stamp of an entry's first
+//! slot or half-slot last. The reader keeps its position to itself and polls the stamp of the next slot; a short
+//! message thus crosses the cores in one cache line. The reader's progress is published elsewhere (`Endpoint`), so that
+//! the writer knows how much room there is.
 //!
 //! All words are atomics, so that even a writer gone mad causes wrong bytes at most.
+use crate::Immediate;
 use crate::Meta;
-use crate::Tiny;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 
-/// Bytes of a line.
-pub const LINE_BYTES: usize = 64;
-/// Body bytes in the first line of an entry, behind stamp and meta words.
-pub const FIRST_BYTES: usize = LINE_BYTES - FIRST_START;
-/// Body bytes in each further line, behind its stamp.
-pub const NEXT_BYTES: usize = LINE_BYTES - 8;
-/// Where the body begins in the first line: the six meta words are three of ours.
+/// Bytes of a slot.
+pub const SLOT_BYTES: usize = 64;
+/// Body bytes in the first slot of an entry, behind stamp and meta words.
+pub const FIRST_BYTES: usize = SLOT_BYTES - FIRST_START;
+/// Body bytes in each further slot, behind its stamp.
+pub const NEXT_BYTES: usize = SLOT_BYTES - 8;
+/// Where the body begins in the first slot: the six meta words take three words of the slot.
 const FIRST_START: usize = 8 + 24;
-const WORDS: usize = LINE_BYTES / 8;
-/// Body bytes of a message that takes half a line.
-pub const TINY_BYTES: usize = LINE_BYTES / 2 - TINY_START;
-/// Where the body begins in a half: behind the stamp and two meta words.
-const TINY_START: usize = 16;
-/// Halves that a message of at most one line can take: a line, and the half before it.
-pub const SHORT_HALVES: u64 = 3;
-/// The last four meta words of most messages; a half line holds their number in this list instead.
+const WORDS: usize = SLOT_BYTES / 8;
+/// Body bytes of a message that takes half a slot.
+pub const IMMEDIATE_BYTES: usize = SLOT_BYTES / 2 - IMMEDIATE_START;
+/// Where the body begins in a half-slot: behind the stamp and two meta words.
+const IMMEDIATE_START: usize = 16;
+/// Half-slots that a message of at most one slot can take: a slot, and a skipped half-slot before it.
+pub const SHORT_HALF_SLOTS: u64 = 3;
+/// The last four meta words of most messages; an immediate message holds their index in this list instead.
 /// Both ends of a queue must have the same list.
-pub const USUAL: [[u32; 4]; 2] = [[0, NATIVE, NATIVE, 0], [0, 0x1000_0000, NATIVE, 0]];
+pub const WELL_KNOWN_HEADERS: [[u32; 4]; 2] = [[0, NATIVE, NATIVE, 0], [0, 0x1000_0000, NATIVE, 0]];
 /// The word for the data format of this host.
 const NATIVE: u32 = LITTLE | if cfg!(target_endian = "big") { 0x618_6318 } else { 0 };
-/// The same of a host whose numbers begin with their lowest byte.
+/// The same word of a little-endian host.
 const LITTLE: u32 = if size_of::<usize>() == 8 { 0x40_8c41 } else { 0x40_8841 };
 
-/// A line of the ring, alone in its cache line.
+/// A slot of the ring, alone in its cache line.
 #[repr(C, align(64))]
-pub struct Line {
+pub struct Slot {
     words: [AtomicU64; WORDS],
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Line>() == LINE_BYTES);
+const _: () = assert!(size_of::<Slot>() == SLOT_BYTES);
 
-impl Line {
+impl Slot {
     #[cfg(any(test, loom))]
-    pub fn new() -> Line {
-        Line { words: std::array::from_fn(|_| AtomicU64::new(0)) }
+    pub fn new() -> Slot {
+        Slot { words: std::array::from_fn(|_| AtomicU64::new(0)) }
     }
     /// Makes sure that no stamp of an earlier use of the memory is left.
     pub fn clear(&self) {
@@ -67,74 +67,74 @@ pub enum Kind {
     Message = 1,
     /// A message whose body lies in the writer's heap: a descriptor.
     Blocks = 2,
-    /// A message whose body lies in the writer's own memory: an offer.
-    Offer = 3,
+    /// A message whose body lies in the writer's own memory: a rendezvous.
+    Rendezvous = 3,
     /// Blocks of the reader that the writer no longer reads: tokens.
     Release = 4,
     /// The queue goes on in another ring.
-    Link = 5,
+    Continuation = 5,
     /// A message whose body is being written to the writer's heap.
-    Stream = 6,
+    Pipelined = 6,
 }
 
-/// In the stamp of a half: the next entry begins at the next line.
+/// In the stamp of a half-slot: the next entry begins at the next slot.
 const SKIP: u8 = 7;
-/// In the stamp of a half, plus a number of [`USUAL`]: a tiny message.
-const TINY: u8 = 8;
+/// In the stamp of a half-slot, plus an index into [`WELL_KNOWN_HEADERS`]: an immediate message.
+const IMMEDIATE: u8 = 8;
 
 impl Kind {
     fn from_number(number: u8) -> Option<Kind> {
-        [Kind::Message, Kind::Blocks, Kind::Offer, Kind::Release, Kind::Link, Kind::Stream]
+        [Kind::Message, Kind::Blocks, Kind::Rendezvous, Kind::Release, Kind::Continuation, Kind::Pipelined]
             .into_iter()
             .find(|kind| *kind as u8 == number)
     }
 }
 
-/// How many lines an entry with a body of `bytes` takes, tiny messages apart.
-pub const fn lines_for(bytes: usize) -> usize {
+/// Returns how many slots an entry with a body of `bytes` takes; not for immediate messages.
+pub const fn slots_for(bytes: usize) -> usize {
     if bytes <= FIRST_BYTES { 1 } else { 1 + (bytes - FIRST_BYTES).div_ceil(NEXT_BYTES) }
 }
 
-/// How many halves an entry with a body of `bytes` can take: its lines, and the half before them.
-pub const fn halves_for(bytes: usize) -> u64 {
-    2 * lines_for(bytes) as u64 + 1
+/// Returns how many half-slots an entry with a body of `bytes` can take: its slots, and a skipped half-slot.
+pub const fn half_slots_for(bytes: usize) -> u64 {
+    2 * slots_for(bytes) as u64 + 1
 }
 
-/// Stamp word of a position.
+/// Returns the stamp word of a position.
 #[inline(always)]
 fn stamp(position: u64, shift: u32, bytes: usize, kind: u8) -> u64 {
-    stamp_in(lap(position, shift) << 32, bytes, kind)
+    stamp_in(sequence(position, shift) << 32, bytes, kind)
 }
 
-/// Stamp word: lap in the upper half, where it is given already, length, kind.
+/// Returns a stamp word: the sequence number (already in the upper half), the length, the kind.
 #[inline(always)]
-fn stamp_in(lap: u64, bytes: usize, kind: u8) -> u64 {
-    lap | (bytes as u64) << 8 | u64::from(kind)
+fn stamp_in(sequence: u64, bytes: usize, kind: u8) -> u64 {
+    sequence | (bytes as u64) << 8 | u64::from(kind)
 }
 
-/// The number of the lap of a position, odd and so never zero: cleared memory matches none.
+/// Returns the sequence number of a position: odd and so never zero, hence cleared memory matches none.
 #[inline(always)]
-fn lap(position: u64, shift: u32) -> u64 {
+fn sequence(position: u64, shift: u32) -> u64 {
     (position >> shift | 1) & 0xffff_ffff
 }
 
-/// The line of a position.
+/// Returns the slot of a position.
 #[inline(always)]
-fn line_at(ring: &[Line], position: u64) -> &Line {
+fn slot_at(ring: &[Slot], position: u64) -> &Slot {
     &ring[(position / 2) as usize & (ring.len() - 1)]
 }
 
-/// In its line, the word with which the half of a position begins.
+/// Returns the index in its slot of the word with which the half-slot of a position begins.
 #[inline(always)]
 fn word_at(position: u64) -> usize {
     (position as usize & 1) * (WORDS / 2)
 }
 
-/// The number in [`USUAL`] of the last meta words.
+/// Returns the index in [`WELL_KNOWN_HEADERS`] of the last four meta words.
 #[inline(always)]
-fn usual_number(meta: &Meta) -> Option<usize> {
+fn well_known_number(meta: &Meta) -> Option<usize> {
     let last = [meta[2], meta[3], meta[4], meta[5]];
-    (0..USUAL.len()).find(|number| USUAL[*number] == last)
+    (0..WELL_KNOWN_HEADERS.len()).find(|number| WELL_KNOWN_HEADERS[*number] == last)
 }
 
 /// The writing end: where the next entry goes.
@@ -142,28 +142,28 @@ fn usual_number(meta: &Meta) -> Option<usize> {
 pub struct Writer {
     position: u64,
     shift: u32,
-    /// The upper half of the stamps of this lap.
-    lap: u64,
+    /// The sequence number of this position, in the upper half of the word.
+    sequence: u64,
 }
 
 impl Writer {
-    /// Starts at the first line of a cleared ring of `2^shift` lines.
+    /// Starts at the first slot of a cleared ring of `2^shift` slots.
     pub fn new(shift: u32) -> Writer {
-        Writer { position: 0, shift, lap: lap(0, shift) << 32 }
+        Writer { position: 0, shift, sequence: sequence(0, shift) << 32 }
     }
-    /// Half lines written so far.
+    /// Returns how many half-slots have been written.
     pub fn position(&self) -> u64 {
         self.position
     }
-    /// Half lines of the ring.
+    /// Returns how many half-slots the ring has.
     pub fn capacity(&self) -> u64 {
         2 << self.shift
     }
 
-    /// Writes an entry. The caller has made sure that the reader has left [`halves_for`] it.
+    /// Writes an entry. The caller has made sure that [`half_slots_for`] it are free.
     #[inline]
-    pub fn write(&mut self, ring: &[Line], kind: Kind, meta: &Meta, body: &[u8]) {
-        if kind == Kind::Message && self.write_tiny(ring, meta, body) {
+    pub fn write(&mut self, ring: &[Slot], kind: Kind, meta: &Meta, body: &[u8]) {
+        if kind == Kind::Message && self.write_immediate(ring, meta, body) {
             return;
         }
         self.skip(ring);
@@ -172,13 +172,13 @@ impl Writer {
             self.write_rest(ring, rest);
         }
         self.publish(ring, kind, meta, first, body.len());
-        self.advance(2 * lines_for(body.len()) as u64);
+        self.advance(2 * slots_for(body.len()) as u64);
     }
 
-    /// Writes a message whose body fits in one line.
+    /// Writes a message whose body fits in one slot.
     #[inline(always)]
-    pub fn write_short(&mut self, ring: &[Line], meta: &Meta, body: &[u8]) {
-        if self.write_tiny(ring, meta, body) {
+    pub fn write_short(&mut self, ring: &[Slot], meta: &Meta, body: &[u8]) {
+        if self.write_immediate(ring, meta, body) {
             return;
         }
         self.skip(ring);
@@ -187,94 +187,95 @@ impl Writer {
     }
 
     #[inline(always)]
-    fn advance(&mut self, halves: u64) {
-        self.position += halves;
-        self.lap = lap(self.position, self.shift) << 32;
+    fn advance(&mut self, half_slots: u64) {
+        self.position += half_slots;
+        self.sequence = sequence(self.position, self.shift) << 32;
     }
 
-    /// Writes a message into half a line, if it fits; says whether it did.
+    /// Writes a message into half a slot, if it fits. Returns whether it did.
     #[inline(always)]
-    fn write_tiny(&mut self, ring: &[Line], meta: &Meta, body: &[u8]) -> bool {
-        if body.len() > TINY_BYTES {
+    fn write_immediate(&mut self, ring: &[Slot], meta: &Meta, body: &[u8]) -> bool {
+        if body.len() > IMMEDIATE_BYTES {
             return false;
         }
-        let tiny = usual_number(meta).and_then(|usual| Tiny::new([meta[0], meta[1]], usual, body));
-        match tiny {
-            Some(tiny) => self.put(ring, &tiny),
+        let immediate =
+            well_known_number(meta).and_then(|well_known| Immediate::new([meta[0], meta[1]], well_known, body));
+        match immediate {
+            Some(immediate) => self.put(ring, &immediate),
             None => return false,
         }
         true
     }
 
-    /// Writes a tiny message.
+    /// Writes an immediate message.
     #[inline(always)]
-    pub fn put(&mut self, ring: &[Line], tiny: &Tiny) {
-        let (line, at) = (line_at(ring, self.position), word_at(self.position));
-        line.words[at + 1].store(pair(tiny.first[0], tiny.first[1]), Ordering::Relaxed);
-        line.words[at + 2].store(tiny.words[0], Ordering::Relaxed);
-        if tiny.bytes > 8 {
-            line.words[at + 3].store(tiny.words[1], Ordering::Relaxed);
+    pub fn put(&mut self, ring: &[Slot], immediate: &Immediate) {
+        let (slot, at) = (slot_at(ring, self.position), word_at(self.position));
+        slot.words[at + 1].store(pair(immediate.first[0], immediate.first[1]), Ordering::Relaxed);
+        slot.words[at + 2].store(immediate.words[0], Ordering::Relaxed);
+        if immediate.bytes > 8 {
+            slot.words[at + 3].store(immediate.words[1], Ordering::Relaxed);
         }
-        let stamp = stamp_in(self.lap, tiny.bytes, TINY + tiny.usual as u8);
-        // A body of an earlier lap may have left in the second half what looks like its next stamp.
-        // Looking there costs less than a store: a store waits for the line, and others behind it.
-        if at == 0 && line.words[WORDS / 2].load(Ordering::Relaxed) >> 32 == stamp >> 32 {
-            line.words[WORDS / 2].store(0, Ordering::Relaxed);
+        let stamp = stamp_in(self.sequence, immediate.bytes, IMMEDIATE + immediate.well_known as u8);
+        // A body of an earlier round may have left in the second half-slot what looks like its next stamp.
+        // A load costs less than a store: a store waits for the cache line, and later stores wait behind it.
+        if at == 0 && slot.words[WORDS / 2].load_relaxed() >> 32 == stamp >> 32 {
+            slot.words[WORDS / 2].store(0, Ordering::Relaxed);
         }
         // Pair `entry published`: who sees the stamp sees the entry.
-        line.words[at].store(stamp, Ordering::Release);
+        slot.words[at].store(stamp, Ordering::Release);
         self.advance(1);
     }
 
-    /// Leaves the second half of a line, if that is where we are.
+    /// Skips the second half-slot of a slot, if that is the position.
     #[inline(always)]
-    fn skip(&mut self, ring: &[Line]) {
+    fn skip(&mut self, ring: &[Slot]) {
         if self.position % 2 == 1 {
-            let word = &line_at(ring, self.position).words[WORDS / 2];
+            let word = &slot_at(ring, self.position).words[WORDS / 2];
             // Pair `entry published`.
-            word.store(stamp_in(self.lap, 0, SKIP), Ordering::Release);
+            word.store(stamp_in(self.sequence, 0, SKIP), Ordering::Release);
             self.advance(1);
         }
     }
 
-    /// Writes the first line of an entry, with its stamp last.
+    /// Writes the first slot of an entry, with its stamp last.
     #[inline(always)]
-    fn publish(&self, ring: &[Line], kind: Kind, meta: &Meta, first: &[u8], bytes: usize) {
-        let line = line_at(ring, self.position);
-        line.words[1].store(pair(meta[0], meta[1]), Ordering::Relaxed);
-        line.words[2].store(pair(meta[2], meta[3]), Ordering::Relaxed);
-        line.words[3].store(pair(meta[4], meta[5]), Ordering::Relaxed);
-        store_body(line, FIRST_START / 8, first);
+    fn publish(&self, ring: &[Slot], kind: Kind, meta: &Meta, first: &[u8], bytes: usize) {
+        let slot = slot_at(ring, self.position);
+        slot.words[1].store(pair(meta[0], meta[1]), Ordering::Relaxed);
+        slot.words[2].store(pair(meta[2], meta[3]), Ordering::Relaxed);
+        slot.words[3].store(pair(meta[4], meta[5]), Ordering::Relaxed);
+        store_body(slot, FIRST_START / 8, first);
         // Pair `entry published`: who sees the stamp sees the entry.
-        line.words[0].store(stamp_in(self.lap, bytes, kind as u8), Ordering::Release);
+        slot.words[0].store(stamp_in(self.sequence, bytes, kind as u8), Ordering::Release);
     }
 
-    /// The lines behind the first one, before that is published.
-    fn write_rest(&mut self, ring: &[Line], rest: &[u8]) {
+    /// Writes the slots behind the first one, before that one is published.
+    fn write_rest(&mut self, ring: &[Slot], rest: &[u8]) {
         for (further, piece) in rest.chunks(NEXT_BYTES).enumerate() {
             let position = self.position + 2 + 2 * further as u64;
-            let line = line_at(ring, position);
-            line.words[0].store(stamp(position, self.shift, 0, 0), Ordering::Relaxed);
-            store_bytes(line, 1, piece);
+            let slot = slot_at(ring, position);
+            slot.words[0].store(stamp(position, self.shift, 0, 0), Ordering::Relaxed);
+            store_bytes(slot, 1, piece);
         }
     }
 }
 
-/// How far ahead of the reader lines are fetched. A line that is not written yet does no harm: the
-/// reader holds it from the last lap.
-const AHEAD_HALVES: u64 = 16;
+/// How far ahead of the reader slots are prefetched. A slot that is not written yet does no harm: the
+/// reader's core holds it from the last round.
+const PREFETCH_HALF_SLOTS: u64 = 16;
 
-/// Fetches a line for reading, while the one before is being handled.
+/// Fetches a slot for reading while an earlier one is handled.
 #[inline]
-fn want_soon(line: &Line) {
+fn prefetch(slot: &Slot) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     // SAFETY: a prefetch changes nothing but the caches.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast());
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(slot).cast());
     }
     #[cfg(not(all(target_arch = "x86_64", not(loom))))]
-    let _ = line;
+    let _ = slot;
 }
 
 #[inline(always)]
@@ -282,19 +283,19 @@ fn pair(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// [`store_bytes`] that is fast for eight.
+/// Does what [`store_bytes`] does, quickly for eight bytes.
 #[inline(always)]
-fn store_body(line: &Line, from: usize, body: &[u8]) {
+fn store_body(slot: &Slot, from: usize, body: &[u8]) {
     match <[u8; 8]>::try_from(body) {
-        Ok(word) => line.words[from].store(u64::from_ne_bytes(word), Ordering::Relaxed),
-        Err(_) => store_bytes(line, from, body),
+        Ok(word) => slot.words[from].store(u64::from_ne_bytes(word), Ordering::Relaxed),
+        Err(_) => store_bytes(slot, from, body),
     }
 }
 
-/// Stores bytes into the words of a line from word `from` on.
+/// Stores bytes into the words of a slot from word `from` on.
 #[inline]
-fn store_bytes(line: &Line, from: usize, bytes: &[u8]) {
-    let words = &line.words[from..];
+fn store_bytes(slot: &Slot, from: usize, bytes: &[u8]) {
+    let words = &slot.words[from..];
     let (whole, rest) = bytes.split_at(bytes.len() & !7);
     for (word, bytes) in words.iter().zip(whole.chunks_exact(8)) {
         word.store(u64::from_ne_bytes(bytes.try_into().expect("eight")), Ordering::Relaxed);
@@ -309,17 +310,17 @@ fn store_bytes(line: &Line, from: usize, bytes: &[u8]) {
     }
 }
 
-/// Loads bytes from the words of a line from word `from` on.
+/// Loads bytes from the words of a slot from word `from` on.
 #[inline]
-fn load_bytes(line: &Line, from: usize, bytes: &mut [u8]) {
-    let words = &line.words[from..];
+fn load_bytes(slot: &Slot, from: usize, bytes: &mut [u8]) {
+    let words = &slot.words[from..];
     let split = bytes.len() & !7;
     let (whole, rest) = bytes.split_at_mut(split);
     for (word, bytes) in words.iter().zip(whole.chunks_exact_mut(8)) {
-        bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        bytes.copy_from_slice(&word.load_relaxed().to_ne_bytes());
     }
     if !rest.is_empty() {
-        let last = words[split / 8].load(Ordering::Relaxed).to_ne_bytes();
+        let last = words[split / 8].load_relaxed().to_ne_bytes();
         for (to, from) in rest.iter_mut().zip(last) {
             *to = from;
         }
@@ -335,13 +336,13 @@ pub struct Reader {
 
 /// An entry, still in the ring.
 pub struct Entry<'a> {
-    ring: &'a [Line],
+    ring: &'a [Slot],
     position: u64,
     bytes: usize,
-    /// The number of its last meta words in [`USUAL`], if it is tiny.
-    usual: Option<usize>,
-    /// Halves that it takes, a skipped one before it counted.
-    halves: usize,
+    /// The index of its last meta words in [`WELL_KNOWN_HEADERS`], if it is immediate.
+    well_known: Option<usize>,
+    /// How many half-slots it takes, with a skipped one before it.
+    half_slots: usize,
     /// What it is.
     pub kind: Kind,
 }
@@ -351,22 +352,22 @@ pub struct Entry<'a> {
 pub struct Damaged;
 
 impl Reader {
-    /// Starts at the first line of a ring of `2^shift` lines.
+    /// Starts at the first slot of a ring of `2^shift` slots.
     pub fn new(shift: u32) -> Reader {
         Reader { position: 0, shift }
     }
 
-    /// The stamp word at a position, if it was written in this lap.
+    /// Returns the stamp word at a position, if it has the position's sequence number.
     #[inline(always)]
-    fn stamp(&self, ring: &[Line], position: u64) -> Option<u64> {
+    fn stamp(&self, ring: &[Slot], position: u64) -> Option<u64> {
         // Pair `entry published`.
-        let stamp = line_at(ring, position).words[word_at(position)].load(Ordering::Acquire);
-        (stamp >> 32 == lap(position, self.shift)).then_some(stamp)
+        let stamp = slot_at(ring, position).words[word_at(position)].load_acquire();
+        (stamp >> 32 == sequence(position, self.shift)).then_some(stamp)
     }
 
-    /// Where the next entry begins, and its stamp, if it is there.
+    /// Returns the position of the next entry and its stamp, if it is there.
     #[inline(always)]
-    fn find(&self, ring: &[Line]) -> Option<(u64, u64)> {
+    fn find(&self, ring: &[Slot]) -> Option<(u64, u64)> {
         let stamp = self.stamp(ring, self.position)?;
         if self.position % 2 == 1 && stamp as u8 == SKIP {
             return Some((self.position + 1, self.stamp(ring, self.position + 1)?));
@@ -374,144 +375,144 @@ impl Reader {
         Some((self.position, stamp))
     }
 
-    /// The next entry, if it is there.
+    /// Returns the next entry, if it is there.
     #[inline(always)]
-    pub fn next<'a>(&self, ring: &'a [Line]) -> Result<Option<Entry<'a>>, Damaged> {
+    pub fn next<'a>(&self, ring: &'a [Slot]) -> Result<Option<Entry<'a>>, Damaged> {
         let Some((position, stamp)) = self.find(ring) else { return Ok(None) };
         let bytes = (stamp >> 8 & 0xff_ffff) as usize;
-        let usual = usual_of(stamp);
+        let well_known = well_known_of(stamp);
         let kind = match stamp as u8 {
-            _ if usual.is_some() => Kind::Message,
+            _ if well_known.is_some() => Kind::Message,
             1 => Kind::Message,
             other => Kind::from_number(other).ok_or(Damaged)?,
         };
-        let (whole_lines, bytes_max) =
-            if usual.is_some() { (0, TINY_BYTES) } else { (lines_for(bytes), crate::INLINE_BYTES_MAX) };
-        if bytes > bytes_max || whole_lines > ring.len() || (whole_lines > 0 && position % 2 == 1) {
+        let (whole_slots, bytes_max) =
+            if well_known.is_some() { (0, IMMEDIATE_BYTES) } else { (slots_for(bytes), crate::INLINE_BYTES_MAX) };
+        if bytes > bytes_max || whole_slots > ring.len() || (whole_slots > 0 && position % 2 == 1) {
             return Err(Damaged);
         }
-        want_soon(line_at(ring, position + AHEAD_HALVES));
-        let halves = (position - self.position) as usize + (2 * whole_lines).max(1);
-        Ok(Some(Entry { ring, position, bytes, usual, halves, kind }))
+        prefetch(slot_at(ring, position + PREFETCH_HALF_SLOTS));
+        let half_slots = (position - self.position) as usize + (2 * whole_slots).max(1);
+        Ok(Some(Entry { ring, position, bytes, well_known, half_slots, kind }))
     }
 
-    /// The next entry, if it is there and a message that fits in one line.
+    /// Returns the next entry, if it is there and a message that fits in one slot.
     #[inline(always)]
-    pub fn next_short<'a>(&self, ring: &'a [Line]) -> Option<Short<'a>> {
+    pub fn next_short<'a>(&self, ring: &'a [Slot]) -> Option<Short<'a>> {
         let (position, stamp) = self.find(ring)?;
-        let (line, bytes) = (line_at(ring, position), (stamp >> 8 & 0xff_ffff) as usize);
+        let (slot, bytes) = (slot_at(ring, position), (stamp >> 8 & 0xff_ffff) as usize);
         let skipped = (position - self.position) as usize;
-        let usual = usual_of(stamp);
-        let fits = match usual {
-            Some(_) => bytes <= TINY_BYTES,
+        let well_known = well_known_of(stamp);
+        let fits = match well_known {
+            Some(_) => bytes <= IMMEDIATE_BYTES,
             None => stamp as u8 == Kind::Message as u8 && bytes <= FIRST_BYTES && position % 2 == 0,
         };
         if !fits {
             return None;
         }
-        want_soon(line_at(ring, position + AHEAD_HALVES));
-        let halves = skipped + if usual.is_some() { 1 } else { 2 };
-        Some(Short { line, at: word_at(position), usual, bytes, halves })
+        prefetch(slot_at(ring, position + PREFETCH_HALF_SLOTS));
+        let half_slots = skipped + if well_known.is_some() { 1 } else { 2 };
+        Some(Short { slot, at: word_at(position), well_known, bytes, half_slots })
     }
 
-    /// The next entry, if it is a tiny message and comes within so many looks more than one.
+    /// Returns the next entry, if it is an immediate message that is there or comes within `looks` more looks.
     #[inline(always)]
-    pub fn next_tiny(&self, ring: &[Line], looks: usize) -> Option<Tiny> {
-        let (line, at) = (line_at(ring, self.position), word_at(self.position));
-        let lap = lap(self.position, self.shift);
+    pub fn next_immediate(&self, ring: &[Slot], looks: usize) -> Option<Immediate> {
+        let (slot, at) = (slot_at(ring, self.position), word_at(self.position));
+        let sequence = sequence(self.position, self.shift);
         // All that need not wait for the message is done before it.
-        want_soon(line_at(ring, self.position + AHEAD_HALVES));
+        prefetch(slot_at(ring, self.position + PREFETCH_HALF_SLOTS));
         let mut looks = looks;
         let stamp = loop {
             // Pair `entry published`.
-            let stamp = line.words[at].load(Ordering::Acquire);
-            if stamp >> 32 == lap {
+            let stamp = slot.words[at].load_acquire();
+            if stamp >> 32 == sequence {
                 break stamp;
             }
             looks = looks.checked_sub(1)?;
-            // Looking without a pause takes the line from the writer before it is done with it.
+            // Looking without a pause takes the cache line from the writer before it is done with it.
             std::hint::spin_loop();
         };
-        let (usual, bytes) = (usual_of(stamp)?, (stamp >> 8 & 0xff_ffff) as usize);
-        if bytes > TINY_BYTES {
+        let (well_known, bytes) = (well_known_of(stamp)?, (stamp >> 8 & 0xff_ffff) as usize);
+        if bytes > IMMEDIATE_BYTES {
             return None;
         }
-        let word = |place: usize| line.words[at + place].load(Ordering::Relaxed);
+        let word = |place: usize| slot.words[at + place].load_relaxed();
         let first = word(1);
-        Some(Tiny { first: [first as u32, (first >> 32) as u32], usual, bytes, words: [word(2), word(3)] })
+        Some(Immediate { first: [first as u32, (first >> 32) as u32], well_known, bytes, words: [word(2), word(3)] })
     }
 
-    /// Whether the next entry is there.
+    /// Returns whether the next entry is there.
     #[inline(always)]
-    pub fn has_next(&self, ring: &[Line]) -> bool {
-        let line = line_at(ring, self.position);
-        line.words[word_at(self.position)].load(Ordering::Relaxed) >> 32 == lap(self.position, self.shift)
+    pub fn has_next(&self, ring: &[Slot]) -> bool {
+        let slot = slot_at(ring, self.position);
+        slot.words[word_at(self.position)].load_relaxed() >> 32 == sequence(self.position, self.shift)
     }
 
-    /// Leaves `halves` half lines behind.
-    pub fn advance(&mut self, halves: usize) {
-        self.position += halves as u64;
+    /// Goes on by `half_slots`.
+    pub fn advance(&mut self, half_slots: usize) {
+        self.position += half_slots as u64;
     }
 }
 
-/// The number of the last meta words of a tiny message; `None` for any other entry.
+/// Returns the index of the last meta words of an immediate message; `None` for any other entry.
 #[inline(always)]
-fn usual_of(stamp: u64) -> Option<usize> {
-    let number = (stamp as u8).wrapping_sub(TINY) as usize;
-    (number < USUAL.len()).then_some(number)
+fn well_known_of(stamp: u64) -> Option<usize> {
+    let number = (stamp as u8).wrapping_sub(IMMEDIATE) as usize;
+    (number < WELL_KNOWN_HEADERS.len()).then_some(number)
 }
 
-/// A message in at most one line, still in the ring.
+/// A message in at most one slot, still in the ring.
 pub struct Short<'a> {
-    line: &'a Line,
-    /// The word with which it begins.
+    slot: &'a Slot,
+    /// The index of the word with which it begins.
     at: usize,
-    usual: Option<usize>,
+    well_known: Option<usize>,
     bytes: usize,
-    halves: usize,
+    half_slots: usize,
 }
 
 impl Short<'_> {
-    /// Bytes of the body.
+    /// Returns the length of the body in bytes.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.bytes
     }
-    /// Half lines to leave behind with it.
+    /// Returns by how many half-slots to go on behind it.
     #[inline(always)]
-    pub fn halves(&self) -> usize {
-        self.halves
+    pub fn half_slots(&self) -> usize {
+        self.half_slots
     }
-    /// The words that travel with the message.
+    /// Returns the words that travel with the message.
     #[inline(always)]
     pub fn meta(&self) -> Meta {
-        meta_of(self.line, self.at, self.usual)
+        meta_of(self.slot, self.at, self.well_known)
     }
-    /// Copies the first bytes of the body, as many as fit.
+    /// Copies the first bytes of the body, up to the length of `data`.
     #[inline(always)]
     pub fn copy_to(&self, data: &mut [u8]) {
-        let from = body_word(self.at, self.usual);
+        let from = body_word(self.at, self.well_known);
         match (self.bytes, data.first_chunk_mut::<8>()) {
-            (8, Some(word)) => *word = self.line.words[from].load(Ordering::Relaxed).to_ne_bytes(),
+            (8, Some(word)) => *word = self.slot.words[from].load_relaxed().to_ne_bytes(),
             _ => {
                 let wanted = data.len().min(self.bytes);
-                load_bytes(self.line, from, &mut data[..wanted]);
+                load_bytes(self.slot, from, &mut data[..wanted]);
             }
         }
     }
 }
 
-/// The word with which the body of an entry begins that begins at word `at`.
+/// Returns the index of the word with which the body begins, for an entry that begins at word `at`.
 #[inline(always)]
-fn body_word(at: usize, usual: Option<usize>) -> usize {
-    if usual.is_some() { at + TINY_START / 8 } else { FIRST_START / 8 }
+fn body_word(at: usize, well_known: Option<usize>) -> usize {
+    if well_known.is_some() { at + IMMEDIATE_START / 8 } else { FIRST_START / 8 }
 }
 
 #[inline(always)]
-fn meta_of(line: &Line, at: usize, usual: Option<usize>) -> Meta {
-    let word = |index: usize| line.words[index].load(Ordering::Relaxed);
-    if let Some(number) = usual {
-        let (first, last) = (word(at + 1), USUAL[number]);
+fn meta_of(slot: &Slot, at: usize, well_known: Option<usize>) -> Meta {
+    let word = |index: usize| slot.words[index].load_relaxed();
+    if let Some(number) = well_known {
+        let (first, last) = (word(at + 1), WELL_KNOWN_HEADERS[number]);
         return [first as u32, (first >> 32) as u32, last[0], last[1], last[2], last[3]];
     }
     let (a, b, c) = (word(1), word(2), word(3));
@@ -519,18 +520,18 @@ fn meta_of(line: &Line, at: usize, usual: Option<usize>) -> Meta {
 }
 
 impl Entry<'_> {
-    /// Bytes of the body.
+    /// Returns the length of the body in bytes.
     pub fn len(&self) -> usize {
         self.bytes
     }
-    /// Half lines to leave behind with it.
-    pub fn halves(&self) -> usize {
-        self.halves
+    /// Returns by how many half-slots to go on behind it.
+    pub fn half_slots(&self) -> usize {
+        self.half_slots
     }
-    /// The words that travel with the message.
+    /// Returns the words that travel with the message.
     #[inline]
     pub fn meta(&self) -> Meta {
-        meta_of(line_at(self.ring, self.position), word_at(self.position), self.usual)
+        meta_of(slot_at(self.ring, self.position), word_at(self.position), self.well_known)
     }
 
     /// Copies the first bytes of the body, as many as fit; returns how many.
@@ -538,8 +539,8 @@ impl Entry<'_> {
     pub fn copy_to(&self, data: &mut [u8]) -> usize {
         let wanted = data.len().min(self.bytes);
         let (first, rest) = data[..wanted].split_at_mut(wanted.min(FIRST_BYTES));
-        let line = |further: usize| line_at(self.ring, self.position + 2 * further as u64);
-        load_bytes(line(0), body_word(word_at(self.position), self.usual), first);
+        let line = |further: usize| slot_at(self.ring, self.position + 2 * further as u64);
+        load_bytes(line(0), body_word(word_at(self.position), self.well_known), first);
         for (further, piece) in rest.chunks_mut(NEXT_BYTES).enumerate() {
             load_bytes(line(1 + further), 1, piece);
         }
@@ -551,8 +552,8 @@ impl Entry<'_> {
 mod tests {
     use super::*;
 
-    fn ring(shift: u32) -> Vec<Line> {
-        (0..1 << shift).map(|_| Line::new()).collect()
+    fn ring(shift: u32) -> Vec<Slot> {
+        (0..1 << shift).map(|_| Slot::new()).collect()
     }
 
     #[test]
@@ -561,15 +562,15 @@ mod tests {
     }
 
     #[test]
-    fn an_eight_byte_message_takes_one_line() {
-        assert_eq!(lines_for(8), 1);
-        assert_eq!(lines_for(FIRST_BYTES), 1);
-        assert_eq!(lines_for(FIRST_BYTES + 1), 2);
-        assert!(lines_for(crate::INLINE_BYTES_MAX) < 16);
+    fn an_eight_byte_message_takes_one_slot() {
+        assert_eq!(slots_for(8), 1);
+        assert_eq!(slots_for(FIRST_BYTES), 1);
+        assert_eq!(slots_for(FIRST_BYTES + 1), 2);
+        assert!(slots_for(crate::INLINE_BYTES_MAX) < 16);
     }
 
     #[test]
-    fn a_line_that_no_writer_writes_is_damage() {
+    fn a_slot_that_no_writer_writes_is_damage() {
         let ring = ring(2);
         ring[0].words[0].store(1 << 32 | 0xff, Ordering::Relaxed);
         assert!(matches!(Reader::new(2).next(&ring), Err(Damaged)));
@@ -577,99 +578,99 @@ mod tests {
         assert!(matches!(Reader::new(2).next(&ring), Err(Damaged)));
     }
 
-    fn usual(first: u32, number: usize) -> Meta {
-        let [a, b, c, d] = USUAL[number];
+    fn well_known(first: u32, number: usize) -> Meta {
+        let [a, b, c, d] = WELL_KNOWN_HEADERS[number];
         [first, 1, a, b, c, d]
     }
 
     #[test]
-    fn two_tiny_messages_share_a_line() {
+    fn two_immediate_messages_share_a_slot() {
         let ring = ring(2);
         let (mut writer, mut reader) = (Writer::new(2), Reader::new(2));
-        let meta = usual;
+        let meta = well_known;
         writer.write_short(&ring, &meta(1, 0), b"the first");
-        writer.write(&ring, Kind::Message, &meta(2, 1), &[2; TINY_BYTES]);
+        writer.write(&ring, Kind::Message, &meta(2, 1), &[2; IMMEDIATE_BYTES]);
         assert_eq!(writer.position(), 2);
-        for (wanted, body) in [(meta(1, 0), &b"the first"[..]), (meta(2, 1), &[2; TINY_BYTES])] {
+        for (wanted, body) in [(meta(1, 0), &b"the first"[..]), (meta(2, 1), &[2; IMMEDIATE_BYTES])] {
             let short = reader.next_short(&ring).unwrap();
             let mut copy = vec![0; short.len()];
             short.copy_to(&mut copy);
-            assert_eq!((short.meta(), &copy[..], short.halves()), (wanted, body, 1));
+            assert_eq!((short.meta(), &copy[..], short.half_slots()), (wanted, body, 1));
             reader.advance(1);
         }
         assert!(!reader.has_next(&ring));
     }
 
     #[test]
-    fn the_half_behind_a_tiny_message_is_left_by_what_needs_a_line() {
+    fn the_half_slot_behind_an_immediate_message_is_left_by_what_needs_a_slot() {
         let ring = ring(2);
         let (mut writer, mut reader) = (Writer::new(2), Reader::new(2));
-        let usual = usual(1, 0);
-        writer.write_short(&ring, &usual, &[1; 8]);
-        writer.write_short(&ring, &usual, &[2; FIRST_BYTES]);
+        let well_known = well_known(1, 0);
+        writer.write_short(&ring, &well_known, &[1; 8]);
+        writer.write_short(&ring, &well_known, &[2; FIRST_BYTES]);
         assert_eq!(writer.position(), 4);
-        reader.advance(reader.next_short(&ring).unwrap().halves());
-        assert_eq!(reader.next(&ring).unwrap().unwrap().halves(), 3);
+        reader.advance(reader.next_short(&ring).unwrap().half_slots());
+        assert_eq!(reader.next(&ring).unwrap().unwrap().half_slots(), 3);
         let short = reader.next_short(&ring).unwrap();
-        assert_eq!((short.len(), short.halves()), (FIRST_BYTES, 3));
+        assert_eq!((short.len(), short.half_slots()), (FIRST_BYTES, 3));
         reader.advance(3);
         assert!(reader.next(&ring).unwrap().is_none());
     }
 
     #[test]
-    fn a_line_behind_a_half_that_was_not_left_is_damage() {
+    fn a_slot_behind_a_half_slot_that_was_not_left_is_damage() {
         let ring = ring(2);
-        let usual = usual(1, 0);
-        Writer::new(2).write_short(&ring, &usual, &[1; 8]);
+        let well_known = well_known(1, 0);
+        Writer::new(2).write_short(&ring, &well_known, &[1; 8]);
         let mut reader = Reader::new(2);
         reader.advance(1);
         ring[0].words[4].store(stamp(1, 2, 8, Kind::Message as u8), Ordering::Relaxed);
         assert!(reader.next_short(&ring).is_none());
         assert!(matches!(reader.next(&ring), Err(Damaged)));
-        ring[0].words[4].store(stamp(1, 2, TINY_BYTES + 1, TINY), Ordering::Relaxed);
+        ring[0].words[4].store(stamp(1, 2, IMMEDIATE_BYTES + 1, IMMEDIATE), Ordering::Relaxed);
         assert!(reader.next_short(&ring).is_none());
         assert!(matches!(reader.next(&ring), Err(Damaged)));
     }
 
     #[test]
-    fn only_a_whole_tiny_message_is_one() {
+    fn only_a_whole_immediate_message_is_one() {
         let ring = ring(2);
         let (mut writer, reader) = (Writer::new(2), Reader::new(2));
-        assert_eq!(reader.next_tiny(&ring, 3), None);
-        writer.write_short(&ring, &usual(1, 0), &[1; TINY_BYTES + 1]);
-        assert_eq!(reader.next_tiny(&ring, 3), None);
-        ring[0].words[0].store(stamp(0, 2, TINY_BYTES + 1, TINY), Ordering::Relaxed);
-        assert_eq!(reader.next_tiny(&ring, 3), None);
-        ring[0].words[0].store(stamp(0, 2, TINY_BYTES, TINY), Ordering::Relaxed);
-        assert!(reader.next_tiny(&ring, 0).is_some());
+        assert_eq!(reader.next_immediate(&ring, 3), None);
+        writer.write_short(&ring, &well_known(1, 0), &[1; IMMEDIATE_BYTES + 1]);
+        assert_eq!(reader.next_immediate(&ring, 3), None);
+        ring[0].words[0].store(stamp(0, 2, IMMEDIATE_BYTES + 1, IMMEDIATE), Ordering::Relaxed);
+        assert_eq!(reader.next_immediate(&ring, 3), None);
+        ring[0].words[0].store(stamp(0, 2, IMMEDIATE_BYTES, IMMEDIATE), Ordering::Relaxed);
+        assert!(reader.next_immediate(&ring, 0).is_some());
     }
 
     #[test]
-    fn cleared_memory_is_never_of_this_lap() {
+    fn cleared_memory_never_has_this_sequence_number() {
         for shift in [2, 6, 16] {
             let around = |place: u64| place - (4 << shift)..place + (4 << shift);
             for position in around(1 << (32 + shift)).chain(around(1 << (33 + shift))) {
-                assert_ne!(lap(position, shift), 0);
-                assert_ne!(lap(position, shift), lap(position + (2 << shift), shift));
+                assert_ne!(sequence(position, shift), 0);
+                assert_ne!(sequence(position, shift), sequence(position + (2 << shift), shift));
             }
         }
     }
 
     #[test]
-    fn a_body_of_zeros_is_no_stamp_after_billions_of_laps() {
+    fn a_body_of_zeros_is_no_stamp_after_billions_of_sequence_numbers() {
         let (shift, ring) = (2, ring(2));
         for last in [1 << (32 + shift), 1 << (33 + shift)] {
             let position = last - (4 << shift);
-            let mut writer = Writer { position, shift, lap: lap(position, shift) << 32 };
+            let mut writer = Writer { position, shift, sequence: sequence(position, shift) << 32 };
             let mut reader = Reader { position, shift };
             for _ in 0..4 {
                 for _ in 0..ring.len() {
-                    writer.write_short(&ring, &usual(1, 0), &[0; FIRST_BYTES]);
-                    reader.advance(reader.next(&ring).unwrap().unwrap().halves());
+                    writer.write_short(&ring, &well_known(1, 0), &[0; FIRST_BYTES]);
+                    reader.advance(reader.next(&ring).unwrap().unwrap().half_slots());
                 }
                 for _ in 0..2 * ring.len() {
-                    writer.write_short(&ring, &usual(1, 0), &[0; 8]);
-                    reader.advance(reader.next(&ring).unwrap().unwrap().halves());
+                    writer.write_short(&ring, &well_known(1, 0), &[0; 8]);
+                    reader.advance(reader.next(&ring).unwrap().unwrap().half_slots());
                     assert!(matches!(reader.next(&ring), Ok(None)));
                 }
             }
@@ -683,9 +684,10 @@ mod tests {
         use proptest::prelude::*;
         use std::collections::VecDeque;
 
-        /// A body of `bytes` that is full of what could be the stamp of a tiny message in this lap or the next.
+        /// A body of `bytes` that is full of what could be the stamp of an immediate message in this sequence or the
+        /// next.
         fn body_like_stamps(bytes: usize, position: u64, shift: u32, fill: u8) -> Vec<u8> {
-            let word = stamp(position + (u64::from(fill) % 2 * 2 << shift), shift, 8, TINY);
+            let word = stamp(position + (u64::from(fill) % 2 * 2 << shift), shift, 8, IMMEDIATE);
             word.to_ne_bytes().into_iter().cycle().take(bytes).collect()
         }
 
@@ -698,11 +700,11 @@ mod tests {
                 let mut oracle: VecDeque<(Meta, Vec<u8>)> = VecDeque::new();
                 let mut read = 0;
                 for (index, (step, bytes, fill)) in steps.into_iter().enumerate() {
-                    let bytes = if step % 2 == 0 { bytes % (TINY_BYTES + 4) } else { bytes };
-                    if step < 4 && writer.position() - read + halves_for(bytes) <= writer.capacity() {
+                    let bytes = if step % 2 == 0 { bytes % (IMMEDIATE_BYTES + 4) } else { bytes };
+                    if step < 4 && writer.position() - read + half_slots_for(bytes) <= writer.capacity() {
                         let body = body_like_stamps(bytes, writer.position(), shift, fill);
-                        let number = fill as usize % USUAL.len();
-                        let meta = if fill < 200 { usual(index as u32, number) } else { [index as u32, 1, 2, 3, u32::MAX, 4] };
+                        let number = fill as usize % WELL_KNOWN_HEADERS.len();
+                        let meta = if fill < 200 { well_known(index as u32, number) } else { [index as u32, 1, 2, 3, u32::MAX, 4] };
                         if bytes <= FIRST_BYTES && fill % 3 == 0 {
                             writer.write_short(&ring, &meta, &body);
                         } else {
@@ -712,22 +714,22 @@ mod tests {
                         continue;
                     }
                     let short = reader.next_short(&ring).filter(|_| fill % 2 == 0);
-                    let tiny = reader.next_tiny(&ring, 0).filter(|_| fill % 3 == 0);
-                    let (meta, copy, halves) = match (short, reader.next(&ring).unwrap()) {
-                        _ if tiny.is_some() => {
-                            let tiny = tiny.unwrap();
-                            let ([first, second], [a, b, c, d]) = (tiny.first, USUAL[tiny.usual]);
-                            ([first, second, a, b, c, d], tiny.filled_body()[..tiny.len()].to_vec(), 1)
+                    let immediate = reader.next_immediate(&ring, 0).filter(|_| fill % 3 == 0);
+                    let (meta, copy, half_slots) = match (short, reader.next(&ring).unwrap()) {
+                        _ if immediate.is_some() => {
+                            let immediate = immediate.unwrap();
+                            let ([first, second], [a, b, c, d]) = (immediate.first, WELL_KNOWN_HEADERS[immediate.well_known]);
+                            ([first, second, a, b, c, d], immediate.filled_body()[..immediate.len()].to_vec(), 1)
                         }
                         (Some(short), _) => {
                             let mut copy = vec![0; short.len()];
                             short.copy_to(&mut copy);
-                            (short.meta(), copy, short.halves())
+                            (short.meta(), copy, short.half_slots())
                         }
                         (None, Some(entry)) => {
                             let mut copy = vec![0; entry.len()];
                             prop_assert_eq!(entry.copy_to(&mut copy), entry.len());
-                            (entry.meta(), copy, entry.halves())
+                            (entry.meta(), copy, entry.half_slots())
                         }
                         (None, None) => {
                             prop_assert!(oracle.is_empty() && !reader.has_next(&ring));
@@ -735,8 +737,8 @@ mod tests {
                         }
                     };
                     prop_assert_eq!(Some((meta, copy)), oracle.pop_front());
-                    reader.advance(halves);
-                    read += halves as u64;
+                    reader.advance(half_slots);
+                    read += half_slots as u64;
                 }
             }
         }

@@ -1,10 +1,10 @@
 //! A task's segment: a file of memory that only its owner writes.
 //!
-//! Layout: [`Header`], the first [`PeerLine`]s, the heap, in which further lines lie. It begins small and is made
-//! longer as the heap needs it, never shorter: a peer that has mapped a part of it never faults there, whatever
-//! the owner does. Memory is taken page by page on first use and given back by punching holes.
-use crate::bell::Waiting;
+//! Layout: [`Header`], the first [`PeerRecord`]s, the heap, in which further records lie. A segment begins small and
+//! grows as the heap needs it; it never shrinks: a peer that has mapped a part of it never faults there, whatever the
+//! owner does. Memory is taken page by page on first use and given back by punching holes.
 use crate::extents::Mapping;
+use crate::parker::Parker;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{file, memory};
 use rustix::fs::{Mode, SealFlags};
@@ -14,46 +14,46 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// "hpvmseg3": the layout of segments and queues.
 pub const MAGIC: u64 = u64::from_be_bytes(*b"hpvmseg3");
-/// Peers that a task has at a time, or says it has.
+/// Peers that a task has at a time, or says that it has.
 ///
 /// * Filled by: each task of the host
 /// * Setting: none, a host has no more tasks
-/// * Reached: the rest of its table is not looked at, and the table is not searched all the time
+/// * Reached: the rest of its table is ignored, and the table is not searched all the time
 /// * Test: `a_long_table_that_changes_all_the_time_is_not_searched_all_the_time`
 pub const PEERS_MAX: usize = 65_536;
-/// Lines of the peer table behind the header: a page.
-pub const FIRST_LINES: usize = 32;
-/// Pieces of the peer table: those lines, as many again, and then always twice as many.
-const TABLES: usize = (PEERS_MAX / FIRST_LINES).ilog2() as usize + 1;
-/// The first extent, in bytes. Each peer maps so much.
+/// Records of the peer table behind the header: a page.
+pub const FIRST_RECORDS: usize = 32;
+/// Pieces of the peer table: those records, a second piece of the same length, and then each twice as long.
+const TABLES: usize = (PEERS_MAX / FIRST_RECORDS).ilog2() as usize + 1;
+/// The first extent, in bytes. Each peer maps it.
 pub const FIRST_BYTES: u64 = 64 << 10;
-/// The least by which a segment grows if it may, in bytes.
+/// The least growth of a segment unless a limit forbids it, in bytes.
 const GROWTH_BYTES: u64 = 256 << 10;
 /// Extents behind the first one. Each is mostly as long as all before it.
 pub const EXTENTS_MAX: usize = 64;
 /// Largest length of a segment, in bytes.
 pub const SEGMENT_BYTES_MAX: u64 = 64 << 30;
 /// Where the heap begins, in bytes.
-pub const HEAP_START: u64 = (size_of::<Header>() + FIRST_LINES * size_of::<PeerLine>()) as u64;
+pub const HEAP_START: u64 = (size_of::<Header>() + FIRST_RECORDS * size_of::<PeerRecord>()) as u64;
 /// The unit of memory, in bytes.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// What the owner tells everybody. Lines that change are apart from those that do not.
+/// What the owner tells everybody. Words that change are in other cache lines than those that do not.
 #[repr(C, align(4096))]
 pub struct Header {
     pub magic: AtomicU64,
     /// Process id of the owner, for `process_vm_readv`.
     pub pid: AtomicU32,
     _pad: AtomicU32,
-    /// A random number, and where in the owner's memory it stands: proves that a process id means
-    /// the owner (it does not across process namespaces).
+    /// A random number, and its address in the owner's memory. It proves that a process id means the owner, which is
+    /// not so across process namespaces.
     pub nonce: AtomicU64,
     pub nonce_address: AtomicU64,
-    /// How many entries of the peer table are or were in use; also grows when one changes.
+    /// How many records of the peer table are or were in use.
     pub peers: Apart<AtomicU32>,
     pub table_version: AtomicU32,
-    /// Whether the owner sleeps.
-    pub waiting: Apart<Waiting>,
+    /// Says whether the owner sleeps.
+    pub parker: Apart<Parker>,
     /// What the owner waits for in a one-call receive.
     pub posted: Apart<PostedWords>,
     /// Where each extent behind the first one ends; 0 for none yet.
@@ -62,11 +62,11 @@ pub struct Header {
     pub tables: [AtomicU64; TABLES],
 }
 
-/// The first line of a piece of the peer table, and how many it has.
+/// Returns the first record of a piece of the peer table, and how many records the piece has.
 pub fn table_piece(piece: usize) -> (usize, usize) {
     match piece {
-        0 => (0, FIRST_LINES),
-        _ => (FIRST_LINES << (piece - 1), FIRST_LINES << (piece - 1)),
+        0 => (0, FIRST_RECORDS),
+        _ => (FIRST_RECORDS << (piece - 1), FIRST_RECORDS << (piece - 1)),
     }
 }
 
@@ -83,40 +83,40 @@ pub struct PostedWords {
     pub value: [AtomicU32; 6],
 }
 
-/// What the owner tells one peer: as a sender to it, and as a receiver from it.
+/// The record of a peer: what the owner tells that peer as a sender to it, and as a receiver from it.
 #[repr(C, align(128))]
-pub struct PeerLine {
-    /// The peer; 0 for a free line.
+pub struct PeerRecord {
+    /// The peer; 0 for a free record.
     pub tid: AtomicU32,
-    /// Lines of the first ring, as a power of two.
+    /// Slots of the first ring, as a power of two.
     pub ring_shift: AtomicU32,
     /// Where the first ring to the peer begins; 0 for none yet.
     pub ring: AtomicU64,
-    /// The number of the last offer, times four, and what became of it ([`crate::offer`]).
-    pub offer: AtomicU64,
-    /// Where the body of that offer has moved to, its length, its token.
-    pub moved_offset: AtomicU64,
-    pub moved_bytes: AtomicU64,
-    pub moved_token: AtomicU64,
-    /// The offered body from here on is being copied, or has been, by its sender.
+    /// The number of the last rendezvous, times four, and its state ([`crate::rendezvous`]).
+    pub rendezvous: AtomicU64,
+    /// After a fall-back to eager: the offset of the body, its length, its token.
+    pub eager_offset: AtomicU64,
+    pub eager_bytes: AtomicU64,
+    pub eager_token: AtomicU64,
+    /// The sender has claimed the body of the rendezvous from here on, and has copied it from `back_done` on.
     pub back: AtomicU64,
     pub back_done: AtomicU64,
-    /// Half lines read from the peer's queue, over all its rings.
+    /// Half-slots read from the peer's queue, over all its rings.
     pub consumed: AtomicU64,
-    /// The number of the last offer of the peer that has been dealt with, times four, plus one
-    /// when it could not be copied.
+    /// The number of the peer's last rendezvous that has been answered, times four, plus one if the body could not be
+    /// copied.
     pub taken: AtomicU64,
-    /// The offer for which the receive buffer below is open to its sender; 0 for none.
+    /// The number of the rendezvous for which the receive buffer below is open to its sender; 0 for none.
     pub into_number: AtomicU64,
     pub into_address: AtomicU64,
     pub into_bytes: AtomicU64,
-    /// The offered body up to here is being copied, or has been, by its receiver.
+    /// The receiver has claimed the body of the rendezvous up to here.
     pub front: AtomicU64,
-    /// The owner, a daemon, wants to be rung when the peer has read so many lines; 0 for never.
+    /// The owner, a daemon, wants to be rung when the peer has read this number of half-slots; 0 for never.
     pub notice: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Header>() == 4096 && size_of::<PeerLine>() == 128);
+const _: () = assert!(size_of::<Header>() == 4096 && size_of::<PeerRecord>() == 128);
 
 /// The owner's side of a segment.
 pub struct Segment {
@@ -137,7 +137,7 @@ impl Segment {
         Segment::with(mapping, writable)
     }
 
-    /// Takes over an untouched segment that the daemon made for this process.
+    /// Adopts an untouched segment that the daemon made for this process.
     pub fn adopt(writable: OwnedFd) -> io::Result<Segment> {
         let mapping = Mapping::of_owner(writable.as_fd())?;
         if !mapping.is_segment() {
@@ -152,20 +152,20 @@ impl Segment {
         Ok(Segment { mapping, writable, readable, allowance: memory::Allowance::new() })
     }
 
-    /// Gives the segment away: the writable and the readable descriptor.
+    /// Returns the writable and the readable descriptor, for another owner.
     pub fn into_descriptors(self) -> (OwnedFd, OwnedFd) {
         self.mapping.header().pid.store(0, Ordering::Relaxed);
         (self.writable, self.readable)
     }
 
-    /// A descriptor through which the segment can only be read.
+    /// Returns a descriptor through which the segment can only be read.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.readable.as_fd()
     }
 
-    /// Makes the segment longer: where the new part begins that can be used, and how long it is, at least
-    /// `bytes`. It grows to twice its length, or by as much as limits of address space and file size allow. A
-    /// page of each extent is left out, so that no free run reaches into another extent.
+    /// Makes the segment longer. Returns where the new usable part begins and how long it is, at least `bytes`. The
+    /// segment doubles, or grows by as much as limits of address space and file size allow. One page of each extent is
+    /// left out, so that no free run reaches into another extent.
     pub fn grow(&self, bytes: u64) -> Result<(u64, u64), crate::NoMemory> {
         let start = self.mapping.end();
         let wanted = bytes.checked_add(PAGE_BYTES).ok_or(crate::NoMemory)?;
@@ -183,7 +183,8 @@ impl Segment {
         Err(crate::NoMemory)
     }
 
-    /// Takes memory for a range of pages; fails instead of being killed when there is too little.
+    /// Commits memory for a range of pages. Returns an error if there is too little, where an access would kill the
+    /// process.
     pub fn commit(&self, offset: u64, bytes: u64) -> Result<(), crate::NoMemory> {
         if !self.allowance.take(bytes) {
             return Err(crate::NoMemory);
@@ -193,7 +194,7 @@ impl Segment {
             return Err(crate::NoMemory);
         }
         let address = self.mapping.address(offset, bytes).cast();
-        // A page fault each would cost several microseconds a page on a virtual machine.
+        // A page fault costs several microseconds on a virtual machine.
         // SAFETY: populating maps pages that the process owns and changes no byte.
         let _ = unsafe { rustix::mm::madvise(address, bytes as usize, Advice::LinuxPopulateWrite) };
         Ok(())

@@ -1,13 +1,13 @@
-//! How to wait: spin while cores are free, yield while others want them, then sleep.
+//! How to wait: spin while cores are free, yield while other tasks want them, then sleep.
 use std::time::{Duration, Instant};
 
-/// Watches without a system call, some hundred nanoseconds each: an answer from another core comes
-/// within them. More would keep the core from an answerer that happens to share it.
+/// Watches without a system call, some hundred nanoseconds each: an answer from another core comes within them. More
+/// would keep the core from a task that shares it and is to answer.
 const SPINS: u32 = 8;
 /// How long a task yields before it sleeps while cores are free.
 const YIELD_TIME: Duration = Duration::from_micros(200);
-/// Yields before sleeping while tasks outnumber cores: the neighbour on the core gets the chance to
-/// answer without a wake-up. More would keep the core from those who have work.
+/// Yields before a sleep while tasks outnumber cores: the neighbour on the core may answer without a wake-up. More
+/// would keep the core from tasks that have work.
 const CROWDED_YIELDS: u32 = 1;
 /// A yield that took longer has let another task run.
 const OTHERS_RAN: Duration = Duration::from_micros(3);
@@ -19,7 +19,7 @@ const POLITE_YIELDS: u32 = 16;
 pub enum Wait {
     /// Watch ([`crate::Endpoint::watch`]), then poll again.
     Again,
-    /// Sleep on the doorbell (`prepare_sleep`, `poll`, `poll(2)`, `awake`).
+    /// Sleep on the doorbell: `prepare_park`, `poll`, `poll(2)`, `unpark`.
     Sleep,
 }
 
@@ -43,8 +43,8 @@ impl Spinner {
         Spinner { crowded, free_yields: 0, spins: 0, yields: 0, others_ran: 0, yielding_since: None }
     }
 
-    /// A wait for others who all wait for one another and come to it one after the other: yields where
-    /// others sleep, for whoever sleeps has to be woken by one who could have gone on.
+    /// Begins a wait of tasks that all wait for one another, as in a barrier: yields where other waits sleep, for a
+    /// sleeper has to be woken by a task that could have gone on.
     pub fn patient(crowded: bool) -> Spinner {
         let spins = if crowded { SPINS } else { 0 };
         Spinner { spins, free_yields: FREE_YIELDS, ..Spinner::new(false) }

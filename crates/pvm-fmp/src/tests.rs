@@ -8,22 +8,21 @@ use std::sync::mpsc;
 #[path = "daemon_tests.rs"]
 mod daemon_tests;
 
-/// A body that is offered, in bytes. (`cargo xtask sanitize thread`, for which this would be slow, has shorter
-/// ones offered.)
+/// A body that is sent by rendezvous, in bytes. (Shorter under `cargo xtask sanitize thread`, which is slow.)
 pub(crate) const LONG_BYTES: usize = if cfg!(one_mapping) { 2_000_000 } else { 40_000_000 };
 
 pub(crate) const A: u32 = 0x40001;
 pub(crate) const B: u32 = 0x40002;
 
-/// Keeps what arrives; offers are taken into `room` bytes.
+/// Keeps messages that arrive.
 #[derive(Default)]
 pub(crate) struct Kept {
     pub messages: Vec<(u32, Meta, Vec<u8>)>,
     remotes: Vec<Remote>,
     keep_remotes: bool,
-    refuse_offers: bool,
-    append_offers: bool,
-    pub offers: usize,
+    refuse_transit: bool,
+    append_transit: bool,
+    pub in_transit: usize,
 }
 
 impl Sink for Kept {
@@ -42,22 +41,22 @@ impl Sink for Kept {
                 }
                 bytes
             }
-            Arrival::Offer(_) if self.refuse_offers => return,
-            Arrival::Offer(offer) => {
-                self.offers += 1;
-                if self.append_offers {
+            Arrival::InTransit(_) if self.refuse_transit => return,
+            Arrival::InTransit(body) => {
+                self.in_transit += 1;
+                if self.append_transit {
                     let mut bytes = vec![7];
-                    assert!(offer.take_all(&mut bytes).is_ok());
+                    assert!(body.take_all(&mut bytes).is_ok());
                     return self.messages.push((from, meta, bytes.split_off(1)));
                 }
-                let mut bytes = vec![0; offer.len()];
-                match offer.take(&mut bytes) {
+                let mut bytes = vec![0; body.len()];
+                match body.take(&mut bytes) {
                     Ok(()) => bytes,
-                    Err(OfferMissed::Moved(remote)) => {
+                    Err(NotTaken::Eager(remote)) => {
                         remote.read(0, &mut bytes);
                         bytes
                     }
-                    Err(OfferMissed::Later | OfferMissed::Lost) => return,
+                    Err(NotTaken::Later | NotTaken::Lost) => return,
                 }
             }
         };
@@ -187,7 +186,7 @@ fn a_message_behind_many_releases_is_there_before_a_sleep() {
         assert!(b.poll(&mut taken) > 0);
     }
     assert_eq!(b.send_bytes(A, [0; 6], b"answer"), Ok(Sent::Done));
-    a.prepare_sleep();
+    a.prepare_park();
     let mut kept = Kept::default();
     while a.poll(&mut kept) > 0 {}
     assert_eq!(kept.messages.len(), 1);
@@ -252,7 +251,7 @@ fn unknown_and_dead_peers_are_told_apart() {
 }
 
 #[test]
-fn a_tiny_message_goes_to_whom_it_is_for_also_when_another_came_to_the_place_of_the_dead() {
+fn an_immediate_message_goes_to_its_receiver_also_when_another_task_has_the_slot_of_a_dead_one() {
     const C: u32 = 0x40003;
     const DAEMON: u32 = 0x40000;
     let host = Host::new();
@@ -260,27 +259,31 @@ fn a_tiny_message_goes_to_whom_it_is_for_also_when_another_came_to_the_place_of_
     let (mut a, b) = host.pair();
     let mut c = host.endpoint(C);
     introduce(&mut c, A, &a);
-    let tiny = Tiny::new([1, 2], 0, &[3; 8]).unwrap();
+    let immediate = Immediate::new([1, 2], 0, &[3; 8]).unwrap();
     let nobody = [0, 1, u32::MAX, u32::MAX - 1, C];
-    assert!(nobody.iter().all(|tid| a.send_tiny(*tid, &tiny).is_none() && c.send_tiny(*tid, &tiny).is_none()));
-    assert!(nobody.iter().all(|tid| host.endpoint(C).send_tiny(*tid, &tiny).is_none()));
+    assert!(
+        nobody
+            .iter()
+            .all(|tid| a.send_immediate(*tid, &immediate).is_none() && c.send_immediate(*tid, &immediate).is_none())
+    );
+    assert!(nobody.iter().all(|tid| host.endpoint(C).send_immediate(*tid, &immediate).is_none()));
     // The queue is made by an ordinary message.
     a.send_bytes(B, [0; 6], b"x").map(|_| ()).unwrap();
-    assert_eq!(a.send_tiny(B, &tiny), Some(false));
+    assert_eq!(a.send_immediate(B, &immediate), Some(false));
     a.peer_gone(B);
     introduce(&mut a, C, &c);
-    assert!([0, B, u32::MAX].iter().all(|tid| a.send_tiny(*tid, &tiny).is_none()));
+    assert!([0, B, u32::MAX].iter().all(|tid| a.send_immediate(*tid, &immediate).is_none()));
     a.send_bytes(C, [0; 6], b"x").map(|_| ()).unwrap();
-    assert_eq!(a.send_tiny(C, &tiny), Some(false));
-    assert_eq!(a.send_tiny(B, &tiny), None);
+    assert_eq!(a.send_immediate(C, &immediate), Some(false));
+    assert_eq!(a.send_immediate(B, &immediate), None);
     let mut kept = Kept::default();
     c.poll(&mut kept);
     assert_eq!(kept.messages.len(), 2);
     // The daemon is told otherwise.
     introduce(&mut a, DAEMON, &b);
     a.send_bytes(DAEMON, [0; 6], b"x").map(|_| ()).unwrap();
-    assert_eq!(a.send_tiny(DAEMON, &tiny), None);
-    assert_eq!(a.send_tiny(C, &tiny), Some(false));
+    assert_eq!(a.send_immediate(DAEMON, &immediate), None);
+    assert_eq!(a.send_immediate(C, &immediate), Some(false));
 }
 
 #[test]
@@ -340,7 +343,7 @@ fn two_threads_exchange_messages_without_loss() {
                 match body {
                     Arrival::Inline(inline) => assert_eq!(inline.copy_to(&mut bytes), wanted),
                     Arrival::Remote(remote) => remote.read(0, &mut bytes[..wanted]),
-                    Arrival::Offer(_) => unreachable!("nothing is posted"),
+                    Arrival::InTransit(_) => unreachable!("nothing is posted"),
                 }
                 assert!(bytes[..wanted].iter().all(|byte| *byte == self.0 as u8));
                 self.0 += 1;
@@ -364,12 +367,12 @@ fn two_threads_exchange_messages_without_loss() {
 
 #[test]
 fn long_bodies_go_straight_to_a_waiting_receiver() {
-    const OFFERS_MAX: usize = 50;
+    const RENDEZVOUS_MAX: usize = 50;
     let host = Host::new();
     let mut a = host.endpoint(A);
     let (posted, is_posted) = mpsc::channel();
-    let offers = std::sync::Arc::new(AtomicUsize::new(0));
-    let taken = offers.clone();
+    let in_transit = std::sync::Arc::new(AtomicUsize::new(0));
+    let taken = in_transit.clone();
     let thread = beside(&host, &mut a, move |mut b| {
         let mut kept = Kept::default();
         b.post(Some(Posted { from: A, mask: [u32::MAX, 0, 0, 0, 0, 0], value: [7, 0, 0, 0, 0, 0] }));
@@ -379,7 +382,7 @@ fn long_bodies_go_straight_to_a_waiting_receiver() {
             b.poll(&mut kept);
             last = kept.messages.iter().any(|message| message.2.is_empty());
             assert!(kept.messages.drain(..).all(|message| message.2.is_empty() || message.2 == body(LONG_BYTES, 3)));
-            taken.store(kept.offers, Ordering::Relaxed);
+            taken.store(kept.in_transit, Ordering::Relaxed);
             std::thread::yield_now();
         }
         b.post(None);
@@ -387,15 +390,15 @@ fn long_bodies_go_straight_to_a_waiting_receiver() {
     is_posted.recv().unwrap();
     let long = body(LONG_BYTES, 3);
     // A sender that finds the receiver without a core does not wait long for it.
-    for _ in 0..OFFERS_MAX {
+    for _ in 0..RENDEZVOUS_MAX {
         a.send_bytes(B, [7, 1, 2, 3, 4, 5], &long).map(|_| ()).unwrap();
-        if offers.load(Ordering::Relaxed) > 0 {
+        if in_transit.load(Ordering::Relaxed) > 0 {
             break;
         }
     }
     a.send_bytes(B, [7, 1, 2, 3, 4, 5], b"").map(|_| ()).unwrap();
     thread.join().unwrap();
-    assert!(offers.load(Ordering::Relaxed) > 0);
+    assert!(in_transit.load(Ordering::Relaxed) > 0);
 }
 
 /// What the receiver may be reading is written once more.
@@ -420,7 +423,7 @@ fn a_planted_race_in_shared_memory() {
 }
 
 #[test]
-fn an_offer_that_nobody_takes_moves_to_the_heap() {
+fn a_rendezvous_that_nobody_takes_falls_back_to_eager() {
     let host = Host::new();
     let (mut a, mut b) = host.pair();
     // B says that it waits, and does not: the sender must not hang.
@@ -441,7 +444,7 @@ fn a_receiver_that_cannot_copy_gets_the_body_through_the_heap() {
     let mut a = host.endpoint(A);
     let (posted, is_posted) = mpsc::channel();
     let thread = beside(&host, &mut a, move |mut b| {
-        let mut kept = Kept { refuse_offers: true, ..Kept::default() };
+        let mut kept = Kept { refuse_transit: true, ..Kept::default() };
         b.post(Some(Posted { from: 0, mask: [0; 6], value: [0; 6] }));
         posted.send(()).unwrap();
         while kept.messages.len() < 5 {
@@ -492,15 +495,15 @@ impl Sink for Used {
     fn arrived(&mut self, _from: u32, _meta: Meta, body: Arrival<'_>) {
         let place = &mut self.body;
         let each = &mut |at: usize, from: *const u8, bytes: usize| {
-            assert!(at == place.len() && at % stream::UNIT_BYTES == 0);
+            assert!(at == place.len() && at % pipelined::UNIT_BYTES == 0);
             // SAFETY: so many bytes lie there, and the sender keeps to the rules.
             place.extend_from_slice(unsafe { std::slice::from_raw_parts(from, bytes) });
         };
         match body {
             Arrival::Inline(_) => panic!("bodies are long"),
             Arrival::Remote(remote) => remote.use_pieces(&mut self.done, each),
-            Arrival::Offer(offer) => {
-                if offer.use_pieces(&mut self.done, each).is_err() {
+            Arrival::InTransit(body) => {
+                if body.use_pieces(&mut self.done, each).is_err() {
                     self.later += 1;
                     return;
                 }
@@ -552,11 +555,11 @@ fn a_body_in_fragments_is_used_in_order() {
 }
 
 #[test]
-fn an_offer_of_own_memory_is_not_used_in_place_and_comes_through_the_heap() {
+fn the_body_of_a_rendezvous_is_not_used_in_place_and_comes_through_the_heap() {
     let host = Host::new();
     let mut a = host.endpoint(A);
     let (ready, go) = mpsc::channel();
-    let bytes = a.offer_bytes_min();
+    let bytes = a.rendezvous_bytes_min();
     let thread = beside(&host, &mut a, move |mut b| {
         b.post(Some(Posted { from: A, mask: [0; 6], value: [0; 6] }));
         ready.send(()).unwrap();
@@ -607,9 +610,9 @@ fn a_sleeper_is_woken_without_a_message() {
     let (mut a, mut b) = host.pair();
     let rung = |b: &Endpoint| rustix::io::read(b.bell(), &mut [0u8; 8]).is_ok();
     assert_eq!(a.wake(B), Sent::Done);
-    assert!(!b.is_napping() && !rung(&b));
-    b.prepare_sleep();
-    assert!(b.is_napping());
+    assert!(!b.is_parked() && !rung(&b));
+    b.prepare_park();
+    assert!(b.is_parked());
     assert_eq!(a.wake(B), Sent::Done);
     assert!(rung(&b));
     assert_eq!(a.wake(0x40009), Sent::RingByDaemon);
@@ -626,10 +629,10 @@ fn a_sleeper_is_rung_once() {
     };
     a.send_bytes(B, [0; 6], b"awake").map(|_| ()).unwrap();
     assert!(!rung(&b));
-    b.prepare_sleep();
+    b.prepare_park();
     a.send_bytes(B, [0; 6], b"asleep").map(|_| ()).unwrap();
     assert!(rung(&b));
-    b.awake();
+    b.unpark();
     assert!(!rung(&b));
 }
 
@@ -652,7 +655,7 @@ fn another_file_is_no_segment() {
 }
 
 /// A body in the heap of one endpoint, in fragments, as another one has got it; and that one.
-pub fn straight_pair(body: &[u8], sizes: &[usize]) -> (Remote, Endpoint) {
+pub fn gather_pair(body: &[u8], sizes: &[usize]) -> (Remote, Endpoint) {
     let host = Host::new();
     let (mut a, mut b) = host.pair();
     let mut done = 0;

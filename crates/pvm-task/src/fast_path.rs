@@ -11,7 +11,7 @@ use crate::send::is_answer;
 use crate::task::State;
 use crate::types::{ANY, Delivered, Filter, Kind};
 use pvm_core::codes::{DATA_DEFAULT, DATA_RAW, ENC_XDR, SYSCTX_TC};
-use pvm_fmp::{FirstTiny, INLINE_BYTES_MAX, TINY_BYTES, Tiny, USUAL, is_daemon};
+use pvm_fmp::{IMMEDIATE_BYTES, INLINE_BYTES_MAX, Immediate, RecentImmediate, WELL_KNOWN_HEADERS, is_daemon};
 
 /// The encodings of the entries of [`USUAL`].
 const ENCODINGS: [i32; USUAL.len()] = [USUAL[0][1] as i32, USUAL[1][1] as i32];
@@ -93,7 +93,7 @@ impl Task {
         if !is_plain(message) || message.enc != ENCODINGS[usual] || is_answer(tag) {
             return FastSend::NotDone;
         }
-        let tiny = Tiny::of_numbers([*context as u32, tag as u32], usual, &message.small);
+        let tiny = Immediate::of_numbers([*context as u32, tag as u32], usual, &message.small);
         let sent = send(&mut self.member, to, tag, tiny);
         if sent != FastSend::NotDone {
             (message.ctx, message.tag, message.dst) = (*context, tag, to);
@@ -124,15 +124,15 @@ impl Task {
     #[inline(always)]
     pub fn receive_fast(&mut self, filter: &Filter) -> Option<i32> {
         let mid = self.state.store.receive;
-        if self.state.store.reusable(mid)?.small.capacity() < TINY_BYTES {
+        if self.state.store.reusable(mid)?.small.capacity() < IMMEDIATE_BYTES {
             return None;
         }
-        let (src, first) = first_tiny(&self.state, &mut self.member, filter)?;
+        let (src, first) = probe_recent_immediate(&self.state, &mut self.member, filter)?;
         let tiny = first.take();
         let dst = self.own_tid();
         let message = self.state.store.reusable(mid)?;
         (message.ctx, message.tag, message.wid) = (tiny.first[0] as i32, tiny.first[1] as i32, 0);
-        (message.enc, message.format) = (ENCODINGS[tiny.usual], OWN_DSIG);
+        (message.enc, message.format) = (ENCODINGS[tiny.well_known], OWN_DSIG);
         (message.src, message.dst, message.position) = (src, dst, 0);
         message.small.clear();
         message.small.extend_from_slice(&tiny.filled_body());
@@ -206,13 +206,13 @@ fn first_tiny<'a>(state: &State, member: &'a mut Option<Member>, filter: &Filter
         return None;
     }
     let member = member.as_mut()?;
-    let from = member.endpoint.first_peer()?;
+    let from = member.endpoint.most_recent_peer()?;
     let may_come = filter.src == from as i32 || filter.src == ANY;
     if !may_come || is_daemon(from) || filter.ctx == ANY || filter.ctx == SYSCTX_TC {
         return None;
     }
-    let first = member.endpoint.first_tiny()?;
-    let [ctx, tag] = first.tiny.first.map(|word| word as i32);
+    let first = member.endpoint.probe_recent_immediate()?;
+    let [ctx, tag] = first.immediate.first.map(|word| word as i32);
     if ctx != filter.ctx || (tag != filter.tag && filter.tag != ANY) {
         return None;
     }

@@ -1,7 +1,7 @@
 //! Taking bodies that senders offer in their own memory.
 use crate::buffers::Store;
 use crate::message::Large;
-use pvm_fmp::{Offer, OfferMissed};
+use pvm_fmp::{BodyInTransit, NotTaken};
 
 /// Takes an offer into `data`. Returns the full length; `None` if there is no message (yet).
 pub(crate) fn take_offer(offer: Offer<'_>, data: &mut [u8]) -> Option<usize> {
@@ -9,11 +9,11 @@ pub(crate) fn take_offer(offer: Offer<'_>, data: &mut [u8]) -> Option<usize> {
     let count = len.min(data.len());
     match offer.take(&mut data[..count]) {
         Ok(()) => Some(len),
-        Err(OfferMissed::Moved(remote)) => {
+        Err(NotTaken::Eager(remote)) => {
             remote.read(0, &mut data[..count.min(remote.len())]);
             Some(remote.len())
         }
-        Err(OfferMissed::Later | OfferMissed::Lost) => None,
+        Err(NotTaken::Later | NotTaken::Lost) => None,
     }
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn keep_offer(offer: Offer<'_>, store: &mut Store) -> Option<Large> {
     data.try_reserve_exact(offer.len()).ok()?;
     match offer.take_all(&mut data) {
         Ok(()) => Some(Large::Bytes(data)),
-        Err(OfferMissed::Moved(remote)) => Some(Large::Remote(remote)),
-        Err(OfferMissed::Later | OfferMissed::Lost) => None,
+        Err(NotTaken::Eager(remote)) => Some(Large::Remote(remote)),
+        Err(NotTaken::Later | NotTaken::Lost) => None,
     }
 }

@@ -11,7 +11,7 @@ use crate::types::{ANY, Delivered, Filter, Kind, PRIVATE_CONTEXTS};
 use pvm_core::codes::SYSCTX_TC;
 use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
-use pvm_fmp::{Arrival, Endpoint, FirstShort, Meta, Posted, Sink, is_daemon};
+use pvm_fmp::{Arrival, Endpoint, Meta, Posted, RecentShort, Sink, is_daemon};
 
 /// Polls of all peers after which [`Task::take_in_all`] stops even if more comes.
 const LOOKS_MAX: usize = 64;
@@ -89,7 +89,7 @@ impl Target for [u8] {
                 remote.read(0, &mut self[..count]);
                 Some(remote.len())
             }
-            Arrival::Offer(offer) => take_offer(offer, self),
+            Arrival::InTransit(offer) => take_offer(offer, self),
         }
     }
 
@@ -431,7 +431,7 @@ impl Task {
     /// [`Task::end_precv`].
     #[inline]
     pub fn begin_precv(&mut self, filter: &Filter, room: usize) {
-        if self.member.as_ref().is_some_and(|member| room >= member.endpoint.offer_bytes_min()) {
+        if self.member.as_ref().is_some_and(|member| room >= member.endpoint.rendezvous_bytes_min()) {
             self.post(filter);
         }
     }
@@ -450,14 +450,18 @@ impl Task {
     /// Returns the message to be received next, if it is a short one that the filter accepts: no other message is
     /// queued before it, and no handler or collector can intercept it.
     #[inline(always)]
-    fn first_short(&mut self, filter: &Filter, only_native: bool) -> Option<(Envelope, FirstShort<'_>, &mut State)> {
+    fn probe_recent_short(
+        &mut self,
+        filter: &Filter,
+        only_native: bool,
+    ) -> Option<(Envelope, RecentShort<'_>, &mut State)> {
         let state = &mut self.state;
         if !state.store.queue.is_empty() || state.handlers.may_intercept() || state.output.any() {
             return None;
         }
         let member = self.member.as_mut()?;
         let own = member.tid.0 as i32;
-        let short = member.endpoint.first_short()?;
+        let short = member.endpoint.probe_recent_short()?;
         let envelope = Envelope::new(short.from, own, short.meta());
         if !accepts(filter, envelope.src, envelope.tag, envelope.ctx) || envelope.ctx == SYSCTX_TC {
             return None;
@@ -471,15 +475,15 @@ impl Task {
 
     /// Waits for some hundred nanoseconds for another message of the peer that sent last.
     #[inline(always)]
-    pub fn watch_first(&self) -> bool {
-        self.member.as_ref().is_some_and(|member| member.endpoint.watch_first())
+    pub fn watch_most_recent(&self) -> bool {
+        self.member.as_ref().is_some_and(|member| member.endpoint.watch_most_recent())
     }
 
     /// Tries once to receive for `pvm_precv`, and polls by itself: the first bytes of the oldest message that fits
     /// go into `data`. Raw items of another host's format, which must be of that kind, are converted.
     #[inline(always)]
     pub fn try_precv(&mut self, filter: &Filter, kind: Kind, data: &mut [u8]) -> Option<Delivered> {
-        if let Some((envelope, short, _)) = self.first_short(filter, true) {
+        if let Some((envelope, short, _)) = self.probe_recent_short(filter, true) {
             return Some(envelope.delivered(short.take(data)));
         }
         self.try_precv_any(filter, kind, data)

@@ -11,7 +11,7 @@ use pvm_core::flows::{LIST, LISTED};
 use pvm_core::machine::limits::DAEMON_MESSAGE_BYTES_MAX;
 use pvm_core::proto::{self, ByteBuf, Request, ToDaemon};
 use pvm_core::tid::{DAEMON_BIT, Tid};
-use pvm_fmp::{Block, Endpoint, FAR, INLINE_BYTES_MAX, Meta, SendError, Sent, USUAL};
+use pvm_fmp::{Block, Endpoint, FAR, INLINE_BYTES_MAX, Meta, SendError, Sent, WELL_KNOWN_HEADERS};
 
 /// The destination that stands for the collector of trace events, in a program's send.
 const TRACE_DESTINATION: (i32, i32) = (-1111, -2222);
@@ -21,8 +21,8 @@ const RELAYED_BYTES_MIN: usize = 64 << 10;
 
 /// Messages of native bytes and of the default encoding travel with well-known header words.
 const _: () = {
-    assert!(USUAL[0][1] == OWN_DSIG as u32 && USUAL[1][1] == ENC_XDR as u32);
-    assert!(USUAL[0][2] == OWN_DSIG as u32 && USUAL[1][2] == OWN_DSIG as u32);
+    assert!(WELL_KNOWN_HEADERS[0][1] == OWN_DSIG as u32 && WELL_KNOWN_HEADERS[1][1] == ENC_XDR as u32);
+    assert!(WELL_KNOWN_HEADERS[0][2] == OWN_DSIG as u32 && WELL_KNOWN_HEADERS[1][2] == OWN_DSIG as u32);
 };
 
 /// The way of a message to its receiver.

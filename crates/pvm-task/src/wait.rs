@@ -333,7 +333,7 @@ impl Task {
     /// Returns whether a waiter is about to sleep. What it misses now will wake it.
     #[inline]
     pub fn is_about_to_sleep(&self) -> bool {
-        self.member.as_ref().is_some_and(|member| member.endpoint.is_napping())
+        self.member.as_ref().is_some_and(|member| member.endpoint.is_parked())
     }
 
     /// Returns whether another thread sleeps for this one too.

@@ -51,10 +51,14 @@ impl Groups {
                 self.0.remove(&group);
             }
             GroupAction::Show { to, member: true } => {
-                connections.send_with(to, &ToTask::Group { id: group }, &[memory.list(), memory.board()]);
+                connections.send_with(
+                    to,
+                    &ToTask::Group { id: group },
+                    &[memory.membership_page(), memory.barrier_page()],
+                );
             }
             GroupAction::Show { to, member: false } => {
-                connections.send_with(to, &ToTask::Group { id: group }, &[memory.list()]);
+                connections.send_with(to, &ToTask::Group { id: group }, &[memory.membership_page()]);
             }
             GroupAction::Take => machine.handle_barrier_taken(group, taken(memory.take())),
             GroupAction::Release { opened } => {

@@ -57,7 +57,7 @@ fn a_death_makes_the_barrier_fail_and_wakes_the_waiters() {
     let views: Vec<GroupView> = tasks.iter_mut().map(join).collect();
     let version = views[0].version();
     assert!(!views[0].arrive(0, 3).unwrap().last);
-    views[0].lie_down(0);
+    views[0].prepare_park(0);
     drop(tasks.pop());
     eventually("the waiter is rung", || rang(&tasks[0]));
     assert_ne!(views[0].version(), version);

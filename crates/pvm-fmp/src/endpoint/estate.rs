@@ -1,20 +1,20 @@
-//! How much of the queue of a dead peer is read: what it left, and nothing that was changed afterwards for ever.
+//! How far the queue of a dead peer is read: to the end of what it left, and never round and round.
 use crate::peer::Inbound;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What the dead have left in their queue: each ring at most once, and of each at most all.
+/// What a dead peer has left in its queue: each ring is read at most once, and at most to its end.
 #[derive(Default)]
 pub(super) struct Estate {
-    /// First byte and end of the rings before.
+    /// First byte and end of earlier rings.
     rings: BTreeMap<usize, usize>,
-    /// The ring, and the count of half lines at which it is read to its end.
+    /// The present ring, and the count of half-slots at which it is read to its end.
     ring: Range<usize>,
     end: u64,
 }
 
 impl Estate {
-    /// Whether the next entry can be one of those that were there.
+    /// Returns whether the next entry can be one of those that were there.
     pub fn holds(&mut self, inbound: &Inbound) -> bool {
         let place = inbound.place();
         if place != self.ring {

@@ -1,11 +1,11 @@
 //! A peer that breaks the rules hurts nobody but itself.
 use super::*;
 use crate::extents::Mapping;
-use crate::peer::LinePlace;
+use crate::peer::RecordPlace;
 use crate::queue::Kind;
 use crate::segment::PEERS_MAX;
 use crate::tests::{A, B, Host, Kept, LONG_BYTES, body, introduce};
-use crate::{Arrival, Meta, Sent, Sink, copying};
+use crate::{Arrival, Meta, Sent, Sink, cross_memory, process};
 use std::time::Instant;
 
 const C: u32 = 0x40003;
@@ -49,8 +49,8 @@ fn who_says_that_it_has_read_more_than_there_was_hurts_only_itself() {
     let host = Host::new();
     let [mut a, b, mut c] = three(&host);
     for count in [u64::MAX, u64::MAX - 100, 1 << 40, 3] {
-        let line = b.peers[b.index_of(A).unwrap()].as_ref().unwrap().our_line;
-        line.get().consumed.store(count, std::sync::atomic::Ordering::Release);
+        let record = b.peers[b.index_of(A).unwrap()].as_ref().unwrap().our_record;
+        record.get().consumed.store(count, std::sync::atomic::Ordering::Release);
         for _ in 0..1000 {
             a.send_bytes(B, [1, 0, 0, 0, 0, 0], &[7; 40]).map(|_| ()).unwrap();
         }
@@ -80,8 +80,8 @@ fn the_queue_of_a_dead_task_ends_even_if_it_leads_back_to_itself() {
     let host = Host::new();
     let [mut a, mut b, mut c] = three(&host);
     a.send_bytes(B, [1, 0, 0, 0, 0, 0], &[1]).map(|_| ()).unwrap();
-    let ring = a.heap.borrow().source().mapping.peer_line(0).unwrap().ring.load(std::sync::atomic::Ordering::Relaxed);
-    push(&mut a, B, Kind::Link, &[ring, 6]);
+    let ring = a.heap.borrow().source().mapping.peer_record(0).unwrap().ring.load(std::sync::atomic::Ordering::Relaxed);
+    push(&mut a, B, Kind::Continuation, &[ring, 6]);
     let mut kept = Kept::default();
     assert!((1..1000).contains(&b.poll_dead(A, &mut kept)));
     b.peer_gone(A);
@@ -114,11 +114,11 @@ fn a_task_that_was_said_to_be_dead_and_writes_on_is_not_read_for_ever() {
 fn a_long_table_that_changes_all_the_time_is_not_searched_all_the_time() {
     let host = Host::new();
     let (mut a, mut b) = host.pair();
-    a.make_lines(PEERS_MAX).unwrap();
+    a.make_records(PEERS_MAX).unwrap();
     let (peers, version) = {
         let heap = a.heap.borrow();
         let header = heap.source().mapping.header();
-        heap.source().mapping.peer_line(0).unwrap().tid.store(0, std::sync::atomic::Ordering::Relaxed);
+        heap.source().mapping.peer_record(0).unwrap().tid.store(0, std::sync::atomic::Ordering::Relaxed);
         (&raw const header.peers.0, &raw const header.table_version)
     };
     // SAFETY: `a` keeps its segment mapped, and the words are atomics.
@@ -133,13 +133,13 @@ fn a_long_table_that_changes_all_the_time_is_not_searched_all_the_time() {
     }
     assert_eq!(searches, 4);
     // Who is about to sleep looks at everything.
-    let line = LinePlace::own(&a.heap, PEERS_MAX - 1);
-    line.get().tid.store(B, std::sync::atomic::Ordering::Release);
+    let record = RecordPlace::own(&a.heap, PEERS_MAX - 1);
+    record.get().tid.store(B, std::sync::atomic::Ordering::Release);
     version.fetch_add(1, std::sync::atomic::Ordering::Release);
-    b.prepare_sleep();
+    b.prepare_park();
     b.poll(&mut Kept::default());
-    assert_eq!(b.peers[0].as_ref().unwrap().their_line.unwrap().index, PEERS_MAX - 1);
-    b.awake();
+    assert_eq!(b.peers[0].as_ref().unwrap().their_record.unwrap().index, PEERS_MAX - 1);
+    b.unpark();
 }
 
 #[test]
@@ -147,33 +147,33 @@ fn a_body_that_never_becomes_whole_is_looked_at_once_and_others_come_through() {
     let host = Host::new();
     let [mut a, mut b, mut c] = three(&host);
     let block = a.allocate(1 << 20).unwrap();
-    crate::stream::advance(block.head_word(), 64);
-    push(&mut a, B, Kind::Stream, &[5, block.offset(), 1 << 19]);
+    crate::pipelined::advance(block.head_word(), 64);
+    push(&mut a, B, Kind::Pipelined, &[5, block.offset(), 1 << 19]);
     let mut kept = Kept::default();
     for _ in 0..50 {
         assert_eq!(b.poll(&mut kept), 0);
     }
-    assert_eq!(kept.offers, 1);
-    crate::stream::advance(block.head_word(), 1 << 19);
+    assert_eq!(kept.in_transit, 1);
+    crate::pipelined::advance(block.head_word(), 1 << 19);
     assert_eq!(b.poll(&mut kept), 1);
     talk(&mut c, &mut b);
 }
 
 #[test]
-fn offers_of_what_is_not_there_are_tried_once_and_take_no_memory() {
+fn a_rendezvous_over_memory_that_is_not_there_is_tried_once_and_takes_no_memory() {
     let host = Host::new();
     let [mut a, mut b, mut c] = three(&host);
     for bytes in [1 << 20, crate::BODY_BYTES_MAX as u64] {
-        let line = a.peers[a.index_of(B).unwrap()].as_ref().unwrap().our_line;
-        crate::offer::stand(&line.get().offer, 9);
-        copying::begin(line.get());
-        push(&mut a, B, Kind::Offer, &[u64::MAX - 5, bytes, 9]);
+        let record = a.peers[a.index_of(B).unwrap()].as_ref().unwrap().our_record;
+        crate::rendezvous::open(&record.get().rendezvous, 9);
+        cross_memory::begin(record.get());
+        push(&mut a, B, Kind::Rendezvous, &[u64::MAX - 5, bytes, 9]);
         struct Taking(usize);
         impl Sink for Taking {
             fn arrived(&mut self, _: u32, _: Meta, body: Arrival<'_>) {
                 self.0 += 1;
-                let Arrival::Offer(offer) = body else { panic!("an offer") };
-                assert!(offer.take_all(&mut Vec::new()).is_err());
+                let Arrival::InTransit(body) = body else { panic!("a body in transit") };
+                assert!(body.take_all(&mut Vec::new()).is_err());
             }
         }
         let mut taking = Taking(0);
@@ -190,13 +190,13 @@ fn offers_of_what_is_not_there_are_tried_once_and_take_no_memory() {
 }
 
 #[test]
-fn an_offer_that_nobody_takes_and_that_finds_no_memory_is_withdrawn() {
+fn a_rendezvous_that_nobody_takes_and_that_finds_no_memory_is_withdrawn() {
     let host = Host::new();
     let (mut a, mut b) = host.pair();
     a.send_bytes(B, [1, 0, 0, 0, 0, 0], b"first").map(|_| ()).unwrap();
     b.post(Some(crate::Posted { from: 0, mask: [0; 6], value: [0; 6] }));
     let limit = |a: &Endpoint, bytes| a.heap.borrow().source().allowance.limit(bytes);
-    a.offer_wait_max = Duration::from_millis(100);
+    a.rendezvous_wait_max = Duration::from_millis(100);
     limit(&a, 0);
     let sent = a.send_bytes(B, [2, 0, 0, 0, 0, 0], &body(LONG_BYTES, 1));
     assert!(matches!(sent, Err(crate::SendError::NoMemory)));
@@ -210,12 +210,12 @@ fn an_offer_that_nobody_takes_and_that_finds_no_memory_is_withdrawn() {
 }
 
 #[test]
-fn a_sender_that_never_decides_about_its_offer_holds_nobody_up() {
+fn a_sender_that_never_decides_about_its_rendezvous_holds_nobody_up() {
     let host = Host::new();
     let [mut a, mut b, mut c] = three(&host);
-    let line = a.peers[a.index_of(B).unwrap()].as_ref().unwrap().our_line;
-    line.get().offer.store(9 * 4 + crate::offer::IN_DOUBT, std::sync::atomic::Ordering::Release);
-    push(&mut a, B, Kind::Offer, &[4096, 1 << 20, 9]);
+    let record = a.peers[a.index_of(B).unwrap()].as_ref().unwrap().our_record;
+    record.get().rendezvous.store(9 * 4 + crate::rendezvous::IN_DOUBT, std::sync::atomic::Ordering::Release);
+    push(&mut a, B, Kind::Rendezvous, &[4096, 1 << 20, 9]);
     push(&mut a, B, Kind::Message, &[7]);
     let mut kept = Kept::default();
     for _ in 0..50 {
@@ -224,24 +224,32 @@ fn a_sender_that_never_decides_about_its_offer_holds_nobody_up() {
     talk(&mut c, &mut b);
     // When the sender is dead, what has no body is passed over, and the rest is had.
     host.table.clear(A);
-    assert_eq!((b.poll_dead(A, &mut kept), kept.offers), (1, 0));
+    assert_eq!((b.poll_dead(A, &mut kept), kept.in_transit), (1, 0));
 }
 
 #[test]
-fn a_sender_that_never_ends_its_part_of_a_copy_does_not_hold_up_the_receiver() {
+fn a_sender_that_never_ends_its_part_of_a_copy_holds_its_receiver_up_until_it_has_ended() {
     let host = Host::new();
     let (mut a, b) = host.pair();
-    let text = body(1 << 20, 3);
-    let (ours, theirs) = (a.peers[0].as_ref().unwrap().our_line, b.peers[0].as_ref().unwrap().our_line);
-    copying::begin(ours.get());
-    ours.get().back.store(1 << 19, std::sync::atomic::Ordering::Relaxed);
-    let mut copy = vec![0; text.len()];
-    let start = Instant::now();
+    let (ours, theirs) = (a.peers[0].as_ref().unwrap().our_record, b.peers[0].as_ref().unwrap().our_record);
     let heap = a.heap.borrow();
     let header = heap.source().mapping.header();
-    let address = text.as_ptr() as u64;
-    assert!(copying::receive(header, ours.get(), theirs.get(), 1, address, &mut copy, &|| true).is_ok());
-    assert!(copy == text && start.elapsed() < Duration::from_secs(60));
+    let mut sender = process::sleeping_owner(header);
+    cross_memory::begin(ours.get());
+    ours.get().back.store(1 << 19, std::sync::atomic::Ordering::Relaxed);
+    let mut room = vec![0; 1 << 20];
+    let start = Instant::now();
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        sender.kill().unwrap();
+        sender
+    });
+    // The daemon may have said so long before.
+    let into = (room.as_mut_ptr(), room.len());
+    // SAFETY: `room` is there, and nobody else uses it.
+    let received = unsafe { cross_memory::receive(header, ours.get(), theirs.get(), 1, 64, into, &|| false) };
+    assert_eq!((received, start.elapsed() >= Duration::from_millis(300)), (Err(process::Refusal::Gone), true));
+    killer.join().unwrap().wait().unwrap();
     drop(heap);
     a.tidy();
 }
@@ -252,15 +260,15 @@ fn a_receiver_that_takes_its_time_has_nothing_copied_to_it_twice() {
     let (mut a, mut b) = host.pair();
     b.post(Some(crate::Posted { from: 0, mask: [0; 6], value: [0; 6] }));
     let (text, mut room) = (body(LONG_BYTES, 3), vec![0; LONG_BYTES]);
-    let line = b.peers[0].as_ref().unwrap().our_line;
+    let record = b.peers[0].as_ref().unwrap().our_record;
     let relaxed = std::sync::atomic::Ordering::Relaxed;
-    line.get().into_address.store(room.as_mut_ptr() as u64, relaxed);
-    line.get().into_bytes.store(text.len() as u64, relaxed);
-    line.get().into_number.store(1, relaxed);
+    record.get().into_address.store(room.as_mut_ptr() as u64, relaxed);
+    record.get().into_bytes.store(text.len() as u64, relaxed);
+    record.get().into_number.store(1, relaxed);
     // It copies nothing itself and leaves its buffer open, so the whole body is the sender's part.
-    let before = copying::WRITTEN_BYTES.get();
+    let before = process::WRITTEN_BYTES.get();
     a.send_bytes(B, [2, 0, 0, 0, 0, 0], &text).map(|_| ()).unwrap();
-    assert_eq!(copying::WRITTEN_BYTES.get() - before, text.len());
+    assert_eq!(process::WRITTEN_BYTES.get() - before, text.len());
     assert!(room == text);
 }
 
@@ -270,17 +278,11 @@ fn a_task_that_names_another_process_as_its_own_is_not_believed() {
     let a = host.endpoint(A);
     let [segment, _] = a.descriptors().unwrap();
     let mapping = Mapping::of_peer(&segment).unwrap();
-    assert_eq!(copying::owner_of(&mapping), Some(std::process::id() as i32));
-    let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    assert_eq!(process::owner_of(&mapping), Some(std::process::id() as i32));
     let heap = a.heap.borrow();
-    let header = heap.source().mapping.header();
-    header.pid.store(other.id(), std::sync::atomic::Ordering::Relaxed);
     // Where the nonce stands in a process is for the liar to choose: here it is right.
-    let maps = std::fs::read_to_string(format!("/proc/{}/maps", other.id())).unwrap();
-    let start = u64::from_str_radix(maps.split('-').next().unwrap(), 16).unwrap();
-    header.nonce_address.store(start, std::sync::atomic::Ordering::Relaxed);
-    header.nonce.store(u64::from_ne_bytes(*b"\x7fELF\x02\x01\x01\0"), std::sync::atomic::Ordering::Relaxed);
-    assert_eq!(copying::owner_of(&mapping), None);
+    let mut other = process::sleeping_owner(heap.source().mapping.header());
+    assert_eq!(process::owner_of(&mapping), None);
     other.kill().unwrap();
     other.wait().unwrap();
 }
@@ -291,14 +293,14 @@ fn a_damaged_queue_is_read_no_further_and_all_others_are() {
     let [mut a, mut b, mut c] = three(&host);
     for sleepy in [false, true] {
         a.send_bytes(C, [1, 0, 0, 0, 0, 0], &[1]).map(|_| ()).unwrap();
-        push(&mut a, C, Kind::Link, &[7, 7]);
+        push(&mut a, C, Kind::Continuation, &[7, 7]);
         b.send_bytes(C, [2, 0, 0, 0, 0, 0], &[2]).map(|_| ()).unwrap();
         let mut kept = Kept::default();
         if sleepy {
-            c.prepare_sleep();
+            c.prepare_park();
         }
         c.poll(&mut kept);
-        c.awake();
+        c.unpark();
         let mut got: Vec<u32> = kept.messages.iter().map(|(from, ..)| *from).collect();
         got.sort_unstable();
         assert_eq!(got, if sleepy { vec![B] } else { vec![A, B] });

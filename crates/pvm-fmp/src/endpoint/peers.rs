@@ -1,51 +1,51 @@
-//! Who the peers are.
+//! The peers of a task, and its table of records for them.
 
 use super::{BELLS_MAX, Endpoint};
 use crate::arrival::Owner;
 use crate::doorbell;
 use crate::extents::Mapping;
 use crate::heap::Block;
-use crate::peer::{LinePlace, Offers, Outstanding, Peer};
-use crate::segment::{FIRST_LINES, PEERS_MAX, PeerLine, table_piece};
+use crate::peer::{Outstanding, Peer, RecordPlace, RendezvousState};
+use crate::segment::{FIRST_RECORDS, PEERS_MAX, PeerRecord, table_piece};
 use crate::sync::Ordering;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-/// What the smallest piece of a table is made of.
-const ZEROES: [u8; FIRST_LINES * size_of::<PeerLine>()] = [0; FIRST_LINES * size_of::<PeerLine>()];
+/// The content of the smallest piece of a new table.
+const ZEROES: [u8; FIRST_RECORDS * size_of::<PeerRecord>()] = [0; FIRST_RECORDS * size_of::<PeerRecord>()];
 
 impl Endpoint {
-    /// A peer that the daemon introduced (`ToTask::Peer`). A second introduction is ignored.
+    /// Adds a peer that the daemon introduced (`ToTask::Peer`). A second introduction is ignored.
     pub fn connect(&mut self, tid: u32, segment: OwnedFd, bell: OwnedFd) -> io::Result<()> {
         self.try_connect(tid, [segment, bell]).map_err(|(error, _)| error)
     }
 
-    /// [`Endpoint::connect`] with segment and doorbell; they come back where it fails, so that it can be tried
-    /// again when there was no memory.
+    /// Does what [`Endpoint::connect`] does with segment and doorbell. They come back if it fails, so that the caller
+    /// can try again after a lack of memory.
     pub fn try_connect(&mut self, tid: u32, peer: [OwnedFd; 2]) -> Result<(), (io::Error, [OwnedFd; 2])> {
         if self.is_connected(tid) {
             return Ok(());
         }
         match self.ready_for(tid, &peer) {
-            Ok((mapping, our_line)) => self.add_peer(tid, mapping, our_line, peer),
+            Ok((mapping, our_record)) => self.add_peer(tid, mapping, our_record, peer),
             Err(error) => return Err((error, peer)),
         }
         Ok(())
     }
 
-    /// The peer's mapping, and a line of our table.
+    /// Returns the peer's mapping, and a record of our table.
     fn ready_for(&mut self, tid: u32, [segment, bell]: &[OwnedFd; 2]) -> io::Result<(Mapping, usize)> {
         let mapping = Mapping::of_peer(segment)?;
         if !doorbell::is_bell(bell.as_fd()) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "not a doorbell"));
         }
-        Ok((mapping, self.take_line(tid).ok_or(io::ErrorKind::OutOfMemory)?))
+        Ok((mapping, self.take_record(tid).ok_or(io::ErrorKind::OutOfMemory)?))
     }
 
-    fn add_peer(&mut self, tid: u32, mapping: Mapping, our_line: usize, [_, bell]: [OwnedFd; 2]) {
-        let our_line = LinePlace::own(&self.heap, our_line);
+    fn add_peer(&mut self, tid: u32, mapping: Mapping, our_record: usize, [_, bell]: [OwnedFd; 2]) {
+        let our_record = RecordPlace::own(&self.heap, our_record);
         let owner =
             Owner { mapping, released: RefCell::default(), released_bytes: Cell::new(0), dirty: self.dirty.clone() };
         let keep_bell = self.bells < BELLS_MAX || crate::is_daemon(tid);
@@ -55,15 +55,15 @@ impl Endpoint {
             owner: Rc::new(owner),
             bell: keep_bell.then_some(bell),
             rung: Cell::new(0),
-            our_line,
-            their_line: None,
+            our_record,
+            their_record: None,
             searched: None,
-            saved_lines: 0,
+            saved_records: 0,
             out: None,
             inbound: None,
             shunned: false,
             outstanding: Outstanding::default(),
-            offers: Offers::default(),
+            rendezvous: RendezvousState::default(),
         });
         let index = match self.peers.iter().position(Option::is_none) {
             Some(index) => index,
@@ -81,50 +81,50 @@ impl Endpoint {
         self.order.insert(0, index);
     }
 
-    /// A line of our table for the peer.
-    fn take_line(&mut self, tid: u32) -> Option<usize> {
-        let index = match self.free_lines.pop() {
+    /// Takes a record of our table for the peer.
+    fn take_record(&mut self, tid: u32) -> Option<usize> {
+        let index = match self.free_records.pop() {
             Some(index) => index,
             None => {
-                self.make_lines(self.used_lines + 1)?;
-                self.used_lines += 1;
-                self.used_lines - 1
+                self.make_records(self.used_records + 1)?;
+                self.used_records += 1;
+                self.used_records - 1
             }
         };
         let heap = self.heap.borrow();
         let mapping = &heap.source().mapping;
-        let (header, line) = (mapping.header(), mapping.peer_line(index)?);
-        for word in [&line.ring, &line.offer, &line.consumed, &line.taken, &line.notice] {
+        let (header, record) = (mapping.header(), mapping.peer_record(index)?);
+        for word in [&record.ring, &record.rendezvous, &record.consumed, &record.taken, &record.notice] {
             word.store(0, Ordering::Relaxed);
         }
-        // Pair `line taken`: who finds the line finds it clean.
-        line.tid.store(tid, Ordering::Release);
-        // Pair `table changed`: who sees the new version sees the length and the line.
-        header.peers.0.store(self.used_lines as u32, Ordering::Relaxed);
+        // Pair `record taken`: whoever finds the record finds it clean.
+        record.tid.store(tid, Ordering::Release);
+        // Pair `table changed`: whoever sees the new version sees the length and the record.
+        header.peers.0.store(self.used_records as u32, Ordering::Relaxed);
         header.table_version.fetch_add(1, Ordering::Release);
         Some(index)
     }
 
-    /// Makes our table so long. Its pieces behind the first lie in the heap, and stay.
-    pub(super) fn make_lines(&mut self, count: usize) -> Option<()> {
+    /// Makes our table at least `count` records long. Its pieces behind the first lie in the heap, and stay.
+    pub(super) fn make_records(&mut self, count: usize) -> Option<()> {
         let piece = (0..).find(|piece| table_piece(*piece).0 + table_piece(*piece).1 >= count)?;
         if count > PEERS_MAX {
             return None;
         }
         for piece in self.tables.len() + 1..=piece {
-            let bytes = table_piece(piece).1 * size_of::<PeerLine>();
+            let bytes = table_piece(piece).1 * size_of::<PeerRecord>();
             let block = Block::allocate(&self.heap, bytes).ok()?;
             for at in (0..bytes).step_by(ZEROES.len()) {
                 block.write(at, &ZEROES);
             }
-            // Pair `table piece made`: who sees where it lies sees clean lines.
+            // Pair `table piece made`: whoever sees where it lies sees clean records.
             self.heap.borrow().source().mapping.header().tables[piece].store(block.offset(), Ordering::Release);
             self.tables.push(block);
         }
         Some(())
     }
 
-    /// Whether `send_*` to that tid can work.
+    /// Returns whether `send_*` to that tid can work.
     #[inline]
     pub fn is_connected(&self, tid: u32) -> bool {
         self.index_of(tid).is_some()
@@ -136,16 +136,17 @@ impl Endpoint {
         (self.peers[index].as_ref()?.tid == tid).then_some(index)
     }
 
-    /// The peer is dead (`ToTask::PeerGone`); call after [`Endpoint::poll_dead`]. Bodies of it that are still held stay readable.
+    /// Removes a dead peer (`ToTask::PeerGone`); call after [`Endpoint::poll_dead`]. Bodies of it that are still held
+    /// stay readable.
     pub fn peer_gone(&mut self, tid: u32) {
         let Some(index) = self.index_of(tid) else { return };
         let peer = self.peers[index].take().expect("found just now");
         self.by_slot[slot_of(tid)] = 0;
         self.order.retain(|other| *other != index);
         self.bells -= usize::from(peer.bell.is_some());
-        // Nothing is ordered by that: the line is cleaned when it is taken anew.
-        peer.our_line.get().tid.store(0, Ordering::Relaxed);
-        self.free_lines.push(peer.our_line.index);
+        // Nothing is ordered by that: the record is cleaned when it is taken anew.
+        peer.our_record.get().tid.store(0, Ordering::Relaxed);
+        self.free_records.push(peer.our_record.index);
     }
 }
 

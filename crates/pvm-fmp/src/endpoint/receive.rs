@@ -1,33 +1,33 @@
-//! Receiving: the queues are read, what arrives goes to the sink.
+//! Receiving: reads the queues and hands arriving messages to the sink.
 
 use super::estate::Estate;
-use super::first::{FirstShort, FirstTiny};
+use super::recent::{RecentImmediate, RecentShort};
 use super::{
-    BATCH, Endpoint, FIRST_LOOKS, GLANCE_PEERS, PROMPT_RELEASE_BYTES, SHORTS_PER_POLL, Step, TOKENS_PER_RELEASE,
-    WATCH_LOOKS, WATCH_PEERS,
+    BATCH, Endpoint, PROBE_PEERS, PROMPT_RELEASE_BYTES, RECENT_PROBES, SHORTS_PER_POLL, Step, TOKENS_PER_RELEASE,
+    WATCH_PEERS, WATCH_PROBES,
 };
 use crate::arrival::{
-    Arrival, Inline, Offer, OfferedMemory, Outcome, Owner, Remote, Sink, Way, moved_body, stream_progress,
+    Arrival, BodyInTransit, Inline, Outcome, Owner, Remote, RendezvousSource, Sink, Transit, eager_body,
+    pipelined_progress,
 };
-use crate::offer::{self, Answer, Look};
 use crate::peer::{Inbound, Peer};
+use crate::pipelined;
 use crate::queue::{Entry, Kind};
-use crate::segment::PeerLine;
-use crate::stream;
+use crate::rendezvous::{self, ReceiverAnswer, SenderState};
+use crate::segment::PeerRecord;
 use crate::sync::Ordering;
 use crate::{BODY_BYTES_MAX, INLINE_BYTES_MAX, Posted};
 use std::cell::Cell;
 use std::rc::Rc;
 
 impl Endpoint {
-    /// Hands what has arrived to `sink`: of each peer so much that the others have their turn, and of
-    /// many peers those that sent lately and some others. Returns how many messages, or 1 where none is
-    /// among so many other entries; 0 when asleep (after [`Endpoint::prepare_sleep`]) means that nothing
-    /// is there. No system call.
+    /// Hands arrived messages to `sink`: a batch from each peer; with many peers, from those that sent lately and some
+    /// others. Returns how many messages, or 1 for a full batch of other entries. 0 between [`Endpoint::prepare_park`]
+    /// and [`Endpoint::unpark`] means that nothing is there. Makes no system call.
     #[inline]
     pub fn poll(&mut self, sink: &mut impl Sink) -> usize {
         (self.sends, self.sent_bytes, self.shorts) = (0, 0, 0);
-        let count = if self.napping || self.order.len() <= GLANCE_PEERS {
+        let count = if self.parked || self.order.len() <= PROBE_PEERS {
             (0..self.order.len()).map(|place| self.drain(place, sink)).sum()
         } else {
             self.poll_some(sink)
@@ -38,17 +38,16 @@ impl Endpoint {
         count
     }
 
-    /// Looks at the queues of those that sent lately again and again, for some hundred nanoseconds or
-    /// until something is there; nothing is taken. What a waiting task does between two polls: it
-    /// sees a message sooner than through all the layers above.
+    /// Probes the queues of the most recent peers for some hundred nanoseconds, or until something is there; takes
+    /// nothing. A waiting task does this between two polls: it sees a message sooner than through all the layers above.
     #[inline]
     pub fn watch(&self) {
         let watched = &self.order[..self.order.len().min(WATCH_PEERS)];
-        for _ in 0..WATCH_LOOKS / watched.len().max(1) {
+        for _ in 0..WATCH_PROBES / watched.len().max(1) {
             for &index in watched {
                 let inbound = self.peers[index].as_ref().and_then(|peer| peer.inbound.as_ref());
                 // SAFETY: the slice is used within this statement, the peer holds the mapping.
-                if inbound.is_some_and(|inbound| inbound.reader.has_next(unsafe { inbound.lines() })) {
+                if inbound.is_some_and(|inbound| inbound.reader.has_next(unsafe { inbound.slots() })) {
                     return;
                 }
             }
@@ -56,30 +55,29 @@ impl Endpoint {
         }
     }
 
-    /// [`Endpoint::watch`] of the peer alone that sent last; says whether it has sent again. Not while
-    /// tasks crowd the cores.
+    /// Watches the most recent peer alone, unless tasks crowd the cores. Returns whether it has sent again.
     #[inline(always)]
-    pub fn watch_first(&self) -> bool {
+    pub fn watch_most_recent(&self) -> bool {
         let first = self.order.first().and_then(|&index| self.peers[index].as_ref());
         let Some(inbound) = first.and_then(|peer| peer.inbound.as_ref()).filter(|_| !self.crowded()) else {
             return false;
         };
         // SAFETY: the slice is used within this function, the peer holds the mapping.
-        let ring = unsafe { inbound.lines() };
-        (0..FIRST_LOOKS).any(|_| {
+        let ring = unsafe { inbound.slots() };
+        (0..RECENT_PROBES).any(|_| {
             let there = inbound.reader.has_next(ring);
             if !there {
-                // Looking without a pause takes the line from the writer before it is done with it.
+                // Looking without a pause takes the cache line from the writer before it is done with it.
                 std::hint::spin_loop();
             }
             there
         })
     }
 
-    /// The message that has come from the peer that sent last, if it fits in one line: the shortest
-    /// way to it. `None` also when it is time to [`Endpoint::poll`] for all the others.
+    /// Returns the message that has come from the most recent peer, if it fits in one slot: the shortest way to it.
+    /// `None` also when it is time to [`Endpoint::poll`] for all the others.
     #[inline(always)]
-    pub fn first_short(&mut self) -> Option<FirstShort<'_>> {
+    pub fn probe_recent_short(&mut self) -> Option<RecentShort<'_>> {
         let &index = self.order.first()?;
         let peer = self.peers[index].as_mut()?;
         let inbound = peer.inbound.as_mut()?;
@@ -87,8 +85,8 @@ impl Endpoint {
             return None;
         }
         // SAFETY: the slice lives no longer than the borrow of the peer, which keeps its mapping.
-        let short = inbound.reader.next_short(unsafe { inbound.lines() })?;
-        Some(FirstShort {
+        let short = inbound.reader.next_short(unsafe { inbound.slots() })?;
+        Some(RecentShort {
             from: peer.tid,
             short,
             inbound,
@@ -97,54 +95,54 @@ impl Endpoint {
         })
     }
 
-    /// The peer that sent last.
+    /// Returns the peer that sent last.
     #[inline(always)]
-    pub fn first_peer(&self) -> Option<u32> {
+    pub fn most_recent_peer(&self) -> Option<u32> {
         let &index = self.order.first()?;
         Some(self.peers[index].as_ref()?.tid)
     }
 
-    /// The tiny message that has come from [`Endpoint::first_peer`], or comes within some hundred
-    /// nanoseconds, in which only few others could have sent. `None` also when it is time to
-    /// [`Endpoint::poll`] for all the others.
+    /// Returns the immediate message that has come from [`Endpoint::most_recent_peer`], or comes within some hundred
+    /// nanoseconds, in which few others can have sent. `None` also when it is time to [`Endpoint::poll`] for all the
+    /// others.
     #[inline(always)]
-    pub fn first_tiny(&mut self) -> Option<FirstTiny<'_>> {
+    pub fn probe_recent_immediate(&mut self) -> Option<RecentImmediate<'_>> {
         let &index = self.order.first()?;
         let inbound = self.peers[index].as_ref()?.inbound.as_ref()?;
         if self.shorts >= SHORTS_PER_POLL || inbound.should_publish() {
             return None;
         }
         // SAFETY: the slice lives no longer than this method, during which the peer keeps its mapping.
-        let ring = unsafe { inbound.lines() };
+        let ring = unsafe { inbound.slots() };
         let looks = if inbound.reader.has_next(ring) { 0 } else { self.patience() };
         let peer = self.peers[index].as_mut()?;
         let inbound = peer.inbound.as_mut()?;
-        let tiny = inbound.reader.next_tiny(ring, looks)?;
-        Some(FirstTiny { tiny, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
+        let immediate = inbound.reader.next_immediate(ring, looks)?;
+        Some(RecentImmediate { immediate, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
     }
 
-    /// How often to look at the queue of the peer that sent last: not while tasks crowd the cores, nor
-    /// when others have sent or are too many to know.
+    /// Returns how often to probe the queue of the most recent peer: not at all while tasks crowd the cores, or when
+    /// others have sent or are too many to look at.
     fn patience(&self) -> usize {
         let others = &self.order[1..];
         let has_sent = |index: &usize| {
             let inbound = self.peers[*index].as_ref().and_then(|peer| peer.inbound.as_ref());
             // SAFETY: the slice is used within this statement, the peer holds the mapping.
-            inbound.is_some_and(|inbound| inbound.reader.has_next(unsafe { inbound.lines() }))
+            inbound.is_some_and(|inbound| inbound.reader.has_next(unsafe { inbound.slots() }))
         };
         let busy = self.crowded() || others.len() >= WATCH_PEERS || others.iter().any(has_sent);
-        if busy { 0 } else { FIRST_LOOKS }
+        if busy { 0 } else { RECENT_PROBES }
     }
 
-    /// [`Endpoint::poll`] that looks at every peer, however many they are.
+    /// Polls every peer, however many there are.
     pub fn poll_all(&mut self, sink: &mut impl Sink) -> usize {
         for peer in self.peers.iter_mut().flatten().filter(|peer| peer.inbound.is_none()) {
-            peer.find_line(self.tid);
+            peer.find_record(self.tid);
         }
         (0..self.order.len()).map(|place| self.drain(place, sink)).sum()
     }
 
-    /// [`Endpoint::poll`] that looks at one peer alone: what others have sent stays where it is.
+    /// Polls one peer alone: messages of others stay where they are.
     #[inline]
     pub fn poll_peer(&mut self, tid: u32, sink: &mut impl Sink) -> usize {
         let count = self.index_of(tid).map_or(0, |index| self.drain_peer(index, sink));
@@ -154,15 +152,15 @@ impl Endpoint {
         count
     }
 
-    /// With many peers: those that sent lately, and some of the others.
+    /// Polls the peers that sent lately, and some of the others; for many peers.
     fn poll_some(&mut self, sink: &mut impl Sink) -> usize {
-        let recent = GLANCE_PEERS / 2;
+        let recent = PROBE_PEERS / 2;
         let mut count = (0..recent).map(|place| self.drain(place, sink)).sum();
-        for _ in 0..GLANCE_PEERS - recent {
-            self.glance = if self.glance + 1 >= self.order.len() { recent } else { self.glance + 1 };
-            let got = self.drain(self.glance, sink);
+        for _ in 0..PROBE_PEERS - recent {
+            self.next_probe = if self.next_probe + 1 >= self.order.len() { recent } else { self.next_probe + 1 };
+            let got = self.drain(self.next_probe, sink);
             if got > 0 {
-                self.order[..=self.glance].rotate_right(1);
+                self.order[..=self.next_probe].rotate_right(1);
                 count += got;
             }
         }
@@ -174,25 +172,25 @@ impl Endpoint {
         self.drain_peer(self.order[place], sink)
     }
 
-    /// Takes what one peer has sent. Short messages, the hot path, are handled here.
+    /// Takes messages of one peer. Short messages, the hot path, are handled here.
     #[inline]
     fn drain_peer(&mut self, index: usize, sink: &mut impl Sink) -> usize {
         let peer = self.peers[index].as_mut().expect("ordered peers exist");
         if !sink.wants(peer.tid) {
             return 0;
         }
-        let Some(inbound) = &mut peer.inbound else { return self.find_queue(index, self.napping, sink) };
+        let Some(inbound) = &mut peer.inbound else { return self.find_queue(index, self.parked, sink) };
         // SAFETY: the slice is used within this method, during which the peer keeps its mapping.
-        let ring = unsafe { inbound.lines() };
+        let ring = unsafe { inbound.slots() };
         let mut count = 0;
         loop {
             match inbound.reader.next(ring) {
                 Ok(None) if count == 0 => return 0,
                 Ok(None) => break,
                 Ok(Some(entry)) if entry.kind == Kind::Message && count < BATCH => {
-                    let halves = entry.halves();
+                    let half_slots = entry.half_slots();
                     sink.arrived(peer.tid, entry.meta(), Arrival::Inline(Inline(entry)));
-                    inbound.leave(halves);
+                    inbound.leave(half_slots);
                     count += 1;
                     if sink.satisfied() {
                         break;
@@ -209,14 +207,14 @@ impl Endpoint {
         count
     }
 
-    /// Hands over all that a dead peer had sent, however much that is; before [`Endpoint::peer_gone`].
+    /// Hands over everything that a dead peer had sent; before [`Endpoint::peer_gone`].
     pub fn poll_dead(&mut self, tid: u32, sink: &mut impl Sink) -> usize {
         let Some(index) = self.index_of(tid) else { return 0 };
         let mut count = 0;
         if self.peers[index].as_ref().is_some_and(|peer| peer.inbound.is_none()) {
             count += self.find_queue(index, true, sink);
         }
-        // Who has only said that it ends might write on and on: no more is taken than can have been there.
+        // A task that has only said that it ends might write on and on: no more is taken than can have been there.
         let mut estate = Estate::default();
         loop {
             let inbound = self.peers[index].as_ref().and_then(|peer| peer.inbound.as_ref());
@@ -236,7 +234,7 @@ impl Endpoint {
         }
     }
 
-    /// The peer had no queue to us when we last looked.
+    /// Looks for the queue of a peer that had none at the last look.
     #[cold]
     fn find_queue(&mut self, index: usize, thoroughly: bool, sink: &mut impl Sink) -> usize {
         let us = self.tid;
@@ -245,9 +243,9 @@ impl Endpoint {
             return 0;
         }
         // Before a sleep nothing may be overlooked.
-        let line = if thoroughly { peer.find_line(us) } else { peer.glimpse_line(us) };
-        if let Some(line) = line {
-            peer.inbound = Inbound::find(&peer.owner, line.get());
+        let record = if thoroughly { peer.find_record(us) } else { peer.probe_record(us) };
+        if let Some(record) = record {
+            peer.inbound = Inbound::find(&peer.owner, record.get());
         }
         if peer.inbound.is_some() {
             return self.drain_some(index, sink);
@@ -258,7 +256,7 @@ impl Endpoint {
         0
     }
 
-    /// Takes a batch of entries, of whatever kind. Returns how many messages; not 0 where more may be there.
+    /// Takes a batch of entries of any kind. Returns how many messages, and never 0 if more entries may be there.
     fn drain_some(&mut self, index: usize, sink: &mut impl Sink) -> usize {
         let (mut count, mut entries) = (0, 0);
         while entries < BATCH {
@@ -281,7 +279,7 @@ impl Endpoint {
         if entries == BATCH {
             count = count.max(1);
         }
-        // Who sends long bodies one after another may wait for the first ones to be read.
+        // A sender of many long bodies may wait for the first ones to be read.
         let peer = self.peers[index].as_ref();
         let long = peer.is_some_and(|peer| peer.released_bytes() >= PROMPT_RELEASE_BYTES || crate::is_daemon(peer.tid));
         let inbound = self.peers[index].as_ref().and_then(|peer| peer.inbound.as_ref());
@@ -296,20 +294,20 @@ impl Endpoint {
         count
     }
 
-    /// Says how far we have read.
+    /// Publishes how far we have read.
     pub(super) fn publish(&mut self, index: usize) {
         let Some(peer) = self.peers[index].as_mut() else { return };
         if let Some(inbound) = peer.inbound.as_mut().filter(|inbound| inbound.consumed != inbound.published) {
             inbound.published = inbound.consumed;
-            // Pair `read so far`: our reads of those lines are over.
-            peer.our_line.get().consumed.store(inbound.consumed, Ordering::Release);
+            // Pair `read so far`: our reads of those slots are over.
+            peer.our_record.get().consumed.store(inbound.consumed, Ordering::Release);
             if crate::is_daemon(peer.tid) {
                 self.notify_daemon(index);
             }
         }
     }
 
-    /// Nothing has arrived: time for what can wait.
+    /// Does what can wait, when nothing has arrived.
     #[cold]
     fn idle(&mut self) {
         if std::mem::take(&mut self.unpublished) {
@@ -320,8 +318,8 @@ impl Endpoint {
         }
     }
 
-    /// A peer whose queue is damaged is not listened to any more. It keeps its place in the order, in which
-    /// somebody may just be on his way.
+    /// Stops reading the damaged queue of a peer. The peer keeps its place in the order, over which a caller may be
+    /// iterating.
     fn shun(&mut self, index: usize) {
         if let Some(peer) = self.peers[index].as_mut() {
             (peer.shunned, peer.inbound) = (true, None);
@@ -334,19 +332,19 @@ impl Endpoint {
         let peer = self.peers[index].as_mut().expect("connected");
         let inbound = peer.inbound.as_mut()?;
         // SAFETY: the slice is used within this method, during which the peer keeps its mapping.
-        let ring = unsafe { inbound.lines() };
+        let ring = unsafe { inbound.slots() };
         let entry = match inbound.reader.next(ring) {
             Ok(entry) => entry?,
             Err(_) => return Some(Step::Damaged),
         };
-        let halves = entry.halves();
+        let half_slots = entry.half_slots();
         let step = match entry.kind {
             Kind::Message => {
                 sink.arrived(peer.tid, entry.meta(), Arrival::Inline(Inline(entry)));
                 Step::Message
             }
-            Kind::Link => {
-                let followed = follow_link(peer, &entry, halves);
+            Kind::Continuation => {
+                let followed = follow_continuation(peer, &entry, half_slots);
                 return Some(self.unless_starved(index, followed));
             }
             _ => {
@@ -355,12 +353,12 @@ impl Endpoint {
             }
         };
         if matches!(step, Step::Message | Step::Other) {
-            self.peers[index].as_mut()?.inbound.as_mut()?.leave(halves);
+            self.peers[index].as_mut()?.inbound.as_mut()?.leave(half_slots);
         }
         Some(step)
     }
 
-    /// What leads to a place that cannot be mapped now is no damage.
+    /// Turns damage into a wait if the cause is that memory could not be mapped now.
     #[inline]
     fn unless_starved(&mut self, index: usize, step: Step) -> Step {
         let starved = |peer: &Peer| matches!(step, Step::Damaged) && peer.owner.mapping.take_starved();
@@ -371,7 +369,7 @@ impl Endpoint {
         Step::Wait
     }
 
-    /// Entries whose matter lies elsewhere.
+    /// Handles an entry whose body lies elsewhere.
     fn step_long(&mut self, index: usize, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
         let peer = self.peers[index].as_mut().expect("connected");
         let owner = peer.owner.clone();
@@ -380,7 +378,7 @@ impl Endpoint {
                 let mut descriptor = [0u8; INLINE_BYTES_MAX];
                 let bytes = entry.copy_to(&mut descriptor);
                 match Remote::from_descriptor(&owner, &descriptor[..bytes]) {
-                    Some(remote) if remote.is_lent() => receive_lent(peer.tid, &owner, &remote, entry, sink),
+                    Some(remote) if remote.is_borrowed() => receive_borrowed(peer.tid, &owner, &remote, entry, sink),
                     Some(remote) => {
                         sink.arrived(peer.tid, entry.meta(), Arrival::Remote(remote));
                         Step::Message
@@ -388,19 +386,19 @@ impl Endpoint {
                     None => Step::Damaged,
                 }
             }
-            Kind::Offer => {
+            Kind::Rendezvous => {
                 let (ports, tid) = (&self.ports, peer.tid);
                 let lives = || ports.as_ref().is_some_and(|ports| ports.alive(tid));
-                let Some(line) = peer.find_line(self.tid) else { return Step::Damaged };
-                let ours = peer.our_line;
-                receive_offer(tid, &owner, line.get(), ours.get(), &self.copy_allowed, &lives, entry, sink)
+                let Some(record) = peer.find_record(self.tid) else { return Step::Damaged };
+                let ours = peer.our_record;
+                receive_rendezvous(tid, &owner, record.get(), ours.get(), &self.copy_allowed, &lives, entry, sink)
             }
-            Kind::Stream => {
+            Kind::Pipelined => {
                 let (ports, tid) = (&self.ports, peer.tid);
                 let lives = || ports.as_ref().is_some_and(|ports| ports.alive(tid));
                 let Some(inbound) = peer.inbound.as_mut() else { return Step::Damaged };
                 let seen = inbound.stalled.filter(|(place, _)| *place == inbound.consumed).map(|(_, bytes)| bytes);
-                let (step, there) = receive_stream(tid, &owner, &lives, entry, seen, sink);
+                let (step, there) = receive_pipelined(tid, &owner, &lives, entry, seen, sink);
                 inbound.stalled = matches!(step, Step::Wait).then_some((inbound.consumed, there));
                 step
             }
@@ -415,7 +413,7 @@ impl Endpoint {
         }
     }
 
-    /// Tells senders which of their blocks are no longer read.
+    /// Tells senders which of their blocks we no longer read.
     fn flush_releases(&mut self, all: bool) {
         self.dirty.set(false);
         for index in 0..self.peers.len() {
@@ -437,7 +435,7 @@ impl Endpoint {
                 }
                 let pushed = peer.push(self.tid, &self.heap, Kind::Release, &[0; 6], &body[..4 * group.len()]);
                 if pushed.is_err() {
-                    // No memory for the news: it waits for the next time.
+                    // No memory for the release: it waits for the next time.
                     peer.owner.released.borrow_mut().extend_from_slice(group);
                     self.dirty.set(true);
                 }
@@ -445,13 +443,13 @@ impl Endpoint {
         }
     }
 
-    /// Says what the task waits for in a one-call receive; `None` when it no longer does.
+    /// Posts what the task waits for in a one-call receive; `None` when it waits no longer.
     #[inline]
     pub fn post(&mut self, wanted: Option<Posted>) {
         let heap = self.heap.borrow();
         let words = &heap.source().mapping.header().posted.0;
         let Some(wanted) = wanted else {
-            // Nothing is ordered by that: an offer that comes all the same is taken, or moved.
+            // Nothing is ordered by that: a rendezvous that comes all the same is taken, or falls back to eager.
             return words.active.store(0, Ordering::Relaxed);
         };
         words.active.store(0, Ordering::Relaxed);
@@ -460,88 +458,92 @@ impl Endpoint {
             words.mask[at].store(wanted.mask[at], Ordering::Relaxed);
             words.value[at].store(wanted.value[at] & wanted.mask[at], Ordering::Relaxed);
         }
-        // Pair `receive posted`: who sees it sees what is waited for.
+        // Pair `receive posted`: whoever sees it sees what is waited for.
         words.active.store(1, Ordering::Release);
     }
 }
 
-/// The queue goes on in another ring.
+/// Follows the queue to its next ring.
 #[cold]
-fn follow_link(peer: &mut Peer, entry: &Entry<'_>, halves: usize) -> Step {
+fn follow_continuation(peer: &mut Peer, entry: &Entry<'_>, half_slots: usize) -> Step {
     let mut body = [0u8; 16];
     entry.copy_to(&mut body);
-    let followed = peer.inbound.as_mut().and_then(|inbound| inbound.follow(&peer.owner, &body, halves));
+    let followed = peer.inbound.as_mut().and_then(|inbound| inbound.follow(&peer.owner, &body, half_slots));
     if followed.is_some() { Step::Other } else { Step::Damaged }
 }
 
-/// Offers an entry's body to the sink.
+/// Hands the body of a rendezvous to the sink.
 #[allow(clippy::too_many_arguments)] // the pieces of one borrow
-fn receive_offer(
+fn receive_rendezvous(
     from: u32,
     owner: &Rc<Owner>,
-    theirs: &PeerLine,
-    ours: &PeerLine,
+    theirs: &PeerRecord,
+    ours: &PeerRecord,
     allowed: &Cell<bool>,
     sender_lives: &dyn Fn() -> bool,
     entry: &Entry<'_>,
     sink: &mut impl Sink,
 ) -> Step {
     let [address, bytes, number] = words_of(entry);
-    if bytes > BODY_BYTES_MAX as u64 || number > offer::NUMBER_MAX {
+    if bytes > BODY_BYTES_MAX as u64 || number > rendezvous::NUMBER_MAX {
         return Step::Damaged;
     }
-    match offer::look(&theirs.offer, number) {
-        Look::Moved => match moved_body(owner, theirs) {
+    match rendezvous::sender_state(&theirs.rendezvous, number) {
+        SenderState::Eager => match eager_body(owner, theirs) {
             Some(remote) => {
                 sink.arrived(from, entry.meta(), Arrival::Remote(remote));
                 Step::Message
             }
             None => Step::Damaged,
         },
-        Look::Withdrawn => Step::Other,
+        SenderState::Withdrawn => Step::Other,
         // Nobody will decide any more: the message was not sent.
-        Look::InDoubt if !sender_lives() => Step::Other,
-        Look::InDoubt => Step::Wait,
-        // It was asked to move the body, and will. Trying again would only cost time.
-        Look::Standing if offer::answer(&ours.taken, number) == Answer::PleaseMove && sender_lives() => Step::Wait,
-        Look::Standing => {
+        SenderState::InDoubt if !sender_lives() => Step::Other,
+        SenderState::InDoubt => Step::Wait,
+        // It was asked to fall back to eager, and will. Trying again would only cost time.
+        SenderState::Open
+            if rendezvous::receiver_answer(&ours.taken, number) == ReceiverAnswer::WantsEager && sender_lives() =>
+        {
+            Step::Wait
+        }
+        SenderState::Open => {
             let outcome = Cell::new(Outcome::Later);
-            let memory = OfferedMemory { theirs, ours, number, address, allowed };
-            let (bytes, way) = (bytes as usize, Way::Memory(memory));
-            let offer = Offer { owner, bytes, sender_lives, outcome: &outcome, way };
-            sink.arrived(from, entry.meta(), Arrival::Offer(offer));
+            let memory = RendezvousSource { theirs, ours, number, address, allowed };
+            let (bytes, transit) = (bytes as usize, Transit::Rendezvous(memory));
+            let body = BodyInTransit { owner, bytes, sender_lives, outcome: &outcome, transit };
+            sink.arrived(from, entry.meta(), Arrival::InTransit(body));
             match outcome.get() {
                 Outcome::Taken => Step::Message,
                 Outcome::Lost => Step::Other,
                 Outcome::Later => {
-                    offer::please_move(&ours.taken, number);
+                    rendezvous::request_eager(&ours.taken, number);
                     Step::Wait
                 }
             }
         }
-        Look::Other => Step::Damaged,
+        SenderState::Other => Step::Damaged,
     }
 }
 
-/// Offers a body that is the daemon's until the entry has been read.
-fn receive_lent(from: u32, owner: &Rc<Owner>, remote: &Remote, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
+/// Hands a borrowed payload to the sink: it is the daemon's until the entry has been read.
+fn receive_borrowed(from: u32, owner: &Rc<Owner>, remote: &Remote, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
     let outcome = Cell::new(Outcome::Later);
-    let (bytes, way) = (remote.len(), Way::Lent(remote));
-    let offer = Offer { owner, bytes, sender_lives: &|| true, outcome: &outcome, way };
-    sink.arrived(from, entry.meta(), Arrival::Offer(offer));
+    let (bytes, transit) = (remote.len(), Transit::Borrowed(remote));
+    let body = BodyInTransit { owner, bytes, sender_lives: &|| true, outcome: &outcome, transit };
+    sink.arrived(from, entry.meta(), Arrival::InTransit(body));
     if outcome.get() == Outcome::Taken { Step::Message } else { Step::Wait }
 }
 
-/// The three words of an entry that tells of a body elsewhere.
+/// Returns the three words of an entry whose body lies elsewhere.
 fn words_of(entry: &Entry<'_>) -> [u64; 3] {
     let mut words = [0u8; 24];
     entry.copy_to(&mut words);
     [0, 8, 16].map(|from| u64::from_ne_bytes(words[from..from + 8].try_into().expect("eight")))
 }
 
-/// Hands over a body that may still be on its way. `seen`: how much of it was there the last time; then it
-/// is left alone until there is more. Says how much is there.
-fn receive_stream(
+/// Hands a pipelined body, which may be incomplete, to the sink. `seen`: how many bytes were there at the last look;
+/// the body is left alone until there are more. Returns also how many bytes are there.
+fn receive_pipelined(
     from: u32,
     owner: &Rc<Owner>,
     sender_lives: &dyn Fn() -> bool,
@@ -551,10 +553,10 @@ fn receive_stream(
 ) -> (Step, usize) {
     let [token, offset, bytes] = words_of(entry);
     let (token, bytes) = (token as u32, bytes as usize);
-    let Some(progress) = stream_progress(owner, offset, bytes) else { return (Step::Damaged, 0) };
-    let there = stream::available(progress);
+    let Some(progress) = pipelined_progress(owner, offset, bytes) else { return (Step::Damaged, 0) };
+    let there = pipelined::available(progress);
     if there == bytes {
-        let step = match Remote::from_place(owner, token, offset + stream::HEAD_BYTES as u64, bytes as u64) {
+        let step = match Remote::from_place(owner, token, offset + pipelined::HEAD_BYTES as u64, bytes as u64) {
             Some(remote) => {
                 sink.arrived(from, entry.meta(), Arrival::Remote(remote));
                 Step::Message
@@ -567,8 +569,12 @@ fn receive_stream(
         return (Step::Wait, there);
     }
     let outcome = Cell::new(Outcome::Later);
-    let way = Way::Stream { token, offset };
-    sink.arrived(from, entry.meta(), Arrival::Offer(Offer { owner, bytes, sender_lives, outcome: &outcome, way }));
+    let transit = Transit::Pipelined { token, offset };
+    sink.arrived(
+        from,
+        entry.meta(),
+        Arrival::InTransit(BodyInTransit { owner, bytes, sender_lives, outcome: &outcome, transit }),
+    );
     let step = match outcome.get() {
         Outcome::Taken => Step::Message,
         Outcome::Lost => Step::Other,

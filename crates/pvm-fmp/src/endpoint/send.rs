@@ -1,27 +1,27 @@
-//! Sending: into the queue, or into the heap and its descriptor into the queue.
+//! Sending: a body goes into the queue, or into the heap with its descriptor in the queue.
 
-use super::{BYTES_PER_POLL, Endpoint, SENDS_PER_POLL, STREAM_BYTES_MIN};
+use super::{BYTES_PER_POLL, Endpoint, PIPELINED_BYTES_MIN, SENDS_PER_POLL};
 use crate::arrival::FRAGMENTS_MAX;
+use crate::copy_policy::NON_TEMPORAL_BYTES_MIN;
 use crate::doorbell;
 use crate::heap::Block;
-use crate::pace::PAST_BYTES_MIN;
 use crate::peer::{Outbound, Peer};
+use crate::pipelined;
 use crate::queue::{FIRST_BYTES, Kind};
-use crate::stream;
-use crate::{INLINE_BYTES_MAX, Meta, NoMemory, SendError, Sent, Tiny};
+use crate::{INLINE_BYTES_MAX, Immediate, Meta, NoMemory, SendError, Sent};
 use std::os::fd::AsFd;
 
-/// Has the daemon ring the peer to which something is being sent; `None` where only the caller can, later.
+/// Has the daemon ring the receiver during a send; `None` if only the caller can, after the send.
 pub(super) type Ringer<'a> = Option<&'a mut dyn FnMut()>;
 
 impl Endpoint {
-    /// A block of at least `bytes` in the own heap.
+    /// Allocates a block of at least `bytes` in the own heap.
     pub fn allocate(&mut self, bytes: usize) -> Result<Block, NoMemory> {
         Block::allocate(&self.heap, bytes)
     }
 
-    /// The shortest way of a message that fits in one line, to a peer with room in its queue.
-    /// `None` where it has to take [`Endpoint::send_bytes`]; that also looks whether the peer lives.
+    /// Sends a message that fits in one slot, in the shortest way, to a peer with room in its queue. Returns `None` if
+    /// the message needs [`Endpoint::send_bytes`], which also looks whether the peer lives.
     #[inline(always)]
     pub fn send_short(&mut self, to: u32, meta: &Meta, body: &[u8]) -> Option<Sent> {
         if body.len() > FIRST_BYTES {
@@ -36,22 +36,22 @@ impl Endpoint {
         Some(ring(peer, self.barriers))
     }
 
-    /// [`Endpoint::send_short`] of a tiny message to a task, without a call in it. Says whether the peer has to
-    /// be woken then ([`Endpoint::wake`]).
+    /// Sends an immediate message to a task, without a function call. Returns whether the peer must be woken then
+    /// ([`Endpoint::wake`]).
     #[inline(always)]
-    pub fn send_tiny(&mut self, to: u32, tiny: &Tiny) -> Option<bool> {
+    pub fn send_immediate(&mut self, to: u32, immediate: &Immediate) -> Option<bool> {
         let index = self.index_of(to)?;
         let peer = self.peers[index].as_mut().filter(|_| !crate::is_daemon(to))?;
-        if !peer.push_tiny(tiny) {
+        if !peer.push_immediate(immediate) {
             return None;
         }
         self.sends += 1;
-        Some(peer.owner.mapping.header().waiting.0.sleeper(self.barriers).is_some())
+        Some(peer.owner.mapping.header().parker.0.parked(self.barriers).is_some())
     }
 
-    /// Sends bytes: in the queue when they are few, straight from `body` when they are many and
-    /// the peer waits for them, else through the heap. `body` is free when the call returns.
-    /// Waits for the peer to receive only where it waits for this and there is no memory.
+    /// Sends bytes: in the queue if they are few, straight from `body` if they are many and the peer waits for them,
+    /// else through the heap. `body` is free when the call returns. Waits for the receiver only if that waits for this
+    /// message and there is no memory.
     #[inline]
     pub fn send_bytes(&mut self, to: u32, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
         if body.len() <= INLINE_BYTES_MAX {
@@ -60,8 +60,8 @@ impl Endpoint {
         self.send_long(to, meta, body, None)
     }
 
-    /// [`Endpoint::send_bytes`] for who can have the daemon ring at once, while the call lasts: then bytes go
-    /// straight also to a peer that sleeps and whose doorbell is not at hand.
+    /// Does what [`Endpoint::send_bytes`] does, for a caller that can have the daemon ring during the call: then
+    /// bytes go straight also to a peer that sleeps and whose doorbell is not at hand.
     #[inline]
     pub fn send_bytes_ringing(
         &mut self,
@@ -80,56 +80,55 @@ impl Endpoint {
         let index = self.index_of(to).ok_or(SendError::NotConnected)?;
         let waits = !crate::is_daemon(to);
         let reached = |peer: &Peer| ringer.is_some() || peer.bell.is_some();
-        let offers = waits && body.len() >= self.offer_bytes_min && self.peers[index].as_deref().is_some_and(reached);
-        if offers && self.peer_waits_for(index, &meta) {
-            return self.send_offer(index, meta, body, ringer);
+        let rendezvous =
+            waits && body.len() >= self.rendezvous_bytes_min && self.peers[index].as_deref().is_some_and(reached);
+        if rendezvous && self.peer_waits_for(index, &meta) {
+            return self.send_rendezvous(index, meta, body, ringer);
         }
         // A daemon never waits. While tasks crowd the cores the peer would often have to wait in the middle for us.
-        if waits && body.len() >= STREAM_BYTES_MIN && !self.crowded() {
-            return self.send_stream(index, meta, body);
+        if waits && body.len() >= PIPELINED_BYTES_MIN && !self.crowded() {
+            return self.send_pipelined(index, meta, body);
         }
         let block = self.allocate(body.len()).map_err(|_| SendError::NoMemory)?;
         block.write(0, body);
         self.send_blocks(to, meta, &[(block, body.len())])
     }
 
-    /// Through the heap, piece by piece: the peer can copy the first ones out while we copy the
-    /// next ones in.
-    fn send_stream(&mut self, index: usize, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
-        let block = self.allocate(stream::HEAD_BYTES + body.len()).map_err(|_| SendError::NoMemory)?;
+    /// Sends through the heap, chunk by chunk: the peer can copy the first ones out while we copy the next ones in.
+    fn send_pipelined(&mut self, index: usize, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
+        let block = self.allocate(pipelined::HEAD_BYTES + body.len()).map_err(|_| SendError::NoMemory)?;
         let progress = block.head_word();
-        stream::advance(progress, 0);
+        pipelined::advance(progress, 0);
         let peer = self.peers[index].as_mut().expect("connected");
         let (to, token) = (peer.tid, peer.outstanding.add(vec![block.clone()]));
         let mut words = [0u8; 24];
         for (place, word) in words.chunks_exact_mut(8).zip([u64::from(token), block.offset(), body.len() as u64]) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
-        let first = self.queue(to, Kind::Stream, &meta, &words);
+        let first = self.queue(to, Kind::Pipelined, &meta, &words);
         let peer = self.peers[index].as_mut().expect("connected");
         if first.is_err() {
             peer.outstanding.remove(token);
             return first;
         }
-        let past_caches = PAST_CACHES_BYTES.contains(&body.len()) || body.len() >= PAST_BYTES_MIN;
+        let non_temporal = NON_TEMPORAL_BYTES_RANGE.contains(&body.len()) || body.len() >= NON_TEMPORAL_BYTES_MIN;
         let mut done = 0;
-        for piece in body.chunks(stream_piece_bytes(body.len())) {
-            if past_caches {
-                block.write_past_caches(stream::HEAD_BYTES + done, piece);
+        for piece in body.chunks(pipelined_chunk_bytes(body.len())) {
+            if non_temporal {
+                block.write_non_temporal(pipelined::HEAD_BYTES + done, piece);
             } else {
-                block.write(stream::HEAD_BYTES + done, piece);
+                block.write(pipelined::HEAD_BYTES + done, piece);
             }
             done += piece.len();
-            stream::advance(progress, done);
+            pipelined::advance(progress, done);
         }
         self.sent_bytes += body.len();
-        // The peer may have gone to sleep over an unfinished body.
+        // The peer may have gone to sleep over the incomplete body.
         Ok(if ring(peer, self.barriers) == Sent::RingByDaemon { Sent::RingByDaemon } else { first? })
     }
 
-    /// Sends what lies in blocks (each with its used length), without a copy. The blocks may be
-    /// sent again, to others too; what was sent must not be overwritten as long as somebody may
-    /// read it (append behind it instead).
+    /// Sends the content of blocks (each with its used length), without a copy. The blocks may be sent again, also to
+    /// others. Do not overwrite what was sent as long as somebody may read it; append behind it instead.
     pub fn send_blocks(&mut self, to: u32, meta: Meta, body: &[(Block, usize)]) -> Result<Sent, SendError> {
         let index = self.index_of(to).ok_or(SendError::NotConnected)?;
         let bytes = body.iter().map(|(_, used)| used).sum::<usize>();
@@ -152,7 +151,7 @@ impl Endpoint {
         sent
     }
 
-    /// Too many fragments for a descriptor: one block instead.
+    /// Sends a body of too many fragments for a descriptor: joins them in one block.
     fn send_joined(&mut self, to: u32, meta: Meta, body: &[(Block, usize)], bytes: usize) -> Result<Sent, SendError> {
         let whole = self.allocate(bytes).map_err(|_| SendError::NoMemory)?;
         let mut done = 0;
@@ -184,13 +183,14 @@ impl Endpoint {
         }
     }
 
-    /// How far the queue to a peer has come: [`Endpoint::has_read`] tells when the peer has got there.
+    /// Returns how many half-slots have been written to a peer: [`Endpoint::has_read`] says when the peer has read
+    /// them.
     pub fn written(&self, to: u32) -> u64 {
         let peer = self.index_of(to).and_then(|index| self.peers[index].as_ref());
         peer.and_then(|peer| peer.out.as_ref()).map_or(0, Outbound::written)
     }
 
-    /// Whether a peer has read the queue up to there, or is gone.
+    /// Returns whether a peer has read the queue up to `written`, or is gone.
     pub fn has_read(&mut self, to: u32, written: u64) -> bool {
         let us = self.tid;
         match self.index_of(to).and_then(|index| self.peers[index].as_mut()) {
@@ -199,24 +199,24 @@ impl Endpoint {
         }
     }
 
-    /// Whether enough has been sent since the last [`Endpoint::poll`] that blocks should be
-    /// collected which receivers have returned.
+    /// Returns whether enough has been sent since the last [`Endpoint::poll`] that it is time to collect blocks that
+    /// receivers have returned.
     #[inline(always)]
     pub fn should_poll(&self) -> bool {
         self.sends >= SENDS_PER_POLL || self.sent_bytes >= BYTES_PER_POLL
     }
 }
 
-/// Bodies that would lie in the sender's own cache when the receiver wants them, in bytes: shorter
-/// ones are soon had anyway, longer ones have left it for the cache that all cores share.
-const PAST_CACHES_BYTES: std::ops::Range<usize> = 48 << 10..768 << 10;
+/// Pipelined bodies that are copied by non-temporal stores, in bytes: they would lie in the sender's own cache when the
+/// receiver reads them. Shorter ones are soon read anyway; longer ones have left it for the cache that all cores share.
+const NON_TEMPORAL_BYTES_RANGE: std::ops::Range<usize> = 48 << 10..768 << 10;
 
-/// Short pieces begin the overlap early, long ones cost fewer looks.
-fn stream_piece_bytes(bytes: usize) -> usize {
+/// Returns the size of a chunk: small chunks begin the overlap early, large ones cost fewer looks.
+fn pipelined_chunk_bytes(bytes: usize) -> usize {
     (bytes / 8).clamp(4 << 10, 32 << 10) / 64 * 64
 }
 
-/// What a receiver must know to find a body: token, count, place and length of each fragment.
+/// Returns what a receiver must know to find a body: token, count, and place and length of each fragment.
 pub(super) fn descriptor<const BYTES: usize>(token: u32, body: &[(Block, usize)]) -> [u8; BYTES] {
     let mut bytes = [0u8; BYTES];
     bytes[..4].copy_from_slice(&token.to_ne_bytes());
@@ -228,18 +228,18 @@ pub(super) fn descriptor<const BYTES: usize>(token: u32, body: &[(Block, usize)]
     bytes
 }
 
-/// Wakes the peer if it sleeps.
+/// Wakes the peer if it sleeps. Returns what is left to do.
 #[inline(always)]
 pub(super) fn ring(peer: &Peer, reached: bool) -> Sent {
-    match peer.owner.mapping.header().waiting.0.sleeper(reached) {
+    match peer.owner.mapping.header().parker.0.parked(reached) {
         None => Sent::Done,
-        Some(nap) => wake(peer, nap),
+        Some(sleep) => wake(peer, sleep),
     }
 }
 
 #[cold]
-fn wake(peer: &Peer, nap: u32) -> Sent {
-    if peer.rung.replace(nap) == nap {
+fn wake(peer: &Peer, sleep: u32) -> Sent {
+    if peer.rung.replace(sleep) == sleep {
         return Sent::Done;
     }
     match &peer.bell {

@@ -1,37 +1,35 @@
 //! The barrier: one word that members change by compare-exchange alone.
 //!
-//! The word holds the generation of the barrier, the count at which it opens (`need`) and how many
-//! have arrived. The first arrival sets the need; the one that fills it moves the word to the next
-//! generation in the same exchange. So there is no instruction at which a death leaves the word
-//! half changed, and a waiter needs no more than to see another generation than its own.
+//! The word holds the generation of the barrier, the count at which it opens (`need`) and the number of arrivals. The
+//! first arrival sets the need; the last one moves the word to the next generation in the same exchange. So a death at
+//! any instruction leaves the word consistent, and a waiter only has to see another generation than its own.
 //!
-//! The daemon can make a generation fail. It takes the word out of the hands of arrivals by one
-//! exchange (the **mark**); from then on everybody who comes past finishes the work: notes the
-//! generation as failed, then moves the word on. So the daemon may die in between, too.
+//! The daemon can make a generation fail. By one exchange it puts a **mark** in the place of the arrivals; from then on
+//! every member that looks finishes the work: it notes the generation as failed, then moves the word on. So the daemon,
+//! too, may die in between.
 //!
-//! The daemon can also **take** the arrivals of a generation, to have members of other hosts meet
-//! with them elsewhere: by one exchange, after which nobody arrives here until it gives the word
-//! back. Those who have arrived wait on, until the daemon moves the word on for them.
+//! The daemon can also **take** the arrivals of a generation, to have them meet members of other hosts elsewhere: by
+//! one exchange, after which nobody arrives here until the daemon gives the word back. Members that have arrived wait
+//! until the daemon moves the word on for them.
 //!
-//! Beside the word each member has a **slot** which only it writes: in which generation it is
-//! arriving or has arrived, so that the daemon can tell who is missing, and whether it sleeps.
+//! Besides, each member has a **slot** that only it writes: the generation in which it is arriving or has arrived, so
+//! that the daemon can tell which members are missing, and whether it sleeps.
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// For how many generations a failure is remembered at least. Each failure takes a member's end,
-/// so no waiter is ever so late.
+/// For how many generations a failure is remembered at least. Each failure takes a member's end, so no waiter is ever
+/// that late.
 const FAILURES: usize = if cfg!(loom) { 2 } else { 512 };
-/// A generation is older than another when it lies less than this behind it.
+/// A generation is older than another if it is less than this number behind it.
 const OLDER_MAX: u32 = 1 << 31;
-/// Each time so many generations have passed, old ones that are noted are forgotten: numbers come
-/// again.
+/// After this number of generations, old notes are forgotten: generation numbers wrap.
 const SWEEP_INTERVAL: u32 = 1 << 30;
-/// What is older than this is forgotten then.
+/// Notes older than this are forgotten then.
 const NOTE_AGE_MAX: u32 = 1 << 29;
 /// How often a failure under way is finished for others. A member that breaks the rules can put
 /// marks there as fast as we can take them away.
 const FINISHES_MAX: u32 = 1000;
-/// How often a member tries to arrive. Each try that fails is another member's arrival, or the work of
-/// one that breaks the rules: such a group is of no use.
+/// How often a member tries to arrive. Each try that fails is due to another member's arrival, or to a member that
+/// breaks the rules: such a group is of no use.
 const ARRIVAL_TRIES_MAX: u32 = 1 << 20;
 /// In place of the arrivals when the daemon has them.
 const TAKEN: u16 = u16::MAX - 1;
@@ -43,9 +41,9 @@ const NOTED: u64 = 1 << 32;
 pub struct Pending {
     /// Which barrier it is; counts up and wraps.
     pub generation: u32,
-    /// How many must arrive; 0 while nobody has.
+    /// How many must arrive; 0 before the first arrival.
     pub need: u16,
-    /// How many have.
+    /// How many have arrived.
     pub arrived: u16,
 }
 
@@ -56,7 +54,7 @@ impl Pending {
     fn word(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.need) << 16 | u64::from(self.arrived)
     }
-    /// Nobody has arrived in that generation.
+    /// Returns a generation without arrivals.
     fn fresh(generation: u32) -> Pending {
         Pending { generation, need: 0, arrived: 0 }
     }
@@ -78,7 +76,7 @@ impl Pending {
     fn next(self) -> Pending {
         Pending::fresh(self.generation.wrapping_add(1))
     }
-    /// With one more arrival.
+    /// Returns the state with one more arrival.
     fn with_one_more(self, need: u16) -> Pending {
         match self.arrived.saturating_add(1) {
             arrived if arrived >= need => self.next(),
@@ -92,7 +90,7 @@ impl Pending {
 pub struct Arrival {
     /// At which barrier.
     pub generation: u32,
-    /// It was the last that was needed: all may go on, those asleep are to be rung.
+    /// It was the last arrival: all may go on, and the sleepers must be rung.
     pub last: bool,
     /// The group is too small for this barrier to open. It may grow, or it has shrunk just now:
     /// the daemon must be told, since it may have looked at the barrier before this arrival.
@@ -104,15 +102,15 @@ pub struct Arrival {
 pub enum Refused {
     /// Others wait for another count.
     Mismatch,
-    /// The group is no more, or frozen and broken.
+    /// The group has ended, or is frozen and broken.
     Closed,
     /// Members do not meet here: arrive by the daemon.
     Elsewhere,
-    /// The board is not open to this task: it was no member when it asked for the group.
+    /// The barrier page is not open to this task: it was no member when it asked for the group.
     NotMember,
 }
 
-/// The barrier cannot be reached any more: members are gone.
+/// The barrier cannot open any more: members are gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failed;
 
@@ -127,9 +125,9 @@ pub(crate) enum Standing {
     Arrived,
 }
 
-/// What one member says of itself.
+/// The words of one member.
 #[repr(C, align(64))]
-pub(crate) struct Slot {
+pub(crate) struct MemberSlot {
     /// A generation, and above it one of the kinds below.
     state: AtomicU64,
     asleep: AtomicU32,
@@ -138,31 +136,31 @@ pub(crate) struct Slot {
 const ARRIVING: u64 = 1 << 32;
 const ARRIVED: u64 = 2 << 32;
 
-impl Slot {
+impl MemberSlot {
     #[cfg(loom)]
-    pub fn new() -> Slot {
-        Slot { state: AtomicU64::new(0), asleep: AtomicU32::new(0) }
+    pub fn new() -> MemberSlot {
+        MemberSlot { state: AtomicU64::new(0), asleep: AtomicU32::new(0) }
     }
-    /// A new member has nothing of the one before.
+    /// Clears the words of an earlier member.
     pub fn clear(&self) {
         self.state.store(0, Ordering::Relaxed);
         self.asleep.store(0, Ordering::Relaxed);
     }
-    /// Where the member stands in a generation.
+    /// Returns where the member stands in a generation.
     pub fn standing(&self, generation: u32) -> Standing {
-        // Pair `member stands`: who sees it arrived sees what the barrier was then.
+        // Pair `member stands`: whoever sees the arrival sees what the barrier was then.
         match self.state.load(Ordering::Acquire) {
             state if state == ARRIVING | u64::from(generation) => Standing::Arriving,
             state if state == ARRIVED | u64::from(generation) => Standing::Arrived,
             _ => Standing::Away,
         }
     }
-    /// Whether the member wants to be rung.
+    /// Returns whether the member wants to be rung.
     pub fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::Relaxed) != 0
     }
-    /// The member is awake.
-    pub fn rise(&self) {
+    /// Notes that the member is awake.
+    pub fn unpark(&self) {
         self.asleep.store(0, Ordering::Relaxed);
     }
 }
@@ -171,7 +169,7 @@ impl Slot {
 #[repr(C, align(64))]
 pub(crate) struct Barrier {
     word: AtomicU64,
-    /// The newest generation in which somebody lay down, [`NOTED`].
+    /// The newest generation in which a member has gone to sleep, [`NOTED`].
     sleeping: AtomicU64,
     #[cfg(not(loom))]
     _pad: [AtomicU64; 6],
@@ -186,7 +184,7 @@ impl Barrier {
         Barrier { word: AtomicU64::new(0), sleeping: AtomicU64::new(0), failed: zeroes() }
     }
 
-    /// The state now. A failure that is under way is finished first.
+    /// Returns the present state. Finishes a failure that is under way first.
     pub fn pending(&self) -> Pending {
         // Pair `barrier moved`: with it comes what the others did before.
         let mut pending = Pending::of(self.word.load(Ordering::Acquire));
@@ -199,10 +197,10 @@ impl Barrier {
         Pending::fresh(pending.generation)
     }
 
-    /// A member arrives. `guess` is the generation that it believes to be next: a right guess
-    /// saves fetching the word's cache line twice.
+    /// Arrives as a member. `guess` is the generation that the member expects next: a right guess saves fetching the
+    /// word's cache line twice.
     #[inline]
-    pub fn arrive(&self, slot: &Slot, need: u16, guess: u32) -> Result<Arrival, Refused> {
+    pub fn arrive(&self, slot: &MemberSlot, need: u16, guess: u32) -> Result<Arrival, Refused> {
         let mut before = Pending::fresh(guess);
         for _ in 0..ARRIVAL_TRIES_MAX {
             if before.is_mark() {
@@ -240,10 +238,10 @@ impl Barrier {
         Err(Refused::Closed)
     }
 
-    /// What has become of a generation at which the caller has arrived; `None` while it is open.
+    /// Returns the result of a generation at which the caller has arrived; `None` while it is open.
     #[inline]
     pub fn passed(&self, generation: u32) -> Option<Result<(), Failed>> {
-        // Pair `barrier moved`: by the last arrival, or by who moved a failure on.
+        // Pair `barrier moved`: by the last arrival, or by the member that moved a failure on.
         let now = self.word.load(Ordering::Acquire);
         if now >> 32 == u64::from(generation) && !Pending::of(now).is_mark() {
             None
@@ -272,8 +270,7 @@ impl Barrier {
         result.is_ok()
     }
 
-    /// Takes the arrivals: nobody arrives here any more. Gives what there was; nothing if they
-    /// were taken before.
+    /// Takes the arrivals: nobody arrives here any more. Returns what there was; nothing if they were taken before.
     pub fn take(&self) -> Pending {
         for _ in 0..FINISHES_MAX {
             let seen = self.pending();
@@ -292,7 +289,7 @@ impl Barrier {
         Pending::fresh(generation)
     }
 
-    /// Lets those go on whose arrivals were taken.
+    /// Releases the members whose arrivals were taken.
     pub fn release(&self, opened: bool) {
         let seen = self.pending();
         if !seen.is_taken() {
@@ -309,7 +306,7 @@ impl Barrier {
         }
     }
 
-    /// Members arrive here again.
+    /// Lets members arrive here again.
     pub fn give(&self) {
         let seen = self.pending();
         if seen.is_taken() {
@@ -318,13 +315,13 @@ impl Barrier {
         }
     }
 
-    /// Notes the failure, then moves the word on, unless somebody else has done so. What is noted
-    /// is true for ever, so it may be noted late and more than once.
+    /// Notes the failure, then moves the word on, unless another process has done so. A note is true for ever, so it
+    /// may be made late and more than once.
     #[cold]
     fn finish_failure(&self, mark: Pending) -> Pending {
         let entry = &self.failed[mark.generation as usize % FAILURES];
         note_newer(entry, mark.generation);
-        // Pair `barrier moved`: who sees the word moved on sees the note.
+        // Pair `barrier moved`: whoever sees the word moved on sees the note.
         let result = self.word.compare_exchange(mark.word(), mark.next().word(), Ordering::AcqRel, Ordering::Acquire);
         match result {
             Ok(_) => mark.next(),
@@ -343,8 +340,8 @@ impl Barrier {
         }
     }
 
-    /// The member is about to sleep: look once more after this ([`Barrier::passed`]), then sleep.
-    pub fn lie_down(&self, slot: &Slot) {
+    /// Notes that the member is about to sleep: look once more after this ([`Barrier::passed`]), then sleep.
+    pub fn prepare_park(&self, slot: &MemberSlot) {
         slot.asleep.store(1, Ordering::Relaxed);
         // A later generation may have its sleepers already: they must not be forgotten for us.
         note_newer(&self.sleeping, Pending::of(self.word.load(Ordering::Relaxed)).generation);
@@ -352,7 +349,7 @@ impl Barrier {
         fence(Ordering::SeqCst);
     }
 
-    /// The last arrival of a generation asks whether anybody may sleep.
+    /// Returns whether a member may sleep; for the last arrival of a generation.
     #[inline]
     pub fn has_sleepers(&self, generation: u32) -> bool {
         // Pair `lie down or open`.
@@ -363,7 +360,7 @@ impl Barrier {
     }
 }
 
-/// Writes a generation unless a newer one stands there.
+/// Writes a generation unless the word has a newer one.
 fn note_newer(entry: &AtomicU64, generation: u32) {
     let mut noted = entry.load(Ordering::Relaxed);
     while noted == 0 || generation.wrapping_sub(noted as u32).wrapping_sub(1) < OLDER_MAX {

@@ -1,7 +1,7 @@
-//! What lies in the two memfds of a group, and how they are mapped.
-use super::barrier::{Barrier, Slot};
+//! The layout of the two memfds of a group, and their mapping.
+use super::barrier::{Barrier, MemberSlot};
 use crate::segment::Apart;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, ReadOnlyLoad};
 use crate::{file, mapping};
 use rustix::fs::SealFlags;
 use rustix::mm::ProtFlags;
@@ -13,20 +13,20 @@ use std::ptr::NonNull;
 /// Members that a group can have: as many as a host has tasks.
 pub const MEMBERS_MAX: usize = crate::SLOTS;
 
-/// A type that can be laid over a memfd of zeroes: made of atomics alone.
+/// A type that can be laid over a memfd of zeroes: made of atomics only.
 ///
 /// # Safety
 /// Every bit pattern must be a value, and all of it be changed through `&` only.
 pub(super) unsafe trait Shared {
     const MAGIC: u64;
-    /// The file may be so short where a limit (`ulimit -f`) wants it; then the rest is never used.
+    /// The least length of the file, if a limit (`ulimit -f`) wants it short; then the rest is never used.
     const LEAST_BYTES: usize;
     fn magic(&self) -> &AtomicU64;
 }
 
-/// The list of members. Only the daemon writes it.
+/// The membership page. Only the daemon writes it.
 #[repr(C)]
-pub(super) struct List {
+pub(super) struct MembershipPage {
     magic: AtomicU64,
     /// Odd while a change is under way; see `GroupView::members`.
     pub version: Apart<AtomicU32>,
@@ -39,11 +39,11 @@ pub(super) struct List {
     pub tids: Apart<[AtomicU32; MEMBERS_MAX]>,
 }
 
-/// In the place of a member that has gone since its group was frozen: nobody takes its number, and who froze the
-/// group with it goes on with its tid. No task has that bit.
+/// Set in the place of a member that has gone since its group was frozen: nobody takes its instance number, and tasks
+/// that froze the group with it go on with its tid. No tid has that bit.
 pub(super) const GONE: u32 = 1 << 31;
 
-/// The tid of a member that is there.
+/// Returns the tid of a member that is there.
 #[inline]
 pub(super) fn present(word: u32) -> Option<u32> {
     Some(word).filter(|word| *word != 0 && *word & GONE == 0)
@@ -53,30 +53,30 @@ pub(super) fn present(word: u32) -> Option<u32> {
 pub(super) const FROZEN: u32 = 1;
 /// A member of the frozen group has gone.
 pub(super) const BROKEN: u32 = 2;
-/// The group is no more.
+/// The group has ended.
 pub(super) const CLOSED: u32 = 4;
 
-/// The barrier and the slots of the members, by instance.
+/// The barrier page: the barrier and the slots of the members, by instance.
 #[repr(C)]
-pub(super) struct Board {
+pub(super) struct BarrierPage {
     magic: AtomicU64,
     pub barrier: Barrier,
-    slots: [Slot; MEMBERS_MAX],
+    slots: [MemberSlot; MEMBERS_MAX],
 }
 
-const _: () = assert!(size_of::<Slot>() == 64 && align_of::<Barrier>() == 64);
+const _: () = assert!(size_of::<MemberSlot>() == 64 && align_of::<Barrier>() == 64);
 
 // SAFETY: atomics alone.
-unsafe impl Shared for List {
+unsafe impl Shared for MembershipPage {
     const MAGIC: u64 = u64::from_be_bytes(*b"hpvmlist");
-    const LEAST_BYTES: usize = Mapped::<List>::BYTES;
+    const LEAST_BYTES: usize = Mapped::<MembershipPage>::BYTES;
     fn magic(&self) -> &AtomicU64 {
         &self.magic
     }
 }
 
 // SAFETY: atomics alone.
-unsafe impl Shared for Board {
+unsafe impl Shared for BarrierPage {
     const MAGIC: u64 = u64::from_be_bytes(*b"hpvmbord");
     const LEAST_BYTES: usize = 64 << 10;
     fn magic(&self) -> &AtomicU64 {
@@ -113,7 +113,7 @@ impl<T: Shared> Mapped<T> {
         Ok((mapped, file))
     }
 
-    /// Maps what another process has made; refuses what is no such thing.
+    /// Maps a memfd that another process has made; refuses any other file.
     pub fn open(file: &OwnedFd, protection: ProtFlags) -> io::Result<Mapped<T>> {
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not of a group");
         let there = rustix::fs::fstat(file)?.st_size as usize;
@@ -121,7 +121,7 @@ impl<T: Shared> Mapped<T> {
             return Err(wrong());
         }
         let mapped = Mapped::<T>::map(file.as_fd(), protection)?;
-        if mapped.magic().load(Ordering::Relaxed) != T::MAGIC {
+        if mapped.magic().load_relaxed() != T::MAGIC {
             return Err(wrong());
         }
         Ok(mapped)
@@ -133,12 +133,12 @@ impl<T: Shared> Mapped<T> {
     }
 }
 
-impl Mapped<Board> {
-    /// The slot of a member; none where a limit has made the board too short for it. Panics for an instance
-    /// that no group has.
+impl Mapped<BarrierPage> {
+    /// Returns the slot of a member; none if a limit has made the page too short for it. Panics for an instance that no
+    /// group has.
     #[inline]
-    pub fn slot(&self, instance: usize) -> Option<&Slot> {
-        let end = std::mem::offset_of!(Board, slots) + (instance + 1) * size_of::<Slot>();
+    pub fn slot(&self, instance: usize) -> Option<&MemberSlot> {
+        let end = std::mem::offset_of!(BarrierPage, slots) + (instance + 1) * size_of::<MemberSlot>();
         (end <= self.there).then(|| &self.slots[instance])
     }
 }

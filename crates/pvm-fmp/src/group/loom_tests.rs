@@ -1,12 +1,12 @@
 //! The barrier under loom.
-use super::barrier::{Barrier, Failed, Slot, Standing, fence_after_exchange};
+use super::barrier::{Barrier, Failed, MemberSlot, Standing, fence_after_exchange};
 use crate::sync::{AtomicU32, Ordering, fence};
 use loom::sync::Arc;
 use loom::thread;
 
 struct Shared {
     barrier: Barrier,
-    slots: [Slot; 3],
+    slots: [MemberSlot; 3],
     /// What members write before they arrive.
     data: [AtomicU32; 3],
     rung: AtomicU32,
@@ -15,7 +15,7 @@ struct Shared {
 fn shared() -> Arc<Shared> {
     Arc::new(Shared {
         barrier: Barrier::new(),
-        slots: std::array::from_fn(|_| Slot::new()),
+        slots: std::array::from_fn(|_| MemberSlot::new()),
         data: std::array::from_fn(|_| AtomicU32::new(0)),
         rung: AtomicU32::new(0),
     })
@@ -75,7 +75,7 @@ fn no_waiter_sleeps_for_ever() {
         });
         let arrival = shared.barrier.arrive(&shared.slots[0], 2, 0).unwrap();
         let sleeps = !arrival.last && {
-            shared.barrier.lie_down(&shared.slots[0]);
+            shared.barrier.prepare_park(&shared.slots[0]);
             shared.barrier.passed(arrival.generation).is_none()
         };
         let released = releaser.join().unwrap();
@@ -89,11 +89,11 @@ fn a_late_sleeper_hides_nobody() {
     loom::model(|| {
         let shared = shared();
         let there = shared.clone();
-        let late = thread::spawn(move || there.barrier.lie_down(&there.slots[2]));
+        let late = thread::spawn(move || there.barrier.prepare_park(&there.slots[2]));
         // Generation 0 opens, member 0 sleeps in generation 1, which then opens.
         shared.barrier.arrive(&shared.slots[0], 1, 0).unwrap();
         shared.barrier.arrive(&shared.slots[0], 2, 1).unwrap();
-        shared.barrier.lie_down(&shared.slots[0]);
+        shared.barrier.prepare_park(&shared.slots[0]);
         let last = shared.barrier.arrive(&shared.slots[1], 2, 1).unwrap();
         assert!(last.last && shared.barrier.has_sleepers(last.generation));
         late.join().unwrap();

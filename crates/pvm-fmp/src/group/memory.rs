@@ -1,6 +1,6 @@
-//! The daemon's side.
-use super::barrier::{Pending, Slot, Standing};
-use super::layout::{BROKEN, Board, CLOSED, FROZEN, GONE, List, MEMBERS_MAX, Mapped, present};
+//! The daemon's side of a group's memory.
+use super::barrier::{MemberSlot, Pending, Standing};
+use super::layout::{BROKEN, BarrierPage, CLOSED, FROZEN, GONE, MEMBERS_MAX, Mapped, MembershipPage, present};
 use crate::file::read_only;
 use crate::sync::{Ordering, fence};
 use std::io;
@@ -24,116 +24,121 @@ pub struct TakenArrivals {
     pub pending: Pending,
     /// The tids of members that had.
     pub here: Vec<u32>,
-    /// Of members that had, or will find that they cannot.
+    /// The tids of members that had, or will find that they cannot.
     pub doubtful: Vec<u32>,
 }
 
 /// A group's shared memory.
 pub struct GroupMemory {
-    list: Mapped<List>,
-    board: Mapped<Board>,
-    readable_list: OwnedFd,
-    writable_board: OwnedFd,
+    membership: Mapped<MembershipPage>,
+    barrier_page: Mapped<BarrierPage>,
+    readable_membership: OwnedFd,
+    writable_barrier_page: OwnedFd,
 }
 
 impl GroupMemory {
     /// Makes the memory of a group without members.
     pub fn new() -> io::Result<GroupMemory> {
-        let (list, list_file) = Mapped::make("hpvm-members", false)?;
-        let (board, writable_board) = Mapped::make("hpvm-board", true)?;
-        Ok(GroupMemory { list, board, readable_list: read_only(&list_file)?, writable_board })
+        let (membership, membership_file) = Mapped::make("hpvm-members", false)?;
+        let (barrier_page, writable_barrier_page) = Mapped::make("hpvm-board", true)?;
+        Ok(GroupMemory {
+            membership,
+            barrier_page,
+            readable_membership: read_only(&membership_file)?,
+            writable_barrier_page,
+        })
     }
 
-    /// The list, which can only be read: for everybody.
-    pub fn list(&self) -> BorrowedFd<'_> {
-        self.readable_list.as_fd()
+    /// Returns a descriptor of the membership page that can only be read: for everybody.
+    pub fn membership_page(&self) -> BorrowedFd<'_> {
+        self.readable_membership.as_fd()
     }
 
-    /// The board, for members.
-    pub fn board(&self) -> BorrowedFd<'_> {
-        self.writable_board.as_fd()
+    /// Returns a descriptor of the barrier page, for members.
+    pub fn barrier_page(&self) -> BorrowedFd<'_> {
+        self.writable_barrier_page.as_fd()
     }
 
-    /// A task becomes the member of that number. Panics when the number is too large.
+    /// Makes a task the member of that instance number. Panics if the number is too large.
     pub fn set(&self, instance: u32, tid: u32) {
-        if let Some(slot) = self.board.slot(instance as usize) {
+        if let Some(slot) = self.barrier_page.slot(instance as usize) {
             slot.clear();
         }
         self.change(instance, tid);
     }
 
-    /// The member of that number is gone. Look at the barrier, and ring those asleep, after this.
+    /// Removes the member of that instance number. Look at the barrier, and ring the sleepers, after this.
     pub fn clear(&self, instance: u32) {
-        let tid = self.list.tids.0[instance as usize].load(Ordering::Relaxed);
-        let frozen = self.list.state.load(Ordering::Relaxed) & FROZEN != 0;
+        let tid = self.membership.tids.0[instance as usize].load(Ordering::Relaxed);
+        let frozen = self.membership.state.load(Ordering::Relaxed) & FROZEN != 0;
         self.change(instance, if frozen && tid != 0 { tid | GONE } else { 0 });
     }
 
     fn change(&self, instance: u32, word: u32) {
-        let list = &self.list;
-        // Pair `list changed`: readers take nothing while the version is odd, or when it has changed meanwhile.
-        let version = list.version.0.load(Ordering::Relaxed);
-        list.version.0.store(version.wrapping_add(1), Ordering::Relaxed);
+        let membership = &self.membership;
+        // Pair `membership changed`: readers take nothing while the version is odd, or when it has changed meanwhile.
+        let version = membership.version.0.load(Ordering::Relaxed);
+        membership.version.0.store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
-        let before = list.tids.0[instance as usize].load(Ordering::Relaxed);
-        list.tids.0[instance as usize].store(word, Ordering::Relaxed);
+        let before = membership.tids.0[instance as usize].load(Ordering::Relaxed);
+        membership.tids.0[instance as usize].store(word, Ordering::Relaxed);
         let [is, was] = [word, before].map(|word| u32::from(present(word).is_some()));
-        let size = list.size.load(Ordering::Relaxed) + is - was;
-        list.size.store(size, Ordering::Relaxed);
-        list.places.store(self.places_with(instance), Ordering::Relaxed);
-        // Pair `list changed`.
-        list.version.0.store(version.wrapping_add(2), Ordering::Release);
+        let size = membership.size.load(Ordering::Relaxed) + is - was;
+        membership.size.store(size, Ordering::Relaxed);
+        membership.places.store(self.places_with(instance), Ordering::Relaxed);
+        // Pair `membership changed`.
+        membership.version.0.store(version.wrapping_add(2), Ordering::Release);
         // Pair `arrive or change`: either the member sees that the group is smaller, or the next `look` sees its
         // arrival.
         fence(Ordering::SeqCst);
     }
 
-    /// The highest instance in use plus one, after a change of `instance`.
+    /// Returns the highest instance in use plus one, after a change of `instance`.
     fn places_with(&self, instance: u32) -> u32 {
-        let mut places = self.list.places.load(Ordering::Relaxed).max(instance + 1);
-        while places > 0 && self.list.tids.0[places as usize - 1].load(Ordering::Relaxed) == 0 {
+        let mut places = self.membership.places.load(Ordering::Relaxed).max(instance + 1);
+        while places > 0 && self.membership.tids.0[places as usize - 1].load(Ordering::Relaxed) == 0 {
             places -= 1;
         }
         places
     }
 
-    /// Members stay as they are from now on.
+    /// Freezes the group: members stay as they are from now on.
     pub fn freeze(&self) {
         self.say(FROZEN);
     }
 
-    /// A member of the frozen group has gone: nobody arrives at a barrier any more. Make the pending
-    /// one fail, and ring those asleep, after this.
+    /// Notes that a member of the frozen group has gone: nobody arrives at a barrier any more. Make the pending one
+    /// fail, and ring the sleepers, after this.
     pub fn break_up(&self) {
         self.say(BROKEN);
     }
 
-    /// The group is no more.
+    /// Notes that the group has ended.
     pub fn close(&self) {
         self.say(CLOSED);
     }
 
     fn say(&self, bit: u32) {
         // Pair `group state`: who sees it sees who had gone before.
-        self.list.state.fetch_or(bit, Ordering::Release);
+        self.membership.state.fetch_or(bit, Ordering::Release);
         // Pair `arrive or change`: nobody arrives unseen.
         fence(Ordering::SeqCst);
     }
 
     fn members(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
-        let places = (self.list.places.load(Ordering::Relaxed) as usize).min(MEMBERS_MAX);
-        let tid = |instance: usize| present(self.list.tids.0[instance].load(Ordering::Relaxed));
+        let places = (self.membership.places.load(Ordering::Relaxed) as usize).min(MEMBERS_MAX);
+        let tid = |instance: usize| present(self.membership.tids.0[instance].load(Ordering::Relaxed));
         (0..places).filter_map(move |instance| Some((instance, tid(instance)?)))
     }
 
-    /// How a member stands; one without a slot never arrives.
+    /// Returns how a member stands; one without a slot never arrives.
     fn standing(&self, instance: usize, generation: u32) -> Standing {
-        self.board.slot(instance).map_or(Standing::Away, |slot| slot.standing(generation))
+        self.barrier_page.slot(instance).map_or(Standing::Away, |slot| slot.standing(generation))
     }
 
-    /// How the barrier stands.
+    /// Returns the state of the barrier.
     pub fn look(&self) -> Look {
-        let mut pending = self.board.barrier.pending();
+        let mut pending = self.barrier_page.barrier.pending();
         if pending.is_taken() {
             pending.arrived = 0;
         }
@@ -148,9 +153,9 @@ impl GroupMemory {
         look
     }
 
-    /// The need of the barrier, and the tids of members that have arrived.
+    /// Returns the need of the barrier, and the tids of members that have arrived.
     pub fn waiting(&self) -> (u16, Vec<u32>) {
-        let pending = self.board.barrier.pending();
+        let pending = self.barrier_page.barrier.pending();
         let arrived = |(instance, _): &(usize, u32)| {
             pending.need != 0 && self.standing(*instance, pending.generation) == Standing::Arrived
         };
@@ -159,7 +164,7 @@ impl GroupMemory {
 
     /// Takes the arrivals out of the barrier: from now on members arrive by the daemon.
     pub fn take(&self) -> TakenArrivals {
-        let pending = self.board.barrier.take();
+        let pending = self.barrier_page.barrier.take();
         let mut taken = TakenArrivals { pending, here: Vec::new(), doubtful: Vec::new() };
         if pending.need == 0 {
             return taken;
@@ -174,27 +179,27 @@ impl GroupMemory {
         taken
     }
 
-    /// Lets those go on whose arrivals were taken. Ring those asleep after this.
+    /// Releases the members whose arrivals were taken. Ring the sleepers after this.
     pub fn release(&self, opened: bool) {
-        self.board.barrier.release(opened);
+        self.barrier_page.barrier.release(opened);
     }
 
-    /// Members meet here again.
+    /// Lets members arrive here again.
     pub fn give(&self) {
-        self.board.barrier.give();
+        self.barrier_page.barrier.give();
     }
 
-    /// Makes the barrier fail, if nobody has arrived since it was looked at. Ring those asleep
-    /// after this.
+    /// Makes the barrier fail, if nobody has arrived since it was looked at. Ring the sleepers after this.
     pub fn fail(&self, pending: Pending) -> bool {
-        self.board.barrier.fail(pending)
+        self.barrier_page.barrier.fail(pending)
     }
 
-    /// The members that want to be rung.
+    /// Returns the members that want to be rung.
     pub fn sleepers(&self) -> Vec<u32> {
         // Pair `lie down or open`: either we see the sleeper, or it sees what we did.
         fence(Ordering::SeqCst);
-        let asleep = |(instance, _): &(usize, u32)| self.board.slot(*instance).is_some_and(Slot::is_asleep);
+        let asleep =
+            |(instance, _): &(usize, u32)| self.barrier_page.slot(*instance).is_some_and(MemberSlot::is_asleep);
         self.members().filter(asleep).map(|(_, tid)| tid).collect()
     }
 }

@@ -1,8 +1,8 @@
-//! The shared memory of a group: who its members are, and its barrier.
+//! The shared memory of a group: its members and its barrier.
 //!
-//! The daemon makes two memfds a group. The **list** of members is written by the daemon alone;
-//! everybody who asks for the group maps it read-only. The **board** holds the barrier, and all
-//! members write there: see `barrier` for why a death at any instruction leaves it whole.
+//! The daemon makes two memfds for each group. It alone writes the **membership page**; every task that asks for the
+//! group maps that page read-only. The **barrier page** holds the barrier, and all members write there: see `barrier`
+//! for why a death at any instruction leaves it consistent.
 
 mod barrier;
 

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn member(memory: &GroupMemory) -> GroupView {
     let copy = |descriptor: std::os::fd::BorrowedFd<'_>| descriptor.try_clone_to_owned().unwrap();
-    GroupView::open(copy(memory.list()), Some(copy(memory.board()))).unwrap()
+    GroupView::open(copy(memory.membership_page()), Some(copy(memory.barrier_page()))).unwrap()
 }
 
 fn stranger(memory: &GroupMemory) -> GroupView {
-    GroupView::open(memory.list().try_clone_to_owned().unwrap(), None).unwrap()
+    GroupView::open(memory.membership_page().try_clone_to_owned().unwrap(), None).unwrap()
 }
 
 /// A group of so many members, whose tids are 100 and on.
@@ -23,7 +23,7 @@ fn group(members: u32) -> (GroupMemory, Vec<GroupView>) {
 fn everybody_sees_who_the_members_are() {
     let memory = GroupMemory::new().unwrap();
     let view = stranger(&memory);
-    assert!(!view.has_board() && member(&memory).has_board());
+    assert!(!view.has_barrier_page() && member(&memory).has_barrier_page());
     assert_eq!((view.size(), view.places(), view.tid_of(0), view.instance_of(100)), (0, 0, None, None));
     (0..3).for_each(|instance| memory.set(instance, 100 + instance));
     let before = view.version();
@@ -65,12 +65,12 @@ fn a_frozen_group_remembers_who_has_gone() {
 #[test]
 fn a_task_cannot_write_the_list_nor_take_another_file_for_one() {
     let memory = GroupMemory::new().unwrap();
-    let list = memory.list().try_clone_to_owned().unwrap();
+    let membership = memory.membership_page().try_clone_to_owned().unwrap();
     let both = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
-    assert!(layout::Mapped::<layout::List>::open(&list, both).is_err());
-    assert!(GroupView::open(memory.board().try_clone_to_owned().unwrap(), None).is_err());
+    assert!(layout::Mapped::<layout::MembershipPage>::open(&membership, both).is_err());
+    assert!(GroupView::open(memory.barrier_page().try_clone_to_owned().unwrap(), None).is_err());
     let other = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-    assert!(GroupView::open(list, Some(other)).is_err());
+    assert!(GroupView::open(membership, Some(other)).is_err());
 }
 
 #[test]
@@ -160,23 +160,23 @@ fn those_asleep_are_known_to_releaser_and_daemon() {
     let (memory, views) = group(4);
     let arrive = |member: usize| views[member].arrive(member as u32, 4).unwrap();
     (0..3).for_each(|member| assert!(!arrive(member).last));
-    views[1].lie_down(1);
-    views[2].lie_down(2);
-    views[2].rise(2);
+    views[1].prepare_park(1);
+    views[2].prepare_park(2);
+    views[2].unpark(2);
     let last = arrive(3);
     assert_eq!(views[3].sleepers(last.generation), [101]);
     assert_eq!(memory.sleepers(), [101]);
-    views[1].rise(1);
+    views[1].unpark(1);
     // Who lay down for a barrier that is over is not asked for by the next.
     (0..4).for_each(|member| assert_eq!(arrive(member).generation, 1));
     assert_eq!(views[3].sleepers(1), [0; 0]);
 }
 
 #[test]
-fn a_board_full_of_nonsense_breaks_no_memory_and_hangs_nobody() {
+fn a_barrier_page_full_of_nonsense_breaks_no_memory_and_hangs_nobody() {
     use crate::sync::AtomicU64;
     let (memory, views) = group(2);
-    let board = memory.board().try_clone_to_owned().unwrap();
+    let barrier_page = memory.barrier_page().try_clone_to_owned().unwrap();
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     let hits = AtomicU64::new(0);
     for round in 0..20_000 {
@@ -185,7 +185,7 @@ fn a_board_full_of_nonsense_breaks_no_memory_and_hangs_nobody() {
         seed ^= seed << 17;
         // The words of the barrier lie in the first lines, slots behind them.
         let word = if round % 3 == 0 { seed & 0xffff_ffff_0003_0003 } else { seed };
-        rustix::io::pwrite(&board, &word.to_ne_bytes(), 64 + seed % 100 * 8).unwrap();
+        rustix::io::pwrite(&barrier_page, &word.to_ne_bytes(), 64 + seed % 100 * 8).unwrap();
         let look = memory.look();
         assert!(look.absent <= 2);
         if let Ok(arrival) = views[0].arrive(0, 1 + seed as u32 % 3) {
@@ -193,7 +193,7 @@ fn a_board_full_of_nonsense_breaks_no_memory_and_hangs_nobody() {
             let _ = views[0].passed(arrival.generation);
             let _ = views[0].sleepers(arrival.generation);
         }
-        views[1].lie_down(1);
+        views[1].prepare_park(1);
         assert!(memory.sleepers().iter().all(|tid| [100, 101].contains(tid)));
         memory.fail(memory.look().pending);
     }

@@ -1,68 +1,70 @@
-//! A task's side.
-use super::barrier::{self, Arrival, Barrier, Failed, Refused, Slot};
-use super::layout::{BROKEN, Board, CLOSED, FROZEN, GONE, List, MEMBERS_MAX, Mapped, present};
-use crate::sync::{Ordering, fence};
+//! A task's side of a group's memory.
+use super::barrier::{self, Arrival, Barrier, Failed, MemberSlot, Refused};
+use super::layout::{BROKEN, BarrierPage, CLOSED, FROZEN, GONE, MEMBERS_MAX, Mapped, MembershipPage, present};
+use crate::sync::{Ordering, ReadOnlyLoad, fence};
 use rustix::mm::ProtFlags;
 use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// How often a list that is just being changed is read again. The daemon may die in a change.
+/// How often a membership page that is just being changed is read again. The daemon may die in a change.
 const RETRIES_MAX: u32 = 10_000;
 
 /// A group as a task sees it.
 pub struct GroupView {
-    list: Mapped<List>,
-    board: Option<Mapped<Board>>,
+    membership: Mapped<MembershipPage>,
+    barrier_page: Option<Mapped<BarrierPage>>,
     /// The generation that comes next, as far as known.
     guess: Cell<u32>,
 }
 
 impl GroupView {
-    /// Maps what came with `ToTask::Group`: the list, and for members the board.
-    pub fn open(list: OwnedFd, board: Option<OwnedFd>) -> io::Result<GroupView> {
-        let list = Mapped::open(&list, ProtFlags::READ)?;
-        let board = board.map(|board| Mapped::open(&board, ProtFlags::READ | ProtFlags::WRITE)).transpose()?;
-        Ok(GroupView { list, board, guess: Cell::new(0) })
+    /// Maps what came with `ToTask::Group`: the membership page, and for members the barrier page.
+    pub fn open(membership: OwnedFd, barrier_page: Option<OwnedFd>) -> io::Result<GroupView> {
+        let membership = Mapped::open(&membership, ProtFlags::READ)?;
+        let barrier_page = barrier_page
+            .map(|barrier_page| Mapped::open(&barrier_page, ProtFlags::READ | ProtFlags::WRITE))
+            .transpose()?;
+        Ok(GroupView { membership, barrier_page, guess: Cell::new(0) })
     }
 
-    /// Whether the board came along, as it does for members.
-    pub fn has_board(&self) -> bool {
-        self.board.is_some()
+    /// Returns whether this has the barrier page, as members do.
+    pub fn has_barrier_page(&self) -> bool {
+        self.barrier_page.is_some()
     }
-    /// How many members there are.
+    /// Returns how many members there are.
     #[inline]
     pub fn size(&self) -> u32 {
-        self.list.size.load(Ordering::Relaxed)
+        self.membership.size.load_relaxed()
     }
-    /// Counts the changes of membership; wraps.
+    /// Returns the number of changes of membership; wraps.
     #[inline]
     pub fn version(&self) -> u32 {
-        // Pair `list changed`.
-        self.list.version.0.load(Ordering::Acquire)
+        // Pair `membership changed`.
+        self.membership.version.0.load_acquire()
     }
-    /// Whether members stay as they are.
+    /// Returns whether members stay as they are.
     pub fn is_frozen(&self) -> bool {
         // Pair `group state`.
-        self.list.state.load(Ordering::Acquire) & FROZEN != 0
+        self.membership.state.load_acquire() & FROZEN != 0
     }
-    /// Whether members of the frozen group have gone, so that it is of no use any more.
+    /// Returns whether members of the frozen group have gone, so that it is of no use any more.
     pub fn is_broken(&self) -> bool {
         // Pair `group state`.
-        self.list.state.load(Ordering::Acquire) & BROKEN != 0
+        self.membership.state.load_acquire() & BROKEN != 0
     }
-    /// Whether the group is no more. One of the same name may exist: ask the daemon.
+    /// Returns whether the group has ended. Another one of the same name may exist: ask the daemon.
     #[inline]
     pub fn is_closed(&self) -> bool {
         // Pair `group state`.
-        self.list.state.load(Ordering::Acquire) & CLOSED != 0
+        self.membership.state.load_acquire() & CLOSED != 0
     }
-    /// The highest instance in use, plus one.
+    /// Returns the highest instance in use, plus one.
     #[inline]
     pub fn places(&self) -> u32 {
-        self.list.places.load(Ordering::Relaxed).min(MEMBERS_MAX as u32)
+        self.membership.places.load_relaxed().min(MEMBERS_MAX as u32)
     }
-    /// The member of that number.
+    /// Returns the member of that instance number.
     #[inline]
     pub fn tid_of(&self, instance: u32) -> Option<u32> {
         present(self.word_of(instance)?)
@@ -70,20 +72,20 @@ impl GroupView {
 
     #[inline]
     fn word_of(&self, instance: u32) -> Option<u32> {
-        Some(self.list.tids.0.get(instance as usize)?.load(Ordering::Relaxed))
+        Some(self.membership.tids.0.get(instance as usize)?.load_relaxed())
     }
 
-    /// The number of that member.
+    /// Returns the instance number of that member.
     pub fn instance_of(&self, tid: u32) -> Option<u32> {
         (0..self.places()).find(|instance| tid != 0 && self.tid_of(*instance) == Some(tid))
     }
 
-    /// All members, as they were at one moment: instance and tid.
+    /// Returns all members, as they were at one moment: instance and tid.
     pub fn members(&self) -> Vec<(u32, u32)> {
         self.read(present)
     }
 
-    /// All members as they were when the group was frozen, whoever has gone since.
+    /// Returns all members as they were when the group was frozen, also those that have gone since.
     pub fn frozen_members(&self) -> Vec<(u32, u32)> {
         self.read(|word| Some(word & !GONE).filter(|tid| *tid != 0))
     }
@@ -97,9 +99,9 @@ impl GroupView {
             let version = self.version();
             if version % 2 == 0 {
                 let members = read_now();
-                // Pair `list changed`: what was read before is that of the version, or the version has changed.
+                // Pair `membership changed`: what was read before is that of the version, or the version has changed.
                 fence(Ordering::Acquire);
-                if self.list.version.0.load(Ordering::Relaxed) == version {
+                if self.membership.version.0.load_relaxed() == version {
                     return members;
                 }
             }
@@ -111,13 +113,15 @@ impl GroupView {
 
     #[inline]
     fn is_of_no_use(&self) -> bool {
-        self.list.state.load(Ordering::Relaxed) & (BROKEN | CLOSED) != 0
+        self.membership.state.load_relaxed() & (BROKEN | CLOSED) != 0
     }
 
-    /// The own slot. Panics for an instance that no group has.
+    /// Returns the own slot. Panics for an instance that no group has.
     #[inline]
-    fn own(&self, instance: u32) -> Option<(&Barrier, &Slot)> {
-        self.board.as_ref().and_then(|board| Some((&board.barrier, board.slot(instance as usize)?)))
+    fn own(&self, instance: u32) -> Option<(&Barrier, &MemberSlot)> {
+        self.barrier_page
+            .as_ref()
+            .and_then(|barrier_page| Some((&barrier_page.barrier, barrier_page.slot(instance as usize)?)))
     }
 
     /// Arrives at the barrier as the member of that number. `need` must be at least 1; no group
@@ -138,48 +142,47 @@ impl GroupView {
             if self.is_of_no_use() {
                 return Err(Refused::Closed);
             }
-            arrival.short = self.list.size.load(Ordering::Relaxed) < u32::from(need);
+            arrival.short = self.membership.size.load_relaxed() < u32::from(need);
         }
         Ok(arrival)
     }
 
-    /// What has become of a barrier; `None` while it is to be waited for.
+    /// Returns the result of a barrier; `None` while it is open for arrivals.
     #[inline]
     pub fn passed(&self, generation: u32) -> Option<Result<(), Failed>> {
-        match &self.board {
-            Some(board) => board.barrier.passed(generation),
+        match &self.barrier_page {
+            Some(barrier_page) => barrier_page.barrier.passed(generation),
             None => Some(Err(Failed)),
         }
     }
 
-    /// The member is about to sleep, in the barrier or while it waits for another member's message:
-    /// it is rung when the barrier opens or fails, and when a member goes. Look once more after
-    /// this, then sleep.
-    pub fn lie_down(&self, instance: u32) {
+    /// Notes that the member is about to sleep, in the barrier or while it waits for another member's message: it is
+    /// rung when the barrier opens or fails, and when a member goes. Look once more after this, then sleep.
+    pub fn prepare_park(&self, instance: u32) {
         if let Some((barrier, slot)) = self.own(instance) {
-            barrier.lie_down(slot);
+            barrier.prepare_park(slot);
         }
     }
 
-    /// The member is awake.
-    pub fn rise(&self, instance: u32) {
+    /// Notes that the member is awake.
+    pub fn unpark(&self, instance: u32) {
         if let Some((_, slot)) = self.own(instance) {
-            slot.rise();
+            slot.unpark();
         }
     }
 
-    /// Whom the last arrival of a generation must ring: the tids of members that may sleep.
+    /// Returns the tids of members that may sleep: the last arrival of a generation must ring them.
     #[inline]
     pub fn sleepers(&self, generation: u32) -> Vec<u32> {
-        match &self.board {
-            Some(board) if board.barrier.has_sleepers(generation) => self.asleep(board),
+        match &self.barrier_page {
+            Some(barrier_page) if barrier_page.barrier.has_sleepers(generation) => self.asleep(barrier_page),
             _ => Vec::new(),
         }
     }
 
     #[cold]
-    fn asleep(&self, board: &Mapped<Board>) -> Vec<u32> {
-        let asleep = |instance: &u32| board.slot(*instance as usize).is_some_and(Slot::is_asleep);
+    fn asleep(&self, barrier_page: &Mapped<BarrierPage>) -> Vec<u32> {
+        let asleep = |instance: &u32| barrier_page.slot(*instance as usize).is_some_and(MemberSlot::is_asleep);
         (0..self.places()).filter(asleep).filter_map(|instance| self.tid_of(instance)).collect()
     }
 }

@@ -4,8 +4,8 @@
 //! best fit, neighbours joined. Free runs are *resident* (memory still taken, the first choice)
 //! or *hollow* (never taken, or given back).
 use crate::NoMemory;
-use crate::pace::{CHOICE_BYTES_MIN, PAST_BYTES_MIN, PIECE_BYTES, Pace, Way};
-use crate::pieces;
+use crate::copy;
+use crate::copy_policy::{CopyMode, CopyPolicy, NON_TEMPORAL_BYTES_MIN, PIECE_BYTES, POLICY_BYTES_MIN};
 use crate::segment::{FIRST_BYTES, HEAP_START, PAGE_BYTES, Segment};
 use crate::sync::AtomicU64;
 use std::cell::RefCell;
@@ -15,7 +15,7 @@ use std::time::Instant;
 
 /// The smallest block, in bytes.
 const SMALL_BYTES_MIN: u64 = 1024;
-/// Blocks above this are runs of pages, in bytes.
+/// The longest small block, in bytes; longer ones are runs of pages.
 const SMALL_BYTES_MAX: u64 = 32 << 10;
 /// Smallest memory taken for blocks of one class, in bytes.
 const SPAN_BYTES_MIN: u64 = 32 << 10;
@@ -27,11 +27,11 @@ const CLASSES: usize = (SMALL_BYTES_MAX / SMALL_BYTES_MIN).ilog2() as usize + 1;
 
 /// Where memory comes from: a segment, or a test's stand-in.
 pub trait Source {
-    /// Takes the pages of a range, all or none.
+    /// Commits the pages of a range, all or none.
     fn commit(&self, offset: u64, bytes: u64) -> Result<(), NoMemory>;
-    /// Gives them back.
+    /// Gives the pages of a range back.
     fn give_back(&self, offset: u64, bytes: u64);
-    /// More room: where it begins and how long it is, at least so many bytes. It never touches what there is.
+    /// Makes more room. Returns where it begins and how long it is, at least `bytes`. It never touches existing room.
     fn grow(&self, bytes: u64) -> Result<(u64, u64), NoMemory>;
 }
 
@@ -107,7 +107,7 @@ pub struct Heap<S: Source> {
     spans: BTreeMap<u64, usize>,
     in_use_bytes: u64,
     retired: bool,
-    pace: Pace,
+    copy_policy: CopyPolicy,
 }
 
 impl<S: Source> Heap<S> {
@@ -124,25 +124,25 @@ impl<S: Source> Heap<S> {
             spans: BTreeMap::new(),
             in_use_bytes: 0,
             retired: false,
-            pace: Pace::default(),
+            copy_policy: CopyPolicy::default(),
         }
     }
-    /// Where memory comes from.
+    /// Returns where memory comes from.
     pub fn source(&self) -> &S {
         &self.source
     }
-    /// Bytes that are taken and free.
+    /// Returns how many bytes are committed and free.
     pub fn free_bytes(&self) -> u64 {
         let small = self.small.iter().enumerate().map(|(class, free)| free.len() as u64 * (SMALL_BYTES_MIN << class));
         self.resident.bytes + small.sum::<u64>()
     }
-    /// Bytes of blocks that are in use.
+    /// Returns how many bytes are in blocks in use.
     #[cfg(test)]
     pub fn in_use_bytes(&self) -> u64 {
         self.in_use_bytes
     }
 
-    /// Offset and size of a block of at least `bytes`.
+    /// Allocates a block of at least `bytes`. Returns its offset and size.
     pub fn allocate(&mut self, bytes: u64) -> Result<(u64, u64), NoMemory> {
         let (offset, size) = match class_of(bytes) {
             Some(class) => (self.allocate_small(class)?, SMALL_BYTES_MIN << class),
@@ -155,13 +155,13 @@ impl<S: Source> Heap<S> {
         Ok((offset, size))
     }
 
-    /// The endpoint ends. Receivers still read what was sent: nothing is given back any more, and
-    /// the segment goes with its last reader.
+    /// Notes that the endpoint ends. Receivers still read what was sent: nothing is given back any more, and the
+    /// segment goes with its last reader.
     pub fn retire(&mut self) {
         self.retired = true;
     }
 
-    /// Frees what `allocate` gave.
+    /// Frees a block of `allocate`.
     pub fn free(&mut self, offset: u64, size: u64) {
         if self.retired {
             return;
@@ -176,7 +176,7 @@ impl<S: Source> Heap<S> {
         }
     }
 
-    /// Gives back what an idle task does not need.
+    /// Gives back free memory that an idle task does not need.
     pub fn tidy(&mut self) {
         if self
             .small
@@ -206,7 +206,7 @@ impl<S: Source> Heap<S> {
             return Ok(offset);
         }
         self.take_hollow(bytes).or_else(|error| {
-            // What lies free in other places may be just what is missing.
+            // Free memory in other places may be just what is missing.
             if self.resident.bytes == 0 {
                 return Err(error);
             }
@@ -274,7 +274,7 @@ impl<S: Source> Heap<S> {
     }
 }
 
-/// The class of blocks of that size, or none for runs of pages.
+/// Returns the class of blocks of that size, or none for runs of pages.
 fn class_of(bytes: u64) -> Option<usize> {
     (bytes <= SMALL_BYTES_MAX)
         .then(|| (bytes.max(SMALL_BYTES_MIN).next_power_of_two() / SMALL_BYTES_MIN).ilog2() as usize)
@@ -300,76 +300,75 @@ impl Drop for Inner {
     }
 }
 
-/// A piece of the own heap. Clones share it; it is freed with the last of them, receivers' claims
-/// counted in.
+/// A block of the own heap. Clones share it; it is freed with the last clone, when no receiver reads it any more.
 #[derive(Clone)]
 pub struct Block(Rc<Inner>);
 
 impl Block {
-    /// Takes a block of at least `bytes` bytes.
+    /// Allocates a block of at least `bytes` bytes.
     pub(crate) fn allocate(heap: &SharedHeap, bytes: usize) -> Result<Block, NoMemory> {
         let mut borrowed = heap.borrow_mut();
         let (offset, size) = borrowed.allocate(bytes as u64)?;
         let address = borrowed.source().mapping.address(offset, size);
         Ok(Block(Rc::new(Inner { heap: heap.clone(), address, offset, size })))
     }
-    /// Where it lies in the segment.
+    /// Returns its offset in the segment.
     pub(crate) fn offset(&self) -> u64 {
         self.0.offset
     }
-    /// The address of its first byte.
+    /// Returns the address of its first byte.
     pub(crate) fn address(&self) -> *mut u8 {
         self.0.address
     }
-    /// The first word, as peers see it.
+    /// Returns the first word, as peers see it.
     pub(crate) fn head_word(&self) -> &AtomicU64 {
         // SAFETY: blocks are at least SMALL_BYTES_MIN long and start at multiples of it; the word is
         // an atomic, and is written as such only.
         unsafe { &*self.0.address.cast::<AtomicU64>() }
     }
-    /// Bytes that fit.
+    /// Returns how many bytes fit.
     pub fn capacity(&self) -> usize {
         self.0.size as usize
     }
     /// Copies `data` to `offset`. Panics past the end.
     #[inline]
     pub fn write(&self, offset: usize, data: &[u8]) {
-        if data.len() >= CHOICE_BYTES_MIN {
+        if data.len() >= POLICY_BYTES_MIN {
             return self.write_long(offset, data);
         }
-        self.write_through(offset, data);
+        self.write_cached(offset, data);
     }
-    /// [`Block::write`] by the way that is the quicker one now.
+    /// Does what [`Block::write`] does, by the mode that the copy policy chooses.
     #[inline(never)]
     fn write_long(&self, mut offset: usize, data: &[u8]) {
-        if data.len() >= PAST_BYTES_MIN {
-            return self.write_past_caches(offset, data);
+        if data.len() >= NON_TEMPORAL_BYTES_MIN {
+            return self.write_non_temporal(offset, data);
         }
         for piece in data.chunks(PIECE_BYTES) {
-            let way = self.0.heap.borrow_mut().pace.way(piece.len());
-            match way {
-                Way::Through => self.write_through(offset, piece),
-                Way::Past => self.write_past_caches(offset, piece),
-                Way::Timed => {
+            let mode = self.0.heap.borrow_mut().copy_policy.mode(piece.len());
+            match mode {
+                CopyMode::Cached => self.write_cached(offset, piece),
+                CopyMode::NonTemporal => self.write_non_temporal(offset, piece),
+                CopyMode::Timed => {
                     let start = Instant::now();
-                    self.write_through(offset, piece);
-                    self.0.heap.borrow_mut().pace.took(piece.len(), start.elapsed());
+                    self.write_cached(offset, piece);
+                    self.0.heap.borrow_mut().copy_policy.record(piece.len(), start.elapsed());
                 }
             }
             offset += piece.len();
         }
     }
-    fn write_through(&self, offset: usize, data: &[u8]) {
+    fn write_cached(&self, offset: usize, data: &[u8]) {
         self.check(offset, data.len());
         // SAFETY: checked to lie in the block, which only this process writes; `data` cannot
         // overlap it, for no reference to segment memory is ever handed out.
-        unsafe { pieces::copy(data.as_ptr(), self.0.address.add(offset), data.len()) }
+        unsafe { copy::copy(data.as_ptr(), self.0.address.add(offset), data.len()) }
     }
-    /// [`Block::write`] past the caches.
-    pub(crate) fn write_past_caches(&self, offset: usize, data: &[u8]) {
+    /// Does what [`Block::write`] does, by non-temporal stores.
+    pub(crate) fn write_non_temporal(&self, offset: usize, data: &[u8]) {
         self.check(offset, data.len());
-        // SAFETY: as in `write_through`.
-        unsafe { pieces::copy_past_caches(data.as_ptr(), self.0.address.add(offset), data.len()) }
+        // SAFETY: as in `write_cached`.
+        unsafe { copy::copy_non_temporal(data.as_ptr(), self.0.address.add(offset), data.len()) }
     }
     fn check(&self, offset: usize, bytes: usize) {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.capacity()));
@@ -378,13 +377,13 @@ impl Block {
     pub(crate) fn fill_from(&self, offset: usize, from: &Block, count: usize) {
         assert!(count <= from.capacity() && offset.checked_add(count).is_some_and(|end| end <= self.capacity()));
         // SAFETY: both ranges lie in blocks of this process, and blocks do not overlap.
-        unsafe { pieces::copy(from.address(), self.0.address.add(offset), count) }
+        unsafe { copy::copy(from.address(), self.0.address.add(offset), count) }
     }
     /// Copies from `offset` to `data`. Panics past the end.
     pub fn read(&self, offset: usize, data: &mut [u8]) {
         assert!(offset.checked_add(data.len()).is_some_and(|end| end <= self.capacity()));
         // SAFETY: as in `write`.
-        unsafe { pieces::copy(self.0.address.add(offset), data.as_mut_ptr(), data.len()) }
+        unsafe { copy::copy(self.0.address.add(offset), data.as_mut_ptr(), data.len()) }
     }
 }
 

@@ -84,13 +84,13 @@ fn what_is_written_is_there_by_whichever_way_it_went() {
             let block = Block::allocate(&heap, BYTES + 64).unwrap();
             // So many that one more of either kind does not change the way.
             for _ in 0..100 {
-                heap.borrow_mut().pace.took(PIECE_BYTES, Duration::from_secs(is_slow.into()));
+                heap.borrow_mut().copy_policy.record(PIECE_BYTES, Duration::from_secs(is_slow.into()));
             }
             block.write(offset, &data);
             let mut copy = vec![0; BYTES];
             block.read(offset, &mut copy);
             assert!(copy == data, "slow {is_slow}, offset {offset}");
-            assert_eq!(heap.borrow_mut().pace.way(1) == Way::Past, is_slow);
+            assert_eq!(heap.borrow_mut().copy_policy.mode(1) == CopyMode::NonTemporal, is_slow);
         }
     }
 }

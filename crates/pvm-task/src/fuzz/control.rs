@@ -6,7 +6,7 @@ use pvm_core::codes::Code;
 use pvm_core::proto::{ByteBuf, Direct, Message, Reply, Request, ToTask, TraceSettings, Welcome};
 use pvm_core::tid::Tid;
 use pvm_fmp::ports::PortTable;
-use pvm_fmp::{Blank, Endpoint, GroupMemory};
+use pvm_fmp::{Endpoint, GroupMemory, PreallocatedEndpoint};
 use pvm_fuzz::{Source, Unstructured, part};
 use pvm_link::ControlSocket;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -152,7 +152,8 @@ impl Daemon {
             7 => self.send(&ToTask::Ended(name), &[]),
             8 => {
                 let (choice, id) = (from.arbitrary::<u8>()? % 5, from.arbitrary::<u8>()?.into());
-                let [list, board] = [self.group.list(), self.group.board()].map(|one| one.try_clone_to_owned());
+                let [list, board] =
+                    [self.group.membership_page(), self.group.barrier_page()].map(|one| one.try_clone_to_owned());
                 let true_ones = [list.expect("a descriptor"), board.expect("a descriptor")];
                 let all = if choice < 3 { &true_ones } else { &shown };
                 let count = usize::from(if choice < 3 { choice } else { choice - 2 });

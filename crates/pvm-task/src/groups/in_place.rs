@@ -1,7 +1,7 @@
 //! Shares that are used in place, without a copy.
 use crate::message::{Large, Message};
 use crate::receive::Target;
-use pvm_fmp::{Arrival, INLINE_BYTES_MAX, Offer, OfferMissed, Remote};
+use pvm_fmp::{Arrival, BodyInTransit, INLINE_BYTES_MAX, NotTaken, Remote};
 
 /// A share that is used piece by piece, where the sender put it: it needs no memory and no copy.
 pub struct InPlace<'a> {
@@ -40,15 +40,15 @@ impl<'a> InPlace<'a> {
         remote.use_pieces(&mut self.done, self.each);
     }
 
-    fn use_offer(&mut self, offer: Offer<'_>) -> Option<usize> {
+    fn use_offer(&mut self, offer: BodyInTransit<'_>) -> Option<usize> {
         let len = offer.len();
         match offer.use_pieces(&mut self.done, self.each) {
             Ok(()) => Some(len),
-            Err(OfferMissed::Moved(remote)) => {
+            Err(NotTaken::Eager(remote)) => {
                 self.use_remote(&remote);
                 Some(len)
             }
-            Err(OfferMissed::Later | OfferMissed::Lost) => None,
+            Err(NotTaken::Later | NotTaken::Lost) => None,
         }
     }
 }
@@ -70,8 +70,8 @@ impl Target for InPlace<'_> {
                 }
                 Some(remote.len())
             }
-            Arrival::Offer(offer) if self.fits(wid, offer.len()) => self.use_offer(offer),
-            Arrival::Offer(offer) => Target::take(&mut [][..], wid, Arrival::Offer(offer)),
+            Arrival::InTransit(offer) if self.fits(wid, offer.len()) => self.use_offer(offer),
+            Arrival::InTransit(offer) => Target::take(&mut [][..], wid, Arrival::InTransit(offer)),
         }
     }
 

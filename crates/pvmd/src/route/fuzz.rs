@@ -78,7 +78,7 @@ impl Sink for Taken {
         assert_eq!((Tid(from), Tid(meta[FAR]).host()), (OWN, HOSTILE), "nobody speaks for another");
         match body {
             Arrival::Inline(inline) => assert_eq!(inline.copy_to(&mut vec![0; inline.len()]), inline.len()),
-            Arrival::Offer(offer) => {
+            Arrival::InTransit(offer) => {
                 let mut room = vec![0; offer.len()];
                 assert!(offer.take(&mut room).is_ok());
             }

@@ -295,7 +295,7 @@ impl Route {
         // A task that is to ring may have read up to its position just before, without ringing.
         let stirs = self.endpoint.poll(&mut egress) > 0 || !self.tasks_past_notice().is_empty();
         if stirs {
-            self.endpoint.awake_unrung();
+            self.endpoint.unpark_unrung();
         }
         !stirs
     }
@@ -303,9 +303,9 @@ impl Route {
     /// Handles the end of a sleep. `rung`: the doorbell is readable.
     pub fn wake(&mut self, rung: bool) {
         if rung {
-            self.endpoint.awake();
+            self.endpoint.unpark();
         } else {
-            self.endpoint.awake_unrung();
+            self.endpoint.unpark_unrung();
         }
     }
 

@@ -64,7 +64,7 @@ impl Sink for Taken {
                 inline.copy_to(&mut bytes);
                 bytes
             }
-            Arrival::Offer(offer) => {
+            Arrival::InTransit(offer) => {
                 let mut bytes = vec![0; offer.len()];
                 assert!(offer.take(&mut bytes).is_ok());
                 bytes

@@ -1,40 +1,39 @@
-//! How the two sides of one copy agree who copies what.
+//! A two-sided copy: how receiver and sender agree who copies which part.
 //!
-//! The receiver claims from the front, the sender (the helper) from the back, each a chunk at a
-//! time and announced before it is copied; they stop where they meet. The buffer is the receiver's:
-//! the helper may write to it only while it is open, and when [`Meeting::receive`] returns nobody
-//! writes to it any more.
-use crate::sync::{AtomicU64, Ordering, fence, yield_now};
+//! The receiver claims chunks from the front, the sender (the helper) from the back. Each claims a chunk before it
+//! copies it, and they stop where they meet. The buffer is the receiver's: the helper may write to it only while it
+//! is open, and when [`TwoSidedCopy::receive`] returns nobody writes to it any more.
+use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad, fence, yield_now};
 use std::ops::Range;
 
-/// The words of a copy; each has one writer.
-pub struct Meeting<'a> {
-    /// Of the receiver: the number of the copy for which its buffer is open, 0 for none.
+/// The words of a copy; each has a single writer.
+pub struct TwoSidedCopy<'a> {
+    /// Written by the receiver: the number of the copy for which its buffer is open, 0 for none.
     pub open: &'a AtomicU64,
-    /// Of the receiver: everything before this is claimed by it.
+    /// Written by the receiver: it has claimed everything before this.
     pub front: &'a AtomicU64,
-    /// Of the helper: everything from here on is claimed by it.
+    /// Written by the helper: it has claimed everything from here on.
     pub back: &'a AtomicU64,
-    /// Of the helper: everything from here on has been written by it.
+    /// Written by the helper: it has copied everything from here on.
     pub back_done: &'a AtomicU64,
 }
 
-/// The helper, before anybody can open a buffer for the copy: nothing is claimed.
+/// Sets the helper's words: nothing is claimed. Call it before anybody can open a buffer for the copy.
 pub fn begin(back: &AtomicU64, back_done: &AtomicU64) {
     back.store(u64::MAX, Ordering::Relaxed);
     back_done.store(u64::MAX, Ordering::Relaxed);
 }
 
-impl Meeting<'_> {
-    /// Whether the buffer is open for that copy.
+impl TwoSidedCopy<'_> {
+    /// Returns whether the buffer is open for that copy.
     pub fn is_open(&self, number: u64) -> bool {
         // Pair `buffer opened`: what the receiver said about the buffer before is seen.
-        self.open.load(Ordering::Acquire) == number
+        self.open.load_acquire() == number
     }
 
-    /// The receiver: gets all of `0..bytes` copied, by itself or by the helper. `impatient` says
-    /// when to copy a claimed chunk too that the helper does not finish, `lives` whether there is a
-    /// helper that could still be writing.
+    /// Gets all of `0..bytes` copied, by the receiver itself or by the helper. `impatient` says when to copy a claimed
+    /// chunk, too, that the helper does not finish. `has_ended` says whether the helper has ended and so writes no
+    /// more; until then this waits for a chunk that the helper has claimed.
     pub fn receive<Failure>(
         &self,
         number: u64,
@@ -42,19 +41,19 @@ impl Meeting<'_> {
         chunk: u64,
         copy: impl FnMut(Range<u64>) -> Result<(), Failure>,
         impatient: &mut dyn FnMut() -> bool,
-        lives: &dyn Fn() -> bool,
+        has_ended: &mut dyn FnMut() -> bool,
     ) -> Result<(), Failure> {
         self.front.store(0, Ordering::Relaxed);
-        // Pair `buffer opened`: who sees it sees where the buffer is.
+        // Pair `buffer opened`: whoever sees the number sees where the buffer is.
         self.open.store(number, Ordering::Release);
         let result = self.receive_front(bytes, chunk, copy, impatient);
-        // The buffer is the caller's again when this returns: close it, and let a chunk that the
-        // helper has announced come to its end.
+        // The buffer is the caller's again when this returns: close it, and wait for a chunk that the helper has
+        // claimed, however long that takes.
         self.open.store(0, Ordering::Relaxed);
         // Pair `close or claim`: either the helper sees that the buffer is closed, or we see its claim.
         fence(Ordering::SeqCst);
         // Pair `back written`: the helper's bytes are there.
-        while self.back.load(Ordering::Acquire) != self.back_done.load(Ordering::Acquire) && lives() {
+        while self.back.load_acquire() != self.back_done.load_acquire() && !has_ended() {
             yield_now();
         }
         result
@@ -68,8 +67,8 @@ impl Meeting<'_> {
         impatient: &mut dyn FnMut() -> bool,
     ) -> Result<(), Failure> {
         // Pair `back written`: the helper's bytes are there. What it has only claimed is read here as well.
-        let claimed = || self.back.load(Ordering::Acquire).min(bytes);
-        let written = || self.back_done.load(Ordering::Acquire).min(bytes);
+        let claimed = || self.back.load_acquire().min(bytes);
+        let written = || self.back_done.load_acquire().min(bytes);
         let mut front = 0;
         while front < claimed() {
             let end = (front + chunk).min(claimed()).max(front);
@@ -89,7 +88,7 @@ impl Meeting<'_> {
         }
     }
 
-    /// The helper: copies from the back of `0..bytes` while the buffer is open for that copy.
+    /// Copies from the back of `0..bytes` while the buffer is open for that copy; for the helper.
     pub fn help<Failure>(
         &self,
         number: u64,
@@ -99,7 +98,7 @@ impl Meeting<'_> {
     ) {
         let mut back = bytes;
         loop {
-            let start = back.saturating_sub(chunk).max(self.front.load(Ordering::Relaxed));
+            let start = back.saturating_sub(chunk).max(self.front.load_relaxed());
             if start >= back {
                 return;
             }
@@ -107,8 +106,8 @@ impl Meeting<'_> {
             // Pair `close or claim`: either we see that the buffer is closed, or the receiver sees our claim.
             fence(Ordering::SeqCst);
             if !self.is_open(number) || copy(start..back).is_err() {
-                // What was claimed is not there: the receiver copies it when its patience ends. Pair `back written`.
-                self.back.store(self.back_done.load(Ordering::Relaxed), Ordering::Release);
+                // The claimed chunk is not copied: the receiver copies it when its patience ends. Pair `back written`.
+                self.back.store(self.back_done.load_relaxed(), Ordering::Release);
                 return;
             }
             // Pair `back written`.

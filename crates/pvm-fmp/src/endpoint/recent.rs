@@ -1,10 +1,10 @@
-//! The message that comes first from the peer that sent last, still in its queue.
+//! The next message of the most recent peer, still in its queue.
 use crate::peer::Inbound;
 use crate::queue::Short;
-use crate::{Meta, Tiny};
+use crate::{Immediate, Meta};
 
-/// A short message that can be taken; see [`Endpoint::first_short`].
-pub struct FirstShort<'a> {
+/// A short message that can be taken; see [`Endpoint::probe_recent_short`].
+pub struct RecentShort<'a> {
     /// Who sent it.
     pub from: u32,
     pub(super) short: Short<'a>,
@@ -14,46 +14,46 @@ pub struct FirstShort<'a> {
 }
 
 #[allow(clippy::len_without_is_empty)] // an empty message is one
-impl FirstShort<'_> {
-    /// Bytes of its body.
+impl RecentShort<'_> {
+    /// Returns the length of its body in bytes.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.short.len()
     }
 
-    /// The words that travel with it.
+    /// Returns the words that travel with it.
     #[inline(always)]
     pub fn meta(&self) -> Meta {
         self.short.meta()
     }
 
-    /// Takes the message: its first bytes, as many as fit, into `data`. Returns its true length.
+    /// Takes the message: copies its first bytes into `data`, up to the length of `data`. Returns the message's length.
     #[inline(always)]
     pub fn take(self, data: &mut [u8]) -> usize {
         self.short.copy_to(data);
-        self.inbound.leave(self.short.halves());
+        self.inbound.leave(self.short.half_slots());
         *self.shorts += 1;
         *self.unpublished = true;
         self.short.len()
     }
 }
 
-/// A tiny message that can be taken; see [`Endpoint::first_tiny`].
-pub struct FirstTiny<'a> {
+/// An immediate message that can be taken; see [`Endpoint::probe_recent_immediate`].
+pub struct RecentImmediate<'a> {
     /// What it is.
-    pub tiny: Tiny,
+    pub immediate: Immediate,
     pub(super) inbound: &'a mut Inbound,
     pub(super) shorts: &'a mut u32,
     pub(super) unpublished: &'a mut bool,
 }
 
-impl FirstTiny<'_> {
+impl RecentImmediate<'_> {
     /// Takes the message.
     #[inline(always)]
-    pub fn take(self) -> Tiny {
+    pub fn take(self) -> Immediate {
         self.inbound.leave(1);
         *self.shorts += 1;
         *self.unpublished = true;
-        self.tiny
+        self.immediate
     }
 }

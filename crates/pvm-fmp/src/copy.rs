@@ -1,15 +1,16 @@
 //! Copies to and from shared memory.
-use crate::pace::PAST_BYTES_MIN;
+use crate::copy_policy::NON_TEMPORAL_BYTES_MIN;
+use std::sync::atomic::{Ordering, compiler_fence};
 
-/// The longest piece that the C library copies by vector instructions, in bytes. For more it takes
-/// the processor's string instructions, which read what another core has just written at half the
-/// speed.
+/// The longest piece that the C library copies by vector instructions, in bytes. For more it takes the processor's
+/// string instructions, which read what another core has just written at half the speed.
 const PIECE_BYTES: usize = 4 << 10;
 
 /// Copies bytes.
 ///
 /// # Safety
-/// As for [`std::ptr::copy_nonoverlapping`]; the bytes at `from` may change meanwhile.
+/// `bytes` bytes can be read at `from` and written at `to`; the two ranges do not overlap, nobody writes to the
+/// first meanwhile, and no reference to the second is used. Neither has to be aligned or initialised.
 #[inline]
 pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     let mut done = 0;
@@ -21,28 +22,46 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
-/// Copies bytes: past the caches where they are more than these hold.
+/// Copies bytes out of memory of a peer.
+///
+/// Another process, if it breaks the rules, may change the bytes at `from` meanwhile; then the copy holds any bytes.
+/// The language has no copy that allows this: for its rules another process is no thread of this one, as for all
+/// programs that share memory. What it could break in practice is ruled out here: the compiler, which sees nobody
+/// write to `from`, could read there a second time where the program reads the copy, and find something else than
+/// what has been checked. The fence makes it believe that the bytes at `from` have changed since.
 ///
 /// # Safety
-/// As for [`copy`].
+/// As for [`copy`], but that other processes may write to the first range.
 #[inline]
-pub unsafe fn copy_well(from: *const u8, to: *mut u8, bytes: usize) {
+pub unsafe fn copy_shared(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: as the caller promises.
-    unsafe { if bytes >= PAST_BYTES_MIN { copy_past_caches(from, to, bytes) } else { copy(from, to, bytes) } }
+    unsafe { copy(from, to, bytes) };
+    compiler_fence(Ordering::SeqCst);
 }
 
-/// Copies bytes past the caches, for another core to read them: what lies changed in this core's
-/// cache is slower to get for the other one than what lies in memory.
+/// Does what [`copy_shared`] does, by non-temporal stores where the bytes are more than the caches hold.
+///
+/// # Safety
+/// As for [`copy_shared`].
+#[inline]
+pub unsafe fn copy_shared_by_size(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: as the caller promises.
+    unsafe { if bytes >= NON_TEMPORAL_BYTES_MIN { copy_non_temporal(from, to, bytes) } else { copy(from, to, bytes) } };
+    compiler_fence(Ordering::SeqCst);
+}
+
+/// Copies bytes by non-temporal stores, for another core to read them: it reads modified lines of this core's cache
+/// more slowly than memory.
 ///
 /// # Safety
 /// As for [`copy`].
 #[inline]
-pub unsafe fn copy_past_caches(from: *const u8, to: *mut u8, bytes: usize) {
+pub unsafe fn copy_non_temporal(from: *const u8, to: *mut u8, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{__m128i, _MM_HINT_NTA, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_stream_si128};
         const LINE: usize = 64;
-        /// So far ahead what is copied is asked for, in bytes; it drives nothing else out of the caches.
+        /// How far ahead the source is prefetched, in bytes; that drives nothing else out of the caches.
         const AHEAD: usize = 1024;
         let head = (to.addr().next_multiple_of(LINE) - to.addr()).min(bytes);
         let whole = head + (bytes - head) / LINE * LINE;
@@ -52,7 +71,7 @@ pub unsafe fn copy_past_caches(from: *const u8, to: *mut u8, bytes: usize) {
             // SAFETY: parts of the ranges for which the caller promises, the target aligned; SSE2
             // is part of x86-64.
             unsafe {
-                // Behind the end too: it is never read there.
+                // Behind the end, too, where a prefetch does no harm.
                 _mm_prefetch::<_MM_HINT_NTA>(from.wrapping_add(at + AHEAD).cast());
                 let (from, to) = (from.add(at).cast::<__m128i>(), to.add(at).cast::<__m128i>());
                 let words = [0, 1, 2, 3].map(|word| _mm_loadu_si128(from.add(word)));
@@ -80,14 +99,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_past_the_caches_is_a_copy_wherever_it_begins_and_ends() {
+    fn a_non_temporal_copy_is_a_copy_wherever_it_begins_and_ends() {
         let from: Vec<u8> = (0..1000u32).map(|at| (at * 7) as u8).collect();
         for (start, bytes) in [(0, 0), (0, 64), (0, 1000), (1, 63), (3, 20), (60, 900), (63, 66), (64, 640)] {
             let mut memory = vec![[0u8; 64]; 32];
             let to = memory.as_flattened_mut();
             let start = start + to.as_ptr().align_offset(64);
             // SAFETY: both ranges lie in their slices, which do not overlap.
-            unsafe { copy_past_caches(from.as_ptr(), to.as_mut_ptr().add(start), bytes) };
+            unsafe { copy_non_temporal(from.as_ptr(), to.as_mut_ptr().add(start), bytes) };
             assert_eq!(to[start..start + bytes], from[..bytes]);
             assert!(to[..start].iter().chain(&to[start + bytes..]).all(|byte| *byte == 0));
         }

@@ -1,4 +1,4 @@
-//! Offers for which the sender has no memory: the receiver takes them, or they are withdrawn.
+//! Rendezvous for which the sender has no memory: the receiver takes them, or they are withdrawn.
 use super::*;
 use crate::tests::{A, B, Host, Kept, beside, body};
 use crate::{Arrival, Meta, Posted, SendError, Sent, Sink};
@@ -10,20 +10,20 @@ const ANY: Posted = Posted { from: 0, mask: [0; 6], value: [0; 6] };
 
 /// Opens the queue to B while there still is memory, and then there is none.
 fn leave_no_memory(a: &mut Endpoint) {
-    a.offer_bytes_min = BODY_BYTES;
+    a.rendezvous_bytes_min = BODY_BYTES;
     a.send_bytes(B, [1, 0, 0, 0, 0, 0], b"first").map(|_| ()).unwrap();
     a.heap.borrow().source().allowance.limit(0);
 }
 
 #[test]
-fn an_offer_that_is_taken_near_the_end_of_the_wait_is_taken_or_withdrawn() {
+fn a_rendezvous_that_is_taken_near_the_end_of_the_wait_is_taken_or_withdrawn() {
     const WAIT: Duration = Duration::from_millis(40);
-    let patience = OFFER_PATIENCE + Duration::from_micros((BODY_BYTES / OFFER_BYTES_PER_MICROSECOND) as u64);
+    let patience = RENDEZVOUS_PATIENCE + Duration::from_micros((BODY_BYTES / RENDEZVOUS_BYTES_PER_MICROSECOND) as u64);
     let mut taken = 0;
     for round in 0..40u32 {
         let host = Host::new();
         let mut a = host.endpoint(A);
-        a.offer_wait_max = WAIT;
+        a.rendezvous_wait_max = WAIT;
         let (posted, is_posted) = mpsc::channel();
         let (begun, begin) = mpsc::channel::<Instant>();
         let (decided, is_decided) = mpsc::channel();
@@ -70,12 +70,12 @@ fn a_sleeper_that_only_the_daemon_can_wake_is_woken_before_it_is_waited_for() {
     let thread = beside(&host, &mut a, move |mut b| {
         let mut kept = Kept::default();
         b.post(Some(ANY));
-        b.prepare_sleep();
+        b.prepare_park();
         posted.send(()).unwrap();
         while kept.messages.len() < 2 && is_rung.recv().is_ok() {
-            b.awake();
+            b.unpark();
             while b.poll(&mut kept) > 0 {}
-            b.prepare_sleep();
+            b.prepare_park();
         }
         kept.messages
     });
@@ -83,7 +83,7 @@ fn a_sleeper_that_only_the_daemon_can_wake_is_woken_before_it_is_waited_for() {
     a.peers[0].as_mut().unwrap().bell = None;
     leave_no_memory(&mut a);
     rung.send(()).unwrap();
-    while a.peers[0].as_ref().unwrap().owner.mapping.header().waiting.0.sleeper(false) != Some(2) {
+    while a.peers[0].as_ref().unwrap().owner.mapping.header().parker.0.parked(false) != Some(2) {
         std::thread::yield_now();
     }
     let mut rings = 0;
@@ -98,7 +98,7 @@ fn a_sleeper_that_only_the_daemon_can_wake_is_woken_before_it_is_waited_for() {
 }
 
 #[test]
-fn who_cannot_ring_offers_nothing_to_a_peer_that_only_the_daemon_can_wake() {
+fn who_cannot_ring_makes_no_rendezvous_with_a_peer_that_only_the_daemon_can_wake() {
     let host = Host::new();
     let (mut a, mut b) = host.pair();
     b.post(Some(ANY));
@@ -109,27 +109,27 @@ fn who_cannot_ring_offers_nothing_to_a_peer_that_only_the_daemon_can_wake() {
     a.send_bytes(B, [3, 0, 0, 0, 0, 0], &body(BODY_BYTES, 3)).map(|_| ()).unwrap();
     let mut kept = Kept::default();
     while b.poll(&mut kept) > 0 {}
-    assert_eq!((kept.messages.len(), kept.offers), (2, 0));
+    assert_eq!((kept.messages.len(), kept.in_transit), (2, 0));
 }
 
-/// Refuses offers, and counts them and what else comes.
+/// Refuses bodies in transit, and counts them and all others.
 #[derive(Default)]
 struct Refusing {
-    offers: usize,
+    in_transit: usize,
     bodies: usize,
 }
 
 impl Sink for Refusing {
     fn arrived(&mut self, _: u32, _: Meta, body: Arrival<'_>) {
         match body {
-            Arrival::Offer(_) => self.offers += 1,
+            Arrival::InTransit(_) => self.in_transit += 1,
             _ => self.bodies += 1,
         }
     }
 }
 
 #[test]
-fn a_receiver_that_has_gone_to_sleep_over_an_offer_is_woken_when_the_body_has_moved() {
+fn a_receiver_that_has_gone_to_sleep_over_a_rendezvous_is_woken_by_the_fall_back_to_eager() {
     let host = Host::new();
     let mut a = host.endpoint(A);
     let (posted, is_posted) = mpsc::channel();
@@ -137,22 +137,22 @@ fn a_receiver_that_has_gone_to_sleep_over_an_offer_is_woken_when_the_body_has_mo
         let mut refusing = Refusing::default();
         b.post(Some(ANY));
         posted.send(()).unwrap();
-        while refusing.offers == 0 && refusing.bodies == 0 {
+        while refusing.in_transit == 0 && refusing.bodies == 0 {
             b.poll(&mut refusing);
         }
-        b.prepare_sleep();
+        b.prepare_park();
         if b.poll(&mut refusing) == 0 && refusing.bodies == 0 {
             let mut bell = [rustix::event::PollFd::from_borrowed_fd(b.bell(), rustix::event::PollFlags::IN)];
             let limit = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
             assert_eq!(rustix::event::poll(&mut bell, Some(&limit)), Ok(1), "nobody has rung");
         }
-        b.awake();
+        b.unpark();
         while refusing.bodies == 0 {
             b.poll(&mut refusing);
         }
     });
     is_posted.recv().unwrap();
-    // So long that the receiver sleeps before all of it is moved.
-    a.send_bytes(B, [2, 0, 0, 0, 0, 0], &body(OFFER_BYTES_MIN, 3)).map(|_| ()).unwrap();
+    // So long that the receiver sleeps before the sender has fallen back.
+    a.send_bytes(B, [2, 0, 0, 0, 0, 0], &body(RENDEZVOUS_BYTES_MIN, 3)).map(|_| ()).unwrap();
     thread.join().unwrap();
 }

@@ -1,26 +1,26 @@
-//! A segment and a doorbell for a task that has been started but has not come yet.
+//! A preallocated endpoint: segment and doorbell of a task that has been started but has not enrolled yet.
 //!
-//! Its peers can be introduced to it and send at once; when it comes it takes both over
+//! Its peers can be introduced to it and send at once. When the task enrols it adopts both
 //! ([`crate::Endpoint::adopt`]) and finds what was sent.
 use crate::doorbell;
 use crate::segment::Segment;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// What the daemon makes for such a task.
-pub struct Blank {
+/// The descriptors that the daemon makes for such a task.
+pub struct PreallocatedEndpoint {
     /// For the task itself: the segment and the doorbell.
     pub own: [OwnedFd; 2],
     /// For its peers: the segment, read-only, and the doorbell with other flags than the task's.
     pub shown: [OwnedFd; 2],
 }
 
-impl Blank {
-    /// Makes both.
-    pub fn new() -> io::Result<Blank> {
+impl PreallocatedEndpoint {
+    /// Makes a segment and a doorbell.
+    pub fn new() -> io::Result<PreallocatedEndpoint> {
         let (segment, readable) = Segment::new()?.into_descriptors();
         let bell = doorbell::new()?;
         let shown = [readable, doorbell::again(bell.as_fd())?];
-        Ok(Blank { own: [segment, bell], shown })
+        Ok(PreallocatedEndpoint { own: [segment, bell], shown })
     }
 }

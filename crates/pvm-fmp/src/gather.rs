@@ -1,4 +1,4 @@
-//! Bodies straight from shared memory into a socket, and from a socket into shared memory.
+//! Gather I/O: bodies go from shared memory into a socket by one write, and from a socket into shared memory.
 use crate::arrival::{Fragment, Remote};
 use crate::heap::Block;
 use std::io;
@@ -10,22 +10,22 @@ fn part(address: *const u8, bytes: usize) -> libc::iovec {
     libc::iovec { iov_base: address.cast_mut().cast(), iov_len: bytes }
 }
 
-/// Parts of one write to a socket, in order. There is no copy of them.
-pub struct Parts<'a> {
+/// The parts of one write to a socket, in order. Nothing is copied into one place first.
+pub struct GatherList<'a> {
     list: Vec<libc::iovec>,
     lifetime: PhantomData<&'a [u8]>,
 }
 
-/// Parts that the system takes in one call.
-const PARTS_MAX: usize = 1024;
+/// How many parts the system takes in one call.
+const GATHER_PARTS_MAX: usize = 1024;
 
-impl<'a> Parts<'a> {
-    /// Of these bytes at first.
-    pub fn new(bytes: &'a [u8]) -> Parts<'a> {
-        Parts { list: vec![part(bytes.as_ptr(), bytes.len())], lifetime: PhantomData }
+impl<'a> GatherList<'a> {
+    /// Makes a list that begins with these bytes.
+    pub fn new(bytes: &'a [u8]) -> GatherList<'a> {
+        GatherList { list: vec![part(bytes.as_ptr(), bytes.len())], lifetime: PhantomData }
     }
 
-    /// Adds bytes. What exceeds the number of parts that the system takes is left out, here and below.
+    /// Adds bytes. Parts beyond the number that the system takes are left out, here and below.
     pub fn add(&mut self, bytes: &'a [u8]) {
         self.push(bytes.as_ptr(), bytes.len());
     }
@@ -49,17 +49,17 @@ impl<'a> Parts<'a> {
     }
 
     fn push(&mut self, address: *const u8, bytes: usize) {
-        if bytes > 0 && self.list.len() < PARTS_MAX {
+        if bytes > 0 && self.list.len() < GATHER_PARTS_MAX {
             self.list.push(part(address, bytes));
         }
     }
 
-    /// Bytes of all of them.
+    /// Returns the length of all parts in bytes.
     pub fn total_bytes(&self) -> usize {
         self.list.iter().map(|part| part.iov_len).sum()
     }
 
-    /// Writes them once; gives how many bytes the socket took.
+    /// Writes the parts once. Returns how many bytes the socket took.
     pub fn write_to(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         // SAFETY: all zeroes is a valid header: no address, no control data.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -73,7 +73,7 @@ impl<'a> Parts<'a> {
 
 impl Block {
     /// Reads from a socket: up to `count` bytes to `at`, and what comes behind them into `behind`.
-    /// Gives how many bytes there were. Panics past the end.
+    /// Returns how many bytes there were. Panics past the end.
     pub fn read_from(&self, socket: BorrowedFd<'_>, at: usize, count: usize, behind: &mut [u8]) -> io::Result<usize> {
         assert!(at.checked_add(count).is_some_and(|end| end <= self.capacity()));
         let parts = [part(self.address().wrapping_add(at), count), part(behind.as_mut_ptr(), behind.len())];
@@ -87,7 +87,7 @@ impl Block {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::straight_pair;
+    use crate::tests::gather_pair;
     use std::io::{Read, Write};
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
@@ -95,9 +95,9 @@ mod tests {
     #[test]
     fn a_body_goes_through_a_socket_and_back_into_shared_memory() {
         let body: Vec<u8> = (0..20_000_u32).map(|at| (at * 7) as u8).collect();
-        let (remote, mut other) = straight_pair(&body, &[5000, 10_000, 5000]);
+        let (remote, mut other) = gather_pair(&body, &[5000, 10_000, 5000]);
         let (near, far) = UnixStream::pair().unwrap();
-        let mut parts = Parts::new(b"head");
+        let mut parts = GatherList::new(b"head");
         parts.add_remote(&remote, 4000..9000);
         parts.add(b"");
         parts.add_remote(&remote, 9000..16_000);
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "assertion failed")]
     fn nothing_is_read_past_the_end_of_a_block() {
-        let (_, mut other) = straight_pair(&[1; 1000], &[1000]);
+        let (_, mut other) = gather_pair(&[1; 1000], &[1000]);
         let block = other.allocate(1000).unwrap();
         let (_near, far) = UnixStream::pair().unwrap();
         let _ = block.read_from(far.as_fd(), block.capacity(), 1, &mut []);

@@ -1,60 +1,59 @@
-//! Between a task and the daemon, which carries messages to and from other hosts.
+//! Borrowed payloads: messages from the daemon to a task, which it carries from other hosts.
 //!
-//! The daemon lends a body: it lies in the daemon's heap until the task has read the entry, and the
-//! task copies it out at once. So how far the queue has been read tells everything, and no release
-//! has to stand behind messages that the task itself has sent.
+//! The payload lies in the daemon's heap until the task has read the entry, and the task copies it out at once. So the
+//! read count of the queue says which payloads are free, and no release has to queue behind messages that the task
+//! itself has sent.
 
 use super::Endpoint;
 use super::send::{descriptor, ring};
-use crate::arrival::LENT;
-use crate::bell;
+use crate::arrival::BORROWED;
 use crate::heap::Block;
+use crate::parker;
 use crate::queue::Kind;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, ReadOnlyLoad};
 use crate::{Meta, SendError, Sent};
 
 impl Endpoint {
-    /// Sends the first `bytes` of a block, which must stay as it is until the peer has read so far
-    /// ([`Endpoint::read_by`]) as [`Endpoint::written`] says afterwards.
-    pub fn send_lent(&mut self, to: u32, meta: Meta, block: &Block, bytes: usize) -> Result<Sent, SendError> {
+    /// Sends the first `bytes` of a block. The block must stay as it is until [`Endpoint::read_by`] has reached what
+    /// [`Endpoint::written`] returns after this call.
+    pub fn send_borrowed(&mut self, to: u32, meta: Meta, block: &Block, bytes: usize) -> Result<Sent, SendError> {
         let body = [(block.clone(), bytes)];
-        self.queue(to, Kind::Blocks, &meta, &descriptor::<24>(LENT, &body))
+        self.queue(to, Kind::Blocks, &meta, &descriptor::<24>(BORROWED, &body))
     }
 
-    /// How far a peer has read the queue to it, as last published.
+    /// Returns how far a peer has read the queue to it, as last published.
     pub fn read_by(&mut self, to: u32) -> u64 {
         let us = self.tid;
         let peer = self.index_of(to).and_then(|index| self.peers[index].as_mut());
         peer.map_or(0, |peer| peer.consumed_lately(us))
     }
 
-    /// Has the peer ring when it has read so far (`None`: no more). Says whether it has already, then
+    /// Has the peer ring when it has read as far as `mark`; `None`: never. Returns whether it has already done so; then
     /// it may not ring.
     pub fn want_notice(&mut self, to: u32, mark: Option<u64>) -> bool {
         let us = self.tid;
         let Some(peer) = self.index_of(to).and_then(|index| self.peers[index].as_mut()) else { return false };
-        peer.our_line.get().notice.store(mark.unwrap_or(0), Ordering::Relaxed);
+        peer.our_record.get().notice.store(mark.unwrap_or(0), Ordering::Relaxed);
         // Pair `wanted or read`: either the reader sees what is wanted, or we see how far it has read.
-        bell::full_fence();
+        parker::full_fence();
         mark.is_some_and(|mark| peer.consumed(us) >= mark)
     }
 
-    /// The daemon's queue has been read so far: rings it if it waits for that.
+    /// Rings the daemon if it waits for its queue to be read as far as it has been.
     pub(super) fn notify_daemon(&mut self, index: usize) {
         let us = self.tid;
         let Some(peer) = self.peers[index].as_mut() else { return };
         let published = peer.inbound.as_ref().map_or(0, |inbound| inbound.published);
         // Pair `wanted or read`.
-        bell::full_fence();
-        let notice = peer.theirs(us).map_or(0, |line| line.notice.load(Ordering::Relaxed));
+        parker::full_fence();
+        let notice = peer.theirs(us).map_or(0, |record| record.notice.load_relaxed());
         if notice != 0 && published >= notice {
             // Its bell is always at hand.
             let _ = ring(peer, false);
         }
     }
 
-    /// Hands over what a peer has sent until now, however much that is; whether the sink wants it is
-    /// not asked. The peer may send on.
+    /// Hands over everything that a peer has sent until now, whether the sink wants it or not. The peer may send on.
     pub fn poll_through(&mut self, tid: u32, sink: &mut impl crate::Sink) -> usize {
         let count = self.poll_dead(tid, sink);
         if let Some(index) = self.index_of(tid) {

@@ -1,0 +1,125 @@
+//! The copy policy: whether bytes are copied into the own heap through the caches or by non-temporal stores.
+//!
+//! A cache line that another core has read must be taken from that core before it can be written again. Where the
+//! cores share a cache this is soon done, and the reader finds the bytes near. Where they do not, a non-temporal
+//! copy is several times as fast, since it waits for no cache line. Only the speed of the copies tells how near the
+//! readers are, and it may change: a virtual machine's cores move about.
+use std::time::Duration;
+
+/// From this size on the policy chooses how to copy, in bytes.
+pub const POLICY_BYTES_MIN: usize = 4 << 10;
+/// From this size on copies are non-temporal, in bytes. A cached copy of such a body drives the data of both programs
+/// out of the caches, and the body itself is gone from there before all of it has been read (decision 15).
+pub const NON_TEMPORAL_BYTES_MIN: usize = 8 << 20;
+/// In a long copy the policy chooses anew after this number of bytes.
+pub const PIECE_BYTES: usize = 32 << 10;
+/// A cached copy below this speed is slow, in bytes a microsecond. Between the halves of a processor that share no
+/// cache its speed is some 2500; where they share one, 10000 and more, and some 4500 for a body that is longer than
+/// the cache.
+const SLOW_BYTES_PER_MICROSECOND: usize = 3500;
+/// How many slow copies in a row it takes to change the mode: one may have been interrupted, or met new pages.
+const SLOW_COPIES: u32 = 3;
+/// Bytes that are copied through the caches between two timed copies.
+const CACHED_BYTES: usize = 128 << 10;
+/// Bytes of non-temporal copies before one cached copy is timed again.
+const NON_TEMPORAL_BYTES: usize = 8 << 20;
+
+/// How to copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyMode {
+    /// Through the caches.
+    Cached,
+    /// Through the caches; then tell [`CopyPolicy::record`] how long it took.
+    Timed,
+    /// By non-temporal stores, past the caches.
+    NonTemporal,
+}
+
+/// How to copy next, learned from the speed of earlier copies.
+#[derive(Debug, Default)]
+pub struct CopyPolicy {
+    /// Slow copies since the last quick one.
+    slow: u32,
+    /// Bytes copied since the last timed copy.
+    untimed_bytes: usize,
+}
+
+impl CopyPolicy {
+    fn is_non_temporal(&self) -> bool {
+        self.slow >= SLOW_COPIES
+    }
+
+    /// Returns how to copy the next `bytes` bytes.
+    pub fn mode(&mut self, bytes: usize) -> CopyMode {
+        let limit = if self.is_non_temporal() { NON_TEMPORAL_BYTES } else { CACHED_BYTES };
+        if (self.slow > 0 && !self.is_non_temporal()) || self.untimed_bytes >= limit {
+            return CopyMode::Timed;
+        }
+        self.untimed_bytes += bytes;
+        if self.is_non_temporal() { CopyMode::NonTemporal } else { CopyMode::Cached }
+    }
+
+    /// Notes how long a timed copy took.
+    pub fn record(&mut self, bytes: usize, time: Duration) {
+        let is_slow = (bytes as u128) * 1000 < time.as_nanos() * SLOW_BYTES_PER_MICROSECOND as u128;
+        self.slow = if is_slow { (self.slow + 1).min(SLOW_COPIES) } else { 0 };
+        self.untimed_bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Copies in pieces, where cached copies have a speed of `speed` bytes a microsecond. Returns how many bytes were
+    /// copied by non-temporal stores, and how many were timed.
+    fn copy(copy_policy: &mut CopyPolicy, bytes: usize, speed: usize) -> (usize, usize) {
+        let (mut non_temporal, mut timed) = (0, 0);
+        for _ in 0..bytes / PIECE_BYTES {
+            match copy_policy.mode(PIECE_BYTES) {
+                CopyMode::Cached => {}
+                CopyMode::NonTemporal => non_temporal += PIECE_BYTES,
+                CopyMode::Timed => {
+                    timed += PIECE_BYTES;
+                    copy_policy.record(PIECE_BYTES, Duration::from_nanos((PIECE_BYTES * 1000 / speed) as u64));
+                }
+            }
+        }
+        (non_temporal, timed)
+    }
+
+    #[test]
+    fn quick_copies_are_cached() {
+        let (non_temporal, timed) = copy(&mut CopyPolicy::default(), 64 << 20, 2 * SLOW_BYTES_PER_MICROSECOND);
+        assert_eq!(non_temporal, 0);
+        assert!((1..=(64 << 20) / 4).contains(&timed), "{timed}");
+    }
+
+    #[test]
+    fn slow_copies_soon_become_non_temporal_and_are_rarely_timed_again() {
+        let mut copy_policy = CopyPolicy::default();
+        let (non_temporal, _) = copy(&mut copy_policy, 1 << 20, SLOW_BYTES_PER_MICROSECOND / 2);
+        assert!(non_temporal >= (1 << 20) * 3 / 4, "{non_temporal}");
+        let (non_temporal, timed) = copy(&mut copy_policy, 64 << 20, SLOW_BYTES_PER_MICROSECOND / 2);
+        assert_eq!(non_temporal + timed, 64 << 20);
+        assert!(timed > 0 && timed <= (64 << 20) / 100, "{timed}");
+    }
+
+    #[test]
+    fn one_slow_copy_changes_nothing() {
+        let mut copy_policy = CopyPolicy::default();
+        while copy_policy.mode(PIECE_BYTES) != CopyMode::Timed {}
+        copy_policy.record(PIECE_BYTES, Duration::from_millis(3));
+        assert_eq!(copy_policy.mode(PIECE_BYTES), CopyMode::Timed);
+        copy_policy.record(PIECE_BYTES, Duration::from_micros(1));
+        assert_eq!(copy_policy.mode(PIECE_BYTES), CopyMode::Cached);
+    }
+
+    #[test]
+    fn cores_that_come_together_are_noticed() {
+        let mut copy_policy = CopyPolicy::default();
+        copy(&mut copy_policy, 1 << 20, SLOW_BYTES_PER_MICROSECOND / 2);
+        let (non_temporal, _) = copy(&mut copy_policy, 64 << 20, 2 * SLOW_BYTES_PER_MICROSECOND);
+        assert!(non_temporal <= NON_TEMPORAL_BYTES, "{non_temporal}");
+    }
+}

@@ -1,0 +1,66 @@
+//! A buffer that the receiver has back is not written any more.
+use super::*;
+use crate::process::BEFORE_WRITE;
+use crate::tests::{A, B, Host, beside, body};
+use crate::{Arrival, Meta, Posted, Sink, signals};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
+
+/// So long that the sender has a part in the copy.
+const BODY_BYTES: usize = 16 << 20;
+/// How long the sender is held between its claim of a chunk and the write.
+const HELD: Duration = Duration::from_millis(600);
+
+/// Takes bodies in transit into one buffer, and uses that for something else at once.
+struct Reusing {
+    room: Vec<u8>,
+    taken: usize,
+}
+
+impl Sink for Reusing {
+    fn arrived(&mut self, _: u32, _: Meta, body: Arrival<'_>) {
+        if let Arrival::InTransit(body) = body {
+            self.taken += usize::from(body.take(&mut self.room).is_ok());
+            self.room.fill(2);
+        }
+    }
+}
+
+#[test]
+fn a_sender_that_was_held_between_claim_and_write_writes_nothing_late() {
+    let host = Host::new();
+    let mut a = host.endpoint(A);
+    a.rendezvous_bytes_min = BODY_BYTES;
+    let (posted, is_posted) = mpsc::channel();
+    let (sent, is_sent) = mpsc::channel();
+    let thread = beside(&host, &mut a, move |mut b| {
+        let mut reusing = Reusing { room: vec![2; BODY_BYTES], taken: 0 };
+        b.post(Some(Posted { from: 0, mask: [0; 6], value: [0; 6] }));
+        posted.send(()).unwrap();
+        while is_sent.try_recv() == Err(mpsc::TryRecvError::Empty) {
+            b.poll(&mut reusing);
+        }
+        b.poll(&mut reusing);
+        (reusing.room.iter().all(|byte| *byte == 2), reusing.taken)
+    });
+    is_posted.recv().unwrap();
+    let text = body(BODY_BYTES, 3);
+    let held = Arc::new(AtomicBool::new(false));
+    for _ in 0..50 {
+        let now_held = held.clone();
+        BEFORE_WRITE.set(Some(Box::new(move || {
+            now_held.store(true, SeqCst);
+            // Nor does a handler of a signal take the sender out of there.
+            assert!(signals::is_blocked(libc::SIGALRM) && signals::is_blocked(libc::SIGINT));
+            std::thread::sleep(HELD);
+        })));
+        a.send_bytes(B, [2, 0, 0, 0, 0, 0], &text).map(|_| ()).unwrap();
+        if held.load(SeqCst) {
+            break;
+        }
+    }
+    sent.send(()).unwrap();
+    let (unwritten, taken) = thread.join().unwrap();
+    assert!(held.load(SeqCst) && taken > 0, "the sender had no part in any copy");
+    assert!(unwritten, "the sender wrote after the receive had ended");
+}

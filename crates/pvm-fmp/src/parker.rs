@@ -1,0 +1,111 @@
+//! Parking: the handshake between a task that goes to sleep and its senders, which loses no wake-up.
+//!
+//! The sleeper sets its word, passes a fence, and polls once more. The sender publishes its message, passes a fence,
+//! and looks at the word. In every order at least one of them sees the other.
+use crate::sync::{AtomicU32, Ordering, ReadOnlyLoad, fence};
+
+/// Says whether the owner of a segment sleeps.
+///
+/// A fence for each message would cost the sender as much as all the rest: it waits until its cache line has crossed
+/// the cores. So while cores are free, and sleeping is rare, the sleeper alone pays: it makes all cores pass a barrier
+/// (`membarrier(2)`), and senders need no fence. While tasks crowd the cores sleeping is frequent, and both sides
+/// pass a fence.
+#[repr(C)]
+pub struct Parker {
+    /// Nonzero: the owner sleeps or is about to, and senders must ring. Each sleep has another number.
+    sleep: AtomicU32,
+    /// Nonzero: the owner passes a barrier on all cores before it sleeps.
+    asymmetric: AtomicU32,
+}
+
+impl Parker {
+    #[cfg(loom)]
+    pub fn new() -> Parker {
+        Parker { sleep: AtomicU32::new(0), asymmetric: AtomicU32::new(0) }
+    }
+
+    /// Chooses who passes the barrier; for the owner, before it parks.
+    #[cfg(not(loom))]
+    pub fn choose(&self, asymmetric: bool) {
+        let before = self.asymmetric.load_relaxed() != 0;
+        if before != asymmetric {
+            self.asymmetric.store(u32::from(asymmetric), Ordering::Relaxed);
+            if before {
+                // From here on every sender sees that it has to pass a fence.
+                barrier_on_all_cores();
+            }
+        }
+    }
+
+    /// Has senders ring from now on; for the owner. Poll after this, then sleep.
+    pub fn prepare_park(&self, sleep: u32) {
+        self.sleep.store(sleep, Ordering::Relaxed);
+        #[cfg(not(loom))]
+        if self.asymmetric.load_relaxed() != 0 {
+            return barrier_on_all_cores();
+        }
+        // Pair `park or ring`: either the sender sees the number, or we see what it has published.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Has senders ring no more; for the owner, when it is awake.
+    pub fn unpark(&self) {
+        self.sleep.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns the number of the sleep from which the owner must be woken, if it sleeps; for a sender, after it has
+    /// published its message. `reached`: whether barriers on all cores reach this process.
+    #[inline]
+    pub fn parked(&self, reached: bool) -> Option<u32> {
+        if reached && self.asymmetric.load_relaxed() != 0 {
+            compiler_fence();
+        } else {
+            // Pair `park or ring`.
+            full_fence();
+        }
+        match self.sleep.load_relaxed() {
+            0 => None,
+            sleep => Some(sleep),
+        }
+    }
+}
+
+#[inline]
+fn compiler_fence() {
+    std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+}
+
+/// Passes a sequentially consistent fence. On x86-64 a locked instruction is one, and cheaper than the `mfence` that
+/// the standard library emits.
+#[inline]
+pub fn full_fence() {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    {
+        compiler_fence();
+        // SAFETY: or with nothing changes no byte of the stack; the instruction orders all loads
+        // and stores around it, and the compiler may move none across it.
+        unsafe { std::arch::asm!("lock or dword ptr [rsp], 0") };
+        compiler_fence();
+    }
+    // Pair `park or ring`, of the callers.
+    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    fence(Ordering::SeqCst);
+}
+
+#[cfg(not(loom))]
+fn barrier_on_all_cores() {
+    // SAFETY: the call orders memory accesses and does nothing else. It was registered before.
+    unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) };
+    // Pair `park or ring`: on this core; the call has done it on the senders'.
+    fence(Ordering::SeqCst);
+}
+
+/// Asks the system that barriers of other processes reach this one. Returns whether they do, and this process may
+/// make barriers.
+#[cfg(not(loom))]
+pub fn register() -> bool {
+    // SAFETY: a registration touches no memory of ours.
+    let registered =
+        unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) };
+    registered == 0
+}

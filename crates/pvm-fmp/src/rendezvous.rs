@@ -1,0 +1,140 @@
+//! A rendezvous: the receiver copies a body straight out of the sender's own memory, or the sender falls back to eager.
+//!
+//! The sender writes its word (`rendezvous`, in its record for the receiver), the receiver writes its answer
+//! (`taken`, in its record for the sender). Both hold the number of the rendezvous times four, and its state.
+//!
+//! The sender may reuse its memory once it has seen the answer *taken*, or once it has fallen back to eager: the body
+//! lies in its heap, and its word says so. The receiver copies first and looks at the sender's word afterwards: the
+//! copy counts only if the rendezvous was still open then.
+//!
+//! After a fall-back the body exists in both places, so it does not matter which one the receiver took. After a
+//! withdrawal it exists nowhere: the sender first says that the rendezvous is in doubt, then looks whether the receiver
+//! has claimed it, and decides. A receiver that finds its claim in doubt waits for that decision. One compare-exchange
+//! would do if both could write the same word; neither can write the other's words.
+use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad, fence, yield_now};
+
+/// The largest number of a rendezvous: a word has room for four times the number, and two bits.
+pub const NUMBER_MAX: u64 = u64::MAX / 4;
+
+/// What the sender's word says beside the number: the body is in the sender's own memory.
+const OPEN: u64 = 0;
+/// The sender has fallen back to eager: the body lies in its heap.
+const EAGER: u64 = 1;
+/// The sender is about to decide whether it withdraws; the heap has no memory for the body.
+pub const IN_DOUBT: u64 = 2;
+/// The sender has withdrawn.
+const WITHDRAWN: u64 = 3;
+
+/// What the receiver's answer says beside the number: the receiver has the body.
+const TAKEN: u64 = 0;
+/// The receiver cannot copy the body and asks for it in the heap.
+const WANTS_EAGER: u64 = 1;
+
+/// The state of a rendezvous as the sender's word tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SenderState {
+    /// The sender's memory may be read.
+    Open,
+    /// The body is in the sender's heap.
+    Eager,
+    /// The sender is about to decide whether it withdraws.
+    InDoubt,
+    /// The sender has withdrawn: the message was not sent.
+    Withdrawn,
+    /// Another rendezvous: the sender broke the rules.
+    Other,
+}
+
+/// The receiver's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReceiverAnswer {
+    /// None yet.
+    None,
+    /// The receiver has the body.
+    Taken,
+    /// The receiver wants the body in the heap.
+    WantsEager,
+}
+
+/// Opens a rendezvous; for the sender, before it queues the entry.
+pub fn open(word: &AtomicU64, number: u64) {
+    // Pair `rendezvous state`: whoever sees that it is open may read the sender's memory.
+    word.store(number * 4 + OPEN, Ordering::Release);
+}
+
+/// Says that the body lies in the heap; for the sender, which has written the place before. When this returns the
+/// sender may reuse its memory.
+pub fn fall_back_to_eager(word: &AtomicU64, number: u64) {
+    // Pair `rendezvous state`: whoever sees the fall-back sees the place of the body.
+    word.store(number * 4 + EAGER, Ordering::Release);
+    // Pair `copied or changed`: this store comes before the sender's later writes to its memory, so the receiver of
+    // a copy that holds such a write sees the fall-back.
+    fence(Ordering::SeqCst);
+}
+
+/// Withdraws, unless `answer` says that the receiver has the body; for the sender. Returns whether it has withdrawn:
+/// then the receiver gets nothing. When this returns the sender may reuse its memory.
+pub fn withdraw(word: &AtomicU64, number: u64, answer: impl FnOnce() -> ReceiverAnswer) -> bool {
+    word.store(number * 4 + IN_DOUBT, Ordering::Relaxed);
+    // Pairs `copied or changed` and `claim or doubt`: the first as in a fall-back to eager; by the second either we see
+    // the claim, or the receiver sees the doubt.
+    fence(Ordering::SeqCst);
+    let withdrawn = answer() != ReceiverAnswer::Taken;
+    // Pair `rendezvous state`. The receiver that waits for the decision acts on this word alone.
+    word.store(number * 4 + if withdrawn { WITHDRAWN } else { OPEN }, Ordering::Release);
+    withdrawn
+}
+
+/// Returns the receiver's answer; for the sender.
+pub fn receiver_answer(taken: &AtomicU64, number: u64) -> ReceiverAnswer {
+    // Pair `rendezvous answered`: the receiver's reads are over.
+    match taken.load_acquire() {
+        word if word == number * 4 + TAKEN => ReceiverAnswer::Taken,
+        word if word == number * 4 + WANTS_EAGER => ReceiverAnswer::WantsEager,
+        _ => ReceiverAnswer::None,
+    }
+}
+
+/// Returns the state of a rendezvous; for the receiver.
+pub fn sender_state(word: &AtomicU64, number: u64) -> SenderState {
+    // Pair `rendezvous state`.
+    match word.load_acquire().checked_sub(number * 4) {
+        Some(OPEN) => SenderState::Open,
+        Some(EAGER) => SenderState::Eager,
+        Some(IN_DOUBT) => SenderState::InDoubt,
+        Some(WITHDRAWN) => SenderState::Withdrawn,
+        _ => SenderState::Other,
+    }
+}
+
+/// Claims the body after the copy, if the sender's memory was valid all the time; for the receiver. The result *open*
+/// means that the copy counts and the sender knows that or will; any other means that it does not count. `patient`
+/// says whether to wait on for a sender that is about to decide.
+pub fn claim(word: &AtomicU64, taken: &AtomicU64, number: u64, mut patient: impl FnMut() -> bool) -> SenderState {
+    // Pair `copied or changed`.
+    fence(Ordering::SeqCst);
+    let state_after_copy = sender_state(word, number);
+    if state_after_copy != SenderState::Open {
+        return state_after_copy;
+    }
+    // Pair `rendezvous answered`: our reads are over.
+    taken.store(number * 4 + TAKEN, Ordering::Release);
+    // Pair `claim or doubt`: either the sender sees the claim, or we see its doubt.
+    fence(Ordering::SeqCst);
+    loop {
+        match sender_state(word, number) {
+            SenderState::Withdrawn => return SenderState::Withdrawn,
+            SenderState::InDoubt if patient() => yield_now(),
+            // Also after a fall-back just now: the copy was good before. Also for the next rendezvous: a sender that
+            // has withdrawn one opens no other. And for a doubt that does not end, since nothing better can be done:
+            // a sender that was stopped just there finds the claim.
+            _ => return SenderState::Open,
+        }
+    }
+}
+
+/// Asks for the body in the heap; for the receiver.
+pub fn request_eager(taken: &AtomicU64, number: u64) {
+    // Pair `rendezvous answered`: our reads are over.
+    taken.store(number * 4 + WANTS_EAGER, Ordering::Release);
+}
