@@ -5,6 +5,7 @@
 //! the cache line of the queue; the fewer stores a message takes, the more messages can be under way at once.
 use crate::errors::call_silent;
 use crate::lock;
+use crate::memory::writable;
 use crate::process::{self, State};
 use pvm_task::{Delivered, FastSend, Kind};
 use std::ffi::{c_int, c_void};
@@ -112,7 +113,7 @@ pub unsafe fn precv(
     }
     let filter = state.task.filter(tid, tag);
     // SAFETY: as promised.
-    state.task.precv_fast(&filter, unsafe { slice::from_raw_parts_mut(data.cast(), bytes) })
+    state.task.precv_fast(&filter, unsafe { writable(data.cast(), bytes) })
 }
 
 /// `pvm_initsend` on the fast path.
@@ -169,5 +170,5 @@ pub unsafe fn unpack(kind: Kind, items: *mut u8, count: c_int, stride: c_int) ->
     let Some(bytes) = few_items(items, count, stride, kind) else { return false };
     let Some(mut guard) = FastGuard::enter() else { return false };
     // SAFETY: as promised.
-    guard.state().task.unpack_fast(kind, unsafe { slice::from_raw_parts_mut(items, bytes) })
+    guard.state().task.unpack_fast(kind, unsafe { writable(items, bytes) })
 }

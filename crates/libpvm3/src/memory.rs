@@ -40,6 +40,26 @@ pub unsafe fn items<'a, T>(items: *const T, count: c_int) -> Result<&'a [T], Cod
     Ok(unsafe { slice::from_raw_parts(items, count) })
 }
 
+/// Returns memory of the program that the library writes: `bytes` bytes at `start`.
+///
+/// The program need not have written to it before, and a reference to bytes without values is forbidden. So the
+/// compiler is told of an instruction that may have written all of them just now: whatever they are, they have values.
+///
+/// # Safety
+/// `start` is not null, `bytes` bytes can be written there, and nobody else uses them while the reference lives.
+#[inline(always)]
+pub unsafe fn writable<'a>(start: *mut u8, bytes: usize) -> &'a mut [u8] {
+    #[cfg(any(target_arch = "x86_64", target_arch = "x86", target_arch = "aarch64", target_arch = "s390x"))]
+    // SAFETY: there is no instruction.
+    unsafe {
+        std::arch::asm!("/* {0} */", in(reg) start, options(nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "x86", target_arch = "aarch64", target_arch = "s390x")))]
+    let start = std::hint::black_box(start);
+    // SAFETY: as promised by the caller.
+    unsafe { slice::from_raw_parts_mut(start, bytes) }
+}
+
 /// Returns the strings of a null-terminated array such as `argv`; none for a null pointer.
 ///
 /// # Safety

@@ -1,6 +1,6 @@
 //! Packing and unpacking (contract 2.1). No call here needs a daemon.
 use crate::errors::{Outcome, call, call_silent, lpvm_error};
-use crate::memory::required_bytes;
+use crate::memory::{required_bytes, writable};
 use crate::process::Guard;
 use crate::trace::{Values, address, traced_code, traced_inline};
 use pvm_core::codes::Code;
@@ -171,7 +171,7 @@ unsafe fn unpack(guard: &mut Guard, kind: Kind, items: *mut u8, count: c_int, st
     }
     let items = if count == 0 { NonNull::dangling().as_ptr() } else { items };
     // SAFETY: as promised by the caller.
-    let bytes = unsafe { slice::from_raw_parts_mut(items, count * kind.size()) };
+    let bytes = unsafe { writable(items, count * kind.size()) };
     guard.task().unpack(kind, bytes)?;
     Ok(0)
 }
@@ -215,7 +215,7 @@ unsafe fn unpack_string(guard: &mut Guard, text: *mut c_char) -> Outcome {
     }
     let bytes = guard.task().string_bytes()?;
     // SAFETY: as promised by the caller.
-    guard.task().unpack_string(unsafe { slice::from_raw_parts_mut(text.cast(), bytes) })?;
+    guard.task().unpack_string(unsafe { writable(text.cast(), bytes) })?;
     Ok(0)
 }
 
@@ -259,7 +259,7 @@ pub unsafe extern "C" fn pvmupkstralloc(place: *mut *mut c_char) -> c_int {
         // SAFETY: the memory was allocated just now with at least one byte; `place` is the caller's.
         unsafe {
             text.write(0);
-            let unpacked = guard.task().unpack_string(slice::from_raw_parts_mut(text, bytes));
+            let unpacked = guard.task().unpack_string(writable(text, bytes));
             if unpacked.is_err() {
                 libc::free(text.cast());
             } else {

@@ -1,6 +1,6 @@
 //! Receiving (contract 2.3).
 use crate::errors::{Failure, Outcome, call, lpvm_error};
-use crate::memory::store;
+use crate::memory::{store, writable};
 use crate::process::{Guard, Matcher};
 use crate::send::bytes_of;
 use crate::trace::{address, ints, message, nothing, traced, traced_inline};
@@ -35,7 +35,7 @@ fn receive(guard: &mut Guard, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
         return receive_at_once(guard, &filter);
     }
     let mut found = guard.task().try_receive(&filter);
-    if found.is_none() && limit.is_none() && guard.task().watch_first() {
+    if found.is_none() && limit.is_none() && guard.task().watch_most_recent() {
         found = guard.task().try_receive(&filter);
     }
     guard.run_callbacks();
@@ -366,7 +366,7 @@ impl Room {
     fn fill(&self, guard: &mut Guard, filter: &Filter) -> Option<pvm_task::Delivered> {
         // SAFETY: the caller of `pvm_precv` promises that there is room, which is not used otherwise before the call
         // returns. Each try ends before the thread sleeps.
-        guard.task().try_precv(filter, self.kind, unsafe { slice::from_raw_parts_mut(self.start, self.bytes) })
+        guard.task().try_precv(filter, self.kind, unsafe { writable(self.start, self.bytes) })
     }
 }
 

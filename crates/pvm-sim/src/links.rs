@@ -328,9 +328,9 @@ impl World {
                 continue;
             };
             let one = &mut self.tasks[task];
-            one.daemon_ring.push_back(message.clone());
-            one.daemon_mark += 1;
-            let mark = one.daemon_mark;
+            one.from_daemon_queue.push_back(message.clone());
+            one.from_daemon_count += 1;
+            let mark = one.from_daemon_count;
             self.nodes[node].intake.delivered(dst, from, header.bytes, mark);
             self.plan_take(task);
         }

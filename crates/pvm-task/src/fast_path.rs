@@ -13,8 +13,8 @@ use crate::types::{ANY, Delivered, Filter, Kind};
 use pvm_core::codes::{DATA_DEFAULT, DATA_RAW, ENC_XDR, SYSCTX_TC};
 use pvm_fmp::{IMMEDIATE_BYTES, INLINE_BYTES_MAX, Immediate, RecentImmediate, WELL_KNOWN_HEADERS, is_daemon};
 
-/// The encodings of the entries of [`USUAL`].
-const ENCODINGS: [i32; USUAL.len()] = [USUAL[0][1] as i32, USUAL[1][1] as i32];
+/// The encodings of the entries of [`WELL_KNOWN_HEADERS`].
+const ENCODINGS: [i32; WELL_KNOWN_HEADERS.len()] = [WELL_KNOWN_HEADERS[0][1] as i32, WELL_KNOWN_HEADERS[1][1] as i32];
 /// The index there of native bytes.
 const NATIVE: usize = 0;
 /// The index there of the default encoding.
@@ -104,15 +104,15 @@ impl Task {
     /// As [`Task::psend`], for an immediate message to a connected peer while nothing else is to be done.
     #[inline(always)]
     pub fn psend_fast(&mut self, to: i32, tag: i32, body: &[u8]) -> FastSend {
-        let tiny = Tiny::of_numbers([self.state.context as u32, tag as u32], NATIVE, body);
+        let tiny = Immediate::of_numbers([self.state.context as u32, tag as u32], NATIVE, body);
         send(&mut self.member, to, tag, tiny)
     }
 
     /// As [`Task::try_precv`], for an immediate message that is there or comes at once.
     #[inline(always)]
     pub fn precv_fast(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
-        let (src, first) = first_tiny(&self.state, &mut self.member, filter)?;
-        if !first.tiny.copy_numbers_to(data) {
+        let (src, first) = probe_recent_immediate(&self.state, &mut self.member, filter)?;
+        if !first.immediate.copy_numbers_to(data) {
             return None;
         }
         let tiny = first.take();
@@ -166,7 +166,7 @@ impl Task {
     }
 }
 
-/// Returns whether wait id and format are those of the entries of [`USUAL`].
+/// Returns whether wait id and format are those of the entries of [`WELL_KNOWN_HEADERS`].
 #[inline(always)]
 fn is_plain(message: &Message) -> bool {
     message.wid == 0 && message.format == OWN_DSIG
@@ -185,12 +185,12 @@ fn lies_alike(kind: Kind, bytes: usize) -> bool {
 }
 
 #[inline(always)]
-fn send(member: &mut Option<Member>, to: i32, tag: i32, tiny: Option<Tiny>) -> FastSend {
+fn send(member: &mut Option<Member>, to: i32, tag: i32, tiny: Option<Immediate>) -> FastSend {
     let (Some(member), Some(tiny)) = (member, tiny) else { return FastSend::NotDone };
     if tag < 0 || member.daemon.is_none() || member.endpoint.should_poll() {
         return FastSend::NotDone;
     }
-    match member.endpoint.send_tiny(to as u32, &tiny) {
+    match member.endpoint.send_immediate(to as u32, &tiny) {
         Some(false) => FastSend::Done,
         Some(true) => FastSend::Wake,
         None => FastSend::NotDone,
@@ -201,7 +201,11 @@ fn send(member: &mut Option<Member>, to: i32, tag: i32, tiny: Option<Tiny>) -> F
 /// other message is queued before it, and nothing can intercept it. All that can be checked before the message comes
 /// is checked first, while there is time.
 #[inline(always)]
-fn first_tiny<'a>(state: &State, member: &'a mut Option<Member>, filter: &Filter) -> Option<(i32, FirstTiny<'a>)> {
+fn probe_recent_immediate<'a>(
+    state: &State,
+    member: &'a mut Option<Member>,
+    filter: &Filter,
+) -> Option<(i32, RecentImmediate<'a>)> {
     if !state.store.queue.is_empty() || state.handlers.may_intercept() || state.output.any() {
         return None;
     }

@@ -254,7 +254,7 @@ impl State {
                 inline.copy_to(&mut message.small);
             }
             Arrival::Remote(remote) => message.large = Large::Remote(remote),
-            Arrival::Offer(offer) => match keep_offer(offer, &mut self.store) {
+            Arrival::InTransit(offer) => match keep_offer(offer, &mut self.store) {
                 Some(large) => self.store.table[slot as usize].large = large,
                 None => {
                     self.store.free(slot as i32 + 1);
@@ -380,7 +380,7 @@ impl Task {
     /// Receives a short message directly from the peer that sent last, if it fits and comes next.
     #[inline]
     pub(crate) fn receive_short(&mut self, filter: &Filter) -> Option<i32> {
-        let (envelope, short, state) = self.first_short(filter, false)?;
+        let (envelope, short, state) = self.probe_recent_short(filter, false)?;
         let slot = state.new_message(&envelope);
         let message = &mut state.store.table[slot as usize];
         message.small.resize(short.len(), 0);

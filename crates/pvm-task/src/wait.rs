@@ -316,7 +316,7 @@ impl Member {
     /// one poll does not take in everything; or a handler that ran meanwhile has slept itself, so that senders
     /// do not ring any more.
     fn must_not_sleep(&self) -> bool {
-        self.may_have_more || !self.endpoint.is_napping()
+        self.may_have_more || !self.endpoint.is_parked()
     }
 }
 
@@ -359,7 +359,7 @@ impl Task {
     pub(crate) fn prepare_park(&mut self) {
         if let Some(member) = &mut self.member {
             member.may_have_more = false;
-            member.endpoint.prepare_sleep();
+            member.endpoint.prepare_park();
             member.groups.prepare_park();
         }
     }
@@ -409,7 +409,7 @@ impl Task {
     /// Ends a sleep, or what [`Task::prepare_park`] began without one.
     pub(crate) fn unpark(&mut self) {
         if let Some(member) = &mut self.member {
-            member.endpoint.awake();
+            member.endpoint.unpark();
             self.state.news |= member.groups.unpark();
             if member.parker.sleeper.take().is_some() {
                 member.parker.clear_wake();

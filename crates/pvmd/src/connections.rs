@@ -4,7 +4,7 @@ use pvm_core::machine::Connection;
 use pvm_core::proto::{ToTask, Welcome};
 use pvm_core::tid::Tid;
 use pvm_fmp::ports::PortTable;
-use pvm_fmp::{Blank, Endpoint};
+use pvm_fmp::{Endpoint, PreallocatedEndpoint};
 use pvm_link::{ControlError, ControlSocket};
 use std::collections::HashMap;
 use std::io;
@@ -241,7 +241,7 @@ impl Connections {
     fn descriptors(&mut self, tid: Tid) -> io::Result<Option<Rc<Descriptors>>> {
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(None) };
         if task.descriptors.is_none() && task.connection.is_none() {
-            let Blank { own, shown: [segment, bell] } = Blank::new()?;
+            let PreallocatedEndpoint { own, shown: [segment, bell] } = PreallocatedEndpoint::new()?;
             task.blank = Some(own);
             task.descriptors = Some(Rc::new(Descriptors { segment, bell }));
         }

@@ -62,7 +62,7 @@ fn a_death_makes_the_barrier_fail_and_wakes_the_waiters() {
     eventually("the waiter is rung", || rang(&tasks[0]));
     assert_ne!(views[0].version(), version);
     eventually("the barrier has failed", || views[0].passed(0) == Some(Err(Failed)));
-    views[0].rise(0);
+    views[0].unpark(0);
     // The other member arrives too late, and reports what is missing.
     let size = views[1].size();
     assert!(views[1].arrive(1, 3).unwrap().short);

@@ -2,6 +2,7 @@
 use super::operators::{Combiner, combiner};
 use super::{find, name_of, traced_name};
 use crate::errors::{Failure, Outcome, call};
+use crate::memory::writable;
 use crate::process::Guard;
 use crate::send::submit;
 use crate::trace::traced_code;
@@ -55,7 +56,7 @@ impl Memory {
     }
     fn write(&mut self) -> &mut [u8] {
         // SAFETY: as in `read`, and it is not read by others during the call.
-        unsafe { slice::from_raw_parts_mut(self.start, self.bytes) }
+        unsafe { writable(self.start, self.bytes) }
     }
     fn copy_to(&self, to: Memory) {
         // SAFETY: as in `read`; the two may overlap.

@@ -37,7 +37,7 @@ impl Sink for Load {
                 remote.read(0, &mut bytes);
                 bytes
             }
-            Arrival::Offer(_) => panic!("no receive is posted"),
+            Arrival::InTransit(_) => panic!("no receive is posted"),
         };
         self.0.push((meta, bytes));
     }

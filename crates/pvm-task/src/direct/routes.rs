@@ -65,7 +65,7 @@ impl Member {
     pub(crate) fn progress_direct_links(&mut self, state: &mut State, count: usize) -> usize {
         self.handle_route_switches(state);
         self.direct.polls = self.direct.polls.wrapping_add(1);
-        let sleepy = self.endpoint.is_napping();
+        let sleepy = self.endpoint.is_parked();
         if count == 0 || sleepy || self.direct.polls % BUSY_POLLS == 0 {
             self.direct.poll_links(sleepy);
         }

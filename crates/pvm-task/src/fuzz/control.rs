@@ -96,7 +96,7 @@ impl Daemon {
             1 => self.send(&welcome, &[]),
             2 => self.send(&ToTask::Halting, &[]),
             3 => {
-                let [segment, bell] = Blank::new().expect("memory").own;
+                let [segment, bell] = PreallocatedEndpoint::new().expect("memory").own;
                 self.send(&welcome, &[ports.as_fd(), segment.as_fd(), bell.as_fd()]);
             }
             4 => {

@@ -21,7 +21,7 @@ impl Side {
         if let Some(instance) = instance {
             memory.set(instance, tid.0);
         }
-        let all = [memory.list(), memory.board()];
+        let all = [memory.membership_page(), memory.barrier_page()];
         let shown = if instance.is_some() { &all[..] } else { &all[..1] };
         daemon.send(&mut task, &ToTask::Group { id: ID }, shown);
         let reply = Reply::Group { id: ID, instance: instance.map_or(-1, |instance| instance as i32) };

@@ -181,7 +181,7 @@ impl Groups {
     fn enter(&mut self, name: &[u8], id: u64, instance: Option<u32>) -> Result<Group, Code> {
         let at = self.arrived.iter().position(|(other, _)| *other == id).ok_or(Code::OutOfRes)?;
         let view = self.arrived.swap_remove(at).1;
-        if instance.is_some() && !view.has_board() {
+        if instance.is_some() && !view.has_barrier_page() {
             return Err(Code::OutOfRes);
         }
         let group = Rc::new(CachedGroup {

@@ -29,7 +29,7 @@ impl GroupWaiter {
     }
 
     fn prepare_park(&self) {
-        self.group.view.lie_down(self.instance);
+        self.group.view.prepare_park(self.instance);
     }
 }
 
@@ -90,7 +90,7 @@ impl GroupWaiters {
     /// After the task has slept. Returns whether the ring may have been for another thread than the one
     /// that slept.
     pub fn unpark(&self) -> bool {
-        self.waiters.iter().for_each(|waiter| waiter.group.view.rise(waiter.instance));
+        self.waiters.iter().for_each(|waiter| waiter.group.view.unpark(waiter.instance));
         self.waiters.len() > 1
     }
 

@@ -52,7 +52,7 @@ impl Daemon {
             self.execute_actions();
             is_active = true;
         }
-        !is_active && self.route.prepare_sleep(&context!(self))
+        !is_active && self.route.prepare_park(&context!(self))
     }
 
     pub(super) fn dispatch_route_event(&mut self, event: RouteEvent) {

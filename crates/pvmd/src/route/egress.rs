@@ -78,7 +78,7 @@ impl Sink for Egress<'_> {
             }
             Arrival::Remote(remote) => (0, Body::Remote(remote)),
             // Tasks do not offer their memory to a daemon.
-            Arrival::Offer(_) => return,
+            Arrival::InTransit(_) => return,
         };
         let (from, far, bytes) = (Tid(from), meta[FAR], body.len());
         let [ctx, tag, wid, enc, format, _] = meta;

@@ -286,11 +286,11 @@ impl Route {
     // ----- the loop
 
     /// Prepares to sleep: from now on tasks ring. Returns whether the loop may sleep; else another step is due.
-    pub fn prepare_sleep(&mut self, context: &dyn RouteContext) -> bool {
+    pub fn prepare_park(&mut self, context: &dyn RouteContext) -> bool {
         if !self.has_peers {
             return true;
         }
-        self.endpoint.prepare_sleep();
+        self.endpoint.prepare_park();
         let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
         // A task that is to ring may have read up to its position just before, without ringing.
         let stirs = self.endpoint.poll(&mut egress) > 0 || !self.tasks_past_notice().is_empty();
@@ -337,7 +337,7 @@ impl Route {
     }
 
     /// Takes what there is and carries it as far as possible. Returns whether there may be more at once, beside what
-    /// [`Route::prepare_sleep`] sees.
+    /// [`Route::prepare_park`] sees.
     pub fn step(&mut self, context: &mut dyn RouteContext) -> bool {
         let mut egress = Egress { egress_flows: &mut self.egress_flows, context: &*context };
         self.was_active |= self.endpoint.poll(&mut egress) > 0;
@@ -426,7 +426,7 @@ impl Route {
         let Undelivered { from, dst, meta, bytes, ref payload } = *message;
         let sent = match payload {
             Payload::Short(body) => self.endpoint.send_bytes(dst.0, meta, body),
-            Payload::LongPiece(block) => self.endpoint.send_lent(dst.0, meta, block, bytes),
+            Payload::LongPiece(block) => self.endpoint.send_borrowed(dst.0, meta, block, bytes),
         };
         match sent {
             Err(SendError::NoMemory) => return false,

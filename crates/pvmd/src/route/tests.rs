@@ -120,7 +120,7 @@ impl Host {
         // The loop is told of a socket once; checking it each time does the test no harm.
         let hosts: Vec<Tid> = self.route.data_links.keys().copied().collect();
         hosts.iter().for_each(|host| self.route.on_socket_ready(*host, true, true, false));
-        let mut more = self.route.step(&mut self.context) || !self.route.prepare_sleep(&self.context);
+        let mut more = self.route.step(&mut self.context) || !self.route.prepare_park(&self.context);
         self.route.wake(true);
         while let Some(event) = self.route.poll_event() {
             more = true;
@@ -258,7 +258,7 @@ fn a_daemon_does_not_sleep_over_what_a_task_was_to_tell() {
     // The daemon polls for the last time before it sleeps. The task reads only then, and sees that nobody sleeps.
     while other.route.step(&mut other.context) {}
     b.take();
-    assert!(!other.route.prepare_sleep(&other.context));
+    assert!(!other.route.prepare_park(&other.context));
     other.route.wake(false);
     settle([&mut one, &mut other], &mut [&mut a, &mut b]);
     assert_eq!(b.numbers(a.tid), [0, 1, 2, 3]);
@@ -354,7 +354,7 @@ fn a_task_that_was_never_introduced_gets_its_messages() {
     let mut a = one.task(1);
     let tid = Tid(0x80005);
     other.ports.set(tid.0);
-    let pvm_fmp::Blank { own: [segment, bell], shown } = pvm_fmp::Blank::new().unwrap();
+    let pvm_fmp::PreallocatedEndpoint { own: [segment, bell], shown } = pvm_fmp::PreallocatedEndpoint::new().unwrap();
     other.context.tasks.insert(tid, shown);
     a.send(tid, 1, b"early");
     settle([&mut one, &mut other], &mut [&mut a]);

@@ -4,7 +4,7 @@ use super::egress::Body;
 use pvm_core::flows::frames::{write_acknowledged, write_credit, write_header};
 use pvm_core::flows::{AckTracker, Credit, DataFrame, Flows, ProtocolViolation, RetransmitQueue};
 use pvm_core::tid::Tid;
-use pvm_fmp::Parts;
+use pvm_fmp::GatherList;
 use pvm_net::{ByteStream, LinkError};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -290,7 +290,7 @@ impl TransmitState {
         let Some((WriteBatch { bytes, long }, _)) = self.sent.current() else { return Ok(0) };
         let Position { at, index, mut body_at } = self.place;
         let mut at = at..long.get(index).map_or(bytes.len(), |long| long.before);
-        let mut parts = Parts::new(&bytes[at.clone()]);
+        let mut parts = GatherList::new(&bytes[at.clone()]);
         for (index, LongPiece { body, range, .. }) in long.iter().enumerate().skip(index) {
             let range = range.start + std::mem::take(&mut body_at)..range.end;
             match &**body {
