@@ -69,7 +69,7 @@ pub enum RouteEvent {
 #[derive(Clone)]
 enum Payload {
     Short(Vec<u8>),
-    LongPiece(Block),
+    Block(Block),
 }
 
 /// A message that found no memory in the queue to its task.
@@ -426,7 +426,7 @@ impl Route {
         let Undelivered { from, dst, meta, bytes, ref payload } = *message;
         let sent = match payload {
             Payload::Short(body) => self.endpoint.send_bytes(dst.0, meta, body),
-            Payload::LongPiece(block) => self.endpoint.send_borrowed(dst.0, meta, block, bytes),
+            Payload::Block(block) => self.endpoint.send_borrowed(dst.0, meta, block, bytes),
         };
         match sent {
             Err(SendError::NoMemory) => return false,
@@ -437,7 +437,7 @@ impl Route {
                 }
                 let block = match payload {
                     Payload::Short(_) => None,
-                    Payload::LongPiece(block) => Some(block.clone()),
+                    Payload::Block(block) => Some(block.clone()),
                 };
                 self.lent.entry(dst).or_default().push_back(block);
                 self.intake.delivered(dst, from, bytes, self.endpoint.written(dst.0));

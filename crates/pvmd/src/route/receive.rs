@@ -327,7 +327,7 @@ impl Route {
         context: &mut dyn RouteContext,
     ) {
         match block {
-            Some(block) => self.deliver(host, header, &Payload::LongPiece(block), context),
+            Some(block) => self.deliver(host, header, &Payload::Block(block), context),
             None => header.receivers().for_each(|dst| self.intake.dropped(dst, host, header.bytes)),
         }
     }

@@ -43,7 +43,7 @@ const KEPT_BYTES_MAX: u64 = 3 * UNACKNOWLEDGED_BYTES_MAX;
 const SPARE_BUFFERS_MAX: usize = 8;
 
 /// A piece of a body that is written from where it is.
-struct LongPiece {
+struct BodySlice {
     /// The position among the gathered bytes before which the piece belongs.
     before: usize,
     body: Rc<Body>,
@@ -56,7 +56,7 @@ struct WriteBatch {
     /// Heads, short bodies, credit.
     bytes: Vec<u8>,
     /// The long pieces among them, in order.
-    long: Vec<LongPiece>,
+    long: Vec<BodySlice>,
 }
 
 impl WriteBatch {
@@ -79,7 +79,7 @@ struct Position {
 impl Position {
     /// Moves the position on by `count` bytes.
     fn step(&mut self, batch: &WriteBatch, mut count: usize) {
-        while let Some(LongPiece { before, range, .. }) = batch.long.get(self.index) {
+        while let Some(BodySlice { before, range, .. }) = batch.long.get(self.index) {
             let head = count.min(*before - self.at);
             self.at += head;
             count -= head;
@@ -272,7 +272,7 @@ impl TransmitState {
                 append(&mut bytes, &body, range);
             } else {
                 long_bytes += range.len();
-                long.push(LongPiece { before: bytes.len(), body, range });
+                long.push(BodySlice { before: bytes.len(), body, range });
             }
         }
         if bytes.is_empty() {
@@ -291,7 +291,7 @@ impl TransmitState {
         let Position { at, index, mut body_at } = self.place;
         let mut at = at..long.get(index).map_or(bytes.len(), |long| long.before);
         let mut parts = GatherList::new(&bytes[at.clone()]);
-        for (index, LongPiece { body, range, .. }) in long.iter().enumerate().skip(index) {
+        for (index, BodySlice { body, range, .. }) in long.iter().enumerate().skip(index) {
             let range = range.start + std::mem::take(&mut body_at)..range.end;
             match &**body {
                 Body::Bytes(bytes) => parts.add(&bytes[range]),
@@ -340,7 +340,7 @@ fn copy(WriteBatch { bytes, long }: &WriteBatch, place: &mut Position, mut into:
         head.copy_from_slice(&bytes[place.at..][..head.len()]);
         place.at += head.len();
         into = rest;
-        let (Some(LongPiece { body, range, .. }), false) = (next, into.is_empty()) else { continue };
+        let (Some(BodySlice { body, range, .. }), false) = (next, into.is_empty()) else { continue };
         let (piece, rest) = into.split_at_mut(into.len().min(range.len() - place.body_at));
         read(body, range.start + place.body_at, piece);
         place.body_at += piece.len();
