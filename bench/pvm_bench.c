@@ -4,7 +4,7 @@
  *
  * MEASURE: latency, bandwidth, rate (two tasks, pinned to cores 0 and 1), ring, mcast, spawn (32
  * tasks), idle-2, idle-32 (REPETITION_MS is how long the tasks wait), groups-2 to groups-32 (so
- * many tasks), hosts (the two tasks on two hosts), add-3, add-32 (so many hosts are added, whose names
+ * many tasks), hosts (the two tasks on two hosts), add-3, add-32 (that many hosts are added, whose names
  * are in BENCH_HOSTS). The master spawns the other tasks, which are the same program with the argument
  * `worker`, and tells them what to do.
  */

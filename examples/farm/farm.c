@@ -469,7 +469,7 @@ static int usage(void)
 {
     fprintf(stderr, "usage: farm [--workers N] [--size WxH] [--samples N] [--iterations N]\n"
                     "            [--centre X,Y] [--extent W] [--kill TILES] [--output FILE.png]\n"
-                    "  --kill TILES  kill a worker when so many tiles are done\n");
+                    "  --kill TILES  kill a worker when TILES tiles are done\n");
     return 2;
 }
 

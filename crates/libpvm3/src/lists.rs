@@ -144,6 +144,6 @@ pub struct Lists {
     pub descriptors: Vec<c_int>,
     /// `pvm_getnoresets`.
     pub no_resets: Vec<c_int>,
-    /// The lists of which a Fortran program gets one entry per call.
+    /// Lists that a Fortran program reads entry by entry, one a call.
     pub cursors: crate::fortran::Cursors,
 }

@@ -41,7 +41,7 @@ pub fn traced(
     }
 }
 
-/// As [`traced`], for calls of which only the result is traced.
+/// As [`traced`], for calls whose result alone is traced.
 #[inline(always)]
 pub fn traced_code(event: Event, before: impl FnOnce(&mut Task) -> Values, body: impl FnOnce() -> c_int) -> c_int {
     traced(event, before, body, |_, code| vec![Value::Int(code)])

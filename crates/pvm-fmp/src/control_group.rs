@@ -142,7 +142,7 @@ mod tests {
             }
             tree
         }
-        /// Limit and available memory of each group, from the own one upwards.
+        /// Limit and available memory of each group, from this process's own upwards.
         fn rooms(&self) -> Vec<(u64, u64)> {
             rooms(&self.0).iter().map(|room| (room.limit_bytes, room.available_bytes)).collect()
         }

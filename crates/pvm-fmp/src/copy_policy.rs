@@ -1,4 +1,4 @@
-//! The copy policy: whether bytes are copied into the own heap through the caches or by non-temporal stores.
+//! The copy policy: whether bytes are copied into this task's heap through the caches or by non-temporal stores.
 //!
 //! A cache line that another core has read must be taken from that core before it can be written again. Where the
 //! cores share a cache this is soon done, and the reader finds the bytes near. Where they do not, a non-temporal

@@ -64,7 +64,7 @@ fn write(bell: BorrowedFd<'_>) {
     }
 }
 
-/// Empties the own doorbell, by a description that nobody else has ([`new`], [`again`]). Others may have made the pipe
+/// Empties this task's doorbell, by a description that nobody else has ([`new`], [`again`]). Others may have made the pipe
 /// larger and filled it; then it goes on ringing for a while.
 pub fn hush(bell: BorrowedFd<'_>) {
     let mut rings = [0u8; RINGS_BYTES];

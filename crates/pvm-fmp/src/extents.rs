@@ -74,7 +74,7 @@ fn wrong() -> io::Error {
 }
 
 impl Mapping {
-    /// Maps the first extent of the own segment.
+    /// Maps the first extent of this process's segment.
     pub fn of_owner(segment: BorrowedFd<'_>) -> io::Result<Mapping> {
         Mapping::new(segment, ProtFlags::READ | ProtFlags::WRITE)
     }
@@ -295,7 +295,7 @@ mod tests {
         [behind, Mapping::of_peer_by_file(descriptor()).unwrap()]
     }
 
-    /// Writes to a place of the own segment, and reads it as a peer. Returns whether the value came through.
+    /// Writes to a place of this process's segment, and reads it as a peer. Returns whether the value came through.
     fn passes(segment: &Segment, peer: &Mapping, offset: u64, value: u8) -> bool {
         segment.commit(offset / PAGE_BYTES * PAGE_BYTES, PAGE_BYTES).unwrap();
         let (own, far) = (segment.mapping.address(offset, 1), peer.reach(offset, 1).unwrap());

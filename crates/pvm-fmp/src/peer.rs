@@ -212,7 +212,7 @@ pub(crate) struct RecordPlace {
 }
 
 impl RecordPlace {
-    /// Returns the place of a record of the own table. Panics if there is none.
+    /// Returns the place of a record of this process's table. Panics if there is none.
     pub fn own(heap: &SharedHeap, index: usize) -> RecordPlace {
         let borrowed = heap.borrow();
         let record = borrowed.source().mapping.peer_record(index).expect("the table was made so long");

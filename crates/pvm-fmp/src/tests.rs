@@ -496,7 +496,7 @@ impl Sink for Used {
         let place = &mut self.body;
         let each = &mut |at: usize, from: *const u8, bytes: usize| {
             assert!(at == place.len() && at % pipelined::UNIT_BYTES == 0);
-            // SAFETY: so many bytes lie there, and the sender keeps to the rules.
+            // SAFETY: that many bytes lie there, and the sender keeps to the rules.
             place.extend_from_slice(unsafe { std::slice::from_raw_parts(from, bytes) });
         };
         match body {

@@ -15,7 +15,7 @@ const NO_READ_TIME: Duration = Duration::from_secs(14);
 const IDLE_MS: std::ops::Range<u64> = 500..14_000;
 /// The most data links to have made.
 const DATA_LINKS: u64 = 300;
-/// The longest frame of which only a part is sent, in bytes.
+/// The longest frame that is sent in part, in bytes.
 const LONG_BYTES_MAX: usize = 16 << 20;
 
 /// Ends the life. Returns how.

@@ -50,7 +50,7 @@ impl Known {
     }
 }
 
-/// What is needed to make links: the own key, and the keys that may connect.
+/// What is needed to make links: this host's key, and the keys that may connect.
 #[derive(Clone)]
 pub struct Identity {
     public: PublicKey,
@@ -83,7 +83,7 @@ impl Identity {
         Identity { public, provider, certified, server: Arc::new(server), known }
     }
 
-    /// Returns the own public key.
+    /// Returns this host's public key.
     pub fn public(&self) -> PublicKey {
         self.public
     }

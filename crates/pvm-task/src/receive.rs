@@ -324,7 +324,7 @@ impl Task {
         count
     }
 
-    /// Notes that `count` messages have come, of which the caller has received `delivered` already.
+    /// Notes that `count` messages have come; the caller has received `delivered` of them already.
     #[inline]
     fn note(&mut self, count: usize, delivered: usize) {
         if let Some(member) = &mut self.member {

@@ -365,7 +365,7 @@ impl Task {
     }
 
     /// Leaves the task as if it slept, for programs that watch its descriptors themselves: senders ring. Rings
-    /// the doorbell for what has come already, of which the program does not know.
+    /// the doorbell for what has come already without the program's knowledge.
     pub fn arm(&mut self) {
         // A thread that sleeps has prepared already, and its ring must not be consumed.
         if !self.another_thread_sleeps() {

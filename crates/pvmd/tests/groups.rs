@@ -8,7 +8,7 @@ use pvm_core::proto::{Reply, Request, ToDaemon, ToTask};
 use pvm_fmp::{Failed, GroupView, Refused};
 use std::os::fd::OwnedFd;
 
-/// Asks for the group "g". Returns its number, the own instance and the memory.
+/// Asks for the group "g". Returns its number, its instance and the memory.
 fn group(task: &mut Client, request: Request) -> (u64, i32, GroupView) {
     let Reply::Group { id, instance } = task.ask(request) else { panic!("not answered with a group") };
     let at = task.inbox.iter().position(|(frame, _)| *frame == ToTask::Group { id });

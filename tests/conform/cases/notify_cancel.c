@@ -1,4 +1,4 @@
-/* PvmNotifyCancel; host notifies; the own exit. */
+/* PvmNotifyCancel; host notifies; its own exit. */
 #include "case.h"
 
 static int at_exit(int message)

@@ -32,7 +32,7 @@ const USAGE: &str =
   --trusted      data between hosts is not encrypted (PVM_TRUSTED_NET=1)
   --short        without those that take long; of --conform a few
   --script FILE  a shell script in the place of the scenarios; it may have their directives
-  --hosts N      with so many hosts in the network instead of four
+  --hosts N      with N hosts in the network instead of four
   --ours         hpvm alone, and what comes out; --theirs: Debian's PVM
   --as-it-is     take target/dist as it is, without building it first
 hosts --faults [--fault NAME]... [--seeds N] [--first-seed N] [--jobs N]

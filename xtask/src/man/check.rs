@@ -186,7 +186,7 @@ fn lines_fit(page: &Page) -> Result<()> {
     }
     let is_long = |(line, limit): &(String, usize)| line.chars().count() > *limit;
     let long: Vec<String> = shown.into_iter().filter(is_long).map(|(line, limit)| format!("{limit}: {line}")).collect();
-    ensure!(long.is_empty(), "longer than so many columns:\n{}", long.join("\n"));
+    ensure!(long.is_empty(), "longer than the page is wide:\n{}", long.join("\n"));
     Ok(())
 }
 

@@ -194,16 +194,16 @@ impl Endpoint {
     pub fn rendezvous_bytes_min(&self) -> usize {
         self.rendezvous_bytes_min
     }
-    /// Returns the own doorbell, which is readable when a peer has rung. Do not hand it out.
+    /// Returns this endpoint's doorbell, which is readable when a peer has rung. Do not hand it out.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
-    /// Sets the own tid and the host's port table, once they are known.
+    /// Sets this endpoint's tid and the host's port table, once they are known.
     pub fn enrolled(&mut self, tid: u32, ports: PortView) {
         self.tid = tid;
         self.ports = Some(ports);
     }
-    /// Returns the own tid.
+    /// Returns this endpoint's tid.
     #[cfg(test)]
     pub fn tid(&self) -> u32 {
         self.tid

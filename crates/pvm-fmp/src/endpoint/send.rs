@@ -15,7 +15,7 @@ use std::os::fd::AsFd;
 pub(super) type Ringer<'a> = Option<&'a mut dyn FnMut()>;
 
 impl Endpoint {
-    /// Allocates a block of at least `bytes` in the own heap.
+    /// Allocates a block of at least `bytes` in this endpoint's heap.
     pub fn allocate(&mut self, bytes: usize) -> Result<Block, NoMemory> {
         Block::allocate(&self.heap, bytes)
     }

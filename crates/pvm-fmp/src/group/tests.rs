@@ -11,7 +11,7 @@ fn stranger(memory: &GroupMemory) -> GroupView {
     GroupView::open(memory.membership_page().try_clone_to_owned().unwrap(), None).unwrap()
 }
 
-/// A group of so many members, whose tids are 100 and on.
+/// A group of that many members, whose tids are 100 and on.
 fn group(members: u32) -> (GroupMemory, Vec<GroupView>) {
     let memory = GroupMemory::new().unwrap();
     (0..members).for_each(|instance| memory.set(instance, 100 + instance));

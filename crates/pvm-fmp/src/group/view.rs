@@ -116,7 +116,7 @@ impl GroupView {
         self.membership.state.load_relaxed() & (BROKEN | CLOSED) != 0
     }
 
-    /// Returns the own slot. Panics for an instance that no group has.
+    /// Returns the slot of this member. Panics for an instance that no group has.
     #[inline]
     fn own(&self, instance: u32) -> Option<(&Barrier, &MemberSlot)> {
         self.barrier_page

@@ -300,7 +300,7 @@ impl Drop for Inner {
     }
 }
 
-/// A block of the own heap. Clones share it; it is freed with the last clone, when no receiver reads it any more.
+/// A block of this process's heap. Clones share it; it is freed with the last clone, when no receiver reads it any more.
 #[derive(Clone)]
 pub struct Block(Rc<Inner>);
 

@@ -1,4 +1,4 @@
-//! What the acceptor and the dialer share: the own key, the sockets to watch, the events.
+//! What the acceptor and the dialer share: this host's key, the sockets to watch, the events.
 use super::{ConnectEvent, Pair};
 use crate::link::{FRAME_BYTES_MAX, Link, LinkError};
 use crate::tls::Identity;

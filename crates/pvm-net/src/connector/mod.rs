@@ -185,7 +185,7 @@ impl Connector {
         self.acceptor.port()
     }
 
-    /// Returns the own key and the keys that may connect.
+    /// Returns this host's key and the keys that may connect.
     pub fn identity(&self) -> &Identity {
         self.common.identity()
     }

@@ -68,7 +68,7 @@ impl World {
                 self.nodes[one.node].group_memories.get(group).into_iter().flat_map(|memory| memory.members.values());
             let mut others = members.filter_map(|tid| self.by_tid.get(tid)).filter(|task| lives(task));
             if others.all(|other| self.waits_in_barrier(*other, *group)) {
-                let text = format!("{} waits in the barrier of group {group}, of which all have arrived", one.tid);
+                let text = format!("{} waits in the barrier of group {group} though all have arrived", one.tid);
                 return Err((text, vec![one.tid.host()]));
             }
         }

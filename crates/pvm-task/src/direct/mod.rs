@@ -328,7 +328,7 @@ impl DirectLinks {
         Ok(())
     }
 
-    /// Waits while the peer goes on reading the last message, of which there is no copy. Copies the message if the peer
+    /// Waits while the peer goes on reading the last message, which has not been copied. Copies the message if the peer
     /// stops before it has acknowledged it.
     fn wait_for_acknowledgement(&mut self, to: Tid, body: Body<'_>) {
         let Some(number) = self.find(to).map(|link| link.queue.sent_count()) else { return };

@@ -143,7 +143,7 @@ Columns:
   COMMAND  program";
 
 const SPAWN: &str = "spawn [ options ] program [ arg ... ]
-Options:  -3               so many tasks (else one)
+Options:  -3               that many tasks (else one)
           -name            on the host of that name; . is this one
           -ARCH            on hosts of that architecture
           --host=address   on the host with that address

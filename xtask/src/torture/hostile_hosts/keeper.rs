@@ -246,7 +246,7 @@ impl<'a> Keeper<'a> {
 
 fn enough(lives: usize, cut_off: usize) -> Result<()> {
     if lives == 0 || cut_off == 0 && lives >= LIVES_FOR_A_CUT {
-        bail!("{lives} lives, of which {cut_off} were cut off");
+        bail!("{lives} lives, {cut_off} of them cut off");
     }
     Ok(())
 }

@@ -385,7 +385,7 @@ impl Spawns {
         }
     }
 
-    /// Reports a share of which every task has been tried.
+    /// Reports a share when every task of it has been tried.
     fn finish_share(&mut self, core: &mut Core, spawn: SpawnId) {
         let Some(share) = self.shares.remove(&spawn) else { return };
         let mut results: Vec<i32> = share.started.iter().map(|tid| tid.0 as i32).collect();
