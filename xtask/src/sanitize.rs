@@ -63,7 +63,7 @@ const SANITIZERS: [Sanitizer; 2] = [
             OWN_ALLOCATOR,
             LITTLE_SPACE,
             NO_MEMORY,
-            ("offers_of_what_is_not_there_are_tried_once", "it has one thread, and takes 8 GiB here"),
+            ("a_rendezvous_over_memory_that_is_not_there_is_tried_once", "it has one thread, and takes 8 GiB here"),
             ("signal_handlers_do_no_harm", "signals are held back here until the next call that the sanitizer knows"),
         ],
         planted: &[Planted::Program("race"), Planted::Test("pvm-fmp", "tests::a_planted_race_in_shared_memory")],
@@ -244,4 +244,25 @@ fn symbolizer() -> Result<PathBuf> {
     let command = debian_rust::folder().join("llvm-symbolizer");
     debian_rust::write_command(&command, &debian_rust::with_libraries(SYMBOLIZER))?;
     Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lint::files_under;
+
+    #[test]
+    fn what_is_left_out_is_there() {
+        let sources = files_under(&["crates"], &["rs"]).unwrap();
+        let sources: String = sources.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+        for (test, _) in SANITIZERS.iter().flat_map(|sanitizer| sanitizer.left_out) {
+            assert!(sources.contains(&format!("fn {test}")), "no test is called {test}");
+        }
+        for planted in SANITIZERS.iter().flat_map(|sanitizer| sanitizer.planted) {
+            if let Planted::Test(_, test) = planted {
+                let name = test.rsplit("::").next().unwrap();
+                assert!(sources.contains(&format!("fn {name}")), "no test is called {test}");
+            }
+        }
+    }
 }
