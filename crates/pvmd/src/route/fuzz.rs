@@ -13,7 +13,7 @@ pub const DECODER: &[Source] = &[
     file("crates/pvmd/src/route/receive.rs"),
     file("crates/pvmd/src/route/data_link.rs"),
     part("crates/pvmd/src/route/transmit.rs", &["acknowledged", "resume"]),
-    part("crates/pvm-core/src/flows/record.rs", &["acknowledge", "resume"]),
+    part("crates/pvm-core/src/flows/retransmit.rs", &["acknowledge", "resume"]),
     part(
         "crates/pvmd/src/route/mod.rs",
         &[
