@@ -72,9 +72,33 @@ impl Parts {
                 core.log("the master has told this host to leave");
                 self.halt(core, None);
             }
-            frame if from == core.hosts.master() => self.dispatch_master_frame(core, frame),
-            // Frames that this sender may not send are ignored.
-            _ => {}
+            frame @ (Frame::Welcome { .. }
+            | Frame::Table { .. }
+            | Frame::Joined { .. }
+            | Frame::Servers(_)
+            | Frame::GroupKnown(_)
+            | Frame::GroupChanged { .. }
+            | Frame::ListBarriers { .. }
+            | Frame::StartOrder { .. }) => {
+                if from == core.hosts.master() {
+                    self.dispatch_master_frame(core, frame);
+                }
+            }
+            // Frames that this sender may not send, or not to this host, are ignored. A new frame needs an arm above.
+            Frame::Request { .. }
+            | Frame::TableAck { .. }
+            | Frame::GroupSeen { .. }
+            | Frame::GroupTaken { .. }
+            | Frame::BarriersListed { .. }
+            | Frame::StartNews { .. }
+            | Frame::Left { .. }
+            | Frame::Serves { .. }
+            | Frame::Direct { .. }
+            | Frame::Watch { .. }
+            | Frame::Unwatch { .. }
+            | Frame::Died { .. }
+            | Frame::Log { .. }
+            | Frame::Leave => {}
         }
     }
 
@@ -106,6 +130,7 @@ impl Parts {
             Frame::StartOrder { number, order } if !core.halting => {
                 core.push(Action::OrderStart { number, order });
             }
+            // An order to a host that is about to end.
             _ => {}
         }
     }
