@@ -72,7 +72,7 @@ pub fn used() {
     }
 }
 
-/// Gives up the takeover of the parent's task, in a child that has not used the library.
+/// Keeps this process from ever taking over its parent's task, if it has not used the library.
 pub fn renounce() {
     if lock::is_fresh() {
         SEEN.store(NEVER, Relaxed);

@@ -1,5 +1,5 @@
 //! Compares the formats of the protocols with the files in `formats/`. A change of a format must come with a new
-//! version of its protocol, by which each side knows whether the other one understands it.
+//! version of its protocol: each side compares versions before anything else.
 //!
 //! The names of types do not travel. A pure rename changes the files by hand, and keeps the version.
 use crate::codes::Code;

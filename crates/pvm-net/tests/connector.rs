@@ -8,6 +8,12 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+/// Has a connector begin a call to another one, as number 7.
+fn begin_call(caller: &mut Connector, called: &Connector, security: Security) {
+    let (to, key) = (address(called), called.identity().public());
+    caller.connect_pair(7, &[to], key, security, PATIENCE, Instant::now());
+}
+
 #[test]
 fn two_that_know_each_other_get_a_pair_of_links() {
     for security in [Security::Encrypted, Security::Trusted] {
@@ -65,14 +71,7 @@ fn a_call_that_fails_at_once_is_told_at_once() {
 #[test]
 fn a_call_that_is_cancelled_tells_nothing() {
     let (mut caller, mut called) = acquainted();
-    caller.connect_pair(
-        7,
-        &[address(&called)],
-        called.identity().public(),
-        Security::Encrypted,
-        PATIENCE,
-        Instant::now(),
-    );
+    begin_call(&mut caller, &called, Security::Encrypted);
     for _ in 0..3 {
         caller.step(Instant::now());
         called.step(Instant::now());
@@ -108,14 +107,7 @@ fn both_address_families_reach_a_connector() {
 #[test]
 fn a_loop_that_waits_for_the_connector_is_woken_for_every_event() {
     let (mut caller, mut called) = acquainted();
-    caller.connect_pair(
-        7,
-        &[address(&called)],
-        called.identity().public(),
-        Security::Encrypted,
-        PATIENCE,
-        Instant::now(),
-    );
+    begin_call(&mut caller, &called, Security::Encrypted);
     let start = Instant::now();
     let mut turns = 0;
     let mut seen = 0;

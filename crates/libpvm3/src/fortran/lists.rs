@@ -12,7 +12,7 @@ use pvm_core::codes::Code;
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 
-/// The count by which a program asks for a new list.
+/// The count that asks for a new list.
 const ANEW: c_int = -1;
 /// The value of `info` for an entry of hosts or tasks.
 const ENTRY: c_int = 1;

@@ -1,4 +1,4 @@
-//! Actions, by which the rules instruct the daemon, and the types in actions and their answers.
+//! Actions: what the rules tell the daemon to do. Also the types in actions and in their answers.
 use super::group_page::{GroupAction, Listing};
 use crate::codes::Code;
 use crate::hostfile::HostLine;

@@ -1,7 +1,8 @@
 //! Limits on what tasks and other hosts can make a daemon store.
 //!
-//! Each is generous: a machine of 500 hosts with 5,000 tasks, each of which watches all others, stays far below. A
-//! task that reaches a limit gets an error.
+//! The limits are generous. A machine of 500 hosts with 5,000 tasks stays far below them, even if each task watches
+//! all others. A task that reaches a limit gets an error.
+
 /// Size of all entries of all mailboxes: names, bodies, and 256 bytes each.
 ///
 /// * Filled by: all tasks of the machine

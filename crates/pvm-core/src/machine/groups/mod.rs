@@ -1,7 +1,7 @@
 //! Groups (contract 2.11): members, freezing, and barriers that can no longer open.
 //!
 //! Members find one another, and synchronize in barriers, in the page that the daemon keeps for each group and host
-//! ([`GroupAction`]), without its help. This module has the rules of membership, by which the master decides.
+//! ([`GroupAction`]), without its help. This module has the rules of membership. The master applies them.
 //!
 //! * `group`: one group
 //! * `replicas`: the groups that each host replicates
@@ -255,7 +255,7 @@ impl Groups {
         }
     }
 
-    /// Removes a member. Returns the number by which hosts acknowledge the change; see [`Groups::change_group`].
+    /// Removes a member. Returns the number that acknowledgements of the change carry; see [`Groups::change_group`].
     fn remove_member(&mut self, core: &mut Core, id: u64, tid: Tid, asking: Tid) -> u64 {
         self.memberships.remove(tid, id);
         let Some(group) = self.by_id(id) else { return NO_ACK };

@@ -91,9 +91,9 @@ impl ChangeAcks {
 impl Groups {
     // ----- the master
 
-    /// Applies a change to this host's page and sends it to all hosts with a replica. Returns the number by which
-    /// they acknowledge it. The host of the task that is `asking` learns it with its answer; no acknowledgements are
-    /// requested if no task asks.
+    /// Applies a change to this host's page and sends it to all hosts with a replica. Returns the number that their
+    /// acknowledgements carry. The host of the task that is `asking` learns it with its answer; no acknowledgements
+    /// are requested if no task asks.
     pub(super) fn change_group(&mut self, core: &mut Core, id: u64, change: GroupChange, asking: Tid) -> u64 {
         self.act_on_page(core, id, action_of(&change));
         let Some(group) = self.by_id(id) else { return NO_ACK };

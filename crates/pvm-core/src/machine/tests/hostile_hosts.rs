@@ -1,8 +1,9 @@
 //! A host of the machine that sends well-formed frames with false content.
 use super::fleet::{Fleet, MASTER};
+use super::world::spawn_of;
 use super::*;
 use crate::codes::{NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT};
-use crate::proto::{Role, Spawn, TraceSettings};
+use crate::proto::Role;
 use crate::wire::{GroupChange, HostEntry, MachineSettings, Servers, StartNews, StartOrder};
 
 const EXIT_TAG: i32 = 7;
@@ -22,18 +23,6 @@ fn hosts_of(fleet: &mut Fleet, asker: Tid) -> usize {
     match fleet.ask(asker, Request::Config) {
         Some(Reply::Hosts { hosts, .. }) => hosts.len(),
         other => panic!("{other:?}"),
-    }
-}
-
-fn spawn(count: i32) -> Spawn {
-    Spawn {
-        file: ByteBuf::from(b"missing".to_vec()),
-        arguments: Vec::new(),
-        flags: 0,
-        place: ByteBuf::new(),
-        count,
-        environment: Vec::new(),
-        children: TraceSettings::default(),
     }
 }
 
@@ -172,11 +161,12 @@ fn a_spawn_of_more_tasks_than_a_host_can_have_is_refused() {
     let mut fleet = Fleet::new(2, 4);
     let task = fleet.task(MASTER);
     for count in [i32::MAX, i32::MIN, 0, -1, 1 << 18] {
-        let frame = Frame::Spawn { wait: 99, parent: 1, first: i32::MAX, total: count, spawn: spawn(count) };
+        let frame =
+            Frame::Spawn { wait: 99, parent: 1, first: i32::MAX, total: count, spawn: spawn_of("missing", count) };
         says(&mut fleet, Fleet::host(2), MASTER, frame);
     }
     for first in [i32::MAX, i32::MIN, -1] {
-        let spawn = Spawn { file: ByteBuf::from(b"worker".to_vec()), ..spawn(2) };
+        let spawn = spawn_of("worker", 2);
         says(&mut fleet, Fleet::host(2), MASTER, Frame::Spawn { wait: 98, parent: 1, first, total: 2, spawn });
     }
     fleet.settle();
