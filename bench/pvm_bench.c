@@ -236,7 +236,7 @@ static void worker(void)
     pvm_exit();
 }
 
-/* What a task of the spawn measure does: it enrols, says so, and ends. */
+/* What a task of the spawn measure does: it enrolls, says so, and ends. */
 static void spawned(void)
 {
     int parent = must(pvm_parent(), "pvm_parent");

@@ -53,7 +53,7 @@
           integer :: parent, me, buffer, started
           character(len=500) :: path
           call pvmfmytid(me)
-          call check(me, 'enrol')
+          call check(me, 'enroll')
           call pvmfparent(parent)
           if (parent > 0) then
             call pvmfrecv(parent, tag_plan, buffer)

@@ -1,4 +1,4 @@
-/* Enrols and prints its tid. With an argument, waits until its standard input ends. */
+/* Enrolls and prints its tid. With an argument, waits until its standard input ends. */
 #include <stdio.h>
 #include <pvm3.h>
 

@@ -1,8 +1,9 @@
 //! Citations in sources and pages, a house rule: what is cited exists.
 //!
 //! Citations are sections of the contract ("contract 2.9"), decisions ("decision 26", "decisions/0026"), mechanisms of
-//! the papers ("papers F2, H3"), and files, as links or between backticks.
+//! the papers ("papers F2, H3"), files, as links or between backticks, and tests, in commands that run one.
 use crate::common::root;
+use crate::lint::files_under;
 use anyhow::{Context, Result, ensure};
 use regex::Regex;
 use std::collections::BTreeSet;
@@ -16,6 +17,7 @@ struct Patterns {
     page: Regex,
     tags: Regex,
     file: Regex,
+    test: Regex,
     link: Regex,
 }
 
@@ -27,6 +29,7 @@ impl Patterns {
             page: Regex::new(r"\bdecisions/(\d{4}[a-z0-9-]*)")?,
             tags: Regex::new(r"\b[Pp]apers? ([A-Z]\d+(?:, [A-Z]\d+)*)")?,
             file: Regex::new(r"`((?:crates|xtask|docs|tests|bench|examples|dist|man)/[A-Za-z0-9_./-]+)`")?,
+            test: Regex::new(r"cargo test (?:-\S+ (?:[a-z0-9-]+ )?)*(\w+_\w+)")?,
             link: Regex::new(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")?,
         })
     }
@@ -40,6 +43,8 @@ struct Cited {
     decisions: Vec<String>,
     /// The tags of the papers' mechanisms.
     tags: BTreeSet<String>,
+    /// The names of all functions, tests among them.
+    functions: Vec<String>,
 }
 
 impl Cited {
@@ -52,7 +57,14 @@ impl Cited {
         for entry in root().join("docs/decisions").read_dir()? {
             decisions.extend(entry?.path().file_stem().map(|name| name.to_string_lossy().into_owned()));
         }
+        let function = Regex::new(r"\bfn (\w+)")?;
+        let mut functions = Vec::new();
+        for source in files_under(&["crates"], &["rs"])? {
+            let text = fs::read_to_string(source)?;
+            functions.extend(function.captures_iter(&text).map(|found| found[1].to_owned()));
+        }
         Ok(Cited {
+            functions,
             sections: all(r"(?m)^#+ (\d+(?:\.\d+)?)\b", &page("contract.md")?)?,
             decisions,
             tags: all(r"(?m)^- ([A-Z]\d+)\b", &page("papers.md")?)?,
@@ -98,6 +110,7 @@ fn dead_in(text: &str, path: &Path, cited: &Cited, patterns: &Patterns) -> Vec<S
     check(&patterns.tags, &|tags| tags.split(", ").all(|tag| cited.tags.contains(tag)));
     // The number of the decision is checked above.
     check(&patterns.file, &|file| root().join(file).exists() || file.starts_with("docs/decisions/"));
+    check(&patterns.test, &|part| cited.functions.iter().any(|name| name.contains(part)));
     if path.extension().is_some_and(|ending| ending == "md") {
         let folder = path.parent().unwrap_or(path);
         check(&patterns.link, &|link| folder.join(link).exists());
@@ -115,12 +128,14 @@ mod tests {
             sections: ["2".into(), "2.9".into()].into(),
             decisions: vec!["0007-streams".into()],
             tags: ["F2".into(), "H3".into()].into(),
+            functions: vec!["a_rule_holds".into()],
         };
-        let good =
-            "contract 2.9, decision 7 (decisions/0007-streams), papers F2, H3, [x](Cargo.toml), `docs/limits.md`";
+        let good = "contract 2.9, decision 7 (decisions/0007-streams), papers F2, H3, [x](Cargo.toml), `docs/limits.md` \
+             cargo test -p pvm-core --lib a_rule # one test";
         let (path, patterns) = (root().join("a.md"), Patterns::new().unwrap());
         assert_eq!(dead_in(good, &path, &cited, &patterns), Vec::<String>::new());
-        let bad = "contract 2.10, decision 8 (decisions/0007-stream), papers F2, H4, [x](Cargo.tom), `docs/limit.md`";
-        assert_eq!(dead_in(bad, &path, &cited, &patterns).len(), 6);
+        let bad = "contract 2.10, decision 8 (decisions/0007-stream), papers F2, H4, [x](Cargo.tom), `docs/limit.md` \
+                   cargo test -p pvm-core --lib a_role # one test";
+        assert_eq!(dead_in(bad, &path, &cited, &patterns).len(), 7);
     }
 }

@@ -30,7 +30,8 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     checks.check("modules with parts are NAME/mod.rs", modules::have_one_convention(&sources));
     checks.check("unsafe stays in its homes", unsafe_stays_home(&sources));
     checks.check("ordered accesses to atomics name their pair", atomics_have_partners(&sources));
-    checks.check("the machine's modules stand one over the other", layers::stand_one_over_the_other(&sources));
+    checks
+        .check("each module of the machine imports from those before it", layers::machine_modules_are_layers(&sources));
     checks.check("the daemon names every action", layers::every_action_is_named());
     checks.check("no path of one machine", no_machine_paths());
     checks.check("what is cited is there", everything_cited_is_there());
@@ -46,12 +47,19 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
         checks.skip("cargo fmt changes nothing", "cargo fmt is not installed");
     }
     clippy::check(&mut checks);
+    checks.check("links in doc comments lead to what they name", links_resolve());
     Ok(checks.counts())
 }
 
 /// Returns whether cargo has that command.
 pub fn has(command: &str) -> bool {
     output(cargo().args([command, "--version"])).is_ok()
+}
+
+/// Checks the links between items in doc comments, of private items too.
+fn links_resolve() -> Result<()> {
+    let arguments = ["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"];
+    output(cargo().args(arguments).env("RUSTDOCFLAGS", "-D rustdoc::broken_intra_doc_links")).map(drop)
 }
 
 fn quiet(arguments: &[&str]) -> Result<()> {

@@ -32,7 +32,7 @@ static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NO_PAGE).cast_mut
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ownership {
     None,
-    /// The thread is acquiring or releasing the lock: a signal handler cannot tell which holds.
+    /// The thread is acquiring or releasing the lock: a signal handler cannot tell whether the thread holds it.
     Changing,
     /// The thread holds the lock.
     Holder,

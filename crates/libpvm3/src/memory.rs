@@ -42,8 +42,9 @@ pub unsafe fn items<'a, T>(items: *const T, count: c_int) -> Result<&'a [T], Cod
 
 /// Returns memory of the program that the library writes: `bytes` bytes at `start`.
 ///
-/// The program need not have written to it before, and a reference to bytes without values is forbidden. So the
-/// compiler is told of an instruction that may have written all of them just now: whatever they are, they have values.
+/// The program need not have initialized it, and a reference to uninitialized bytes is undefined behaviour. To the
+/// compiler, an assembly block may write any memory whose address it gets. So after this empty one the bytes count as
+/// initialized.
 ///
 /// # Safety
 /// `start` is not null, `bytes` bytes can be written there, and nobody else uses them while the reference lives.

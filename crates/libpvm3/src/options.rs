@@ -52,7 +52,7 @@ pub extern "C" fn pvm_setopt(what: c_int, value: c_int) -> c_int {
                 if what == OptionNumber::NoReset as c_int {
                     return set_no_reset(guard, value != 0);
                 }
-                if needs_enrolment(what) {
+                if needs_enrollment(what) {
                     guard.enrolled()?;
                 }
                 let previous = guard.task().set_option(what, value)?;
@@ -67,7 +67,7 @@ pub extern "C" fn pvm_setopt(what: c_int, value: c_int) -> c_int {
 }
 
 /// Returns whether an option tells where output and traces go: such options need the daemon.
-fn needs_enrolment(what: c_int) -> bool {
+fn needs_enrollment(what: c_int) -> bool {
     const FIRST: c_int = OptionNumber::OutputTid as c_int;
     const LAST: c_int = OptionNumber::TraceOptions as c_int;
     const SELF_FIRST: c_int = OptionNumber::SelfOutputTid as c_int;

@@ -124,19 +124,19 @@ pub fn enter() -> Option<Guard> {
 /// Acquires the lock at the end of the process, if the process has ever used the library and other threads release the
 /// lock in time. A child of `fork()` that has not called the library has not used it.
 pub fn enter_timeout(limit: Duration) -> Option<Guard> {
-    let taken = lock::acquire_timeout(limit)?;
+    let acquired = lock::acquire_timeout(limit)?;
     // SAFETY: the lock is held and was acquired before; the state is not borrowed.
-    if taken == Acquired::AfterFork && !unsafe { state() }.task.holds_back() {
+    if acquired == Acquired::AfterFork && !unsafe { state() }.task.holds_back() {
         // There is nothing to do, and a child may still take over the task.
         lock::release_untouched();
         return None;
     }
-    enter_slow(Guard { nested: false, not_send: PhantomData }, taken)
+    enter_slow(Guard { nested: false, not_send: PhantomData }, acquired)
 }
 
 #[cold]
-fn enter_slow(mut guard: Guard, taken: Acquired) -> Option<Guard> {
-    match taken {
+fn enter_slow(mut guard: Guard, acquired: Acquired) -> Option<Guard> {
+    match acquired {
         Acquired::Held => Some(guard),
         Acquired::AfterFork => {
             takeover::used();

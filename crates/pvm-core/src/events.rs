@@ -11,7 +11,7 @@ pub const EXIT: i32 = 0x8000;
 /// The number of characters of a mask.
 pub const MASK_CHARACTERS: usize = 35;
 /// The number of events per character of a mask, in its lowest bits.
-pub const EVENTS_A_CHARACTER: usize = 4;
+pub const EVENTS_PER_CHARACTER: usize = 4;
 /// The character of a mask that chooses no events.
 pub const MASK_EMPTY: u8 = b'@';
 
@@ -401,8 +401,8 @@ impl Event {
     /// Returns whether a mask chooses the event. Missing characters choose nothing.
     pub fn chosen_by(self, mask: &[u8]) -> bool {
         let number = self as usize;
-        let bit = 1 << (number % EVENTS_A_CHARACTER);
-        mask.get(number / EVENTS_A_CHARACTER).is_some_and(|character| character & bit != 0)
+        let bit = 1 << (number % EVENTS_PER_CHARACTER);
+        mask.get(number / EVENTS_PER_CHARACTER).is_some_and(|character| character & bit != 0)
     }
 }
 
@@ -411,7 +411,7 @@ pub fn mask(events: impl IntoIterator<Item = Event>) -> [u8; MASK_CHARACTERS] {
     let mut mask = [MASK_EMPTY; MASK_CHARACTERS];
     for event in events {
         let number = event as usize;
-        mask[number / EVENTS_A_CHARACTER] |= 1 << (number % EVENTS_A_CHARACTER);
+        mask[number / EVENTS_PER_CHARACTER] |= 1 << (number % EVENTS_PER_CHARACTER);
     }
     mask
 }

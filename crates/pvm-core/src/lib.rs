@@ -5,7 +5,7 @@
 //! * [`proto`]: the protocol between a task and its daemon on the control socket.
 //! * [`encoding`]: the bodies of messages that a daemon makes itself.
 //! * [`events`]: the trace events; [`trace`]: the format of trace messages.
-//! * [`format`]: how hosts represent numbers.
+//! * [`mod@format`]: how hosts represent numbers.
 //! * [`flows`]: messages between hosts on the default route.
 //! * [`hostfile`]: the file that lists the hosts of a machine; [`ranges`]: lists such as `n[1-4]`.
 //! * [`dialogue`]: the dialogue between a master and a daemon that it starts.

@@ -44,7 +44,7 @@ pub enum ToDaemon {
     Bye,
     /// The process of the task has ended, and its child, which has inherited the socket, continues as the task. It
     /// carries one descriptor: the child's process.
-    Heir,
+    TakeOver,
 }
 
 /// The task's statement of its identity. The credentials of the socket take precedence.
@@ -67,7 +67,7 @@ pub enum ToTask {
     /// for the task arrived before the task enrolled, so the daemon has made its segment and its doorbell. Those
     /// are the second descriptor (writable) and the third, and replace those of `Hello`.
     Welcome(Welcome),
-    /// The answer to `Hello` if the task may not enrol. The daemon closes the socket next.
+    /// The answer to `Hello` if the task may not enroll. The daemon closes the socket next.
     Refused(Code),
     /// The answer to the request with that number.
     Reply { wait: u32, reply: Reply },
@@ -109,7 +109,7 @@ impl std::fmt::Debug for Direct {
     }
 }
 
-/// The daemon's answer to a task that enrols.
+/// The daemon's answer to a task that enrolls.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub struct Welcome {
     /// The task's own tid.

@@ -404,7 +404,7 @@ pub(crate) fn pipelined_progress(owner: &Owner, offset: u64, bytes: usize) -> Op
 
 /// Returns the body of the sender's last rendezvous, which has fallen back to eager.
 pub(crate) fn eager_body(owner: &Rc<Owner>, theirs: &PeerRecord) -> Option<Remote> {
-    let word = |word: &crate::sync::AtomicU64| word.load_relaxed();
+    let word = |word: &AtomicU64| word.load_relaxed();
     Remote::from_place(owner, word(&theirs.eager_token) as u32, word(&theirs.eager_offset), word(&theirs.eager_bytes))
 }
 

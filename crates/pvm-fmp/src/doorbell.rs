@@ -41,7 +41,7 @@ pub fn is_bell(bell: BorrowedFd<'_>) -> bool {
 }
 
 /// Rings. Never waits, whatever the flags of `bell` are: a full doorbell has rung already.
-pub fn pull(bell: BorrowedFd<'_>) {
+pub fn ring(bell: BorrowedFd<'_>) {
     static RING: u8 = 1;
     let ring = libc::iovec { iov_base: (&raw const RING).cast_mut().cast(), iov_len: 1 };
     // A write would have to look at the flags first, and they could change in between. This call is
@@ -64,9 +64,9 @@ fn write(bell: BorrowedFd<'_>) {
     }
 }
 
-/// Empties this task's doorbell, by a description that nobody else has ([`new`], [`again`]). Others may have made the pipe
-/// larger and filled it; then it goes on ringing for a while.
-pub fn hush(bell: BorrowedFd<'_>) {
+/// Empties this task's doorbell, by a description that nobody else has ([`new`], [`again`]). Others may have made the
+/// pipe larger and filled it; then it goes on ringing for a while.
+pub fn empty(bell: BorrowedFd<'_>) {
     let mut rings = [0u8; RINGS_BYTES];
     for _ in 0..PIPE_BYTES / RINGS_BYTES {
         if rustix::io::read(bell, &mut rings) != Ok(RINGS_BYTES) {
@@ -88,8 +88,8 @@ mod tests {
         let own = new().unwrap();
         let given = again(own.as_fd()).unwrap();
         assert!(is_bell(given.as_fd()) && !rings(own.as_fd()));
-        for ring in [pull, write] {
-            (0..1000).for_each(|_| ring(given.as_fd()));
+        for way in [ring, write] {
+            (0..1000).for_each(|_| way(given.as_fd()));
             assert!(rings(own.as_fd()) && !rings(own.as_fd()));
         }
     }
@@ -102,12 +102,12 @@ mod tests {
         rustix::pipe::fcntl_setpipe_size(&given, 1 << 16).unwrap();
         while rustix::io::write(&given, &[7; 1000]).is_ok() {}
         rustix::fs::fcntl_setfl(&given, OFlags::empty()).unwrap();
-        pull(given.as_fd());
+        ring(given.as_fd());
         for _ in 0..100 {
-            hush(own.as_fd());
+            empty(own.as_fd());
         }
         assert!(!rings(own.as_fd()));
-        pull(given.as_fd());
+        ring(given.as_fd());
         assert!(rings(own.as_fd()));
     }
 
@@ -115,7 +115,7 @@ mod tests {
     fn what_is_no_pipe_is_left_alone() {
         // A program that closes descriptors that are not its own may open something in a doorbell's place.
         let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
-        pull(one.as_fd());
+        ring(one.as_fd());
         assert!(!rustix::fs::fcntl_getfl(&one).unwrap().contains(OFlags::NONBLOCK));
         rustix::io::ioctl_fionbio(&other, true).unwrap();
         assert!(!rings(other.as_fd()));

@@ -79,8 +79,8 @@ pub const TARGETS: &[Target] = &[
         ],
     },
     Target {
-        name: "group-board",
-        run: group_board,
+        name: "group-barrier",
+        run: group_barrier,
         decoder: &[
             file("crates/pvm-fmp/src/group/view.rs"),
             part(
@@ -115,10 +115,10 @@ const PLAYGROUND: u64 = FIRST_BYTES + PAGE_BYTES;
 const PLAYGROUND_BYTES: u64 = 256 << 10;
 /// In these, both rings that it may have.
 const RINGS_BYTES: u64 = 64 << 10;
-/// Bytes from here on choose a deed after which there is something to be read.
+/// Bytes from here on choose an action after which there is something to be read.
 const STANDING_FIRST: u8 = 248;
-/// Deeds in one run.
-const DEEDS_MAX: usize = 200;
+/// Actions in one run.
+const ACTIONS_MAX: usize = 200;
 
 /// Takes what arrives as a task does, but no more than a look of it.
 #[derive(Default)]
@@ -251,10 +251,10 @@ fn word(from: &mut Unstructured<'_>, end: u64) -> pvm_fuzz::Result<u64> {
 
 fn neighbour(bytes: &[u8]) {
     // Ends when there are no more bytes.
-    let _ = deeds(&mut Unstructured::new(bytes));
+    let _ = actions(&mut Unstructured::new(bytes));
 }
 
-fn deeds(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+fn actions(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let table = PortTable::new(2).expect("memory for the port table");
     let flags: u8 = from.arbitrary()?;
     let attacker = if flags & 1 == 0 { ATTACKER } else { DAEMON };
@@ -267,8 +267,8 @@ fn deeds(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     victim.connect(attacker, segment, bell).expect("its segment is one");
     let mut sink = Looking { keeps: flags & 2 != 0, declines: flags & 4 != 0, in_pieces: flags & 8 != 0, kept: vec![] };
     strangers(flags >> 4, &mut victim, &hostile);
-    for _ in 0..DEEDS_MAX {
-        deed(from, &mut hostile)?;
+    for _ in 0..ACTIONS_MAX {
+        action(from, &mut hostile)?;
         look(from, &mut victim, attacker, &mut sink)?;
         if from.is_empty() {
             break;
@@ -282,13 +282,13 @@ fn deeds(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
 }
 
 /// What the neighbour does.
-fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<()> {
+fn action(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<()> {
     let end = PLAYGROUND + PLAYGROUND_BYTES;
     let value = word(from, end)?;
     let record = hostile.record();
     let choice: u8 = from.arbitrary()?;
     if choice >= STANDING_FIRST {
-        return standing_deed(choice - STANDING_FIRST, from, hostile, value);
+        return standing_action(choice - STANDING_FIRST, from, hostile, value);
     }
     match choice % 32 {
         0 => hostile.segment.mapping.header().peers.0.store(value as u32, Ordering::Relaxed),
@@ -351,8 +351,8 @@ fn deed(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<
     Ok(())
 }
 
-/// Deeds after which there is something to be read. Chance alone would hardly come to that.
-fn standing_deed(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostile, value: u64) -> pvm_fuzz::Result<()> {
+/// Actions after which there is something to be read. Chance alone would hardly come to that.
+fn standing_action(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostile, value: u64) -> pvm_fuzz::Result<()> {
     let place = hostile.first_ring() + RINGS_BYTES + value % 32 * 1024;
     let bytes: u64 = from.arbitrary::<u16>()?.into();
     let words: Vec<u64> = match choice {
@@ -489,7 +489,7 @@ fn look(from: &mut Unstructured<'_>, victim: &mut Endpoint, attacker: u32, sink:
 }
 
 /// A member that writes anything to the barrier page while another, and the daemon, use it as they should.
-fn group_board(bytes: &[u8]) {
+fn group_barrier(bytes: &[u8]) {
     let _ = on_the_barrier_page(&mut Unstructured::new(bytes));
 }
 

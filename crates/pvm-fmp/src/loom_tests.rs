@@ -100,9 +100,9 @@ fn half_slots_are_seen_whole_and_in_order() {
     });
 }
 
-/// The body under the first sequence number is, word by word, the stamp of an immediate message under the second.
+/// The body of the first round is, word by word, the stamp of an immediate message in the second.
 #[test]
-fn a_body_of_an_earlier_sequence_number_is_no_stamp() {
+fn a_body_of_an_earlier_round_is_no_stamp() {
     loom::model(|| {
         let shared = shared(0);
         let mut writer = Writer::new(0);

@@ -9,7 +9,8 @@ use std::path::Path;
 ///
 /// * Filled by: each task that sends, and each host, in the memory of the daemon that receives for it
 /// * Setting: `HPVM_HEAP_MAX` bounds what one task takes besides
-/// * Reached: a send says `PvmNoMem`; a long message from another host waits there, and what that host sends behind it, until there is memory
+/// * Reached: a send says `PvmNoMem`; a long message from another host waits there, and what that host sends behind
+///   it, until there is memory
 /// * Test: `too_much_is_an_error_and_harms_nothing`
 const RESERVE_BYTES: u64 = 128 << 20;
 /// How much a segment takes between two looks at /proc, in bytes.

@@ -118,7 +118,8 @@ impl Peer {
         let mapping = &self.owner.mapping;
         let named = mapping.header().pid.load_relaxed();
         if self.rendezvous.process.is_none_or(|(before, _)| before != named) {
-            // Also when the child of a fork has taken the place of its parent: the old number may be a stranger's.
+            // Checked again when the segment names another process, as after a fork whose child takes its parent's
+            // place: the old number may be a stranger's.
             self.rendezvous.process = Some((named, owner_of(mapping)));
         }
         if let Some((_, Some(process))) = self.rendezvous.process {

@@ -1,6 +1,6 @@
 //! A preallocated endpoint: segment and doorbell of a task that has been started but has not enrolled yet.
 //!
-//! Its peers can be introduced to it and send at once. When the task enrols it adopts both
+//! Its peers can be introduced to it and send at once. When the task enrolls it adopts both
 //! ([`crate::Endpoint::adopt`]) and finds what was sent.
 use crate::doorbell;
 use crate::segment::Segment;

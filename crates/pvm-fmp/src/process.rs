@@ -112,7 +112,9 @@ fn last_errno() -> Errno {
 pub fn owner_of(segment: &Mapping) -> Option<i32> {
     let header = segment.header();
     let process = header.pid.load_relaxed() as i32;
-    has_nonce(header).ok().filter(|has_nonce| *has_nonce)?;
+    if has_nonce(header) != Ok(true) {
+        return None;
+    }
     let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).ok()?;
     maps.lines().any(|line| maps_for_writing(line, segment.inode)).then_some(process)
 }
@@ -139,7 +141,7 @@ impl<'a> Watch<'a> {
     /// Begins to watch the process that the header names.
     pub fn new(header: &'a Header) -> Watch<'a> {
         let process = header.pid.load_relaxed() as i32;
-        let descriptor = match Pid::from_raw(process).filter(|_| process > 0) {
+        let descriptor = match (process > 0).then(|| Pid::from_raw(process)).flatten() {
             Some(pid) => pidfd_open(pid, PidfdFlags::empty()),
             None => Err(Errno::SRCH),
         };
@@ -154,8 +156,9 @@ impl<'a> Watch<'a> {
             Ok(descriptor) => is_readable(descriptor, limit),
             Err(_) => {
                 std::thread::sleep(limit);
+                // 0 and numbers below it mean many processes.
                 // SAFETY: signal 0 is none, it only asks for the process.
-                unsafe { libc::kill(self.process, 0) != 0 && last_errno() == Errno::SRCH }
+                self.process > 0 && unsafe { libc::kill(self.process, 0) != 0 } && last_errno() == Errno::SRCH
             }
         };
         // The number may be that of another process by now, or the process may run another program.
@@ -238,5 +241,9 @@ mod tests {
         child.wait().unwrap();
         assert!(Watch::new(header).has_ended(Duration::ZERO, &|| true));
         assert!(without_descriptor.has_ended(Duration::ZERO, &|| true));
+        // No process has this number, so only the daemon can tell.
+        header.pid.store(u32::MAX, Ordering::Relaxed);
+        let watch = Watch::new(header);
+        assert!(watch.has_ended(Duration::ZERO, &|| false) && !watch.has_ended(Duration::ZERO, &|| true));
     }
 }

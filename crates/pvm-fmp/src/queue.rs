@@ -539,10 +539,10 @@ impl Entry<'_> {
     pub fn copy_to(&self, data: &mut [u8]) -> usize {
         let wanted = data.len().min(self.bytes);
         let (first, rest) = data[..wanted].split_at_mut(wanted.min(FIRST_BYTES));
-        let line = |further: usize| slot_at(self.ring, self.position + 2 * further as u64);
-        load_bytes(line(0), body_word(word_at(self.position), self.well_known), first);
+        let slot = |further: usize| slot_at(self.ring, self.position + 2 * further as u64);
+        load_bytes(slot(0), body_word(word_at(self.position), self.well_known), first);
         for (further, piece) in rest.chunks_mut(NEXT_BYTES).enumerate() {
-            load_bytes(line(1 + further), 1, piece);
+            load_bytes(slot(1 + further), 1, piece);
         }
         wanted
     }
@@ -657,7 +657,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_of_zeros_is_no_stamp_after_billions_of_sequence_numbers() {
+    fn a_body_of_zeros_is_no_stamp_after_billions_of_rounds() {
         let (shift, ring) = (2, ring(2));
         for last in [1 << (32 + shift), 1 << (33 + shift)] {
             let position = last - (4 << shift);
@@ -684,15 +684,14 @@ mod tests {
         use proptest::prelude::*;
         use std::collections::VecDeque;
 
-        /// A body of `bytes` that is full of what could be the stamp of an immediate message in this sequence or the
-        /// next.
+        /// A body of `bytes` that is full of what could be the stamp of an immediate message in this round or the next.
         fn body_like_stamps(bytes: usize, position: u64, shift: u32, fill: u8) -> Vec<u8> {
             let word = stamp(position + (u64::from(fill) % 2 * 2 << shift), shift, 8, IMMEDIATE);
             word.to_ne_bytes().into_iter().cycle().take(bytes).collect()
         }
 
         proptest! {
-            /// The queue against a `VecDeque`: what goes in comes out, in order, over many laps.
+            /// The queue against a `VecDeque`: what goes in comes out, in order, over many rounds.
             #[test]
             fn the_ring_behaves_like_a_queue(steps in proptest::collection::vec((0u8..8, 0usize..=504, any::<u8>()), 1..400)) {
                 let (shift, ring) = (5, ring(5));

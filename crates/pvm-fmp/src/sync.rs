@@ -13,12 +13,28 @@ pub(crate) use std::thread::yield_now;
 /// There the language promises relaxed loads alone, and none that are longer than a pointer: an ordered load, or one
 /// of 64 bits on a processor of 32, may be an instruction that writes. An acquire fence behind a relaxed load orders
 /// as much as an acquire load does, and costs nothing on x86.
-pub(crate) trait ReadOnlyLoad: Sized {
+pub(crate) trait ReadOnlyLoad {
     type Value;
     /// Returns the value; orders nothing.
     fn load_relaxed(&self) -> Self::Value;
     /// Returns the value; what follows sees all that was written before that value was stored with release.
     fn load_acquire(&self) -> Self::Value;
+}
+
+/// Defines [`ReadOnlyLoad::load_acquire`].
+macro_rules! load_acquire {
+    () => {
+        #[inline(always)]
+        fn load_acquire(&self) -> Self::Value {
+            // ThreadSanitizer knows no fences. There peers have the owner's mapping.
+            if cfg!(one_mapping) {
+                return self.load(Ordering::Acquire);
+            }
+            let value = self.load_relaxed();
+            fence(Ordering::Acquire);
+            value
+        }
+    };
 }
 
 impl ReadOnlyLoad for AtomicU32 {
@@ -27,16 +43,7 @@ impl ReadOnlyLoad for AtomicU32 {
     fn load_relaxed(&self) -> u32 {
         self.load(Ordering::Relaxed)
     }
-    #[inline(always)]
-    fn load_acquire(&self) -> u32 {
-        // ThreadSanitizer knows no fences. There peers have the owner's mapping.
-        if cfg!(one_mapping) {
-            return self.load(Ordering::Acquire);
-        }
-        let value = self.load_relaxed();
-        fence(Ordering::Acquire);
-        value
-    }
+    load_acquire!();
 }
 
 impl ReadOnlyLoad for AtomicU64 {
@@ -48,15 +55,7 @@ impl ReadOnlyLoad for AtomicU64 {
         #[cfg(not(all(target_arch = "x86", not(loom))))]
         self.load(Ordering::Relaxed)
     }
-    #[inline(always)]
-    fn load_acquire(&self) -> u64 {
-        if cfg!(one_mapping) {
-            return self.load(Ordering::Acquire);
-        }
-        let value = self.load_relaxed();
-        fence(Ordering::Acquire);
-        value
-    }
+    load_acquire!();
 }
 
 /// Returns the value, as hosts of i386 load it: in one access, which does not write. (The tests of x86-64 try it too.)

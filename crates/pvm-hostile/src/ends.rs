@@ -26,8 +26,8 @@ pub fn end(life: &mut Life) -> String {
         4 => return read_nothing(life),
         5 => {
             life.withholds_acks = true;
-            life.note("silence about what it knows", 1);
-            return idle_then_leave(life, "never said what it knows");
+            life.note("withheld acknowledgements", 1);
+            return idle_then_leave(life, "withholding acknowledgements");
         }
         6 => {
             send_partial_control_frame(life);
@@ -50,7 +50,7 @@ pub fn end(life: &mut Life) -> String {
         10 => {
             // These frames are still on their way when the life ends.
             false_frames::send_burst(life);
-            "left amid its lies"
+            "left while false frames were on their way"
         }
         _ => "left without a word",
     };
@@ -138,7 +138,7 @@ fn idle_then_leave(life: &mut Life, what: &str) -> String {
 /// Sends many requests and reads nothing.
 fn read_nothing(life: &mut Life) -> String {
     life.reads_nothing = true;
-    life.note("questions of a reads_nothing one", 1);
+    life.note("requests while reading nothing", 1);
     let (master, end) = (life.master, Instant::now() + NO_READ_TIME);
     while !life.is_cut_off() && Instant::now() < end {
         for wait in 0..500 {
@@ -147,7 +147,7 @@ fn read_nothing(life: &mut Life) -> String {
         }
         life.step(Duration::from_millis(1));
     }
-    if life.is_cut_off() { "cut off as a reads_nothing one".into() } else { "left as a reads_nothing one".into() }
+    if life.is_cut_off() { "cut off while it read nothing".into() } else { "left while it read nothing".into() }
 }
 
 /// Sends a part of a frame and never the rest.

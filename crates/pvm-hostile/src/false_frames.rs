@@ -21,7 +21,7 @@ const CONTEXT_OF_ALL: i32 = 0;
 pub fn send_burst(life: &mut Life) {
     let count = life.prng.u64(BURST);
     let host = life.some_peer();
-    life.note("lies", count);
+    life.note("false frames", count);
     for _ in 0..count {
         let frame = false_frame(life);
         life.send(host, &frame);

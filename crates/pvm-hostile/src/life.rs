@@ -237,11 +237,11 @@ impl Life {
         let Some(peer) = self.peers.get_mut(&host) else { return };
         if peer.unsent.len() < WAITING_BYTES_MAX {
             peer.unsent.extend(bytes);
-            self.push(host);
+            self.write_unsent(host);
         }
     }
 
-    fn push(&mut self, host: Tid) {
+    fn write_unsent(&mut self, host: Tid) {
         let Some(peer) = self.peers.get_mut(&host) else { return };
         loop {
             let (front, _) = peer.unsent.as_slices();
@@ -268,10 +268,10 @@ impl Life {
             while let Some(event) = self.connector.poll_event() {
                 match event {
                     ConnectEvent::PairAccepted { peer, pair, .. } => {
-                        self.linked(self.keys.get(&peer.0).copied(), *pair)
+                        self.on_pair(self.keys.get(&peer.0).copied(), *pair)
                     }
-                    ConnectEvent::PairConnected { ticket, pair, .. } => self.linked(Some(Tid(ticket as u32)), *pair),
-                    ConnectEvent::LinkReady { ticket, link } => self.data_met(Tid(ticket as u32), *link),
+                    ConnectEvent::PairConnected { ticket, pair, .. } => self.on_pair(Some(Tid(ticket as u32)), *pair),
+                    ConnectEvent::LinkReady { ticket, link } => self.on_data_link(Tid(ticket as u32), *link),
                     ConnectEvent::Failed { .. } | ConnectEvent::Refused { .. } => {}
                 }
             }
@@ -300,7 +300,7 @@ impl Life {
         let _ = poll(&mut all, Some(&timespec(time)));
     }
 
-    fn linked(&mut self, host: Option<Tid>, Pair { mut control, data }: Pair) {
+    fn on_pair(&mut self, host: Option<Tid>, Pair { mut control, data }: Pair) {
         let Some(host) = host else { return };
         // Most calls only test the call itself, and their links are not used.
         if self.peers.contains_key(&host) && self.prng.u32(..20) > 0 {
@@ -314,7 +314,7 @@ impl Life {
     }
 
     /// Notes a new data link. The first frames on it are valid, as far as a host without counters can know.
-    fn data_met(&mut self, host: Tid, link: Link) {
+    fn on_data_link(&mut self, host: Tid, link: Link) {
         let Some(peer) = self.peers.get_mut(&host) else { return };
         peer.data = Some(link.into_byte_stream());
         peer.unsent.clear();
@@ -339,7 +339,7 @@ impl Life {
 
     /// Reads and writes what can be read and written.
     fn serve_peer(&mut self, host: Tid) {
-        self.push(host);
+        self.write_unsent(host);
         let Some(peer) = self.peers.get_mut(&host) else { return };
         let mut frames = Vec::new();
         let mut well = peer.control.flush().is_ok();
@@ -358,13 +358,13 @@ impl Life {
                 Err(_) => peer.data = None,
             }
         }
-        frames.into_iter().for_each(|frame| self.hear(host, frame));
+        frames.into_iter().for_each(|frame| self.on_frame(host, frame));
         if !well {
             self.lost(host);
         }
     }
 
-    fn hear(&mut self, from: Tid, frame: Frame) {
+    fn on_frame(&mut self, from: Tid, frame: Frame) {
         match frame {
             // Other hostile hosts send such frames too.
             Frame::Welcome { .. } | Frame::Table { .. } | Frame::Joined { .. } if from != self.master => {}

@@ -14,8 +14,8 @@ use std::os::unix::ffi::OsStrExt;
 /// The inputs of this crate.
 pub const TARGETS: &[Target] = &[
     Target {
-        name: "control-link",
-        run: control_link,
+        name: "control-socket",
+        run: control_socket,
         decoder: &[part(
             "crates/pvm-link/src/control_socket/mod.rs",
             &[
@@ -41,7 +41,7 @@ pub const TARGETS: &[Target] = &[
 ];
 
 /// Frames and pieces of frames, with and without descriptors, as a hostile task sends them.
-fn control_link(bytes: &[u8]) {
+fn control_socket(bytes: &[u8]) {
     // Ends when there are no more bytes.
     let _ = frames(&mut Unstructured::new(bytes));
 }

@@ -12,7 +12,8 @@ const WHOLE: u32 = 3 << 24;
 /// The answer, which the library reads as the version of the daemon's protocol. 3.4 speaks 1318.
 const PROTOCOL: u32 = 0;
 
-/// Returns whether an old library begins like that. No frame has this many descriptors.
+/// Returns whether `bytes` begin as a packet of the library of PVM 3.4 does. No frame has as many descriptors as these
+/// bytes would say.
 pub fn begins(bytes: &[u8]) -> bool {
     bytes.starts_with(&TO_DAEMON)
 }

@@ -8,8 +8,8 @@
 //! * [`direct`]: waiting for a link between two tasks;
 //! * [`polling`]: waiting for descriptors.
 //!
-//! This crate has no threads and does not wait: a loop of the caller around `poll` drives it. It does not interpret
-//! frames.
+//! A link or a connector has no thread and never waits: a loop of the caller around `poll` drives it. Only `direct` and
+//! `polling` wait. This crate does not interpret frames.
 // Only the module `raw` allows unsafe code.
 #![deny(unsafe_code)]
 

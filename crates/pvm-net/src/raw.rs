@@ -39,7 +39,7 @@ pub struct Carried {
     /// does not read is no such case: its system answers.
     pub retries: bool,
     /// Segments that were sent again since the connection was made.
-    pub sent_again: u32,
+    pub retransmissions: u32,
 }
 
 /// Returns the counters of a connection.
@@ -49,7 +49,7 @@ pub fn carried(socket: BorrowedFd<'_>) -> Result<Carried, Errno> {
         acknowledged: info.tcpi_bytes_acked,
         received: info.tcpi_bytes_received,
         retries: info.tcpi_unacked > 0 && info.tcpi_retransmits > 0,
-        sent_again: info.tcpi_total_retrans,
+        retransmissions: info.tcpi_total_retrans,
     })
 }
 

@@ -98,7 +98,7 @@ mod tests {
         let near = sockopt::tcp_congestion(&stream).unwrap();
         assert!(if paced { UNPACED.contains(&near.as_str()) } else { near == usual }, "{near}");
         assert!(raw::round_trip(stream.as_fd()).unwrap() < Duration::from_secs(1));
-        assert_eq!(raw::carried(stream.as_fd()).unwrap().sent_again, 0);
+        assert_eq!(raw::carried(stream.as_fd()).unwrap().retransmissions, 0);
         restore_pacing(stream.as_fd()).unwrap();
         let far = sockopt::tcp_congestion(&stream).unwrap();
         assert_eq!(far, if usual.starts_with(PACED) { usual } else { near });

@@ -114,10 +114,9 @@ fn a_loop_that_waits_for_the_connector_is_woken_for_every_event() {
     while seen < 2 && start.elapsed() < PATIENCE {
         let wait = [caller.next_wakeup(), called.next_wakeup()].into_iter().flatten().min().unwrap();
         let wait = wait.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
-        let timeout = rustix::time::Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
         let mut polled = [&caller, &called]
             .map(|connector| rustix::event::PollFd::from_borrowed_fd(connector.as_fd(), rustix::event::PollFlags::IN));
-        rustix::event::poll(&mut polled, Some(&timeout)).unwrap();
+        rustix::event::poll(&mut polled, Some(&pvm_net::polling::timespec(wait))).unwrap();
         caller.step(Instant::now());
         called.step(Instant::now());
         turns += 1;

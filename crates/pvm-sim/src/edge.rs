@@ -93,10 +93,10 @@ impl World {
             Action::KnowHost { host, key } => drop(self.nodes[node].known.insert(host, key)),
             Action::OpenLink { host, addresses } => self.open_link(node, host, &addresses),
             Action::ForgetHost { host } => self.forget_host(node, host),
-            Action::CountSentAgain { host } => {
+            Action::CountRetransmissions { host } => {
                 let link = self.nodes[node].links.get(&host).map(|link| &self.links[*link]);
-                let count = link.map_or(0, |link| link.sent_again[link.end_of(node)]);
-                self.nodes[node].machine.handle_sent_again(host, count);
+                let count = link.map_or(0, |link| link.retransmissions[link.end_of(node)]);
+                self.nodes[node].machine.handle_retransmissions(host, count);
             }
             Action::ExpectData { host } => self.expect_data(node, host),
             Action::CallData { host, call, .. } => self.call_data(node, host, &call),

@@ -185,9 +185,9 @@ impl World {
             return;
         }
         let (one, other) = (self.nodes[ends[0]].place, self.nodes[ends[1]].place);
-        let (count, pauses) = self.network.sent_again(&mut self.prng, one, other);
+        let (count, pauses) = self.network.retransmissions(&mut self.prng, one, other);
         if kind == Kind::Control {
-            self.links[link].sent_again[1 - end] += count;
+            self.links[link].retransmissions[1 - end] += count;
         }
         if pauses > self.scenario.timeout {
             let at = self.now + self.scenario.timeout;

@@ -76,8 +76,15 @@ fn one(options: &Options) -> Result<(), String> {
     }
     let began = Instant::now();
     let outcome = pvm_sim::run(seed, &scenario);
-    if outcome.violation.is_some() {
-        return Err(report::describe(seed, &scenario, options.trace));
+    if let Some(violation) = &outcome.violation {
+        return Err(match options {
+            Options { scenario: Some(file), .. } => {
+                failure(seed, &scenario, options.trace, &format!("--scenario {file}"))
+            }
+            // The machine of a run that repeats a failure is small already.
+            Options { hosts: Some(_), tasks: Some(_), .. } => failure_of_seed(seed, &scenario, options.trace),
+            _ => failure_of_seed(seed, &report::shrink(seed, &scenario, violation.invariant), options.trace),
+        });
     }
     println!(
         "seed {seed}: {} hosts, {} tasks, {} events, {:.1} s simulated in {:.2} s, hash {:016x}",
@@ -103,8 +110,19 @@ fn seeds(options: &Options, count: u64) -> Result<(), String> {
     let Some(first) = failures.first() else { return Ok(()) };
     let invariant = first.outcome.violation.as_ref().expect("it failed").invariant;
     let small = report::shrink(first.seed, &first.scenario, invariant);
-    let command = format!("cargo xtask sim --seed {} --hosts {} --tasks {}", first.seed, small.hosts, small.tasks);
-    Err(format!("{}\nagain: {command}", report::describe(first.seed, &small, options.trace)))
+    Err(failure_of_seed(first.seed, &small, options.trace))
+}
+
+/// Returns the text about a failure in a machine that the seed makes.
+fn failure_of_seed(seed: u64, scenario: &Scenario, lines: usize) -> String {
+    failure(seed, scenario, lines, &format!("--hosts {} --tasks {}", scenario.hosts, scenario.tasks))
+}
+
+/// Returns the text about a failure, at its end the command that repeats it. `arguments`: of the command, beside the
+/// seed.
+fn failure(seed: u64, scenario: &Scenario, lines: usize, arguments: &str) -> String {
+    let text = report::describe(seed, scenario, lines);
+    format!("{text}\nagain: cargo xtask sim --seed {seed} {arguments}")
 }
 
 /// The cost of an event may grow with the logarithm of the number of hosts. This factor allows for noise.

@@ -106,7 +106,7 @@ pub struct Link {
     /// Whether each daemon has closed the link, or was told that it is closed.
     pub closed: [bool; 2],
     /// How often each end had to send something again on the control connection.
-    pub sent_again: [u32; 2],
+    pub retransmissions: [u32; 2],
     /// The data link, whose connections may break.
     pub data: Data,
     /// The channels towards each end, by kind.
@@ -116,8 +116,8 @@ pub struct Link {
 impl Link {
     /// Makes a link that is not established yet.
     pub fn new(ends: [NodeId; 2]) -> Link {
-        let (sent_again, data) = ([0; 2], Data::default());
-        Link { ends, up: [false; 2], closed: [false; 2], sent_again, data, towards: Default::default() }
+        let (retransmissions, data) = ([0; 2], Data::default());
+        Link { ends, up: [false; 2], closed: [false; 2], retransmissions, data, towards: Default::default() }
     }
     /// Returns the channel towards that end.
     pub fn towards(&mut self, end: usize, kind: Kind) -> &mut Channel {
@@ -220,7 +220,7 @@ impl Network {
         self.lossy[place] = share;
     }
     /// Returns how often something between two computers is sent again, and the delay of that.
-    pub fn sent_again(&self, prng: &mut Prng, one: Place, other: Place) -> (u32, Nanos) {
+    pub fn retransmissions(&self, prng: &mut Prng, one: Place, other: Place) -> (u32, Nanos) {
         let share = if one == other { 0 } else { self.lossy[one].max(self.lossy[other]) };
         let (mut count, mut time, mut pause) = (0, 0, 200 * MILLISECOND);
         while share > 0 && count < TRIES_MAX && prng.chance(share) {

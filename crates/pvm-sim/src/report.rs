@@ -89,8 +89,8 @@ pub fn shrink(seed: u64, scenario: &Scenario, invariant: &str) -> Scenario {
 
 /// Returns the text about a failure.
 pub fn describe(seed: u64, scenario: &Scenario, lines: usize) -> String {
-    let told = || World::new(seed, scenario.clone(), true).run();
-    let Ok((outcome, trace)) = std::panic::catch_unwind(told) else {
+    let run = || World::new(seed, scenario.clone(), true).run();
+    let Ok((outcome, trace)) = std::panic::catch_unwind(run) else {
         return format!("seed {seed}: a panic, see above\nthe scenario:\n{scenario}");
     };
     let mut text = String::new();

@@ -133,7 +133,7 @@ impl Scenario {
                 ["tasks", count] => count.parse().ok().map(|count| scenario.tasks = count),
                 ["timeout", span] => read_span(span).map(|span| scenario.timeout = span),
                 [at, command @ ..] => read_span(at)
-                    .and_then(|at| Some(Timed { at, command: read_deed(command)? }))
+                    .and_then(|at| Some(Timed { at, command: read_command(command)? }))
                     .map(|timed| scenario.commands.push(timed)),
             };
             done.ok_or_else(|| format!("line {}: {line}", number + 1))?;
@@ -260,7 +260,7 @@ fn read_place(word: &str) -> Option<Place> {
     word.strip_prefix('h')?.parse().ok()
 }
 
-fn read_deed(words: &[&str]) -> Option<Command> {
+fn read_command(words: &[&str]) -> Option<Command> {
     let places = |words: &[&str]| words.iter().map(|word| read_place(word)).collect::<Option<Vec<Place>>>();
     Some(match words {
         ["add", hosts @ ..] => Command::Add(places(hosts)?),

@@ -73,16 +73,16 @@ impl Member {
     /// Connects to the daemon and waits for its welcome.
     pub fn enroll(environment: &Environment, cookie: Option<u32>) -> Result<(Member, TraceSettings), EnrollError> {
         let _floor = Floor::lay();
-        let link = environment.places.connect().map_err(|error| match error {
+        let socket = environment.places.connect().map_err(|error| match error {
             FindError::Absent => EnrollError::NoDaemon,
             error => EnrollError::Unreachable(error),
         })?;
-        Member::enter(link, environment, cookie)
+        Member::enter(socket, environment, cookie)
     }
 
     /// Introduces the task to the daemon and waits for the welcome.
     pub(crate) fn enter(
-        mut link: ControlSocket,
+        mut socket: ControlSocket,
         environment: &Environment,
         cookie: Option<u32>,
     ) -> Result<(Member, TraceSettings), EnrollError> {
@@ -91,8 +91,8 @@ impl Member {
         let name = ByteBuf::from(environment.name.clone());
         let hello = ToDaemon::Hello(Hello { version: VERSION, pid: std::process::id(), cookie, name });
         let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        link.send_to_daemon(&hello, &borrowed).map_err(|_| EnrollError::Broken)?;
-        let (welcome, descriptors) = wait_for_welcome(&mut link)?;
+        socket.send_to_daemon(&hello, &borrowed).map_err(|_| EnrollError::Broken)?;
+        let (welcome, descriptors) = wait_for_welcome(&mut socket)?;
         let mut descriptors = descriptors.into_iter();
         let ports = descriptors.next().ok_or(EnrollError::Broken)?;
         if let (Some(segment), Some(bell)) = (descriptors.next(), descriptors.next()) {
@@ -105,7 +105,7 @@ impl Member {
             dsig: welcome.dsig,
             resource_manager: welcome.resource_manager,
             endpoint,
-            daemon: Some(link),
+            daemon: Some(socket),
             halting: false,
             requests: Requests::default(),
             introductions: Introductions::default(),
@@ -124,9 +124,9 @@ impl Member {
     /// Tells the daemon that this process takes over its parent's task.
     pub fn inherit(&mut self) -> bool {
         let own = rustix::process::getpid();
-        let Some(link) = &mut self.daemon else { return false };
+        let Some(socket) = &mut self.daemon else { return false };
         let Ok(process) = rustix::process::pidfd_open(own, PidfdFlags::empty()) else { return false };
-        if link.send_to_daemon(&ToDaemon::Heir, &[process.as_fd()]).is_err() {
+        if socket.send_to_daemon(&ToDaemon::TakeOver, &[process.as_fd()]).is_err() {
             return false;
         }
         self.endpoint.inherit();
@@ -147,10 +147,10 @@ impl Member {
     /// Waits until the socket has taken all frames. A connection that fails is closed.
     pub fn send_last_frames(&mut self) {
         let end = Instant::now() + GOODBYE_WAIT_MAX;
-        while let Some(link) = self.daemon.as_mut().filter(|link| link.wants_write() && Instant::now() < end) {
-            let (events, time) = writable(link, PollFlags::empty(), Duration::from_millis(100));
-            ready(link, events, time);
-            if link.flush().is_err() {
+        while let Some(socket) = self.daemon.as_mut().filter(|socket| socket.wants_write() && Instant::now() < end) {
+            let (events, time) = writable(socket, PollFlags::empty(), Duration::from_millis(100));
+            ready(socket, events, time);
+            if socket.flush().is_err() {
                 self.lose_daemon();
             }
         }
@@ -168,8 +168,8 @@ impl Member {
 
     /// Sends a frame; a connection that fails is closed. Returns `false` if the frame is too long.
     pub fn send(&mut self, frame: &ToDaemon) -> bool {
-        let Some(link) = &mut self.daemon else { return true };
-        match link.send_to_daemon(frame, &[]) {
+        let Some(socket) = &mut self.daemon else { return true };
+        match socket.send_to_daemon(frame, &[]) {
             Ok(()) => true,
             Err(ControlError::TooLong) => false,
             Err(_) => {
@@ -182,9 +182,9 @@ impl Member {
     /// Queues bytes to a connected peer. If the peer must be woken during the call, the daemon rings it.
     #[inline]
     pub fn send_bytes(&mut self, to: Tid, meta: Meta, body: &[u8]) -> Result<(), Code> {
-        let (link, mut lost) = (&mut self.daemon, false);
+        let (socket, mut lost) = (&mut self.daemon, false);
         let mut ring =
-            || lost |= link.as_mut().is_some_and(|link| link.send_to_daemon(&ToDaemon::Ring(to), &[]).is_err());
+            || lost |= socket.as_mut().is_some_and(|socket| socket.send_to_daemon(&ToDaemon::Ring(to), &[]).is_err());
         let sent = self.endpoint.send_bytes_ringing(to.0, meta, body, &mut ring);
         if lost {
             self.lose_daemon();
@@ -234,6 +234,7 @@ impl Member {
         self.socket_polls.requested = true;
     }
 
+    /// Cancels a requested read of the socket, for tests of what asks for one.
     #[cfg(test)]
     pub fn cancel_socket_poll(&mut self) {
         self.socket_polls.requested = false;
@@ -249,7 +250,7 @@ impl Member {
     pub fn read_control(&mut self, state: &mut State) -> usize {
         self.socket_polls = SocketPolls { frames_seen: self.frames(), quiet: 0, requested: false };
         let mut count = 0;
-        while let Some(link) = &mut self.daemon {
+        while let Some(socket) = &mut self.daemon {
             if count == FRAMES_IN_TURN_MAX {
                 self.request_socket_poll();
                 break;
@@ -258,7 +259,7 @@ impl Member {
                 self.request_socket_poll();
                 break;
             }
-            match link.flush().and_then(|()| link.receive_from_daemon()) {
+            match socket.flush().and_then(|()| socket.receive_from_daemon()) {
                 Ok(Some((frame, descriptors))) => self.on_frame(state, frame, descriptors),
                 Ok(None) => break,
                 Err(_) => self.lose_daemon(),
@@ -302,7 +303,7 @@ impl Member {
             Purpose::DirectLink(peer) => {
                 self.direct.open_requests -= 1;
                 if failed {
-                    self.direct.on_refused(peer);
+                    self.direct.on_break(peer, false);
                 }
             }
             Purpose::Introduction(peer) => {
@@ -312,7 +313,7 @@ impl Member {
                     self.introductions.refuse(peer, if failed { Code::NoTask } else { Code::OutOfRes });
                 }
             }
-            Purpose::Caller | Purpose::Ignored => {}
+            Purpose::Caller | Purpose::Ignored => unreachable!("`Requests::on_reply` keeps these"),
         }
     }
 
@@ -369,11 +370,11 @@ fn deliver(state: &mut State, message: Message) {
     state.on_message_bytes(envelope, message.body.into_vec());
 }
 
-fn wait_for_welcome(link: &mut ControlSocket) -> Result<(Welcome, Vec<OwnedFd>), EnrollError> {
+fn wait_for_welcome(socket: &mut ControlSocket) -> Result<(Welcome, Vec<OwnedFd>), EnrollError> {
     let end = Instant::now() + WELCOME_WAIT_MAX;
     loop {
-        link.flush().map_err(|_| EnrollError::Broken)?;
-        match link.receive_from_daemon() {
+        socket.flush().map_err(|_| EnrollError::Broken)?;
+        match socket.receive_from_daemon() {
             Ok(Some((ToTask::Welcome(welcome), descriptors))) => return Ok((welcome, descriptors)),
             Ok(Some((ToTask::Refused(code), _))) => return Err(EnrollError::Refused(code)),
             Ok(None) if Instant::now() < end => {}
@@ -381,15 +382,15 @@ fn wait_for_welcome(link: &mut ControlSocket) -> Result<(Welcome, Vec<OwnedFd>),
             Err(ControlError::System(errno)) => return Err(EnrollError::System(errno.into())),
             Err(_) => return Err(EnrollError::Broken),
         }
-        let (events, time) = writable(link, PollFlags::IN, Duration::from_millis(500));
-        ready(link, events, time);
+        let (events, time) = writable(socket, PollFlags::IN, Duration::from_millis(500));
+        ready(socket, events, time);
     }
 }
 
 /// Adds to the awaited events that the socket can be written, if frames wait for that. Returns the events and the
 /// longest wait: a short one if the socket would be reported writable although it takes nothing.
-fn writable(link: &ControlSocket, events: PollFlags, time: Duration) -> (PollFlags, Duration) {
-    match (link.wants_write(), link.is_descriptor_limited()) {
+fn writable(socket: &ControlSocket, events: PollFlags, time: Duration) -> (PollFlags, Duration) {
+    match (socket.wants_write(), socket.is_descriptor_limited()) {
         (false, _) => (events, time),
         (true, false) => (events | PollFlags::OUT, time),
         (true, true) => (events, DESCRIPTOR_PAUSE),
@@ -397,8 +398,8 @@ fn writable(link: &ControlSocket, events: PollFlags, time: Duration) -> (PollFla
 }
 
 /// Waits until the socket is ready or the time is over.
-fn ready(link: &ControlSocket, events: PollFlags, time: Duration) {
+fn ready(socket: &ControlSocket, events: PollFlags, time: Duration) {
     let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
     // The caller tries again after an interruption as after the end of the wait.
-    let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(link.as_fd(), events)], Some(&timeout));
+    let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(socket.as_fd(), events)], Some(&timeout));
 }

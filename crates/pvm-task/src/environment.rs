@@ -19,7 +19,8 @@ pub struct Environment {
     pub trace_buffer: Option<i32>,
     /// `PVMTRCOPT`.
     pub trace_options: Option<i32>,
-    /// `PVMSPAWNPATH`: where programs are searched beside the first program of a `pvm run`.
+    /// `PVMSPAWNPATH`: further directories in which spawns look for programs, after those of the host: the directory of
+    /// the first program of a `pvm run`.
     pub beside: Option<Vec<u8>>,
     /// `PVMTASKDEBUG`: the initial debug mask.
     pub debug_mask: Option<i32>,
@@ -79,7 +80,8 @@ pub enum EnrollError {
     Unreachable(FindError),
     /// The daemon has refused the task.
     Refused(Code),
-    /// The connection to the daemon broke, or the daemon violated the protocol, before its welcome.
+    /// The connection to the daemon broke, or the daemon did not answer in time or violated the protocol, before its
+    /// welcome.
     Broken,
     /// The segment or doorbell of this task could not be made.
     System(std::io::Error),
@@ -112,7 +114,9 @@ impl std::fmt::Display for EnrollError {
                 write!(f, "pvmd refuses: {} (its log names the limit and its setting)", Code::OutOfRes)
             }
             EnrollError::Refused(code) => write!(f, "pvmd refuses: {code}"),
-            EnrollError::Broken => f.write_str("pvmd closed the connection or violated the protocol"),
+            EnrollError::Broken => {
+                f.write_str("pvmd closed the connection, did not answer in time or violated the protocol")
+            }
             EnrollError::System(error) => write!(f, "{error}"),
         }
     }

@@ -89,12 +89,12 @@ impl Task {
     pub fn send_fast(&mut self, to: i32, tag: i32) -> FastSend {
         let State { store, context, .. } = &mut self.state;
         let Some(message) = store.reusable(store.send) else { return FastSend::NotDone };
-        let usual = if message.enc == ENC_XDR { DEFAULT } else { NATIVE };
-        if !is_plain(message) || message.enc != ENCODINGS[usual] || is_answer(tag) {
+        let well_known = if message.enc == ENC_XDR { DEFAULT } else { NATIVE };
+        if !is_plain(message) || message.enc != ENCODINGS[well_known] || is_answer(tag) {
             return FastSend::NotDone;
         }
-        let tiny = Immediate::of_numbers([*context as u32, tag as u32], usual, &message.small);
-        let sent = send(&mut self.member, to, tag, tiny);
+        let immediate = Immediate::of_numbers([*context as u32, tag as u32], well_known, &message.small);
+        let sent = send(&mut self.member, to, tag, immediate);
         if sent != FastSend::NotDone {
             (message.ctx, message.tag, message.dst) = (*context, tag, to);
         }
@@ -104,19 +104,19 @@ impl Task {
     /// As [`Task::psend`], for an immediate message to a connected peer while nothing else is to be done.
     #[inline(always)]
     pub fn psend_fast(&mut self, to: i32, tag: i32, body: &[u8]) -> FastSend {
-        let tiny = Immediate::of_numbers([self.state.context as u32, tag as u32], NATIVE, body);
-        send(&mut self.member, to, tag, tiny)
+        let immediate = Immediate::of_numbers([self.state.context as u32, tag as u32], NATIVE, body);
+        send(&mut self.member, to, tag, immediate)
     }
 
     /// As [`Task::try_precv`], for an immediate message that is there or comes at once.
     #[inline(always)]
     pub fn precv_fast(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
-        let (src, first) = probe_recent_immediate(&self.state, &mut self.member, filter)?;
-        if !first.immediate.copy_numbers_to(data) {
+        let (src, recent) = probe_recent_immediate(&self.state, &mut self.member, filter)?;
+        if !recent.immediate.copy_numbers_to(data) {
             return None;
         }
-        let tiny = first.take();
-        Some(Delivered { src, tag: tiny.first[1] as i32, wid: 0, len: tiny.len(), failure: None })
+        let immediate = recent.take();
+        Some(Delivered { src, tag: immediate.first[1] as i32, wid: 0, len: immediate.len(), failure: None })
     }
 
     /// As [`Task::try_receive`], for an immediate message that is there or comes at once. It replaces the active
@@ -127,16 +127,16 @@ impl Task {
         if self.state.store.reusable(mid)?.small.capacity() < IMMEDIATE_BYTES {
             return None;
         }
-        let (src, first) = probe_recent_immediate(&self.state, &mut self.member, filter)?;
-        let tiny = first.take();
+        let (src, recent) = probe_recent_immediate(&self.state, &mut self.member, filter)?;
+        let immediate = recent.take();
         let dst = self.own_tid();
         let message = self.state.store.reusable(mid)?;
-        (message.ctx, message.tag, message.wid) = (tiny.first[0] as i32, tiny.first[1] as i32, 0);
-        (message.enc, message.format) = (ENCODINGS[tiny.well_known], OWN_DSIG);
+        (message.ctx, message.tag, message.wid) = (immediate.first[0] as i32, immediate.first[1] as i32, 0);
+        (message.enc, message.format) = (ENCODINGS[immediate.well_known], OWN_DSIG);
         (message.src, message.dst, message.position) = (src, dst, 0);
         message.small.clear();
-        message.small.extend_from_slice(&tiny.filled_body());
-        message.small.truncate(tiny.len());
+        message.small.extend_from_slice(&immediate.filled_body());
+        message.small.truncate(immediate.len());
         Some(mid)
     }
 
@@ -185,12 +185,12 @@ fn lies_alike(kind: Kind, bytes: usize) -> bool {
 }
 
 #[inline(always)]
-fn send(member: &mut Option<Member>, to: i32, tag: i32, tiny: Option<Immediate>) -> FastSend {
-    let (Some(member), Some(tiny)) = (member, tiny) else { return FastSend::NotDone };
+fn send(member: &mut Option<Member>, to: i32, tag: i32, immediate: Option<Immediate>) -> FastSend {
+    let (Some(member), Some(immediate)) = (member, immediate) else { return FastSend::NotDone };
     if tag < 0 || member.daemon.is_none() || member.endpoint.should_poll() {
         return FastSend::NotDone;
     }
-    match member.endpoint.send_immediate(to as u32, &tiny) {
+    match member.endpoint.send_immediate(to as u32, &immediate) {
         Some(false) => FastSend::Done,
         Some(true) => FastSend::Wake,
         None => FastSend::NotDone,
@@ -215,13 +215,13 @@ fn probe_recent_immediate<'a>(
     if !may_come || is_daemon(from) || filter.ctx == ANY || filter.ctx == SYSCTX_TC {
         return None;
     }
-    let first = member.endpoint.probe_recent_immediate()?;
-    let [ctx, tag] = first.immediate.first.map(|word| word as i32);
+    let recent = member.endpoint.probe_recent_immediate()?;
+    let [ctx, tag] = recent.immediate.first.map(|word| word as i32);
     if ctx != filter.ctx || (tag != filter.tag && filter.tag != ANY) {
         return None;
     }
     member.idle_since = None;
-    Some((from as i32, first))
+    Some((from as i32, recent))
 }
 
 #[cfg(test)]

@@ -45,10 +45,10 @@ fn both_paths_pack_and_unpack_alike() {
                 task.set_receive_buffer(mid).unwrap();
             }
             for _ in 0..21 {
-                let (mut quick, mut ordinary) = (vec![0; items.len()], vec![0; items.len()]);
+                let (mut fast, mut ordinary) = (vec![0; items.len()], vec![0; items.len()]);
                 let well = other.unpack(kind, &mut ordinary).is_ok();
-                assert_eq!(unpack(&mut one, kind, &mut quick), well);
-                assert_eq!(quick, ordinary);
+                assert_eq!(unpack(&mut one, kind, &mut fast), well);
+                assert_eq!(fast, ordinary);
             }
         }
     }

@@ -60,7 +60,7 @@ impl Handlers {
     }
 
     /// Returns whether a handler runs.
-    pub fn run(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
@@ -143,7 +143,7 @@ impl Task {
     /// [`Task::handler_done`].
     #[inline]
     pub fn next_handler_call(&mut self) -> Option<HandlerCall> {
-        if !self.state.handlers.any() || self.state.handlers.run() {
+        if !self.state.handlers.any() || self.state.handlers.is_running() {
             return None;
         }
         self.begin_handler()
@@ -192,7 +192,7 @@ impl Task {
 
     /// Returns whether a handler runs. Then blocking calls return `NotImpl`, and nrecv and probe 0.
     pub fn in_handler(&self) -> bool {
-        self.state.handlers.running.is_some()
+        self.state.handlers.is_running()
     }
 
     /// Returns the handlers: id, sender, tag, context (for `pvmdisplaymhfinfo`).

@@ -40,6 +40,11 @@ impl Introductions {
         self.refused.push((peer, code));
     }
 
+    /// Returns whether a peer could not be connected.
+    pub fn is_refused(&self, peer: Tid) -> bool {
+        self.refused.iter().any(|(refused, _)| *refused == peer)
+    }
+
     /// Returns and forgets why a peer could not be connected.
     pub fn take_refusal(&mut self, peer: Tid) -> Option<Code> {
         let at = self.refused.iter().position(|(refused, _)| *refused == peer)?;

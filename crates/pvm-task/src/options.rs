@@ -91,7 +91,7 @@ pub(crate) struct Settings {
     show_tids: i32,
     pub own: TraceSettings,
     pub children: TraceSettings,
-    /// The directories where programs are searched beside the first program of a `pvm run`: passed on to all children.
+    /// Further directories in which spawns look for programs (`PVMSPAWNPATH`): passed on to all children.
     pub beside: Option<Vec<u8>>,
     /// Where output and traces of children went when the task enrolled: values that are always allowed.
     inherited: (i32, i32),

@@ -2,8 +2,8 @@
 use crate::Task;
 use crate::direct::PostedReceive;
 use crate::direct::fallback::RouteSwitch;
+use crate::in_transit::{keep_in_transit, take_in_transit};
 use crate::message::{Large, Message, OWN_DSIG, SlotState};
-use crate::offers::{keep_offer, take_offer};
 use crate::queue::accepts;
 use crate::system::{TC_FALLBACK, TC_ROUTE_SWITCH, is_system};
 use crate::task::State;
@@ -13,8 +13,8 @@ use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, Endpoint, Meta, Posted, RecentShort, Sink, is_daemon};
 
-/// Polls of all peers after which [`Task::take_in_all`] stops even if more comes.
-const LOOKS_MAX: usize = 64;
+/// Polls of all peers after which a call that does not wait stops, even if more comes.
+pub(crate) const POLLS_MAX: usize = 64;
 
 /// The header of a message: who sent it, and how its body is written.
 #[derive(Clone, Copy)]
@@ -89,7 +89,7 @@ impl Target for [u8] {
                 remote.read(0, &mut self[..count]);
                 Some(remote.len())
             }
-            Arrival::InTransit(offer) => take_offer(offer, self),
+            Arrival::InTransit(body) => take_in_transit(body, self),
         }
     }
 
@@ -127,7 +127,7 @@ impl<T: Target + ?Sized> Sink for DeliverSink<'_, T> {
         self.delivered = Some(envelope.delivered(len));
     }
 
-    /// The next one-call receive finds the rest in the peers' queues.
+    /// Returns whether the message has come. The next one-call receive finds the rest in the peers' queues.
     #[inline]
     fn satisfied(&self) -> bool {
         self.delivered.is_some()
@@ -155,7 +155,7 @@ impl Sink for ReceiveSink<'_> {
         self.state.on_message(envelope, body);
     }
 
-    /// The program may add a handler because of this message, for the messages behind it.
+    /// Returns whether the message has come. Because of it the program may add a handler, for the messages behind it.
     #[inline]
     fn satisfied(&self) -> bool {
         self.found.is_some()
@@ -254,7 +254,7 @@ impl State {
                 inline.copy_to(&mut message.small);
             }
             Arrival::Remote(remote) => message.large = Large::Remote(remote),
-            Arrival::InTransit(offer) => match keep_offer(offer, &mut self.store) {
+            Arrival::InTransit(body) => match keep_in_transit(body, &mut self.store) {
                 Some(large) => self.store.table[slot as usize].large = large,
                 None => {
                     self.store.free(slot as i32 + 1);
@@ -292,7 +292,7 @@ impl Task {
         let Some(member) = &mut self.member else { return 0 };
         let mut arriving = QueueSink { state: &mut self.state, own: member.tid.0 as i32 };
         let mut count = 0;
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..POLLS_MAX {
             match member.endpoint.poll_all(&mut arriving) {
                 0 => break,
                 more => count += more,

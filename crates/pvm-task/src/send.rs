@@ -124,6 +124,17 @@ impl Member {
         let _ = self.route(to);
     }
 
+    /// Returns whether messages can take the default route now. If not, asks the daemon to introduce itself.
+    pub(crate) fn has_default_route(&mut self) -> bool {
+        let daemon = to_daemon(self);
+        let is_connected = self.endpoint.is_connected(daemon.0);
+        // After a refusal a send asks again, and reports the failure.
+        if !is_connected && !self.introductions.is_refused(daemon) {
+            let _ = self.request_introduction(daemon);
+        }
+        is_connected
+    }
+
     #[cold]
     #[inline(never)]
     pub(crate) fn ring_by_daemon(&mut self, to: Tid) {

@@ -109,8 +109,8 @@ impl Session {
         .unwrap_or(Err(Code::SysErr))
     }
 
-    /// Receives the oldest message that `filter` accepts; `None` if the time is over first. With a `timeout`
-    /// of zero it polls once. `SysErr` if the daemon is gone.
+    /// Receives the oldest message that `filter` accepts; `None` if the time is over first. With a `timeout` of zero it
+    /// polls once. `SysErr` if the daemon is gone and no message that fits has come.
     pub fn recv(&mut self, filter: Filter, timeout: Option<Duration>) -> Result<Option<Received>, Code> {
         let found = self.wait_for(timeout, |task| match task.probe(&filter) {
             Some(mid) => Some(take(task, mid)),

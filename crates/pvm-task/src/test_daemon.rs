@@ -3,36 +3,39 @@ use crate::control::Member;
 use crate::{Environment, Task};
 use pvm_core::proto::{Reply, Request, ToDaemon, ToTask, TraceSettings, Welcome};
 use pvm_core::tid::Tid;
-use pvm_fmp::ports::PortTable;
+use pvm_fmp::Endpoint;
+use pvm_fmp::ports::{PortTable, PortView};
 use pvm_link::ControlSocket;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The daemon of one task.
 pub(crate) struct TestDaemon {
-    link: Option<ControlSocket>,
+    socket: Option<ControlSocket>,
     ports: PortTable,
+    /// Segment and doorbell of the task.
+    shown: [OwnedFd; 2],
 }
 
 /// Returns an enrolled task of that tid and its daemon.
 pub(crate) fn enrolled(tid: Tid) -> (Task, TestDaemon) {
-    let (link, mut daemon) = ControlSocket::pair().unwrap();
+    let (near, mut socket) = ControlSocket::pair().unwrap();
     let welcome = Welcome { tid, parent: 0, dsig: 1, own: TraceSettings::default(), resource_manager: Tid::NONE };
     let ports = PortTable::new(16).unwrap();
     ports.set(tid.0);
-    daemon.send_to_task(&ToTask::Welcome(welcome), &[ports.descriptor()]).unwrap();
+    socket.send_to_task(&ToTask::Welcome(welcome), &[ports.descriptor()]).unwrap();
     let environment = Environment::from_lookup(|_| None);
-    let (member, _) = Member::enter(link, &environment, None).ok().unwrap();
+    let (member, _) = Member::enter(near, &environment, None).ok().unwrap();
     let mut task = Task::new(&environment);
     task.member = Some(member);
-    let mut daemon = TestDaemon { link: Some(daemon), ports };
-    assert!(matches!(daemon.frames()[..], [ToDaemon::Hello(_)]));
-    (task, daemon)
+    let Some((ToDaemon::Hello(_), shown)) = socket.receive_from_task().unwrap() else { panic!("no hello") };
+    let shown = shown.try_into().unwrap();
+    (task, TestDaemon { socket: Some(socket), ports, shown })
 }
 
 impl TestDaemon {
     /// Sends a frame that the task has yet to take in.
     pub fn queue(&mut self, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) {
-        self.link.as_mut().unwrap().send_to_task(frame, descriptors).unwrap();
+        self.socket.as_mut().unwrap().send_to_task(frame, descriptors).unwrap();
     }
 
     /// Sends a frame to the task and has it take the frame in.
@@ -42,6 +45,19 @@ impl TestDaemon {
         task.progress();
     }
 
+    /// Returns an endpoint of the daemon, to which the task is connected.
+    pub fn introduce_itself(&mut self, task: &mut Task) -> Endpoint {
+        let tid = task.tid().unwrap();
+        self.ports.set(tid.host().0);
+        let mut endpoint = Endpoint::new().unwrap();
+        endpoint.enrolled(tid.host().0, PortView::new(self.ports.descriptor().try_clone_to_owned().unwrap()).unwrap());
+        let [segment, bell] = self.shown.each_ref().map(|descriptor| descriptor.try_clone().unwrap());
+        endpoint.connect(tid.0, segment, bell).unwrap();
+        let [segment, bell] = endpoint.descriptors().unwrap();
+        self.send(task, &ToTask::Peer(tid.host()), &[segment.as_fd(), bell.as_fd()]);
+        endpoint
+    }
+
     /// Answers a request.
     pub fn reply(&mut self, task: &mut Task, number: u32, reply: Reply) {
         self.send(task, &ToTask::Reply { wait: number, reply }, &[]);
@@ -49,8 +65,8 @@ impl TestDaemon {
 
     /// Returns the frames that have come from the task.
     pub fn frames(&mut self) -> Vec<ToDaemon> {
-        let link = self.link.as_mut().unwrap();
-        std::iter::from_fn(|| link.receive_from_task().unwrap()).map(|(frame, _)| frame).collect()
+        let socket = self.socket.as_mut().unwrap();
+        std::iter::from_fn(|| socket.receive_from_task().unwrap()).map(|(frame, _)| frame).collect()
     }
 
     /// Returns the requests among the frames that have come, with their numbers.
@@ -64,7 +80,7 @@ impl TestDaemon {
 
     /// Ends the daemon and lets the task notice.
     pub fn die(&mut self, task: &mut Task) {
-        self.link = None;
+        self.socket = None;
         task.member.as_mut().unwrap().request_socket_poll();
         task.progress();
         assert!(!task.is_connected());

@@ -8,13 +8,10 @@
 use crate::Task;
 use crate::message::Message;
 use crate::queue::fits;
-use crate::receive::{Envelope, QueueSink};
+use crate::receive::{Envelope, POLLS_MAX, QueueSink};
 use crate::task::State;
 use crate::types::{Filter, PRIVATE_CONTEXTS};
 use pvm_fmp::{Arrival, Meta, Sink};
-
-/// Polls of all peers after which a call that does not wait stops, if they bring other things than messages.
-const LOOKS_MAX: usize = 64;
 
 /// A sink that takes one message of each peer, so that all have their turn.
 struct OnePerPeer<'a>(QueueSink<'a>);
@@ -60,7 +57,8 @@ impl State {
     pub(crate) fn reveal_more(&mut self) {
         while let Some(slot) = self.store.queue.first_hidden() {
             let message = &self.store.table[slot as usize];
-            if message.number >= self.handlers.bound || self.handlers.run() || self.handler_of(message).is_some() {
+            let is_held = message.number >= self.handlers.bound || self.handlers.is_running();
+            if is_held || self.handler_of(message).is_some() {
                 return;
             }
             self.store.queue.reveal_through(&self.store.table, slot);
@@ -76,7 +74,7 @@ impl State {
     /// Returns whether a message that comes now has to be queued: a handler takes it or a message before it.
     pub(crate) fn is_for_handlers(&self, envelope: &Envelope) -> bool {
         let Envelope { src, tag, ctx, .. } = *envelope;
-        let waits = self.handlers.run() || self.store.queue.first_hidden().is_some();
+        let waits = self.handlers.is_running() || self.store.queue.first_hidden().is_some();
         waits || self.handlers.find(src, tag, ctx).is_some()
     }
 
@@ -159,7 +157,8 @@ impl Task {
         self.state.synchronized = true;
     }
 
-    /// Must come before a call that does not wait looks at the visible messages.
+    /// Takes in and reveals what others have sent before this task synchronized with them. Must come before a call that
+    /// does not wait looks at the visible messages.
     #[inline]
     pub fn catch_up(&mut self) {
         if std::mem::take(&mut self.state.synchronized) {
@@ -173,7 +172,7 @@ impl Task {
         let Some(member) = &mut self.member else { return };
         let mut arriving = OnePerPeer(QueueSink { state: &mut self.state, own: member.tid.0 as i32 });
         let mut count = member.endpoint.poll(&mut arriving);
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..POLLS_MAX {
             if arriving.0.state.store.queue.first_hidden().is_some() {
                 break;
             }

@@ -182,7 +182,7 @@ impl Waiter {
         match &mut self.phase {
             Phase::New | Phase::Asleep => {
                 if let Some(member) = &mut task.member {
-                    member.groups.forget_passed();
+                    member.groups.waiters.forget_passed();
                 }
                 let crowded = task.member.as_mut().is_none_or(Member::should_yield_core);
                 let spinner = if self.patient { Spinner::patient(crowded) } else { Spinner::new(crowded) };
@@ -229,7 +229,7 @@ impl Waiter {
         Some(left.map_or(TIDY_PAUSE, |left| left.min(TIDY_PAUSE)))
     }
 
-    /// Must be called after [`Sleep::sleep`].
+    /// Ends the sleep. Must be called after [`Sleep::sleep`].
     pub fn woke(&mut self, task: &mut Task) {
         task.unpark();
         self.phase = Phase::Asleep;
@@ -325,7 +325,7 @@ impl Task {
     #[inline]
     fn watch(&self) {
         let Some(member) = &self.member else { return };
-        if !member.groups.watch(member.endpoint.crowded()) {
+        if !member.groups.waiters.watch(member.endpoint.crowded()) {
             member.endpoint.watch();
         }
     }
@@ -360,7 +360,7 @@ impl Task {
         if let Some(member) = &mut self.member {
             member.may_have_more = false;
             member.endpoint.prepare_park();
-            member.groups.prepare_park();
+            member.groups.waiters.prepare_park();
         }
     }
 
@@ -377,7 +377,7 @@ impl Task {
         }
         if self.take_in() > 0 || self.state.store.queue.first_hidden().is_some() {
             if let Some(member) = &self.member {
-                pvm_fmp::doorbell::pull(member.endpoint.bell());
+                pvm_fmp::doorbell::ring(member.endpoint.bell());
             }
         }
     }
@@ -388,20 +388,20 @@ impl Task {
         let Some(member) = &mut self.member else {
             return Sleep { descriptors: None, writing: false, ignore_socket: false, timeout: disconnected };
         };
-        let socket = member.daemon.as_ref().map(|link| link.as_fd());
-        // If there is no room for descriptors, nothing can wake the task: it sleeps shortly.
+        let socket = member.daemon.as_ref().map(|socket| socket.as_fd());
+        // If there is no room for descriptors, nothing can wake the task: it sleeps only for a short time.
         let Ok(descriptors) =
             member.parker.descriptors(socket, member.endpoint.bell().as_fd(), member.direct.watched())
         else {
-            let nap = Some(timeout.map_or(TIDY_PAUSE, |time| time.min(TIDY_PAUSE)));
-            return Sleep { descriptors: None, writing: false, ignore_socket: false, timeout: nap };
+            let pause = Some(timeout.map_or(TIDY_PAUSE, |time| time.min(TIDY_PAUSE)));
+            return Sleep { descriptors: None, writing: false, ignore_socket: false, timeout: pause };
         };
         member.parker.sleeper = Some(gettid());
         member.parker.parks = member.parker.parks.wrapping_add(1);
-        let crowded = member.daemon.as_ref().is_some_and(|link| link.is_descriptor_limited());
-        let writing = member.daemon.as_ref().is_some_and(|link| link.wants_write()) && !crowded;
+        let descriptor_limited = member.daemon.as_ref().is_some_and(|socket| socket.is_descriptor_limited());
+        let writing = member.daemon.as_ref().is_some_and(|socket| socket.wants_write()) && !descriptor_limited;
         let ignore_socket = member.direct.draining.is_some();
-        let longest = if crowded { pvm_link::DESCRIPTOR_PAUSE } else { SLEEP_MAX };
+        let longest = if descriptor_limited { pvm_link::DESCRIPTOR_PAUSE } else { SLEEP_MAX };
         let timeout = Some(timeout.map_or(longest, |time| time.min(longest)));
         Sleep { descriptors: Some(descriptors), writing, ignore_socket, timeout }
     }
@@ -410,7 +410,7 @@ impl Task {
     pub(crate) fn unpark(&mut self) {
         if let Some(member) = &mut self.member {
             member.endpoint.unpark();
-            self.state.news |= member.groups.unpark();
+            self.state.news |= member.groups.waiters.unpark();
             if member.parker.sleeper.take().is_some() {
                 member.parker.clear_wake();
                 member.request_socket_poll();

@@ -662,13 +662,13 @@ fn immediate_messages_keep_their_order_on_every_path() {
     two(
         &daemon,
         |task, peer| {
-            let mut quick = 0;
+            let mut fast = 0;
             for index in 0..COUNT {
                 let words = index.to_ne_bytes().repeat(numbers(index));
                 if index % 3 == 0 {
                     match task.psend_fast(peer, index % 7, &words) {
                         FastSend::NotDone => psend(task, peer, index % 7, &words),
-                        FastSend::Done => quick += 1,
+                        FastSend::Done => fast += 1,
                         FastSend::Wake => task.wake(peer as u32),
                     }
                     continue;
@@ -682,12 +682,12 @@ fn immediate_messages_keep_their_order_on_every_path() {
                 }
                 match task.send_fast(peer, index % 7) {
                     FastSend::NotDone => send(task, peer, index % 7),
-                    FastSend::Done => quick += 1,
+                    FastSend::Done => fast += 1,
                     FastSend::Wake => task.wake(peer as u32),
                 }
             }
             receive(task, peer, 99);
-            assert!(quick > 0, "some take the fast path");
+            assert!(fast > 0, "some take the fast path");
         },
         |task, peer| {
             for index in 0..COUNT {
@@ -696,12 +696,12 @@ fn immediate_messages_keep_their_order_on_every_path() {
                 words.fill(0);
                 let filter = task.filter(peer, ANY);
                 if index % 5 == 0 {
-                    let quick = task.precv_fast(&filter, &mut words);
-                    let delivered = quick.unwrap_or_else(|| precv(task, peer, ANY, &mut words));
+                    let fast = task.precv_fast(&filter, &mut words);
+                    let delivered = fast.unwrap_or_else(|| precv(task, peer, ANY, &mut words));
                     assert_eq!(delivered, Delivered { src: peer, tag, wid: 0, len: words.len(), failure: None });
                 } else {
-                    let quick = task.receive_fast(&filter);
-                    let mid = quick.unwrap_or_else(|| receive(task, peer, ANY));
+                    let fast = task.receive_fast(&filter);
+                    let mid = fast.unwrap_or_else(|| receive(task, peer, ANY));
                     let info = task.message_info(mid).unwrap();
                     assert_eq!((info.src, info.tag, info.len), (peer, tag, words.len() as i32));
                     assert_eq!((mid, Some(info.dst)), (task.receive_buffer(), task.tid().map(|tid| tid.0 as i32)));

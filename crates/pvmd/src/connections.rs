@@ -187,7 +187,7 @@ impl Connections {
         self.tasks.remove(&tid)?.connection
     }
 
-    /// Lets a task enrol and sends what has waited for it.
+    /// Lets a task enroll and sends what has waited for it.
     pub fn welcome(&mut self, connection: Connection, tid: Tid, welcome: Welcome) {
         let (Some(client), Some(task)) = (self.clients.get_mut(&connection), self.tasks.get_mut(&tid)) else {
             return;
@@ -295,7 +295,7 @@ impl Connections {
     /// Rings a task's doorbell.
     pub fn ring(&self, tid: Tid) {
         if let Some(own) = self.tasks.get(&tid).and_then(|task| task.descriptors.as_ref()) {
-            pvm_fmp::doorbell::pull(own.bell.as_fd());
+            pvm_fmp::doorbell::ring(own.bell.as_fd());
         }
     }
 }

@@ -33,7 +33,7 @@ pub const TARGETS: &[Target] = &[
             part("crates/pvmd/src/start/remote_shell.rs", &["words", "daemon_candidates"]),
         ],
     },
-    Target { name: "data-inlet", run: route::fuzz::data_receive, decoder: route::fuzz::DECODER },
+    Target { name: "data-receive", run: route::fuzz::data_receive, decoder: route::fuzz::DECODER },
     Target {
         name: "name-answers",
         run: name_answers,

@@ -29,6 +29,7 @@ mod source;
 mod start;
 
 use arguments::{Command, Options};
+use processes::spawner::{DESCRIPTORS_PER_TASK, OWN_DESCRIPTORS};
 use settings::Settings;
 use std::io::Write;
 use std::process::ExitCode;
@@ -76,17 +77,12 @@ fn remedy(error: &dyn std::error::Error) -> String {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
     match limit.filter(|_| error.to_string().contains(&full)) {
         Some(limit) => format!(
-            "\nThe limit of open files is {limit} (ulimit -n): the daemon has {OWN_DESCRIPTORS} of its own, and \
-             {TASK_DESCRIPTORS} for each task. Raise it."
+            "\nThe limit of open files is {limit} (ulimit -n): the daemon needs {OWN_DESCRIPTORS} for itself, and \
+             {DESCRIPTORS_PER_TASK} for each task. Raise it."
         ),
         None => String::new(),
     }
 }
-
-/// Descriptors of a daemon without tasks and other hosts.
-const OWN_DESCRIPTORS: u32 = 20;
-/// Descriptors for each task that the daemon has started: process, output, socket, segment, doorbell.
-const TASK_DESCRIPTORS: u32 = 5;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

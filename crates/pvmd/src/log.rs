@@ -103,12 +103,12 @@ mod tests {
 
     #[test]
     fn the_log_begins_afresh_and_is_turned_over_when_full() {
-        let directory = std::env::temp_dir().join(format!("pvmd-log-test-{}", std::process::id()));
-        std::fs::create_dir(&directory).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path();
         let rendezvous = [directory.join("pvmd.7")];
         let path = directory.join("pvml.7");
         std::fs::write(&path, "old").unwrap();
-        let mut log = Log::open(&rendezvous, &directory, 100);
+        let mut log = Log::open(&rendezvous, directory, 100);
         log.name(pvm_core::tid::Tid(0x8004_0000));
         log.line("first");
         let text = std::fs::read_to_string(&path).unwrap();
@@ -119,19 +119,17 @@ mod tests {
         }
         assert!(std::fs::read(directory.join("pvml.7.old")).unwrap().len() <= 100);
         assert!(std::fs::read(&path).unwrap().len() <= 100);
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
     fn a_link_is_not_followed() {
-        let directory = std::env::temp_dir().join(format!("pvmd-log-link-{}", std::process::id()));
-        std::fs::create_dir(&directory).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path();
         std::fs::write(directory.join("target"), "keep").unwrap();
         std::os::unix::fs::symlink(directory.join("target"), directory.join("pvml.7")).unwrap();
-        let mut log = Log::open(&[directory.join("pvmd.7")], &directory, 100);
+        let mut log = Log::open(&[directory.join("pvmd.7")], directory, 100);
         log.line("text");
         assert!(log.file.is_none());
         assert_eq!(std::fs::read(directory.join("target")).unwrap(), b"keep");
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

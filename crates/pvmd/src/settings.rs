@@ -295,7 +295,7 @@ pub fn machine_id_on_input() -> Option<OsString> {
 pub mod tests_support {
     use super::*;
 
-    /// Returns the settings of a first daemon whose files would lie in `directory`.
+    /// Returns the settings of a daemon of that rank, with its files in `directory`.
     pub fn settings_in(directory: &std::path::Path, rank: Rank) -> Settings {
         let mut settings = Settings::find(&Options::default(), None, rank).unwrap();
         settings.places =

@@ -94,7 +94,7 @@ fn create_socket_directory(settings: &Settings) -> crate::Result<SocketDirectory
     loop {
         match SocketDirectory::create(&settings.places) {
             Err(SocketDirectoryError::Running(_)) if Instant::now() < end => std::thread::sleep(PREDECESSOR_PAUSE),
-            Err(SocketDirectoryError::Older(_))
+            Err(SocketDirectoryError::Legacy(_))
                 if end_older() && Instant::now() < end || begin.elapsed() < DYING_WAIT =>
             {
                 std::thread::sleep(PREDECESSOR_PAUSE);

@@ -1,5 +1,5 @@
 //! The daemon's socket in its private directory, and the file that names it.
-use pvm_link::rendezvous::{Older, Places, PublishError, Published};
+use pvm_link::rendezvous::{LegacyDaemon, Places, PublishError, Published};
 use rustix::fs::{FileType, Mode};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -29,7 +29,7 @@ pub enum SocketDirectoryError {
     /// A daemon of this user and machine runs; its rendezvous file.
     Running(PathBuf),
     /// A daemon of PVM 3.4.6 of this user runs.
-    Older(Older),
+    Legacy(LegacyDaemon),
     /// Another error.
     Other(String),
 }
@@ -38,7 +38,7 @@ impl std::fmt::Display for SocketDirectoryError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             SocketDirectoryError::Running(file) => write!(f, "already running ({} names its socket)", file.display()),
-            SocketDirectoryError::Older(older) => write!(f, "{older}"),
+            SocketDirectoryError::Legacy(legacy) => write!(f, "{legacy}"),
             SocketDirectoryError::Other(text) => f.write_str(text),
         }
     }
@@ -52,7 +52,7 @@ impl SocketDirectory {
             SocketDirectory::in_directory(places).map_err(|error| SocketDirectoryError::Other(error.to_string()))?;
         let published = places.publish(&socket_directory.socket).map_err(|error| match error {
             PublishError::Running(file, _) => SocketDirectoryError::Running(file),
-            PublishError::Older(older) => SocketDirectoryError::Older(older),
+            PublishError::Legacy(legacy) => SocketDirectoryError::Legacy(legacy),
             error => SocketDirectoryError::Other(error.to_string()),
         })?;
         if let Some(stale) = published.stale_socket() {

@@ -213,7 +213,7 @@ fn many_tasks_start_fast_and_leave_nothing_behind() {
         list.sort();
         list
     };
-    // An answer means that the daemon has handled the enrolment.
+    // An answer means that the daemon has handled the enrollment.
     assert_eq!(task.ask(Request::TaskStatus(task.tid())), Reply::Code(0));
     let before = descriptors();
     let started = Instant::now();
@@ -285,7 +285,7 @@ fn hosts_that_cannot_be_added_get_a_code_each() {
 
 /// Not a test by itself: the other half of the next test, in a process of its own.
 #[test]
-fn helper_that_enrols_and_leaves_a_child_behind() {
+fn helper_that_enrolls_and_leaves_a_child_behind() {
     let Some(socket) = std::env::var_os("TEST_SOCKET") else { return };
     let task = Client::enroll(socket.as_ref());
     // The child inherits the connection.
@@ -304,7 +304,7 @@ fn a_task_is_left_alone_while_a_child_of_its_process_holds_the_socket() {
     let daemon = Daemon::run(directory.command().arg("-d4"));
     let mut task = Client::enroll(&daemon.socket);
     let mut helper = std::process::Command::new(std::env::current_exe().unwrap());
-    helper.args(["--exact", "helper_that_enrols_and_leaves_a_child_behind"]).stdout(std::process::Stdio::null());
+    helper.args(["--exact", "helper_that_enrolls_and_leaves_a_child_behind"]).stdout(std::process::Stdio::null());
     let file = directory.0.join("numbers");
     assert!(helper.env("TEST_SOCKET", &daemon.socket).env("TEST_NUMBERS", &file).status().unwrap().success());
     let numbers = std::fs::read_to_string(&file).unwrap();

@@ -1,4 +1,4 @@
-! Enrolment and exit.
+! Enrollment and exit.
 !@ fresh
       program identity
       implicit none

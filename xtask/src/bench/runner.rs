@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// How often a system may fail in a group before it is left out.
 const FAILURES_MAX: usize = 2;
-/// How long NPpvm's receiver has to enrol before the transmitter looks for it.
+/// How long NPpvm's receiver has to enroll before the transmitter looks for it.
 const NETPIPE_HEAD_START: Duration = Duration::from_millis(500);
 /// The sizes of NPpvm that are shown, in bytes.
 const NETPIPE_SIZES: [usize; 5] = [8, 64, 4096, 65536, 1 << 20];

@@ -30,7 +30,7 @@ const CHECKS: &[Check] = &[
     ("the daemon's files are closed to strangers", files_are_closed),
     ("a stranger cannot connect", stranger_cannot_connect),
     ("a stranger who passes the directory is turned away", stranger_is_turned_away),
-    ("a stranger's task does not enrol", strangers_task_does_not_enrol),
+    ("a stranger's task does not enroll", strangers_task_does_not_enroll),
     ("two users have machines side by side", machines_side_by_side),
     ("segments and descriptors are closed to strangers", segments_are_closed),
 ];
@@ -76,7 +76,7 @@ fn counted_as_root() -> Result<Counts> {
 }
 
 /// Lets the stranger change a path (`{}`) before the daemon starts, and checks that one of our files (`{victim}`) is
-/// unchanged and that our tasks enrol.
+/// unchanged and that our tasks enroll.
 fn plant(scene: &Scene, name: &str, deed: &str) -> Result<()> {
     let victim = scene.home().join("precious");
     scene.output(Who::Us, "sh", &["-c", &format!("echo precious > {}", victim.display())])?;
@@ -167,7 +167,7 @@ fn stranger_is_turned_away(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-fn strangers_task_does_not_enrol(scene: &Scene) -> Result<()> {
+fn strangers_task_does_not_enroll(scene: &Scene) -> Result<()> {
     let daemon = scene.daemon(Who::Us)?;
     let task = scene.command(Who::Stranger, "task").env("PVMSOCK", daemon.socket()).output()?;
     ensure!(!task.status.success(), "it has tid {}", String::from_utf8_lossy(&task.stdout));

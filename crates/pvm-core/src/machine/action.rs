@@ -8,7 +8,7 @@ use crate::trace::Record;
 use crate::wire::{DataCall, DirectCall, Frame, HostOptions, Key, MachineSettings, StartNews, StartOrder};
 use std::net::{IpAddr, SocketAddr};
 
-/// Identifies a connection before a task enrols on it.
+/// Identifies a connection before a task enrolls on it.
 pub type Connection = u64;
 
 /// An instruction to the daemon. Actions are executed in order.
@@ -22,21 +22,21 @@ pub enum Action {
     /// Send a frame to a task, or keep it until the task has enrolled.
     Send { to: Tid, frame: ToTask },
     /// Give each of the two tasks the other's segment and doorbell, or report that this failed
-    /// ([`Machine::handle_not_introduced`]). Both can be the same task.
+    /// (`Machine::handle_not_introduced`). Both can be the same task.
     Introduce { one: Tid, other: Tid },
     /// Ring a task's doorbell.
     Ring { tid: Tid },
-    /// Search for a program; answer by [`Machine::handle_found`]. `beside`: directories, separated by colons, that
+    /// Search for a program; answer by `Machine::handle_found`. `beside`: directories, separated by colons, that
     /// are searched last.
     Find { spawn: SpawnId, file: ByteBuf, directory: Option<ByteBuf>, beside: Option<ByteBuf>, debug: bool },
-    /// Start a process; answer by [`Machine::handle_started`].
+    /// Start a process; answer by `Machine::handle_started`.
     Start(Start),
     /// Send a signal to a task's process.
     Signal { tid: Tid, process: i32, signal: i32 },
     /// Send a signal to the process group that a task leads, or to what is left of the group.
     SignalGroup { tid: Tid, process: i32, signal: i32 },
     /// Write this to the standard input of the task, or close it if `data` is empty; answer by
-    /// [`Machine::handle_input_taken`].
+    /// `Machine::handle_input_taken`.
     Input { tid: Tid, data: ByteBuf },
     /// The tid is in use from now on.
     Born { tid: Tid },
@@ -44,57 +44,57 @@ pub enum Action {
     Forget { tid: Tid },
     /// Append a line of a task's output to the log.
     Log { tid: Tid, line: Vec<u8> },
-    /// Send a trace event to a collector, stamped with the time of day, by [`Machine::handle_messages_made`].
+    /// Send a trace event to a collector, stamped with the time of day, by `Machine::handle_messages_made`.
     /// `describe`: the event's fields have not been described to this collector yet. `introduce`: the list of all
     /// kinds of data has not been sent to it yet.
     Trace { to: Tid, ctx: i32, tag: i32, record: Record, describe: bool, introduce: bool },
-    /// Report the time of day, by [`Machine::handle_time_told`].
+    /// Report the time of day, by `Machine::handle_time_told`.
     TellTime { to: Tid, wait: u32 },
     /// Act on the page of a group.
     Group { group: u64, action: GroupAction },
-    /// List the members that wait in the groups' barriers; answer by [`Machine::handle_barriers_listed`].
+    /// List the members that wait in the groups' barriers; answer by `Machine::handle_barriers_listed`.
     ListBarriers { listing: Listing },
-    /// Resolve these host names; answer by [`Machine::handle_hosts_checked`].
+    /// Resolve these host names; answer by `Machine::handle_hosts_checked`.
     CheckHosts { request: u32, names: Vec<ByteBuf> },
     /// Start daemons on these hosts, within the time limit of each; answer for each by
-    /// [`Machine::handle_host_started`]. With `by_hoster`, only report the commands, by
-    /// [`Machine::handle_start_commands`]; the hoster runs them.
+    /// `Machine::handle_host_started`. With `by_hoster`, only report the commands, by
+    /// `Machine::handle_start_commands`; the hoster runs them.
     StartHosts { request: u32, hosts: Vec<HostStart>, by_hoster: bool },
-    /// Parse the line that a daemon printed whose start a hoster ran; answer by [`Machine::handle_host_started`].
+    /// Parse the line that a daemon printed whose start a hoster ran; answer by `Machine::handle_host_started`.
     ReadAnswer { request: u32, index: usize, line: Vec<u8> },
-    /// The master orders a command that starts a daemon elsewhere; report by [`Machine::report_start`].
+    /// The master orders a command that starts a daemon elsewhere; report by `Machine::report_start`.
     OrderStart { number: u64, order: StartOrder },
-    /// A host reports on a command that [`Machine::order_start`] gave it.
+    /// A host reports on a command that `Machine::order_start` gave it.
     StartNews { host: Tid, number: u64, news: StartNews },
     /// Accept connections from the daemon of that host, if it proves that key.
     KnowHost { host: Tid, key: Key },
-    /// Connect to the daemon of a known host; answer by [`Machine::handle_link_up`] or
-    /// [`Machine::handle_link_down`].
+    /// Connect to the daemon of a known host; answer by `Machine::handle_link_up` or
+    /// `Machine::handle_link_down`.
     OpenLink { host: Tid, addresses: Vec<SocketAddr> },
     /// The host has left the machine: flush the control link, then close the links, drop its flows and forget its
     /// key. No answer.
     ForgetHost { host: Tid },
     /// Read the number of retransmissions on the control link since it was opened; answer by
-    /// [`Machine::handle_sent_again`].
-    CountSentAgain { host: Tid },
+    /// `Machine::handle_retransmissions`.
+    CountRetransmissions { host: Tid },
     /// Send a frame on the control link.
     SendHost { host: Tid, frame: Frame },
     /// Send a frame along the flow to that task of another host, behind everything sent to the task from here before.
-    /// It arrives at [`Machine::handle_host_frame`] there.
+    /// It arrives at `Machine::handle_host_frame` there.
     SendAlong { to: Tid, frame: Frame },
     /// Prepare for a call from another host, for a link between that task and that peer; answer by
-    /// [`Machine::handle_direct_expected`]. When the call comes, hand the connection to the task and report by
-    /// [`Machine::handle_direct_ended`].
+    /// `Machine::handle_direct_expected`. When the call comes, hand the connection to the task and report by
+    /// `Machine::handle_direct_ended`.
     ExpectDirect { ticket: DirectTicket, task: Tid, peer: Tid },
     /// Call another host, for a link between that task and that peer; hand the connection to the task and report by
-    /// [`Machine::handle_direct_ended`].
+    /// `Machine::handle_direct_ended`.
     CallDirect { ticket: DirectTicket, task: Tid, peer: Tid, addresses: Vec<SocketAddr>, call: DirectCall },
     /// That link is no longer wanted.
     CancelDirect { ticket: DirectTicket },
-    /// Prepare for a call that reopens the data link to a host; answer by [`Machine::handle_data_expected`], later by
-    /// [`Machine::handle_data_up`] or [`Machine::handle_data_down`].
+    /// Prepare for a call that reopens the data link to a host; answer by `Machine::handle_data_expected`, later by
+    /// `Machine::handle_data_up` or `Machine::handle_data_down`.
     ExpectData { host: Tid },
-    /// Call a host for a new data link; answer by [`Machine::handle_data_up`] or [`Machine::handle_data_down`].
+    /// Call a host for a new data link; answer by `Machine::handle_data_up` or `Machine::handle_data_down`.
     CallData { host: Tid, addresses: Vec<SocketAddr>, call: DataCall },
     /// Close the data link to the host, or abandon the attempt to open it. Unsent data wait for the next link. No
     /// answer.

@@ -13,7 +13,7 @@ use crate::tid::Tid;
 use crate::wire::{DirectCall, Frame};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Requests for direct links that wait for a task of this host to enrol.
+/// Requests for direct links that wait for a task of this host to enroll.
 ///
 /// * Filled by: all other hosts
 /// * Setting: none, without a link messages take the default route
@@ -43,7 +43,7 @@ pub(super) struct Directs {
     last: u32,
     /// Requests of tasks of this host, by number.
     requests: BTreeMap<u32, LinkRequest>,
-    /// Requests of other hosts, until the task enrols.
+    /// Requests of other hosts, until the task enrolls.
     deferred: Vec<DeferredRequest>,
     /// Tasks that refuse direct links.
     refusing: BTreeSet<Tid>,
@@ -80,9 +80,7 @@ impl Directs {
     fn has_requested(&self, task: Tid, peer: Tid) -> bool {
         self.requests.values().any(|ask| ask.task == task && ask.peer == peer)
     }
-}
 
-impl Directs {
     /// Sets whether a task accepts direct links.
     pub fn allow(&mut self, from: Tid, allowed: bool) -> Result<Reply, Code> {
         match allowed {
@@ -141,7 +139,7 @@ impl Directs {
         }
     }
 
-    /// Handles the requests that waited for a task to enrol.
+    /// Handles the requests that waited for a task to enroll.
     fn serve_deferred(&mut self, core: &mut Core, tid: Tid) {
         let (ours, others) = std::mem::take(&mut self.deferred).into_iter().partition(|ask| ask.to == tid);
         self.deferred = others;

@@ -13,6 +13,7 @@ use crate::wire::{Frame, VERSION};
 impl Parts {
     /// Dispatches a frame of a host of the machine.
     pub fn dispatch_frame(&mut self, core: &mut Core, from: Tid, frame: Frame) {
+        let from_master = from == core.hosts.master();
         match frame {
             Frame::Beat => {}
             Frame::Request { wait, from: task, request } if task.host() == from => {
@@ -68,21 +69,37 @@ impl Parts {
             Frame::OutputTaken { collector, bytes } => self.output.cross_host.credited(from, collector, bytes),
             Frame::Log { tid, line } if tid.host() == from => core.push(Action::Log { tid, line }),
             Frame::Leave if core.is_master() => self.membership.lose_host(core, from, "it has ended"),
-            Frame::Leave if from == core.hosts.master() => {
+            Frame::Leave if from_master => {
                 core.log("the master has told this host to leave");
                 self.halt(core, None);
             }
-            frame @ (Frame::Welcome { .. }
-            | Frame::Table { .. }
-            | Frame::Joined { .. }
-            | Frame::Servers(_)
-            | Frame::GroupKnown(_)
-            | Frame::GroupChanged { .. }
-            | Frame::ListBarriers { .. }
-            | Frame::StartOrder { .. }) => {
-                if from == core.hosts.master() {
-                    self.dispatch_master_frame(core, frame);
-                }
+            Frame::Welcome { wire, .. } if from_master && wire != VERSION => {
+                let own = format!("this host version {}; install the same hpvm on both", VERSION);
+                let why = format!("it speaks version {wire} of what daemons say to each other, {own}");
+                core.raise(Event::MasterLost(why));
+            }
+            Frame::Welcome { version, hosts, joining, shared, options, .. } if from_master => {
+                self.membership.welcomed(core, version, hosts, &joining, &shared, options);
+                self.servers.servers_received(core, shared.servers);
+                core.send_master(Frame::TableAck { version });
+            }
+            Frame::Table { version, added, removed } if from_master => {
+                self.membership.table_changed(core, version, added, removed);
+                self.settle(core);
+                core.send_master(Frame::TableAck { version });
+            }
+            Frame::GroupKnown(state) if from_master => self.groups.replicate(state),
+            Frame::GroupChanged { id, number, change } if from_master => {
+                self.groups.change_received(core, id, number, &change);
+            }
+            Frame::ListBarriers { number } if from_master => {
+                core.push(Action::ListBarriers { listing: Listing::Master { number } });
+            }
+            Frame::Joined { hosts } if from_master => membership::hosts_joined(core, &hosts),
+            Frame::Servers(servers) if from_master => self.servers.servers_received(core, servers),
+            // A host that is about to end takes no orders.
+            Frame::StartOrder { number, order } if from_master && !core.halting => {
+                core.push(Action::OrderStart { number, order });
             }
             // Frames that this sender may not send, or not to this host, are ignored. A new frame needs an arm above.
             Frame::Request { .. }
@@ -98,40 +115,15 @@ impl Parts {
             | Frame::Unwatch { .. }
             | Frame::Died { .. }
             | Frame::Log { .. }
-            | Frame::Leave => {}
-        }
-    }
-
-    /// Dispatches a frame that only the master may send.
-    fn dispatch_master_frame(&mut self, core: &mut Core, frame: Frame) {
-        match frame {
-            Frame::Welcome { wire, .. } if wire != VERSION => {
-                let own = format!("this host version {}; install the same hpvm on both", VERSION);
-                let why = format!("it speaks version {wire} of what daemons say to each other, {own}");
-                core.raise(Event::MasterLost(why));
-            }
-            Frame::Welcome { version, hosts, joining, shared, options, .. } => {
-                self.membership.welcomed(core, version, hosts, &joining, &shared, options);
-                self.servers.servers_received(core, shared.servers);
-                core.send_master(Frame::TableAck { version });
-            }
-            Frame::Table { version, added, removed } => {
-                self.membership.table_changed(core, version, added, removed);
-                self.settle(core);
-                core.send_master(Frame::TableAck { version });
-            }
-            Frame::GroupKnown(state) => self.groups.replicate(state),
-            Frame::GroupChanged { id, number, change } => self.groups.change_received(core, id, number, &change),
-            Frame::ListBarriers { number } => {
-                core.push(Action::ListBarriers { listing: Listing::Master { number } });
-            }
-            Frame::Joined { hosts } => membership::hosts_joined(core, &hosts),
-            Frame::Servers(servers) => self.servers.servers_received(core, servers),
-            Frame::StartOrder { number, order } if !core.halting => {
-                core.push(Action::OrderStart { number, order });
-            }
-            // An order to a host that is about to end.
-            _ => {}
+            | Frame::Leave
+            | Frame::Welcome { .. }
+            | Frame::Table { .. }
+            | Frame::GroupKnown(_)
+            | Frame::GroupChanged { .. }
+            | Frame::ListBarriers { .. }
+            | Frame::Joined { .. }
+            | Frame::Servers(_)
+            | Frame::StartOrder { .. } => {}
         }
     }
 

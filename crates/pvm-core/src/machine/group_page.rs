@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)] // each variant's sentence names its fields
 pub enum GroupAction {
-    /// Make the page; answer by [`Machine::handle_group_made`].
+    /// Make the page; answer by `Machine::handle_group_made`.
     Make,
     /// Enter the task as the member of that instance number.
     Joined { instance: u32, tid: Tid },
@@ -21,17 +21,17 @@ pub enum GroupAction {
     Close,
     /// Send the page to a task, to a member with the barrier page.
     Show { to: Tid, member: bool },
-    /// Read the barrier; answer by [`Machine::handle_barrier`].
+    /// Read the barrier; answer by `Machine::handle_barrier`.
     Look,
     /// Take out the arrivals at the barrier, if any; from now on members arrive by the daemon. Answer by
-    /// [`Machine::handle_barrier_taken`].
+    /// `Machine::handle_barrier_taken`.
     Take,
     /// Release the members whose arrivals were taken: the barrier has opened, or has failed.
     Release { opened: bool },
     /// Let members synchronize in the page again.
     Give,
-    /// Fail the barrier; answer by [`Machine::handle_barrier_failed`], or, if somebody has arrived since it was read,
-    /// by [`Machine::handle_barrier_changed`].
+    /// Fail the barrier; answer by `Machine::handle_barrier_failed`, or, if somebody has arrived since it was read,
+    /// by `Machine::handle_barrier_changed`.
     Fail(Barrier),
 }
 

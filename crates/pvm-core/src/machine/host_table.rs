@@ -116,8 +116,7 @@ impl HostTable {
     }
     /// Tells whether frames may be sent to the host: it belongs to the machine or is joining.
     pub fn is_known(&self, host: Tid) -> bool {
-        let here = || self.is_here(host) || self.joining.contains_key(&host) || host == self.master;
-        host.is_host() && host != self.own && here()
+        host.is_host() && host != self.own && (self.is_here(host) || self.joining.contains_key(&host))
     }
     /// Returns the entry of a host, even if it is still joining.
     fn entry(&self, host: Tid) -> Option<&HostEntry> {

@@ -62,8 +62,7 @@ impl<A: Ordinal, B: Ordinal> PairIndex<A, B> {
 impl<B: Ordinal> PairIndex<Tid, B> {
     /// Removes all pairs of a host and its tasks, and returns them.
     pub fn take_host(&mut self, host: Tid) -> Vec<(Tid, B)> {
-        let pairs: Vec<(Tid, B)> =
-            self.0.range((host, B::LEAST)..=(Tid(host.0 | LOCAL_MASK), B::MOST)).copied().collect();
+        let pairs: Vec<(Tid, B)> = self.0.range(pairs_with_host(host)).copied().collect();
         pairs.iter().for_each(|(tid, other)| _ = self.remove(*tid, *other));
         pairs
     }
@@ -105,6 +104,12 @@ impl TidCounts {
 /// Returns the range of all pairs with that first element.
 pub(super) fn pairs_with<A: Ordinal, B: Ordinal>(one: A) -> RangeInclusive<(A, B)> {
     (one, B::LEAST)..=(one, B::MOST)
+}
+
+/// Returns the range of all pairs whose first element is a host or one of its tasks.
+pub(super) fn pairs_with_host<B: Ordinal>(host: Tid) -> RangeInclusive<(Tid, B)> {
+    let tids = tids_of(host);
+    (*tids.start(), B::LEAST)..=(*tids.end(), B::MOST)
 }
 
 /// Returns the range of all tids of a host: its daemon's and those of its tasks.

@@ -1,7 +1,7 @@
 //! Limits on what tasks and other hosts can make a daemon store.
 //!
 //! The limits are generous. A machine of 500 hosts with 5,000 tasks stays far below them, even if each task watches
-//! all others. A task that reaches a limit gets an error.
+//! all others. A task that reaches one gets an error, or is disconnected if it does not read.
 
 /// Size of all entries of all mailboxes: names, bodies, and 256 bytes each.
 ///

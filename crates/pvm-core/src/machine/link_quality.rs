@@ -14,7 +14,7 @@ pub(super) struct LinkQuality {
     /// When the current interval began.
     since: Time,
     /// The number of retransmissions on this connection so far.
-    sent_again: u32,
+    retransmissions: u32,
 }
 
 impl LinkQuality {
@@ -34,9 +34,9 @@ impl LinkQuality {
     }
 
     /// Records the number of retransmissions since the connection began.
-    pub fn sent_again(&mut self, total: u32) {
-        self.bad |= u32::from(total > self.sent_again);
-        self.sent_again = total;
+    pub fn retransmissions(&mut self, total: u32) {
+        self.bad |= u32::from(total > self.retransmissions);
+        self.retransmissions = total;
     }
 
     /// Returns the number of bad intervals.
@@ -58,7 +58,7 @@ mod tests {
             now += interval;
             assert!(quality.pass(now, if heard { now } else { before - interval }, interval));
             assert!(!quality.pass(now + interval / 2, now, interval));
-            quality.sent_again(total);
+            quality.retransmissions(total);
             quality.bad()
         };
         assert_eq!([beat(true, 0), beat(true, 3), beat(true, 3), beat(false, 3), beat(false, 4)], [0, 1, 1, 2, 3]);

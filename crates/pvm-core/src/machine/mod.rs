@@ -4,19 +4,19 @@
 //! ([`Machine::poll_action`]), and calls [`Machine::handle_time`] at [`Machine::next_wakeup`].
 //!
 //! The machine consists of sub-machines over a shared core; each sub-machine has private state. Whatever concerns
-//! more than one of them is an event, which is delivered to all. The modules, from the ground up; none imports one
-//! that is listed below it:
+//! more than one of them is an event, which is delivered to all. The modules, from the ground up; each imports only
+//! from modules that are listed before it (`cargo xtask lint` reads this list):
 //!
-//! * `action`, `event`, `settings`, `limits`, `group_page`, `index`: types
-//! * `host_table`, `task_table`, `roles`, `links`, `link_quality`, `pending_acks`, `open_requests`: tables
-//! * `core`, `outbox`: the tables together, and what leaves the machine
-//! * `tasks`: enrolment, introductions, death, exit statuses
+//! * `group_page`, `action`, `limits`, `index`: types
+//! * `task_table`, `settings`, `host_table`, `roles`, `link_quality`, `links`, `pending_acks`, `open_requests`: tables
+//! * `event`, `core`, `outbox`: events, the tables together, and what leaves the machine
+//! * `tasks`: enrollment, introductions, death, exit statuses
 //! * `traces`, `output`, `notify`, `mailbox`, `contexts`, `direct`, `groups`: PVM's functions of these names
 //! * `membership`: hosts join and leave; links between hosts
 //! * `spawn`: placement, start of processes, results, siblings
+//! * `control`: signals, `pvm_tickle`, halt
 //! * `remote`: requests that another host decides
 //! * `servers`: hoster, tasker, resource manager, tracer
-//! * `control`: signals, `pvm_tickle`, halt
 //! * `parts`: the sub-machines together
 //! * `requests`, `frames`: dispatch of requests and of frames from other daemons
 //! * this file: the interface to the daemon
@@ -235,7 +235,7 @@ impl Machine {
         self.settle();
     }
 
-    /// Handles the first frame of a process: enrols it.
+    /// Handles the first frame of a process: enrolls it.
     pub fn handle_hello(&mut self, connection: Connection, process: i32, hello: &Hello) {
         tasks::enroll(&mut self.core, connection, process, hello);
         self.settle();
@@ -249,8 +249,8 @@ impl Machine {
             return;
         }
         match frame {
-            // A second hello has no meaning; heirs concern only the daemon.
-            ToDaemon::Hello(_) | ToDaemon::Heir => {}
+            // A second hello has no meaning; takeovers concern only the daemon.
+            ToDaemon::Hello(_) | ToDaemon::TakeOver => {}
             ToDaemon::Request { wait, request } => {
                 if self.core.admit(from, wait) {
                     self.parts.handle_request(&mut self.core, from, wait, request);
@@ -420,10 +420,10 @@ impl Machine {
         }
     }
 
-    /// Handles the result of [`Action::CountSentAgain`]: the number of retransmissions since the connection began.
-    pub fn handle_sent_again(&mut self, host: Tid, total: u32) {
+    /// Handles the result of [`Action::CountRetransmissions`]: their number since the connection began.
+    pub fn handle_retransmissions(&mut self, host: Tid, total: u32) {
         if let Some(link) = self.core.links.get_mut(host) {
-            link.quality.sent_again(total);
+            link.quality.retransmissions(total);
         }
     }
 

@@ -2,7 +2,7 @@
 use super::action::Action;
 use super::core::{Core, SubMachine};
 use super::event::Event;
-use super::index::{Ordinal, PairIndex, TidCounts, pairs_with, tids_of};
+use super::index::{PairIndex, TidCounts, pairs_with, pairs_with_host};
 use crate::codes::{Code, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT};
 use crate::encoding::Writer;
 use crate::proto::{Reply, ToTask};
@@ -162,15 +162,7 @@ impl Notify {
             self.watcher_pairs.subtract(watcher.host(), 1);
         }
     }
-}
 
-/// Sends a notify message about a task or host.
-fn tell(core: &mut Core, target: Target, about: Tid) {
-    let body = Writer::new().int(about.0 as i32).finish();
-    core.tell(target.task, target.ctx, target.tag, 0, body);
-}
-
-impl Notify {
     /// Handles `pvm_notify`.
     pub fn request(
         &mut self,
@@ -357,8 +349,7 @@ impl Notify {
         for (target, tid) in self.take_deletions(host) {
             tell(core, target, tid);
         }
-        let tids = tids_of(host);
-        let notifies = self.exit_notifies.range((*tids.start(), Tid::LEAST)..=(*tids.end(), Tid::MOST));
+        let notifies = self.exit_notifies.range(pairs_with_host(host));
         let mut tasks: Vec<Tid> = notifies.map(|((tid, _), _)| *tid).collect();
         tasks.dedup();
         tasks.into_iter().for_each(|tid| self.tell_exit(core, tid));
@@ -430,6 +421,12 @@ impl Notify {
             let _ = self.request(core, target, what, count, &tids);
         }
     }
+}
+
+/// Sends a notify message about a task or host.
+fn tell(core: &mut Core, target: Target, about: Tid) {
+    let body = Writer::new().int(about.0 as i32).finish();
+    core.tell(target.task, target.ctx, target.tag, 0, body);
 }
 
 /// Sends exit notifies to tasks of this host.

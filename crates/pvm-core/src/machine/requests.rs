@@ -78,6 +78,8 @@ impl Parts {
                 return self.halt(core, asker);
             }
         };
+        // Notifies and other news about what the request has changed come before its answer.
+        self.settle(core);
         core.reply(from, wait, answer);
     }
 

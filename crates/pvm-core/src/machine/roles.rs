@@ -48,7 +48,7 @@ impl Roles {
         }
     }
     pub fn is_idle(&self) -> bool {
-        ROLES.iter().all(|role| self.of(*role).is_none())
+        self.tracer_settings.is_none() && ROLES.iter().all(|role| self.of(*role).is_none())
     }
     /// Returns the flags of a task that holds roles, for `pvm_tasks`.
     pub fn flags(&self, tid: Tid) -> u32 {

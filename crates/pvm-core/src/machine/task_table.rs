@@ -66,7 +66,7 @@ pub(super) struct Task {
     pub spawn: Option<SpawnId>,
     /// A line of output that has not ended yet.
     pub line: Vec<u8>,
-    /// The resource manager at its enrolment, which decides its requests.
+    /// The resource manager at its enrollment, which decides its requests.
     pub manager: Tid,
     /// Whether it has asked the master on another host something.
     pub known_to_master: bool,
@@ -152,7 +152,7 @@ impl TaskTable {
     pub fn is_connected(&self, tid: Tid) -> bool {
         self.get(tid).is_some_and(|task| task.state == State::Connected)
     }
-    /// Tells whether frames reach the task, now or once it enrols.
+    /// Tells whether frames reach the task, now or once it enrolls.
     pub fn takes_frames(&self, tid: Tid) -> bool {
         self.get(tid).is_some_and(|task| task.state != State::Left)
     }
@@ -211,12 +211,6 @@ impl TaskTable {
         self.statuses.get(&tid).copied()
     }
 
-    /// Returns the wait status of an ended task that a daemon or tasker started; 0 for others.
-    pub fn status_of(&self, tid: Tid) -> i32 {
-        let arrived = self.get(tid).is_some_and(|task| task.origin == Origin::Arrived);
-        self.statuses.get(&tid).copied().filter(|_| !arrived).unwrap_or(0)
-    }
-
     /// Forgets the status of an earlier task with the same tid.
     fn forget_status(&mut self, tid: Tid) {
         if self.statuses.remove(&tid).is_some() {
@@ -247,12 +241,12 @@ mod tests {
         let tid = tasks.add(task()).expect("a number");
         tasks.remember(tid, 7);
         tasks.remove(tid);
-        assert_eq!(tasks.status_of(tid), 7);
+        assert_eq!(tasks.ended_with(tid), Some(7));
         // As if all other numbers had been assigned.
         tasks.last = LOCAL_MASK;
         assert_eq!(tasks.add(task()), Some(tid));
-        assert_eq!(tasks.status_of(tid), 0);
+        assert_eq!(tasks.ended_with(tid), None);
         tasks.remember(tid, 9);
-        assert_eq!((tasks.status_of(tid), tasks.ended.len()), (9, 1));
+        assert_eq!((tasks.ended_with(tid), tasks.ended.len()), (Some(9), 1));
     }
 }

@@ -1,4 +1,4 @@
-//! The life of the tasks of this host: enrolment, introductions, goodbye, death, and requests that wait for it.
+//! The life of the tasks of this host: enrollment, introductions, goodbye, death, and requests that wait for it.
 use super::action::{Action, Connection};
 use super::core::{Core, SubMachine};
 use super::event::Event;
@@ -62,7 +62,7 @@ pub(super) fn expect(core: &mut Core, task: Task) -> Option<(Tid, u32)> {
     Some((tid, cookie))
 }
 
-/// Enrols a task, or refuses it.
+/// Enrolls a task, or refuses it.
 pub(super) fn enroll(core: &mut Core, connection: Connection, process: i32, hello: &Hello) {
     let refusal = match hello.version {
         proto::VERSION if core.halting => Some(Code::SysErr),

@@ -36,7 +36,7 @@ impl SubMachine for Traces {
         match event {
             event::Event::TaskEnrolled { tid, arrived: true } => self.arrived(core, *tid),
             event::Event::TaskGone { tid, task } => {
-                let status = core.tasks.status_of(*tid);
+                let status = core.tasks.ended_with(*tid).unwrap_or(0);
                 self.ended(core, *tid, &task.trace_settings, status);
                 self.forget(*tid);
             }
@@ -82,9 +82,7 @@ impl Traces {
         let gone: Vec<Tid> = self.collectors.range(tids_of(host)).map(|(tid, _)| *tid).collect();
         gone.into_iter().for_each(|collector| self.forget_collector(collector));
     }
-}
 
-impl Traces {
     /// Sends an event of a task of this host to its collector.
     fn trace(&mut self, core: &mut Core, to: &TraceSettings, event: Event, tid: Tid, values: Vec<Value>) {
         self.trace_of(core, to, event, tid, Some(tid), values);

@@ -244,7 +244,7 @@ fn a_sender_that_never_ends_its_part_of_a_copy_holds_its_receiver_up_until_it_ha
         sender.kill().unwrap();
         sender
     });
-    // The daemon may have said so long before.
+    // The daemon no longer knows the sender (`|| false`); that alone does not end the wait.
     let into = (room.as_mut_ptr(), room.len());
     // SAFETY: `room` is there, and nobody else uses it.
     let received = unsafe { cross_memory::receive(header, ours.get(), theirs.get(), 1, 64, into, &|| false) };
@@ -252,6 +252,31 @@ fn a_sender_that_never_ends_its_part_of_a_copy_holds_its_receiver_up_until_it_ha
     killer.join().unwrap().wait().unwrap();
     drop(heap);
     a.tidy();
+}
+
+#[test]
+fn a_chunk_that_the_sender_claims_and_does_not_copy_is_copied_by_the_receiver() {
+    let host = Host::new();
+    let (a, b) = host.pair();
+    let (ours, theirs) = (a.peers[0].as_ref().unwrap().our_record, b.peers[0].as_ref().unwrap().our_record);
+    let heap = a.heap.borrow();
+    let header = heap.source().mapping.header();
+    cross_memory::begin(ours.get());
+    let (back, back_done) = (&ours.get().back, &ours.get().back_done);
+    back.store(1 << 19, std::sync::atomic::Ordering::Relaxed);
+    let (text, mut room) = (body(1 << 20, 4), vec![0; 1 << 20]);
+    let (address, into) = (text.as_ptr() as u64, (room.as_mut_ptr(), room.len()));
+    let start = Instant::now();
+    let received = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(50));
+            back.store(back_done.load(std::sync::atomic::Ordering::Relaxed), std::sync::atomic::Ordering::Release);
+        });
+        // SAFETY: `room` is there, and nobody else uses it.
+        unsafe { cross_memory::receive(header, ours.get(), theirs.get(), 1, address, into, &|| true) }
+    });
+    assert_eq!((received, start.elapsed() >= Duration::from_millis(50)), (Ok(()), true));
+    assert!(room == text);
 }
 
 #[test]

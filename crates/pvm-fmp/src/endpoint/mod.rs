@@ -25,6 +25,8 @@ mod hostile_tests;
 #[cfg(test)]
 mod late_write_tests;
 #[cfg(test)]
+mod recent_tests;
+#[cfg(test)]
 mod rendezvous_tests;
 
 pub use recent::{RecentImmediate, RecentShort};
@@ -41,6 +43,8 @@ const BELLS_MAX: usize = 256;
 const BATCH: usize = 256;
 /// Up to this number of peers a poll looks at all of them; with more, at the recent ones and some others.
 const PROBE_PEERS: usize = 32;
+/// Peers that are kept in the order in which they sent.
+const RECENT_PEERS: usize = PROBE_PEERS / 2;
 /// Peers whose queues a waiting task watches, and how often it probes them before it polls all peers. Mostly an answer
 /// comes within one watch; then the processor learns what follows.
 const WATCH_PEERS: usize = 4;
@@ -86,7 +90,8 @@ pub struct Endpoint {
     peers: Vec<Option<Box<Peer>>>,
     /// Index into `peers`, plus one, by slot.
     by_slot: Vec<u32>,
-    /// Peers, those that sent lately first.
+    /// Peers. The first [`RECENT_PEERS`] are the last ones of which a poll took a message or that were introduced, the
+    /// very last one first.
     order: Vec<usize>,
     /// The place in `order` where the next look at the less recent peers begins.
     next_probe: usize,
@@ -241,7 +246,7 @@ impl Endpoint {
             return;
         }
         self.heap.borrow().source().mapping.header().parker.0.unpark();
-        doorbell::hush(self.bell());
+        doorbell::empty(self.bell());
     }
 
     /// Does what [`Endpoint::unpark`] does, for a caller that knows that the doorbell has not rung.

@@ -3,8 +3,8 @@
 use super::estate::Estate;
 use super::recent::{RecentImmediate, RecentShort};
 use super::{
-    BATCH, Endpoint, PROBE_PEERS, PROMPT_RELEASE_BYTES, RECENT_PROBES, SHORTS_PER_POLL, Step, TOKENS_PER_RELEASE,
-    WATCH_PEERS, WATCH_PROBES,
+    BATCH, Endpoint, PROBE_PEERS, PROMPT_RELEASE_BYTES, RECENT_PEERS, RECENT_PROBES, SHORTS_PER_POLL, Step,
+    TOKENS_PER_RELEASE, WATCH_PEERS, WATCH_PROBES,
 };
 use crate::arrival::{
     Arrival, BodyInTransit, Inline, Outcome, Owner, Remote, RendezvousSource, Sink, Transit, eager_body,
@@ -95,7 +95,7 @@ impl Endpoint {
         })
     }
 
-    /// Returns the peer that sent last.
+    /// Returns the peer of which [`Endpoint::poll`] took a message last, or one that was introduced since.
     #[inline(always)]
     pub fn most_recent_peer(&self) -> Option<u32> {
         let &index = self.order.first()?;
@@ -154,22 +154,30 @@ impl Endpoint {
 
     /// Polls the peers that sent lately, and some of the others; for many peers.
     fn poll_some(&mut self, sink: &mut impl Sink) -> usize {
-        let recent = PROBE_PEERS / 2;
-        let mut count = (0..recent).map(|place| self.drain(place, sink)).sum();
-        for _ in 0..PROBE_PEERS - recent {
-            self.next_probe = if self.next_probe + 1 >= self.order.len() { recent } else { self.next_probe + 1 };
-            let got = self.drain(self.next_probe, sink);
-            if got > 0 {
-                self.order[..=self.next_probe].rotate_right(1);
-                count += got;
-            }
+        let mut count = (0..RECENT_PEERS).map(|place| self.drain(place, sink)).sum();
+        for _ in RECENT_PEERS..PROBE_PEERS {
+            self.next_probe = if self.next_probe + 1 >= self.order.len() { RECENT_PEERS } else { self.next_probe + 1 };
+            count += self.drain(self.next_probe, sink);
         }
         count
     }
 
+    /// Takes messages of the peer at a place in the order, and puts it first if it has sent. Peers behind that place
+    /// keep theirs, so a caller can go from place to place.
     #[inline]
     fn drain(&mut self, place: usize, sink: &mut impl Sink) -> usize {
-        self.drain_peer(self.order[place], sink)
+        let count = self.drain_peer(self.order[place], sink);
+        if count > 0 && place > 0 {
+            self.put_first(place);
+        }
+        count
+    }
+
+    /// Puts the peer at a place first, in a time that does not depend on how many there are.
+    fn put_first(&mut self, place: usize) {
+        let last = place.min(RECENT_PEERS - 1);
+        self.order.swap(last, place);
+        self.order[..=last].rotate_right(1);
     }
 
     /// Takes messages of one peer. Short messages, the hot path, are handled here.

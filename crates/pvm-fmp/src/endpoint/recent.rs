@@ -3,7 +3,7 @@ use crate::peer::Inbound;
 use crate::queue::Short;
 use crate::{Immediate, Meta};
 
-/// A short message that can be taken; see [`Endpoint::probe_recent_short`].
+/// A short message that can be taken; see [`super::Endpoint::probe_recent_short`].
 pub struct RecentShort<'a> {
     /// Who sent it.
     pub from: u32,
@@ -38,7 +38,7 @@ impl RecentShort<'_> {
     }
 }
 
-/// An immediate message that can be taken; see [`Endpoint::probe_recent_immediate`].
+/// An immediate message that can be taken; see [`super::Endpoint::probe_recent_immediate`].
 pub struct RecentImmediate<'a> {
     /// What it is.
     pub immediate: Immediate,

@@ -244,7 +244,7 @@ fn wake(peer: &Peer, sleep: u32) -> Sent {
     }
     match &peer.bell {
         Some(bell) => {
-            doorbell::pull(bell.as_fd());
+            doorbell::ring(bell.as_fd());
             Sent::Done
         }
         None => Sent::RingByDaemon,

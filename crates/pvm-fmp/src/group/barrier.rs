@@ -345,14 +345,14 @@ impl Barrier {
         slot.asleep.store(1, Ordering::Relaxed);
         // A later generation may have its sleepers already: they must not be forgotten for us.
         note_newer(&self.sleeping, Pending::of(self.word.load(Ordering::Relaxed)).generation);
-        // Pair `lie down or open`: either the releaser sees us, or we see its exchange.
+        // Pair `park or open`: either the releaser sees us, or we see its exchange.
         fence(Ordering::SeqCst);
     }
 
     /// Returns whether a member may sleep; for the last arrival of a generation.
     #[inline]
     pub fn has_sleepers(&self, generation: u32) -> bool {
-        // Pair `lie down or open`.
+        // Pair `park or open`.
         fence_after_exchange();
         // Pair `sleeper noted`: with the note comes the sleeper's own word.
         let noted = self.sleeping.load(Ordering::Acquire);
@@ -379,7 +379,7 @@ fn note_newer(entry: &AtomicU64, generation: u32) {
 pub(crate) fn fence_after_exchange() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
-    // Pairs `lie down or open` and `arrive or change`, of the callers.
+    // Pairs `park or open` and `arrive or change`, of the callers.
     #[cfg(not(all(target_arch = "x86_64", not(loom))))]
     fence(Ordering::SeqCst);
 }

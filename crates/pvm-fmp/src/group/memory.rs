@@ -40,7 +40,7 @@ impl GroupMemory {
     /// Makes the memory of a group without members.
     pub fn new() -> io::Result<GroupMemory> {
         let (membership, membership_file) = Mapped::make("hpvm-members", false)?;
-        let (barrier_page, writable_barrier_page) = Mapped::make("hpvm-board", true)?;
+        let (barrier_page, writable_barrier_page) = Mapped::make("hpvm-barrier", true)?;
         Ok(GroupMemory {
             membership,
             barrier_page,
@@ -196,7 +196,7 @@ impl GroupMemory {
 
     /// Returns the members that want to be rung.
     pub fn sleepers(&self) -> Vec<u32> {
-        // Pair `lie down or open`: either we see the sleeper, or it sees what we did.
+        // Pair `park or open`: either we see the sleeper, or it sees what we did.
         fence(Ordering::SeqCst);
         let asleep =
             |(instance, _): &(usize, u32)| self.barrier_page.slot(*instance).is_some_and(MemberSlot::is_asleep);

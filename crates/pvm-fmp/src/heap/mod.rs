@@ -300,7 +300,8 @@ impl Drop for Inner {
     }
 }
 
-/// A block of this process's heap. Clones share it; it is freed with the last clone, when no receiver reads it any more.
+/// A block of this process's heap. Clones share it; it is freed with the last clone, when no receiver reads it any
+/// more.
 #[derive(Clone)]
 pub struct Block(Rc<Inner>);
 

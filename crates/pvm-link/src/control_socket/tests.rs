@@ -2,7 +2,7 @@ use super::*;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-fn raw_and_link() -> (UnixStream, ControlSocket) {
+fn raw_and_socket() -> (UnixStream, ControlSocket) {
     let (raw, other) = UnixStream::pair().unwrap();
     (raw, ControlSocket::new(other.into()).unwrap())
 }
@@ -67,7 +67,7 @@ fn what_the_socket_does_not_take_is_sent_later() {
 
 #[test]
 fn a_frame_may_come_byte_by_byte() {
-    let (mut raw, mut socket) = raw_and_link();
+    let (mut raw, mut socket) = raw_and_socket();
     for byte in [3, 0, 0, 0, 0, 0, 0, 0, b'a', b'b'] {
         raw.write_all(&[byte]).unwrap();
         assert!(socket.receive().unwrap().is_none());
@@ -78,10 +78,10 @@ fn a_frame_may_come_byte_by_byte() {
 
 #[test]
 fn a_length_over_the_limit_is_an_error_and_allocates_nothing() {
-    let (mut raw, mut socket) = raw_and_link();
+    let (mut raw, mut socket) = raw_and_socket();
     raw.write_all(&[0xff; 8]).unwrap();
     assert_eq!(socket.receive().unwrap_err(), ControlError::TooLong);
-    let (mut raw, mut socket) = raw_and_link();
+    let (mut raw, mut socket) = raw_and_socket();
     raw.write_all(&head(FRAME_BYTES_MAX, 0)).unwrap();
     assert!(socket.receive().unwrap().is_none());
     assert!(socket.incoming.capacity() <= GROW_BYTES + 2 * READ_BYTES);
@@ -93,21 +93,21 @@ fn too_many_descriptors_are_refused_on_both_sides() {
     let (_end, descriptor) = pipe();
     let many = [descriptor.as_fd(); DESCRIPTORS_MAX + 1];
     assert_eq!(here.send(b"x", &many), Err(ControlError::TooManyDescriptors));
-    let (mut raw, mut socket) = raw_and_link();
+    let (mut raw, mut socket) = raw_and_socket();
     raw.write_all(&head(0, DESCRIPTORS_MAX + 1)).unwrap();
     assert_eq!(socket.receive().unwrap_err(), ControlError::TooManyDescriptors);
 }
 
 #[test]
 fn descriptors_that_belong_to_no_frame_are_an_error() {
-    let (raw, mut socket) = raw_and_link();
+    let (raw, mut socket) = raw_and_socket();
     let (_end, descriptor) = pipe();
     let raw = OwnedFd::from(raw);
     for byte in head(5, 0) {
         write(&raw, &[IoSlice::new(&[byte])], &[descriptor.as_fd()]).unwrap();
     }
     assert_eq!(socket.receive().unwrap_err(), ControlError::Malformed);
-    let (mut raw, mut socket) = raw_and_link();
+    let (mut raw, mut socket) = raw_and_socket();
     raw.write_all(&head(0, 1)).unwrap();
     assert_eq!(socket.receive().unwrap_err(), ControlError::Malformed);
 }
@@ -136,7 +136,7 @@ const OPEN_MAX: u64 = 200;
 
 /// Sends descriptors that nobody reads until the limit of descriptors in flight is reached.
 fn crowd(limit: u64, descriptor: BorrowedFd<'_>) -> Vec<(ControlSocket, ControlSocket)> {
-    let mut links = Vec::new();
+    let mut sockets = Vec::new();
     for _ in 0..limit {
         let (mut here, there) = ControlSocket::pair().unwrap();
         for _ in 0..20 {
@@ -145,9 +145,9 @@ fn crowd(limit: u64, descriptor: BorrowedFd<'_>) -> Vec<(ControlSocket, ControlS
             }
         }
         let descriptor_limited = here.is_descriptor_limited();
-        links.push((here, there));
+        sockets.push((here, there));
         if descriptor_limited {
-            return links;
+            return sockets;
         }
     }
     panic!("the system takes any number of descriptors")
@@ -168,11 +168,11 @@ fn descriptors_beyond_what_may_be_under_way_are_sent_later_and_nobody_spins() {
     let (_end, descriptor) = pipe();
     let high = OPEN_MAX * 2;
     setrlimit(Resource::Nofile, Rlimit { current: Some(OPEN_MAX), maximum: Some(high) }).unwrap();
-    let mut links = crowd(high, descriptor.as_fd());
+    let mut sockets = crowd(high, descriptor.as_fd());
     // More than the lower limit, but not more than the user's, which is unchanged.
-    assert!(links.len() as u64 * 20 * DESCRIPTORS_MAX as u64 > OPEN_MAX);
+    assert!(sockets.len() as u64 * 20 * DESCRIPTORS_MAX as u64 > OPEN_MAX);
     assert_eq!(getrlimit(Resource::Nofile), Rlimit { current: Some(OPEN_MAX), maximum: Some(high) });
-    let (mut here, _there) = links.pop().unwrap();
+    let (mut here, _there) = sockets.pop().unwrap();
     assert!(here.wants_write() && here.is_descriptor_limited());
     here.flush().unwrap();
     assert!(here.is_descriptor_limited());
@@ -181,7 +181,7 @@ fn descriptors_beyond_what_may_be_under_way_are_sent_later_and_nobody_spins() {
     other.send(b"y", &[]).unwrap();
     assert!(!other.wants_write() && end.receive().unwrap().is_some());
     // As soon as others have read.
-    drop(links);
+    drop(sockets);
     here.flush().unwrap();
     assert!(!here.wants_write() && !here.is_descriptor_limited());
 }
@@ -190,16 +190,16 @@ fn descriptors_beyond_what_may_be_under_way_are_sent_later_and_nobody_spins() {
 const WITHOUT_MEMORY: &str = "HPVM_TEST_WITHOUT_MEMORY";
 
 #[test]
-fn a_frame_for_which_there_is_no_memory_costs_its_link_and_nothing_else() {
+fn a_frame_for_which_there_is_no_memory_costs_its_socket_and_nothing_else() {
     if std::env::var_os(WITHOUT_MEMORY).is_none() {
-        let name = "control_socket::tests::a_frame_for_which_there_is_no_memory_costs_its_link_and_nothing_else";
+        let name = "control_socket::tests::a_frame_for_which_there_is_no_memory_costs_its_socket_and_nothing_else";
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
         let output =
             command.args(["--exact", name]).env(WITHOUT_MEMORY, "1").env("RUST_BACKTRACE", "0").output().unwrap();
         return assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
     let (mut here, mut there) = ControlSocket::pair().unwrap();
-    let (mut raw, mut socket) = raw_and_link();
+    let (mut raw, mut socket) = raw_and_socket();
     let frame = vec![7; 16 << 20];
     raw.write_all(&head(frame.len(), 0)).unwrap();
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();

@@ -21,9 +21,9 @@ const STARTING_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Time that a daemon waits for the lock of a stale file, which a task may hold for a moment.
 const LOCK_WAIT_MAX: Duration = Duration::from_millis(500);
 /// The beginning of the name of a socket of PVM 3.4.6.
-const OLD_SOCKET: &[u8] = b"pvmtmp";
+const LEGACY_SOCKET: &[u8] = b"pvmtmp";
 /// Time within which a daemon of PVM 3.4.6 that listens on the network must be reached.
-const OLD_WAIT_MAX: Duration = Duration::from_secs(1);
+const LEGACY_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Pause between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -37,7 +37,7 @@ pub enum FindError {
     /// A daemon exists, but its socket fails.
     Socket(ControlError),
     /// A daemon of PVM 3.4.6 exists.
-    Older(Older),
+    Legacy(LegacyDaemon),
 }
 
 impl std::fmt::Display for FindError {
@@ -46,7 +46,7 @@ impl std::fmt::Display for FindError {
             FindError::Absent => f.write_str("no pvmd is running"),
             FindError::Dead => f.write_str("pvmd has died"),
             FindError::Socket(error) => write!(f, "pvmd does not answer: {error}"),
-            FindError::Older(older) => write!(f, "{older}"),
+            FindError::Legacy(legacy) => write!(f, "{legacy}"),
         }
     }
 }
@@ -54,9 +54,9 @@ impl std::error::Error for FindError {}
 
 /// A daemon of PVM 3.4.6 of this user, with its process id where that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Older(Option<i32>);
+pub struct LegacyDaemon(Option<i32>);
 
-impl std::fmt::Display for Older {
+impl std::fmt::Display for LegacyDaemon {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let process = self.0.map_or_else(String::new, |process| format!(" (pid {process})"));
         write!(f, "PVM 3.4.6 runs here{process}: halt it, or set PVM_VMID")
@@ -69,7 +69,7 @@ pub enum PublishError {
     /// Another daemon of this user runs there (the file, its text).
     Running(PathBuf, PathBuf),
     /// A daemon of PVM 3.4.6 of this user runs there.
-    Older(Older),
+    Legacy(LegacyDaemon),
     /// Other users have taken every name, or a system call has failed.
     System(PathBuf, Errno),
 }
@@ -78,7 +78,7 @@ impl std::fmt::Display for PublishError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             PublishError::Running(file, _) => write!(f, "already running ({})", file.display()),
-            PublishError::Older(older) => write!(f, "{older}"),
+            PublishError::Legacy(legacy) => write!(f, "{legacy}"),
             PublishError::System(file, errno) => write!(f, "{}: {errno}", file.display()),
         }
     }
@@ -127,8 +127,8 @@ impl Places {
     /// Connects to the daemon: at `PVMSOCK`, else where the first trustworthy file says.
     pub fn connect(&self) -> Result<ControlSocket, FindError> {
         // Tasks that PVM 3.4.6 has started have its socket in the environment.
-        if let Some(older) = self.socket.as_deref().and_then(|path| older(path.as_os_str().as_bytes())) {
-            return Err(FindError::Older(older));
+        if let Some(legacy) = self.socket.as_deref().and_then(|path| legacy_daemon(path.as_os_str().as_bytes())) {
+            return Err(FindError::Legacy(legacy));
         }
         if let Some(socket) = self.socket.as_deref().and_then(|path| ControlSocket::connect(path).ok()) {
             return Ok(socket);
@@ -157,7 +157,7 @@ impl Places {
             match claim(file) {
                 Ok((handle, stale)) => return Published::write(file, handle, stale, socket),
                 Err(ClaimError::Running(socket)) => return Err(PublishError::Running(file.clone(), socket)),
-                Err(ClaimError::Older(older)) => return Err(PublishError::Older(older)),
+                Err(ClaimError::Legacy(legacy)) => return Err(PublishError::Legacy(legacy)),
                 Err(ClaimError::Stranger(errno)) => {
                     refused.get_or_insert((file.clone(), errno));
                 }
@@ -230,7 +230,7 @@ impl Drop for Published {
 
 enum ClaimError {
     Running(PathBuf),
-    Older(Older),
+    Legacy(LegacyDaemon),
     Stranger(Errno),
     System(Errno),
 }
@@ -249,8 +249,8 @@ fn claim(file: &Path) -> Result<(File, Option<PathBuf>), ClaimError> {
             Err(errno) => return Err(ClaimError::System(errno)),
         };
         let locked = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockExclusive).is_ok();
-        if let Some(older) = bytes(&mut handle).and_then(|text| older(&text)) {
-            return Err(ClaimError::Older(older));
+        if let Some(legacy) = bytes(&mut handle).and_then(|text| legacy_daemon(&text)) {
+            return Err(ClaimError::Legacy(legacy));
         }
         let path = text(&mut handle);
         // A daemon that does not use the lock is alive if its socket is.
@@ -321,17 +321,17 @@ pub(crate) fn text(handle: &mut File) -> Option<PathBuf> {
 
 /// Returns the daemon of PVM 3.4.6 that serves at an address, if there is one. Its socket is called `pvmtmp<pid>.<n>`;
 /// if it was built without such sockets the address is a network address (`7f000001:8a3c`).
-fn older(address: &[u8]) -> Option<Older> {
+fn legacy_daemon(address: &[u8]) -> Option<LegacyDaemon> {
     let path = Path::new(OsStr::from_bytes(address));
     if path.is_absolute() {
-        let is_old = path.file_name().is_some_and(|name| name.as_bytes().starts_with(OLD_SOCKET));
-        let socket = is_old.then(|| ControlSocket::connect(path).ok())?;
-        return socket.map(|socket| Older(Some(socket.peer_process()).filter(|process| *process > 0)));
+        let is_legacy = path.file_name().is_some_and(|name| name.as_bytes().starts_with(LEGACY_SOCKET));
+        let socket = is_legacy.then(|| ControlSocket::connect(path).ok())?;
+        return socket.map(|socket| LegacyDaemon(Some(socket.peer_process()).filter(|process| *process > 0)));
     }
     let (ip, port) = std::str::from_utf8(address).ok()?.split_once(':')?;
     let ip = Ipv4Addr::from(u32::from_str_radix(ip, 16).ok().filter(|_| ip.len() == 8)?);
     let port = u16::from_str_radix(port, 16).ok().filter(|_| port.len() == 4)?;
-    TcpStream::connect_timeout(&SocketAddr::from((ip, port)), OLD_WAIT_MAX).ok().map(|_| Older(None))
+    TcpStream::connect_timeout(&SocketAddr::from((ip, port)), LEGACY_WAIT_MAX).ok().map(|_| LegacyDaemon(None))
 }
 
 /// Connects to the daemon that the file names. Waits a little for a daemon that is just starting.
@@ -339,8 +339,8 @@ fn connect_by(file: &Path) -> Result<ControlSocket, FindError> {
     let deadline = Instant::now() + STARTING_WAIT_MAX;
     loop {
         let Ok(mut handle) = open_own(file) else { return Err(FindError::Absent) };
-        if let Some(older) = bytes(&mut handle).and_then(|text| older(&text)) {
-            return Err(FindError::Older(older));
+        if let Some(legacy) = bytes(&mut handle).and_then(|text| legacy_daemon(&text)) {
+            return Err(FindError::Legacy(legacy));
         }
         let result = match text(&mut handle) {
             Some(path) => ControlSocket::connect(&path),

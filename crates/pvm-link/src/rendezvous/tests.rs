@@ -178,15 +178,15 @@ fn a_daemon_of_pvm_3_4_6_is_named_at_once_and_not_replaced() {
     let (own, _own_listener) = directory.listen("s");
     for text in [path.to_str().unwrap(), &address] {
         std::fs::write(&places.files[0], text).unwrap();
-        let Err(FindError::Older(older)) = places.connect() else { panic!("not known by {text}") };
+        let Err(FindError::Legacy(legacy)) = places.connect() else { panic!("not known by {text}") };
         let process = if text == address { String::new() } else { format!(" (pid {})", std::process::id()) };
-        assert_eq!(older.to_string(), format!("PVM 3.4.6 runs here{process}: halt it, or set PVM_VMID"));
-        assert!(matches!(places.publish(&own), Err(PublishError::Older(same)) if same == older));
+        assert_eq!(legacy.to_string(), format!("PVM 3.4.6 runs here{process}: halt it, or set PVM_VMID"));
+        assert!(matches!(places.publish(&own), Err(PublishError::Legacy(same)) if same == legacy));
     }
     // A task that PVM 3.4.6 has started finds its socket in the environment.
     let _ = std::fs::remove_file(&places.files[0]);
     let started = Places { socket: Some(path.clone()), ..places.clone() };
-    assert!(matches!(started.connect(), Err(FindError::Older(_))));
+    assert!(matches!(started.connect(), Err(FindError::Legacy(_))));
     // A leftover of PVM 3.4.6 does not matter.
     drop((listener, network));
     assert_eq!(started.connect().err(), Some(FindError::Absent));

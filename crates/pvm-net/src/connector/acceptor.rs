@@ -232,7 +232,7 @@ impl Acceptor {
                 common.set_interest(LISTENER, listener.as_fd(), Interest::Read);
             }
         }
-        for (address, count) in self.refusals.poll_untold(now) {
+        for (address, count) in self.refusals.poll_unlogged(now) {
             let reason = "more of the same".into();
             common.push_event(ConnectEvent::Refused { address, reason, count });
         }
@@ -240,7 +240,7 @@ impl Acceptor {
 
     fn refuse(&mut self, common: &mut Common, address: SocketAddr, reason: String, now: Instant) {
         let address = address.ip().to_canonical();
-        if let Some(count) = self.refusals.tell(address, now) {
+        if let Some(count) = self.refusals.count(address, now) {
             common.push_event(ConnectEvent::Refused { address, reason, count });
         }
     }

@@ -27,7 +27,7 @@ pub enum Purpose {
 }
 
 /// A call to one peer at all its addresses.
-struct Dial {
+pub struct Dial {
     /// The key of the peer. Without one the peer is known by its tokens alone.
     peer: Option<PublicKey>,
     purpose: Purpose,
@@ -43,6 +43,26 @@ struct Dial {
 }
 
 impl Dial {
+    /// Makes a call that begins now and fails at `give_up`.
+    pub fn new(
+        addresses: &[SocketAddr],
+        peer: Option<PublicKey>,
+        purpose: Purpose,
+        give_up: Instant,
+        now: Instant,
+    ) -> Dial {
+        Dial {
+            peer,
+            purpose,
+            addresses: addresses.to_vec(),
+            next: 0,
+            next_at: now,
+            give_up,
+            reasons: vec![String::new(); addresses.len()],
+            settled: false,
+        }
+    }
+
     fn next_wakeup(&self) -> Instant {
         if self.settled { self.give_up } else { self.next_at.min(self.give_up) }
     }
@@ -91,27 +111,7 @@ pub struct Dialer {
 
 impl Dialer {
     /// Begins a call.
-    #[allow(clippy::too_many_arguments)] // it is the union of two calls of the connector
-    pub fn dial(
-        &mut self,
-        common: &mut Common,
-        ticket: u64,
-        addresses: &[SocketAddr],
-        peer: Option<PublicKey>,
-        purpose: Purpose,
-        patience: Duration,
-        now: Instant,
-    ) {
-        let dial = Dial {
-            peer,
-            purpose,
-            addresses: addresses.to_vec(),
-            next: 0,
-            next_at: now,
-            give_up: now + patience,
-            reasons: vec![String::new(); addresses.len()],
-            settled: false,
-        };
+    pub fn dial(&mut self, common: &mut Common, ticket: u64, dial: Dial, now: Instant) {
         self.dials.insert(ticket, dial);
         self.try_next_addresses(common, now);
     }

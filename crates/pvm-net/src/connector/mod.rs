@@ -23,7 +23,7 @@ use crate::link::{Link, LinkError};
 use crate::tls::Identity;
 use acceptor::Acceptor;
 use common::Common;
-use dialer::{Dialer, Purpose};
+use dialer::{Dial, Dialer, Purpose};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::sockopt;
@@ -219,7 +219,8 @@ impl Connector {
         now: Instant,
     ) {
         self.cancel(ticket);
-        self.dialer.dial(&mut self.common, ticket, addresses, Some(peer), Purpose::Pair(security), patience, now);
+        let dial = Dial::new(addresses, Some(peer), Purpose::Pair(security), now + patience, now);
+        self.dialer.dial(&mut self.common, ticket, dial, now);
     }
 
     /// Connects to a peer that expects this call ([`Connector::expect`]), over TLS if a key is given, else in clear.
@@ -234,7 +235,8 @@ impl Connector {
         now: Instant,
     ) {
         self.cancel(ticket);
-        self.dialer.dial(&mut self.common, ticket, addresses, peer, Purpose::Link(tokens), patience, now);
+        let dial = Dial::new(addresses, peer, Purpose::Link(tokens), now + patience, now);
+        self.dialer.dial(&mut self.common, ticket, dial, now);
     }
 
     /// Forgets a call or an expectation. No event follows.

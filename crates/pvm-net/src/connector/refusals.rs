@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 /// Refusals of one address that are logged one by one; one more each 10 s.
 ///
 /// * Filled by: whoever reaches the port
-/// * Setting: none, the rest is told by number
-/// * Reached: the log hears how many there were
+/// * Setting: none, the others are counted
+/// * Reached: one later line says how many there were
 /// * Test: `ten_thousand_refusals_make_few_lines_and_all_are_counted`
 const LINES_MAX: u32 = 16;
 /// Refusals of all addresses that are logged one by one; one more each 10 s.
 ///
 /// * Filled by: whoever reaches the port
-/// * Setting: none, the rest is told by number
-/// * Reached: the log hears how many there were
+/// * Setting: none, the others are counted
+/// * Reached: one later line says how many there were
 /// * Test: `many_addresses_are_bounded_too`
 const ALL_LINES_MAX: u32 = 128;
 /// The time after which one more line is allowed.
@@ -55,7 +55,7 @@ impl Allowance {
 struct Record {
     allowance: Allowance,
     /// Refusals that were not logged.
-    untold: u32,
+    unlogged: u32,
 }
 
 /// Recent refusals.
@@ -67,50 +67,50 @@ pub struct Refusals {
 
 impl Refusals {
     /// Counts a refusal. Returns the number of refusals that a log line stands for, if a line is allowed.
-    pub fn tell(&mut self, address: IpAddr, now: Instant) -> Option<u32> {
+    pub fn count(&mut self, address: IpAddr, now: Instant) -> Option<u32> {
         let all = self.all.get_or_insert_with(|| Allowance::full(ALL_LINES_MAX, now));
         all.refill(now);
         if !self.addresses.contains_key(&address) && self.addresses.len() >= ADDRESSES_MAX {
             self.addresses.retain(|_, record| {
                 record.allowance.refill(now);
-                record.untold > 0 || record.allowance.left < record.allowance.max
+                record.unlogged > 0 || record.allowance.left < record.allowance.max
             });
             if self.addresses.len() >= ADDRESSES_MAX {
                 return None;
             }
         }
-        let fresh = || Record { allowance: Allowance::full(LINES_MAX, now), untold: 0 };
+        let fresh = || Record { allowance: Allowance::full(LINES_MAX, now), unlogged: 0 };
         let record = self.addresses.entry(address).or_insert_with(fresh);
         record.allowance.refill(now);
         if record.allowance.left == 0 || all.left == 0 {
-            record.untold = record.untold.saturating_add(1);
+            record.unlogged = record.unlogged.saturating_add(1);
             return None;
         }
         record.allowance.left -= 1;
         all.left -= 1;
-        Some(1 + std::mem::take(&mut record.untold))
+        Some(1 + std::mem::take(&mut record.unlogged))
     }
 
     /// Returns the addresses whose refusals were not logged and may be by now, with their number.
-    pub fn poll_untold(&mut self, now: Instant) -> Vec<(IpAddr, u32)> {
+    pub fn poll_unlogged(&mut self, now: Instant) -> Vec<(IpAddr, u32)> {
         let Some(all) = &mut self.all else { return Vec::new() };
-        let mut told = Vec::new();
-        for (address, record) in self.addresses.iter_mut().filter(|(_, record)| record.untold > 0) {
+        let mut logged = Vec::new();
+        for (address, record) in self.addresses.iter_mut().filter(|(_, record)| record.unlogged > 0) {
             record.allowance.refill(now);
             all.refill(now);
             if record.allowance.left > 0 && all.left > 0 {
                 record.allowance.left -= 1;
                 all.left -= 1;
-                told.push((*address, std::mem::take(&mut record.untold)));
+                logged.push((*address, std::mem::take(&mut record.unlogged)));
             }
         }
-        told
+        logged
     }
 
     /// Returns when refusals that were not logged may be.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let all = self.all.as_ref()?;
-        let records = self.addresses.values().filter(|record| record.untold > 0);
+        let records = self.addresses.values().filter(|record| record.unlogged > 0);
         let wait = |allowance: &Allowance| allowance.since + LINE_TIME;
         records
             .map(|record| wait(&record.allowance))
@@ -131,13 +131,13 @@ mod tests {
     fn ten_thousand_refusals_make_few_lines_and_all_are_counted() {
         let mut refusals = Refusals::default();
         let start = Instant::now();
-        let told: u32 = (0..10_000).filter_map(|_| refusals.tell(address(1), start)).sum();
-        assert_eq!(told, LINES_MAX);
+        let logged: u32 = (0..10_000).filter_map(|_| refusals.count(address(1), start)).sum();
+        assert_eq!(logged, LINES_MAX);
         assert_eq!(refusals.next_wakeup(), Some(start + LINE_TIME));
-        assert!(refusals.poll_untold(start + LINE_TIME / 2).is_empty());
-        assert_eq!(refusals.poll_untold(start + LINE_TIME), [(address(1), 10_000 - LINES_MAX)]);
+        assert!(refusals.poll_unlogged(start + LINE_TIME / 2).is_empty());
+        assert_eq!(refusals.poll_unlogged(start + LINE_TIME), [(address(1), 10_000 - LINES_MAX)]);
         assert_eq!(refusals.next_wakeup(), None);
-        assert_eq!(refusals.tell(address(2), start), Some(1), "another address");
+        assert_eq!(refusals.count(address(2), start), Some(1), "another address");
     }
 
     #[test]
@@ -145,12 +145,12 @@ mod tests {
         let mut refusals = Refusals::default();
         let start = Instant::now();
         let addresses = (0..10_000_u32).map(|number| IpAddr::from(number.to_be_bytes()));
-        let told = addresses.filter_map(|address| refusals.tell(address, start)).count();
-        assert_eq!(told, ALL_LINES_MAX as usize);
+        let logged = addresses.filter_map(|address| refusals.count(address, start)).count();
+        assert_eq!(logged, ALL_LINES_MAX as usize);
         assert!(refusals.addresses.len() <= ADDRESSES_MAX);
         // Later each address may be logged again.
         let later = start + LINE_TIME * ALL_LINES_MAX;
-        refusals.poll_untold(later);
-        assert_eq!(refusals.tell(address(9), later + LINE_TIME), Some(1));
+        refusals.poll_unlogged(later);
+        assert_eq!(refusals.count(address(9), later + LINE_TIME), Some(1));
     }
 }

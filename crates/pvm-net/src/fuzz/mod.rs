@@ -38,7 +38,7 @@ pub const TARGETS: &[Target] = &[
         ],
     },
     Target {
-        name: "gate",
+        name: "acceptor",
         run: acceptor,
         decoder: &[
             part(
@@ -68,7 +68,7 @@ pub const TARGETS: &[Target] = &[
             part("crates/pvm-net/src/connector/mod.rs", &["explain", "of"]),
         ],
     },
-    Target { name: "dialling", run: dialer::dialer, decoder: dialer::DECODER },
+    Target { name: "dialer", run: dialer::dialer, decoder: dialer::DECODER },
     Target { name: "keys", run: keys, decoder: &[part("crates/pvm-net/src/keys.rs", &["from_str", "from_info"])] },
 ];
 

@@ -210,8 +210,8 @@ impl Link {
     }
 
     /// Returns how many segments TCP has sent again since the connection was made.
-    pub fn sent_again(&self) -> u32 {
-        raw::carried(self.socket.as_fd()).map_or(0, |carried| carried.sent_again)
+    pub fn retransmissions(&self) -> u32 {
+        raw::carried(self.socket.as_fd()).map_or(0, |carried| carried.retransmissions)
     }
 
     /// Returns whether the link is encrypted.

@@ -108,15 +108,10 @@ impl RouteSwitches {
 
 impl DirectLinks {
     /// Notes that a link has broken (`was_used`), or was not made.
-    pub(super) fn on_break(&mut self, peer: Tid, was_used: bool) {
+    pub(crate) fn on_break(&mut self, peer: Tid, was_used: bool) {
         if let Some(backoff) = self.backoffs.get_mut(&peer) {
             backoff.on_break(was_used);
         }
-    }
-
-    /// Notes that a requested link will not be made.
-    pub(crate) fn on_refused(&mut self, peer: Tid) {
-        self.on_break(peer, false);
     }
 
     /// Gives up stalled links, and links that have ended before the peer's route switch. Checks once a second.
@@ -197,8 +192,8 @@ impl Member {
     /// Goes on with the fallback from one link.
     fn fall_back_from(&mut self, at: usize) {
         let (peer, daemon) = (self.direct.links[at].peer, self.tid.host());
-        if !self.endpoint.is_connected(daemon.0) {
-            return self.introduce(daemon);
+        if !self.has_default_route() {
+            return;
         }
         if !self.direct.links[at].fallback_sent {
             let acknowledged = self.direct.links[at].queue.acknowledged();
@@ -233,8 +228,8 @@ impl Member {
         self.finish_send(daemon, sent).is_ok()
     }
 
-    /// Handles the fallback of a peer.
-    pub(super) fn on_peer_fallback(&mut self, peer: Tid, answered: bool) {
+    /// Handles the fallback of a peer. Returns `false` if the peer waits for an answer that cannot go now.
+    pub(super) fn on_peer_fallback(&mut self, peer: Tid, answered: bool) -> bool {
         self.direct.arrived.retain(|arrived| arrived.peer != peer);
         match self.direct.position(peer) {
             Ok(at) => {
@@ -243,15 +238,15 @@ impl Member {
                 if self.direct.draining == Some(peer) {
                     self.direct.draining = None;
                 }
+                true
             }
             // The peer waits for the fallback of this side.
-            Err(_) if !answered => drop(self.send_fallback(peer, 0, true)),
-            Err(_) => {}
+            Err(_) => answered || (self.has_default_route() && self.send_fallback(peer, 0, true)),
         }
     }
 
-    /// Before the task or its process links: what other sides have not acknowledged goes to them by the default route,
-    /// where the daemon takes it over.
+    /// Sends what other sides have not acknowledged by the default route, before the task or its process ends. The
+    /// daemon takes it over there.
     pub(crate) fn hand_over_links(&mut self, state: &mut State) {
         self.direct.wait_for_acknowledgements();
         let deadline = Instant::now() + LEAVE_WAIT_MAX;
@@ -278,13 +273,13 @@ impl Task {
     /// Returns whether messages that were sent are still in this process (see [`Task::hand_over`]).
     pub fn holds_back(&self) -> bool {
         let holds = |member: &Member| {
-            member.daemon.as_ref().is_some_and(|link| link.wants_write())
+            member.daemon.as_ref().is_some_and(|socket| socket.wants_write())
                 || member.direct.links.iter().any(|link| !link.queue.is_empty())
         };
         self.member.as_ref().is_some_and(holds)
     }
 
-    /// The process links and may not have left: what it has sent goes out all the same.
+    /// Hands over what this task has sent and still holds, before the process ends; the task may not have left.
     pub fn hand_over(&mut self) {
         let Some(member) = &mut self.member else { return };
         member.hand_over_links(&mut self.state);

@@ -241,7 +241,7 @@ impl DirectLink {
     pub fn read(
         &mut self,
         arrived: &mut impl Extend<LinkMessage>,
-        wanted: Option<&mut PostedReceive<'_>>,
+        posted: Option<&mut PostedReceive<'_>>,
         outcome: &mut ReadOutcome,
     ) -> Result<(), LinkError> {
         if self.read_closed {
@@ -250,13 +250,13 @@ impl DirectLink {
         self.flush();
         // An acknowledgement is not sent as soon as it is due: an answer may carry it.
         self.acknowledge_if_due();
-        self.read_frames(arrived, wanted, outcome)
+        self.read_frames(arrived, posted, outcome)
     }
 
     fn read_frames(
         &mut self,
         arrived: &mut impl Extend<LinkMessage>,
-        mut wanted: Option<&mut PostedReceive<'_>>,
+        mut posted: Option<&mut PostedReceive<'_>>,
         outcome: &mut ReadOutcome,
     ) -> Result<(), LinkError> {
         if !self.hello_sent {
@@ -300,9 +300,9 @@ impl DirectLink {
                     self.on_acknowledgement(count)?;
                     self.partial = Some(PartialMessage { meta: words, bytes: head.body_bytes, body: Vec::new() });
                     // An earlier message of this poll may be the one for which the receive waits.
-                    if let Some(wanted) = wanted.as_deref_mut().filter(|_| messages == 0) {
-                        self.read_posted(wanted)?;
-                        if wanted.found.is_some() {
+                    if let Some(posted) = posted.as_deref_mut().filter(|_| messages == 0) {
+                        self.read_posted(posted)?;
+                        if posted.found.is_some() {
                             self.has_more = self.connection.has_unread();
                             return Ok(());
                         }
@@ -344,32 +344,32 @@ impl DirectLink {
             }
         }
         body.truncate(bytes);
-        Ok(self.partial.take().map(|current| LinkMessage { peer: self.peer, meta, body: current.body }))
+        Ok(self.partial.take().map(|partial| LinkMessage { peer: self.peer, meta, body: partial.body }))
     }
 
     /// Reads the message that begins into the memory of the posted receive, if it fits. If its bytes are late, the
     /// message is read like others from there on.
-    fn read_posted(&mut self, wanted: &mut PostedReceive<'_>) -> Result<(), LinkError> {
+    fn read_posted(&mut self, posted: &mut PostedReceive<'_>) -> Result<(), LinkError> {
         let Some(PartialMessage { meta, bytes, body }) = &mut self.partial else { return Ok(()) };
-        let envelope = envelope(self.peer, wanted.own, *meta);
-        let fits = accepts(wanted.filter, envelope.src, envelope.tag, envelope.ctx) && *bytes <= wanted.room.len();
-        if !fits || (wanted.is_intercepted)(&envelope) {
+        let envelope = envelope(self.peer, posted.own, *meta);
+        let fits = accepts(posted.filter, envelope.src, envelope.tag, envelope.ctx) && *bytes <= posted.room.len();
+        if !fits || (posted.is_intercepted)(&envelope) {
             return Ok(());
         }
         let (bytes, mut done) = (*bytes, 0);
         while done < bytes {
-            let count = self.connection.take(&mut wanted.room[done..bytes])?;
+            let count = self.connection.take(&mut posted.room[done..bytes])?;
             done += count;
             let stalls = count == 0 && !ready(&self.connection, PollFlags::IN, STALL_TIME_MAX);
             // Without memory for a copy the receive goes on waiting.
             if stalls && body.try_reserve_exact(bytes).is_ok() {
-                body.extend_from_slice(&wanted.room[..done]);
+                body.extend_from_slice(&posted.room[..done]);
                 return Ok(());
             }
         }
         self.partial = None;
         self.count_received(bytes);
-        wanted.found = Some((envelope, bytes));
+        posted.found = Some((envelope, bytes));
         Ok(())
     }
 
@@ -448,17 +448,17 @@ impl DirectLink {
 
     /// Returns a header by itself.
     #[cfg(any(test, fuzzing))]
-    pub fn header(meta: Meta, bytes: usize, taken: u32) -> Vec<u8> {
+    pub fn header(meta: Meta, bytes: usize, received: u32) -> Vec<u8> {
         let mut head = Vec::new();
-        DirectLink::write_header(meta, bytes, taken, &mut head);
+        DirectLink::write_header(meta, bytes, received, &mut head);
         head
     }
 
-    /// Appends the header of a message to `into`: `bytes` is the length of its body, `taken` acknowledges the messages
-    /// received so far.
-    pub fn write_header(meta: Meta, bytes: usize, taken: u32, into: &mut Vec<u8>) {
+    /// Appends the header of a message to `into`: `bytes` is the length of its body, `received` acknowledges the
+    /// messages received so far.
+    pub fn write_header(meta: Meta, bytes: usize, received: u32, into: &mut Vec<u8>) {
         let mut header = [0; HEADER_BYTES];
-        let words = meta.into_iter().take(WORDS).chain([taken]);
+        let words = meta.into_iter().take(WORDS).chain([received]);
         for (place, word) in header.chunks_exact_mut(4).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
@@ -499,12 +499,12 @@ impl DirectLink {
 
     /// Sends an acknowledgement if one is due. Not within a message.
     pub fn acknowledge_if_due(&mut self) {
-        let taken = self.received.get();
-        let much =
-            self.unreported_bytes >= ACKNOWLEDGED_BYTES || taken.wrapping_sub(self.reported) >= ACKNOWLEDGED_MESSAGES;
+        let received = self.received.get();
+        let much = self.unreported_bytes >= ACKNOWLEDGED_BYTES
+            || received.wrapping_sub(self.reported) >= ACKNOWLEDGED_MESSAGES;
         if much && self.header.is_empty() && !self.is_send_closed() {
-            (self.reported, self.unreported_bytes) = (taken, 0);
-            self.write_failed = self.connection.send(kind::ACKNOWLEDGEMENT, &taken.to_le_bytes(), &[]).is_err();
+            (self.reported, self.unreported_bytes) = (received, 0);
+            self.write_failed = self.connection.send(kind::ACKNOWLEDGEMENT, &received.to_le_bytes(), &[]).is_err();
         }
     }
 

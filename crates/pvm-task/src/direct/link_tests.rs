@@ -16,22 +16,22 @@ fn pair(secret: Option<[u8; 32]>) -> [DirectLink; 2] {
 }
 
 /// Reads what is there. Returns the tags, or why the link has ended.
-fn tags(end: &mut DirectLink) -> Result<Vec<u32>, LinkError> {
+fn tags(link: &mut DirectLink) -> Result<Vec<u32>, LinkError> {
     let mut arrived = Vec::new();
-    let result = end.read(&mut arrived, None, &mut ReadOutcome::default());
-    arrived.iter().for_each(|one| end.count_received(one.body.len()));
-    end.acknowledge_if_due();
+    let result = link.read(&mut arrived, None, &mut ReadOutcome::default());
+    arrived.iter().for_each(|one| link.count_received(one.body.len()));
+    link.acknowledge_if_due();
     let tags: Vec<u32> = arrived.iter().map(|one: &LinkMessage| one.meta[1]).collect();
     if tags.is_empty() { result.map(|()| tags) } else { Ok(tags) }
 }
 
 /// Sends as a task does: what the socket does not take waits.
-fn send(end: &mut DirectLink, tag: u32, bytes: &[u8]) {
+fn send(link: &mut DirectLink, tag: u32, bytes: &[u8]) {
     let (meta, body) = ([0, tag, 0, 0, 0, 0], Body::Bytes(bytes));
-    let mut copy = QueuedBody::reserve(body, &mut end.queue.pool).unwrap();
+    let mut copy = QueuedBody::reserve(body, &mut link.queue.pool).unwrap();
     copy.fill(body);
-    let written = end.queue.all_written() && end.write(meta, body);
-    end.enqueue(QueuedMessage { meta, body: copy, length: bytes.len() }, written);
+    let written = link.queue.all_written() && link.write(meta, body);
+    link.enqueue(QueuedMessage { meta, body: copy, length: bytes.len() }, written);
 }
 
 /// Returns both sides of an established link.
@@ -86,11 +86,11 @@ fn a_message_is_read_into_the_receivers_memory_unless_another_comes_first() {
     send(&mut one, 6, &[4; 10_000]);
     let mut room = vec![0; 20_000];
     let never = |_: &Envelope| false;
-    let mut wanted =
+    let mut posted =
         PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut room, is_intercepted: &never, found: None };
     let mut arrived: Vec<LinkMessage> = Vec::new();
-    two.read(&mut arrived, Some(&mut wanted), &mut ReadOutcome::default()).unwrap();
-    let (envelope, bytes) = wanted.found.unwrap();
+    two.read(&mut arrived, Some(&mut posted), &mut ReadOutcome::default()).unwrap();
+    let (envelope, bytes) = posted.found.unwrap();
     assert_eq!((envelope.src, envelope.tag, bytes), (ONE.0 as i32, 6, 10_000));
     assert!(arrived.is_empty() && two.has_more);
     assert!(room[..10_000].iter().all(|byte| *byte == 3) && room[10_000] == 0);
@@ -98,10 +98,10 @@ fn a_message_is_read_into_the_receivers_memory_unless_another_comes_first() {
 
     send(&mut one, 5, b"");
     send(&mut one, 6, b"");
-    let mut wanted =
+    let mut posted =
         PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut [], is_intercepted: &never, found: None };
-    two.read(&mut arrived, Some(&mut wanted), &mut ReadOutcome::default()).unwrap();
-    assert!(wanted.found.is_none());
+    two.read(&mut arrived, Some(&mut posted), &mut ReadOutcome::default()).unwrap();
+    assert!(posted.found.is_none());
     assert_eq!(arrived.iter().map(|one| one.meta[1]).collect::<Vec<_>>(), [5, 6]);
 }
 
@@ -114,11 +114,11 @@ fn a_message_that_stops_half_way_is_read_like_others_from_there() {
     assert_eq!(rustix::net::send(one.fd(), &frame[..2000], SendFlags::NOSIGNAL), Ok(2000));
     let filter = Filter { src: -1, tag: 6, ctx: 0 };
     let (mut room, never) = (vec![0; 5000], |_: &Envelope| false);
-    let mut wanted =
+    let mut posted =
         PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut room, is_intercepted: &never, found: None };
     let mut arrived: Vec<LinkMessage> = Vec::new();
-    two.read(&mut arrived, Some(&mut wanted), &mut ReadOutcome::default()).unwrap();
-    assert!(wanted.found.is_none() && arrived.is_empty());
+    two.read(&mut arrived, Some(&mut posted), &mut ReadOutcome::default()).unwrap();
+    assert!(posted.found.is_none() && arrived.is_empty());
     rustix::net::send(one.fd(), &frame[2000..], SendFlags::NOSIGNAL).unwrap();
     two.read(&mut arrived, None, &mut ReadOutcome::default()).unwrap();
     assert_eq!(arrived.pop().unwrap().body, body);

@@ -171,11 +171,11 @@ impl DirectLinks {
     }
 
     /// Takes in what has come on one link. Gives the link up when it has ended.
-    fn poll_link(&mut self, at: usize, wanted: Option<&mut PostedReceive<'_>>) -> usize {
+    fn poll_link(&mut self, at: usize, posted: Option<&mut PostedReceive<'_>>) -> usize {
         let link = &mut self.links[at];
         let peer = link.peer;
         let mut outcome = ReadOutcome::default();
-        let result = link.read(&mut self.arrived, wanted, &mut outcome);
+        let result = link.read(&mut self.arrived, posted, &mut outcome);
         if outcome.usable {
             self.events.push(RouteEvent::Usable(peer, link.fd().as_raw_fd()));
         }
@@ -361,12 +361,12 @@ impl DirectLinks {
     }
 
     /// Reads the message of a posted receive into its memory, if it is the next to come on a link.
-    pub fn receive_posted(&mut self, wanted: &mut PostedReceive<'_>) {
+    pub fn receive_posted(&mut self, posted: &mut PostedReceive<'_>) {
         for peer in self.ready(false) {
             let Ok(at) = self.position(peer) else { continue };
             let first = self.arrived.is_empty();
-            self.poll_link(at, first.then_some(&mut *wanted));
-            if wanted.found.is_some() {
+            self.poll_link(at, first.then_some(&mut *posted));
+            if posted.found.is_some() {
                 return;
             }
         }
@@ -427,17 +427,17 @@ mod tests {
 
     #[test]
     fn a_task_has_no_more_direct_links_than_the_limit() {
-        let mut directs = DirectLinks::with_limit(2);
-        directs.open_requests = 1;
-        assert!(directs.may_request() && directs.has_room());
+        let mut links = DirectLinks::with_limit(2);
+        links.open_requests = 1;
+        assert!(links.may_request() && links.has_room());
         for number in 1..=2 {
             let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
             let (socket, _) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
             let direct = Direct { peer: Tid(0x80000 + number), calls: true, secret: None };
-            directs.links.push(DirectLink::new(&direct, socket).unwrap());
-            assert!(!directs.may_request());
+            links.links.push(DirectLink::new(&direct, socket).unwrap());
+            assert!(!links.may_request());
         }
-        assert!(!directs.has_room());
+        assert!(!links.has_room());
         assert!(DirectLinks::default().links_max <= LINKS_MAX);
     }
 }

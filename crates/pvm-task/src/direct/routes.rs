@@ -65,11 +65,11 @@ impl Member {
     pub(crate) fn progress_direct_links(&mut self, state: &mut State, count: usize) -> usize {
         self.handle_route_switches(state);
         self.direct.polls = self.direct.polls.wrapping_add(1);
-        let sleepy = self.endpoint.is_parked();
-        if count == 0 || sleepy || self.direct.polls % BUSY_POLLS == 0 {
-            self.direct.poll_links(sleepy);
+        let parked = self.endpoint.is_parked();
+        if count == 0 || parked || self.direct.polls % BUSY_POLLS == 0 {
+            self.direct.poll_links(parked);
         }
-        if sleepy || self.direct.polls % STALL_POLLS == 0 {
+        if parked || self.direct.polls % STALL_POLLS == 0 {
             self.direct.close_stalled();
         }
         self.deliver_from_links(state)
@@ -77,15 +77,20 @@ impl Member {
 
     /// Handles route switches and fallbacks of peers that have come on the default route.
     pub(crate) fn handle_route_switches(&mut self, state: &mut State) {
-        for turn in std::mem::take(&mut state.route_switches.pending) {
-            match turn {
+        for switch in std::mem::take(&mut state.route_switches.pending) {
+            match switch {
                 RouteSwitch::ToLink(peer) => {
                     if let Ok(at) = self.direct.position(peer) {
                         self.direct.links[at].on_route_switch();
                         self.direct.update_interest(at);
                     }
                 }
-                RouteSwitch::ToDefault(peer, answered) => self.on_peer_fallback(peer, answered),
+                RouteSwitch::ToDefault(peer, answered) => {
+                    if !self.on_peer_fallback(peer, answered) {
+                        // The next poll tries again.
+                        state.route_switches.pending.push(RouteSwitch::ToDefault(peer, answered));
+                    }
+                }
             }
         }
     }
@@ -125,8 +130,8 @@ impl Member {
 
     /// Switches all messages to peers that read their link to the link.
     fn switch_routes(&mut self) {
-        let turning = self.direct.links.iter().filter(|link| link.may_switch()).map(|link| link.peer);
-        for peer in turning.collect::<Vec<Tid>>() {
+        let switching = self.direct.links.iter().filter(|link| link.may_switch()).map(|link| link.peer);
+        for peer in switching.collect::<Vec<Tid>>() {
             if self.send_route_switch(peer) {
                 if let Some(link) = self.direct.find(peer) {
                     link.carries = true;
@@ -138,8 +143,7 @@ impl Member {
     /// Sends the route switch, the last message to that peer on the default route. Returns `false` if it cannot go now.
     fn send_route_switch(&mut self, peer: Tid) -> bool {
         let daemon = self.tid.host();
-        if !self.endpoint.is_connected(daemon.0) {
-            self.introduce(daemon);
+        if !self.has_default_route() {
             return false;
         }
         let mut meta = [SYSCTX_TC, TC_ROUTE_SWITCH, 0, ENC_XDR, OWN_DSIG, 0].map(|word| word as u32);

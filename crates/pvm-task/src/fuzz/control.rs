@@ -29,7 +29,7 @@ const NAMES: [u32; 5] = [0x40002, 0x80001, 0x40000, OWN.0, 0x40005];
 
 /// The daemon's side.
 struct Daemon {
-    link: ControlSocket,
+    socket: ControlSocket,
     ports: PortTable,
     group: GroupMemory,
     /// Segment and doorbell of a task of the host.
@@ -45,14 +45,14 @@ pub fn task_control(bytes: &[u8]) {
 }
 
 fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
-    let (link, far) = ControlSocket::pair().expect("sockets");
+    let (near, far) = ControlSocket::pair().expect("sockets");
     let mut daemon = Daemon::new(far);
     daemon.send_welcome(from)?;
     let environment = Environment::from_lookup(|_| None);
     // Whatever comes in place of a welcome, enrollment ends at once.
-    let Ok((mut member, _)) = Member::enter(link, &environment, None) else { return Ok(()) };
+    let Ok((mut member, _)) = Member::enter(near, &environment, None) else { return Ok(()) };
     let mut task = Task::new(&environment);
-    let fates = [
+    let purposes = [
         Purpose::Caller,
         Purpose::Ignored,
         Purpose::Introduction(Tid(NAMES[0])),
@@ -60,11 +60,11 @@ fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         Purpose::Caller,
         Purpose::DirectLink(Tid(NAMES[0])),
     ];
-    let requests = fates.len();
-    for fate in fates {
-        member.direct.open_requests += usize::from(matches!(fate, Purpose::DirectLink(_)));
+    let requests = purposes.len();
+    for purpose in purposes {
+        member.direct.open_requests += usize::from(matches!(purpose, Purpose::DirectLink(_)));
         // The connection may have ended.
-        let _ = member.request(Request::Config, fate);
+        let _ = member.request(Request::Config, purpose);
     }
     while !from.is_empty() && member.daemon.is_some() {
         for _ in 0..=from.arbitrary::<u8>()? % 4 {
@@ -79,10 +79,10 @@ fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
 }
 
 impl Daemon {
-    fn new(link: ControlSocket) -> Daemon {
+    fn new(socket: ControlSocket) -> Daemon {
         let ports = PortTable::new(16).expect("memory");
         let shown = Endpoint::new().and_then(|peer| peer.descriptors()).expect("memory");
-        Daemon { link, ports, group: GroupMemory::new().expect("memory"), shown, far: Vec::new() }
+        Daemon { socket, ports, group: GroupMemory::new().expect("memory"), shown, far: Vec::new() }
     }
 
     /// Sends the first frames, mostly a welcome.
@@ -104,7 +104,7 @@ impl Daemon {
                 self.send(&welcome, &[ports.as_fd(), others[1].as_fd(), others[0].as_fd()]);
             }
             5 => {
-                let _ = self.link.send(from.bytes_of_some_length()?, &[]);
+                let _ = self.socket.send(from.bytes_of_some_length()?, &[]);
             }
             _ => self.send(&welcome, &[ports.as_fd()]),
         }
@@ -118,7 +118,7 @@ impl Daemon {
 
     fn send(&mut self, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) {
         // What the socket does not take is lost.
-        let _ = self.link.send_to_task(frame, descriptors);
+        let _ = self.socket.send_to_task(frame, descriptors);
     }
 
     /// Sends a frame, with the right descriptors or with wrong ones.
@@ -152,9 +152,9 @@ impl Daemon {
             7 => self.send(&ToTask::Ended(name), &[]),
             8 => {
                 let (choice, id) = (from.arbitrary::<u8>()? % 5, from.arbitrary::<u8>()?.into());
-                let [list, board] =
+                let [membership, barrier] =
                     [self.group.membership_page(), self.group.barrier_page()].map(|one| one.try_clone_to_owned());
-                let true_ones = [list.expect("a descriptor"), board.expect("a descriptor")];
+                let true_ones = [membership.expect("a descriptor"), barrier.expect("a descriptor")];
                 let all = if choice < 3 { &true_ones } else { &shown };
                 let count = usize::from(if choice < 3 { choice } else { choice - 2 });
                 let all = [all[0].as_fd(), all[1].as_fd()];
@@ -162,7 +162,7 @@ impl Daemon {
             }
             9 => self.send(&ToTask::Halting, &[]),
             10 => {
-                let _ = self.link.send(from.bytes_of_some_length()?, &[]);
+                let _ = self.socket.send(from.bytes_of_some_length()?, &[]);
             }
             _ => self.far.clear(),
         }

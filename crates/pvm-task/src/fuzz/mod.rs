@@ -74,7 +74,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "child-output",
         run: child_output,
-        decoder: &[part("crates/pvm-task/src/output.rs", &["on_message", "text", "end", "mark", "report", "takes"])],
+        decoder: &[part(
+            "crates/pvm-task/src/output.rs",
+            &["on_message", "on_raw_message", "text", "end", "mark", "report", "takes"],
+        )],
     },
 ];
 
@@ -193,7 +196,7 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         None => Link::clear(far),
         Some(secret) => other_side(far, secret, direct.calls),
     });
-    let mut end = DirectLink::new(&direct, near).expect("a link");
+    let mut link = DirectLink::new(&direct, near).expect("a link");
     let mut sent = 0;
     while !from.is_empty() {
         match from.arbitrary::<u8>()? % 10 {
@@ -202,17 +205,17 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             3 => {
                 let meta = [0, from.arbitrary::<u8>()?.into(), 0, 0, 0, 0];
                 let body = vec![5; usize::from(from.arbitrary::<u16>()?) % ROOM_BYTES];
-                let taken = if body.len() % 2 == 0 { sent } else { body.len() as u32 % 4 };
-                say(&mut far, &[&DirectLink::header(meta, body.len(), taken)[..], &body].concat());
+                let received = if body.len() % 2 == 0 { sent } else { body.len() as u32 % 4 };
+                say(&mut far, &[&DirectLink::header(meta, body.len(), received)[..], &body].concat());
             }
             4 => say(&mut far, &DirectLink::header([0; 6], from.arbitrary::<u32>()? as usize, sent)),
             5 => {
-                end.on_route_switch();
+                link.on_route_switch();
                 let meta = [0, 5, 0, 0, 0, 0];
-                let mut body = QueuedBody::reserve(Body::Bytes(&[5; 100]), &mut end.queue.pool).expect("memory");
+                let mut body = QueuedBody::reserve(Body::Bytes(&[5; 100]), &mut link.queue.pool).expect("memory");
                 body.fill(Body::Bytes(&[5; 100]));
-                let written = end.queue.all_written() && end.write(meta, body.body());
-                end.enqueue(QueuedMessage { meta, body, length: 100 }, written);
+                let written = link.queue.all_written() && link.write(meta, body.body());
+                link.enqueue(QueuedMessage { meta, body, length: 100 }, written);
                 sent += u32::from(written);
                 let count: u32 = from.arbitrary::<u8>()?.into();
                 say(&mut far, &Link::frame_head(3, &(count % 8).to_le_bytes(), 0));
@@ -222,30 +225,30 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 let mut room = vec![0; usize::from(from.arbitrary::<u16>()?)];
                 let filter = Filter { src: ANY, tag: from.arbitrary::<u8>()?.into(), ctx: 0 };
                 let is_intercepted = |envelope: &Envelope| envelope.tag == 7;
-                let mut wanted = PostedReceive {
+                let mut posted = PostedReceive {
                     filter: &filter,
                     own: 1,
                     room: &mut room,
                     is_intercepted: &is_intercepted,
                     found: None,
                 };
-                if end.read(&mut Vec::new(), Some(&mut wanted), &mut ReadOutcome::default()).is_err() {
+                if link.read(&mut Vec::new(), Some(&mut posted), &mut ReadOutcome::default()).is_err() {
                     return Ok(());
                 }
-                assert!(wanted.found.is_none_or(|(envelope, bytes)| envelope.tag == filter.tag && bytes <= room.len()));
+                assert!(posted.found.is_none_or(|(envelope, bytes)| envelope.tag == filter.tag && bytes <= room.len()));
             }
             _ => {
-                let (mut arrived, mut news) = (Vec::new(), ReadOutcome::default());
-                let result = end.read(&mut arrived, None, &mut news);
-                assert_eq!(arrived.len(), news.messages);
+                let (mut arrived, mut outcome) = (Vec::new(), ReadOutcome::default());
+                let result = link.read(&mut arrived, None, &mut outcome);
+                assert_eq!(arrived.len(), outcome.messages);
                 arrived.iter().for_each(|one| assert_eq!(one.envelope(1).src, 0x80001));
                 if result.is_err() {
                     return Ok(());
                 }
             }
         }
-        end.interest();
-        assert!(end.queue.bytes() <= 100 * end.queue.sent_count() as usize);
+        link.interest();
+        assert!(link.queue.bytes() <= 100 * link.queue.sent_count() as usize);
         let _ = far.as_mut().map(Link::handshake);
     }
     Ok(())
@@ -281,13 +284,14 @@ fn child_output(bytes: &[u8]) {
     let from = &mut Unstructured::new(bytes);
     let mut task = Task::new(&Environment::from_lookup(|_| None));
     task.collect_output(1, 2);
+    task.collect_raw_output(1, 3);
     let _ = (|| -> pvm_fuzz::Result<()> {
         while !from.is_empty() {
             let channel = (1, from.arbitrary::<u8>()?.min(3).into());
             let output: &mut Output = &mut task.state.output;
             output.on_message(channel, pvm_core::encoding::Reader::new(from.bytes_of_some_length()?));
             while let Some(event) = task.next_output() {
-                assert_eq!((event.ctx, event.tag), (1, 2));
+                assert!(event.ctx == 1 && (event.tag == 2 || event.tag == 3));
             }
         }
         Ok(())

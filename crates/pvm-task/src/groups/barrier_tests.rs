@@ -89,8 +89,8 @@ fn who_may_not_arrive_is_refused() {
     for count in [0, -2, i32::MIN] {
         assert_eq!(sides[0].arrive(count).err(), Some(Code::BadParam));
     }
-    let mut stranger = Side::new(&memory, Tid(0x40009), None);
-    assert_eq!(stranger.arrive(ALL).err(), Some(Code::NotInGroup));
+    let mut outsider = Side::new(&memory, Tid(0x40009), None);
+    assert_eq!(outsider.arrive(ALL).err(), Some(Code::NotInGroup));
     let side = &mut sides[0];
     side.task.add_handler(ANY, 5, ANY, 1).unwrap();
     assert!(side.task.psend(0x40001, 5, b"").is_ok());

@@ -110,14 +110,14 @@ impl Collective {
         (self.instance != self.root.instance).then_some(self.root)
     }
 
-    fn filter(&self, share: GroupMember) -> Filter {
-        Filter { src: share.tid as i32, tag: self.tag, ctx: self.group.ctx() }
+    fn filter(&self, member: GroupMember) -> Filter {
+        Filter { src: member.tid as i32, tag: self.tag, ctx: self.group.ctx() }
     }
 
     /// Returns whether the member still has its instance.
-    fn is_there(&self, share: GroupMember) -> bool {
+    fn is_there(&self, member: GroupMember) -> bool {
         self.group.view.version() == self.membership.version
-            || self.group.view.tid_of(share.instance) == Some(share.tid)
+            || self.group.view.tid_of(member.instance) == Some(member.tid)
     }
 }
 
@@ -173,14 +173,14 @@ impl Task {
     /// Returns whether this task is so far ahead of the root that it should wait a little.
     #[inline]
     pub fn is_far_ahead(&mut self, operation: &Collective) -> bool {
-        operation.group.ahead.get()[AHEAD_MAX - 1].is_some_and(|mark| self.is_unread(operation, mark))
+        operation.group.ahead.get()[AHEAD_MAX - 1].is_some_and(|position| self.is_unread(operation, position))
     }
 
     /// Returns whether the root has not read up to that position. Once it has, that is remembered: each look takes a
     /// cache line from the root, which the root writes for every share.
-    fn is_unread(&mut self, operation: &Collective, mark: QueuePosition) -> bool {
+    fn is_unread(&mut self, operation: &Collective, position: QueuePosition) -> bool {
         let Some(member) = &mut self.member else { return false };
-        if !member.endpoint.has_read(mark.root, mark.written) {
+        if !member.endpoint.has_read(position.root, position.written) {
             return true;
         }
         let mut ahead = operation.group.ahead.get();
@@ -282,8 +282,8 @@ impl Task {
     fn look_for_shares(&mut self, operation: &Collective) -> Result<(), Code> {
         self.request_socket_poll();
         self.take_in_all();
-        let left = |share: &GroupMember| !operation.is_there(*share);
-        let lacks = |share| self.state.store.find(&operation.filter(share)).is_none();
+        let left = |member: &GroupMember| !operation.is_there(*member);
+        let lacks = |member| self.state.store.find(&operation.filter(member)).is_none();
         if operation.others().filter(left).any(lacks) {
             self.give_up_shares(operation);
             return Err(operation.group.loss());
@@ -294,7 +294,7 @@ impl Task {
     /// Gives an operation up. The shares of others are dropped when they come, so that the next operation does not take
     /// them for its own.
     pub fn give_up_shares(&mut self, operation: &Collective) {
-        operation.others().for_each(|share| self.give_up_share(operation, share));
+        operation.others().for_each(|member| self.give_up_share(operation, member));
     }
 
     /// Gives one member's share up, see [`Task::give_up_shares`].

@@ -40,9 +40,9 @@ impl<'a> InPlace<'a> {
         remote.use_pieces(&mut self.done, self.each);
     }
 
-    fn use_offer(&mut self, offer: BodyInTransit<'_>) -> Option<usize> {
-        let len = offer.len();
-        match offer.use_pieces(&mut self.done, self.each) {
+    fn use_in_transit(&mut self, body: BodyInTransit<'_>) -> Option<usize> {
+        let len = body.len();
+        match body.use_pieces(&mut self.done, self.each) {
             Ok(()) => Some(len),
             Err(NotTaken::Eager(remote)) => {
                 self.use_remote(&remote);
@@ -70,8 +70,8 @@ impl Target for InPlace<'_> {
                 }
                 Some(remote.len())
             }
-            Arrival::InTransit(offer) if self.fits(wid, offer.len()) => self.use_offer(offer),
-            Arrival::InTransit(offer) => Target::take(&mut [][..], wid, Arrival::InTransit(offer)),
+            Arrival::InTransit(body) if self.fits(wid, body.len()) => self.use_in_transit(body),
+            Arrival::InTransit(body) => Target::take(&mut [][..], wid, Arrival::InTransit(body)),
         }
     }
 

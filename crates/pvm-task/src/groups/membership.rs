@@ -12,7 +12,7 @@ pub(super) struct Membership {
 }
 
 impl Membership {
-    /// A membership that has not been read yet.
+    /// Returns a membership that has not been read yet.
     pub fn unread() -> Membership {
         Membership { version: STALE, members: Vec::new() }
     }

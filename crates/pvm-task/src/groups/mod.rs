@@ -151,7 +151,7 @@ pub(crate) struct Groups {
     arrived: Vec<(u64, GroupView)>,
     /// Shares of operations that this task has given up: they are dropped when they come.
     abandoned: Vec<Filter>,
-    waiters: GroupWaiters,
+    pub(crate) waiters: GroupWaiters,
 }
 
 impl Groups {
@@ -229,27 +229,6 @@ impl Groups {
     /// Stops dropping the shares of a group from senders that have left it.
     fn forget_shares(&mut self, ctx: i32, has_left: impl Fn(i32) -> bool) {
         self.abandoned.retain(|abandoned| abandoned.ctx != ctx || !has_left(abandoned.src));
-    }
-
-    /// See [`GroupWaiters::forget_passed`].
-    pub fn forget_passed(&mut self) {
-        self.waiters.forget_passed();
-    }
-
-    /// See [`GroupWaiters::watch`].
-    #[inline]
-    pub fn watch(&self, crowded: bool) -> bool {
-        self.waiters.watch(crowded)
-    }
-
-    /// See [`GroupWaiters::prepare_park`].
-    pub fn prepare_park(&self) {
-        self.waiters.prepare_park();
-    }
-
-    /// See [`GroupWaiters::unpark`].
-    pub fn unpark(&self) -> bool {
-        self.waiters.unpark()
     }
 }
 

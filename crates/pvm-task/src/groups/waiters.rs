@@ -35,7 +35,7 @@ impl GroupWaiter {
 
 /// The threads of a task that wait for other members.
 #[derive(Default)]
-pub(super) struct GroupWaiters {
+pub(crate) struct GroupWaiters {
     waiters: Vec<GroupWaiter>,
     last_number: u32,
 }
@@ -43,7 +43,13 @@ pub(super) struct GroupWaiters {
 impl GroupWaiters {
     /// Adds a wait. `asleep`: another thread already sleeps for all threads of the task, so senders must
     /// ring from now on.
-    pub fn add(&mut self, group: &Rc<CachedGroup>, instance: u32, generation: Option<u32>, asleep: bool) -> GroupWait {
+    pub(super) fn add(
+        &mut self,
+        group: &Rc<CachedGroup>,
+        instance: u32,
+        generation: Option<u32>,
+        asleep: bool,
+    ) -> GroupWait {
         self.last_number = self.last_number.wrapping_add(1);
         let waiter = GroupWaiter { number: self.last_number, group: group.clone(), instance, generation };
         if asleep {
@@ -59,8 +65,8 @@ impl GroupWaiters {
         self.waiters.retain(|waiter| waiter.number != wait.0);
     }
 
-    /// Drops waits for barriers that have opened. Their callers are about to return, or have jumped out
-    /// of the wait.
+    /// Drops waits for barriers that have opened. Their callers are about to return, or have jumped out of the wait.
+    /// Called when a wait begins to spin, so that waits of the second kind do not pile up.
     pub fn forget_passed(&mut self) {
         self.waiters.retain(|waiter| !waiter.is_over());
     }
@@ -82,13 +88,13 @@ impl GroupWaiters {
         true
     }
 
-    /// Before the task sleeps: members that complete a wait must ring from now on.
+    /// Has members that complete a wait ring from now on: the task is about to sleep.
     pub fn prepare_park(&self) {
         self.waiters.iter().for_each(GroupWaiter::prepare_park);
     }
 
-    /// After the task has slept. Returns whether the ring may have been for another thread than the one
-    /// that slept.
+    /// Has members ring no more, after the task has slept. Returns whether the ring may have been for another thread
+    /// than the one that slept.
     pub fn unpark(&self) -> bool {
         self.waiters.iter().for_each(|waiter| waiter.group.view.unpark(waiter.instance));
         self.waiters.len() > 1

@@ -1,4 +1,5 @@
 //! `trace`: chooses the events of spawned tasks that are recorded.
+use pvm_core::events::{EVENTS_PER_CHARACTER, MASK_CHARACTERS};
 use std::fmt::Write;
 
 /// The events that can be chosen, in the order of the table, with their numbers (`TEV_*`).
@@ -25,10 +26,6 @@ const EVENTS: [(&str, usize); 104] = [
 ];
 /// The set of events that the monitor XPVM shows.
 const XPVM: &[u8; MASK_CHARACTERS] = b"FH@@HMDC@@HNAAB@@@@@@C@@@ICA@@@@@@@";
-/// The number of characters of a trace mask.
-const MASK_CHARACTERS: usize = 35;
-/// The number of events in one character: the lowest bits choose them, `@` chooses none.
-const EVENTS_PER_CHARACTER: usize = 4;
 /// The number of columns of the table.
 const COLUMNS: usize = 4;
 

@@ -19,7 +19,7 @@ impl Daemon {
         let call = self.direct_links.expect(ticket, task, peer);
         if let Some(DirectCall { shown, back, .. }) = &call {
             let [shown, back] = [*shown, *back].map(Token::from_bytes);
-            self.links.expect_direct(id_of(ticket), Tokens { shown, back });
+            self.host_links.expect_direct(id_of(ticket), Tokens { shown, back });
         }
         self.machine.handle_direct_expected(ticket, call);
     }
@@ -36,13 +36,13 @@ impl Daemon {
             return self.machine.handle_direct_ended(ticket, false);
         }
         let [shown, back] = [shown, back].map(Token::from_bytes);
-        self.links.connect_direct(id_of(ticket), addresses, Tokens { shown, back });
+        self.host_links.connect_direct(id_of(ticket), addresses, Tokens { shown, back });
     }
 
     /// Gives up a link that is not wanted any more.
     pub(super) fn cancel_direct(&mut self, ticket: DirectTicket) {
         self.direct_links.take_pending(id_of(ticket));
-        self.links.cancel_direct(id_of(ticket));
+        self.host_links.cancel_direct(id_of(ticket));
     }
 
     /// Hands a connection to the task that asked for the link.
@@ -50,7 +50,7 @@ impl Daemon {
         let Some(PendingLink { task, peer, ticket, secret, calls }) = self.direct_links.take_pending(id) else {
             return;
         };
-        let secret = self.links.encrypts().then_some(secret);
+        let secret = self.host_links.encrypts().then_some(secret);
         let wanted = self.connections.of_task(task).is_some() && !self.direct_links.has_link(task, peer);
         let socket = link.as_fd().try_clone_to_owned().ok().filter(|_| wanted);
         let held = socket.and_then(|socket| self.direct_links.hold(task, peer, socket).ok());

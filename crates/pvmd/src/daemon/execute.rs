@@ -47,11 +47,13 @@ impl Daemon {
             Action::StartNews { host, number, news } => self.on_start_news(host, number, news),
             Action::Joined { shared, options } => self.on_joined(&shared, &options),
             // Links to hosts.
-            Action::KnowHost { host, key } => self.links.add_host(host, key),
-            Action::OpenLink { host, addresses } => self.links.connect(host, &addresses),
+            Action::KnowHost { host, key } => self.host_links.add_host(host, key),
+            Action::OpenLink { host, addresses } => self.host_links.connect(host, &addresses),
             Action::ForgetHost { host } => self.remove_host(host),
-            Action::CountSentAgain { host } => self.machine.handle_sent_again(host, self.links.retransmissions(host)),
-            Action::SendHost { host, frame } => self.links.send(host, &frame),
+            Action::CountRetransmissions { host } => {
+                self.machine.handle_retransmissions(host, self.host_links.retransmissions(host))
+            }
+            Action::SendHost { host, frame } => self.host_links.send(host, &frame),
             Action::SendAlong { to, frame } => self.send_along(to, &frame),
             Action::ExpectData { host } => self.expect_data(host),
             Action::CallData { host, addresses, call } => self.connect_data(host, &addresses, call),
@@ -66,7 +68,7 @@ impl Daemon {
         }
     }
 
-    /// Lets a task enrol.
+    /// Lets a task enroll.
     fn welcome(&mut self, connection: Connection, tid: Tid, welcome: Welcome) {
         // This comes first, so that a task that has been welcomed needs no more descriptors later.
         self.watch_peer_process(connection, tid);

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Makes the links of a daemon. The master, if it is another host, may connect.
-pub(super) fn links(settings: &Settings, connector: Connector, epoll: Rc<OwnedFd>) -> crate::Result<HostLinks> {
+pub(super) fn new_links(settings: &Settings, connector: Connector, epoll: Rc<OwnedFd>) -> crate::Result<HostLinks> {
     let machine = &settings.machine;
     let own = match machine.rank {
         Rank::Master => Tid::host_number(1),
@@ -36,26 +36,26 @@ impl Daemon {
         self.set_tree_spawn_parent(host, false);
         self.route.forget_host(host);
         self.direct_links.forget_host(host);
-        self.links.remove_host(host);
+        self.host_links.remove_host(host);
     }
 
     /// Connects to a host for a new data link.
     pub(super) fn connect_data(&mut self, host: Tid, addresses: &[SocketAddr], DataCall { shown, back }: DataCall) {
         let [shown, back] = [shown, back].map(Token::from_bytes);
-        self.links.connect_data(host, addresses, Tokens { shown, back });
+        self.host_links.connect_data(host, addresses, Tokens { shown, back });
     }
 
     /// Drops the data link to a host; another one may follow.
     pub(super) fn drop_data(&mut self, host: Tid) {
         self.route.disconnect(host);
-        self.links.cancel_data(host);
+        self.host_links.cancel_data(host);
     }
 
     /// Expects a host to connect for a new data link.
     pub(super) fn expect_data(&mut self, host: Tid) {
         let call = Tokens::generate().ok().map(|tokens| {
             let call = DataCall { shown: *tokens.shown.as_bytes(), back: *tokens.back.as_bytes() };
-            self.links.expect_data(host, tokens);
+            self.host_links.expect_data(host, tokens);
             call
         });
         self.machine.handle_data_expected(self.now(), host, call);
@@ -63,18 +63,18 @@ impl Daemon {
 
     /// Returns the time until the links have something to do without an event.
     pub(super) fn time_to_next_link_step(&self) -> Option<Duration> {
-        self.links.next_wakeup().map(|when| when.saturating_duration_since(Instant::now()))
+        self.host_links.next_wakeup().map(|when| when.saturating_duration_since(Instant::now()))
     }
 
     /// Lets the links accept, connect and close.
     pub(super) fn step_links(&mut self) {
-        self.links.step();
+        self.host_links.step();
         self.dispatch_link_events();
     }
 
     /// Passes the events of the links to the machine.
     pub(super) fn dispatch_link_events(&mut self) {
-        while let Some(event) = self.links.poll_event() {
+        while let Some(event) = self.host_links.poll_event() {
             match event {
                 LinkEvent::Up { host, data } => {
                     self.machine.handle_link_up(self.now(), host);
@@ -100,7 +100,7 @@ impl Daemon {
     /// Drops both links to a host and tells the machine.
     pub(super) fn on_link_down(&mut self, host: Tid) {
         self.route.detach(host);
-        self.links.drop_link(host);
+        self.host_links.drop_link(host);
         self.machine.handle_link_down(self.now(), host);
         self.set_tree_spawn_parent(host, false);
     }
@@ -108,7 +108,7 @@ impl Daemon {
     /// Handles a ready socket of a control link.
     pub(super) fn on_control_ready(&mut self, host: Tid, flags: EventFlags) {
         if flags.contains(EventFlags::OUT) {
-            self.links.flush(host);
+            self.host_links.flush(host);
             self.dispatch_link_events();
             // Output for the log may have waited for this link.
             self.resume_outputs();
@@ -130,7 +130,7 @@ impl Daemon {
     fn handle_host_frames(&mut self, host: Tid) {
         let mut budget = FrameBudget::new();
         while budget.take() {
-            let Some(frame) = self.links.receive(host) else {
+            let Some(frame) = self.host_links.receive(host) else {
                 // A part of a frame is a sign of life, too.
                 self.machine.handle_heard(self.now(), host);
                 self.dispatch_link_events();
@@ -139,7 +139,7 @@ impl Daemon {
             self.machine.handle_host_frame(self.now(), host, frame);
             self.execute_actions();
         }
-        if self.links.has_unread(host) {
+        if self.host_links.has_unread(host) {
             self.pending.add_host(host);
         }
     }

@@ -30,6 +30,7 @@ use pvm_core::proto::{Hello, ToDaemon, ToTask};
 use pvm_core::tid::{DAEMON_BIT, Tid};
 use pvm_link::{ControlError, ControlSocket};
 use pvm_net::Connector;
+use pvm_net::polling::timespec;
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
@@ -61,7 +62,7 @@ const ACCEPTS_IN_A_ROW_MAX: usize = 64;
 /// Pause when there is no descriptor left for a new connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// The bit of the debug mask for tasks that enrol and leave.
+/// The bit of the debug mask for tasks that enroll and leave.
 const DEBUG_TASKS: i32 = 0x4;
 
 /// The daemon.
@@ -79,7 +80,7 @@ pub struct Daemon {
     remote_starts: RemoteStarts,
     /// The terminal is still needed, so that a person can start hosts.
     holds_terminal: bool,
-    links: HostLinks,
+    host_links: HostLinks,
     direct_links: DirectLinks,
     epoll: Rc<OwnedFd>,
     signals: UnixStream,
@@ -127,7 +128,7 @@ impl Daemon {
         machine.set_debug_mask(settings.debug_mask);
         log.name(Tid(DAEMON_BIT | machine.own_host().0));
         let epoll = Rc::new(epoll::create(CreateFlags::CLOEXEC)?);
-        let links = host_links::links(&settings, connector, epoll.clone())?;
+        let host_links = host_links::new_links(&settings, connector, epoll.clone())?;
         let starter = Starter::new(hosts::introduction(&settings, machine.own_host())?, settings.starts_max)?;
         epoll::add(&epoll, starter.descriptor(), Source::Starts.data(), EventFlags::IN)?;
         let remote_starts = RemoteStarts::new()?;
@@ -151,7 +152,7 @@ impl Daemon {
             starter,
             remote_starts,
             holds_terminal: false,
-            links,
+            host_links,
             direct_links: DirectLinks::new(epoll.clone()),
             epoll,
             signals,
@@ -186,7 +187,7 @@ impl Daemon {
     fn log_identity(&mut self) {
         let (host, socket) = (&self.settings.machine.host, self.socket_directory.socket().display());
         let version = crate::arguments::version();
-        let port = match self.links.port() {
+        let port = match self.host_links.port() {
             0 => String::new(),
             port => format!(", port {port}"),
         };
@@ -208,7 +209,7 @@ impl Daemon {
         while !self.stopped {
             self.step(&mut events, None)?;
         }
-        self.links.close_all();
+        self.host_links.close_all();
         self.log.line("halted");
         Ok(())
     }
@@ -252,8 +253,7 @@ impl Daemon {
         let limits = limits.chain(self.route.waits_for_memory().then_some(route::PAUSE)).chain(sleep_max);
         let wait = wakeup.into_iter().chain(limits).fold(check, Duration::min);
         // Waking up a little late is better than waking up too early and then once more.
-        let wait = wait + Duration::from_millis(1);
-        Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) }
+        timespec(wait + Duration::from_millis(1))
     }
 
     /// Does what is due by now.
@@ -366,7 +366,7 @@ impl Daemon {
             match client.socket.receive_from_task() {
                 Ok(None) => return,
                 Ok(Some((ToDaemon::Hello(hello), descriptors))) => self.on_hello(connection, &hello, descriptors),
-                Ok(Some((ToDaemon::Heir, descriptors))) => self.on_successor(connection, descriptors),
+                Ok(Some((ToDaemon::TakeOver, descriptors))) => self.on_successor(connection, descriptors),
                 Ok(Some((frame, _))) => match client.tid {
                     Some(tid) => self.on_frame(tid, frame),
                     None => return self.close(connection),

@@ -32,7 +32,7 @@ const LOG_BACKLOG_BYTES_MAX: usize = 1 << 20;
 struct Collectors<'a> {
     machine: &'a Machine,
     connections: &'a Connections,
-    links: &'a HostLinks,
+    host_links: &'a HostLinks,
     backlog_bytes_max: usize,
 }
 
@@ -41,7 +41,7 @@ impl Collectors<'_> {
     fn is_behind(&self, tid: Tid, part: usize) -> bool {
         let Some(collector) = self.machine.collector_of(tid) else {
             // The output goes to the log of the machine, which the master writes.
-            return self.links.queued_bytes(self.machine.master()) > LOG_BACKLOG_BYTES_MAX / part;
+            return self.host_links.queued_bytes(self.machine.master()) > LOG_BACKLOG_BYTES_MAX / part;
         };
         if collector.host() != self.machine.own_host() {
             return self.machine.output_under_way(collector) > self.machine.output_under_way_max() / part as u64;
@@ -52,22 +52,23 @@ impl Collectors<'_> {
     }
 }
 
-impl Daemon {
-    fn collectors(&self) -> Collectors<'_> {
+/// Borrows the collectors while the processes are borrowed, too.
+macro_rules! collectors {
+    ($daemon:expr) => {
         Collectors {
-            machine: &self.machine,
-            connections: &self.connections,
-            links: &self.links,
-            backlog_bytes_max: self.settings.backlog_bytes_max,
+            machine: &$daemon.machine,
+            connections: &$daemon.connections,
+            host_links: &$daemon.host_links,
+            backlog_bytes_max: $daemon.settings.backlog_bytes_max,
         }
-    }
+    };
+}
 
+impl Daemon {
     /// Reads paused outputs again whose collector has caught up.
     pub(super) fn resume_outputs(&mut self) {
-        let Daemon { machine, connections, links, settings, processes, .. } = self;
-        let backlog_bytes_max = settings.backlog_bytes_max;
-        let collectors = Collectors { machine, connections, links, backlog_bytes_max };
-        processes.outputs.resume(|tid| collectors.is_behind(tid, 2));
+        let collectors = collectors!(self);
+        self.processes.outputs.resume(|tid| collectors.is_behind(tid, 2));
     }
 
     /// Tells the machine when a collector has taken the output of tasks of other hosts. To be called when its socket
@@ -88,7 +89,7 @@ impl Daemon {
     pub(super) fn read_output(&mut self, tid: Tid, stream: Stream) {
         let mut budget = FrameBudget::new();
         while budget.take() {
-            if self.collectors().is_behind(tid, 1) {
+            if collectors!(self).is_behind(tid, 1) {
                 return self.processes.outputs.pause(tid, stream);
             }
             if self.read_output_once(tid, stream) == 0 {

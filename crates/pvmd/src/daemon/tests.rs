@@ -1,5 +1,6 @@
 //! A whole daemon in one thread: host 2 of a machine. The test plays its master, host 1.
 use super::*;
+use crate::host_links::CONTROL_FRAME;
 use crate::route::RouteEvent;
 use crate::settings::tests_support::settings_in;
 use pvm_core::codes::native_dsig;
@@ -9,10 +10,9 @@ use pvm_core::proto::{ByteBuf, Spawn, TraceSettings};
 use pvm_core::wire::{self, Frame, HostEntry, HostOptions, MachineSettings, Servers};
 use pvm_net::{ConnectEvent, Identity, KeyPair, Link, PublicKey, Security, Token, Tokens};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-const CONTROL_FRAME: u8 = 1;
 
 fn host(number: u32) -> Tid {
     Tid::host_number(number)
@@ -20,10 +20,10 @@ fn host(number: u32) -> Tid {
 
 /// The daemon, and the master's ends of its links.
 struct Fixture {
-    daemon: Option<Daemon>,
-    directory: PathBuf,
+    daemon: Daemon,
+    directory: TempDir,
     events: Vec<epoll::Event>,
-    /// The daemon ends when this is closed or written to.
+    /// Kept open: the daemon ends when this is written to, and an end of file would keep its loop awake.
     _signals: UnixStream,
     address: SocketAddr,
     key: PublicKey,
@@ -35,11 +35,10 @@ struct Fixture {
 
 impl Fixture {
     /// A daemon to which the master has both links.
-    fn new(name: &str) -> Fixture {
-        let directory = std::env::temp_dir().join(format!("pvmd-daemon-test-{name}-{}", std::process::id()));
-        std::fs::create_dir(&directory).unwrap();
+    fn new() -> Fixture {
+        let directory = TempDir::new().unwrap();
         let master_key = KeyPair::generate().unwrap();
-        let mut settings = settings_in(&directory, Rank::Slave { own: host(2), master: host(1) });
+        let mut settings = settings_in(directory.path(), Rank::Slave { own: host(2), master: host(1) });
         settings.master_key = Some(master_key.public().0);
         let key = PublicKey(settings.machine.key);
         let socket_directory = SocketDirectory::create(&settings.places).unwrap();
@@ -52,7 +51,7 @@ impl Fixture {
         let mut master = Connector::new(Identity::new(master_key), Duration::from_secs(10)).unwrap();
         master.connect_pair(7, &[address], key, Security::Encrypted, PATIENCE, Instant::now());
         let mut fixture = Fixture {
-            daemon: Some(daemon),
+            daemon,
             directory,
             events: Vec::with_capacity(EVENTS_MAX),
             _signals: sender,
@@ -68,12 +67,8 @@ impl Fixture {
         fixture
     }
 
-    fn daemon(&mut self) -> &mut Daemon {
-        self.daemon.as_mut().unwrap()
-    }
-
     fn step(&mut self) {
-        let daemon = self.daemon.as_mut().unwrap();
+        let daemon = &mut self.daemon;
         if !daemon.stopped {
             daemon.step(&mut self.events, Some(Duration::from_millis(1))).unwrap();
         }
@@ -131,14 +126,7 @@ impl Fixture {
     }
 
     fn log(&self) -> String {
-        std::fs::read_to_string(self.directory.join("pvml.test")).unwrap_or_default()
-    }
-}
-
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        self.daemon = None;
-        let _ = std::fs::remove_dir_all(&self.directory);
+        std::fs::read_to_string(self.directory.path().join("pvml.test")).unwrap_or_default()
     }
 }
 
@@ -146,7 +134,7 @@ impl Drop for Fixture {
 
 #[test]
 fn a_lost_data_link_is_made_again_with_tokens_that_the_control_link_carries() {
-    let mut fixture = Fixture::new("data-again");
+    let mut fixture = Fixture::new();
     for round in 1..=2 {
         fixture.frames.clear();
         fixture.data = None;
@@ -166,29 +154,29 @@ fn a_lost_data_link_is_made_again_with_tokens_that_the_control_link_carries() {
             fixture.log().matches("the data link to t40000 stands again").count() == round
         });
     }
-    assert!(!fixture.daemon().stopped, "the control link has stood");
+    assert!(!fixture.daemon.stopped, "the control link has stood");
     assert_eq!(fixture.log().matches("another one is made").count(), 2);
 }
 
 #[test]
 fn a_daemon_ends_when_its_master_closes_the_control_link() {
-    let mut fixture = Fixture::new("closed");
+    let mut fixture = Fixture::new();
     fixture.control = None;
-    fixture.run_until("the daemon goes on", |fixture| fixture.daemon().stopped);
+    fixture.run_until("the daemon goes on", |fixture| fixture.daemon.stopped);
     assert!(fixture.log().contains("link to t40000: connection closed"), "{}", fixture.log());
 }
 
 #[test]
 fn bytes_that_are_no_frame_on_the_control_link_are_the_end_of_the_link() {
-    let mut fixture = Fixture::new("malformed");
+    let mut fixture = Fixture::new();
     fixture.control.as_mut().unwrap().send(CONTROL_FRAME, &[], &[&[0xff; 9]]).unwrap();
-    fixture.run_until("the daemon goes on", |fixture| fixture.daemon().stopped);
+    fixture.run_until("the daemon goes on", |fixture| fixture.daemon.stopped);
     assert!(fixture.log().contains("link to t40000: malformed frame"), "{}", fixture.log());
 }
 
 #[test]
 fn more_frames_than_one_budget_are_handled_in_later_steps() {
-    let mut fixture = Fixture::new("budget");
+    let mut fixture = Fixture::new();
     let count = 1000_usize;
     for _ in 0..count {
         fixture.send(&Frame::Log { tid: Tid(host(1).0 | 1), line: b"line of a host".to_vec() });
@@ -199,31 +187,31 @@ fn more_frames_than_one_budget_are_handled_in_later_steps() {
     while fixture.log().matches("line of a host").count() < count {
         assert!(Instant::now() < end, "frames are missing");
         fixture.step();
-        put_off += usize::from(fixture.daemon().pending.has_host(host(1)));
+        put_off += usize::from(fixture.daemon.pending.has_host(host(1)));
     }
     assert!(put_off > 2, "put off {put_off} times");
-    assert!(!fixture.daemon().pending.has_host(host(1)));
+    assert!(!fixture.daemon.pending.has_host(host(1)));
 }
 
 // ----- routing
 
 #[test]
 fn a_protocol_violation_on_the_data_link_costs_the_host_both_links() {
-    let mut fixture = Fixture::new("violation");
+    let mut fixture = Fixture::new();
     let mut bytes = Vec::new();
     // It has received what was never sent.
     write_acknowledged(1, &mut bytes);
     let mut data = fixture.data.take().unwrap().into_byte_stream();
     assert_eq!(data.write(&bytes), Ok(bytes.len()));
-    fixture.run_until("the daemon goes on", |fixture| fixture.daemon().stopped);
+    fixture.run_until("the daemon goes on", |fixture| fixture.daemon.stopped);
     assert!(fixture.log().contains("data link to t40000: protocol violation"), "{}", fixture.log());
 }
 
 #[test]
 fn events_of_the_route_reach_the_machine_and_the_log() {
-    let mut fixture = Fixture::new("events");
+    let mut fixture = Fixture::new();
     let task = Tid(host(2).0 | 1);
-    let daemon = fixture.daemon();
+    let daemon = &mut fixture.daemon;
     daemon.dispatch_route_event(RouteEvent::Lost { task, why: "no memory".into() });
     // A frame that came along with messages is a frame of that host.
     let frame = Frame::Log { tid: Tid(0x40001), line: b"along".to_vec() };
@@ -234,24 +222,24 @@ fn events_of_the_route_reach_the_machine_and_the_log() {
     // The connection is cut: the machine asks for another one; while that is made it asks no second time.
     fixture.frames.clear();
     let asked = |fixture: &mut Fixture| fixture.frames.iter().any(|frame| matches!(frame, Frame::DataCall { .. }));
-    fixture.daemon().dispatch_route_event(RouteEvent::Cut { host: host(1), why: "cut".into() });
+    fixture.daemon.dispatch_route_event(RouteEvent::Cut { host: host(1), why: "cut".into() });
     fixture.run_until("no call", asked);
     assert!(fixture.log().contains("data link to t40000: cut; another one is made"), "{}", fixture.log());
-    fixture.daemon().dispatch_route_event(RouteEvent::Broken { host: host(1), why: "broken".into() });
-    fixture.run_until("the daemon goes on", |fixture| fixture.daemon().stopped);
+    fixture.daemon.dispatch_route_event(RouteEvent::Broken { host: host(1), why: "broken".into() });
+    fixture.run_until("the daemon goes on", |fixture| fixture.daemon.stopped);
     assert!(fixture.log().contains("data link to t40000: broken"), "{}", fixture.log());
 }
 
 #[test]
 fn frames_go_along_to_members_only() {
-    let mut fixture = Fixture::new("members");
+    let mut fixture = Fixture::new();
     fixture.join();
     fixture.run_until("not joined", |fixture| fixture.log().contains("joined"));
     let frame = Frame::Died { tid: Tid(0x80001), watcher: Tid(0x40001) };
-    let daemon = fixture.daemon();
+    let daemon = &mut fixture.daemon;
     daemon.send_along(Tid(host(9).0 | 1), &frame);
     assert_eq!(daemon.route.poll_event(), None, "no link to host 9 is asked for");
-    daemon.links.drop_link(host(1));
+    daemon.host_links.drop_link(host(1));
     daemon.route.detach(host(1));
     daemon.send_along(Tid(host(1).0 | 1), &frame);
     assert_eq!(daemon.route.poll_event(), Some(RouteEvent::Wanted { host: host(1) }));
@@ -261,7 +249,7 @@ fn frames_go_along_to_members_only() {
 
 #[test]
 fn everything_that_a_process_printed_is_handled_before_its_end() {
-    let mut fixture = Fixture::new("process");
+    let mut fixture = Fixture::new();
     fixture.join();
     let bytes = |text: &str| ByteBuf::from(text.as_bytes().to_vec());
     let arguments = vec![bytes("-c"), bytes("echo first; echo last >&2; exit 3")];
@@ -284,14 +272,14 @@ fn everything_that_a_process_printed_is_handled_before_its_end() {
     fixture.run_until("no answer", |fixture| result(fixture).is_some());
     let tid = Tid(result(&mut fixture).unwrap() as u32);
     assert!(tid.is_task(), "{tid}");
-    fixture.run_until("the process does not end", |fixture| fixture.daemon().processes.id_of(tid).is_none());
+    fixture.run_until("the process does not end", |fixture| fixture.daemon.processes.id_of(tid).is_none());
     fixture.run_until("the log is not told", |fixture| {
         let logged =
             |text: &[u8]| fixture.frames.iter().any(|frame| matches!(frame, Frame::Log { line, .. } if line == text));
         logged(b"first") && logged(b"last")
     });
     // The task is gone, and with it all that the daemon had for it.
-    fixture.run_until("the task is left", |fixture| fixture.daemon().processes.outputs.counts() == (0, 0));
-    assert!(!fixture.daemon().machine.takes_messages(tid));
-    assert_eq!(fixture.daemon().connections.of_task(tid), None);
+    fixture.run_until("the task is left", |fixture| fixture.daemon.processes.outputs.counts() == (0, 0));
+    assert!(!fixture.daemon.machine.takes_messages(tid));
+    assert_eq!(fixture.daemon.connections.of_task(tid), None);
 }

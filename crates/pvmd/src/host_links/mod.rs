@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The kind of every frame on a control link: a frame of the core.
-const CONTROL_FRAME: u8 = 1;
+pub const CONTROL_FRAME: u8 = 1;
 /// What waits for a host on its control link, beside the frame that exceeds it and one that is longer by itself.
 ///
 /// * Filled by: each other host that does not read
@@ -268,7 +268,7 @@ impl HostLinks {
         (DATA_STALL_TIMEOUTS * self.timeout).min(DATA_STALL_TIME_MAX)
     }
 
-    /// Logs the first time that a host connects out of turn. It could do so any number of times.
+    /// Logs the first time that a host connects although it must wait to be called. It could do so any number of times.
     fn on_unexpected_caller(&mut self, host: Tid, address: SocketAddr) {
         let known = self.hosts.get_mut(&host);
         if known.is_some_and(|known| !std::mem::replace(&mut known.has_called, true)) {
@@ -340,7 +340,7 @@ impl HostLinks {
     /// Returns how many TCP segments were sent again on the control link to a host.
     pub fn retransmissions(&self, host: Tid) -> u32 {
         let control = self.hosts.get(&host).and_then(|host| host.control.as_ref());
-        control.map_or(0, |control| control.link.sent_again())
+        control.map_or(0, |control| control.link.retransmissions())
     }
 
     /// Writes what waits for a host.

@@ -125,8 +125,7 @@ impl Processes {
 
     /// Returns the status of a process that has ended.
     pub fn status(&mut self, tid: Tid) -> Option<ExitStatus> {
-        // An error means that the status was delivered elsewhere: the process has ended.
-        self.running.get_mut(&tid)?.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::default()))
+        status_of(&mut self.running.get_mut(&tid)?.child)
     }
 
     /// Forgets a process that has ended, and its standard input. Its output may still be read.
@@ -142,6 +141,12 @@ impl Processes {
         self.inputs.close(tid);
         self.groups.remove(&tid);
     }
+}
+
+/// Returns the status of a child that has ended.
+pub fn status_of(child: &mut Child) -> Option<ExitStatus> {
+    // An error means that the status was delivered elsewhere: the child has ended.
+    child.try_wait().unwrap_or_else(|_| Some(ExitStatus::default()))
 }
 
 #[cfg(test)]

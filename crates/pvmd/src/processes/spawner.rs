@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Descriptors that the daemon needs for each task: output and end of its process, connection, segment and doorbell.
-const DESCRIPTORS_A_TASK: u64 = 5;
+pub(crate) const DESCRIPTORS_PER_TASK: u64 = 5;
 /// Descriptors that the daemon needs for itself. A quarter of all descriptors is for direct links and for tasks that
 /// are being started.
-const OWN_DESCRIPTORS: u64 = 32;
+pub(crate) const OWN_DESCRIPTORS: u64 = 32;
 /// One more than the highest error number of any system.
 const ERRNO_END: i32 = 4096;
 /// Variables that a daemon started by a task has inherited and must not pass on.
@@ -132,7 +132,7 @@ impl ProcessSpawner {
     pub fn tasks_max(&self) -> usize {
         let Some(limit) = self.own_limit.current else { return usize::MAX };
         let for_tasks = (limit / 4 * 3).saturating_sub(OWN_DESCRIPTORS);
-        usize::try_from(for_tasks / DESCRIPTORS_A_TASK).unwrap_or(usize::MAX).max(1)
+        usize::try_from(for_tasks / DESCRIPTORS_PER_TASK).unwrap_or(usize::MAX).max(1)
     }
 
     /// Describes the daemon's descriptor limit, and how to raise it.

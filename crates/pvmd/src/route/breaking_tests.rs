@@ -1,5 +1,5 @@
 //! Data links that break and are resumed under load.
-use super::fuzz::pipes;
+use super::fuzz::streams;
 use super::tests::{Host, Task, pattern, settle};
 use super::*;
 use pvm_core::flows::FLOW_WINDOW_BYTES;
@@ -18,14 +18,14 @@ impl Prng {
 }
 
 fn join(one: &mut Host, other: &mut Host, encrypted: bool) {
-    let (near, far) = pipes(encrypted);
+    let (near, far) = streams(encrypted);
     one.route.attach(other.tid, near);
     other.route.attach(one.tid, far);
 }
 
 /// Gives both sides a new connection.
 fn join_again(one: &mut Host, other: &mut Host, encrypted: bool) {
-    let (near, far) = pipes(encrypted);
+    let (near, far) = streams(encrypted);
     one.route.disconnect(other.tid);
     other.route.disconnect(one.tid);
     one.route.resume(other.tid, near);
@@ -190,10 +190,10 @@ fn a_host_that_says_it_has_what_it_was_never_sent_is_found_out() {
     for again in [false, true] {
         let (mut one, mut other) = (Host::new(0x40000), Host::new(0x80000));
         let a = one.task(1);
-        let (near, mut far) = pipes(false);
+        let (near, mut far) = streams(false);
         one.route.attach(other.tid, near);
         if again {
-            let (near, newer) = pipes(false);
+            let (near, newer) = streams(false);
             one.route.disconnect(other.tid);
             one.route.resume(other.tid, near);
             far = newer;

@@ -77,7 +77,7 @@ impl Sink for Egress<'_> {
                 (bytes.len(), Body::Bytes(bytes))
             }
             Arrival::Remote(remote) => (0, Body::Remote(remote)),
-            // Tasks do not offer their memory to a daemon.
+            // Tasks send no body in transit to a daemon, only whole ones.
             Arrival::InTransit(_) => return,
         };
         let (from, far, bytes) = (Tid(from), meta[FAR], body.len());

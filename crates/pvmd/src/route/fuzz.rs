@@ -78,9 +78,9 @@ impl Sink for Taken {
         assert_eq!((Tid(from), Tid(meta[FAR]).host()), (OWN, HOSTILE), "nobody speaks for another");
         match body {
             Arrival::Inline(inline) => assert_eq!(inline.copy_to(&mut vec![0; inline.len()]), inline.len()),
-            Arrival::InTransit(offer) => {
-                let mut room = vec![0; offer.len()];
-                assert!(offer.take(&mut room).is_ok());
+            Arrival::InTransit(body) => {
+                let mut room = vec![0; body.len()];
+                assert!(body.take(&mut room).is_ok());
             }
             Arrival::Remote(_) => panic!("the daemon lends its bodies"),
         }
@@ -135,7 +135,7 @@ impl World {
             Task { tid: Tid(*name), endpoint, taken: Taken::default() }
         };
         let tasks = NAMES[1..3].iter().map(task).collect();
-        let (near, far) = pipes(encrypted);
+        let (near, far) = streams(encrypted);
         route.attach(HOSTILE, near);
         World { route, context, tasks, far: Some(far), pending: Vec::new(), broken: false, encrypted, ports }
     }
@@ -168,7 +168,7 @@ impl World {
     /// Closes the connection; or opens another one, on which the host tells a position.
     fn break_or_resume(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         if self.far.take().is_none() {
-            let (near, far) = pipes(self.encrypted);
+            let (near, far) = streams(self.encrypted);
             self.route.disconnect(HOSTILE);
             self.route.resume(HOSTILE, near);
             (self.far, self.pending) = (Some(far), Vec::new());
@@ -280,7 +280,7 @@ fn name(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<Tid> {
 }
 
 /// Makes the two ends of a data link.
-pub(super) fn pipes(encrypted: bool) -> (ByteStream, ByteStream) {
+pub(super) fn streams(encrypted: bool) -> (ByteStream, ByteStream) {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("sockets");
     let (mut near, mut far) = match encrypted {

@@ -55,7 +55,7 @@ pub trait RouteContext {
 pub enum RouteEvent {
     /// A frame has come out of a flow.
     Frame { from: Tid, frame: Box<Frame> },
-    /// The host has violated the protocol: its links are to be closed.
+    /// The host has violated the protocol, or too many frames wait for it: its links are to be closed.
     Broken { host: Tid, why: String },
     /// The connection of a data link has ended. A new connection continues where it broke.
     Cut { host: Tid, why: String },
@@ -123,7 +123,7 @@ impl std::fmt::Display for LinkFailure {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             LinkFailure::Link(error) => write!(formatter, "{error}"),
-            LinkFailure::ProtocolViolation => formatter.write_str("protocol violation on the data link"),
+            LinkFailure::ProtocolViolation => formatter.write_str("protocol violation"),
         }
     }
 }
@@ -178,15 +178,15 @@ impl Route {
     // ----- hosts
 
     /// Adds the first data link to a host.
-    pub fn attach(&mut self, host: Tid, pipe: ByteStream) {
+    pub fn attach(&mut self, host: Tid, stream: ByteStream) {
         self.wanted.remove(&host);
-        self.data_links.insert(host, DataLink::new(Some(pipe)));
+        self.data_links.insert(host, DataLink::new(Some(stream)));
     }
 
     /// Continues the data link to a host on a new connection, where the other side has stopped.
-    pub fn resume(&mut self, host: Tid, pipe: ByteStream) {
+    pub fn resume(&mut self, host: Tid, stream: ByteStream) {
         self.wanted.remove(&host);
-        self.data_links.entry(host).or_insert_with(|| DataLink::new(None)).reconnect(pipe);
+        self.data_links.entry(host).or_insert_with(|| DataLink::new(None)).reconnect(stream);
     }
 
     /// Drops the connection to a host. Another one may follow.
@@ -325,8 +325,8 @@ impl Route {
             return false;
         }
         for data_link in self.data_links.values_mut() {
-            if let Some((pipe, _, transmit)) = data_link.connection() {
-                pipe.release();
+            if let Some((stream, _, transmit)) = data_link.connection() {
+                stream.release();
                 transmit.release();
             }
         }
@@ -347,8 +347,8 @@ impl Route {
         self.update_all_read_progress();
         let hosts: Vec<Tid> = self.data_links.keys().copied().collect();
         for host in &hosts {
-            let greeted = self.data_links.get_mut(host).map_or(Ok(()), DataLink::greet);
-            match greeted.and_then(|()| self.receive_from(*host, context)) {
+            let ready = self.data_links.get_mut(host).map_or(Ok(()), DataLink::continue_handshake);
+            match ready.and_then(|()| self.receive_from(*host, context)) {
                 Ok(again) => more |= again,
                 Err(failure) => self.on_link_failure(*host, &failure),
             }
@@ -360,8 +360,8 @@ impl Route {
         }
         for host in &hosts {
             let connection = self.data_links.get_mut(host).and_then(DataLink::connection);
-            let Some((pipe, receive, transmit)) = connection else { continue };
-            match transmit.write(pipe, *host, &mut self.egress_flows.flows, &mut receive.receipts) {
+            let Some((stream, receive, transmit)) = connection else { continue };
+            match transmit.write(stream, *host, &mut self.egress_flows.flows, &mut receive.receipts) {
                 Ok(again) => more |= again,
                 Err(failure) => self.on_link_failure(*host, &failure),
             }

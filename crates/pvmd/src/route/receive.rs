@@ -116,31 +116,31 @@ impl ReceiveState {
     }
 
     /// Reads once. Returns how many bytes came, and notes whether the socket may have more.
-    fn read(&mut self, pipe: &mut ByteStream, least: usize) -> Result<usize, LinkError> {
-        let count = self.read_some(pipe, least)?;
+    fn read(&mut self, stream: &mut ByteStream, least: usize) -> Result<usize, LinkError> {
+        let count = self.read_some(stream, least)?;
         self.receipts.count_received(count as u64);
         Ok(count)
     }
 
-    fn read_some(&mut self, pipe: &mut ByteStream, least: usize) -> Result<usize, LinkError> {
-        if let Some(count) = self.read_to_block(pipe)? {
+    fn read_some(&mut self, stream: &mut ByteStream, least: usize) -> Result<usize, LinkError> {
+        if let Some(count) = self.read_to_block(stream)? {
             return Ok(count);
         }
-        if let Some(count) = self.read_decrypted(pipe)? {
+        if let Some(count) = self.read_decrypted(stream)? {
             return Ok(count);
         }
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
-        let ahead = if self.long && pipe.is_encrypted() { BEHIND_BYTES } else { READ_BYTES };
+        let ahead = if self.long && stream.is_encrypted() { BEHIND_BYTES } else { READ_BYTES };
         let wanted = self.end + least.max(ahead);
         if self.buffer.len() < wanted {
             self.buffer.resize(wanted, 0);
         }
-        let count = pipe.read(&mut self.buffer[self.end..wanted])?;
-        self.readable = match pipe.is_encrypted() {
-            true => count > 0 || pipe.has_unread() || self.ends(),
+        let count = stream.read(&mut self.buffer[self.end..wanted])?;
+        self.readable = match stream.is_encrypted() {
+            true => count > 0 || stream.has_unread() || self.ends(),
             // A socket that gives less than asked for is empty, and `epoll` tells when it no longer is.
-            false => self.end + count == wanted || pipe.has_unread() || self.ends(),
+            false => self.end + count == wanted || stream.has_unread() || self.ends(),
         };
         self.end += count;
         Ok(count)
@@ -152,16 +152,16 @@ impl ReceiveState {
     }
 
     /// Reads the rest of a body directly into its block, where the link allows that.
-    fn read_to_block(&mut self, pipe: &mut ByteStream) -> Result<Option<usize>, LinkError> {
+    fn read_to_block(&mut self, stream: &mut ByteStream) -> Result<Option<usize>, LinkError> {
         let Some(Incoming { block: Some(block), at, left, .. }) = &mut self.incoming else { return Ok(None) };
-        if pipe.plain_socket().is_none() {
+        if stream.plain_socket().is_none() {
             return Ok(None);
         }
         if self.buffer.len() < BEHIND_BYTES {
             self.buffer.resize(BEHIND_BYTES, 0);
         }
         let wanted = *left + BEHIND_BYTES;
-        let count = match block.read_from(pipe.as_fd(), *at, *left, &mut self.buffer[..BEHIND_BYTES]) {
+        let count = match block.read_from(stream.as_fd(), *at, *left, &mut self.buffer[..BEHIND_BYTES]) {
             Ok(0) => return Err(LinkError::Closed),
             Ok(count) => count,
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
@@ -175,15 +175,15 @@ impl ReceiveState {
     }
 
     /// Copies the rest of a body of an encrypted link into its block as it is decrypted.
-    fn read_decrypted(&mut self, pipe: &mut ByteStream) -> Result<Option<usize>, LinkError> {
-        let incoming = self.incoming.as_mut().filter(|_| pipe.is_encrypted());
+    fn read_decrypted(&mut self, stream: &mut ByteStream) -> Result<Option<usize>, LinkError> {
+        let incoming = self.incoming.as_mut().filter(|_| stream.is_encrypted());
         let Some(Incoming { block: Some(block), at, left, .. }) = incoming else { return Ok(None) };
-        let count = pipe.read_by(*left, &mut |bytes| {
+        let count = stream.read_by(*left, &mut |bytes| {
             block.write(*at, bytes);
             *at += bytes.len();
         })?;
         *left -= count;
-        self.readable = count > 0 || pipe.has_unread() || self.ends();
+        self.readable = count > 0 || stream.has_unread() || self.ends();
         Ok(Some(count))
     }
 
@@ -219,8 +219,8 @@ impl Route {
                     return Ok(false);
                 }
                 Next::Read(least) => match data_link.connection().filter(|(_, receive, _)| receive.readable) {
-                    Some((pipe, receive, _)) => {
-                        taken += receive.read(pipe, least)?;
+                    Some((stream, receive, _)) => {
+                        taken += receive.read(stream, least)?;
                         reads += 1;
                     }
                     None => {

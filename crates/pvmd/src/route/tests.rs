@@ -64,9 +64,9 @@ impl Sink for Taken {
                 inline.copy_to(&mut bytes);
                 bytes
             }
-            Arrival::InTransit(offer) => {
-                let mut bytes = vec![0; offer.len()];
-                assert!(offer.take(&mut bytes).is_ok());
+            Arrival::InTransit(body) => {
+                let mut bytes = vec![0; body.len()];
+                assert!(body.take(&mut bytes).is_ok());
                 bytes
             }
             Arrival::Remote(_) => panic!("the daemon lends its bodies"),
@@ -144,21 +144,21 @@ impl Host {
     }
 }
 
-fn pipes() -> (ByteStream, ByteStream) {
+fn streams() -> (ByteStream, ByteStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (far, _) = listener.accept().unwrap();
-    let pipe = |socket: TcpStream| {
+    let stream = |socket: TcpStream| {
         socket.set_nonblocking(true).unwrap();
         let mut link = Link::clear(socket.into());
         link.trust(Duration::from_secs(10)).unwrap();
         link.into_byte_stream()
     };
-    (pipe(near), pipe(far))
+    (stream(near), stream(far))
 }
 
 fn join(one: &mut Host, other: &mut Host) {
-    let (near, far) = pipes();
+    let (near, far) = streams();
     assert!(near.as_fd().try_clone_to_owned().is_ok());
     one.route.attach(other.tid, near);
     other.route.attach(one.tid, far);
@@ -392,7 +392,7 @@ fn what_waits_for_a_link_goes_when_it_comes_and_is_dropped_with_its_host() {
 fn a_host_that_speaks_for_others_or_talks_rubbish_is_cut_off() {
     for rubbish in [true, false] {
         let (mut one, other) = (Host::new(0x40000), Host::new(0x80000));
-        let (near, mut far) = pipes();
+        let (near, mut far) = streams();
         one.route.attach(other.tid, near);
         let mut bytes = vec![0xee; 100];
         if !rubbish {

@@ -221,14 +221,14 @@ impl TransmitState {
     /// may be more at once.
     pub fn write(
         &mut self,
-        pipe: &mut ByteStream,
+        stream: &mut ByteStream,
         host: Tid,
         flows: &mut Flows<Body>,
         receipts: &mut AckTracker,
     ) -> Result<bool, LinkFailure> {
-        if self.writable && pipe.wants_write() {
-            pipe.flush()?;
-            self.writable = !pipe.wants_write();
+        if self.writable && stream.wants_write() {
+            stream.flush()?;
+            self.writable = !stream.wants_write();
         }
         if self.kept_beside_longest() > KEPT_BYTES_MAX {
             return Err(LinkFailure::ProtocolViolation);
@@ -236,14 +236,14 @@ impl TransmitState {
         let mut total = 0;
         while self.writable && total < STEP_BYTES {
             if self.is_written() && self.sent.unacknowledged() < UNACKNOWLEDGED_BYTES_MAX {
-                let long_bytes_max = if pipe.is_encrypted() { ENCRYPTED_BYTES } else { CLEAR_BYTES };
+                let long_bytes_max = if stream.is_encrypted() { ENCRYPTED_BYTES } else { CLEAR_BYTES };
                 self.gather(host, flows, receipts, long_bytes_max);
             }
             self.gather_control(receipts);
             if self.is_written() {
                 return Ok(false);
             }
-            let written = if pipe.is_encrypted() { self.write_encrypted(pipe)? } else { self.write_clear(pipe)? };
+            let written = if stream.is_encrypted() { self.write_encrypted(stream)? } else { self.write_clear(stream)? };
             self.written(written);
             total += written;
         }
@@ -286,7 +286,7 @@ impl TransmitState {
     }
 
     /// Writes once on a link in clear. Returns how many bytes were taken, and notes whether the socket may take more.
-    fn write_clear(&mut self, pipe: &ByteStream) -> Result<usize, LinkError> {
+    fn write_clear(&mut self, stream: &ByteStream) -> Result<usize, LinkError> {
         let Some((WriteBatch { bytes, long }, _)) = self.sent.current() else { return Ok(0) };
         let Position { at, index, mut body_at } = self.place;
         let mut at = at..long.get(index).map_or(bytes.len(), |long| long.before);
@@ -301,7 +301,7 @@ impl TransmitState {
             parts.add(&bytes[at.clone()]);
         }
         let offered = parts.total_bytes();
-        let written = match parts.write_to(pipe.as_fd()) {
+        let written = match parts.write_to(stream.as_fd()) {
             Ok(count) => count,
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
             Err(error) => return Err(Errno::from_io_error(&error).map_or(LinkError::Closed, LinkError::from)),
@@ -312,12 +312,12 @@ impl TransmitState {
     }
 
     /// Writes once on an encrypted link. It encrypts a copy, since tasks may still write where the pieces are.
-    fn write_encrypted(&mut self, pipe: &mut ByteStream) -> Result<usize, LinkError> {
+    fn write_encrypted(&mut self, stream: &mut ByteStream) -> Result<usize, LinkError> {
         let Some((batch, done)) = self.sent.current() else { return Ok(0) };
         let (bytes, mut place) = ((batch.length() - done) as usize, self.place);
-        let written = pipe.write_by(bytes, &mut |into| copy(batch, &mut place, into))?;
+        let written = stream.write_by(bytes, &mut |into| copy(batch, &mut place, into))?;
         // The link may take less than everything although the socket has room.
-        self.writable = !pipe.wants_write();
+        self.writable = !stream.wants_write();
         Ok(written)
     }
 
@@ -378,7 +378,7 @@ mod tests {
     /// More than an encrypted link takes at a time.
     const NEWS_BYTES: usize = 1 << 20;
 
-    fn pipes(encrypted: bool) -> [ByteStream; 2] {
+    fn streams(encrypted: bool) -> [ByteStream; 2] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (far, _) = listener.accept().unwrap();
@@ -418,11 +418,11 @@ mod tests {
     }
 
     impl Reader {
-        fn read(&mut self, pipe: &mut ByteStream, flows: &mut Flows<Body>) {
+        fn read(&mut self, stream: &mut ByteStream, flows: &mut Flows<Body>) {
             let mut buffer = vec![0; 1 << 20];
             loop {
                 let before = self.bytes.len() as u64;
-                match pipe.read(&mut buffer).unwrap() {
+                match stream.read(&mut buffer).unwrap() {
                     0 => break,
                     count => self.bytes.extend_from_slice(&buffer[..count]),
                 }
@@ -466,7 +466,7 @@ mod tests {
     #[test]
     fn what_is_gathered_goes_out_whole_and_in_order_and_the_link_is_never_left_while_it_has_room() {
         for encrypted in [false, true] {
-            let [mut near, mut far] = pipes(encrypted);
+            let [mut near, mut far] = streams(encrypted);
             let (mut transmit, mut flows, mut reader) = (TransmitState::default(), Flows::new(), Reader::default());
             let sizes = [10, 70_000, 4096, 4097, 0, 900_000, 65_536, 65_537, 3, 2_000_000, 1];
             let dst = Tid(HOST.0 | 1);
@@ -502,7 +502,7 @@ mod tests {
     #[test]
     fn credit_for_a_host_that_does_not_read_takes_little_memory_and_time() {
         for encrypted in [false, true] {
-            let [mut near, mut far] = pipes(encrypted);
+            let [mut near, mut far] = streams(encrypted);
             let (mut transmit, mut flows, mut reader) = (TransmitState::default(), Flows::new(), Reader::default());
             let (long, mut full) = (30 << 20, None);
             flows.send(SRC, Tid(HOST.0 | 1), [0; 5], long, long, Body::Bytes(pattern(0, long)));
@@ -528,7 +528,7 @@ mod tests {
 
     #[test]
     fn no_more_is_kept_for_a_host_than_the_limit() {
-        let [mut near, mut far] = pipes(false);
+        let [mut near, mut far] = streams(false);
         let (mut transmit, mut flows, mut reader) = (TransmitState::default(), Flows::new(), Reader::default());
         let (long, mut receipts) = (20 << 20, AckTracker::new(1));
         flows.send(SRC, Tid(HOST.0 | 1), [0; 5], long, long, Body::Bytes(pattern(0, long)));

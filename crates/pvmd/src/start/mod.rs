@@ -32,7 +32,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 use tree_spawn::TreeSpawn;
 
-/// Hosts that the master itself starts at the same time, if it has enough processors ([`STARTS_A_PROCESSOR`]).
+/// Hosts that the master itself starts at the same time, if it has enough processors ([`STARTS_PER_PROCESSOR`]).
 ///
 /// * Filled by: tasks that add hosts
 /// * Default: 64, and 16 a processor
@@ -41,7 +41,7 @@ use tree_spawn::TreeSpawn;
 /// * Test: `many_hosts_start_at_the_same_time_but_not_more_than_the_limit`
 const STARTS_MAX: usize = 64;
 /// Starts at the same time for each processor of the master. A start takes about 300 ms, and 20 ms of a processor.
-const STARTS_A_PROCESSOR: usize = 16;
+const STARTS_PER_PROCESSOR: usize = 16;
 /// Time that a host has to start its daemon.
 const START_WAIT: Duration = Duration::from_secs(60);
 /// The same if another host starts it. After that the master does.
@@ -53,7 +53,7 @@ const MANUAL_WAIT: Duration = Duration::from_secs(600);
 const STRAY_WAIT: Duration = WELCOME_WAIT.saturating_add(Duration::from_secs(10));
 /// Returns how many hosts a master with that number of processors starts itself at the same time.
 pub fn starts_max(processors: usize) -> usize {
-    STARTS_MAX.min(processors * STARTS_A_PROCESSOR)
+    STARTS_MAX.min(processors * STARTS_PER_PROCESSOR)
 }
 
 /// What new daemons are told of the master.

@@ -1,4 +1,5 @@
 //! The command that starts a daemon on another host: its local process and what that prints.
+use crate::processes::status_of;
 use pvm_core::dialogue::{LINE_BYTES_MAX, TAKEN};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -162,8 +163,7 @@ impl RemoteCommand {
 
     /// Returns the status of the process if it has ended.
     pub fn status(&mut self) -> Option<ExitStatus> {
-        // An error means that the status was delivered elsewhere: the process has ended.
-        let status = self.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::default()));
+        let status = status_of(&mut self.child);
         if status.is_some() {
             self.pidfd = None;
         }

@@ -124,10 +124,10 @@ mod tests {
         if !Path::new(DEBIAN_SHELL).exists() {
             assert!(words(false).contains("BatchMode=yes") && !words(true).contains("BatchMode"));
         }
-        let path = std::env::temp_dir().join(format!("pvmd-shell-test-{}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
         std::fs::write(path.join("ssh"), "").unwrap();
-        let with_ssh = |name: &str| (name == "PATH").then(|| path.clone().into_os_string());
+        let with_ssh = |name: &str| (name == "PATH").then(|| path.into());
         let words = |terminal| text(&RemoteShell::find(with_ssh, terminal).words(&line, "pvmd"));
         assert_eq!(words(false), "ssh|-x|-a|-T|-oConnectTimeout=20|-oBatchMode=yes|h2|pvmd");
         assert_eq!(words(true), "ssh|-x|-a|-T|-oConnectTimeout=20|h2|pvmd");
@@ -136,7 +136,6 @@ mod tests {
         let shell = RemoteShell::find(in_job, false);
         assert_eq!(text(&shell.words(&line, "pvmd -s")), "srun|--nodes=1|--ntasks=1|-w|h2|sh|-c|pvmd -s");
         assert!(shell.needs_foreground());
-        std::fs::remove_dir_all(&path).unwrap();
     }
 
     #[test]

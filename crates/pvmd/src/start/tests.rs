@@ -3,18 +3,22 @@ use super::*;
 use pvm_core::dialogue::LINE_BYTES_MAX;
 use pvm_core::hostfile::parse_host;
 use pvm_core::wire;
+use pvm_net::polling::poll_one;
 use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 
 /// How long a test waits for what must happen.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-pub struct Folder(pub PathBuf);
+pub struct Folder(TempDir);
 
 impl Folder {
-    pub fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("pvmd-start-{name}-{}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
-        Folder(path)
+    pub fn new() -> Folder {
+        Folder(TempDir::new().unwrap())
+    }
+    /// Returns the path of a file in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
     }
     /// Makes a script that takes the place of the remote shell.
     pub fn shell(&self, text: &str) -> RemoteShell {
@@ -25,15 +29,9 @@ impl Folder {
         self.script("other", text)
     }
     fn script(&self, name: &str, text: &str) -> RemoteShell {
-        let path = self.0.join(name);
+        let path = self.file(name);
         std::fs::write(&path, text).unwrap();
         RemoteShell::Program(vec!["/bin/sh".into(), path.into()])
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -88,8 +86,8 @@ fn started() -> Started {
 
 #[test]
 fn a_daemon_gets_its_lines_and_is_found_behind_noise() {
-    let folder = Folder::new("noise");
-    let notes = folder.0.join("notes");
+    let folder = Folder::new();
+    let notes = folder.file("notes");
     let shell = folder.shell(&format!(
         "echo \"$*\" >{0}; echo Welcome; echo careful >&2; while read line && [ \"$line\" != end ]; do\n\
          echo \"$line\" >>{0}; done; echo '{1}'; cat >>{0}; echo closed >>{0}\n",
@@ -117,7 +115,7 @@ fn a_daemon_gets_its_lines_and_is_found_behind_noise() {
 
 #[test]
 fn where_pvmd_is_not_found_other_places_are_tried() {
-    let folder = Folder::new("places");
+    let folder = Folder::new();
     let script = "case \"$2\" in /own/pvmd*) echo PvmDupHost;; *) echo \"sh: pvmd: not found\" >&2; exit 127;; esac";
     let mut first = starter(folder.shell(script), Some(Path::new("/own/pvmd")));
     first.start(5, host(0, "h2"));
@@ -134,7 +132,7 @@ fn where_pvmd_is_not_found_other_places_are_tried() {
 
 #[test]
 fn where_pvmd_is_of_pvm_3_4_6_other_places_are_tried_and_it_is_named() {
-    let folder = Folder::new("older");
+    let folder = Folder::new();
     let line = "ddpro<2316> arch<LINUX64> ip<c0000202:adc3> mtu<4080> dsig<4230209>";
     let script = |place: &str, then: &str| {
         format!(
@@ -162,7 +160,7 @@ fn where_pvmd_is_of_pvm_3_4_6_other_places_are_tried_and_it_is_named() {
 
 #[test]
 fn a_host_whose_start_up_files_end_without_a_newline_is_added_and_another_key_is_not_to_be_accepted() {
-    let folder = Folder::new("glued");
+    let folder = Folder::new();
     let changed = "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.";
     let script = format!(
         "case $1 in key) echo '{changed}' >&2; exit 255;; esac\n\
@@ -181,7 +179,7 @@ fn a_host_whose_start_up_files_end_without_a_newline_is_added_and_another_key_is
 
 #[test]
 fn each_failure_has_its_code() {
-    let folder = Folder::new("failures");
+    let folder = Folder::new();
     let line = "ddpro<2316> arch<LINUX64> ip<c0000202:adc3> mtu<4080> dsig<4230209>";
     let later = started().line().replace(&format!("wire<{}>", wire::VERSION), "wire<77>");
     let script = format!("case $1 in old) echo '{line}';; dead) kill -9 $$;; silent) ;; later) echo '{later}';; esac");
@@ -208,8 +206,8 @@ fn a_program_that_is_not_there_is_named() {
 
 #[test]
 fn a_silent_host_is_given_up_and_its_command_ended() {
-    let folder = Folder::new("silent");
-    let process = folder.0.join("process");
+    let folder = Folder::new();
+    let process = folder.file("process");
     let shell = folder.shell(&format!("echo $$ >{}; sleep 1000", process.display()));
     let mut starter = starter(shell, None);
     starter.start(5, host(0, "h2"));
@@ -228,7 +226,7 @@ fn a_silent_host_is_given_up_and_its_command_ended() {
 
 #[test]
 fn many_hosts_start_at_the_same_time_but_not_more_than_the_limit() {
-    let folder = Folder::new("many");
+    let folder = Folder::new();
     let script = format!("echo x; sleep 0.05; echo '{}'", started().line());
     let mut starter = starter(folder.shell(&script), None);
     let count = STARTS_MAX + 20;
@@ -253,15 +251,13 @@ fn a_line_without_an_end_is_cut() {
 }
 
 fn is_ready(starter: &Starter) -> bool {
-    use rustix::event::{PollFd, PollFlags, poll};
-    use rustix::time::Timespec;
-    poll(&mut [PollFd::new(&starter.epoll, PollFlags::IN)], Some(&Timespec::default())).unwrap() > 0
+    poll_one(&starter.epoll, rustix::event::PollFlags::IN, Duration::ZERO).unwrap()
 }
 
 #[test]
 fn a_command_that_has_ended_while_another_holds_its_output_keeps_nobody_awake() {
-    let folder = Folder::new("held");
-    let sleeper = folder.0.join("sleeper");
+    let folder = Folder::new();
+    let sleeper = folder.file("sleeper");
     let mut starter = starter(folder.shell(&format!("sleep 1000 & echo $! >{}; exit 0", sleeper.display())), None);
     starter.start(5, host(0, "h2 dx=pvmd"));
     let id = *starter.running.keys().next().unwrap();
@@ -289,8 +285,8 @@ fn a_command_that_has_ended_while_another_holds_its_output_keeps_nobody_awake() 
 
 #[test]
 fn a_daemon_that_is_refused_is_not_told_that_it_was_taken() {
-    let folder = Folder::new("refused");
-    let notes = folder.0.join("notes");
+    let folder = Folder::new();
+    let notes = folder.file("notes");
     let later = started().line().replace(&format!("wire<{}>", wire::VERSION), "wire<77>");
     let script = format!(
         "while read line && [ \"$line\" != end ]; do :; done; echo '{later}'; cat >{0}; echo closed >>{0}",
@@ -316,7 +312,7 @@ const AT_TERMINAL: &str = "HPVM_TEST_AT_TERMINAL";
 fn at_a_terminal_a_command_can_ask_for_a_password() {
     if std::env::var_os(AT_TERMINAL).is_some() {
         // As ssh does.
-        let folder = Folder::new("asks");
+        let folder = Folder::new();
         let shell =
             folder.shell(&format!("read word </dev/tty; [ \"$word\" = secret ] && echo '{}'", started().line()));
         let master = starter(shell.clone(), None).master.clone();

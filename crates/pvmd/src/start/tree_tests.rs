@@ -104,7 +104,7 @@ fn answering(folder: &Folder) -> RemoteShell {
 
 #[test]
 fn hosts_that_have_come_start_those_that_wait() {
-    let folder = Folder::new("tree");
+    let folder = Folder::new();
     let mut fleet = Fleet::new(2, answering(&folder));
     fleet.start(0..30);
     fleet.all_come(30);
@@ -127,7 +127,7 @@ fn a_master_of_few_processors_starts_fewer_itself() {
 
 #[test]
 fn as_many_as_the_master_starts_itself_take_no_other() {
-    let folder = Folder::new("few");
+    let folder = Folder::new();
     let mut fleet = Fleet::new(4, answering(&folder));
     (2..6).map(Tid::host_number).for_each(|tid| fleet.come(tid));
     fleet.start(6..10);
@@ -137,7 +137,7 @@ fn as_many_as_the_master_starts_itself_take_no_other() {
 
 #[test]
 fn where_only_the_master_can_start_hosts_it_starts_all() {
-    let folder = Folder::new("alone");
+    let folder = Folder::new();
     let mut fleet = Fleet::new(2, answering(&folder));
     fleet.starter.parent_shell = RemoteShell::Program(vec!["/nowhere/rsh".into()]);
     fleet.start(0..20);
@@ -153,7 +153,7 @@ fn where_only_the_master_can_start_hosts_it_starts_all() {
 
 #[test]
 fn only_what_the_master_sees_itself_is_the_reason_of_a_failure() {
-    let folder = Folder::new("reason");
+    let folder = Folder::new();
     let mut fleet = Fleet::new(1, folder.shell("echo Permission denied >&2; exit 255"));
     fleet.starter.parent_shell = folder.other_shell("echo No login from here >&2; exit 255");
     fleet.come(PARENT);
@@ -168,7 +168,7 @@ fn only_what_the_master_sees_itself_is_the_reason_of_a_failure() {
 
 #[test]
 fn where_pvmd_is_not_found_a_parent_tries_other_places_too() {
-    let folder = Folder::new("parent-places");
+    let folder = Folder::new();
     let script = "case \"$2\" in /own/pvmd*) ;; *) echo not found >&2; exit 127;; esac";
     let mut fleet = Fleet::new(1, folder.shell(&format!("{script}; echo '{}'; cat >/dev/null", line())));
     fleet.starter.own_program = Some("/own/pvmd".into());
@@ -195,7 +195,7 @@ fn what_goes_by_another_way_does_not_go_by_other_hosts() {
 
 #[test]
 fn when_a_parent_leaves_the_master_starts_its_hosts() {
-    let folder = Folder::new("gone");
+    let folder = Folder::new();
     let (mut fleet, number) = Fleet::with_one_under_way(answering(&folder));
     fleet.starter.handle_news(PARENT, number, StartNews::Output(b"ddpro<23".to_vec().into()));
     fleet.starter.remove_parent(PARENT);
@@ -209,13 +209,13 @@ fn when_a_parent_leaves_the_master_starts_its_hosts() {
 
 #[test]
 fn a_daemon_that_was_started_in_vain_is_waited_for() {
-    let folder = Folder::new("stray");
-    let script = format!("if mkdir {}/one; then echo PvmDupHost; else echo '{}'; fi", folder.0.display(), line());
+    let folder = Folder::new();
+    let script = format!("if mkdir {}; then echo PvmDupHost; else echo '{}'; fi", folder.file("one").display(), line());
     let (mut fleet, _) = Fleet::with_one_under_way(folder.shell(&script));
     fleet.starter.remove_parent(PARENT);
     fleet.all_come(1);
     // A daemon that no parent can have started belongs to another machine.
-    std::fs::remove_dir(folder.0.join("one")).unwrap();
+    std::fs::remove_dir(folder.file("one")).unwrap();
     fleet.start(1..2);
     fleet.until(|fleet| fleet.results.len() == 2);
     assert!(matches!(&fleet.results[&1], Err(failure) if failure.code == Code::DupHost), "{:?}", fleet.results);
@@ -223,7 +223,7 @@ fn a_daemon_that_was_started_in_vain_is_waited_for() {
 
 #[test]
 fn a_parent_that_takes_too_long_is_told_to_stop() {
-    let folder = Folder::new("late");
+    let folder = Folder::new();
     let (mut fleet, number) = Fleet::with_one_under_way(answering(&folder));
     let wait = fleet.starter.next_wakeup().unwrap().saturating_duration_since(Instant::now());
     assert!(wait <= PARENT_WAIT && wait > PARENT_WAIT / 2);
@@ -234,7 +234,7 @@ fn a_parent_that_takes_too_long_is_told_to_stop() {
 
 #[test]
 fn a_parent_that_reports_too_much_has_failed() {
-    let folder = Folder::new("much");
+    let folder = Folder::new();
     let (mut fleet, number) = Fleet::with_one_under_way(answering(&folder));
     // News of other hosts is ignored, as are other claims.
     let done = || StartNews::Output(format!("{}\n", line()).into_bytes().into());
@@ -252,7 +252,7 @@ fn a_parent_that_reports_too_much_has_failed() {
 
 #[test]
 fn a_name_that_leads_elsewhere_from_a_parent_is_not_taken_for_the_host() {
-    let folder = Folder::new("elsewhere");
+    let folder = Folder::new();
     let (mut fleet, number) = Fleet::with_one_under_way(answering(&folder));
     let elsewhere = line().replace("192.0.2.9", "192.0.2.77");
     fleet.starter.handle_news(PARENT, number, StartNews::Output(format!("{elsewhere}\n").into_bytes().into()));
@@ -264,7 +264,7 @@ fn a_name_that_leads_elsewhere_from_a_parent_is_not_taken_for_the_host() {
 
 #[test]
 fn after_every_failure_that_a_parent_can_report_the_master_starts_the_host() {
-    let folder = Folder::new("ends");
+    let folder = Folder::new();
     let ends = [
         StartNews::Ended(0),
         StartNews::Ended(255 << 8),

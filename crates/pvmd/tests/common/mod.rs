@@ -8,29 +8,28 @@ use pvm_core::proto::{
 };
 use pvm_core::tid::Tid;
 use pvm_link::{ControlError, ControlSocket};
-use rustix::event::{PollFd, PollFlags};
+use pvm_net::polling::poll_one;
+use rustix::event::PollFlags;
 use rustix::fs::MemfdFlags;
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A directory of the test's own, removed at the end.
-pub struct Directory(pub PathBuf);
+/// The path of a directory of the test's own, and what removes it at the end.
+pub struct Directory(pub PathBuf, TempDir);
 
 impl Directory {
     pub fn new() -> Directory {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("pvmd-test-{}-{number}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
-        Directory(path)
+        let directory = TempDir::new().unwrap();
+        Directory(directory.path().to_owned(), directory)
     }
     pub fn command(&self) -> Command {
         self.prepared(Command::new(env!("CARGO_BIN_EXE_pvmd")))
@@ -73,12 +72,6 @@ impl Directory {
     pub fn leftovers(&self) -> Vec<String> {
         let names = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name());
         names.map(|name| name.into_string().unwrap()).filter(|name| name.starts_with("pvmd")).collect()
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -267,8 +260,7 @@ pub fn wait_for(link: &mut ControlSocket) -> Result<(ToTask, Vec<OwnedFd>), Cont
         }
         assert!(Instant::now() < end, "the daemon does not answer");
         let events = if link.wants_write() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        let second = rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 };
-        rustix::event::poll(&mut [PollFd::from_borrowed_fd(link.as_fd(), events)], Some(&second)).unwrap();
+        poll_one(link.as_fd(), events, Duration::from_secs(1)).unwrap();
     }
 }
 

@@ -33,9 +33,9 @@ use crate::wire::GroupChange;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The count that stands for "as many as the group has members".
-pub(in crate::machine) const ALL_MEMBERS: i32 = -1;
+const ALL_MEMBERS: i32 = -1;
 /// The instance number of a task that is no member.
-pub(in crate::machine) const NO_MEMBER: i32 = -1;
+const NO_MEMBER: i32 = -1;
 /// Members of one group: as many as its page has slots.
 ///
 /// * Filled by: all tasks of the machine
@@ -159,9 +159,7 @@ impl Groups {
         });
         self.groups.entry(*id).or_insert_with(|| Group::new(*id, name))
     }
-}
 
-impl Groups {
     /// Handles `pvm_joingroup`.
     pub fn join(&mut self, core: &mut Core, from: Tid, wait: u32, name: ByteBuf) {
         if name.is_empty() {

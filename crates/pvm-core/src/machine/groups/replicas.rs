@@ -17,7 +17,7 @@ use crate::wire::{Frame, GroupChange, GroupState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The number of a change that no other host needs to acknowledge.
-pub(in crate::machine) const NO_ACK: u64 = 0;
+pub(super) const NO_ACK: u64 = 0;
 
 /// The state of a page.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]

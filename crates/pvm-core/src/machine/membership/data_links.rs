@@ -1,6 +1,6 @@
 //! Data links that break while the control link is up; they are opened again.
 //!
-//! Data in flight are not lost by that ([`crate::flows::Outgoing`]), so only the end of the control link is the end
+//! Data in flight are not lost by that ([`crate::flows::RetransmitQueue`]), so only the end of the control link is the end
 //! of the host. The host with the higher number, which is called, decides when: it makes tokens, expects a call that
 //! shows them, and sends them to the other by the control link. Data links are numbered, and only the one with the
 //! highest number counts. So it does not matter which side first notices the end of a link, and the late end of an

@@ -76,6 +76,8 @@ struct PendingAdd {
 pub(in crate::machine) struct Joining {
     last_request: u32,
     adding: Option<PendingAdd>,
+    /// An add whose hosts have joined. It is answered when all sub-machines have handled that.
+    joined: Option<PendingAdd>,
     /// Requests that wait until no add is in progress: task and wait id.
     add_waiters: Vec<(Tid, u32)>,
     /// Failures of the hosts of the hostfile; the first task that asks for them gets them.
@@ -84,7 +86,7 @@ pub(in crate::machine) struct Joining {
 
 impl Joining {
     pub fn is_idle(&self) -> bool {
-        self.adding.is_none()
+        self.adding.is_none() && self.joined.is_none()
     }
 }
 
@@ -121,6 +123,34 @@ impl JoiningHost {
     fn options(&self) -> HostOptions {
         let options = self.line.as_ref().map(|line| line.options.clone()).unwrap_or_default();
         HostOptions { path: options.path, directory: options.directory, debugger: options.debugger }
+    }
+    /// Returns the tid of the host, or the code of its failure.
+    fn number(&self) -> i32 {
+        match self.state {
+            JoinState::Linked => self.tid.0 as i32,
+            JoinState::Failed(ref failure) => failure.code.number(),
+            JoinState::Starting | JoinState::Started => Code::CantStart.number(),
+        }
+    }
+
+    /// Returns the reason of the host's failure, for people.
+    fn reason(&self) -> String {
+        match &self.state {
+            JoinState::Failed(failure) => failure.reason.clone(),
+            _ => String::new(),
+        }
+    }
+
+    /// Adds the host to the answer to a resource manager.
+    fn describe(&self, body: Writer) -> Writer {
+        let body = body.int(self.number());
+        match &self.entry {
+            Some(entry) if matches!(self.state, JoinState::Linked) => {
+                let body = body.string(entry.name.as_bytes()).string(entry.arch.as_bytes());
+                body.int(entry.speed).int(entry.dsig)
+            }
+            _ => body.string(b"").string(b"").int(0).int(0),
+        }
     }
 }
 
@@ -329,7 +359,7 @@ impl Joining {
         }
     }
 
-    /// Answers an add when all hosts have acknowledged the table.
+    /// Finishes an add when all hosts have acknowledged the table.
     fn finish_add(&mut self, core: &mut Core) {
         let ready = |adding: &PendingAdd| {
             adding.unacknowledged.as_ref().is_some_and(|(_, unacknowledged)| unacknowledged.is_empty())
@@ -339,16 +369,23 @@ impl Joining {
         }
         let Some(adding) = self.adding.take() else { return };
         let new: Vec<Tid> = adding.linked().map(|host| host.tid).collect();
-        if !new.is_empty() {
-            for host in core.hosts.others() {
-                core.send_host(host, Frame::Joined { hosts: new.clone() });
-            }
-            hosts_joined(core, &new);
+        self.joined = Some(adding);
+        if new.is_empty() {
+            return self.answer_add(core);
         }
+        for host in core.hosts.others() {
+            core.send_host(host, Frame::Joined { hosts: new.clone() });
+        }
+        hosts_joined(core, &new);
+    }
+
+    /// Answers an add whose hosts have joined; after the notifies about them have been sent.
+    pub(super) fn answer_add(&mut self, core: &mut Core) {
+        let Some(adding) = self.joined.take() else { return };
         match adding.asker {
             Asker::Daemon => adding.hosts.iter().for_each(|host| self.log_failure(core, host)),
             Asker::Task { tid, wait } => {
-                let count = new.len() as i32;
+                let count = adding.linked().count() as i32;
                 let hosts = adding.hosts.iter().map(JoiningHost::number).collect();
                 let reasons = adding.hosts.iter().map(JoiningHost::reason).collect();
                 core.reply(tid, wait, Ok(Reply::AddedHosts { count, hosts, reasons }));
@@ -435,37 +472,6 @@ pub(super) fn waits_for_master(core: &Core) -> Option<Time> {
         && !core.links.is_up(core.hosts.master())
         && !core.halting;
     waits.then_some(WELCOME_WAIT)
-}
-
-impl JoiningHost {
-    /// Returns the tid of the host, or the code of its failure.
-    fn number(&self) -> i32 {
-        match self.state {
-            JoinState::Linked => self.tid.0 as i32,
-            JoinState::Failed(ref failure) => failure.code.number(),
-            JoinState::Starting | JoinState::Started => Code::CantStart.number(),
-        }
-    }
-
-    /// Returns the reason of the host's failure, for people.
-    fn reason(&self) -> String {
-        match &self.state {
-            JoinState::Failed(failure) => failure.reason.clone(),
-            _ => String::new(),
-        }
-    }
-
-    /// Adds the host to the answer to a resource manager.
-    fn describe(&self, body: Writer) -> Writer {
-        let body = body.int(self.number());
-        match &self.entry {
-            Some(entry) if matches!(self.state, JoinState::Linked) => {
-                let body = body.string(entry.name.as_bytes()).string(entry.arch.as_bytes());
-                body.int(entry.speed).int(entry.dsig)
-            }
-            _ => body.string(b"").string(b"").int(0).int(0),
-        }
-    }
 }
 
 /// Answers an add that fails as a whole.

@@ -57,7 +57,7 @@ impl SubMachine for Membership {
     fn is_idle(&self) -> bool {
         self.joining.is_idle()
     }
-    /// Handles an event as the last sub-machine, when all others have forgotten a lost host.
+    /// Handles an event as the last sub-machine, when all others have forgotten a lost host or know a new one.
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
             Event::HostGone(host) if core.is_master() => {
@@ -69,6 +69,7 @@ impl SubMachine for Membership {
                 }
                 self.joining.host_gone(core, *host);
             }
+            Event::HostsJoined(_) => self.joining.answer_add(core),
             Event::HosterGone => self.fail_add(core, Code::DSysErr),
             _ => {}
         }
@@ -180,6 +181,7 @@ impl Membership {
     /// Does what is due at a link; returns its next deadline.
     fn check_link(&mut self, core: &mut Core, host: Tid) -> Option<Time> {
         let (now, timeout, interval) = (core.now, core.settings.host_timeout, beat_interval(core));
+        let is_master = core.is_master();
         let link = core.links.get_mut(host)?;
         let lost = match &link.state {
             State::Failed => return None,
@@ -187,13 +189,14 @@ impl Membership {
             State::Wanted { since, .. } => return Some(*since + timeout),
             State::Up if now >= link.heard + timeout => format!("silent for {} s", timeout.as_secs_f32()),
             State::Up => {
-                let (counts, beats) = (link.quality.pass(now, link.heard, interval), now >= link.sent + interval);
+                let counts = is_master && link.quality.pass(now, link.heard, interval);
+                let beats = now >= link.sent + interval;
                 if beats {
                     link.sent = now;
                 }
                 let next = (link.sent + interval).min(link.heard + timeout);
-                if counts && core.is_master() {
-                    core.push(Action::CountSentAgain { host });
+                if counts {
+                    core.push(Action::CountRetransmissions { host });
                 }
                 if beats {
                     core.push(Action::SendHost { host, frame: Frame::Beat });

@@ -7,6 +7,7 @@
 use super::{ANNOUNCED, AT_END, CREATED};
 use crate::encoding::{Reader, Writer};
 use crate::machine::core::Core;
+use crate::machine::index::pairs_with;
 use crate::proto::{Message, ToTask};
 use crate::tid::Tid;
 use crate::wire::Frame;
@@ -88,11 +89,9 @@ impl CrossHost {
     }
     /// Returns the hosts with uncredited output for a collector.
     fn of(&self, collector: Tid) -> Vec<Tid> {
-        self.uncredited.range((collector, Tid(0))..=(collector, Tid(u32::MAX))).map(|((_, host), _)| *host).collect()
+        self.uncredited.range(pairs_with(collector)).map(|((_, host), _)| *host).collect()
     }
-}
 
-impl CrossHost {
     /// Returns the output in flight to a collector on another host, in bytes.
     pub fn under_way(&self, collector: Tid) -> u64 {
         self.under_way.get(&collector).copied().unwrap_or(0)

@@ -139,12 +139,12 @@ impl Spawns {
         self.jobs.len() + self.shares.len()
     }
     /// Handles the end of a task of that spawn.
-    fn forget(&mut self, group: Option<SpawnId>) {
-        let Some(id) = group else { return };
-        let Some(group) = self.siblings_of.get_mut(&id) else { return };
-        group.living -= 1;
-        if group.living == 0 {
-            self.siblings_of.remove(&id);
+    fn forget(&mut self, spawn: Option<SpawnId>) {
+        let Some(spawn) = spawn else { return };
+        let Some(siblings) = self.siblings_of.get_mut(&spawn) else { return };
+        siblings.living -= 1;
+        if siblings.living == 0 {
+            self.siblings_of.remove(&spawn);
         }
     }
 
@@ -287,8 +287,8 @@ impl Spawns {
             }
             if core.tasks.count() >= core.settings.tasks_max {
                 let Settings { tasks_max, tasks_max_cause, .. } = &core.settings;
-                let line = format!("no more than {tasks_max} tasks on this host: {tasks_max_cause}").into_bytes();
-                core.push(Action::Log { tid: Tid::DAEMON, line });
+                let line = format!("no more than {tasks_max} tasks on this host: {tasks_max_cause}");
+                core.log(line);
                 share.fail_rest(Code::OutOfRes);
                 continue;
             }
@@ -453,9 +453,10 @@ impl Spawns {
 
     /// Records the tasks of a spawn that has ended, and answers those that asked for the list.
     fn siblings_complete(&mut self, core: &mut Core, spawn: SpawnId, tids: Vec<i32>) {
-        let Some(group) = self.siblings_of.get_mut(&spawn).filter(|group| group.tids.is_none()) else { return };
-        group.tids = Some(tids.clone());
-        let waiting = std::mem::take(&mut group.waiting);
+        let incomplete = self.siblings_of.get_mut(&spawn).filter(|siblings| siblings.tids.is_none());
+        let Some(siblings) = incomplete else { return };
+        siblings.tids = Some(tids.clone());
+        let waiting = std::mem::take(&mut siblings.waiting);
         for (asker, wait) in waiting {
             core.reply(asker, wait, Ok(Reply::Tids(tids.clone())));
         }
@@ -483,7 +484,7 @@ impl Spawns {
         for spawn in orphaned {
             let ours = core.tasks.iter().filter(|(_, task)| task.spawn == Some(spawn));
             let tids: Vec<Tid> = ours.map(|(tid, _)| tid).collect();
-            if self.siblings_of.get(&spawn).is_some_and(|group| group.tids.is_none()) {
+            if self.siblings_of.get(&spawn).is_some_and(|siblings| siblings.tids.is_none()) {
                 // The lost host will not announce them.
                 tids.iter().for_each(|tid| core.raise(Event::SpawnerLost(*tid)));
             }
@@ -492,16 +493,16 @@ impl Spawns {
     }
 
     /// Drops a task's requests for the list of its siblings.
-    fn stop_waiting(&mut self, tid: Tid, group: Option<SpawnId>) {
-        if let Some(group) = group.and_then(|group| self.siblings_of.get_mut(&group)) {
-            group.waiting.retain(|(asker, _)| *asker != tid);
+    fn stop_waiting(&mut self, tid: Tid, spawn: Option<SpawnId>) {
+        if let Some(siblings) = spawn.and_then(|spawn| self.siblings_of.get_mut(&spawn)) {
+            siblings.waiting.retain(|(asker, _)| *asker != tid);
         }
     }
 
     /// Answers `pvm_siblings`.
     pub fn siblings(&mut self, core: &mut Core, from: Tid, wait: u32) {
-        let group = core.tasks.get(from).and_then(|task| task.spawn);
-        match group.and_then(|group| self.siblings_of.get_mut(&group)) {
+        let spawn = core.tasks.get(from).and_then(|task| task.spawn);
+        match spawn.and_then(|spawn| self.siblings_of.get_mut(&spawn)) {
             Some(Siblings { tids: None, waiting, .. }) => waiting.push((from, wait)),
             Some(Siblings { tids: Some(tids), .. }) => {
                 let tids = tids.clone();
@@ -567,8 +568,7 @@ fn answer_spawn(core: &mut Core, asker: Asker, result: Result<Vec<i32>, Code>) {
         Asker::Daemon => {
             let codes = result.unwrap_or_else(|code| vec![code.number()]);
             for code in codes.into_iter().filter(|code| *code < 0) {
-                let line = format!("cannot start a helper: {}", crate::codes::text(code)).into_bytes();
-                core.push(Action::Log { tid: Tid::DAEMON, line });
+                core.log(format!("cannot start a helper: {}", crate::codes::text(code)));
             }
         }
         Asker::Task { tid, wait } => core.reply(tid, wait, result.map(Reply::Tids)),

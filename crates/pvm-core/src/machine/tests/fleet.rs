@@ -185,7 +185,7 @@ impl Fleet {
 
     // ----- what happens to tasks
 
-    /// Enrols a new task that is started by hand.
+    /// Enrolls a new task that is started by hand.
     pub fn task(&mut self, host: Tid) -> Tid {
         self.hello(host, None)
     }
@@ -240,6 +240,13 @@ impl Fleet {
             _ => None,
         };
         all.filter_map(message).collect()
+    }
+
+    /// Returns how many messages with that tag a task received before its last reply.
+    pub fn came_before_last_reply(&self, to: Tid, tag: i32) -> usize {
+        let all = &self.came[&to];
+        let last = all.iter().rposition(|came| matches!(came, Came::Reply(..))).expect("a reply");
+        all[..last].iter().filter(|came| matches!(came, Came::Message(message) if message.tag == tag)).count()
     }
 
     /// Has a task say goodbye and end.

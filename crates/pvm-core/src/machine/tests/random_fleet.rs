@@ -184,7 +184,7 @@ impl Story {
         }
     }
 
-    /// Has a spawned task enrol.
+    /// Has a spawned task enroll.
     fn claim(&mut self) {
         let Some(host) = self.host() else { return };
         let starts = std::mem::take(&mut self.fleet.nodes.get_mut(&host).expect("runs").starts);

@@ -55,6 +55,20 @@ fn added_hosts_know_one_another_and_all_are_told_once() {
 }
 
 #[test]
+fn notifies_of_a_change_of_hosts_come_before_its_answer() {
+    for host in [1, 2] {
+        let mut fleet = Fleet::new(3, 6);
+        let task = fleet.task(Fleet::host(host));
+        fleet.ask(task, notify(NOTIFY_HOST_ADD, 7, vec![]));
+        fleet.ask(task, Request::AddHosts(names(&["h4"]))).expect("an answer");
+        assert_eq!(fleet.came_before_last_reply(task, 7), 1, "an add, asked at host {host}");
+        fleet.ask(task, notify(NOTIFY_HOST_DELETE, 8, vec![Fleet::host(4)]));
+        fleet.ask(task, Request::Tickle(vec![8, Fleet::host(4).0 as i32])).expect("an answer");
+        assert_eq!(fleet.came_before_last_reply(task, 8), 1, "a failure, declared at host {host}");
+    }
+}
+
+#[test]
 fn one_add_runs_at_a_time() {
     let mut fleet = Fleet::new(2, 5);
     let (one, two) = (fleet.task(MASTER), fleet.task(Fleet::host(2)));
@@ -527,7 +541,7 @@ fn the_host_that_loses_frames_goes_and_not_the_one_that_it_complains_of() {
         // In each beat interval the master had to retransmit something.
         for total in 1..=6 {
             fleet.pass(Duration::from_secs(2));
-            fleet.machine(MASTER).handle_sent_again(ill, total);
+            fleet.machine(MASTER).handle_retransmissions(ill, total);
         }
         fleet.cut(ill, well);
         fleet.settle();

@@ -93,7 +93,7 @@ impl World {
         welcomes.expect("let in")
     }
 
-    /// Enrols a new task that is started by hand.
+    /// Enrolls a new task that is started by hand.
     pub fn task(&mut self) -> Tid {
         let tid = self.hello(99, None).tid;
         self.seen.clear();

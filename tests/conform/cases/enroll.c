@@ -1,4 +1,4 @@
-/* Enrolment, exit, and a new tid after it. */
+/* Enrollment, exit, and a new tid after it. */
 //@ fresh
 #include "case.h"
 

@@ -1,0 +1,31 @@
+//! Takes bodies in transit: a rendezvous, a pipelined body, or one that the daemon lends.
+use crate::buffers::Store;
+use crate::message::Large;
+use pvm_fmp::{BodyInTransit, NotTaken};
+
+/// Takes a body in transit into `data`. Returns the full length; `None` if there is no message (yet).
+pub(crate) fn take_in_transit(body: BodyInTransit<'_>, data: &mut [u8]) -> Option<usize> {
+    let len = body.len();
+    let count = len.min(data.len());
+    match body.take(&mut data[..count]) {
+        Ok(()) => Some(len),
+        Err(NotTaken::Eager(remote)) => {
+            remote.read(0, &mut data[..count.min(remote.len())]);
+            Some(remote.len())
+        }
+        Err(NotTaken::Later | NotTaken::Lost) => None,
+    }
+}
+
+/// Takes a body in transit into memory of this task, for a message that goes to the queue or to a receive buffer.
+#[cold]
+pub(crate) fn keep_in_transit(body: BodyInTransit<'_>, store: &mut Store) -> Option<Large> {
+    // Without memory the body is dropped; it arrives again, as a `Remote`.
+    let mut data = store.take_spare(body.len());
+    data.try_reserve_exact(body.len()).ok()?;
+    match body.take_all(&mut data) {
+        Ok(()) => Some(Large::Bytes(data)),
+        Err(NotTaken::Eager(remote)) => Some(Large::Remote(remote)),
+        Err(NotTaken::Later | NotTaken::Lost) => None,
+    }
+}
