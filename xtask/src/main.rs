@@ -16,6 +16,7 @@ mod debian;
 mod debian_pvm;
 mod debian_rust;
 mod demo;
+mod elf;
 mod failures;
 mod fuzz;
 mod hosts;

@@ -3,6 +3,7 @@ use super::output;
 use crate::common::{Checks, in_path, root};
 use crate::contract::FORTRAN;
 use crate::debian_pvm;
+use crate::elf;
 use crate::scratch;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,11 +54,8 @@ fn archive_of_debian() -> Result<PathBuf> {
 /// Checks that the contract has every name of Debian's archive. That our libraries have the names of the contract is
 /// checked elsewhere.
 fn names_are_known() -> Result<()> {
-    let table = output(
-        Command::new("nm").args(["--extern-only", "--defined-only", "--format=posix"]).arg(archive_of_debian()?),
-    )?;
-    let names = table.lines().filter(|line| !line.ends_with(':')).filter_map(|line| line.split_whitespace().next());
-    let unknown: Vec<&str> = names.filter(|name| !FORTRAN.contains(name)).collect();
+    let names = elf::defined_in_archive(&archive_of_debian()?)?;
+    let unknown: Vec<&str> = names.iter().map(String::as_str).filter(|name| !FORTRAN.contains(name)).collect();
     ensure!(unknown.is_empty(), "not in the contract: {}", unknown.join(" "));
     Ok(())
 }

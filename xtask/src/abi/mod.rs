@@ -4,8 +4,10 @@ use crate::common::{Checks, dist, in_path, output, root};
 use crate::contract::{DATA, FORTRAN, FUNCTIONS};
 use crate::counts::Counts;
 use crate::debian_pvm;
+use crate::elf::{self, Symbol};
 use crate::scratch;
 use anyhow::{Context, Result, bail, ensure};
+use object::SymbolKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,8 +33,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
 pub fn counted(_arguments: &[String]) -> Result<Counts> {
     let lib = dist().join("lib");
     let mut checks = Checks::default();
-    let symbols = dynamic_symbols(&lib.join(SONAME))?;
+    let library = lib.join(SONAME);
+    let symbols = elf::dynamic_symbols(&library)?;
     check_symbols(&mut checks, &symbols);
+    checks.check("no symbol has a version", has_no_versions(&library));
     check_libraries(&mut checks, &lib);
     check_headers(&mut checks)?;
     check_programs(&mut checks, &lib)?;
@@ -42,59 +46,32 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     Ok(checks.counts())
 }
 
-/// A symbol of a dynamic symbol table.
-struct Symbol {
-    name: String,
-    kind: String,
-    bytes: u64,
-    defined: bool,
-    versioned: bool,
-}
-
 type Symbols = BTreeMap<String, Symbol>;
-
-fn dynamic_symbols(file: &Path) -> Result<Symbols> {
-    let table = output(Command::new("readelf").args(["--wide", "--dyn-syms"]).arg(file))?;
-    Ok(table.lines().filter_map(symbol).map(|symbol| (symbol.name.clone(), symbol)).collect())
-}
-
-/// Reads a line of readelf: number, value, size, type, binding, visibility, section, name.
-fn symbol(line: &str) -> Option<Symbol> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let [number, _, size, kind, _, _, section, name, ..] = words[..] else { return None };
-    number.strip_suffix(':')?.parse::<u32>().ok()?;
-    let bytes = size.strip_prefix("0x").map_or_else(|| size.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())?;
-    Some(Symbol {
-        name: name.split('@').next().unwrap_or(name).to_owned(),
-        kind: kind.to_owned(),
-        bytes,
-        defined: section != "UND",
-        versioned: name.contains('@'),
-    })
-}
 
 fn check_symbols(checks: &mut Checks, symbols: &Symbols) {
     let defined = |name: &str| -> Result<&Symbol> {
-        symbols.get(name).filter(|symbol| symbol.defined).with_context(|| format!("{SONAME} has no {name}"))
+        symbols.get(name).filter(|symbol| symbol.is_defined).with_context(|| format!("{SONAME} has no {name}"))
     };
     for name in FUNCTIONS.iter().chain(FORTRAN) {
         let result = defined(name).and_then(|symbol| {
-            ensure!(symbol.kind == "FUNC", "is {}", symbol.kind);
+            ensure!(symbol.kind == SymbolKind::Text, "is {:?}", symbol.kind);
             Ok(())
         });
         checks.check(&format!("function {name}"), result);
     }
     for &(name, bytes) in DATA {
         let result = defined(name).and_then(|symbol| {
-            ensure!(symbol.kind == "OBJECT", "is {}", symbol.kind);
+            ensure!(symbol.kind == SymbolKind::Data, "is {:?}", symbol.kind);
             ensure!(symbol.bytes == bytes, "has {} bytes, not {bytes}", symbol.bytes);
             Ok(())
         });
         checks.check(&format!("data {name}"), result);
     }
-    let versioned: Vec<&str> =
-        symbols.values().filter(|symbol| symbol.defined && symbol.versioned).map(|symbol| &*symbol.name).collect();
-    checks.check("no symbol has a version", is_none("versioned", &versioned));
+}
+
+fn has_no_versions(library: &Path) -> Result<()> {
+    ensure!(!elf::defines_versions(library)?, "it defines versions");
+    Ok(())
 }
 
 fn is_none(what: &str, names: &[&str]) -> Result<()> {
@@ -102,31 +79,23 @@ fn is_none(what: &str, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the entries of a kind, such as NEEDED, in the dynamic section of a library.
-fn dynamic(file: &Path, heading: &str) -> Result<Vec<String>> {
-    let section = output(Command::new("readelf").args(["--wide", "--dynamic"]).arg(file))?;
-    let of_heading = section.lines().filter(|line| line.contains(&format!("({heading})")));
-    Ok(of_heading.filter_map(|line| line.split(['[', ']']).nth(1)).map(str::to_owned).collect())
-}
-
 fn check_libraries(checks: &mut Checks, lib: &Path) {
     let (main, group) = (lib.join(SONAME), lib.join(GROUP_SONAME));
     for (file, soname) in [(&main, SONAME), (&group, GROUP_SONAME)] {
-        let result = dynamic(file, "SONAME").and_then(|names| {
-            ensure!(names == [soname], "SONAME is {names:?}");
+        let result = elf::soname(file).and_then(|name| {
+            ensure!(name == soname, "SONAME is {name}");
             Ok(())
         });
         checks.check(&format!("the name in {soname}"), result);
     }
-    let needed = dynamic(&main, "NEEDED").and_then(|names| {
+    let needed = elf::needed(&main).and_then(|names| {
         let strange = |name: &&String| !NEEDED_MAY_BE.iter().any(|known| name.starts_with(known));
         is_none("needs", &names.iter().filter(strange).map(|name| &**name).collect::<Vec<_>>())
     });
     checks.check("libpvm3 needs nothing but the system's C library", needed);
-    let group_needs = dynamic(&group, "NEEDED").and_then(|names| {
+    let group_needs = elf::needed(&group).and_then(|names| {
         ensure!(names == [SONAME], "needs {names:?}");
-        let own: Vec<String> =
-            dynamic_symbols(&group)?.into_values().filter(|own| own.defined).map(|own| own.name).collect();
+        let own = elf::defined(&group)?;
         ensure!(own.is_empty(), "has symbols of its own: {own:?}");
         Ok(())
     });
@@ -150,14 +119,11 @@ fn differences(has: &BTreeSet<String>, should_have: &BTreeSet<String>) -> Result
 }
 
 fn shows_only_the_map(library: &Path) -> Result<()> {
-    let has = dynamic_symbols(library)?.into_values().filter(|own| own.defined).map(|own| own.name).collect();
-    differences(&has, &map()?)
+    differences(&elf::defined(library)?, &map()?)
 }
 
 fn archive_shows_only_the_map(archive: &Path) -> Result<()> {
-    let table = output(Command::new("nm").args(["--extern-only", "--defined-only", "--format=posix"]).arg(archive))?;
-    let names = table.lines().filter(|line| !line.ends_with(':')).filter_map(|line| line.split_whitespace().next());
-    differences(&names.map(str::to_owned).collect(), &map()?)
+    differences(&elf::defined_in_archive(archive)?, &map()?)
 }
 
 fn check_headers(checks: &mut Checks) -> Result<()> {
@@ -210,11 +176,10 @@ fn check_programs(checks: &mut Checks, lib: &Path) -> Result<()> {
         let program = scratch.path().join(format!("values{number}"));
         checks.check(name, values_are_right(compiler, options, lib, &program, scratch.path()));
     }
-    let copies = output(Command::new("readelf").args(["--wide", "--relocs"]).arg(scratch.path().join("values1")));
-    let copied = copies.and_then(|table| {
+    // A program with a copy of a variable of the library defines it.
+    let copied = elf::defined(&scratch.path().join("values1")).and_then(|defined| {
         for name in ["pvm_errno", "pvmctrc", "pvmtevinfo"] {
-            let copied = table.lines().any(|line| line.contains("_COPY") && line.contains(name));
-            ensure!(copied, "the program has no copy of {name}: the check above says nothing");
+            ensure!(defined.contains(name), "the program has no copy of {name}: the check above says nothing");
         }
         Ok(())
     });
@@ -289,13 +254,13 @@ fn check_users(checks: &mut Checks, symbols: &Symbols) -> Result<()> {
     for package in PACKAGES {
         let mut asked = BTreeSet::new();
         for file in elf_files(package)? {
-            let wanted = dynamic_symbols(&file)?.into_values().filter(|symbol| !symbol.defined);
-            asked.extend(wanted.map(|symbol| symbol.name).filter(|name| theirs.contains(name)));
+            let wanted = elf::dynamic_symbols(&file)?.into_iter().filter(|(_, symbol)| !symbol.is_defined);
+            asked.extend(wanted.map(|(name, _)| name).filter(|name| theirs.contains(name)));
         }
         let missing: Vec<&str> = asked
             .iter()
             .map(String::as_str)
-            .filter(|name| !symbols.get(*name).is_some_and(|symbol| symbol.defined))
+            .filter(|name| !symbols.get(*name).is_some_and(|symbol| symbol.is_defined))
             .collect();
         checks
             .check(&format!("{} names that programs of {package} ask for", asked.len()), is_none("missing", &missing));
@@ -347,7 +312,7 @@ fn debian_symbols() -> Result<Option<BTreeSet<String>>> {
     let Ok(files) = debian_pvm::files("libpvm3") else { return Ok(None) };
     let mut names = BTreeSet::new();
     for file in files.iter().filter(|file| file.to_string_lossy().ends_with(".so.3")) {
-        names.extend(dynamic_symbols(file)?.into_values().filter(|symbol| symbol.defined).map(|symbol| symbol.name));
+        names.extend(elf::defined(file)?);
     }
     Ok(Some(names))
 }

@@ -4,25 +4,18 @@ use super::case::{Case, Kind};
 use super::compile;
 use super::machine::Side;
 use crate::contract::{FORTRAN, FUNCTIONS};
+use crate::elf;
 use crate::failures;
 use anyhow::Result;
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Command;
 
 /// Returns the library symbols that a case uses; those of a script are not known.
 pub fn uses(case: &Case) -> Result<BTreeSet<String>> {
     match case.kind {
-        Kind::Program => dynamic_names(&compile::program(case, Side::Theirs)),
+        Kind::Program => Ok(elf::dynamic_symbols(&compile::program(case, Side::Theirs))?.into_keys().collect()),
         Kind::Fortran => Ok(fortran_names(&std::fs::read_to_string(&case.source)?)),
         Kind::Console | Kind::Script => Ok(BTreeSet::new()),
     }
-}
-
-fn dynamic_names(program: &Path) -> Result<BTreeSet<String>> {
-    let output = Command::new("nm").arg("-D").arg(program).output()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(text.lines().filter_map(|line| line.split_whitespace().last().map(str::to_string)).collect())
 }
 
 /// Returns the calls in a Fortran source, since the program may contain the wrappers.
