@@ -1,8 +1,8 @@
-/* What the benchmark programs share: the clock, the placement, the repetitions, the output.
+/* The common parts of the benchmark programs: clock, pinning to cores, repetitions, output.
  *
- * Every program prints one line a repetition, `name size value unit`, on standard output; the
- * runner (`cargo xtask bench`) collects the lines of all systems and takes medians. A program
- * that finds wrong data says so on standard error and ends with 1.
+ * Every program prints one line per repetition, `name size value unit`, to standard output; the runner (`cargo
+ * xtask bench`) collects the lines of all systems and takes medians. A program that finds wrong data reports it
+ * on standard error and exits with status 1.
  */
 #ifndef HPVM_BENCH_H
 #define HPVM_BENCH_H
@@ -23,26 +23,26 @@
 #define MESSAGE_BYTES_MAX (16 << 20)
 /* Messages that a sender sends before it waits for a short answer. */
 #define WINDOW_MESSAGES 64
-/* Exchanges before any that count: connections, routes, page tables, caches. */
+/* Exchanges before the measured ones, which make connections and routes and fill page tables and caches. */
 #define WARM_EXCHANGES 20
 /* The same for messages of 1 MiB and more. */
 #define WARM_EXCHANGES_LONG 3
-/* Exchanges that tell how long one takes, where `WARM_EXCHANGES` would take too long. */
+/* Exchanges by which the time of one is estimated, for measures where `WARM_EXCHANGES` would take too long. */
 #define TRIAL_EXCHANGES 3
 /* The most exchanges in a repetition. */
 #define EXCHANGES_MAX 1e8
 
 static const int latency_sizes[] = {8, 64, 512, 4096, 16384};
 static const int bandwidth_sizes[] = {64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
-/* Between two hosts. */
+/* The sizes of messages between two hosts. */
 static const int hosts_sizes[] = {8, 1 << 20, 16 << 20};
 static const int ring_sizes[] = {8, 4096};
-/* What a task gives to a reduction (doubles that are summed up) and to a gathering, in bytes. */
+/* The sizes of a task's share in a reduction (doubles that are added) and in a gather, in bytes. */
 static const int reduce_sizes[] = {8, 1 << 20};
 static const int gather_sizes[] = {8, 64 << 10};
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
-/* How long and how often a measure is repeated within one run of the program. */
+/* How long one repetition of a measure lasts, and how many repetitions one run of the program makes. */
 struct effort {
     double repetition_us;
     int repetitions;
@@ -70,7 +70,7 @@ static inline void fail(const char *what)
     exit(1);
 }
 
-/* Keeps the process on one core; the same for all systems. */
+/* Pins the process to one core; the same core for all systems. */
 static inline void pin_to_core(int core)
 {
     cpu_set_t cores;
@@ -80,7 +80,8 @@ static inline void pin_to_core(int core)
         fail("cannot pin to a core");
 }
 
-/* The name of a measure with a size in it, where the number beside the name counts tasks. */
+/* Returns the name of a measure with the size appended, for measures whose reported number is that of the
+ * tasks. */
 static inline const char *name_of(const char *measure, int size)
 {
     static char name[64];
@@ -88,7 +89,7 @@ static inline const char *name_of(const char *measure, int size)
     return name;
 }
 
-/* Of how many tasks a measure like "idle-32" speaks; 0 without a number. */
+/* Returns the number of tasks in the name of a measure such as "idle-32"; 0 if there is none. */
 static inline int tasks_of(const char *measure)
 {
     const char *number = strchr(measure, '-');
@@ -115,7 +116,7 @@ static inline int warm_exchanges(int size)
     return size < (1 << 20) ? WARM_EXCHANGES : WARM_EXCHANGES_LONG;
 }
 
-/* How many exchanges fill a repetition when `count` of them took `elapsed_us`. */
+/* Returns how many exchanges fill a repetition, if `count` of them took `elapsed_us`. */
 static inline int exchanges_for(struct effort effort, double elapsed_us, int count)
 {
     double exchanges = effort.repetition_us * count / (elapsed_us > 0.01 ? elapsed_us : 0.01);
@@ -124,8 +125,9 @@ static inline int exchanges_for(struct effort effort, double elapsed_us, int cou
     return exchanges < 1 ? 1 : (int)exchanges;
 }
 
-/* Writes new numbers, as a program does between two calls of its group. Numbers that nobody writes stay in the
- * caches of whoever read them last, and cost one who reads its neighbour's memory nothing from then on. */
+/* Writes new numbers into the data, as a program does between two collective calls. Without this the data would
+ * stay in the cache of the process that read them last, and its later reads of another process's memory would
+ * cost nothing. */
 static inline void renew(char *data, int size, int round)
 {
     double line[8];
@@ -137,7 +139,7 @@ static inline void renew(char *data, int size, int round)
     memcpy(data + lines * sizeof line, line, size % sizeof line);
 }
 
-/* A pattern that depends on place and seed, so that shifted and stale data are seen. */
+/* Returns a byte that depends on its position and a seed, so that shifted and old data are detected. */
 static inline unsigned char pattern_at(int place, int seed)
 {
     return (unsigned char)(place * 7 + (place >> 8) * 13 + seed);

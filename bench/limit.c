@@ -12,11 +12,11 @@
 #include <sys/wait.h>
 
 #define LINE_BYTES 64
-/* Apart by more than a prefetcher takes in one go. */
+/* The distance between lines of different use: more than a prefetcher fetches at once. */
 #define APART_BYTES 4096
 #define RING_LINES 256
 
-/* One line of cache that carries flag and data together, as the best message system would. */
+/* One cache line that holds flag and data together, as in the best message system. */
 struct line {
     _Alignas(LINE_BYTES) _Atomic unsigned stamp;
     char data[LINE_BYTES - sizeof(unsigned)];
@@ -51,7 +51,7 @@ static void await(struct line *line, unsigned stamp, void *data)
         memcpy(data, line->data, 8);
 }
 
-/* Exchanges number `first` to `last` of 8 bytes, from the side that begins or from the other. */
+/* Does the exchanges of 8 bytes with the numbers `first` to `last`; `begins`: whether this side sends first. */
 static void ping(unsigned first, unsigned last, int begins)
 {
     char data[8] = {0};
@@ -66,7 +66,7 @@ static void ping(unsigned first, unsigned last, int begins)
     }
 }
 
-/* Exchanges of `size` bytes, each copied once by its receiver out of the sender's memory. */
+/* Does exchanges of `size` bytes; the receiver copies each once, directly from the sender's memory. */
 static void copy(unsigned first, unsigned last, int size, int begins)
 {
     for (unsigned i = first; i <= last; i++) {
@@ -82,7 +82,7 @@ static void copy(unsigned first, unsigned last, int size, int begins)
     }
 }
 
-/* Windows of messages of a line each, and an answer to each window. */
+/* Sends or receives windows of messages of one line each, with an answer to each window. */
 static void rate(unsigned first, unsigned last, int begins)
 {
     char data[8] = {0};
@@ -113,7 +113,7 @@ static void work(int what, unsigned first, unsigned last, int size, int begins)
         rate(first, last, begins);
 }
 
-/* One repetition with a fresh second process; returns the time of `count` exchanges in us. */
+/* Runs one repetition with a new second process; returns the time of `count` exchanges in us. */
 static double timed(int what, int count, int size)
 {
     unsigned warm = warm_exchanges(size);
@@ -148,7 +148,7 @@ static void measure(const char *name, int what, int size, struct effort effort)
     }
 }
 
-/* memcpy between two buffers of one process. */
+/* Measures memcpy between two buffers of one process. */
 static void measure_memcpy(int size, struct effort effort)
 {
     char *from = memory(size), *to = memory(size);

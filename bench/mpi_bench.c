@@ -12,10 +12,10 @@
 
 enum work { PING, RATE_BLOCKING, RATE_WINDOW, RING, RING_ALL, PROVE, BARRIER, REDUCE, GATHER };
 
-/* The longest message where many ranks take part, in bytes. */
+/* The longest message of measures with many ranks, in bytes. */
 #define MANY_BYTES_MAX (1 << 20)
 
-/* What all ranks do next, at the same time; broadcast by rank 0. */
+/* The work that all ranks do next, at the same time; rank 0 broadcasts it. */
 struct order {
     int work, size, count;
 };
@@ -62,7 +62,7 @@ static void rate_blocking(struct order order)
     }
 }
 
-/* The form of osu_mbw_mr: all sends and receives of a window are posted, then waited for. */
+/* As osu_mbw_mr does: posts all sends or receives of a window, then waits for all of them. */
 static void rate_window(struct order order)
 {
     MPI_Request requests[WINDOW_MESSAGES];

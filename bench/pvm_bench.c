@@ -13,7 +13,7 @@
 #include <pvm3.h>
 
 #define TASKS_MANY 32
-/* The longest message where many tasks take part, in bytes. */
+/* The longest message of measures with many tasks, in bytes. */
 #define MANY_BYTES_MAX (1 << 20)
 #define MCAST_BYTES (64 << 10)
 #define TAG_SETUP 1
@@ -23,19 +23,19 @@
 #define TAG_ANSWER 5
 #define TAG_END 6
 
-/* The most hosts that are added. */
+/* The most hosts that a measure adds. */
 #define HOSTS_MAX 250
 #define GROUP "bench"
 
 enum work { PING, RATE, RING, RING_ALL, MCAST, IDLE, JOIN, PROVE, FREEZE, BARRIER, REDUCE, GATHER, LEAVE,
             END };
 
-/* What all tasks do next, at the same time. */
+/* The work that all tasks do next, at the same time. */
 struct order {
     int work, form, size, count;
 };
 
-/* Every task's view of the whole. */
+/* This task's rank, and the tids of all tasks. */
 static struct {
     int rank, tasks;
     int tids[TASKS_MANY];
@@ -78,7 +78,7 @@ static void rate(struct order order)
     }
 }
 
-/* One token goes round `count` times. */
+/* Passes one token around the ring `count` times. */
 static void ring(struct order order)
 {
     for (int lap = 0; lap < order.count; lap++) {
@@ -92,7 +92,7 @@ static void ring(struct order order)
     }
 }
 
-/* Every task sends to the right and receives from the left, `count` times. */
+/* Sends to the right neighbour and receives from the left one, `count` times. */
 static void ring_all(struct order order)
 {
     for (int round = 0; round < order.count; round++) {
@@ -101,7 +101,7 @@ static void ring_all(struct order order)
     }
 }
 
-/* One long message to all, a short answer from each. */
+/* Multicasts one long message to all, and receives a short answer from each. */
 static void mcast(struct order order)
 {
     for (int round = 0; round < order.count; round++) {
@@ -118,7 +118,7 @@ static void mcast(struct order order)
     }
 }
 
-/* The workers wait in pvm_recv for `count` ms and tell how much of that they used the core. */
+/* The workers wait in pvm_recv for `count` ms, and report for which part of that time they used their core. */
 static void idle(struct order order)
 {
     double share;
@@ -139,8 +139,8 @@ static void idle(struct order order)
     }
 }
 
-/* The tasks become members of the group. The master has been one before: of several first users of
- * groups in PVM 3.4.6 each may start a group server. */
+/* The tasks become members of the group. The master has joined before: if several tasks of PVM 3.4.6 use groups
+ * first at the same time, each may start a group server. */
 static void join(void)
 {
     if (here.rank != 0)
@@ -173,7 +173,7 @@ static void collect(struct order order)
     }
 }
 
-/* One sum and one gathering with known results, so that a fast but wrong library does not win. */
+/* Computes one sum and one gather with known results, so that a fast but wrong library does not win. */
 static void prove_group(void)
 {
     double number = here.rank + 1, sum = here.tasks * (here.tasks + 1) / 2;
@@ -236,7 +236,7 @@ static void worker(void)
     pvm_exit();
 }
 
-/* What a task of the spawn measure does: it enrolls, says so, and ends. */
+/* Runs a task of the spawn measure: it enrolls, reports that, and ends. */
 static void spawned(void)
 {
     int parent = must(pvm_parent(), "pvm_parent");
@@ -258,7 +258,7 @@ static void spawn(char *program, char *role, char *host, int count, int *tids)
     }
 }
 
-/* The name of another host of the machine. */
+/* Returns the name of another host of the machine. */
 static char *other_host(void)
 {
     struct pvmhostinfo *hosts;
@@ -292,7 +292,7 @@ static void start_workers(char *program, char *host, int tasks, int route, int p
     data = memory(pinned ? MESSAGE_BYTES_MAX : MANY_BYTES_MAX);
 }
 
-/* Has all tasks do `order`; returns the time in us from when all were ready. */
+/* Sends `order` to all tasks and executes it; returns the time in us since all tasks were ready. */
 static double timed(struct order order)
 {
     for (int rank = 1; rank < here.tasks; rank++) {
@@ -309,7 +309,7 @@ static double timed(struct order order)
     return now_us() - start;
 }
 
-/* Ends the workers and waits until the daemon has seen their ends. */
+/* Ends the workers and waits until the daemon has reported their ends. */
 static void end_workers(void)
 {
     struct order order = {END, 0, 0, 0};
@@ -318,7 +318,7 @@ static void end_workers(void)
         must(pvm_recv(-1, TAG_END), "pvm_recv");
 }
 
-/* Warms up, then repeats; `scale` times the us of one exchange is what is reported. */
+/* Warms up, then repeats the measure; reports the time of one exchange in us, multiplied by `scale`. */
 static void measure(const char *name, struct order order, struct effort effort, double scale)
 {
     int many = order.work == PING || order.work == BARRIER;
@@ -336,7 +336,7 @@ static void measure(const char *name, struct order order, struct effort effort, 
     }
 }
 
-/* One exchange with known data, so that a fast but wrong library does not win. */
+/* Makes one exchange with known data, so that a fast but wrong library does not win. */
 static void prove(int form, int size)
 {
     struct order order = {PING, form, size, 1};
@@ -401,7 +401,7 @@ static void measure_adding(int count, int repetitions)
         must(pvm_delhosts(names, count, gone), "pvm_delhosts");
         for (int k = 0; k < count; k++)
             must(pvm_recv(-1, TAG_END), "pvm_recv");
-        /* A daemon that is ending may still stand where the next one begins. */
+        /* An ending daemon may still own the files that the next one on the same host needs. */
         usleep(500000);
     }
 }

@@ -13,7 +13,7 @@ static const char *const form_names[FORM_COUNT] = {
     "psend", "raw_byte", "raw_int", "raw_double", "default_byte", "default_int", "default_double"
 };
 
-/* The result of a PVM call that must not fail. */
+/* Checks the result of a PVM call that must not fail, and returns it. */
 static inline int must(int result, const char *call)
 {
     if (result < 0) {
@@ -51,7 +51,7 @@ static inline int unpack(enum form form, char *data, int size)
     }
 }
 
-/* Sends `size` bytes; with pvm_psend, or as pvm_initsend, pack, pvm_send. */
+/* Sends `size` bytes, by pvm_psend or by pvm_initsend, a pack call and pvm_send. */
 static inline void send_form(enum form form, int to, int tag, char *data, int size)
 {
     if (form == PSEND) {
@@ -63,7 +63,7 @@ static inline void send_form(enum form form, int to, int tag, char *data, int si
     must(pvm_send(to, tag), "pvm_send");
 }
 
-/* Receives `size` bytes; with pvm_precv, or as pvm_recv, unpack. */
+/* Receives `size` bytes, by pvm_precv or by pvm_recv and an unpack call. */
 static inline void receive_form(enum form form, int from, int tag, char *data, int size)
 {
     if (form == PSEND) {

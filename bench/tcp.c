@@ -3,7 +3,7 @@
  *   tcp serve sleeping|spinning PORT
  *   tcp connect sleeping|spinning PORT ADDRESS REPETITION_MS REPETITIONS
  *
- * One who waits sleeps in the kernel, or asks it again and again.
+ * A waiting process sleeps in the kernel, or polls the socket.
  */
 #include "bench.h"
 #include <arpa/inet.h>
@@ -18,7 +18,7 @@
 static char *data;
 static int spinning;
 
-/* What the other side does next: `count` exchanges of `size` bytes; a size of 0 is the end. */
+/* The work that the other side does next: `count` exchanges of `size` bytes; a size of 0 ends it. */
 struct order {
     int size, count;
 };

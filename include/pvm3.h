@@ -96,10 +96,10 @@
 #define PvmSelfOutputContext 23
 #define PvmSelfTraceContext 24
 #define PvmNoReset 25
-/* Not in PVM 3.4, for pvm_getopt only: items of other kinds of hosts that this task has converted. */
+/* Not in PVM 3.4, and for pvm_getopt only: how many items from hosts of another kind this task has converted. */
 #define PvmItemsConverted 1001
 
-/* ---- whose trace mask: pvm_settmask, pvm_gettmask ---- */
+/* ---- the owner of a trace mask: pvm_settmask, pvm_gettmask ---- */
 
 #define PvmTaskSelf 0
 #define PvmTaskChild 1
@@ -114,14 +114,14 @@
 #define PvmMboxPersistent 1     /* outlives its owner */
 #define PvmMboxMultiInstance 2  /* one class, many entries */
 #define PvmMboxOverWritable 4   /* others may replace or delete it */
-#define PvmMboxFirstAvail 8     /* the first entry at the index or behind it */
+#define PvmMboxFirstAvail 8     /* the first entry at or after the index */
 #define PvmMboxReadAndDelete 16 /* delete the entry */
-#define PvmMboxWaitForInfo 32   /* wait until there is one */
+#define PvmMboxWaitForInfo 32   /* wait until there is an entry */
 #define PvmMboxMaxFlag 512
 #define PvmMboxDirectIndexShift 10
 #define PvmMboxMaxDirectIndex (1U << (31 - PvmMboxDirectIndexShift))
 
-/* An index as flag bits (none when it is out of range), and back. */
+/* Converts an index to bits of the flags (to 0 if it is out of range), and back. */
 #define PvmMboxDirectIndex(index) \
     ((unsigned)(index) < PvmMboxMaxDirectIndex ? (int)((unsigned)(index) << PvmMboxDirectIndexShift) : 0)
 #define PvmMboxDirectIndexOf(flags) (((unsigned)(flags) >> PvmMboxDirectIndexShift) & (PvmMboxMaxDirectIndex - 1))
@@ -230,7 +230,7 @@ struct pvmmboxinfo {
 
 /* ---- functions ---- */
 
-/* Wraps the parameter list of a prototype in older sources. */
+/* In older sources, encloses the parameter list of a prototype. */
 #undef __ProtoGlarp__
 #define __ProtoGlarp__(parameters) parameters
 

@@ -21,7 +21,7 @@
 #define TEV_MARK_USER_EVENT_RECORD (-9)
 #define TEV_MARK_USER_EVENT_RECORD_END (-10)
 
-/* Tid and tag of a program's own events. */
+/* The tid and tag to which a program sends its own trace events. */
 #define PVM_TRACE_TID (-1111)
 #define PVM_TRACE_CODE (-2222)
 
@@ -293,7 +293,7 @@ struct Pvmtevdid {
 #define TEV_USER_DEFINED 108
 #define TEV_MAX 108
 
-/* Or-ed to an event: entry to the function, or return from it. */
+/* Flags that are or-ed to an event: the function begins, or it returns. */
 #define TEV_EVENT_ENTRY 0x4000
 #define TEV_EVENT_EXIT 0x8000
 

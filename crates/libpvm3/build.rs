@@ -1,10 +1,10 @@
-//! Compiles the C part of the library: functions with variable arguments, which Rust cannot define.
+//! Compiles the C part of the library: the functions with variable arguments, which cannot be written in Rust.
 fn main() {
     println!("cargo:rerun-if-changed=shim/format.c");
     println!("cargo:rerun-if-changed=shim/threads.c");
     println!("cargo:rerun-if-env-changed=HPVM_FUZZ_CC");
     let mut build = cc::Build::new();
-    // A compiler with options that measure the coverage of the C code (`cargo xtask fuzz`).
+    // `cargo xtask fuzz` sets a compiler here, with options that measure the coverage of the C code.
     if let Ok(words) = std::env::var("HPVM_FUZZ_CC") {
         let mut words = words.split_ascii_whitespace();
         build.compiler(words.next().unwrap_or("cc"));

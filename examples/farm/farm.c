@@ -1,10 +1,10 @@
 /*
  * farm: a parallel picture, by a dynamic master/worker farm.
  *
- * The master cuts a picture of the Mandelbrot set into tiles and hands them to workers that it
- * starts itself. Tiles differ much in cost, so each worker gets a new tile when it has finished
- * one. A worker may die at any moment: the master gets a message, hands the lost tiles
- * out again and starts another worker. The picture is the same in any case.
+ * The master cuts a picture of the Mandelbrot set into tiles and sends them to workers that it has spawned. The
+ * tiles differ much in cost, so each worker gets a new tile when it has finished one. A worker may die at any
+ * moment: then the master gets a notify message, sends the lost tiles to other workers and starts a new worker.
+ * The picture is always the same.
  *
  *     cc -O2 farm.c -lpvm3 -o farm
  *     pvm run ./farm --workers 4
@@ -29,19 +29,19 @@ enum { TAG_SCENE = 1, TAG_TILE, TAG_RESULT, TAG_STOP, TAG_EXIT };
 
 enum {
     TILE_SIDE = 32,       /* pixels */
-    IN_HAND_MAX = 2,      /* tiles that a worker has: one in work, one waiting */
+    IN_HAND_MAX = 2,      /* tiles that a worker has: it computes one, the other waits */
     WORKERS_MAX = 1024,
-    LOSSES_MAX = 100,     /* dead workers, after which the master gives up */
+    LOSSES_MAX = 100,     /* the master gives up after this number of dead workers */
     PIXEL_BYTES = 3
 };
 
-/* What is to be painted. Travels to each worker once. */
+/* The picture to compute. The master sends it to each worker once. */
 struct scene {
     int width, height;    /* pixels */
-    int samples;          /* a side: samples * samples points make a pixel */
-    int iterations;       /* a point that stays this long belongs to the set */
+    int samples;          /* per side: samples * samples points make a pixel */
+    int iterations;       /* a point that stays near for so many steps belongs to the set */
     double centre[2];     /* of the picture, in the complex plane */
-    double extent;        /* width of the picture there */
+    double extent;        /* width of the picture in that plane */
 };
 
 /* The part of the picture that tile number `tile` covers. */
@@ -69,7 +69,7 @@ static struct area tile_area(const struct scene *scene, int tile)
     return area;
 }
 
-/* ---- mathematics: colours of points. Own log2 and square root, so that no -lm is needed ---- */
+/* ---- mathematics: colours of points. With its own log2 and square root, the program needs no -lm ---- */
 
 static double log_two(double x)
 {
@@ -112,8 +112,8 @@ static void gradient(double position, double colour[3])
 }
 
 /*
- * Adds the colour of one point. The derivative of the iteration gives the direction in which the
- * set lies; taken as the slope of a surface that is lit from one side, it makes a relief.
+ * Adds the colour of one point. The derivative of the iteration shows in which direction the set lies. Used as
+ * the slope of a surface that is lit from one side, this direction makes the picture look like a relief.
  */
 static void add_point(const struct scene *scene, double cx, double cy, double sum[3])
 {
@@ -129,7 +129,7 @@ static void add_point(const struct scene *scene, double cx, double cy, double su
         radius = x * x + y * y;
         count++;
     }
-    if (radius >= 1e6) { /* outside: a point of the set stays black */
+    if (radius >= 1e6) { /* outside the set; a point of the set stays black */
         double smooth = count + 1 - log_two(log_two(radius) * 0.5);
         double ux = x * dx + y * dy, uy = y * dx - x * dy;
         double length = square_root(ux * ux + uy * uy);
@@ -212,7 +212,7 @@ static int work(void)
     }
 }
 
-/* ---- the file: a PNG whose data are stored, not compressed, which needs no library ---- */
+/* ---- the file: a PNG with stored, not compressed data, so that no library is needed ---- */
 
 static uint32_t crc_of(const unsigned char *data, size_t size, uint32_t crc)
 {
@@ -247,7 +247,7 @@ static void write_chunk(FILE *file, const char *kind, const unsigned char *data,
     fwrite(number, 1, 4, file);
 }
 
-/* The lines of the picture as a zlib stream of stored blocks, one a line. */
+/* Writes the lines of the picture as a zlib stream, with one stored block per line. */
 static uint32_t zlib_stream(const struct scene *scene, const unsigned char *pixels, unsigned char *stream)
 {
     unsigned char *at = stream;
@@ -257,7 +257,7 @@ static uint32_t zlib_stream(const struct scene *scene, const unsigned char *pixe
     *at++ = 0x78;
     *at++ = 0x01;
     for (row = 0; row < scene->height; row++) {
-        *at++ = row == scene->height - 1; /* the last block says so */
+        *at++ = row == scene->height - 1; /* a flag marks the last block */
         *at++ = (unsigned char)size;
         *at++ = (unsigned char)(size >> 8);
         *at++ = (unsigned char)~size;
@@ -308,13 +308,13 @@ struct worker {
     int in_hand;          /* tiles */
 };
 
-enum { WAITING = 0, DONE = -1 }; /* the state of a tile; any other value: the tid that has it */
+enum { WAITING = 0, DONE = -1 }; /* the state of a tile; any other value is the tid of its worker */
 
 struct farm {
     struct scene scene;
     unsigned char *pixels;
     int *tiles;           /* a state for each */
-    int done, next;       /* tiles that are done; where to look for a waiting one */
+    int done, next;       /* number of tiles that are done; where the search for a waiting tile begins */
     struct worker workers[WORKERS_MAX];
     int wanted, losses, lost_tiles, spawned;
     int kill_at;          /* kill a worker when this number of tiles is done; 0: never */
@@ -353,7 +353,7 @@ static void hand_out(struct farm *farm, struct worker *worker)
     }
 }
 
-/* Fills every empty place with a worker. */
+/* Starts a worker for every empty place. */
 static int hire(struct farm *farm)
 {
     static char worker_flag[] = "--worker";
@@ -383,7 +383,7 @@ static int hire(struct farm *farm)
     return 0;
 }
 
-/* A worker is dead: its tiles wait again, and another worker takes its place. */
+/* Handles the death of a worker: its tiles wait again, and a new worker takes its place. */
 static int replace(struct farm *farm, int tid)
 {
     struct worker *worker = worker_of(farm, tid);
@@ -450,7 +450,7 @@ static int run_farm(struct farm *farm)
     return 0;
 }
 
-/* Sends the workers home and waits until each has ended. */
+/* Tells the workers to end, and waits until each has ended. */
 static void dismiss(struct farm *farm)
 {
     int tids[WORKERS_MAX], count = 0, index, dead;

@@ -1,13 +1,13 @@
 ! Heat in a plate: a square whose upper edge is hot and whose other edges are
 ! cold, by Jacobi's method. Each task has a block of rows; after each step it
-! exchanges border rows with its neighbours, and from time to time all get the
-! largest change from the first task. The numbers are the same with any number
-! of tasks.
+! exchanges border rows with its neighbours. From time to time the first task
+! collects the largest changes, and tells the others whether to go on. The
+! numbers are the same with any number of tasks.
 !
 !   heat [TASKS [SIZE]]        default: 1 task and a plate of 200 x 200
 !
 ! Spawned tasks run this same program. Fortran's spawn passes no arguments, so
-! they get what they need by a message.
+! the first task sends them the parameters in a message.
       program heat
         implicit none
         include 'fpvm3.h'
@@ -19,7 +19,7 @@
         integer, parameter :: steps_between_looks = 50
         double precision, parameter :: small_change = 1d-3, hot = 100d0
 
-! The tids of all tasks, the first task's first; `own` is this task's index.
+! The tids of all tasks, in order of their rows; `own` is this task's index.
         integer :: tids(0:tasks_max - 1), tasks, own
         integer :: size
         integer :: rows, step, info
@@ -78,8 +78,8 @@
           end if
         end subroutine
 
-! Finds this program. The daemon would start a relative path at its own
-! working directory.
+! Finds the absolute path of this program. The daemon would look up a relative
+! path in its own working directory.
         subroutine find_program(path)
           character(len=*), intent(out) :: path
           character(len=240) :: name, directory
@@ -114,7 +114,7 @@
           argument = max(argument, 1)
         end function
 
-! Rows are columns of the array, so each is contiguous in memory.
+! A row of the plate is a column of the array, so it is contiguous in memory.
         subroutine make_plate
           rows = size / tasks
           if (own < mod(size, tasks)) rows = rows + 1
@@ -125,7 +125,8 @@
           next = plate
         end subroutine
 
-! Sends first: a send never waits for its receiver.
+! Sends before it receives: this is safe, since a send never waits for its
+! receiver.
         subroutine exchange_borders
           integer :: tid, tag, bytes
           logical :: above, below
@@ -157,8 +158,8 @@
           plate(1:size, 1:rows) = next(1:size, 1:rows)
         end subroutine
 
-! The first task receives all largest changes, and tells the others whether
-! they are small enough.
+! The first task receives the largest change of each task, and tells the others
+! whether all of them are small enough.
         subroutine decide(largest, enough)
           double precision, intent(in) :: largest
           logical, intent(out) :: enough
@@ -185,8 +186,8 @@
           end if
         end subroutine
 
-! Adds row by row and in order, so rounding is the same with any number of
-! tasks.
+! Adds row by row and in order, so that the rounding is the same with any
+! number of tasks.
         subroutine add_up(total)
           double precision, intent(out) :: total
           double precision :: one

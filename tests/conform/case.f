@@ -7,7 +7,8 @@
       write (*, '(a, '': '', i0)') what, value
       end
 
-! Prints the sign of a number, if only that is the same everywhere.
+! Prints the sign of a number, for numbers of which only the sign is the
+! same in every run.
       subroutine showsign(what, value)
       character*(*) what
       integer value

@@ -1,4 +1,5 @@
-/* Helpers of all conformance cases. Each case prints what it sees, and the runner compares. */
+/* Helpers of all conformance cases. Each case prints its results, and the runner compares the outputs of both
+ * sides. */
 #ifndef CASE_H
 #define CASE_H
 
@@ -32,7 +33,7 @@ extern void pvmdisplaymhfinfo(char *who, char *message, int tid);
         printf("%s: %d\n", #call, shown_);                                                         \
     } while (0)
 
-/* Prints the sign of an expression, if only that is the same everywhere. */
+/* Prints the sign of an expression, for values of which only the sign is the same in every run. */
 #define SHOW_SIGN(call)                                                                            \
     do {                                                                                           \
         int shown_ = (call);                                                                       \
@@ -85,7 +86,7 @@ static int case_spawn(char *role, int count, int *tids)
     return pvm_spawn(case_path(), arguments, PvmTaskDefault, "", count, tids);
 }
 
-/* Does the same on this host: a server of a host serves the tasks of that host only. */
+/* As case_spawn, but on this host, for servers that only serve the tasks of their own host. */
 static int case_spawn_here(char *role, int count, int *tids)
 {
     char *arguments[] = {role, NULL};

@@ -17,7 +17,7 @@ extern struct timeval *pvmgs_tmout;
 /* Tags between parent and children. */
 #define GROUP_ORDER 900
 #define GROUP_ANSWER 901
-/* What group_answer returns if no answer comes. */
+/* The result of group_answer if no answer arrives. */
 #define NO_ANSWER (-1000)
 
 enum group_call { JOIN, LEAVE, SIZE, TID, INSTANCE, BARRIER, BARRIERS, STORM, CAST, HEAR, FREEZE, SUM, SUMS, GATHER, SCATTER, END, DIE };
@@ -39,7 +39,7 @@ static void group_order(int tid, int call, char *group, int first, int second)
     pvm_setsbuf(old);
 }
 
-/* Returns the result of the child's call. */
+/* Waits for the result of the child's call, and returns it. */
 static int group_answer(int tid)
 {
     int result = 0;
@@ -56,7 +56,7 @@ static int group_do(int tid, int call, char *group, int first, int second)
     return group_answer(tid);
 }
 
-/* Adds `first` of all members; the root, instance `second`, answers with the sum. */
+/* Adds the `value` of all members; the root answers with the sum. */
 static int group_sum(char *group, int value, int root)
 {
     int result = pvm_reduce(PvmSum, &value, 1, PVM_INT, 7, group, root);
@@ -65,7 +65,7 @@ static int group_sum(char *group, int value, int root)
     return pvm_getinst(group, pvm_mytid()) == root ? value : 0;
 }
 
-/* Runs this number of sums and gathers one after another, whatever their results. */
+/* Runs `rounds` sums and gathers one after another, even if some fail. */
 static int group_sums(char *group, int rounds, int root)
 {
     int all[64], value, result = 0, next;
@@ -94,7 +94,7 @@ static int group_gather(char *group, int value, int root)
     return digits;
 }
 
-/* Each member answers with the value that it got: its instance, times `value` of the root. */
+/* Each member answers with the value that it received: its instance multiplied by the root's `value`. */
 static int group_scatter(char *group, int value, int root)
 {
     int all[64], mine = -1, result, index;
@@ -112,8 +112,7 @@ static int group_barriers(char *group, int count, int rounds)
     return result;
 }
 
-/* Meets in barriers until one fails, and then leaves the group, so that nobody waits for this task.
- */
+/* Calls barriers until one fails, and then leaves the group, so that nobody waits for this task. */
 static int group_storm(char *group, int rounds)
 {
     int result = group_barriers(group, -1, rounds);
@@ -161,7 +160,7 @@ static int group_call(int call, char *group, int first, int second)
     return NO_ANSWER;
 }
 
-/* Executes orders until the order to end. */
+/* Executes orders until the order to end arrives. */
 static int group_child(void)
 {
     int parent = pvm_parent(), words[3], result;

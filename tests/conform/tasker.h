@@ -1,4 +1,4 @@
-/* Helpers of the cases with taskers of their own. */
+/* Helpers of the cases that act as taskers. */
 #ifndef TASKER_H
 #define TASKER_H
 

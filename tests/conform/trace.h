@@ -1,5 +1,5 @@
-/* A collector of traces, for cases: reads trace messages with the calls of the library and prints
- * their contents. What differs between correct runs is replaced by a word. */
+/* A collector of traces, for cases: reads trace messages by calls of the library and prints their contents,
+ * with a word in place of values that differ between correct runs. */
 #ifndef TRACE_H
 #define TRACE_H
 
@@ -18,14 +18,14 @@ struct trace_kind {
 
 #define TRACE_SENDERS 256
 
-/* By sender (0 for the daemon), by entry, exit or neither, by event. */
+/* Indexed by sender (0 for the daemon), by entry, exit or neither, and by event. */
 static struct trace_kind trace_kinds[TRACE_SENDERS][3][TEV_MAX + 1];
 
-/* The library's; the header does not declare it. */
+/* A symbol of the library that the header does not declare. */
 extern struct Pvmtevinfo pvmtevinfo[];
 extern struct Pvmtevdid pvmtevdidlist[];
 
-/* Returns whether a number with that meaning differs from run to run. */
+/* Returns whether numbers of this meaning differ from run to run. */
 static int trace_varies(int data)
 {
     switch (data) {
@@ -125,7 +125,7 @@ static const char *trace_when(int event)
     return event & TEV_EVENT_EXIT ? " ends" : "";
 }
 
-/* Prints a record; `described` tells that it contains names and types. */
+/* Prints a record; `described`: whether it contains the names and types of its data. */
 static void trace_record(int source, int described)
 {
     char name[64];
@@ -185,7 +185,7 @@ static void trace_list(void)
     trace_say("  list of %d data, %d wrong\n", count, wrong);
 }
 
-/* Prints an event of the program itself; `told` prints what follows the head. */
+/* Prints an event of the program itself; `told` prints the data after the head. */
 static void trace_user(void (*told)(void))
 {
     char name[64];
@@ -238,7 +238,7 @@ static void trace_print(void)
     }
 }
 
-/* Prints what arrives until nothing has arrived for a while. */
+/* Prints the messages that arrive, until none has arrived for some time. */
 static void trace_collect(void)
 {
     int old = pvm_setopt(PvmAutoErr, 0);
@@ -247,7 +247,7 @@ static void trace_collect(void)
     pvm_setopt(PvmAutoErr, old);
 }
 
-/* Does the same for traces of tasks, under the tag that they were given. */
+/* Does the same, but prints only the traces of tasks, which have the tag TRACE_TAG. */
 static void trace_collect_tasks(void)
 {
     int tag, source, old = pvm_setopt(PvmAutoErr, 0);
@@ -260,7 +260,7 @@ static void trace_collect_tasks(void)
     pvm_setopt(PvmAutoErr, old);
 }
 
-/* Runs this program as `role`, as a task that joins by itself, to its end. */
+/* Runs this program as `role` and waits for its end; it is not spawned, but enrolls itself. */
 static void trace_run(char *role)
 {
     char own[16];
@@ -275,7 +275,7 @@ static void trace_run(char *role)
     waitpid(child, NULL, 0);
 }
 
-/* In such a task: sends all its events to the task that ran it, except those of `not`. */
+/* Called in such a task: chooses the task that ran it as the collector of all its events except those in `not`. */
 static void trace_to(char *collector, int options, const int *not)
 {
     Pvmtmask mask;

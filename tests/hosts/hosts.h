@@ -4,10 +4,10 @@
 
 #include "case.h"
 
-/* The longest time for anything to arrive from another host, in seconds. */
+/* The longest time that a message from another host may take, in seconds. */
 #define PATIENCE 20.0
 
-/* Returns the index of the host with that name in the configuration, or -1. */
+/* Returns the index of the host with this name in the result of pvm_config, or -1. */
 static int host_index(const char *name)
 {
     struct pvmhostinfo *hosts;
@@ -20,7 +20,7 @@ static int host_index(const char *name)
     return -1;
 }
 
-/* Returns the tid of the daemon of the host with that name, or 0. */
+/* Returns the tid of the daemon on the host with this name, or 0. */
 static int host_tid(const char *name)
 {
     struct pvmhostinfo *hosts;
@@ -33,7 +33,8 @@ static int host_tid(const char *name)
     return 0;
 }
 
-/* Returns whether there is a direct route: without one, notifications of its end arrive at once. */
+/* Returns whether there is a direct route to the task: if there is none, the notification of its end arrives at
+ * once. */
 static int is_linked(int tid)
 {
     pvm_notify(PvmRouteDelete, 72, 1, &tid);
@@ -51,7 +52,7 @@ static int spawn_on(const char *host, char *role)
     return count == 1 ? tid : tid < 0 ? tid : count;
 }
 
-/* Starts one on each host with a name. Stores the tids in the same order. */
+/* Starts one task on each of the four hosts. Stores the tids in the order of the hosts. */
 static int spawn_on_all(char *role, int *tids)
 {
     static const char *names[] = {"alfa", "bravo", "charlie", "delta"};

@@ -1,4 +1,4 @@
-/* Messages that contain a number, and bytes that all have the value of that number. */
+/* Messages that contain a number, followed by bytes that all have this number as their value. */
 #ifndef NUMBERED_H
 #define NUMBERED_H
 
@@ -17,7 +17,7 @@ static void send_numbered(int tid, int tag, int number, int size)
     pvm_send(tid, tag);
 }
 
-/* Returns whether the active message has that number and is whole. */
+/* Returns whether the active message has this number and is complete. */
 static int is_numbered(int number)
 {
     static char bytes[NUMBERED_BYTES_MAX];

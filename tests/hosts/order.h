@@ -1,4 +1,4 @@
-/* Order between tasks of different hosts while all of them send. */
+/* Tests that messages between tasks of different hosts stay in order while all tasks send. */
 #ifndef ORDER_H
 #define ORDER_H
 
@@ -48,7 +48,7 @@ static void all_to_all(int *tids, int mine, int route)
     pvm_send(pvm_parent(), 30);
 }
 
-/* Runs the whole scenario: all to all along each of these routes in turn. */
+/* Runs the whole scenario: all tasks send to all, first on one of these routes, then on the next one. */
 static int order_scenario(int argc, int *routes, int count)
 {
     int tids[TASKS], i, k, wrong, missing, mine, route;

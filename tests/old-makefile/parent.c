@@ -1,4 +1,4 @@
-/* Spawns children by their bare names: one is in the user's directory, one in PVM's. */
+/* Spawns children by their names without a path: one is in the user's directory for programs, one in PVM's. */
 #include <pvm3.h>
 #include <stdio.h>
 

@@ -22,8 +22,8 @@ static int socket_at(const char *path, struct sockaddr_un *address)
     return socket(AF_UNIX, SOCK_STREAM, 0);
 }
 
-/* Returns the number of bytes that arrive within a while; 0 if the other side closes, -1 if nothing
- * happens. */
+/* Returns the number of bytes that arrive within a short time; 0 if the other side closes the connection, -1 if
+ * nothing happens. */
 static long listen_to(int descriptor)
 {
     char bytes[4096];

@@ -1,5 +1,5 @@
-/* The chief: starts the workers, kills and replaces them, leads from phase to phase, and notices
- * hangs. It exchanges lines with its caller:
+/* The chief: starts the workers, kills and replaces them, sets the phases, and detects hangs. It exchanges
+ * lines with its caller:
  *   out: quiet ROUND PID:KIND:HEAP .. all messages are received, nobody sends; waits for a line. The line
  *                                     "more" means that there is another round, even after the time
  *   out: running                      (lose=1 only) traffic has begun
@@ -24,7 +24,7 @@ enum {
     NEWBORN_KILLED_PERCENT = 12, LEAVES_PERCENT = 8, BURSTS_PERCENT = 8, ACTS_PERCENT = 34,
     WATCH_FOR_ACTS_NS = 3000000,
     RING_PASSES_A_TASK = 12,
-    SETTLE_MS = 800                   /* quiet time before memory is measured */
+    SETTLE_MS = 800                   /* how long nobody sends before memory is measured */
 };
 
 static struct random killing;
@@ -57,7 +57,7 @@ static struct log *at_position(unsigned position)
 
 /* ---- Starting and killing tasks ---- */
 
-/* Returns the host of a position. */
+/* Returns the host on which the tasks of a position run. */
 static const char *home_of(unsigned position)
 {
     static char name[256];
@@ -71,7 +71,7 @@ static const char *home_of(unsigned position)
     return name;
 }
 
-/* Starts one task at `position`, or (-1) one at each. */
+/* Starts one task at `position`; if that is -1, one task at each position. */
 static void start_tasks(int position)
 {
     unsigned count = position < 0 ? table->tasks : 1, first = table->incarnations, index;
@@ -109,7 +109,7 @@ static void kill_task(unsigned incarnation)
     kill((pid_t)log->pid, SIGKILL);
 }
 
-/* Kills a task in the middle of a long psend or of a precv, if there is one soon. */
+/* Waits a short time for a task that is in the middle of a long psend or of a precv, and kills it. */
 static void kill_in_the_act(void)
 {
     uint64_t start = now_ns();
@@ -184,7 +184,7 @@ static void listen_for(unsigned milliseconds)
 
 /* ---- Checks during every wait ---- */
 
-/* Ends receives without a known sender. */
+/* Sends a message to every task; it ends receives that wait for any sender. */
 static void tick(void)
 {
     unsigned position;
@@ -324,7 +324,7 @@ static void run(unsigned round)
     wait_for_all(DRAINED, "everything is received");
 }
 
-/* Returns whether there is another round, even after the time. */
+/* Reports to the caller. Returns whether there must be another round, even if the time is over. */
 static int report_quiet(unsigned round)
 {
     char line[200];
@@ -377,7 +377,7 @@ static void stop(unsigned round)
         if (now_ns() - start > table->patience * 1000000000ull)
             give_up("hang: %u tasks did not end", living);
     }
-    listen_for(300); /* a superfluous notify would arrive now */
+    listen_for(300); /* one notify too many would arrive now */
     if (notifies != table->incarnations - 1)
         give_up("%u exit notifies for %u tasks", notifies, table->incarnations - 1);
 }

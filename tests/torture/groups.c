@@ -1,6 +1,6 @@
-/* Groups whose members, while they meet in barriers and collectives, are killed at random moments, leave
- * in the middle, and are replaced. Every call must return, with the right value or with an error about
- * a missing member. Afterwards the group must work as if it were new.
+/* Tests groups whose members call barriers and collectives while some of them are killed at random moments,
+ * leave between two calls, and are replaced. Every call must return, with the right value or with an error
+ * about a missing member. Afterwards the group must work as if it were new.
  *   groups chief seconds=N seed=N members=N      prints "total ..." at the end, or "error ..."
  *   groups member                                is started by the chief
  */
@@ -14,15 +14,14 @@
 #include <unistd.h>
 
 #define GROUP "torture"
-/* The name of a round's group that is frozen at its beginning. */
+/* The name of the group that is frozen at the beginning of each round. */
 #define FROZEN "frozen"
 #define MEMBERS_MAX 64
 /* The number of operations in a round in which nobody leaves. */
 #define OPERATIONS 3000
-/* The longest time for anything, in seconds: a barrier waits 10 s for replacements of dead members.
- */
+/* The longest time that a step may take, in seconds; a barrier waits 10 s for replacements of dead members. */
 #define PATIENCE 30
-/* Members are killed within this time after the round began, in microseconds. */
+/* The longest pause before a member is killed, in microseconds. */
 #define FIRE_TIME 20000
 
 enum tag { ORDER = 1, JOINED, REPORT, EXIT };
@@ -40,7 +39,7 @@ static void error(const char *format, ...)
     exit(1);
 }
 
-/* Returns a number below `sides` that depends on seed and place only. */
+/* Returns a number below `sides` that depends only on the seed, and advances the seed. */
 static unsigned dice(unsigned long long *seed, unsigned sides)
 {
     *seed ^= *seed << 13;
@@ -58,7 +57,7 @@ static void send_ints(int to, int tag, int *words, int count)
 
 /* ----- A member */
 
-/* Returns whether the result is allowed: all members are there, or somebody is missing. */
+/* Returns whether the result of a call is allowed: success, or an error about a missing member. */
 static int is_allowed(int code)
 {
     return code == 0 || code == PvmNoTask || code == PvmNoInst || code == PvmNoGroup;
@@ -75,7 +74,7 @@ static int half_barrier(int instance, int members)
     return pvm_barrier(instance % 2 ? "odd" : "even", (members + 1 - instance % 2) / 2);
 }
 
-/* While members are being killed the sum may be that of the remaining ones. */
+/* While members are being killed, the sum may be that of the remaining ones. */
 static int sum(char *group, int instance, int members, int number, int strict)
 {
     int value = (instance + 1) * (number + 1), root = number % members;
@@ -83,7 +82,7 @@ static int sum(char *group, int instance, int members, int number, int strict)
     return code == 0 && strict && instance == root && value != members * (members + 1) / 2 * (number + 1) ? -1001 : code;
 }
 
-/* While members are being killed those with the highest numbers may be missing. */
+/* While members are being killed, the items of those with the highest numbers may be missing. */
 static int collect(int instance, int members, int number, int strict)
 {
     int own = instance * 1000 + number, root = number % members, all[MEMBERS_MAX] = {0}, i;
@@ -94,16 +93,16 @@ static int collect(int instance, int members, int number, int strict)
     return code;
 }
 
-/* Runs operations in the order that the seed determines, which is the same for all; stops if one
- * fails. From number `leave_at` on the group continues without the leaver. */
+/* Runs operations in an order that the seed determines, the same for all members; stops if one fails. From
+ * operation `leave_at` on, the group continues without the member `leaver`. */
 static int operate(int instance, int members, unsigned long long seed, int leave_at, int leaver, int strict, int *number)
 {
     int place = pvm_getinst(FROZEN, pvm_mytid()), code = pvm_freezegroup(FROZEN, members);
     code = code == members ? pvm_barrier(GROUP, members) : code;
     for (*number = 0; code == 0 && *number < OPERATIONS; ++*number) {
         if (leaver >= 0 && *number >= leave_at) {
-            /* Earlier operations must be over, since a collective operation does not wait for all
-             * members. */
+            /* This barrier makes sure that earlier operations are over, since a collective call does not wait
+             * for all members. */
             code = pvm_barrier(GROUP, *number == leave_at ? members : members - 1);
             if (code || instance != leaver)
                 continue;
@@ -119,7 +118,7 @@ static int operate(int instance, int members, unsigned long long seed, int leave
         default: code = pvm_barrier(GROUP, members);
         }
     }
-    /* No member may still be in the last operation. */
+    /* Waits until no member is in the last operation any more. */
     if (code == 0 && leaver < 0)
         code = pvm_barrier(GROUP, members);
     pvm_lvgroup(FROZEN);
@@ -156,7 +155,7 @@ static int member(void)
         }
         seed = (unsigned)order[2] | 1ull << 40;
         report[1] = operate(instance, order[1], seed, order[3], order[4], order[5], &report[0]);
-        /* Others may wait for this member, so it reports that it leaves. */
+        /* Others may wait for this member, so it leaves the group, which ends their waits. */
         if (report[1] && (report[2] = leave(instance)) != 0)
             report[1] = -1003;
         send_ints(parent, REPORT, report, 2);
@@ -190,7 +189,7 @@ static void spawn(char *program, int place)
     pvm_notify(PvmTaskExit, EXIT, 1, &tids[place]);
 }
 
-/* Waits for the notification of a task's death: the daemon knows of it then. */
+/* Waits for the notification of a task's death; after it the daemon has removed the task. */
 static void await_end(int tid)
 {
     int gone = 0, pending[MEMBERS_MAX], count = 0;
@@ -217,8 +216,8 @@ static void await_join(int place)
     instances[place] = words[0];
 }
 
-/* Waits until all members have joined the group that they will freeze: a member that died earlier
- * would be awaited. */
+/* Waits until all members have joined the group that they will freeze, since pvm_freezegroup would wait for a
+ * member that died before it joined. */
 static void prepare(int *order)
 {
     int i, place;
@@ -232,7 +231,7 @@ static void prepare(int *order)
     }
 }
 
-/* Chooses who dies and who leaves; the others must notice and report it. */
+/* Chooses which members die and which one leaves; the calls of the others must succeed or report it. */
 static void one_round(char *program)
 {
     int victim[MEMBERS_MAX] = {0}, joins[MEMBERS_MAX] = {0}, leaver = -1, i, victims = 0, rest = members, order[6] = {GO, members, 0, 0, -1}, doomed;

@@ -1,7 +1,7 @@
-/* A neighbour that breaks every rule: a task of the same machine and user that writes random data into
- * all shared memory that it may write, at any time, while the others exchange messages. It may harm
- * its own traffic and itself, but nobody else.
- *   hostile SECONDS SEED     lives one life after the other, each in a process of its own; then prints
+/* A task that breaks every rule: it belongs to the same machine and user, and at any time writes random data
+ * into all shared memory that it can write, while the other tasks exchange messages. It may disturb itself and
+ * its own messages, but nothing else.
+ *   hostile SECONDS SEED     runs one attacking process (a life) after the other; then prints
  *                            total lives=N writes=N ended=N crashed=N
  */
 #define _GNU_SOURCE /* F_SETPIPE_SZ */
@@ -85,7 +85,7 @@ static void find_regions(void)
         fclose(maps);
 }
 
-/* Writes a plausible line of a queue, but with another kind, length or sequence number. */
+/* Writes a slot of a queue that looks valid, but has another kind, length or sequence number. */
 static void forge(struct region region)
 {
     size_t line = below(region.count / LINE_WORDS) * LINE_WORDS;
@@ -145,7 +145,8 @@ static void abuse_descriptors(void)
         for (length = 0; length < (ssize_t)sizeof rubbish; length++)
             rubbish[length] = (char)draw();
         if (strncmp(target, "pipe:", 5) == 0) {
-            /* A doorbell: larger, full, sometimes emptied, and blocking for readers and writers. */
+            /* Changes a doorbell: makes its pipe larger, fills it, sometimes empties it, and lets reads and
+             * writes block. */
             fcntl(fd, F_SETPIPE_SZ, 1 << (12 + below(9)));
             fcntl(fd, F_SETFL, O_NONBLOCK);
             while (write(fd, rubbish, sizeof rubbish) > 0)
@@ -154,7 +155,7 @@ static void abuse_descriptors(void)
                 ;
             fcntl(fd, F_SETFL, 0);
             if (below(2))
-                fchmod(fd, 0); /* nobody can open it again */
+                fchmod(fd, 0); /* so that nobody can open it again */
         } else if (strncmp(target, "socket:", 7) == 0) {
             if (below(2) && write(fd, rubbish, 1 + below(sizeof rubbish)) < 0)
                 return;
@@ -214,7 +215,7 @@ static void live(void)
         talk(victims, count, body);
     find_regions();
     if (region_count == 0)
-        abort(); /* otherwise this program is useless */
+        abort(); /* a program that cannot write there tests nothing */
     for (round = (int)below(2000); round > 0; round--) {
         unsigned bursts = (unsigned)below(below(8) ? 20 : 2000);
         while (bursts-- > 0)

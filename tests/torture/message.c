@@ -1,5 +1,5 @@
-/* The messages. Each contains its sender, its number for each receiver, and a key from which the
- * receiver computes the payload again to compare it.
+/* The messages. Each message contains its sender, its number for each receiver, and a key from which the
+ * receiver computes the payload again, to compare it with what it received.
  */
 #include "torture.h"
 
@@ -85,8 +85,8 @@ static uint32_t check_of(const struct head *head, const struct receiver *receive
     return (uint32_t)sum;
 }
 
-/* Returns whether the deliberate error of that name is to be made now: once, by the task at
- * position 0, and to a task that is never killed, since a death would hide the error. */
+/* Returns whether the deliberate error of this name is to be made now. It is made once, by the task at position
+ * 0, in a message to a task that is never killed, since the death of the receiver would hide the error. */
 static int mutate_now(const char *name, unsigned to)
 {
     static int done;
@@ -98,7 +98,7 @@ static int mutate_now(const char *name, unsigned to)
 
 /* ---- Sending ---- */
 
-/* Returns what a message counts against the credit of its sender. */
+/* Returns how many bytes of its sender's credit a message uses. */
 static unsigned weight(enum class class, unsigned size)
 {
     return class == MINI ? WEIGHT_OF_ENVELOPE : WEIGHT_OF_ENVELOPE + size;
@@ -228,7 +228,7 @@ void send_message(struct random *random, enum class class, const unsigned *to, u
         count_sent(to[index], class, counted);
 }
 
-/* Returns the contents of a mini message, which depend on sender, receiver and number. */
+/* Returns the contents of a mini message; they depend on sender, receiver and number. */
 static uint64_t mini_key(unsigned from, unsigned to, uint32_t number)
 {
     return mix(mix(table->seed + 1, from), mix(to, number));

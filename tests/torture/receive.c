@@ -34,8 +34,8 @@ static int pending(unsigned from)
     return 0;
 }
 
-/* Returns whether a message has been sent completely and not been received: then a receive must
- * return. */
+/* Returns whether some message to this task has been sent completely and not been received yet. If so, a
+ * receive must return. */
 int anything_pending(void)
 {
     unsigned index;
@@ -45,8 +45,8 @@ int anything_pending(void)
     return pending(0);
 }
 
-/* Checks that everything that a dead task sent completely has arrived, and at most the message in
- * progress at its death. */
+/* Checks that all messages that a dead task sent completely have arrived, and besides them at most the one that
+ * it was sending when it died. */
 static void settle_death(unsigned dead)
 {
     const struct log *log = &table->logs[dead];
@@ -72,7 +72,8 @@ static unsigned incarnation_of(int tid)
     fail("exit notify of t%x, which is none of ours", (unsigned)tid);
 }
 
-/* `oldest`: the notify was the oldest message, so no message of the dead task may still be queued.
+/* Handles an exit notify. `oldest`: it was the oldest message, so no message of the dead task may still be
+ * queued.
  */
 static void take_notify(int buffer, int oldest)
 {
@@ -199,8 +200,8 @@ static void receive_from(struct random *random, unsigned from)
     }
 }
 
-/* Receives in a way that may wait for ever: only the chief's ticks (class PSEND) certainly end it.
- * If a third of the tasks wait in this way the others do not, since otherwise all might. */
+/* Receives by a call that may wait for ever; only the chief's ticks (class PSEND) end it for certain. At most a
+ * third of the tasks wait in this way, since otherwise all tasks might wait. */
 static void receive_blindly(struct random *random)
 {
     unsigned index, blind = 0;

@@ -1,10 +1,9 @@
-/* Torture: many tasks send and receive in every way that PVM offers while some of them are killed.
- * One shared file, the table, contains what each task sent and received, as counters that a task
- * writes after each completed step. A dead task leaves its counters behind, so that what the others
- * received from it can be compared exactly. The table is not a part of the tested system: no message
- * travels through it.
- * Each life of a task is an incarnation: number 0 is the chief (chief.c), the others are workers
- * (worker.c). A worker that dies is replaced by a new incarnation at the same position.
+/* Torture: many tasks send and receive in every way that PVM offers while some of them are killed. One shared
+ * file, the table, contains counters of the messages that each task has sent and received; a task updates them
+ * after each completed step. The counters of a dead task stay, so that they can be compared exactly with those
+ * of the receivers. The table is not a part of the tested system: no message travels through it. Each life of a
+ * task is an incarnation: number 0 is the chief (chief.c), the others are workers (worker.c). A worker that
+ * dies is replaced by a new incarnation at the same position.
  */
 #ifndef TORTURE_H
 #define TORTURE_H
@@ -35,12 +34,12 @@ enum phase { STARTING, RING, RUN, QUIET, STOP, PHASES };
 /* What a task is doing. */
 enum state { UNBORN, BORN, RINGING, RUNNING, SILENT, DRAINED, LEAVING, LOST_DAEMON, STOPPED, FAILED };
 
-/* Why a task is expected to end. */
+/* The way in which a task is expected to end. */
 enum fate { LIVES, TO_BE_KILLED, TO_LEAVE };
 
 typedef uint32_t counts[CLASSES];
 
-/* Waits that only the next message ends. */
+/* Whether a task waits in a call that only the next message ends. */
 enum blind { SEES, BLIND_IN_RECV, BLIND_IN_PRECV };
 
 /* Written by its task alone, except the first group, which the chief writes. */
@@ -51,10 +50,10 @@ struct log {
     unsigned position;
     /* by the task */
     atomic_uint pid, own_tid, state, round, loops;
-    atomic_uint blind;               /* how it waits for any message */
+    atomic_uint blind;               /* the call in which it waits for any message */
     atomic_ullong messages_sent, bytes_sent, messages_received, bytes_received;
-    atomic_ullong heap_bytes;        /* of malloc, in use; counted while nobody sends */
-    atomic_ullong wait_longest_ns;   /* from a send to the end of the receive that waited for it */
+    atomic_ullong heap_bytes;        /* memory in use by malloc; measured while nobody sends */
+    atomic_ullong wait_longest_ns;   /* from a send to the end of the receive that waited for the message */
     char doing[96];                  /* the current call */
     char error[ERROR_BYTES_MAX];
     /* by the task, one entry for each other incarnation */
@@ -72,7 +71,7 @@ struct table {
     unsigned tasks, immortals;       /* positions below `immortals` are never killed */
     unsigned patience;               /* seconds, after which a wait counts as a hang */
     atomic_uint phase, ring_over, may_lose_daemon;
-    unsigned strangers;              /* tasks that are not ours may send, too */
+    unsigned strangers;              /* tasks that do not belong to this test may send too */
     atomic_uint incarnations;        /* in use, including the chief */
     atomic_uint current[POSITIONS_MAX];
     char mutation[24];               /* a deliberate error, to prove that it is detected */
@@ -86,7 +85,8 @@ extern unsigned me;
 
 void table_open(const char *path, int create);
 _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Ends the task normally if the daemon is lost on purpose; otherwise fails. */
+/* Handles a failed call: ends the task normally if the caller kills daemons on purpose; otherwise reports the
+ * failure. */
 _Noreturn void failed_call(const char *call, int code);
 void doing(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void done_doing(void);
@@ -101,7 +101,7 @@ unsigned below(struct random *random, unsigned bound);
 /* message.c: makes, sends, reads and checks messages */
 enum { FLAG_TOKEN = 1, FLAG_RING_OVER = 2 };
 
-struct note {                        /* the properties of a message that its receiver needs */
+struct note {                        /* properties of a message that its receiver needs */
     unsigned flags, extra;
 };
 
@@ -113,7 +113,7 @@ void send_mini(struct random *random, unsigned to);
 /* Reads the active receive buffer. `any_tag`: the receive requested the oldest message of its
  * sender. */
 struct note take_message(int buffer, int any_tag);
-/* Returns whether a message of that sender is not ours, and is ignored. */
+/* Returns whether the sender does not belong to this test; its messages are ignored. */
 int is_stranger(int tid);
 /* Calls pvm_precv of class PSEND from an incarnation or from any (-1). */
 struct note precv_message(int from, int room);

@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 enum {
-    CREDIT_BYTES = 12 << 20,          /* sent to one task and not yet received */
+    CREDIT_BYTES = 12 << 20,          /* the most bytes that are sent to one task and not yet received */
     CREDIT_BYTES_IN_ALL = 48 << 20,
-    BURST_MAX = 300,                  /* messages */
+    BURST_MAX = 300,                  /* the most messages in a row */
     QUIET_WAIT_MS = 50,
     LEAK_BYTES = 64 << 20, LEAK_DESCRIPTORS = 40
 };
@@ -34,7 +34,7 @@ static void enter(enum state state)
     mine->state = state;
 }
 
-/* Requests the exit notify of every task that is new. */
+/* Requests the exit notify of every new task. */
 static void meet_new_tasks(void)
 {
     static unsigned seen = 1;
@@ -77,7 +77,7 @@ static int has_credit(void)
     return sum < CREDIT_BYTES_IN_ALL;
 }
 
-/* Returns the task at a random other position if it is known and has credit; else 0. */
+/* Returns the task at a random other position, if this task knows it and has credit for it; otherwise 0. */
 static unsigned random_target(struct random *random)
 {
     unsigned target = table->current[below(random, table->tasks)];
@@ -100,7 +100,8 @@ static void send_to_many(struct random *random)
         send_message(random, MCAST, targets, count, random_size(random), (struct note){0, 0});
 }
 
-/* Sends much to a task that waits in pvm_precv: the message may go there directly. */
+/* Sends a long message to a task that waits in pvm_precv: the body may be copied directly into the memory of
+ * that call. */
 static int send_to_waiting(struct random *random)
 {
     unsigned start = peer_count ? below(random, peer_count) : 0, index;
@@ -147,7 +148,7 @@ static void run_step(void)
         receive_with_timeout(5);
 }
 
-/* ---- The ring: one message in the whole machine, everybody else sleeps ---- */
+/* ---- The ring: there is one message in the whole machine, and all tasks except its holder sleep ---- */
 
 static int ring_by_psend(void)
 {
@@ -196,7 +197,7 @@ static void leak(void)
     if (mine->position != 0 || round_now() < 2)
         return;
     if (mutated("leak-memory")) {
-        /* Known to nobody a compiler leaves it out (gcc 14 does). */
+        /* Without a global pointer to the memory, a compiler omits the allocation (gcc 14 does). */
         leaked = malloc(LEAK_BYTES);
         memset(leaked, 1, LEAK_BYTES);
     }
@@ -240,7 +241,7 @@ static void leave(enum state state)
     exit(0);
 }
 
-/* Returns the incarnation with this task's tid, for tasks that were started many at once. */
+/* Returns the incarnation with this task's tid, if one spawn has started many tasks. */
 static unsigned find_self(int tid)
 {
     uint64_t start = now_ns();

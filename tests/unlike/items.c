@@ -1,4 +1,4 @@
-/* Items of every type: numbers at the limits of the type, the same on every host. */
+/* Makes items of every type: numbers at the limits of the type, the same on every host. */
 #include "unlike.h"
 
 const struct type_info types[TYPES] = {
@@ -22,8 +22,8 @@ static const int ints[ITEMS] = {0, -1, 2147483647, -2147483647 - 1, 0x12345678, 
 static const unsigned unsigned_ints[ITEMS] = {0, 1, 4294967295u, 2147483648u, 0x12345678, 255};
 static const long longs[ITEMS] = {0, -1, 2147483647L, -2147483647L - 1, 0x12345678, -2};
 static const unsigned long unsigned_longs[ITEMS] = {0, 1, 4294967295ul, 2147483648ul, 0x12345678, 255};
-/* The bits of one, minus zero, the smallest denormal, a NaN with a payload, minus infinity, a
- * number with different bytes. One for each part of a complex number. */
+/* The bits of floats: one, minus zero, the smallest denormal, a NaN with a payload, minus infinity, and a
+ * number whose bytes all differ. There is one value for each part of a complex number. */
 static const uint32_t floats[2 * ITEMS] = {0x3f800000, 0x80000000, 0x00000001, 0x7fc12345, 0xff800000, 0x42c80123,
                                            0x007fffff, 0x7f7fffff, 0xffe00001, 0x00800000, 0x7f800000, 0xc0490fdb};
 static const uint64_t doubles[2 * ITEMS] = {

@@ -68,7 +68,7 @@ static const char *get_info(const struct cell *cell, int encoding)
     return NULL;
 }
 
-/* A server's number is in a mailbox too (pvm_insert, pvm_lookup). */
+/* The number of a server is stored in a mailbox too (pvm_insert, pvm_lookup). */
 static const char *insert(const struct cell *cell, int argument)
 {
     (void)cell;
@@ -122,7 +122,7 @@ static const char *check_catchout(const struct cell *cell, int argument)
     WELL(child = spawn_child(cell->from, arguments));
     snprintf(name, sizeof name, "[t%x] ", child);
     for (waited = 0; waited < 20 && !end; waited += 0.05) {
-        /* Output arrives during library calls. */
+        /* The output of children arrives only during library calls. */
         pvm_trecv(child, cell->tag, &pause);
         rewind(file);
         lines = 0;
@@ -183,7 +183,7 @@ static const char *check_spawn(const struct cell *cell, int by_arch)
     return check_child(cell, child, 1);
 }
 
-/* An event of the child itself, and one of the library. */
+/* Checks a trace event of the child itself, and one of the library. */
 static const char *check_trace(const struct cell *cell, int argument)
 {
     char *arguments[] = {"trace", NULL}, text[40];
@@ -327,7 +327,7 @@ static const char *reduce_as(const struct cell *cell, int is_root)
     return NULL;
 }
 
-/* The receiver joins first, so that it is number 0. */
+/* The receiver has joined first, so that its instance is 0. */
 static const char *reduce_send(const struct cell *cell, int argument)
 {
     (void)argument;

@@ -14,7 +14,8 @@ static char *place(char *room, int type, int index, int stride)
     return room + (index * stride + shift) * types[type].bytes;
 }
 
-/* Packs with all strides, each item at its place. With stride 0 the last item counts. */
+/* Puts the items at their places in memory and packs them from there. With stride 0 all have the same place, so
+ * the last one is packed. */
 static const char *pack_strided(int type, int stride)
 {
     char items[ITEMS * 16], room[ROOM_ITEMS * 16];
@@ -71,8 +72,8 @@ static const char *unpack_all(int type)
     return error;
 }
 
-/* Checks that exactly those items are converted that two unlike hosts must convert, and none
- * between alike ones. */
+/* Checks that the receiver has converted the expected number of items between unlike hosts, and none between
+ * alike ones. */
 static const char *check_count(const struct cell *cell, int before, int wanted)
 {
     EXPECT(converted() - before, alike(cell->from, cell->to) ? 0 : wanted);
@@ -126,8 +127,8 @@ static const char *check_strings(const struct cell *cell, int argument)
     return NULL;
 }
 
-/* A value that does not fit ends the unpack; earlier values are there, and this one and later ones
- * are not lost. */
+/* A value that does not fit into the receiver's type ends the unpack call. The values before it are unpacked;
+ * it and the following ones can still be unpacked. */
 static const char *send_large(const struct cell *cell, int type)
 {
     char items[ITEMS * 8];
@@ -167,7 +168,8 @@ static const char *check_large(const struct cell *cell, int type)
     return NULL;
 }
 
-/* Native bytes: readable by hosts of the same format, and by all as bytes (otherwise PvmBadMsg). */
+/* Native bytes: hosts of the same format can unpack every type; other hosts can only unpack them as bytes
+ * (otherwise PvmBadMsg). */
 static const char *send_native(const struct cell *cell, int encoding)
 {
     static char items[TYPES][ITEMS * 16];
@@ -264,7 +266,7 @@ static const char *check_psend(const struct cell *cell, int type)
     int from, tag, bytes, before = converted(), size = types[type].bytes, number = types[type].number;
     make_items(type, items);
     memset(got, 0x33, sizeof got);
-    /* More room than items, then less, then as bytes by pvm_recv. */
+    /* More room than items, then less room; then the items are received as bytes by pvm_recv. */
     EXPECT(pvm_precv(cell->sender, cell->tag, got, ITEMS + 2, number, &from, &tag, &bytes), 0);
     EXPECT(from, cell->sender);
     EXPECT(bytes, ITEMS * size);
@@ -308,7 +310,7 @@ static const char *check_psend_large(const struct cell *cell, int type)
     return NULL;
 }
 
-/* A message so long that it is sent in pieces. */
+/* The number of items of a message that is so long that it is sent in pieces. */
 #define LONG_ITEMS 150000
 static const char *send_long(const struct cell *cell, int one_call)
 {
@@ -344,8 +346,8 @@ static const char *check_long(const struct cell *cell, int one_call)
     return check_count(cell, before, LONG_ITEMS);
 }
 
-/* A message inside a message: of the sender itself, and one that the third host forwards inside
- * another. */
+/* A message inside a message: one that the sender itself has packed, and one that the third host forwards
+ * inside another. */
 static const char *send_embedded(const struct cell *cell, int argument)
 {
     int inner, outer, number = -77;
@@ -469,7 +471,7 @@ static const char *pass_on(const struct cell *cell, int append)
     EXPECT(pvm_send(cell->receiver, cell->tag), 0);
     pvm_setsbuf(old);
     pvm_freebuf(mid);
-    /* The bytes are not interpreted; what is appended gets their format. */
+    /* The forwarder does not interpret the bytes; items that it appends get the format of the bytes. */
     EXPECT(converted() - before, append && !alike(cell->from, cell->via) ? (TYPES - 1) * ITEMS : 0);
     return NULL;
 }
@@ -489,7 +491,7 @@ static const char *check_passed(const struct cell *cell, int appended)
     return check_count(cell, before, (appended ? 2 : 1) * (TYPES - 1) * ITEMS);
 }
 
-/* ----- A handler: it is called with the message, which no call receives */
+/* ----- A message handler: it is called with the message, and no receive call returns that message */
 
 static struct {
     int handler, calls;

@@ -1,5 +1,5 @@
-/* The chief and the workers. The chief prints one line for each cell: row, from, to and `ok` or the
- * error, separated by tabs; then lines `all` for operations of all kinds together; then `done`.
+/* The chief and the workers. The chief prints one line for each cell: row, from, to and `ok` or the error,
+ * separated by tabs; then lines `all` for operations in which tasks on all hosts take part; then `done`.
  */
 #include "unlike.h"
 
@@ -36,7 +36,7 @@ void make_rows(void)
 {
     int i;
     messages_rows();
-    /* Messages must work along each of the two routes; the rest does not depend on the route. */
+    /* The rows about messages run on both routes; those about the machine do not depend on the route. */
     for (i = 0; i < row_count; i++)
         rows[i].by_both_routes = rows[i].via < 0;
     machine_rows();
@@ -91,7 +91,7 @@ static void report(const char *error)
     pvm_send(pvm_parent(), TAG_REPORT);
 }
 
-/* All together: a barrier, a broadcast by the first, a reduction at the first, a multicast. */
+/* All workers together: a barrier, a broadcast by the first one, a reduction at the first one, a multicast. */
 static const char *together(int members, int direct)
 {
     char *group = direct ? "unlike.direct" : "unlike.all";
@@ -140,7 +140,7 @@ static const char *together(int members, int direct)
     return NULL;
 }
 
-/* Requests notifications of the end of that host, and of a new one. */
+/* Requests notifications of the end of a host, and of new hosts. */
 static const char *watch(int host)
 {
     EXPECT(pvm_notify(PvmHostDelete, TAG_LOST, 1, &host), 0);
@@ -220,7 +220,7 @@ static const char *run_cell(int number, int from, int to)
     int via = row->via, i;
     static int tag = TAG_CELLS;
 
-    /* Leftovers of a failed cell must not disturb others. */
+    /* Messages left over from a failed cell must not disturb other cells. */
     tag++;
     int sender = workers[from][SENDER], receiver = workers[to][RECEIVER];
     int forwarder = via < 0 ? 0 : workers[via][FORWARDER];
@@ -321,7 +321,7 @@ static const char *replace_host(int kind)
 static void replace_hosts(void)
 {
     int kind;
-    /* The first host is that of the chief. */
+    /* The first host cannot be deleted, since the chief runs there. */
     for (kind = 1; kind < kind_count; kind++) {
         const char *error = replace_host(kind);
         printf("all\tnotify of hosts: %s is deleted and added\t%s\n", kinds[kind].label, error ? error : "ok");

@@ -1,6 +1,6 @@
-/* Hosts of four kinds in one machine. A chief on the first host gives commands to workers, for one cell
- * of the matrix after the other: on each host one worker that sends, one that receives, and one that
- * forwards.
+/* Tests a machine of hosts of four kinds. A row of the matrix is a test, a cell is this test between two hosts.
+ * For one cell after the other, a chief on the first host sends commands to workers; on each host one worker
+ * sends, one receives, and one forwards.
  */
 #ifndef UNLIKE_H
 #define UNLIKE_H
@@ -18,19 +18,20 @@
 extern int pvm_catchout(FILE *file);
 
 #define KINDS 4
-/* Items of each type in a row; two more than this if strides leave gaps. */
+/* The number of items of each type in a test. */
 #define ITEMS 6
-/* The longest time for anything, in seconds: qemu is slow. */
+/* The longest time that a step may take, in seconds; qemu is slow. */
 #define PATIENCE 60
 
-/* A kind of host: its host's name in the tests, PVM's name of it, its data signature, sizeof(long).
+/* A kind of host: its name in reports, its host, PVM's name of the architecture, its data signature, and its
+ * sizeof(long).
  */
 struct kind {
     const char *label, *host, *arch;
     int signature, long_bytes;
 };
 extern const struct kind kinds[KINDS];
-/* How many of them exist: the first ones. */
+/* How many of these kinds the machine has; they are the first ones. */
 extern int kind_count;
 
 /* The data types of psend; the last is the string. */
@@ -46,8 +47,8 @@ extern const struct type_info types[TYPES];
 /* Makes items of a type: the same numbers on every host. `items` has room for ITEMS of the largest.
  */
 void make_items(int type, void *items);
-/* The same with values that need 64 bits, for T_LONG and T_ULONG; on a 32-bit host the largest that
- * it has. Item `LARGE_FIRST` is the first that needs more than 32 bits, if the maker has 64. */
+/* The same for T_LONG and T_ULONG, with values that need 64 bits; if the maker has a 32-bit long, the largest
+ * values that fit. From item `LARGE_FIRST` on, values of a 64-bit maker need more than 32 bits. */
 #define LARGE_FIRST 2
 void make_large(int type, void *items, int maker_long_bytes);
 int pack_items(int type, void *items, int count, int stride);
@@ -61,7 +62,7 @@ const char *wrong(const char *format, ...) __attribute__((format(printf, 1, 2)))
         if (!(condition))                                                                          \
             return wrong(__VA_ARGS__);                                                             \
     } while (0)
-/* Returns an error unless the call has this value. */
+/* Returns an error unless the call returns this value. */
 #define EXPECT(call, value)                                                                        \
     do {                                                                                           \
         int got_ = (call), want_ = (value);                                                        \
@@ -79,16 +80,16 @@ const char *wrong(const char *format, ...) __attribute__((format(printf, 1, 2)))
 /* Receives with a time limit. */
 int receive(int from, int tag);
 
-/* A cell, as workers get it. */
+/* The description of a cell that workers receive. */
 struct cell {
     int row;
     int from, to;           /* kinds */
     int sender, receiver;   /* tids */
-    int via, forwarder;     /* a third one, if any */
+    int via, forwarder;     /* kind and tid of a third host, if there is one */
     int tag;
 };
 
-/* What a task does for a cell; returns null or the error. */
+/* A function that a task executes for a cell; returns null or the error. */
 typedef const char *(*action)(const struct cell *cell, int argument);
 enum who { SENDER, RECEIVER, FORWARDER };
 struct step {
@@ -96,7 +97,7 @@ struct step {
     action action;
 };
 #define STEPS_MAX 6
-/* A row of the matrix: steps one after the other. */
+/* A row of the matrix: a test that consists of successive steps. */
 struct row {
     char name[40];
     struct step steps[STEPS_MAX];
@@ -108,9 +109,9 @@ struct row {
 extern struct row rows[ROWS_MAX];
 extern int row_count;
 void make_rows(void);
-/* Makes a row of these steps; a row without a sender's action has null. */
+/* Makes a row of these steps. */
 void make_row(const char *name, int argument, int via, const struct step steps[STEPS_MAX]);
-/* Makes a row with one that sends and one that receives. */
+/* Makes a row with two steps: one worker sends, another one receives and checks. */
 void make_pair(const char *name, int argument, action send, action check);
 void messages_rows(void);
 void machine_rows(void);
@@ -130,7 +131,7 @@ int child_main(int count, char **arguments);
 #define TAG_CHILD 4
 #define TAG_LOST 5
 #define TAG_ADDED 6
-/* Each cell has a tag of its own from here on. */
+/* The first tag of the cells; each cell has its own tag. */
 #define TAG_CELLS 1000
 
 #endif

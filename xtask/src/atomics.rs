@@ -1,7 +1,7 @@
-//! Ordered accesses to atomics and their partners, a house rule.
+//! House rule: each ordered access to an atomic has a partner.
 //!
-//! An ordered access only has an effect together with another one. The comment above it names the pair, by the same
-//! words at both sides: ``// Pair `ring made`: who sees the ring sees it cleared.``
+//! An ordered access has an effect only together with a second one. A comment above each of the two accesses names the
+//! pair, in the same words: ``// Pair `ring made`: who sees the ring sees it cleared.``
 use crate::common::root;
 use anyhow::{Result, ensure};
 use regex::Regex;
@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The most lines between a comment and its access: one comment may serve several accesses.
+/// The longest distance between a comment and its access, in lines: one comment may serve several accesses.
 const DISTANCE_MAX: usize = 10;
 
-/// The accesses of a pair, over all files.
+/// The number of accesses of a pair, in all files.
 #[derive(Default)]
 struct Sides {
     accesses: usize,
@@ -27,7 +27,8 @@ impl Sides {
     }
 }
 
-/// Checks the sources of crates that share memory.
+/// Checks that each ordered access in these sources belongs to a pair. The sources are those of crates that share
+/// memory.
 pub fn have_partners(sources: &[impl AsRef<Path>]) -> Result<()> {
     let (mut wrong, mut pairs) = (Vec::new(), BTreeMap::<String, Sides>::new());
     for path in sources.iter().map(AsRef::as_ref) {
@@ -43,12 +44,12 @@ pub fn have_partners(sources: &[impl AsRef<Path>]) -> Result<()> {
     Ok(())
 }
 
-/// Adds the accesses of a source to their pairs. Returns the line numbers of accesses without a pair.
+/// Adds the accesses of a source to their pairs. Returns the line numbers of accesses that name no pair.
 fn note_accesses(text: &str, pairs: &mut BTreeMap<String, Sides>) -> Result<Vec<usize>> {
     let ordered =
         Regex::new(r"\b(?:Acquire|Release|AcqRel|SeqCst)\b|\b(?:full_fence|fence_after_exchange|load_acquire)\(\)")?;
     let (named_above, named) = (Regex::new(r"// (?:.* )?[Pp]airs? `")?, Regex::new(r"`([^`]+)`")?);
-    // This excludes enumerations with such names, and fences for the compiler alone.
+    // Excludes imports, functions and enumerations with such names, and fences for the compiler alone.
     let other = Regex::new(r"^\s*use |compiler_fence|Kind::|fn |^\s*Release = ")?;
     let lines: Vec<&str> = text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).collect();
     let mut missing = Vec::new();

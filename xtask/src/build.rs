@@ -13,11 +13,11 @@ use std::process::Command;
 
 /// The shared library; its number is that of PVM 3.4's library.
 pub const SONAME: &str = "libpvm3.so.3";
-/// The library of the group functions, which are in [`SONAME`] here.
+/// The library that contains the group functions in PVM 3.4; in hpvm, [`SONAME`] contains them.
 pub const GROUP_SONAME: &str = "libgpvm3.so.3";
-/// The runtime libraries of other languages (Fortran, C++) refer to these functions weakly, and call all or none of
-/// them: they believe that a program has threads as soon as it has one of them, and our library has. Without the others
-/// a program without shared libraries would crash.
+/// The thread functions to which the runtime libraries of other languages (Fortran, C++) refer weakly. If a program
+/// contains one of these functions, as our library does, the runtime libraries assume that it has threads, and call all
+/// of them. So a program without shared libraries would crash if one were missing.
 #[rustfmt::skip]
 const THREAD_FUNCTIONS: &[&str] = &[
     "pthread_cancel", "pthread_cond_broadcast", "pthread_cond_destroy", "pthread_cond_init", "pthread_cond_signal",
@@ -84,8 +84,8 @@ pub fn build() -> Result<()> {
     classic_tree(&tree)
 }
 
-/// Makes the directories that old makefiles and host files expect below `PVM_ROOT`. They have no shared libraries,
-/// since programs linked to these would not find them at their start.
+/// Makes the directories that old makefiles and host files expect below `PVM_ROOT`. The directories contain no shared
+/// libraries, since programs that are linked to these would not find them when they start.
 fn classic_tree(tree: &Path) -> Result<()> {
     let architecture = output(&mut Command::new(tree.join("bin/pvmgetarch")))?;
     let architecture = architecture.trim();
@@ -139,7 +139,7 @@ fn libraries(archive: &Path, lib: &Path) -> Result<()> {
     let inputs = [archive, &map, &this_file];
     if inputs.iter().any(|input| is_newer(input, &lib.join(SONAME))) {
         static_library(archive, &exported(&map)?, lib)?;
-        // Last, since its time tells that all libraries are made.
+        // The shared library is made last: its time shows that all libraries have been made.
         shared_library("cc", archive, lib)?;
     }
     link(SONAME, &lib.join("libpvm3.so"))?;
@@ -160,13 +160,13 @@ pub fn shared_library(compiler: &str, archive: &Path, lib: &Path) -> Result<()> 
     let scratch = scratch::directory("link")?;
     let main = scratch.path().join(SONAME);
     sh(shared(compiler, SONAME, &main)
-        // The compiler's helper functions are included: one library less for each task to load.
+        // The library includes the compiler's helper functions, so that each task loads one library less.
         .args(["-static-libgcc", "-Wl,--gc-sections", "-Wl,--whole-archive"])
         .arg(archive)
         .arg("-Wl,--no-whole-archive")
         .arg(format!("-Wl,--version-script={}", map.display())))?;
-    // All of PVM is in one library, so that a process can never be two tasks. The other library exists because programs
-    // ask for it.
+    // All of PVM is in one library, so that a process can never become two tasks. The other library contains nothing,
+    // and exists because programs ask for it by name.
     let group = scratch.path().join(GROUP_SONAME);
     sh(shared(compiler, GROUP_SONAME, &group)
         .args(["-nostdlib", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN"])
@@ -175,15 +175,15 @@ pub fn shared_library(compiler: &str, archive: &Path, lib: &Path) -> Result<()> 
     place(&main, &lib.join(SONAME), 0o644)
 }
 
-/// Makes the static libraries: one object that exports PVM's names alone, so that it does not conflict with anything,
-/// such as another Rust library.
+/// Makes the static libraries. They contain one object, which exports only PVM's names, so that it conflicts with no
+/// other library, such as one in Rust.
 fn static_library(archive: &Path, exported: &[String], lib: &Path) -> Result<()> {
     let scratch = scratch::directory("archive")?;
     let (all, kept) = (scratch.path().join("all.o"), scratch.path().join("pvm3.o"));
     let names = scratch.path().join("names");
     fs::write(&names, exported.join("\n"))?;
     let mut ld = Command::new("ld");
-    // Otherwise the object would share symbols with the user's Rust program.
+    // Without `--force-group-allocation`, the object would share symbols with the user's Rust program.
     ld.args(["-r", "--gc-sections", "--force-group-allocation"]).arg("-o").arg(&all);
     for name in exported.iter().map(String::as_str).chain(THREAD_FUNCTIONS.iter().copied()) {
         ld.arg(format!("--undefined={name}"));
@@ -194,10 +194,10 @@ fn static_library(archive: &Path, exported: &[String], lib: &Path) -> Result<()>
     sh(Command::new("objcopy")
         .args(["--strip-debug", "--remove-section=.llvmbc", "--remove-section=.llvmcmd"])
         .arg(format!("--keep-global-symbols={}", names.display()))
-        // A program may define these symbols itself, since PVM has them in a library of their own.
+        // A program may define Fortran's symbols itself, since PVM has them in a separate library.
         .arg(format!("--weaken-symbols={}", weak.display()))
         .args([&all, &kept]))?;
-    // Everything is in the first archive; the others exist because programs ask for them.
+    // The first archive contains everything; the others are empty, and exist because programs ask for them by name.
     let archives = [("libpvm3.a", Some(&kept)), ("libgpvm3.a", None), ("libfpvm3.a", None)];
     for (name, object) in archives {
         let made = scratch.path().join(name);
@@ -231,7 +231,7 @@ fn names_of_map(text: &str) -> Vec<String> {
     global.split(';').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// Replaces a file with a copy of another one, atomically, so that a running program keeps its own.
+/// Replaces a file atomically with a copy of another one, so that a running program keeps the old file.
 pub fn place(from: &Path, to: &Path, mode: u32) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let new = to.with_file_name(format!(".{}.new", name_of(to)));
@@ -240,7 +240,7 @@ pub fn place(from: &Path, to: &Path, mode: u32) -> Result<()> {
     fs::rename(&new, to).with_context(|| format!("cannot make {}", to.display()))
 }
 
-/// Makes a symbolic link, and replaces what is there.
+/// Makes a symbolic link, and replaces an existing file of that name.
 pub fn link(target: impl AsRef<Path>, at: &Path) -> Result<()> {
     let new = at.with_file_name(format!(".{}.new", name_of(at)));
     match fs::remove_file(&new) {

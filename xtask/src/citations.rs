@@ -1,7 +1,8 @@
-//! Citations in sources and pages, a house rule: what is cited exists.
+//! House rule: everything that sources and pages cite exists.
 //!
-//! Citations are sections of the contract ("contract 2.9"), decisions ("decision 26", "decisions/0026"), mechanisms of
-//! the papers ("papers F2, H3"), files, as links or between backticks, and tests, in commands that run one.
+//! A citation names a section of the contract ("contract 2.9"), a decision ("decision 26", "decisions/0026"),
+//! mechanisms of the papers ("papers F2, H3"), a file (in a link or between backticks), or a test (in a command that
+//! runs it).
 use crate::common::root;
 use crate::lint::files_under;
 use anyhow::{Context, Result, ensure};
@@ -10,7 +11,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The patterns of citations; the first group is the cited thing.
+/// The patterns of citations; the first group matches what is cited.
 struct Patterns {
     section: Regex,
     decision: Regex,
@@ -74,7 +75,7 @@ impl Cited {
     fn has_decision(&self, cited: &str) -> bool {
         let number: usize = cited.get(..4).unwrap_or(cited).trim_start_matches('0').parse().unwrap_or(0);
         let is_it = |name: &String| name.starts_with(&format!("{number:04}-"));
-        // By the number alone, or by the whole name.
+        // A decision is cited by its number alone, or by the whole name of its page.
         self.decisions.iter().any(|name| is_it(name) && (cited.len() <= 4 || name == cited))
     }
 }
@@ -85,7 +86,7 @@ pub fn are_there(files: &[impl AsRef<Path>]) -> Result<()> {
     let mut dead = Vec::new();
     for path in files.iter().map(AsRef::as_ref) {
         let name = path.strip_prefix(root()).unwrap_or(path);
-        // Pictures and archives contain no citations, and those of this file belong to its test.
+        // Pictures and archives contain no citations, and the citations in this file belong to its test.
         let Ok(text) = fs::read_to_string(path) else { continue };
         if name == Path::new(file!()) {
             continue;
@@ -108,7 +109,7 @@ fn dead_in(text: &str, path: &Path, cited: &Cited, patterns: &Patterns) -> Vec<S
     check(&patterns.decision, &|number| cited.has_decision(number));
     check(&patterns.page, &|name| cited.has_decision(name));
     check(&patterns.tags, &|tags| tags.split(", ").all(|tag| cited.tags.contains(tag)));
-    // The number of the decision is checked above.
+    // The pattern of decisions, above, checks the files of decisions.
     check(&patterns.file, &|file| root().join(file).exists() || file.starts_with("docs/decisions/"));
     check(&patterns.test, &|part| cited.functions.iter().any(|name| name.contains(part)));
     if path.extension().is_some_and(|ending| ending == "md") {

@@ -1,4 +1,4 @@
-//! Clippy of one known version. Warnings of a later version are only shown, and fail no test.
+//! Runs the clippy of one known version. Warnings of another version are only shown, and fail no test.
 use crate::build::target_directory;
 use crate::common::{Checks, cargo, output};
 use crate::debian_rust::{self, Part};
@@ -6,12 +6,12 @@ use crate::lint::has;
 use anyhow::{Result, ensure};
 use std::process::Command;
 
-/// The decisive clippy: that of the oldest version of Rust with which hpvm can be built.
+/// The clippy whose warnings are errors: that of the oldest version of Rust with which hpvm can be built.
 pub const PROGRAM: Part = Part { name: "clippy", packages: &["rust-web-clippy:amd64"] };
 
 const CHECK: &str = "clippy has nothing to say";
 
-/// Runs the decisive clippy. If it cannot be had, runs the installed one.
+/// Runs the clippy of [`PROGRAM`]. If it is missing, runs the installed clippy.
 pub fn check(checks: &mut Checks) {
     if PROGRAM.is_there() {
         checks.check(CHECK, decide());
@@ -29,9 +29,9 @@ fn decide() -> Result<()> {
     let mut command = cargo();
     command.args(["check", "--quiet", "--workspace", "--all-targets"]);
     command.env("RUSTC", debian_rust::rustc()).env("RUSTC_WORKSPACE_WRAPPER", driver);
-    // `cargo clippy` passes arguments on in this way.
+    // `cargo clippy` passes its arguments to the driver in this variable.
     command.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
-    // A target directory of its own, since different compilers would remove one another's files.
+    // The target directory is separate, since different compilers would remove each other's files.
     command.env("CARGO_TARGET_DIR", target_directory()?.join("clippy"));
     output(&mut command).map(drop)
 }

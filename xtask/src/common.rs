@@ -6,7 +6,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The most lines of a failing command's messages that are shown.
+/// The most lines that are shown of the messages of a failing command.
 const COMPLAINT_LINES_MAX: usize = 30;
 
 /// Returns the root of the source tree.
@@ -14,7 +14,8 @@ pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
 }
 
-/// Returns the distribution tree that `build` makes: bin, lib, include, share. `$HPVM_DIST` moves it.
+/// Returns the distribution tree that `build` makes: bin, lib, include, share. `$HPVM_DIST` names a tree in another
+/// place.
 pub fn dist() -> PathBuf {
     match std::env::var_os("HPVM_DIST") {
         Some(directory) if !directory.is_empty() => PathBuf::from(directory),
@@ -59,7 +60,7 @@ impl Progress {
             return Progress(0);
         }
         print!("{what} ...");
-        // Otherwise the text would appear late.
+        // Without this call, the text would appear late.
         let _ = std::io::stdout().flush();
         Progress(what.chars().count() + 4)
     }

@@ -3,7 +3,7 @@
 /// Functions that programs call: those in `pvm3.h`, and others that are popular.
 #[rustfmt::skip]
 pub const FUNCTIONS: &[&str] = &[
-    // Programs of Debian that are not replaced need these.
+    // Debian's programs that hpvm does not replace need these.
     "pvm_addhosts", "pvm_addmhf", "pvm_archcode", "pvm_bufinfo", "pvm_config", "pvm_delhosts", "pvm_delinfo",
     "pvm_delmhf", "pvm_exit", "pvm_export", "pvm_freebuf", "pvm_freecontext", "pvm_getcontext", "pvm_getfds",
     "pvm_getmboxinfo", "pvm_getminfo", "pvm_getopt", "pvm_getrbuf", "pvm_getsbuf", "pvm_halt", "pvm_hostsync",
@@ -16,7 +16,7 @@ pub const FUNCTIONS: &[&str] = &[
     "pvm_tidtohost", "pvm_trecv", "pvm_unpackf", "pvm_upkbyte", "pvm_upkcplx", "pvm_upkdcplx", "pvm_upkdouble",
     "pvm_upkfloat", "pvm_upkint", "pvm_upklong", "pvm_upkshort", "pvm_upkstr", "pvm_upkuint", "pvm_upkulong",
     "pvm_upkushort", "pvm_version",
-    // These are internal by name, but used by programs.
+    // These have internal names, but programs use them.
     "lpvmerr", "pvmdisplaymhfinfo", "pvmgetclock", "pvmgettmp", "pvmlogerror", "pvmnametag", "pvmsleep",
     // PVM's own sources (tasker, hoster, xhoster, console, misc) and bindings to other languages use these.
     "pvmbailout", "pvmchkuid", "pvmendtask", "pvmlogperror", "pvmputenv", "pvmreset", "pvmstrtoi",
@@ -30,8 +30,8 @@ pub const FUNCTIONS: &[&str] = &[
     "pvm_lvgroup", "pvm_reduce", "pvm_scatter", "gs_getgstid",
 ];
 
-/// Subroutines that Fortran programs call. No name contains an underscore, so compilers that append two underscores to
-/// such names find these too.
+/// Subroutines that Fortran programs call. No name contains an underscore inside. So compilers that append two
+/// underscores to such names find these subroutines, too.
 #[rustfmt::skip]
 pub const FORTRAN: &[&str] = &[
     // These are in Debian's libfpvm3.a.
@@ -51,8 +51,8 @@ pub const FORTRAN: &[&str] = &[
     "pvmfsetminfo_", "pvmftidtoh_", "pvmfupkmesg_",
 ];
 
-/// Data, with their sizes in bytes on 64-bit machines. A program that is not position independent contains a copy, so a
-/// size can never change.
+/// Data, with their sizes in bytes on 64-bit machines. A program that is not position independent contains a copy of
+/// the data, so a size can never change.
 pub const DATA: &[(&str, u64)] = &[
     ("gstid", 4),
     ("pvm_errlist", 296),

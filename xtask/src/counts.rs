@@ -4,14 +4,15 @@ use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
-/// The result of a command that checks something. A check that cannot be made here is skipped, never passed.
+/// The result of a command that checks something. A check that cannot be made on this machine counts as skipped, never
+/// as passed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Checks that passed.
     pub passed: usize,
     /// Checks that failed.
     pub failed: usize,
-    /// Checks, or whole parts, that lack something on this machine.
+    /// Checks, or whole parts, that cannot be made on this machine.
     pub skipped: usize,
 }
 
@@ -27,7 +28,7 @@ impl Counts {
         Counts { passed: usize::from(passed), failed: usize::from(!passed), skipped: 0 }
     }
 
-    /// Reads the last line of a command in the format of this type. Text before the numbers is ignored.
+    /// Reads the counts in the last line of a command's output. Text before the numbers is ignored.
     pub fn parse(line: &str) -> Result<Counts> {
         let number = |word: &str| {
             let before = line.split(&format!(" {word}")).next().filter(|before| before.len() < line.len())?;

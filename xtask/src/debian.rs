@@ -1,5 +1,5 @@
 //! Packages of Debian 12 that are unpacked to folders of their own and not installed: the system stays unchanged, and
-//! no program finds these in place of ours.
+//! no program finds them in place of ours.
 
 use crate::common::{in_path, sh};
 use anyhow::{Context, Result, ensure};
@@ -26,13 +26,13 @@ pub fn unpack(packages: &[&str], folder: &Path, unwanted: &[&str]) -> Result<()>
     Ok(fs::remove_dir_all(&apt)?)
 }
 
-/// Returns the path of the list of a package's unpacked files: one path in the folder on each line.
+/// Returns the path of the list of a package's unpacked files. Each line of the list is a path relative to the folder.
 pub fn list(folder: &Path, package: &str) -> PathBuf {
     folder.join(format!("{package}.list"))
 }
 
-/// Downloads packages into a folder, with package lists of its own. So the system's package manager learns nothing of
-/// other architectures, and installed versions (a later Rust, perhaps) do not matter.
+/// Downloads packages into a folder, with package lists of its own. So the system's package manager is not set up for
+/// other architectures, and installed versions (such as a later Rust) do not matter.
 fn download(apt: &Path, packages: &[&str]) -> Result<()> {
     for part in ["lists/partial", "cache/archives/partial"] {
         fs::create_dir_all(apt.join(part))?;

@@ -1,5 +1,5 @@
 //! Debian's PVM 3.4.6 and programs that use it, with which hpvm is compared. They are unpacked and not installed, so
-//! that nobody's program finds that library, nor a shell that console, in place of ours.
+//! that no program finds Debian's library, and no shell finds Debian's console, in place of ours.
 
 use crate::common::root;
 use crate::debian;
@@ -13,7 +13,7 @@ use std::process::Command;
 const PACKAGES: [&str; 7] = ["libpvm3", "netpipe-pvm", "pvm", "pvm-dev", "pvm-examples", "slang-pvm", "tablix2"];
 /// The packages that these need from the system's package manager.
 pub const NEEDED: &[&str] = &["libgfortran5", "libslang2", "libtirpc3", "libx11-6", "libxaw7", "libxml2", "libxt6"];
-/// The variable with the folder, for scripts and programs of the cases.
+/// The environment variable that names [`usr`], for scripts and programs of the cases.
 pub const VARIABLE: &str = "DEBIAN_PVM";
 
 /// Returns the folder that corresponds to `/usr`: bin, include, lib, share.
@@ -42,19 +42,19 @@ pub fn libraries() -> PathBuf {
     with_library.unwrap_or_else(|| usr().join("lib"))
 }
 
-/// Returns the variables with which the programs find everything else. The library always starts `/usr/bin/pvmd`, which
-/// must be installed for cases in which it does.
+/// Returns the variables with which the programs find everything else. A case in which the library itself starts a
+/// daemon needs an installed `/usr/bin/pvmd`, since the library always starts that one.
 pub fn environment() -> [(String, String); 2] {
     let text = |path: PathBuf| path.display().to_string();
     [("PVM_ROOT".into(), text(usr().join("lib/pvm3"))), ("LD_LIBRARY_PATH".into(), text(libraries()))]
 }
 
-/// Makes a compiler find the headers and libraries, after those that the command names itself.
+/// Lets a compiler find the headers and libraries, after those in the folders that its command line names.
 pub fn compiles(compiler: &mut Command) -> &mut Command {
     compiler.env("CPATH", headers()).env("LIBRARY_PATH", libraries())
 }
 
-/// Returns why nothing can be compared with it; `None` if it can.
+/// Returns why hpvm cannot be compared with Debian's PVM here; `None` if it can.
 pub fn obstacle() -> Option<String> {
     if !is_there() {
         return Some("Debian's PVM is missing (see `cargo xtask setup test`)".into());

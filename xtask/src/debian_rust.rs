@@ -18,30 +18,31 @@ pub const PACKAGES: [&str; 3] = ["libedit2", "libxml2", "libz3-4"];
 const COMPILER: [&str; 4] =
     ["rustc-web:amd64", "libstd-rust-web-1.85:amd64", "libllvm19:amd64", "libstd-rust-web-dev:amd64"];
 
-/// Only the standard library's source is wanted; the rest is a third of a gigabyte.
+/// Paths that are not unpacked: of the source, only the standard library is needed, and the remainder takes a third of
+/// a gigabyte.
 const UNWANTED: [&str; 3] = ["./usr/src/*/compiler", "./usr/src/*/src", "./usr/share"];
 
-/// Packages that are unpacked beside the compiler for a purpose.
+/// Packages that a command needs in addition to the compiler.
 pub struct Part {
-    /// The name of the command that needs them.
+    /// The name of the command that needs the packages.
     pub name: &'static str,
     /// Debian's packages.
     pub packages: &'static [&'static str],
 }
 
 impl Part {
-    /// Returns whether they and the compiler have been unpacked.
+    /// Returns whether the packages and the compiler have been unpacked.
     pub fn is_there(&self) -> bool {
         fs::read_to_string(self.mark()).is_ok_and(|there| there == self.packages.join(" "))
     }
 
-    /// Returns the file that tells what has been unpacked.
+    /// Returns the path of the file that lists what has been unpacked for this part.
     fn mark(&self) -> PathBuf {
         folder().join(format!("{}-is-there", self.name))
     }
 }
 
-/// Returns the folder.
+/// Returns the folder of the unpacked packages.
 pub fn folder() -> PathBuf {
     root().join("target/rust")
 }
@@ -71,13 +72,13 @@ pub fn fetch(parts: &[&Part]) -> Result<()> {
     lacking.iter().try_for_each(|part| Ok(fs::write(part.mark(), part.packages.join(" "))?))
 }
 
-/// Returns a line of shell that runs a program of the folder with the libraries there.
+/// Returns a shell command that runs a program of the folder with the libraries of the folder.
 pub fn with_libraries(program: &str) -> String {
     let (libraries, program) = (folder().join("usr/lib/x86_64-linux-gnu"), folder().join(program));
     format!("LD_LIBRARY_PATH='{}' exec '{}'", libraries.display(), program.display())
 }
 
-/// Writes a command that is another command with words before its arguments.
+/// Writes a script that runs `line`, followed by the script's arguments.
 pub fn write_command(path: &Path, line: &str) -> Result<()> {
     let text = format!("#!/bin/sh\n{line} \"$@\"\n");
     if fs::read_to_string(path).is_ok_and(|old| old == text) {

@@ -1,6 +1,6 @@
-//! `cargo xtask demo`: shows hpvm at work. Runs a virtual machine on this host, a real parallel program on it
-//! (`examples/farm`) with more and more workers, one of which is killed, and then measures messages. Leaves nothing
-//! behind but the picture.
+//! `cargo xtask demo`: shows hpvm at work. Starts a virtual machine on this host, runs a real parallel program on it
+//! (`examples/farm`) with more and more workers, kills one of the workers, and then measures messages. Only the picture
+//! remains.
 use crate::common::{Checks, Progress, dist, output, root, sh};
 use crate::conform::machine::Side;
 use crate::counts::Counts;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// A worker is killed after this number of tiles: of the picture, and of the small one for tests.
+/// The number of tiles after which a worker is killed: for the demo's picture, and for the small picture of tests.
 const KILL_AT_TILES: [u32; 2] = [200, 40];
 
 /// Runs the command.
@@ -47,7 +47,7 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     );
     let size = std::fs::metadata(&picture).map(|meta| meta.len()).unwrap_or_default();
     checks.check("the farm's picture is whole", whole(size));
-    // Nobody needs it.
+    // Nobody needs the small picture.
     let _ = std::fs::remove_file(&picture);
     Ok(checks.counts())
 }
@@ -70,7 +70,7 @@ fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// Runs the farm with 1, `cores` and twice as many workers on a machine of its own; in the last run a worker is killed.
+/// Runs the farm on a machine of its own, with 1, `cores` and `2 * cores` workers; in the last run, a worker is killed.
 /// All pictures must be equal.
 fn farm(options: &[&str], kill_at: u32, cores: u32, picture: &Path) -> Result<()> {
     let program = compile()?;
@@ -105,7 +105,7 @@ fn farm(options: &[&str], kill_at: u32, cores: u32, picture: &Path) -> Result<()
     machine.nothing_is_left()
 }
 
-/// Builds the example as its users do.
+/// Builds the example as a user would.
 fn compile() -> Result<PathBuf> {
     let program = directory()?.join("farm");
     let mut cc = Command::new("cc");

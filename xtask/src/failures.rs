@@ -14,14 +14,14 @@ pub fn report(failure: impl fmt::Display) {
     if cfg!(test) {
         return;
     }
-    // Without a record the file does not exist, and is not made.
+    // Without a record the file does not exist, and this call does not create it.
     if let Ok(mut file) = OpenOptions::new().append(true).open(path()) {
         // The record is a convenience: a full disk must not cause a second failure.
         let _ = writeln!(file, "{text}");
     }
 }
 
-/// The failures of a test run. Child processes of the run add theirs.
+/// The failures of a test run. Child processes of the run add their failures, too.
 pub struct Record(PathBuf);
 
 impl Record {
@@ -32,7 +32,7 @@ impl Record {
         fs::write(&path, "")?;
         Ok(Record(path))
     }
-    /// Returns all failures since the beginning.
+    /// Returns all failures since the record began.
     pub fn text(&self) -> String {
         fs::read_to_string(&self.0).unwrap_or_default()
     }
@@ -40,7 +40,7 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        // The next record empties one that stays.
+        // If the file cannot be removed, the next record empties it.
         let _ = fs::remove_file(&self.0);
     }
 }

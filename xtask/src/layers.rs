@@ -42,7 +42,8 @@ pub fn machine_modules_are_layers(sources: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// The module that a file belongs to, by its path below the machine's folder: the file, or the folder it is in.
+/// Returns the module to which a file belongs, given its path below the machine's folder: the name of the file, or of
+/// the folder that contains it.
 fn module_of(path: &Path) -> Result<String> {
     let first = path.components().next().context("a file")?;
     Ok(Path::new(&first).with_extension("").to_string_lossy().into_owned())
@@ -52,11 +53,12 @@ fn module_of(path: &Path) -> Result<String> {
 #[derive(Debug, Default, PartialEq)]
 struct Found {
     modules: BTreeSet<String>,
-    /// Names of `mod.rs` itself.
+    /// Names that come from `mod.rs` itself.
     outside: BTreeSet<String>,
 }
 
-/// Finds the imports of a file, without its unit tests. `super` is the machine in a file that is a module of it.
+/// Finds the imports of a file, without its unit tests. In a file that is itself a module of the machine (`is_module`),
+/// `super` means the machine.
 fn imports_of(text: &str, is_module: bool) -> Result<Found> {
     let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
     let code: String =
@@ -99,7 +101,7 @@ fn against_the_order(layers: &[String], imports: &Imports) -> Vec<String> {
     wrong
 }
 
-/// Checks that the daemon names every action that it carries out.
+/// Checks that the daemon's code names every action: it has no wildcard, so no action can be forgotten.
 pub fn every_action_is_named() -> Result<()> {
     let path = root().join("crates/pvmd/src/daemon/execute.rs");
     let text = fs::read_to_string(&path)?;

@@ -14,7 +14,7 @@ const UNSAFE_MODULES: [&str; 1] = ["crates/pvm-net/src/raw.rs"];
 const UNSAFE_HOMES: &[&str] = &["crates/pvm-fmp", "crates/libpvm3"];
 /// The directories of the sources; `tests` contains programs for tests.
 const SOURCES: &[&str] = &["crates", "xtask", "include", "bench", "examples", "tests"];
-/// The directories in which nothing may depend on one machine.
+/// The directories whose files must not contain paths of one machine.
 const TEXTS: &[&str] = &["crates", "xtask", "include", "bench", "examples", "tests", "dist", "docs", "man", ".ci"];
 
 /// Runs the command.
@@ -116,7 +116,7 @@ fn lines_without_tests(text: &str) -> usize {
     tests.unwrap_or(lines.len())
 }
 
-/// Returns whether cargo compiles a crate from this file.
+/// Returns whether this file is the root of a crate.
 fn is_crate_root(path: &Path) -> bool {
     let parts: Vec<String> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
     let Some(place) = parts.iter().rposition(|part| matches!(&**part, "crates" | "xtask")) else { return false };
@@ -170,10 +170,10 @@ fn everything_cited_is_there() -> Result<()> {
 }
 
 fn no_machine_paths() -> Result<()> {
-    // Written in two halves, or this file would be found.
+    // The paths are written in two halves; otherwise the check would find this file.
     let signs = [concat!("/wo", "rk/"), concat!("/ro", "ot/")];
     let mut files = files_under(TEXTS, &[])?;
-    // In a second working tree of git, `.git` is a file with the path of the first.
+    // In a second working tree of git, `.git` is a file that contains the path of the first one.
     files.extend(crate::build::files_of(&root())?.into_iter().filter(|path| !path.ends_with(".git")));
     let mut found = Vec::new();
     for path in files {

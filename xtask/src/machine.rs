@@ -17,7 +17,7 @@ use tempfile::TempDir;
 const START_TIME_MAX: Duration = Duration::from_secs(20);
 /// How long everything may take to end after a halt.
 pub const END_TIME_MAX: Duration = Duration::from_secs(10);
-/// The interval of checks for something that is awaited.
+/// The interval between two checks of an awaited condition.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Variables that would lead to another machine, or change how this one behaves.
 const VARIABLES: &[&str] = &["PVMSOCK", "PVM_VMID", "PVM_ROOT", "PVM_DPATH", "PVMEPID", "PVM_PATH", "XDG_RUNTIME_DIR"];
@@ -38,14 +38,14 @@ impl Machine {
         Machine::start_with(side, name, &[])
     }
 
-    /// Does the same, with variables for all processes of the machine.
+    /// Does the same as [`Machine::start`], and sets variables for all processes of the machine.
     pub fn start_with(side: Side, name: &str, variables: &'static [(&'static str, &'static str)]) -> Result<Machine> {
         let mut machine = Machine { side, tree: dist(), scratch: scratch::directory(name)?, daemon: None, variables };
         machine.start_daemon()?;
         Ok(machine)
     }
 
-    /// Starts hpvm's daemon as installed below `prefix`.
+    /// Starts the daemon of hpvm that is installed below `prefix`.
     pub fn start_installed(prefix: &Path, name: &str) -> Result<Machine> {
         let (tree, scratch) = (prefix.to_path_buf(), scratch::directory(name)?);
         let mut machine = Machine { side: Side::Ours, tree, scratch, daemon: None, variables: &[] };
@@ -53,13 +53,13 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Starts a daemon in the directory of the machine's previous one.
+    /// Starts a daemon in the machine's directory, where a previous daemon may have run.
     pub fn start_daemon(&mut self) -> Result<()> {
         let program = match self.side {
             Side::Ours => self.tree.join("bin/pvmd"),
             Side::Theirs => debian_pvm::programs().join("pvmd"),
         };
-        // An interrupted command takes the machine with it.
+        // If this command is interrupted, the machine ends, too.
         let mut daemon = self
             .command(Path::new("setpriv"))
             .args(["--pdeathsig", "TERM", "--"])
@@ -73,7 +73,7 @@ impl Machine {
         self.daemon = Some(daemon);
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
-            // The pipe stays open until the daemon's end, so that another line of output would not kill it.
+            // The pipe stays open until the daemon ends: a closed pipe would kill a daemon that prints another line.
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let _ = sender.send(line);
             }
@@ -151,7 +151,7 @@ impl Machine {
             .stderr(Stdio::null())
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
-        // The console is ended by its own command, perhaps before it has read everything.
+        // `halt` ends the console, too, perhaps before this write is complete: so errors do not matter.
         let _ = console.stdin.take().context("piped")?.write_all(b"halt\n");
         let Some(daemon) = self.daemon.as_mut() else { bail!("there is a daemon") };
         let ended = wait_until(END_TIME_MAX, || matches!(daemon.try_wait(), Ok(Some(_))));
@@ -226,7 +226,7 @@ impl LineProcess {
     /// Sends a line to the program.
     pub fn send(&mut self, line: &str) {
         if let Some(input) = self.child.stdin.as_mut() {
-            // The program may have ended; its output tells.
+            // The program may have ended; then the end of its output shows this.
             let _ = writeln!(input, "{line}");
         }
     }

@@ -1,4 +1,4 @@
-//! The module convention, a house rule: a module with submodules is `x/mod.rs`, never `x.rs` with a folder `x`.
+//! House rule: a module with submodules is `x/mod.rs`, never `x.rs` with a folder `x`.
 use crate::common::root;
 use anyhow::{Result, ensure};
 use std::path::{Path, PathBuf};

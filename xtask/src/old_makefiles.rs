@@ -1,6 +1,6 @@
-//! `cargo xtask old-makefiles`: checks that makefiles for PVM 3.4 work with an installed tree. A small project, and the
-//! sources of Debian's pvm-examples with their own makefiles, are built below it by `aimk`, and run; so is the Fortran
-//! example of hpvm.
+//! `cargo xtask old-makefiles`: checks that makefiles for PVM 3.4 work with an installed tree. `aimk` builds a small
+//! project, and the sources of Debian's pvm-examples with their own makefiles. These programs are run, and so is the
+//! Fortran example of hpvm.
 use crate::build::{CLASSIC_ROOT, build_unless_told};
 use crate::common::{Checks, dist, in_path, output, root};
 use crate::counts::Counts;
@@ -57,8 +57,8 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     let examples = ["examples", "gexamples"].map(|name| (name, unpack(&installed, name)));
     for (name, unpacked) in examples {
         let built = unpacked.and_then(|directory| {
-            // make assumes a name of the compiler that may not exist. And newer compilers reject C of that time without
-            // these options.
+            // The Fortran compiler may not have the name that make assumes. And newer compilers accept C of that time
+            // only with these options.
             installed.aimk(&directory, &["FC=gfortran", "CFLOPTS=-g -w -std=gnu89", "all"])
         });
         checks.check(&format!("{name} of pvm-examples, by their makefile"), built);
@@ -78,7 +78,7 @@ struct Installed {
 }
 
 impl Installed {
-    /// Returns a command without a path to our libraries: programs of old makefiles need none.
+    /// Returns a command that has no path to our libraries, since programs of old makefiles need none.
     fn command(&self, program: &Path) -> Command {
         let mut command = self.machine.command(Path::new("timeout"));
         command.arg(RUN_SECONDS_MAX).arg(program).env_remove("LD_LIBRARY_PATH").stdin(Stdio::null());
@@ -103,26 +103,29 @@ impl Installed {
     }
 }
 
-/// Checks programs whose parts are in the user's directory and in that of the installation.
+/// Checks a project that installs its programs in the user's directory and in the directory of the installation.
 fn project(installed: &Installed) -> Result<()> {
     let directory = installed.machine.directory().join("project");
     copy_tree(&root().join("tests/old-makefile"), &directory)?;
     installed.aimk(&directory, &[])?;
     let program = directory.join(&installed.architecture).join("old_parent");
     let needed = elf::needed(&program)?;
-    ensure!(!needed.iter().any(|name| name.starts_with("libpvm3")), "the program needs a shared library that it would not find");
+    ensure!(
+        !needed.iter().any(|name| name.starts_with("libpvm3")),
+        "the program needs a shared library that it would not find"
+    );
     let said = installed.output(&program, "")?;
     ensure!(said == "C doubles 21: 42\nFortran triples 14: 42\n", "it says {said:?}");
     Ok(())
 }
 
-/// Unpacks sources below the root, where their makefiles expect to be.
+/// Unpacks sources below the root of the installation, where their makefiles expect to be.
 fn unpack(installed: &Installed, name: &str) -> Result<PathBuf> {
     let archive = debian_pvm::usr().join(format!("share/doc/pvm-examples/{name}.tar.gz"));
     ensure!(archive.is_file(), "{} is missing: cargo xtask setup test", archive.display());
     output(Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(&installed.root))?;
     let directory = installed.root.join(name);
-    // The archives contain programs of another machine.
+    // The archives contain programs that were compiled on another machine.
     let stale = directory.join(&installed.architecture);
     if stale.is_dir() {
         fs::remove_dir_all(&stale).with_context(|| format!("cannot remove {}", stale.display()))?;

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 
 /// Returns all processes.
 pub fn all() -> impl Iterator<Item = Process> {
-    // A process that ends while it is read is left out.
+    // A process that ends while its entry is read is left out.
     all_processes().into_iter().flatten().flatten()
 }
 

@@ -1,8 +1,8 @@
 //! `cargo xtask sanitize address|thread`: runs tests with a sanitizer.
 //!
 //! AddressSanitizer finds accesses outside allocated memory, ThreadSanitizer finds data races. ThreadSanitizer must see
-//! the synchronization inside Rust's standard library, which is therefore compiled too. Planted errors show first that
-//! each sanitizer finds something.
+//! the synchronization inside Rust's standard library, which is therefore compiled too. Before the tests, planted
+//! errors show that each sanitizer works.
 
 use crate::build::target_directory;
 use crate::common::cargo;
@@ -53,8 +53,8 @@ const SANITIZERS: [Sanitizer; 2] = [
     Sanitizer {
         name: "thread",
         library: "tsan",
-        // The standard library is optimized, and its generic functions are compiled with the code that uses them. For
-        // the other flag see `pvm-fmp/src/mapping.rs`.
+        // With the first flag, the generic functions of the optimized standard library are compiled with the code that
+        // uses them. For the second flag see `pvm-fmp/src/mapping.rs`.
         flags: "-Zshare-generics=no --cfg one_mapping",
         builds_std: true,
         // Long bodies would take too long.
@@ -76,13 +76,13 @@ struct Sanitizer {
     library: &'static str,
     /// Further flags of the compiler.
     flags: &'static str,
-    /// Whether Rust's standard library has to be compiled with it.
+    /// Whether Rust's standard library must be compiled with the sanitizer.
     builds_std: bool,
     /// Environment variables of the tests.
     variables: &'static [(&'static str, &'static str)],
     /// Tests that are left out, and why.
     left_out: &'static [(&'static str, &'static str)],
-    /// Errors that it has to find.
+    /// Planted errors that the sanitizer must find.
     planted: &'static [Planted],
 }
 
@@ -109,7 +109,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     sanitizer.counted(is_short)?.report()
 }
 
-/// Runs the short form of both, as a part of `cargo xtask test`.
+/// Runs the short form of both sanitizers, as a part of `cargo xtask test`.
 pub fn counted_short() -> Result<Counts> {
     if let Some(obstacle) = obstacle() {
         return Ok(Counts::skip(obstacle));
@@ -143,18 +143,19 @@ impl Sanitizer {
         let reports = self.folder()?.join("reports");
         let _ = fs::remove_dir_all(&reports);
         fs::create_dir_all(&reports)?;
-        // Tests start processes of all kinds, and do not see the output of all of them.
+        // The reports go to files, since tests start many processes, and do not see the output of all of them.
         let tests = cargo_test(&arguments, &self.environment(&format!("log_path={}/of", reports.display()))?)?;
         let told = show(&reports)?;
         Ok(Counts { passed: tests.passed + planted, failed: tests.failed.max(told), ..tests })
     }
 
-    /// Returns a target directory of its own, since different flags would remove one another's files.
+    /// Returns a separate target directory, since builds with different flags would remove each other's files.
     fn folder(&self) -> Result<PathBuf> {
         Ok(target_directory()?.join("sanitize").join(self.name))
     }
 
-    /// Checks that a program without errors runs, and that all planted errors are reported. Returns their number.
+    /// Checks that a program without errors runs, and that all planted errors are reported. Returns the number of
+    /// planted errors.
     fn find_planted_errors(&self) -> Result<usize> {
         let sound = self.planted_program("none")?.output()?;
         ensure!(sound.status.success(), "without an error: {}", String::from_utf8_lossy(&sound.stderr));
@@ -204,12 +205,12 @@ impl Sanitizer {
         let options = format!("external_symbolizer_path={} {options}", symbolizer()?.display());
         let mut environment: Vec<(&str, PathBuf)> = vec![
             ("RUSTC", debian_rust::rustc()),
-            // Sanitizers need an unstable compiler; this makes a stable one accept them.
+            // Sanitizers need an unstable compiler; this variable makes a stable compiler accept them.
             ("RUSTC_BOOTSTRAP", "1".into()),
             ("RUSTFLAGS", flags.into()),
             ("CARGO_BUILD_TARGET", TARGET.into()),
             ("CARGO_TARGET_DIR", self.folder()?),
-            // The tests of libpvm3 link C programs.
+            // The tests of libpvm3 link C programs with this library.
             ("HPVM_SANITIZER_RUNTIME", runtime),
             ("ASAN_OPTIONS", options.clone().into()),
             // Programs of the tests fork.
@@ -239,7 +240,7 @@ fn show(reports: &PathBuf) -> Result<usize> {
     Ok(count)
 }
 
-/// Returns a command that runs the symbolizer.
+/// Returns the path of a script that runs the symbolizer.
 fn symbolizer() -> Result<PathBuf> {
     let command = debian_rust::folder().join("llvm-symbolizer");
     debian_rust::write_command(&command, &debian_rust::with_libraries(SYMBOLIZER))?;

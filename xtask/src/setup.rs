@@ -1,5 +1,5 @@
-//! `cargo xtask setup`: installs what a Debian machine lacks. Fast, and without the package manager, if nothing is
-//! missing.
+//! `cargo xtask setup`: installs what a Debian machine lacks. If nothing is missing, it is fast, and does not call the
+//! package manager.
 use crate::common::{in_path, output, sh};
 use crate::debian_pvm;
 use crate::debian_rust::{self, Part};
@@ -40,7 +40,7 @@ processors, and small tools.\nDebian's own PVM, with which hpvm is compared, is 
 
 /// The words that are assumed if none is given.
 const ALL: [&str; 4] = ["test", "unlike", "sanitize", "bench"];
-/// The words that `cargo xtask test` needs, as far as they can be had.
+/// The words that `setup test` implies: their packages are installed if they are available.
 const TAKEN_IF_THERE: [&str; 3] = ["clippy", "sanitize", "unlike"];
 
 /// Packages to install, and packages that are only unpacked.
@@ -51,8 +51,8 @@ struct Wanted {
     with_pvm: bool,
 }
 
-/// Runs the command: `setup [build|test|unlike|sanitize|bench|fuzz]...`; without a word, installs all but the needs of
-/// fuzzing.
+/// Runs the command: `setup [build|test|unlike|sanitize|bench|fuzz]...`; without a word, the words are those of
+/// [`ALL`].
 pub fn run(arguments: &[String]) -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     if words.contains(&"test") {
@@ -106,7 +106,7 @@ impl Wanted {
         self.packages.extend(packages.iter().map(|name| name.to_string()));
     }
 
-    /// Adds packages, and Debian's PVM, with which these are compared.
+    /// Adds packages, and Debian's PVM for comparisons.
     fn add_with_pvm(&mut self, packages: &[&str]) {
         self.add(packages);
         self.add(debian_pvm::NEEDED);
@@ -126,7 +126,7 @@ impl Wanted {
             return self.unpack();
         }
         let installed = installed()?;
-        // With Debian's cargo, Debian's rustfmt is needed too.
+        // If cargo is Debian's, rustfmt must be Debian's, too.
         if installed.contains("cargo-web") && self.with_pvm {
             wanted.push("rustfmt-web");
         }
@@ -138,7 +138,8 @@ impl Wanted {
         self.unpack()
     }
 
-    /// Unpacks the other packages. If they cannot be had, what needs them is skipped.
+    /// Unpacks the packages that are not installed. If Debian's PVM is not available, the tests that need it will be
+    /// skipped.
     fn unpack(&self) -> Result<()> {
         if let Some(error) = self.with_pvm.then(debian_pvm::fetch).and_then(Result::err) {
             println!("NOT AVAILABLE here: Debian's PVM; what is compared with it will be skipped: {error:#}");
@@ -147,7 +148,7 @@ impl Wanted {
     }
 }
 
-/// Returns the installed packages, and the packages that they replace (pkgconf for pkg-config).
+/// Returns the installed packages, and the packages that they provide (such as pkg-config, by pkgconf).
 fn installed() -> Result<HashSet<String>> {
     let list = output(
         Command::new("dpkg-query").args(["--show", "--showformat=${Package} ${db:Status-Status} ${Provides}\n"]),

@@ -13,10 +13,11 @@ use std::time::Instant;
 /// How long the torture runs, in seconds; `cargo xtask torture` runs longer.
 const TORTURE_SECONDS: &str = "20";
 
-/// Neighbours that break the rules of shared memory; `cargo xtask torture --hostile` runs longer.
+/// The arguments for a torture with neighbours that break the rules of shared memory; `cargo xtask torture --hostile`
+/// runs longer.
 const HOSTILE: [&str; 6] = ["--hostile", "2", "--seconds", "8", "--tasks", "16"];
 
-/// A host that holds a valid key and breaks every other rule.
+/// The arguments for a torture with a host that holds a valid key and breaks every other rule.
 const HOSTILE_HOSTS: [&str; 9] =
     ["--hostile-hosts", "1", "--seconds", "12", "--round", "3", "--tasks", "8", build::AS_IT_IS];
 
@@ -64,7 +65,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     let failed = record.text();
     if !failed.is_empty() {
-        // The failures may be thousands of lines above.
+        // The failures were reported when they happened, perhaps thousands of lines above.
         print!("== what failed\n{failed}");
     }
     total.report()
@@ -74,7 +75,7 @@ fn unit_tests() -> Result<Counts> {
     cargo_test(&["--workspace"], &[])
 }
 
-/// Runs scenarios on four hosts, some conformance programs, and each fault that is fast.
+/// Runs, on several hosts, the scenarios, some conformance programs, and two fast faults.
 fn several_hosts() -> Result<Counts> {
     let scenarios = hosts::counted(&[build::AS_IT_IS.into(), "--short".into()])?;
     let programs = hosts::counted(&[build::AS_IT_IS.into(), "--short".into(), "--conform".into()])?;
@@ -87,7 +88,7 @@ fn several_hosts() -> Result<Counts> {
 
 /// Runs the lock-free algorithms with every order of memory accesses that the processor may choose.
 fn loom() -> Result<Counts> {
-    // A target directory of its own, since different flags would remove one another's files.
+    // The target directory is separate, since builds with different flags would remove each other's files.
     let target = build::target_directory()?.join("loom");
     cargo_test(
         &["--release", "--package", "pvm-fmp", "--lib", "loom"],
@@ -99,7 +100,7 @@ fn loom() -> Result<Counts> {
     )
 }
 
-/// Runs `cargo test` and counts. Shows only output that says more than success.
+/// Runs `cargo test` and counts the results. Does not show the output about success.
 pub fn cargo_test(arguments: &[&str], environment: &[(&str, PathBuf)]) -> Result<Counts> {
     let mut child = cargo()
         .args(["test", "--quiet", "--no-fail-fast"])
@@ -123,7 +124,7 @@ pub fn cargo_test(arguments: &[&str], environment: &[(&str, PathBuf)]) -> Result
             None => {}
         }
     }
-    // A failure without a line is a test that does not compile, or that ended cargo.
+    // If cargo fails and no line reports a failure, a test does not compile, or has ended the test program.
     if !child.wait()?.success() && total.failed == 0 {
         total.failed = 1;
     }

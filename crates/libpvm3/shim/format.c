@@ -24,9 +24,9 @@ int hpvm_shim_pack(int kind, const void *items, int count, int stride);
 int hpvm_shim_unpack(int kind, void *items, int count, int stride);
 int hpvm_shim_pack_string(const char *text);
 int hpvm_shim_unpack_string(char *text);
-/* Does a call and traces it. */
+/* Calls `work`, and traces the call. */
 int hpvm_shim_traced(int packs, const char *format, int (*work)(void *), void *call);
-/* Prints that the function of that name failed; returns the code. */
+/* Sets pvm_errno and prints the failure of the named function; returns the code. */
 int hpvm_shim_failed(const char *function, int code);
 
 EXPORTED int pvm_vpackf(const char *format, va_list arguments);
@@ -34,7 +34,8 @@ EXPORTED int pvm_vunpackf(const char *format, va_list arguments);
 EXPORTED int pvm_packf(const char *format, ...);
 EXPORTED int pvm_unpackf(const char *format, ...);
 
-/* A va_list that functions can pass by pointer, so that the caller sees how far it was read. */
+/* A va_list in a struct, so that functions can pass it by pointer and the caller sees which arguments were
+ * read. */
 struct arguments {
     va_list list;
 };
@@ -69,7 +70,7 @@ static const char *read_number(const char *at, struct arguments *arguments, int 
     return at;
 }
 
-/* Reads what follows a '%'; returns where the item ends. */
+/* Reads an item from behind its '%'; returns the end of the item. */
 static const char *read_item(const char *at, struct arguments *arguments, struct item *item)
 {
     item->count = 1;
@@ -221,7 +222,7 @@ static int unpack_format(const char *at, struct arguments *arguments)
     return code < 0 ? code : 0;
 }
 
-/* A call, for hpvm_shim_traced. */
+/* The arguments of a call, for hpvm_shim_traced. */
 struct call {
     const char *format;
     struct arguments arguments;

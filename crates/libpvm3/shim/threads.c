@@ -1,6 +1,6 @@
 /*
- * The byte of the C library that tells whether the process has one thread. The symbol is weak, so that the library
- * also works where it is missing; then the answer is always "no".
+ * The byte of the C library that is set while the process has only one thread. The symbol is weak, since some C
+ * libraries do not define it; then the process counts as one with several threads.
  */
 extern char __libc_single_threaded __attribute__((weak));
 

@@ -1,12 +1,13 @@
 //! The end of a process that has not called `pvm_exit`.
 //!
-//! Messages that a task has sent arrive in any case, but on direct links some may still be in the process. They go to
-//! the daemon after the program's own exit handlers and after those of all libraries that use this one. Nothing runs at
-//! a signal, at `_exit`, or in a child of `fork()` that has not called the library.
+//! Every message that a task has sent arrives, but messages for direct links may still be in the memory of the process.
+//! The process hands them to the daemon when it ends: after the program's own exit handlers and after those of all
+//! libraries that use this one. This code does not run if a signal or `_exit` ends the process, nor in a child of
+//! `fork()` that has not called the library.
 use crate::process;
 use std::time::Duration;
 
-/// How long the end of the process waits for another thread in the library.
+/// How long an ending process waits for another thread that is inside the library.
 const OTHER_THREADS_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A pointer to a function that the C library calls after `exit()` or the return of `main`.

@@ -40,7 +40,8 @@ fn init_send(encoding: c_int) -> c_int {
     },)
 }
 
-/// Prints the failure twice, as 3.4.6 does: there this is a call within a call.
+/// Prints the failure twice, as 3.4.6 does: there a public function called another public function, and both printed
+/// it.
 #[cold]
 fn init_send_failed(code: c_int) -> c_int {
     lpvm_error(b"pvm_mkbuf", code);
@@ -98,8 +99,8 @@ pub extern "C" fn pvm_setrbuf(mid: c_int) -> c_int {
     )
 }
 
-/// Returns the information about a message. A message that was made here reports the tid of this task, so the process
-/// enrolls if it can.
+/// Returns the information about a message. For a message that this process has made, the source is the tid of this
+/// task, so the process enrolls if it can.
 fn info(guard: &mut Guard, mid: c_int) -> Result<MessageInfo, Code> {
     let info = guard.task().message_info(mid)?;
     if info.src != 0 || guard.task().is_enrolled() {

@@ -13,7 +13,7 @@ pub extern "C" fn pvm_catchout(file: *mut libc::FILE) -> c_int {
     call("pvm_catchout", |guard| {
         if file.is_null() {
             guard.task().stop_catching_output();
-            // Further output of children is dropped, and their end is not awaited.
+            // Further output of children is dropped, and `pvm_exit` does not wait for their end.
             guard.state().output = file;
         } else {
             guard.enrolled()?;
@@ -26,7 +26,7 @@ pub extern "C" fn pvm_catchout(file: *mut libc::FILE) -> c_int {
     })
 }
 
-/// Prints the output that has come.
+/// Prints the output of children that has arrived.
 pub fn print(guard: &mut Guard) {
     let mut text = Vec::new();
     while let Some(event) = guard.task().next_output() {
@@ -39,7 +39,7 @@ pub fn print(guard: &mut Guard) {
     }
 }
 
-/// Appends the text of an event, with the task's tid if `PvmShowTids` is set.
+/// Appends the text of an output event, with the task's tid if `PvmShowTids` is set.
 fn append(text: &mut Vec<u8>, event: &OutputEvent) {
     let named = pvmshowtaskid.load(Relaxed) != 0;
     let what: &[u8] = match &event.kind {
@@ -80,7 +80,7 @@ pub fn print_to_stdout(text: &[u8]) {
     unsafe { write(standard_output(), text) }
 }
 
-/// Waits, before the task leaves, until every task has ended whose output it collects.
+/// Waits, before this task leaves the machine, until every task whose output it collects has ended.
 pub fn finish(guard: &mut Guard) -> Result<(), Code> {
     if guard.state().output.is_null() {
         return Ok(());

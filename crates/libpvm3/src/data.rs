@@ -24,7 +24,7 @@ integers! {
     pvm_errno = 0;
     /// The number of entries of `pvm_errlist`.
     pvm_nerr = TEXTS.len() as c_int;
-    /// The user whose daemon is searched; -1 before the first search.
+    /// The user id by which the library looks for the daemon; -1 before it has looked.
     pvm_useruid = -1;
     /// `PvmAutoErr`.
     pvmautoerr = 1;
@@ -42,7 +42,7 @@ integers! {
     pvmrouteopt = ROUTE_DEFAULT;
     /// `PvmFragSize`.
     pvmfrgsiz = FRAGMENT_BYTES_DEFAULT;
-    /// The size of packets between daemons of 3.4.6.
+    /// In 3.4.6 the size of packets between daemons, in bytes.
     pvmudpmtu = FRAGMENT_BYTES_DEFAULT;
     /// `PvmResvTids`.
     pvmrescode = 0;
@@ -52,7 +52,7 @@ integers! {
     pvmdebmask = 0;
     /// `PvmNoReset`.
     pvmnoreset = 0;
-    /// The index of this task's entry among the tasks that a reset spares.
+    /// The index of this task's entry in the mailbox of the tasks that a reset does not end.
     pvmnoresetindex = -1;
     /// The length of `pvmsibtids`; -1 before `pvm_siblings` was called.
     pvmnsibs = -1;
@@ -77,7 +77,7 @@ pub static pvmsbuf: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 /// In 3.4.6 the message queue; here always null.
 #[unsafe(no_mangle)]
 pub static pvmrxlist: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-/// In 3.4.6 the one-call receive in progress, on shared-memory multiprocessors; here always null.
+/// In 3.4.6 the `pvm_precv` in progress, on shared-memory multiprocessors; here always null.
 #[unsafe(no_mangle)]
 pub static pvm_inprecv: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
@@ -184,7 +184,7 @@ pub fn mask_characters(text: &[u8]) -> &[u8] {
     &text[..text.len().min(MASK_CHARACTERS)]
 }
 
-/// Returns a trace mask in its full length. A mask that has not been set contains no event.
+/// Returns a trace mask padded to its full length. A mask that has not been set contains no event.
 pub fn mask(text: &[u8]) -> [u8; MASK_BYTES] {
     let mut mask = [0; MASK_BYTES];
     if text.is_empty() {
@@ -195,7 +195,7 @@ pub fn mask(text: &[u8]) -> [u8; MASK_BYTES] {
     mask
 }
 
-/// Resets the symbols that identify the task to their values outside the machine.
+/// Resets the symbols that identify the task to the values that they have in a process that is not enrolled.
 pub fn forget_identity() {
     pvmmytid.store(-1, Relaxed);
     pvmmyptid.store(-1, Relaxed);
@@ -204,7 +204,8 @@ pub fn forget_identity() {
     pvmsibtids.store(null_mut(), Relaxed);
 }
 
-/// Resets the symbols to those of a new process. What a program may have written, such as the error policy, stays.
+/// Resets the symbols to those of a new process. Symbols that a program may write, such as the error policy, keep their
+/// values.
 pub fn begin_anew() {
     forget_identity();
     pvmmyctx.store(0, Relaxed);

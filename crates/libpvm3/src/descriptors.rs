@@ -1,8 +1,9 @@
-//! `pvm_getfds`: a descriptor that a program can watch beside its own.
+//! `pvm_getfds`: a descriptor that a program can poll together with its own descriptors.
 //!
-//! Messages come through the daemon's socket, and through shared memory with its doorbell. Programs written for PVM
-//! 3.4 expect one descriptor, so an epoll descriptor stands for all. While a program holds it, every call leaves
-//! the task as if it slept, so that senders ring.
+//! Messages arrive through the daemon's socket, through shared memory with a doorbell, and on direct links. Programs
+//! written for PVM 3.4 expect one descriptor, so they get an epoll descriptor that watches the socket, the doorbell and
+//! the direct links. Once a program has asked for it, each call marks the task as parked before it returns, so that
+//! senders ring the doorbell.
 use crate::errors::call;
 use crate::memory::{items, store};
 use crate::process::Guard;
@@ -14,11 +15,11 @@ use pvm_fmp::descriptor::above_standard;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// An epoll descriptor that a program watches.
+/// The epoll descriptor that a program polls.
 pub struct Watch(OwnedFd);
 
 impl Watch {
-    /// Returns an epoll descriptor of `watched`.
+    /// Returns an epoll descriptor that watches the descriptors `watched`.
     fn new(watched: &[impl AsRawFd]) -> Option<Watch> {
         // SAFETY: has no preconditions.
         let descriptor = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
@@ -39,7 +40,7 @@ impl Watch {
     }
 }
 
-/// Arms the descriptor, before control returns to a program that watches it.
+/// Marks the task as parked, before control returns to a program that polls the epoll descriptor.
 #[cold]
 pub fn arm(guard: &mut Guard) {
     if guard.task().is_enrolled() {

@@ -24,7 +24,7 @@ impl From<Code> for Failure {
 /// The result of the body of a call.
 pub type Outcome = Result<c_int, Failure>;
 
-/// Runs one call of the interface under the lock; prints its failure.
+/// Runs one call of the interface under the lock; if it fails, sets `pvm_errno` and prints the failure.
 #[inline(always)]
 pub fn call(function: &'static str, body: impl FnOnce(&mut Guard) -> Outcome) -> c_int {
     match attempt(body) {
@@ -33,7 +33,7 @@ pub fn call(function: &'static str, body: impl FnOnce(&mut Guard) -> Outcome) ->
     }
 }
 
-/// As [`call`], but only notes the failures in `quiet` without printing them.
+/// As [`call`], but for the codes in `quiet` only sets `pvm_errno` and prints nothing.
 #[inline(always)]
 pub fn call_quiet(function: &'static str, quiet: &[Code], body: impl FnOnce(&mut Guard) -> Outcome) -> c_int {
     match attempt(body) {
@@ -46,7 +46,7 @@ pub fn call_quiet(function: &'static str, quiet: &[Code], body: impl FnOnce(&mut
     }
 }
 
-/// As [`call`], but neither notes nor prints failures.
+/// As [`call`], but on failure neither sets `pvm_errno` nor prints.
 #[inline(always)]
 pub fn call_silent(body: impl FnOnce(&mut Guard) -> Outcome) -> c_int {
     match attempt(body) {
@@ -69,15 +69,15 @@ fn failed(function: &str, Failure(number): Failure) -> c_int {
     lpvm_error(function.as_bytes(), number)
 }
 
-/// Notes the first failure if all parts of a call have failed, so that `pvm_perror` prints it. The call itself
-/// succeeds.
+/// Sets `pvm_errno` to the first failure if all parts of a call have failed, so that `pvm_perror` prints it. The call
+/// itself succeeds.
 pub fn note_if_all_failed(results: &[c_int]) {
     if let Some(first) = results.first().filter(|_| results.iter().all(|result| *result < 0)) {
         pvm_errno.store(*first, Relaxed);
     }
 }
 
-/// Notes a failure and follows the policy of `PvmAutoErr`. The lock must not be held, since the process may end here.
+/// Sets `pvm_errno` and does what `PvmAutoErr` says. The lock must not be held, since the process may end here.
 pub fn lpvm_error(function: &[u8], number: c_int) -> c_int {
     pvm_errno.store(number, Relaxed);
     let policy = pvmautoerr.load(Relaxed);
@@ -109,7 +109,7 @@ fn tag() -> String {
     }
 }
 
-/// Prints a line as failed calls do.
+/// Prints a line in the format of failed calls.
 pub fn print_message(message: &[u8]) {
     print_error(&[b"libpvm ", tag().as_bytes(), b": ", message, b"\n"].concat());
 }
@@ -130,7 +130,7 @@ fn print_error(line: &[u8]) {
     }
 }
 
-/// Prints why the process cannot enroll.
+/// Prints the reason why the process cannot enroll.
 #[cold]
 pub fn log_enroll_failure(environment: &Environment, error: &EnrollError) {
     use std::os::unix::ffi::OsStrExt;
@@ -156,7 +156,7 @@ pub extern "C" fn pvm_strerror() -> *const c_char {
     data::error_text(pvm_errno.load(Relaxed)).0
 }
 
-/// `lpvmerr`: notes and prints a failure of the program as the library does its own.
+/// `lpvmerr`: sets `pvm_errno` for a failure of the program and prints it, as the library does for its own failures.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lpvmerr(function: *const c_char, code: c_int) -> c_int {
     // SAFETY: as promised by the caller.
@@ -164,8 +164,8 @@ pub unsafe extern "C" fn lpvmerr(function: *const c_char, code: c_int) -> c_int 
     lpvm_error(function, code)
 }
 
-/// `pvmlogerror`: prints a text as the library does, without ending the line. Fortran wrappers that programs were
-/// linked with elsewhere call it.
+/// `pvmlogerror`: prints a text after the prefix `libpvm [t40001]`, and adds no line feed. Called by the Fortran
+/// wrappers of other PVM installations, which some programs are linked with.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmlogerror(text: *const c_char) -> c_int {
     // SAFETY: as promised by the caller.

@@ -1,8 +1,10 @@
-//! The fast path through the library, for calls where nanoseconds count: immediate messages to a connected peer,
-//! and from a peer whose message is there or comes at once. Unusual cases take the ordinary path.
+//! The fast path through the library, for calls where nanoseconds count: sends of immediate messages to a connected
+//! peer, and receives of messages that have arrived or arrive within a short spin. All other cases take the ordinary
+//! path.
 //!
-//! These functions mostly save stores to the stack. A processor buffers only some dozens of stores until it owns
-//! the cache line of the queue; the fewer stores a message takes, the more messages can be under way at once.
+//! These functions are fast mainly because they make fewer stores to the stack. While a processor waits for the cache
+//! line of the queue, its store buffer holds only some dozens of stores; the fewer stores a message needs, the more
+//! messages fit in it.
 use crate::errors::call_silent;
 use crate::lock;
 use crate::memory::writable;
@@ -23,13 +25,13 @@ const ITEM_BYTES: [u8; 16] = {
     }
     bytes
 };
-/// The most items on the fast path. Their size is checked further in.
+/// The most items of one call on the fast path. The task checks their size in bytes.
 const ITEMS_MAX: usize = 16;
 
 /// Returns the size of the user's data in bytes, if there are few items.
 #[inline(always)]
 fn few_bytes<T>(data: *const T, count: c_int, data_type: c_int) -> Option<usize> {
-    // A negative number becomes a large one.
+    // As an unsigned number, a negative one is larger than every limit below.
     let (count, data_type) = (count as u32 as usize, data_type as u32 as usize);
     if data_type >= ITEM_BYTES.len() || count > ITEMS_MAX || data.is_null() {
         return None;
@@ -37,7 +39,7 @@ fn few_bytes<T>(data: *const T, count: c_int, data_type: c_int) -> Option<usize>
     Some(count * usize::from(ITEM_BYTES[data_type]))
 }
 
-/// Holds the lock on the fast path, where only the task is used.
+/// Holds the lock during a call on the fast path, which uses only the task.
 struct FastGuard;
 
 impl FastGuard {
@@ -61,7 +63,8 @@ impl Drop for FastGuard {
 }
 
 impl State {
-    /// Returns whether messages have to be taken in for handlers, output or a watched descriptor.
+    /// Returns whether every call must take in messages: for handlers, for output of children or for the epoll
+    /// descriptor.
     #[inline(always)]
     fn is_watched(&self) -> bool {
         self.has_callbacks || self.watched.is_some()
@@ -94,7 +97,7 @@ pub fn wake(tid: c_int) -> c_int {
     })
 }
 
-/// `pvm_precv` on the fast path; waits a little.
+/// `pvm_precv` on the fast path; spins for a short time.
 ///
 /// # Safety
 /// There is room, as the caller of `pvm_precv` promises.
@@ -130,7 +133,7 @@ pub fn send(tid: c_int, tag: c_int) -> FastSend {
     if state.is_watched() { FastSend::NotDone } else { state.task.send_fast(tid, tag) }
 }
 
-/// `pvm_recv` on the fast path; waits a little.
+/// `pvm_recv` on the fast path; spins for a short time.
 #[inline(always)]
 pub fn receive(tid: c_int, tag: c_int) -> Option<c_int> {
     let mut guard = FastGuard::enter()?;
@@ -149,7 +152,7 @@ fn few_items<T>(items: *const T, count: c_int, stride: c_int, kind: Kind) -> Opt
     (stride == 1 && !items.is_null()).then_some(count * kind.size())
 }
 
-/// Packs on the fast path. Returns whether it did.
+/// Packs on the fast path. Returns `false` if the call must take the ordinary path.
 ///
 /// # Safety
 /// The items exist, as the caller of `pvm_pk*` promises.
@@ -161,7 +164,7 @@ pub unsafe fn pack(kind: Kind, items: *const u8, count: c_int, stride: c_int) ->
     guard.state().task.pack_fast(kind, unsafe { slice::from_raw_parts(items, bytes) })
 }
 
-/// Unpacks on the fast path. Returns whether it did.
+/// Unpacks on the fast path. Returns `false` if the call must take the ordinary path.
 ///
 /// # Safety
 /// There is room, as the caller of `pvm_upk*` promises.

@@ -1,9 +1,10 @@
 //! Fuzz target: the formats of `pvm_packf` and `pvm_unpackf` (docs/testing.md).
 //!
-//! A format tells which arguments there must be. So the target reads the format too, as the manual page describes
-//! it, and makes those arguments. The library must read the format in the same way.
+//! A format determines which arguments a call must have. So the target itself reads the format, by the rules of the
+//! manual page, and makes those arguments. The library must read the format in the same way.
 //!
-//! The target makes argument lists without a C compiler. That needs a known form of `va_list`: the one of x86-64.
+//! The target makes argument lists without a C compiler. For that it must know the layout of `va_list`, so it works on
+//! x86-64 only.
 use crate::buffers::{pvm_freebuf, pvm_getsbuf, pvm_initsend, pvm_setrbuf};
 use crate::data::pvmautoerr;
 use pvm_core::codes::{Code, DATA_DEFAULT, DATA_IN_PLACE, DATA_RAW};
@@ -37,17 +38,17 @@ pub const TARGETS: &[Target] = &[Target {
     ],
 }];
 
-/// How much memory there is on either side of the first item of an argument, in bytes.
+/// How much memory an array argument has before, and how much after the address of its first item, in bytes.
 const ROOM_BYTES: i64 = 4096;
 /// The most items of one format.
 const ITEMS_MAX: usize = 16;
-/// Enough room for any string of a message of such items, in bytes.
+/// The room for an unpacked string, in bytes: more than the longest string in a message of such items.
 const STRING_BYTES: usize = ITEMS_MAX * 4 * ROOM_BYTES as usize;
 /// The string that is packed.
 const TEXT: &[u8] = b"a string\0";
 
-/// `va_list` of the System V ABI for x86-64. With all registers used up, each argument of at most eight bytes,
-/// floats too, is in the next eight bytes of `overflow`.
+/// `va_list` of the System V ABI for x86-64. When all registers are marked as used, each argument of at most eight
+/// bytes, floats included, takes the next eight bytes of `overflow`.
 #[repr(C)]
 struct List {
     integers: u32,
@@ -56,9 +57,9 @@ struct List {
     registers: *const c_void,
 }
 
-/// The most arguments behind the format of a variadic call.
+/// The most arguments after the format in a variadic call.
 const ARGUMENTS_MAX: usize = 24;
-/// The most arguments for `*` of one item: count and stride.
+/// The most `*` arguments of one item: its count and its stride.
 const STARS_MAX: usize = 2;
 
 unsafe extern "C" {
@@ -68,42 +69,42 @@ unsafe extern "C" {
     fn pvm_vunpackf(format: *const c_char, list: *mut List) -> c_int;
 }
 
-/// An item of a format, and its arguments.
+/// An item of a format, with its arguments.
 struct Item {
     letter: u8,
     bytes: i64,
     count: i64,
     stride: i64,
     by_value: bool,
-    /// The arguments for each `*`.
+    /// The numbers that are passed for each `*`.
     stars: Vec<u64>,
-    /// Its pointer is null.
+    /// The pointer that is passed for the item is null.
     nowhere: bool,
 }
 
 impl Item {
-    /// Returns whether all its places are in the memory of an argument.
+    /// Returns whether all elements of the item lie in the memory of an argument.
     fn fits(&self) -> bool {
         let last = (self.count - 1).max(0).saturating_mul(self.stride).saturating_mul(self.bytes);
         self.count.saturating_mul(self.bytes) <= ROOM_BYTES && last.abs() <= ROOM_BYTES - self.bytes
     }
 
-    /// Returns the offsets of its places in that memory.
+    /// Returns the offset of each element in that memory.
     fn places(&self) -> impl Iterator<Item = usize> {
         (0..self.count).map(|index| (ROOM_BYTES + index * self.stride * self.bytes) as usize)
     }
 
-    /// Returns whether its argument is passed in a register for floats.
+    /// Returns whether the item's argument is passed in a register for floats.
     fn is_float(&self) -> bool {
         self.by_value && self.letter == b'f'
     }
 
-    /// Returns whether the library must refuse it.
+    /// Returns whether the library must refuse the item.
     fn is_refused(&self) -> bool {
         self.nowhere && !self.by_value && (self.letter == b's' || self.count > 0)
     }
 
-    /// Returns the argument of an item that is passed by value, and its packed bytes.
+    /// Returns the argument of an item that is passed by value, and the bytes that the library must pack for it.
     fn value(&self, place: usize) -> (u64, Vec<u8>) {
         let value = 1000 * place as i64 - 77;
         match (self.letter, self.bytes) {
@@ -114,14 +115,15 @@ impl Item {
     }
 }
 
-/// A format that has been read.
+/// A format, as the target has read it.
 struct Reading {
     items: Vec<Item>,
     /// The code that the library must return.
     code: c_int,
 }
 
-/// Reads a format. `None` if an argument would need more memory than there is.
+/// Reads a format. Returns `None` if an argument needs more memory than [`ROOM_BYTES`] allow, or if there are too many
+/// items.
 fn read(mut rest: &[u8], from: &mut Unstructured<'_>) -> Option<Reading> {
     let mut reading = Reading { items: Vec::new(), code: 0 };
     while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
@@ -176,7 +178,7 @@ fn read_item<'a>(rest: &'a [u8], from: &mut Unstructured<'_>) -> Option<(Item, &
     Some((Item { letter, bytes, count, stride, by_value, stars, nowhere }, rest))
 }
 
-/// Reads digits, or chooses an argument for `*`.
+/// Reads the digits of a number; for a `*`, takes a number from the fuzz input and notes it as an argument.
 fn read_number<'a>(rest: &'a [u8], from: &mut Unstructured<'_>, stars: &mut Vec<u64>) -> (i64, &'a [u8]) {
     if let Some(rest) = rest.strip_prefix(b"*") {
         let number = i64::from(from.arbitrary::<i8>().unwrap_or(0));
@@ -189,8 +191,8 @@ fn read_number<'a>(rest: &'a [u8], from: &mut Unstructured<'_>, stars: &mut Vec<
     (digits.iter().fold(0, more), rest)
 }
 
-/// Takes a format for packing, a zero byte, a format for unpacking (empty: the same one), a zero byte, and bytes that
-/// choose numbers.
+/// The input: a format for packing, a zero byte, a format for unpacking (if empty, the first format), a zero byte, and
+/// the bytes from which numbers are taken.
 fn packf_formats(bytes: &[u8]) {
     let mut parts = bytes.splitn(3, |byte| *byte == 0);
     let mut part = || parts.next().unwrap_or_default();
@@ -211,7 +213,7 @@ fn packf_formats(bytes: &[u8]) {
     let in_place = encoding == DATA_IN_PLACE;
     pack(packs, begins.then_some(encoding), in_place, &packed);
     if in_place || (begins && encoding < 0) {
-        // Data that were packed in place must not be read any more.
+        // After this function the data that were packed in place are gone; a new buffer drops the references to them.
         assert!(pvm_initsend(DATA_DEFAULT) > 0);
         return;
     }
@@ -225,7 +227,7 @@ fn packf_formats(bytes: &[u8]) {
     assert_eq!(pvm_freebuf(mid), 0);
 }
 
-/// Returns the memory of an argument that is packed.
+/// Returns the contents of an array argument for packing.
 fn content(place: usize) -> Vec<u8> {
     (0..2 * ROOM_BYTES).map(|at| (at % 251) as u8 ^ place as u8).collect()
 }
@@ -248,11 +250,11 @@ fn pack(format: &[u8], encoding: Option<c_int>, in_place: bool, reading: &Readin
         assert!(code < 0);
         return;
     }
-    // In-place packing refuses more.
+    // In-place packing refuses more formats.
     assert!(code == reading.code || (in_place && code == Code::NotImpl.number()), "{code}");
 }
 
-/// Unpacks. `same`: with the format that packed, so that the same data must come back.
+/// Unpacks. `same`: whether the message was packed with this format, so that the same data must come out.
 fn unpack(format: &[u8], reading: &Reading, same: bool) {
     let mut slots = Vec::new();
     let bytes = |item: &Item| if item.letter == b's' { STRING_BYTES } else { 2 * ROOM_BYTES as usize };
@@ -283,12 +285,12 @@ fn unpack(format: &[u8], reading: &Reading, same: bool) {
     }
 }
 
-/// Calls with these arguments and some more: as a C program does, or with a `va_list`.
+/// Calls the library with these arguments and some spare zeros: as a variadic function, or with a `va_list`.
 ///
 /// # Safety
-/// The arguments are those that the format requires. With a float among them `floats` is set.
+/// The arguments are those that the format requires. If a float is among them, `floats` is set.
 unsafe fn call(packs: bool, format: &[u8], slots: &mut Vec<u64>, floats: bool) -> c_int {
-    // For the item at which reading ends, the arguments for `*` are read, but not its own.
+    // At an invalid item, the library stops after it has read that item's `*` arguments, which are not in `slots`.
     slots.extend([0; STARS_MAX + 1]);
     let format = CString::new(format).expect("zero bytes end it");
     if floats || slots.len() > ARGUMENTS_MAX {

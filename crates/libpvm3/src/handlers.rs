@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// A user's message handler.
 pub type Handler = unsafe extern "C" fn(c_int) -> c_int;
 
-/// Runs the handlers whose messages have come.
+/// Runs the handlers for the messages that have arrived.
 pub fn run(guard: &mut Guard) {
     while let Some(call) = guard.task().next_handler_call() {
         pvmmyctx.store(guard.task().context(), Relaxed);

@@ -169,7 +169,7 @@ pub unsafe extern "C" fn pvm_archcode(arch: *const c_char) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_hostsync(host: c_int, clock: *mut libc::timeval, difference: *mut libc::timeval) -> c_int {
-    // The name in the error messages of 3.4.6.
+    // The name as 3.4.6 prints it in its error messages.
     call("pvm_host_sync", |guard| {
         guard.enrolled()?;
         let before = microseconds(now());
@@ -192,7 +192,7 @@ fn microseconds(time: libc::timeval) -> i64 {
     i64::from(time.tv_sec) * MICROSECONDS + i64::from(time.tv_usec)
 }
 
-/// Converts microseconds to a C time; the sign is in the seconds.
+/// Converts microseconds to a C time; only the seconds can be negative.
 fn time(microseconds: i64) -> libc::timeval {
     libc::timeval {
         tv_sec: microseconds.div_euclid(MICROSECONDS) as libc::time_t,
@@ -249,11 +249,12 @@ pub extern "C" fn pvm_halt() -> c_int {
     traced_code(Event::Halt, nothing, || call("pvm_halt", halt))
 }
 
-/// Halts the machine. If SIGTERM does not end the caller, it returns when the daemon is gone.
+/// Halts the machine. The daemon ends its tasks by SIGTERM, the caller too; a caller that ignores it returns when the
+/// daemon has ended.
 fn halt(guard: &mut Guard) -> Outcome {
     guard.enrolled()?;
     let ticket = guard.task().begin(Request::Halt)?;
-    // The daemon may be gone before its reply comes.
+    // The daemon may end before its reply arrives.
     let _ = wait(guard, None, |guard| guard.task().poll_reply(&ticket));
     wait(guard, None, |guard| (!guard.task().is_connected()).then_some(()));
     Ok(0)

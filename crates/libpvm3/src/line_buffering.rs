@@ -1,8 +1,8 @@
-//! Line buffering of standard output for tasks of `pvm run`, also if it is a pipe.
+//! Line buffering of standard output for tasks of `pvm run`, even if standard output is a pipe.
 use std::ffi::{c_char, c_int};
 use std::ptr;
 
-/// A variable that the daemon sets for tasks whose standard output is a watched pipe.
+/// The variable that the daemon sets for tasks of `pvm run` whose standard output is a pipe.
 const LINES: &std::ffi::CStr = c"PVMLINES";
 /// `_IOLBF`.
 const BY_LINE: c_int = 1;

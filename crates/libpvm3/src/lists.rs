@@ -1,5 +1,5 @@
-//! Arrays of the library that programs read (contract 1.4). Each is valid until the next call of the function that
-//! returned it.
+//! The arrays that functions such as `pvm_config` return to programs (contract 1.4). The library owns them; each is
+//! valid until the next call of the function that returned it.
 use pvm_core::proto::{Host, Mailbox, TaskInfo};
 use std::ffi::{CString, c_char, c_int};
 use std::ptr::null_mut;
@@ -60,11 +60,11 @@ impl<T> List<T> {
     pub fn len(&self) -> c_int {
         self.entries.len() as c_int
     }
-    /// Returns the array as programs see it; null if it is empty.
+    /// Returns the address of the array for the program; null if it is empty.
     pub fn as_mut_ptr(&mut self) -> *mut T {
         if self.entries.is_empty() { null_mut() } else { self.entries.as_mut_ptr() }
     }
-    /// Stores a text and returns its address. A text ends at its first zero.
+    /// Stores a text as a C string, up to its first zero, and returns its address.
     fn keep(&mut self, text: &[u8]) -> *mut c_char {
         let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
         let text = CString::new(&text[..end]).unwrap_or_default();
@@ -81,7 +81,7 @@ impl<T> List<T> {
 }
 
 impl HostList {
-    /// Returns the hosts as C programs see them.
+    /// Converts the hosts to the array for C programs.
     pub fn new(hosts: Vec<Host>) -> HostList {
         let mut list = List::default();
         for host in hosts {
@@ -93,7 +93,7 @@ impl HostList {
 }
 
 impl TaskList {
-    /// Returns the tasks as C programs see them.
+    /// Converts the tasks to the array for C programs.
     pub fn new(tasks: Vec<TaskInfo>) -> TaskList {
         let mut list = List::default();
         for task in tasks {
@@ -112,7 +112,7 @@ impl TaskList {
 }
 
 impl MailboxList {
-    /// Returns the mailboxes as C programs see them.
+    /// Converts the mailboxes to the array for C programs.
     pub fn new(mailboxes: Vec<Mailbox>) -> MailboxList {
         let mut list = List::default();
         for mailbox in mailboxes {
@@ -144,6 +144,6 @@ pub struct Lists {
     pub descriptors: Vec<c_int>,
     /// `pvm_getnoresets`.
     pub no_resets: Vec<c_int>,
-    /// Lists that a Fortran program reads entry by entry, one a call.
+    /// The lists that a Fortran program reads, one entry per call.
     pub cursors: crate::fortran::Cursors,
 }

@@ -1,8 +1,9 @@
 //! The lock of the process.
 //!
-//! The lock word is in a page that the kernel wipes in a child of `fork()`. So one load of the word tells three things:
-//! whether this process has set itself up, whether the lock is held, and whether others wait. While the process has one
-//! thread, acquiring and releasing the lock are plain stores.
+//! The lock word is in a page that the kernel fills with zeros in a child of `fork()` (`MADV_WIPEONFORK`). So one load
+//! of the word answers three questions: whether this process has a state of its own, whether the lock is held, and
+//! whether other threads wait for it. While the process has one thread, acquiring and releasing the lock are plain
+//! stores.
 use crate::takeover;
 use std::cell::Cell;
 use std::ptr::null_mut;
@@ -12,23 +13,23 @@ use std::sync::atomic::compiler_fence;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 use std::time::{Duration, Instant};
 
-/// The process is new, or the child of a fork: the value of a wiped page.
+/// The value of a wiped page: this process, new or the child of a fork, has not acquired the lock yet.
 const FRESH: u32 = 0;
 const FREE: u32 = 1;
 const HELD: u32 = 2;
-/// Held, and other threads sleep on the word.
+/// Held, and other threads may sleep on the word.
 const CONTENDED: u32 = 3;
-/// Free, and not acquired since the process has forked: a child may take over the task.
+/// Free, and not acquired since this process last forked: a child may take over the task.
 const FORKED: u32 = 4;
 
 /// The pause between two tries of [`acquire_timeout`].
 const LOOK_PAUSE: Duration = Duration::from_millis(1);
 
-/// The word that is used before there is a page.
+/// The lock word until the page exists.
 static NO_PAGE: AtomicU32 = AtomicU32::new(FRESH);
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NO_PAGE).cast_mut());
 
-/// What a thread knows of its ownership of the lock, in a process of several threads.
+/// What a thread knows about its ownership of the lock, in a process with several threads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ownership {
     None,
@@ -46,7 +47,8 @@ fn ownership() -> Ownership {
     OWNERSHIP.try_with(Cell::get).unwrap_or(Ownership::None)
 }
 
-/// Sets the ownership. The compiler moves no access across it, since a signal handler may run at any point.
+/// Sets the ownership. The compiler must not move accesses across this store, since a signal handler may read it at any
+/// point.
 fn set_ownership(ownership: Ownership) {
     compiler_fence(SeqCst);
     let _ = OWNERSHIP.try_with(|own| own.set(ownership));
@@ -64,7 +66,7 @@ pub enum Acquired {
     AfterFork,
     /// This thread holds the lock already.
     Already,
-    /// A signal handler has interrupted this thread while it acquired or released the lock.
+    /// The caller is a signal handler that interrupted this thread while the thread acquired or released the lock.
     Interrupted,
 }
 
@@ -78,15 +80,15 @@ unsafe extern "C" {
     fn hpvm_single_threaded_byte() -> *mut AtomicU8;
 }
 
-/// The C library's byte that tells whether the process has one thread.
+/// The byte of the C library that is set while the process has only one thread.
 static SINGLE_THREADED: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const MANY_THREADS).cast_mut());
 static MANY_THREADS: AtomicU8 = AtomicU8::new(0);
 
-/// Returns whether this thread is the only one, so that no other can acquire the lock between two instructions.
+/// Returns whether this thread is the only one, so that no other thread can acquire the lock between two instructions.
 #[inline(always)]
 fn is_single_threaded() -> bool {
-    // SAFETY: it points to a static or to the C library's byte, which is always there. While another thread writes that
-    // byte, this one is in the C library as well: it starts a thread, or waits for the end of one.
+    // SAFETY: it points to a static or to the C library's byte, which always exists. Another thread writes that byte
+    // only while this thread is in the C library too, where it starts a thread or waits for the end of one.
     let byte = unsafe { &*SINGLE_THREADED.load(Relaxed) };
     byte.load(Relaxed) != 0
 }
@@ -102,7 +104,7 @@ pub fn acquire() -> Acquired {
     acquire_slow()
 }
 
-/// Acquires the lock of a process that has used it before. Waits for another thread at most `limit`.
+/// Acquires the lock if this process has acquired it before. Waits at most `limit` for another thread to release it.
 pub fn acquire_timeout(limit: Duration) -> Option<Acquired> {
     let (word, end) = (word(), Instant::now() + limit);
     if let Some(own) = reentered(word) {
@@ -126,11 +128,12 @@ pub fn acquire_timeout(limit: Duration) -> Option<Acquired> {
     }
 }
 
-/// Returns how this thread already holds the lock; `None` if the thread has to acquire it.
+/// Returns [`Acquired::Already`] or [`Acquired::Interrupted`] if this call runs inside another one of the same thread;
+/// `None` if the thread has to acquire the lock.
 fn reentered(word: &AtomicU32) -> Option<Acquired> {
     let state = word.load(Relaxed);
     match ownership() {
-        // The ownership is that of the parent, in a child that has not used the lock.
+        // In a child that has not acquired the lock yet, the stored ownership is the parent's.
         _ if state == FRESH => None,
         Ownership::Changing => Some(Acquired::Interrupted),
         _ if state == FREE || state == FORKED => None,
@@ -150,7 +153,8 @@ pub fn try_acquire_single() -> bool {
     free
 }
 
-/// Releases the lock after [`try_acquire_single`]. Between the two no code of the user may run and no thread may start.
+/// Releases the lock after [`try_acquire_single`]. Between the two calls no code of the user may run and no thread may
+/// start.
 #[inline(always)]
 pub fn release_single() {
     word().store(FREE, Relaxed);
@@ -183,7 +187,8 @@ fn acquire_slow() -> Acquired {
                 let _ = word.compare_exchange(HELD, CONTENDED, Relaxed, Relaxed);
             }
             Err(_) => {
-                // Signal handlers may call meanwhile: another thread holds the lock, and will release it.
+                // A signal handler of this thread may acquire the lock now: another thread holds it and will release
+                // it.
                 set_ownership(Ownership::None);
                 futex_wait(word, CONTENDED, None);
                 held = CONTENDED; // others may sleep too
@@ -193,15 +198,15 @@ fn acquire_slow() -> Acquired {
 }
 
 fn acquired(how: Acquired) -> Acquired {
-    // In a single-threaded process the word tells everything.
+    // In a single-threaded process the word alone shows the owner.
     set_ownership(if is_single_threaded() { Ownership::None } else { Ownership::Holder });
     how
 }
 
-/// The stack address at which the thread that holds the lock waits; 0 if it does not wait. Written only by that thread.
+/// The stack address at which the lock's holder waits, inside a call; 0 if it does not wait. Only the holder writes it.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// The least that the system puts on a stack for a signal handler, on any processor, in bytes.
+/// The smallest stack frame that the kernel makes for a signal handler, on any processor, in bytes.
 const SIGNAL_FRAME_BYTES_MIN: usize = 1024;
 
 /// Sets the stack address at which this thread, which holds the lock, waits; returns the former one. Must be set to 0
@@ -213,8 +218,9 @@ pub fn wait_at(place: usize) -> usize {
     before
 }
 
-/// Returns whether this thread, which holds the lock, has jumped out of the wait in which it acquired it. Then its
-/// stack is not below that of the wait, as that of a signal handler would be. `false` if that cannot be told.
+/// Returns whether this thread, which holds the lock, has left the wait by `longjmp` from a signal handler. The stack
+/// of a handler that still runs is below the address of the wait; after a jump it is not. Returns `false` if the stack
+/// does not show it.
 #[cold]
 pub fn has_jumped() -> bool {
     let here = 0u8;
@@ -226,7 +232,7 @@ pub fn has_jumped() -> bool {
     true
 }
 
-/// Returns whether a signal handler runs on an alternate stack.
+/// Returns whether this code runs on an alternate signal stack.
 fn on_other_stack() -> bool {
     let mut stack = std::mem::MaybeUninit::<libc::stack_t>::zeroed();
     // SAFETY: a query, with memory for the answer.
@@ -235,7 +241,7 @@ fn on_other_stack() -> bool {
     !asked || unsafe { stack.assume_init() }.ss_flags & libc::SS_ONSTACK != 0
 }
 
-/// Releases the lock. Does nothing in the child of a fork that happened while the lock was held.
+/// Releases the lock. If the lock was held during a fork, does nothing in the child.
 #[inline(always)]
 pub fn release() {
     let word = word();
@@ -260,7 +266,7 @@ fn release_slow(word: &AtomicU32) {
     set_ownership(Ownership::None);
 }
 
-/// Notes that this thread holds the lock, before code of the user runs: that code may start threads.
+/// Notes that this thread holds the lock. Called before code of the user runs, since that code may start threads.
 pub fn announce_owner() {
     set_ownership(Ownership::Holder);
 }
@@ -280,19 +286,19 @@ pub fn is_fresh() -> bool {
     word().load(Relaxed) == FRESH
 }
 
-/// Marks the lock before a fork, so that its next acquisition is counted as a use of the task. Returns whether the
-/// lock is free, so that the child may go on with its copy of the task.
+/// Marks the lock before a fork, so that its next acquisition is counted as a use of the task. Returns whether the lock
+/// is free, so that the child may use its copy of the task.
 pub fn mark_fork() -> bool {
     let word = word();
     word.load(Relaxed) == FORKED || word.compare_exchange(FREE, FORKED, Relaxed, Relaxed).is_ok()
 }
 
-/// Acquires the lock again, after code of the user has run, in a child that this code has forked. Returns `true` if the
-/// child has no state of its own yet.
+/// Called after code of the user has run: if that code has forked and this is the child, acquires the lock again.
+/// Returns `true` if the child has no state of its own yet.
 pub fn reclaim() -> bool {
     let word = word();
     if is_single_threaded() {
-        // As after an acquisition in a single-threaded process.
+        // The same value as after an acquisition in a single-threaded process.
         set_ownership(Ownership::None);
     }
     match word.load(Relaxed) {
@@ -302,7 +308,7 @@ pub fn reclaim() -> bool {
     }
 }
 
-/// Makes the page, at the first call of the process.
+/// Makes the page of the lock word, at the first call of the process.
 fn make_page() {
     static MAKING: Mutex<()> = Mutex::new(());
     if !std::ptr::eq(word(), &NO_PAGE) {
@@ -325,7 +331,7 @@ fn make_page() {
     WORD.store(page, Release);
 }
 
-/// Makes a page that the kernel wipes in children.
+/// Maps a page that the kernel fills with zeros in children.
 fn wiped_page() -> Option<*mut AtomicU32> {
     let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a fresh anonymous mapping touches nothing that exists.
@@ -338,7 +344,7 @@ fn wiped_page() -> Option<*mut AtomicU32> {
     wiped.then_some(page.cast())
 }
 
-/// Returns a word that a handler wipes in children, for kernels that cannot wipe pages.
+/// Returns a word that a `pthread_atfork` handler resets in children, for kernels without `MADV_WIPEONFORK`.
 fn word_wiped_by_handler() -> *mut AtomicU32 {
     static PLAIN: AtomicU32 = AtomicU32::new(FRESH);
     extern "C" fn wipe() {

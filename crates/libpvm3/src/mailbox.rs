@@ -13,14 +13,14 @@ use pvm_core::tid::Tid;
 use pvm_core::trace::Value;
 use std::ffi::{c_char, c_int};
 
-/// The first index that `PvmMboxDirectIndex` cannot name.
+/// The first index that is too large for `PvmMboxDirectIndex`.
 const DIRECT_INDEX_END: c_int = 1 << (31 - MBOX_DIRECT_INDEX_SHIFT);
-/// The value that stands for no index, in traces.
+/// The value in traces that means "no index".
 const NO_INDEX: c_int = -1;
 /// `pvm_insert` and `pvm_lookup`: any index.
 const ANY_INDEX: c_int = -1;
 
-/// Returns the name of a class, which must not be empty.
+/// Returns the name of a class; fails if it is empty.
 ///
 /// # Safety
 /// Null or a C string.
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn pvm_getmboxinfo(
     )
 }
 
-/// Returns the entries of the class of exactly that name: index, owner, flags.
+/// Returns the entries of the class with exactly this name: index, owner, flags.
 fn entries(guard: &mut Guard, name: &[u8]) -> Result<Vec<(c_int, Tid, c_int)>, Code> {
     let found = mailboxes(guard, &literal_pattern(name))?;
     Ok(found.into_iter().find(|mailbox| mailbox.name == name).map(|mailbox| mailbox.entries).unwrap_or_default())
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn pvm_insert(name: *const c_char, index: c_int, value: c_
                 let flags = MBOX_PERSISTENT | MBOX_MULTI_INSTANCE | direct;
                 let given = put_body(guard, name, flags, Writer::new().int(value).finish())?;
                 if index != ANY_INDEX && given != index {
-                    // The wanted index was taken, and another one is of no use.
+                    // The wanted index was taken, and the program does not want another one.
                     delete(guard, name, given, 0)?;
                     return Err(Code::Denied.into());
                 }
@@ -278,9 +278,9 @@ pub unsafe extern "C" fn pvm_getnoresets(tids: *mut *mut c_int, count: *mut c_in
     })
 }
 
-/// `pvmreset`: the function behind the console's `reset`. If `kill` is set, ends all tasks except `own` and those
-/// that a reset spares. Removes entries without an owner: of `class`, or of all classes if that is null or empty;
-/// at `index`, or all if that is negative.
+/// `pvmreset`: the function behind the console's `reset`. If `kill` is set, ends all tasks except `own` and those that
+/// have set `PvmNoReset`. Removes the entries whose owner has ended: in `class`, or in all classes if `class` is null
+/// or empty; at `index`, or at all indices if `index` is negative.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmreset(own: c_int, kill: c_int, class: *const c_char, index: c_int) -> c_int {
     call_silent(|guard| {
@@ -295,25 +295,25 @@ pub unsafe extern "C" fn pvmreset(own: c_int, kill: c_int, class: *const c_char,
     })
 }
 
-/// Ends all tasks except that one and those that a reset spares.
+/// Ends all tasks except `own` and those that have set `PvmNoReset`.
 fn end_all_but(guard: &mut Guard, own: c_int) -> Result<(), Code> {
     let spared: Vec<Tid> = entries(guard, CLASS_NO_RESET.as_bytes())?.iter().map(|entry| entry.1).collect();
     let Reply::Tasks(tasks) = request(guard, Request::Tasks(Tid::NONE))? else { return Err(Code::BadMsg) };
     for task in tasks.iter().filter(|task| task.tid.0 as c_int != own && !spared.contains(&task.tid)) {
-        // One that has ended meanwhile needs no signal.
+        // A task that has ended meanwhile needs no signal.
         let _ = request(guard, Request::Signal { tid: task.tid, signal: libc::SIGTERM });
     }
     Ok(())
 }
 
-/// Adds this task to those that a reset spares. Returns its index there.
+/// Enters this task in the mailbox of the tasks that a reset does not end. Returns the index of the entry.
 pub fn enter_no_reset(guard: &mut Guard) -> Outcome {
     guard.enrolled()?;
     let tid = guard.task().tid().map_or(0, |tid| tid.0 as c_int);
     put_body(guard, CLASS_NO_RESET.as_bytes(), MBOX_MULTI_INSTANCE, Writer::new().int(tid).finish())
 }
 
-/// Removes this task from those that a reset spares.
+/// Removes this task's entry from the mailbox of the tasks that a reset does not end.
 pub fn leave_no_reset(guard: &mut Guard, index: c_int) -> Outcome {
     delete(guard, CLASS_NO_RESET.as_bytes(), index, 0)
 }

@@ -24,7 +24,7 @@ pub unsafe fn required_bytes<'a>(text: *const c_char) -> Result<&'a [u8], Code> 
     unsafe { bytes(text) }.ok_or(Code::BadParam)
 }
 
-/// Returns `count` items. A negative count stands for none; a null pointer is allowed for none.
+/// Returns `count` items. A negative count means zero; the pointer may be null if there are no items.
 ///
 /// # Safety
 /// `items` is null or points to that many items that do not change during the call.
@@ -40,11 +40,11 @@ pub unsafe fn items<'a, T>(items: *const T, count: c_int) -> Result<&'a [T], Cod
     Ok(unsafe { slice::from_raw_parts(items, count) })
 }
 
-/// Returns memory of the program that the library writes: `bytes` bytes at `start`.
+/// Returns `bytes` bytes at `start`, memory of the program, for the library to write.
 ///
-/// The program need not have initialized it, and a reference to uninitialized bytes is undefined behaviour. To the
-/// compiler, an assembly block may write any memory whose address it gets. So after this empty one the bytes count as
-/// initialized.
+/// The program need not have initialized the memory, and a reference to uninitialized bytes is undefined behaviour. The
+/// compiler must assume that an assembly block writes the memory whose address it receives; so after the empty block
+/// here the bytes count as initialized.
 ///
 /// # Safety
 /// `start` is not null, `bytes` bytes can be written there, and nobody else uses them while the reference lives.
@@ -64,7 +64,7 @@ pub unsafe fn writable<'a>(start: *mut u8, bytes: usize) -> &'a mut [u8] {
 /// Returns the strings of a null-terminated array such as `argv`; none for a null pointer.
 ///
 /// # Safety
-/// Null, or as described, and unchanged during the call.
+/// `array` is null, or it points to such an array, which does not change during the call.
 pub unsafe fn string_array<'a>(array: *const *const c_char) -> Vec<&'a [u8]> {
     let mut strings = Vec::new();
     if array.is_null() {

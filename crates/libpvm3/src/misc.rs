@@ -50,7 +50,7 @@ pub extern "C" fn pvmgetrsh() -> *const c_char {
     if set.is_null() { c"ssh".as_ptr() } else { set }
 }
 
-/// `PVMTMPNAMLEN`: the longest name of a temporary file, with its closing zero, in bytes.
+/// `PVMTMPNAMLEN`: the room for the name of a temporary file, with its closing zero, in bytes.
 const TEMPORARY_NAME_BYTES: usize = 128;
 
 /// `pvmtmpnam`: returns a name that no file in the temporary directory has; null if there is none.
@@ -76,8 +76,8 @@ pub unsafe extern "C" fn pvmtmpnam(name: *mut c_char) -> *mut c_char {
     name
 }
 
-/// `pvmputenv`: sets a variable by a text `NAME=value`, which stays the program's memory; -1 if the text has
-/// another form.
+/// `pvmputenv`: puts a text `NAME=value` into the environment without copying it; returns -1 if the text has another
+/// form.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmputenv(text: *mut c_char) -> c_int {
     // SAFETY: as promised by the caller.
@@ -103,16 +103,17 @@ pub unsafe extern "C" fn pvmstrtoi(text: *const c_char) -> c_int {
     digits.fold(0, |number: c_int, digit| number.wrapping_mul(base as c_int).wrapping_add(digit as c_int))
 }
 
-/// `pvmchkuid`: checks that a user may run PVM. Every user may, root too (D28), so it only returns; in 3.4.6 it
-/// ends the process of a user who may not.
+/// `pvmchkuid`: checks that a user may run PVM. Here every user may, root too (D28), so the function does nothing; in
+/// 3.4.6 it ends the process of a user who may not.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvmchkuid(_user: c_int) {}
 
-/// `pvmbailout`: does nothing, as in the library of 3.4.6; the function of that name in the daemon of 3.4.6 ends it.
+/// `pvmbailout`: does nothing, as in the library of 3.4.6; the daemon of 3.4.6 has a function of the same name that
+/// ends the daemon.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvmbailout(_code: c_int) {}
 
-/// `pvmsettaskname`: sets the name under which the task will be listed. Possible only before it enrolls.
+/// `pvmsettaskname`: sets the name under which the task will be listed. Fails after the task has enrolled.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmsettaskname(name: *const c_char) -> c_int {
     call("pvmsettaskname", |guard| {
@@ -126,7 +127,7 @@ pub unsafe extern "C" fn pvmsettaskname(name: *const c_char) -> c_int {
     })
 }
 
-/// The names of the reserved tags: for each range its first tag, and the names from there on.
+/// The names of the reserved tags: for each range its first tag, and the names of that tag and the following ones.
 const RESERVED: [(c_int, &[&CStr]); 4] = [
     (
         TM_FIRST,
@@ -259,7 +260,7 @@ pub unsafe extern "C" fn pvmnametag(tag: c_int, found: *mut c_int) -> *const c_c
         Some(name) => name.as_ptr(),
         None => NUMBER.with(|place| {
             let mut text = [0; NUMBER_BYTES];
-            // Every `int` fits, so this cannot fail. The rest stays zero.
+            // The text of every `int` fits, so this cannot fail. The bytes after it stay zero.
             let _ = write!(&mut text[..NUMBER_BYTES - 1], "{tag}");
             // SAFETY: the memory is not borrowed, and lives as long as the thread.
             unsafe { place.get().write(text) };

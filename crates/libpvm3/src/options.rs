@@ -12,11 +12,11 @@ use std::ffi::{c_char, c_int};
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// `pvm_settmask`: the mask of this task, the mask of children.
+/// `pvm_settmask`: the argument for the mask of this task, and the one for the mask of its children.
 const TASK_SELF: c_int = 0;
 const TASK_CHILD: c_int = 1;
 
-/// Returns the data symbol that stores an option, of options that programs may also set there.
+/// Returns the data symbol in which an option is stored, for options that programs may also set by writing the symbol.
 fn symbol(what: c_int) -> Option<&'static AtomicI32> {
     const AUTO_ERROR: c_int = OptionNumber::AutoErr as c_int;
     const SHOW_TIDS: c_int = OptionNumber::ShowTids as c_int;
@@ -29,7 +29,7 @@ fn symbol(what: c_int) -> Option<&'static AtomicI32> {
     }
 }
 
-/// Returns the data symbol that shows an option.
+/// Returns the data symbol that holds a copy of an option, for programs that read it.
 fn shown(what: c_int) -> Option<&'static AtomicI32> {
     const ROUTE: c_int = OptionNumber::Route as c_int;
     const FRAGMENT: c_int = OptionNumber::FragSize as c_int;
@@ -66,7 +66,7 @@ pub extern "C" fn pvm_setopt(what: c_int, value: c_int) -> c_int {
     )
 }
 
-/// Returns whether an option tells where output and traces go: such options need the daemon.
+/// Returns whether an option sets the receiver of output or traces: such options need the daemon.
 fn needs_enrollment(what: c_int) -> bool {
     const FIRST: c_int = OptionNumber::OutputTid as c_int;
     const LAST: c_int = OptionNumber::TraceOptions as c_int;
@@ -108,7 +108,7 @@ pub extern "C" fn pvm_getopt(what: c_int) -> c_int {
     )
 }
 
-/// Returns whether the mask is that of children.
+/// Returns whether `who` means the mask of the children.
 fn of_children(who: c_int) -> Result<bool, Code> {
     match who {
         TASK_SELF => Ok(false),

@@ -63,7 +63,7 @@ packers! {
     pvm_pkdcplx Pkdcplx pvm_upkdcplx Upkdcplx c_double, Dcplx;
 }
 
-/// Checks a count of items. A null pointer is allowed for none.
+/// Checks a count of items. The pointer may be null if there are no items.
 #[inline(always)]
 fn checked_count(items: *const u8, count: c_int) -> Result<usize, Code> {
     match usize::try_from(count) {
@@ -72,10 +72,10 @@ fn checked_count(items: *const u8, count: c_int) -> Result<usize, Code> {
     }
 }
 
-/// Packs `count` items at intervals of `stride` items.
+/// Packs `count` items; the distance from one to the next is `stride` items.
 ///
 /// # Safety
-/// The items exist and do not change during the call (in place: until after the send).
+/// The items exist and do not change during the call (with in-place encoding: until after the send).
 #[inline(always)]
 unsafe fn pack(guard: &mut Guard, kind: Kind, items: *const u8, count: c_int, stride: c_int) -> Outcome {
     let count = checked_count(items, count)?;
@@ -119,7 +119,7 @@ fn strided(items: *const u8, index: usize, stride: c_int, size: usize) -> *const
     items.wrapping_offset((index as isize).wrapping_mul(stride as isize).wrapping_mul(size as isize))
 }
 
-/// Calls `$function` with the size of an item as a constant, so that each copy is one move.
+/// Calls `$function` with the size of an item as a constant, so that each item is copied by one move instruction.
 macro_rules! with_item_size {
     ($kind:expr, $function:ident ( $($argument:expr),* )) => {
         match $kind.size() {
@@ -158,7 +158,7 @@ unsafe fn gather<const SIZE: usize>(items: *const u8, first: usize, stride: c_in
     }
 }
 
-/// Unpacks `count` items at intervals of `stride` items.
+/// Unpacks `count` items; the distance from one to the next is `stride` items.
 ///
 /// # Safety
 /// There is room for the items, which is not used otherwise during the call.
@@ -326,7 +326,8 @@ pub unsafe extern "C" fn hpvm_shim_unpack_string(text: *mut c_char) -> c_int {
     call_silent(|guard| unsafe { unpack_string(guard, text) })
 }
 
-/// Traces a call of `pvm_packf` (if `packs`) or `pvm_unpackf`, which `shim/format.c` does by `work(call)`.
+/// Runs `work(call)`, by which `shim/format.c` does the work of `pvm_packf` (if `packs`) or `pvm_unpackf`, and traces
+/// the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hpvm_shim_traced(
     packs: c_int,
@@ -343,7 +344,7 @@ pub unsafe extern "C" fn hpvm_shim_traced(
     traced_code(event, before, || unsafe { work(call) })
 }
 
-/// Notes and prints a failure for `shim/format.c`.
+/// Sets `pvm_errno` and prints the failure, for `shim/format.c`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hpvm_shim_failed(function: *const c_char, code: c_int) -> c_int {
     // SAFETY: the shim passes constant names.

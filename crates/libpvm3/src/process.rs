@@ -1,8 +1,8 @@
 //! The state of the process, behind one lock.
 //!
-//! Every call of the interface goes through [`enter`], which returns a [`Guard`]. Its holder borrows the state for
-//! short times. While code of the user runs ([`Guard::user_code`]), the lock is held but nothing is borrowed, so
-//! that this code may call the library again.
+//! Every call of the interface goes through [`enter`], which returns a [`Guard`]. The caller borrows the state through
+//! it, for short times. While code of the user runs ([`Guard::user_code`]), the lock is held but nothing is borrowed,
+//! so that this code may call the library again.
 use crate::lists::Lists;
 use crate::lock::{self, Acquired};
 use crate::{at_exit, catchout, data, handlers, line_buffering, takeover, trace};
@@ -17,12 +17,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
-/// A user's function that picks messages (`pvm_recvf`).
+/// A user's matching function (`pvm_recvf`).
 pub type Matcher = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
 
-/// How often a process tries to enroll if a daemon does not answer.
+/// How often a process tries to enroll while a daemon does not answer.
 const ENROLL_TRIES: u32 = 5;
-/// The pause between these tries.
+/// The pause between two tries.
 const ENROLL_PAUSE: Duration = Duration::from_secs(1);
 
 /// The state of the process.
@@ -31,33 +31,33 @@ pub struct State {
     pub task: Task,
     /// The user's matching function.
     pub matcher: Option<Matcher>,
-    /// Where output of children goes; null for nowhere.
+    /// The stream to which output of children is printed; null if it is not printed.
     pub output: *mut libc::FILE,
-    /// Whether there are message handlers, or output of children is printed: then sends take in messages too.
+    /// Whether there are message handlers, or output of children is printed. If so, even sends take in messages.
     pub has_callbacks: bool,
     /// The descriptor that `pvm_getfds` has returned, if it was called.
     pub watched: Option<crate::descriptors::Watch>,
     /// The name under which the task will be listed.
     pub name: Vec<u8>,
-    /// Scratch memory for shares of reductions.
+    /// Scratch memory for the shares of the other members in a reduction.
     pub scratch: Vec<u128>,
-    /// Arrays to which programs hold pointers.
+    /// The arrays that calls have returned; the program may still point to them.
     pub lists: Lists,
-    /// The servers that this task is.
+    /// The servers as which this task is registered.
     pub registered: crate::register::Registered,
-    /// An outer call sends traces.
+    /// Whether an outer call is sending traces.
     pub sending_traces: bool,
-    /// The spawner of this process wants traces of it.
+    /// Whether the spawner of this process wants traces of it.
     spawned_to_trace: bool,
     /// The process id.
     process: u32,
-    /// A daemon has started the process, and ends it with the task.
+    /// Whether a daemon has started the process; such a daemon ends the process when the task ends.
     spawned: bool,
 }
 
 impl State {
     fn new(environment: &Environment) -> State {
-        // The static library keeps only what is referenced.
+        // The linker takes from a static library only objects that are referenced.
         std::hint::black_box((&at_exit::AT_END, &line_buffering::AT_START));
         let mut task = Task::new(environment);
         task.watch_trace_settings(trace::invalidate);
@@ -89,9 +89,9 @@ unsafe impl Sync for Process {}
 static PROCESS: Process = Process { state: UnsafeCell::new(None) };
 /// Whether the holder of the lock runs code of the user.
 static USER_CODE: AtomicBool = AtomicBool::new(false);
-/// How many threads wait for the thread that sleeps on the descriptors; changed under the lock.
+/// How many threads wait for the sleeper, the one thread that sleeps on the descriptors; changed under the lock.
 static JOINED: AtomicU32 = AtomicU32::new(0);
-/// A futex word that changes when those threads have to try again.
+/// A futex word that changes when those threads must retry their calls.
 static NEWS: AtomicU32 = AtomicU32::new(0);
 
 /// Returns the state of the process.
@@ -106,12 +106,13 @@ pub unsafe fn state<'a>() -> &'a mut State {
 
 /// Holds the lock of the process while a call runs.
 pub struct Guard {
-    /// The call came from code of the user within another call: the outer guard keeps the lock.
+    /// Whether the call came from code of the user inside another call: then the outer guard keeps the lock.
     nested: bool,
     not_send: PhantomData<*mut ()>,
 }
 
-/// Acquires the lock. `None` in a signal handler that interrupted the library: it cannot be used there.
+/// Acquires the lock. Returns `None` in a signal handler that has interrupted a call of the library: there the library
+/// cannot be used.
 #[inline(always)]
 pub fn enter() -> Option<Guard> {
     let guard = Guard { nested: false, not_send: PhantomData };
@@ -127,7 +128,7 @@ pub fn enter_timeout(limit: Duration) -> Option<Guard> {
     let acquired = lock::acquire_timeout(limit)?;
     // SAFETY: the lock is held and was acquired before; the state is not borrowed.
     if acquired == Acquired::AfterFork && !unsafe { state() }.task.holds_back() {
-        // There is nothing to do, and a child may still take over the task.
+        // Nothing is left to send, and a child may still take over the task.
         lock::release_untouched();
         return None;
     }
@@ -164,12 +165,12 @@ fn enter_slow(mut guard: Guard, acquired: Acquired) -> Option<Guard> {
     }
 }
 
-/// Makes the state of a process that has none of its own: that of the parent whose task it takes over, or a new
-/// one. A new one replaces the copy of the parent's state, without touching what the parent shares with its daemon
-/// and peers.
+/// Makes the state of a process that has none of its own. If the process takes over its parent's task, the copy of the
+/// parent's state becomes its own. Otherwise a new state replaces that copy, and everything that the parent shares with
+/// its daemon and peers stays untouched.
 fn renew() {
     USER_CODE.store(false, Relaxed);
-    // Other threads of the parent may have waited.
+    // A thread of the parent may have stored these while it waited.
     lock::wait_at(0);
     JOINED.store(0, Relaxed);
     trace::invalidate();
@@ -190,7 +191,7 @@ fn renew() {
     }
     takeover::begin_anew();
     data::begin_anew();
-    // The tid that a spawn has reserved is the parent's.
+    // `PVMEPID` in the environment belongs to the parent, so the child does not use it.
     let mut own = State::new(&Environment { cookie: None, ..Environment::from_process() });
     own.matcher = inherited.matcher;
     data::pvmmyctx.store(own.task.context(), Relaxed);
@@ -242,7 +243,7 @@ impl Guard {
         value
     }
 
-    /// Does something long with the lock released, if this guard holds it.
+    /// Runs a long operation with the lock released, if this guard holds it.
     pub fn unlocked<T>(&mut self, long: impl FnOnce() -> T) -> T {
         if self.nested {
             return long();
@@ -265,10 +266,10 @@ impl Guard {
         }
     }
 
-    /// Waits for a signal of the thread that sleeps on the descriptors.
+    /// Waits until the sleeper signals.
     pub fn join(&mut self, limit: Option<Duration>) {
         if self.nested {
-            // The outer call keeps the lock, so the sleeper cannot signal: try again soon.
+            // The outer call keeps the lock, so the sleeper cannot signal; the caller retries after a short pause.
             std::thread::sleep(limit.unwrap_or(NESTED_PAUSE).min(NESTED_PAUSE));
             return;
         }
@@ -278,7 +279,7 @@ impl Guard {
         let _ = JOINED.fetch_update(Relaxed, Relaxed, |joined| joined.checked_sub(1));
     }
 
-    /// Wakes the threads that wait for the sleeper, if something has come.
+    /// Wakes the threads that wait for the sleeper, if messages have arrived.
     #[inline(always)]
     fn pass_news_on(&mut self) {
         if JOINED.load(Relaxed) != 0 && self.task().take_news() {
@@ -298,14 +299,14 @@ impl Guard {
         JOINED.load(Relaxed) != 0
     }
 
-    /// Takes in what has come, runs message handlers and prints output of children.
+    /// Takes in the messages that have arrived, runs message handlers and prints output of children.
     #[inline(always)]
     pub fn progress(&mut self) {
         self.task().progress();
         self.run_callbacks();
     }
 
-    /// Runs message handlers and prints output of children, if there can be any.
+    /// Runs message handlers and prints output of children, if the program has asked for either.
     #[inline(always)]
     pub fn run_callbacks(&mut self) {
         if self.state().has_callbacks {
@@ -349,7 +350,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Enrolls the process if there is a daemon; prints nothing otherwise.
+    /// Enrolls the process if there is a daemon; if there is none, prints nothing.
     #[cold]
     pub fn enroll_if_possible(&mut self) {
         let name = self.state().name.clone();
@@ -384,7 +385,7 @@ impl Guard {
         self.state().spawned_to_trace
     }
 
-    /// Tries once to enroll the process, for traces; prints nothing.
+    /// Tries once to enroll the process, so that it can be traced; prints nothing.
     pub fn enroll_silently(&mut self) -> bool {
         self.state().spawned_to_trace = false; // one try
         let name = self.state().name.clone();
@@ -395,7 +396,7 @@ impl Guard {
         enrolled
     }
 
-    /// Sets the data symbols that tell where output and traces go.
+    /// Sets the data symbols that name the receivers of output and traces.
     pub fn publish_settings(&mut self) {
         let task = self.task();
         trace::refresh(task);
@@ -404,5 +405,6 @@ impl Guard {
     }
 }
 
-/// The pause between two tries of a call from code of the user, while another thread sleeps on the descriptors.
+/// The pause between two tries of a nested call, one from code of the user, while another thread sleeps on the
+/// descriptors.
 const NESTED_PAUSE: Duration = Duration::from_micros(200);

@@ -14,7 +14,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// How long a call waits for its message; `None` is forever.
+/// How long a call waits for its message; `None` means without limit.
 type Limit = Option<Duration>;
 
 const AT_ONCE: Limit = Some(Duration::ZERO);
@@ -45,7 +45,7 @@ fn receive(guard: &mut Guard, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
     }
 }
 
-/// Receives without a wait. If a handler takes the revealed message, the messages behind it are not searched.
+/// Receives without waiting. Reveals at most one more message; if a handler takes that message, the search ends.
 #[inline]
 fn receive_at_once(guard: &mut Guard, filter: &Filter) -> Outcome {
     let found = guard.task().receive_at_once(filter);
@@ -70,13 +70,14 @@ fn receive_slow(guard: &mut Guard, filter: &Filter, limit: Limit) -> Outcome {
         }
     });
     found.unwrap_or_else(|| {
-        // The call has waited, so all that came becomes visible.
+        // The call has waited, so all messages that have arrived become visible.
         guard.task().reveal_all();
         Ok(0)
     })
 }
 
-/// Returns why no message can come: the daemon is gone, or this process has no address space for it.
+/// Returns the reason why no message can arrive, if there is one: the daemon has ended, or this process lacks the
+/// address space for a message.
 #[inline(always)]
 fn daemon_gone<T>(guard: &mut Guard) -> Option<Result<T, Failure>> {
     if guard.task().take_starved() {
@@ -132,7 +133,7 @@ pub unsafe extern "C" fn pvm_trecv(tid: c_int, tag: c_int, limit: *const libc::t
     )
 }
 
-/// Converts a C time. A negative time is over at once; there may be more than a million microseconds.
+/// Converts a C time. A negative time counts as zero; the microseconds may exceed a million.
 fn duration(time: &libc::timeval) -> Duration {
     const MICROSECONDS: i128 = 1_000_000;
     let microseconds = i128::from(time.tv_sec) * MICROSECONDS + i128::from(time.tv_usec);
@@ -161,12 +162,12 @@ pub extern "C" fn pvm_probe(tid: c_int, tag: c_int) -> c_int {
     },)
 }
 
-/// The state of a search with a user's matching function.
+/// The state of a receive with a user's matching function.
 struct Selection {
     matcher: Matcher,
     tid: c_int,
     tag: c_int,
-    /// Messages that the function has refused.
+    /// The messages that the function has refused.
     refused: std::collections::HashSet<c_int>,
 }
 
@@ -176,8 +177,8 @@ impl Selection {
     }
 }
 
-/// Shows the queued messages to the matching function. Returns the first message that it takes at once, or else the
-/// first of those that it rates highest.
+/// Calls the matching function for each queued message. Returns the first message for which it returns 1, or else the
+/// first of the messages with the highest rating.
 fn match_queued(guard: &mut Guard, selection: &mut Selection) -> Result<Option<c_int>, Failure> {
     const TAKE: c_int = 1;
     let queued: Vec<c_int> = guard.task().queued().map(|(mid, ..)| mid).collect();
@@ -199,7 +200,7 @@ fn match_queued(guard: &mut Guard, selection: &mut Selection) -> Result<Option<c
     Ok(best.map(|(_, mid)| mid))
 }
 
-/// Searches the visible messages, and then one more.
+/// Searches the visible messages, then reveals one more and searches again.
 fn match_at_once(guard: &mut Guard, selection: &mut Selection) -> Result<Option<c_int>, Failure> {
     guard.task().catch_up();
     if let Some(mid) = match_queued(guard, selection)? {
@@ -228,7 +229,7 @@ fn receive_by_matcher(guard: &mut Guard, tid: c_int, tag: c_int, limit: Limit) -
     .unwrap_or(Ok(0))
 }
 
-/// The matching function of programs that have not set one: it matches as the library does.
+/// The matching function of programs that have not set one: it applies the library's own rules.
 unsafe extern "C" fn default_matcher(mid: c_int, tid: c_int, tag: c_int) -> c_int {
     crate::errors::call_silent(|guard| {
         let info = guard.task().message_info(mid)?;
@@ -251,7 +252,7 @@ pub extern "C" fn pvm_recvf(matcher: Option<Matcher>) -> Option<Matcher> {
 
 fn replace_matcher(matcher: Option<Matcher>) -> Option<Matcher> {
     let Some(mut guard) = crate::process::enter() else { return Some(default_matcher) };
-    // A program that sets the default function gets the fast path back.
+    // After a program has set the default function, the fast path is used again.
     let matcher = matcher.filter(|&matcher| matcher as *const () != default_matcher as *const ());
     let previous = std::mem::replace(&mut guard.state().matcher, matcher);
     Some(previous.unwrap_or(default_matcher))
@@ -280,7 +281,7 @@ pub unsafe extern "C" fn pvm_precv(
     }
 }
 
-/// The places where the user wants sender, tag and length; each may be null.
+/// The addresses for sender, tag and length of a received message; each may be null.
 #[derive(Clone, Copy)]
 struct Places {
     source: *mut c_int,
@@ -353,7 +354,7 @@ unsafe extern "C" fn precv_any(
     )
 }
 
-/// The memory where the user wants the data.
+/// The user's memory for the data of a message.
 struct Room {
     start: *mut u8,
     bytes: usize,

@@ -1,4 +1,4 @@
-//! Registration of servers of the machine: hoster, tasker, resource manager, tracer (contract 2.12).
+//! Registration of a task as a server of the machine: hoster, tasker, resource manager or tracer (contract 2.12).
 use crate::errors::{Outcome, call};
 use crate::lists::{CHostInfo, HostList};
 use crate::mailbox::put_body;
@@ -13,7 +13,8 @@ use pvm_core::proto::{ByteBuf, Reply, Request, Role, TraceSettings};
 use pvm_core::trace::Value;
 use std::ffi::{c_char, c_int};
 
-/// The servers that this task is. Each call of the same function toggles its entry.
+/// The servers as which this task is registered. Each call of `pvm_reg_hoster`, `pvm_reg_tasker` or `pvm_reg_tracer`
+/// toggles its entry.
 #[derive(Default)]
 pub struct Registered {
     hoster: bool,
@@ -64,7 +65,7 @@ pub unsafe extern "C" fn pvm_reg_rm(list: *mut *mut CHostInfo) -> c_int {
     })
 }
 
-/// What a tracer wants from every task.
+/// The trace and output settings that a tracer requests for every task.
 struct TraceWish<'a> {
     trace: (c_int, c_int),
     output: (c_int, c_int),

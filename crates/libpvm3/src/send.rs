@@ -13,7 +13,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::slice;
 
-/// Sends; waits if the daemon has to introduce the receiver first.
+/// Sends a message; waits if the daemon must first introduce the receiver.
 #[inline(always)]
 pub fn submit(guard: &mut Guard, mut send: impl FnMut(&mut Task) -> Result<Submit, Code>) -> Outcome {
     guard.enrolled()?;
@@ -29,7 +29,7 @@ pub fn submit(guard: &mut Guard, mut send: impl FnMut(&mut Task) -> Result<Submi
     }
 }
 
-/// Takes in a message before a send, for handlers and output of children.
+/// Reveals one message before a send, so that its handler runs or its output is printed.
 #[inline(never)]
 fn poll_before_send(guard: &mut Guard) {
     guard.task().reveal_one();
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn pvm_mcast(tids: *const c_int, count: c_int, tag: c_int)
     )
 }
 
-/// Returns the size of items of a data type in bytes. A negative count stands for none.
+/// Returns the size of `count` items of a data type in bytes. A negative count means zero.
 pub fn bytes_of(count: c_int, data_type: c_int) -> Result<usize, Code> {
     const STRING: c_int = 0;
     match Kind::from_number(data_type) {
@@ -143,7 +143,8 @@ fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c
     )
 }
 
-/// Prints the failure twice, as 3.4.6 does: there this is a call within a call.
+/// Prints the failure twice, as 3.4.6 does: there a public function called another public function, and both printed
+/// it.
 #[cold]
 fn psend_failed(code: c_int) -> c_int {
     if code == Code::BadParam.number() {

@@ -13,9 +13,9 @@ use std::cell::RefCell;
 use std::ffi::{CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// The variable that lists the variables for spawned tasks.
+/// The environment variable that names the variables to pass to spawned tasks.
 const EXPORT: &str = "PVM_EXPORT";
-/// The variable with further flags for all spawns of a program.
+/// The environment variable with flags that are added to all spawns of a program.
 const EXTRA_FLAGS: &str = "PVMTASK";
 
 /// The arguments of a spawn.
@@ -95,7 +95,7 @@ fn exported_names() -> Vec<Vec<u8>> {
     list.as_bytes().split(|&byte| byte == b':').filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
-/// Returns `PVM_EXPORT` itself and the variables that it names, as far as they are set.
+/// Returns `PVM_EXPORT` itself and those of the variables named in it that are set.
 fn exported() -> Vec<Vec<u8>> {
     let Some(list) = std::env::var_os(EXPORT) else { return Vec::new() };
     let assignment = |name: &[u8], value: &[u8]| [name, b"=", value].concat();
@@ -133,12 +133,12 @@ fn change_export(function: &'static str, name: Option<&[u8]>, change: impl FnOnc
     })
 }
 
-/// Sets a variable of the environment that C programs see.
+/// Sets a variable in the environment of the C library.
 pub fn set_variable(name: &str, value: &[u8]) -> Outcome {
     let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| Failure::from(Code::BadParam));
     let (name, value) = (text(name.as_bytes())?, text(value)?);
     // SAFETY: two C strings. As with every change of the environment, no other thread may read it at the same time; the
-    // calls that come here are documented to change it.
+    // manual says of the calls that lead here that they change it.
     match unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) } {
         0 => Ok(0),
         _ => Err(Code::NoMem.into()),

@@ -39,8 +39,8 @@ pub unsafe extern "C" fn pvm_start_pvmd(argc: c_int, argv: *const *const c_char,
     )
 }
 
-/// Starts a daemon and enrolls. The daemon prints the path of its socket when its host is ready. `block`: waits for the
-/// hosts of its hostfile too.
+/// Starts a daemon and enrolls. The daemon prints the path of its socket when its host is ready. If `block` is set,
+/// also waits for the hosts of the hostfile.
 fn start(guard: &mut Guard, arguments: &[Vec<u8>], block: bool) -> Outcome {
     if Environment::from_process().places.connect().is_ok() {
         return Err(Code::DupHost.into());
@@ -55,7 +55,7 @@ fn start(guard: &mut Guard, arguments: &[Vec<u8>], block: bool) -> Outcome {
     Ok(0)
 }
 
-/// Finds the daemon's program: beside this library, or by `PVM_ROOT`, or by `PATH`.
+/// Searches for the daemon's program: relative to this library, then in `PVM_ROOT`, then in `PATH`.
 fn daemon_program() -> Option<PathBuf> {
     let beside = own_directory().map(|directory| directory.join("../bin/pvmd"));
     let root = std::env::var_os("PVM_ROOT").filter(|root| !root.is_empty()).map(PathBuf::from);
@@ -95,8 +95,8 @@ fn launch(program: &Path, arguments: &[Vec<u8>]) -> Option<Vec<u8>> {
     unsafe { command.pre_exec(step_aside) };
     let mut child = command.spawn().ok()?;
     let output = child.stdout.take()?;
-    // The child is the parent of the daemon, and exits at once. (In a program that ignores SIGCHLD, or waits for
-    // all its children, this wait fails.)
+    // The child has forked the daemon, and exits at once. (This wait fails in a program that ignores SIGCHLD, or in
+    // which another thread waits for all children.)
     let _ = child.wait();
     let mut line = Vec::new();
     BufReader::new(output).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).ok()?;
@@ -104,7 +104,7 @@ fn launch(program: &Path, arguments: &[Vec<u8>]) -> Option<Vec<u8>> {
     Some(socket).filter(|socket| Path::new(OsStr::from_bytes(socket)).is_absolute())
 }
 
-/// Forks in the child: the daemon goes on as a grandchild, in a session of its own.
+/// Forks again in the child: the grandchild, in a session of its own, becomes the daemon.
 fn step_aside() -> std::io::Result<()> {
     // SAFETY: after a fork only calls that are safe there; the parent half ends at once.
     unsafe {

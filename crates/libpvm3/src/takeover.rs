@@ -1,9 +1,9 @@
 //! The takeover of a task by a child of `fork()` (D11).
 //!
-//! While the parent lives, its child is a task of its own. If the parent has ended without leaving the machine, and has
-//! not used the task since the fork, the child's copy of the task is still valid: the child takes the task over. A
-//! counter in memory that parent and children share grows when the parent uses the task after a fork, and when a child
-//! takes it over, so that only one child can.
+//! While the parent lives, a child that calls the library becomes a task of its own. If the parent has ended without
+//! leaving the machine, and has not used its task since the fork, the child's copy of the task is still valid: the
+//! child takes the task over. Parent and children share a counter, which grows when the parent uses the task after a
+//! fork, and when a child takes the task over; so only one child can take it over.
 use crate::lock;
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
@@ -11,22 +11,22 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long a child waits for a parent that may be about to end.
+/// How long a child waits for a parent that runs, since it may be about to end.
 const RUNNING_WAIT_MAX: Duration = Duration::from_millis(250);
 /// How long a child waits for a parent that is ending.
 const ENDING_WAIT_MAX: Duration = Duration::from_secs(10);
-/// The pause between two looks at the parent.
+/// The pause between two checks of the parent's state.
 const LOOK_PAUSE: Duration = Duration::from_millis(1);
-/// After this number of looks in a row that find the parent asleep, the child assumes that it lives on.
+/// If this many checks in a row find the parent asleep, the child assumes that the parent goes on living.
 const ASLEEP_LOOKS: u32 = 3;
-/// A count of uses that never occurs.
+/// A value that the counter never has.
 const NEVER: u32 = u32::MAX;
-/// A flag of a process: it is ending.
+/// The kernel's flag for a process that is ending (`PF_EXITING`).
 const FLAG_ENDING: u32 = 0x4;
 
-/// The count of uses of the task, in memory that is shared with the children; made at the first fork.
+/// The counter of uses of the task, in memory that the children share; made at the first fork.
 static USES: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
-/// The value of that count at the last fork of this process, or of the parent before.
+/// The value of the counter at the last fork of this process; in a child that has not forked, at the parent's fork.
 static SEEN: AtomicU32 = AtomicU32::new(NEVER);
 
 fn uses() -> Option<&'static AtomicU32> {
@@ -35,14 +35,15 @@ fn uses() -> Option<&'static AtomicU32> {
     unsafe { USES.load(Acquire).as_ref() }
 }
 
-/// Has the C library call a handler before each fork.
+/// Registers a handler that the C library calls before each fork.
 pub fn watch_forks() {
     // SAFETY: the handler takes no lock and allocates nothing.
     unsafe { libc::pthread_atfork(Some(before_fork), None, None) };
 }
 
 extern "C" fn before_fork() {
-    // A child that has not used the library is no task: its own children may take over its parent's task.
+    // A child that has not used the library is no task, so `SEEN` stays: its own children may take over the task of its
+    // parent.
     if lock::is_fresh() {
         return;
     }
@@ -64,7 +65,7 @@ fn make_page() {
     }
 }
 
-/// Counts the first use of the task since a fork, see [`claim`].
+/// Counts the first use of the task after a fork; see [`claim`].
 pub fn used() {
     if let Some(uses) = uses() {
         // Pair `task used`.
@@ -72,31 +73,31 @@ pub fn used() {
     }
 }
 
-/// Keeps this process from ever taking over its parent's task, if it has not used the library.
+/// Gives up the right to take over the parent's task, if this process has not used the library yet.
 pub fn renounce() {
     if lock::is_fresh() {
         SEEN.store(NEVER, Relaxed);
     }
 }
 
-/// Makes this process a task of its own: its children can take over only its own task.
+/// Separates this process from its parent's task: from now on its children can take over only the task of this process.
 pub fn begin_anew() {
     USES.store(null_mut(), Relaxed);
     SEEN.store(NEVER, Relaxed);
 }
 
-/// Returns whether this process, a child of a fork, takes over the task of its parent: the parent has ended, the
-/// task has not been used since the fork, and no other child was faster. Waits for a parent that is about to end.
+/// Returns whether this process, a child of a fork, takes over the task of its parent: the parent has ended, the task
+/// has not been used since the fork, and no other child has taken it over. Waits for a parent that is about to end.
 pub fn claim(parent: u32) -> bool {
     let (Some(uses), seen) = (uses(), SEEN.load(Relaxed)) else { return false };
-    // Pair `task used`: the child that takes over sees what the parent did last.
+    // Pair `task used`: the child that takes over sees the parent's last writes.
     seen != NEVER
         && uses.load(Acquire) == seen
         && ends(parent, || uses.load(Acquire) == seen)
         && uses.compare_exchange(seen, seen.wrapping_add(1), AcqRel, Relaxed).is_ok()
 }
 
-/// The state of a process, as others see it.
+/// The state of a process, as seen by another process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Look {
     Gone,
@@ -105,11 +106,11 @@ enum Look {
     Running,
 }
 
-/// Returns the state of a process. A process id that does not exist belongs to a process that is gone.
+/// Returns the state of a process; [`Look::Gone`] if no process has this id.
 fn look(process: u32) -> Look {
     // SAFETY: no signal is sent.
     let gone = unsafe { libc::kill(process as libc::pid_t, 0) } != 0;
-    // If /proc shows the process ids of another namespace, it says nothing about this process.
+    // If /proc belongs to another process id namespace, its entry for this number is another process.
     let own = std::fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == &*std::process::id().to_string());
     match std::fs::read_to_string(format!("/proc/{process}/stat")) {
         _ if gone => Look::Gone,
@@ -118,13 +119,14 @@ fn look(process: u32) -> Look {
     }
 }
 
-/// Returns the state by a line of `/proc/PID/stat`. The name, in brackets, may contain anything.
+/// Returns the state that a line of `/proc/PID/stat` shows. The name of the program, in parentheses, may contain any
+/// characters.
 fn judge(line: &str) -> Look {
     let words: Vec<&str> = line.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<u32>().ok()).unwrap_or(0);
     let (flags, threads) = (number(6), number(17));
     match words.first() {
-        // The first thread may end before others.
+        // The first thread may end before the others.
         Some(&"Z" | &"X") if threads <= 1 => Look::Gone,
         _ if flags & FLAG_ENDING != 0 && threads <= 1 => Look::Ending,
         Some(&"R" | &"D") => Look::Running,
@@ -132,7 +134,7 @@ fn judge(line: &str) -> Look {
     }
 }
 
-/// Returns whether the process has ended or ends soon. `matters`: whether that still matters.
+/// Returns whether the process has ended; waits for a process that may end soon, as long as `matters` returns `true`.
 fn ends(process: u32, matters: impl Fn() -> bool) -> bool {
     let begin = Instant::now();
     let mut asleep = 0;

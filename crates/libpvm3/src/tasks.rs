@@ -1,4 +1,4 @@
-//! Enrolling and leaving, and what tasks know of one another (contract 2.5).
+//! Enrolling and leaving; parents, siblings, signals and notifies (contract 2.5).
 use crate::data::{self, pvmmyctx, pvmnsibs, pvmsibtids};
 use crate::errors::{call, call_quiet, call_silent, lpvm_error};
 use crate::lists::{CTaskInfo, TaskList};
@@ -74,8 +74,8 @@ fn leave(guard: &mut Guard) -> Result<(), Code> {
     left
 }
 
-/// `pvmendtask`: leaves the machine at once: it waits for no child, runs no handler and cannot fail. A child of
-/// `fork()` calls it to give up its parent's task.
+/// `pvmendtask`: leaves the machine at once, without waiting for the output of children. Fails only if a message
+/// handler calls it. A child of `fork()` calls it to give up its parent's task.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvmendtask() -> c_int {
     takeover::renounce();
@@ -84,7 +84,7 @@ pub extern "C" fn pvmendtask() -> c_int {
             return Err(Code::NotImpl.into());
         }
         if guard.task().is_enrolled() {
-            // The daemon notices the end of the connection in any case.
+            // If this fails, the daemon still notices the end of the connection.
             let _ = leave(guard);
         }
         Ok(0)
@@ -123,7 +123,7 @@ pub extern "C" fn pvm_sendsig(tid: c_int, number: c_int) -> c_int {
     traced_code(Event::Sendsig, |_| ints(&[tid, number]), || send_signal(tid, number))
 }
 
-/// Prints a failure twice, as 3.4.6 does: there this is a call within a call.
+/// Prints a failure twice, as 3.4.6 does: there a public function called another public function, and both printed it.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_kill(tid: c_int) -> c_int {
     traced_code(
@@ -216,13 +216,13 @@ pub unsafe extern "C" fn pvm_siblings(list: *mut *mut c_int) -> c_int {
     )
 }
 
-/// Returns the tids that a request for notifies names.
+/// Returns the tids that are named in a request for notify messages.
 ///
 /// # Safety
 /// `tids` points to `count` tids, or is null.
 unsafe fn named_tids<'a>(what: c_int, count: c_int, tids: *const c_int) -> Result<&'a [c_int], Code> {
     match what & !NOTIFY_CANCEL {
-        // In these two the count is a number of messages, and tids have no meaning.
+        // For these two kinds `count` is a number of messages, and the tids have no meaning.
         NOTIFY_HOST_ADD | NOTIFY_ROUTE_ADD => Ok(&[]),
         // SAFETY: as promised by the caller.
         _ => unsafe { items(tids, count) },

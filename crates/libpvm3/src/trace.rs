@@ -1,8 +1,8 @@
 //! Traces the calls of a program if there is a collector (contract 2.12).
 //!
-//! A call that can be traced goes through [`traced`]. It costs one load of [`MODE`] while nothing is traced.
-//! Otherwise one record is made before the call and one after it, each under the lock; the call itself is not
-//! involved.
+//! A call that can be traced goes through [`traced`]. While nothing is traced, this costs one load of [`MODE`].
+//! Otherwise [`traced`] makes one record before the call and one after it, each under the lock; the code of the call
+//! itself has nothing to do with tracing.
 use crate::process::{Guard, enter};
 use crate::wait::wait;
 use pvm_core::events::Event;
@@ -16,7 +16,7 @@ use std::time::Instant;
 
 /// Nothing is traced.
 const OFF: u8 = 0;
-/// It has to be found out whether anything is traced: the process is not enrolled, or the settings have changed.
+/// Not known: the process is not enrolled, or the settings have changed. The next call finds out.
 const UNKNOWN: u8 = 1;
 /// Something is traced.
 const ON: u8 = 2;
@@ -27,7 +27,7 @@ static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
 /// The values of a record, in the order of the list of events.
 pub type Values = Vec<Value>;
 
-/// Runs a call. `before` and `after` return the traced values if it is traced.
+/// Runs a call. If it is traced, `before` and `after` return the values for the two records.
 #[inline(always)]
 pub fn traced(
     event: Event,
@@ -41,7 +41,7 @@ pub fn traced(
     }
 }
 
-/// As [`traced`], for calls whose result alone is traced.
+/// As [`traced`], for calls whose second record contains only the result.
 #[inline(always)]
 pub fn traced_code(event: Event, before: impl FnOnce(&mut Task) -> Values, body: impl FnOnce() -> c_int) -> c_int {
     traced(event, before, body, |_, code| vec![Value::Int(code)])
@@ -53,8 +53,8 @@ pub fn may_be_on() -> bool {
     MODE.load(Relaxed) != OFF
 }
 
-/// As [`traced`], for calls where nanoseconds count: the call is expanded in place, once for each case, so that the
-/// untraced case moves nothing through memory for the traced one.
+/// As [`traced`], for calls where nanoseconds count: the body is expanded in place twice, for the untraced and for the
+/// traced case, so that the untraced one need not store its variables in memory for a closure.
 macro_rules! traced_inline {
     ($event:expr, $before:expr, || $body:expr $(,)?) => {
         $crate::trace::traced_inline!($event, $before, || $body, |_, code| vec![Value::Int(code)])
@@ -85,7 +85,7 @@ pub fn traced_slow(
         return code;
     }
     if let Some(before) = left {
-        // The call itself has enrolled the process.
+        // The body has enrolled the process, so only now the settings are known.
         let values = before(guard.task());
         guard.task().trace(event, Moment::Entry, at, None, values);
     }
@@ -95,7 +95,8 @@ pub fn traced_slow(
     code
 }
 
-/// Traces the beginning of a call if it is traced. Returns `before` if that is not known yet.
+/// Makes the first record of a call, if it is traced. Returns `before` if it is not known yet whether the call is
+/// traced.
 fn begin<F: FnOnce(&mut Task) -> Values>(event: Event, at: Stamp, before: F) -> Option<F> {
     let mut guard = enter()?;
     find_out(&mut guard);
@@ -110,7 +111,7 @@ fn begin<F: FnOnce(&mut Task) -> Values>(event: Event, at: Stamp, before: F) -> 
     None
 }
 
-/// Finds out whether anything is traced. A process that was spawned with a mask enrolls for it.
+/// Finds out whether anything is traced. For that, a process that was spawned with a trace mask enrolls.
 fn find_out(guard: &mut Guard) {
     if MODE.load(Relaxed) != UNKNOWN {
         return;
@@ -120,7 +121,7 @@ fn find_out(guard: &mut Guard) {
     }
 }
 
-/// Sets the mode by the task's settings, which may have changed.
+/// Sets the mode from the task's settings, which may have changed.
 pub fn refresh(task: &Task) {
     let mode = match task.is_enrolled() {
         false => UNKNOWN,
@@ -130,18 +131,18 @@ pub fn refresh(task: &Task) {
     MODE.store(mode, Relaxed);
 }
 
-/// Notes that the settings have changed, or may have.
+/// Notes that the settings may have changed.
 pub fn invalidate() {
     MODE.store(UNKNOWN, Relaxed);
 }
 
-/// Sends what is ready. Handlers may run while it waits; their traces are sent too.
+/// Sends the records that are ready. Handlers may run during the wait; their records are sent too.
 fn send(guard: &mut Guard) {
     if std::mem::replace(&mut guard.state().sending_traces, true) {
         return;
     }
     if guard.task().send_traces() == Submit::Again {
-        // Without a daemon traces are dropped, so this ends.
+        // Without a daemon the records are dropped, so this wait ends.
         wait(guard, None, |guard| (guard.task().send_traces() == Submit::Done).then_some(()));
     }
     guard.state().sending_traces = false;
@@ -182,7 +183,7 @@ pub fn nothing(_: &mut Task) -> Values {
     Vec::new()
 }
 
-/// Returns a text as a value; an empty one for none.
+/// Returns a text as a value; an empty value if there is no text.
 pub fn text(text: Option<&[u8]>) -> Value {
     Value::Text(text.unwrap_or_default().to_vec())
 }

@@ -6,7 +6,7 @@ use pvm_core::events::{DATA, DatumInfo, EVENTS};
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 
-/// `struct Pvmtevinfo` (contract 1.6): a kind of event, with fields for the counts of its reader.
+/// `struct Pvmtevinfo` (contract 1.6): a kind of event, with fields in which the reader of a trace keeps counts.
 #[repr(C)]
 pub struct EventKind {
     name: Text,

@@ -6,8 +6,8 @@ use pvm_core::proto::{Reply, Request};
 use pvm_task::{Step, Waiter};
 use std::time::Duration;
 
-/// Calls `attempt` until it returns a value; `None` if the time is over first. Takes in what has come before each
-/// attempt.
+/// Calls `attempt` until it returns a value; returns `None` on timeout. Before each attempt, takes in the messages that
+/// have arrived.
 #[inline(always)]
 pub fn wait<T>(
     guard: &mut Guard,
@@ -24,8 +24,8 @@ pub fn wait<T>(
     }
 }
 
-/// Calls `attempt` until it returns a value; `None` if the time is over first. The attempt itself takes in what has
-/// come.
+/// Calls `attempt` until it returns a value; returns `None` on timeout. `attempt` itself takes in the messages that
+/// have arrived.
 #[inline(never)]
 pub fn wait_on<T>(
     guard: &mut Guard,
@@ -76,7 +76,7 @@ pub fn request(guard: &mut Guard, request: Request) -> Result<Reply, Code> {
     wait(guard, None, |guard| guard.task().poll_reply(&ticket)).unwrap_or(Err(Code::SysErr))
 }
 
-/// Fails for a reply of a kind that does not belong to the request.
+/// Returns the error for a reply whose kind does not belong to the request.
 pub fn wrong_reply<T>(_: Reply) -> Result<T, Code> {
     Err(Code::BadMsg)
 }

@@ -1,4 +1,4 @@
-//! The numbers of PVM (contract 1.7 and 1.8), in one place.
+//! The numbers that PVM's interface defines (contract 1.7 and 1.8), in one place.
 #![allow(missing_docs)] // the names are PVM's own; pvm3.h and the contract explain each
 use crate::format::Format;
 
@@ -41,7 +41,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// Returns the code with that number.
+    /// Returns the code with the given number.
     pub fn from_number(number: i32) -> Option<Code> {
         ALL.into_iter().find(|code| code.number() == number)
     }
@@ -49,7 +49,7 @@ impl Code {
     pub fn number(self) -> i32 {
         self as i32
     }
-    /// Returns the text of `pvm_perror` (contract 1.8).
+    /// Returns the text that `pvm_perror` prints for the code (contract 1.8).
     pub fn text(self) -> &'static str {
         text(self.number())
     }
@@ -139,7 +139,7 @@ pub const TEXTS: [&str; 37] = [
     "Master Host IP Address is Loopback! (See pvm3/Readme)",
 ];
 
-/// Returns the text of any number.
+/// Returns the text for a number, also for one that is no error code.
 pub fn text(number: i32) -> &'static str {
     usize::try_from(-i64::from(number)).ok().and_then(|index| TEXTS.get(index)).copied().unwrap_or("Unknown Error")
 }
@@ -164,7 +164,8 @@ pub const TASK_TRACE: i32 = 8;
 pub const MPP_FRONT: i32 = 16;
 pub const HOST_COMPL: i32 = 32;
 pub const NO_SPAWN_PARENT: i32 = 64;
-/// Not a flag of PVM: the first task of `pvm run` gets its standard input by [`crate::proto::Request::Input`].
+/// A flag of hpvm, not of PVM, for `pvm run`: the first task gets its standard input through
+/// [`crate::proto::Request::Input`].
 pub const TASK_INPUT: i32 = 1 << 28;
 
 pub const NOTIFY_TASK_EXIT: i32 = 1;
@@ -184,42 +185,42 @@ pub const MBOX_DIRECT_INDEX_SHIFT: u32 = 10;
 
 /// Context of system messages to tasks (output, siblings, trace settings).
 pub const SYSCTX_TC: i32 = 0x7ffff;
-/// Context of requests from old tasks to the daemon.
+/// Context of requests to the daemon from tasks of PVM 3.4.6.
 pub const SYSCTX_TM: i32 = 0x7fffe;
-/// Context of group messages to the server.
+/// Context in which PVM 3.4.6 forms static groups.
 pub const SYSCTX_SG: i32 = 0x7fffd;
-/// Context of group messages between members.
+/// Context of dynamic groups in PVM 3.4.6.
 pub const SYSCTX_DG: i32 = 0x7fffc;
 
-/// First tag of the task–daemon range.
+/// First tag of the range for messages between tasks and daemons.
 pub const TM_FIRST: i32 = 0x80010001_u32 as i32;
-/// First tag of the daemon–daemon range.
+/// First tag of the range for messages between daemons.
 pub const DM_FIRST: i32 = 0x80020001_u32 as i32;
-/// First tag of the task–task range.
+/// First tag of the range for messages between tasks.
 pub const TC_FIRST: i32 = 0x80030001_u32 as i32;
-/// First tag of the range of registered servers (hoster, tasker, resource manager).
+/// First tag of the range for messages of registered servers (hoster, tasker, resource manager).
 pub const SM_FIRST: i32 = 0x80040001_u32 as i32;
 
-/// Task to manager, and manager to task: a call of `pvm_spawn` and its results.
+/// Task to resource manager, and back: a call of `pvm_spawn`, and its results.
 pub const SM_SPAWN: i32 = SM_FIRST;
-/// Manager to daemon: start tasks here.
+/// Resource manager to daemon: start tasks here.
 pub const SM_EXEC: i32 = SM_FIRST + 1;
-/// Daemon to manager: the tasks that were started, or a task that enrolled by itself.
+/// Daemon to resource manager: the tasks that were started, or a task that enrolled by itself.
 pub const SM_EXECACK: i32 = SM_FIRST + 2;
 pub const SM_TASK: i32 = SM_FIRST + 3;
 pub const SM_CONFIG: i32 = SM_FIRST + 4;
 pub const SM_ADDHOST: i32 = SM_FIRST + 5;
 pub const SM_DELHOST: i32 = SM_FIRST + 6;
-/// Manager to daemon: add hosts.
+/// Resource manager to daemon: add hosts.
 pub const SM_ADD: i32 = SM_FIRST + 7;
-/// Daemon to manager: the hosts that were added.
+/// Daemon to resource manager: the hosts that were added.
 pub const SM_ADDACK: i32 = SM_FIRST + 8;
 pub const SM_NOTIFY: i32 = SM_FIRST + 9;
-/// Daemon to manager, tasker to daemon: a task has ended.
+/// Daemon to resource manager, tasker to daemon: a task has ended.
 pub const SM_TASKX: i32 = SM_FIRST + 10;
-/// Daemon to manager: a host is gone.
+/// Daemon to resource manager: a host is gone.
 pub const SM_HOSTX: i32 = SM_FIRST + 11;
-/// Manager to daemon: another task is the manager from now on.
+/// Resource manager to daemon: another task is the resource manager from now on.
 pub const SM_HANDOFF: i32 = SM_FIRST + 12;
 pub const SM_SCHED: i32 = SM_FIRST + 13;
 /// Daemon to hoster: start daemons.
@@ -234,7 +235,7 @@ pub const CLASS_HOSTER: &str = "###_PVM_HOSTER_###";
 pub const CLASS_TASKER: &str = "###_PVM_TASKER_###";
 pub const CLASS_TRACER: &str = "###_PVM_TRACER_###";
 pub const CLASS_MANAGER: &str = "###_PVM_RM_###";
-/// Mailbox class of the tasks that survive a reset.
+/// Mailbox class that lists the tasks exempt from a reset.
 pub const CLASS_NO_RESET: &str = "###_PVM_NO_RESET_###";
 
 /// Flags of `pvmtaskinfo.ti_flag`.
@@ -263,7 +264,7 @@ pub const GROUP_SERVER_LIST: i32 = 10;
 
 /// The default of `hi_speed` (contract 5.3, `sp=`).
 pub const SPEED_DEFAULT: i32 = 1000;
-/// The version of PVM whose interface this is.
+/// The version of PVM whose interface hpvm implements.
 pub const PVM_VERSION: &str = "3.4.6";
 
 #[cfg(test)]

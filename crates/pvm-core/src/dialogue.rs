@@ -1,28 +1,29 @@
-//! The start dialogue between a master and a daemon that it starts, before they have a link (contract 5.5): the
-//! command line, the text on its standard input, and the line that the daemon prints.
+//! The start dialogue between a master and a new daemon, before they have a link (contract 5.5): the daemon's command
+//! line, the text on the daemon's standard input, and the line that the daemon prints.
 use crate::codes::Code;
 use crate::tid::{HOST_SHIFT, Tid};
 use crate::wire::{self, Key, Started};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The number of the protocol between daemons, which both sides name. PVM 3.4.6 names the same one, but no key.
+/// The number of the protocol between daemons, in the line of a started daemon. PVM 3.4.6 has the same number there,
+/// but no key.
 pub const PROTOCOL: u32 = 2316;
-/// The fragment size that both sides name. PVM 3.4.6 needs it; hpvm ignores it.
+/// The fragment size that both sides announce. PVM 3.4.6 needs it; hpvm ignores it.
 const FRAGMENT_BYTES: u32 = 4080;
 /// A line of output of the command that starts a daemon on another host, in bytes.
 ///
 /// * Filled by: the host that is added
-/// * Setting: none, no daemon prints as much
+/// * Setting: none, no daemon prints such long lines
 /// * Reached: the line is split into several
 /// * Test: `a_line_without_an_end_is_cut`
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// The version of the lines that hpvm adds to the dialogue of PVM 3.4.6.
 const VERSION: u32 = 1;
-/// The addresses that a new daemon announces, and likewise its names.
+/// The number of addresses that a new daemon announces, and the number of its names.
 ///
 /// * Filled by: the host that is added
-/// * Setting: none, no host has as many
-/// * Reached: the rest is ignored
+/// * Setting: none, no host has so many
+/// * Reached: further ones are ignored
 /// * Test: `addresses_of_a_daemon_beyond_the_limit_are_ignored`
 pub const ADDRESSES_MAX: usize = 64;
 
@@ -39,9 +40,9 @@ pub struct DaemonCommand {
     pub own: Tid,
     /// The debug mask of the daemon.
     pub debug_mask: i32,
-    /// The key of the master, if the command line has to carry it because the standard input cannot.
+    /// The key of the master, if the command line must carry it because the daemon's standard input cannot.
     pub key: Option<Key>,
-    /// Whether a user types the command, so that nothing closes the daemon's input.
+    /// Whether a user types the command. Then nothing closes the daemon's standard input.
     pub by_hand: bool,
     /// Whether the daemon stays in the foreground.
     pub in_foreground: bool,
@@ -59,7 +60,7 @@ impl DaemonCommand {
         let master = hex_address(self.address);
         let mut unspecified = self.address;
         unspecified.set_port(0);
-        // The first `=` after an option is not part of its value.
+        // The first `=` after an option's letter is not part of the value.
         let equals = if self.name.starts_with('=') { "=" } else { "" };
         format!(
             "{daemon} {mode} -d{:#x}{key} -n{equals}{} {} {master} {FRAGMENT_BYTES} {} {}",
@@ -88,8 +89,8 @@ pub struct Greeting {
     pub machine: Option<String>,
     /// The master's key, or `None` if the master is PVM 3.4.6.
     pub key: Option<Key>,
-    /// Whether the master sends [`TAKEN`] when it has read the answer. If the input ends before that line, the
-    /// master has not read it.
+    /// Whether the master sends [`TAKEN`] when it has read the daemon's answer. If the daemon's standard input ends
+    /// without that line, the master has not read the answer.
     pub says_taken: bool,
 }
 
@@ -107,7 +108,8 @@ impl Greeting {
         format!("{machine}{key}{taken}end\n")
     }
 
-    /// Parses a line. Returns `true` after the last one. Unknown lines, of later versions, are ignored.
+    /// Parses a line. Returns `true` if the line was the last one. Ignores unknown lines, which later versions may
+    /// send.
     pub fn take(&mut self, line: &str) -> bool {
         let line = line.trim();
         if let Some(id) = line.split_whitespace().find_map(|word| word.strip_prefix("PVM_VMID=")) {
@@ -139,8 +141,8 @@ impl Started {
     }
 }
 
-/// Returns the line of a daemon that must not join because its master is not hpvm. PVM 3.4.6 takes it for the
-/// line of another protocol and reports `PvmBadVersion`.
+/// Returns the line that a daemon prints if it must not join because its master is not hpvm. A master of PVM 3.4.6
+/// takes this line for one of another protocol and reports `PvmBadVersion`.
 pub fn refusal_line(arch: &str, dsig: i32) -> String {
     format!("ddpro<0> arch<{arch}> ip<00000000:0000> mtu<{FRAGMENT_BYTES}> dsig<{dsig}>")
 }
@@ -150,7 +152,7 @@ pub fn refusal_line(arch: &str, dsig: i32) -> String {
 pub enum Line {
     /// The daemon has started.
     Started(Started),
-    /// The daemon has not started, for that reason.
+    /// The daemon has not started, for this reason.
     Failed(Code),
     /// A daemon of PVM 3.4.6 or of another protocol.
     OtherProtocol,
@@ -160,8 +162,8 @@ pub enum Line {
     Noise,
 }
 
-/// Parses a line of the started daemon, or of a hoster in its place. Output of start-up files that has no newline
-/// at its end precedes it on the same line.
+/// Parses a line that the started daemon has printed, or a hoster in its place. The line may begin with output of the
+/// shell's start-up files, if that output does not end with a newline.
 pub fn read(line: &str) -> Line {
     let line = line.trim();
     let failed = [
@@ -180,19 +182,19 @@ pub fn read(line: &str) -> Line {
     }
     match line.rfind("ddpro<") {
         Some(0) => started(line).unwrap_or(Line::OtherProtocol),
-        // A line of a daemon has more fields than this one.
+        // In the middle of a line, `ddpro<` without the other fields does not come from a daemon.
         Some(start) if is_whole(&line[start..]) => started(&line[start..]).unwrap_or(Line::OtherProtocol),
         _ => Line::Noise,
     }
 }
 
-/// Returns whether the line has all fields that any daemon prints, also one of PVM 3.4.6.
+/// Returns whether the line has the fields that every daemon prints, also a daemon of PVM 3.4.6.
 fn is_whole(line: &str) -> bool {
     let fields = fields(line).unwrap_or_default();
     ["ddpro", "arch", "ip", "mtu", "dsig"].iter().all(|name| fields.iter().any(|(known, _)| known == name))
 }
 
-/// Makes untrusted text fit for a terminal: removes control characters and escape sequences.
+/// Makes untrusted text safe to print on a terminal: removes control characters and escape sequences.
 pub fn plain(text: &str) -> String {
     let (mut plain, mut letters) = (String::new(), text.chars());
     while let Some(letter) = letters.next() {
@@ -215,7 +217,7 @@ fn skip_escape(letters: &mut std::str::Chars<'_>) {
         _ => None,
     };
     if last == Some('\u{1b}') {
-        // A text ends with two characters.
+        // This is the first of the two characters that end a text.
         let _ = letters.next();
     }
 }
@@ -245,7 +247,7 @@ fn started(line: &str) -> Option<Line> {
     }))
 }
 
-/// Returns the `name<value>` fields of a line, or `None` if a field begins inside of another.
+/// Returns the `name<value>` fields of a line, or `None` if a field begins inside another field.
 fn fields(line: &str) -> Option<Vec<(&str, &str)>> {
     let (mut fields, mut rest) = (Vec::new(), line);
     while let Some((name, after)) = rest.split_once('<') {
@@ -259,7 +261,7 @@ fn fields(line: &str) -> Option<Vec<(&str, &str)>> {
     Some(fields)
 }
 
-/// Returns an address as in `c0000202:d79d`.
+/// Returns an address in hexadecimal, such as `c0000202:d79d`.
 fn hex_address(address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) => hex(&ip.octets()),

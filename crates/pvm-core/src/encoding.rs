@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
     pub fn new(body: &'a [u8]) -> Reader<'a> {
         Reader { rest: body, swapped: false }
     }
-    /// Reads a body from a host with that data signature. The body counts as empty if the signature is unknown.
+    /// Reads a body from a host with the given data signature. The body counts as empty if the signature is unknown.
     pub fn of(body: &'a [u8], signature: i32) -> Reader<'a> {
         match Format::of_signature(signature) {
             Some(format) => Reader { rest: body, swapped: format.is_swapped() },

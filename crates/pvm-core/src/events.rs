@@ -1,16 +1,16 @@
-//! The trace events (contract 1.6, 2.12): their numbers, names and data. All else is made from this list or
-//! checked against it: the tables `pvmtevinfo` and `pvmtevdidlist`, the numbers in `pvmtev.h`, and the
+//! The trace events (contract 1.6, 2.12): their numbers, names and data. Everything else about events is generated from
+//! this list or checked against it: the tables `pvmtevinfo` and `pvmtevdidlist`, the numbers in `pvmtev.h`, and the
 //! writers and readers of trace records.
 #![allow(missing_docs)] // the names are those of the header
 use std::ffi::CStr;
 
-/// Or-ed to an event: the function begins.
+/// Bit in the number of an event: the function begins.
 pub const ENTRY: i32 = 0x4000;
-/// Or-ed to an event: the function has ended.
+/// Bit in the number of an event: the function has ended.
 pub const EXIT: i32 = 0x8000;
 /// The number of characters of a mask.
 pub const MASK_CHARACTERS: usize = 35;
-/// The number of events per character of a mask, in its lowest bits.
+/// The number of events that one character of a mask stands for: one for each of its lowest bits.
 pub const EVENTS_PER_CHARACTER: usize = 4;
 /// The character of a mask that chooses no events.
 pub const MASK_EMPTY: u8 = b'@';
@@ -43,7 +43,7 @@ pub mod data_type {
     pub const SHORT: i32 = 10;
     pub const USHORT: i32 = 11;
     pub const STRING: i32 = 12;
-    /// Or-ed to a type: an array, which begins with its count.
+    /// Bit in the number of a type: the datum is an array, which begins with the number of its elements.
     pub const ARRAY: i32 = 0x80;
 }
 
@@ -58,7 +58,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Returns the number of the type in records.
+    /// Returns the number that records use for the form (`TEV_DATA_*`).
     pub const fn type_number(self) -> i32 {
         match self {
             Form::Int => data_type::INT,
@@ -82,9 +82,9 @@ pub struct DatumInfo {
 #[derive(Debug, Clone, Copy)]
 pub struct EventInfo {
     pub name: &'static CStr,
-    /// The data at the begin of the function, or of the event, after time and task.
+    /// The data that follow time and task in the record of the function's begin, or of an instantaneous event.
     pub entry: &'static [Datum],
-    /// The data at the end of the function.
+    /// The data that follow time and task in the record of the function's end.
     pub exit: &'static [Datum],
 }
 
@@ -426,7 +426,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Returns the names with that prefix in the header, and their numbers.
+    /// Returns the numbers of the header's constants with the given prefix, by name without the prefix.
     fn defined(prefix: &str) -> BTreeMap<String, i32> {
         let header = include_str!("../../../include/pvmtev.h");
         let number = |text: &str| match text.strip_prefix("0x") {

@@ -29,7 +29,7 @@ impl Format {
         formats | order << 3 | order << 8 | order << 13 | order << 19 | order << 25
     }
 
-    /// Returns the format with that data signature, or `None` for an unsupported one.
+    /// Returns the format with the given data signature, or `None` if the signature is not supported.
     pub fn of_signature(signature: i32) -> Option<Format> {
         Format::ALL.into_iter().find(|format| format.signature() == signature)
     }
@@ -40,7 +40,7 @@ impl Format {
     }
 }
 
-/// Swaps the byte order of each number of `bytes` bytes.
+/// Swaps the byte order of numbers that have `bytes` bytes each.
 pub fn swap(numbers: &mut [u8], bytes: usize) {
     match bytes {
         2 => numbers.chunks_exact_mut(2).for_each(|number| number.reverse()),
@@ -59,7 +59,7 @@ mod tests {
     fn the_signatures_are_those_of_the_contract() {
         let [little_64, little_32, big_64, big_32] = Format::ALL.map(Format::signature);
         assert_eq!((little_64, little_32), (DSIG_X86_64, 0x0040_8841));
-        // Order 3 of shorts, ints, longs, floats and doubles.
+        // Byte order 3 (big endian) for shorts, ints, longs, floats and doubles.
         let big = 3 << 3 | 3 << 8 | 3 << 13 | 3 << 19 | 3 << 25;
         assert_eq!((big_64, big_32), (DSIG_X86_64 | big, 0x0040_8841 | big));
     }

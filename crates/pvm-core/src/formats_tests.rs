@@ -1,7 +1,8 @@
 //! Compares the formats of the protocols with the files in `formats/`. A change of a format must come with a new
 //! version of its protocol: each side compares versions before anything else.
 //!
-//! The names of types do not travel. A pure rename changes the files by hand, and keeps the version.
+//! The names of types are not part of the frames. So after a pure rename, change the files by hand and keep the
+//! version.
 use crate::codes::Code;
 use crate::flows::{Credit, DataFrame, MessageHeader, frames};
 use crate::proto::{self, Reply, Request, Role, ToDaemon, ToTask};
@@ -12,7 +13,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Returns the formats of types and of all types in them. Enumerations must be listed themselves, wherever they occur.
+/// Returns the formats of types and of all types in them. Every enumeration must be listed, also one inside another
+/// type.
 macro_rules! formats {
     ($($type:ty),*) => {{
         let (mut tracer, samples) = (Tracer::new(TracerConfig::default()), Samples::new());
@@ -32,7 +34,7 @@ fn text(name: &str, format: &ContainerFormat) -> String {
     lines.replace("Named { name: \"", "").replace("\", value:", "").replace(" }", "")
 }
 
-/// Returns one frame of each kind on data links, in hexadecimal: their code is written by hand.
+/// Returns one frame of each kind on data links, in hexadecimal. The code that encodes these frames is written by hand.
 fn frames_on_data_links() -> String {
     let header = MessageHeader {
         src: Tid(0x8_0001),
@@ -62,7 +64,7 @@ fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// Compares formats with the file of that name. If the version differs, the test writes the file anew.
+/// Compares formats with the file `name`. If the version differs, writes the file anew and fails.
 fn compare(name: &str, number: &str, version: u32, formats: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("formats").join(name);
     let text = format!("{number} {version}\n{formats}");

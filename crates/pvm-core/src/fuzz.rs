@@ -48,11 +48,11 @@ pub const TARGETS: &[Target] = &[
     Target { name: "trace", run: trace_message, decoder: &[TRACE] },
 ];
 
-/// The decoders of frames are derived from their declarations, which have no lines to count. A test checks that
-/// the corpora have all kinds of frames.
+/// The decoders of frames are derived from declarations, so they have no lines whose coverage could be counted.
+/// Instead, a test checks that the corpora contain all kinds of frames.
 const PROTO: pvm_fuzz::Source = part("crates/pvm-core/src/proto.rs", &["encode", "decode"]);
 const PROTO_TEXT: pvm_fuzz::Source = part("crates/pvm-core/src/proto.rs", &["fmt"]);
-/// The part of the trace format that reads.
+/// The functions that read trace messages.
 const TRACE: pvm_fuzz::Source = part(
     "crates/pvm-core/src/trace.rs",
     &[
@@ -71,7 +71,7 @@ const TRACE: pvm_fuzz::Source = part(
     ],
 );
 
-/// Checks that a value that can be decoded is encoded and decoded again to the same value.
+/// Checks that a decoded value does not change when it is encoded and decoded again.
 fn survives<T>(bytes: &[u8])
 where
     T: serde::Serialize + for<'a> serde::Deserialize<'a> + Debug,
@@ -92,7 +92,7 @@ fn control_frames(bytes: &[u8]) {
     survives::<ToTask>(bytes);
 }
 
-/// Checks that input on a data link ends in whole messages or in a `ProtocolViolation`.
+/// Checks that input on a data link results in whole messages or in a `ProtocolViolation`.
 fn data_link(bytes: &[u8]) {
     let host = Tid::host_number(2);
     let (mut inbound, mut rest) = (InboundFlows::<Vec<u8>>::new(), bytes);
@@ -151,7 +151,7 @@ fn takes(inbound: &mut InboundFlows<Vec<u8>>, host: Tid, head: FrameHeader, body
     }
 }
 
-/// Checks that a header is encoded and decoded again with the same number of bytes to follow.
+/// Checks that a header, encoded and decoded again, announces the same number of bytes after it.
 fn rewritten(frame: &DataFrame<()>, bytes: usize) {
     let mut head = Vec::new();
     flows::frames::write_header(frame, &mut head);
@@ -231,7 +231,7 @@ fn word_of_shell(text: &str) -> Option<String> {
     Some(word)
 }
 
-/// The number of hosts of a file that are looked up.
+/// The number of hosts that are looked up in one file.
 const LOOKED_UP: usize = 50;
 
 /// Parses a hostfile, and each of its lines as a host that is added later.
@@ -280,7 +280,7 @@ fn default_encoding(bytes: &[u8]) {
     for step in steps {
         let before = reader.rest().len();
         writer = match step % 5 {
-            // These have no writer.
+            // The writer has no method for longs and arrays of numbers.
             3 => reader.long().map(|_| writer.clone()),
             4 => {
                 let (count, width) = (usize::from(step / 20), [1, 2, 4, 8][usize::from(step / 5 % 4)]);
@@ -298,7 +298,8 @@ fn default_encoding(bytes: &[u8]) {
     assert!(writer.finish().len() <= body.len());
 }
 
-/// Checks that records of a trace message are encoded and decoded again to the same records, described or not.
+/// Checks that the records of a trace message do not change when they are encoded, with or without a description, and
+/// decoded again.
 fn trace_message(bytes: &[u8]) {
     for part in trace::parts(Reader::new(bytes)) {
         let trace::Part::Record(record) = &part else { continue };
@@ -327,7 +328,8 @@ mod tests {
         pvm_fuzz::replay_all(super::TARGETS);
     }
 
-    /// The variants of an enumeration of a protocol that are in a corpus. The first encoded byte is the variant.
+    /// The numbers of the variants of a protocol's enumeration that occur in a corpus. The first encoded byte is this
+    /// number.
     #[derive(Default)]
     struct Kinds(BTreeSet<u8>);
 

@@ -9,8 +9,8 @@ pub const SPEED_MAX: i32 = 1_000_000;
 /// The greatest value of `slots=`; the least is 1.
 pub const SLOTS_MAX: u32 = 65_535;
 
-/// Characters that no name begins with: `-` would make it an option of the program that starts daemons, the
-/// others begin marks, defaults and comments.
+/// Characters that no name begins with: `-` would make the name an option of the program that starts daemons; the other
+/// characters begin marks, defaults and comments.
 const NOT_FIRST: [char; 5] = ['-', '&', '$', '*', '#'];
 
 /// Why a line cannot be used.
@@ -92,7 +92,7 @@ impl Options {
             "ip" => self.address = text,
             "id" => self.machine = text,
             "slots" | "cpu" => self.slots = Some(slots(value).ok_or_else(wrong)?),
-            // The bound of MPI on overcommitment. It is checked, and otherwise ignored.
+            // MPI's limit of overcommitment. The value is checked, and otherwise ignored.
             "max_slots" | "max-slots" => drop(slots(value).ok_or_else(wrong)?),
             "sp" => {
                 let speed = value.parse().ok().filter(|speed| (1..=SPEED_MAX).contains(speed));
@@ -129,7 +129,7 @@ pub struct HostLine {
     pub later: bool,
     /// `$`: the host may share its address with another daemon.
     pub overload: bool,
-    /// The options of the line and the defaults.
+    /// The options of the line, and the defaults for those that are missing there.
     pub options: Options,
 }
 
@@ -219,7 +219,7 @@ impl Hostfile {
             Some((&"*", options)) => self.defaults = read_options(options)?,
             Some(_) => {
                 let mut hosts = read_hosts(&words)?;
-                // Each host is searched for among all of them, so their number is bounded.
+                // A look-up of a host searches all hosts, so their number is bounded.
                 if self.hosts.len() + hosts.len() > ranges::NAMES_MAX {
                     return Err(RangeError::TooMany.into());
                 }
@@ -232,7 +232,7 @@ impl Hostfile {
         Ok(())
     }
 
-    /// Returns an added host with its missing options taken from the file.
+    /// Returns a host that is being added. Options that it lacks are taken from the file.
     pub fn complete(&self, host: HostLine) -> HostLine {
         let known = self.hosts.iter().find(|line| line.name == host.name);
         let overload = host.overload || known.is_some_and(|line| line.overload);

@@ -1,8 +1,8 @@
 //! The control protocol between a task and the daemon of its host.
 //!
-//! Frames travel over a Unix stream socket (crate `pvm-link`): a length, then [`ToDaemon`] or [`ToTask`] as
-//! postcard encodes it. Some frames carry descriptors. Messages between tasks travel through shared memory, not
-//! here. This protocol is for control, and for messages that the daemon makes or stores itself: notifies,
+//! Frames travel over a Unix stream socket (crate `pvm-link`): a length, then a [`ToDaemon`] or [`ToTask`] in the
+//! encoding of the crate postcard. Some frames carry descriptors. Messages between tasks travel through shared memory,
+//! not on this socket. This protocol is for control, and for messages that the daemon makes or stores itself: notifies,
 //! output, mailboxes.
 #![allow(missing_docs)] // the fields have the names of the manual pages
 use crate::codes::Code;
@@ -36,9 +36,9 @@ pub enum ToDaemon {
     Message(Message),
     /// Ring the doorbell of a peer whose descriptor this task does not have.
     Ring(Tid),
-    /// A member has arrived at the barrier of that group when the group was too small for the barrier to open.
-    /// `size` is the size of the group when the member decided to arrive. Members may have left since: check
-    /// whether the barrier can still open.
+    /// A member has arrived at the barrier of a group that was too small for the barrier to open. `size` is the size of
+    /// the group when the member decided to arrive. Members may have left since then, so the daemon checks whether the
+    /// barrier can still open.
     CheckBarrier { group: u64, size: u32 },
     /// `pvm_exit`: the last frame. The task closes the socket next.
     Bye,
@@ -52,7 +52,7 @@ pub enum ToDaemon {
 pub struct Hello {
     /// The [`VERSION`] of the task's library.
     pub version: u32,
-    /// The process id as the task sees it, for the log only: in a container it differs from the daemon's view.
+    /// The process id as the task sees it, for the log only: in a container the daemon sees another number.
     pub pid: u32,
     /// `PVMEPID`: the number that the daemon gave to a spawned process.
     pub cookie: Option<u32>,
@@ -63,30 +63,30 @@ pub struct Hello {
 /// A frame from the daemon to a task. The task handles frames in the order of their arrival.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub enum ToTask {
-    /// The answer to `Hello`. It carries one descriptor, the host's port table, or three. Three mean that messages
-    /// for the task arrived before the task enrolled, so the daemon has made its segment and its doorbell. Those
-    /// are the second descriptor (writable) and the third, and replace those of `Hello`.
+    /// The answer to `Hello`. It carries the descriptor of the host's port table. If messages for the task arrived
+    /// before the task enrolled, the daemon has made the task's segment and doorbell. Then two more descriptors follow,
+    /// the segment (writable) and the doorbell, and replace those of `Hello`.
     Welcome(Welcome),
     /// The answer to `Hello` if the task may not enroll. The daemon closes the socket next.
     Refused(Code),
-    /// The answer to the request with that number.
+    /// The answer to the request with the same `wait`.
     Reply { wait: u32, reply: Reply },
     /// A message that the daemon has made (source `Tid::DAEMON`), or the output of a child.
     Message(Message),
-    /// An introduction: a peer that has sent this task a message, or that this task has asked for by
-    /// [`Request::Connect`]; in that case it comes before the reply. It carries two descriptors: the peer's segment
-    /// and its doorbell.
+    /// An introduction to a peer that has sent this task a message, or for which this task has sent
+    /// [`Request::Connect`]; in that case the introduction precedes the reply. It carries two descriptors: the peer's
+    /// segment and its doorbell.
     Peer(Tid),
-    /// A peer to which this task was introduced has ended. All that the peer had sent is in its segment, which the
-    /// task drains first.
+    /// A peer to which this task was introduced has ended. Everything that the peer sent is in the peer's segment. The
+    /// task first reads all messages there.
     PeerGone(Tid),
-    /// The memory of a group, before each [`Reply::Group`] with that number. It carries one descriptor, the
-    /// membership page (read-only), and for members a second one, the barrier page (writable).
+    /// The memory of a group. This frame precedes each [`Reply::Group`] with the same `id`. It carries the descriptor
+    /// of the membership page (read-only), and for members also the descriptor of the barrier page (writable).
     Group { id: u64 },
     /// A direct link to a task of another host. It carries one descriptor: a TCP connection to that task.
     Direct(Direct),
-    /// A task of another host has ended that this task watches. Messages from it on a direct link precede the
-    /// frames that follow here.
+    /// A task of another host, which this task watches, has ended. Its messages on a direct link precede all later
+    /// frames on this socket.
     Ended(Tid),
     /// The machine halts.
     Halting,
@@ -141,12 +141,13 @@ pub struct TraceSettings {
     pub run: RunSettings,
 }
 
-/// The settings of `pvm run` for its tasks and all tasks that those spawn. All zero: tasks behave as in PVM.
+/// The settings of `pvm run` for its tasks, and for all tasks that these spawn. If all are zero, tasks behave as in
+/// PVM.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RunSettings {
     /// Whether the task starts as the leader of a process group.
     pub group: bool,
-    /// The tag of messages with the standard error, or 0 to send it with the output.
+    /// The tag of messages with the standard error, or 0 if the standard error is sent together with the output.
     pub errors_tag: i32,
     /// Whether the standard output is a pseudo-terminal, so that programs write it line by line.
     pub terminal: bool,
@@ -176,7 +177,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Makes a message with a body of this host in the default encoding (`ENC_XDR`), without wait identifier.
+    /// Makes a message with a body of this host in the default encoding (`ENC_XDR`), without a wait identifier.
     pub fn new(src: Tid, dst: Tid, ctx: i32, tag: i32, body: impl Into<ByteBuf>) -> Message {
         let format = crate::codes::native_dsig();
         Message { src, dst, ctx, tag, wid: 0, enc: crate::codes::ENC_XDR, format, body: body.into() }
@@ -188,90 +189,94 @@ impl Message {
     }
 }
 
-/// A request of a task. Every request is answered, a malformed one with `Reply::Error`.
+/// A request of a task. Every request is answered, a malformed one with `Reply::Error`. The comment of each request
+/// ends with its possible answers: a [`Reply`], or a [`Code`] in a `Reply::Error`.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub enum Request {
-    /// Introduce this task and a peer on this host to each other. `Reply::Done` after `ToTask::Peer`, or `NoTask`.
+    /// Introduce this task and a peer on this host to each other. Answer: `Reply::Done` after `ToTask::Peer`, or
+    /// `NoTask`.
     Connect(Tid),
-    /// Make a direct link to a task of another host. `Reply::Done` after `ToTask::Direct`, or an error.
+    /// Make a direct link to a task of another host. Answer: `Reply::Done` after `ToTask::Direct`, or an error.
     Direct(Tid),
-    /// Allow direct links to this task, or forbid them (`pvm_setopt` of `PvmRoute`). They are allowed at first.
-    /// `Reply::Done`.
+    /// Allow direct links to this task, or forbid them (`pvm_setopt` for `PvmRoute`). They are allowed at first.
+    /// Answer: `Reply::Done`.
     AllowDirect(bool),
-    /// `pvm_spawn`. `Reply::Tids`.
+    /// `pvm_spawn`. Answer: `Reply::Tids`.
     Spawn(Spawn),
-    /// `pvm_siblings`. `Reply::Tids`, after the spawn that started this task has ended.
+    /// `pvm_siblings`. Answer: `Reply::Tids`, after the spawn that started this task has ended.
     Siblings,
-    /// `pvm_config`. `Reply::Hosts`.
+    /// `pvm_config`. Answer: `Reply::Hosts`.
     Config,
-    /// `pvm_addhosts`. `Reply::AddedHosts`.
+    /// `pvm_addhosts`. Answer: `Reply::AddedHosts`.
     AddHosts(Vec<ByteBuf>),
-    /// Wait until no hosts are being added. `Reply::Failures`: the failures of hosts in the daemon's hostfile that
-    /// were not reported before.
+    /// Wait until no hosts are being added. Answer: `Reply::Failures`, with the failures of hosts in the daemon's
+    /// hostfile that were not reported before.
     AwaitHosts,
-    /// `pvm_delhosts`. `Reply::Codes`.
+    /// `pvm_delhosts`. Answer: `Reply::Codes`.
     DeleteHosts(Vec<ByteBuf>),
-    /// `pvm_mstat`. `Reply::Code`.
+    /// `pvm_mstat`. Answer: `Reply::Code`.
     HostStatus(ByteBuf),
-    /// `pvm_pstat`. `Reply::Code`.
+    /// `pvm_pstat`. Answer: `Reply::Code`.
     TaskStatus(Tid),
-    /// `pvm_tasks` with its argument: 0, the tid of a host, or the tid of a task. `Reply::Tasks`.
+    /// `pvm_tasks` with its argument: 0, the tid of a host, or the tid of a task. Answer: `Reply::Tasks`.
     Tasks(Tid),
-    /// `pvm_sendsig`. `Reply::Done`, even if there is no such task.
+    /// `pvm_sendsig`. Answer: `Reply::Done`, even if there is no such task.
     Signal { tid: Tid, signal: i32 },
-    /// `pvm_notify`. `Reply::Done`.
+    /// `pvm_notify`. Answer: `Reply::Done`.
     Notify { what: i32, ctx: i32, tag: i32, count: i32, tids: Vec<Tid> },
-    /// `pvm_newcontext`. `Reply::Int`.
+    /// `pvm_newcontext`. Answer: `Reply::Int`.
     NewContext,
-    /// `pvm_freecontext`. `Reply::Done`.
+    /// `pvm_freecontext`. Answer: `Reply::Done`.
     FreeContext(i32),
-    /// `pvm_putinfo`. The message keeps its ctx, tag, src, wid and enc. The caller is the owner. `Reply::Int`
+    /// `pvm_putinfo`. The message keeps its ctx, tag, src, wid and enc. The caller is the owner. Answer: `Reply::Int`
     /// (index).
     PutInfo { name: ByteBuf, flags: i32, message: Message },
-    /// `pvm_recvinfo`. `Reply::Info`; with `MBOX_WAIT_FOR_INFO` the request waits for an entry.
+    /// `pvm_recvinfo`. Answer: `Reply::Info`; with `MBOX_WAIT_FOR_INFO` the request waits for an entry.
     RecvInfo { name: ByteBuf, index: i32, flags: i32 },
-    /// `pvm_delinfo`. `Reply::Int` (index).
+    /// `pvm_delinfo`. Answer: `Reply::Int` (index).
     DeleteInfo { name: ByteBuf, index: i32, flags: i32 },
-    /// `pvm_getmboxinfo`. `Reply::Mailboxes`.
+    /// `pvm_getmboxinfo`. Answer: `Reply::Mailboxes`.
     MailboxInfo { pattern: ByteBuf },
-    /// `reset info [class [index]]` of the console, and the first half of its `reset`. `Reply::Done`.
+    /// The console's command `reset info [class [index]]`, and the first half of its command `reset`. Answer:
+    /// `Reply::Done`.
     ResetInfo { name: Option<ByteBuf>, index: Option<i32> },
-    /// Register (`on`) or unregister as a server. `Reply::Int`, `Already`, `HostrNMstr`; for the resource manager
-    /// `Reply::Manager`.
+    /// Register (`on`) or unregister as a server. Answer: `Reply::Int`, `Already`, `HostrNMstr`; for the resource
+    /// manager `Reply::Manager`.
     Register { role: Role, on: bool },
-    /// `pvm_setopt` of the task's own output or traces. `Reply::Done`.
+    /// `pvm_setopt` for the task's own output or traces. Answer: `Reply::Done`.
     SetOwn(TraceSettings),
-    /// The registered tracer sets the trace settings of all later tasks. `Reply::Done`, `Denied`.
+    /// The registered tracer sets the trace settings of all later tasks. Answer: `Reply::Done`, `Denied`.
     SetTracer(TraceSettings),
-    /// `pvm_hostsync`. `Reply::Clock`.
+    /// `pvm_hostsync`. Answer: `Reply::Clock`.
     HostSync(Tid),
-    /// `pvm_tickle`. `Reply::Ints`.
+    /// `pvm_tickle`. Answer: `Reply::Ints`.
     Tickle(Vec<i32>),
-    /// The exit status of a spawned task, for `pvm run`. `Reply::Int`: the status of `waitpid`, as soon as the task
-    /// has ended. `NoTask` for a task that the daemon did not start or does not remember any more; it remembers
-    /// the tasks that ended last.
+    /// The exit status of a spawned task, for `pvm run`. Answer: `Reply::Int`, the status of `waitpid`, as soon as the
+    /// task has ended; or `NoTask` if the daemon did not start the task or does not remember it any more. The daemon
+    /// remembers the tasks that ended last.
     ExitStatus(Tid),
-    /// `pvm_joingroup`. `Reply::Group`, `DupGroup`, or `NotInGroup` for a frozen group.
+    /// `pvm_joingroup`. Answer: `Reply::Group`, `DupGroup`, or `NotInGroup` for a frozen group.
     JoinGroup(ByteBuf),
-    /// `pvm_lvgroup`. `Reply::Done`, `NoGroup`, `NotInGroup`.
+    /// `pvm_lvgroup`. Answer: `Reply::Done`, `NoGroup`, `NotInGroup`.
     LeaveGroup(ByteBuf),
-    /// Get the memory of a group, as a member or not. `Reply::Group`, `NoGroup`.
+    /// Get the memory of a group, whether or not this task is a member. Answer: `Reply::Group`, `NoGroup`.
     Group(ByteBuf),
-    /// Arrive at the barrier of a group whose members do not use a barrier page, with the `count` of `pvm_barrier`.
-    /// `Reply::Done` when the barrier opens; `NoTask` if it cannot open any more, `NoGroup`, `NotInGroup`,
-    /// `Mismatch`, `BadParam`.
+    /// Arrive at the barrier of a group, with the `count` of `pvm_barrier`, while the members do not use a barrier
+    /// page. Answer: `Reply::Done` when the barrier opens; `NoTask` if it cannot open any more, `NoGroup`,
+    /// `NotInGroup`, `Mismatch`, `BadParam`.
     Barrier { group: u64, count: i32 },
-    /// `pvm_freezegroup`. `Reply::Int` (the size) when `count` members have made this request.
+    /// `pvm_freezegroup`. Answer: `Reply::Int` (the size) when `count` members have made this request.
     FreezeGroup { name: ByteBuf, count: i32 },
-    /// `pvm_halt`. `Reply::Done` may come before the socket closes, or not.
+    /// `pvm_halt`. Answer: `Reply::Done`, unless the socket closes before.
     Halt,
-    /// [`Request::Signal`] for the whole process group of a task that was started by `pvm run`.
+    /// The same as [`Request::Signal`], for the whole process group of a task that `pvm run` started.
     SignalGroup { tid: Tid, signal: i32 },
-    /// Write to the standard input of a task that was spawned with `TASK_INPUT`, at most [`INPUT_BYTES_MAX`] bytes; no
-    /// bytes close it. `Reply::Done` when the pipe has accepted all; `NoTask` if the pipe is closed, `Already` while
-    /// another write is in progress.
+    /// Write to the standard input of a task that was spawned with `TASK_INPUT`, at most [`INPUT_BYTES_MAX`] bytes.
+    /// Empty `data` closes the standard input. Answer: `Reply::Done` when the pipe has accepted all bytes; `NoTask` if
+    /// the pipe is closed, `Already` while another write is in progress.
     Input { tid: Tid, data: ByteBuf },
-    /// The reasons why hosts were lost, for `pvm run`: a text for each of the last ones. `Reply::Failures`.
+    /// The reasons why hosts were lost, for `pvm run`: a text for each of the hosts that were lost last. Answer:
+    /// `Reply::Failures`.
     LostHosts,
 }
 
@@ -315,17 +320,17 @@ pub enum Reply {
     Done,
     Error(Code),
     Int(i32),
-    /// A status: 0 or a negative code, which is not a failure of the request.
+    /// The status that was asked for: 0 or a negative code. Here a negative code does not mean that the request failed.
     Code(i32),
     Ints(Vec<i32>),
-    /// The tids of started tasks, then codes.
+    /// The tids of the tasks that were started, then codes for those that were not.
     Tids(Vec<i32>),
     Hosts {
         hosts: Vec<Host>,
         formats: i32,
     },
-    /// The number of added hosts; for each host its tid or code, and the reason of a failure as text if the code
-    /// does not say all.
+    /// The number of added hosts; for each host its tid or a code, and a text with the reason of the failure if the
+    /// code does not say everything.
     AddedHosts {
         count: i32,
         hosts: Vec<i32>,
@@ -346,7 +351,7 @@ pub enum Reply {
         seconds: i64,
         microseconds: i32,
     },
-    /// The group, and the caller's instance or -1. [`ToTask::Group`] has brought its memory.
+    /// The group, and the caller's instance or -1. The memory of the group was in a preceding [`ToTask::Group`].
     Group {
         id: u64,
         instance: i32,

@@ -32,8 +32,8 @@ impl std::fmt::Display for RangeError {
 }
 impl std::error::Error for RangeError {}
 
-/// Returns the names of a list, in its order. Brackets hold numbers and ranges; each number is padded to the
-/// width of the first one of its range. A bracket with a colon is an IPv6 address and stays as it is.
+/// Returns the names of a list, in the order of the list. Brackets hold numbers and ranges; each number is padded to
+/// the width of the first one of its range. A bracket with a colon is an IPv6 address and stays as it is.
 pub fn expand(list: &str) -> Result<Vec<String>, RangeError> {
     let mut names = Vec::new();
     for word in split(list) {
@@ -87,7 +87,7 @@ fn expand_word(word: &str) -> Result<Vec<String>, RangeError> {
     }
 }
 
-/// Checks the lengths of names, which bounds the growth of a word with many brackets.
+/// Checks the lengths of names, so that a word with many brackets cannot grow without limit.
 fn check(names: &[String], word: &str) -> Result<(), RangeError> {
     match names.iter().any(|name| name.len() > NAME_BYTES_MAX) {
         true => Err(RangeError::Name(word.to_owned())),

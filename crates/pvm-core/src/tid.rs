@@ -16,7 +16,7 @@ pub const HOST_MASK: u32 = 0x3ffc_0000;
 pub const LOCAL_MASK: u32 = 0x0003_ffff;
 /// The position of the host number: its lowest bit.
 pub const HOST_SHIFT: u32 = 18;
-/// The number of low bits of the local part that are the slot of the port table; the rest is the generation.
+/// The number of bits for the slot in the port table: the low bits of the local part. The high bits are the generation.
 pub const SLOT_BITS: u32 = 16;
 /// The bits of the slot.
 pub const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
@@ -24,7 +24,7 @@ pub const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 impl Tid {
     /// No task.
     pub const NONE: Tid = Tid(0);
-    /// "My daemon": the source of all messages that a daemon makes for tasks of its host.
+    /// "My daemon": the sender in all messages that a daemon makes for tasks of its host.
     pub const DAEMON: Tid = Tid(DAEMON_BIT);
 
     /// Returns the tid of host number `host` (1 to 4095).

@@ -1,8 +1,8 @@
 //! The format of trace messages (docs/undocumented-behaviour.md, "Tracing").
 //!
-//! A message is a body in the default encoding: records between marks. The first record of an event from
-//! a sender to a collector names the data and their types (a *description* with values in it); later
-//! records hold the values alone. A daemon sends each collector the list of all data once.
+//! A message is a body in the default encoding: records between marks. The first record of an event from one sender to
+//! one collector is a *description*: it lists the data and their types together with the values. Later records hold
+//! only the values. A daemon sends each collector the list of all data once.
 use crate::encoding::Reader;
 use crate::events::{DATA, Datum, EVENTS, EXIT, Event, Form, HEAD, data_type, mark};
 use crate::{events, tid::Tid};
@@ -49,14 +49,14 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Makes the time at that distance from the start of 1970. Seconds have 32 bits in traces.
+    /// Makes a stamp from the time since the start of 1970. Seconds have 32 bits in traces.
     pub fn since_epoch(time: std::time::Duration) -> Stamp {
         Stamp { seconds: time.as_secs() as i32, microseconds: time.subsec_micros() as i32 }
     }
 
     /// Returns the microseconds since the start of 1970.
     pub fn microseconds(self) -> i64 {
-        // Seconds from 2038 on do not fit in a signed number; unsigned they last until 2106.
+        // As a signed number the seconds would overflow in 2038; as an unsigned one they last until 2106.
         i64::from(self.seconds as u32) * 1_000_000 + i64::from(self.microseconds)
     }
 }
@@ -155,7 +155,7 @@ pub struct Record {
     pub stamp: Stamp,
     /// The task of the event.
     pub tid: Tid,
-    /// The values, in the order of the list of events.
+    /// The values, in the order in which the list of events names them.
     pub values: Vec<Value>,
 }
 
@@ -182,7 +182,8 @@ impl Record {
         }
     }
 
-    /// Appends the record to a body, with the names of the data if `describe` is set.
+    /// Appends the record to a body. If `describe` is set, adds the name of the event, and the number and type of each
+    /// datum.
     pub fn write(&self, describe: bool, body: &mut Vec<u8>) {
         let head = [self.stamp.seconds, self.stamp.microseconds, self.tid.0 as i32].map(Value::Int);
         let data = HEAD.iter().chain(self.data());
@@ -262,7 +263,7 @@ pub fn parts(mut reader: Reader<'_>) -> Vec<Part> {
     parts
 }
 
-/// Reads the next part. The inner `None` is a part without information on a task.
+/// Reads the next part. The inner `None` stands for a part without information on a task.
 fn next_part(body: &mut Reader<'_>) -> Option<Option<Part>> {
     match body.int()? {
         mark::BUFFER | mark::BUFFER_END => Some(None),
@@ -323,7 +324,7 @@ fn read_user(body: &mut Reader<'_>) -> Option<Part> {
     }
 }
 
-/// Returns the count of numbers in an item in the default encoding, and the size of each in bytes.
+/// Returns how many numbers make up an item in the default encoding, and the size of each number in bytes.
 fn item_numbers(kind: i32) -> Option<(usize, usize)> {
     Some(match kind {
         data_type::BYTE => (1, 1),

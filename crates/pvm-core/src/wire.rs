@@ -1,8 +1,8 @@
 //! The protocol between the daemons of a machine.
 //!
-//! Frames travel in order on the control link between two hosts. Crate `pvm-net` authenticates, encrypts and
-//! bounds them. [`Frame::Deliver`], [`Frame::Output`] and [`Frame::Died`] travel in band instead: along the flow
-//! of messages to a task, so that they do not overtake earlier messages. No type here is recursive, so no frame
+//! Frames travel in order on the control link between two hosts. Crate `pvm-net` authenticates and encrypts them, and
+//! limits their length. [`Frame::Deliver`], [`Frame::Output`] and [`Frame::Died`] travel in band instead: along the
+//! flow of messages to a task, so that they do not overtake earlier messages. No type here is recursive, so no frame
 //! can exhaust the reader's stack.
 use crate::codes::Code;
 use crate::machine::{Taken, Waiting};
@@ -14,9 +14,9 @@ use std::net::{IpAddr, SocketAddr};
 
 pub use crate::proto::{decode, encode};
 
-/// The version of the protocol. A new daemon names its version in the start dialogue ([`crate::dialogue`]). The
-/// master refuses any other version with `PvmBadVersion`, and a new daemon leaves a master of another version. A
-/// test compares the formats of the frames with `formats/daemons.txt`.
+/// The version of the protocol. A new daemon names its version in the start dialogue ([`crate::dialogue`]). The master
+/// refuses any other version with `PvmBadVersion`, and a new daemon ends if its master has another version. A test
+/// compares the formats of the frames with `formats/daemons.txt`.
 pub const VERSION: u32 = 3;
 
 /// A frame on the control link between two daemons. The longest one holds a frame of a task.
@@ -33,7 +33,7 @@ pub const KEY_BYTES: usize = 32;
 /// The public key of a daemon.
 pub type Key = [u8; KEY_BYTES];
 
-/// A host's entry in the host table, which all hosts have.
+/// The entry of one host in the host table. All hosts have the same table.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
 pub struct HostEntry {
     /// The host's tid.
@@ -54,7 +54,7 @@ pub struct HostEntry {
     pub key: Key,
 }
 
-/// The settings of the machine that a new host learns from the master, beside the host table.
+/// The settings of the machine that a new host learns from the master, in addition to the host table.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub struct MachineSettings {
     /// The silence limit: a host without a frame for this many milliseconds is lost.
@@ -110,26 +110,26 @@ pub enum Frame {
     },
     /// Master to all: added and removed hosts. The answer is `TableAck`.
     Table { version: u64, added: Vec<HostEntry>, removed: Vec<Tid> },
-    /// To the master: this host has applied that version of the host table.
+    /// To the master: the sender has applied this version of the host table.
     TableAck { version: u64 },
-    /// Master to all: all hosts have acknowledged these hosts, which can be used now.
+    /// Master to all: all hosts have acknowledged these new hosts, so they can be used now.
     Joined { hosts: Vec<Tid> },
-    /// To the master: the link to that host has failed.
+    /// To the master: the sender's link to this host has failed.
     Suspect(Tid),
-    /// By way of the master: `from` needs a link to `to`, and `to` must connect.
+    /// Sent to `to` through the master: `from` needs a link to `to`, and `to` must connect.
     PleaseConnect { to: Tid, from: Tid },
-    /// To the master: this daemon has ended its tasks and terminates. To a slave: end your tasks and terminate.
+    /// To the master: the sender has ended its tasks and terminates. To a slave: end your tasks and terminate.
     Leave,
 
     // ----- requests
-    /// A request of a task, which the receiver handles as a request of its own tasks.
+    /// A request of a task. The receiver handles it like a request of one of its own tasks.
     Request { wait: u32, from: Tid, request: Request },
     /// The answer to `Request`.
     Reply { wait: u32, reply: Reply },
-    /// To the master: a task that has made requests there waits for no answers any more, and has left its groups
+    /// To the master: a task that has sent requests to the master no longer waits for answers, and has left its groups
     /// and its server roles. If `ended` is set, the task has ended.
     Left { tid: Tid, ended: bool },
-    /// To the host of a task: a signal for it.
+    /// To the host of a task: a signal for the task.
     Signal { tid: Tid, signal: i32 },
     /// To the master: the task has become a server of its host (`on`), or is none any more.
     Serves { role: Role, tid: Tid, on: bool },
@@ -137,16 +137,16 @@ pub enum Frame {
     Servers(Servers),
 
     // ----- groups
-    /// Master to a host with a task that looks up the group.
+    /// Master to a host with a task that looks up the group: the state of the group.
     GroupKnown(GroupState),
     /// Master to the hosts with a replica of the group. The answer is `GroupSeen` if the number is not 0.
     GroupChanged { id: u64, number: u64, change: GroupChange },
-    /// To the master: this host has applied the change with that number.
+    /// To the master: the sender has applied the change with this number.
     GroupSeen { number: u64 },
     /// To the master: the answer to [`GroupChange::Take`].
     GroupTaken { id: u64, taken: Taken },
 
-    /// Master to a host: list the tasks that wait in the barriers of your barrier pages.
+    /// Master to a host: list the tasks that wait at barriers in the host's barrier pages.
     ListBarriers { number: u32 },
     /// The answer to `ListBarriers`, by group.
     BarriersListed { number: u32, waiting: BTreeMap<u64, Waiting> },
@@ -156,7 +156,7 @@ pub enum Frame {
     Spawn { wait: u32, parent: i32, first: i32, total: i32, spawn: Spawn },
     /// The answer to `Spawn`: tids and codes, in order.
     Spawned { wait: u32, results: Vec<i32> },
-    /// The spawn with that number has ended: all tasks that it has started.
+    /// The spawn with this number has ended: the list of all tasks that it has started.
     Siblings { wait: u32, tids: Vec<Tid> },
 
     // ----- direct links
@@ -176,7 +176,7 @@ pub enum Frame {
     Died { tid: Tid, watcher: Tid },
 
     // ----- messages and output
-    /// In band to `message.dst`, or to a daemon: a message that a daemon has made or relays.
+    /// In band to the receiver of the message, or to a daemon: a message that a daemon has made or relays.
     Deliver(Message),
     /// To the master: a line of output for the log.
     Log {
@@ -184,21 +184,21 @@ pub enum Frame {
         #[serde(with = "serde_bytes")]
         line: Vec<u8>,
     },
-    /// In band to `message.dst`, a collector: the output of a task.
+    /// In band to the receiver of the message, a collector: the output of a task.
     Output(Message),
-    /// The collector has consumed these bytes of output, or accepts no more.
+    /// The collector has consumed this many bytes of output, or has left and will not consume them.
     OutputTaken { collector: Tid, bytes: u64 },
 
     // ----- daemons started by other hosts
-    /// Master to a host: an order for the command with that number, which starts a daemon on another host.
+    /// Master to a host: an order for the command with this number, which starts a daemon on another host.
     StartOrder { number: u64, order: StartOrder },
-    /// To the master: news of that command.
+    /// To the master: news of the command with this number.
     StartNews { number: u64, news: StartNews },
 
     // ----- data links that break
-    /// To the host that accepts connections: the data link with that number (the first is 0) has failed here.
+    /// To the host that accepts connections: the data link with this number (the first is 0) has failed here.
     DataLost { number: u32 },
-    /// To the host that connects: make the data link with that number, which replaces all earlier ones.
+    /// To the host that connects: make the data link with this number, which replaces all earlier ones.
     DataCall { number: u32, call: DataCall },
 
     // ----- pvm run
@@ -233,9 +233,9 @@ pub enum StartNews {
     Output(ByteBuf),
     /// The command has written this to its standard error.
     Errors(ByteBuf),
-    /// The command has ended with this status of `wait`. All of its output was reported before.
+    /// The command has ended with this `wait` status. All of its output was reported before.
     Ended(i32),
-    /// The command could not be run: this is the `errno`.
+    /// The command could not be run, with this `errno`.
     NotRun(i32),
     /// The command was killed because its output exceeded the limit.
     TooMuch,
@@ -254,7 +254,7 @@ pub struct GroupState {
     pub frozen: bool,
     /// Whether the group is frozen and has lost a member.
     pub broken: bool,
-    /// Whether barriers are in the barrier page of the receiving host.
+    /// Whether the group's barriers take place in the barrier page of the receiving host.
     pub meets_here: bool,
 }
 
@@ -262,7 +262,7 @@ pub struct GroupState {
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 #[allow(missing_docs)] // the comment of a variant names its fields
 pub enum GroupChange {
-    /// The task has joined as that instance.
+    /// The task has joined as this instance.
     Joined { instance: u32, tid: Tid },
     /// That instance has left.
     Gone { instance: u32 },
@@ -272,11 +272,11 @@ pub enum GroupChange {
     Break,
     /// The group is dissolved.
     Close,
-    /// Barriers move out of this host's barrier page: report which members have arrived there.
+    /// Barriers no longer take place in the receiving host's barrier page: report which members have arrived there.
     Take,
-    /// Barriers are in this host's barrier page again.
+    /// Barriers take place in the receiving host's barrier page again.
     Give,
-    /// The barrier has opened or failed for the members that had arrived in this host's barrier page.
+    /// The barrier has opened or failed for the members that had arrived in the receiving host's barrier page.
     Release { opened: bool },
 }
 

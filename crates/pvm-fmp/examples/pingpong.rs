@@ -1,4 +1,4 @@
-//! The bare shared-memory layer: round trips between two processes, pinned to two cores.
+//! Measures round trips through the shared-memory layer alone, between two threads that are pinned to two cores.
 //! `cargo run --release -p pvm-fmp --example pingpong`
 use pvm_fmp::ports::{PortTable, PortView};
 use pvm_fmp::{Arrival, Endpoint, Meta, NotTaken, Posted, Sink};
@@ -49,7 +49,7 @@ fn pin(core: usize) {
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
-/// The limit: two threads that spin on one cache line each way.
+/// Returns the lower limit of the time one way, in seconds: two threads spin on one cache line for each direction.
 fn limit() -> f64 {
     #[repr(align(128))]
     struct Lines(AtomicU64);

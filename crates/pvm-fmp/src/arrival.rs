@@ -15,23 +15,23 @@ use std::ptr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Fragments that a body in the heap can have; a descriptor of all of them fits into the queue.
+/// The most fragments that a body in the heap can have: a descriptor of that many fits into a queue entry.
 pub const FRAGMENTS_MAX: usize = (crate::INLINE_BYTES_MAX - 8) / 16;
 
-/// The size of the pieces in which a body in fragments is copied for a reader in place, in bytes.
+/// The size of the pieces that [`Remote::use_pieces`] makes of a body in fragments, in bytes.
 const COPIED_BYTES: usize = 64 * pipelined::UNIT_BYTES;
 
-/// Up to this size a body is copied to new memory without a look at how much memory there is, in bytes.
+/// The longest body that is copied to new memory without a check of how much memory is available, in bytes.
 const UNCHECKED_BYTES_MAX: usize = 64 << 20;
 
 /// How long a receiver that has claimed the body of a rendezvous waits for a sender that is deciding whether to
-/// withdraw. A sender that needs longer has been stopped between two instructions, or never meant to decide.
+/// withdraw. A sender that takes longer has been stopped between two instructions, or breaks the rules.
 const DECISION_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The token of a borrowed payload: its block is free when its entry has been read.
+/// The token of every borrowed payload. No release names it: the block is free as soon as the entry has been read.
 pub(crate) const BORROWED: u32 = u32::MAX;
 
-/// A body that came in the queue; copy it out before returning from [`Sink::arrived`].
+/// A body that arrived in the queue; copy it out before returning from [`Sink::arrived`].
 pub struct Inline<'a>(pub(crate) Entry<'a>);
 
 impl Inline<'_> {
@@ -55,7 +55,7 @@ pub(crate) struct Owner {
     pub mapping: Mapping,
     pub released: RefCell<Vec<u32>>,
     pub released_bytes: Cell<usize>,
-    /// Set when some peer has something in `released`.
+    /// Set when `released` of some peer is not empty.
     pub dirty: Rc<Cell<bool>>,
 }
 
@@ -65,8 +65,7 @@ pub(crate) struct Fragment {
     pub bytes: usize,
 }
 
-/// A body that lies in the sender's heap. Keep it as long as needed; when it is dropped the sender may reuse the
-/// memory.
+/// A body that lies in the sender's heap. The sender may reuse the memory as soon as this value is dropped.
 pub struct Remote {
     owner: Rc<Owner>,
     token: u32,
@@ -76,8 +75,8 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Reads a descriptor. Returns `None` if it points anywhere but into the sender's heap, or if the body is longer
-    /// than any message.
+    /// Reads a descriptor. Returns `None` if it points outside the sender's heap, or if the body is longer than any
+    /// message can be.
     pub(crate) fn from_descriptor(owner: &Rc<Owner>, descriptor: &[u8]) -> Option<Remote> {
         let (head, list) = descriptor.split_first_chunk::<8>()?;
         let token = u32::from_ne_bytes(head[..4].try_into().ok()?);
@@ -98,7 +97,7 @@ impl Remote {
         Some(Remote { owner: owner.clone(), token, first, rest, bytes })
     }
 
-    /// Returns a body in one piece.
+    /// Returns the body that lies at `offset` in one piece.
     pub(crate) fn from_place(owner: &Rc<Owner>, token: u32, offset: u64, bytes: u64) -> Option<Remote> {
         let first = fragment(owner, offset, bytes)?;
         Some(Remote { owner: owner.clone(), token, first, rest: Vec::new(), bytes: first.bytes })
@@ -108,7 +107,7 @@ impl Remote {
         std::iter::once(&self.first).chain(&self.rest)
     }
 
-    /// Returns whether the sender takes the reading of the entry as the release.
+    /// Returns whether this is a borrowed payload, which is released when its entry has been read.
     pub(crate) fn is_borrowed(&self) -> bool {
         self.token == BORROWED
     }
@@ -122,8 +121,8 @@ impl Remote {
         self.bytes == 0
     }
 
-    /// Hands the body over where it lies, as [`BodyInTransit::use_pieces`] does. A body in fragments is copied in
-    /// small pieces, so that no number is torn apart.
+    /// Hands the body to `each` where it lies, as [`BodyInTransit::use_pieces`] does. A body in fragments is first
+    /// copied in small pieces: otherwise a number could be split between two fragments.
     pub fn use_pieces(&self, done: &mut usize, each: &mut dyn FnMut(usize, *const u8, usize)) {
         if *done > self.bytes {
             return; // the sender has changed its mind
@@ -149,9 +148,9 @@ impl Remote {
         for Fragment { address, bytes } in self.fragments() {
             let room = data.spare_capacity_mut();
             debug_assert!(room.len() >= *bytes);
-            // SAFETY: the fragment was checked to lie in the mapping, which `owner` keeps; no reference
-            // into it exists, and its bytes may be anything. The room for all fragments was reserved, and its
-            // bytes are written before they count.
+            // SAFETY: the fragment was checked to lie in the mapping, which `owner` keeps; no reference into it exists,
+            // and its bytes may be anything. The room for all fragments was reserved, and its bytes are written before
+            // the length includes them.
             unsafe {
                 copy::copy_shared(*address, room.as_mut_ptr().cast(), *bytes);
                 data.set_len(data.len() + bytes);
@@ -206,9 +205,11 @@ pub(crate) enum Outcome {
     Lost,
 }
 
-/// A body that is still in transit: it lies in the sender's own memory, because the sender saw that this task waits
-/// for it, or the sender is writing it to its heap, or the daemon lends it. Take it at once, into its final place if
-/// that is known, else into new memory. If it is dropped instead it arrives again, as a [`Remote`].
+/// A body that is still in transit: it lies in the sender's own memory (a rendezvous), the sender is still writing it
+/// to its heap (a pipelined send), or it lies in the daemon's heap (a borrowed payload). Take it at once, into its
+/// final place if that is known, else into new memory. If it is dropped instead, the message arrives again: as a
+/// [`Remote`] once the sender's heap has the whole body, otherwise (and always for a borrowed payload) as a body in
+/// transit.
 pub struct BodyInTransit<'a> {
     pub(crate) owner: &'a Rc<Owner>,
     pub(crate) bytes: usize,
@@ -223,7 +224,7 @@ pub(crate) enum Transit<'a> {
     Rendezvous(RendezvousSource<'a>),
     /// The sender writes it to its heap, piece by piece.
     Pipelined { token: u32, offset: u64 },
-    /// It lies in the daemon's heap until this entry has been read.
+    /// It lies in the daemon's heap, until the entry has been read.
     Borrowed(&'a Remote),
 }
 
@@ -234,7 +235,7 @@ pub(crate) struct RendezvousSource<'a> {
     pub ours: &'a PeerRecord,
     pub number: u64,
     pub address: u64,
-    /// Cleared when the system forbids the copy.
+    /// Cleared when the system forbids copies between processes.
     pub allowed: &'a Cell<bool>,
 }
 
@@ -263,7 +264,7 @@ impl BodyInTransit<'_> {
         self.take(&mut data[start..])
     }
 
-    /// Copies the first `data.len()` bytes (at most `len`) in one go; then the sender may go on.
+    /// Copies the first `data.len()` bytes (at most `len`) in one call. After that the sender may reuse its memory.
     pub fn take(self, data: &mut [u8]) -> Result<(), NotTaken> {
         let count = data.len().min(self.bytes);
         let data = &mut data[..count];
@@ -284,10 +285,12 @@ impl BodyInTransit<'_> {
         self.end(result)
     }
 
-    /// Hands the body over where it lies, piece by piece as it comes: the offset of a piece in the body (a multiple of
-    /// 64), its first byte, its length. A piece can be read during the call; a sender that breaks the rules may change
-    /// it at any time. Begins behind the first `done` bytes and adds to `done`: after [`NotTaken::Later`] the caller
-    /// goes on from there, also in the [`Remote`] that arrives then. A rendezvous always comes later, through the heap.
+    /// Hands the body to `each` where it lies, piece by piece, as the sender writes it. `each` gets the offset of the
+    /// piece in the body (a multiple of 64), the address of its first byte, and its length. The piece can be read
+    /// during that call; a sender that breaks the rules may change it at any time. The first `done` bytes are skipped,
+    /// and `done` grows with each piece: after [`NotTaken::Later`] the caller passes the same `done` when the message
+    /// arrives again. For a rendezvous the result is always [`NotTaken::Later`]: its body arrives again through the
+    /// heap.
     pub fn use_pieces(self, done: &mut usize, each: &mut dyn FnMut(usize, *const u8, usize)) -> Result<(), NotTaken> {
         let result = match &self.transit {
             Transit::Rendezvous(_) => Err(NotTaken::Later),
@@ -309,8 +312,8 @@ impl BodyInTransit<'_> {
         result
     }
 
-    /// Hands the first `wanted` bytes of a pipelined body over as they come, except the first `done`. If the sender
-    /// makes no progress for a while this ends with [`NotTaken::Later`]: the sender may be stopped, or wait for a core.
+    /// Hands bytes `done..wanted` of a pipelined body to `each` as the sender writes them. Returns [`NotTaken::Later`]
+    /// if the sender makes no progress for a while: it may be stopped, or wait for a core.
     fn follow(
         &self,
         token: u32,
@@ -389,10 +392,10 @@ impl RendezvousSource<'_> {
     }
 }
 
-/// Looks at a pipelined body without progress before it is left for later: some 100 microseconds.
+/// The number of polls without progress after which a pipelined body is left for later: some 100 microseconds.
 const PIPELINED_SPINS_MAX: u32 = 20_000;
 
-/// Returns the word that says how many bytes of a pipelined body are there.
+/// Returns the word in which the sender publishes how many bytes of a pipelined body it has written.
 pub(crate) fn pipelined_progress(owner: &Owner, offset: u64, bytes: usize) -> Option<&AtomicU64> {
     let whole = (bytes as u64).checked_add(pipelined::HEAD_BYTES as u64)?;
     if bytes > BODY_BYTES_MAX || offset % pipelined::HEAD_BYTES as u64 != 0 {
@@ -412,7 +415,7 @@ pub(crate) fn eager_body(owner: &Rc<Owner>, theirs: &PeerRecord) -> Option<Remot
 pub enum NotTaken {
     /// The sender has fallen back to eager: here is the body.
     Eager(Remote),
-    /// The message will arrive once more, through the sender's heap; this one does not count.
+    /// The message will arrive once more, through the sender's heap; this arrival does not count.
     Later,
     /// The sender died before it had sent the message completely, or has withdrawn it.
     Lost,
@@ -424,20 +427,20 @@ pub enum Arrival<'a> {
     Inline(Inline<'a>),
     /// In the sender's heap.
     Remote(Remote),
-    /// Not in its place yet.
+    /// Still in transit.
     InTransit(BodyInTransit<'a>),
 }
 
 /// Takes messages that arrive.
 pub trait Sink {
-    /// Takes a message of task `from`. Messages of one sender come in the order in which they were sent.
+    /// Takes a message of task `from`. Messages of one sender arrive in the order in which they were sent.
     fn arrived(&mut self, from: u32, meta: crate::Meta, body: Arrival<'_>);
     /// Returns whether messages of that task are wanted now; unwanted ones stay in their queues.
     #[inline]
     fn wants(&self, _from: u32) -> bool {
         true
     }
-    /// Returns whether the sink has what it wanted; all later messages then stay in the queues.
+    /// Returns whether the sink has what it wanted; all later messages of this peer then stay in the queue.
     #[inline]
     fn satisfied(&self) -> bool {
         false

@@ -1,6 +1,6 @@
-//! How much memory the control groups of this process leave it, in either version (`cgroups(7)`).
+//! How much memory the control groups of this process still allow it, in versions 1 and 2 of `cgroups(7)`.
 //!
-//! The limit of any group above that of the process binds as much as its own limit.
+//! A process is bound by the limit of its own group and by the limits of all groups above that.
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
@@ -13,16 +13,16 @@ pub struct Room {
     pub available_bytes: u64,
 }
 
-/// From here on a limit is none: version 1 says so with a large number.
+/// A value of this many bytes or more means that there is no limit: version 1 reports a large number then.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
 
-/// The names of things in a version.
+/// The names that one version gives to its files, and to a line of `memory.stat`.
 struct Names {
     limits: &'static [&'static str],
     usage: &'static str,
-    /// Pages of files that the system drops when it needs room; with those of groups below.
+    /// The line for pages of files that the system drops when it needs memory, groups below included.
     reclaimable: &'static str,
-    /// Says whether a group's limit binds those below.
+    /// The file that tells whether the limit of a group binds the groups below it.
     hierarchy: Option<&'static str>,
 }
 
@@ -40,7 +40,8 @@ const SECOND: Names = Names {
     hierarchy: None,
 };
 
-/// Returns the room under each limit that binds this process. `root`: where `proc` is, and the groups are mounted.
+/// Returns the room under each limit that binds this process. `root` is the directory that holds `proc` and the mounted
+/// groups.
 pub fn rooms(root: &Path) -> Vec<Room> {
     let read = |name| fs::read_to_string(root.join("proc/self").join(name)).unwrap_or_default();
     let (groups, mounts) = (read("cgroup"), read("mountinfo"));
@@ -60,7 +61,7 @@ pub fn rooms(root: &Path) -> Vec<Room> {
     rooms
 }
 
-/// Returns where a group's files are, and those of the highest group that this process can see.
+/// Returns the folder of a group, and the folder of the highest group that this process can see.
 fn folder_of(mounts: &str, second: bool, group: &str) -> Option<(PathBuf, PathBuf)> {
     let mount = |line: &str| {
         let (place, kind) = line.split_once(" - ")?;
@@ -74,7 +75,7 @@ fn folder_of(mounts: &str, second: bool, group: &str) -> Option<(PathBuf, PathBu
         serves.then_some((from, at))
     };
     let mounted: Vec<(PathBuf, PathBuf)> = mounts.lines().filter_map(mount).collect();
-    // A container may have a part of the tree mounted; then it cannot see the rest.
+    // A container may have only a part of the tree mounted; then it cannot see the groups above that part.
     let below = |(from, at): &(PathBuf, PathBuf)| {
         let rest = Path::new(group).strip_prefix(from).ok()?;
         let plain = rest.components().all(|part| matches!(part, std::path::Component::Normal(_)));
@@ -84,7 +85,7 @@ fn folder_of(mounts: &str, second: bool, group: &str) -> Option<(PathBuf, PathBu
     found.or_else(|| mounted.first().map(|(_, at)| (at.clone(), at.clone())))
 }
 
-/// Returns a path that the system has written with octal numbers for blanks.
+/// Returns a path in which the system has written blanks as octal numbers.
 fn unescaped(path: &str) -> PathBuf {
     let (mut bytes, mut rest) = (Vec::new(), path.as_bytes());
     while let [first, tail @ ..] = rest {
@@ -127,7 +128,7 @@ fn add_rooms(root: &Path, names: &Names, folder: &Path, top: &Path, rooms: &mut 
 mod tests {
     use super::*;
 
-    /// A tree of files, gone with the value.
+    /// A tree of files, which is removed when the value is dropped.
     struct Tree(PathBuf);
 
     impl Tree {
@@ -142,7 +143,7 @@ mod tests {
             }
             tree
         }
-        /// Limit and available memory of each group, from this process's own upwards.
+        /// Returns limit and available memory of each group, from the group of this process upwards.
         fn rooms(&self) -> Vec<(u64, u64)> {
             rooms(&self.0).iter().map(|room| (room.limit_bytes, room.available_bytes)).collect()
         }
@@ -190,14 +191,15 @@ mod tests {
             ("cg x/mem/memory.usage_in_bytes", "999000000\n"),
         ];
         assert_eq!(Tree::new(&files).rooms(), [(200_000_000, 80_000_000), (100_000_000, 1_000_000)]);
-        // A group above that is not made to bind those below does not.
+        // A group whose `use_hierarchy` is 0 does not bind the groups below it.
         files.push(("cg x/mem/a/memory.use_hierarchy", "0\n"));
         assert_eq!(Tree::new(&files).rooms(), [(200_000_000, 80_000_000)]);
     }
 
     #[test]
     fn containers_see_a_part_of_the_tree() {
-        // Without a namespace of groups the path is that of the host; what is mounted is the container's.
+        // Without a namespace for control groups, the path is the one on the host, but the mounted tree is the
+        // container's.
         let without = Tree::new(&[
             ("proc/self/cgroup", "4:memory:/docker/abc/inner\n"),
             ("proc/self/mountinfo", "32 30 0:30 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n"),
@@ -207,7 +209,7 @@ mod tests {
             ("sys/fs/cgroup/memory/memory.usage_in_bytes", "130\n"),
         ]);
         assert_eq!(without.rooms(), [(70, 40), (100, 0)]);
-        // With one a process may even be outside of it.
+        // With such a namespace, the process may even be in a group outside of it.
         for group in ["/", "/../..", "/elsewhere/../.."] {
             let within = Tree::new(&[
                 ("proc/self/cgroup", &format!("0::{group}\n")),

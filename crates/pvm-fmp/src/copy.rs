@@ -2,15 +2,15 @@
 use crate::copy_policy::NON_TEMPORAL_BYTES_MIN;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-/// The longest piece that the C library copies by vector instructions, in bytes. For more it takes the processor's
-/// string instructions, which read what another core has just written at half the speed.
+/// The longest piece that the C library copies by vector instructions, in bytes. For longer pieces it takes the
+/// processor's string instructions, which are half as fast if another core has just written the bytes.
 const PIECE_BYTES: usize = 4 << 10;
 
 /// Copies bytes.
 ///
 /// # Safety
-/// `bytes` bytes can be read at `from` and written at `to`; the two ranges do not overlap, nobody writes to the
-/// first meanwhile, and no reference to the second is used. Neither has to be aligned or initialised.
+/// `bytes` bytes can be read at `from` and written at `to`; the two ranges do not overlap, nobody writes to the first
+/// range meanwhile, and no reference to the second range is used. Neither range has to be aligned or initialised.
 #[inline]
 pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     let mut done = 0;
@@ -24,14 +24,14 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
 
 /// Copies bytes out of memory of a peer.
 ///
-/// Another process, if it breaks the rules, may change the bytes at `from` meanwhile; then the copy holds any bytes.
-/// The language has no copy that allows this: for its rules another process is no thread of this one, as for all
-/// programs that share memory. What it could break in practice is ruled out here: the compiler, which sees nobody
-/// write to `from`, could read there a second time where the program reads the copy, and find something else than
-/// what has been checked. The fence makes it believe that the bytes at `from` have changed since.
+/// Another process that breaks the rules may change the bytes at `from` meanwhile; then the copy holds any bytes. Rust
+/// has no copy that allows this, since its rules do not know other processes; all programs that share memory have this
+/// problem. In practice only one thing could go wrong: the compiler, which sees nobody write to `from`, could read
+/// `from` a second time where the program reads the copy, and get other bytes than those that were checked. The fence
+/// prevents this: it makes the compiler assume that the bytes at `from` have changed since.
 ///
 /// # Safety
-/// As for [`copy`], but that other processes may write to the first range.
+/// As for [`copy`], except that other processes may write to the first range.
 #[inline]
 pub unsafe fn copy_shared(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: as the caller promises.
@@ -39,7 +39,7 @@ pub unsafe fn copy_shared(from: *const u8, to: *mut u8, bytes: usize) {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Does what [`copy_shared`] does, by non-temporal stores where the bytes are more than the caches hold.
+/// Does what [`copy_shared`] does, by non-temporal stores if the bytes do not fit in the caches.
 ///
 /// # Safety
 /// As for [`copy_shared`].
@@ -50,8 +50,8 @@ pub unsafe fn copy_shared_by_size(from: *const u8, to: *mut u8, bytes: usize) {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Copies bytes by non-temporal stores, for another core to read them: it reads modified lines of this core's cache
-/// more slowly than memory.
+/// Copies bytes that another core will read, by non-temporal stores: that core reads memory faster than modified lines
+/// in this core's cache.
 ///
 /// # Safety
 /// As for [`copy`].
@@ -61,7 +61,8 @@ pub unsafe fn copy_non_temporal(from: *const u8, to: *mut u8, bytes: usize) {
     {
         use std::arch::x86_64::{__m128i, _MM_HINT_NTA, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_stream_si128};
         const LINE: usize = 64;
-        /// How far ahead the source is prefetched, in bytes; that drives nothing else out of the caches.
+        /// How far ahead the source is prefetched, in bytes; this kind of prefetch displaces nothing else in the
+        /// caches.
         const AHEAD: usize = 1024;
         let head = (to.addr().next_multiple_of(LINE) - to.addr()).min(bytes);
         let whole = head + (bytes - head) / LINE * LINE;
@@ -71,7 +72,7 @@ pub unsafe fn copy_non_temporal(from: *const u8, to: *mut u8, bytes: usize) {
             // SAFETY: parts of the ranges for which the caller promises, the target aligned; SSE2
             // is part of x86-64.
             unsafe {
-                // Behind the end, too, where a prefetch does no harm.
+                // This also prefetches behind the end of the source, which does no harm.
                 _mm_prefetch::<_MM_HINT_NTA>(from.wrapping_add(at + AHEAD).cast());
                 let (from, to) = (from.add(at).cast::<__m128i>(), to.add(at).cast::<__m128i>());
                 let words = [0, 1, 2, 3].map(|word| _mm_loadu_si128(from.add(word)));
@@ -80,8 +81,8 @@ pub unsafe fn copy_non_temporal(from: *const u8, to: *mut u8, bytes: usize) {
                 }
             }
         }
-        // SAFETY: the rest of the ranges. The fence puts these stores before those that follow,
-        // which a release store alone does not do for them.
+        // SAFETY: the rest of the ranges. The fence orders these stores before those that follow; a release store alone
+        // does not order non-temporal stores.
         unsafe {
             copy(from.add(whole), to.add(whole), bytes - whole);
             _mm_sfence();

@@ -1,27 +1,28 @@
 //! The copy policy: whether bytes are copied into this task's heap through the caches or by non-temporal stores.
 //!
-//! A cache line that another core has read must be taken from that core before it can be written again. Where the
-//! cores share a cache this is soon done, and the reader finds the bytes near. Where they do not, a non-temporal
-//! copy is several times as fast, since it waits for no cache line. Only the speed of the copies tells how near the
-//! readers are, and it may change: a virtual machine's cores move about.
+//! A cache line that another core has read must be taken from that core before it can be written again. Where the two
+//! cores share a cache, this takes little time, and the reader finds the bytes in that cache. Where they do not, a
+//! non-temporal copy is several times as fast, since it waits for no cache line. Only the speed of the copies shows
+//! whether reader and writer share a cache, and this may change, because the cores of a virtual machine move.
 use std::time::Duration;
 
-/// From this size on the policy chooses how to copy, in bytes.
+/// The shortest copy for which the policy chooses how to copy, in bytes.
 pub const POLICY_BYTES_MIN: usize = 4 << 10;
-/// From this size on copies are non-temporal, in bytes. A cached copy of such a body drives the data of both programs
-/// out of the caches, and the body itself is gone from there before all of it has been read (decision 15).
+/// The shortest copy that is always non-temporal, in bytes. A cached copy of such a body would displace the data of
+/// both programs in the caches, and the caches could not hold the body until all of it has been read (decision 15).
 pub const NON_TEMPORAL_BYTES_MIN: usize = 8 << 20;
-/// In a long copy the policy chooses anew after this number of bytes.
+/// The number of bytes of a long copy after which the policy chooses again.
 pub const PIECE_BYTES: usize = 32 << 10;
-/// A cached copy below this speed is slow, in bytes a microsecond. Between the halves of a processor that share no
-/// cache its speed is some 2500; where they share one, 10000 and more, and some 4500 for a body that is longer than
-/// the cache.
+/// A cached copy below this speed is slow, in bytes a microsecond. Between two halves of a processor without a common
+/// cache the speed is some 2500; with a common cache it is 10000 and more, but only some 4500 for a body that is longer
+/// than the cache.
 const SLOW_BYTES_PER_MICROSECOND: usize = 3500;
-/// How many slow copies in a row it takes to change the mode: one may have been interrupted, or met new pages.
+/// The number of slow copies in a row after which the policy changes to non-temporal copies: a single copy may be slow
+/// because of an interruption or of new pages.
 const SLOW_COPIES: u32 = 3;
-/// Bytes that are copied through the caches between two timed copies.
+/// The number of bytes that are copied through the caches between two timed copies.
 const CACHED_BYTES: usize = 128 << 10;
-/// Bytes of non-temporal copies before one cached copy is timed again.
+/// The number of bytes of non-temporal copies before one cached copy is timed again.
 const NON_TEMPORAL_BYTES: usize = 8 << 20;
 
 /// How to copy.
@@ -29,7 +30,7 @@ const NON_TEMPORAL_BYTES: usize = 8 << 20;
 pub enum CopyMode {
     /// Through the caches.
     Cached,
-    /// Through the caches; then tell [`CopyPolicy::record`] how long it took.
+    /// Through the caches; the caller measures the time and passes it to [`CopyPolicy::record`].
     Timed,
     /// By non-temporal stores, past the caches.
     NonTemporal,
@@ -38,7 +39,7 @@ pub enum CopyMode {
 /// How to copy next, learned from the speed of earlier copies.
 #[derive(Debug, Default)]
 pub struct CopyPolicy {
-    /// Slow copies since the last quick one.
+    /// The number of slow copies since the last quick one.
     slow: u32,
     /// Bytes copied since the last timed copy.
     untimed_bytes: usize,
@@ -71,8 +72,8 @@ impl CopyPolicy {
 mod tests {
     use super::*;
 
-    /// Copies in pieces, where cached copies have a speed of `speed` bytes a microsecond. Returns how many bytes were
-    /// copied by non-temporal stores, and how many were timed.
+    /// Simulates a copy in pieces, in which cached copies have a speed of `speed` bytes a microsecond. Returns how many
+    /// bytes were copied by non-temporal stores, and how many were timed.
     fn copy(copy_policy: &mut CopyPolicy, bytes: usize, speed: usize) -> (usize, usize) {
         let (mut non_temporal, mut timed) = (0, 0);
         for _ in 0..bytes / PIECE_BYTES {

@@ -1,10 +1,11 @@
 //! Cross-memory copies: one copy between two processes, made by both of them.
 //!
-//! The receiver copies from the front of the body, the sender from its back, in chunks that each claims first; they
-//! stop where they meet. A chunk that both copy is copied twice with the same bytes, which costs time only. Two cores
-//! move twice as much as one: the kernel's copy between processes runs at a third of a core's own speed.
+//! The receiver copies from the front of the body, the sender from its back. Each side claims a chunk before it copies
+//! it, and both stop where they meet. If both copy the same chunk, they write the same bytes, which costs only time.
+//! Two cores copy twice as fast as one: the kernel's copy between processes runs at a third of the speed of a copy
+//! within a process.
 //!
-//! [`crate::two_sided_copy`] is the agreement between the two; here are the copies themselves.
+//! [`crate::two_sided_copy`] is the protocol by which the two sides agree; this module makes the copies.
 use crate::process::{Refusal, Watch, read_from, write_to};
 use crate::segment::{Header, PeerRecord};
 use crate::signals::HandlersWait;
@@ -13,17 +14,17 @@ use crate::two_sided_copy::{self, TwoSidedCopy};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Bodies from this size on are copied by both sides, in bytes.
+/// The shortest body that both sides copy, in bytes.
 const SHARED_BYTES_MIN: usize = 32 << 10;
 /// Smallest and largest chunk, in bytes.
 const CHUNK_BYTES_MIN: usize = 16 << 10;
 const CHUNK_BYTES_MAX: usize = 128 << 10;
-/// How long the receiver waits for the sender's last chunk before it copies that too.
+/// How long the receiver waits for the sender's last chunk before it copies that chunk, too.
 const HELPER_PATIENCE: Duration = Duration::from_micros(500);
 /// How long the receiver polls for the end of a chunk that the sender has claimed, before it asks the system whether
 /// the sender lives.
 const CHUNK_PATIENCE: Duration = Duration::from_millis(2);
-/// The longest pause between two of these questions.
+/// The longest time between two checks whether the sender lives.
 const QUESTION_PAUSE_MAX: Duration = Duration::from_millis(10);
 
 fn chunk_bytes(bytes: usize) -> usize {
@@ -46,14 +47,14 @@ pub fn begin(ours: &PeerRecord) {
     two_sided_copy::begin(&ours.back, &ours.back_done);
 }
 
-/// Copies the first `bytes` bytes of the body to `into`; for the receiver. When it returns the sender writes there no
-/// more: a chunk that the sender has claimed is done, or its process has ended. A sender that is stopped in a
-/// chunk holds its receiver up, as anywhere in the middle of a message. `is_enrolled` tells whether the daemon still
-/// knows the sender.
+/// Copies the first `bytes` bytes of the body to `into`; for the receiver. After the return the sender writes nothing
+/// more there: it has copied every chunk that it had claimed, or its process has ended. If the sender is stopped in a
+/// chunk, the receiver has to wait, as for any message whose sender is stopped in the middle. `is_enrolled` returns
+/// whether the daemon still knows the sender.
 ///
 /// # Safety
-/// So many bytes can be written at `into`, whose memory may be uninitialised, and no reference to them is used
-/// meanwhile: the sender's process writes there, too.
+/// The range `into` (address, length) can be written; it may be uninitialised. No reference to it is used meanwhile,
+/// because the sender's process writes there, too.
 pub unsafe fn receive(
     sender: &Header,
     theirs: &PeerRecord,
@@ -67,7 +68,7 @@ pub unsafe fn receive(
         // SAFETY: as the caller promises.
         return unsafe { read_from(sender, address, into, bytes) };
     }
-    // A handler that jumps away would leave the buffer open.
+    // A signal handler that leaves by a jump would leave the buffer open.
     let handlers_wait = HandlersWait::new();
     ours.into_address.store(into as u64, Ordering::Relaxed);
     ours.into_bytes.store(bytes as u64, Ordering::Relaxed);
@@ -82,8 +83,8 @@ pub unsafe fn receive(
     two_sided_copy(ours, theirs).receive(number, bytes as u64, chunk, copy, &mut impatient, &mut has_ended)
 }
 
-/// Returns a function that says whether the sender has ended. For the first 2 ms it says no at once; later calls wait a
-/// while for the sender's end.
+/// Makes a function that returns whether the sender has ended. In the first 2 ms it returns false at once; later calls
+/// wait a while for the sender's end.
 fn end_of<'a>(
     sender: &'a Header,
     handlers_wait: &'a HandlersWait,
@@ -102,7 +103,7 @@ fn end_of<'a>(
     }
 }
 
-/// Returns a function that says whether the wait for the sender's last chunk has been long enough.
+/// Makes a function that returns whether the receiver has waited long enough for the sender's last chunk.
 fn impatience() -> impl FnMut() -> bool {
     let (mut start, mut looks) = (None, 0u32);
     move || {
@@ -124,7 +125,7 @@ pub fn help(receiver: i32, theirs: &PeerRecord, ours: &PeerRecord, number: u64, 
     if theirs.front.load_relaxed() >= bytes as u64 {
         return;
     }
-    // A handler that jumps away would leave a chunk claimed, and the receiver waiting for it.
+    // A signal handler that leaves by a jump would leave a chunk claimed, and the receiver would wait for that chunk.
     let _handlers_wait = HandlersWait::new();
     let into = theirs.into_address.load_relaxed();
     let copy = |range: Range<u64>| {

@@ -64,7 +64,7 @@ fn long_bodies_reach_the_daemon_complete() {
     assert_eq!((kept.in_transit, kept.remotes.len(), kept.messages[0].2 == long), (0, 1, true));
 }
 
-/// Wants nothing of one task.
+/// A sink that wants no messages of one task.
 struct Choosy(Kept, u32);
 
 impl Sink for Choosy {

@@ -1,5 +1,6 @@
-//! Descriptors of ours in the process of a program: never 0, 1 or 2. One that was started with some of these closed
-//! goes on writing to them, and would write into our sockets and memory. And who is at the other end of one.
+//! Our descriptors in the process of a program never get the numbers 0, 1 and 2: a program that was started with some
+//! of these closed still writes to them, and would write into our sockets and memory. Also: the process at the other
+//! end of a socket.
 use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -15,11 +16,11 @@ pub fn above_standard(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// While this lives the numbers 0, 1 and 2 are taken, and new descriptors have others.
+/// While this value lives, the numbers 0, 1 and 2 are occupied, and new descriptors get other numbers.
 pub struct Floor(#[allow(dead_code)] Vec<OwnedFd>);
 
 impl Floor {
-    /// Takes those numbers that are closed. Without `/dev/null`, or without room, it takes none.
+    /// Occupies those of the numbers that are free. If `/dev/null` cannot be opened, they stay free.
     pub fn lay() -> Floor {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let null = || rustix::fs::open("/dev/null", flags, Mode::empty()).ok();
@@ -30,7 +31,7 @@ impl Floor {
 /// The process at the other end of a socket of this machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// The process that connected or listened; 0 for one that cannot be seen from this one's namespace.
+    /// The id of the process that connected or listened; 0 if it is not visible in this process's namespace.
     pub process: i32,
     /// Its user.
     pub user: u32,

@@ -1,17 +1,18 @@
 //! A doorbell wakes a task that sleeps in `poll(2)`.
 //!
-//! It is a pipe of one page. Its owner reads from an open file description of its own; peers get another one, open for
-//! both directions, so that a ring always finds a reader and raises no SIGPIPE. All processes with a description share
-//! its flags, and any of them may change these or fill the pipe: so nothing here relies on them.
+//! It is a pipe of one page. Its owner reads from an open file description that no other process has. Peers get another
+//! description, open for reading and writing: so the pipe always has a reader, and a ring raises no SIGPIPE. All
+//! processes that share a description share its flags, and any of them may change the flags or fill the pipe, so
+//! nothing here relies on the flags, nor on room in the pipe.
 use crate::file::{failed, reopen};
 use rustix::fs::{FileType, OFlags};
 use rustix::pipe::PipeFlags;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// The smallest size of a pipe; the system makes it a page.
+/// The smallest size of a pipe, in bytes; the system makes it a page.
 const PIPE_BYTES: usize = 4096;
-/// Rings that are read at once. There are few, unless somebody breaks the rules.
+/// The number of rings (one byte each) that one read takes. Few are waiting unless a peer breaks the rules.
 const RINGS_BYTES: usize = 256;
 
 /// Makes a doorbell.
@@ -33,8 +34,8 @@ pub fn again(bell: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     }
 }
 
-/// Returns whether that is a doorbell. A task could hand out anything: a write would change a file, and to a pipe that
-/// has no reader it would kill the writer.
+/// Returns whether the descriptor is a doorbell. A task could hand out any other descriptor: a write would change a
+/// file, or, to a pipe without a reader, would kill the writer.
 pub fn is_bell(bell: BorrowedFd<'_>) -> bool {
     rustix::fs::fstat(bell).is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::Fifo)
         && rustix::fs::fcntl_getfl(bell).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDWR)
@@ -44,19 +45,19 @@ pub fn is_bell(bell: BorrowedFd<'_>) -> bool {
 pub fn ring(bell: BorrowedFd<'_>) {
     static RING: u8 = 1;
     let ring = libc::iovec { iov_base: (&raw const RING).cast_mut().cast(), iov_len: 1 };
-    // A write would have to look at the flags first, and they could change in between. This call is
-    // told not to wait.
+    // `write` would have to check the flags first, and they could change before the write. This call has a flag of its
+    // own that forbids it to wait.
     // SAFETY: a doorbell is open for writing, so the kernel reads the byte, which lives for ever.
     let rung = unsafe { libc::vmsplice(bell.as_raw_fd(), &raw const ring, 1, libc::SPLICE_F_NONBLOCK) };
-    // Sandboxes that do not have or allow the call have an error of their own for that. A file that is no pipe is no
-    // doorbell any more: the program has closed the doorbell, and opened something else.
+    // In a sandbox that lacks or forbids the call the error is neither EAGAIN nor EBADF. EBADF means that the
+    // descriptor is no pipe: the program has closed the doorbell and opened another file under its number.
     let errno = io::Error::last_os_error().raw_os_error();
     if rung < 0 && ![Some(libc::EAGAIN), Some(libc::EBADF)].contains(&errno) {
         write(bell);
     }
 }
 
-/// Rings where the system has no other call; a process that changes the flags meanwhile makes it wait.
+/// Rings by `write`, on systems without `vmsplice`. A process that changes the flags meanwhile can make this call wait.
 fn write(bell: BorrowedFd<'_>) {
     let Ok(flags) = rustix::fs::fcntl_getfl(bell) else { return };
     if flags.contains(OFlags::NONBLOCK) || rustix::fs::fcntl_setfl(bell, flags | OFlags::NONBLOCK).is_ok() {
@@ -64,8 +65,8 @@ fn write(bell: BorrowedFd<'_>) {
     }
 }
 
-/// Empties this task's doorbell, by a description that nobody else has ([`new`], [`again`]). Others may have made the
-/// pipe larger and filled it; then it goes on ringing for a while.
+/// Empties this task's doorbell, through the description that only this task has ([`new`], [`again`]). If a peer has
+/// enlarged the pipe and filled it, the doorbell stays readable, and later calls go on emptying it.
 pub fn empty(bell: BorrowedFd<'_>) {
     let mut rings = [0u8; RINGS_BYTES];
     for _ in 0..PIPE_BYTES / RINGS_BYTES {
@@ -98,7 +99,7 @@ mod tests {
     fn neither_ringer_nor_owner_is_held_up() {
         let own = new().unwrap();
         let given = again(own.as_fd()).unwrap();
-        // What a hostile peer can do with it: enlarge it, fill it, have it block.
+        // What a hostile peer can do with the pipe: enlarge it, fill it, make it blocking.
         rustix::pipe::fcntl_setpipe_size(&given, 1 << 16).unwrap();
         while rustix::io::write(&given, &[7; 1000]).is_ok() {}
         rustix::fs::fcntl_setfl(&given, OFlags::empty()).unwrap();
@@ -113,7 +114,7 @@ mod tests {
 
     #[test]
     fn what_is_no_pipe_is_left_alone() {
-        // A program that closes descriptors that are not its own may open something in a doorbell's place.
+        // A program may close our descriptors, and then open another file under the number of a doorbell.
         let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
         ring(one.as_fd());
         assert!(!rustix::fs::fcntl_getfl(&one).unwrap().contains(OFlags::NONBLOCK));

@@ -1,8 +1,8 @@
 //! The mapping of a segment in this process: the owner's, or a peer's.
 //!
 //! A segment grows by **extents**, which its header lists. The first one is mapped at once; a peer maps a further one
-//! when a descriptor leads there. Nothing that is mapped ever moves. A peer does not trust the header: before it
-//! touches a page it asks the system whether the file is that long.
+//! when a descriptor points into it. A mapped extent never moves. A peer does not trust the header: before it touches a
+//! page, it asks the system whether the file reaches that page.
 use crate::segment::{Apart, EXTENTS_MAX, FIRST_BYTES, HEAP_START, Header, MAGIC, PAGE_BYTES, PeerRecord};
 use crate::segment::{FIRST_RECORDS, PEERS_MAX, SEGMENT_BYTES_MAX, table_piece};
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
@@ -40,11 +40,11 @@ impl Piece {
 
 /// How a mapping gets further parts of the segment.
 enum Way {
-    /// The owner maps what it adds.
+    /// The owner maps each extent when it adds it.
     Own,
-    /// By duplicating a part that is mapped, which costs no descriptor.
+    /// A peer duplicates a mapped part, which needs no descriptor.
     Behind,
-    /// From the file, where the system does not have the other way.
+    /// A peer maps from the file, where the system cannot duplicate a mapped part.
     File(OwnedFd),
 }
 
@@ -52,19 +52,19 @@ enum Way {
 pub struct Mapping {
     first: Piece,
     more: RefCell<Vec<Piece>>,
-    /// The part of the last access: mostly the next access is there, too.
+    /// The part of the last access: the next access is mostly in the same part.
     recent: Cell<Piece>,
     way: Way,
-    /// Something could not be mapped for lack of address space.
+    /// Set when a part could not be mapped for lack of address space.
     starved: Cell<bool>,
     /// The inode number, by which /proc tells this segment from others.
     pub inode: u64,
 }
 
-/// The file system of huge pages: to read one that the system cannot provide would kill the reader.
+/// The number of the file system for huge pages: reading a page that the system cannot provide would kill the reader.
 const LARGE_PAGES_MAGIC: u64 = 0x9584_58f6;
 
-/// Returns whether memory of that kind of file system can be read safely.
+/// Returns whether memory of a file system of this kind can be read safely.
 fn is_plain_memory(kind: u64) -> bool {
     kind & 0xffff_ffff != LARGE_PAGES_MAGIC
 }
@@ -90,7 +90,7 @@ impl Mapping {
         Ok(Mapping { first, more, recent: Cell::new(first), way: Way::Own, starved, inode: status.st_ino })
     }
 
-    /// Maps a peer's segment for reading; refuses what is no segment.
+    /// Maps a peer's segment for reading; refuses any other file.
     pub fn of_peer(segment: &OwnedFd) -> io::Result<Mapping> {
         if !file::keeps_length(segment.as_fd()) || !is_plain_memory(rustix::fs::fstatfs(segment)?.f_type as u64) {
             return Err(wrong());
@@ -105,7 +105,8 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Does what [`Mapping::of_peer`] does, and keeps the descriptor, as where the system does not have the other way.
+    /// Does what [`Mapping::of_peer`] does, but keeps the descriptor and maps from the file, as on systems without
+    /// [`Way::Behind`].
     #[cfg(test)]
     pub fn of_peer_by_file(segment: OwnedFd) -> io::Result<Mapping> {
         let mut mapping = Mapping::of_peer(&segment)?;
@@ -161,7 +162,7 @@ impl Mapping {
             // SAFETY: it lies behind the header, in the first extent.
             0 => unsafe { self.first.base.cast::<u8>().add(size_of::<Header>()) },
             _ => {
-                // Pair `table piece made`: whoever sees where it lies sees clean records.
+                // Pair `table piece made`: whoever sees the offset of the piece sees clean records.
                 let offset = self.header().tables.get(piece)?.load_acquire();
                 let aligned = first < PEERS_MAX && offset % align_of::<PeerRecord>() as u64 == 0;
                 self.reach(offset, bytes).filter(|_| aligned)?
@@ -177,8 +178,8 @@ impl Mapping {
         self.table(piece)?.get(index - table_piece(piece).0)
     }
 
-    /// Returns whether something could not be mapped for lack of address space since the last call. Then the descriptor
-    /// that leads there is not wrong, and the caller may try again.
+    /// Returns whether, since the last call, a part could not be mapped for lack of address space. Then the descriptor
+    /// that points there is not wrong, and the caller may try again.
     pub fn take_starved(&self) -> bool {
         self.starved.take()
     }
@@ -197,12 +198,13 @@ impl Mapping {
             return Err(error);
         }
         self.more.borrow_mut().push(Piece { start, bytes, base });
-        // Pair `extent made`: whoever sees the end finds the file that long.
+        // Pair `extent made`: whoever sees the end can rely on the file reaching it.
         place.store(start + bytes, Ordering::Release);
         Ok(())
     }
 
-    /// Returns start and end of each extent behind the first one, as far as the header makes sense.
+    /// Returns start and end of each extent behind the first one, up to the first entry of the header that makes no
+    /// sense.
     fn extents(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let Apart::<[AtomicU64; EXTENTS_MAX]>(ends) = &self.header().ends;
         let mut start = FIRST_BYTES;
@@ -219,7 +221,7 @@ impl Mapping {
         self.extents().last().map_or(FIRST_BYTES, |(_, end)| end)
     }
 
-    /// Maps the extent of the range; if there is no address space for that, the range alone.
+    /// Maps the extent that holds the range; if there is no address space for the extent, maps only the range.
     #[cold]
     fn map_more(&self, offset: u64, count: u64) -> Option<Piece> {
         let end = offset.checked_add(count)?;
@@ -287,7 +289,7 @@ mod tests {
     use super::*;
     use crate::segment::Segment;
 
-    /// Returns mappings by both ways of a peer to map a segment.
+    /// Returns two mappings of a segment, one for each way in which a peer can map it.
     fn peers(segment: &Segment) -> [Mapping; 2] {
         let descriptor = || segment.descriptor().try_clone_to_owned().unwrap();
         let behind = Mapping::of_peer(&descriptor()).unwrap();
@@ -295,7 +297,7 @@ mod tests {
         [behind, Mapping::of_peer_by_file(descriptor()).unwrap()]
     }
 
-    /// Writes to a place of this process's segment, and reads it as a peer. Returns whether the value came through.
+    /// Writes a value as the owner of the segment, and reads it as a peer. Returns whether the peer sees it.
     fn passes(segment: &Segment, peer: &Mapping, offset: u64, value: u8) -> bool {
         segment.commit(offset / PAGE_BYTES * PAGE_BYTES, PAGE_BYTES).unwrap();
         let (own, far) = (segment.mapping.address(offset, 1), peer.reach(offset, 1).unwrap());
@@ -323,7 +325,7 @@ mod tests {
             assert_eq!(mapped_bytes(peer), FIRST_BYTES);
             assert!(passes(&segment, peer, HEAP_START, 1) && passes(&segment, peer, FIRST_BYTES - 1, 2));
             assert!(passes(&segment, peer, small, 3) && mapped_bytes(peer) < 1 << 20);
-            // Out of order: the extent between is mapped later, and nothing moves.
+            // The last extent is mapped before the one in front of it; no mapped part moves.
             let known = peer.reach(small, 1).unwrap();
             assert!(passes(&segment, peer, last, 4) && passes(&segment, peer, last + more - 1, 5));
             assert!(passes(&segment, peer, long, 6) && passes(&segment, peer, long + bytes - 1, 7));
@@ -351,7 +353,7 @@ mod tests {
                 assert_eq!((peer.reach(end, 1), peer.take_starved()), (None, false), "{liar}");
             }
         }
-        // Real extents are still mapped, and a piece of the table that lies nowhere is none.
+        // Real extents can still be mapped; a piece of the table that lies in no extent is not found.
         segment.mapping.header().tables[1].store(end, Ordering::Relaxed);
         for peer in &peers {
             assert!(passes(&segment, peer, start, 3) && peer.table(1).is_none() && peer.peer_record(40).is_none());

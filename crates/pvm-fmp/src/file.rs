@@ -1,7 +1,7 @@
-//! Files of memory: tasks and daemons share memory by passing their descriptors.
+//! Files of memory: tasks and daemons share memory by passing descriptors of such files.
 //!
 //! Such a file is a memfd, sealed against shrinking, so that a process that has mapped it never faults. Where a sandbox
-//! forbids the call it is a file without a name.
+//! forbids memfds, it is an ordinary file whose name has been removed.
 use crate::descriptor::above_standard;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
@@ -10,10 +10,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Bytes written at a time where the system cannot commit memory otherwise.
+/// The bytes that are written at a time to commit memory, where the system has no call for that.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Returns whether that error says that the system does not have or allow the call.
+/// Returns whether the error means that the system lacks or forbids the call.
 fn is_forbidden(errno: Errno) -> bool {
     [Errno::PERM, Errno::NOSYS, Errno::ACCESS, Errno::OPNOTSUPP].contains(&errno)
 }
@@ -23,7 +23,7 @@ pub fn failed(call: &str, errno: Errno) -> io::Error {
     io::Error::new(errno.kind(), format!("{call}: {errno}"))
 }
 
-/// Makes a file of that length. Its name is for people who look at /proc.
+/// Makes a file of memory of that length. Its name is visible only in /proc.
 pub fn make(name: &str, bytes: u64) -> io::Result<OwnedFd> {
     let file = match rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING) {
         Err(errno) if is_forbidden(errno) => without_name(name).map_err(|_| failed("memfd_create", errno))?,
@@ -34,7 +34,7 @@ pub fn make(name: &str, bytes: u64) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Makes a file of memory, or at least a temporary file, and removes its name.
+/// Makes a file in /dev/shm or, failing that, in a directory for temporary files, and removes its name.
 fn without_name(name: &str) -> io::Result<OwnedFd> {
     let own = std::env::var_os("PVM_TMP").map(PathBuf::from);
     let folders = [Some(PathBuf::from("/dev/shm")), own, Some(PathBuf::from("/tmp"))];
@@ -58,13 +58,13 @@ fn in_folder(folder: &Path, name: &str) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Returns the limit of the size of files.
+/// Returns the limit on the size of files (`ulimit -f`), in bytes.
 pub fn bytes_max() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
-/// Makes a file longer. Returns an error if a limit of the size of files (`ulimit -f`) forbids it, where the system
-/// would send a signal.
+/// Makes a file longer. Returns an error if the limit on the size of files (`ulimit -f`) forbids the new length; the
+/// system would send a signal instead.
 pub fn lengthen(file: &OwnedFd, bytes: u64) -> io::Result<()> {
     let limit = bytes_max();
     if limit < bytes {
@@ -77,14 +77,16 @@ pub fn lengthen(file: &OwnedFd, bytes: u64) -> io::Result<()> {
 /// Seals a file, if it is of a kind that can be sealed.
 pub fn seal(file: &OwnedFd, seals: SealFlags) -> io::Result<()> {
     match rustix::fs::fcntl_add_seals(file, seals | SealFlags::SEAL) {
-        // No memfd; or no such call, and then a receiver of the file cannot ask either.
+        // The file is no memfd, or the system lacks the call; then a receiver of the file cannot ask for its seals
+        // either.
         Err(errno) if is_nameless(file.as_fd()) && (errno == Errno::INVAL || is_forbidden(errno)) => Ok(()),
         other => other.map_err(|errno| failed("fcntl(F_ADD_SEALS)", errno)),
     }
 }
 
-/// Seals a file that its maker alone writes, by the mapping that it has made before: whoever gets a descriptor, however
-/// it opens that, can only read. Before Linux 5.1 the system does not have that seal.
+/// Seals a file so that it can be written only through the mapping that its maker has made before: whoever gets a
+/// descriptor can only read, even after opening the file again. Before Linux 5.1 there is no such seal, and only the
+/// length is sealed.
 pub fn seal_for_readers(file: &OwnedFd) -> io::Result<()> {
     let size = SealFlags::SHRINK | SealFlags::GROW;
     match rustix::fs::fcntl_add_seals(file, size | SealFlags::FUTURE_WRITE | SealFlags::SEAL) {
@@ -93,8 +95,8 @@ pub fn seal_for_readers(file: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Returns whether a file from another process cannot shrink. A file that cannot be sealed is trusted if it is the own
-/// user's and has no name: such are the files of systems that forbid memfds.
+/// Returns whether a file from another process cannot shrink. A file that cannot be sealed is trusted if it belongs to
+/// the same user and has no name: where memfds are forbidden, all files of memory are like that.
 pub fn keeps_length(file: BorrowedFd<'_>) -> bool {
     match rustix::fs::fcntl_get_seals(file) {
         Ok(seals) => seals.contains(SealFlags::SHRINK) || (seals == SealFlags::SEAL && is_nameless(file)),
@@ -109,10 +111,11 @@ fn is_nameless(file: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// Memory that is committed with one call, in bytes: after a signal the call begins anew.
+/// The most memory that one call commits, in bytes: a call that a signal interrupts begins again.
 const TAKEN_AT_ONCE_BYTES: u64 = 32 << 20;
 
-/// Commits memory for a range of a file. Returns an error where a later access would end the process.
+/// Commits memory for a range of a file. Returns an error if there is too little memory, which would otherwise end the
+/// process at a later access.
 pub fn take_memory(file: &OwnedFd, mut offset: u64, bytes: u64) -> io::Result<()> {
     let end = offset + bytes;
     while offset < end {
@@ -136,12 +139,12 @@ fn write_zeroes(file: &OwnedFd, mut offset: u64, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the memory of a range of a file back. Failing costs memory, nothing else.
+/// Gives the memory of a range of a file back to the system. A failure costs only memory.
 pub fn give_memory_back(file: &OwnedFd, offset: u64, bytes: u64) {
     let _ = rustix::fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, bytes);
 }
 
-/// Opens a file of memory once more, for reading only; where /proc is missing, a plain duplicate.
+/// Opens a file of memory again, for reading only; where /proc is missing, returns a plain duplicate.
 pub fn read_only(file: &OwnedFd) -> io::Result<OwnedFd> {
     reopen(file.as_fd(), OFlags::RDONLY | OFlags::CLOEXEC).or_else(|_| duplicate(file.as_fd()))
 }

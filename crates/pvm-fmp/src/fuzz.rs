@@ -1,7 +1,7 @@
 //! Untrusted input: what peers write to shared memory (docs/testing.md).
 //!
-//! Random bytes do not get far here: a hostile neighbour breaks the rules while it keeps most of them. So the input
-//! is a list of actions of a hostile peer, and of looks of its victim.
+//! Random bytes would be refused too early: a dangerous neighbour keeps most of the rules and breaks a few. So the
+//! input is a list of actions of a hostile peer, and of polls of its victim.
 use crate::arrival::BORROWED;
 use crate::doorbell;
 use crate::group::{Failed, GroupMemory, GroupView};
@@ -107,20 +107,20 @@ const VICTIM: u32 = 0x40001;
 const ATTACKER: u32 = 0x40002;
 const DAEMON: u32 = 0x40000;
 const STRANGER: u32 = 0x40003;
-/// What is read of a body: enough to see that it is there.
+/// The number of bytes that are read at each end of a body: enough to see that the body is there.
 const LOOK_BYTES: usize = 4096;
-/// Rings and bodies of the hostile neighbour lie here, in the second extent of its segment.
+/// The offset at which rings and bodies of the hostile neighbour lie, in the second extent of its segment.
 const PLAYGROUND: u64 = FIRST_BYTES + PAGE_BYTES;
 /// The length of the playground in bytes.
 const PLAYGROUND_BYTES: u64 = 256 << 10;
-/// In these, both rings that it may have.
+/// The part of the playground for the two rings that the neighbour may have, in bytes.
 const RINGS_BYTES: u64 = 64 << 10;
-/// Bytes from here on choose an action after which there is something to be read.
+/// Input bytes from this value on choose an action after which the victim finds an entry to read.
 const STANDING_FIRST: u8 = 248;
 /// Actions in one run.
 const ACTIONS_MAX: usize = 200;
 
-/// Takes what arrives as a task does, but no more than a look of it.
+/// Takes messages as a task does, but reads only the two ends of each body.
 #[derive(Default)]
 struct Looking {
     kept: Vec<Remote>,
@@ -149,7 +149,7 @@ impl Looking {
     }
 }
 
-/// What a body may say of itself.
+/// Returns whether a body may have this length, and `is_empty` agrees with it.
 fn possible(bytes: usize, is_empty: bool) -> bool {
     bytes <= crate::BODY_BYTES_MAX && is_empty == (bytes == 0)
 }
@@ -182,7 +182,7 @@ impl Sink for Looking {
     }
 }
 
-/// The segment of a neighbour that writes into it whatever it wants.
+/// The segment of a neighbour that writes there whatever it wants.
 struct Hostile {
     segment: Segment,
     writer: Writer,
@@ -219,7 +219,7 @@ impl Hostile {
         (segment, doorbell::new().expect("a doorbell"))
     }
 
-    /// An entry in the form that it should have, whatever it tells.
+    /// Writes an entry of correct form; its content may be anything.
     fn write(&mut self, kind: Kind, meta: &Meta, body: &[u8]) {
         let bytes = (SLOT_BYTES as u64) << self.shift;
         let address = self.segment.mapping.address(self.ring, bytes);
@@ -229,7 +229,7 @@ impl Hostile {
         self.writer.write(ring, kind, meta, body);
     }
 
-    /// Any word of the playground.
+    /// Writes a word anywhere in the playground.
     fn scribble(&self, at: u64, value: u64) {
         let address = self.segment.mapping.address(PLAYGROUND + at % PLAYGROUND_BYTES / 8 * 8, 8);
         // SAFETY: checked by `address`; aligned, since the heap begins at a multiple of eight.
@@ -237,7 +237,7 @@ impl Hostile {
     }
 }
 
-/// A number that is likely to lead somewhere: small, in the playground, around the ends, or any.
+/// Returns a number that is likely to be accepted as an offset: small, in the playground, near the ends, or any number.
 fn word(from: &mut Unstructured<'_>, end: u64) -> pvm_fuzz::Result<u64> {
     Ok(match from.arbitrary::<u8>()? % 8 {
         0 | 1 => from.arbitrary::<u8>()?.into(),
@@ -250,7 +250,7 @@ fn word(from: &mut Unstructured<'_>, end: u64) -> pvm_fuzz::Result<u64> {
 }
 
 fn neighbour(bytes: &[u8]) {
-    // Ends when there are no more bytes.
+    // `actions` ends when the input has no more bytes.
     let _ = actions(&mut Unstructured::new(bytes));
 }
 
@@ -330,14 +330,14 @@ fn action(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Resul
             hostile.write(Kind::Blocks, &[9; 6], &body[..body.len().min(INLINE_BYTES_MAX)]);
         }
         30 => {
-            // An open rendezvous, over memory that is there.
+            // An open rendezvous, whose memory exists.
             let body = [7u8; LOOK_BYTES];
             record.rendezvous.store(4 * (value & 0xff), Ordering::Relaxed);
             let words = [body.as_ptr() as u64, u64::from(from.arbitrary::<u16>()?), value & 0xff];
             let body = words_of(&words);
             hostile.write(Kind::Rendezvous, &[8; 6], &body);
         }
-        // Extents that there are not, and pieces of a table anywhere.
+        // Extents that do not exist, and pieces of a table at any offset.
         _ if value % 4 == 1 => {
             let place = from.arbitrary::<u8>()? as usize % EXTENTS_MAX;
             hostile.segment.mapping.header().ends.0[place].store(value / 4 * PAGE_BYTES, Ordering::Relaxed);
@@ -351,7 +351,7 @@ fn action(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Resul
     Ok(())
 }
 
-/// Actions after which there is something to be read. Chance alone would hardly come to that.
+/// Does an action after which the victim finds an entry to read. Chance alone would hardly lead to such entries.
 fn standing_action(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostile, value: u64) -> pvm_fuzz::Result<()> {
     let place = hostile.first_ring() + RINGS_BYTES + value % 32 * 1024;
     let bytes: u64 = from.arbitrary::<u16>()?.into();
@@ -409,7 +409,7 @@ fn words_of(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// What is no segment is refused.
+/// Checks that a file that is no segment is refused.
 fn strangers(choice: u8, victim: &mut Endpoint, hostile: &Hostile) {
     let (_, bell) = hostile.descriptors();
     let bytes = hostile.segment.mapping.end();
@@ -429,7 +429,7 @@ fn strangers(choice: u8, victim: &mut Endpoint, hostile: &Hostile) {
     assert!(victim.connect(STRANGER, stranger, bell).is_err());
 }
 
-/// Writes an entry with any number of words, the first of them given.
+/// Writes an entry with any number of words, which begin with `first`.
 fn entry(from: &mut Unstructured<'_>, hostile: &mut Hostile, kind: Kind, first: &[u64]) -> pvm_fuzz::Result<()> {
     let end = PLAYGROUND + PLAYGROUND_BYTES;
     let mut words = first.to_vec();
@@ -488,7 +488,7 @@ fn look(from: &mut Unstructured<'_>, victim: &mut Endpoint, attacker: u32, sink:
     Ok(())
 }
 
-/// A member that writes anything to the barrier page while another, and the daemon, use it as they should.
+/// One member writes anything to the barrier page, while another member and the daemon use the page correctly.
 fn group_barrier(bytes: &[u8]) {
     let _ = on_the_barrier_page(&mut Unstructured::new(bytes));
 }
@@ -513,7 +513,7 @@ fn on_the_barrier_page(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                     2 => u64::from(from.arbitrary::<u8>()?) << 32 | u64::from(u16::MAX - 1),
                     _ => from.arbitrary::<u8>()?.into(),
                 };
-                // Not the first word: that is looked at when the barrier page is opened, and only then.
+                // The first word is left out: it is checked only when the barrier page is opened.
                 let _ = rustix::io::pwrite(&barrier_page, &value.to_ne_bytes(), at.max(8));
             }
             4 => {
@@ -539,7 +539,7 @@ fn on_the_barrier_page(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 0 => memory.freeze(),
                 1 => memory.break_up(),
                 2 => memory.close(),
-                // Somebody else has the place.
+                // Another task gets the place.
                 _ => memory.set(1, VICTIM + 1),
             },
             _ => {
@@ -554,7 +554,7 @@ fn on_the_barrier_page(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     Ok(())
 }
 
-/// Who is no member has nothing to do with the barrier.
+/// Checks that a task that is no member cannot use the barrier.
 fn without_a_barrier_page(outside: &GroupView) {
     assert!(outside.arrive(0, 1).is_err() && !outside.has_barrier_page());
     outside.prepare_park(0);
@@ -566,7 +566,7 @@ fn without_a_barrier_page(outside: &GroupView) {
 mod tests {
     use super::*;
 
-    /// A task, and a neighbour that is none of the good ones.
+    /// Returns a task and its hostile neighbour.
     fn neighbours() -> (PortTable, Endpoint, Hostile) {
         let table = PortTable::new(2).unwrap();
         table.set(VICTIM);
@@ -585,12 +585,12 @@ mod tests {
             let (_table, mut victim, mut hostile) = neighbours();
             hostile.write(Kind::Message, &[1; 6], b"one");
             hostile.write(Kind::Continuation, &[0; 6], &words_of(&[hostile.ring + further, 6]));
-            // The ring behind leads back, or where the two overlap anywhere.
+            // The second ring leads back to the first one, or overlaps with it.
             hostile.ring += further;
             hostile.writer = Writer::new(hostile.shift);
             hostile.write(Kind::Message, &[2; 6], b"two");
             hostile.write(Kind::Continuation, &[0; 6], &words_of(&[hostile.ring - further, 6]));
-            // What has come before somebody dies is read in batches, and can come again.
+            // The entries that the dead peer left are read once or a few times, but not for ever.
             assert!(victim.poll_dead(ATTACKER, &mut Looking::default()) < 1000, "{further}");
         }
     }

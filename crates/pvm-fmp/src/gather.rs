@@ -10,13 +10,13 @@ fn part(address: *const u8, bytes: usize) -> libc::iovec {
     libc::iovec { iov_base: address.cast_mut().cast(), iov_len: bytes }
 }
 
-/// The parts of one write to a socket, in order. Nothing is copied into one place first.
+/// The parts of one write to a socket, in order. They are written from where they lie, without a copy.
 pub struct GatherList<'a> {
     list: Vec<libc::iovec>,
     lifetime: PhantomData<&'a [u8]>,
 }
 
-/// How many parts the system takes in one call.
+/// The largest number of parts that the system takes in one call.
 const GATHER_PARTS_MAX: usize = 1024;
 
 impl<'a> GatherList<'a> {
@@ -25,7 +25,7 @@ impl<'a> GatherList<'a> {
         GatherList { list: vec![part(bytes.as_ptr(), bytes.len())], lifetime: PhantomData }
     }
 
-    /// Adds bytes. Parts beyond the number that the system takes are left out, here and below.
+    /// Adds bytes. Parts beyond the number that the system takes are left out, here and in [`GatherList::add_remote`].
     pub fn add(&mut self, bytes: &'a [u8]) {
         self.push(bytes.as_ptr(), bytes.len());
     }
@@ -72,8 +72,8 @@ impl<'a> GatherList<'a> {
 }
 
 impl Block {
-    /// Reads from a socket: up to `count` bytes to `at`, and what comes behind them into `behind`.
-    /// Returns how many bytes there were. Panics past the end.
+    /// Reads from a socket: up to `count` bytes to `at` in this block, and the bytes that follow them into `behind`.
+    /// Returns how many bytes were read. Panics past the end of the block.
     pub fn read_from(&self, socket: BorrowedFd<'_>, at: usize, count: usize, behind: &mut [u8]) -> io::Result<usize> {
         assert!(at.checked_add(count).is_some_and(|end| end <= self.capacity()));
         let parts = [part(self.address().wrapping_add(at), count), part(behind.as_mut_ptr(), behind.len())];

@@ -1,4 +1,4 @@
-//! An immediate message as a value: it crosses the cores in half a slot, and is in registers on either side.
+//! An immediate message as a value: it goes from core to core in half a slot, and both sides keep it in registers.
 use crate::queue::IMMEDIATE_BYTES;
 
 const _: () = assert!(IMMEDIATE_BYTES == 16, "a body is two words");
@@ -12,7 +12,7 @@ pub struct Immediate {
     pub well_known: usize,
     /// Bytes of the body.
     pub(crate) bytes: usize,
-    /// The body; what is behind its end may be anything.
+    /// The body; the bytes behind its end may have any value.
     pub(crate) words: [u64; 2],
 }
 
@@ -27,7 +27,7 @@ impl Immediate {
         }
     }
 
-    /// Returns the message, if the body is as long as one number or two: that needs no function call.
+    /// Returns the message, if the body has 4, 8 or 16 bytes, like one number or two: this needs no function call.
     #[inline(always)]
     pub fn of_numbers(first: [u32; 2], well_known: usize, body: &[u8]) -> Option<Immediate> {
         let words = match *body {
@@ -54,7 +54,7 @@ impl Immediate {
         self.bytes
     }
 
-    /// Returns the body; what is behind its end may be anything.
+    /// Returns the body; the bytes behind its end may have any value.
     #[inline(always)]
     pub fn filled_body(&self) -> [u8; IMMEDIATE_BYTES] {
         let mut body = [0; IMMEDIATE_BYTES];
@@ -63,7 +63,7 @@ impl Immediate {
         body
     }
 
-    /// Copies the body, if it is as long as one number or two and fits. Returns whether it did.
+    /// Copies the body, if it has 4, 8 or 16 bytes and fits in `data`. Returns whether it was copied.
     #[inline(always)]
     pub fn copy_numbers_to(&self, data: &mut [u8]) -> bool {
         let body = self.filled_body();

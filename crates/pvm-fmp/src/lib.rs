@@ -1,9 +1,9 @@
 //! FMP, Fast Message Passing: the layer below PVM in the papers (`docs/papers.md`), here for messages inside a host
 //! through shared memory.
 //!
-//! Every task owns one segment, a memfd that grows. Only the task writes there; its peers map the segment read-only. It
-//! has a header, a record for each peer, queues, and a heap. Groups have memory of their own: a list of members and a
-//! barrier. See `ARCHITECTURE.md`. This crate moves bytes and a few opaque words; it never learns what a tag is.
+//! Every task owns one segment, a memfd that grows. Only the task writes there; its peers map the segment read-only. A
+//! segment has a header, a record for each peer, queues, and a heap. Groups have memory of their own: a list of members
+//! and a barrier. See `ARCHITECTURE.md`. This crate moves bytes and a few opaque words; it never learns what a tag is.
 
 #![cfg_attr(loom, allow(dead_code))] // the model needs parts of them only
 
@@ -94,13 +94,13 @@ pub type Meta = [u32; 6];
 /// from the daemon, 0 between tasks of a host.
 pub const FAR: usize = 5;
 
-/// Returns whether the peer of that tid is the daemon of the host. No task has its slot.
+/// Returns whether the peer of that tid is the daemon of the host. No task has the daemon's slot.
 #[inline(always)]
 pub fn is_daemon(tid: u32) -> bool {
     tid as usize % SLOTS == 0
 }
 
-/// Slots of tids on a host: its tasks, and slot 0 for the daemon.
+/// The number of slots of a host: one for each task, and slot 0 for the daemon.
 pub const SLOTS: usize = 65_536;
 
 /// The longest body that a task takes from a peer.
@@ -115,14 +115,14 @@ pub const BODY_BYTES_MAX: usize = i32::MAX as usize;
 /// The longest body that travels in the queue itself, in bytes.
 pub const INLINE_BYTES_MAX: usize = 504;
 
-/// The segment can hold no more: its own limit or that of the host's memory is reached.
+/// There is no memory for the request: the limit of the segment or of the host's memory is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoMemory;
 
 /// Why a message could not be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendError {
-    /// No peer of that tid is known. Have the daemon introduce it, then try again.
+    /// No peer of that tid is known. Ask the daemon to introduce it, then try again.
     NotConnected,
     /// Nothing was sent.
     NoMemory,
@@ -134,7 +134,7 @@ pub fn random_bytes(bytes: &mut [u8]) -> std::io::Result<()> {
     use std::io::Read;
     match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) {
         Ok(count) if count == bytes.len() => Ok(()),
-        // In a sandbox, or on an old system.
+        // A sandbox forbids the call, or an old system lacks it.
         _ => std::fs::File::open("/dev/urandom")?.read_exact(bytes),
     }
 }
@@ -143,9 +143,9 @@ pub fn random_bytes(bytes: &mut [u8]) -> std::io::Result<()> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Sent {
-    /// Nothing.
+    /// Nothing is left to do.
     Done,
-    /// The peer sleeps and its doorbell is not at hand: have the daemon ring it.
+    /// The peer sleeps, and this task has not kept its doorbell: ask the daemon to ring.
     RingByDaemon,
 }
 
@@ -156,6 +156,6 @@ pub struct Posted {
     pub from: u32,
     /// Which bits of the meta words must match.
     pub mask: Meta,
-    /// Their values.
+    /// The values of these bits.
     pub value: Meta,
 }

@@ -1,13 +1,13 @@
-//! Under limits of the process, and in sandboxes that forbid calls. Limits bind a whole process, so each of
-//! these tests runs its second half in a process of its own.
+//! Tests under limits of the process, and in sandboxes that forbid calls. A limit binds a whole process, so each test
+//! runs its second half in a separate process.
 use crate::tests::{A, B, Host, Kept, body, introduce};
 use crate::*;
 use std::process::{Command, Output};
 
-/// Says to a test that it is the process with the limits, and which.
+/// The environment variable that tells a test that it runs in the process with the limits, and with which limits.
 const INSIDE: &str = "HPVM_TEST_INSIDE";
 
-/// Runs a test again, in a process that begins with those commands of the shell.
+/// Runs a test again, in a process that a shell starts after it has run `commands`.
 fn inside(test: &str, commands: &str, word: &str) -> Output {
     let mut command = Command::new("bash");
     command.args(["-c", &format!("{commands}; exec \"$@\""), "bash"]).arg(std::env::current_exe().unwrap());
@@ -24,7 +24,7 @@ fn limit_address_space(current: Option<u64>) {
     rustix::process::setrlimit(rustix::process::Resource::As, limit).unwrap();
 }
 
-/// How many MiB can be taken, piece by piece; afterwards messages go as before.
+/// Returns how many MiB can be allocated, piece by piece. Checks that messages arrive as before after that.
 fn mebibytes_to_be_had() -> usize {
     let host = Host::new();
     let (mut a, mut b) = host.pair();
@@ -44,7 +44,7 @@ fn mebibytes_to_be_had() -> usize {
     count
 }
 
-/// Messages of several lengths arrive.
+/// Checks that messages of several lengths arrive.
 #[track_caller]
 fn exchange(a: &mut Endpoint, b: &mut Endpoint) {
     let mut kept = Kept::default();
@@ -63,7 +63,7 @@ fn exchange(a: &mut Endpoint, b: &mut Endpoint) {
 #[test]
 fn a_limit_of_address_space_is_an_error_for_what_is_beyond_it_alone() {
     if word().is_some() {
-        // Many neighbours are no matter.
+        // Many neighbours are no problem.
         let host = Host::new();
         let mut one = host.endpoint(A);
         let mut others: Vec<Endpoint> = (2..60).map(|number| host.endpoint(0x40000 + number)).collect();
@@ -113,7 +113,7 @@ fn what_cannot_be_mapped_is_told_and_had_when_there_is_room() {
         block.write(0, b"found");
         a.send_blocks(B, [2; 6], &[(block, 5)]).map(|_| ()).unwrap();
         a.send_bytes(B, [3; 6], &body(100, 1)).map(|_| ()).unwrap();
-        // No page more can be mapped.
+        // No further page can be mapped.
         limit_address_space(Some(4096));
         let mut kept = Kept::default();
         let (count, starved) = (b.poll(&mut kept), b.take_starved());
@@ -131,7 +131,7 @@ fn what_cannot_be_mapped_is_told_and_had_when_there_is_room() {
 
 // ----- forbidden calls
 
-/// Has the system refuse these calls of this thread with that error.
+/// Makes the system refuse `calls` of this thread with `errno`.
 fn forbid(calls: &[libc::c_long], errno: i32) {
     let statement = |code: u32, jump_true: u8, jump_false: u8, k: u32| libc::sock_filter {
         code: code as u16,
@@ -153,7 +153,7 @@ fn forbid(calls: &[libc::c_long], errno: i32) {
     }
 }
 
-/// What sandboxes forbid. Without the last the system has no memory without a name that can be sealed.
+/// Calls that sandboxes forbid. Without `memfd_create`, the system has no nameless memory that can be sealed.
 const FORBIDDEN: &[(&str, &[libc::c_long])] = &[
     ("fallocate", &[libc::SYS_fallocate]),
     ("getrandom", &[libc::SYS_getrandom]),

@@ -8,7 +8,7 @@ use crate::two_sided_copy::{self, TwoSidedCopy};
 use loom::sync::Arc;
 use loom::thread;
 
-/// A ring, the reader's published count, and a word for waiting.
+/// A ring, the reader's published count, and the word of a sleeper.
 struct Shared {
     ring: Vec<Slot>,
     consumed: AtomicU64,
@@ -100,7 +100,7 @@ fn half_slots_are_seen_whole_and_in_order() {
     });
 }
 
-/// The body of the first round is, word by word, the stamp of an immediate message in the second.
+/// Each word of the body in the first round is the stamp of an immediate message in the second round.
 #[test]
 fn a_body_of_an_earlier_round_is_no_stamp() {
     loom::model(|| {
@@ -167,7 +167,7 @@ fn no_wake_up_is_lost() {
     });
 }
 
-/// The sender's memory is a word that it overwrites as soon as it may.
+/// The sender's memory is one word, which the sender overwrites as soon as it may.
 #[test]
 fn the_body_of_a_rendezvous_is_never_read_after_its_reuse() {
     loom::model(|| {
@@ -210,8 +210,8 @@ fn the_body_of_a_rendezvous_is_never_read_after_its_reuse() {
     });
 }
 
-/// Either the receiver has the body or the sender knows that it will not; in both cases the sender uses its
-/// memory again, and opens another rendezvous only if the receiver has this body.
+/// Either the receiver has the body, or the sender knows that the receiver will not get it. In both cases the sender
+/// reuses its memory. It opens another rendezvous only if the receiver has this body.
 #[test]
 fn a_rendezvous_is_either_taken_or_withdrawn() {
     loom::model(|| {
@@ -256,7 +256,7 @@ fn what_is_counted_as_there_can_be_read() {
     });
 }
 
-/// A copy of two sides into a buffer of two words.
+/// A two-sided copy into a buffer of two words.
 struct Copy {
     open: AtomicU64,
     front: AtomicU64,
@@ -279,7 +279,7 @@ impl Copy {
         range.for_each(|at| self.buffer[at as usize].store(1, Ordering::Relaxed));
         Ok(())
     }
-    /// The receiver's part, and then the buffer is used for something else.
+    /// Does the receiver's part, and then overwrites the buffer.
     fn receive_and_reuse(&self, patient: bool, has_ended: &mut dyn FnMut() -> bool) {
         let mut impatient = || {
             thread::yield_now();
@@ -297,15 +297,16 @@ impl Copy {
     }
 }
 
-/// Tries the orders in which a side is interrupted a few times: all orders would take hours.
+/// Tries the orders in which the sides are interrupted only a few times: all orders would take hours.
 fn check_interrupted(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(model);
 }
 
-/// Both sides copy ones into a buffer; the receiver overwrites it with twos as soon as it is its own
-/// again. Whether the receiver loses its patience is tried both ways.
+/// Both sides copy ones into a buffer. As soon as the buffer is the receiver's again, the receiver fills it with twos.
+/// With `patient`, the receiver waits for a chunk that the helper has claimed; otherwise the receiver copies that
+/// chunk, too.
 fn both_sides_copy(patient: bool) {
     check_interrupted(move || {
         let copy = Copy::new();
@@ -321,7 +322,8 @@ fn both_sides_copy(patient: bool) {
     });
 }
 
-/// The helper ends in the middle of the chunk that it has claimed. Until that is known the receiver waits.
+/// The helper ends in the middle of the chunk that it has claimed. The receiver waits until it knows that the helper
+/// has ended.
 #[test]
 fn a_buffer_is_given_back_when_a_helper_has_ended_in_its_chunk_and_not_before() {
     check_interrupted(|| {
@@ -329,7 +331,7 @@ fn a_buffer_is_given_back_when_a_helper_has_ended_in_its_chunk_and_not_before() 
         let ended = Arc::new(AtomicU32::new(0));
         let (there, end) = (copy.clone(), ended.clone());
         let helper = thread::spawn(move || {
-            // As `TwoSidedCopy::help` does, as far as its end.
+            // This does what `TwoSidedCopy::help` does until it ends.
             there.back.store(1, Ordering::Relaxed);
             fence(Ordering::SeqCst);
             if there.two_sided_copy().is_open(1) {

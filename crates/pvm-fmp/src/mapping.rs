@@ -39,8 +39,8 @@ pub unsafe fn unmap(base: NonNull<c_void>, bytes: usize) {
     unsafe { libc::munmap(base.as_ptr(), bytes) };
 }
 
-/// Maps more of a file without a descriptor: of the file that is mapped at `page`, with the same rights, the bytes that
-/// begin `distance` bytes behind that page. Does not look whether the file is that long.
+/// Maps more of the file that is mapped at `page`, with the same rights, without a descriptor: `bytes` bytes that begin
+/// `distance` bytes behind the start of that page. Does not check whether the file reaches that far.
 ///
 /// # Safety
 ///
@@ -69,7 +69,7 @@ pub unsafe fn can_map_behind(page: NonNull<c_void>) -> bool {
     const UNKNOWN: u8 = 0;
     const YES: u8 = 1;
     const NO: u8 = 2;
-    /// Tried once.
+    /// The result of the first try.
     static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
     if cfg!(one_mapping) {
         return false;
@@ -85,7 +85,8 @@ pub unsafe fn can_map_behind(page: NonNull<c_void>) -> bool {
             unsafe { libc::munmap(copy.as_ptr(), 1) };
             true
         }
-        // No address space for this try. A process with such a limit may need the other way all the more.
+        // There is no address space for this try, so the answer stays unknown: a process with such a limit may need the
+        // other way (from the file) for now.
         Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return false,
         Err(_) => false,
     };
@@ -93,8 +94,8 @@ pub unsafe fn can_map_behind(page: NonNull<c_void>) -> bool {
     works
 }
 
-/// Returns whether the file behind a mapping reaches that page. Asks the system to read the page: it reports an error
-/// where an access would end the process.
+/// Returns whether the file behind a mapping reaches that page. Makes the system read the page: it reports an error
+/// where an access of this process would be fatal.
 pub fn is_there(page: NonNull<c_void>) -> bool {
     const NO_SUCH_CHANGE: i32 = -1;
     // SAFETY: the kernel reads eight bytes, if it can, and then refuses to change anything.
@@ -103,8 +104,8 @@ pub fn is_there(page: NonNull<c_void>) -> bool {
     result == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
 }
 
-/// For ThreadSanitizer, which tells bytes apart by their addresses: two tasks in one process would share
-/// none, each having its own mapping of a segment. With `--cfg one_mapping` they get the same one.
+/// For ThreadSanitizer, which identifies bytes by their addresses. Two tasks in one process normally have two mappings
+/// of a segment, and for ThreadSanitizer would share nothing. With `--cfg one_mapping` they get the same mapping.
 #[cfg(one_mapping)]
 mod one {
     use super::*;
@@ -145,7 +146,7 @@ mod one {
         Ok(fresh)
     }
 
-    /// Returns whether that was the last user of the mapping.
+    /// Removes one user of the mapping. Returns whether that was the last one.
     pub fn leave(base: NonNull<c_void>) -> bool {
         let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
         let place = mappings.iter().position(|known| known.base == base.as_ptr() as usize).expect("it was mapped");

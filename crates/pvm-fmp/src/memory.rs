@@ -8,12 +8,12 @@ use std::path::Path;
 /// Memory that stays free on the host, whatever tasks send.
 ///
 /// * Filled by: each task that sends, and each host, in the memory of the daemon that receives for it
-/// * Setting: `HPVM_HEAP_MAX` bounds what one task takes besides
-/// * Reached: a send says `PvmNoMem`; a long message from another host waits there, and what that host sends behind
-///   it, until there is memory
+/// * Setting: `HPVM_HEAP_MAX` also bounds what one task takes
+/// * Reached: a send returns `PvmNoMem`; a long message from another host waits on that host until there is memory, and
+///   so do the messages behind it
 /// * Test: `too_much_is_an_error_and_harms_nothing`
 const RESERVE_BYTES: u64 = 128 << 20;
-/// How much a segment takes between two looks at /proc, in bytes.
+/// The memory that a segment takes between two checks of /proc, in bytes.
 const UNCHECKED_BYTES: u64 = 4 << 20;
 
 /// Counts the memory that one segment takes.
@@ -38,7 +38,7 @@ impl Allowance {
         self.limit_bytes.set(bytes);
     }
 
-    /// Takes `bytes` more, if there are that many. Returns whether there are.
+    /// Takes `bytes` more, if that much memory is available. Returns whether it was.
     pub fn take(&self, bytes: u64) -> bool {
         if self.taken_bytes.get().saturating_add(bytes) > self.limit_bytes.get() {
             return false;
@@ -62,7 +62,7 @@ impl Allowance {
     }
 }
 
-/// Returns whether `bytes` are available now without hurting others.
+/// Returns whether `bytes` are available now without harm to other processes.
 pub fn can_have(bytes: u64) -> bool {
     spare_bytes(Path::new("/")).is_none_or(|spare| bytes <= spare)
 }
@@ -76,8 +76,8 @@ pub fn release_free() {
     }
 }
 
-/// Returns how much memory is available without hurting others, on the host and in the control groups. An eighth of a
-/// small group stays free.
+/// Returns how much memory is available without harm to other processes, on the host and in the control groups. In a
+/// small group, an eighth of the limit stays free instead of the usual reserve.
 fn spare_bytes(root: &Path) -> Option<u64> {
     let host = field(&root.join("proc/meminfo"), "MemAvailable:").map(|bytes| bytes.saturating_sub(RESERVE_BYTES));
     let spare = |room: Room| room.available_bytes.saturating_sub(RESERVE_BYTES.min(room.limit_bytes / 8));
@@ -97,10 +97,10 @@ mod tests {
     use crate::endpoint::Endpoint;
     use std::process::Command;
 
-    /// Says to the test below that it is the process in the group.
+    /// The environment variable that tells the test below that it runs in the process inside the control group.
     const INSIDE: &str = "TEST_INSIDE_GROUP";
 
-    /// Takes memory until there is none, as a sender does whose receiver sleeps.
+    /// Takes memory until there is none, as a sender does while its receiver sleeps.
     fn flood() {
         let mut endpoint = Endpoint::new().unwrap();
         let mut blocks = Vec::new();
@@ -116,7 +116,8 @@ mod tests {
         if std::env::var_os(INSIDE).is_some() {
             return flood();
         }
-        // Where no group can be made (no right, or none mounted) the trees of files must do.
+        // Where no control group can be made (no permission, or none mounted), the tests on trees of files must be
+        // enough.
         let name = format!("hpvm-test-{}", std::process::id());
         let (first, second) = (Path::new("/sys/fs/cgroup/memory"), Path::new("/sys/fs/cgroup"));
         let places = [(first.join(&name), "memory.limit_in_bytes"), (second.join(&name), "memory.max")];

@@ -1,15 +1,15 @@
-//! Parking: the handshake between a task that goes to sleep and its senders, which loses no wake-up.
+//! Parking: the handshake between a task that goes to sleep and its senders, in which no wake-up is lost.
 //!
 //! The sleeper sets its word, passes a fence, and polls once more. The sender publishes its message, passes a fence,
-//! and looks at the word. In every order at least one of them sees the other.
+//! and reads the word. In every order at least one of them sees the other.
 use crate::sync::{AtomicU32, Ordering, ReadOnlyLoad, fence};
 
-/// Says whether the owner of a segment sleeps.
+/// The words by which the owner of a segment publishes whether it sleeps.
 ///
-/// A fence for each message would cost the sender as much as all the rest: it waits until its cache line has crossed
-/// the cores. So while cores are free, and sleeping is rare, the sleeper alone pays: it makes all cores pass a barrier
-/// (`membarrier(2)`), and senders need no fence. While tasks crowd the cores sleeping is frequent, and both sides
-/// pass a fence.
+/// A fence for each message would cost as much as the rest of the send, because the sender would wait until its cache
+/// line has gone from core to core. So while cores are free and sleeps are rare, only the sleeper pays: it makes all
+/// cores pass a barrier (`membarrier(2)`), and senders need no fence. While tasks outnumber the cores, sleeps are
+/// frequent, and both sides pass a fence.
 #[repr(C)]
 pub struct Parker {
     /// Nonzero: the owner sleeps or is about to, and senders must ring. Each sleep has another number.
@@ -37,7 +37,7 @@ impl Parker {
         }
     }
 
-    /// Has senders ring from now on; for the owner. Poll after this, then sleep.
+    /// Makes senders ring from now on; for the owner. Poll after this, then sleep.
     pub fn prepare_park(&self, sleep: u32) {
         self.sleep.store(sleep, Ordering::Relaxed);
         #[cfg(not(loom))]
@@ -48,7 +48,7 @@ impl Parker {
         fence(Ordering::SeqCst);
     }
 
-    /// Has senders ring no more; for the owner, when it is awake.
+    /// Makes senders ring no more; for the owner, when it is awake.
     pub fn unpark(&self) {
         self.sleep.store(0, Ordering::Relaxed);
     }
@@ -75,8 +75,8 @@ fn compiler_fence() {
     std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
 }
 
-/// Passes a sequentially consistent fence. On x86-64 a locked instruction is one, and cheaper than the `mfence` that
-/// the standard library emits.
+/// Passes a sequentially consistent fence. On x86-64 a locked instruction is such a fence, and is cheaper than the
+/// `mfence` that the standard library emits.
 #[inline]
 pub fn full_fence() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -96,12 +96,12 @@ pub fn full_fence() {
 fn barrier_on_all_cores() {
     // SAFETY: the call orders memory accesses and does nothing else. It was registered before.
     unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) };
-    // Pair `park or ring`: on this core; the call has done it on the senders'.
+    // Pair `park or ring`: a fence on this core; the call has made one on the senders' cores.
     fence(Ordering::SeqCst);
 }
 
-/// Asks the system that barriers of other processes reach this one. Returns whether they do, and this process may
-/// make barriers.
+/// Registers this process for barriers of other processes. Returns whether they reach it, and it may make barriers
+/// itself.
 #[cfg(not(loom))]
 pub fn register() -> bool {
     // SAFETY: a registration touches no memory of ours.

@@ -1,4 +1,4 @@
-//! One peer of a task: the queue to it, the queue from it, what it still reads of our heap.
+//! One peer of a task: the queue to it, the queue from it, and the blocks of our heap that it may still read.
 use crate::arrival::Owner;
 use crate::cross_memory;
 use crate::heap::{Block, SharedHeap};
@@ -13,14 +13,14 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// Slots of a first ring, as a power of two: 4 KiB.
+/// The number of slots of a first ring, as a power of two: 4 KiB.
 const RING_SHIFT_MIN: u32 = 6;
-/// Slots of the largest ring, as a power of two: 1 MiB. Further slots come in further rings.
+/// The number of slots of the largest ring, as a power of two: 1 MiB. A longer queue goes on in further rings.
 const RING_SHIFT_MAX: u32 = 14;
 
-/// Records of a peer's table that are searched for each look at its queue, on average.
+/// The number of records of a peer's table that one poll for its queue searches on average.
 const SEARCH_RECORDS: usize = 64;
-/// A table of at most this number of records is searched at once.
+/// A table of at most this number of records is searched in one poll.
 const SEARCH_RECORDS_AT_ONCE: usize = 256;
 
 /// A peer.
@@ -36,7 +36,7 @@ pub(crate) struct Peer {
     pub their_record: Option<RecordPlace>,
     /// `table_version` of the peer when its table was last searched.
     pub searched: Option<u32>,
-    /// Records of its table that may be searched now, since earlier searches were spared.
+    /// The number of records of its table that may be searched now, because earlier polls did not search.
     pub saved_records: usize,
     pub out: Option<Outbound>,
     pub inbound: Option<Inbound>,
@@ -101,8 +101,8 @@ impl Peer {
         self.their_record.as_ref().map(RecordPlace::get)
     }
 
-    /// Copies a part of the body of a rendezvous into the peer's buffer, if the peer has opened it. Returns whether it
-    /// had.
+    /// Copies a part of the body of a rendezvous into the peer's buffer, if the peer has opened it. Returns whether the
+    /// buffer was open.
     #[inline]
     pub fn help(&mut self, us: u32, number: u64, body: &[u8]) -> bool {
         let Some(record) = self.find_record(us) else { return false };
@@ -118,8 +118,8 @@ impl Peer {
         let mapping = &self.owner.mapping;
         let named = mapping.header().pid.load_relaxed();
         if self.rendezvous.process.is_none_or(|(before, _)| before != named) {
-            // Checked again when the segment names another process, as after a fork whose child takes its parent's
-            // place: the old number may be a stranger's.
+            // Checked again when the segment names another process, as after a fork in which the child takes its
+            // parent's place: the old process id may be that of a stranger now.
             self.rendezvous.process = Some((named, owner_of(mapping)));
         }
         if let Some((_, Some(process))) = self.rendezvous.process {
@@ -127,7 +127,7 @@ impl Peer {
         }
     }
 
-    /// Returns how many bytes of the peer's heap we no longer read and have not told it about.
+    /// Returns how many bytes of the peer's heap we no longer read, but have not released yet.
     pub fn released_bytes(&self) -> usize {
         self.owner.released_bytes.get()
     }
@@ -197,15 +197,15 @@ impl Peer {
         if let Some(out) = &mut self.out {
             out.reader_came_to(consumed);
             if out.ring.shift > RING_SHIFT_MIN + 2 && out.written() == consumed {
-                // Failing costs memory that is there already, nothing else.
+                // A failure only means that the large ring is kept.
                 let _ = out.continue_in(heap, RING_SHIFT_MIN);
             }
         }
     }
 }
 
-/// A record of a table, our own or a peer's. Mappings do not move. The endpoint keeps its own mapping and those of its
-/// peers as long as it has such a place in them, so neither heap nor owner need be borrowed.
+/// A pointer to a record of a table, our own or a peer's. Mappings do not move, and the endpoint keeps its own mapping
+/// and those of its peers as long as it has such a pointer. So neither the heap nor the owner need be borrowed.
 #[derive(Clone, Copy)]
 pub(crate) struct RecordPlace {
     pub index: usize,
@@ -213,7 +213,7 @@ pub(crate) struct RecordPlace {
 }
 
 impl RecordPlace {
-    /// Returns the place of a record of this process's table. Panics if there is none.
+    /// Returns the pointer to a record of this process's table. Panics if there is none.
     pub fn own(heap: &SharedHeap, index: usize) -> RecordPlace {
         let borrowed = heap.borrow();
         let record = borrowed.source().mapping.peer_record(index).expect("the table was made so long");
@@ -231,7 +231,7 @@ struct OwnRing {
     block: Block,
     /// Where the block lies.
     slots: NonNull<Slot>,
-    /// How many slots it has, also as a power of two.
+    /// The number of slots, and (`shift`) the same as a power of two.
     count: usize,
     shift: u32,
 }
@@ -259,9 +259,10 @@ pub(crate) struct Outbound {
     base: u64,
     /// Half-slots that the peer has read, over all rings, as last seen.
     consumed: u64,
-    /// The writer's position up to which there is room, without the room for a continuation entry.
+    /// The position up to which the writer may write; it leaves room for a continuation entry.
     end: u64,
-    /// Earlier rings that the peer may still read, and the count of half-slots at which it has left each.
+    /// Earlier rings that the peer may still read, each with the count of half-slots at which the peer has read it to
+    /// its end.
     earlier: VecDeque<(OwnRing, u64)>,
 }
 
@@ -288,7 +289,7 @@ impl Outbound {
         self.base + self.writer.position()
     }
 
-    /// Notes how many half-slots the peer says that it has read: at most what was written.
+    /// Notes how many half-slots the peer reports as read; more than were written are not believed.
     pub fn reader_came_to(&mut self, consumed: u64) {
         let consumed = consumed.min(self.written());
         self.consumed = consumed;
@@ -326,7 +327,7 @@ pub(crate) struct Inbound {
     /// Half-slots read, over all rings.
     pub consumed: u64,
     pub published: u64,
-    /// A body that was incomplete at the last look: the position of its entry, and how many bytes were there.
+    /// A body that was incomplete at the last poll: the position of its entry, and how many bytes were there.
     pub stalled: Option<(u64, usize)>,
 }
 
@@ -366,7 +367,7 @@ impl Inbound {
         self.consumed += half_slots as u64;
     }
 
-    /// Returns whether enough has been read since the last report that the writer should know.
+    /// Returns whether so much has been read since the read count was published that it should be published again.
     #[inline]
     pub fn should_publish(&self) -> bool {
         (self.consumed - self.published) << 1 >= self.count as u64
@@ -383,7 +384,7 @@ impl Inbound {
         2 * self.count as u64
     }
 
-    /// Follows a continuation entry that takes `half_slots`. Returns `None` if it leads nowhere.
+    /// Follows a continuation entry that takes `half_slots`. Returns `None` if the entry points to no valid ring.
     pub fn follow(&mut self, owner: &Owner, body: &[u8; 16], half_slots: usize) -> Option<()> {
         let word = |from: usize| u64::from_ne_bytes(body[from..from + 8].try_into().expect("eight"));
         let next = Inbound::at(owner, word(0), u32::try_from(word(8)).ok()?)?;
@@ -416,7 +417,7 @@ impl Outstanding {
     pub fn holds(&self, token: u32) -> bool {
         self.places.get(token as usize).is_some_and(Option::is_some)
     }
-    /// Frees the blocks of a token. A token that is not out is ignored: the peer only hurts itself.
+    /// Frees the blocks of a token. An unknown token is ignored: a peer that breaks the rules harms only itself.
     pub fn remove(&mut self, token: u32) {
         if self.places.get_mut(token as usize).is_some_and(|place| place.take().is_some()) {
             self.free.push(token);
@@ -428,14 +429,15 @@ impl Outstanding {
 pub(crate) struct RendezvousState {
     /// The number of the last rendezvous.
     pub number: u64,
-    /// The last rendezvous has fallen back to eager under this token. The peer may have taken the body from our memory
-    /// all the same, and then the token does not come back.
+    /// The token under which the last rendezvous has fallen back to eager. The peer may nevertheless have taken the
+    /// body from our own memory; then it does not release the token.
     pub eager_token: Option<u32>,
-    /// The process that the peer has named, and the same again if we can copy to it; `None` before the first look.
+    /// The process id that the peer has named, and the same id again if we can copy to that process; `None` before the
+    /// first check.
     pub process: Option<(u32, Option<i32>)>,
     /// The peer cannot copy from us.
     pub refused: bool,
-    /// How many more times it may be in vain to linger for the peer's receive.
+    /// How many more times a sender may linger in vain for the peer's receive.
     pub linger: u32,
 }
 

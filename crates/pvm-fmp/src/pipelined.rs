@@ -1,22 +1,22 @@
 //! Pipelined sends: the receiver copies the beginning of a body out of the sender's heap while the sender copies the
 //! end into it.
 //!
-//! A word in front of the body says how many bytes are there. A sender that dies in between leaves a body that never
-//! becomes complete: that message was not sent.
+//! A word in front of the body holds the number of bytes that the sender has written. A sender that dies before the end
+//! leaves a body that never becomes complete: that message was not sent.
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 
-/// Bytes in front of a pipelined body; the word has a cache line of its own.
+/// The number of bytes in front of a pipelined body; the word that counts its bytes has a cache line of its own.
 pub const HEAD_BYTES: usize = 64;
 /// A body is read in multiples of this number of bytes, except for its end, so that no number is torn apart.
 pub const UNIT_BYTES: usize = 64;
 
-/// Says that the first `bytes` bytes are there; for the sender.
+/// Publishes that the first `bytes` bytes are written; for the sender.
 pub fn advance(progress: &AtomicU64, bytes: usize) {
     // Pair `bytes available`: whoever sees the count sees the bytes.
     progress.store(bytes as u64, Ordering::Release);
 }
 
-/// Returns how many bytes are there; for the receiver.
+/// Returns how many bytes are written; for the receiver.
 pub fn available(progress: &AtomicU64) -> usize {
     // Pair `bytes available`.
     progress.load_acquire() as usize

@@ -79,12 +79,12 @@ impl PortTable {
     pub fn set(&self, tid: u32) {
         let entry = self.mapped.entry(tid);
         entry.frames.store(0, Ordering::Relaxed);
-        // Pair `task lives`: whoever sees it sees no frames of the task before.
+        // Pair `task lives`: whoever sees the tid does not see the frame count of the slot's last task.
         entry.tid.store(tid, Ordering::Release);
     }
     /// Notes that a task is dead.
     pub fn clear(&self, tid: u32) {
-        // Pair `task lives`: whoever sees that it does not sees all that the daemon did before.
+        // Pair `task lives`: whoever sees that the task is dead sees everything that the daemon did before.
         self.mapped.entry(tid).tid.store(0, Ordering::Release);
     }
     /// Counts a frame in the task's control socket. Call it after each write.
@@ -102,7 +102,7 @@ impl PortTable {
 pub struct PortView(Mapped);
 
 impl PortView {
-    /// Maps the table that came with `ToTask::Welcome`.
+    /// Maps the table that arrived with `ToTask::Welcome`.
     pub fn new(table: OwnedFd) -> io::Result<PortView> {
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not a port table");
         if !file::keeps_length(table.as_fd()) || rustix::fs::fstat(&table)?.st_size as usize != TABLE_BYTES {
@@ -119,7 +119,7 @@ impl PortView {
         // Pair `task lives`.
         self.0.entry(tid).tid.load_acquire() == tid
     }
-    /// Returns how many frames the daemon has sent to that task since it was set; wraps.
+    /// Returns how many frames the daemon has sent to that task since its entry was set; wraps.
     pub fn frames(&self, tid: u32) -> u32 {
         // Pair `frame sent`.
         self.0.entry(tid).frames.load_acquire()
@@ -156,7 +156,7 @@ mod tests {
         let table = PortTable::new(2).unwrap();
         let file = table.descriptor().try_clone_to_owned().unwrap();
         assert!(Mapped::new(file.as_fd(), ProtFlags::READ | ProtFlags::WRITE).is_err());
-        // Not even a process with the right to open it again for writing.
+        // Even a process that has the right to open the file again for writing cannot write to it.
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
         let again = std::fs::File::options().read(true).write(true).open(path).unwrap();
         assert!(Mapped::new(again.as_fd(), ProtFlags::READ | ProtFlags::WRITE).is_err());

@@ -1,7 +1,7 @@
 //! A preallocated endpoint: segment and doorbell of a task that has been started but has not enrolled yet.
 //!
-//! Its peers can be introduced to it and send at once. When the task enrolls it adopts both
-//! ([`crate::Endpoint::adopt`]) and finds what was sent.
+//! The task's peers can be introduced to it, and can send at once. When the task enrolls, it adopts segment and
+//! doorbell ([`crate::Endpoint::adopt`]), and finds what was sent.
 use crate::doorbell;
 use crate::segment::Segment;
 use std::io;

@@ -14,7 +14,7 @@ const SEGMENT_PATH: &str = "/memfd:hpvm";
 /// Why bytes could not be copied from or to another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// The process is gone, another one than it should be, or its memory is not there.
+    /// The process has ended, another process has its id, or the memory does not exist.
     Gone,
     /// The system does not allow it.
     Forbidden,
@@ -26,8 +26,8 @@ impl Refusal {
     }
 }
 
-/// Copies `bytes` bytes from the process of `header` to `into`, after a look at its nonce: a process id alone may mean
-/// another process, across process namespaces or after a death.
+/// Copies `bytes` bytes from the process of `header` to `into`, after a check of its nonce: a process id alone may mean
+/// another process, in another process namespace or after the owner's end.
 ///
 /// # Safety
 /// `bytes` bytes can be written at `into`, whose memory may be uninitialised, and no reference to them is used.
@@ -44,7 +44,8 @@ pub unsafe fn read_from(header: &Header, address: u64, into: *mut u8, bytes: usi
     Ok(())
 }
 
-/// Copies the nonce and then the bytes, by one call. Returns how many bytes there were, `None` for another nonce.
+/// Copies the nonce and then the bytes, with one system call. Returns how many bytes were copied, or `None` if the
+/// nonce is wrong.
 ///
 /// # Safety
 /// As [`read_from`].
@@ -64,7 +65,7 @@ unsafe fn read_with_nonce(header: &Header, address: u64, into: *mut u8, bytes: u
     Ok(is_owner.then(|| count - 8))
 }
 
-/// Returns whether the process of `header` has the nonce. If not, another process has its number.
+/// Returns whether the process of `header` has the nonce. If not, another process has its id.
 fn has_nonce(header: &Header) -> Result<bool, Errno> {
     let mut nonce = [0u8; 8];
     // SAFETY: the array has eight bytes.
@@ -76,7 +77,7 @@ fn has_nonce(header: &Header) -> Result<bool, Errno> {
 thread_local! {
     /// Bytes that this thread has copied to other processes.
     pub(crate) static WRITTEN_BYTES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
-    /// Runs once, before the next of these copies.
+    /// A function that runs once, before the next copy to another process.
     pub(crate) static BEFORE_WRITE: std::cell::Cell<Option<Box<dyn FnOnce()>>> = const { std::cell::Cell::new(None) };
 }
 
@@ -106,9 +107,9 @@ fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }
 
-/// Returns the process of a segment's owner, if this process can copy to it. The owner itself names it, and might name
-/// another one, to have us write there; so it is trusted only if it has the segment mapped for writing, as no other
-/// process has.
+/// Returns the process of a segment's owner, if this process can copy to it. The owner itself names this process, and
+/// might name another one to make us write there. So a process is trusted only if it has the segment mapped for
+/// writing, which no other process has.
 pub fn owner_of(segment: &Mapping) -> Option<i32> {
     let header = segment.header();
     let process = header.pid.load_relaxed() as i32;
@@ -148,15 +149,15 @@ impl<'a> Watch<'a> {
         Watch { header, process, descriptor }
     }
 
-    /// Returns whether the process has ended, or runs another program: then it executes no instruction any more that
-    /// could write to our memory. Waits for that at most `limit`. `is_enrolled` says whether the daemon still knows the
-    /// task; it counts only where the system says nothing.
+    /// Returns whether the process has ended, or runs another program: in both cases it can no longer write to our
+    /// memory. Waits at most `limit` for that. `is_enrolled` returns whether the daemon still knows the task; it counts
+    /// only if the system gives no answer.
     pub fn has_ended(&self, limit: Duration, is_enrolled: &dyn Fn() -> bool) -> bool {
         let has_ended = match &self.descriptor {
             Ok(descriptor) => is_readable(descriptor, limit),
             Err(_) => {
                 std::thread::sleep(limit);
-                // 0 and numbers below it mean many processes.
+                // 0 and negative numbers mean groups of processes.
                 // SAFETY: signal 0 is none, it only asks for the process.
                 self.process > 0 && unsafe { libc::kill(self.process, 0) != 0 } && last_errno() == Errno::SRCH
             }
@@ -166,7 +167,7 @@ impl<'a> Watch<'a> {
             || match has_nonce(self.header) {
                 Ok(has_nonce) => !has_nonce,
                 Err(Errno::FAULT) => true,
-                // Its first thread has ended; the descriptor tells when all have.
+                // The first thread of the process has ended; the descriptor tells when all its threads have.
                 Err(Errno::SRCH) if self.descriptor.is_ok() => false,
                 Err(_) => !is_enrolled(),
             }
@@ -179,13 +180,14 @@ fn is_readable(descriptor: &OwnedFd, limit: Duration) -> bool {
     poll(&mut watched, Some(&limit)).is_ok_and(|ready| ready > 0)
 }
 
-/// A process that waits, named by the header as the owner; its first mapped bytes are the nonce.
+/// Starts a process that only sleeps, and names it in the header as the owner; the nonce is taken from its first mapped
+/// bytes.
 #[cfg(test)]
 pub(crate) fn sleeping_owner(header: &Header) -> std::process::Child {
     use crate::sync::Ordering;
     let child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     header.pid.store(child.id(), Ordering::Relaxed);
-    // Until the child has become `sleep` its memory is that of this program.
+    // Until the child has become `sleep`, its memory is that of this program.
     let start = loop {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap();
         let sleep = maps.lines().find(|line| line.contains("sleep") || line.contains("coreutils"));
@@ -235,7 +237,7 @@ mod tests {
         }
         let watch = Watch::new(header);
         child.kill().unwrap();
-        // Nobody has waited for it yet: a zombie keeps its number.
+        // Nobody has waited for the child yet: a zombie keeps its process id.
         while !watch.has_ended(Duration::from_millis(10), &|| true) {}
         assert!(without_descriptor.has_ended(Duration::ZERO, &|| false));
         child.wait().unwrap();

@@ -1,17 +1,18 @@
 //! The queue from one task to another: a ring of slots with a single writer and a single reader.
 //!
 //! A slot is a cache line. An *immediate* message, of at most [`IMMEDIATE_BYTES`] with a well-known header
-//! ([`WELL_KNOWN_HEADERS`]), takes half a slot: where cache lines cross slowly, two messages cross at once. Positions
-//! count half-slots. All other entries begin at a slot; a half-slot left free before one says so (a skip).
+//! ([`WELL_KNOWN_HEADERS`]), takes half a slot: where cache lines go slowly from core to core, one line carries two
+//! messages. Positions count half-slots. All other entries begin at the start of a slot; if a half-slot is left free
+//! before such an entry, the stamp of that half-slot says so (a skip).
 //!
-//! Each slot begins with a stamp word: the sequence number under which it was written, so that a slot of an earlier
-//! round is never taken for new; the first slot of an entry also has its kind and the length of its body. The second
-//! half-slot behind an immediate message begins with such a stamp, too. The writer stores the stamp of an entry's first
-//! slot or half-slot last. The reader keeps its position to itself and polls the stamp of the next slot; a short
-//! message thus crosses the cores in one cache line. The reader's progress is published elsewhere (`Endpoint`), so that
-//! the writer knows how much room there is.
+//! Each slot begins with a stamp word: the sequence number under which the slot was written, so that a slot of an
+//! earlier round is never taken for a new one. The stamp of an entry's first slot also holds the kind of the entry and
+//! the length of its body. The second half-slot behind an immediate message begins with such a stamp, too. The writer
+//! stores the stamp of an entry's first slot or half-slot last. The reader keeps its position to itself and polls the
+//! stamp of the next slot; so a short message goes from core to core in one cache line. The reader's progress is
+//! published elsewhere (`Endpoint`), so that the writer knows how much room there is.
 //!
-//! All words are atomics, so that even a writer gone mad causes wrong bytes at most.
+//! All words are atomics, so that even a writer that breaks all rules causes only wrong bytes.
 use crate::Immediate;
 use crate::Meta;
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
@@ -53,7 +54,7 @@ impl Slot {
     pub fn new() -> Slot {
         Slot { words: std::array::from_fn(|_| AtomicU64::new(0)) }
     }
-    /// Makes sure that no stamp of an earlier use of the memory is left.
+    /// Clears the stamp that an earlier use of the memory may have left.
     pub fn clear(&self) {
         self.words[0].store(0, Ordering::Relaxed);
     }
@@ -124,7 +125,7 @@ fn slot_at(ring: &[Slot], position: u64) -> &Slot {
     &ring[(position / 2) as usize & (ring.len() - 1)]
 }
 
-/// Returns the index in its slot of the word with which the half-slot of a position begins.
+/// Returns the index, within its slot, of the first word of the half-slot at a position.
 #[inline(always)]
 fn word_at(position: u64) -> usize {
     (position as usize & 1) * (WORDS / 2)
@@ -160,7 +161,7 @@ impl Writer {
         2 << self.shift
     }
 
-    /// Writes an entry. The caller has made sure that [`half_slots_for`] it are free.
+    /// Writes an entry. The caller has made sure that as many half-slots are free as [`half_slots_for`] returns for it.
     #[inline]
     pub fn write(&mut self, ring: &[Slot], kind: Kind, meta: &Meta, body: &[u8]) {
         if kind == Kind::Message && self.write_immediate(ring, meta, body) {
@@ -217,8 +218,8 @@ impl Writer {
             slot.words[at + 3].store(immediate.words[1], Ordering::Relaxed);
         }
         let stamp = stamp_in(self.sequence, immediate.bytes, IMMEDIATE + immediate.well_known as u8);
-        // A body of an earlier round may have left in the second half-slot what looks like its next stamp.
-        // A load costs less than a store: a store waits for the cache line, and later stores wait behind it.
+        // A body of an earlier round may have left bytes in the second half-slot that look like its next stamp.
+        // Checking this costs less than a store: a store waits for the cache line, and later stores wait behind it.
         if at == 0 && slot.words[WORDS / 2].load_relaxed() >> 32 == stamp >> 32 {
             slot.words[WORDS / 2].store(0, Ordering::Relaxed);
         }
@@ -227,7 +228,7 @@ impl Writer {
         self.advance(1);
     }
 
-    /// Skips the second half-slot of a slot, if that is the position.
+    /// If the position is the second half-slot of a slot, skips that half-slot.
     #[inline(always)]
     fn skip(&mut self, ring: &[Slot]) {
         if self.position % 2 == 1 {
@@ -250,7 +251,7 @@ impl Writer {
         slot.words[0].store(stamp_in(self.sequence, bytes, kind as u8), Ordering::Release);
     }
 
-    /// Writes the slots behind the first one, before that one is published.
+    /// Writes the slots behind the first one; called before the first one is published.
     fn write_rest(&mut self, ring: &[Slot], rest: &[u8]) {
         for (further, piece) in rest.chunks(NEXT_BYTES).enumerate() {
             let position = self.position + 2 + 2 * further as u64;
@@ -261,11 +262,11 @@ impl Writer {
     }
 }
 
-/// How far ahead of the reader slots are prefetched. A slot that is not written yet does no harm: the
-/// reader's core holds it from the last round.
+/// How far ahead of the reader slots are prefetched, in half-slots. Prefetching a slot that is not written yet does no
+/// harm: the reader's core still has it from the last round.
 const PREFETCH_HALF_SLOTS: u64 = 16;
 
-/// Fetches a slot for reading while an earlier one is handled.
+/// Prefetches a slot for reading, while the reader handles an earlier one.
 #[inline]
 fn prefetch(slot: &Slot) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -283,7 +284,7 @@ fn pair(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// Does what [`store_bytes`] does, quickly for eight bytes.
+/// Does what [`store_bytes`] does, with a fast path for eight bytes.
 #[inline(always)]
 fn store_body(slot: &Slot, from: usize, body: &[u8]) {
     match <[u8; 8]>::try_from(body) {
@@ -302,7 +303,7 @@ fn store_bytes(slot: &Slot, from: usize, bytes: &[u8]) {
     }
     if !rest.is_empty() {
         let mut last = [0u8; 8];
-        // Byte by byte: a call of memcpy would cost as much as all the rest.
+        // Byte by byte: a call of memcpy would cost as much as the rest of the function.
         for (to, from) in last.iter_mut().zip(rest) {
             *to = *from;
         }
@@ -341,13 +342,13 @@ pub struct Entry<'a> {
     bytes: usize,
     /// The index of its last meta words in [`WELL_KNOWN_HEADERS`], if it is immediate.
     well_known: Option<usize>,
-    /// How many half-slots it takes, with a skipped one before it.
+    /// The number of half-slots that it takes, including a skipped one before it.
     half_slots: usize,
-    /// What it is.
+    /// The kind of the entry.
     pub kind: Kind,
 }
 
-/// The writer broke the rules of the queue; nothing more of it can be believed.
+/// The writer broke the rules of the queue; no further entry of it can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged;
 
@@ -415,12 +416,12 @@ impl Reader {
         Some(Short { slot, at: word_at(position), well_known, bytes, half_slots })
     }
 
-    /// Returns the next entry, if it is an immediate message that is there or comes within `looks` more looks.
+    /// Returns the next entry, if it is an immediate message that is there or arrives within `looks` further polls.
     #[inline(always)]
     pub fn next_immediate(&self, ring: &[Slot], looks: usize) -> Option<Immediate> {
         let (slot, at) = (slot_at(ring, self.position), word_at(self.position));
         let sequence = sequence(self.position, self.shift);
-        // All that need not wait for the message is done before it.
+        // All work that does not depend on the message is done before it arrives.
         prefetch(slot_at(ring, self.position + PREFETCH_HALF_SLOTS));
         let mut looks = looks;
         let stamp = loop {
@@ -430,7 +431,7 @@ impl Reader {
                 break stamp;
             }
             looks = looks.checked_sub(1)?;
-            // Looking without a pause takes the cache line from the writer before it is done with it.
+            // Polling without a pause would take the cache line from the writer before the writer has finished with it.
             std::hint::spin_loop();
         };
         let (well_known, bytes) = (well_known_of(stamp)?, (stamp >> 8 & 0xff_ffff) as usize);
@@ -478,7 +479,7 @@ impl Short<'_> {
     pub fn len(&self) -> usize {
         self.bytes
     }
-    /// Returns by how many half-slots to go on behind it.
+    /// Returns by how many half-slots the reader advances behind this message.
     #[inline(always)]
     pub fn half_slots(&self) -> usize {
         self.half_slots
@@ -524,7 +525,7 @@ impl Entry<'_> {
     pub fn len(&self) -> usize {
         self.bytes
     }
-    /// Returns by how many half-slots to go on behind it.
+    /// Returns by how many half-slots the reader advances behind this entry.
     pub fn half_slots(&self) -> usize {
         self.half_slots
     }
@@ -677,21 +678,23 @@ mod tests {
         }
     }
 
-    /// One thread, and no place for ThreadSanitizer, which runs with `--cfg one_mapping`.
+    /// These tests have one thread, so ThreadSanitizer (`--cfg one_mapping`) has nothing to find in them.
     #[cfg(not(one_mapping))]
     mod generated {
         use super::*;
         use proptest::prelude::*;
         use std::collections::VecDeque;
 
-        /// A body of `bytes` that is full of what could be the stamp of an immediate message in this round or the next.
+        /// Returns a body of `bytes` bytes whose words look like stamps of immediate messages in this round or the
+        /// next.
         fn body_like_stamps(bytes: usize, position: u64, shift: u32, fill: u8) -> Vec<u8> {
             let word = stamp(position + (u64::from(fill) % 2 * 2 << shift), shift, 8, IMMEDIATE);
             word.to_ne_bytes().into_iter().cycle().take(bytes).collect()
         }
 
         proptest! {
-            /// The queue against a `VecDeque`: what goes in comes out, in order, over many rounds.
+            /// Compares the queue with a `VecDeque`: all entries are read in the order in which they were written, over
+            /// many rounds.
             #[test]
             fn the_ring_behaves_like_a_queue(steps in proptest::collection::vec((0u8..8, 0usize..=504, any::<u8>()), 1..400)) {
                 let (shift, ring) = (5, ring(5));

@@ -1,22 +1,23 @@
 //! A rendezvous: the receiver copies a body straight out of the sender's own memory, or the sender falls back to eager.
 //!
-//! The sender writes its word (`rendezvous`, in its record for the receiver), the receiver writes its answer
-//! (`taken`, in its record for the sender). Both hold the number of the rendezvous times four, and its state.
+//! The sender writes its word (`rendezvous`, in its record for the receiver), the receiver writes its answer (`taken`,
+//! in its record for the sender). Both words hold the number of the rendezvous, times four, plus its state.
 //!
 //! The sender may reuse its memory once it has seen the answer *taken*, or once it has fallen back to eager: the body
-//! lies in its heap, and its word says so. The receiver copies first and looks at the sender's word afterwards: the
-//! copy counts only if the rendezvous was still open then.
+//! lies in its heap, and its word says so. The receiver copies first and reads the sender's word afterwards: the copy
+//! counts only if the rendezvous was still open then.
 //!
 //! After a fall-back the body exists in both places, so it does not matter which one the receiver took. After a
-//! withdrawal it exists nowhere: the sender first says that the rendezvous is in doubt, then looks whether the receiver
-//! has claimed it, and decides. A receiver that finds its claim in doubt waits for that decision. One compare-exchange
-//! would do if both could write the same word; neither can write the other's words.
+//! withdrawal it exists in neither place. So the sender first says that the rendezvous is in doubt, then checks whether
+//! the receiver has claimed the body, and then decides. A receiver that finds its claim in doubt waits for that
+//! decision. A single compare-exchange would be enough if both could write the same word, but neither can write the
+//! other's words.
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad, fence, yield_now};
 
-/// The largest number of a rendezvous: a word has room for four times the number, and two bits.
+/// The largest number of a rendezvous: a word holds the number, times four, and a state of two bits.
 pub const NUMBER_MAX: u64 = u64::MAX / 4;
 
-/// What the sender's word says beside the number: the body is in the sender's own memory.
+/// A state in the sender's word: the body is in the sender's own memory.
 const OPEN: u64 = 0;
 /// The sender has fallen back to eager: the body lies in its heap.
 const EAGER: u64 = 1;
@@ -25,12 +26,12 @@ pub const IN_DOUBT: u64 = 2;
 /// The sender has withdrawn.
 const WITHDRAWN: u64 = 3;
 
-/// What the receiver's answer says beside the number: the receiver has the body.
+/// A state in the receiver's answer: the receiver has the body.
 const TAKEN: u64 = 0;
 /// The receiver cannot copy the body and asks for it in the heap.
 const WANTS_EAGER: u64 = 1;
 
-/// The state of a rendezvous as the sender's word tells it.
+/// The state of a rendezvous, according to the sender's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SenderState {
     /// The sender's memory may be read.
@@ -41,7 +42,7 @@ pub enum SenderState {
     InDoubt,
     /// The sender has withdrawn: the message was not sent.
     Withdrawn,
-    /// Another rendezvous: the sender broke the rules.
+    /// The word is that of another rendezvous: the sender broke the rules.
     Other,
 }
 
@@ -62,13 +63,13 @@ pub fn open(word: &AtomicU64, number: u64) {
     word.store(number * 4 + OPEN, Ordering::Release);
 }
 
-/// Says that the body lies in the heap; for the sender, which has written the place before. When this returns the
+/// Publishes that the body lies in the heap; for the sender, which has written its offset before. When this returns the
 /// sender may reuse its memory.
 pub fn fall_back_to_eager(word: &AtomicU64, number: u64) {
     // Pair `rendezvous state`: whoever sees the fall-back sees the place of the body.
     word.store(number * 4 + EAGER, Ordering::Release);
-    // Pair `copied or changed`: this store comes before the sender's later writes to its memory, so the receiver of
-    // a copy that holds such a write sees the fall-back.
+    // Pair `copied or changed`: this store comes before the sender's later writes to its memory. So a receiver whose
+    // copy holds such a write sees the fall-back.
     fence(Ordering::SeqCst);
 }
 
@@ -76,8 +77,8 @@ pub fn fall_back_to_eager(word: &AtomicU64, number: u64) {
 /// then the receiver gets nothing. When this returns the sender may reuse its memory.
 pub fn withdraw(word: &AtomicU64, number: u64, answer: impl FnOnce() -> ReceiverAnswer) -> bool {
     word.store(number * 4 + IN_DOUBT, Ordering::Relaxed);
-    // Pairs `copied or changed` and `claim or doubt`: the first as in a fall-back to eager; by the second either we see
-    // the claim, or the receiver sees the doubt.
+    // Pairs `copied or changed` and `claim or doubt`: the first as in `fall_back_to_eager`; the second means that
+    // either we see the claim, or the receiver sees the doubt.
     fence(Ordering::SeqCst);
     let withdrawn = answer() != ReceiverAnswer::Taken;
     // Pair `rendezvous state`. The receiver that waits for the decision acts on this word alone.
@@ -108,8 +109,8 @@ pub fn sender_state(word: &AtomicU64, number: u64) -> SenderState {
 }
 
 /// Claims the body after the copy, if the sender's memory was valid all the time; for the receiver. The result *open*
-/// means that the copy counts and the sender knows that or will; any other means that it does not count. `patient`
-/// says whether to wait on for a sender that is about to decide.
+/// means that the copy counts, and that the sender knows this or will learn it; any other result means that the copy
+/// does not count. `patient` returns whether to go on waiting for a sender that is about to decide.
 pub fn claim(word: &AtomicU64, taken: &AtomicU64, number: u64, mut patient: impl FnMut() -> bool) -> SenderState {
     // Pair `copied or changed`.
     fence(Ordering::SeqCst);
@@ -125,9 +126,10 @@ pub fn claim(word: &AtomicU64, taken: &AtomicU64, number: u64, mut patient: impl
         match sender_state(word, number) {
             SenderState::Withdrawn => return SenderState::Withdrawn,
             SenderState::InDoubt if patient() => yield_now(),
-            // Also after a fall-back just now: the copy was good before. Also for the next rendezvous: a sender that
-            // has withdrawn one opens no other. And for a doubt that does not end, since nothing better can be done:
-            // a sender that was stopped just there finds the claim.
+            // The copy also counts if the sender has fallen back just now: it was complete before. It counts if the
+            // word is that of the next rendezvous: a sender that has withdrawn one opens no other. And it counts if the
+            // doubt does not end, since nothing better can be done: a sender that was stopped at this point will find
+            // the claim.
             _ => return SenderState::Open,
         }
     }

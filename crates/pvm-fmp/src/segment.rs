@@ -14,28 +14,29 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// "hpvmseg3": the layout of segments and queues.
 pub const MAGIC: u64 = u64::from_be_bytes(*b"hpvmseg3");
-/// Peers that a task has at a time, or says that it has.
+/// The largest number of peers that a task has, or claims to have, at a time.
 ///
 /// * Filled by: each task of the host
 /// * Setting: none, a host has no more tasks
-/// * Reached: the rest of its table is ignored, and the table is not searched all the time
+/// * Reached: the rest of that task's table is ignored, and the table is not searched all the time
 /// * Test: `a_long_table_that_changes_all_the_time_is_not_searched_all_the_time`
 pub const PEERS_MAX: usize = 65_536;
-/// Records of the peer table behind the header: a page.
+/// The number of records of the peer table right behind the header: one page.
 pub const FIRST_RECORDS: usize = 32;
-/// Pieces of the peer table: those records, a second piece of the same length, and then each twice as long.
+/// The number of pieces of the peer table: those first records, a second piece of the same length, and then each piece
+/// twice as long as the one before.
 const TABLES: usize = (PEERS_MAX / FIRST_RECORDS).ilog2() as usize + 1;
 /// The first extent, in bytes. Each peer maps it.
 pub const FIRST_BYTES: u64 = 64 << 10;
-/// The least growth of a segment unless a limit forbids it, in bytes.
+/// The least growth of a segment, in bytes, unless a limit allows less.
 const GROWTH_BYTES: u64 = 256 << 10;
-/// Extents behind the first one. Each is mostly as long as all before it.
+/// Extents behind the first one. Each is mostly as long as all earlier ones together.
 pub const EXTENTS_MAX: usize = 64;
 /// Largest length of a segment, in bytes.
 pub const SEGMENT_BYTES_MAX: u64 = 64 << 30;
-/// Where the heap begins, in bytes.
+/// The offset at which the heap begins, in bytes.
 pub const HEAP_START: u64 = (size_of::<Header>() + FIRST_RECORDS * size_of::<PeerRecord>()) as u64;
-/// The unit of memory, in bytes.
+/// The size of a page, in bytes.
 pub const PAGE_BYTES: u64 = 4096;
 
 /// What the owner tells everybody. Words that change are in other cache lines than those that do not.
@@ -45,20 +46,20 @@ pub struct Header {
     /// Process id of the owner, for `process_vm_readv`.
     pub pid: AtomicU32,
     _pad: AtomicU32,
-    /// A random number, and its address in the owner's memory. It proves that a process id means the owner, which is
-    /// not so across process namespaces.
+    /// A random number, and its address in the owner's memory. It proves that the process id means the owner: in
+    /// another process namespace it may mean another process.
     pub nonce: AtomicU64,
     pub nonce_address: AtomicU64,
     /// How many records of the peer table are or were in use.
     pub peers: Apart<AtomicU32>,
     pub table_version: AtomicU32,
-    /// Says whether the owner sleeps.
+    /// Whether the owner sleeps.
     pub parker: Apart<Parker>,
     /// What the owner waits for in a one-call receive.
     pub posted: Apart<PostedWords>,
     /// Where each extent behind the first one ends; 0 for none yet.
     pub ends: Apart<[AtomicU64; EXTENTS_MAX]>,
-    /// Where the pieces of the peer table lie, but for the first one; 0 for none yet.
+    /// The offsets of the pieces of the peer table, except the first one; 0 for none yet.
     pub tables: [AtomicU64; TABLES],
 }
 
@@ -74,7 +75,7 @@ pub fn table_piece(piece: usize) -> (usize, usize) {
 #[repr(C, align(64))]
 pub struct Apart<T>(pub T);
 
-/// [`crate::Posted`] in shared memory. A hint: a torn read costs time, never data.
+/// [`crate::Posted`] in shared memory. It is only a hint: a torn read costs time, never data.
 #[repr(C)]
 pub struct PostedWords {
     pub active: AtomicU32,
@@ -83,7 +84,7 @@ pub struct PostedWords {
     pub value: [AtomicU32; 6],
 }
 
-/// The record of a peer: what the owner tells that peer as a sender to it, and as a receiver from it.
+/// The record of a peer: what the owner publishes for that peer, as a sender to it and as a receiver from it.
 #[repr(C, align(128))]
 pub struct PeerRecord {
     /// The peer; 0 for a free record.
@@ -98,7 +99,8 @@ pub struct PeerRecord {
     pub eager_offset: AtomicU64,
     pub eager_bytes: AtomicU64,
     pub eager_token: AtomicU64,
-    /// The sender has claimed the body of the rendezvous from here on, and has copied it from `back_done` on.
+    /// The offset from which on the sender has claimed the body of the rendezvous; from `back_done` on, it has copied
+    /// the body.
     pub back: AtomicU64,
     pub back_done: AtomicU64,
     /// Half-slots read from the peer's queue, over all its rings.
@@ -110,7 +112,7 @@ pub struct PeerRecord {
     pub into_number: AtomicU64,
     pub into_address: AtomicU64,
     pub into_bytes: AtomicU64,
-    /// The receiver has claimed the body of the rendezvous up to here.
+    /// The offset up to which the receiver has claimed the body of the rendezvous.
     pub front: AtomicU64,
     /// The owner, a daemon, wants to be rung when the peer has read this number of half-slots; 0 for never.
     pub notice: AtomicU64,
@@ -163,9 +165,9 @@ impl Segment {
         self.readable.as_fd()
     }
 
-    /// Makes the segment longer. Returns where the new usable part begins and how long it is, at least `bytes`. The
-    /// segment doubles, or grows by as much as limits of address space and file size allow. One page of each extent is
-    /// left out, so that no free run reaches into another extent.
+    /// Makes the segment longer. Returns the offset and the length of the new usable part, which has at least `bytes`
+    /// bytes. The segment doubles, or grows by as much as limits of address space and file size allow. One page of each
+    /// extent is not used, so that no free run reaches into another extent.
     pub fn grow(&self, bytes: u64) -> Result<(u64, u64), crate::NoMemory> {
         let start = self.mapping.end();
         let wanted = bytes.checked_add(PAGE_BYTES).ok_or(crate::NoMemory)?;
@@ -183,8 +185,8 @@ impl Segment {
         Err(crate::NoMemory)
     }
 
-    /// Commits memory for a range of pages. Returns an error if there is too little, where an access would kill the
-    /// process.
+    /// Commits memory for a range of pages. Returns an error if there is too little memory, which would otherwise kill
+    /// the process at an access.
     pub fn commit(&self, offset: u64, bytes: u64) -> Result<(), crate::NoMemory> {
         if !self.allowance.take(bytes) {
             return Err(crate::NoMemory);
@@ -194,7 +196,7 @@ impl Segment {
             return Err(crate::NoMemory);
         }
         let address = self.mapping.address(offset, bytes).cast();
-        // A page fault costs several microseconds on a virtual machine.
+        // This avoids page faults, which cost several microseconds each on a virtual machine.
         // SAFETY: populating maps pages that the process owns and changes no byte.
         let _ = unsafe { rustix::mm::madvise(address, bytes as usize, Advice::LinuxPopulateWrite) };
         Ok(())

@@ -1,14 +1,14 @@
 //! Signals during a two-sided copy.
 //!
-//! A handler may leave by `siglongjmp`. In the middle of such a copy the receiver's buffer would stay open, or the
-//! sender's chunk would stay claimed for ever. So handlers wait until the copy is over.
+//! A handler may leave by `siglongjmp`. If it did so in the middle of such a copy, the receiver's buffer would stay
+//! open, or the sender's chunk would stay claimed, for ever. So handlers wait until the copy is over.
 use std::mem::MaybeUninit;
 use std::ptr::null;
 
-/// Signals that an instruction of the thread itself raises: if they were blocked the process would end.
+/// Signals that an instruction of the thread itself raises: if such a signal is blocked, it ends the process.
 const RAISED: [libc::c_int; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
-/// Keeps signal handlers from running in this thread while it lives.
+/// While this value lives, no signal handlers run in this thread.
 pub struct HandlersWait {
     before: libc::sigset_t,
 }

@@ -1,17 +1,17 @@
 //! How to wait: spin while cores are free, yield while other tasks want them, then sleep.
 use std::time::{Duration, Instant};
 
-/// Watches without a system call, some hundred nanoseconds each: an answer from another core comes within them. More
-/// would keep the core from a task that shares it and is to answer.
+/// The number of watches without a system call, of some hundred nanoseconds each: an answer from another core arrives
+/// within that time. More watches would delay the answer of a task that has to run on the same core.
 const SPINS: u32 = 8;
 /// How long a task yields before it sleeps while cores are free.
 const YIELD_TIME: Duration = Duration::from_micros(200);
-/// Yields before a sleep while tasks outnumber cores: the neighbour on the core may answer without a wake-up. More
-/// would keep the core from tasks that have work.
+/// The number of yields before a sleep while tasks outnumber cores: another task on the same core may answer during a
+/// yield, without a wake-up. More yields would take time from tasks that have work.
 const CROWDED_YIELDS: u32 = 1;
-/// A yield that took longer has let another task run.
+/// A yield that takes longer than this has let another task run.
 const OTHERS_RAN: Duration = Duration::from_micros(3);
-/// How often others may have run before the task gets out of their way.
+/// The number of yields that may let other tasks run before the waiting task sleeps.
 const POLITE_YIELDS: u32 = 16;
 
 /// What to do next while nothing has arrived.
@@ -23,13 +23,13 @@ pub enum Wait {
     Sleep,
 }
 
-/// Yields of a patient wait before the clock is read: mostly it takes no more.
+/// The number of yields of a patient wait before the clock is read: mostly the wait ends earlier.
 const FREE_YIELDS: u32 = 4;
 
 /// One wait.
 pub struct Spinner {
     crowded: bool,
-    /// Yields that are made without a look at the clock.
+    /// The number of further yields that are made without reading the clock.
     free_yields: u32,
     spins: u32,
     yields: u32,
@@ -38,19 +38,19 @@ pub struct Spinner {
 }
 
 impl Spinner {
-    /// A new wait begins.
+    /// Begins a wait.
     pub fn new(crowded: bool) -> Spinner {
         Spinner { crowded, free_yields: 0, spins: 0, yields: 0, others_ran: 0, yielding_since: None }
     }
 
-    /// Begins a wait of tasks that all wait for one another, as in a barrier: yields where other waits sleep, for a
-    /// sleeper has to be woken by a task that could have gone on.
+    /// Begins a wait of tasks that all wait for one another, as in a barrier: it yields where other waits sleep,
+    /// because a task that could go on would first have to wake the sleeper.
     pub fn patient(crowded: bool) -> Spinner {
         let spins = if crowded { SPINS } else { 0 };
         Spinner { spins, free_yields: FREE_YIELDS, ..Spinner::new(false) }
     }
 
-    /// Passes a little time, then says what to do.
+    /// Lets a little time pass, then returns what to do.
     #[inline]
     pub fn pause(&mut self) -> Wait {
         if !self.crowded && self.spins < SPINS {

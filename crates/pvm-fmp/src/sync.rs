@@ -10,14 +10,14 @@ pub(crate) use std::thread::yield_now;
 
 /// Loads of words in memory that is mapped for reading only, as all memory of peers is.
 ///
-/// There the language promises relaxed loads alone, and none that are longer than a pointer: an ordered load, or one
-/// of 64 bits on a processor of 32, may be an instruction that writes. An acquire fence behind a relaxed load orders
-/// as much as an acquire load does, and costs nothing on x86.
+/// In such memory Rust guarantees only relaxed loads of at most the size of a pointer: an ordered load, or a 64-bit
+/// load on a 32-bit processor, may be an instruction that writes. An acquire fence after a relaxed load orders as much
+/// as an acquire load, and costs nothing on x86.
 pub(crate) trait ReadOnlyLoad {
     type Value;
     /// Returns the value; orders nothing.
     fn load_relaxed(&self) -> Self::Value;
-    /// Returns the value; what follows sees all that was written before that value was stored with release.
+    /// Returns the value; later accesses see everything that was written before that value was stored with release.
     fn load_acquire(&self) -> Self::Value;
 }
 
@@ -26,7 +26,8 @@ macro_rules! load_acquire {
     () => {
         #[inline(always)]
         fn load_acquire(&self) -> Self::Value {
-            // ThreadSanitizer knows no fences. There peers have the owner's mapping.
+            // ThreadSanitizer does not know fences. With `one_mapping`, peers use the owner's mapping, which is
+            // writable.
             if cfg!(one_mapping) {
                 return self.load(Ordering::Acquire);
             }
@@ -58,7 +59,7 @@ impl ReadOnlyLoad for AtomicU64 {
     load_acquire!();
 }
 
-/// Returns the value, as hosts of i386 load it: in one access, which does not write. (The tests of x86-64 try it too.)
+/// Returns the value, as i386 hosts load it: in one access, which does not write. (The tests of x86-64 try it too.)
 #[cfg(any(all(target_arch = "x86", not(loom)), all(test, target_arch = "x86_64", not(loom))))]
 #[inline(always)]
 fn load_by_floating_point_unit(word: &AtomicU64) -> u64 {
@@ -86,7 +87,7 @@ mod tests {
     use rustix::mm::ProtFlags;
     use std::os::fd::AsFd;
 
-    /// Loads a word through a mapping for reading only while its halves change together.
+    /// Checks that loads through a read-only mapping see no torn word, while both halves of the word change together.
     fn loads_no_torn_word(load: fn(&AtomicU64) -> u64) {
         const LOADS: usize = 1_000_000;
         let memory = file::make("hpvm-test", 4096).unwrap();

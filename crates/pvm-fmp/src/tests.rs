@@ -161,7 +161,7 @@ fn blocks_are_freed_when_the_receiver_drops_them() {
     assert!(!a.has_excess());
 }
 
-/// Takes one message at a time, and gives its body back at once.
+/// Takes one message at a time, and releases its body at once.
 struct OneByOne(usize);
 
 impl Sink for OneByOne {
@@ -267,7 +267,7 @@ fn an_immediate_message_goes_to_its_receiver_also_when_another_task_has_the_slot
             .all(|tid| a.send_immediate(*tid, &immediate).is_none() && c.send_immediate(*tid, &immediate).is_none())
     );
     assert!(nobody.iter().all(|tid| host.endpoint(C).send_immediate(*tid, &immediate).is_none()));
-    // The queue is made by an ordinary message.
+    // An ordinary message creates the queue.
     a.send_bytes(B, [0; 6], b"x").map(|_| ()).unwrap();
     assert_eq!(a.send_immediate(B, &immediate), Some(false));
     a.peer_gone(B);
@@ -279,7 +279,7 @@ fn an_immediate_message_goes_to_its_receiver_also_when_another_task_has_the_slot
     let mut kept = Kept::default();
     c.poll(&mut kept);
     assert_eq!(kept.messages.len(), 2);
-    // The daemon is told otherwise.
+    // The daemon gets no immediate messages.
     introduce(&mut a, DAEMON, &b);
     a.send_bytes(DAEMON, [0; 6], b"x").map(|_| ()).unwrap();
     assert_eq!(a.send_immediate(DAEMON, &immediate), None);
@@ -293,7 +293,7 @@ fn what_a_dead_task_had_sent_is_still_received() {
     for index in 0..500 {
         a.send_bytes(B, [index, 0, 0, 0, 0, 0], &body(index as usize * 10, 1)).map(|_| ()).unwrap();
     }
-    // More than a living task would keep in free memory.
+    // More free memory than a living task would keep.
     a.send_bytes(B, [500, 0, 0, 0, 0, 0], &body(100 << 20, 1)).map(|_| ()).unwrap();
     host.table.clear(A);
     drop(a);
@@ -308,7 +308,7 @@ fn what_a_dead_task_had_sent_is_still_received() {
     assert!(bytes == body(4990, 1), "a held body outlives its sender");
 }
 
-/// Runs `with` in a thread as task B, connected to `a`.
+/// Runs `with` in a thread, as task B that is connected to `a`.
 pub(crate) fn beside<T: Send + 'static>(
     host: &Host,
     a: &mut Endpoint,
@@ -389,7 +389,7 @@ fn long_bodies_go_straight_to_a_waiting_receiver() {
     });
     is_posted.recv().unwrap();
     let long = body(LONG_BYTES, 3);
-    // A sender that finds the receiver without a core does not wait long for it.
+    // A sender does not wait long for a receiver that has no core.
     for _ in 0..RENDEZVOUS_MAX {
         a.send_bytes(B, [7, 1, 2, 3, 4, 5], &long).map(|_| ()).unwrap();
         if in_transit.load(Ordering::Relaxed) > 0 {
@@ -401,7 +401,7 @@ fn long_bodies_go_straight_to_a_waiting_receiver() {
     assert!(in_transit.load(Ordering::Relaxed) > 0);
 }
 
-/// What the receiver may be reading is written once more.
+/// Writes a body again while the receiver may be reading it.
 #[cfg(one_mapping)]
 #[test]
 #[ignore = "an error, for `cargo xtask sanitize thread` to find"]
@@ -426,7 +426,7 @@ fn a_planted_race_in_shared_memory() {
 fn a_rendezvous_that_nobody_takes_falls_back_to_eager() {
     let host = Host::new();
     let (mut a, mut b) = host.pair();
-    // B says that it waits, and does not: the sender must not hang.
+    // B says that it waits for a message, but does not receive: the sender must not hang.
     a.send_bytes(B, [1, 0, 0, 0, 0, 0], b"first").map(|_| ()).unwrap();
     b.post(Some(Posted { from: 0, mask: [0; 6], value: [0; 6] }));
     for round in 0..3 {
@@ -482,7 +482,7 @@ fn a_body_can_be_taken_while_it_is_written() {
     assert!(thread.join().unwrap());
 }
 
-/// Uses what arrives where it lies, each body in one go or several.
+/// Reads each body where it lies, in one call or in several.
 #[derive(Default)]
 struct Used {
     done: usize,
@@ -654,7 +654,8 @@ fn another_file_is_no_segment() {
     assert!(a.connect(B, file, bell).is_err());
 }
 
-/// A body in the heap of one endpoint, in fragments, as another one has got it; and that one.
+/// Returns a body in fragments in the heap of one endpoint, as another endpoint has received it, and the receiving
+/// endpoint.
 pub fn gather_pair(body: &[u8], sizes: &[usize]) -> (Remote, Endpoint) {
     let host = Host::new();
     let (mut a, mut b) = host.pair();

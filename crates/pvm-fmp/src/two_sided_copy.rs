@@ -1,8 +1,8 @@
 //! A two-sided copy: how receiver and sender agree who copies which part.
 //!
 //! The receiver claims chunks from the front, the sender (the helper) from the back. Each claims a chunk before it
-//! copies it, and they stop where they meet. The buffer is the receiver's: the helper may write to it only while it
-//! is open, and when [`TwoSidedCopy::receive`] returns nobody writes to it any more.
+//! copies it, and they stop where they meet. The buffer is the receiver's: the helper may write to it only while the
+//! buffer is open, and after [`TwoSidedCopy::receive`] has returned, nobody else writes to it any more.
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad, fence, yield_now};
 use std::ops::Range;
 
@@ -10,11 +10,11 @@ use std::ops::Range;
 pub struct TwoSidedCopy<'a> {
     /// Written by the receiver: the number of the copy for which its buffer is open, 0 for none.
     pub open: &'a AtomicU64,
-    /// Written by the receiver: it has claimed everything before this.
+    /// Written by the receiver: the offset before which it has claimed everything.
     pub front: &'a AtomicU64,
-    /// Written by the helper: it has claimed everything from here on.
+    /// Written by the helper: the offset from which on it has claimed everything.
     pub back: &'a AtomicU64,
-    /// Written by the helper: it has copied everything from here on.
+    /// Written by the helper: the offset from which on it has copied everything.
     pub back_done: &'a AtomicU64,
 }
 
@@ -27,13 +27,14 @@ pub fn begin(back: &AtomicU64, back_done: &AtomicU64) {
 impl TwoSidedCopy<'_> {
     /// Returns whether the buffer is open for that copy.
     pub fn is_open(&self, number: u64) -> bool {
-        // Pair `buffer opened`: what the receiver said about the buffer before is seen.
+        // Pair `buffer opened`: whoever sees the number sees where the buffer is.
         self.open.load_acquire() == number
     }
 
-    /// Gets all of `0..bytes` copied, by the receiver itself or by the helper. `impatient` says when to copy a claimed
-    /// chunk, too, that the helper does not finish. `has_ended` says whether the helper has ended and so writes no
-    /// more; until then this waits for a chunk that the helper has claimed.
+    /// Copies `0..bytes` together with the helper; for the receiver. `impatient` returns whether the helper has taken
+    /// too long; then the receiver also copies the chunks that the helper has claimed. `has_ended` returns whether the
+    /// helper has ended, and so writes no more; before that, this function waits for a chunk that the helper has
+    /// claimed.
     pub fn receive<Failure>(
         &self,
         number: u64,
@@ -47,8 +48,8 @@ impl TwoSidedCopy<'_> {
         // Pair `buffer opened`: whoever sees the number sees where the buffer is.
         self.open.store(number, Ordering::Release);
         let result = self.receive_front(bytes, chunk, copy, impatient);
-        // The buffer is the caller's again when this returns: close it, and wait for a chunk that the helper has
-        // claimed, however long that takes.
+        // When this function returns, the buffer belongs to the caller again. So close it, and wait for a chunk that
+        // the helper has claimed, however long that takes.
         self.open.store(0, Ordering::Relaxed);
         // Pair `close or claim`: either the helper sees that the buffer is closed, or we see its claim.
         fence(Ordering::SeqCst);
@@ -66,13 +67,13 @@ impl TwoSidedCopy<'_> {
         mut copy: impl FnMut(Range<u64>) -> Result<(), Failure>,
         impatient: &mut dyn FnMut() -> bool,
     ) -> Result<(), Failure> {
-        // Pair `back written`: the helper's bytes are there. What it has only claimed is read here as well.
+        // Pair `back written`: the helper's bytes are there. `claimed` reads what the helper has only claimed, too.
         let claimed = || self.back.load_acquire().min(bytes);
         let written = || self.back_done.load_acquire().min(bytes);
         let mut front = 0;
         while front < claimed() {
             let end = (front + chunk).min(claimed()).max(front);
-            // A claim orders nothing: a chunk that both copy is copied twice with the same bytes.
+            // A claim orders nothing: if both copy the same chunk, they write the same bytes.
             self.front.store(end, Ordering::Relaxed);
             copy(front..end)?;
             front = end;
@@ -106,7 +107,7 @@ impl TwoSidedCopy<'_> {
             // Pair `close or claim`: either we see that the buffer is closed, or the receiver sees our claim.
             fence(Ordering::SeqCst);
             if !self.is_open(number) || copy(start..back).is_err() {
-                // The claimed chunk is not copied: the receiver copies it when its patience ends. Pair `back written`.
+                // The claimed chunk is not copied: the receiver copies it when its wait times out. Pair `back written`.
                 self.back.store(self.back_done.load_relaxed(), Ordering::Release);
                 return;
             }

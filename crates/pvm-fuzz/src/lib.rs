@@ -13,8 +13,9 @@ use rustix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The longest time that a decoder may take for one input, running or asleep. Time in which other programs had all
-/// cores does not count. The engine itself ends an input that takes much longer.
+/// The longest time that a decoder may take for one input, running or asleep. Time in which the decoder waits for a
+/// core, because other programs use all of them, does not count. The engine itself ends an input that takes much
+/// longer.
 pub const TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Input bytes that a target consumes to make its choices.
@@ -82,7 +83,7 @@ impl Target {
         }
     }
 
-    /// Passes the bytes once more, to tell a decoder that slept from one that had no core.
+    /// Passes the bytes once more, to find out whether the decoder slept or had no core.
     #[cold]
     fn feed_patiently(&self, bytes: &[u8]) {
         let (start, before) = (Instant::now(), time_without_core());
@@ -139,7 +140,7 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Returns how long this thread was ready to run without a core.
+/// Returns how long this thread has been ready to run but had no core.
 fn time_without_core() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = text.split_whitespace().nth(1).and_then(|word| word.parse().ok());

@@ -13,10 +13,10 @@ const CREDIT: u8 = 4;
 const ACKNOWLEDGED: u8 = 5;
 /// The most messages in a burst.
 const BURST: u64 = 30;
-/// The longest message that keeps to the rules, in bytes.
+/// The longest valid message, in bytes.
 const MESSAGE_BYTES_MAX: usize = 200_000;
 
-/// Returns a frame: its length, its kind, and the rest.
+/// Returns the bytes of a frame: its length, its kind, and the given parts.
 fn frame(kind: u8, rest: &[&[u8]]) -> Vec<u8> {
     let length = 1 + rest.iter().map(|part| part.len()).sum::<usize>();
     let mut bytes = (length as u32).to_le_bytes().to_vec();
@@ -91,7 +91,7 @@ fn send_to_missing_tasks(life: &mut Life, host: Tid) {
     let length = life.prng.usize(..100);
     let mut start = start(life, host, length);
     start.dst = Tid(host.0 | life.prng.u32(1..1 << 18));
-    // Each of them returns credit at once.
+    // For each of these receivers the daemon returns credit at once.
     let most = if life.prng.u32(..8) == 0 { 20_000 } else { 50 };
     start.others = (0..life.prng.usize(..most)).map(|_| Tid(host.0 | life.prng.u32(1..1 << 18))).collect();
     life.stream(host, &start.frame());
@@ -103,7 +103,7 @@ fn send_credit(life: &mut Life, host: Tid) {
     life.stream(host, &frame(CREDIT, &[&dst.0.to_le_bytes(), &bytes.to_le_bytes()]));
 }
 
-/// Sends a false frame together with a message.
+/// Sends a false frame in band, in the flow to a task.
 fn send_with_false_frame(life: &mut Life, host: Tid) {
     let (dst, lie) = (life.any_tid(), false_frames::false_frame(life));
     life.stream(host, &frame(ALONG, &[&dst.0.to_le_bytes(), &wire::encode(&lie)]));
@@ -144,7 +144,8 @@ pub fn send_invalid_frame(life: &mut Life, host: Tid) -> &'static str {
         10 => ("an acknowledgement of what was not sent", frame(ACKNOWLEDGED, &[&u64::MAX.to_le_bytes()])),
         9 => ("credit for another", frame(CREDIT, &[&life.victim().0.to_le_bytes(), &[9; 8]])),
         _ => {
-            // One of these tasks lives: messages for dead tasks are dropped, and take no credit.
+            // One of these tasks is alive, so the messages take credit. Messages for dead tasks are dropped and take
+            // none.
             start.others = life.victims_at(host);
             (start.length, start.first) = (60_000, 60_000);
             ("more than its credit", start.frame().repeat(60))

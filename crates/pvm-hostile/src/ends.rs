@@ -1,4 +1,4 @@
-//! How a life ends: by something for which this host must be cut off, or by leaving in a bad way.
+//! How a life ends: by an attack for which this host must be cut off, or by an irregular departure.
 use crate::data;
 use crate::false_frames;
 use crate::life::{CONTROL_FRAME, Life};
@@ -7,13 +7,13 @@ use pvm_core::tid::Tid;
 use pvm_core::wire::{self, DataCall, Frame, SECRET_BYTES};
 use std::time::{Duration, Instant};
 
-/// How long to wait to be cut off: earlier requests are answered first, in turn with those of others.
+/// How long to wait to be cut off. The master first answers earlier requests, in turn with those of other hosts.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long to send requests without reading.
 const NO_READ_TIME: Duration = Duration::from_secs(14);
 /// How long to be silent, or to delay others, before this host leaves by itself.
 const IDLE_MS: std::ops::Range<u64> = 500..14_000;
-/// The most data links to have made.
+/// The number of data links for which this host asks.
 const DATA_LINKS: u64 = 300;
 /// The longest frame that is sent in part, in bytes.
 const LONG_BYTES_MAX: usize = 16 << 20;
@@ -57,7 +57,7 @@ pub fn end(life: &mut Life) -> String {
     what.to_owned()
 }
 
-/// Has data links made again and again, and makes some that nobody expects.
+/// Reports data links as lost again and again, so that they are remade, and asks for data links that nobody expects.
 fn reopen_data_links(life: &mut Life) {
     let host = life.some_peer();
     life.note("data links", DATA_LINKS);
@@ -72,7 +72,7 @@ fn reopen_data_links(life: &mut Life) {
     }
 }
 
-/// Sends something that no daemon may accept.
+/// Sends a frame, or bytes, that no daemon may accept.
 fn send_invalid(life: &mut Life) -> String {
     let master = life.master;
     let master_has_answered = life.flush();
@@ -122,7 +122,7 @@ fn expect_end(life: &mut Life, what: &str) -> String {
     if life.is_cut_off() {
         return format!("cut off after {what}");
     }
-    // Either the master has not read it, or it has accepted it.
+    // Either the master has not read the invalid bytes, or it has accepted them.
     let since = if life.flush() { "answers since" } else { "does not answer" };
     format!("NOT CUT OFF after {what}: the master {since}")
 }

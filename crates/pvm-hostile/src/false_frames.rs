@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 const BURST: std::ops::Range<u64> = 1..40;
 /// The longest body of a message, in bytes.
 const BODY_BYTES_MAX: usize = 20_000;
-/// The highest context of a message: higher ones belong to groups.
+/// The context of all messages: the context that all tasks share.
 const CONTEXT_OF_ALL: i32 = 0;
 
 /// Sends some false frames to a host.
@@ -62,7 +62,7 @@ fn entry(life: &mut Life) -> HostEntry {
     }
 }
 
-/// Returns a version of the past, of the future, or the current one.
+/// Returns the number of a past version, of a future version, or of the current one.
 fn any_version(life: &mut Life) -> u64 {
     let low = life.prng.u64(..64);
     [0, low, u64::MAX, u64::MAX - low, life.prng.u64(..)][life.prng.usize(..5)]
@@ -95,7 +95,7 @@ fn of_the_master(life: &mut Life) -> Frame {
         }
         6 => Frame::PleaseConnect { to: tid, from: watcher },
         7 => Frame::ListBarriers { number: life.prng.u32(..) },
-        // A suspicion of an existing host is permitted.
+        // To suspect an existing host is permitted, so the frame names a host that does not exist.
         _ => Frame::Suspect(Tid::host_number(life.prng.u32(2000..4096))),
     }
 }
@@ -141,7 +141,7 @@ fn of_tasks(life: &mut Life) -> Frame {
         2 => Frame::Watch { tid, watcher },
         3 => Frame::Unwatch { tid, watcher },
         4 => Frame::Log { tid, line },
-        // Any task may take an office; so the frame names tasks of others.
+        // A host may report its own tasks as servers, so the frame names a task of another host.
         5 => Frame::Serves { role: role[life.prng.usize(..4)], tid: life.victim(), on: life.prng.bool() },
         6 => Frame::Signal { tid: Tid(life.some_peer().0 | 0x3_fff0 | life.prng.u32(..16)), signal: life.prng.i32(..) },
         8 => Frame::SignalGroup {
@@ -176,7 +176,7 @@ fn direct(life: &mut Life) -> Frame {
     let (number, from, to) = (life.prng.u32(..64), life.any_tid(), life.any_tid());
     match life.prng.u32(..4) {
         0 => Frame::Direct { number, from, to, call: None },
-        // Both tasks exist and could be asked; the address of the call leads nowhere.
+        // These may be real tasks, but nobody expects a connection with the secrets of the call.
         1 => Frame::Direct { number, from: life.own_task(), to: life.victim(), call: Some(call) },
         2 => Frame::DirectCall { number, call },
         _ => Frame::DirectRefused { number },
@@ -188,7 +188,7 @@ fn start(life: &mut Life) -> Frame {
     let number = life.prng.u64(..64);
     let text = |text: &str| ByteBuf::from(text.as_bytes().to_vec());
     match life.prng.u32(..4) {
-        // A host that believes this frame ends itself.
+        // A host that obeys this order kills itself.
         0 => {
             let words = ["sh", "-c", "kill -9 $PPID"].map(text).to_vec();
             Frame::StartOrder { number, order: StartOrder::Run { words, input: text("hello") } }
@@ -199,7 +199,7 @@ fn start(life: &mut Life) -> Frame {
     }
 }
 
-/// Returns a message along the default route, from any task to any task.
+/// Returns a message for the default route, from any tid to any tid.
 pub fn message(life: &mut Life) -> Message {
     let (src, dst) = (life.any_tid(), life.any_tid());
     let body = vec![life.prng.u8(..); life.prng.usize(..BODY_BYTES_MAX) >> life.prng.u32(..14)];

@@ -31,7 +31,8 @@ pub fn flood(life: &mut Life) {
     }
 }
 
-/// Asks to be told of deaths: of one task on behalf of each own task, and of everybody.
+/// Asks for notices of the end of tasks, on behalf of many tasks of this host: mostly of one task, sometimes of any
+/// task.
 fn watches(life: &mut Life) {
     let count = life.prng.u64(..WATCHES);
     life.note("watches", count);
@@ -46,7 +47,7 @@ fn watches(life: &mut Life) {
     }
 }
 
-/// Has tasks started: some end at once, some stay a while, and there are more than possible.
+/// Spawns tasks: some end at once, some run for a while, and some counts are not possible.
 fn spawns(life: &mut Life) {
     let count = life.prng.u64(1..12);
     life.note("spawns", count);
@@ -61,7 +62,7 @@ fn spawns(life: &mut Life) {
             place: ByteBuf::from(b"nowhere".to_vec()),
             count: counts[life.prng.usize(..counts.len())],
             environment: vec![ByteBuf::from(b"PATH".to_vec()); life.prng.usize(..20)],
-            // A task may let its children print to a task of another user.
+            // A task may send the output of its children to any task: here to a task of this host.
             children: TraceSettings { output_tid: life.own_task().0 as i32, ..TraceSettings::default() },
         };
         let first = [0, -1, i32::MAX][life.prng.usize(..3)];
@@ -71,7 +72,7 @@ fn spawns(life: &mut Life) {
     }
 }
 
-/// Sends a request on behalf of an own task.
+/// Sends a request on behalf of a task of this host.
 fn ask(life: &mut Life, host: Tid, request: Request) {
     let (wait, from) = (life.prng.u32(..), life.own_task());
     life.send(host, &Frame::Request { wait, from, request });
@@ -81,7 +82,7 @@ fn name(life: &mut Life) -> ByteBuf {
     ByteBuf::from(format!("hostile{}", life.prng.u32(..200_000)).into_bytes())
 }
 
-/// Fills mailboxes, and waits for others.
+/// Stores messages in mailboxes, and waits for messages in other mailboxes.
 fn mailboxes(life: &mut Life) {
     let master = life.master;
     let mut left = life.prng.usize(..MAILBOX_BYTES);
@@ -145,7 +146,7 @@ fn questions(life: &mut Life) {
     }
 }
 
-/// Calls hosts that should be the callers.
+/// Calls hosts without being asked to.
 fn calls(life: &mut Life) {
     let count = life.prng.u64(..CALLS);
     life.note("calls", count);

@@ -15,28 +15,28 @@ use std::time::{Duration, Instant};
 pub const CONTROL_FRAME: u8 = 1;
 /// The interval of heartbeats.
 const BEAT_INTERVAL: Duration = Duration::from_millis(500);
-/// How long to look for tasks, and for links to other hosts, before the attacks begin.
+/// How long to search for tasks, and to wait for links to other hosts, before the attacks begin.
 const SEARCH_TIME: Duration = Duration::from_millis(400);
 /// How long a call to another host may take.
 const CALL_TIME: Duration = Duration::from_secs(5);
 /// The most bytes that may wait to be sent on a link; further ones are dropped.
 const WAITING_BYTES_MAX: usize = 32 << 20;
-/// How long others may take to handle what this host has sent: some ten thousand requests, among them lists of as many
-/// mailboxes.
+/// How long the master may take to handle what this host has sent: some ten thousand requests, among them requests to
+/// list as many mailboxes.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(240);
 /// The number of the last request before invalid frames.
 const LAST: u32 = 0x1a57;
-/// The number of the request for all tasks.
+/// The number of the request that lists all tasks.
 const SEARCH: u32 = 0x7ea5;
 
 /// Another daemon.
 pub struct Peer {
     pub control: Link,
-    /// Daemons close the data link when they are told that it is lost.
+    /// The data link. Daemons close it when they are told that it is lost.
     data: Option<ByteStream>,
     /// Bytes that the data link has not accepted yet.
     unsent: VecDeque<u8>,
-    /// Half a frame has been sent: no whole frame can follow.
+    /// Whether half a frame has been sent, so that no whole frame can follow.
     pub has_partial_frame: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct Life {
     peers: BTreeMap<Tid, Peer>,
     joined: bool,
     cut_off: bool,
-    /// Whether the master has answered the last request, and so all requests before it.
+    /// Whether the master has answered the last request, and therefore all earlier requests.
     master_has_answered: bool,
     /// Whether this host reads nothing.
     pub reads_nothing: bool,
@@ -123,7 +123,7 @@ impl Life {
         if all.is_empty() { self.master } else { all[self.prng.usize(..all.len())] }
     }
 
-    /// Returns the link to a host.
+    /// Returns the link to a host, unless half a frame has been sent on it.
     pub fn peer(&mut self, host: Tid) -> Option<&mut Peer> {
         self.peers.get_mut(&host).filter(|peer| !peer.has_partial_frame)
     }
@@ -141,7 +141,7 @@ impl Life {
         }
     }
 
-    /// Returns a task of that host, or a tid that could belong to one.
+    /// Returns a task of the host, or a tid that could belong to one.
     pub fn victim_at(&mut self, host: Tid) -> Tid {
         let there = self.victims_at(host);
         if there.is_empty() { Tid(host.0 | 1) } else { there[self.prng.usize(..there.len())] }
@@ -152,7 +152,7 @@ impl Life {
         self.victims.iter().copied().filter(|tid| tid.host() == host).collect()
     }
 
-    /// Returns any value that fits into a tid.
+    /// Returns a tid of any kind, often an invalid one.
     pub fn any_tid(&mut self) -> Tid {
         match self.prng.u32(..12) {
             0 => self.own_task(),
@@ -178,7 +178,7 @@ impl Life {
         self.ask_for_victims();
         let others: Vec<Tid> = self.table.keys().copied().filter(|host| *host != self.master).collect();
         for to in others {
-            // The host with the lower number calls.
+            // Of two hosts, the one with the lower number calls.
             match to < self.own {
                 true => self.send(self.master, &Frame::PleaseConnect { to, from: self.own }),
                 false => self.call(to, Security::Encrypted),
@@ -224,7 +224,7 @@ impl Life {
         self.master_has_answered
     }
 
-    /// Sends the bytes of a frame, whatever they mean.
+    /// Sends the bytes of a frame, valid or not.
     pub fn send_bytes(&mut self, host: Tid, kind: u8, header: &[u8], body: &[u8]) {
         let Some(peer) = self.peer(host) else { return };
         if peer.control.queued_bytes() < WAITING_BYTES_MAX && peer.control.send(kind, header, &[body]).is_err() {
@@ -253,14 +253,14 @@ impl Life {
         }
     }
 
-    /// Returns whether some bytes have not been accepted yet.
+    /// Returns whether the sockets have not accepted some bytes yet.
     pub fn has_unsent(&self) -> bool {
         self.peers.values().any(|peer| peer.control.wants_write() || !peer.unsent.is_empty())
     }
 
     // ----- Receiving
 
-    /// Lets time pass: sends what waits, handles what arrives, and otherwise behaves correctly.
+    /// Lets time pass: sends what is queued, handles what arrives, and otherwise behaves correctly.
     pub fn step(&mut self, time: Duration) {
         let end = Instant::now() + time;
         loop {
@@ -296,7 +296,7 @@ impl Life {
         let data = self.peers.values().filter(|_| !self.reads_nothing).filter_map(|peer| peer.data.as_ref());
         let links = links.chain(data.map(|data| PollFd::new(data, PollFlags::IN)));
         let mut all: Vec<PollFd<'_>> = links.chain([PollFd::new(&self.connector, PollFlags::IN)]).collect();
-        // Interrupted or not: the next step checks all of them.
+        // The result does not matter, because the next step checks all links.
         let _ = poll(&mut all, Some(&timespec(time)));
     }
 
@@ -313,7 +313,8 @@ impl Life {
         self.peers.insert(host, peer);
     }
 
-    /// Notes a new data link. The first frames on it are valid, as far as a host without counters can know.
+    /// Notes a new data link. The first frame that this host sends on it is an acknowledgement of position 0 or 1,
+    /// since this host does not count.
     fn on_data_link(&mut self, host: Tid, link: Link) {
         let Some(peer) = self.peers.get_mut(&host) else { return };
         peer.data = Some(link.into_byte_stream());
@@ -323,7 +324,7 @@ impl Life {
         self.stream(host, &greeting);
     }
 
-    /// Calls for a new data link when told to.
+    /// Makes a new data link when another host asks for it.
     fn call_data(&mut self, host: Tid, call: DataCall) {
         let Some(entry) = self.table.get(&host) else { return };
         let ([shown, back], key) = ([call.shown, call.back].map(Token::from_bytes), PublicKey(entry.key));
@@ -331,7 +332,7 @@ impl Life {
         self.connector.connect_link(ticket, &addresses, Some(key), Tokens { shown, back }, CALL_TIME, Instant::now());
     }
 
-    /// Notes that the other side has closed.
+    /// Notes that the other side has closed the link.
     fn lost(&mut self, host: Tid) {
         self.peers.remove(&host);
         self.cut_off |= host == self.master;

@@ -1,11 +1,11 @@
 //! A hostile host of the machine that holds a valid key: a program of the tests, never installed.
 //!
 //! It is started like `pvmd -s` (`dx=` names it), goes through the start dialogue, accepts calls, and behaves correctly
-//! until it is in everybody's table. From then on it sends well-formed frames with wrong contents, chosen by a seed,
-//! until it is cut off or its time is over.
+//! until it is in the host table of every host. From then on it sends well-formed frames with wrong contents, chosen by
+//! a seed, until it is cut off or its time is over.
 //!
-//! It omits what every host may do: halt the machine, delete hosts, signal tasks, become the hoster or the resource
-//! manager, and report that up to two hosts are unreachable (`docs/security.md`).
+//! It omits the harmful acts that are permitted to every host: halt the machine, delete hosts, signal tasks, become the
+//! hoster or the resource manager, and report that up to two hosts are unreachable (`docs/security.md`).
 //!
 //! * `start`: the start dialogue;
 //! * `life`: the links, and the correct behaviour on which all attacks depend;
@@ -27,13 +27,14 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// The variable with the folder where each life writes a line. Without it there is none.
+/// The environment variable with the folder in which each life writes a line. If the variable is not set, lives write
+/// no lines.
 const FOLDER_VARIABLE: &str = "HOSTILE_FOLDER";
-/// The variable with the seed of the first life; each later life of a host has a seed by its number.
+/// The environment variable with the seed. Each life combines this seed with the number of its host.
 const SEED_VARIABLE: &str = "HOSTILE_SEED";
 /// How long to wait to become a host of the machine.
 const JOIN_TIME_MAX: Duration = Duration::from_secs(90);
-/// The length of a life that nobody cuts off, in milliseconds.
+/// The length of a life if nobody cuts this host off, in milliseconds.
 const LIFE_MS: std::ops::Range<u64> = 1_000..6_000;
 /// The nice value: the other hosts are honest and need the processor.
 const NICENESS: i32 = 10;

@@ -11,15 +11,15 @@ use std::net::ToSocketAddrs;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// The number of words on the command line that are no switches: the master's number, its address, a size, this host's
+/// The number of words on the command line that are not switches: the master's number, its address, a size, this host's
 /// number, an address.
 const WORDS: usize = 5;
 /// The architecture that every host of these tests reports.
 const ARCHITECTURE: &str = "LINUX64";
-/// The silence of the network after which a link is given up.
+/// The time after which a link is given up if the other side is silent.
 const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Starts the real host, passes its answer on and ends, so that the remote shell can end.
+/// Starts another process as the real host, passes on that process's answer and ends, so that the remote shell can end.
 pub fn front(arguments: &[String]) -> Result<ExitCode, Error> {
     let mut child = Command::new("/proc/self/exe");
     let mut child = child.arg("-f").args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
@@ -30,7 +30,7 @@ pub fn front(arguments: &[String]) -> Result<ExitCode, Error> {
     Ok(if line.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Becomes a host through the start dialogue. Returns also its name and its number.
+/// Becomes a host through the start dialogue. Returns the life of the host, and a text with its name and tid.
 pub fn join(arguments: &[String], seed: u64) -> Result<(Life, String), Error> {
     let words: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
     let name = arguments.iter().find_map(|word| word.strip_prefix("-n")).ok_or("no name")?;

@@ -1,4 +1,5 @@
-//! Untrusted input on a control socket, and in what tells where a daemon is (docs/testing.md).
+//! Untrusted input: frames on a control socket, and the files and variables by which a task finds a daemon
+//! (docs/testing.md).
 use crate::rendezvous::{self, Places};
 use crate::{ControlSocket, DESCRIPTORS_MAX};
 use pvm_fuzz::{Target, Unstructured, part};
@@ -11,7 +12,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// The inputs of this crate.
+/// The fuzz targets of this crate.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "control-socket",
@@ -42,7 +43,7 @@ pub const TARGETS: &[Target] = &[
 
 /// Frames and pieces of frames, with and without descriptors, as a hostile task sends them.
 fn control_socket(bytes: &[u8]) {
-    // Ends when there are no more bytes.
+    // `frames` ends when the input has no more bytes.
     let _ = frames(&mut Unstructured::new(bytes));
 }
 
@@ -64,13 +65,13 @@ fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 send(&far, &frame, sent.into());
             }
             5 => {
-                // The beginning of a long frame, whose rest may never come.
+                // The beginning of a long frame, which may never be completed.
                 let head = [(from.arbitrary::<u32>()? >> 4).to_le_bytes(), [0; 4]].concat();
                 send(&far, &head, 0);
                 (0..4).for_each(|_| send(&far, &[0; 30_000], 0));
             }
             6 => {
-                // Data that it leaves unread makes the system report the end in another way.
+                // If the far side leaves data unread, the system reports the end of the connection in another way.
                 if choice > 127 {
                     let _ = socket.send(b"unread", &[]);
                 }
@@ -98,7 +99,7 @@ fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     Ok(())
 }
 
-/// Sends what the socket takes, with `count` descriptors.
+/// Sends as many of the bytes as the socket takes, with as many descriptors as `descriptors` says.
 fn send(far: &Option<OwnedFd>, bytes: &[u8], descriptors: usize) {
     let Some(far) = far else { return };
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
@@ -107,11 +108,12 @@ fn send(far: &Option<OwnedFd>, bytes: &[u8], descriptors: usize) {
     if !list.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(&list));
     }
-    // What it does not take is lost.
+    // Bytes that the socket does not take are lost.
     let _ = sendmsg(far, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }
 
-/// The text of a rendezvous file, and the variables that tell where it is, one a line.
+/// Takes the input as the text of a rendezvous file, and as the variables that tell where the file is, one on each
+/// line.
 fn rendezvous(bytes: &[u8]) {
     let mut file = std::fs::File::from(
         rustix::fs::memfd_create("rendezvous", rustix::fs::MemfdFlags::CLOEXEC).expect("memory for a file"),

@@ -5,15 +5,15 @@
 const TO_DAEMON: [u8; 8] = [0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
 /// The length of a packet's head: receiver, sender, length, flags.
 const PACKET_HEAD_BYTES: usize = 16;
-/// The length of a message's head behind it: encoding, tag, context, and an id for the answer.
+/// The length of a message's head, behind the packet's head: encoding, tag, context, and an id for the answer.
 const MESSAGE_HEAD_BYTES: usize = 32;
 /// The flags of a packet that is a whole message.
 const WHOLE: u32 = 3 << 24;
-/// The answer, which the library reads as the version of the daemon's protocol. 3.4 speaks 1318.
+/// The answer, which the library takes for the version of the daemon's protocol; the version of PVM 3.4 is 1318.
 const PROTOCOL: u32 = 0;
 
-/// Returns whether `bytes` begin as a packet of the library of PVM 3.4 does. No frame has as many descriptors as these
-/// bytes would say.
+/// Returns whether `bytes` begin as a packet of the library of PVM 3.4 does. A frame never begins so: as its head,
+/// these bytes would announce too many descriptors.
 pub fn begins(bytes: &[u8]) -> bool {
     bytes.starts_with(&TO_DAEMON)
 }

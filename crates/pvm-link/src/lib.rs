@@ -1,7 +1,7 @@
 //! Control frames between a task and the daemon of its host.
 //!
 //! * [`ControlSocket`]: frames over a Unix stream socket, with descriptors; never blocks.
-//! * [`rendezvous`]: how a task finds the daemon, and how a daemon makes itself found.
+//! * [`rendezvous`]: how a task finds the daemon, and how a daemon publishes its socket.
 //!
 //! A frame is a head of eight bytes (the length of the body and the number of descriptors, as little-endian `u32`s) and
 //! the body. Descriptors travel with the first byte of their frame. Nothing that a peer sends makes this side panic or

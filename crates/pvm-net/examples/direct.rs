@@ -1,4 +1,4 @@
-//! Measures what a link between two tasks costs compared with a bare TCP connection: the one-way time of short
+//! Measures the cost of a link between two tasks, compared with a bare TCP connection: the one-way time of short
 //! messages, spinning and sleeping, and the bandwidth of long ones.
 //!
 //! Run `direct serve PORT` on one host, `direct call ADDRESS:PORT` on another (or on the same).
@@ -9,10 +9,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Rounds of each measurement, one kind after another. The median counts.
+/// Rounds of measurements. Each round measures one kind of connection after another. The median counts.
 const ROUNDS: usize = 5;
 const ROUND_TRIPS: usize = 3000;
-/// Bytes moved for one bandwidth figure.
+/// Bytes sent for one measurement of bandwidth.
 const BULK_BYTES: usize = 256 << 20;
 const SIZES: [usize; 2] = [1 << 20, 16 << 20];
 const SMALL: usize = 8;
@@ -101,7 +101,7 @@ impl End {
     }
 }
 
-/// Both ends know these keys from the start: the example measures speed.
+/// Both ends know these keys from the start, since the example measures only speed.
 fn identity(server: bool) -> Identity {
     Identity::new(KeyPair::from_secret(&[u8::from(server) + 1; 32]))
 }
@@ -165,7 +165,7 @@ fn serve(port: u16) -> Result<()> {
     Ok(())
 }
 
-/// Prints microseconds one way, spinning and sleeping, and gigabytes per second for each size.
+/// Returns the one-way time in microseconds, spinning and sleeping, and gigabytes per second for each size.
 fn measure(end: &mut End) -> Result<[f64; 4]> {
     let mut figures = [0.0; 4];
     let mut buffer = vec![7; SIZES[1]];

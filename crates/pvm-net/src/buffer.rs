@@ -1,9 +1,9 @@
-//! Buffers for bytes on their way in or out.
+//! Buffers for received bytes and for bytes to send.
 
-/// Bytes that an empty buffer keeps.
+/// An empty buffer that is released keeps at most this number of bytes.
 const KEEP_BYTES: usize = 512;
 
-/// An empty buffer that is in use keeps no more than this.
+/// An empty buffer in use keeps at most this number of bytes.
 const MUCH_BYTES: usize = 1 << 20;
 
 /// A queue of bytes in contiguous memory.
@@ -43,7 +43,7 @@ impl Buffer {
         }
     }
 
-    /// Removes `skip` bytes and `count` more, and returns the latter.
+    /// Removes `skip` bytes and the next `count` bytes, and returns the latter.
     pub fn take_front(&mut self, skip: usize, count: usize) -> &[u8] {
         let from = self.start + skip;
         self.consume(skip + count);
@@ -80,14 +80,14 @@ impl Buffer {
         self.commit(data.len());
     }
 
-    /// Gives a large memory back if the buffer is empty.
+    /// Frees the memory if the buffer is empty and large.
     pub fn release_much(&mut self) {
         if self.is_empty() && self.bytes.len() > MUCH_BYTES {
             *self = Buffer::default();
         }
     }
 
-    /// Gives the memory back if the buffer is empty.
+    /// Frees the memory if the buffer is empty, unless it is small.
     pub fn release(&mut self) {
         if self.is_empty() && self.bytes.len() > KEEP_BYTES {
             *self = Buffer::default();

@@ -1,11 +1,12 @@
-//! A connection as a stream of bytes, for users with a framing of their own.
+//! A connection as a stream of bytes, for users that have their own format of frames.
 use crate::link::{Link, LinkError};
 use crate::socket;
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Bytes that an encrypted stream takes at a time. It keeps what it has taken, so this also bounds what it holds back.
+/// Bytes that an encrypted stream takes at a time. The stream keeps these bytes, so this also bounds the memory that it
+/// needs.
 const WRITE_BYTES_MAX: usize = 512 << 10;
 
 /// A connection without frames. Its owner watches the socket.
@@ -17,7 +18,7 @@ impl ByteStream {
         ByteStream(link)
     }
 
-    /// Sends bytes. Returns how many were taken, beginning with the first; fewer than all if the socket is full.
+    /// Sends bytes. Returns how many of them, from the first on, were taken: fewer than all if the socket is full.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<usize, LinkError> {
         if self.is_encrypted() {
             return self.write_by(bytes.len(), &mut |into| {
@@ -37,8 +38,8 @@ impl ByteStream {
         }
     }
 
-    /// Sends bytes on an encrypted stream. `fill` copies them, piece by piece, to where it is told. Returns how many
-    /// were taken; fewer than `bytes` if the socket is full.
+    /// Sends bytes on an encrypted stream. `fill` copies them, piece by piece, into the memory that it is given.
+    /// Returns how many were taken; fewer than `bytes` if the socket is full.
     pub fn write_by(&mut self, bytes: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<usize, LinkError> {
         let link = &mut self.0;
         link.flush()?;
@@ -50,28 +51,28 @@ impl ByteStream {
         Ok(bytes)
     }
 
-    /// Gives memory back that is not needed while nothing is carried.
+    /// Frees memory that is not needed while nothing is carried.
     pub fn release(&mut self) {
         self.0.release();
     }
 
-    /// Writes what waits for the socket. In clear, only the end of the handshake can wait.
+    /// Writes the bytes that wait for the socket. On a stream in clear, only the end of the handshake can wait.
     pub fn flush(&mut self) -> Result<(), LinkError> {
         self.0.flush()
     }
 
-    /// Returns whether something waits for the socket.
+    /// Returns whether bytes wait for the socket.
     pub fn wants_write(&self) -> bool {
         self.0.wants_write()
     }
 
-    /// Reads bytes. Returns how many came, zero if there are none now.
+    /// Reads bytes. Returns how many bytes were read, zero if there are none now.
     pub fn read(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
         self.0.read_bytes(into)
     }
 
     /// Reads up to `most` bytes of an encrypted stream and passes them to `take`, piece by piece, from where they were
-    /// decrypted. So they are copied once. Returns how many came, zero if there are none now.
+    /// decrypted. So they are copied once. Returns how many bytes were read, zero if there are none now.
     pub fn read_by(&mut self, most: usize, take: &mut dyn FnMut(&[u8])) -> Result<usize, LinkError> {
         self.0.read_by(most, take)
     }
@@ -81,8 +82,8 @@ impl ByteStream {
         self.0.has_unread()
     }
 
-    /// Returns the socket, if its bytes are the bytes of the stream. That is so in clear, once everything that came
-    /// with the handshake has been read.
+    /// Returns the socket, if its bytes are the bytes of the stream. This is the case on a stream in clear, once
+    /// everything that came with the handshake has been read.
     pub fn plain_socket(&self) -> Option<BorrowedFd<'_>> {
         let plain = !self.0.is_encrypted() && !self.0.has_unread() && !self.0.wants_write();
         plain.then(|| self.0.as_fd())

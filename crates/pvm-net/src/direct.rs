@@ -1,4 +1,4 @@
-//! Using a link between two tasks with time limits.
+//! The use of a link between two tasks, with time limits.
 //!
 //! A caller that waits for other events as well polls the link's socket itself.
 use crate::link::{Head, Link, LinkError};
@@ -7,7 +7,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
-/// Sleeps until something has come, or until the socket has room for what waits. Returns false if the time is over.
+/// Sleeps until data has come, or until the socket has room for bytes that wait. Returns false if the time is over.
 pub fn wait(link: &Link, timeout: Duration) -> Result<bool, LinkError> {
     let writes = if link.wants_write() { PollFlags::OUT } else { PollFlags::empty() };
     wait_for(link, PollFlags::IN | writes, timeout)
@@ -29,7 +29,7 @@ fn wait_for(link: &Link, flags: PollFlags, timeout: Duration) -> Result<bool, Li
     }
 }
 
-/// Repeats an action, with sleep between, until it has a result.
+/// Repeats an action until it has a result or the time is over. Sleeps between the attempts.
 fn within<T>(
     link: &mut Link,
     timeout: Duration,
@@ -46,7 +46,7 @@ fn within<T>(
     }
 }
 
-/// Writes all that waits for the socket. Returns false if the time is over.
+/// Writes all bytes that wait for the socket. Returns false if the time is over.
 pub fn flush(link: &mut Link, timeout: Duration) -> Result<bool, LinkError> {
     let done = |link: &mut Link| {
         link.flush()?;
@@ -78,7 +78,7 @@ pub fn send(link: &mut Link, kind: u8, header: &[u8], body: &[u8], timeout: Dura
     Ok(true)
 }
 
-/// Reads the current frame's body. Returns how many bytes came within the time.
+/// Reads the current frame's body. Returns how many bytes arrived in time.
 pub fn take(link: &mut Link, into: &mut [u8], timeout: Duration) -> Result<usize, LinkError> {
     let wanted = into.len().min(link.body_left());
     let mut done = 0;

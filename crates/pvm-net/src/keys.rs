@@ -6,7 +6,7 @@ use std::str::FromStr;
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, Zeroizing};
 
-/// The length of a public key, of a private one, and of a token, in bytes.
+/// The length of a public key, of a private key, and of a token, in bytes.
 pub const KEY_BYTES: usize = 32;
 
 /// The bytes before an Ed25519 key in its standard form (RFC 8410, DER).
@@ -98,7 +98,7 @@ impl KeyPair {
         Ok(KeyPair::from_secret(&*random()?))
     }
 
-    /// Makes the pair of a given secret.
+    /// Makes the key pair of a given secret.
     pub fn from_secret(secret: &[u8; KEY_BYTES]) -> KeyPair {
         let pair = Ed25519KeyPair::from_seed_unchecked(secret).expect("any 32 bytes are a secret");
         let public = pair.public_key().as_ref().try_into().expect("32 bytes");
@@ -128,8 +128,8 @@ impl fmt::Debug for KeyPair {
     }
 }
 
-/// A secret that is valid for one connection, wiped when it is dropped. A comparison takes the same time whatever the
-/// bytes are.
+/// A secret that is valid for one connection, wiped when it is dropped. Every comparison takes the same time, whatever
+/// the bytes are.
 #[derive(Clone)]
 pub struct Token([u8; KEY_BYTES]);
 
@@ -139,7 +139,7 @@ impl Token {
         Ok(Token(*random()?))
     }
 
-    /// Makes the token of those bytes.
+    /// Makes a token of the given bytes.
     pub fn from_bytes(bytes: [u8; KEY_BYTES]) -> Token {
         Token(bytes)
     }
@@ -156,7 +156,7 @@ impl Token {
 }
 
 /// The two tokens of a link: the caller shows the first, the called side answers with the second. So each side knows
-/// that the other one was told by the same daemon.
+/// that the other side has the tokens from the same source.
 #[derive(Debug, Clone)]
 pub struct Tokens {
     /// Shown by the caller.

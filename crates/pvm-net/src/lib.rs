@@ -5,11 +5,11 @@
 //!   in clear; never blocks;
 //! * [`ByteStream`]: a connection without frames;
 //! * [`Connector`]: makes the links between daemons and refuses strangers;
-//! * [`direct`]: waiting for a link between two tasks;
+//! * [`direct`]: the use of a link between two tasks, with time limits;
 //! * [`polling`]: waiting for descriptors.
 //!
-//! A link or a connector has no thread and never waits: a loop of the caller around `poll` drives it. Only `direct` and
-//! `polling` wait. This crate does not interpret frames.
+//! A link or a connector has no thread and never waits: the caller drives it from a loop around `poll`. Only `direct`
+//! and `polling` wait. This crate does not interpret frames.
 // Only the module `raw` allows unsafe code.
 #![deny(unsafe_code)]
 

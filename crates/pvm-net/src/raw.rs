@@ -35,8 +35,8 @@ pub struct Carried {
     pub acknowledged: u64,
     /// Bytes received.
     pub received: u64,
-    /// Something was sent again because it was not acknowledged in time, and is still not acknowledged. A receiver that
-    /// does not read is no such case: its system answers.
+    /// Whether bytes were sent again because they were not acknowledged in time, and are still not acknowledged. A
+    /// receiver that does not read is not such a case, since its system acknowledges the bytes.
     pub retries: bool,
     /// Segments that were sent again since the connection was made.
     pub retransmissions: u32,
@@ -53,14 +53,14 @@ pub fn carried(socket: BorrowedFd<'_>) -> Result<Carried, Errno> {
     })
 }
 
-/// Returns what TCP tells of a connection.
+/// Returns TCP's information about a connection.
 fn information(socket: BorrowedFd<'_>) -> Result<libc::tcp_info, Errno> {
     // SAFETY: the structure has integers only, for which zeroes are values.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
     let value = (&raw mut info).cast::<libc::c_void>();
-    // SAFETY: the descriptor is open while it is borrowed; `value` points to as many bytes as `length`
-    // says, of which the system fills no more than it knows.
+    // SAFETY: the descriptor is open while it is borrowed; `value` points to as many bytes as `length` says, and the
+    // system fills no more of them than it knows.
     let result =
         unsafe { libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, value, &raw mut length) };
     if result == 0 {

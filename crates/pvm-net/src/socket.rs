@@ -8,23 +8,23 @@ use std::time::Duration;
 
 /// Silence after which the kernel checks whether the other side exists.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
-/// Checks within the time after which a peer counts as silent. A peer that has forgotten the connection answers with an
-/// error.
+/// The number of checks within the time after which a peer counts as silent. A peer that has forgotten the connection
+/// answers with an error.
 const KEEPALIVE_COUNT: u32 = 3;
 
-/// Retransmissions within the time after which the peer is given up, so that a network that recovers late is still
-/// noticed in time.
+/// The number of retransmissions within the time after which a peer counts as silent, so that a late recovery of the
+/// network is still noticed in time.
 const TRIES: u32 = 10;
 /// The shortest limit for pauses between retransmissions that the system accepts.
 const PAUSE_LEAST: Duration = Duration::from_secs(1);
 
-/// Writes once. If the peer is gone this is an error and not a signal, which would end the user's process.
+/// Writes once. If the peer is gone, this returns an error and causes no signal, which would end the user's process.
 pub(crate) fn write(socket: impl AsFd, parts: &[IoSlice<'_>]) -> Result<usize, Errno> {
     sendmsg(socket, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
 }
 
-/// Makes a connection fail when sent data stays unread for the time. Only for links that are always read: a peer
-/// without room for data then counts as absent.
+/// Makes a connection fail when sent data stays unread for `timeout`. This is only for links that are always read,
+/// since a peer without room for data then counts as absent.
 pub(crate) fn limit_unread(socket: impl AsFd, timeout: Duration) -> Result<(), Errno> {
     let milliseconds = timeout.as_millis().min(u128::from(u32::MAX)) as u32;
     sockopt::set_tcp_user_timeout(socket, milliseconds)
@@ -34,17 +34,18 @@ pub(crate) fn limit_unread(socket: impl AsFd, timeout: Duration) -> Result<(), E
 const NEAR: Duration = Duration::from_millis(1);
 /// The beginning of the names of congestion controls that pace packets.
 const PACED: &str = "bbr";
-/// Their replacements within a cluster: the usual one, and one that every system has.
+/// The congestion controls that replace them within a cluster: the usual one, and one that every system has.
 const UNPACED: [&str; 2] = ["cubic", "reno"];
 
 /// Replaces a congestion control that paces packets, on a socket that is not connected yet.
 ///
-/// Messages come in bursts with pauses between. A control that paces packets makes the processor sleep between the
-/// packets of a burst, measures that as well, and slows down further. A connection that was begun with pacing keeps it.
-/// So this is done first, and [`tune`] restores the system's choice if the peer is far away.
+/// Messages come in bursts with pauses between them. A control that paces packets makes the processor sleep between the
+/// packets of a burst, includes these sleeps in its measurements, and slows down further. A connection that was begun
+/// with pacing keeps it. So pacing is avoided before the connection is made, and [`tune`] restores the system's choice
+/// if the peer is far away.
 pub(crate) fn avoid_pacing(socket: BorrowedFd<'_>) {
     if sockopt::tcp_congestion(socket).is_ok_and(|name| name.starts_with(PACED)) {
-        // If the system allows none of them, its choice stays.
+        // If the system allows none of these controls, its choice stays.
         let _ = UNPACED.iter().any(|name| sockopt::set_tcp_congestion(socket, name).is_ok());
     }
 }
@@ -57,8 +58,8 @@ fn restore_pacing(socket: BorrowedFd<'_>) -> Result<(), Errno> {
 }
 
 /// The time after which TCP gives a peer up: the longest that the system accepts, which means never. Another connection
-/// tells whether the peer lives; while it does, sent data is still wanted. The default limit counts retransmissions,
-/// which short pauses would use up within seconds.
+/// shows whether the peer lives; as long as the peer lives, sent data is still wanted. The default limit counts
+/// retransmissions, which short pauses would use up within seconds.
 const GIVEN_UP: u32 = i32::MAX as u32;
 
 /// Sets options: small frames leave at once, lost packets are sent again at short intervals for any time, and a peer
@@ -66,7 +67,7 @@ const GIVEN_UP: u32 = i32::MAX as u32;
 pub(crate) fn tune(socket: impl AsFd, timeout: Duration) -> Result<(), Errno> {
     let socket = socket.as_fd();
     if raw::round_trip(socket).is_ok_and(|time| time > NEAR) {
-        // Without it the connection is slower at worst.
+        // If this fails, the connection is slower at worst.
         let _ = restore_pacing(socket);
     }
     sockopt::set_tcp_nodelay(socket, true)?;
@@ -74,7 +75,7 @@ pub(crate) fn tune(socket: impl AsFd, timeout: Duration) -> Result<(), Errno> {
     sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
     let interval = (timeout / KEEPALIVE_COUNT).max(Duration::from_secs(1));
     sockopt::set_tcp_keepintvl(socket, interval)?;
-    // If the system cannot do that, at least the first retransmissions come without growing pauses.
+    // If the system does not have this option, at least the first retransmissions come without growing pauses.
     if raw::set_retransmission_pause_max(socket, (timeout / TRIES).max(PAUSE_LEAST)).is_err() {
         let _ = sockopt::set_tcp_thin_linear_timeouts(socket, true);
     }
@@ -92,7 +93,7 @@ mod tests {
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let _other = listener.accept().unwrap();
         let usual = sockopt::tcp_congestion(&stream).unwrap();
-        // If the system has a congestion control that paces packets.
+        // True if the system has a congestion control that paces packets.
         let paced = sockopt::set_tcp_congestion(&stream, PACED).is_ok();
         avoid_pacing(stream.as_fd());
         let near = sockopt::tcp_congestion(&stream).unwrap();

@@ -20,13 +20,13 @@ use rustls::{
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The protocol that both sides must speak. A change in the format of frames changes it.
+/// The protocol that both sides must speak. A change in the format of frames also changes this name.
 const PROTOCOL: &[u8] = b"hpvm/1";
 
 /// Bytes of data in one TLS record.
 const RECORD_BYTES: usize = 16 << 10;
 
-/// An upper bound of the bytes that a record has beside its data.
+/// An upper bound of the bytes that a record has in addition to its data.
 const RECORD_EXTRA_BYTES: usize = 64;
 
 /// The keys that may connect.
@@ -39,7 +39,7 @@ impl Known {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
     }
 
-    /// Lets a key connect no more. Existing links are the caller's business.
+    /// Refuses a key from now on. The caller must close existing links.
     pub fn remove(&self, key: &PublicKey) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
@@ -50,7 +50,7 @@ impl Known {
     }
 }
 
-/// What is needed to make links: this host's key, and the keys that may connect.
+/// The keys that are needed to make links: this host's key, and the keys that may connect.
 #[derive(Clone)]
 pub struct Identity {
     public: PublicKey,
@@ -93,7 +93,7 @@ impl Identity {
         &self.known
     }
 
-    /// Makes the calling side of a connection to exactly the peer with that key.
+    /// Makes the calling side of a connection to the peer with the given key, and to no other.
     pub(crate) fn client(&self, peer: PublicKey) -> Result<Tls, Error> {
         let verifier = Arc::new(Verifier { expected: Expected::One(peer), provider: self.provider.clone() });
         let mut config = ClientConfig::builder_with_provider(self.provider.clone())
@@ -122,7 +122,7 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// Returns the few algorithms that are used.
+/// Returns a provider with only the few algorithms that are used.
 fn small_provider() -> CryptoProvider {
     CryptoProvider {
         cipher_suites: vec![
@@ -134,7 +134,7 @@ fn small_provider() -> CryptoProvider {
     }
 }
 
-/// The own key, as TLS needs it.
+/// This host's key, in the form that TLS needs.
 #[derive(Debug, Clone)]
 struct OwnKey(Arc<KeyPair>);
 
@@ -204,7 +204,7 @@ fn too_old() -> Result<HandshakeSignatureValid, Error> {
     Err(Error::General("TLS 1.2 is not spoken here".into()))
 }
 
-/// The common part of the verifiers for servers and clients: raw keys of one kind, TLS 1.3 alone.
+/// The common part of the verifiers for servers and clients: raw keys of one kind, and only TLS 1.3.
 macro_rules! signatures_by_raw_keys {
     () => {
         fn verify_tls12_signature(
@@ -274,10 +274,10 @@ enum Side {
 
 /// The destination of decrypted bytes.
 pub(crate) struct Clear<'a> {
-    /// This number of bytes goes to `take` from where they were decrypted.
+    /// The number of bytes that are passed to `take` from where they were decrypted.
     straight: usize,
     take: &'a mut dyn FnMut(&[u8]),
-    /// The rest is kept here.
+    /// The buffer for all other bytes.
     kept: &'a mut Buffer,
 }
 
@@ -286,7 +286,7 @@ impl<'a> Clear<'a> {
         Clear { straight, take, kept }
     }
 
-    /// Returns how many more bytes go to `take`.
+    /// Returns how many more bytes are to be passed to `take`.
     pub fn straight_left(&self) -> usize {
         self.straight
     }
@@ -304,12 +304,12 @@ impl<'a> Clear<'a> {
 /// A TLS connection without its socket.
 pub(crate) struct Tls {
     side: Side,
-    /// Read from the socket and not decrypted yet.
+    /// Bytes that were read from the socket and are not decrypted yet.
     cipher: Buffer,
     /// Collects small pieces for one record.
     gather: Vec<u8>,
-    /// The connection has failed, and the peer has been told. Nothing more goes either way, since rustls would treat
-    /// another call as a bug of its user.
+    /// The error with which the connection has failed; the peer has been notified. Nothing more is sent or received,
+    /// since rustls would treat another call as a bug of its user.
     failed: Option<Error>,
 }
 
@@ -338,7 +338,7 @@ impl Tls {
         }
     }
 
-    /// Returns the peer's key, once the peer has proved that it has it.
+    /// Returns the peer's key, once the peer has proved to have it.
     pub fn peer(&self) -> Option<PublicKey> {
         let shown = match &self.side {
             Side::Client(connection) => connection.peer_certificates(),
@@ -347,7 +347,8 @@ impl Tls {
         PublicKey::from_info(shown?.first()?).filter(|_| self.is_ready())
     }
 
-    /// Decrypts what has been read, and answers what the protocol requires. Returns whether the peer may send more.
+    /// Decrypts the bytes that have been read, and writes the answers that the protocol requires. Returns whether the
+    /// peer may send more.
     pub fn advance(&mut self, out: &mut Buffer, clear: &mut Clear<'_>) -> Result<bool, Error> {
         self.drive(out, clear, &mut &[][..])
     }
@@ -370,7 +371,7 @@ impl Tls {
                     gather.clear();
                 }
             }
-            // Whole records are encrypted from where the data is; the rest is joined with what follows.
+            // Whole records are encrypted from where the data is; the remaining bytes are joined with the next part.
             let (whole, rest) = part.split_at(part.len() - part.len() % RECORD_BYTES);
             if !whole.is_empty() {
                 result = result.and_then(|()| self.drive(out, plain, &mut &whole[..]).map(drop));
@@ -384,8 +385,8 @@ impl Tls {
         result
     }
 
-    /// Encrypts `bytes` bytes. `fill` copies them, a record at a time, so that each record is encrypted while it is in
-    /// the nearest cache.
+    /// Encrypts `bytes` bytes. `fill` copies these bytes, a record at a time, so that each record is encrypted while it
+    /// is in the nearest cache.
     pub fn encrypt_by(
         &mut self,
         bytes: usize,
@@ -395,7 +396,7 @@ impl Tls {
     ) -> Result<(), Error> {
         let mut none = |_: &[u8]| {};
         let plain = &mut Clear::new(0, &mut none, plain);
-        // Room for all records at once, so that none has to be moved.
+        // This makes room for all records at once, so that none has to be moved.
         out.space(bytes + bytes.div_ceil(RECORD_BYTES) * RECORD_EXTRA_BYTES);
         let mut gather = std::mem::take(&mut self.gather);
         gather.resize(RECORD_BYTES, 0);
@@ -437,11 +438,11 @@ impl Tls {
         }
     }
 
-    /// Sends the alert that the protocol may have after an error. Nothing else is done: rustls expects its input
-    /// unchanged, and takes none while it has something to send.
+    /// Sends the alert that may be pending after an error, and does nothing else: rustls expects its input unchanged,
+    /// and takes no input while it has something to send.
     fn last_words(&mut self, out: &mut Buffer, plain: &mut Clear<'_>) {
         let incoming = self.cipher.filled_mut();
-        // The first error is the one that is reported, and nothing more is read.
+        // Further errors are ignored: the first error is reported, and nothing more is read.
         match &mut self.side {
             Side::Client(connection) if connection.wants_write() => {
                 drop(act(connection.process_tls_records(incoming), out, plain, &mut &[][..]));
@@ -454,7 +455,7 @@ impl Tls {
     }
 }
 
-/// Does one step of either side. Returns how much of the input to discard, and what is needed next.
+/// Takes one step of the protocol, for either side. Returns how much of the input to discard, and what is needed next.
 fn act<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     out: &mut Buffer,
@@ -524,7 +525,7 @@ mod tests {
     /// Records that one key may encrypt in this test.
     const LIMIT: u64 = 20;
 
-    /// Returns a provider whose keys wear out soon.
+    /// Returns a provider whose keys must be renewed soon.
     fn hasty() -> Arc<CryptoProvider> {
         let Some(suite) = provider::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13() else { panic!("not of TLS 1.3") };
         let common = CipherSuiteCommon {
@@ -538,7 +539,7 @@ mod tests {
         Arc::new(CryptoProvider { cipher_suites: suites, ..small_provider() })
     }
 
-    /// Both ends without sockets: what one sends the other reads.
+    /// Both ends of a connection without sockets: each end reads what the other end sends.
     struct Ends {
         tls: [Tls; 2],
         out: [Buffer; 2],
@@ -585,7 +586,7 @@ mod tests {
             for from in 0..2 {
                 ends.send(from, &data[..bytes]);
             }
-            // The answers that renewals ask for go back, too.
+            // The answers that key renewals require are passed back, too.
             ends.pass();
             ends.pass();
             for plain in &mut ends.plain {

@@ -135,7 +135,7 @@ fn a_key_that_was_taken_back_opens_nothing() {
     assert!(refusal(&mut connector).contains("its key is not"));
 }
 
-/// Makes a TLS client without a key, or one that only claims to have one.
+/// Makes a TLS client without a key. If `boastful`, the client claims to have a key.
 fn keyless(boastful: bool) -> rustls::ClientConnection {
     #[derive(Debug)]
     struct Boastful;
@@ -231,7 +231,7 @@ fn one_without_a_key_is_turned_away() {
     }
 }
 
-/// Records all that a known caller sends until its link is open.
+/// Records all bytes that a known caller sends until its link is open.
 fn recorded_call(connector: &mut Connector, friend: &Connector) -> Vec<u8> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -292,7 +292,7 @@ fn a_call_cut_short_anywhere_opens_nothing() {
         socket.write_all(&record[..*cut]).unwrap();
         drop(socket);
         let start = Instant::now();
-        // All at once, so that the connector sees the end.
+        // The connector receives the bytes and the end at once.
         while connector.pending() == 0 && start.elapsed() < Duration::from_millis(5) {
             connector.step(Instant::now());
         }
@@ -328,10 +328,10 @@ fn what_is_not_our_protocol_is_turned_away_at_once() {
         &noise,
         &long_record,
         &noisy_hello,
-        // A frame in clear that is far too long, and one whose header is.
+        // A frame in clear that is far too long, and one whose header is too long.
         &[32, 0, 0, 0x7f, OPEN_DATA, 32],
         &[32, 0, 0, 0, OPEN_DATA, 255],
-        // A part of a TLS message, and behind it a record of an unknown kind.
+        // A part of a TLS message, followed by a record of an unknown kind.
         &[22, 3, 1, 0, 5, 1, 3, 0, 0, 1, 0, 0, 3, 0, 0, 0],
     ];
     for bytes in strange {
@@ -374,7 +374,7 @@ fn a_token_is_good_once_for_its_owner_and_for_a_short_time() {
     for event in await_events(&mut connector, 2) {
         assert!(matches!(event, ConnectEvent::Refused { .. }), "{event:?}");
     }
-    // A token with one wrong bit; the right one; the same once more.
+    // A token with one wrong bit, then the right token, then the right token again.
     let mut control = link_to(&connector, friend.identity());
     let (token, back) = tokens(&mut connector, &mut control, 1);
     let mut nearly = token;
@@ -388,7 +388,7 @@ fn a_token_is_good_once_for_its_owner_and_for_a_short_time() {
     assert_eq!(head.header(), back, "the called one shows who it is as well");
     let _again = clear(&connector, &token);
     assert!(refusal(&mut connector).contains("not good"));
-    // A token for an encrypted link, shown in clear; then shown by another host.
+    // A token for an encrypted link is shown in clear, then by another host.
     for how in [0, 1] {
         let mut control = link_to(&connector, friend.identity());
         let (token, _) = tokens(&mut connector, &mut control, 0);
@@ -424,7 +424,7 @@ fn one_who_is_known_and_speaks_strangely_is_turned_away() {
         link.send(kind, &header, &[]).unwrap();
         refusal(&mut connector);
     }
-    // A long frame where a greeting belongs; a frame before the data link is complete.
+    // A long frame in place of a greeting, then a frame before the data link is complete.
     let mut link = link_to(&connector, friend.identity());
     shake(&mut connector, &mut link).unwrap();
     link.send(OPEN_CONTROL, &[VERSION, 0], &[&[0; 1000]]).unwrap();
@@ -457,7 +457,7 @@ fn one_who_calls_and_says_nothing_keeps_few_places() {
     for count in 1..=HALF_PAIRS_MAX + 3 {
         let mut link = link_to(&connector, friend.identity());
         shake(&mut connector, &mut link).unwrap();
-        // The last message of the handshake is on its way.
+        // The connector has yet to receive the last message of the handshake.
         for _ in 0..20 {
             connector.step(Instant::now());
         }
@@ -475,7 +475,7 @@ fn those_who_dawdle_lose_their_places_and_hold_up_nobody() {
     };
     connector.step(Instant::now());
     events(&mut connector);
-    // Each sends a byte now and then.
+    // Each connection sends a byte now and then.
     let mut sockets: Vec<TcpStream> = (0..UNKNOWN_MAX).map(|_| connect(&connector)).collect();
     for byte in &hello[..3] {
         for socket in &mut sockets {
@@ -487,11 +487,11 @@ fn those_who_dawdle_lose_their_places_and_hold_up_nobody() {
     }
     assert_eq!(connector.pending(), UNKNOWN_MAX);
     assert!(events(&mut connector).is_empty());
-    // A known peer can connect all the same, after the time that each connection has for itself.
+    // A known peer can connect nevertheless, once other handshakes have lasted so long that they can be closed for it.
     let start = Instant::now();
     assert_serves_in_spite(&mut connector);
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-    // When their time is over all are closed.
+    // When their time is over, all connections are closed.
     connector.step(Instant::now() + HANDSHAKE_TIME_MAX);
     assert_eq!(connector.pending(), 0);
     assert!(sockets.iter_mut().all(is_closed));
@@ -513,7 +513,7 @@ fn ten_thousand_at_once_cost_few_lines_and_a_friend_comes_through() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let wanted = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, wanted).unwrap();
-    // If the system allows fewer descriptors the connections come in waves.
+    // If the system allows fewer descriptors, the connections come in waves.
     let wave = limit.maximum.map_or(CROWD, |max| CROWD.min(max as usize - 500));
     let mut connector = connector();
     let (mut lines, mut told, mut come) = (0, 0, 0);

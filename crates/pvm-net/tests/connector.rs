@@ -1,4 +1,4 @@
-//! Links between two daemons are made.
+//! Tests that make links between two daemons.
 #![forbid(unsafe_code)]
 mod common;
 
@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Has a connector begin a call to another one, as number 7.
+/// Begins a call from one connector to another one, with ticket 7.
 fn begin_call(caller: &mut Connector, called: &Connector, security: Security) {
     let (to, key) = (address(called), called.identity().public());
     caller.connect_pair(7, &[to], key, security, PATIENCE, Instant::now());
@@ -32,7 +32,7 @@ fn two_that_know_each_other_get_a_pair_of_links() {
 #[test]
 fn an_address_that_does_not_answer_does_not_hold_up_the_others() {
     let (mut caller, mut called) = acquainted();
-    // One address accepts connections and stays silent; at the other nobody listens.
+    // The first address accepts connections and stays silent; nobody listens at the second one.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let addresses = [silent.local_addr().unwrap(), nobody, address(&called)];
@@ -187,7 +187,7 @@ fn links_that_stand_for_the_other_side_are_not_given_up_for_a_late_answer() {
     control.send(2, &[[5; 32], [6; 32]].concat(), &[]).unwrap();
     let mut data = Link::clear(accepted(&mut caller, &listener));
     assert_eq!(opening(&mut caller, &mut data), 3);
-    // The network is cut for as long as a handshake may take.
+    // Nothing arrives for as long as a handshake may take.
     caller.step(Instant::now() + HANDSHAKE_TIME_MAX);
     assert!(events(&mut caller).is_empty());
     data.send(4, &[6; 32], &[]).unwrap();

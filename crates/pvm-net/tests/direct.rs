@@ -58,7 +58,7 @@ fn a_connection_stands_in_the_kernel_before_the_called_task_looks() {
         caller.step(Instant::now());
     }
     assert!(caller.poll_event().is_none());
-    // One step is enough: everything has come.
+    // One step is enough, since everything has come.
     std::thread::sleep(Duration::from_millis(10));
     called.step(Instant::now());
     met(called.poll_event().unwrap());
@@ -151,14 +151,14 @@ fn waiting_ends_when_the_time_is_over() {
         let start = Instant::now();
         assert!(direct::receive(&mut one, short).unwrap().is_none());
         assert!(start.elapsed() >= short && start.elapsed() < 20 * short);
-        // A peer that does not read.
+        // The peer does not read.
         let body = vec![1; 1 << 20];
         let full = (0..1000).any(|_| {
             one.send(1, &[], &[&body]).unwrap();
             direct::flush(&mut one, short) == Ok(false)
         });
         assert!(full);
-        // A body whose last part is missing.
+        // The last part of a body is missing.
         direct::receive(&mut other, PATIENCE).unwrap().unwrap();
         let mut into = vec![0; 1 << 20];
         let reader = std::thread::spawn(move || {

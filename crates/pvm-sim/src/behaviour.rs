@@ -1,4 +1,4 @@
-//! The behaviour of simulated programs: a random mixture of everything.
+//! The behaviour of simulated programs: a random mixture of messages and requests.
 use crate::program::{ProgramRole, Stage, TaskId};
 use crate::queue::{MILLISECOND, SECOND};
 use crate::world::{Event, OPERATOR, Phase, World};
@@ -17,13 +17,13 @@ const STEPS_LEAST: usize = 20;
 const STEPS_MOST: usize = 300;
 /// The names of the mailboxes that programs use.
 pub const BOXES: [&str; 4] = ["box0", "box1", "box2", "box3"];
-/// The number of tasks for each group. Each change of its members goes to all hosts that know the group, so groups of
-/// all tasks would dominate the events of a large machine.
+/// The number of tasks for each group. Each change of a group goes to all hosts that know the group. So if all tasks
+/// were in one group, its changes would dominate the events of a large machine.
 const TASKS_PER_GROUP: usize = 10;
 /// The number of messages that each program sends after all faults are over.
 const LAST_STEPS: usize = 3;
 
-/// Returns the request that spawns this number of programs.
+/// Returns the request that spawns `count` programs.
 pub fn spawn_of(file: &str, count: usize, place: &str) -> Spawn {
     Spawn {
         file: text(file),
@@ -40,8 +40,8 @@ fn text(text: &str) -> ByteBuf {
     ByteBuf::from(text.as_bytes().to_vec())
 }
 
-/// Returns how often, in a thousand times, a program requests a list of the whole machine. In a large machine it is
-/// rarer, since such requests would dominate its events.
+/// Returns how often, in a thousand times, a program requests a list of the whole machine: less often in a large
+/// machine, where such requests would dominate the events.
 fn often(hosts: usize) -> usize {
     8000 / (hosts + 8)
 }
@@ -161,7 +161,7 @@ impl World {
         }
     }
 
-    /// Starts a process on the same host that nobody spawned and that becomes a task.
+    /// Starts a process on the same host. Nobody spawned this process, and it becomes a task.
     fn start_unspawned_task(&mut self, task: TaskId) {
         if self.may_grow() {
             let new = self.start_process(self.tasks[task].node, None, ProgramRole::Worker);
@@ -250,7 +250,7 @@ impl World {
         self.ask(task, request);
     }
 
-    /// Returns a request that puts something into a mailbox.
+    /// Returns a request that stores a message in a mailbox.
     pub fn put_into(&mut self, task: TaskId, name: &str, flags: i32) -> Request {
         let src = self.tasks[task].tid;
         let body = ByteBuf::from(vec![1; 16]);

@@ -1,5 +1,5 @@
-//! Output and traces: the tasks that print, the messages that daemons make of it, the collectors, and the task that has
-//! registered as the tracer of the machine.
+//! Output and traces: the tasks that print, the messages that daemons make of output and traces, the collectors, and
+//! the task that has registered as the tracer of the machine.
 use crate::network::NodeId;
 use crate::program::TaskId;
 use crate::world::{Event, World};
@@ -14,10 +14,10 @@ pub const OUTPUT_CONTEXT: i32 = 71;
 pub const TRACE_CONTEXT: i32 = 72;
 /// The most lines that a program prints at once.
 const LINES_MAX: usize = 3;
-/// The bytes of a line, which contains its number.
+/// The length of a line in bytes. A line consists of its number.
 pub const LINE_BYTES: usize = 8;
 
-/// Returns settings that send everything to the collector.
+/// Returns settings that send output and traces to the collector.
 fn all_to(collector: Tid) -> TraceSettings {
     let tid = collector.0 as i32;
     TraceSettings {
@@ -31,8 +31,8 @@ fn all_to(collector: Tid) -> TraceSettings {
 }
 
 impl World {
-    /// Returns where the children of a task print and trace to: to the task itself, to its own collector, or to the
-    /// tracer if there is one.
+    /// Returns the destination of the output and traces of a task's children: the task itself, its own collector, or
+    /// the tracer if there is one.
     pub fn settings_of_children(&mut self, task: TaskId) -> TraceSettings {
         let one = &mut self.tasks[task];
         match one.prng.below(3) {
@@ -42,7 +42,7 @@ impl World {
         }
     }
 
-    /// Lets a program print. Only processes that a daemon has started print to it.
+    /// Lets a program print. The daemon reads the output only of processes that it has started.
     pub fn print_lines(&mut self, task: TaskId) {
         let one = &mut self.tasks[task];
         if one.cookie.is_some() {
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// Lets the daemon make a message of an event.
+    /// Lets the daemon make the message about a trace event.
     pub fn make_trace(&mut self, node: NodeId, place: (Tid, i32, i32), record: &Record, describe: bool) {
         let (dst, ctx, tag) = place;
         let body = Writer::new().int(record.event as i32).int(record.tid.0 as i32).int(i32::from(describe));
@@ -72,7 +72,7 @@ impl World {
         self.nodes[node].machine.handle_messages_made([message]);
     }
 
-    /// Lets a program become the tracer of the machine, change its calls, or resign.
+    /// Lets a program become the tracer of the machine, change the trace settings, or resign.
     pub fn change_tracer(&mut self, task: TaskId) {
         let one = &mut self.tasks[task];
         let request = match (one.serves, one.prng.below(3)) {
@@ -86,7 +86,7 @@ impl World {
         self.ask(task, request);
     }
 
-    /// Notes that the program is the tracer of the machine.
+    /// Notes that the program has become the tracer of the machine.
     pub fn became_tracer(&mut self, task: TaskId) {
         self.tasks[task].serves = true;
         self.serves_alone(task);

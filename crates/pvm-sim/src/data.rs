@@ -8,7 +8,7 @@ use pvm_core::flows::{AckTracker, RetransmitQueue};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{DataCall, SECRET_BYTES};
 
-/// The most items that are kept for the other side.
+/// The most items that an end keeps until the other end acknowledges them.
 const KEPT_MAX: u64 = 256;
 /// An acknowledgement is sent each time that this number of items has arrived.
 const TOLD_EVERY: u64 = 16;
@@ -17,15 +17,15 @@ const RETRY: Nanos = 100 * MILLISECOND;
 
 /// One end of a data link.
 pub struct DataEnd {
-    /// What has been sent and not been acknowledged.
+    /// The items that have been queued or sent, but not acknowledged.
     sent: RetransmitQueue<Item>,
-    /// What has come.
+    /// The items that have arrived.
     receipts: AckTracker,
-    /// The connection that it uses; 0 for none. It may have ended unnoticed.
+    /// The connection that this end uses; 0 for none. This end may not have noticed yet that the connection has ended.
     connection: u64,
-    /// Whether the other end has told how far it has come.
+    /// Whether the other end has sent the position up to which it has received.
     greeted: bool,
-    /// Bytes that were written to a connection which has ended.
+    /// The bytes that this end has written to a connection that has already ended.
     vain_bytes: usize,
 }
 
@@ -52,7 +52,7 @@ impl Default for Data {
 }
 
 impl Data {
-    /// Returns whether items on their way can reach that end.
+    /// Returns whether items on their way can reach the given end.
     pub fn reaches(&self, end: usize) -> bool {
         self.stands && self.ends[end].connection == self.newest
     }
@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// Handles an acknowledgement of the other end; it is the first item on a new connection.
+    /// Handles an acknowledgement from the other end. `first` says that it is the first item on a new connection.
     pub fn data_acknowledged(&mut self, link: LinkId, end: usize, position: u64, first: bool) {
         let one = &mut self.links[link].data.ends[end];
         let result = if first { one.sent.resume(position, drop) } else { one.sent.acknowledge(position, drop) };
@@ -136,8 +136,8 @@ impl World {
 
     // ----- Broken connections
 
-    /// Breaks the data links between two computers; for a while no other can be made. Each side notices at a time of
-    /// its own.
+    /// Breaks the data links between two computers, and prevents new ones for the time `span`. Each side notices the
+    /// break at a different time.
     pub fn break_data_links(&mut self, one: Place, other: Place, span: Nanos) {
         let number = self.network.block_data_links(one, other);
         self.queue.push(self.now + span, Event::EndFault(number));
@@ -156,7 +156,7 @@ impl World {
         }
         let connection = one.data.newest;
         [0, 1].into_iter().for_each(|end| one.towards(end, Kind::Data).clear());
-        // One of them may never notice by itself.
+        // One of the two ends may never notice the break by itself.
         let blind = self.prng.below(3);
         for end in (0..2).filter(|end| *end != blind) {
             let most = [MILLISECOND, 50 * MILLISECOND, 3 * SECOND][self.prng.below(3)];
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// Notes that an end of a link finds its connection broken.
+    /// Notes that an end of a link has noticed that its connection is broken.
     pub fn data_ended(&mut self, link: LinkId, end: usize, connection: u64) {
         let node = self.links[link].ends[end];
         let host = self.nodes[self.links[link].ends[1 - end]].tid;
@@ -187,7 +187,7 @@ impl World {
         self.nodes[node].machine.handle_data_down(now, host);
     }
 
-    /// Removes a link that is no longer needed or expected.
+    /// Removes a data link that a daemon no longer needs or expects.
     pub fn drop_data(&mut self, node: NodeId, host: Tid) {
         self.nodes[node].data_expected.remove(&host);
         self.nodes[node].data_calls.remove(&host);
@@ -222,7 +222,7 @@ impl World {
         self.nodes[node].data_calls.insert(host, attempt);
     }
 
-    /// Tries a call, perhaps again, or checks whether an expected call has arrived.
+    /// Makes a call, or repeats it, or checks whether an expected call has arrived.
     pub fn data_attempt(&mut self, node: NodeId, host: Tid, number: u64) {
         let is_it = |attempt: Option<&Attempt>| attempt.is_some_and(|attempt| attempt.number == number);
         if is_it(self.nodes[node].data_expected.get(&host)) {
@@ -243,7 +243,7 @@ impl World {
         let expected = self.nodes[other].data_expected.get(&tid).is_some_and(|attempt| attempt.shown == shown);
         if passes && expected && self.nodes[other].state == NodeState::Running {
             self.nodes[other].data_expected.remove(&tid);
-            // The connection may break before this side knows that it is established.
+            // The call is repeated later if the connection breaks before this side knows that it is established.
             self.queue.push(end.max(self.now + RETRY), Event::DataAttempt { node, host, number });
             return self.data_link(link, near);
         }
@@ -254,7 +254,7 @@ impl World {
         self.queue.push((self.now + RETRY).min(end), Event::DataAttempt { node, host, number });
     }
 
-    /// Establishes a connection that `near` has called for.
+    /// Establishes the connection for which the end `near` has called.
     fn data_link(&mut self, link: LinkId, near: usize) {
         let data = &mut self.links[link].data;
         (data.newest, data.stands) = (data.newest + 1, true);
@@ -268,14 +268,14 @@ impl World {
         }
     }
 
-    /// Gives an end of a link its new connection.
+    /// Reports to an end of a link that it has a new connection.
     pub fn data_up(&mut self, link: LinkId, end: usize, connection: u64) {
         let node = self.links[link].ends[end];
         let host = self.nodes[self.links[link].ends[1 - end]].tid;
         if self.nodes[node].links.get(&host) != Some(&link) || self.links[link].data.newest != connection {
             return;
         }
-        // It was told meanwhile not to connect.
+        // Meanwhile the calling side was told not to connect.
         let calls = end == 0;
         if calls && self.nodes[node].data_calls.remove(&host).is_none() {
             return self.break_data(link);

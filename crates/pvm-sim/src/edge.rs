@@ -168,7 +168,7 @@ impl World {
         self.by_tid.insert(start.tid, task);
         self.nodes[node].machine.handle_started(start.tid, Ok(process));
         match self.prng.below(100) {
-            // It ends before it sends anything.
+            // The process ends before it sends anything.
             0 => self.end_process(task, 1),
             1 => self.queue.push(self.now + SECOND, Event::Hello(task)),
             _ => {
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// Sends a frame to a task of that host, or keeps it for a task that has not enrolled yet.
+    /// Sends a frame to a task of the daemon's host, or keeps the frame for a task that has not enrolled yet.
     fn send(&mut self, node: NodeId, to: Tid, frame: ToTask) {
         match self.nodes[node].tasks.get(&to).copied() {
             Some(task) if self.tasks[task].stage != Stage::Starting || self.is_welcomed(task) => {
@@ -273,7 +273,7 @@ impl World {
         }
     }
 
-    /// Lets the daemon find that a task's socket has closed.
+    /// Lets the daemon notice that a task's socket has closed.
     pub fn socket_closed(&mut self, node: NodeId, task: TaskId) {
         self.poll_queue(node, task, true);
         let tid = self.tasks[task].tid;
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// Lets the daemon find that a process has ended, after it has read what the process sent.
+    /// Lets the daemon read what a process has sent, and then notice that the process has ended.
     pub fn process_ended(&mut self, node: NodeId, task: TaskId, status: i32) {
         self.poll_queue(node, task, true);
         self.read_output(node, task);
@@ -290,7 +290,7 @@ impl World {
         self.nodes[node].machine.handle_process_end(tid, status);
     }
 
-    /// Sends a signal to a process. Signal 0 is its own decision to end.
+    /// Sends a signal to a process. Signal 0 stands for the process's own decision to end.
     pub fn signalled(&mut self, task: TaskId, signal: i32) {
         let one = &self.tasks[task];
         let spared = match one.role {

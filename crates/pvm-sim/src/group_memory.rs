@@ -1,4 +1,4 @@
-//! The shared memory of groups: the members, and who waits in the barrier.
+//! The shared memory of groups: the members, and the tasks that wait at the barrier.
 use crate::network::NodeId;
 use crate::program::TaskId;
 use crate::world::World;
@@ -7,8 +7,8 @@ use pvm_core::proto::Request;
 use pvm_core::tid::Tid;
 use std::collections::BTreeMap;
 
-/// The number of members for a barrier: few, or all that the group has. The number of the group decides, so that most
-/// members agree.
+/// The number of members for a barrier of a group with an even number. In other groups a barrier is for all members.
+/// Since the number of the group decides, most members agree.
 const FEW_MEMBERS: usize = 2;
 
 /// The memory that a host keeps for a group.
@@ -21,7 +21,7 @@ pub struct GroupMemory {
     arrived: u16,
     /// The members that have arrived on this host and wait.
     here: BTreeMap<u32, TaskId>,
-    /// Whether members arrive through the daemon.
+    /// Whether members arrive at barriers by requests to the daemon.
     taken: bool,
 }
 
@@ -71,12 +71,12 @@ impl World {
                 self.nodes[node].machine.handle_barrier_failed(group);
             }
             GroupAction::Fail(_) => one.machine.handle_barrier_changed(now, group),
-            // No group is frozen, and all tasks see all memory of their host.
+            // In the simulator no group is frozen, and all tasks see the memory of all groups of their host.
             GroupAction::Make | GroupAction::Freeze | GroupAction::Break | GroupAction::Show { .. } => {}
         }
     }
 
-    /// Reports to a daemon who waits in the barriers of its host.
+    /// Reports to a daemon which tasks wait at the barriers of its host.
     pub fn list_barriers(&mut self, node: NodeId, listing: Listing) {
         let one = &mut self.nodes[node];
         let waiting = |memory: &GroupMemory| Waiting { need: memory.need, tids: memory.tids() };

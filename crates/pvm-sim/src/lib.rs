@@ -34,7 +34,8 @@ pub use world::Outcome;
 
 use scenario::Scenario;
 
-/// Runs a scenario with a seed. The outcome is always the same; a panic is an outcome too.
+/// Runs a scenario with a seed. The same seed and scenario always have the same outcome. A panic is reported as an
+/// outcome, too.
 pub fn run(seed: u64, scenario: &Scenario) -> Outcome {
     let world = || world::World::new(seed, scenario.clone(), false).run().0;
     std::panic::catch_unwind(world).unwrap_or_else(|panic| {

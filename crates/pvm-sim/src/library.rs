@@ -30,7 +30,7 @@ impl World {
         match frame {
             ToTask::Reply { wait, reply } => self.replied(task, wait, reply),
             ToTask::Message(message) => {
-                // The messages that the daemon queued before come first.
+                // The messages that the daemon queued earlier precede this one.
                 self.take_from_daemon(task);
                 self.message_of_daemon(task, &message);
             }
@@ -61,7 +61,7 @@ impl World {
         }
         one.take_planned = false;
         if one.stage == Stage::Starting {
-            // It polls once it has been welcomed.
+            // The task will poll when it has been welcomed.
             return;
         }
         let sources: Vec<Tid> = one.from_peers.keys().copied().collect();

@@ -30,7 +30,7 @@ impl World {
         self.queue.push(self.now + late, Event::Attempt { from: node, host, number });
     }
 
-    /// Tries to connect to a host, perhaps again.
+    /// Tries to connect to a host, for the first time or again.
     pub fn attempt(&mut self, node: NodeId, host: Tid, number: u64) {
         let Some((newest, end, address)) = self.nodes[node].attempts.get(&host).copied() else { return };
         if newest != number {
@@ -42,7 +42,7 @@ impl World {
         let (from, to) = (self.nodes[node].place, self.nodes[other].place);
         let passes = self.computers[to].powered && self.network.passes(from, to);
         match self.nodes[other].state {
-            // The system of that host refuses the connection.
+            // The operating system of that host refuses the connection.
             NodeState::Dead if passes => self.attempt_failed(node, host, "nobody listens"),
             NodeState::Running if passes => {
                 let known = |one: NodeId, other: NodeId| {
@@ -95,7 +95,7 @@ impl World {
 
     // ----- Closing
 
-    /// Forgets a host that no longer belongs to the machine, from the view of that daemon.
+    /// Removes from a daemon's edge a host that no longer belongs to the machine.
     pub fn forget_host(&mut self, node: NodeId, host: Tid) {
         let tid = self.nodes[node].tid;
         self.trace.line(self.now, tid, || format!("forgets {host}"));
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// Ends a daemon. With `told`, its system closes its connections.
+    /// Ends a daemon. With `told`, the operating system closes the daemon's connections.
     pub fn end_daemon(&mut self, node: NodeId, why: &str, told: bool) {
         if self.nodes[node].state == NodeState::Dead {
             return;
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    /// Breaks the connections of a computer that has lost its power, as soon as somebody uses them.
+    /// Breaks the connections of a daemon that ended when its computer lost its power.
     pub fn reset_links(&mut self, node: NodeId) {
         let links: Vec<LinkId> = self.nodes[node].links.values().copied().collect();
         for link in links {
@@ -178,7 +178,7 @@ impl World {
         self.push_item(link, 1 - end, Kind::Control, Item::Frame(frame));
     }
 
-    /// Sends an item to that end.
+    /// Sends an item to one end of a link.
     pub fn push_item(&mut self, link: LinkId, end: usize, kind: Kind, item: Item) {
         let ends = self.links[link].ends;
         if self.links[link].closed[end] {
@@ -209,7 +209,7 @@ impl World {
         }
     }
 
-    /// Resumes delayed traffic after the network has become better, some of it later than the rest.
+    /// Resumes delayed traffic after a fault of the network has ended.
     pub fn unblock(&mut self) {
         for link in 0..self.links.len() {
             for (end, kind) in [(0, Kind::Control), (0, Kind::Data), (1, Kind::Control), (1, Kind::Data)] {
@@ -256,7 +256,7 @@ impl World {
         if counted {
             self.data_arrived(link, end);
         }
-        // The sender's system has room again.
+        // The sender's socket has room again.
         if kind == Kind::Data && self.nodes[from].state == NodeState::Running {
             let tid = self.nodes[node].tid;
             self.carry(from, tid);
@@ -318,7 +318,7 @@ impl World {
         }
     }
 
-    /// A message has come whole: its receivers get it.
+    /// Delivers a complete message to its receivers.
     fn hand_out(&mut self, node: NodeId, from: Tid, header: &MessageHeader, message: &Rc<QueuedMessage>) {
         for dst in header.receivers() {
             let task = self.nodes[node].tasks.get(&dst).copied();
@@ -336,7 +336,7 @@ impl World {
         }
     }
 
-    /// Puts data on the link to a host as far as the link has room. Without a link, has one made.
+    /// Sends data on the link to a host while the link has room. If there is no link, asks the daemon's rules for one.
     pub fn carry(&mut self, node: NodeId, host: Tid) {
         let Some(link) = self.nodes[node].links.get(&host).copied() else {
             if self.nodes[node].flows.has_items(host) && self.nodes[node].known.contains_key(&host) {
@@ -385,8 +385,8 @@ impl World {
         }
     }
 
-    /// Polls the messages that a task has queued for other hosts. With `all`, the task has ended, and its messages go
-    /// before the report of its end.
+    /// Polls the messages that a task has queued for other hosts. With `all`, the task has ended, and all its messages
+    /// are polled, because they precede the report of its end.
     pub fn poll_queue(&mut self, node: NodeId, task: TaskId, all: bool) {
         let src = self.tasks[task].tid;
         if !all {

@@ -8,15 +8,15 @@ use pvm_core::flows::{Credit, DataFrame};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// The index of a daemon, which identifies one life of it.
+/// The index of a daemon. If a host's daemon is started again, the new daemon has another index.
 pub type NodeId = usize;
 /// The index of a link: two connections between two daemons, one for control and one for data.
 pub type LinkId = usize;
 
-/// The most bytes that a data channel accepts for now.
+/// The most bytes that may be on their way in a data channel.
 pub const CHANNEL_BYTES_MAX: usize = 256 << 10;
 
-/// The most times that the system sends something again.
+/// The most times that the operating system sends a packet again.
 const TRIES_MAX: u32 = 12;
 
 /// An item on a connection.
@@ -24,15 +24,15 @@ const TRIES_MAX: u32 = 12;
 pub enum Item {
     /// The connections are established.
     Up,
-    /// A frame, as it is encoded.
+    /// An encoded frame.
     Frame(Vec<u8>),
-    /// A piece of the data link.
+    /// A message, a part of one, or an in-band frame, on the data link.
     Piece(Rc<DataFrame<QueuedMessage>>),
     /// Credit on the data link.
     Credit(Credit),
     /// An acknowledgement: this number of items of the data link has arrived.
     Acknowledged(u64),
-    /// The same, as the first item on a new connection.
+    /// An acknowledgement that is the first item on a new connection.
     Greeting(u64),
     /// The other side has closed the connection.
     Close,
@@ -73,7 +73,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Queues an item. Returns when to plan its arrival, unless that is already planned.
+    /// Queues an item. Returns the time for which to plan an arrival, unless one is already planned.
     pub fn push(&mut self, arrival: Nanos, item: Item) -> Option<Nanos> {
         self.last = self.last.max(arrival);
         self.bytes += item.bytes();
@@ -85,7 +85,7 @@ impl Channel {
         let (_, item) = self.items.pop_front()?;
         self.bytes -= item.bytes();
         if self.items.is_empty() {
-            // This reuses memory that is in the processor's cache.
+            // The next items then reuse memory that is in the processor's cache.
             self.items.clear();
         }
         Some(item)
@@ -105,7 +105,7 @@ pub struct Link {
     pub up: [bool; 2],
     /// Whether each daemon has closed the link, or was told that it is closed.
     pub closed: [bool; 2],
-    /// How often each end had to send something again on the control connection.
+    /// How many packets each end had to send again on the control connection.
     pub retransmissions: [u32; 2],
     /// The data link, whose connections may break.
     pub data: Data,
@@ -123,11 +123,11 @@ impl Link {
     pub fn towards(&mut self, end: usize, kind: Kind) -> &mut Channel {
         &mut self.towards[end][kind as usize]
     }
-    /// Returns which end that daemon is.
+    /// Returns the index of the end that belongs to a daemon.
     pub fn end_of(&self, node: NodeId) -> usize {
         usize::from(self.ends[0] != node)
     }
-    /// Returns whether nothing but heartbeats can be on its way.
+    /// Returns whether nothing but heartbeats and acknowledgements is on its way.
     pub fn is_quiet(&self) -> bool {
         let waiting = |item: &Item| match item {
             Item::Frame(frame) => frame.len() > 1,
@@ -149,7 +149,7 @@ pub struct Network {
     without_data_links: Vec<(u64, Place, Place)>,
     /// The additional delay of each computer.
     slow: Vec<Nanos>,
-    /// How many of a thousand packets from or to each computer are lost at the first try.
+    /// How many of a thousand packets from or to each computer are lost.
     lossy: Vec<usize>,
     last: u64,
 }
@@ -219,7 +219,7 @@ impl Network {
     pub fn lose(&mut self, place: Place, share: usize) {
         self.lossy[place] = share;
     }
-    /// Returns how often something between two computers is sent again, and the delay of that.
+    /// Returns how often a packet between two computers is sent again, and how much that delays it.
     pub fn retransmissions(&self, prng: &mut Prng, one: Place, other: Place) -> (u32, Nanos) {
         let share = if one == other { 0 } else { self.lossy[one].max(self.lossy[other]) };
         let (mut count, mut time, mut pause) = (0, 0, 200 * MILLISECOND);

@@ -55,7 +55,7 @@ pub struct Node {
     pub known: BTreeMap<Tid, Key>,
     /// The links that are established or being made.
     pub links: BTreeMap<Tid, LinkId>,
-    /// The connections that it is making: their number, when it gives up, and the address.
+    /// The connections that it is making: the number of the attempt, the time when it gives up, and the address.
     pub attempts: BTreeMap<Tid, (u64, Nanos, SocketAddr)>,
     /// The data links that it expects.
     pub data_expected: BTreeMap<Tid, Attempt>,
@@ -71,7 +71,7 @@ pub struct Node {
     pub wake_at: Option<Nanos>,
     /// The shared memory of groups.
     pub group_memories: BTreeMap<u64, GroupMemory>,
-    /// The last process that it started.
+    /// The process id of the last process that it started.
     pub last_process: i32,
 }
 

@@ -14,11 +14,11 @@ impl Prng {
     pub fn below(&mut self, limit: usize) -> usize {
         if limit == 0 { 0 } else { self.0.usize(..limit) }
     }
-    /// Returns true with a probability in thousandths.
+    /// Returns true with the given probability, in thousandths.
     pub fn chance(&mut self, per_mille: usize) -> bool {
         self.below(1000) < per_mille
     }
-    /// Returns a time between these two, both included.
+    /// Returns a time from `least` to `most`, both included.
     pub fn span(&mut self, least: Nanos, most: Nanos) -> Nanos {
         self.0.u64(least..=most.max(least))
     }

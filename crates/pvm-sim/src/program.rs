@@ -7,7 +7,7 @@ use pvm_core::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-/// The index of a process, which identifies one life of it.
+/// The index of a process. No other process ever has the same index.
 pub type TaskId = usize;
 
 /// The most other tasks that a program remembers.
@@ -18,7 +18,7 @@ const KNOWN_MAX: usize = 24;
 pub struct QueuedMessage {
     /// The sender.
     pub src: Tid,
-    /// The receivers, each with the message's number from the sender to it.
+    /// The receivers, each with the number of this message among those from the sender to that receiver.
     pub to: Vec<(Tid, u64)>,
     /// The number of bytes of the body.
     pub bytes: usize,
@@ -75,7 +75,7 @@ pub struct Task {
     pub tid: Tid,
     /// Its process id.
     pub process: i32,
-    /// The cookie with which it claims its place, if it was spawned.
+    /// The cookie by which the daemon recognizes it, if it was spawned.
     pub cookie: Option<u32>,
     /// The stage of its life.
     pub stage: Stage,
@@ -87,7 +87,7 @@ pub struct Task {
     pub to_daemon: VecDeque<ToDaemon>,
     /// Frames in its socket from the daemon.
     pub from_daemon: VecDeque<ToTask>,
-    /// When the last of these frames arrives, in each direction.
+    /// The time when the last of these frames arrives, in each direction.
     pub last: [Nanos; 2],
     /// Its queue to the daemon: messages for tasks of other hosts.
     pub to_daemon_queue: VecDeque<Rc<QueuedMessage>>,
@@ -105,7 +105,7 @@ pub struct Task {
     pub silent_until: Nanos,
     /// The tasks of its host, and the daemon, to which it was introduced.
     pub introduced: BTreeSet<Tid>,
-    /// The request for whose answer it waits.
+    /// The request that has not been answered yet.
     pub open: Option<Open>,
     /// The number of its last request.
     pub last_wait: u32,
@@ -117,7 +117,7 @@ pub struct Task {
     pub contexts: Vec<i32>,
     /// Its groups: name, number, and instance number.
     pub joined: Vec<(String, u64, u32)>,
-    /// Where its output and its traces go.
+    /// The destination of its output and its traces.
     pub own: TraceSettings,
     /// How many lines it has printed.
     pub printed: u64,
@@ -125,7 +125,7 @@ pub struct Task {
     pub read: u64,
     /// Whether it is the tracer of the machine.
     pub serves: bool,
-    /// The group in whose barrier it waits, in the memory of its host.
+    /// The group at whose barrier it waits, if it waits in the shared memory of its host.
     pub waits_in_barrier: Option<u64>,
     /// The tag of its last notify request.
     pub last_tag: i32,

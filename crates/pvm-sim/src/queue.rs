@@ -1,4 +1,4 @@
-//! The queue of future events, ordered by time and then by when they were planned.
+//! The queue of future events, ordered by time, and events of the same time by the order in which they were planned.
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -14,10 +14,11 @@ const COST_STEPS: usize = 30;
 /// The most runs for each size, and the approximate number of hosts in all runs of a size together.
 const COST_RUNS_MAX: usize = 5;
 const COST_RUNS_HOSTS: usize = 300;
-/// The largest machine of a seed, in hosts.
+/// The most hosts of a machine whose size comes from the seed.
 const HOSTS_MAX: usize = 100;
 
-/// Returns the size of a seed's machine when no option says it: 2 to 100 hosts, rather few.
+/// Returns the numbers of hosts and tasks of a seed's machine if no option sets them: 2 to 100 hosts, small numbers
+/// more often.
 pub fn size_of(seed: u64) -> (usize, usize) {
     let mut prng = Prng::new(seed, 3);
     let hosts = 2 + prng.size(HOSTS_MAX - 1);
@@ -66,7 +67,7 @@ pub fn run_seeds(first: u64, count: u64, hosts: Option<usize>, tasks: Option<usi
     all
 }
 
-/// Returns the scenario of a seed, with these numbers of hosts and tasks or with its own.
+/// Returns the scenario of a seed, with the given numbers of hosts and tasks, or with those that come from the seed.
 pub fn scenario_of(seed: u64, hosts: Option<usize>, tasks: Option<usize>) -> Scenario {
     let (own_hosts, own_tasks) = size_of(seed);
     Scenario::from_seed(seed, hosts.unwrap_or(own_hosts), tasks.unwrap_or(own_tasks))
@@ -113,21 +114,22 @@ pub struct Cost {
     pub nanos: f64,
 }
 
-/// Returns the nanoseconds that this thread has run on a processor.
+/// Returns for how many nanoseconds this thread has run on a processor.
 fn on_processor() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// Returns the cost of an event in a machine of that size without faults, where each program does the same number of
-/// steps: the best of some runs.
+/// Returns the cost of an event in a machine of the given size without faults, where each program does the same number
+/// of steps: the lowest cost of some runs.
 pub fn cost(hosts: usize, tasks: usize) -> Cost {
     let runs = (COST_RUNS_HOSTS / hosts).clamp(1, COST_RUNS_MAX);
     let all = (0..runs).map(|_| cost_of_several(hosts, tasks, 1));
     all.min_by(|one, other| one.nanos.total_cmp(&other.nanos)).expect("there is one run at least")
 }
 
-/// Returns the cost of an event in several independent machines of that size, in which events happen in turn.
+/// Returns the cost of an event in several independent machines of the given size. The machines take turns, one event
+/// each.
 pub fn cost_of_several(hosts: usize, tasks: usize, machines: usize) -> Cost {
     let world = |number| World::new(number, Scenario::peaceful(hosts, tasks), false).with_steps(COST_STEPS);
     let mut worlds: Vec<World> = (1..=machines as u64).map(world).collect();

@@ -11,16 +11,16 @@
 //! 9.000 quiet
 //! ```
 //!
-//! Hosts are named by the computers they run on, from `h1` (the master's), so that a scenario means the same in the
+//! Hosts are named after the computers on which they run, from `h1` (the master's). So a scenario means the same in the
 //! simulator and on real computers.
 use crate::prng::Prng;
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 use std::fmt;
 
-/// A computer, from 1; the first is the master's.
+/// The number of a computer, from 1. Computer 1 is the master's.
 pub type Place = usize;
 
-/// A command of a scenario: a fault, or a request of the operator. Durations tell when a fault ends.
+/// A command of a scenario: a fault, or a request of the operator. A duration is the time until a fault ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // each variant's sentence names its fields
 pub enum Command {
@@ -28,13 +28,13 @@ pub enum Command {
     Add(Vec<Place>),
     /// The operator deletes hosts.
     Delete(Vec<Place>),
-    /// The operator spawns this number of programs, anywhere.
+    /// The operator spawns this number of programs, on any hosts.
     Spawn(usize),
     /// The computer loses its power, and with it everything that it was about to send.
     Crash(Place),
-    /// The computer has power again, but no daemon.
+    /// The computer has power again, but runs no daemon.
     Power(Place),
-    /// The daemon is killed; its system closes its connections.
+    /// The daemon is killed; the operating system closes its connections.
     Kill(Place),
     /// The daemon is stopped; its connections stay.
     Stop(Place, Nanos),
@@ -44,17 +44,17 @@ pub enum Command {
     Part(Place, Place, Nanos),
     /// The data links between two computers break, and for this time no others can be made.
     Snap(Place, Place, Nanos),
-    /// Everything that comes from or goes to a computer takes longer by the second duration.
+    /// For the first duration, everything that comes from or goes to a computer takes longer by the second duration.
     Slow(Place, Nanos, Nanos),
-    /// Of a thousand packets from or to a computer this number is lost, and sent again later.
+    /// This number of a thousand packets from or to a computer are lost, and sent again later.
     Lossy(Place, Nanos, usize),
-    /// The next start of a daemon there fails.
+    /// The next start of a daemon on the computer fails.
     Refuse(Place),
-    /// This number of tasks are killed, anywhere.
+    /// This number of tasks are killed, on any hosts.
     KillTasks(usize),
     /// All faults are over: the machine has to settle.
     Quiet,
-    /// A task anywhere halts the machine, whatever is going on.
+    /// A task on any host halts the machine, whatever else happens.
     Halt,
 }
 
@@ -74,7 +74,7 @@ pub struct Scenario {
     pub hosts: usize,
     /// The number of tasks that the machine should have.
     pub tasks: usize,
-    /// How long a host may be silent.
+    /// The silence limit of the hosts.
     pub timeout: Nanos,
     /// The commands, ordered by time.
     pub commands: Vec<Timed>,
@@ -105,7 +105,7 @@ impl Scenario {
             }
         }
         let last = if !mild && prng.chance(60) { Command::Halt } else { Command::Quiet };
-        // The last faults have time to be noticed, or not.
+        // Sometimes there is enough time to notice the last faults, sometimes not.
         let end = if prng.chance(600) { end + timeout + timeout / 2 } else { end };
         commands.push(Timed { at: end, command: last });
         commands.sort_by_key(|timed| timed.at);
@@ -283,7 +283,7 @@ fn read_command(words: &[&str]) -> Option<Command> {
     })
 }
 
-/// A duration as it is written.
+/// A duration in the form that scenarios use.
 struct Span(Nanos);
 
 impl fmt::Display for Span {

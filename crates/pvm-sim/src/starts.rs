@@ -62,7 +62,7 @@ impl World {
                 self.enter(Phase::Heal);
                 self.finish_programs();
                 if self.prng.chance(500) {
-                    // All hosts that were lost come back.
+                    // All hosts that were lost are added again.
                     let all: Vec<Place> = (2..=self.scenario.hosts).collect();
                     self.queue_operator_request(Request::AddHosts(lines(&all)));
                 }
@@ -81,7 +81,7 @@ impl World {
         self.enter(Phase::End);
     }
 
-    /// Queues a request of the operator behind its earlier ones.
+    /// Queues a request of the operator, after its earlier requests.
     pub fn queue_operator_request(&mut self, request: Request) {
         self.tasks[OPERATOR].planned_requests.push_back(request);
         self.queue.push(self.now, Event::Step(OPERATOR));
@@ -101,7 +101,7 @@ impl World {
         self.queue.push(self.now + span, Event::Continue(node));
     }
 
-    /// Takes the power from a computer.
+    /// Switches off the power of a computer.
     fn crash(&mut self, place: Place) {
         self.computers[place].powered = false;
         for node in 0..self.nodes.len() {
@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    /// Gives power to a computer, which has forgotten all connections.
+    /// Switches on the power of a computer. The computer has forgotten all connections.
     pub fn power(&mut self, place: Place) {
         if std::mem::replace(&mut self.computers[place].powered, true) {
             return;
@@ -192,7 +192,7 @@ impl World {
         let now = self.time(node);
         let started = started.map_err(StartFailure::from).and_then(|new| {
             let new = &self.nodes[new];
-            // The output of the new daemon does not pass through a network that is cut.
+            // If the network is cut, the output of the new daemon does not reach the master.
             if !self.network.passes(self.nodes[node].place, new.place) {
                 return Err(Code::CantStart.into());
             }
@@ -203,7 +203,7 @@ impl World {
     }
 }
 
-/// Returns the lines of an add request.
+/// Returns the lines of a request to add hosts.
 fn lines(places: &[Place]) -> Vec<ByteBuf> {
     places.iter().map(|place| ByteBuf::from(name_of(*place).into_bytes())).collect()
 }

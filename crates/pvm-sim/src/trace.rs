@@ -1,4 +1,4 @@
-//! The events of a run: a hash of everything, and on demand readable lines of the last ones.
+//! The events of a run: a hash of all events, and on demand readable lines about the last events.
 use crate::queue::{Nanos, SECOND};
 use pvm_core::tid::Tid;
 use std::collections::VecDeque;
@@ -19,12 +19,12 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Makes a trace; `readable` tells whether lines are kept.
+    /// Makes a trace; `readable` says whether lines are kept.
     pub fn new(readable: bool) -> Trace {
         Trace { hash: 0xcbf2_9ce4_8422_2325, lines: readable.then(VecDeque::new) }
     }
 
-    /// Returns the hash, which is the same for the same run.
+    /// Returns the hash. Runs with the same seed and scenario have the same hash.
     pub fn hash(&self) -> u64 {
         self.hash
     }

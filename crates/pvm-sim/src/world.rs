@@ -19,9 +19,9 @@ use std::time::Duration;
 pub const MASTER: NodeId = 0;
 /// The index of the first process: the operator.
 pub const OPERATOR: TaskId = 0;
-/// The interval of the checks whether the machine has settled.
+/// The interval at which the simulator checks whether the machine has settled.
 const CHECK_INTERVAL: Nanos = SECOND / 2;
-/// A machine without work must settle in this time, in addition to the times in which lost hosts are found and removed
+/// A machine without work must settle within this time, plus the times in which lost hosts are detected and removed
 /// daemons end.
 const SETTLE_WAIT: Nanos = 40 * SECOND;
 
@@ -31,21 +31,21 @@ pub enum Event {
     Wake(NodeId),
     /// The first item of a channel arrives.
     Arrive { link: LinkId, end: usize, kind: Kind },
-    /// The system of that end gives a connection up.
+    /// The operating system at one end gives up a connection.
     GiveUp { link: LinkId, end: usize },
     /// A connection is tried.
     Attempt { from: NodeId, host: Tid, number: u64 },
-    /// A data link is called for, or has not arrived in time.
+    /// A daemon calls for a data link, or an expected data link has not arrived in time.
     DataAttempt { node: NodeId, host: Tid, number: u64 },
     /// An end of a data link has a new connection.
     DataUp { link: LinkId, end: usize, connection: u64 },
-    /// An end of a data link finds that its connection has ended.
+    /// An end of a data link notices that its connection has ended.
     DataEnded { link: LinkId, end: usize, connection: u64 },
     /// Names have been looked up.
     HostsChecked { node: NodeId, request: u32, names: Box<[ByteBuf]> },
     /// A daemon was started, or the start has failed.
     HostStarted { node: NodeId, request: u32, index: usize, started: Result<NodeId, Code> },
-    /// A program was searched.
+    /// The search for a program's file has ended.
     ProgramFound { node: NodeId, spawn: SpawnId, found: Box<Result<Found, Code>> },
     /// A process was started, or the start has failed.
     ProcessStarted { node: NodeId, start: Box<Start>, fails: bool },
@@ -61,15 +61,15 @@ pub enum Event {
     Take(TaskId),
     /// The daemon reads what a process has printed.
     Output(TaskId),
-    /// The daemon learns how many of the messages from it a task has handled.
+    /// The daemon learns how many of the daemon's messages a task has handled.
     Released(TaskId, u64),
     /// A task runs the next step of its program.
     Step(TaskId),
     /// A process gets a signal.
     Signal(TaskId, i32),
-    /// The daemon finds that a task's socket has closed.
+    /// The daemon notices that a task's socket has closed.
     SocketClosed(TaskId),
-    /// The daemon finds that a process has ended.
+    /// The daemon notices that a process has ended.
     ProcessEnd(TaskId, i32),
     /// A command of the scenario is due.
     Command(usize),
@@ -81,7 +81,7 @@ pub enum Event {
     EndSlowness(Place),
     /// A computer's connections lose nothing any more.
     EndLoss(Place),
-    /// It is checked whether the machine has settled.
+    /// The simulator checks whether the machine has settled.
     CheckSettled,
 }
 
@@ -104,7 +104,7 @@ pub enum Phase {
 pub struct Computer {
     /// Whether it has power.
     pub powered: bool,
-    /// How many of the next starts of a daemon fail.
+    /// How many starts of a daemon on this computer will fail from now on.
     pub refusals: usize,
     /// The newest daemon there.
     pub newest: Option<NodeId>,
@@ -122,7 +122,7 @@ pub struct World {
     pub queue: Queue<Event>,
     /// How many events have happened.
     pub events: u64,
-    /// The random numbers of the world; each program has its own.
+    /// The random numbers of the world. Each program has a generator of its own.
     pub prng: Prng,
     /// The computers, by their number; the first element is not used.
     pub computers: Vec<Computer>,
@@ -220,7 +220,7 @@ impl World {
         self
     }
 
-    /// Returns the time for a daemon's rules: since it started.
+    /// Returns the time that a daemon's rules see: the time since the daemon started.
     pub fn time(&self, node: NodeId) -> Duration {
         Duration::from_nanos(self.now - self.nodes[node].since)
     }
@@ -340,7 +340,7 @@ impl World {
         }
     }
 
-    /// Plans the next time at which a daemon's rules ask to be woken.
+    /// Plans the next wake-up for which a daemon's rules have asked.
     pub fn plan_wake(&mut self, number: NodeId) {
         let node = &mut self.nodes[number];
         let Some(when) = node.machine.next_wakeup() else { return };
@@ -407,7 +407,7 @@ impl World {
         }
     }
 
-    /// Checks whether the phase has reached its end, and reports a failure if it should have long ago.
+    /// Checks whether the phase has reached its end. Reports a failure if the phase should have ended long ago.
     fn check_phase(&mut self) {
         let timeout = self.scenario.timeout;
         let late = self.now > self.phase_since + 3 * timeout + SETTLE_WAIT + 60 * SECOND;
@@ -434,7 +434,7 @@ impl World {
         self.queue.push(self.now + CHECK_INTERVAL, Event::CheckSettled);
     }
 
-    /// Returns a random short time, such as something takes on one host.
+    /// Returns a random short time, such as the duration of an event within one host.
     pub fn short_time(&mut self) -> Nanos {
         self.prng.span(MICROSECOND, 50 * MICROSECOND)
     }

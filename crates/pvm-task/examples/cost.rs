@@ -147,7 +147,7 @@ fn one_call(task: &mut Task, peer: i32, sends: bool) {
     task.begin_precv(&filter, data.len());
     let mut waiter = Waiter::new(None);
     while task.try_precv(&filter, Kind::Byte, &mut data).is_none() {
-        // No sleeps: both sides have a core.
+        // `Step::Sleep` is ignored: each side has a core of its own and polls.
         let _ = waiter.next(task);
     }
     waiter.finish(task);
@@ -178,7 +178,8 @@ fn packed(task: &mut Task, peer: i32, sends: bool, encoding: i32) {
     task.unpack(Kind::Double, &mut data).unwrap();
 }
 
-/// The messages of a batch. The best batch counts, so that a busy machine disturbs little.
+/// The messages of a batch. The result is the time of the fastest batch, which other programs on the machine disturb
+/// least.
 const BATCH_MESSAGES: u32 = 1000;
 const BATCHES: u32 = 300;
 
@@ -194,7 +195,7 @@ fn best(what: &str, mut message: impl FnMut()) {
     println!("{what:36} {:8.1} ns both sides", best * 1e9 / f64::from(BATCH_MESSAGES));
 }
 
-/// Both sides in one thread: the instructions alone, without a cache line that crosses cores.
+/// Measures both sides in one thread: only the instructions, without cache lines that move from core to core.
 fn on_one_core() {
     let table = PortTable::new(2).unwrap();
     let mut sides: Vec<Endpoint> = [1, 2]

@@ -1,4 +1,5 @@
-//! The table of messages and the active buffers (contract 2.1). Nothing here needs a daemon.
+//! The table of messages and the active buffers (contract 2.1). A mid is the number of a message or buffer. Nothing
+//! here needs a daemon.
 use crate::Task;
 use crate::message::{Large, Message, OWN_DSIG, SlotState};
 use crate::queue::Queue;
@@ -11,24 +12,24 @@ const KEPT_BODIES_MAX: usize = 1024;
 /// A table with more slots than this shrinks when most of it is free.
 const TABLE_KEPT_MAX: usize = 4096;
 
-/// The most spare memory for the next long body, in bytes, and the most while the task sleeps.
+/// The most spare memory that is kept for the next long body, in bytes: while the task runs, and while it sleeps.
 const SPARE_BYTES_MAX: usize = 16 << 20;
 const SPARE_IDLE_BYTES_MAX: usize = 2 << 20;
 
-/// Spare memory is freed after this number of sleeps without a long body.
+/// Spare memory is freed after more than this number of sleeps without a long body.
 const SPARE_SLEEPS_MAX: u32 = 2;
 
 /// All messages of the task, by mid.
 pub(crate) struct Store {
     /// The message of mid m is in slot m - 1.
     pub table: Vec<Message>,
-    /// Free slots; the last one is used first.
+    /// Free slots. The last one in the list is used first.
     free: Vec<u32>,
     pub queue: Queue,
-    /// Spare memory: that of the last long body, for the next one. Fresh memory would be mapped page by page.
+    /// Spare memory: the memory of a freed long body, kept for the next one. New memory would be mapped page by page.
     spare: Vec<u8>,
-    /// Spare memory has been used: long bodies come that have to be copied to private memory, as those from
-    /// other hosts.
+    /// Whether freed memory is kept as spare memory: long bodies arrive that have to be copied to private memory, for
+    /// example from other hosts.
     keeps_spare: bool,
     /// How often the task has gone to sleep since spare memory was used.
     sleeps: u32,
@@ -112,15 +113,15 @@ impl Store {
         }
     }
 
-    /// Returns a buffer of the user that can be filled anew in place. Freeing it and making a new one would touch
-    /// only its words and its short body, since a freed slot is the next one used.
+    /// Returns a buffer of the user that can be filled anew in place. The effect is that of freeing the buffer and
+    /// making a new one: a freed slot is the next one used, so only the header words and the short body change.
     #[inline(always)]
     pub fn reusable(&mut self, mid: i32) -> Option<&mut Message> {
         let message = self.table.get_mut((mid as usize).wrapping_sub(1))?;
         (message.state == SlotState::Buffer && matches!(message.large, Large::None)).then_some(message)
     }
 
-    /// Frees memory that is no longer needed. Called when idle.
+    /// Frees memory that is no longer needed. Called when the task is idle.
     pub fn tidy(&mut self) {
         self.sleeps += 1;
         if self.spare.capacity() > SPARE_IDLE_BYTES_MAX || self.sleeps > SPARE_SLEEPS_MAX {
@@ -137,7 +138,8 @@ impl Store {
         self.free.shrink_to_fit();
     }
 
-    /// Returns the message of a mid. `BadParam` for a number that is no mid, `NoSuchBuf` if there is no such message.
+    /// Returns the message with that mid. Fails with `BadParam` for a number that cannot be a mid, and with `NoSuchBuf`
+    /// if there is no such message.
     pub fn get(&self, mid: i32) -> Result<&Message, Code> {
         let slot = usize::try_from(mid).ok().and_then(|mid| mid.checked_sub(1)).ok_or(Code::BadParam)?;
         self.table.get(slot).filter(|message| message.state != SlotState::Free).ok_or(Code::NoSuchBuf)
@@ -191,13 +193,13 @@ impl Store {
         self.receive
     }
 
-    /// Returns the oldest queued message that fits.
+    /// Returns the oldest queued message that the filter accepts.
     #[inline]
     pub fn find(&mut self, filter: &Filter) -> Option<u32> {
         self.queue.find(&mut self.table, filter)
     }
 
-    /// Returns the oldest visible message that fits.
+    /// Returns the oldest visible message that the filter accepts.
     #[inline]
     pub fn find_visible(&mut self, filter: &Filter) -> Option<u32> {
         self.queue.find_visible(&mut self.table, filter)
@@ -214,7 +216,7 @@ impl Store {
 
 #[inline]
 fn active(table: &mut [Message], mid: i32) -> Result<&mut Message, Code> {
-    // Mid 0, which stands for no buffer, wraps around.
+    // Mid 0 stands for no buffer; `wrapping_sub` makes its index too large for the table.
     table.get_mut((mid as usize).wrapping_sub(1)).ok_or(Code::NoBuf)
 }
 
@@ -277,7 +279,7 @@ impl Task {
         self.state.store.receive
     }
 
-    /// `pvm_setsbuf`; returns the previous one.
+    /// `pvm_setsbuf`; returns the previous buffer.
     pub fn set_send_buffer(&mut self, mid: i32) -> Result<i32, Code> {
         self.claim(mid)?;
         let store = &mut self.state.store;
@@ -287,7 +289,7 @@ impl Task {
         Ok(std::mem::replace(&mut store.send, mid))
     }
 
-    /// `pvm_setrbuf`; returns the previous one.
+    /// `pvm_setrbuf`; returns the previous buffer.
     pub fn set_receive_buffer(&mut self, mid: i32) -> Result<i32, Code> {
         self.claim(mid)?;
         let store = &mut self.state.store;
@@ -297,7 +299,7 @@ impl Task {
         Ok(std::mem::replace(&mut store.receive, mid))
     }
 
-    /// Checks a mid that becomes active. A queued message leaves the queue.
+    /// Checks the mid of a buffer that is to become active. A queued message leaves the queue.
     fn claim(&mut self, mid: i32) -> Result<(), Code> {
         if mid != 0 && self.state.store.get(mid)?.state == SlotState::Queued {
             let store = &mut self.state.store;
@@ -307,10 +309,10 @@ impl Task {
         Ok(())
     }
 
-    /// `pvm_getminfo`. `pvm_bufinfo` reports `len`, `tag` and `src` of it.
+    /// `pvm_getminfo`. `pvm_bufinfo` reports `len`, `tag` and `src` of the result.
     pub fn message_info(&self, mid: i32) -> Result<MessageInfo, Code> {
         let message = self.state.store.get(mid)?;
-        // A buffer that was made before the task had a tid reports the tid too.
+        // A buffer that was made before the task had a tid reports this tid too.
         let src = if message.src == 0 { self.own_tid() } else { message.src };
         Ok(MessageInfo {
             len: message.len() as i32,
@@ -336,12 +338,12 @@ impl Task {
         Ok(())
     }
 
-    /// Returns the encoding of the active send buffer; `NoBuf`.
+    /// Returns the encoding of the active send buffer. Fails with `NoBuf` if there is none.
     pub fn send_encoding(&self) -> Result<Encoding, Code> {
         Ok(self.state.store.get(self.state.store.send).map_err(|_| Code::NoBuf)?.encoding())
     }
 
-    /// Returns the encoding of the active receive buffer; `NoBuf`.
+    /// Returns the encoding of the active receive buffer. Fails with `NoBuf` if there is none.
     pub fn receive_encoding(&self) -> Result<Encoding, Code> {
         Ok(self.state.store.get(self.state.store.receive).map_err(|_| Code::NoBuf)?.encoding())
     }

@@ -24,22 +24,23 @@ use std::time::{Duration, Instant};
 
 /// How long a task waits for the daemon's welcome.
 const WELCOME_WAIT_MAX: Duration = Duration::from_secs(30);
-/// How long a task that leaves waits until the socket has taken its last frames.
+/// How long a task that leaves the machine waits until the socket has taken the task's last frames.
 const GOODBYE_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Frames that one poll takes in. Without a bound, a task whose children print without end would never get to
-/// show their output.
+/// The most frames that one poll handles. Without a limit, a task whose children print without end would never return
+/// from the poll to show their output.
 const FRAMES_IN_TURN_MAX: usize = 256;
-/// Polls without frames after which the socket is read: only that shows that the daemon has died.
+/// After this number of polls without frames, the socket is read in any case: only a read shows that the daemon has
+/// died.
 const QUIET_POLLS_MAX: u32 = 4096;
 
-/// When the task reads the daemon's socket. The port table counts the daemon's frames, so a look at the
-/// count mostly saves the system call.
+/// When the task reads the daemon's socket. The port table counts the frames that the daemon has sent, so most polls
+/// compare this count and make no system call.
 struct SocketPolls {
     /// How many frames the port table had counted at the last read.
     frames_seen: u32,
     /// Polls since the last read.
     quiet: u32,
-    /// The socket is read at the next poll in any case.
+    /// The next poll reads the socket in any case.
     requested: bool,
 }
 
@@ -56,11 +57,11 @@ pub(crate) struct Member {
     pub requests: Requests,
     pub introductions: Introductions,
     socket_polls: SocketPolls,
-    /// Something has come since the task prepared to sleep; there may be more.
+    /// Messages or frames have arrived since the task prepared to sleep, and more may be waiting.
     pub may_have_more: bool,
-    /// Since when nothing has come. Known only while a task with much free memory sleeps.
+    /// Since when nothing has arrived. Set only while a task with much free memory sleeps.
     pub idle_since: Option<Instant>,
-    /// The endpoint shows senders that a one-call receive waits.
+    /// The endpoint shows senders that a one-call receive is waiting.
     pub posted: bool,
     /// The daemon relays a long message of this task.
     pub relayed: bool,
@@ -130,7 +131,7 @@ impl Member {
             return false;
         }
         self.endpoint.inherit();
-        // The threads that slept were the parent's.
+        // The threads that slept belonged to the parent.
         self.parker = Parker::default();
         self.request_socket_poll();
         true
@@ -144,7 +145,7 @@ impl Member {
         self.daemon.take().map(drop).ok_or(Code::SysErr)
     }
 
-    /// Waits until the socket has taken all frames. A connection that fails is closed.
+    /// Waits until the socket has taken all frames. Closes the connection if it fails.
     pub fn send_last_frames(&mut self) {
         let end = Instant::now() + GOODBYE_WAIT_MAX;
         while let Some(socket) = self.daemon.as_mut().filter(|socket| socket.wants_write() && Instant::now() < end) {
@@ -166,7 +167,7 @@ impl Member {
 
     // ----- sending
 
-    /// Sends a frame; a connection that fails is closed. Returns `false` if the frame is too long.
+    /// Sends a frame. Closes the connection if it fails. Returns `false` if the frame is too long.
     pub fn send(&mut self, frame: &ToDaemon) -> bool {
         let Some(socket) = &mut self.daemon else { return true };
         match socket.send_to_daemon(frame, &[]) {
@@ -179,7 +180,8 @@ impl Member {
         }
     }
 
-    /// Queues bytes to a connected peer. If the peer must be woken during the call, the daemon rings it.
+    /// Puts a message into the queue to a connected peer. If the peer must be woken during the call, the daemon rings
+    /// it.
     #[inline]
     pub fn send_bytes(&mut self, to: Tid, meta: Meta, body: &[u8]) -> Result<(), Code> {
         let (socket, mut lost) = (&mut self.daemon, false);
@@ -215,7 +217,7 @@ impl Member {
 
     // ----- receiving
 
-    /// Takes messages out of shared memory.
+    /// Takes messages out of shared memory and queues them.
     #[inline]
     pub fn poll(&mut self, state: &mut State) -> usize {
         self.endpoint.poll(&mut QueueSink { state, own: self.tid.0 as i32 })
@@ -229,12 +231,12 @@ impl Member {
         polls.requested || polls.quiet > QUIET_POLLS_MAX || self.frames() != self.socket_polls.frames_seen
     }
 
-    /// Has the socket read at the next poll, whatever the port table says.
+    /// Makes the next poll read the socket, whatever the port table says.
     pub fn request_socket_poll(&mut self) {
         self.socket_polls.requested = true;
     }
 
-    /// Cancels a requested read of the socket, for tests of what asks for one.
+    /// Cancels a requested read of the socket. For tests that check which calls request one.
     #[cfg(test)]
     pub fn cancel_socket_poll(&mut self) {
         self.socket_polls.requested = false;
@@ -245,8 +247,8 @@ impl Member {
         self.endpoint.ports().map_or(0, |ports| ports.frames(self.tid.0))
     }
 
-    /// Handles the frames that have come. The frame that tells of a peer's end comes before all notifies of
-    /// it; all messages of that peer are taken in first.
+    /// Handles the frames that have arrived. The frame that reports a peer's end arrives before all notifies of this
+    /// end; before the frame is handled, all messages of that peer are taken in.
     pub fn read_control(&mut self, state: &mut State) -> usize {
         self.socket_polls = SocketPolls { frames_seen: self.frames(), quiet: 0, requested: false };
         let mut count = 0;
@@ -273,7 +275,7 @@ impl Member {
         match frame {
             ToTask::Reply { wait, reply } => self.on_reply(state, wait, reply),
             ToTask::Message(message) => {
-                // The message may be a notify about a task of another host: its messages come first.
+                // The message may be a notify about a task of another host: messages of that task are taken in first.
                 self.endpoint.poll_through(self.tid.host().0, &mut QueueSink { state, own: self.tid.0 as i32 });
                 deliver(state, message);
             }
@@ -307,7 +309,8 @@ impl Member {
                 }
             }
             Purpose::Introduction(peer) => {
-                // The daemon introduces a peer only once. A peer that could not be mapped then may fit now.
+                // The daemon introduces a peer only once. If the peer's memory could not be mapped at that time, it may
+                // fit now.
                 self.connect_introduced(state);
                 if !self.endpoint.is_connected(peer.0) {
                     self.introductions.refuse(peer, if failed { Code::NoTask } else { Code::OutOfRes });
@@ -319,14 +322,14 @@ impl Member {
 
     /// Connects to a peer that the daemon introduces.
     fn on_peer(&mut self, state: &mut State, peer: Tid, descriptors: Vec<OwnedFd>) {
-        // Without descriptors (this process has no room for them) the peer stays unconnected.
+        // If the descriptors are missing, because this process has no room for them, the peer stays unconnected.
         let Ok(descriptors) = <[OwnedFd; 2]>::try_from(descriptors) else { return };
         self.introductions.add(peer, descriptors);
         self.connect_introduced(state);
     }
 
-    /// Connects to the peers that the daemon has introduced. A peer whose memory does not fit into the
-    /// address space stays for another try, since it may have sent something. Returns whether there was one.
+    /// Connects to the peers that the daemon has introduced. A peer whose memory does not fit into the address space is
+    /// kept for another try, since it may have sent messages. Returns whether there was such a peer.
     fn connect_introduced(&mut self, state: &mut State) -> bool {
         let mut starved = false;
         for (peer, descriptors) in self.introductions.take() {
@@ -350,13 +353,13 @@ impl Member {
         self.poll(state);
     }
 
-    /// Returns whether, since the last call, something could not be received for lack of address space.
+    /// Returns whether, since the last call, a message could not be received for lack of address space.
     pub fn take_starved(&mut self, state: &mut State) -> bool {
         self.endpoint.take_starved() || (self.introductions.any() && self.connect_introduced(state))
     }
 }
 
-/// Queues a message that the daemon has made or kept.
+/// Queues a message that the daemon has made or stored.
 fn deliver(state: &mut State, message: Message) {
     let envelope = Envelope {
         src: message.src.0 as i32,
@@ -387,8 +390,8 @@ fn wait_for_welcome(socket: &mut ControlSocket) -> Result<(Welcome, Vec<OwnedFd>
     }
 }
 
-/// Adds to the awaited events that the socket can be written, if frames wait for that. Returns the events and the
-/// longest wait: a short one if the socket would be reported writable although it takes nothing.
+/// Adds writability to the awaited events if frames wait to be written. Returns the events and the longest wait. If the
+/// socket would be reported writable although it takes nothing, the event is not added and the wait is short.
 fn writable(socket: &ControlSocket, events: PollFlags, time: Duration) -> (PollFlags, Duration) {
     match (socket.wants_write(), socket.is_descriptor_limited()) {
         (false, _) => (events, time),
@@ -400,6 +403,6 @@ fn writable(socket: &ControlSocket, events: PollFlags, time: Duration) -> (PollF
 /// Waits until the socket is ready or the time is over.
 fn ready(socket: &ControlSocket, events: PollFlags, time: Duration) {
     let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
-    // The caller tries again after an interruption as after the end of the wait.
+    // After an interruption the caller tries again, just as after the end of the wait.
     let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(socket.as_fd(), events)], Some(&timeout));
 }

@@ -1,7 +1,7 @@
-//! Items of hosts with another data format: the receiver converts (`docs/decisions/0003`, `docs/decisions/0018`).
+//! Items of hosts with another data format: the receiver converts them (`docs/decisions/0003`, `docs/decisions/0018`).
 //!
-//! Between hosts of one format none of this runs, except for `long`s of 32 bits: in the default encoding they take
-//! eight bytes.
+//! Between hosts with the same format nothing is converted, except `long`s of 32 bits: in the default encoding they
+//! take eight bytes.
 use crate::Task;
 use crate::message::{Large, Message, OWN_DSIG};
 use crate::pack::GATHER_BYTES;
@@ -10,7 +10,7 @@ use pvm_core::codes::Code;
 use pvm_core::format::{Format, swap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many items this process has converted, for users who want to see that there are none.
+/// How many items this process has converted, for users who want to check that nothing is converted.
 static CONVERTED: AtomicU64 = AtomicU64::new(0);
 
 /// How the items of a message are written.
@@ -81,8 +81,8 @@ const fn numbers_of(kind: Kind) -> usize {
     }
 }
 
-/// Converts as many items as fit from one form to another. Returns how many; it stops before an item whose value the
-/// other form cannot hold. Shorts are truncated instead, as those of the default encoding always are.
+/// Converts as many items as fit from one form to another and returns how many. It stops before an item whose value the
+/// other form cannot hold. Only shorts are truncated instead, as always in the default encoding.
 fn convert(kind: Kind, from: (Form, &[u8]), to: (Form, &mut [u8])) -> usize {
     let ((source, from), (target, to)) = (from, to);
     let (source, target) = (source.numbers(kind), target.numbers(kind));
@@ -109,8 +109,8 @@ fn convert(kind: Kind, from: (Form, &[u8]), to: (Form, &mut [u8])) -> usize {
 }
 
 impl Message {
-    /// Returns whether items of that kind need no conversion: they are as in memory here, or as `pack_narrow` and
-    /// `unpack_narrow` write and read them.
+    /// Returns whether items of that kind need no conversion: they have the form of this host's memory, or the form
+    /// that `pack_narrow` writes and `unpack_narrow` reads.
     #[inline(always)]
     pub fn is_native(&self, kind: Kind) -> bool {
         match self.encoding() {
@@ -165,8 +165,8 @@ impl Message {
         (stored, Ok(()))
     }
 
-    /// Converts items to the form of the message. Returns the items before the first that does not fit, and whether
-    /// all fit.
+    /// Converts items to the form of the message. Returns the items before the first one that does not fit, and whether
+    /// all of them fit.
     #[cold]
     pub fn converted_to(&self, kind: Kind, items: &[u8]) -> Result<(Vec<u8>, bool), Code> {
         let form = self.form().ok_or(Code::BadMsg)?;
@@ -179,8 +179,8 @@ impl Message {
         Ok((bytes, converted == count))
     }
 
-    /// Converts a raw message of another format, all of whose items are of that kind, to the format of this host.
-    /// `Overflow` if an item does not fit; it and all items behind it are missing then.
+    /// Converts a raw message of another format to the format of this host. All its items must be of that kind. Fails
+    /// with `Overflow` if an item does not fit; then this item and all items after it are missing.
     #[cold]
     pub fn make_native(&mut self, kind: Kind) -> Result<(), Code> {
         let form = self.form().ok_or(Code::BadMsg)?;

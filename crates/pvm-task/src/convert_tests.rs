@@ -4,7 +4,8 @@ use crate::types::Filter;
 use crate::{ANY, Environment};
 use pvm_core::codes::{DATA_DEFAULT, DATA_RAW, ENC_XDR};
 
-/// Returns the other byte order with longs of both widths, and the native one with the other width.
+/// Returns the formats that differ from the native one: the other byte order with longs of both widths, and the native
+/// byte order with longs of the other width.
 fn others() -> [Format; 3] {
     let Format { big_endian, long_bytes } = Format::NATIVE;
     [
@@ -180,7 +181,7 @@ fn a_message_in_a_message_keeps_its_format() {
     }
 }
 
-/// Checks a message of another format with a message in it.
+/// Checks a message of another format that contains a packed message.
 #[test]
 fn a_message_in_a_message_of_another_format_is_of_that_format() {
     for format in others() {

@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 pub struct Environment {
     /// `PVMSOCK`, `PVM_TMP`, `PVM_VMID`: where to search for the daemon.
     pub places: Places,
-    /// `PVMEPID`: claims the tid that a spawn has reserved; used once.
+    /// `PVMEPID`: claims the tid that a spawn has reserved. It can be used once.
     pub cookie: Option<u32>,
     /// `PVMCTX`: the initial context.
     pub context: Option<i32>,
@@ -19,8 +19,8 @@ pub struct Environment {
     pub trace_buffer: Option<i32>,
     /// `PVMTRCOPT`.
     pub trace_options: Option<i32>,
-    /// `PVMSPAWNPATH`: further directories in which spawns look for programs, after those of the host: the directory of
-    /// the first program of a `pvm run`.
+    /// `PVMSPAWNPATH`: further directories in which spawns search for programs, after those of the host. `pvm run`
+    /// passes the directory of its first program.
     pub beside: Option<Vec<u8>>,
     /// `PVMTASKDEBUG`: the initial debug mask.
     pub debug_mask: Option<i32>,
@@ -54,7 +54,7 @@ impl Environment {
     }
 }
 
-/// Reads a number as C's `strtol` with base 0 does, ignoring what follows it. Returns its low 32 bits.
+/// Reads a number as C's `strtol` with base 0 does, ignoring any text after it. Returns its low 32 bits.
 fn number(text: &[u8]) -> Option<i32> {
     let text = std::str::from_utf8(text).ok()?.trim_start();
     let (sign, digits) = match text.strip_prefix('-') {
@@ -95,7 +95,7 @@ impl EnrollError {
             _ => Code::SysErr,
         }
     }
-    /// Returns whether no daemon runs, so that one can be started: there was none, or it is dead.
+    /// Returns whether no daemon runs, because there was none or it is dead, so that one can be started.
     pub fn means_no_daemon(&self) -> bool {
         matches!(self, EnrollError::NoDaemon | EnrollError::Unreachable(FindError::Dead))
     }

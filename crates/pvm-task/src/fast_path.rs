@@ -1,9 +1,9 @@
 //! The fast path of immediate messages, for calls where nanoseconds count. Each function does either all that the
 //! ordinary path does or nothing; the ordinary path handles every unusual case.
 //!
-//! Instructions count, and stores most of all: a processor buffers only some dozens of stores until it owns a cache
-//! line of the queue. So a buffer that would be freed and allocated again is filled anew in place, and words that are
-//! right already are not written.
+//! Every instruction costs time, and stores cost most: until a processor owns a cache line of the queue, it can buffer
+//! only some dozens of stores. Therefore a buffer that would be freed and allocated again is refilled in place, and
+//! words that already have the right value are not written.
 use crate::Task;
 use crate::control::Member;
 use crate::message::{Message, OWN_DSIG};
@@ -15,9 +15,9 @@ use pvm_fmp::{IMMEDIATE_BYTES, INLINE_BYTES_MAX, Immediate, RecentImmediate, WEL
 
 /// The encodings of the entries of [`WELL_KNOWN_HEADERS`].
 const ENCODINGS: [i32; WELL_KNOWN_HEADERS.len()] = [WELL_KNOWN_HEADERS[0][1] as i32, WELL_KNOWN_HEADERS[1][1] as i32];
-/// The index there of native bytes.
+/// The index of native bytes in these tables.
 const NATIVE: usize = 0;
-/// The index there of the default encoding.
+/// The index of the default encoding in these tables.
 const DEFAULT: usize = 1;
 const _: () = assert!(ENCODINGS[NATIVE] == OWN_DSIG && ENCODINGS[DEFAULT] == ENC_XDR);
 /// The most bytes that one fast call packs.
@@ -75,7 +75,7 @@ impl Task {
         if room < PIECE_BYTES_MAX {
             return false;
         }
-        // Known lengths, so that the compiler emits no call of `memcpy`.
+        // In each arm the length is known, so that the compiler emits no call of `memcpy`.
         match *items {
             [a, b, c, d, e, f, g, h] => small.extend_from_slice(&[a, b, c, d, e, f, g, h]),
             [a, b, c, d] => small.extend_from_slice(&[a, b, c, d]),
@@ -84,7 +84,7 @@ impl Task {
         true
     }
 
-    /// As [`Task::send`], for an immediate message to a connected peer while nothing else is to be done.
+    /// As [`Task::send`], for an immediate message to a connected peer while no other work is due.
     #[inline(always)]
     pub fn send_fast(&mut self, to: i32, tag: i32) -> FastSend {
         let State { store, context, .. } = &mut self.state;
@@ -101,14 +101,14 @@ impl Task {
         sent
     }
 
-    /// As [`Task::psend`], for an immediate message to a connected peer while nothing else is to be done.
+    /// As [`Task::psend`], for an immediate message to a connected peer while no other work is due.
     #[inline(always)]
     pub fn psend_fast(&mut self, to: i32, tag: i32, body: &[u8]) -> FastSend {
         let immediate = Immediate::of_numbers([self.state.context as u32, tag as u32], NATIVE, body);
         send(&mut self.member, to, tag, immediate)
     }
 
-    /// As [`Task::try_precv`], for an immediate message that is there or comes at once.
+    /// As [`Task::try_precv`], for an immediate message that has arrived or arrives at once.
     #[inline(always)]
     pub fn precv_fast(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
         let (src, recent) = probe_recent_immediate(&self.state, &mut self.member, filter)?;
@@ -119,7 +119,7 @@ impl Task {
         Some(Delivered { src, tag: immediate.first[1] as i32, wid: 0, len: immediate.len(), failure: None })
     }
 
-    /// As [`Task::try_receive`], for an immediate message that is there or comes at once. It replaces the active
+    /// As [`Task::try_receive`], for an immediate message that has arrived or arrives at once. It replaces the active
     /// receive buffer in place.
     #[inline(always)]
     pub fn receive_fast(&mut self, filter: &Filter) -> Option<i32> {
@@ -166,7 +166,7 @@ impl Task {
     }
 }
 
-/// Returns whether wait id and format are those of the entries of [`WELL_KNOWN_HEADERS`].
+/// Returns whether the message has the wait id and the format of the entries of [`WELL_KNOWN_HEADERS`].
 #[inline(always)]
 fn is_plain(message: &Message) -> bool {
     message.wid == 0 && message.format == OWN_DSIG
@@ -197,9 +197,9 @@ fn send(member: &mut Option<Member>, to: i32, tag: i32, immediate: Option<Immedi
     }
 }
 
-/// Returns the message to be received next, and its sender, if it is an immediate one that the filter accepts: no
-/// other message is queued before it, and nothing can intercept it. All that can be checked before the message comes
-/// is checked first, while there is time.
+/// Returns the next message and its sender, if it is an immediate message that the filter accepts, no message is queued
+/// before it, and no handler or collector can intercept it. The conditions that do not depend on the message are
+/// checked first, in the time before it arrives.
 #[inline(always)]
 fn probe_recent_immediate<'a>(
     state: &State,

@@ -1,4 +1,4 @@
-//! Message handlers, and what surrounds their calls (contract 2.4).
+//! Message handlers, and the actions before and after their calls (contract 2.4).
 use crate::Task;
 use crate::system::SYSTEM_TAGS;
 use crate::types::{ANY, HandlerCall};
@@ -23,7 +23,7 @@ impl Handler {
     }
 }
 
-/// What was active in the caller when a handler began.
+/// The caller's buffers and context that were active when a handler began.
 struct CallerState {
     mid: i32,
     send: i32,
@@ -31,15 +31,15 @@ struct CallerState {
     ctx: i32,
 }
 
-/// All handlers. Their messages stay in the queue until they would become visible, since handlers that run before
-/// may add and delete handlers.
+/// All handlers. Their messages stay in the queue until they would become visible, since handlers that run earlier may
+/// add and delete handlers.
 #[derive(Default)]
 pub(crate) struct Handlers {
-    /// By id.
+    /// The handlers, by id.
     list: Vec<Option<Handler>>,
-    /// Handlers that are not the library's own.
+    /// The number of handlers that are not the library's own.
     users: usize,
-    /// Messages below this number may become visible, or be taken by a handler, now.
+    /// Messages with lower numbers may now become visible or be taken by a handler.
     pub bound: u64,
     /// Senders that have fallen back from a direct link, and how many of their next messages are repeats.
     repeats: Vec<(i32, u32)>,
@@ -87,17 +87,17 @@ impl Handlers {
         }
     }
 
-    /// Notes that no more repeats come from a sender.
+    /// Notes that no more repeats arrive from a sender.
     pub fn forget_repeats(&mut self, src: i32) {
         self.repeats.retain(|(other, _)| *other != src);
     }
 
-    /// Returns whether messages of that sender by the default route may be repeats.
+    /// Returns whether messages that arrive from that sender on the default route may be repeats.
     pub fn repeats(&self, src: i32) -> bool {
         self.repeats.iter().any(|(other, _)| *other == src)
     }
 
-    /// Takes in a message of that sender by the default route. Returns whether it is a repeat.
+    /// Counts a message that has arrived from that sender on the default route. Returns whether it is a repeat.
     #[inline]
     pub fn take_repeat(&mut self, src: i32) -> bool {
         let Some((_, count)) = self.repeats.iter_mut().find(|(other, _)| *other == src) else { return false };
@@ -139,8 +139,8 @@ impl Task {
         Ok(())
     }
 
-    /// Returns a handler that has to run; `None` while one runs. Buffers and context are those of the handler until
-    /// [`Task::handler_done`].
+    /// Returns the call of a handler that has to run, or `None` if there is none or a handler runs already. Until
+    /// [`Task::handler_done`], the active buffers and the context are those of the handler.
     #[inline]
     pub fn next_handler_call(&mut self) -> Option<HandlerCall> {
         if !self.state.handlers.any() || self.state.handlers.is_running() {
@@ -173,7 +173,7 @@ impl Task {
     pub fn handler_done(&mut self) {
         let state = &mut self.state;
         let Some(before) = state.handlers.running.take() else { return };
-        // Messages behind that of the handler have waited for it.
+        // Messages after the handler's message have waited for the handler to end.
         state.reveal_more();
         self.note_revealed();
         let state = &mut self.state;
@@ -190,7 +190,8 @@ impl Task {
         state.context = before.ctx;
     }
 
-    /// Returns whether a handler runs. Then blocking calls return `NotImpl`, and nrecv and probe 0.
+    /// Returns whether a handler runs. While one runs, blocking calls return `NotImpl`, and `pvm_nrecv` and `pvm_probe`
+    /// return 0.
     pub fn in_handler(&self) -> bool {
         self.state.handlers.is_running()
     }

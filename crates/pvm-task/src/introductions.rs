@@ -8,8 +8,8 @@ use std::os::fd::OwnedFd;
 pub(crate) struct Introductions {
     /// Introduced peers whose memory is not mapped, with segment and doorbell.
     unmapped: Vec<(Tid, [OwnedFd; 2])>,
-    /// Peers that were requested in vain: dead ones (`NoTask`), and peers for whose descriptors or
-    /// memory there was no room (`OutOfRes`).
+    /// Peers whose introduction has failed: dead ones (`NoTask`), and those whose descriptors or memory did not fit
+    /// into this process (`OutOfRes`).
     refused: Vec<(Tid, Code)>,
 }
 
@@ -20,7 +20,7 @@ impl Introductions {
         self.unmapped.push((peer, descriptors));
     }
 
-    /// Takes out all peers that are not mapped.
+    /// Removes and returns all peers that are not mapped.
     pub fn take(&mut self) -> Vec<(Tid, [OwnedFd; 2])> {
         std::mem::take(&mut self.unmapped)
     }
@@ -30,7 +30,7 @@ impl Introductions {
         self.unmapped.retain(|(other, _)| *other != peer);
     }
 
-    /// Returns whether a peer is not mapped.
+    /// Returns whether there are peers that are not mapped.
     pub fn any(&self) -> bool {
         !self.unmapped.is_empty()
     }
@@ -40,7 +40,7 @@ impl Introductions {
         self.refused.push((peer, code));
     }
 
-    /// Returns whether a peer could not be connected.
+    /// Returns whether that peer could not be connected.
     pub fn is_refused(&self, peer: Tid) -> bool {
         self.refused.iter().any(|(refused, _)| *refused == peer)
     }

@@ -1,4 +1,5 @@
-//! `pvm_notify` (contract 2.6), and the notifies that this process sends itself: of its own exit and of routes.
+//! `pvm_notify` (contract 2.6), and the notifies that this process sends to itself: about its own exit and about
+//! routes.
 use crate::Task;
 use crate::message::OWN_DSIG;
 use crate::receive::Envelope;
@@ -14,11 +15,11 @@ use pvm_core::tid::Tid;
 /// The context and tag of a notify.
 type Address = (i32, i32);
 
-/// The notifies that the process sends itself.
+/// The notifies that the process sends to itself.
 #[derive(Default)]
 pub(crate) struct LocalNotifies {
     own_exit: Vec<Address>,
-    /// With how many new routes are still to be notified; negative for all.
+    /// Addresses to notify of new routes, and for how many more routes; a negative number means all.
     route_add: Vec<(Address, i32)>,
     route_delete: Vec<(Address, Tid)>,
 }
@@ -37,7 +38,7 @@ impl State {
         self.on_message_bytes(Envelope { src, dst: 0, ctx, tag, wid: 0, enc: ENC_XDR, format: OWN_DSIG }, body);
     }
 
-    /// Sends notifies of a route that can be used now (then with its descriptor) or has ended.
+    /// Sends the notifies about a route that can be used now (then `descriptor` is its descriptor) or has ended.
     pub(crate) fn route_changed(&mut self, peer: Tid, descriptor: Option<i32>) {
         let peer_word = peer.0 as i32;
         let Some(descriptor) = descriptor else {
@@ -60,8 +61,8 @@ impl State {
 }
 
 impl Task {
-    /// `pvm_notify`: checks the arguments and registers what is local to the process (own exit, routes). Returns the
-    /// request for the rest, if any.
+    /// `pvm_notify`: checks the arguments and registers the notifies that are local to the process (own exit, routes).
+    /// Returns the request for all other ones, if there are any.
     pub fn notify(&mut self, what: i32, tag: i32, count: i32, tids: &[i32]) -> Result<Option<Request>, Code> {
         let ctx = self.state.context;
         let cancel = what & NOTIFY_CANCEL != 0;
@@ -97,7 +98,7 @@ impl Task {
         Ok(Some(Request::Notify { what, ctx, tag, count, tids: rest }))
     }
 
-    /// Registers or cancels notifies of the task's own exit. Returns the other tasks.
+    /// Registers or cancels notifies of the task's own exit. Returns all other tasks of the list.
     fn watch_own_exit(&mut self, address: Address, cancel: bool, tids: &[i32]) -> Vec<Tid> {
         let own = self.own_tid();
         let mut rest = Vec::new();

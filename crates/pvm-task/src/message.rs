@@ -1,4 +1,4 @@
-//! One message: its header words, its body, how far it has been unpacked.
+//! One message: its header words, its body, and how far it has been unpacked.
 use crate::queue::Links;
 use crate::types::{Encoding, Kind, Source};
 use pvm_core::codes::{Code, ENC_IN_PLACE, ENC_TRACE, ENC_XDR, native_dsig};
@@ -6,7 +6,7 @@ use pvm_fmp::{Block, Endpoint, INLINE_BYTES_MAX, Remote};
 
 /// The longest body, in bytes: lengths are C `int`s.
 pub(crate) const BODY_BYTES_MAX: usize = i32::MAX as usize;
-/// Fragments of a growing body double up to this, in bytes.
+/// Each further block of a growing body is twice as long as the one before, up to this size in bytes.
 const FRAGMENT_GROWTH_BYTES_MAX: usize = 256 << 20;
 /// The data signature of what this library packs.
 pub(crate) const OWN_DSIG: i32 = native_dsig();
@@ -18,7 +18,7 @@ pub(crate) enum SlotState {
     Free,
     /// It holds a buffer of the user.
     Buffer,
-    /// It holds a message that has come and has not been received.
+    /// It holds a message that has arrived and has not been received.
     Queued,
 }
 
@@ -39,12 +39,12 @@ pub(crate) enum Large {
 /// A message.
 pub(crate) struct Message {
     pub ctx: i32,
-    /// Beside the receiver, so that one store clears both for the next message.
+    /// Lies next to `dst`, so that one store clears both fields for the next message.
     pub tag: i32,
     pub dst: i32,
     pub wid: i32,
     pub enc: i32,
-    /// The data signature of the host that packed it. It gives the byte order of `ENC_XDR` bodies too.
+    /// The data signature of the host that packed the message. It also determines the byte order of `ENC_XDR` bodies.
     pub format: i32,
     pub src: i32,
     pub state: SlotState,
@@ -115,7 +115,7 @@ impl Message {
         self.len().saturating_sub(self.position)
     }
 
-    /// Copies `data.len()` bytes from `offset` of the body; they must be there.
+    /// Copies `data.len()` bytes, from `offset` on, out of the body, which must have as many.
     pub fn copy_out(&self, offset: usize, data: &mut [u8]) {
         match &self.large {
             Large::None => data.copy_from_slice(&self.small[offset..offset + data.len()]),
@@ -126,7 +126,7 @@ impl Message {
         }
     }
 
-    /// Unpacks the next bytes, which must be there.
+    /// Unpacks the next `data.len()` bytes; the message must have as many.
     pub fn take(&mut self, data: &mut [u8]) {
         self.copy_out(self.position, data);
         self.position += data.len();
@@ -237,7 +237,7 @@ fn append_to_bytes(bytes: &mut Vec<u8>, data: &[u8]) -> Result<(), Code> {
     Ok(())
 }
 
-/// Returns whether that many more bytes fit in the last block, and in a body.
+/// Returns whether that many more bytes fit into the last block, and do not make the body too long.
 #[inline]
 fn has_room(blocks: &[(Block, usize)], bytes: usize) -> bool {
     let total: usize = blocks.iter().map(|(_, used)| used).sum();
@@ -309,7 +309,7 @@ pub(crate) fn gather_in_block(pieces: &[Box<dyn Source>], heap: &mut Endpoint) -
     Ok((block, length))
 }
 
-/// Copies a body in small steps that stay in the cache.
+/// Copies a body in steps that are small enough to stay in the cache.
 fn copy_remote(remote: &Remote, heap: &mut Endpoint) -> Result<(Block, usize), Code> {
     const STEP_BYTES: usize = 16 << 10;
     let block = allocate(heap, remote.len())?;

@@ -10,8 +10,8 @@ use serde_bytes::ByteBuf;
 const FRAGMENT_BYTES: std::ops::RangeInclusive<i32> = 52..=1_048_576;
 const FRAGMENT_BYTES_DEFAULT: i32 = 4080;
 
-/// A number that `pvm_getopt` accepts beside the options: how many items this process has converted. PVM 3.4
-/// does not have it.
+/// A number that `pvm_getopt` accepts in addition to the options; it returns how many items this process has converted.
+/// PVM 3.4 does not have it.
 const ITEMS_CONVERTED: i32 = 1001;
 
 /// An option of `pvm_setopt`.
@@ -91,12 +91,12 @@ pub(crate) struct Settings {
     show_tids: i32,
     pub own: TraceSettings,
     pub children: TraceSettings,
-    /// Further directories in which spawns look for programs (`PVMSPAWNPATH`): passed on to all children.
+    /// Further directories in which spawns search for programs (`PVMSPAWNPATH`). They are passed on to all children.
     pub beside: Option<Vec<u8>>,
-    /// Where output and traces of children went when the task enrolled: values that are always allowed.
+    /// The destinations of the output and the traces of children at enrollment. These tids are always allowed values.
     inherited: (i32, i32),
     pub no_reset: Option<i32>,
-    /// `own` has changed, and the daemon has not been told.
+    /// `own` has changed, and the daemon has not been notified.
     pub own_changed: bool,
 }
 
@@ -118,7 +118,7 @@ impl Settings {
         }
     }
 
-    /// Sets where output and traces of this task go, as the daemon says; children inherit it.
+    /// Sets the destinations of this task's output and traces, which the daemon has sent. Children inherit them.
     pub fn inherit(&mut self, own: TraceSettings) {
         self.inherited = (own.output_tid, own.trace_tid);
         self.own = own;
@@ -129,7 +129,7 @@ impl Settings {
         self.own_changed = false;
     }
 
-    /// Sets what the spawner has passed on in environment variables.
+    /// Sets the values that the spawner has passed on in environment variables.
     pub fn inherit_environment(&mut self, environment: &Environment) {
         self.beside = environment.beside.clone();
         for settings in [&mut self.own, &mut self.children] {
@@ -141,7 +141,7 @@ impl Settings {
         }
     }
 
-    /// Changes `own`, and notes that the daemon has to be told.
+    /// Changes `own`, and notes that the daemon has to be notified.
     pub fn change_own(&mut self, own: TraceSettings) {
         self.own_changed |= own != self.own;
         self.own = own;
@@ -255,7 +255,7 @@ fn nowhere() -> TraceSettings {
 /// Options (contract 2.9) and traces.
 impl Task {
     /// `pvm_setopt`; returns the previous value. `NoReset` needs mailboxes, see [`Task::set_no_reset`]. The daemon is
-    /// told where output of this task goes.
+    /// notified of the destinations of this task's output and traces.
     pub fn set_option(&mut self, what: i32, value: i32) -> Result<i32, Code> {
         let option = OptionNumber::from_number(what).ok_or(Code::BadParam)?;
         let own_tid = self.own_tid();
@@ -268,7 +268,7 @@ impl Task {
         previous.ok_or(Code::BadParam)
     }
 
-    /// Tells the daemon where output and traces of this task go, if that has changed.
+    /// Notifies the daemon of the destinations of this task's output and traces, if they have changed.
     pub(crate) fn tell_own_settings(&mut self) {
         if self.state.settings.own_changed && self.is_connected() {
             self.state.settings.own_changed = false;
@@ -277,7 +277,7 @@ impl Task {
         }
     }
 
-    /// Tells the daemon of `PvmRoute`, after it was set or the task has enrolled.
+    /// Reports the value of `PvmRoute` to the daemon, after the program has set it or the task has enrolled.
     pub(crate) fn tell_route(&mut self) {
         let route = self.state.settings.route;
         let request = self.member.as_mut().and_then(|member| member.direct.set_route(route));

@@ -1,4 +1,4 @@
-//! Output of children that comes to this task (contract 2.8).
+//! Output of children that is sent to this task (contract 2.8).
 //!
 //! A collected channel is a context and a tag. Each message to it names a task and carries text of the task, or a
 //! length below 1 that stands for an event.
@@ -34,21 +34,21 @@ pub struct OutputEvent {
 pub enum OutputKind {
     /// The first message of the task (`[tXXXXX] BEGIN`).
     Begin,
-    /// A whole line without its newline; at the end of the output also a rest without one.
+    /// A whole line without its newline. At the end of the output, also text that no newline ended.
     Line(Vec<u8>),
     /// The end of the output (`[tXXXXX] EOF`).
     End,
-    /// Bytes as they came, of a raw channel ([`Task::collect_raw_output`]).
+    /// Bytes of a raw channel, as they arrived ([`Task::collect_raw_output`]).
     Raw(Vec<u8>),
 }
 
 /// A context and a tag.
 type Channel = (i32, i32);
 
-/// A task whose output comes here.
+/// A task whose output is sent to this task.
 #[derive(Default)]
 struct Collected {
-    /// The beginning of a line whose newline has not come.
+    /// The beginning of a line whose newline has not arrived.
     line: Vec<u8>,
     announced: bool,
     ended: bool,
@@ -58,7 +58,7 @@ struct Collected {
 #[derive(Default)]
 pub(crate) struct Output {
     channels: Vec<Channel>,
-    /// The channels whose text is passed on as it comes.
+    /// The channels whose text is passed on as it arrives.
     raw: Vec<Channel>,
     tasks: BTreeMap<(Channel, Tid), Collected>,
     events: VecDeque<OutputEvent>,
@@ -83,7 +83,7 @@ impl Output {
         }
     }
 
-    /// Collects a channel from now on, and passes its text on as it comes.
+    /// Collects a channel from now on, and passes its text on as it arrives.
     fn collect_raw(&mut self, channel: Channel) {
         self.collect(channel);
         self.raw.push(channel);
@@ -125,7 +125,7 @@ impl Output {
         }
     }
 
-    /// Passes a message on. Nothing is remembered of the task; that is left to the collector.
+    /// Passes a message on. Keeps no record of the task; the caller has to keep one.
     fn on_raw_message(&mut self, channel: Channel, task: Tid, length: i32, mut reader: Reader<'_>) {
         let kind = match usize::try_from(length) {
             Ok(0) => OutputKind::End,
@@ -195,7 +195,7 @@ impl Task {
         children.run = children.run.for_others();
     }
 
-    /// `pvm_catchout(NULL)`: children that are spawned from now on do not.
+    /// `pvm_catchout(NULL)`: children that are spawned from now on do not send their output here.
     pub fn stop_catching_output(&mut self) {
         let children = &mut self.state.settings.children;
         (children.output_tid, children.output_ctx, children.output_tag) = (0, 0, 0);

@@ -9,7 +9,7 @@ use pvm_fmp::Endpoint;
 
 /// Strided items are gathered in pieces of this size, in bytes: a multiple of every item's size.
 pub(crate) const GATHER_BYTES: usize = 1024;
-/// Strings up to this length are assembled before they go into the message, in bytes.
+/// Strings up to this length, in bytes, are assembled before they are appended to the message.
 const SHORT_TEXT_BYTES_MAX: usize = 56;
 /// The padding of the default encoding.
 const ZEROES: [u8; 4] = [0; 4];
@@ -28,8 +28,9 @@ impl Task {
         Ok((self.state.store.sending()?, heap))
     }
 
-    /// Packs contiguous items in native form; `items.len()` is a multiple of the kind's size. Copies once where the
-    /// encoding allows it. `NoBuf`, `NoMem`; `NotImpl` for an in-place buffer (see [`Task::pack_in_place`]).
+    /// Packs contiguous items in native form; `items.len()` is a multiple of the kind's size. Copies the items only
+    /// once if the encoding allows it. Fails with `NoBuf`, `NoMem`, or, for an in-place buffer, `NotImpl` (see
+    /// [`Task::pack_in_place`]).
     #[inline]
     pub fn pack(&mut self, kind: Kind, items: &[u8]) -> Result<(), Code> {
         let (message, heap) = self.packing()?;
@@ -40,7 +41,7 @@ impl Task {
         }
     }
 
-    /// As [`Task::pack`], into an event of the program.
+    /// As [`Task::pack`], but into a trace event that the program makes.
     #[cold]
     fn pack_framed(&mut self, kind: Kind, items: &[u8]) -> Result<(), Code> {
         if items.is_empty() {
@@ -74,7 +75,7 @@ impl Task {
         Ok(())
     }
 
-    /// Packs what precedes items in an event of the program.
+    /// Packs the type and the count that precede items in a trace event of the program.
     fn append_frame(&mut self, kind: Kind, count: usize) -> Result<(), Code> {
         let (message, heap) = self.packing()?;
         let mut frame = frame_items(kind_number(kind), count);
@@ -84,7 +85,7 @@ impl Task {
         message.append(heap, &frame)
     }
 
-    /// Packs a piece into an in-place buffer; it is read at each send. `BadParam` for other buffers.
+    /// Packs a piece into an in-place buffer. The piece is read at each send. Fails with `BadParam` for other buffers.
     pub fn pack_in_place(&mut self, source: Box<dyn Source>) -> Result<(), Code> {
         match &mut self.state.store.sending()?.large {
             Large::Pieces(pieces) => pieces.push(source),
@@ -93,7 +94,7 @@ impl Task {
         Ok(())
     }
 
-    /// Packs a string that is passed without its closing zero. `NotImpl` in place.
+    /// Packs a string that is passed without its closing zero. Fails with `NotImpl` for an in-place buffer.
     pub fn pack_string(&mut self, text: &[u8]) -> Result<(), Code> {
         let (message, mut heap) = self.packing()?;
         let padded = match message.encoding() {
@@ -142,7 +143,7 @@ impl Task {
         if message.enc != enc || message.len() > 0 && message.format != format {
             return Err(Code::Mismatch);
         }
-        // Items that are packed behind it are converted.
+        // Items that are packed after this body are converted to its format.
         message.format = format;
         match &mut message.large {
             Large::Pieces(pieces) => pieces.push(Box::new(Copied(body))),
@@ -174,7 +175,7 @@ impl Source for Copied {
     }
 }
 
-/// Packs items in the format of the message, whatever that is.
+/// Packs items in the format of the message, native or not.
 fn pack_any(message: &mut Message, heap: Option<&mut Endpoint>, kind: Kind, items: &[u8]) -> Result<(), Code> {
     if message.is_native(kind) {
         pack_items(message, heap, kind, items)
@@ -183,8 +184,8 @@ fn pack_any(message: &mut Message, heap: Option<&mut Endpoint>, kind: Kind, item
     }
 }
 
-/// Packs items into a message of another format, which was received and keeps its format. Items before one that
-/// does not fit are packed.
+/// Packs items into a message of another format, which was received and keeps its format. If an item does not fit, only
+/// the items before it are packed.
 #[cold]
 fn pack_converted(message: &mut Message, heap: Option<&mut Endpoint>, kind: Kind, items: &[u8]) -> Result<(), Code> {
     if kind == Kind::Byte {

@@ -1,12 +1,12 @@
-//! The queue of messages that have come and have not been received.
+//! The queue of messages that have arrived and have not been received.
 //!
-//! Messages are linked in a chain in the order of their arrival. A search walks a short chain. When a search
-//! has had to walk far, an index is made: further chains, one for each (context, tag, sender), (context, tag),
-//! (context, sender) and (context) that occurs, so that a search with or without wildcards takes the first
-//! message of one chain (D46). The index lives until the queue is empty.
+//! Messages are linked in a chain in the order of their arrival. While the chain is short, a search walks along it.
+//! When a search has passed many messages, an index is made: further chains, one for each combination (context, tag,
+//! sender), (context, tag), (context, sender) and (context) that occurs. With the index, a search with or without
+//! wildcards takes the first message of one chain (D46). The index lives until the queue is empty.
 //!
-//! Messages are numbered as they come. Messages below a mark are **visible**: calls that do not wait find only
-//! those (`visibility`).
+//! Messages are numbered in the order of their arrival. Messages below a mark are **visible**: calls that do not wait
+//! find only those (`visibility`).
 use crate::message::Message;
 use crate::types::{ANY, Filter, PRIVATE_CONTEXTS};
 use std::collections::HashMap;
@@ -43,7 +43,7 @@ struct Chain {
 
 const EMPTY: Chain = Chain { first: NONE, last: NONE };
 
-/// The words that the messages of an index chain have in common; words that do not count are 0.
+/// The words that the messages of an index chain have in common; words that the chain does not use are 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     chain: u8,
@@ -79,7 +79,7 @@ impl Hasher for WordHasher {
 
 type Index = HashMap<Key, Chain, BuildHasherDefault<WordHasher>>;
 
-/// The queue. Its messages are in the table; the queue knows them by their slots.
+/// The queue. Its messages are in the table; the queue refers to them by their slots.
 pub(crate) struct Queue {
     arrival: Chain,
     len: usize,
@@ -176,13 +176,13 @@ impl Queue {
         table[slot as usize].number < self.visible
     }
 
-    /// Returns the oldest visible message that fits.
+    /// Returns the oldest visible message that the filter accepts.
     #[inline]
     pub fn find_visible(&mut self, table: &mut [Message], filter: &Filter) -> Option<u32> {
         self.find(table, filter).filter(|&slot| self.is_visible(table, slot))
     }
 
-    /// Returns the oldest message that fits.
+    /// Returns the oldest message that the filter accepts.
     #[inline]
     pub fn find(&mut self, table: &mut [Message], filter: &Filter) -> Option<u32> {
         let first = self.arrival.first;
@@ -251,7 +251,7 @@ pub(crate) fn accepts(filter: &Filter, src: i32, tag: i32, ctx: i32) -> bool {
         && (filter.ctx == ctx || (filter.ctx == ANY && !PRIVATE_CONTEXTS.contains(&ctx)))
 }
 
-/// Returns the index chain of exactly the messages that the filter accepts.
+/// Returns the key of the index chain that holds exactly the messages that the filter accepts.
 fn key(filter: &Filter) -> Option<Key> {
     let Filter { src, tag, ctx } = *filter;
     match (ctx, tag, src) {

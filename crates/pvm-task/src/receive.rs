@@ -13,7 +13,7 @@ use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, Endpoint, Meta, Posted, RecentShort, Sink, is_daemon};
 
-/// Polls of all peers after which a call that does not wait stops, even if more comes.
+/// The most polls of all peers by a call that does not wait, even if more messages arrive.
 pub(crate) const POLLS_MAX: usize = 64;
 
 /// The header of a message: who sent it, and how its body is written.
@@ -104,7 +104,7 @@ impl Target for [u8] {
     }
 }
 
-/// A sink that gives the first message that fits to a one-call receive, and queues the others.
+/// A sink that delivers the first message that the filter accepts to a one-call receive, and queues all other messages.
 struct DeliverSink<'a, T: ?Sized> {
     state: &'a mut State,
     own: i32,
@@ -118,7 +118,7 @@ impl<T: Target + ?Sized> Sink for DeliverSink<'_, T> {
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
         let envelope = Envelope::new(from, self.own, meta);
         let fits = accepts(self.filter, envelope.src, envelope.tag, envelope.ctx);
-        // A message that has to be converted is queued and converted from there.
+        // A message that has to be converted is queued first, and converted when it is taken from the queue.
         if self.delivered.is_some() || !fits || !envelope.is_native() || self.state.is_intercepted(&envelope) {
             return self.state.on_message(envelope, body);
         }
@@ -127,14 +127,14 @@ impl<T: Target + ?Sized> Sink for DeliverSink<'_, T> {
         self.delivered = Some(envelope.delivered(len));
     }
 
-    /// Returns whether the message has come. The next one-call receive finds the rest in the peers' queues.
+    /// Returns whether the message has arrived. Later messages stay in the peers' queues for the next one-call receive.
     #[inline]
     fn satisfied(&self) -> bool {
         self.delivered.is_some()
     }
 }
 
-/// A sink that gives the first message that fits to a receive, and queues the others.
+/// A sink that delivers the first message that the filter accepts to a receive, and queues all other messages.
 struct ReceiveSink<'a> {
     state: &'a mut State,
     own: i32,
@@ -155,7 +155,8 @@ impl Sink for ReceiveSink<'_> {
         self.state.on_message(envelope, body);
     }
 
-    /// Returns whether the message has come. Because of it the program may add a handler, for the messages behind it.
+    /// Returns whether the message has arrived. Later messages are not taken in: in response to this message, the
+    /// program may add a handler for them.
     #[inline]
     fn satisfied(&self) -> bool {
         self.found.is_some()
@@ -188,21 +189,21 @@ impl State {
     #[inline]
     fn on_message(&mut self, envelope: Envelope, body: Arrival<'_>) {
         let Some(slot) = self.take_in(&envelope, body) else { return };
-        // A message that was sent again by the default route may have come on a direct link before.
+        // A message that was sent again by the default route may have arrived on a direct link before.
         if self.handlers.take_repeat(envelope.src) {
             return self.store.free(slot as i32 + 1);
         }
         self.dispatch(&envelope, slot);
     }
 
-    /// Takes in a message that has come some other way.
+    /// Takes in a message that has arrived by another route than shared memory.
     pub(crate) fn on_message_bytes(&mut self, envelope: Envelope, body: Vec<u8>) {
         let slot = self.new_message(&envelope);
         self.store.table[slot as usize].set_body(body);
         self.dispatch(&envelope, slot);
     }
 
-    /// Queues a message, or passes it to the part of the library that it is for.
+    /// Queues a message, or passes it to the part of the library for which it is meant.
     #[inline]
     fn dispatch(&mut self, envelope: &Envelope, slot: u32) {
         if (self.output.any() || envelope.ctx == SYSCTX_TC) && self.is_for_library(envelope.ctx, envelope.tag) {
@@ -268,8 +269,8 @@ impl State {
 
 /// Receiving. None of these calls waits: call [`Task::progress`], try, wait ([`crate::Waiter`]), repeat.
 impl Task {
-    /// Takes in what has come and lets the program see it, for a call that waits. Returns how many messages,
-    /// replies and other events came.
+    /// Takes in what has arrived and lets the program see it, for a call that waits. Returns how many messages, replies
+    /// and other events have arrived.
     #[inline]
     pub fn progress(&mut self) -> usize {
         let count = self.take_in();
@@ -277,8 +278,8 @@ impl Task {
         count
     }
 
-    /// Takes in what has come: messages from shared memory, frames from the daemon. Makes no system call if
-    /// nothing has come. Returns how many messages, replies and other events came.
+    /// Takes in what has arrived: messages from shared memory, frames from the daemon. Makes no system call if nothing
+    /// has arrived. Returns how many messages, replies and other events have arrived.
     #[inline]
     pub fn take_in(&mut self) -> usize {
         let Some(member) = &mut self.member else { return 0 };
@@ -286,8 +287,8 @@ impl Task {
         self.progress_control(count)
     }
 
-    /// As [`Task::take_in`], for a caller that does not try again: takes in all that has come until now, from
-    /// all peers. Peers that go on sending do not hold it up.
+    /// As [`Task::take_in`], for a caller that does not try again: takes in everything that has arrived until now, from
+    /// all peers. Peers that go on sending do not make it run on.
     pub fn take_in_all(&mut self) -> usize {
         let Some(member) = &mut self.member else { return 0 };
         let mut arriving = QueueSink { state: &mut self.state, own: member.tid.0 as i32 };
@@ -301,18 +302,19 @@ impl Task {
         self.progress_control(count)
     }
 
-    /// Has the daemon's socket read at the next poll, whatever the port table says.
+    /// Makes the next poll read the daemon's socket, whatever the port table says.
     pub(crate) fn request_socket_poll(&mut self) {
         if let Some(member) = &mut self.member {
             member.request_socket_poll();
         }
     }
 
-    /// Takes in frames of the daemon and what has come on direct links. `count`: what else has come.
+    /// Takes in frames of the daemon and messages that have arrived on direct links. `count`: how many messages have
+    /// arrived in shared memory.
     #[inline]
     pub(crate) fn progress_control(&mut self, mut count: usize) -> usize {
         let Some(member) = &mut self.member else { return 0 };
-        // A task without links still gets route switches of peers that have one.
+        // A task without links still receives route switches of peers that have a link to it.
         if member.direct.is_active() || !self.state.route_switches.pending.is_empty() {
             count += member.progress_direct_links(&mut self.state, count);
         }
@@ -324,7 +326,7 @@ impl Task {
         count
     }
 
-    /// Notes that `count` messages have come; the caller has received `delivered` of them already.
+    /// Notes that `count` messages have arrived; the caller has received `delivered` of them already.
     #[inline]
     fn note(&mut self, count: usize, delivered: usize) {
         if let Some(member) = &mut self.member {
@@ -338,12 +340,13 @@ impl Task {
         }
     }
 
-    /// Notes that more messages are visible: no thread sleeps before it has tried again.
+    /// Notes that more messages are visible, so that no thread sleeps before it has searched again.
     pub(crate) fn note_revealed(&mut self) {
         self.note(1, 0);
     }
 
-    /// Notes that something came, and wakes the thread that sleeps for all: other threads may wait for it.
+    /// Notes that messages or events have arrived, and wakes the thread that sleeps for all threads: another thread may
+    /// wait for them.
     #[inline]
     pub(crate) fn note_news(&mut self) {
         self.state.news = true;
@@ -352,7 +355,7 @@ impl Task {
         }
     }
 
-    /// Returns whether anything came since the last call (to wake other waiting threads).
+    /// Returns whether anything has arrived since the last call; if so, the caller wakes the other waiting threads.
     pub fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.state.news)
     }
@@ -370,14 +373,15 @@ impl Task {
         }
     }
 
-    /// Makes the oldest queued message that fits the active receive buffer.
+    /// Receives the oldest queued message that the filter accepts: it becomes the active receive buffer.
     #[inline]
     pub fn receive(&mut self, filter: &Filter) -> Option<i32> {
         let slot = self.state.find(filter)?;
         Some(self.state.store.receive(slot))
     }
 
-    /// Receives a short message directly from the peer that sent last, if it fits and comes next.
+    /// Receives a short message directly from the peer that sent last, if this message is next and the filter accepts
+    /// it.
     #[inline]
     pub(crate) fn receive_short(&mut self, filter: &Filter) -> Option<i32> {
         let (envelope, short, state) = self.probe_recent_short(filter, false)?;
@@ -388,8 +392,8 @@ impl Task {
         Some(state.store.activate(slot))
     }
 
-    /// Tries once to receive, for a call that waits: as [`Task::receive`], but if no queued message fits it takes
-    /// in what has come, up to the first message that fits.
+    /// Tries once to receive, for a call that waits: as [`Task::receive`], but if the filter accepts no queued message,
+    /// takes in what has arrived, up to the first message that it accepts.
     #[inline]
     pub fn try_receive(&mut self, filter: &Filter) -> Option<i32> {
         if let Some(mid) = self.receive_short(filter) {
@@ -412,7 +416,7 @@ impl Task {
         }
     }
 
-    /// Returns the oldest queued message that fits; it stays queued.
+    /// Returns the oldest queued message that the filter accepts; the message stays queued.
     pub fn probe(&mut self, filter: &Filter) -> Option<i32> {
         self.state.find(filter).map(|slot| slot as i32 + 1)
     }
@@ -427,8 +431,8 @@ impl Task {
         queued
     }
 
-    /// Posts a one-call receive of `room` bytes, so that senders can deliver long data directly. Ends with
-    /// [`Task::end_precv`].
+    /// Posts a one-call receive of `room` bytes, so that senders can deliver long data directly. [`Task::end_precv`]
+    /// ends the receive.
     #[inline]
     pub fn begin_precv(&mut self, filter: &Filter, room: usize) {
         if self.member.as_ref().is_some_and(|member| room >= member.endpoint.rendezvous_bytes_min()) {
@@ -447,8 +451,8 @@ impl Task {
         }));
     }
 
-    /// Returns the message to be received next, if it is a short one that the filter accepts: no other message is
-    /// queued before it, and no handler or collector can intercept it.
+    /// Returns the next message, if it is a short one that the filter accepts, no message is queued before it, and no
+    /// handler or collector can intercept it.
     #[inline(always)]
     fn probe_recent_short(
         &mut self,
@@ -479,8 +483,9 @@ impl Task {
         self.member.as_ref().is_some_and(|member| member.endpoint.watch_most_recent())
     }
 
-    /// Tries once to receive for `pvm_precv`, and polls by itself: the first bytes of the oldest message that fits
-    /// go into `data`. Raw items of another host's format, which must be of that kind, are converted.
+    /// Tries once to receive for `pvm_precv`, and polls by itself. Copies the first bytes of the oldest message that
+    /// the filter accepts into `data`. Raw items in the format of another host are converted; they must be of that
+    /// kind.
     #[inline(always)]
     pub fn try_precv(&mut self, filter: &Filter, kind: Kind, data: &mut [u8]) -> Option<Delivered> {
         if let Some((envelope, short, _)) = self.probe_recent_short(filter, true) {
@@ -496,7 +501,7 @@ impl Task {
         self.deliver(filter, kind, data, |endpoint, sink| endpoint.poll(sink))
     }
 
-    /// As [`Task::try_precv`], for a filter that names the sender: messages of others stay in their queues.
+    /// As [`Task::try_precv`], for a filter that names the sender: messages of other senders stay in their queues.
     #[inline]
     pub(crate) fn try_precv_from<T: Target + ?Sized>(
         &mut self,

@@ -15,7 +15,7 @@ pub(crate) enum Purpose {
     Ignored,
     /// The reply ends the introduction to that peer.
     Introduction(Tid),
-    /// The reply says whether there will be a direct link to that peer.
+    /// The reply reports whether there will be a direct link to that peer.
     DirectLink(Tid),
 }
 
@@ -45,8 +45,8 @@ impl Requests {
         self.pending.push(Pending { number, purpose, reply: None });
     }
 
-    /// Takes in a reply. Returns it with its purpose where the task itself acts on it. A reply to an
-    /// unknown request, and a second reply, is ignored.
+    /// Takes in a reply. Returns the reply and its purpose if the task itself has to act on it. Ignores replies to
+    /// unknown requests, and second replies.
     pub fn on_reply(&mut self, number: u32, reply: Reply) -> Option<(Purpose, Reply)> {
         let at = self.position(number)?;
         match self.pending[at].purpose {
@@ -65,8 +65,8 @@ impl Requests {
         }
     }
 
-    /// Returns and forgets the reply to a caller's request; `None` while it is missing. `SysErr` for a
-    /// request that is not pending: it was fetched before, or the daemon is gone.
+    /// Returns and forgets the reply to a caller's request; `None` while it is missing. Fails with `SysErr` for a
+    /// request that is not pending: its reply was fetched before, or the daemon is gone.
     fn poll(&mut self, number: u32) -> Option<Result<Reply, Code>> {
         let Some(at) = self.position(number) else { return Some(Err(Code::SysErr)) };
         let reply = self.pending[at].reply.take()?;
@@ -77,7 +77,7 @@ impl Requests {
         }
     }
 
-    /// Gives a request up: its reply is dropped, now or when it comes.
+    /// Gives a request up: its reply is dropped, now or when it arrives.
     fn abandon(&mut self, number: u32) {
         let Some(at) = self.position(number) else { return };
         match self.pending[at].reply {
@@ -108,7 +108,7 @@ impl Requests {
 
 /// Requests to the daemon.
 impl Task {
-    /// Sends a request. `SysErr` without a daemon, `NotImpl` inside a handler.
+    /// Sends a request. Fails with `SysErr` if the daemon is gone, and with `NotImpl` inside a handler.
     pub fn begin(&mut self, request: Request) -> Result<Ticket, Code> {
         if self.in_handler() {
             return Err(Code::NotImpl);
@@ -120,13 +120,13 @@ impl Task {
     /// Sends a request whose reply is ignored.
     pub(crate) fn send_request(&mut self, request: Request) {
         if let Some(member) = &mut self.member {
-            // Without a daemon there is nothing to tell.
+            // If the daemon is gone, the request is not needed.
             let _ = member.request(request, Purpose::Ignored);
         }
     }
 
-    /// Returns the reply if it has come (after [`Task::progress`]). `Reply::Error` becomes `Err`;
-    /// `SysErr` when the daemon is gone. A ticket is used up by its reply.
+    /// Returns the reply if [`Task::progress`] has taken it in. `Reply::Error` becomes `Err`; the result is `SysErr` if
+    /// the daemon is gone. After its reply, a ticket cannot be used again.
     pub fn poll_reply(&mut self, ticket: &Ticket) -> Option<Result<Reply, Code>> {
         match &mut self.member {
             Some(member) => member.requests.poll(ticket.0),
@@ -141,8 +141,8 @@ impl Task {
         }
     }
 
-    /// Returns the request for `pvm_spawn`, with the context, the trace mask and the destination of output.
-    /// `exported` holds `NAME=value` of the variables in `PVM_EXPORT`, with `PVM_EXPORT=` first.
+    /// Returns the request for `pvm_spawn`, with the context, the trace mask and the destination of output. `exported`
+    /// holds `PVM_EXPORT=value`, followed by `NAME=value` for each variable that `PVM_EXPORT` names.
     pub fn spawn_request(
         &self,
         file: &[u8],
@@ -176,8 +176,8 @@ impl Task {
         }))
     }
 
-    /// Returns the message of a buffer in a form that the daemon can keep (`Request::PutInfo`). In-place
-    /// data become raw data. `BadParam`, `NoSuchBuf`, `NoMem`.
+    /// Returns the message of a buffer in a form that the daemon can keep (`Request::PutInfo`). In-place data become
+    /// raw data. Fails with `BadParam`, `NoSuchBuf` or `NoMem`.
     pub fn export_message(&self, mid: i32) -> Result<Message, Code> {
         let message = self.state.store.get(mid)?;
         let src = if message.src == 0 { self.own_tid() } else { message.src };

@@ -13,10 +13,10 @@ use pvm_core::proto::{self, ByteBuf, Request, ToDaemon};
 use pvm_core::tid::{DAEMON_BIT, Tid};
 use pvm_fmp::{Block, Endpoint, FAR, INLINE_BYTES_MAX, Meta, SendError, Sent, WELL_KNOWN_HEADERS};
 
-/// The destination that stands for the collector of trace events, in a program's send.
+/// The tid and tag by which a program's send addresses the collector of trace events.
 const TRACE_DESTINATION: (i32, i32) = (-1111, -2222);
 
-/// Messages for another host from this size on take the daemon longer than a task spins, in bytes.
+/// For a message of at least this size, in bytes, to another host, the daemon needs longer than a task spins.
 const RELAYED_BYTES_MIN: usize = 64 << 10;
 
 /// Messages of native bytes and of the default encoding travel with well-known header words.
@@ -38,9 +38,9 @@ enum Route {
     Loopback,
     /// Through the daemon's socket.
     Daemon,
-    /// Not yet: the daemon introduces the peer first.
+    /// None yet: the daemon introduces the peer first.
     Introducing,
-    /// Nowhere: there is no such task.
+    /// None: there is no such task.
     Gone,
 }
 
@@ -53,7 +53,7 @@ enum Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
-    /// Queues the body to a connected peer.
+    /// Puts the body into the queue to a connected peer.
     #[inline]
     fn send(&self, member: &mut Member, to: Tid, meta: Meta) -> Result<(), Code> {
         let sent = match self {
@@ -75,8 +75,8 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Queues the body to the daemon for tasks of other hosts. If there is more than one, a message with their
-    /// tids goes first.
+    /// Puts the body into the queue to the daemon, for tasks of other hosts. If there is more than one such task, a
+    /// message with their tids precedes the body.
     fn send_by_default_route(&self, member: &mut Member, to: &[Tid], mut meta: Meta) -> Result<(), Code> {
         meta[FAR] = to[0].0;
         let daemon = to_daemon(member);
@@ -98,7 +98,7 @@ fn to_daemon(member: &Member) -> Tid {
 }
 
 impl Member {
-    /// Finishes a send: has the daemon ring the receiver where this task cannot.
+    /// Finishes a send: asks the daemon to ring the receiver if this task cannot ring it.
     #[inline]
     pub(crate) fn finish_send(&mut self, to: Tid, sent: Result<Sent, SendError>) -> Result<(), Code> {
         match sent {
@@ -118,7 +118,7 @@ impl Member {
         self.relayed |= bytes >= RELAYED_BYTES_MIN;
     }
 
-    /// Starts an introduction to a peer that will be needed, unless it is connected or cannot be.
+    /// Starts an introduction to a peer that will be needed, unless the peer is connected or cannot be connected.
     pub(crate) fn introduce(&mut self, to: Tid) {
         // A later send to the peer reports the failure.
         let _ = self.route(to);
@@ -128,7 +128,7 @@ impl Member {
     pub(crate) fn has_default_route(&mut self) -> bool {
         let daemon = to_daemon(self);
         let is_connected = self.endpoint.is_connected(daemon.0);
-        // After a refusal a send asks again, and reports the failure.
+        // After a refusal, only a send asks again; it reports the failure.
         if !is_connected && !self.introductions.is_refused(daemon) {
             let _ = self.request_introduction(daemon);
         }
@@ -208,7 +208,7 @@ impl Message {
         [ctx, tag, self.wid, enc, self.format, 0].map(|word| word as u32)
     }
 
-    /// Returns the body in the form in which it goes to that number of receivers.
+    /// Returns the body in the form in which it is sent to that number of receivers.
     #[inline]
     fn outgoing(&mut self, heap: &mut Endpoint, receivers: usize) -> Result<Outgoing<'_>, Code> {
         if matches!(self.large, Large::Remote(_)) || (matches!(self.large, Large::Bytes(_)) && receivers > 1) {
@@ -224,7 +224,7 @@ impl Message {
     }
 }
 
-/// Returns pieces in the user's memory as they are now.
+/// Returns the present contents of pieces in the user's memory.
 fn outgoing_pieces<'a>(
     pieces: &'a [Box<dyn Source>],
     heap: &mut Endpoint,
@@ -305,7 +305,7 @@ impl Task {
         receivers.dedup();
         let mut soon = false;
         let (mut reachable, mut far, mut linked) = (Vec::with_capacity(receivers.len()), Vec::new(), Vec::new());
-        // A failure for one receiver does not keep the message from the others, but is the result.
+        // If the send to one receiver fails, the other receivers still get the message, but the result is the failure.
         let mut result = Ok(Submit::Done);
         for tid in receivers {
             match member.route(tid) {
@@ -337,7 +337,7 @@ impl Task {
             note(body.send(member, tid, meta));
         }
         for tid in linked {
-            // The sends before may have shown that this link is broken too.
+            // An earlier send of this loop may have shown that this link is broken too.
             note(match member.direct.carries(tid) {
                 true => member.send_direct(tid, meta, body.as_body()),
                 false => body.send_by_default_route(member, &[tid], meta),
@@ -357,7 +357,7 @@ impl Task {
         self.send_slice(to, [self.state.context, tag, 0, OWN_DSIG, OWN_DSIG, 0].map(|word| word as u32), body)
     }
 
-    /// Sends a body in the default encoding that was written elsewhere, in any context, with any tag.
+    /// Sends a body that the caller has written in the default encoding, in any context and with any tag.
     pub fn send_body(&mut self, to: Tid, ctx: i32, tag: i32, wid: i32, body: &[u8]) -> Result<Submit, Code> {
         self.send_encoded(to, [ctx, tag, wid, ENC_XDR], body)
     }
@@ -453,12 +453,12 @@ impl Task {
     /// Queues a message of this task to itself.
     pub(crate) fn deliver_to_self(&mut self, envelope: Envelope, body: Vec<u8>) {
         self.state.on_message_bytes(envelope, body);
-        // The message is not under way at any time, so the program sees it at once.
+        // The message is never in flight, so the program sees it at once.
         self.reveal_all();
         self.note_news();
     }
 
-    /// Collects blocks that receivers have returned, once in many sends, and takes in what has come.
+    /// Once in many sends, collects the blocks that receivers have returned, and takes in messages that have arrived.
     #[inline(always)]
     fn collect_returned_blocks(&mut self) {
         if self.member.as_ref().is_some_and(|member| member.endpoint.should_poll()) {
@@ -472,7 +472,7 @@ impl Task {
         let Some(member) = &mut self.member else { return };
         let lacks = member.needs_direct_link(to);
         if lacks {
-            // The peer may have requested a link, which may have come already.
+            // The peer may have requested a link, and this task may have the link's frame in its socket already.
             member.request_socket_poll();
         }
         if lacks || member.direct.has_pending() {

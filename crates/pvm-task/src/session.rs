@@ -109,8 +109,8 @@ impl Session {
         .unwrap_or(Err(Code::SysErr))
     }
 
-    /// Receives the oldest message that `filter` accepts; `None` if the time is over first. With a `timeout` of zero it
-    /// polls once. `SysErr` if the daemon is gone and no message that fits has come.
+    /// Receives the oldest message that `filter` accepts; Returns `None` if the time is over first. With a `timeout` of
+    /// zero, polls once. Fails with `SysErr` if the daemon is gone and no such message has arrived.
     pub fn recv(&mut self, filter: Filter, timeout: Option<Duration>) -> Result<Option<Received>, Code> {
         let found = self.wait_for(timeout, |task| match task.probe(&filter) {
             Some(mid) => Some(take(task, mid)),
@@ -125,8 +125,9 @@ impl Session {
         self.task.next_output()
     }
 
-    /// Sleeps until something has come for the task, one of `others` is readable (or at its end), or the time
-    /// is over. Returns which of `others` are ready. Returns at once if anything has come since the last `wait`.
+    /// Sleeps until a message or frame has arrived for the task, one of `others` is readable (or at its end), or the
+    /// time is over. Returns which of `others` are ready. Returns at once if anything has arrived since the last
+    /// `wait`.
     pub fn wait(&mut self, others: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Vec<bool> {
         let task = &mut self.task;
         task.prepare_park();
@@ -139,7 +140,7 @@ impl Session {
         ready
     }
 
-    /// Returns whether the daemon is there.
+    /// Returns whether the task is connected to its daemon.
     pub fn is_connected(&self) -> bool {
         self.task.is_connected()
     }

@@ -11,10 +11,11 @@ const TC_SETTMASK: i32 = TC_FIRST + 6;
 const TC_SETTRCBUF: i32 = TC_FIRST + 7;
 const TC_SETTRCOPT: i32 = TC_FIRST + 8;
 const TC_SIBLINGS: i32 = TC_FIRST + 11;
-/// The route switch: later messages of the sender come on the direct link.
+/// The route switch: later messages of the sender arrive on the direct link.
 pub(crate) const TC_ROUTE_SWITCH: i32 = TC_FIRST + 12;
-/// The fallback: later messages of the sender come on the default route again. Body: how many messages on the link
-/// the receiver has acknowledged; whether this answers a fallback for a link that the sender did not have.
+/// The fallback: later messages of the sender arrive on the default route again. The body holds the number of messages
+/// on the link that the receiver has acknowledged, and whether this fallback answers one for a link that the sender did
+/// not have.
 pub(crate) const TC_FALLBACK: i32 = TC_FIRST + 13;
 /// The last of the library's tags.
 const TC_LAST: i32 = TC_FALLBACK;

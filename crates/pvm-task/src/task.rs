@@ -21,7 +21,7 @@ use std::path::PathBuf;
 pub struct Task {
     pub(crate) state: State,
     pub(crate) member: Option<Member>,
-    /// `PVMEPID`, until it is used: it claims the tid that a spawn has reserved, once.
+    /// The value of `PVMEPID`, until it has been used. It claims, once, the tid that a spawn has reserved.
     cookie: Option<u32>,
 }
 
@@ -34,9 +34,9 @@ pub(crate) struct State {
     pub output: Output,
     pub notifies: LocalNotifies,
     pub tracer: Tracer,
-    /// Route switches of direct links that have come on the default route.
+    /// Route switches of direct links that have arrived on the default route.
     pub route_switches: RouteSwitches,
-    /// Something has come since [`Task::take_news`].
+    /// Messages or events have arrived since [`Task::take_news`].
     pub news: bool,
     /// See [`Task::note_synchronized`].
     pub synchronized: bool,
@@ -89,13 +89,13 @@ impl Task {
         self.member.is_some()
     }
 
-    /// Returns whether the task is enrolled and its daemon is there.
+    /// Returns whether the task is enrolled and connected to its daemon.
     pub fn is_connected(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.daemon.is_some())
     }
 
-    /// Returns whether, since the last call, a message could not be received for lack of address space
-    /// (`ulimit -v`). Every call of the library tries again, so the caller may wait for it.
+    /// Returns whether, since the last call, a message could not be received for lack of address space (`ulimit -v`).
+    /// Every call of the library tries again to receive it, so the caller may wait for it.
     #[inline]
     pub fn take_starved(&mut self) -> bool {
         self.member.as_mut().is_some_and(|member| member.take_starved(&mut self.state))
@@ -116,7 +116,8 @@ impl Task {
         self.member.as_ref().map_or(0, |member| member.tid.0 as i32)
     }
 
-    /// `pvm_parent`: the spawner's tid, `NoParent` or `ParentNotSet`. `SysErr` if the task is not enrolled.
+    /// `pvm_parent`: returns the spawner's tid, or the error `NoParent` or `ParentNotSet`. Fails with `SysErr` if the
+    /// task is not enrolled.
     pub fn parent(&self) -> Result<Tid, Code> {
         match self.member.as_ref().ok_or(Code::SysErr)?.parent {
             0 => Err(Code::NoParent),
@@ -144,8 +145,8 @@ impl Task {
         self.reveal_all();
     }
 
-    /// Ends `pvm_exit`: drops queued messages and handlers, tells the daemon, disconnects. Afterwards the task
-    /// is not enrolled in any case. `SysErr` if the daemon was gone before.
+    /// Ends `pvm_exit`: drops queued messages and handlers, notifies the daemon, disconnects. Afterwards the task is
+    /// not enrolled, whatever the result. Fails with `SysErr` if the daemon was gone before.
     pub fn leave(&mut self) -> Result<(), Code> {
         let Some(mut member) = self.member.take() else { return Ok(()) };
         member.hand_over_links(&mut self.state);
@@ -163,13 +164,14 @@ impl Task {
         member.leave()
     }
 
-    /// Continues as the task of the parent, in a child of `fork()`: tells the daemon. The parent must have ended
+    /// In a child of `fork()`, goes on as the parent's task, and notifies the daemon. The parent must have ended
     /// without using the task after the fork. Returns `false`, with nothing changed, if that is not possible.
     pub fn inherit(&mut self) -> bool {
         self.member.as_mut().is_some_and(Member::inherit)
     }
 
-    /// Drops the parent's task in a child of `fork()`, without touching what the parent shares with others.
+    /// In a child of `fork()`, drops the copy of the parent's task, without touching the memory that the parent shares
+    /// with other tasks.
     pub fn abandon(mut self) {
         if let Some(member) = &mut self.member {
             // This closes the child's copies only. The daemon notices the end of the parent once all
@@ -178,7 +180,7 @@ impl Task {
             member.parker = Parker::default();
             drop(std::mem::take(&mut member.direct));
         }
-        // Dropping the rest would write to the parent's segment.
+        // Dropping the other fields would write to the parent's segment.
         std::mem::forget(self);
     }
 }

@@ -1,4 +1,4 @@
-//! The daemon's side of a task in unit tests: no process and no thread, the test says what it sends.
+//! The daemon's side of a task in unit tests. It has no process and no thread; the test decides what it sends.
 use crate::control::Member;
 use crate::{Environment, Task};
 use pvm_core::proto::{Reply, Request, ToDaemon, ToTask, TraceSettings, Welcome};
@@ -33,12 +33,12 @@ pub(crate) fn enrolled(tid: Tid) -> (Task, TestDaemon) {
 }
 
 impl TestDaemon {
-    /// Sends a frame that the task has yet to take in.
+    /// Sends a frame to the task, which does not take it in yet.
     pub fn queue(&mut self, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) {
         self.socket.as_mut().unwrap().send_to_task(frame, descriptors).unwrap();
     }
 
-    /// Sends a frame to the task and has it take the frame in.
+    /// Sends a frame to the task and makes the task take it in.
     pub fn send(&mut self, task: &mut Task, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) {
         self.queue(frame, descriptors);
         self.ports.frame_sent(task.tid().unwrap().0);
@@ -63,13 +63,13 @@ impl TestDaemon {
         self.send(task, &ToTask::Reply { wait: number, reply }, &[]);
     }
 
-    /// Returns the frames that have come from the task.
+    /// Returns the frames that have arrived from the task.
     pub fn frames(&mut self) -> Vec<ToDaemon> {
         let socket = self.socket.as_mut().unwrap();
         std::iter::from_fn(|| socket.receive_from_task().unwrap()).map(|(frame, _)| frame).collect()
     }
 
-    /// Returns the requests among the frames that have come, with their numbers.
+    /// Returns the requests among the frames that have arrived, with their numbers.
     pub fn requests(&mut self) -> Vec<(u32, Request)> {
         let request = |frame| match frame {
             ToDaemon::Request { wait, request } => Some((wait, request)),

@@ -47,7 +47,7 @@ pub enum Encoding {
     Foreign,
 }
 
-/// The types of items (contract 1.7, data types, strings apart).
+/// The types of items, except strings (contract 1.7, data types).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Kind {
@@ -126,9 +126,9 @@ pub struct Delivered {
     pub tag: i32,
     /// The wait id.
     pub wid: i32,
-    /// The length of the message in bytes, also if it did not fit.
+    /// The length of the message in bytes, even if the message did not fit.
     pub len: usize,
-    /// Why items of another format are missing: `Overflow` if a value does not fit; it and all items behind it are
+    /// Why items of another format are missing: `Overflow` if a value does not fit; then it and all items after it are
     /// missing.
     pub failure: Option<Code>,
 }

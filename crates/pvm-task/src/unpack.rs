@@ -11,8 +11,9 @@ const HEADER_WORDS: usize = 8;
 
 /// Unpacking from the active receive buffer.
 impl Task {
-    /// Unpacks contiguous items in native form. Past the end: `NoData`; the items up to the end are stored, and the
-    /// position is at the end. `NoBuf`, `BadMsg` (foreign raw data).
+    /// Unpacks contiguous items in native form. Fails with `NoData` if the message has too few items; then the items up
+    /// to the end are stored, and the position is at the end. Other errors are `NoBuf` and `BadMsg` (raw data of
+    /// another format).
     #[inline]
     pub fn unpack(&mut self, kind: Kind, items: &mut [u8]) -> Result<(), Code> {
         let message = self.state.store.receiving()?;
@@ -43,8 +44,8 @@ impl Task {
         Ok(())
     }
 
-    /// Returns the length of the next string, with its closing zero. Does not move the position, except to the end on
-    /// the errors of `unpack`.
+    /// Returns the length of the next string, with its closing zero. Moves the position only if the string is
+    /// incomplete: then to the end, with `NoData`.
     pub fn string_bytes(&mut self) -> Result<usize, Code> {
         let message = self.state.store.receiving()?;
         if !message.readable(Kind::Int) {
@@ -64,7 +65,8 @@ impl Task {
         Err(Code::NoData)
     }
 
-    /// Unpacks the next string with its closing zero into `text`, of [`Task::string_bytes`] bytes.
+    /// Unpacks the next string with its closing zero into `text`, which must have the length that
+    /// [`Task::string_bytes`] returns.
     pub fn unpack_string(&mut self, text: &mut [u8]) -> Result<(), Code> {
         let length = self.string_bytes()?;
         if length != text.len() {
@@ -113,8 +115,8 @@ impl Task {
     }
 }
 
-/// Takes what is there; past the end, whole items of the default encoding or all bytes of raw data. Returns how many
-/// bytes were stored.
+/// Unpacks `data.len()` bytes. If the message has fewer, takes only whole items in the default encoding, and all bytes
+/// of raw data. Returns how many bytes were stored.
 #[inline]
 fn take_up_to_end(message: &mut Message, item: usize, data: &mut [u8]) -> (usize, Result<(), Code>) {
     let remaining = message.remaining();

@@ -1,8 +1,8 @@
 //! Which of the queued messages the program can see (`docs/decisions/0027`).
 //!
-//! A call that does not wait reveals at most one more message, and only if no visible message fits. So a program
-//! that polls in turn for the second message of a task and for the first one receives the first one first. A call
-//! that waits reveals all messages up to the one for which it waits. Messages are taken in several at a time, from
+//! A call that does not wait reveals at most one more message, and only if no visible message fits. For example, a
+//! program that polls alternately for the second and for the first message of a task receives the first one first. A
+//! call that waits reveals all messages up to the one for which it waits. Messages are taken in several at a time, from
 //! several senders, into one queue in the order of their arrival; the visible ones are those below a mark. A message
 //! handler takes its message when that would become visible.
 use crate::Task;
@@ -13,7 +13,7 @@ use crate::task::State;
 use crate::types::{Filter, PRIVATE_CONTEXTS};
 use pvm_fmp::{Arrival, Meta, Sink};
 
-/// A sink that takes one message of each peer, so that all have their turn.
+/// A sink that takes one message of each peer, so that all peers have their turn.
 struct OnePerPeer<'a>(QueueSink<'a>);
 
 impl Sink for OnePerPeer<'_> {
@@ -27,7 +27,7 @@ impl Sink for OnePerPeer<'_> {
 }
 
 impl State {
-    /// Reveals all queued messages. Messages behind that of a handler become visible when the handler has run.
+    /// Reveals all queued messages. Messages after a message for a handler become visible when the handler has run.
     #[inline]
     pub(crate) fn reveal_all(&mut self) {
         match self.handlers.any() {
@@ -51,8 +51,8 @@ impl State {
         Some(slot)
     }
 
-    /// Reveals messages up to [`Handlers::bound`](crate::handlers::Handlers), or up to a message for a handler, which
-    /// has to run then.
+    /// Reveals messages up to [`Handlers::bound`](crate::handlers::Handlers), or up to a message for a handler; then
+    /// the handler has to run.
     #[cold]
     pub(crate) fn reveal_more(&mut self) {
         while let Some(slot) = self.store.queue.first_hidden() {
@@ -71,14 +71,16 @@ impl State {
         if PRIVATE_CONTEXTS.contains(&ctx) { None } else { self.handlers.find(src, tag, ctx) }
     }
 
-    /// Returns whether a message that comes now has to be queued: a handler takes it or a message before it.
+    /// Returns whether a message that arrives now has to be queued, because a handler takes it or an earlier message,
+    /// or a handler runs.
     pub(crate) fn is_for_handlers(&self, envelope: &Envelope) -> bool {
         let Envelope { src, tag, ctx, .. } = *envelope;
         let waits = self.handlers.is_running() || self.store.queue.first_hidden().is_some();
         waits || self.handlers.find(src, tag, ctx).is_some()
     }
 
-    /// Returns the oldest queued message that fits, for a call that waits, and reveals it and all before it.
+    /// For a call that waits: returns the oldest queued message that the filter accepts, and reveals it and all
+    /// messages before it.
     #[inline]
     pub(crate) fn find(&mut self, filter: &Filter) -> Option<u32> {
         // The program never sees the library's own messages.
@@ -93,7 +95,8 @@ impl State {
         Some(slot)
     }
 
-    /// As [`State::find`] if there are handlers: searches only up to the first message for one.
+    /// Does the work of [`State::find`] if there are handlers: searches only up to the first message that a handler
+    /// takes.
     #[cold]
     fn find_before_handlers(&mut self, filter: &Filter) -> Option<u32> {
         let mut found = self.store.find_visible(filter);
@@ -106,7 +109,7 @@ impl State {
 
 /// Receiving without a wait.
 impl Task {
-    /// `pvm_nrecv`: makes the oldest message that fits the active receive buffer.
+    /// `pvm_nrecv`: the oldest message that the filter accepts becomes the active receive buffer.
     #[inline]
     pub fn receive_at_once(&mut self, filter: &Filter) -> Option<i32> {
         match self.receive_short(filter) {
@@ -115,7 +118,7 @@ impl Task {
         }
     }
 
-    /// `pvm_probe`: returns the oldest message that fits; it stays queued.
+    /// `pvm_probe`: returns the oldest message that the filter accepts; the message stays queued.
     pub fn probe_at_once(&mut self, filter: &Filter) -> Option<i32> {
         self.find_at_once(filter).map(|slot| slot as i32 + 1)
     }
@@ -136,7 +139,7 @@ impl Task {
         walk.map(|slot| (slot as i32 + 1, table[slot as usize].src, table[slot as usize].tag))
     }
 
-    /// Reveals one more message, if there is one: queued before, or taken in now. `None` also if a handler takes it.
+    /// Reveals one more message, if one is queued or can be taken in now. Returns `None` also if a handler takes it.
     pub fn reveal_one(&mut self) -> Option<u32> {
         if self.state.store.queue.first_hidden().is_none() {
             self.take_in_some();
@@ -144,21 +147,21 @@ impl Task {
         self.state.reveal_next()
     }
 
-    /// Reveals all queued messages: the program has waited for something.
+    /// Reveals all queued messages. For a program that has waited.
     #[inline]
     pub fn reveal_all(&mut self) {
         self.state.reveal_all();
     }
 
-    /// Notes that this task has synchronized with others, which may have sent before: the next call that does not
-    /// wait sees all that has come until then.
+    /// Notes that this task has synchronized with other tasks, which may have sent messages before: the next call that
+    /// does not wait sees all messages that have arrived until then.
     #[inline]
     pub fn note_synchronized(&mut self) {
         self.state.synchronized = true;
     }
 
-    /// Takes in and reveals what others have sent before this task synchronized with them. Must come before a call that
-    /// does not wait looks at the visible messages.
+    /// Takes in and reveals what others have sent before this task synchronized with them. A call that does not wait
+    /// must call it before it searches the visible messages.
     #[inline]
     pub fn catch_up(&mut self) {
         if std::mem::take(&mut self.state.synchronized) {
@@ -176,7 +179,7 @@ impl Task {
             if arriving.0.state.store.queue.first_hidden().is_some() {
                 break;
             }
-            // The peers that sent lately have been polled; now the others.
+            // The peers that sent lately have been polled; now all peers are polled.
             match member.endpoint.poll_all(&mut arriving) {
                 0 => break,
                 more => count += more,

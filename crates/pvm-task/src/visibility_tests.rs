@@ -94,7 +94,7 @@ fn a_hidden_message_that_leaves_the_queue_hides_nothing() {
     assert!(!nrecv(&mut task, 2) && nrecv(&mut task, 2) && nrecv(&mut task, 1));
     let mid = task.init_send(pvm_core::codes::DATA_RAW).unwrap();
     all_come(&mut task, &[3, 4]);
-    // A message can leave by its mid too.
+    // A message can also leave the queue by its mid.
     let first = task.state.store.queue.first_hidden().unwrap() as i32 + 1;
     task.set_receive_buffer(first).unwrap();
     assert!(nrecv(&mut task, 4) && task.send_buffer() == mid);
@@ -113,7 +113,7 @@ fn a_handler_takes_its_message_when_that_would_become_visible() {
     assert_eq!(task.next_handler_call().unwrap().function, 1);
     assert!(task.next_handler_call().is_none());
     task.handler_done();
-    // That call has revealed its one message.
+    // The last `nrecv` has revealed the one message that it may reveal.
     assert!(task.next_handler_call().is_none() && seen(&task).is_empty());
     assert!(task.receive(&by_tag(3)).is_none());
     assert_eq!(seen(&task), [2]);

@@ -14,10 +14,10 @@
 //! }
 //! ```
 //!
-//! Only one thread sleeps on the descriptors. The others wait for it on a condition variable of the caller
-//! (`Join`). The caller wakes all of them when the sleeper ends its wait, and whenever it releases the lock
-//! and [`Task::take_news`] returns true. A call of another thread that takes in something wakes the sleeper
-//! by itself.
+//! Only one thread sleeps on the descriptors. The others wait for it on a condition variable of the caller (`Join`).
+//! The caller wakes all of them when the sleeper ends its wait, and whenever it releases the lock and
+//! [`Task::take_news`] returns true. A call of another thread that takes in messages or events wakes the sleeper
+//! itself.
 use crate::control::Member;
 use crate::task::Task;
 use pvm_fmp::descriptor::above_standard;
@@ -29,15 +29,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The first sleep of a task that holds much free memory. If nothing comes meanwhile, it frees memory.
+/// The length of the first sleep of a task that holds much free memory. If nothing arrives meanwhile, the task frees
+/// memory.
 const TIDY_PAUSE: Duration = Duration::from_millis(100);
 /// How long a task that is not enrolled sleeps at a time.
 const DISCONNECTED_PAUSE: Duration = Duration::from_secs(1);
-/// The longest sleep until the task polls again by itself. Every peer has the task's doorbell, so a peer that
-/// breaks the rules can consume the ring of another.
+/// The longest sleep; after it the task polls even if nobody has rung. Every peer has the task's doorbell, so a peer
+/// that breaks the rules can consume the ring of another peer.
 const SLEEP_MAX: Duration = Duration::from_secs(5);
-/// How long a thread relies on another thread that sleeps and does not wake up. That thread may have ended its
-/// wait unnoticed: a signal handler can jump out of it.
+/// How long a thread relies on another thread that sleeps and does not wake up. That thread may have ended its wait
+/// unnoticed: a signal handler can jump out of the wait.
 const JOIN_MAX: Duration = SLEEP_MAX.saturating_mul(2);
 /// The number of descriptors on which the task itself sleeps.
 const OWN_DESCRIPTORS_MAX: usize = 4;
@@ -57,15 +58,15 @@ struct Descriptors {
 #[derive(Default)]
 pub(crate) struct Parker {
     descriptors: Option<Arc<Descriptors>>,
-    /// The thread that sleeps. If the same thread parks again, it does so in a signal handler or has jumped out of
-    /// its wait; both may use the parker.
+    /// The thread that sleeps. The same thread can park again, in a signal handler or after a jump out of its wait; in
+    /// both cases it may use the parker.
     sleeper: Option<Pid>,
     /// How often a thread has parked.
     parks: u32,
 }
 
 impl Parker {
-    /// Wakes the sleeper, and has the next one make new descriptors: they have changed.
+    /// Wakes the sleeper. The next sleeper makes new descriptors, since the task's descriptors have changed.
     pub fn forget_descriptors(&mut self) {
         self.wake();
         self.descriptors = None;
@@ -119,7 +120,7 @@ enum Phase {
     /// The wait has not begun.
     New,
     Spinning(Spinner),
-    /// Senders ring from now on. One more try comes before the sleep.
+    /// Senders ring from now on. One more try is made before the sleep.
     Prepared,
     Asleep,
 }
@@ -218,8 +219,8 @@ impl Waiter {
         }
     }
 
-    /// Frees memory of a task that holds much of it once nothing has come for [`TIDY_PAUSE`], and bounds the sleep
-    /// until then. The time runs across calls: a program may wait with many short timeouts.
+    /// If the task holds much free memory, frees it once nothing has arrived for [`TIDY_PAUSE`]; until then, limits the
+    /// sleep to this time. The time is measured across calls, since a program may wait with many short timeouts.
     fn leave_time_to_tidy(task: &mut Task, left: Option<Duration>) -> Option<Duration> {
         let Some(member) = task.member.as_mut().filter(|member| member.endpoint.has_excess()) else { return left };
         if member.idle_since.get_or_insert_with(Instant::now).elapsed() >= TIDY_PAUSE {
@@ -248,14 +249,14 @@ impl Waiter {
 pub struct Sleep {
     descriptors: Option<Arc<Descriptors>>,
     writing: bool,
-    /// Frames of the daemon are not taken in now.
+    /// The sleep ignores the daemon's socket, because frames are not taken in now.
     ignore_socket: bool,
     timeout: Option<Duration>,
 }
 
 impl Sleep {
-    /// Sleeps until something comes, a signal arrives or the time is over. Allocates and frees no memory: a
-    /// signal handler that runs now may call the library, so it must not interrupt the allocator.
+    /// Sleeps until a message, a frame or a signal arrives or the time is over. Allocates and frees no memory: a signal
+    /// handler that runs during the sleep may call the library, so it must not interrupt the allocator.
     pub fn sleep(&self) {
         let Some(descriptors) = &self.descriptors else {
             self.poll(&mut []);
@@ -306,22 +307,22 @@ impl Sleep {
 }
 
 impl Member {
-    /// Returns whether the wait should yield the core at once: there are more tasks than cores, or the daemon
-    /// relays a long message of this task. The answer to that takes long, and the daemon needs a core.
+    /// Returns whether the wait should yield the core at once: there are more tasks than cores, or the daemon relays a
+    /// long message of this task. The answer to such a message takes long, and the daemon needs a core.
     fn should_yield_core(&mut self) -> bool {
         std::mem::take(&mut self.relayed) || self.endpoint.crowded()
     }
 
-    /// Returns whether the task must poll again before it sleeps: something has come since it prepared to, and
-    /// one poll does not take in everything; or a handler that ran meanwhile has slept itself, so that senders
-    /// do not ring any more.
+    /// Returns whether the task must poll again before it sleeps. Either messages have arrived since it prepared to
+    /// sleep, and one poll does not take in all of them; or a handler that ran meanwhile has slept itself, so that
+    /// senders do not ring any more.
     fn must_not_sleep(&self) -> bool {
         self.may_have_more || !self.endpoint.is_parked()
     }
 }
 
 impl Task {
-    /// Spins for a moment, or until a message comes.
+    /// Spins for a moment, or until a message arrives.
     #[inline]
     fn watch(&self) {
         let Some(member) = &self.member else { return };
@@ -330,7 +331,7 @@ impl Task {
         }
     }
 
-    /// Returns whether a waiter is about to sleep. What it misses now will wake it.
+    /// Returns whether a waiter is about to sleep. A message that it misses now will wake it.
     #[inline]
     pub fn is_about_to_sleep(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.endpoint.is_parked())
@@ -355,7 +356,7 @@ impl Task {
         }
     }
 
-    /// Has senders ring from now on.
+    /// Makes senders ring this task from now on.
     pub(crate) fn prepare_park(&mut self) {
         if let Some(member) = &mut self.member {
             member.may_have_more = false;
@@ -364,10 +365,10 @@ impl Task {
         }
     }
 
-    /// Leaves the task as if it slept, for programs that watch its descriptors themselves: senders ring. Rings
-    /// the doorbell for what has come already without the program's knowledge.
+    /// Leaves the task in the state of a sleeping task, so that senders ring it. For programs that watch its
+    /// descriptors themselves. Rings the doorbell if messages have already arrived that the program does not know of.
     pub fn arm(&mut self) {
-        // A thread that sleeps has prepared already, and its ring must not be consumed.
+        // If another thread sleeps, it has prepared the task already, and its ring must not be consumed.
         if !self.another_thread_sleeps() {
             self.unpark();
             self.prepare_park();
@@ -382,7 +383,7 @@ impl Task {
         }
     }
 
-    /// Returns the sleep that comes after the last try.
+    /// Returns the sleep that follows the last try.
     pub(crate) fn park(&mut self, timeout: Option<Duration>) -> Sleep {
         let disconnected = Some(timeout.map_or(DISCONNECTED_PAUSE, |time| time.min(DISCONNECTED_PAUSE)));
         let Some(member) = &mut self.member else {
@@ -406,7 +407,7 @@ impl Task {
         Sleep { descriptors: Some(descriptors), writing, ignore_socket, timeout }
     }
 
-    /// Ends a sleep, or what [`Task::prepare_park`] began without one.
+    /// Ends a sleep, or, if the task has not slept, the preparation by [`Task::prepare_park`].
     pub(crate) fn unpark(&mut self) {
         if let Some(member) = &mut self.member {
             member.endpoint.unpark();

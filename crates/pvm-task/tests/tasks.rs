@@ -312,7 +312,7 @@ fn the_notify_of_an_exit_comes_after_the_last_message() {
                 assert_eq!(wait(task, |task| task.poll_reply(&ticket)), Ok(Reply::Done));
                 task.init_send(DATA_RAW).unwrap();
                 send(task, peer, 0);
-                // Everything has come before the first poll.
+                // During this pause all messages arrive, before the first poll.
                 std::thread::sleep(Duration::from_millis(50));
                 for number in 0..MESSAGES {
                     receive(task, ANY, ANY);
@@ -406,7 +406,8 @@ fn a_message_goes_to_the_handlers_that_exist_when_it_becomes_visible() {
     assert_eq!(task.queued().count(), 4);
 }
 
-/// Polls with calls that do not wait, while several senders have sent equally much: all of them have their turn.
+/// Polls with calls that do not wait, after several senders have sent the same number of messages: all senders have
+/// their turn.
 #[test]
 fn polling_takes_a_message_at_a_time_and_is_fair_to_all_senders() {
     const SENDERS: usize = 60;
@@ -576,7 +577,7 @@ fn a_million_messages_wait_for_a_receiver_that_receives_late() {
         |task, peer| {
             receive(task, peer, 5000);
             let start = Instant::now();
-            // The messages of a tag in order; tags in the reverse order of their arrival.
+            // Receives the messages of each tag in order, but the tags in the reverse order of their arrival.
             for tag in (0..1000).rev() {
                 let filter = task.filter(ANY, tag);
                 for round in 0..MESSAGES / 1000 {
@@ -645,7 +646,7 @@ fn one_poll_of_all_peers_takes_in_all_that_has_come() {
             });
         }
         barrier.wait();
-        // First the introductions, then all that is in the queues.
+        // The first call takes in the introductions, the second one all messages in the queues.
         task.take_in_all();
         task.take_in_all();
         task.reveal_all();
@@ -717,7 +718,7 @@ fn immediate_messages_keep_their_order_on_every_path() {
     );
 }
 
-/// Begins a wait, up to the point where senders ring.
+/// Begins a wait, and continues it up to the point from which senders ring.
 fn about_to_sleep(task: &mut Task) -> Waiter {
     let mut waiter = Waiter::new(Some(LONG));
     while !task.is_about_to_sleep() {
@@ -727,7 +728,8 @@ fn about_to_sleep(task: &mut Task) -> Waiter {
     waiter
 }
 
-/// Runs `one` with a task, and a function that has another task send it a message and returns when that was sent.
+/// Runs `one` with a task and a function. The function makes another task send a message to this task, and returns when
+/// the message has been sent.
 fn with_sender(one: impl FnOnce(&mut Task, &dyn Fn())) {
     let daemon = Running::start();
     let (order, orders) = mpsc::channel::<()>();
@@ -756,7 +758,7 @@ fn with_sender(one: impl FnOnce(&mut Task, &dyn Fn())) {
 fn a_task_does_not_sleep_after_another_wait_within_its_own() {
     with_sender(|task, _| {
         let mut waiter = about_to_sleep(task);
-        // As a message handler that runs now may do.
+        // A message handler that runs now may wait like this.
         assert!(wait_for(task, Duration::from_millis(20), |_| None::<()>).is_none());
         assert!(matches!(waiter.next(task), Step::Again), "nobody would ring");
         waiter.finish(task);

@@ -9,18 +9,18 @@ use std::time::Duration;
 /// The text of `--version`: hpvm's version, and the PVM version that programs see.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (PVM 3.4.6)");
 
-/// The options of `pvm run` whose value is the next word.
+/// The options of `pvm run` that take the next word as their value.
 const WITH_VALUE: [&str; 7] = ["-n", "--on-failure", "--timeout", "--trace", "--hosts", "--hostfile", "--wd"];
-/// The longest timeout: 100 years. The clock cannot represent much longer times.
+/// The longest timeout: 100 years. The clock's type cannot represent much longer times.
 const TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 86400);
 
 /// The console of a parallel virtual machine
 ///
 /// Without a command it is the classic console: it joins the machine of this user,
 /// or starts one, and reads commands ("help" lists them) from the terminal or a
-/// pipe. The commands of the console work as words of the command line, too, on the
-/// machine that runs: pvm halt, pvm spawn -3 prog, pvm kill t40002 (pvm help kill).
-/// A hostfile that has the name of a command is written ./name.
+/// pipe. The console's commands also work on the command line, if a machine runs:
+/// pvm halt, pvm spawn -3 prog, pvm kill t40002 (pvm help kill). If a hostfile has
+/// the name of a command, write ./name.
 #[derive(Parser, Debug)]
 #[command(name = "pvm", version = VERSION, args_conflicts_with_subcommands = true, verbatim_doc_comment)]
 pub struct Cli {
@@ -38,7 +38,7 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// Returns the arguments for the daemon that is started.
+    /// Returns the arguments for the daemon that the console starts.
     pub fn daemon_arguments(&self) -> Vec<OsString> {
         let joined = |flag: &str, value: &OsString| {
             let mut word = OsString::from(flag);
@@ -51,12 +51,12 @@ impl Cli {
         mask.into_iter().chain(host).chain(file).collect()
     }
 
-    /// Returns the hostfile for the machine that is started.
+    /// Returns the hostfile for the machine that the console starts.
     pub fn hostfile(&self) -> Option<&Path> {
         self.hostfile.as_deref()
     }
 
-    /// Returns an error if the hostfile is missing, since its name is then a mistyped command.
+    /// Returns an error if the hostfile does not exist, since the word is then probably a mistyped command.
     pub fn check_hostfile(&self) -> Result<(), String> {
         let Some(file) = self.hostfile().filter(|file| !file.exists()) else { return Ok(()) };
         let word = file.to_string_lossy();
@@ -72,7 +72,7 @@ impl Cli {
     }
 }
 
-/// Returns the words of the command line if they are a console command that has no subcommand of its own.
+/// Returns the words of the command line if they are a console command that is not also a subcommand of `pvm`.
 pub fn console_words(words: &[OsString]) -> Option<Vec<String>> {
     let own = Cli::command();
     let is_own = |name: &str| own.find_subcommand(name).is_some();
@@ -85,7 +85,7 @@ pub fn console_words(words: &[OsString]) -> Option<Vec<String>> {
     is_meant.then(|| words.iter().map(|word| word.to_string_lossy().into_owned()).collect())
 }
 
-/// Returns the words that may come first.
+/// Returns the words that may come first on the command line: subcommands and console commands.
 fn command_names() -> Vec<String> {
     let own = Cli::command();
     let own = own.get_subcommands().map(|command| command.get_name().to_owned());
@@ -119,8 +119,8 @@ pub enum Command {
 /// command started is ended by a signal or lost with its host, all others are ended too (--on-failure wait lets them
 /// continue).
 ///
-/// The exit status is that of the first task that failed (128 + n for signal n), or 0. It is 124 if the time was over,
-/// and 127 if the program was not found.
+/// The exit status is that of the first task that failed (128 + n for signal n), or 0. It is 124 if the run took longer
+/// than --timeout, and 127 if the program was not found.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct Run {
@@ -165,7 +165,7 @@ pub struct Run {
     command: Vec<OsString>,
 }
 
-/// What happens to a run after one of its tasks has failed.
+/// What `pvm run` does after one of its tasks has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnFailure {
     /// All other tasks are ended.
@@ -174,7 +174,7 @@ pub enum OnFailure {
     Wait,
 }
 
-/// Reads a time such as `90`, `1.5`, `10m`.
+/// Reads a duration such as `90`, `1.5` or `10m`.
 fn time(text: &str) -> Result<Duration, String> {
     let units = [('s', 1.0), ('m', 60.0), ('h', 3600.0), ('d', 86400.0)];
     let unit = units.iter().find_map(|(letter, seconds)| Some((text.strip_suffix(*letter)?, *seconds)));
@@ -196,13 +196,14 @@ impl Run {
         self.command.get(1..).unwrap_or_default()
     }
 
-    /// Returns whether tasks print to a pseudo-terminal, if an option says so.
+    /// Returns whether an option requests a pseudo-terminal or a pipe for the tasks; `None` without such an option.
     pub fn wants_terminal(&self) -> Option<bool> {
         (self.pty || self.no_pty).then_some(self.pty)
     }
 }
 
-/// Returns the words of the command line. For `pvm run` it splits `-n2` and `-np 2`, which similar programs accept.
+/// Returns the words of the command line. For `pvm run`, rewrites `-n2` and `-np 2`, which similar programs accept, as
+/// `-n 2`.
 pub fn words(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     if words.get(1).is_none_or(|word| word != "run") {
@@ -227,7 +228,7 @@ pub fn words(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     words
 }
 
-/// The process that ends what a killed `pvm run` has left; only `pvm run` starts it
+/// Ends the tasks that a killed `pvm run` has left behind; only `pvm run` starts this process
 #[derive(Args, Debug)]
 pub struct Guard {
     /// The tid of the run
@@ -236,9 +237,9 @@ pub struct Guard {
 
 /// Start the machine, or add hosts to it
 ///
-/// A host is a name, a list (a,b), a range (n[01-16]), or a line of a hostfile in quotes ("h2 lo=joe"). Inside a Slurm
-/// job without hosts given: the hosts of the job. Hosts that are in the machine already stay. Prints the hosts of the
-/// machine, and the reason for each that could not be added; then the exit status is 1.
+/// A host is a name, a list (a,b), a range (n[01-16]), or a line of a hostfile in quotes ("h2 lo=joe"). Without hosts,
+/// inside a Slurm job, the hosts of the job are added. Hosts that are in the machine already stay. Prints the hosts of
+/// the machine, and for each host that could not be added the reason; the exit status is then 1.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct Up {
@@ -253,7 +254,7 @@ pub struct Up {
 /// Halt the machine, or remove hosts from it
 #[derive(Args, Debug)]
 pub struct Down {
-    /// Hosts to remove (without hosts the whole machine ends)
+    /// Hosts to remove (if none is named, the whole machine ends)
     #[arg(value_name = "HOST")]
     pub hosts: Vec<String>,
 }
@@ -261,7 +262,7 @@ pub struct Down {
 /// List the hosts of the machine
 #[derive(Args, Debug)]
 pub struct Conf {
-    /// For programs
+    /// Print JSON, for programs
     #[arg(long)]
     pub json: bool,
 }
@@ -269,27 +270,27 @@ pub struct Conf {
 /// List the tasks of the machine
 #[derive(Args, Debug)]
 pub struct Ps {
-    /// On all hosts (otherwise on this one)
+    /// List the tasks of all hosts (otherwise those of this host)
     #[arg(short = 'a')]
     pub all_hosts: bool,
-    /// With parent and process id
+    /// Show parent and process id too
     #[arg(short = 'l')]
     pub long: bool,
     /// Include this command itself
     #[arg(short = 'x')]
     pub every_task: bool,
-    /// For programs
+    /// Print JSON, for programs
     #[arg(long)]
     pub json: bool,
 }
 
-/// List the tasks that were started together, with all tasks that they spawned
+/// List the jobs: tasks that were started together, with all tasks that they spawned
 #[derive(Args, Debug)]
 pub struct Jobs {
-    /// With a line for each task
+    /// Print a line for each task
     #[arg(short = 'l')]
     pub long: bool,
-    /// For programs
+    /// Print JSON, for programs
     #[arg(long)]
     pub json: bool,
 }

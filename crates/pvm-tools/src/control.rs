@@ -1,4 +1,4 @@
-//! The interface of the commands to the machine, which tests can replace.
+//! The interface through which the commands use the machine; tests replace it.
 use pvm_core::codes::Code;
 use pvm_core::proto::{Host, Message, Reply, Request, TaskInfo};
 use pvm_core::tid::Tid;
@@ -6,10 +6,10 @@ use pvm_core::{codes, encoding};
 use pvm_task::Session;
 use serde_bytes::ByteBuf;
 
-/// The mailbox class of the tasks that a reset spares.
+/// The class of mailbox entries for the tasks that a reset does not end.
 pub const NO_RESET_CLASS: &str = "###_PVM_NO_RESET_###";
 
-/// A task of the machine whose requests may wait for an answer.
+/// A task of the machine. Its requests may block until the answer arrives.
 pub trait Control {
     /// Returns the tid of this task.
     fn tid(&self) -> Tid;
@@ -21,9 +21,9 @@ pub trait Control {
     fn set_option(&mut self, what: i32, value: i32) -> Result<i32, Code>;
     /// Sets the trace mask that spawned tasks inherit.
     fn set_child_trace_mask(&mut self, mask: &[u8]) -> Result<(), Code>;
-    /// Treats messages with this context and tag as output of jobs.
+    /// From now on, takes messages with this context and tag as output of jobs.
     fn collect_output(&mut self, context: i32, tag: i32);
-    /// Returns the request of `pvm_spawn`, including what children inherit.
+    /// Returns the request that `pvm_spawn` would send, including the settings that children inherit.
     fn spawn_request(&mut self, call: &SpawnCall<'_>) -> Result<Request, Code>;
 }
 
@@ -74,7 +74,7 @@ impl Control for Session {
     }
 }
 
-/// Adds the task to those that a reset spares, or removes it.
+/// Adds the task to those that a reset does not end, or removes it from them.
 fn set_no_reset(session: &mut Session, on: bool) -> Result<i32, Code> {
     let before = session.task().no_reset();
     let name = ByteBuf::from(NO_RESET_CLASS);

@@ -43,10 +43,11 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// The most bytes that the simulated machine answers in total. A `reset` waits while it answers.
+/// The most bytes of input that the simulated machine uses for answers. The limit keeps a `reset` short, which waits
+/// while the answers list tasks.
 const ANSWERS_BYTES_MAX: usize = 1024;
 
-/// A simulated machine whose answers are the input's bytes.
+/// A simulated machine that takes its answers from the bytes of the fuzz input.
 struct Anything<'a>(&'a [u8]);
 
 impl Control for Anything<'_> {
@@ -59,7 +60,7 @@ impl Control for Anything<'_> {
         let answers = (0..=first.len()).find_map(|end| proto::decode::<Reply>(&first[..end]));
         let mut answer = answers.ok_or(Code::SysErr)?;
         if let Reply::Hosts { hosts, .. } = &mut answer {
-            // Other names would be looked up at a name server.
+            // Any other name would cause a DNS query.
             let is_name = |host: &&mut Host| host.name.parse::<IpAddr>().is_err();
             hosts.iter_mut().filter(is_name).for_each(|host| host.name = Ipv4Addr::LOCALHOST.to_string());
         }
@@ -88,7 +89,8 @@ impl Control for Anything<'_> {
     }
 }
 
-/// Passes lines as they are typed or written in `.pvmrc`. The bytes after a zero byte are the machine's answers.
+/// Passes lines to the console, as if they were typed or read from `.pvmrc`. The bytes after a zero byte are the
+/// machine's answers.
 fn console_lines(bytes: &[u8]) {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let (text, answers) = (String::from_utf8_lossy(&bytes[..end]), &bytes[end..]);
@@ -120,7 +122,7 @@ fn console_lines(bytes: &[u8]) {
     }
 }
 
-/// Passes trace messages, and writes both kinds of files from them.
+/// Decodes trace messages, and writes them in both formats: as text and as a timeline.
 fn trace_files(bytes: &[u8]) {
     let (mut text, start) = (TraceText::default(), Stamp::default());
     let mut out = Vec::new();
@@ -132,7 +134,7 @@ fn trace_files(bytes: &[u8]) {
         Part::User(stamp, _) => *stamp,
     });
     stamps.for_each(|stamp| assert!(TraceText::head(stamp).ends_with(";;\n\n")));
-    // The text also contains hosts and output.
+    // The text format also has records of hosts and of output.
     let name = String::from_utf8_lossy(bytes).into_owned();
     let host = Host { tid: Tid(0x40000), name: name.clone(), arch: name, speed: 1, dsig: 0 };
     assert!(text.host(&host, start).contains("host_add"));

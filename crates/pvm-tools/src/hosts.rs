@@ -13,14 +13,14 @@ use std::process::ExitCode;
 /// The variable with the hosts of a Slurm job.
 const SLURM_LIST: &str = "SLURM_JOB_NODELIST";
 
-/// A host that the user wants in the machine.
+/// A host that is to be in the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// The line for `pvm_addhosts`.
     pub line: String,
     /// The host's name.
     pub name: String,
-    /// How many tasks it gets before other hosts get more, if the user said so.
+    /// How many tasks the host gets in each round over the hosts, if the user gave a number.
     pub slots: Option<u32>,
 }
 
@@ -42,7 +42,7 @@ pub fn of_words(words: &[String]) -> Result<Vec<Wanted>, String> {
     Ok(wanted)
 }
 
-/// Reads the hosts that a hostfile starts.
+/// Returns the hosts of a hostfile that are started at once, without those that are only described for later.
 pub fn of_file(path: &Path) -> Result<Vec<Wanted>, String> {
     let text = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let file = Hostfile::parse(&String::from_utf8_lossy(&text));
@@ -63,12 +63,12 @@ pub fn of_slurm() -> Result<Option<Vec<Wanted>>, String> {
 pub struct Added {
     /// The hosts, in order.
     pub wanted: Vec<Wanted>,
-    /// For each host its tid or an error code.
+    /// The tid or an error code of each host.
     pub results: Vec<i32>,
     reasons: Vec<String>,
 }
 
-/// Adds hosts to the machine. A host that is in the machine stays, and a host that is named twice is added once.
+/// Adds hosts to the machine. A host that is in the machine already stays; a host that is named twice is added once.
 pub fn add(session: &mut Session, wanted: Vec<Wanted>) -> Result<Added, Code> {
     let known = if wanted.is_empty() { Vec::new() } else { control::hosts(session)?.0 };
     let asked = to_ask(&wanted, &known);
@@ -87,8 +87,8 @@ pub fn add(session: &mut Session, wanted: Vec<Wanted>) -> Result<Added, Code> {
     Ok(added)
 }
 
-/// Returns the hosts that the machine does not know yet. A `$` marks a second daemon on the first host of the machine;
-/// a host of the same name elsewhere is the same host.
+/// Returns the indices of the hosts that must be added, since the machine does not have a host of that name. A `$`
+/// before the name of the machine's first host requests a second daemon there, so that host is added too.
 fn to_ask(wanted: &[Wanted], known: &[Host]) -> Vec<usize> {
     let own = known.first().map(|host| host.name.as_str());
     let is_second = |host: &Wanted| host.line.starts_with(['$', '&']) && own == Some(host.name.as_str());
@@ -123,21 +123,21 @@ impl Added {
         shape::reasons(&pick(&names), &codes, &pick(&self.reasons))
     }
 
-    /// Returns the name by which the machine already knew a host.
+    /// Returns the name of a host in the machine, if it was there before.
     fn known_name(&self, index: usize) -> Option<&str> {
         let reason =
             self.reasons[index].strip_prefix(KNOWN_AS).filter(|_| self.results[index] == Code::DupHost.number());
         reason.and_then(|reason| reason.lines().next())
     }
 
-    /// Returns the remarks about hosts that are in the machine by another name.
+    /// Returns a remark about each host that was in the machine already under another name.
     pub fn remarks(&self) -> String {
         let other = |index: usize| Some((&self.wanted[index].name, self.known_name(index)?));
         let others = (0..self.wanted.len()).filter_map(other).filter(|(name, known)| name != known);
         others.map(|(name, known)| format!("{name}: {KNOWN_AS}{known}\n")).collect()
     }
 
-    /// Returns the place argument of `pvm_spawn`: each host as often as it gets tasks.
+    /// Returns the place argument of `pvm_spawn`: a list that names each host as often as the number of its slots.
     pub fn place(&self) -> String {
         let weighted = self.wanted.iter().any(|host| host.slots.is_some());
         let mut names = Vec::new();
@@ -146,7 +146,7 @@ impl Added {
             let count = if weighted { host.slots.unwrap_or(1) } else { 1 };
             names.extend(std::iter::repeat_n(name, count as usize));
         }
-        // Even one name is written as a list, which says that no other host will do.
+        // Even a single name gets a comma, so that it is a list: the tasks may run only on listed hosts.
         names.join(",") + ","
     }
 }
@@ -186,7 +186,7 @@ pub fn up(arguments: &cli::Up) -> ExitCode {
     };
     machine::keep(&mut session);
     let result = add(&mut session, wanted).and_then(|added| Ok((added, control::hosts(&mut session)?)));
-    // The hosts are there; whether the farewell arrives makes no difference.
+    // The hosts are added; it does not matter whether leaving the machine succeeds.
     let _ = session.leave();
     match result {
         Ok((added, (hosts, formats))) => {
@@ -200,7 +200,7 @@ pub fn up(arguments: &cli::Up) -> ExitCode {
 
 /// Runs `pvm down`.
 pub fn down(arguments: &cli::Down) -> ExitCode {
-    // A machine that halts ends its tasks by a signal, and this process is one of them.
+    // When the machine halts, it ends its tasks by a signal, and this process is a task too.
     let signals = Signals::catch();
     let mut session = match machine::join() {
         Ok(session) => session,

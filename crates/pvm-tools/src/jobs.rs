@@ -23,7 +23,7 @@ pub enum Sink {
     Nowhere,
 }
 
-/// Where the trace of a job goes, as text.
+/// Where the text of a job's trace is written.
 #[derive(Debug)]
 pub struct TraceSink {
     text: TraceText,
@@ -32,7 +32,7 @@ pub struct TraceSink {
 }
 
 impl TraceSink {
-    /// Makes a sink for a file, which is created if necessary; without a path, for the console.
+    /// Makes a sink for a new file, and fails if the file exists; without a path, makes a sink for the console.
     pub fn new(path: Option<&Path>) -> io::Result<TraceSink> {
         let file = path.map(File::create_new).transpose()?;
         Ok(TraceSink { text: TraceText::default(), file })
@@ -66,7 +66,7 @@ impl Sink {
 struct Job {
     sink: Sink,
     trace: Option<TraceSink>,
-    /// The tasks whose output was announced, and whether it has ended.
+    /// The known tasks of the job; the value is true if the task's output has ended.
     tasks: BTreeMap<Tid, bool>,
 }
 
@@ -78,7 +78,7 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Returns the number of a new job, whose tasks become known later.
+    /// Returns the number for the next job.
     pub fn next_number(&mut self) -> i32 {
         self.last += 1;
         self.last
@@ -112,7 +112,7 @@ impl Jobs {
         shown
     }
 
-    /// Sets the tasks of a job. A job without tasks is over.
+    /// Sets the tasks of a job. A job without tasks is removed.
     pub fn started(&mut self, number: i32, tids: impl Iterator<Item = Tid>) {
         let Some(job) = self.jobs.get_mut(&number) else { return };
         for tid in tids {
@@ -123,7 +123,7 @@ impl Jobs {
         }
     }
 
-    /// Handles output of a task of job `event.tag`. Returns what the console shows.
+    /// Handles output of a task; `event.tag` is the number of its job. Returns what the console shows.
     pub fn handle(&mut self, event: &OutputEvent) -> Vec<u8> {
         let number = event.tag;
         let Some(job) = self.jobs.get_mut(&number) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! `--json`: the same information for programs.
+//! `--json`: the output of `conf`, `ps` and `jobs` as JSON, for programs.
 use crate::shape;
 use pvm_core::proto::{Host, TaskInfo};
 use pvm_core::tid::Tid;

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Joins the machine, prints what `look` returns, and leaves.
+/// Joins the machine, prints the text that `look` returns, and leaves.
 fn show(look: impl FnOnce(&mut Session) -> Result<String, Code>) -> ExitCode {
     let mut session = match machine::join() {
         Ok(session) => session,
@@ -20,7 +20,7 @@ fn show(look: impl FnOnce(&mut Session) -> Result<String, Code>) -> ExitCode {
         }
     };
     let result = look(&mut session);
-    // The result is printed; whether the farewell arrives makes no difference.
+    // The result is printed; it does not matter whether leaving the machine succeeds.
     let _ = session.leave();
     match result {
         Ok(text) => match std::io::stdout().write_all(text.as_bytes()) {
@@ -89,16 +89,16 @@ pub fn jobs(arguments: &cli::Jobs) -> ExitCode {
     })
 }
 
-/// What makes tasks one job: their output goes to the same place, as for one `pvm run` or one job of a console, or they
-/// descend from one task.
+/// The property that tasks of one job share: the same receiver of their output, which one `pvm run` or one job of a
+/// console sets, or else a common ancestor.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin {
     Output(i32, i32, i32),
     Task(Tid),
 }
 
-/// Returns the jobs, numbered from 1, as they look from outside: tasks that were started together, with all tasks that
-/// they spawned, directly or not.
+/// Returns the jobs, numbered from 1, as far as the list of tasks shows them: tasks that were started together, with
+/// all tasks that they spawned, directly or indirectly.
 fn families(tasks: &[TaskInfo]) -> Vec<(i32, Vec<Tid>)> {
     let known: BTreeMap<Tid, &TaskInfo> = tasks.iter().map(|task| (task.tid, task)).collect();
     let parent_of = |tid: Tid| known.get(&Tid(known.get(&tid)?.parent.max(0) as u32)).copied();
@@ -150,7 +150,7 @@ mod tests {
             output,
         };
         let run = (0x40001, 7, 1);
-        // The last task descends from the third and prints for it.
+        // The last task is a child of the second, which collects its output.
         let tasks = [
             task(0x40002, -35, run),
             task(0x40003, -35, run),

@@ -11,14 +11,14 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The mailbox that notes that `pvm run` started the machine.
+/// The mailbox class that marks a machine as one that `pvm run` has started.
 const TRANSIENT_CLASS: &str = "###_HPVM_RUN_###";
-/// How long a machine may take to end.
+/// How long to wait for the end of a machine.
 const HALT_WAIT: Duration = Duration::from_secs(10);
-/// How often it is checked whether the machine has ended.
+/// The pause between two checks whether the machine has ended.
 const HALT_PAUSE: Duration = Duration::from_millis(5);
 
-/// Why no machine can be used.
+/// The reason why no machine can be used.
 #[derive(Debug)]
 pub enum MachineError {
     /// No machine runs.
@@ -27,11 +27,11 @@ pub enum MachineError {
     Join(EnrollError),
     /// The machine refused a request.
     Code(Code),
-    /// There is no `pvmd` to start.
+    /// No `pvmd` was found; these places were searched.
     NoProgram(Vec<PathBuf>),
     /// The daemon did not start.
     Start(PathBuf, io::Error),
-    /// The daemon started and ended at once, with these messages.
+    /// The daemon was started but ended before it was ready, with these messages.
     Ended(String),
 }
 
@@ -65,7 +65,7 @@ pub fn join() -> Result<Session, MachineError> {
     join_as(b"")
 }
 
-/// Joins the running machine as a task with that name.
+/// Joins the running machine as a task with this name.
 fn join_as(name: &[u8]) -> Result<Session, MachineError> {
     match Session::enroll(&Environment { name: name.to_vec(), ..Environment::from_process() }) {
         Ok(session) => Ok(session),
@@ -74,12 +74,13 @@ fn join_as(name: &[u8]) -> Result<Session, MachineError> {
     }
 }
 
-/// Joins the running machine. If there is none, starts one with `arguments` and returns its process too.
+/// Joins the running machine. If none runs, starts one whose daemon gets `arguments`, and also returns the daemon's
+/// process.
 pub fn join_or_start(arguments: &[OsString]) -> Result<(Session, Option<Child>), MachineError> {
     join_or_start_as(b"", arguments)
 }
 
-/// Does the same as [`join_or_start`] as a task with that name.
+/// As [`join_or_start`], but gives the task this name.
 pub fn join_or_start_as(name: &[u8], arguments: &[OsString]) -> Result<(Session, Option<Child>), MachineError> {
     match join_as(name) {
         Ok(session) => Ok((session, None)),
@@ -97,7 +98,7 @@ pub fn join_or_start_as(name: &[u8], arguments: &[OsString]) -> Result<(Session,
     }
 }
 
-/// Waits for the hosts of the hostfile with which the daemon was started.
+/// Waits until the hosts of the daemon's hostfile have been added or have failed.
 fn await_hosts(session: &mut Session) -> Result<(), Code> {
     if let Reply::Failures(failures) = session.request(Request::AwaitHosts)? {
         for failure in failures {
@@ -107,7 +108,7 @@ fn await_hosts(session: &mut Session) -> Result<(), Code> {
     Ok(())
 }
 
-/// Returns the paths at which `pvmd` is searched before `PATH`.
+/// Returns the paths where `pvmd` is looked for before `PATH`.
 fn daemon_places() -> Vec<PathBuf> {
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join("pvmd")));
     let root = std::env::var_os("PVM_ROOT").map(|root| PathBuf::from(root).join("lib/pvmd"));
@@ -125,12 +126,12 @@ fn start(arguments: &[OsString]) -> Result<Child, MachineError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(MachineError::NoProgram(places)),
         Err(error) => return Err(MachineError::Start(program, error)),
     };
-    // The first line is the path of the socket: the daemon is ready. Then it closes its ends of the pipes.
+    // When the daemon is ready, it prints the path of its socket in one line, and closes its ends of both pipes.
     let mut line = String::new();
     let read = daemon.stdout.take().map_or(Ok(0), |out| BufReader::new(out).read_line(&mut line));
     let mut complaints = Vec::new();
     if let Some(mut stderr) = daemon.stderr.take() {
-        // Messages that cannot be read cannot be passed on.
+        // If the daemon's messages cannot be read, they are not shown.
         let _ = stderr.read_to_end(&mut complaints);
     }
     let complaints = String::from_utf8_lossy(&complaints).into_owned();
@@ -147,7 +148,7 @@ fn start(arguments: &[OsString]) -> Result<Child, MachineError> {
     }
 }
 
-/// Notes in the machine that it is to end with the last `pvm run`.
+/// Marks the machine as one that ends with the last `pvm run`.
 pub fn mark_transient(session: &mut Session) -> Result<(), Code> {
     let request = Request::PutInfo {
         name: ByteBuf::from(TRANSIENT_CLASS),
@@ -157,15 +158,15 @@ pub fn mark_transient(session: &mut Session) -> Result<(), Code> {
     session.request(request).map(|_| ())
 }
 
-/// Marks the machine as one that stays, since a person uses it.
+/// Removes that mark: the machine stays, since a person uses it.
 pub fn keep(session: &mut Session) {
     let name = ByteBuf::from(TRANSIENT_CLASS);
-    // A machine that stays anyway has no such note.
+    // The request fails if the machine has no mark, and then it stays anyway.
     let _ = session.request(Request::DeleteInfo { name, index: 0, flags: 0 });
 }
 
-/// Returns whether the machine is to end with this run: it is marked, and nobody is in it but this process and its own
-/// tasks, which are ending.
+/// Returns whether the machine is to end with this run: it is marked, and its only tasks are this process and those in
+/// `ending`.
 pub fn is_to_end(session: &mut Session, ending: &[Tid]) -> Result<bool, Code> {
     let own = session.tid();
     let tasks = control::tasks(session, Tid::NONE)?;
@@ -174,10 +175,10 @@ pub fn is_to_end(session: &mut Session, ending: &[Tid]) -> Result<bool, Code> {
     Ok(alone && matches!(classes, Reply::Mailboxes(classes) if !classes.is_empty()))
 }
 
-/// Halts the machine and waits until it has ended. `daemon` is its process if this program started it.
+/// Halts the machine and waits until it has ended. `daemon` is the daemon's process, if this program started it.
 pub fn halt(mut session: Session, daemon: Option<Child>) -> Result<(), Code> {
     let end = Instant::now() + HALT_WAIT;
-    // The answer may come late or never; the end of the connection tells that the machine has ended.
+    // The answer may arrive late or never, so the end of the connection shows that the machine has ended.
     let ticket = session.task().begin(Request::Halt)?;
     session.task().forget(ticket);
     while session.is_connected() && Instant::now() < end {

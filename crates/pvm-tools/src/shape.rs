@@ -16,7 +16,7 @@ const FLAG_LETTERS: [(u32, char); 7] = [
     (codes::TASK_FORKED, 'f'),
 ];
 
-/// Returns `""` for one, and `"s"` for all other counts.
+/// Returns the ending of a noun after a count: `""` after 1, otherwise `"s"`.
 fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
@@ -55,14 +55,14 @@ pub fn configuration(hosts: &[Host], formats: i32) -> String {
     text
 }
 
-/// Returns the flags of a task as text: `6/c,f`.
+/// Returns the flags of a task as text, such as `6/c,f`.
 pub fn task_flags(flags: u32) -> String {
     let letters: Vec<String> =
         FLAG_LETTERS.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, letter)| letter.to_string()).collect();
     format!("{flags:x}/{}", letters.join(","))
 }
 
-/// Returns the name of a host in the list, or its tid if it has just left.
+/// Returns the name of a host; its tid if the list no longer contains the host.
 pub fn host_name(hosts: &[Host], tid: Tid) -> String {
     match hosts.iter().find(|host| host.tid == tid) {
         Some(host) => host.name.clone(),
@@ -88,7 +88,7 @@ pub fn task_row(task: &TaskInfo, hosts: &[Host], own: Tid, long: bool) -> String
     if long {
         let _ = match task.parent {
             parent if parent > 0 => write!(text, "{parent:>8x} "),
-            // The parent is nobody, or a task that has not named itself.
+            // There is no parent, or the parent has spawned the task with `PvmNoSpawnParent`.
             _ => write!(text, "{:>8} ", "-"),
         };
         let _ = write!(text, "{:>6} ", task.pid);
@@ -113,7 +113,7 @@ pub fn spawned(tids: &[i32]) -> String {
     text
 }
 
-/// Returns advice for tasks that could not be started, in addition to the error codes.
+/// Returns advice for an error code of `spawn` that needs it, to be printed after the codes.
 pub fn spawn_advice(tids: &[i32]) -> &'static str {
     match tids.contains(&Code::OutOfRes.number()) {
         true => "the log of pvmd on that host (pvml.<uid> in PVM_TMP or /tmp) names the limit and its setting\n",
@@ -133,7 +133,7 @@ pub fn added(names: &[String], count: i32, results: &[i32]) -> String {
     text
 }
 
-/// Returns why hosts could not be added: a paragraph for each host.
+/// Returns the reasons why hosts could not be added: a paragraph for each host.
 pub fn reasons(names: &[String], results: &[i32], reasons: &[String]) -> String {
     let failed = names.iter().zip(results).zip(reasons).filter(|((_, result), _)| **result <= 0);
     let mut text = String::new();
@@ -147,7 +147,7 @@ pub fn reasons(names: &[String], results: &[i32], reasons: &[String]) -> String 
     text
 }
 
-/// Returns advice for an error code that has one cause only.
+/// Returns the text of an error code, with advice if the code has only one cause.
 fn cure(name: &str, code: i32) -> String {
     let text = codes::text(code);
     match Code::from_number(code) {

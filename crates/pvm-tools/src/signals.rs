@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-/// The signals that end programs, which are caught.
+/// The caught signals; by default they would end the program.
 pub struct Signals(Vec<(i32, UnixStream)>);
 
 impl Signals {

@@ -1,9 +1,9 @@
 //! Suggests commands for mistyped words.
 
-/// The most wrong letters in a word, and how many letters a word must have for each of them.
+/// The most wrong letters in a word, and how many letters a word must have for each wrong one.
 const MISTAKES_MAX: usize = 2;
 const LETTERS_PER_MISTAKE: usize = 2;
-/// Words of other systems, or of the command line, for what these commands do.
+/// Names that other systems, or the command line of `pvm`, use for console commands, each with the command.
 const MEANINGS: [(&str, &str); 13] = [
     ("run", "spawn"),
     ("up", "add"),
@@ -20,7 +20,7 @@ const MEANINGS: [(&str, &str); 13] = [
     ("remove", "delete"),
 ];
 
-/// Returns the name that is most similar to the word, if one is similar enough.
+/// Returns the command for a name that other systems use, or else the most similar name, if one is similar enough.
 pub fn nearest(word: &str, names: &[String]) -> Option<String> {
     let meaning = MEANINGS.iter().find(|(other, _)| *other == word).map(|(_, name)| (*name).to_owned());
     if let Some(name) = meaning.filter(|name| names.contains(name)) {
@@ -28,7 +28,7 @@ pub fn nearest(word: &str, names: &[String]) -> Option<String> {
     }
     let mistakes_max = MISTAKES_MAX.min(word.chars().count() / LETTERS_PER_MISTAKE);
     let like = names.iter().map(|name| (distance(word, name), name));
-    // The word itself is no suggestion, though it may be among the names: an alias that leads nowhere.
+    // The word itself is never suggested. It can be among the names: as an alias whose command does not exist.
     like.filter(|(distance, _)| (1..=mistakes_max).contains(distance)).min().map(|(_, name)| name.clone())
 }
 

@@ -8,13 +8,13 @@ use pvm_task::{OutputEvent, OutputKind};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The number of an event's kind of records is twice the event's number plus this.
+/// The record kind of an event is this number plus twice the number of the event.
 const KIND_FIRST: i32 = 1000;
-/// The same for the record of a function's end.
+/// The same for the record of the end of a call.
 const KIND_EXIT_FIRST: i32 = 2001;
-/// The kind of records about hosts.
+/// The kind of a record about a host.
 const KIND_HOST: i32 = 1802;
-/// The kind of records about lines of output.
+/// The kind of a record about a line of output.
 const KIND_OUTPUT: i32 = 1808;
 /// The number of seconds of a day.
 const DAY_SECONDS: i64 = 86400;
@@ -71,16 +71,16 @@ fn list(numbers: Vec<String>) -> String {
     format!("[{}] {{ {} }}", numbers.len(), numbers.join(", "))
 }
 
-/// The kinds that have been described, and the time of the last record.
+/// The state of a trace text: the kinds that have been described, and the time of the last record.
 #[derive(Debug, Default)]
 pub struct TraceText {
-    /// The declarations of a kind's variants, by the name of the kind.
+    /// The declarations of each variant of a kind, by the name of the kind.
     known: BTreeMap<String, Vec<String>>,
     last: Stamp,
 }
 
 impl TraceText {
-    /// Returns the beginning of the text, for that time.
+    /// Returns the beginning of the text, with this creation time.
     pub fn head(now: Stamp) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let date = date(now);
@@ -99,7 +99,7 @@ impl TraceText {
         self.record(KIND_HOST, "host_add", "", &fields)
     }
 
-    /// Returns the record of a part of a trace message from that task.
+    /// Returns the record for a part of a trace message from this task.
     pub fn part(&mut self, from: Tid, part: &Part) -> String {
         match part {
             Part::Record(record) => self.event(record),
@@ -139,14 +139,14 @@ impl TraceText {
         self.record(KIND_OUTPUT, "output", "", &fields)
     }
 
-    /// Returns a record, and before the first record of its kind a description. Kinds with different contents are
-    /// numbered.
+    /// Returns a record, preceded by a description if it is the first record of its kind. Variants of a kind with
+    /// different fields are numbered.
     fn record(&mut self, kind: i32, name: &str, half: &str, fields: &[Field]) -> String {
         let declarations: String = fields.iter().map(Field::declaration).collect();
         let variants = self.known.entry(format!("{name}({half}")).or_default();
         let known = variants.iter().position(|known| *known == declarations);
         let variant = known.unwrap_or(variants.len());
-        // The second number of an end is 1 for its first variant.
+        // The variants of the end of a call are numbered from 1, all others from 0.
         let shown = variant + usize::from(half == "1.");
         let name = format!("\"{name}({half}{shown})\"");
         let mut text = String::new();
@@ -169,7 +169,7 @@ fn head_fields(stamp: Stamp, tid: Tid) -> Vec<Field> {
     head_values(stamp, tid).into()
 }
 
-/// Returns the field for items that a program packed.
+/// Returns the field for items that a program packed into its own trace event.
 fn user_field(place: usize, items: &UserItems) -> Field {
     let words = || items.bytes.chunks_exact(4).map(|word| i32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
     let longs = || items.bytes.chunks_exact(8).filter_map(|word| Some(i64::from_ne_bytes(word.try_into().ok()?)));

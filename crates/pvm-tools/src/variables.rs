@@ -1,11 +1,11 @@
-//! The environment variables of the console. Spawned tasks get the exported ones.
+//! The environment variables of the console. Spawned tasks receive those that are exported.
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// The variable that lists the exported ones, separated by colons.
+/// The variable that lists the names of the exported variables, separated by colons.
 const EXPORT_LIST: &str = "PVM_EXPORT";
 
-/// Names and values in the order in which they were set.
+/// Names and values, in the order in which they were set.
 #[derive(Debug, Clone, Default)]
 pub struct Variables(Vec<(OsString, OsString)>);
 
@@ -15,7 +15,7 @@ impl Variables {
         Variables(std::env::vars_os().collect())
     }
 
-    /// Returns the value of a variable. Bytes that are no text are replaced.
+    /// Returns the value of a variable. Bytes that are not valid UTF-8 are replaced.
     pub fn get(&self, name: &str) -> Option<String> {
         let (_, value) = self.0.iter().find(|(known, _)| known == name)?;
         Some(value.to_string_lossy().into_owned())
@@ -60,7 +60,7 @@ impl Variables {
         self.export_list().split(':').filter(|name| !name.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Returns what spawned tasks get: the list itself, then each of its variables that is set.
+    /// Returns the variables for spawned tasks: the list `PVM_EXPORT` itself, then each variable in it that is set.
     pub fn exported(&self) -> Vec<Vec<u8>> {
         let names = self.exported_names();
         if names.is_empty() {

@@ -1,6 +1,6 @@
 //! Splits a line of the console into words.
 
-/// The quote that is not closed, or a backslash at the end of the line.
+/// The error for a quote that is not closed, or for a backslash at the end of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unmatched(pub char);
 
@@ -10,8 +10,8 @@ impl std::fmt::Display for Unmatched {
     }
 }
 
-/// Splits a line at blanks. Between quotes of either kind every character stands for itself; outside quotes a backslash
-/// quotes the next character. A word that begins with `#` ends the line.
+/// Splits a line at blanks. Between single or double quotes every character stands for itself; outside quotes a
+/// backslash quotes the next character. A word that begins with `#` begins a comment.
 pub fn split(line: &str) -> Result<Vec<String>, Unmatched> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

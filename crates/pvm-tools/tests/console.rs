@@ -160,7 +160,7 @@ fn a_reset_ends_tasks_but_not_consoles() {
     other.say("id\n");
     let text = out(&other.end());
     assert!(text.starts_with("pvm> id\nt40001\n"), "{text}");
-    // The owner of the mailbox has ended: now a reset clears it.
+    // The owner of the mailbox entry has ended, so now a reset removes the entry.
     let text = out(&sandbox.script("names p\nreset info\nnames p\n"));
     assert!(text.contains("owner=0x0/0 flags=0x1\n\npvm> reset info\npvm> names p\npvm> quit\n"), "{text}");
 }
@@ -171,7 +171,7 @@ fn a_hostfile_that_cannot_be_read_is_told() {
     let output = sandbox.run(&["/nonexistent/hosts"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("/nonexistent/hosts"), "{}", err(&output));
-    // The daemon reports an entry that is no file.
+    // The daemon reports a hostfile that is a directory.
     let folder = sandbox.path().to_str().unwrap();
     let output = sandbox.run(&[folder]);
     assert_eq!(output.status.code(), Some(1));
@@ -215,7 +215,7 @@ fn lists_are_there_for_programs() {
     assert!(text.contains("pvm> jobs --json\n[]\n"), "{text}");
 }
 
-/// Lines for which both consoles must print the same.
+/// Lines for which both consoles must print the same text.
 const BOTH: &str = "\
 conf
 id

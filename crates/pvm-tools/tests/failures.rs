@@ -8,8 +8,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::process::{Child, Output, Stdio};
 use std::time::Duration;
 
-/// Writes a program. The task that starts first runs `first`; the others wait for ever. Each task leaves a process
-/// behind that waits too, and writes the process ids of both to the directory `pids`.
+/// Writes a program. One of its tasks runs `first`; the others wait for ever. Each task starts a background process
+/// that also waits, and leaves the process ids of both as file names in the directory `pids`.
 fn program(sandbox: &Sandbox, first: &str) -> String {
     std::fs::create_dir(sandbox.path().join("pids")).unwrap();
     sandbox.program(
@@ -22,7 +22,7 @@ fn program(sandbox: &Sandbox, first: &str) -> String {
     )
 }
 
-/// Returns whether all processes have ended that [`program`] has written down.
+/// Returns whether all processes have ended whose ids are in the directory `pids`.
 fn all_are_gone(sandbox: &Sandbox) -> bool {
     let names = std::fs::read_dir(sandbox.path().join("pids")).unwrap().flatten();
     let pids: Vec<String> = names.map(|name| name.file_name().into_string().unwrap()).collect();
@@ -38,7 +38,7 @@ fn start(sandbox: &Sandbox, arguments: &[&str]) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until all have begun, and then calls `act` with the run.
+/// Starts a run, waits until all its processes have begun, and then calls `act` with the run.
 fn when_all_run(sandbox: &Sandbox, arguments: &[&str], act: impl FnOnce(&Child)) -> Output {
     let child = start(sandbox, arguments);
     let pids = sandbox.path().join("pids");
@@ -101,7 +101,7 @@ fn nothing_stays_after_a_second_interrupt_a_quit_or_a_kill() {
         (&[Signal::KILL], None),
     ] {
         let sandbox = Sandbox::new();
-        // These tasks ignore requests to end.
+        // These tasks ignore signals that ask them to end.
         let program = program(&sandbox, "true; trap '' INT TERM QUIT; while :; do sleep 1; done");
         let text =
             std::fs::read_to_string(&program).unwrap().replacen("sleep 1000", "trap '' INT TERM QUIT; sleep 1000", 1);
@@ -137,7 +137,7 @@ fn a_lost_host_is_told_with_its_cause() {
     assert!(wait_until(|| ["127.0.0.2", "127.0.0.3"]
         .iter()
         .all(|host| sandbox.path().join(format!("ready.{host}")).exists())));
-    // The daemon of a host dies.
+    // Kills the daemon of a host.
     let daemons = std::fs::read_dir("/proc").unwrap().flatten().filter(|entry| {
         let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
         let place = format!("PVM_TMP={}/127.0.0.3", sandbox.path().display());

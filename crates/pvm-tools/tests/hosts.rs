@@ -65,7 +65,7 @@ fn a_program_runs_on_the_hosts_that_were_named_and_they_go_with_it() {
     let output = sandbox.run(&["run", "-n", "5", "--hosts", "$127.0.0.2:2,$127.0.0.3", "./prog"]);
     assert_eq!(sorted(&output), [["127.0.0.2"; 4].as_slice(), &["127.0.0.3"]].concat(), "{}", err(&output));
     assert!(wait_until(|| !sandbox.has_daemon() && !sandbox.has_daemon_on("127.0.0.2")));
-    // A machine that was there before stays unchanged.
+    // A machine that existed before the run keeps its hosts.
     sandbox.run(&["up", "$127.0.0.2"]);
     let output = sandbox.run(&["run", "-n", "2", "--hosts", "$127.0.0.3,$127.0.0.4", "./prog"]);
     assert_eq!(sorted(&output), ["127.0.0.3", "127.0.0.4"], "{}", err(&output));
@@ -78,7 +78,7 @@ fn hosts_that_are_in_the_machine_go_by_any_name_and_need_none_that_is_known_else
     let sandbox = Sandbox::new();
     sandbox.remote_shell();
     sandbox.program("prog", "echo ${HOSTNAME:-here}");
-    // As on another host: an address of its own, and a name that cannot be looked up.
+    // A daemon like one on another host: it has its own address, and a name that cannot be looked up.
     sandbox.run(&["up", "$h2.invalid ip=127.0.0.2"]);
     let up = sandbox.run(&["up", "localhost", "h2.invalid"]);
     assert_eq!((up.status.code(), names(&up).len()), (Some(0), 2));
@@ -130,7 +130,7 @@ fn a_console_tells_which_hosts_of_its_hostfile_are_missing() {
 fn inside_of_a_slurm_job_its_hosts_are_found_and_started_by_srun() {
     let sandbox = Sandbox::new();
     let shell = sandbox.remote_shell();
-    // The programs that it starts end with it, as with `srun`.
+    // The programs that this replacement starts end with it, as with the real `srun`.
     let report = sandbox.path().join("srun");
     let tools = sandbox.path().join("tools");
     std::fs::create_dir(&tools).unwrap();

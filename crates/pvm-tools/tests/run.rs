@@ -144,7 +144,7 @@ fn programs_are_found_where_a_user_expects_them() {
     assert_eq!(out(&sandbox.run(&["run", "./here"])), "here\n");
     assert_eq!(out(&sandbox.run(&["run", "here"])), "here\n");
     assert_eq!(out(&sandbox.run(&["run", "echo", "from PATH"])), "from PATH\n");
-    // PATH comes first, but after the search path.
+    // PATH comes before the current directory, but after the search path.
     sandbox.program("echo", "echo mine");
     assert_eq!(out(&sandbox.run(&["run", "echo", "from PATH"])), "from PATH\n");
     sandbox.program("home/pvm3/bin/LINUX64/echo", "echo the search path");
@@ -203,7 +203,7 @@ fn standard_input_goes_to_the_first_task_when_that_is_wanted() {
     assert_eq!(run(&["--stdin", "-n2"], b"text").stdout, b"text");
     let long: Vec<u8> = (0..1_000_000_u32).flat_map(|number| number.to_be_bytes()).collect();
     assert!(run(&["--stdin"], &long).stdout == long);
-    // A task that reads nothing does not delay the end.
+    // A task that does not read its input does not delay the end of the run.
     let child = sandbox.command(&["run", "--stdin", "true"]).stdin(Stdio::piped()).output().unwrap();
     assert!(child.status.success());
 }
@@ -271,12 +271,12 @@ fn what_tasks_spawn_is_found_in_the_search_path_and_beside_the_first_program() {
     std::fs::create_dir_all(sandbox.path().join("home/pvm3/bin/LINUX64")).unwrap();
     std::fs::create_dir(sandbox.path().join("tools")).unwrap();
     let (console, found) = (common::pvm().display(), sandbox.path().join("found"));
-    // The console ends when two have been found, and with it everything that it has started.
+    // The console ends when two programs have been found, and everything that it has started ends too.
     let wait = format!("while [ $(cat {0} 2>/dev/null | wc -l) -lt 2 ]; do sleep 0.05; done", found.display());
     let spawn =
         |names: &str| format!("({{ for name in {names}; do echo \"spawn -> $name\"; done; {wait}; }}) | {console}");
     let first = sandbox.program("tools/first", &spawn("helper second stranger"));
-    // A task that another task started passes it on.
+    // A task that another task has spawned also passes on the directory of the first program.
     sandbox.program("tools/second", &spawn("helper"));
     sandbox.program("tools/helper", &format!("echo beside >>{}", found.display()));
     sandbox.program("stranger", &format!("echo here >>{}", found.display()));

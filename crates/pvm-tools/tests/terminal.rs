@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// A console on a terminal of its own.
+/// A console on its own pseudo-terminal.
 struct Terminal {
     keyboard: OwnedFd,
     shown: String,
@@ -35,7 +35,7 @@ impl Terminal {
         rustix::io::write(&self.keyboard, keys.as_bytes()).unwrap();
     }
 
-    /// Waits until the screen shows a text after all texts that were awaited before.
+    /// Waits until the console has printed a text, after the texts of all earlier calls.
     fn expect(&mut self, text: &str) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -48,7 +48,7 @@ impl Terminal {
             let mut ready = [PollFd::new(&self.keyboard, PollFlags::IN)];
             if poll(&mut ready, Some(&pause)).unwrap() > 0 {
                 let mut bytes = [0; 4096];
-                // The console's end of the terminal is closed: no more output follows.
+                // An error means that the console has closed its end of the terminal.
                 let count = rustix::io::read(&self.keyboard, &mut bytes).unwrap_or(0);
                 assert!(count > 0, "no {text:?} in {:?} before the end", self.shown);
                 self.shown.push_str(&String::from_utf8_lossy(&bytes[..count]));
@@ -71,7 +71,7 @@ fn a_person_edits_completes_and_recalls_lines() {
     terminal.press("\x1b[A\x1b[A\r");
     terminal.expect("3.4.6");
     terminal.expect("pvm> ");
-    // Ctrl-C drops the line, not the console.
+    // Ctrl-C discards the line and does not end the console.
     terminal.press("halt\x03");
     terminal.expect("pvm> ");
     terminal.press("id\r");

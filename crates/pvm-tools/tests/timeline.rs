@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Rounds of the program, each with two messages to each of its two children and back.
+/// The number of rounds of the program. In each, the parent sends a message to both of its children, and each child
+/// answers.
 const ROUNDS: usize = 50;
 
 /// Compiles the program and links it to the archive that is built beside `pvm`. Returns its path.
@@ -33,7 +34,7 @@ fn number(event: &Value, name: &str) -> i64 {
     event[name].as_i64().unwrap_or_else(|| panic!("{name} in {event}"))
 }
 
-/// Checks that slices of one thread are nested or apart.
+/// Checks that the slices of one thread are nested or do not overlap.
 fn assert_nested(slices: &[&Value]) {
     let mut spans: Vec<(i64, i64)> =
         slices.iter().map(|slice| (number(slice, "ts"), number(slice, "ts") + number(slice, "dur"))).collect();
@@ -66,7 +67,7 @@ fn a_run_with_killed_tasks_is_a_whole_timeline() {
     assert_eq!(count("pvm_pkint"), 0);
     assert!(of_kind("X").filter(|slice| slice["name"] == "pvm_psend").all(|slice| slice["args"]["bytes"] == 4));
 
-    // The two tasks that were killed, each in its last receive.
+    // The two killed tasks: each was killed in a receive.
     let unfinished: Vec<_> = of_kind("X").filter(|slice| slice["args"]["unfinished"] == true).collect();
     let receives = unfinished.iter().filter(|slice| slice["name"] == "pvm_recv").count();
     assert_eq!((receives, unfinished.len()), (2, 3), "{unfinished:?}"); // and the parent's pvm_exit

@@ -5,8 +5,8 @@ use nix::sys::socket::SockaddrStorage;
 use pvm_core::dialogue::ADDRESSES_MAX;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Returns the addresses of this host's interfaces. Those by which others are likely to reach the host come first; the
-/// loopback comes last, which may serve daemons that share a host.
+/// Returns the addresses of this host's interfaces. Addresses that other hosts are likely to reach come first. The
+/// loopback comes last: daemons on the same host may use it.
 pub fn own() -> Vec<IpAddr> {
     let mut addresses: Vec<IpAddr> = Vec::new();
     for interface in getifaddrs().into_iter().flatten().filter(|one| one.flags.contains(InterfaceFlags::IFF_UP)) {
@@ -24,7 +24,7 @@ pub fn own() -> Vec<IpAddr> {
     addresses
 }
 
-/// Returns whether an address leads to this host. The loopback does even if no interface has it.
+/// Returns whether an address leads to this host. A loopback address does so even if no interface has it.
 pub fn is_own(address: IpAddr) -> bool {
     address.is_loopback() || own().contains(&address)
 }
@@ -39,7 +39,8 @@ fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
     v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
 }
 
-/// Returns whether other hosts can use an address. Link-local addresses need the name of an interface.
+/// Returns whether other hosts can use an address. They cannot use link-local addresses, which need the name of an
+/// interface.
 fn is_useful(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !address.is_link_local() && !address.is_unspecified(),

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 /// Printed with every error in the command line.
 pub const USAGE: &str = "usage: pvmd [-dMASK] [-nNAME] [HOSTFILE]";
 
-/// Words that a master passes to a daemon that it starts, beside switches: the master's host number and address, the
-/// number of the new host, and two words that PVM 3.4.6 has.
+/// The number of words, besides switches, that a master passes to a daemon: the master's host number and address, the
+/// number of the new host, and two further words that PVM 3.4.6 also passes.
 const SLAVE_WORDS: usize = 5;
 /// The highest host number.
 const HOST_NUMBER_MAX: u32 = 4095;
@@ -35,11 +35,11 @@ machine is halted or SIGTERM comes. Normally started by `pvm`.
 /// The command that the command line asks for.
 #[derive(Debug, PartialEq)]
 pub enum Command {
-    /// Be the daemon.
+    /// Serve as the daemon.
     Serve(Options),
-    /// Be the daemon of a host that joins: `-s`.
+    /// Serve as the daemon of a host that joins: `-s`.
     Join(Options, Slave),
-    /// Have a person start a daemon: host, login, command.
+    /// Ask a person to start a daemon: host, login, command.
     StartByHand(String, Option<String>, String),
     /// `-t`
     Test,
@@ -62,7 +62,7 @@ pub struct Options {
     pub hostfile: Option<PathBuf>,
 }
 
-/// What a joining daemon is told.
+/// The arguments of a joining daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slave {
     /// The master's host.

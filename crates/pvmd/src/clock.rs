@@ -1,4 +1,4 @@
-//! Replies and events with the time of day.
+//! Replies and trace events that carry the time of day.
 use pvm_core::proto::{Message, Reply};
 use pvm_core::tid::Tid;
 use pvm_core::trace::{Record, Stamp, write_data_list};
@@ -14,7 +14,8 @@ pub fn time_of_day() -> Reply {
     Reply::Clock { seconds: now.as_secs() as i64, microseconds: now.subsec_micros() as i32 }
 }
 
-/// Returns the messages that report an event to a collector; before the first one, the list of data events.
+/// Returns the messages that report a trace event to its collector. With `introduce`, the list of data events comes
+/// first.
 pub fn trace(
     to: (Tid, i32, i32),
     mut record: Record,

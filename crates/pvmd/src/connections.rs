@@ -1,4 +1,4 @@
-//! The daemon's end of each task: its connection, its descriptors, what waits for it.
+//! What the daemon holds for each task: its connection, its descriptors, the frames that wait for it.
 use crate::settings::BACKLOG_BYTES_MAX;
 use pvm_core::machine::Connection;
 use pvm_core::proto::{ToTask, Welcome};
@@ -19,7 +19,7 @@ pub struct Descriptors {
     pub bell: OwnedFd,
 }
 
-/// A connection. It is a task once it has been welcomed.
+/// A connection. It belongs to a task once it has been welcomed.
 pub struct Client {
     /// The socket with its queue.
     pub socket: ControlSocket,
@@ -27,19 +27,20 @@ pub struct Client {
     pub tid: Option<Tid>,
     /// The descriptors that came with the hello.
     pub offered: Option<Descriptors>,
-    /// Whether the socket is watched for room.
+    /// Whether the loop waits until the socket can take more.
     pub watches_write: bool,
-    /// Readable when the process has ended. The socket alone would not tell while a child of the process holds it open.
+    /// The pidfd, readable when the process has ended. The socket does not show the end while a child of the process
+    /// holds it open.
     pub process: Option<OwnedFd>,
-    /// Nothing can be sent any more. What the task has sent before is still to be read.
+    /// Nothing can be sent any more; frames that the task has sent are still read.
     pub write_closed: bool,
     /// The end of the backlog that [`Client::has_sent_backlog`] waits for.
     backlog_end: Option<u64>,
 }
 
 impl Client {
-    /// Returns whether the socket has taken everything that waited when this was asked for the first time, or for the
-    /// first time since it was true. So the answer becomes true even if more and more is added.
+    /// Returns whether the socket has taken the backlog: everything that waited at the first call, or at the first call
+    /// after the last `true`. Bytes added later do not delay the answer `true`.
     pub fn has_sent_backlog(&mut self) -> bool {
         let taken = self.socket.written_bytes();
         let backlog_end = *self.backlog_end.get_or_insert(taken + self.socket.queued_bytes() as u64);
@@ -56,7 +57,7 @@ impl Client {
 struct TaskRecord {
     connection: Option<Connection>,
     descriptors: Option<Rc<Descriptors>>,
-    /// What was made for a task that has not enrolled: the writable segment, its doorbell.
+    /// The writable segment and the doorbell, made for a task that has not enrolled.
     blank: Option<[OwnedFd; 2]>,
     /// Frames for a task that has not enrolled, and the bytes of messages among them.
     waiting: Vec<(ToTask, Option<Rc<Descriptors>>)>,
@@ -69,19 +70,19 @@ pub struct Connections {
     tasks: HashMap<Tid, TaskRecord>,
     ports: PortTable,
     last: Connection,
-    /// Connections whose queue has changed since the last look.
+    /// Connections whose queue has changed since the last [`Connections::take_touched`].
     touched: Vec<Connection>,
     connected: u32,
-    /// Connections for which too much waits.
+    /// Connections that are to be closed: their backlog exceeds the limit, or a send to them has failed.
     overrun: Vec<Connection>,
     backlog_bytes_max: usize,
-    /// The own host, and the daemon's descriptors as a peer of its tasks.
+    /// This host, and the daemon's descriptors as a peer of its tasks.
     host: Tid,
     daemon: Option<Rc<Descriptors>>,
 }
 
 impl Connections {
-    /// Starts without connections, on that host.
+    /// Starts without connections, on the given host.
     pub fn new(host: Tid) -> io::Result<Connections> {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
         let ports = PortTable::new(cores)?;
@@ -112,7 +113,8 @@ impl Connections {
         client.map_or(task.waiting_bytes, |client| client.socket.queued_bytes())
     }
 
-    /// Takes the connections for which too much waits. They are to be closed.
+    /// Takes the connections that are to be closed because their backlog exceeds the limit or a send to them has
+    /// failed.
     pub fn take_overrun(&mut self) -> Vec<Connection> {
         std::mem::take(&mut self.overrun)
     }
@@ -122,7 +124,7 @@ impl Connections {
         self.ports.descriptor().try_clone_to_owned()
     }
 
-    /// Sets the descriptors by which tasks reach the daemon in shared memory.
+    /// Sets the descriptors through which tasks reach the daemon in shared memory.
     pub fn set_daemon(&mut self, [segment, bell]: [OwnedFd; 2]) {
         self.daemon = Some(Rc::new(Descriptors { segment, bell }));
     }
@@ -143,7 +145,7 @@ impl Connections {
         self.last
     }
 
-    /// Returns the connection of that number.
+    /// Returns the connection with the given number.
     pub fn get_mut(&mut self, connection: Connection) -> Option<&mut Client> {
         self.clients.get_mut(&connection)
     }
@@ -168,7 +170,7 @@ impl Connections {
         self.ports.set_tasks(self.connected);
     }
 
-    /// Takes the connections whose queue may have begun, or ceased, to wait for the socket.
+    /// Takes the connections whose queue has changed: it may have begun, or ceased, to wait for the socket.
     pub fn take_touched(&mut self) -> Vec<Connection> {
         std::mem::take(&mut self.touched)
     }
@@ -187,7 +189,7 @@ impl Connections {
         self.tasks.remove(&tid)?.connection
     }
 
-    /// Lets a task enroll and sends what has waited for it.
+    /// Lets a task enroll and sends the frames that have waited for it.
     pub fn welcome(&mut self, connection: Connection, tid: Tid, welcome: Welcome) {
         let (Some(client), Some(task)) = (self.clients.get_mut(&connection), self.tasks.get_mut(&tid)) else {
             return;
@@ -228,7 +230,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Introduces a task and the daemon, which has that endpoint, to each other.
+    /// Introduces a task and the daemon to each other. `endpoint` is the daemon's.
     pub fn introduce_daemon(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()> {
         let Some(own) = self.descriptors(task)? else { return Ok(()) };
         endpoint.connect(task.0, own.segment.try_clone()?, own.bell.try_clone()?)?;
@@ -237,7 +239,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Returns the descriptors of a task. For a task that has not enrolled they are made.
+    /// Returns the descriptors of a task. Makes them for a task that has not enrolled.
     fn descriptors(&mut self, tid: Tid) -> io::Result<Option<Rc<Descriptors>>> {
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(None) };
         if task.descriptors.is_none() && task.connection.is_none() {
@@ -283,7 +285,7 @@ impl Connections {
     fn sent(&mut self, connection: Connection, tid: Tid, result: Result<(), ControlError>) {
         if let (Err(error), Some(client)) = (result, self.clients.get_mut(&connection)) {
             client.write_closed = true;
-            // The task would wait for ever for a frame that it does not get.
+            // The task would wait for ever for the frame that was not sent.
             if error != ControlError::Closed {
                 self.overrun.push(connection);
             }

@@ -1,17 +1,18 @@
-//! Core dumps of the daemon hold none of its memory, since that holds the keys of its links. The system keeps this
-//! choice for each process, and children inherit it. Processes of others get the choice with which this process began.
+//! Core dumps of the daemon contain none of its memory, because it holds the keys of the daemon's links. The system
+//! keeps this setting for each process, and children inherit it. Programs that the daemon starts get the setting with
+//! which the daemon began.
 use std::sync::OnceLock;
 
-/// The file with the choice, as bits for kinds of memory.
+/// The file with the setting: a bit for each kind of memory.
 const FILTER: &str = "/proc/self/coredump_filter";
 /// No kind of memory.
 const NOTHING: &str = "0";
 
-/// The choice with which the process began.
+/// The setting with which the process began.
 static BEFORE: OnceLock<String> = OnceLock::new();
 
 fn choose(filter: &str) {
-    // If there is no such file, the system dumps no memory or offers no choice.
+    // If there is no such file, the system dumps no memory or has no such setting.
     let _ = std::fs::write(FILTER, filter);
 }
 
@@ -23,7 +24,7 @@ pub fn leave_memory_out() {
     }
 }
 
-/// Runs a function that starts a process of somebody else, with the choice with which this process began.
+/// Runs a function that starts another program, under the setting with which this process began.
 pub fn as_before<T>(start: impl FnOnce() -> T) -> T {
     let Some(before) = BEFORE.get() else { return start() };
     choose(before);

@@ -1,9 +1,9 @@
 //! The direct links between tasks of this host and tasks of other hosts.
 //!
 //! The daemon keeps a descriptor of each link that its tasks have. When a task ends, for whatever reason, the kernel
-//! still holds what the task wrote last. The daemon then shuts its side down for writing, and keeps the connection
-//! until the other side has read everything. When a host is lost, its links are closed on this side, so that no task
-//! waits for more data from it.
+//! may still hold the last bytes that the task wrote. The daemon then shuts its side down for writing, and keeps the
+//! connection until the other side has read everything. When a host is lost, its links are closed on this side, so that
+//! no task waits for more data from it.
 use crate::source::Source;
 use pvm_core::machine::DirectTicket;
 use pvm_core::tid::Tid;
@@ -26,7 +26,7 @@ const DESCRIPTOR_SHARE: u64 = 4;
 /// * Reached: the link is refused, and the default route stays
 /// * Test: `direct_links_are_limited`
 const LINKS_MAX: usize = 4096;
-/// Bytes of a link without a reader that are discarded at a time.
+/// Bytes discarded at a time on a link whose task is gone.
 const DISCARD_BYTES: usize = 64 << 10;
 
 /// A link that is being made.
@@ -35,11 +35,11 @@ pub struct PendingLink {
     pub task: Tid,
     /// The task of the other host.
     pub peer: Tid,
-    /// The machine's name for the link.
+    /// The number by which the machine knows the link.
     pub ticket: DirectTicket,
     /// The key material of the link.
     pub secret: [u8; 32],
-    /// Whether this host calls the other one.
+    /// Whether this host calls the other host.
     pub calls: bool,
 }
 
@@ -52,7 +52,7 @@ struct HeldLink {
 }
 
 impl HeldLink {
-    /// Tells the other side, behind everything that the task has written, that no more follows.
+    /// Ends the stream to the other side, after everything that the task has written.
     fn shut_down(&mut self) -> Result<(), Errno> {
         self.task_is_gone = true;
         rustix::net::shutdown(&self.socket, Shutdown::Write)
@@ -91,20 +91,20 @@ impl DirectLinks {
         self.pending.len() + self.held.len() < self.links_max
     }
 
-    /// Returns whether a living task has a link to that peer. Two tasks have no second link.
+    /// Returns whether a living task has a link to that peer. Two tasks never have more than one link.
     pub fn has_link(&self, task: Tid, peer: Tid) -> bool {
         self.held.values().any(|held| (held.task, held.peer) == (task, peer) && !held.task_is_gone)
     }
 
-    /// Returns whether this host is calling for such a link. All links of two tasks are made by calls of the same
-    /// host, so that this check prevents a second one.
+    /// Returns whether this host is calling to make a link of these two tasks. For two given tasks always the same host
+    /// calls, so this check prevents a second link.
     fn is_calling(&self, task: Tid, peer: Tid) -> bool {
         self.pending.values().any(|pending| pending.calls && (pending.task, pending.peer) == (task, peer))
     }
 
     // ----- links that are being made
 
-    /// Expects a call of the other host. Returns what that host has to show, or `None` if the link is refused.
+    /// Expects a call of the other host. Returns the secrets for the call, or `None` if the link is refused.
     pub fn expect(&mut self, ticket: DirectTicket, task: Tid, peer: Tid) -> Option<DirectCall> {
         if !self.has_room() || self.has_link(task, peer) {
             return None;
@@ -125,14 +125,14 @@ impl DirectLinks {
         accepted
     }
 
-    /// Takes a link that has been made, has failed, or is not wanted any more.
+    /// Takes out a pending link that has been made, has failed, or is not wanted any more.
     pub fn take_pending(&mut self, id: u64) -> Option<PendingLink> {
         self.pending.remove(&id)
     }
 
     // ----- links that tasks have
 
-    /// Keeps a descriptor of a link that is given to a task. Returns the number of the link.
+    /// Keeps a descriptor of a link that a task gets. Returns the number of the link.
     pub fn hold(&mut self, task: Tid, peer: Tid, socket: OwnedFd) -> Result<u32, Errno> {
         loop {
             self.last = self.last.wrapping_add(1);
@@ -147,7 +147,7 @@ impl DirectLinks {
 
     fn close(&mut self, number: u32) {
         if let Some(held) = self.held.remove(&number) {
-            // The task's own descriptor would keep the socket in `epoll`.
+            // The socket would stay in `epoll`, since the task also has a descriptor of it.
             let _ = epoll::delete(&self.epoll, &held.socket);
         }
     }
@@ -156,7 +156,7 @@ impl DirectLinks {
     pub fn on_ready(&mut self, number: u32) {
         let Some(held) = self.held.get(&number) else { return };
         if !held.task_is_gone {
-            // The task can still read what that side sent. What the task sends from now on nobody reads.
+            // The task can still read what that side sent. Nobody reads what the task sends from now on.
             return self.close(number);
         }
         let mut discarded = [0; DISCARD_BYTES];
@@ -166,8 +166,8 @@ impl DirectLinks {
         }
     }
 
-    /// Ends the links of a task that is gone, and discards what still comes. A close while data lies unread would
-    /// make the kernel drop what the other side has not received yet.
+    /// Ends the links of a task that is gone, and discards data that still arrives. Closing a socket with unread data
+    /// would make the kernel drop data that the other side has not received yet.
     pub fn end_links_of_task(&mut self, task: Tid) {
         let mut broken = Vec::new();
         for (number, held) in self.held.iter_mut().filter(|(_, held)| held.task == task && !held.task_is_gone) {
@@ -186,7 +186,7 @@ impl DirectLinks {
         let numbers: Vec<u32> = numbers.map(|(number, _)| *number).collect();
         for number in numbers {
             if let Some(held) = self.held.get(&number) {
-                // The task finds the end behind what has been received.
+                // The task can read what has been received, then finds the end.
                 let _ = rustix::net::shutdown(&held.socket, Shutdown::Both);
             }
             self.close(number);
@@ -207,14 +207,14 @@ mod tests {
         DirectLinks::new(Rc::new(epoll::create(CreateFlags::CLOEXEC).unwrap()))
     }
 
-    /// A link of the two; its number, and the other side's end.
+    /// Makes a link of the two tasks. Returns its number and the other side's end.
     fn linked(direct_links: &mut DirectLinks) -> (u32, OwnedFd) {
         let (near, far) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
         (direct_links.hold(TASK, PEER, near).unwrap(), far)
     }
 
-    /// What has come on a link.
+    /// Returns the bytes that have arrived on a link.
     fn came(far: &OwnedFd) -> Result<Vec<u8>, Errno> {
         let mut bytes = [0; 64];
         let (count, _) = rustix::net::recv(far, &mut bytes[..], RecvFlags::DONTWAIT)?;
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(came(&far), Err(Errno::AGAIN));
         direct_links.end_links_of_task(TASK);
         assert_eq!(came(&far), Ok(Vec::new()));
-        // What still comes for it is thrown away, until the other side closes too.
+        // Data that still arrives for the task is discarded, until the other side closes too.
         assert_eq!(rustix::net::send(&far, b"late", SendFlags::NOSIGNAL), Ok(4));
         direct_links.on_ready(number);
         assert!(direct_links.held.contains_key(&number));

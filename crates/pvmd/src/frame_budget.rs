@@ -1,4 +1,4 @@
-//! How many frames of one peer are handled in a step of the loop.
+//! The limit of the frames of one peer that are handled in a step of the loop.
 use std::time::{Duration, Instant};
 
 /// The number of frames.

@@ -1,4 +1,4 @@
-//! Untrusted input that the daemon reads beside frames (docs/testing.md).
+//! Untrusted input of the daemon other than frames (docs/testing.md).
 use crate::arguments::{self, Command};
 use crate::start::reason::read_answer;
 use crate::start::reason::{FailedStart, Outcome, is_not_found};
@@ -49,7 +49,7 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// The command line, one word a line. What one daemon writes for another is read as it was meant.
+/// Reads a command line, one word a line. A command line that one daemon writes for another is read back unchanged.
 fn daemon_arguments(bytes: &[u8]) {
     let words: Vec<OsString> = bytes.split(|byte| *byte == b'\n').map(|word| OsStr::from_bytes(word).into()).collect();
     let Ok(Command::Join(options, slave)) = arguments::parse(words) else { return };
@@ -75,7 +75,7 @@ fn daemon_arguments(bytes: &[u8]) {
     assert!(twice.own.host() == twice.own && twice.own != Tid::NONE);
 }
 
-/// Variables, one a line, and the remote shells that result.
+/// Reads variables, one a line, and chooses the remote shells that follow from them.
 fn daemon_variables(bytes: &[u8]) {
     let lines: Vec<OsString> = bytes.split(|byte| *byte == b'\n').map(|line| OsStr::from_bytes(line).into()).collect();
     let names = ["PVM_RSH", "PVM_DPATH", "PATH", "SLURM_JOB_NODELIST"];
@@ -89,7 +89,7 @@ fn daemon_variables(bytes: &[u8]) {
     let expanded = program_search::expand(&text, &value);
     assert!(text.contains('$') || expanded == text);
     if let Ok(line) = parse_host(&text) {
-        // The bytes do not decide whether `srun` exists here.
+        // Whether `srun` exists on this host does not depend on the bytes, so both shells are tested.
         for shell in [remote_shell::RemoteShell::find(set, false), remote_shell::RemoteShell::Srun] {
             assert_eq!(shell.words(&line, "command").last(), Some(&"command".into()));
         }
@@ -99,7 +99,7 @@ fn daemon_variables(bytes: &[u8]) {
     }
 }
 
-/// The output of the process that looks names up, and a table of names.
+/// Reads the output of the process that looks names up, and a table of names.
 fn name_answers(bytes: &[u8]) {
     const COUNT: usize = 3;
     assert_eq!(resolve::read_answers(bytes, COUNT).len(), COUNT);
@@ -110,9 +110,9 @@ fn name_answers(bytes: &[u8]) {
     }
 }
 
-/// The output of a host on which a daemon is being started, in pieces. Its last line is the reported reason.
+/// Reads, in pieces, the output of a host on which a daemon is being started. The last line is the reported reason.
 fn start_output(bytes: &[u8]) {
-    // Ends when there are no more bytes.
+    // An error means that no bytes are left.
     let _ = output(&mut Unstructured::new(bytes));
 }
 
@@ -133,7 +133,7 @@ fn output(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     drop(writer);
     all.extend(lines.read(&mut pipe));
     assert!(lines.ended() && lines.read(&mut pipe).is_empty());
-    // Bytes that are not text grow when they are converted.
+    // A byte that is not valid UTF-8 becomes three bytes when it is converted.
     assert!(all.iter().all(|line| line.len() <= 3 * (LINE_BYTES_MAX + 30_000) && !line.ends_with('\n')));
     for line in &all {
         let answer = read_answer(line.as_bytes());

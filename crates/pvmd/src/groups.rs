@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 pub struct Groups(HashMap<u64, GroupMemory>);
 
 impl Groups {
-    /// Returns who waits in the barriers.
+    /// Returns the tasks that wait in barriers, by group.
     pub fn waiting(&self) -> BTreeMap<u64, Waiting> {
         let waiting = |memory: &GroupMemory| {
             let (need, tids) = memory.waiting();
@@ -41,7 +41,7 @@ impl Groups {
             GroupAction::Joined { instance, tid } => memory.set(instance, tid.0),
             GroupAction::Gone { instance } => {
                 memory.clear(instance);
-                // A member that is gone may have failed to ring some.
+                // The member may have ended before it had rung all sleepers.
                 wake(memory, connections);
             }
             GroupAction::Freeze => memory.freeze(),

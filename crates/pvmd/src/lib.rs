@@ -1,7 +1,7 @@
 //! The daemon of a host: starts tasks, introduces them to one another, notices their deaths.
 //!
-//! One thread with one loop around `epoll`. `pvm_core::machine` decides what is to be done; this program passes events
-//! to it and executes its actions.
+//! It has one thread, with one loop around `epoll`. `pvm_core::machine` decides what is to be done; this program passes
+//! events to it and executes its actions.
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -71,7 +71,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Returns a remedy for a failed start, if the error alone does not tell one.
+/// Returns advice on a failed start, if the error itself contains none.
 fn remedy(error: &dyn std::error::Error) -> String {
     let full = std::io::Error::from(rustix::io::Errno::MFILE).to_string();
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
@@ -94,15 +94,15 @@ fn say(text: &str) -> Result<()> {
 /// Becomes the daemon. Returns when the machine has halted.
 fn serve(options: &Options) -> Result<()> {
     core_dumps::leave_memory_out();
-    // Tasks must not inherit what a starter left open.
+    // Tasks must not inherit descriptors that the starter left open.
     close_fds::set_fds_cloexec(3, &[]);
     let mut settings = Settings::of_master(options)?;
     let socket_directory = socket_directory::SocketDirectory::create(&settings.places)?;
     settings.use_hostfile();
     let log = log::Log::open(&settings.places.files, &settings.temporary, settings.log_bytes_max);
     if !settings.needs_terminal() {
-        // This fails for the leader of a process group, that is when a shell has started the daemon in the foreground.
-        // It then stays there.
+        // This fails for the leader of a process group: a daemon that a shell has started in the foreground stays
+        // there.
         let _ = rustix::process::setsid();
     }
     let _ = std::env::set_current_dir(&settings.program_search.directory);

@@ -1,13 +1,13 @@
 //! The log file (contract 5.2): `<tmp>/pvml.<uid>`.
 //!
-//! A new daemon empties the log of this user's previous daemon (D23). A full log is kept as `.old` (D59). A name that
-//! another user has taken is skipped.
+//! A new daemon empties the log of this user's previous daemon (D23). A full log is kept as `.old` (D59). If another
+//! user has taken the name, the next possible name is tried.
 use rustix::fs::{FileType, Mode, OFlags};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// The log. It writes nothing if no file could be opened.
+/// The log. Nothing is written if no file could be opened.
 pub struct Log {
     file: Option<File>,
     path: PathBuf,
@@ -18,7 +18,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log that belongs to the first usable rendezvous file.
+    /// Opens the log. A log name belongs to each possible rendezvous file; the first usable log name is taken.
     pub fn open(rendezvous: &[PathBuf], temporary: &Path, bytes_max: u64) -> Log {
         let prefix = format!("[pvmd pid{}]", std::process::id());
         let file_bytes_max = pvm_fmp::file_bytes_max();
@@ -34,7 +34,7 @@ impl Log {
         log
     }
 
-    /// Sets the daemon's tid, with which lines begin from now on.
+    /// Sets the daemon's tid. Lines begin with it from now on.
     pub fn name(&mut self, daemon: pvm_core::tid::Tid) {
         self.prefix = format!("[{daemon}]");
     }
@@ -63,10 +63,10 @@ impl Log {
         let mut old = self.path.clone().into_os_string();
         old.push(".old");
         if std::fs::rename(&self.path, &old).is_err() {
-            // Another user has that name: empty the same file.
+            // The old log's name belongs to another user: empty the current file instead.
             let _ = self.file.as_ref().map(|file| file.set_len(0));
         }
-        // If no other file can be opened, the old one stays in use.
+        // If no new file can be opened, the current one stays in use.
         if let Some(file) = open_own(&self.path) {
             self.file = Some(file);
         }

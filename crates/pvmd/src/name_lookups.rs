@@ -1,4 +1,4 @@
-//! Look-ups of host names, each in a process of its own, so that the daemon does not wait for a name server.
+//! Look-ups of host names. A separate process serves each request, so that the daemon does not wait for a name server.
 use crate::resolve;
 use crate::source::Source;
 use pvm_core::codes::Code;
@@ -33,7 +33,7 @@ impl NameLookups {
         NameLookups { epoll, running: HashMap::new() }
     }
 
-    /// Begins to look names up. Returns the answers if that fails at once.
+    /// Begins to look names up. Returns the answers at once if no process could be started or watched.
     pub fn begin(&mut self, request: u32, names: &[String]) -> Option<Answers> {
         let Ok(child) = resolve::command(names).spawn() else { return Some(Vec::new()) };
         let output = child.stdout.as_ref().expect("the command has a pipe for its output").as_fd();

@@ -29,7 +29,7 @@ pub struct ProgramSearch {
 }
 
 impl ProgramSearch {
-    /// Takes the hostfile's options, else the variables of this host's environment.
+    /// Takes each setting from the hostfile's options, else from this host's environment.
     pub fn new(options: &HostOptions, complaints: &mut Vec<String>) -> ProgramSearch {
         let root = variable("PVM_ROOT").map_or_else(default_root, PathBuf::from);
         let home = variable("HOME").unwrap_or_else(|| {
@@ -59,8 +59,9 @@ impl ProgramSearch {
         }
     }
 
-    /// Looks for a program. A name with a slash is a path; any other name is looked for in each directory of `ep=`
-    /// and then in those of `beside`, which hold the first program of a `pvm run`. `wanted`: where the task is to run.
+    /// Looks for a program. A name with a slash is a path; any other name is looked for in each directory of `ep=` and
+    /// then in each directory of `beside`, which are those with the first program of a `pvm run`. `wanted`: the
+    /// directory in which the task is to run.
     pub fn find(
         &self,
         file: &ByteBuf,
@@ -103,7 +104,7 @@ fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Returns `PVM_ROOT` where it is not set: the directory of the installation to which this program belongs.
+/// Returns the default of `PVM_ROOT`: the directory of the installation to which this program belongs.
 fn default_root() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     let prefix = program.parent().and_then(Path::parent).unwrap_or(Path::new("/"));

@@ -1,7 +1,7 @@
-//! Looks host names up. That can take long, so the daemon starts a process for it.
+//! Looks host names up. This can take long, so the daemon starts a process for it.
 //!
-//! The process prints a line for each name as soon as the answer is known: the number of the name, a code (0, or one of
-//! PVM), the host's addresses, and its other names. Lists are separated by commas.
+//! The process prints a line for each name as soon as the answer is known: the number of the name, a code (0, or an
+//! error code of PVM), the host's addresses, and its other names. Lists are separated by commas.
 use crate::addresses;
 use pvm_core::codes::Code;
 use pvm_core::wire::ResolvedHost;
@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 pub const HOSTS_FILE: &str = "/etc/hosts";
 /// Names looked up at the same time.
 const LOOKUPS_MAX: usize = 32;
-/// Time that a starting daemon spends to find which hosts of its hostfile are this host.
+/// Time that a starting daemon spends to find which names in its hostfile mean this host.
 const OWN_NAMES_WAIT: Duration = Duration::from_secs(2);
 
-/// Looks names up for `pvmd --resolve NAME…`. Threads keep a name whose server does not answer from delaying the
-/// others.
+/// Looks names up for `pvmd --resolve NAME…`. Several threads do this, so that a name whose server does not answer does
+/// not delay the other names.
 pub fn answer(names: &[String], output: &Mutex<impl Write + Send>) -> io::Result<()> {
     let table = std::fs::read_to_string(HOSTS_FILE).unwrap_or_default();
     let next = AtomicUsize::new(0);
@@ -72,7 +72,8 @@ fn read_line(line: &str) -> Result<ResolvedHost, Code> {
     Ok(ResolvedHost { addresses, aliases: list().map(str::to_owned).collect() })
 }
 
-/// Returns the addresses of a host, and the reason why it cannot be added: it has none, or it is this host.
+/// Returns the addresses of a host, and an error code if the host cannot be added: it has no address, or it is this
+/// host.
 fn look_up(name: &str) -> (Option<Code>, Vec<IpAddr>) {
     let mut found: Vec<IpAddr> = Vec::new();
     for address in (name, 0).to_socket_addrs().into_iter().flatten().map(|address| address.ip()) {
@@ -98,7 +99,7 @@ fn is_loopback_name(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Returns which names mean this host, as far as that can be found soon.
+/// Returns which names mean this host, as far as this is known within [`OWN_NAMES_WAIT`].
 pub fn own_among(names: Vec<String>) -> Vec<String> {
     if names.is_empty() {
         return names;

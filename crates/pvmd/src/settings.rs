@@ -1,4 +1,4 @@
-//! What the daemon takes from its environment, its host and the hostfile (contract 5.3, 5.4).
+//! The daemon's settings, from its environment, its host and the hostfile (contract 5.3, 5.4).
 use crate::arguments::{self, Options, Slave};
 use crate::program_search::ProgramSearch;
 use crate::resolve::HOSTS_FILE;
@@ -19,26 +19,26 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The log, twice: the current one and the one before.
+/// Bytes of the log. There can be two logs: the current one and the previous one.
 ///
-/// * Filled by: all who have something logged: tasks by what they print, strangers by calling
+/// * Filled by: everybody who causes log lines: tasks that print, strangers that connect
 /// * Setting: `PVMDLOGMAX`
-/// * Reached: the log is kept as the one before, and a new one begun
+/// * Reached: the log is kept as the previous one, and a new one is begun
 /// * Test: `the_log_begins_afresh_and_is_turned_over_when_full`
 const LOG_BYTES_MAX: u64 = 1_000_000;
-/// What waits for a task on its socket, beside the frame that exceeds it and one that is longer by itself; or for a
-/// task that has not enrolled.
+/// Bytes that wait for a task on its socket, not counting the frame that exceeds the limit, nor a frame that alone is
+/// longer than the limit; or bytes that wait for a task that has not enrolled.
 ///
-/// * Filled by: tasks and hosts that send by way of the daemon to a task that takes nothing
+/// * Filled by: tasks and hosts that send through the daemon to a task that takes nothing
 /// * Setting: `HPVM_BACKLOG_MAX`, 4 MiB at least
 /// * Reached: the task is disconnected, as if its daemon had ended; a task that has not enrolled gets no more messages
-///   by way of the daemon
+///   through the daemon
 /// * Test: `a_task_that_takes_nothing_of_the_daemon_is_disconnected`,
 ///   `what_waits_for_a_task_that_has_not_come_is_bounded`
 pub const BACKLOG_BYTES_MAX: usize = 64 << 20;
-/// With less, the output that is read at a time could be too much for its collector.
+/// With a lower limit, a single read of output could be too much for its collector.
 const BACKLOG_BYTES_MIN: usize = 4 << 20;
-/// An upper bound for times, whatever a variable says: a moment that far ahead can still be represented.
+/// An upper bound for the times that variables set: a moment so far ahead can still be represented.
 const PATIENCE_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 /// Bytes of standard input that are searched for `PVM_VMID`.
 const LINE_BYTES_MAX: usize = 1024;
@@ -54,7 +54,7 @@ pub const ARCHITECTURE: &str = if cfg!(target_arch = "s390x") {
     "LINUX64"
 };
 
-/// What stays the same while the daemon runs.
+/// Settings that stay the same while the daemon runs.
 pub struct Settings {
     /// Where daemons publish their sockets.
     pub places: Places,
@@ -82,7 +82,7 @@ pub struct Settings {
     pub starts_max: usize,
     /// Command lines of helpers, such as `PVM_TASKER`.
     pub helpers: Vec<String>,
-    /// What is wrong with the settings, for the log.
+    /// Complaints about wrong settings, for the log.
     pub complaints: Vec<String>,
 }
 
@@ -101,8 +101,8 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Applies the hostfile's options for this host, and finds which hosts are other ones. This looks names up, which
-    /// can take long; by now the daemon is published.
+    /// Applies the hostfile's options for this host, and finds which hosts in it are other hosts. This looks names up,
+    /// which can take long, so it is done after the daemon's socket has been published.
     pub fn use_hostfile(&mut self) {
         let file = &self.machine.hostfile;
         let own_names = own_names(&self.machine.host.name, file);
@@ -113,12 +113,12 @@ impl Settings {
         self.work_at(&HostOptions { path: own.path, directory: own.directory, debugger: own.debugger });
     }
 
-    /// Returns whether a person is to start hosts of the hostfile (so=ms), which needs the starter's terminal.
+    /// Returns whether a person must start hosts of the hostfile (so=ms), for which the starter's terminal is needed.
     pub fn needs_terminal(&self) -> bool {
         self.hosts.iter().any(|line| line.start_option() == Some("ms"))
     }
 
-    /// Collects the settings of a daemon that joins. The rest comes with the master's welcome.
+    /// Collects the settings of a daemon that joins. The other settings come with the master's welcome.
     pub fn of_slave(options: &Options, slave: Slave, machine_id: Option<String>) -> crate::Result<Settings> {
         let machine_id = machine_id.map(OsString::from).or_else(|| variable("PVM_VMID"));
         let rank = Rank::Slave { own: slave.own, master: slave.master };
@@ -211,7 +211,7 @@ pub(crate) fn tasks_max(text: Option<OsString>) -> usize {
     limit.filter(|limit| *limit > 0).unwrap_or(machine::TASKS_MAX)
 }
 
-/// Reads the variables that limit what this daemon keeps.
+/// Reads the variables that limit how much this daemon keeps.
 pub(crate) fn limits(variable: impl Fn(&str) -> Option<OsString>) -> Limits {
     Limits {
         mailbox_bytes: count(variable("HPVM_MAILBOX_MAX"), MAILBOX_BYTES_MAX),
@@ -254,7 +254,7 @@ fn read_hostfile(options: &Options) -> crate::Result<Hostfile> {
     Ok(Hostfile::parse(&String::from_utf8_lossy(&text)))
 }
 
-/// Returns the names by which a hostfile can mean this host, with those of the file that lead here.
+/// Returns the names that mean this host: its own names, and the names in the hostfile that resolve to it.
 fn own_names(name: &str, file: &Hostfile) -> Vec<String> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();

@@ -1,7 +1,7 @@
 //! The daemon of a host that joins a machine (contract 5.5).
 //!
-//! The program that a remote shell starts is a front: it starts the daemon proper, passes its answer on, and ends when
-//! the daemon has closed the shell's pipes. So the daemon is not a child of the shell, and the shell can end.
+//! The program that a remote shell starts is a front: it starts the daemon proper, passes the daemon's answer on, and
+//! ends when the daemon has closed the shell's pipes. So the daemon is not a child of the shell, and the shell can end.
 use crate::arguments::{Options, Slave};
 use crate::daemon::{self, Daemon};
 use crate::log::Log;
@@ -24,8 +24,9 @@ use std::time::{Duration, Instant};
 const GREETING_WAIT: Duration = Duration::from_secs(30);
 /// Time that the master has to close the standard input after it has read the answer.
 const CLOSE_WAIT: Duration = Duration::from_secs(60);
-/// The same for a master that announces this, which it does at once. It takes longer only if the host that passes the
-/// answer on hangs. The master then starts another daemon, and this one must not be in its way.
+/// The same for a master that has announced that it will confirm the answer. Such a master does both at once; this
+/// takes longer only if the host that passes the answer on hangs. The master then starts another daemon, and this one
+/// must not be in its way.
 const TAKEN_WAIT: Duration = Duration::from_secs(20);
 /// Time that a previous daemon has to end.
 const PREDECESSOR_WAIT: Duration = Duration::from_secs(4);
@@ -36,7 +37,7 @@ const PREDECESSOR_PAUSE: Duration = Duration::from_millis(20);
 /// The length of a greeting, in bytes.
 const GREETING_BYTES_MAX: usize = 64 << 10;
 
-/// Starts the daemon proper and passes its output on until it needs this process no more.
+/// Starts the daemon proper and passes its output on until the daemon needs this process no more.
 pub fn front(arguments: impl Iterator<Item = OsString>) -> crate::Result<ExitCode> {
     let mut command = Command::new("/proc/self/exe");
     // The standard input and error belong to the daemon.
@@ -87,7 +88,7 @@ pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
     daemon.run()
 }
 
-/// Makes the socket directory. Waits for a previous daemon that is just ending.
+/// Makes the socket directory. If a previous daemon is just ending, waits for its end.
 fn create_socket_directory(settings: &Settings) -> crate::Result<SocketDirectory> {
     let begin = Instant::now();
     let end = begin + PREDECESSOR_WAIT;
@@ -109,7 +110,7 @@ fn create_socket_directory(settings: &Settings) -> crate::Result<SocketDirectory
 }
 
 /// Ends daemons of PVM 3.4.6 that were started by the same command as this one: the master has found them in another
-/// place and passed them over. Returns whether there is one.
+/// place and skipped them. Returns whether there is one.
 fn end_older() -> bool {
     let is_call = |words: &[Vec<u8>]| words.iter().any(|word| word == b"-s");
     let own = command_line("self").map(call_of);
@@ -120,7 +121,7 @@ fn end_older() -> bool {
         let Some(number) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw) else { continue };
         let is_other = number != rustix::process::getpid() && Some(number) != rustix::process::getppid();
         let words = name.to_str().filter(|_| is_other).and_then(command_line);
-        // Processes of this program are not of PVM 3.4.6.
+        // A process that runs this program is not a daemon of PVM 3.4.6.
         let is_older = || std::fs::read_link(process.path().join("exe")).ok() != std::env::current_exe().ok();
         if words.is_some_and(|words| call_of(words) == own) && is_older() {
             found |= rustix::process::kill_process(number, Signal::TERM).is_ok();
@@ -140,7 +141,7 @@ fn call_of(words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     words.into_iter().skip(1).filter(|word| word != b"-f").collect()
 }
 
-/// Returns the line that tells the master of this daemon.
+/// Returns the line that describes this daemon to the master.
 pub fn answer(settings: &Settings) -> String {
     let machine = &settings.machine;
     let started = Started {
@@ -164,7 +165,7 @@ fn greeting(slave: Slave) -> Greeting {
     let end = Instant::now() + GREETING_WAIT;
     let mut line = Vec::new();
     let mut total = 0;
-    // Read byte by byte, since what follows the last line belongs to somebody else.
+    // The input is read byte by byte, since the bytes after the last line are for another reader.
     while let Some(byte) = byte_of(std::io::stdin(), end).filter(|_| total < GREETING_BYTES_MAX) {
         total += 1;
         match byte {
@@ -176,7 +177,7 @@ fn greeting(slave: Slave) -> Greeting {
     greeting
 }
 
-/// Returns the next byte of the input, or `None` at its end or at `end`.
+/// Returns the next byte of the input, or `None` at the end of the input or at the time `end`.
 fn byte_of(input: impl AsFd, end: Instant) -> Option<u8> {
     let mut byte = [0];
     loop {
@@ -200,7 +201,7 @@ fn wait_for_close(input: impl AsFd, wait: Duration) -> bool {
     let end = Instant::now() + wait;
     let mut said = Vec::new();
     while let Some(byte) = byte_of(&input, end) {
-        // A longer word is another one.
+        // A longer word cannot be the expected one.
         if said.len() <= TAKEN.len() {
             said.push(byte);
         }

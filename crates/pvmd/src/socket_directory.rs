@@ -26,7 +26,7 @@ pub struct SocketDirectory {
 /// Why the socket directory could not be made.
 #[derive(Debug)]
 pub enum SocketDirectoryError {
-    /// A daemon of this user and machine runs; its rendezvous file.
+    /// A daemon of this user and machine runs. The path is its rendezvous file.
     Running(PathBuf),
     /// A daemon of PVM 3.4.6 of this user runs.
     Legacy(LegacyDaemon),
@@ -100,14 +100,14 @@ impl SocketDirectory {
         &self.socket
     }
 
-    /// Gives the rendezvous file a new time, so that programs which remove old files leave it.
+    /// Sets a new modification time of the rendezvous file, so that programs that remove old files spare it.
     pub fn refresh(&self) {
         if let Some(published) = &self.published {
             published.refresh();
         }
     }
 
-    /// Returns whether the socket and the rendezvous file are still the ones that were made.
+    /// Returns whether the socket and the rendezvous file that this daemon made still exist.
     pub fn stands(&self) -> bool {
         let socket =
             rustix::fs::lstat(&self.socket).is_ok_and(|status| (status.st_dev, status.st_ino) == self.identity);
@@ -126,7 +126,7 @@ fn listen(address: &SocketAddrUnix, path: &Path) -> Result<(OwnedFd, (u64, u64))
 
 impl Drop for SocketDirectory {
     fn drop(&mut self) {
-        // The rendezvous file goes first, so that nobody finds a socket that is about to vanish.
+        // The rendezvous file is removed first, so that nobody finds a socket that is about to vanish.
         self.published = None;
         let _ = std::fs::remove_file(&self.socket);
         let _ = std::fs::remove_dir(&self.directory);
@@ -137,7 +137,7 @@ fn directory_prefix() -> String {
     format!("pvmd-{}-", rustix::process::geteuid().as_raw())
 }
 
-/// Removes the socket and the directory of a daemon that was killed, if they have the names that this program gives.
+/// Removes the socket and the directory of a daemon that was killed, if their names are such as this program makes.
 fn remove_stale(socket: &Path) {
     let Some(directory) = socket.parent() else { return };
     let named = directory.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&directory_prefix()));

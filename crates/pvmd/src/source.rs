@@ -6,7 +6,7 @@ use rustix::event::epoll::EventData;
 /// The stream on which a task prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
-    /// Standard output, and standard error where that is not wanted apart.
+    /// Standard output; also standard error, unless that is read separately.
     Output,
     /// Standard error.
     Errors,
@@ -17,7 +17,7 @@ impl Stream {
     pub const ALL: [Stream; 2] = [Stream::Output, Stream::Errors];
 }
 
-/// The source of a readiness event. Its number is the lower part of the event's data.
+/// The source of a readiness event. The number of the source is the lower part of the event's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The listening socket for tasks.
@@ -30,7 +30,7 @@ pub enum Source {
     Peer(Connection),
     /// A pipe that a task prints to.
     Output(Tid, Stream),
-    /// The standard input of a task has room.
+    /// The pipe to the standard input of a task, when it has room.
     Input(Tid),
     /// The process of a task.
     Process(Tid),

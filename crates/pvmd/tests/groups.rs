@@ -1,4 +1,4 @@
-//! Groups: tasks that meet in shared memory of the daemon.
+//! Groups: tasks that meet at barriers in shared memory of the daemon.
 #![forbid(unsafe_code)]
 mod common;
 
@@ -8,7 +8,7 @@ use pvm_core::proto::{Reply, Request, ToDaemon, ToTask};
 use pvm_fmp::{Failed, GroupView, Refused};
 use std::os::fd::OwnedFd;
 
-/// Asks for the group "g". Returns its number, its instance and the memory.
+/// Asks for the group "g". Returns the group's number, the task's instance and the memory.
 fn group(task: &mut Client, request: Request) -> (u64, i32, GroupView) {
     let Reply::Group { id, instance } = task.ask(request) else { panic!("not answered with a group") };
     let at = task.inbox.iter().position(|(frame, _)| *frame == ToTask::Group { id });
@@ -63,13 +63,13 @@ fn a_death_makes_the_barrier_fail_and_wakes_the_waiters() {
     assert_ne!(views[0].version(), version);
     eventually("the barrier has failed", || views[0].passed(0) == Some(Err(Failed)));
     views[0].unpark(0);
-    // The other member arrives too late, and reports what is missing.
+    // The other member arrives too late, finds that a member is missing, and asks the daemon to check the barrier.
     let size = views[1].size();
     assert!(views[1].arrive(1, 3).unwrap().short);
     let Reply::Group { id, .. } = tasks[1].ask(Request::Group(text("g"))) else { panic!() };
     tasks[1].link.send_to_daemon(&ToDaemon::CheckBarrier { group: id, size }, &[]).unwrap();
     eventually("it fails, too", || views[1].passed(1) == Some(Err(Failed)));
-    // Two members are a group, too.
+    // The two remaining members still form a group.
     views[0].arrive(0, 2).unwrap();
     assert!(views[1].arrive(1, 2).unwrap().last);
 }

@@ -1,4 +1,4 @@
-//! Daemons that are started to join a machine, and masters that start them, each without the other.
+//! Daemons that join a machine without a real master, and masters without real joining daemons.
 #![forbid(unsafe_code)]
 mod common;
 
@@ -15,10 +15,10 @@ use std::time::Instant;
 
 const WORDS: [&str; 7] = ["-s", "-nh2", "1", "c0000201:0fa0", "4080", "2", "c0000201:0000"];
 
-/// Starts a daemon as a remote shell does, and writes its greeting.
+/// Starts a daemon as a remote shell does, and writes the greeting to it.
 fn join(directory: &Directory, words: &[&str], greeting: &str) -> Child {
     let mut child = directory.command().args(words).stdin(Stdio::piped()).spawn().unwrap();
-    // A process that has ended does not read.
+    // The write fails if the process has ended already.
     let _ = child.stdin.as_mut().unwrap().write_all(greeting.as_bytes());
     child
 }
@@ -27,7 +27,7 @@ fn greeting() -> String {
     Greeting { key: Some([3; 32]), ..Greeting::default() }.text()
 }
 
-/// Returns what it prints until its end.
+/// Returns the output and the errors of a process until its end.
 fn output(child: &mut Child) -> (String, String) {
     let (mut out, mut err) = (String::new(), String::new());
     child.stdin = None;

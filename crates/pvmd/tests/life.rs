@@ -1,4 +1,4 @@
-//! The daemon's own life: start, second start, strangers, end.
+//! The life of the daemon: start, second start, strangers, end.
 #![forbid(unsafe_code)]
 mod common;
 
@@ -133,7 +133,7 @@ fn garbage_ends_a_connection_and_nothing_else() {
         std::io::Read::read_to_end(&mut stream, &mut rest).unwrap_or_default();
         assert!(rest.is_empty());
     }
-    // A request before the hello, and a hello without descriptors.
+    // The task sends a request before the hello, then a hello without descriptors.
     let mut link = ControlSocket::connect(&daemon.socket).unwrap();
     link.send_to_daemon(&ToDaemon::Bye, &[]).unwrap();
     assert_eq!(wait_for(&mut link).unwrap_err(), ControlError::Closed);
@@ -141,7 +141,7 @@ fn garbage_ends_a_connection_and_nothing_else() {
     let hello = pvm_core::proto::Hello { version: 1, pid: 1, cookie: None, name: text("") };
     link.send_to_daemon(&ToDaemon::Hello(hello), &[]).unwrap();
     assert_eq!(wait_for(&mut link).unwrap().0, ToTask::Refused(Code::OutOfRes));
-    // Half a frame, then nothing for a while.
+    // A client sends half a frame, then nothing for a while.
     let mut stream = UnixStream::connect(&daemon.socket).unwrap();
     stream.write_all(&[200, 0]).unwrap();
     assert!(matches!(task.ask(Request::Config), Reply::Hosts { .. }));
@@ -200,7 +200,7 @@ fn the_daemon_outlives_its_starter_and_holds_none_of_its_files() {
     Client::enroll(&daemon.socket);
 }
 
-/// As root: a daemon of another user, in a directory that all may write to.
+/// Returns a command that starts a daemon of another user, in a directory that all may write to. Only root can run it.
 fn daemon_of_a_stranger(directory: &Directory) -> Command {
     let home = directory.0.join("home");
     if !home.exists() {
@@ -243,13 +243,13 @@ fn another_user_gets_nowhere() {
     }
     let directory = Directory::new();
     let daemon = Daemon::run(&mut daemon_of_a_stranger(&directory));
-    // Root may open everything, so only the checks of the daemon and of this side are left.
+    // Root may open every file, so only the checks of the daemon and of the client remain.
     assert_eq!(ControlSocket::connect(&daemon.socket).err(), Some(ControlError::Stranger));
     let mut stream = UnixStream::connect(&daemon.socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut byte = [0];
     assert_eq!(std::io::Read::read(&mut stream, &mut byte).unwrap_or(0), 0);
-    // Another user does not even see the socket.
+    // Another user cannot even see the socket.
     let own = Directory::new();
     let own_daemon = Daemon::start(&own);
     let script =
@@ -260,7 +260,7 @@ fn another_user_gets_nowhere() {
 
 #[test]
 fn a_library_of_pvm_3_4_is_told_that_it_is_one() {
-    // The first packet of the library of 3.4.6, and how it reads an answer.
+    // The first packet of the library of PVM 3.4.6. The test reads the answer as that library reads it.
     const FIRST: [u32; 13] =
         [0x8000_0000, 0xffff_ffff, 36, 0x0300_0000, 0x1000_0000, 0x8001_0001, 0x7fffe, 0, 7, 0, 0, 0, 1318];
     let directory = Directory::new();

@@ -1,4 +1,4 @@
-//! What a daemon keeps for tasks that take nothing.
+//! The memory that a daemon keeps for tasks that take nothing.
 #![forbid(unsafe_code)]
 mod common;
 
@@ -32,7 +32,7 @@ fn a_task_that_takes_nothing_of_the_daemon_is_disconnected() {
         assert_eq!(other.ask(Request::TaskStatus(src)), Reply::Code(0));
     }
     let taken = (0..100).find(|_| wait_for(&mut victim.link).is_err());
-    // What the socket held is still there.
+    // The frames that the socket held can still be read.
     assert!(taken.is_some_and(|taken| taken < 60), "{taken:?}");
     assert_eq!(wait_for(&mut victim.link).unwrap_err(), ControlError::Closed);
     assert!(directory.log().contains("does not read what it is sent, disconnected"), "{}", directory.log());
@@ -69,7 +69,7 @@ fn a_collector_that_takes_nothing_costs_the_daemon_little() {
     let script = format!("yes | head -c {PRINTED_BYTES}");
     let tids = collector.spawn_with(Spawn { children, ..spawn_of("/bin/sh", &["-c", &script], 1) });
     assert!(tids[0] > 0, "{tids:?}");
-    // Until nothing more is read of it.
+    // Waits until the daemon reads no more of the output.
     let (mut last, end) = (0, Instant::now() + PATIENCE);
     while resident_bytes(&daemon) != last || last < before + (8 << 20) {
         assert!(Instant::now() < end);

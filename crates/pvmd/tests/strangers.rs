@@ -42,7 +42,7 @@ impl Joining {
         Joining { directory, child, address, key: PublicKey(key) }
     }
 
-    /// Returns the lines of its log about strangers.
+    /// Returns the lines about strangers in the daemon's log.
     fn turned_away(&self) -> Vec<String> {
         self.directory.log().lines().filter(|line| line.contains("turned away")).map(str::to_owned).collect()
     }
@@ -117,13 +117,13 @@ fn strangers_get_nothing_and_a_line_each_and_the_master_is_served() {
             // An incomplete hello.
             socket.shutdown(std::net::Shutdown::Write).unwrap();
         }
-        // The connection is closed, at most with an alert.
+        // The connection is closed; the answer is at most an alert.
         let mut answer = Vec::new();
         let _ = socket.read_to_end(&mut answer);
         assert!(answer.len() < 10, "{answer:?}");
         daemon.await_lines(count + 1);
     }
-    // A key of another machine, for either kind of data link.
+    // Callers with a key of another machine, for both kinds of data link.
     for security in [Security::Encrypted, Security::Trusted] {
         let mut stranger = caller(KeyPair::generate().unwrap());
         let before = daemon.turned_away().len();
@@ -136,11 +136,11 @@ fn strangers_get_nothing_and_a_line_each_and_the_master_is_served() {
         let lines = daemon.turned_away();
         assert!(lines[before].contains("its key is not the one of a host of this machine"), "{lines:#?}");
     }
-    // The master can connect all the same.
+    // The master can connect nevertheless.
     let event = daemon.call(&mut master, Security::Trusted, PATIENCE);
     let ConnectEvent::PairConnected { mut pair, .. } = event else { panic!("{event:?}\n{}", daemon.directory.log()) };
     await_beat(&mut pair);
-    // When the master has gone the daemon ends.
+    // The daemon ends when the master has closed its links.
     drop(pair);
     assert!(daemon.child.wait().unwrap().success());
     assert_eq!(daemon.directory.leftovers(), Vec::<String>::new());
@@ -154,7 +154,7 @@ fn a_crowd_at_once_costs_few_lines_and_little_memory() {
     let before = daemon.resident_kib();
     let mut crowd = Vec::new();
     let mut pair = None;
-    // The other ends are in this process, beside those of other tests.
+    // The other ends are in this process, as are those of other tests.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     let size = CROWD_MAX.min(limit as usize / 2);
     for number in 0..size {
@@ -232,7 +232,7 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
     ] {
         pair.control.send(1, &[], &[&wire::encode(&frame)]).unwrap();
     }
-    // The master does not read until the daemon takes no more output. All of it would be some 30 MB of frames.
+    // The master does not read until the daemon takes no more output. The whole output would be about 30 MB of frames.
     let (mut last, mut resident) = (0, host.resident_kib());
     while resident != last {
         std::thread::sleep(Duration::from_millis(700));

@@ -65,7 +65,7 @@ fn a_task_can_be_sent_to_before_it_comes() {
     let directory = Directory::new();
     let daemon = Daemon::start(&directory);
     let mut parent = Client::enroll(&daemon.socket);
-    // The child waits until told; then the test takes its place by the cookie.
+    // The child publishes its cookie and sleeps. The test then enrolls in its place, with the cookie.
     let go = directory.0.join("go");
     let script = format!("echo $PVMEPID > {0}.tmp; mv {0}.tmp {0}; exec sleep 3", go.display());
     let child = Tid(parent.spawn("/bin/sh", &["-c", &script])[0] as u32);
@@ -208,12 +208,12 @@ fn many_tasks_start_fast_and_leave_nothing_behind() {
     let mut task = Client::enroll(&daemon.socket);
     let descriptors = || {
         let list = std::fs::read_dir(format!("/proc/{}/fd", daemon.process.id())).unwrap();
-        // A process can vanish between the two looks.
+        // A descriptor can be closed between the listing and the reading.
         let mut list: Vec<_> = list.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok()).collect();
         list.sort();
         list
     };
-    // An answer means that the daemon has handled the enrollment.
+    // The answer shows that the daemon has handled the enrollment.
     assert_eq!(task.ask(Request::TaskStatus(task.tid())), Reply::Code(0));
     let before = descriptors();
     let started = Instant::now();
@@ -283,7 +283,7 @@ fn hosts_that_cannot_be_added_get_a_code_each() {
     assert_eq!(reply, Reply::AddedHosts { count: 0, hosts: vec![-6], reasons: vec![String::new()] });
 }
 
-/// Not a test by itself: the other half of the next test, in a process of its own.
+/// This is not a test by itself: it is the second process of the next test.
 #[test]
 fn helper_that_enrolls_and_leaves_a_child_behind() {
     let Some(socket) = std::env::var_os("TEST_SOCKET") else { return };
@@ -310,7 +310,8 @@ fn a_task_is_left_alone_while_a_child_of_its_process_holds_the_socket() {
     let numbers = std::fs::read_to_string(&file).unwrap();
     let mut numbers = numbers.split(' ').map(|number| number.parse::<u32>().unwrap());
     let (tid, child) = (Tid(numbers.next().unwrap()), numbers.next().unwrap());
-    // The process has been waited for: its number may belong to another one from now on, and gets no signal.
+    // The status of the process has been read: its number may belong to another process from now on, and gets no
+    // signal.
     let process = |task: &mut Client| match task.ask(Request::Tasks(tid)) {
         Reply::Tasks(tasks) => tasks.first().map(|task| task.pid),
         other => panic!("{other:?}"),

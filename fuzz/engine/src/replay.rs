@@ -1,4 +1,4 @@
-//! Passes files to a target. Without arguments, lists all targets and the sources of their decoders.
+//! Passes the contents of files to a target. Without arguments, lists all targets and the sources of their decoders.
 //!
 //! `replay TARGET FOLDER...`
 mod targets;
@@ -12,7 +12,8 @@ fn main() {
     }
 }
 
-/// Prints one line for each target: its name, then its files, each with the functions that count (none for all).
+/// Prints one line for each target: its name, then the source files of its decoder. After each file come the functions
+/// whose lines count; no functions means all lines of the file.
 fn list() {
     for target in targets::all() {
         let source = |source: &pvm_fuzz::Source| format!("\t{}:{}", source.file, source.functions.join(","));

@@ -1,4 +1,4 @@
-/* Thirty-two tasks with a small address space, each sends to all others. */
+/* Thirty-two tasks with a small address space; each sends to all others. */
 #include "case.h"
 #include <sys/resource.h>
 

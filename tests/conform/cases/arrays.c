@@ -1,4 +1,4 @@
-/* Result arrays belong to the library; each kind has its own. */
+/* Result arrays belong to the library; each function has an array of its own. */
 #include "case.h"
 
 int main(void)

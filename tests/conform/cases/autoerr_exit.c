@@ -1,4 +1,4 @@
-/* PvmAutoErr 2 ends the program with the code, 3 aborts it. */
+/* PvmAutoErr 2 ends the program with the error code as its exit status; 3 aborts the program. */
 #include "case.h"
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -11,7 +11,7 @@ static void attempt(int policy)
         setrlimit(RLIMIT_CORE, &none);
         pvm_mytid();
         pvm_setopt(PvmAutoErr, policy);
-        pvm_pstat(pvm_mytid() | 0x3fff0); /* quiet failures do not count */
+        pvm_pstat(pvm_mytid() | 0x3fff0); /* failures that are not printed do not end the program */
         printf("still here\n");
         pvm_send(0, 1);
         printf("not reached\n");

@@ -1,4 +1,4 @@
-/* Message buffers: make, free, activate, and every error of it. */
+/* Message buffers: making, freeing and activating them, and every error of these calls. */
 #include "case.h"
 
 int main(void)
@@ -30,7 +30,7 @@ int main(void)
     SHOW(pvm_setrbuf(-3));
     SHOW(pvm_setrbuf(12345));
     SHOW(pvm_getsbuf() == b);
-    SHOW(pvm_setrbuf(b)); /* one role at a time */
+    SHOW(pvm_setrbuf(b)); /* a buffer has only one role at a time */
     SHOW(pvm_getsbuf());
     SHOW(pvm_getrbuf() == b);
     SHOW(pvm_setsbuf(b));
@@ -47,13 +47,13 @@ int main(void)
     SHOW(pvm_bufinfo(4711, &bytes, &tag, &tid));
     SHOW(pvm_freebuf(b));
     SHOW(pvm_freebuf(b));
-    SHOW(pvm_mkbuf(PvmDataInPlace) == b); /* the number freed last comes first */
+    SHOW(pvm_mkbuf(PvmDataInPlace) == b); /* the number that was freed last is used first */
     SHOW(pvm_setsbuf(a));
     SHOW(pvm_freebuf(a));
     SHOW(pvm_getsbuf());
     a = pvm_initsend(PvmDataDefault);
     SHOW(pvm_getsbuf() == a);
-    b = pvm_initsend(PvmDataRaw); /* frees the active one */
+    b = pvm_initsend(PvmDataRaw); /* frees the active buffer */
     SHOW(pvm_getsbuf() == b);
     SHOW(pvm_setrbuf(0));
     SHOW(pvm_errno);

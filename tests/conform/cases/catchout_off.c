@@ -1,5 +1,5 @@
-/* pvm_catchout(NULL): later output of tasks that are already collected is discarded, and pvm_exit
- * waits for none of them. */
+/* pvm_catchout(NULL): later output of tasks whose output was collected is discarded, and pvm_exit waits for
+ * none of them. */
 #include "case.h"
 #include <sys/time.h>
 
@@ -13,7 +13,7 @@ static int child(const char *role)
     return 0;
 }
 
-/* Receives everything that arrives in this time. */
+/* Receives all messages that arrive within this time. */
 static void take_in(long microseconds)
 {
     struct timeval limit;

@@ -12,7 +12,7 @@ int main(void)
     SHOW(pvm_getcontext());
     first = pvm_newcontext();
     SHOW_HEX(first & ~0x3ffff);
-    SHOW((first & 0x3ffff) < 10); /* a console may have taken some */
+    SHOW((first & 0x3ffff) < 10); /* a console may have taken some contexts before */
     second = pvm_newcontext();
     SHOW(second - first);
     SHOW(pvm_setcontext(first));

@@ -1,4 +1,4 @@
-/* D14: switching PvmNoReset off leaves the entries of others alone. */
+/* D14: when a task switches PvmNoReset off, the entries of other tasks stay. */
 //@ fresh
 //@ differs D14: libpvm [t#1]: pvm_setopt(): Can't contact local daemon\npvm_setopt(PvmNoReset, 0): -14 => pvm_setopt(PvmNoReset, 0): 1
 //@ differs D14: count: 2 => count: 1

@@ -1,4 +1,4 @@
-/* Several tasks use a group first at the same time (D19): there is one group all the same. */
+/* Several tasks use groups for the first time at the same moment (D19): they still get one common group. */
 //@ ours-only D19: skip
 //@ fresh
 #include "group.h"

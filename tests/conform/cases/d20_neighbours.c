@@ -1,5 +1,5 @@
-/* Successive operations with one tag: each receives its own messages (D20), and the user's own
- * receives see none of them. */
+/* Successive collective operations with the same tag: each receives only its own messages (D20), and the user's
+ * receives find none of them. */
 //@ ours-only D20: skip
 #include "group.h"
 
@@ -37,7 +37,7 @@ int main(int argc, char **argv)
         SHOW(group_do(tids[child], GATHER, "g", child + 6, 0));
     }
     usleep(50000);
-    /* The user sees nothing of that. */
+    /* The user's receives find no message of these operations. */
     SHOW(pvm_probe(-1, -1));
     SHOW(pvm_nrecv(-1, -1));
     SHOW(pvm_probe(-1, 7));
@@ -53,7 +53,7 @@ int main(int argc, char **argv)
     SHOW(group_gather("g", 1, 0));
     SHOW(seen);
     SHOW(pvm_delmhf(id));
-    /* A message of the user with the same tag. */
+    /* The user sends a message with the same tag. */
     pvm_initsend(PvmDataDefault);
     pvm_pkint(&value, 1, 1);
     pvm_send(pvm_mytid(), 7);

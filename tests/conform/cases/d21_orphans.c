@@ -1,4 +1,4 @@
-/* D21: a mailbox entry that outlived its owner can be replaced and deleted. */
+/* D21: a mailbox entry whose owner has ended can be replaced and deleted. */
 //@ fresh
 //@ differs D21: put("lasting", PvmMboxDefault): -8 => put("lasting", PvmMboxDefault): 0
 //@ differs D21: pvm_delinfo("other", 0, PvmMboxDefault): -8 => pvm_delinfo("other", 0, PvmMboxDefault): 0

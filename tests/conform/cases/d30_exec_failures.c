@@ -1,5 +1,4 @@
-/* D30: the caller is told of a directory that does not exist, and of a file that cannot be
- * executed. */
+/* D30: pvm_spawn returns an error for a directory that does not exist, and for a file that cannot be executed. */
 //@ fresh
 //@ differs D30: pvm_spawn("/bin/true", NULL, PvmTaskHost, ".:/no/such/directory", 1, &tid): 1 => pvm_spawn("/bin/true", NULL, PvmTaskHost, ".:/no/such/directory", 1, &tid): 0
 //@ differs D30: tid > 0 ? 1 : tid: 1 => tid > 0 ? 1 : tid: -7

@@ -1,5 +1,5 @@
-/* Members are killed again and again at any moment of barriers and reductions (D5): every call of a
- * living member returns, and the rest of the group works. */
+/* Members are killed again and again at random moments of barriers and reductions (D5): every call of a living
+ * member returns, and the remaining group works. */
 //@ ours-only D5: skip
 //@ timeout 60
 //@ daemon-env HPVM_BARRIER_PATIENCE=1
@@ -7,11 +7,11 @@
 
 #define TASKS 16
 #define KILLED 12
-/* Joins, answers, barriers, and a sum at the end. */
+/* The number of checks in a round: all joins, the answers and barriers of the survivors, and a sum. */
 #define WELL (TASKS + 2 * (TASKS - KILLED) + 1)
 static int tids[TASKS];
 
-/* Returns whether an answer of a child is possible. */
+/* Returns whether a child may give this answer. */
 static int is_well(int answer)
 {
     return answer >= 0 || answer == PvmNoTask || answer == PvmMismatch || answer == PvmNoInst;
@@ -35,7 +35,7 @@ static int round_of(int call, int pause)
         well += is_well(group_answer(tids[task]));
     for (task = 0; task < KILLED; task++)
         case_gone(tids[task]);
-    /* The others meet once more; those who left come back. */
+    /* The remaining children meet once more; those that had left join again. */
     for (task = KILLED; task < TASKS; task++)
         group_do(tids[task], JOIN, name, 0, 0);
     for (task = KILLED; task < TASKS; task++)

@@ -1,5 +1,5 @@
-/* A barrier that can no longer open fails for the members that wait (D5), and the group continues;
- * on PVM they wait for ever. */
+/* A barrier that can no longer be completed fails for the members that wait in it (D5), and the group
+ * continues; on PVM the members wait for ever. */
 //@ ours-only D5: hangs
 //@ timeout 15
 #include "group.h"
@@ -17,7 +17,7 @@ static void begin(char *group)
     SHOW(pvm_gsize(group));
 }
 
-/* The group works as before. */
+/* Checks that the group works as before, and ends its members. */
 static void end(char *group, int first, int count)
 {
     int child;
@@ -63,7 +63,7 @@ int main(int argc, char **argv)
     usleep(100000);
     pvm_kill(tids[0]);
     case_gone(tids[0]);
-    /* It had arrived, so only the fourth is missing. */
+    /* The killed member had arrived at the barrier, so only the fourth member is missing. */
     group_order(tids[3], BARRIER, "killed while it waits", 4, 0);
     answers(1, 3);
     end("killed while it waits", 1, 3);

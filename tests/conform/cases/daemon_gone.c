@@ -1,4 +1,4 @@
-/* The daemon dies under a task. */
+/* The daemon of a running task is killed. */
 //@ fresh
 #include "case.h"
 #include <signal.h>

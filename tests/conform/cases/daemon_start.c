@@ -1,4 +1,4 @@
-/* pvm_start_pvmd, and pvm_halt of what it started. */
+/* pvm_start_pvmd, and pvm_halt of the machine that it has started. */
 //@ nodaemon
 //@ needs /usr/bin/pvmd
 #include "case.h"

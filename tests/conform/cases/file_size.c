@@ -1,4 +1,4 @@
-/* A small limit of file size: messages are no files, and no task is killed. */
+/* A small limit of the file size: messages do not count as files, and no task is killed. */
 #include "case.h"
 #include <sys/resource.h>
 

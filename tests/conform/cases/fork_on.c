@@ -5,7 +5,7 @@
 
 extern int daemon(int nochdir, int noclose);
 
-/* Ends the first process of a task; the child is the task from here on. */
+/* Ends the first process of a task; from here on its child is the task. */
 static void go_on_in_child(const char *how)
 {
     int ready[2];
@@ -34,7 +34,8 @@ static void go_on_in_child(const char *how)
     }
 }
 
-/* Uses messages from before and after the fork, in both directions, and what it has packed before.
+/* Exchanges messages sent before and after the fork, in both directions, and sends data that were packed before
+ * it.
  */
 static void be_task(char *how, int chief)
 {
@@ -42,7 +43,7 @@ static void be_task(char *how, int chief)
     pvm_initsend(PvmDataDefault);
     pvm_pkint(&me, 1, 1);
     pvm_send(chief, 1);
-    pvm_recv(chief, 2); /* one from before; the next is still unread */
+    pvm_recv(chief, 2); /* a message from before the fork; the next one is still unread */
     usleep(100000);
     pvm_initsend(PvmDataDefault);
     value = 7;

@@ -1,5 +1,5 @@
-! Classes of mailboxes, one in each call: PVM's library returns the
-! first one for ever, and no status.
+! Classes of mailboxes, one per call. PVM's library always returns the
+! first one, and no status.
 !@ fresh
 !@ own-differs D13: classes: -1\nname: [alpha]\nentries: 1\nindex: 0\nflags: 0\ninfo: -9\nclasses: -1\nname: [alpha]\nentries: 1\nindex: 0\nflags: 0\ninfo: -9\nclasses: -1\nname: [alpha]\nentries: 1\nindex: 0\nflags: 0\ninfo: -9\nclasses: -1\nname: [alpha]\nentries: 1\nindex: 0\nflags: 0\ninfo: -9 => classes: 2\nname: [alpha]\nentries: 1\nindex: 0\nflags: 0\ninfo: 0\nclasses: 2\nname: [bet  ]\nentries: 2\nindex: 0\nindex: 1\nflags: 2\nflags: 2\ninfo: 0\nclasses: 2\nname: [-----]\nentries: -9\ninfo: -32\nclasses: 2\nname: [alpha]\nentries: 1\nindex: 0\nflags: 0\ninfo: 0
 !@ own-differs D13: classes: -1\nname: [bet  ]\nentries: 2\nindex: 0\nindex: 1\nflags: 2\nflags: 2\ninfo: -9 => classes: 1\nname: [bet  ]\nentries: 2\nindex: 0\nindex: 1\nflags: 2\nflags: 2\ninfo: 0

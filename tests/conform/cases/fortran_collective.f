@@ -1,4 +1,4 @@
-! Reduction, collection and distribution.
+! Reduce, gather and scatter.
 !@ fresh
 !@ differs D1: LONG: 0 => LONG: 1
       program collective
@@ -20,7 +20,7 @@
       external PvmMax, PvmMin, PvmSum, PvmProduct, digits
       call pvmfmytid(me)
       first = .not. spawned()
-! The first task is the first member, whichever joins next.
+! The first task joins first; the others join in any order.
       call pvmfjoingroup('team', inum)
       if (first) then
         call ownpath(path)
@@ -85,12 +85,12 @@
       if (inum .eq. 2 .and. numbers(1) .ne. 3) print *, numbers(1)
 
       if (first) call errors
-! Nobody leaves before all have checked.
+! Nobody leaves the group before all have checked their results.
       call pvmfbarrier('team', members, info)
       call pvmfexit(info)
       end
 
-! One times ten.
+! A user's function for pvmfreduce: adds ten times the second array.
       subroutine digits(what, x, y, count, info)
       implicit none
       integer what, count, info, x(*), y(*), i

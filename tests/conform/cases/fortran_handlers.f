@@ -1,8 +1,8 @@
-! A message handler. It gets the number of the message by value, as in
-! C; and the call has one argument more than its manual says.
+! A message handler. It receives the number of the message by value, as
+! in C. pvmfaddmhf has one argument more than its manual says.
 !@ fresh
-! At its end PVM removes the handler once more, and reports that it does
-! not exist.
+! In its exit, PVM deletes the handler a second time, and reports that
+! the handler does not exist.
 !@ differs 2.4: no handler any more: positive\nlibpvm [t#1]: pvm_delmhf(): Not Found => no handler any more: positive
       program handlers
       implicit none

@@ -1,4 +1,4 @@
-! Hosts, one in each call.
+! Hosts, one per call.
 !@ fresh
       program hosts
       implicit none

@@ -45,7 +45,8 @@
       call showsign('recv', again)
       call pvmfnrecv(-1, 6, again)
       call show('nothing left', again)
-! Itself and a tid without a task: a multicast skips its sender.
+! A multicast to the task itself, which is skipped, and to a tid without
+! a task.
       tids(1) = me
       tids(2) = me + 99
       call pvmfmcast(2, tids, 8, info)
@@ -61,7 +62,7 @@
       call show('mcast to no task', info)
       call pvmfmcast(1, tids, -8, info)
       call show('mcast with a tag below zero', info)
-! Packed and sent in one call.
+! Numbers that are packed and sent by one call.
       call pvmfpsend(me, 9, numbers, 4, INTEGER4, info)
       call show('psend', info)
       do i = 1, 4

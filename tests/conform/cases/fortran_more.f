@@ -1,4 +1,4 @@
-! Calls of the manual that PVM's library does not have.
+! Calls that PVM's manual describes and PVM's library lacks.
 !@ ours-only 3: skip
       program more
       implicit none

@@ -48,7 +48,7 @@
         call pvmfunpack(INTEGER4, tid, 1, 1, info)
         call show('its parent', merge(1, 0, tid .eq. me))
       end do
-! Without other tasks it is its own sibling.
+! Ends the children: by a kill, by a signal and by a message.
       call pvmfkill(tids(1), info)
       call show('kill', info)
       call pvmfsendsig(tids(2), 9, info)
@@ -62,7 +62,7 @@
       end do
       call pvmfpstat(tids(1), info)
       call show('pstat', info)
-! The output of a child: all of it has arrived when the task has left.
+! The output of a child: pvmfexit returns after all of it has arrived.
       call pvmfsetopt(PVMSHOWTIDS, 0, info)
       call pvmfcatchout(0, info)
       call show('no catchout', info)

@@ -1,4 +1,4 @@
-! Tasks, one in each call.
+! Tasks, one per call.
 !@ fresh
       program list
       implicit none
@@ -24,7 +24,7 @@
       end do
       n = -1
       call one(0, n)
-! A new list of one task, which is then complete.
+! A new list that contains only one task.
       n = -1
       call one(tids(1), n)
       call one(tids(1), n)

@@ -1,5 +1,5 @@
-! Long names, and errors in words. PVM's wrappers have room for 256
-! characters (contract 6.5); ours for any.
+! Long names, and texts of errors. PVM's wrappers have room for 256
+! characters (contract 6.5); those of hpvm have no limit.
 !@ own-differs 6.5: mstat of a long name: -2 => mstat of a long name: -6
 !@ own-differs 6.5: putinfo: -2 => putinfo: 0
 !@ own-differs 6.5: archcode: -2 => libpvm [t#1]: pvm_archcode(): Not Found\narchcode: -32

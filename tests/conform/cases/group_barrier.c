@@ -39,26 +39,26 @@ int main(int argc, char **argv)
     for (child = 0; child < CHILDREN; child++)
         SHOW(group_do(tids[child], JOIN, "g", 0, 0));
 
-    /* All members, by a number and by the size. */
+    /* All members take part: their number is passed as the count, then -1. */
     for (round = 0; round < 3; round++) {
         all_order(round == 1 ? -1 : CHILDREN + 1);
         SHOW(waits(tids[0]));
         SHOW(pvm_barrier("g", round == 1 ? -1 : CHILDREN + 1));
         all_answer();
     }
-    /* The number and the size mean the same. */
+    /* Some members pass the number, others -1: they meet in the same barrier. */
     all_order(-1);
     SHOW(pvm_barrier("g", CHILDREN + 1));
     all_answer();
 
-    /* Some of them. */
+    /* Barriers of only some of the members. */
     group_order(tids[0], BARRIER, "g", 2, 0);
     SHOW(waits(tids[0]));
     SHOW(group_do(tids[1], BARRIER, "g", 2, 0));
     SHOW(group_answer(tids[0]));
     SHOW(group_do(tids[2], BARRIER, "g", 1, 0));
 
-    /* A member with another number is rejected, and the barrier continues. */
+    /* A member with another count is rejected, and the barrier continues. */
     group_order(tids[0], BARRIER, "g", 3, 0);
     SHOW(waits(tids[0]));
     SHOW(group_do(tids[1], BARRIER, "g", 2, 0));
@@ -70,7 +70,7 @@ int main(int argc, char **argv)
     SHOW(group_answer(tids[0]));
     SHOW(group_answer(tids[1]));
 
-    /* More members than there are: those that join later count. */
+    /* A count larger than the group: members that join later count. */
     SHOW(group_do(tids[3], LEAVE, "g", 0, 0));
     for (child = 0; child < 3; child++)
         group_order(tids[child], BARRIER, "g", 5, 0);
@@ -82,13 +82,14 @@ int main(int argc, char **argv)
     SHOW(pvm_barrier("g", 5));
     all_answer();
 
-    /* Many in a row. */
+    /* Many barriers in a row. */
     for (child = 0; child < CHILDREN; child++)
         group_order(tids[child], BARRIERS, "g", CHILDREN + 1, 200);
     SHOW(group_barriers("g", CHILDREN + 1, 200));
     all_answer();
 
-    /* The size counts at a member's arrival: one that arrived before a join counted one less. */
+    /* With -1, the size at the moment of a member's arrival counts: a member that arrived before a join expects
+     * one member less. */
     SHOW(group_do(tids[3], LEAVE, "g", 0, 0));
     for (child = 0; child < 3; child++)
         group_order(tids[child], BARRIER, "g", -1, 0);

@@ -30,7 +30,7 @@ int main(int argc, char **argv)
     SHOW(group_hear(3));
     heard(3);
 
-    /* The buffer stays and may be sent again; without one there is nothing to send. */
+    /* The send buffer stays and may be sent again; without a send buffer the call fails. */
     mid = pvm_getsbuf();
     SHOW(pvm_getsbuf() == mid && mid > 0);
     SHOW(pvm_bcast("g", 4));
@@ -40,7 +40,7 @@ int main(int argc, char **argv)
     SHOW(pvm_bcast("g", 5));
     heard(5);
 
-    /* A task that has left receives nothing, and neither does another context. */
+    /* A task that has left the group receives nothing, and a receive in another context finds nothing. */
     SHOW(group_do(tids[1], LEAVE, "g", 0, 0));
     SHOW(group_cast("g", 6, 66));
     heard(6);
@@ -52,7 +52,7 @@ int main(int argc, char **argv)
     SHOW(pvm_bcast("g", -1));
     heard(-1);
 
-    /* There is no other member. */
+    /* A group whose only member is the caller. */
     SHOW(pvm_joingroup("alone"));
     SHOW(group_cast("alone", 8, 88));
     SHOW(group_do(tids[0], CAST, "alone", 9, 99));
@@ -60,7 +60,7 @@ int main(int argc, char **argv)
     SHOW(pvm_lvgroup("alone"));
     SHOW(group_cast("alone", 8, 88));
 
-    /* All data, of any length and encoding. */
+    /* Messages of several lengths and encodings. */
     {
         static int many[300000];
         int encoding;

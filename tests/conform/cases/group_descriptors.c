@@ -1,11 +1,11 @@
-/* A task without free descriptors cannot map the memory of a group, and does not become a member.
- * PVM needs none for a group. */
+/* A task without free descriptors cannot map the memory of a group, so it does not become a member. PVM needs
+ * no descriptor for a group. */
 //@ ours-only D12: skip
 #include "group.h"
 #include <sys/resource.h>
 
 #define FILES 64
-/* One more than the memory of a group needs. */
+/* One descriptor more than the memory of a group needs. */
 #define FREE_MAX 3
 
 int main(void)

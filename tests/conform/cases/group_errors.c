@@ -82,7 +82,7 @@ static void wrong_arguments(void)
     SHOW(pvm_scatter(more, value, 1, PVM_INT, 1, "own", -1));
 }
 
-/* Prints pvm_errno, and what pvm_perror prints for it. */
+/* Prints pvm_errno, and lets pvm_perror print its text. */
 static void last_failure(void)
 {
     pvm_errno = 0;

@@ -38,7 +38,7 @@ int main(int argc, char **argv)
         SHOW(group_do(tids[child], LEAVE, "g", 0, 0));
     SHOW(pvm_getinst("g", -1));
 
-    /* Frozen. */
+    /* The same in a frozen group. */
     for (child = 0; child < 3; child++)
         group_order(tids[child], FREEZE, "g", 4, 0);
     SHOW(pvm_freezegroup("g", 4));
@@ -52,7 +52,7 @@ int main(int argc, char **argv)
     SHOW(group_do(tids[1], INSTANCE, "g", -1, 0));
     SHOW(group_do(tids[4], INSTANCE, "g", -1, 0));
 
-    /* Joined with a hole, and frozen with it. */
+    /* A group with an unused instance, before and after it is frozen. */
     SHOW(pvm_joingroup("h"));
     for (child = 0; child < 3; child++)
         SHOW(group_do(tids[child], JOIN, "h", 0, 0));

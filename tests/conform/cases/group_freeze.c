@@ -1,4 +1,4 @@
-/* A frozen group: nobody joins, the members are fixed, and one that leaves ends the group. */
+/* A frozen group: nobody can join, the members are fixed, and the group ends when one of them leaves. */
 //@ differs D5: group_do(tids[2], SUM, "g", 1, 3): -1000 => group_do(tids[2], SUM, "g", 1, 3): -19
 #include "group.h"
 
@@ -46,7 +46,7 @@ int main(int argc, char **argv)
     SHOW(pvm_getinst("g", tids[2]));
     SHOW(group_do(tids[3], INSTANCE, "g", tids[2], 0));
 
-    /* Everything works in it. */
+    /* All collective calls work in a frozen group. */
     order(BARRIER, 4, 0);
     SHOW(pvm_barrier("g", 4));
     answer();
@@ -71,7 +71,7 @@ int main(int argc, char **argv)
     SHOW(group_do(tids[3], CAST, "g", 35, 46));
     SHOW(group_hear(35));
 
-    /* One leaves while another waits for it: the group no longer exists. */
+    /* One member leaves while another waits for it: the group no longer exists. */
     group_order(tids[1], BARRIER, "g", 4, 0);
     usleep(50000);
     SHOW(group_do(tids[0], LEAVE, "g", 0, 0));

@@ -1,10 +1,9 @@
-/* A frozen group after members have left: those who have frozen it continue with the members of
- * that moment. */
+/* A frozen group after members have left: tasks that have frozen it keep the list of members of that moment. */
 #include "group.h"
 
 static int tids[6];
 
-/* Prints what the parent, another member and a task outside the group see. */
+/* Prints what the parent, another member, and a task outside the group get as answers. */
 static void ask(int instance, int tid)
 {
     SHOW(pvm_gettid("g", instance) == tid);
@@ -18,7 +17,7 @@ static void ask(int instance, int tid)
     SHOW(group_do(tids[4], SIZE, "g", 0, 0));
 }
 
-/* Prints what a task outside the group sees if it asks only after one has left. */
+/* Prints the answers that a task outside the group gets if it asks only after a member has left. */
 static void late(int instance, int tid)
 {
     SHOW_TID(group_do(tids[5], TID, "g", instance, 0));
@@ -26,7 +25,7 @@ static void late(int instance, int tid)
     SHOW(group_do(tids[5], SIZE, "g", 0, 0));
 }
 
-/* Prints who receives what a member broadcasts. */
+/* Prints which tasks receive a member's broadcast. */
 static void cast(int tag)
 {
     int child;

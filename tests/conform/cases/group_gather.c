@@ -1,4 +1,4 @@
-/* pvm_gather and pvm_scatter: every type, several roots, and groups with a hole. */
+/* pvm_gather and pvm_scatter: every type, several roots, and groups with an unused instance. */
 //@ differs D1: member 0: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 60 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 20 => member 0: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
 //@ differs D1: member 1: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 20 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 20 => member 1: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
 //@ differs D1: member 2: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 20 0 0 0 0 0 0 0 0 0 0 0 0 0 0 60 0 => member 2: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
@@ -111,7 +111,7 @@ int main(int argc, char **argv)
         printf("\n");
     }
 
-    /* The highest leaves: no hole. */
+    /* The member with the highest instance leaves, so no instance in between is unused. */
     SHOW(group_do(tids[3], LEAVE, "g", 0, 0));
     turn = tids[3];
     tids[3] = 0;
@@ -123,7 +123,7 @@ int main(int argc, char **argv)
     answers();
     group_end(1, &turn);
 
-    /* A hole: the root reports it, and nothing is left for the next operation. */
+    /* An unused instance: the root returns an error, and no messages are left over for the next operation. */
     turn = tids[1];
     SHOW(group_do(turn, LEAVE, "g", 0, 0));
     tids[1] = 0;

@@ -1,4 +1,4 @@
-/* Joining and leaving: instances, holes that are filled, and queries. */
+/* Joining and leaving: instances, their reuse, and queries. */
 #include "group.h"
 
 int main(int argc, char **argv)
@@ -22,7 +22,7 @@ int main(int argc, char **argv)
     SHOW(pvm_getinst("g", own));
     SHOW(pvm_getinst("g", tids[3]));
 
-    /* Two holes; the lowest is filled first. */
+    /* Two unused instances: the lower one is reused first. */
     SHOW(group_do(tids[2], LEAVE, "g", 0, 0));
     SHOW(group_do(tids[0], LEAVE, "g", 0, 0));
     SHOW(group_do(tids[0], LEAVE, "g", 0, 0));
@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     SHOW(pvm_gettid("g", 1) == tids[2]);
     SHOW(pvm_gettid("g", 3) == tids[0]);
 
-    /* The highest leaves and comes back. */
+    /* The member with the highest instance leaves and joins again. */
     SHOW(group_do(tids[3], LEAVE, "g", 0, 0));
     SHOW(pvm_gettid("g", 4));
     SHOW(pvm_lvgroup("g"));
@@ -45,7 +45,7 @@ int main(int argc, char **argv)
     SHOW(pvm_joingroup("g"));
     SHOW(pvm_gsize("g"));
 
-    /* A task that never joined may ask; a group whose last member leaves no longer exists. */
+    /* A task that never joined may query the group; a group whose last member has left no longer exists. */
     SHOW(group_do(tids[1], LEAVE, "g", 0, 0));
     SHOW(group_do(tids[1], SIZE, "g", 0, 0));
     SHOW(group_do(tids[1], TID, "g", 0, 0) == tids[3]);
@@ -61,7 +61,7 @@ int main(int argc, char **argv)
     SHOW(pvm_joingroup("g"));
     SHOW(pvm_gsize("g"));
 
-    /* Names differ in any character, and may be long or unusual. */
+    /* Two names are different if any character differs; names may be long and contain unusual characters. */
     SHOW(pvm_joingroup("g2"));
     SHOW(pvm_gsize("G"));
     SHOW(pvm_joingroup(" "));

@@ -1,5 +1,5 @@
-/* Blocks of any size, up to those that are too large for the queues, the heap's pieces and
- * one-sided copies, in groups of two and more, and with members that are ahead. */
+/* Blocks of all sizes, up to those that are too large for the queues, for the pieces of the heap and for
+ * one-sided copies; in groups of two and more, and with members that are ahead of the others. */
 //@ timeout 60
 #include "group.h"
 

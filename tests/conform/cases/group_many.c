@@ -1,5 +1,5 @@
-/* Sixty-four tasks join and leave two groups in any order; each instance is the one that a list of
- * free places predicts. In between they meet in barriers, and combine values. */
+/* Sixty-four tasks join and leave two groups in random order; each gets the instance that a list of free
+ * numbers predicts. In between, the members meet in barriers and combine values. */
 //@ timeout 60
 //@ differs D7: even: size 35, should be 35; 63 right => even: size 35, should be 35; 64 right
 //@ differs D7: odd: size 35, should be 35; 63 right => odd: size 35, should be 35; 64 right
@@ -14,7 +14,7 @@
 #define TASKS 64
 static int tids[TASKS];
 static char *groups[] = {"even", "odd"};
-static int place[2][TASKS]; /* By task: its instance, or -1. */
+static int place[2][TASKS]; /* the instance of each task, or -1 */
 static unsigned seed = 12345;
 
 static int any(int below)
@@ -68,7 +68,7 @@ static int step(void)
     return answer == expected;
 }
 
-/* Checks which task has which instance, as any task sees it. */
+/* Checks that a task sees the right instance of each task. */
 static int check(int group)
 {
     int instance, right = 0, task, found;
@@ -122,7 +122,7 @@ int main(int argc, char **argv)
             order(group, SUM, 3, root);
             printf("sum: %d\n", sum_of_answers(group));
         }
-        /* Both at once: a task in both groups goes to the one first, then to the other. */
+        /* Both groups at once: a task that is in both takes part first in one, then in the other. */
         order(0, BARRIERS, -1, 20);
         order(1, BARRIERS, -1, 20);
         printf("barriers: %d", sum_of_answers(0));

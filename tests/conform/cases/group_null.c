@@ -1,5 +1,4 @@
-/* Members that pass no memory to a collective call: nobody waits for them, and the next call is not
- * disturbed. */
+/* Members pass a null pointer to a collective call: nobody waits for them, and the next call is not disturbed. */
 //@ ours-only D20: skip
 //@ unordered
 #include "group.h"
@@ -20,7 +19,8 @@ static int call(int what, int root, int without)
     }
 }
 
-/* The member with that number passes nothing, and then all pass memory. */
+/* For each collective call and each member: first this member passes a null pointer, then all members pass
+ * memory. */
 static void rounds(int own)
 {
     int what, wrong, root = 1;

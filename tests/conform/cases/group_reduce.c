@@ -9,7 +9,7 @@
 #include <complex.h>
 
 #define MEMBERS 5
-/* Few items, which travel in a queue, and many; an odd number of each. */
+/* Few items, which are sent in a queue slot, and many items; both numbers are odd. */
 #define COUNT 19
 #define COUNT_LONG 2501
 
@@ -19,7 +19,7 @@ static combine *functions[] = {PvmMax, PvmMin, PvmSum, PvmProduct};
 static const char *names[] = {"PvmMax", "PvmMin", "PvmSum", "PvmProduct"};
 static int types[] = {PVM_BYTE, PVM_SHORT, PVM_INT, PVM_FLOAT, PVM_CPLX, PVM_DOUBLE, PVM_DCPLX, PVM_LONG};
 
-/* Returns the item of a member at a place. No two have the same modulus there. */
+/* Returns the item of a member at a place. At each place, no two members have items of the same modulus. */
 static double complex item(int type, int member, int place)
 {
     int size = (member * 3 + place) % MEMBERS;
@@ -98,7 +98,7 @@ static int is_defined(int what, int type)
     return type != PVM_BYTE || what == MAX || what == MIN;
 }
 
-/* Runs all reductions. Returns what went wrong where this task was the root. */
+/* Runs all reductions. If this task is the root, returns the number of wrong results or an error code. */
 static int all(int own, int root)
 {
     int what, type, sum = 0, wrong;

@@ -1,5 +1,5 @@
-/* Functions of the user: their arguments, how they stop a reduction, and what happens to the data
- * of members that are not the root. */
+/* User functions for pvm_reduce: their arguments, how they stop a reduction, and what happens to the data of
+ * members that are not the root. */
 //@ may-differ D20: root, step 4: 99 => root, step 4: 117
 //@ may-differ D20: root, step 4: 105 => root, step 4: 117
 //@ may-differ D20: root, step 4: 111 => root, step 4: 117
@@ -27,7 +27,7 @@ static void refuses(int *type, void *x, void *y, int *count, int *info)
     *info = -5;
 }
 
-/* A function may call the library. */
+/* A function that calls the library. */
 static void curious(int *type, void *x, void *y, int *count, int *info)
 {
     *info = pvm_gsize("g") == 4 && pvm_mytid() > 0 ? 0 : -1;

@@ -1,5 +1,5 @@
-/* Threads of one task wait in barriers of different groups, for a block, and for a message, all at
- * the same time: each continues when its event happens, in any order. */
+/* Threads of one task wait at the same time in barriers of different groups, in a collective call, and for a
+ * message. Their events happen in any order, and each thread continues after its own. */
 //@ ours-only 2.0: skip
 #include "group.h"
 #include <pthread.h>

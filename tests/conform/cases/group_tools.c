@@ -7,10 +7,11 @@
 #include "group.h"
 #include <sys/wait.h>
 
-/* More than the ten places that PVM first allocates for a group. */
+/* More than the ten members for which PVM first allocates memory in a group. */
 #define CHILDREN 12
 
-/* Prints the program's output, each line after `mark`, since lines are sorted; tids as everywhere.
+/* Prints the program's output with `mark` before each line, since the runner sorts the lines; replaces tids as
+ * SHOW_TID does.
  */
 static void run(const char *mark, const char *program)
 {

@@ -1,4 +1,4 @@
-/* Message handlers: overlap, order, environment, what is allowed inside. */
+/* Message handlers: overlapping ones, their order, the state in which they run, and which calls they may make. */
 #include "case.h"
 
 static int ran[8];
@@ -18,7 +18,7 @@ static int other(int message)
 {
     printf("other handler\n");
     ran[1]++;
-    return -5; /* nobody uses it */
+    return -5; /* nobody uses this result */
 }
 
 static int restricted(int message)
@@ -49,7 +49,7 @@ static void put(int tag, int value)
     pvm_send(pvm_mytid(), tag);
 }
 
-/* Waits for a message: all earlier ones have been handled then. */
+/* Waits for a message; after that, all earlier messages have been handled. */
 static void settle(void)
 {
     int old = pvm_setcontext(0);
@@ -86,14 +86,14 @@ int main(void)
     settle();
     SHOW(ran[0]);
     SHOW(ran[1]);
-    SHOW(pvm_nrecv(-1, -1)); /* none of them is left */
+    SHOW(pvm_nrecv(-1, -1)); /* no message is left */
     pvm_setcontext(31);
     put(7, 70);
     settle();
     SHOW(pvm_getcontext());
     pvm_setcontext(0);
     SHOW(ran[0]);
-    /* The active buffers survive a handler. */
+    /* The active buffers are the same after a handler. */
     put(5, 51);
     sender = pvm_initsend(PvmDataDefault);
     pvm_pkint(&value, 1, 1);
@@ -120,7 +120,7 @@ int main(void)
     SHOW(pvm_delmhf(first));
     put(5, 52);
     SHOW(case_own(5) > 0);
-    /* PVM prints an error of its own in pvm_exit while a handler's place is empty. */
+    /* PVM prints an additional error in pvm_exit if the place of a deleted handler is empty. */
     SHOW(pvm_addmhf(-1, 5, 0, note) == first);
     SHOW(pvm_exit());
     pvm_setopt(PvmAutoErr, 0);

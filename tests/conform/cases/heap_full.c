@@ -1,6 +1,6 @@
-/* When the memory for messages is full, the call that needs more returns PvmNoMem, and no other
- * task is harmed: earlier messages arrive whole, other tasks continue, and memory that receivers
- * return can be used again. On PVM 3.4 the daemon dies. */
+/* When the memory for messages is full, a call that needs more returns PvmNoMem. Nothing else fails: earlier
+ * messages arrive whole, other tasks continue, and memory that receivers release can be used again. On PVM 3.4
+ * the daemon dies. */
 //@ ours-only D41: skip
 //@ env HPVM_HEAP_MAX=16777216
 #include "case.h"
@@ -9,7 +9,7 @@ enum { MEGABYTE = 1 << 20, GO = 1, BODY = 2, DONE = 3, PING = 4, HUGE_LENGTH = 6
 
 static char body[MEGABYTE];
 
-/* Receives only when told to, and reports how much of it was correct. */
+/* Receives only on request, and reports how many messages were correct. */
 static int receiver(void)
 {
     int parent = pvm_parent(), right = 0, message, first;
@@ -27,7 +27,7 @@ static int receiver(void)
     return 0;
 }
 
-/* Answers until told to end. */
+/* Answers each message until it receives the order to end. */
 static int echo(void)
 {
     int parent = pvm_parent(), tag, sender;
@@ -52,7 +52,7 @@ static int pack(int number)
     return result < 0 ? result : pvm_pkbyte(body, MEGABYTE, 1);
 }
 
-/* Sends until that fails. Returns how many were sent. */
+/* Sends until a send fails. Returns how many messages were sent. */
 static int fill(int to, int *code)
 {
     int sent = 0;
@@ -81,7 +81,7 @@ int main(int argc, char **argv)
     printf("whole megabytes: %d\n", length % MEGABYTE == 0);
     SHOW(pvm_freebuf(pvm_getsbuf()));
     for (round = 0; round < 2; round++) {
-        /* Messages that nobody receives. */
+        /* Fills the memory with messages that nobody receives. */
         sent = fill(tids[0], &code);
         /* The daemon of another host may have accepted some. */
         printf("sent: %s, then %d\n", sent >= 8 && sent <= 24 ? "as many as may be" : "not", code);
@@ -95,7 +95,7 @@ int main(int argc, char **argv)
         pvm_upkint(&received, 1, 1);
         printf("all of them arrived: %d\n", received == sent);
         case_gone(tids[0]);
-        /* There is room again for the next round. */
+        /* In the next round there is room again. */
         SHOW(case_spawn("receiver", 1, &tids[0]));
     }
     SHOW(pvm_kill(tids[0]));

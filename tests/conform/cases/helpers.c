@@ -1,4 +1,5 @@
-/* The daemon starts hoster, tasker and tracer with itself, from its environment; they serve. */
+/* When the daemon starts, it also starts the hoster, tasker and tracer that its environment names, and uses
+ * them. */
 //@ daemon-env PVM_HOSTER=helpers hoster
 //@ daemon-env PVM_TASKER=helpers tasker some words
 //@ daemon-env PVM_TRACER=helpers tracer
@@ -11,7 +12,7 @@
 
 enum { HERE = 1, ASK = 2, TOLD = 3, GONE = 4 };
 
-/* Sends what a helper knows to a task that asks. */
+/* Packs the facts about a helper, for the task that has requested them. */
 static void tell(int count, int words)
 {
     int parent = pvm_parent();

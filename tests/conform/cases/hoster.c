@@ -1,4 +1,4 @@
-/* A hoster is asked to start hosts. */
+/* The daemon asks a hoster to start hosts. */
 //@ fresh
 #include "case.h"
 #include <pvmproto.h>

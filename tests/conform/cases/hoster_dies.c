@@ -1,5 +1,5 @@
-/* A hoster that dies with a pending request: the task that asked gets an error, and hosts can be
- * added again. */
+/* A hoster dies with a pending request: the task that called pvm_addhosts gets an error, and hosts can be added
+ * again. */
 //@ fresh
 //@ timeout 40
 #include "case.h"

@@ -1,4 +1,4 @@
-/* Functions that PVM's own tasker, hoster and console, and bindings to other languages, import. */
+/* Functions that are imported by PVM's own tasker, hoster and console, and by bindings to other languages. */
 #include "case.h"
 #include <sys/wait.h>
 
@@ -105,7 +105,7 @@ int main(int argc, char **argv)
     forking(me);
     executing(me);
 
-    /* All tasks end, except this one and those that are spared. */
+    /* All tasks end, except this one and those that have set PvmNoReset. */
     SHOW(case_spawn("plain", 2, children));
     SHOW(case_spawn("spared", 1, children + 2));
     SHOW(case_receive(children[0], 1, 10) > 0);
@@ -119,7 +119,7 @@ int main(int argc, char **argv)
     SHOW(pvm_kill(children[2]));
     case_gone(children[2]);
 
-    /* Entries without an owner are removed, of one class or of all. */
+    /* Entries whose owner has ended are removed: of one class, or of all classes. */
     pvm_initsend(PvmDataDefault);
     SHOW(pvm_putinfo("kept", pvm_getsbuf(), PvmMboxPersistent));
     SHOW(pvm_putinfo("left", pvm_getsbuf(), PvmMboxPersistent));

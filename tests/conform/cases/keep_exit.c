@@ -1,4 +1,4 @@
-/* pvm_exit discards what was queued and drops handlers; buffers stay. */
+/* pvm_exit discards queued messages and deletes handlers; buffers stay. */
 #include "case.h"
 
 static int seen(int message)

@@ -1,4 +1,4 @@
-/* What a task sent before it died is received before the notify of its death. */
+/* The messages that a task sent before it died are received before the notify of its death. */
 #include "case.h"
 
 int main(int argc, char **argv)
@@ -12,7 +12,7 @@ int main(int argc, char **argv)
             pvm_pkint(&i, 1, 1);
             pvm_send(parent, 1);
         }
-        usleep(100000); /* PVM loses what the daemon has not read by then */
+        usleep(100000); /* PVM loses messages that the daemon has not read before the task ends */
         _exit(0);       /* no pvm_exit */
     }
     pvm_mytid();

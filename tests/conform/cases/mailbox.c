@@ -56,7 +56,7 @@ int main(void)
     SHOW(get("one", -1, PvmMboxDefault));
     SHOW(get("one", 1, PvmMboxFirstAvail));
     SHOW(get("one", 0, PvmMboxFirstAvail));
-    SHOW(pvm_putinfo("one", message(2), PvmMboxDefault)); /* its own entry is replaced */
+    SHOW(pvm_putinfo("one", message(2), PvmMboxDefault)); /* replaces its own entry */
     SHOW(get("one", 0, PvmMboxDefault));
     SHOW(pvm_putinfo("one", message(3), PvmMboxPersistent));
     list("one");
@@ -78,7 +78,7 @@ int main(void)
     SHOW(pvm_delinfo("many", 1, PvmMboxDefault));
     SHOW(pvm_delinfo("many", 1, PvmMboxDefault));
     SHOW(get("many", 1, PvmMboxFirstAvail));
-    SHOW(pvm_putinfo("many", message(17), PvmMboxMultiInstance)); /* the hole is filled */
+    SHOW(pvm_putinfo("many", message(17), PvmMboxMultiInstance)); /* the free index is used again */
     SHOW(get("many", 7, PvmMboxReadAndDelete));
     SHOW(get("many", 7, PvmMboxDefault));
     SHOW(pvm_delinfo("many", -1, PvmMboxDefault));
@@ -95,14 +95,14 @@ int main(void)
     SHOW(pvm_getminfo(old, &info));
     printf("len %d ctx %d tag %d wid %d enc %x src %d\n", info.len, info.ctx, info.tag, info.wid, info.enc,
            info.src == pvm_mytid());
-    SHOW(pvm_recvinfo("info", 0, PvmMboxDefault) > 0); /* frees the old one */
+    SHOW(pvm_recvinfo("info", 0, PvmMboxDefault) > 0); /* frees the old receive buffer */
     SHOW(pvm_freebuf(pvm_getrbuf()));
     SHOW(pvm_getmboxinfo("info", &count, NULL));
     SHOW(count);
     SHOW(pvm_getmboxinfo("info", NULL, NULL));
     pvm_exit();
     pvm_mytid();
-    list(NULL); /* only what is persistent survives its owner */
+    list(NULL); /* only persistent entries outlive their owner */
     pvm_exit();
     return 0;
 }

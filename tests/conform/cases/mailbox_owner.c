@@ -1,4 +1,4 @@
-/* What another task may do with a mailbox entry; waiting for one. */
+/* What a task may do with mailbox entries of another task; waiting for an entry. */
 //@ fresh
 #include "case.h"
 

@@ -22,7 +22,7 @@ static int manager(void)
             break;
         if (info.tag != SM_CONFIG)
             continue;
-        /* Answers with an invented machine. */
+        /* Answers with a list of invented hosts. */
         pvm_initsend(PvmDataDefault);
         found = 1;
         pvm_pkint(&found, 1, 1);
@@ -74,7 +74,7 @@ int main(int argc, char **argv)
     pvm_upkint(result, 2, 1);
     SHOW(result[0]);
     SHOW(result[1]);
-    /* Earlier tasks continue with the daemon. */
+    /* Tasks that enrolled before the manager registered still ask the daemon. */
     SHOW(pvm_config(&count, NULL, &hosts));
     SHOW(strcmp(hosts[0].hi_name, "managed") != 0);
     SHOW(case_spawn_here("client", 1, &child));

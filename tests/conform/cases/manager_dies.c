@@ -1,5 +1,5 @@
-/* A resource manager that dies with pending requests: the daemon answers these and all later ones.
- * On PVM 3.4 the tasks that asked wait for ever, and so does everything after that. */
+/* A resource manager dies with pending requests: the daemon answers these and all later ones. On PVM 3.4 the
+ * tasks that have sent them wait for ever, and so do all later requests. */
 //@ fresh
 //@ ours-only 2.12: hangs
 //@ timeout 12
@@ -11,7 +11,7 @@ enum { REGISTERED = 1, ASKED = 2, RESULT = 3, GONE = 4 };
 static char *questions[] = {"spawn", "tasks", "config", "addhosts", "delhosts", "notify"};
 enum { QUESTIONS = 6 };
 
-/* Receives requests, prints them, and answers none. */
+/* Receives and prints requests, but answers none. */
 static void manager(void)
 {
     struct pvmhostinfo *hosts = NULL;
@@ -106,14 +106,14 @@ int main(int argc, char **argv)
     SHOW(pvm_sendsig(server, 9));
     for (i = 0; i < QUESTIONS; i++)
         show_result(clients[i]);
-    /* From now on the daemon alone answers, earlier tasks and new ones. */
+    /* From now on the daemon alone answers, both to earlier tasks and to new ones. */
     for (i = 0; i < QUESTIONS; i++) {
         arguments[1] = questions[i];
         SHOW(pvm_spawn(case_path(), arguments, PvmTaskDefault, "", 1, &clients[0]));
         show_result(clients[0]);
     }
     SHOW(pvm_pstat(server));
-    /* Another one may follow. */
+    /* Another manager may register. */
     SHOW(case_spawn("manager", 1, &server));
     SHOW(case_receive(server, REGISTERED, 5) > 0);
     pvm_upkint(&value, 1, 1);

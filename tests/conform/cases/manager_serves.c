@@ -1,5 +1,5 @@
-/* A resource manager at work: it starts tasks by SM_EXEC, reports ends, and answers about hosts as
- * it likes; it is told of new tasks and ends. */
+/* A working resource manager: it starts tasks by SM_EXEC, reports their ends, and gives invented answers about
+ * hosts; the daemon notifies it of new and ended tasks. */
 //@ fresh
 //@ timeout 30
 //@ unordered
@@ -11,7 +11,7 @@ enum { REGISTERED = 1, RESULT = 3, GONE = 4, END = 5, HERE = 6 };
 static struct pvmminfo wish;
 static int wished = -1, wish_tag, wish_context;
 
-/* Sends the active buffer as the answer to a request, or with a wait id of its own. */
+/* Sends the active buffer with this wait id: that of a request, to answer it, or one of its own. */
 static void send_with(int tid, int tag, int wait)
 {
     struct pvmminfo info;
@@ -42,7 +42,7 @@ static void copy_texts(void)
         copy_text();
 }
 
-/* Has the daemon start what a task wants to spawn. Returns the tids. */
+/* Lets the daemon start the tasks of a spawn request, and answers with their tids. */
 static void spawn(struct pvmminfo *request)
 {
     int flags, count, i, value, zero = 0, tids[16];
@@ -74,7 +74,7 @@ static void spawn(struct pvmminfo *request)
     send_with(request->src, SM_SPAWN, request->wid);
 }
 
-/* Answers with an invented table of tasks. */
+/* Answers with an invented list of tasks. */
 static void tasks(struct pvmminfo *request)
 {
     int values[] = {0, 0x40abc, 0x40abd, 0x40000, 6, 4711};
@@ -204,7 +204,7 @@ int main(int argc, char **argv)
         case_gone(child);
         case_signal(server, END);
         case_gone(server);
-        /* No pvm_exit: PVM's would wait for tasks that a manager has started. */
+        /* Ends without pvm_exit, since PVM's pvm_exit would wait for the tasks that the manager has started. */
     }
     return 0;
 }

@@ -1,4 +1,4 @@
-/* pvm_settmask, pvm_gettmask, and that children inherit them. */
+/* pvm_settmask and pvm_gettmask; children inherit the masks. */
 #include "case.h"
 
 static void show(const char *what, int who)

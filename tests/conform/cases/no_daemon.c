@@ -1,4 +1,4 @@
-/* Calls that work without a daemon, and calls that report that there is none. */
+/* Calls that work without a daemon, and calls that fail without one. */
 //@ nodaemon
 //@ env PVM_TMP=/nonexistent-folder
 #include "case.h"
@@ -11,7 +11,7 @@ int main(void)
     struct timeval zero = {0, 0};
     case_begin();
     pvm_setopt(PvmAutoErr, 0);
-    /* PVM prints to standard error, at each call, that it cannot connect. */
+    /* At each call, PVM prints to standard error that it cannot connect. */
     freopen("/dev/null", "w", stderr);
     message = pvm_initsend(PvmDataRaw);
     SHOW(message > 0);

@@ -1,4 +1,4 @@
-/* pvm_notify: forms, errors, deaths before and after the request. */
+/* pvm_notify: all kinds, errors, and deaths before and after the request. */
 #include "case.h"
 
 static int me;
@@ -55,13 +55,13 @@ int main(int argc, char **argv)
     pvm_setcontext(8);
     next(11, tids[1], 5);
     pvm_setcontext(0);
-    SHOW(pvm_notify(PvmTaskExit, 12, 1, tids)); /* dead already */
+    SHOW(pvm_notify(PvmTaskExit, 12, 1, tids)); /* this task has ended already */
     next(12, tids[0], 5);
     list[0] = me | 0x3fff0;
-    SHOW(pvm_notify(PvmTaskExit, 13, 1, list)); /* never was */
+    SHOW(pvm_notify(PvmTaskExit, 13, 1, list)); /* this task never existed */
     next(13, list[0], 5);
     list[0] = 0x3ffc0001;
-    SHOW(pvm_notify(PvmTaskExit, 14, 1, list)); /* on no host */
+    SHOW(pvm_notify(PvmTaskExit, 14, 1, list)); /* a tid of a host that does not exist */
     next(14, list[0], 5);
     SHOW(pvm_notify(PvmHostDelete, 15, 1, list));
     next(15, list[0], 5);

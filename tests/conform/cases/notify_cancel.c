@@ -1,4 +1,4 @@
-/* PvmNotifyCancel; host notifies; its own exit. */
+/* PvmNotifyCancel, notifies about hosts, and a notify about the caller's own exit. */
 #include "case.h"
 
 static int at_exit(int message)

@@ -1,4 +1,4 @@
-/* Every option: default, change, refusal. */
+/* Every option: its default, a valid value, an invalid one. */
 #include "case.h"
 
 int main(void)

@@ -33,7 +33,7 @@ int main(void)
     SHOW(pvm_getopt(PvmTraceCode));
     SHOW(pvm_getopt(PvmTraceContext));
     SHOW(pvm_setopt(PvmTraceTid, 0) == me);
-    pvm_setopt(PvmAutoErr, 0); /* PVM prints "Error 0" at some of these */
+    pvm_setopt(PvmAutoErr, 0); /* PVM prints "Error 0" for some of these calls */
     SHOW(pvm_setopt(PvmSelfOutputCode, 5));
     SHOW(pvm_setopt(PvmSelfOutputContext, 5));
     SHOW(pvm_setopt(PvmSelfTraceCode, 5));

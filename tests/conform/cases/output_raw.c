@@ -1,4 +1,4 @@
-/* PvmOutputTid: the messages that carry output. */
+/* PvmOutputTid: the contents of the messages that carry output. */
 #include "case.h"
 
 int main(int argc, char **argv)

@@ -1,4 +1,4 @@
-/* A task sends its own output elsewhere: PvmSelfOutputTid. */
+/* A task chooses another receiver of its own output: PvmSelfOutputTid. */
 #include "case.h"
 
 static void collect(int child, int tag)

@@ -72,7 +72,7 @@ int main(void)
     SHOW(pvm_packf("%+ %d %q %d", PvmDataDefault, 1, 2, 3));
     send_back();
     SHOW(pvm_packf("%d %+", 1, 2));
-    pvm_setopt(PvmAutoErr, 0); /* PVM prints for each function in the call chain */
+    pvm_setopt(PvmAutoErr, 0); /* PVM prints the error once for each function in the call chain */
     SHOW(pvm_packf("%+", 9));
     pvm_setopt(PvmAutoErr, 1);
     SHOW(pvm_packf("%+ %-1d", PvmDataDefault, array));

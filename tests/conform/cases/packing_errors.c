@@ -1,4 +1,4 @@
-/* Errors of packing and unpacking: no buffer, negative counts, past the end. */
+/* Errors of packing and unpacking: no buffer, negative counts, unpacking past the end. */
 #include "case.h"
 
 #define TYPE(T, suffix)                                                                            \

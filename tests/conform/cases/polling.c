@@ -1,5 +1,5 @@
-/* Calls that do not wait handle one message at most, so that a program which polls for the second
- * message of a pair and then for the first one gets the first one first. */
+/* A call that does not wait handles at most one new message. So a program that polls in turn for the second
+ * message of a pair and for the first one always receives the first one first. */
 //@ timeout 60
 #include "case.h"
 
@@ -11,7 +11,7 @@
 
 static int handled, received, early;
 
-/* Sends pairs until there are enough, some of them together. */
+/* Sends many pairs, some of them directly after one another. */
 static void send_pairs(int parent, int second)
 {
     int round, pause;
@@ -72,7 +72,7 @@ static int any(int mid, int tid, int tag)
     return (tid == -1 || tid == found_tid) && tag == found_tag;
 }
 
-/* Counts how often the second message is there and the first one is not. */
+/* Counts how often the second message is found although the first one is not. */
 static void poll_pairs(const char *how, int tid, int (*take)(int))
 {
     int first = 0, second = 0, wrong = 0;
@@ -84,7 +84,7 @@ static void poll_pairs(const char *how, int tid, int (*take)(int))
         }
         first += take(TAG_A);
     }
-    /* With a direct link PVM 3.4.6 fails once in many thousands. */
+    /* With a direct link, PVM 3.4.6 fails once in many thousand pairs. */
     printf("%s: %s\n", how, wrong <= ROUNDS / 1000 ? "in order" : "not in order");
     while (first < ROUNDS)
         first += take(TAG_A);
@@ -111,7 +111,7 @@ static void poll_with_handler(int tid)
     pvm_delmhf(handler);
 }
 
-/* A queued message is found without handling new ones. */
+/* A call that finds a queued message does not handle new messages. */
 static void queue_first(int tid)
 {
     int handler = pvm_addmhf(-1, TAG_H, -1, handle);

@@ -1,4 +1,4 @@
-/* psend and precv: types, lengths, truncation, and that the active buffers stay unchanged. */
+/* psend and precv: types, lengths and truncation; the active buffers stay unchanged. */
 #include "case.h"
 
 static int me;
@@ -40,7 +40,7 @@ int main(void)
     SHOW(pvm_psend(me, 5, letters, 3, PVM_STR));
     SHOW(pvm_psend(me, 5, letters, 3, 12));
     SHOW(pvm_psend(me, 5, letters, 3, -1));
-    pvm_setopt(PvmAutoErr, 0); /* PVM prints for each function in the call chain */
+    pvm_setopt(PvmAutoErr, 0); /* PVM prints the error once for each function in the call chain */
     SHOW(pvm_psend(me, -5, letters, 3, PVM_BYTE));
     SHOW(pvm_psend(0, 5, letters, 3, PVM_BYTE));
     SHOW(pvm_psend(-1, 5, letters, 3, PVM_BYTE));
@@ -52,7 +52,7 @@ int main(void)
     SHOW(length);
     pvm_setopt(PvmAutoErr, 1);
     SHOW(pvm_psend(me, 6, values, 8, PVM_INT));
-    SHOW(pvm_precv(-1, -1, in, 3, PVM_INT, NULL, NULL, &length)); /* the rest is lost */
+    SHOW(pvm_precv(-1, -1, in, 3, PVM_INT, NULL, NULL, &length)); /* the items that do not fit are lost */
     printf("cut: %d %d %d %d of %d bytes\n", in[0], in[1], in[2], in[3], length);
     SHOW(pvm_psend(me, 6, values + 5, 2, PVM_INT));
     SHOW(pvm_precv(-1, 6, in, 8, PVM_INT, NULL, NULL, NULL));
@@ -61,7 +61,7 @@ int main(void)
     SHOW(pvm_precv(me, 7, letters, 16, PVM_BYTE, NULL, NULL, &length));
     SHOW(length);
     SHOW(pvm_psend(me, 8, values, 4, PVM_INT));
-    SHOW(pvm_recv(me, 8) > 0); /* and the other way round */
+    SHOW(pvm_recv(me, 8) > 0); /* a psend message can be received by recv */
     SHOW(pvm_upkint(in, 4, 1));
     printf("received: %d %d %d %d\n", in[0], in[1], in[2], in[3]);
     SHOW(pvm_psend(me, 9, values, 4, PVM_INT));

@@ -1,4 +1,4 @@
-/* Real-time signals, which have no names, reach tasks too; invalid numbers do nothing. */
+/* Real-time signals, which have no names, are delivered too; invalid numbers have no effect. */
 #include "case.h"
 #include <signal.h>
 

@@ -1,4 +1,4 @@
-/* Matching by source and tag, order of arrival, and what receives do to the old buffer. */
+/* Matching by source and tag, the order of arrival, and how a receive frees the old receive buffer. */
 #include "case.h"
 
 static void put(int tag, int value)
@@ -25,7 +25,7 @@ int main(void)
     put(2, 20);
     put(1, 11);
     put(3, 30);
-    case_own(3); /* all are there now */
+    case_own(3); /* all messages have arrived by now */
     SHOW(value());
     SHOW(pvm_probe(-1, 9));
     message = pvm_probe(-1, 1);
@@ -41,7 +41,7 @@ int main(void)
     SHOW(pvm_nrecv(me, 1) > 0);
     SHOW(value());
     SHOW(pvm_getrbuf() > 0);
-    SHOW(pvm_nrecv(me, 1)); /* nothing, and the old buffer is freed */
+    SHOW(pvm_nrecv(me, 1)); /* finds nothing, but frees the old buffer */
     SHOW(pvm_getrbuf());
     SHOW(pvm_probe(me + 1, -1));
     SHOW(pvm_nrecv(me + 1, -1));
@@ -61,7 +61,7 @@ int main(void)
     put(5, 50);
     put(5, 51);
     SHOW(pvm_recv(me, 5) > 0);
-    again = pvm_setrbuf(0); /* kept aside */
+    again = pvm_setrbuf(0); /* keeps this buffer */
     SHOW(pvm_recv(me, 5) > 0);
     SHOW(value());
     SHOW(pvm_setrbuf(again) > 0);

@@ -1,4 +1,4 @@
-/* Registration as hoster, tasker, tracer and resource manager: on, off, taken. */
+/* Registration as hoster, tasker, tracer and resource manager: on, off, and while another task is registered. */
 //@ fresh
 #include "case.h"
 #include <sys/wait.h>
@@ -84,7 +84,7 @@ int main(int argc, char **argv)
     boxes();
     fflush(stdout);
     if (fork() == 0) {
-        execl(case_path(), "register", "second tasker", (char *)NULL); /* not spawned: by the tasker */
+        execl(case_path(), "register", "second tasker", (char *)NULL); /* not spawned: the tasker would start it */
         _exit(99);
     }
     wait(&status);

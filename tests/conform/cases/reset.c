@@ -1,5 +1,5 @@
-/* The console's reset ends every task except those that ask for PvmNoReset, and clears the mailbox
- * entries without an owner. */
+/* The console's reset ends every task except those that have set PvmNoReset, and removes the mailbox entries
+ * whose owner has ended. */
 //@ fresh
 //@ timeout 30
 //@ differs D14: count: 3 => count: 2
@@ -11,7 +11,7 @@
 
 enum { READY = 1, GONE = 2, STILL = 3 };
 
-/* Runs a task of a kind, which waits to be ended. */
+/* Runs a child of this kind, which waits until it is killed. */
 static void child(char *kind)
 {
     int parent = pvm_parent();

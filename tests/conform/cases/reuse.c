@@ -1,4 +1,4 @@
-/* A send buffer stays after the send: sent again, appended to, and forwarded. */
+/* A send buffer stays after the send: it is sent again, appended to, and forwarded. */
 //@ differs D16: after packing into a received message: 4 bytes => after packing into a received message: 12 bytes
 #include "case.h"
 
@@ -26,7 +26,7 @@ int main(void)
         SHOW(size(case_own(3)));
         SHOW(pvm_upkint(in, 3, 1));
         printf("%d %d %d\n", in[0], in[1], in[2]);
-        /* Forward what was received, before and after reading it. */
+        /* Forwards the received message, before and after reading it. */
         message = pvm_getrbuf();
         SHOW(pvm_setsbuf(message) > 0);
         SHOW(pvm_getrbuf());

@@ -1,4 +1,4 @@
-/* With every route option messages arrive, in both directions and all encodings. */
+/* With every route option, messages arrive in both directions and in all encodings. */
 #include "case.h"
 
 static int echo(int route)

@@ -1,5 +1,4 @@
-/* Messages on a thread with a small stack. The stack use of the calls is printed if it is too
- * large. */
+/* Messages on a thread with a small stack. If the calls use too much of the stack, the case prints how much. */
 #include "case.h"
 #include <pthread.h>
 
@@ -64,7 +63,7 @@ static int run(void *(*what)(void *))
     return used();
 }
 
-/* Sends everything back. */
+/* Sends each message back. */
 static int echo(void)
 {
     for (;;) {

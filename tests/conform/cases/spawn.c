@@ -79,7 +79,7 @@ int main(int argc, char **argv)
     SHOW(pvm_export("EXPORTED"));
     SHOW_TEXT(getenv("PVM_EXPORT"));
     pvm_setcontext(17);
-    SHOW(pvm_spawn("spawn", child_only, PvmTaskDefault, "*", 1, tids)); /* by the search path */
+    SHOW(pvm_spawn("spawn", child_only, PvmTaskDefault, "*", 1, tids)); /* found in the search path */
     pvm_setcontext(0);
     report(tids[0]);
     SHOW(pvm_unexport("EXPORTED"));

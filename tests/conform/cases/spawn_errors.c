@@ -1,4 +1,4 @@
-/* pvm_spawn: what is refused, and with which error. */
+/* pvm_spawn: which calls are refused, and with which error. */
 //@ differs 2.0: pvm_errno: -2 => pvm_errno: -7
 #include "case.h"
 

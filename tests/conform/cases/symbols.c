@@ -1,4 +1,4 @@
-/* Data symbols: initial values, and after enrollment. */
+/* Data symbols: their values before and after enrollment. */
 #include "case.h"
 
 extern int pvm_useruid, pvmautoerr, pvmmytid, pvmmyptid, pvmmyupid, pvmmyctx, pvmmydsig, pvmrouteopt, pvmfrgsiz,

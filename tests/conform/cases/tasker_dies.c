@@ -1,5 +1,5 @@
-/* A tasker that dies: tasks that it was to start have ended, those that it had started live on, and
- * the daemon starts tasks by itself again. */
+/* A tasker dies: the tasks whose start it had been asked for count as ended, those that it had started
+ * continue, and the daemon starts tasks itself again. */
 //@ fresh
 //@ timeout 40
 //@ differs 2.12: pvm_pstat(first): -31 => pvm_pstat(first): 0
@@ -10,7 +10,7 @@
 
 enum { REGISTERED = 1, ASKED = 2, HERE = 3, GONE = 4, WHAT = 5 };
 
-/* Starts the first task that is requested, and none after it. */
+/* Starts the first task that is requested, and no later ones. */
 static void tasker(void)
 {
     static struct tasker_order order;
@@ -29,7 +29,7 @@ static void tasker(void)
         pause();
 }
 
-/* Reports that it runs, answers once more, and ends. */
+/* Reports that it runs, answers one message, and ends. */
 static void child(void)
 {
     case_signal(pvm_parent(), HERE);

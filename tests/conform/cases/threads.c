@@ -21,7 +21,7 @@ static void *call(void *unused)
 {
     int i;
     for (i = 0; i < 200; i++) {
-        pvm_psend(pvm_mytid(), 5, &i, 1, PVM_INT); /* one call: a send buffer is the process's */
+        pvm_psend(pvm_mytid(), 5, &i, 1, PVM_INT); /* one call, since all threads share the send buffer */
         pvm_nrecv(-1, 6);
         if (i % 50 == 0)
             pvm_config(NULL, NULL, NULL);

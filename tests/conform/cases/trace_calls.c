@@ -1,5 +1,5 @@
-/* Traces: the events of each call. The task was not spawned, so that no calls inside the library
- * are traced. */
+/* Traces: the events of each call. The task is not a spawned one, so that PVM traces no calls inside the
+ * library. */
 //@ fresh
 #include "trace.h"
 
@@ -182,7 +182,7 @@ int main(int argc, char **argv)
             pvm_setopt(PvmAutoErr, 0);
             parts[part].calls();
             pvm_exit();
-            pvm_parent(); /* a new task, which nobody traces */
+            pvm_parent(); /* enrolls again as a new task, which nobody traces */
             return 0;
         }
     }

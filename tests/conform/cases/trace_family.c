@@ -1,5 +1,5 @@
-/* Traces of spawned tasks, with the events of the daemon. The flag PvmTaskTrace has no effect;
- * children of the children are traced as well. */
+/* Traces of spawned tasks, with the events of the daemon. The flag PvmTaskTrace has no effect; the children of
+ * the spawned tasks are traced too. */
 //@ fresh
 //@ unordered
 #include "trace.h"

@@ -16,7 +16,7 @@ int main(int argc, char **argv)
     if (argc > 1) {
         me = pvm_mytid();
         pvm_setopt(PvmAutoErr, 0);
-        pvm_joingroup("there before"); /* the server is there */
+        pvm_joingroup("there before"); /* starts PVM's group server before the traces begin */
         trace_to(argv[2], PvmTraceFull, inside);
         pvm_joingroup("g");
         pvm_joingroup("g");

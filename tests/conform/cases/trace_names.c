@@ -1,5 +1,4 @@
-/* The tables with the names of events and of their data, for programs that read traces; XPVM shows
- * and searches these. */
+/* The tables of the names of events and of their data, for programs that read traces, such as XPVM. */
 #include "case.h"
 
 extern struct Pvmtevinfo pvmtevinfo[];

@@ -1,9 +1,9 @@
-/* A registered tracer gets the traces of all later tasks, until it leaves. */
+/* A registered tracer gets the traces of all tasks that enroll later, until the tracer leaves. */
 //@ fresh
 //@ unordered
 #include "trace.h"
 
-/* The library's; no header declares them. */
+/* Symbols of the library that no header declares. */
 extern struct Pvmtracer pvmtrc, pvmctrc;
 
 static void show(const char *who)

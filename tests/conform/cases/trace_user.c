@@ -1,4 +1,4 @@
-/* Events of the program itself, by PvmDataTrace. */
+/* The program's own trace events, sent by PvmDataTrace. */
 //@ fresh
 #include "trace.h"
 
@@ -74,7 +74,7 @@ static void told(void)
     printf(" %g", fraction);
 }
 
-/* Traces to itself: only the program's own events arrive. */
+/* The task is the receiver of its own traces: only the program's own events arrive. */
 static void to_oneself(int wanted)
 {
     Pvmtmask mask;
@@ -99,7 +99,7 @@ int main(int argc, char **argv)
     int value = 4, mark = 0, number = 0;
     case_begin();
     pvm_mytid();
-    event(1); /* nobody collects */
+    event(1); /* nobody collects traces */
     printf("---- to oneself\n");
     to_oneself(1);
     printf("---- not in the mask\n");

@@ -1,4 +1,4 @@
-/* What unpacking allows: other groupings, other types, partial results past the end. */
+/* What unpacking allows: other counts per call, other types, and partial results past the end. */
 #include "case.h"
 
 static void get(void)
@@ -23,7 +23,7 @@ int main(void)
         SHOW(pvm_upkint(in, 1, 1));
         SHOW(pvm_upkint(in + 1, 2, 1));
         printf("%d %d %d %d\n", in[0], in[1], in[2], in[3]);
-        SHOW(pvm_upkint(in + 3, 3, 1)); /* one left of three */
+        SHOW(pvm_upkint(in + 3, 3, 1)); /* only one of the three items is left */
         printf("%d %d %d\n", in[3], in[4], in[5]);
         SHOW(pvm_upkint(in, 1, 1));
         SHOW(pvm_upkint(in, 0, 1));

@@ -1,4 +1,4 @@
-# aimk: the directory where it runs make, and make's arguments.
+# aimk: the directory in which it runs make, and the arguments that it passes to make.
 #@ nodaemon
 #@ needs $DEBIAN_PVM/bin/aimk
 unset PVM_ARCH

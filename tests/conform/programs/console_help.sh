@@ -1,4 +1,5 @@
-# The commands that help lists; their descriptions differ between the consoles. (PVM hides tickle.)
+# The commands that help lists, without their descriptions, which differ between the consoles. (PVM's help omits
+# tickle.)
 #@ fresh
 echo help | pvm | sed -n '/Commands are/,/pvm>/p' | awk '/^  / && $1 != "tickle" {print $1}'
 printf '%s\n' 'help conf' 'help spawn' 'help nothing' | pvm | grep -o -E '^(conf|spawn) |^Syntax:  (conf|spawn)|not found|->>|--host=' | sort -u

@@ -1,4 +1,4 @@
-# ps lists programs that joined by themselves, and other consoles; the console itself with -x only.
+# ps lists programs that have enrolled without being spawned, and other consoles; it lists its own console only with -x.
 #@ needs $DEBIAN_PVM/bin/task0
 #@ fresh
 . "$CONFORM/functions"

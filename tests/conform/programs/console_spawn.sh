@@ -1,4 +1,4 @@
-# Places and flags of the console's spawn; ps and jobs while tasks run.
+# The places and flags of the console's spawn, and ps and jobs while tasks run.
 #@ fresh
 cat > sleeper <<'S'
 #!/bin/sh

@@ -1,4 +1,4 @@
-# Ways to start: the console starts a daemon, a script in a pipe leaves it running, halt ends it.
+# The console starts a daemon; a script in a pipe leaves the daemon running at its end; halt ends it.
 #@ nodaemon
 #@ needs /usr/bin/pvmd
 echo conf | pvm

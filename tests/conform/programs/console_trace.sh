@@ -1,8 +1,9 @@
-# The console's spawn -@: a trace as text, to the console and to a file.
+# The console's spawn -@: it writes a trace as text, to the console or to a file.
 #@ runs hello_other
 #@ needs $DEBIAN_PVM/bin/hello.pvm
 #@ fresh
-# Records and kinds without times, without descriptions of data, and without events of the library itself.
+# Prints the records and their kinds, without times, without descriptions of the data, and without the events of calls
+# inside the library.
 shown() {
     sed -E 's/^(pvm> )*//; s/^\[T[0-9]+:t[0-9a-f]+\] ?//' "$1" | awk '
         /mhf_invoke/ { skip = /^#/ }

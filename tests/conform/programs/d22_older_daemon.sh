@@ -1,5 +1,5 @@
-# D22: all programs report a daemon of PVM 3.4.6 of the same user at once and leave it unchanged; another
-# PVM_VMID has a machine of its own.
+# D22: if the same user runs a daemon of PVM 3.4.6, all programs report this at once and do not touch that daemon; with
+# another PVM_VMID they use a separate machine.
 #@ nodaemon
 #@ ours-only D22: skip
 . "$CONFORM/functions"

@@ -1,5 +1,5 @@
-# D22: if pvmd on another host is that of PVM 3.4.6, hpvm's in its own directory is used instead; if there is
-# none, the error names it.
+# D22: if pvmd on another host is that of PVM 3.4.6, hpvm's pvmd in hpvm's own directory is used instead; if that does
+# not exist, the error names it.
 #@ nodaemon
 #@ timeout 40
 #@ ours-only D22: skip
@@ -8,11 +8,11 @@ library=$(find "$DEBIAN_PVM/lib" -name libpvm3.so.3)
 mkdir there
 cat > rsh <<END
 #!/bin/sh
-# The other host: a folder of its own, and Debian's programs first.
+# The simulated other host: its own folder, and Debian's programs first in PATH.
 shift
 export PVM_TMP=$PWD/there PVM_ALLOW_ROOT=1
 export LD_LIBRARY_PATH=${library%/*} PVM_ROOT=$DEBIAN_PVM/lib/pvm3
-# What runs there does not end with this command.
+# The processes on the other host do not end with this command.
 PATH=$DEBIAN_PVM/bin:/usr/bin:/bin exec setsid sh -c "\$*"
 END
 chmod +x rsh

@@ -1,4 +1,4 @@
-# D23: every run writes a log, the second one too; a log that is a link is not written.
+# D23: every run of a daemon writes a log, even the second one; but if the log file is a link, nothing is written.
 #@ nodaemon
 #@ differs D23: second run logs: 0 => second run logs: 1
 . "$CONFORM/functions"

@@ -1,4 +1,4 @@
-# D31: unknown switches and unreadable hostfiles are reported and give an exit status.
+# D31: unknown switches and unreadable hostfiles are reported, and the exit status is not 0.
 #@ nodaemon
 #@ ours-only D31: skip
 try() {

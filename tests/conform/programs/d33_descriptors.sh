@@ -1,4 +1,4 @@
-# D33: a huge limit of descriptors does not make spawn slow.
+# D33: a very high limit on open descriptors does not make spawn slow.
 #@ nodaemon
 #@ ours-only D33: skip
 . "$CONFORM/functions"

@@ -1,4 +1,4 @@
-# D35: a PVMSOCK of a dead daemon does no harm while the file names a living one.
+# D35: if PVMSOCK names a dead daemon, programs find a living daemon by its file.
 #@ fresh
 #@ ours-only D35: skip
 export PVMSOCK="$PVM_TMP/nobody"

@@ -1,8 +1,7 @@
-# A daemon whose machine has an id of its own, read from standard input; and one that only prints its
-# versions.
+# A daemon whose machine has its own id, which it reads from standard input; and a daemon that only prints its versions.
 #@ nodaemon
 . "$CONFORM/functions"
-# It is in the pipe before the daemon starts, which does not wait for it.
+# The id must be in the pipe before the daemon starts, since the daemon does not wait for it.
 mkfifo pipe
 exec 3<> pipe
 echo "PVM_VMID=mine" >&3

@@ -1,4 +1,4 @@
-# The four bandwidth testers: two of a kind find each other through a group.
+# The four programs that measure bandwidth: two processes of each find each other through a group.
 #@ needs $DEBIAN_PVM/bin/dbwtest
 #@ fresh
 #@ timeout 60

@@ -3,7 +3,7 @@
 #@ needs $DEBIAN_PVM/bin/gexamp
 #@ fresh
 #@ unordered
-# ge looks other members up while they are already leaving, so the result is random.
+# ge looks up members that may be leaving already, so its result is random.
 for program in ge gexamp gs.pvm; do
     for count in 1 2 5; do
         $DEBIAN_PVM/bin/$program $count > $program.$count 2>&1

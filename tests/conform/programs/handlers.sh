@@ -1,4 +1,4 @@
-# mhf_server and mhf_tickle: handlers that messages load, call and delete.
+# mhf_server and mhf_tickle: messages cause a server to load, call and delete message handlers.
 #@ needs $DEBIAN_PVM/bin/mhf_server
 #@ fresh
 . "$CONFORM/functions"

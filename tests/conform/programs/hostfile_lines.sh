@@ -1,4 +1,4 @@
-# Lines of a hostfile: defaults, marks, comments, and invalid lines. The messages in the log differ between
+# Lines of a hostfile: defaults, the marks & and $, comments, and invalid lines. The messages in the log differ between
 # the daemons.
 #@ nodaemon
 . "$CONFORM/functions"

@@ -1,4 +1,4 @@
-# Output of tasks that nobody collects is in the log, line by line.
+# Output of tasks that nobody collects is written to the log, line by line.
 #@ fresh
 cat > sayer <<'S'
 #!/bin/sh

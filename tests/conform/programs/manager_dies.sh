@@ -1,5 +1,5 @@
-# srm.pvm, started by the daemon, is the resource manager; when it is killed it is forgotten, and the daemon
-# continues. On PVM 3.4 everything waits for a dead manager for ever.
+# srm.pvm, which the daemon has started, is the resource manager; after it is killed, the daemon serves the requests
+# itself again. On PVM 3.4 all requests wait for the dead manager for ever.
 #@ needs $DEBIAN_PVM/bin/srm.pvm
 #@ ours-only 2.12: hangs
 #@ timeout 12

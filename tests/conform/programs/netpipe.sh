@@ -1,4 +1,4 @@
-# NPpvm measures, and checks what it sends and receives; the measured numbers are removed.
+# NPpvm measures transfers and checks their contents; the script removes the measured numbers.
 #@ needs $DEBIAN_PVM/bin/NPpvm
 #@ fresh
 run() {

@@ -1,4 +1,4 @@
-# D22: a second daemon reports that there is one; PVM's starts, and nobody finds it.
+# D22: a second daemon reports that one is running, and ends; that of PVM starts, but no program finds it.
 #@ nodaemon
 #@ ours-only D22: skip
 . "$CONFORM/functions"

@@ -1,4 +1,4 @@
-# timing: round trips and bandwidth along the direct route; the measured numbers are removed.
+# timing: round trips and bandwidth along the direct route; the script removes the measured numbers.
 #@ runs timing_slave
 #@ needs $DEBIAN_PVM/bin/timing
 #@ fresh

@@ -29,11 +29,11 @@ int open64(const char *path, int flags, ...) __attribute__((alias("open")));
 C
 cc -shared -fPIC -o again.so again.c
 
-# Records without times and buffer numbers; tids as words.
+# The records, without times and buffer numbers, and with words in place of tids.
 records() {
     grep '^"' "$1" | grep -v '^"host_' | sed -E 's/\{ [0-9]+, [0-9]+,/{ TIME,/; s/\b26[0-9]{4}\b/TID/g; s/("recv.1.1." . TIME, TID), [0-9]+/\1, N/'
 }
-# The text before the records of a kind, without the descriptions of the data.
+# The description before the records of each kind, without the descriptions of the data.
 kinds() {
     grep -v -e '^"' -e '^	//' -e '^ \*' -e '^$' "$1" | tr -d '\n' | sed 's/;;/;;\n/g' | grep -v '"host_' | sort -u
 }

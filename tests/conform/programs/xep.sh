@@ -1,5 +1,5 @@
-# xep, a program of the X window system, spawns mtile, waits for PVM's descriptors and the display's, and
-# shows the picture on the screen.
+# xep, a program of the X window system, spawns mtile, polls PVM's descriptors and that of the display, and shows the
+# picture on the screen.
 #@ runs mtile
 #@ needs $DEBIAN_PVM/bin/xep
 #@ needs /usr/bin/Xvfb
@@ -27,7 +27,7 @@ for turn in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 done
 echo "picture $now, $colours colours"
 echo "ps -a" | pvm | grep -c mtile
-# The shell may print that they have ended.
+# The shell may print that its background processes have ended.
 {
     kill $xep $server
     wait $xep $server

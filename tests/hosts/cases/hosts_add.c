@@ -1,4 +1,4 @@
-/* pvm_addhosts by every kind of name, of hosts that are in the machine, and of hosts that do not
+/* pvm_addhosts with every kind of name, with hosts that are in the machine already, and with hosts that do not
  * exist. */
 //@ hosts 1
 //@ timeout 60

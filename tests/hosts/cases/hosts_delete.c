@@ -1,4 +1,4 @@
-/* pvm_delhosts: its results, and what the tasks there and their watchers see. */
+/* pvm_delhosts: its results, the end of the tasks on the deleted hosts, and the notifications about both. */
 //@ fresh
 //@ differs D25: bravo.hpvm.test: -6 => bravo.hpvm.test: -28
 #include "hosts.h"

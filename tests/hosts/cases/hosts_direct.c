@@ -1,4 +1,4 @@
-/* Direct routes: which tasks get a link, long messages both ways before anybody receives, deaths.
+/* Direct routes: which tasks get a link, long messages in both directions before anybody receives, and deaths.
  */
 //@ ours-only D3: skip
 //@ timeout 60
@@ -9,7 +9,7 @@
 #define BYTES (2 << 20)
 #define MESSAGES 40
 
-/* Sends requests and receives answers this many times, or until there is a link. */
+/* Sends a request and receives the answer, up to `count` times, until there is a link. */
 static int talk(int tid, int count)
 {
     int i;
@@ -32,7 +32,7 @@ static int child(void)
             pvm_initsend(PvmDataRaw);
             pvm_send(parent, 1);
             break;
-        case 2: /* much, before it receives */
+        case 2: /* sends much before it receives */
             for (i = 0; i < 8; i++)
                 send_numbered(parent, 3, i, BYTES);
             for (i = 0; i < 8; i++)
@@ -45,7 +45,7 @@ static int child(void)
                 send_numbered(parent, 7, i, i * 997);
             kill(getpid(), SIGKILL);
             break;
-        case 8: /* leaves while nobody receives */
+        case 8: /* calls pvm_exit while nobody receives */
             for (i = 0; i < MESSAGES; i++)
                 send_numbered(parent, 9, i, i % 2 ? 300000 : 10);
             pvm_exit();
@@ -59,7 +59,7 @@ static int child(void)
     }
 }
 
-/* Counts how many messages with that tag arrived in order before the notify. */
+/* Returns how many messages with this tag arrived in order before the notify. */
 static int heard_before_end(int tid, int tag)
 {
     int count = 0, found, source;
@@ -129,7 +129,7 @@ int main(int argc, char **argv)
     SHOW(heard_before_end(leaving, 9));
 
     SHOW(pvm_notify(PvmRouteDelete, 71, 1, &talker));
-    /* Many messages are on their way to it. */
+    /* Many messages are in flight to this task when it is stopped. */
     pvm_sendsig(talker, SIGSTOP);
     for (i = 0; i < 8; i++)
         send_numbered(talker, 4, i, BYTES);

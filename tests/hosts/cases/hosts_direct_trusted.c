@@ -1,4 +1,4 @@
-/* Direct routes where nothing is encrypted. */
+/* Direct routes without encryption. */
 //@ ours-only D3: skip
 //@ daemon-env PVM_TRUSTED_NET=1
 //@ timeout 60

@@ -1,4 +1,5 @@
-/* Groups over hosts: members, instances, barriers, broadcast, gather, scatter, reduce, a death. */
+/* Groups with members on several hosts: instances, barriers, broadcast, gather, scatter, reduce, and the death
+ * of a member. */
 //@ timeout 60
 #include "hosts.h"
 
@@ -19,7 +20,7 @@ static void work(int first)
             value = 0;
     }
     results[n++] = value;
-    /* Each broadcasts once. */
+    /* Each member broadcasts once. */
     value = 0;
     for (i = 0; i < MEMBERS; i++) {
         pvm_barrier(GROUP, MEMBERS);

@@ -1,5 +1,5 @@
-/* A task on another host is killed while it sends: the messages that it had sent completely arrive,
- * whole and in order, and nothing else; the notification of its end follows. */
+/* A task on another host is killed while it sends: the messages that it had sent completely arrive, whole and
+ * in order, and no others; then the notification of its end arrives. */
 //@ timeout 120
 #include "hosts.h"
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* Tasks that end with many unreceived messages on their direct links: they do not wait, and the
+/* Tasks end while many messages on their direct links are not received yet: the tasks do not wait, and the
  * messages arrive. */
 //@ ours-only D3: skip
 //@ timeout 90
@@ -8,14 +8,14 @@
 #define BYTES (1 << 20)
 #define MESSAGES 48
 
-/* After the C library's own exit handlers, in which programs send messages too. */
+/* Sends one more message to the parent: before pvm_exit, or from an exit handler. */
 static int parent;
 static void last_words(void)
 {
     send_numbered(parent, 9, MESSAGES, 10);
 }
 
-/* Answers until it is told to send many messages and to end in one of three ways. */
+/* Answers until it receives the order to send many messages and to end in one of three ways. */
 static int leaver(void)
 {
     int tag, i;
@@ -41,7 +41,7 @@ static int leaver(void)
     }
 }
 
-/* Gets tids, and reports which of these tasks have ended. */
+/* Receives tids, and reports which of these tasks have ended. */
 static void watcher(void)
 {
     int tid, ended = 0, tag, master = pvm_parent();
@@ -66,8 +66,8 @@ static void watcher(void)
     }
 }
 
-/* Lets a task end in that way. Reports whether it had ended while this task received nothing, and
- * what arrived. */
+/* Lets a task end in this way. Prints whether the task ended while this one received nothing, and which
+ * messages arrived. */
 static void leaves(int how, int eye)
 {
     int tid = spawn_on("bravo", "leaver"), i, linked, ended, count = 0, tag, source;

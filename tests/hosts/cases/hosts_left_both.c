@@ -1,5 +1,5 @@
-/* Two tasks that both ask for a link, one of them while the other computes, and one ends with many
- * unreceived messages. */
+/* Two tasks both request a direct link, one of them while the other computes; then one ends while many of its
+ * messages are not received yet. */
 //@ ours-only D3: skip
 //@ timeout 90
 #include "hosts.h"
@@ -9,7 +9,7 @@
 #define MESSAGES 16
 #define LEAVERS 5
 
-/* Handles nothing while its parent's link is being made, and then asks for one itself. */
+/* Makes no calls while its parent's link is being made, and then requests a link itself. */
 static int leaver(void)
 {
     int tag, i, parent = pvm_parent();

@@ -1,4 +1,4 @@
-/* Two tasks that both ask for a link, where nothing is encrypted. */
+/* As hosts_left_both, without encryption. */
 //@ ours-only D3: skip
 //@ daemon-env PVM_TRUSTED_NET=1
 //@ timeout 90

@@ -1,5 +1,4 @@
-/* Tasks that end with many unreceived messages on their direct links, where nothing is encrypted.
- */
+/* As hosts_left, on direct links without encryption. */
 //@ ours-only D3: skip
 //@ daemon-env PVM_TRUSTED_NET=1
 //@ timeout 90

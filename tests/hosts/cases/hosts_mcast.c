@@ -1,4 +1,4 @@
-/* pvm_mcast to tasks of all hosts: each gets it once, in order with earlier and later messages. */
+/* pvm_mcast to tasks of all hosts: each receives the message once, in order with earlier and later messages. */
 #include "hosts.h"
 
 #define TASKS 12
@@ -37,14 +37,14 @@ int main(int argc, char **argv)
         pvm_exit();
         return 0;
     }
-    tids[TASKS] = pvm_mytid(); /* the sender is left out */
+    tids[TASKS] = pvm_mytid(); /* the sender gets no message */
     SHOW(case_spawn("child", TASKS, tids));
     for (i = 0; i < TASKS; i++) {
         pvm_initsend(PvmDataDefault);
         pvm_pkint(&i, 1, 1);
         pvm_send(tids[i], 1);
     }
-    tids[TASKS + 1] = tids[3]; /* once, though named twice */
+    tids[TASKS + 1] = tids[3]; /* gets one message although it is named twice */
     for (i = 0; i < 40; i++) {
         char *bytes;
         size = i % 4 == 0 ? 0 : i * i * 50;

@@ -20,7 +20,7 @@ static void heard(int tag, double seconds)
     printf("tag %d: t%x, %d; length %d source %x context %d\n", tag, tid, count, info.len, info.src, info.ctx);
 }
 
-/* A watcher on another host: reports its notifications about the task that it watches. */
+/* Runs on another host: reports its notifications about the task that it watches. */
 static void watcher(void)
 {
     int tid, seen, parent = pvm_parent();
@@ -75,7 +75,7 @@ int main(int argc, char **argv)
     heard(12, PATIENCE);
     SHOW(pvm_notify(PvmTaskExit, 12, 1, tids + 1));
     heard(12, PATIENCE);
-    /* A task on one host watches one on another. */
+    /* A task on one host watches a task on another host. */
     far = spawn_on("charlie", "watcher");
     tids[0] = spawn_on("delta", "returns");
     pvm_initsend(PvmDataDefault);
@@ -87,7 +87,7 @@ int main(int argc, char **argv)
     pvm_upkint(&seen, 1, 1);
     SHOW(seen == tids[0]);
     case_gone(far);
-    /* Hosts. */
+    /* Notifications about hosts. */
     tids[0] = spawn_on("delta", "stays");
     list[0] = host_tid("delta");
     list[1] = tids[0];

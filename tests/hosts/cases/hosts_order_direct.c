@@ -1,5 +1,4 @@
-/* Order while routes become direct: messages on the new route must not overtake those on the old
- * one. */
+/* Order while direct routes are being made: messages on the new route must not overtake those on the old one. */
 //@ ours-only D3: skip
 //@ timeout 60
 #include "order.h"

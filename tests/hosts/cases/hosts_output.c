@@ -1,4 +1,5 @@
-/* Output of tasks on other hosts: to a collector, through a child that collects, in whole lines. */
+/* Output of tasks on other hosts goes to a collector in whole lines, also through a child that is a collector
+ * itself. */
 //@ unordered
 #include "hosts.h"
 

@@ -42,7 +42,7 @@ static int count_lines(FILE *file)
     return count;
 }
 
-/* Starts a printer there and receives nothing for three seconds. */
+/* Starts a printer on this host and receives nothing for three seconds. */
 static void collect(const char *host)
 {
     FILE *file = tmpfile();
@@ -62,7 +62,7 @@ static void collect(const char *host)
         printf("%d lines\n", lines);
 }
 
-/* Ends while a printer waits for it; the printer need not wait for ever. */
+/* Ends while a printer waits for it; the printer must not wait for ever. */
 static int deserter(void)
 {
     int tid, parent = pvm_parent();

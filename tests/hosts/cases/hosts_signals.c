@@ -78,8 +78,7 @@ int main(int argc, char **argv)
         host = pvm_tidtohost(tids[i]);
         SHOW(pvm_hostsync(host, &clock, &delta));
         gettimeofday(&now, NULL);
-        /* All hosts have the same clock here: the other's time is ours, and the difference nearly
-         * zero. */
+        /* All simulated hosts have the same clock, so the difference is nearly zero. */
         SHOW(now.tv_sec - clock.tv_sec <= 2 && clock.tv_sec - now.tv_sec <= 2);
         SHOW(delta.tv_sec >= -1 && delta.tv_sec <= 0 && delta.tv_usec >= 0 && delta.tv_usec < 1000000);
     }

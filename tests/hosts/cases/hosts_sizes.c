@@ -101,7 +101,7 @@ int main(int argc, char **argv)
         tid = spawn_on("charlie", "echo");
         for (form = 0; form < 4; form++) {
             for (right = s = 0; s < SIZES; s++) {
-                /* The longest one only once on each route: PVM 3.4.6 takes seconds for it. */
+                /* The longest message is sent only once on each route, since PVM 3.4.6 takes seconds for it. */
                 if (sizes[s] > (8 << 20) && form != 1)
                     continue;
                 found = go(tid, form, routes[r], sizes[s], s + form);

@@ -1,4 +1,4 @@
-/* pvm_spawn over hosts: blocks, a named host, an architecture, the complement, and errors. */
+/* pvm_spawn on several hosts: tasks in blocks, a named host, an architecture, all hosts except one, and errors. */
 //@ differs D25: flags 1 where `charlie.hpvm.test` count 1: 0; -6 => flags 1 where `charlie.hpvm.test` count 1: 1; c0000
 #include "hosts.h"
 
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
     start("no-such-program", PvmTaskDefault, "", 4);
     start("/etc/passwd", PvmTaskHost, "delta", 2);
     start("no-such-program", PvmTaskHost, "bravo", 1);
-    /* Last: where it works it changes the host at which the next spawn begins. */
+    /* This is the last one, since a successful spawn changes the host at which the next one begins. */
     start(case_path(), PvmTaskHost, "charlie.hpvm.test", 1);
     pvm_exit();
     return 0;

@@ -1,4 +1,4 @@
-/* A task on another host spawns: its parent, its children, the siblings of a spawn over hosts. */
+/* A task on another host spawns tasks: parents, children, and siblings on several hosts. */
 #include "hosts.h"
 
 static void child(void)

@@ -27,7 +27,7 @@ static void fill(struct all *all, int seed)
         all->ush[i] = (unsigned short)(i * 300 + seed);
         all->in[i] = i * 10000019 - 1000000000 + seed;
         all->uin[i] = 4000000000u - i * 10000019u + seed;
-        /* The original keeps 32 bits of a long, without the sign, in its default encoding (D1). */
+        /* In its default encoding, PVM 3.4.6 keeps only 32 bits of a long, without the sign (D1). */
         all->lo[i] = i * 10000019L + seed;
         all->ulo[i] = 2000000000UL - i * 1000003UL + seed;
     }

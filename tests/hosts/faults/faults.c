@@ -1,4 +1,4 @@
-/* Tasks on all hosts that exchange messages while hosts and tasks are lost, and their accounts.
+/* Tasks on all hosts exchange messages while hosts and tasks are lost, and account for every message.
  *   faults ROUTE LONGEST HOST...
  * is the chief: it starts two workers on each host. Every worker sends numbered messages of random
  * sizes to every other one, checks number, order and content of those that it receives, and counts
@@ -13,12 +13,12 @@
 #define HOSTS_MAX 16
 #define WORKERS_A_HOST 2
 #define WORKERS_MAX (HOSTS_MAX * WORKERS_A_HOST)
-/* The most messages to one task that it has not acknowledged. */
+/* The most messages to one task that the task has not acknowledged yet. */
 #define WINDOW 24
-/* The seconds between two messages of a worker: many messages on their way, but time for everything
- * else. */
+/* The seconds between two messages of a worker: short, so that many messages are in flight, but long enough for
+ * all other work. */
 #define PACE 0.004
-/* A task acknowledges each time that this number of messages has arrived. */
+/* The number of messages after whose arrival a task sends an acknowledgement. */
 #define TELL 6
 
 enum { SETUP = 1, DATA, TOLD, ORDER, ACCOUNT, EXPECT, RIGHT, TASK_ENDED, HOST_LOST, HOST_ADDED };
@@ -136,7 +136,7 @@ static void report(void)
     pvm_send(here.chief, ACCOUNT);
 }
 
-/* Returns whether a worker was told of all ends, and has all messages of the living tasks. */
+/* Returns whether a worker has received all notifications, and all messages of the living tasks. */
 static int is_complete(int *sent, int *dead, int *lost)
 {
     for (int i = 0; i < here.count; i++) {
@@ -368,7 +368,8 @@ static int accounts(double patience)
     return missing < 0;
 }
 
-/* Tells each worker how much the others have sent it, and waits until it has received that. */
+/* Sends each worker the numbers of messages that the others have sent to it, and waits until it has received
+ * them all. */
 static void complete(double patience)
 {
     int i, k, sent[WORKERS_MAX], dead_now[WORKERS_MAX], who, well;
@@ -408,7 +409,7 @@ static void complete(double patience)
     }
 }
 
-/* Checks that everybody was told of each dead task and each lost host once, and of no other. */
+/* Checks that every worker was notified once of each dead task and each lost host, and of nothing else. */
 static void compare(void)
 {
     for (int i = 0; i < all.count; i++) {

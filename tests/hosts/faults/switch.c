@@ -1,5 +1,5 @@
-/* A switch between hosts that are network namespaces. It delays, drops, doubles and cuts frames, by a
- * seed.
+/* A switch between hosts that are network namespaces. It delays, drops and duplicates frames and cuts
+ * connections; a seed determines its random choices.
  *   switch SEED PROCESS...
  * makes a TAP device `eth0` in the network namespace of each process and forwards frames between them.
  * It executes each line of its standard input at once, and answers with `ok`:
@@ -30,9 +30,9 @@
 
 #define PORTS_MAX 64
 #define FRAME_BYTES_MAX 2048
-/* The most frames on their way; more are dropped, as by a real switch. */
+/* The most frames in flight; if there are more, frames are dropped, as a real switch does. */
 #define FRAMES_MAX 65536
-/* The most frames that are read from one port before the others have their turn. */
+/* The most frames that are read from one port before the other ports are read. */
 #define BURST 64
 #define ADDRESSES 256
 
@@ -45,7 +45,7 @@ struct frame {
 
 static int ports[PORTS_MAX], port_count;
 static char cut[PORTS_MAX][PORTS_MAX];
-/* The longest frame that passes a port. */
+/* The longest frame that each port forwards, in bytes. */
 static int longest[PORTS_MAX];
 static double delay_ms, jitter_ms, loss, doubled, lossy[PORTS_MAX];
 static struct frame heap[FRAMES_MAX];
@@ -189,7 +189,7 @@ static void deliver(void)
     double now = now_ms();
     while (heap_count > 0 && heap[0].due <= now) {
         struct frame frame = pop();
-        /* A host that does not accept the frame in time loses it. */
+        /* If the host does not accept the frame now, the frame is lost. */
         if (write(ports[frame.to], frame.bytes, frame.length) < 0)
             dropped++;
         free(frame.bytes);
@@ -277,7 +277,7 @@ int main(int argc, char **argv)
     if (argc < 3 || argc - 2 > PORTS_MAX)
         return 2;
     state = strtoull(argv[1], NULL, 10) * 2654435761u + 88172645463325252u;
-    /* The ports stay in those network namespaces, but the switch returns. */
+    /* Each port stays in the network namespace of its process; the switch itself returns to its own. */
     int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
     for (int i = 2; i < argc; i++)
         ports[port_count++] = open_port(argv[i]);

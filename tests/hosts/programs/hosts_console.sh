@@ -1,10 +1,10 @@
-# Consoles on two hosts: each sees what the other does.
+# Consoles on two hosts: each sees the effects of the other's commands.
 #@ hosts 1
 #@ timeout 40
 far() {
     "$PVM_RSH" "$1" pvm 2>&1
 }
-# hpvm also prints what the error is about, and advice.
+# hpvm also prints the cause of the error, and advice.
 without_cure() {
     sed -E '/^(bravo|nowhere): /d; /^    try: /d'
 }

@@ -1,5 +1,5 @@
-# Output that nobody collects goes to the first host's log, from all hosts. Sorted without the times, since a
-# new second may begin between two lines.
+# Output of tasks on all hosts that nobody collects goes to the log of the first host. The lines are sorted without
+# their times, since a new second may begin between two of them.
 #@ fresh
 . "$CONFORM/functions"
 for host in alfa bravo charlie delta; do

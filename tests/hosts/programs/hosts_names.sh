@@ -1,9 +1,9 @@
-# Hosts whose own names resolve to loopback, as Debian's installer sets them, and one with IPv6 only.
+# Hosts whose own names resolve to loopback addresses, as after Debian's installer, and a host with IPv6 only.
 #@ hosts 1
 #@ nodaemon
 #@ ours-only D24: skip
 . "$CONFORM/functions"
-# The next script must find the names as they were.
+# Restores the names for the next script.
 trap 'for host in alfa bravo charlie; do "$PVM_RSH" $host umount /etc/hosts; done' EXIT
 for host in alfa bravo charlie; do
     "$PVM_RSH" $host 'sed "s/^10.77.*$(hostname) .*/127.0.1.1 $(hostname)/" /etc/hosts > hosts; cat hosts > mine; mount --bind mine /etc/hosts'

@@ -1,4 +1,4 @@
-# Debian's NPpvm between two hosts; the measured numbers are removed.
+# Debian's NPpvm between two hosts; the script removes the measured numbers.
 #@ needs $DEBIAN_PVM/bin/NPpvm
 #@ timeout 60
 run() {

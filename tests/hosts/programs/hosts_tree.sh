@@ -1,5 +1,5 @@
-# More hosts than the first daemon starts at a time: hosts that have joined start others; if they cannot, the
-# first daemon does.
+# More hosts are added than the first daemon starts at a time: hosts that have joined start others; if they cannot, the
+# first daemon starts them.
 #@ hosts 1
 #@ nodaemon
 #@ ours-only PVM 3.4.6 starts all hosts itself: skip
@@ -24,7 +24,7 @@ for name in slow alfa-only; do
     (echo halt | pvm) > /dev/null 2>&1
     wait
 done
-# The first daemon reports errors that concern all hosts, and no others.
+# The first daemon reports only errors that concern all hosts.
 echo "---- nobody"
 PVM_RSH=/nowhere/rsh HPVM_STARTS_MAX=1 pvmd > said 2>&1 &
 wait_for_text said /

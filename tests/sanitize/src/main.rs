@@ -1,10 +1,10 @@
-//! Planted errors that the sanitizers must find: `planted none|use-after-free|race`.
+//! A program with deliberate errors that the sanitizers must find: `planted none|use-after-free|race`.
 use std::cell::UnsafeCell;
 use std::sync::mpsc::channel;
 use std::sync::{Barrier, Mutex};
 use std::thread::scope;
 
-/// The number of increments of each thread.
+/// How many times each thread increments the counter.
 const ROUNDS: u32 = 1000;
 
 struct Shared(UnsafeCell<u32>);
@@ -21,7 +21,7 @@ fn main() {
     }
 }
 
-/// Synchronizes threads in all ways of Rust's standard library that the tests use.
+/// Synchronizes threads by all means of Rust's standard library that the tests use.
 fn nothing_wrong() {
     let count = Mutex::new(Box::new(0));
     let (sender, receiver) = channel::<Box<u32>>();
@@ -53,7 +53,7 @@ fn planted_use_after_free() {
 #[inline(never)]
 fn planted_race() {
     let shared = Shared(UnsafeCell::new(0));
-    // Otherwise one could end before the other begins.
+    // Otherwise one thread could end before the other begins.
     let both = Barrier::new(2);
     let (shared, both) = (&shared, &both);
     scope(|scope| {

@@ -1,4 +1,4 @@
-//! Checks the binary interface for Fortran: `fpvm3.h`, and each way in which programs are linked.
+//! Checks the binary interface for Fortran: `fpvm3.h`, and each way to link a program.
 use super::output;
 use crate::common::{Checks, in_path, root};
 use crate::contract::FORTRAN;
@@ -51,8 +51,8 @@ fn archive_of_debian() -> Result<PathBuf> {
     files.into_iter().find(|file| file.ends_with("libfpvm3.a")).context("pvm-dev has no libfpvm3.a")
 }
 
-/// Checks that the contract has every name of Debian's archive. That our libraries have the names of the contract is
-/// checked elsewhere.
+/// Checks that the contract lists every name that Debian's archive defines. Another check ensures that our libraries
+/// define the names of the contract.
 fn names_are_known() -> Result<()> {
     let names = elf::defined_in_archive(&archive_of_debian()?)?;
     let unknown: Vec<&str> = names.iter().map(String::as_str).filter(|name| !FORTRAN.contains(name)).collect();
@@ -77,7 +77,7 @@ fn constants(text: &str) -> BTreeSet<String> {
     names.map(|(name, _)| name.trim_matches([' ', '(']).to_uppercase()).collect()
 }
 
-/// Compiles a program that prints each constant, with the headers of a folder. Returns the values.
+/// Compiles, with the headers of a folder, a program that prints each constant. Runs it and returns the values.
 fn values(names: &BTreeSet<String>, include: &Path, program: &Path) -> Result<BTreeMap<String, String>> {
     let prints: String = names.iter().map(|name| format!("      print *, '{name}=', {name}\n")).collect();
     let source = program.with_extension("f");
@@ -123,7 +123,8 @@ fn ways(lib: &Path) -> Result<Vec<(&'static str, Vec<String>)>> {
     ])
 }
 
-/// Links and runs a program that does a few things without a daemon, together with a unit that refers to every name.
+/// Links a program with a unit that refers to every name, and runs it. The program calls a few functions that need no
+/// daemon.
 fn links_and_runs(options: &[String], lib: &Path, number: usize, scratch: &Path) -> Result<()> {
     let subroutines: Vec<&str> = FORTRAN.iter().filter_map(|name| name.strip_suffix('_')).collect();
     let externals: String = subroutines.iter().map(|name| format!("      external {name}\n")).collect();

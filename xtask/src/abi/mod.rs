@@ -14,12 +14,12 @@ use std::process::Command;
 
 mod fortran;
 
-/// The libraries that may be needed: those of the system's C compiler.
+/// The libraries that ours may need: those of the system's C compiler.
 const NEEDED_MAY_BE: &[&str] =
     &["libc.so.6", "libgcc_s.so.1", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux"];
-/// Debian's packages with programs for PVM that hpvm does not replace.
+/// Debian's packages that contain programs for PVM, and that hpvm does not replace.
 const PACKAGES: &[&str] = &["netpipe-pvm", "slang-pvm", "pvm-examples", "pvm-dev", "tablix2"];
-/// C and C++ at their strictest.
+/// The compilers and standards with which the headers must compile, at the strictest settings.
 const LANGUAGES: &[(&str, &str)] =
     &[("cc", "c89"), ("cc", "c99"), ("cc", "c17"), ("c++", "c++98"), ("c++", "c++17"), ("c++", "c++20")];
 
@@ -226,7 +226,7 @@ fn package_config(lib: &Path, scratch: &Path) -> Result<()> {
             .arg("-o")
             .arg(&program),
     )?;
-    // Found by the path in the program, not by the environment.
+    // The library is found by the path in the program, not through the environment.
     run_values(&program, Path::new(""), scratch)
 }
 
@@ -239,7 +239,7 @@ fn cmake(lib: &Path, scratch: &Path) -> Result<()> {
     output(Command::new("cmake").arg(found).arg("-S").arg(root().join("tests/abi")).arg("-B").arg(&built))?;
     output(Command::new("cmake").arg("--build").arg(&built))?;
     for program in ["c_shared", "c_static", "fortran_fpvm3", "fortran_static"] {
-        // Found by the path in the program, not by the environment.
+        // The library is found by the path in the program, not through the environment.
         run_values(&built.join(program), Path::new(""), scratch).with_context(|| program.to_owned())?;
     }
     Ok(())
@@ -307,7 +307,7 @@ fn sources_below(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(sources)
 }
 
-/// Returns the names that Debian's two libraries define, or `None` if they are not installed.
+/// Returns the names that Debian's two libraries define, or `None` if the libraries have not been unpacked.
 fn debian_symbols() -> Result<Option<BTreeSet<String>>> {
     let Ok(files) = debian_pvm::files("libpvm3") else { return Ok(None) };
     let mut names = BTreeSet::new();
@@ -324,7 +324,7 @@ fn elf_files(package: &str) -> Result<Vec<PathBuf>> {
         std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
     };
     let files = debian_pvm::files(package).with_context(|| format!("{package} is missing: cargo xtask setup test"))?;
-    // The old libraries themselves are replaced.
+    // hpvm replaces the old libraries themselves, so these are no users.
     let is_old = |path: &PathBuf| ["libpvm3.so", "libgpvm3.so"].iter().any(|old| path.ends_with(old));
     Ok(files.into_iter().filter(|path| is_elf(path) && !is_old(path)).collect())
 }

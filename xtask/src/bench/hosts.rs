@@ -1,7 +1,7 @@
 //! Measures between hosts: messages between two network namespaces on one bridge, and the time to add many hosts.
 //!
-//! The programs run inside a sandbox (`hosts::sandbox`), in which this command runs a second time and prints one line
-//! for each value. The first command collects them.
+//! The programs run inside a sandbox (`hosts::sandbox`). This command runs a second time there, and prints one line for
+//! each value. The outer command collects these lines.
 
 use super::plan::Effort;
 use super::runner::directory;
@@ -28,19 +28,19 @@ const INSIDE: &str = "--inside";
 const VALUE: &str = "value";
 /// How long a program may take.
 const PROGRAM_TIME: Duration = Duration::from_secs(120);
-/// The port of the bare TCP connection; the namespace has no other user of it.
+/// The port of the bare TCP connection; nothing else in the namespace uses it.
 const PORT: &str = "7001";
 /// How many hosts are added at once.
 const ADDED: [usize; 2] = [3, 32];
 /// The sizes of messages, in bytes.
 const SIZES: [usize; 3] = [8, 1 << 20, 16 << 20];
 
-/// Fair options for Open MPI between two namespaces: with its defaults it looks for connections on every interface, and
-/// yields the core at each poll while it waits.
+/// Fair options for Open MPI between two namespaces: by default, Open MPI tries every interface, and yields the core at
+/// each poll while it waits.
 const OPEN_MPI: &str = "--allow-run-as-root --bind-to none --mca pml ob1 --mca btl tcp,self \
     --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 --mca mpi_yield_when_idle 0 -np 2";
 
-/// One of the compared systems; the order is that of the table.
+/// A compared system; the table has the same order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Contestant {
     TcpSpinning,
@@ -91,7 +91,7 @@ impl Contestant {
         }
     }
 
-    /// Returns the environment of all daemons and tasks of its machine.
+    /// Returns the variables for all daemons and tasks of this system's machine.
     fn environment(self) -> Vec<(String, String)> {
         let mut environment = Vec::new();
         if matches!(self, Hpvm { trusted: true, .. }) {
@@ -167,7 +167,7 @@ pub fn inside(folder: &Path, effort: Effort, peers: bool) -> Result<()> {
     let network = Network::new(folder, ADDED[1] + 1, Wiring::Bridge)?;
     for round in 0..amount.rounds {
         for turn in 0..all.len() {
-            // Another system begins each round, since it must not matter which one follows which.
+            // Each round begins with another system, so that no system is always the first.
             let contestant = all[(turn + round) % all.len()];
             print_values(contestant, messages(&network, contestant, &amount));
         }
@@ -180,7 +180,7 @@ pub fn inside(folder: &Path, effort: Effort, peers: bool) -> Result<()> {
     Ok(())
 }
 
-/// Prints the values of a program.
+/// Prints a line for each value of a program, or the program's error.
 fn print_values(contestant: Contestant, said: Result<String>) {
     match said {
         Ok(said) => {
@@ -232,7 +232,7 @@ fn additions(network: &Network, contestant: Contestant, count: usize, amount: &A
     said(command.args([&format!("add-{count}"), "default", "0", amount.additions]), &machine)
 }
 
-/// Returns the output of a program. If it fails or takes too long, the error contains its messages.
+/// Runs a program and returns its output. If the program fails or takes too long, the error contains its messages.
 fn said(command: &mut Command, machine: &Machine) -> Result<String> {
     let (output, errors) = (machine.folder.join("values"), machine.folder.join("complaints"));
     command.stdin(Stdio::null()).stdout(std::fs::File::create(&output)?).stderr(std::fs::File::create(&errors)?);
@@ -248,7 +248,7 @@ fn said(command: &mut Command, machine: &Machine) -> Result<String> {
 }
 
 impl Values {
-    /// Reads a line with a value. Returns whether it was one.
+    /// Reads a line with a value. Returns whether the line had this form.
     fn take(&mut self, line: &str) -> bool {
         let parts: Vec<&str> = line.split('\t').collect();
         let [VALUE, contestant, rest] = parts[..] else { return false };
@@ -267,7 +267,7 @@ impl Values {
         median(self.0.get(&(contestant, measure.to_owned(), size))?)
     }
 
-    /// Returns the time of a message one way, in the form with the fewest calls.
+    /// Returns the time of a message in one direction, in the form that needs the fewest calls.
     fn message(&self, contestant: Contestant, size: usize) -> Option<f64> {
         ["pingpong", "pingpong_mpi", "pingpong_psend"].iter().find_map(|measure| self.median(contestant, measure, size))
     }

@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: compares hpvm with Debian's PVM, Open MPI, MPICH and the hardware's limit, in one run.
 //!
-//! `docs/benchmarks.md` tells what is measured and how to read it.
+//! `docs/benchmarks.md` explains what is measured, and how to read the results.
 mod hosts;
 mod picture;
 mod plan;
@@ -42,7 +42,7 @@ const ALL: [System; 8] = [
 const LOOK_AT_LOAD: Duration = Duration::from_millis(500);
 /// The share of all cores that other work may take, in percent.
 const BUSY_PERCENT: f64 = 3.0;
-/// A time below this share of the limit's time was not measured under the same conditions.
+/// If a time is below this share of the limit's time, the two were not measured under the same conditions.
 const DISTURBED_BELOW: f64 = 0.9;
 
 const USAGE: &str = "bench [--short] [--only NAME]... [--peers] [--as-it-is]
@@ -195,7 +195,7 @@ fn processor_ticks() -> Option<(f64, f64)> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     let ticks: Vec<f64> =
         text.lines().next()?.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
-    // The fourth number is idle time, the fifth the time idle for a disk.
+    // The fourth number is the idle time, the fifth the time of waiting for a disk.
     let idle = ticks.get(3)? + ticks.get(4)?;
     let all: f64 = ticks.iter().take(8).sum();
     Some((all - idle, all))
@@ -228,7 +228,7 @@ fn processor() -> String {
     info.and_then(|info| info.model_name(0).map(str::to_owned)).unwrap_or_default()
 }
 
-/// Returns the text above the picture: version and day, machine.
+/// Returns the lines above the picture: version, day and machine.
 fn about(open_mpi: &str, mpich: &str) -> Vec<String> {
     let commit = Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(root()).output();
     let commit = commit.ok().filter(|output| output.status.success()).map(|output| output.stdout);

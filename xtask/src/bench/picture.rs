@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 const WIDTH: u32 = 1280;
-/// The heights of the head, of the large charts above, and of the small ones, in pixels.
+/// The heights of the head, of the large charts and of the small charts, in pixels.
 const HEAD_HEIGHT: u32 = 64;
 const LARGE_HEIGHT: u32 = 520;
 const SMALL_HEIGHT: u32 = 340;
-/// The height of a bar, and the space for the name before it.
+/// The height of a bar, and the width of the name before the bar, in pixels.
 const BAR_HEIGHT: i32 = 17;
 const BAR_NAME_WIDTH: i32 = 215;
 /// The number of small charts side by side.
@@ -67,7 +67,8 @@ fn number(value: f64) -> String {
     format!("{value}")
 }
 
-/// Returns the lines of the two large charts, times one way in us. Of several values for a size, the smallest counts.
+/// Returns the lines of the two large charts: times in one direction, in us. If a size has several values, the smallest
+/// is shown.
 fn message_lines(samples: &Samples) -> Vec<Line> {
     let mpi = |one, other| vec![(one, "pingpong_mpi"), (other, "pingpong_mpi")];
     let psend = |system| vec![(system, "pingpong_psend")];
@@ -118,7 +119,7 @@ fn large_charts(samples: &Samples) -> Vec<Chart> {
     ]
 }
 
-/// Returns the chart of one measure of all systems.
+/// Returns the chart of one measure, with a line for each system.
 fn chart_of(samples: &Samples, title: &str, measure: &str, sizes: &[usize], tasks: bool) -> Chart {
     let points = |system| {
         let point = |size: &usize| Some((*size as f64, samples.median(system, measure, *size)?));
@@ -135,7 +136,7 @@ fn chart_of(samples: &Samples, title: &str, measure: &str, sizes: &[usize], task
     }
 }
 
-/// Returns what no chart shows: a row for each form and system.
+/// Returns the lists of bars, which have a row for each form and system.
 fn all_bars(samples: &Samples) -> Vec<Bars> {
     let mut bars: BTreeMap<String, Vec<(String, System, f64)>> = BTreeMap::new();
     for (key, values) in &samples.0 {
@@ -162,7 +163,7 @@ fn all_bars(samples: &Samples) -> Vec<Bars> {
     bars.into_iter().map(|(title, rows)| Bars { title, rows }).collect()
 }
 
-/// Draws the values below lines about where and when they were measured. Returns false if there are none.
+/// Draws the values; the lines above them say where and when they were measured. Returns false if there are no values.
 pub fn draw(samples: &Samples, about: &[String], path: &Path) -> Result<bool> {
     let is_full = |chart: &Chart| chart.lines.iter().any(|line| !line.points.is_empty());
     let large: Vec<Chart> = large_charts(samples).into_iter().filter(is_full).collect();
@@ -238,9 +239,9 @@ impl Chart {
             all().fold((f64::INFINITY, 0.0_f64), |(low, high), point| (low.min(point.0), high.max(point.0)));
         let mut builder = ChartBuilder::on(area);
         builder.caption(&self.title, ("sans-serif", 18)).margin(12).x_label_area_size(44).y_label_area_size(64);
-        // One size alone is no range.
+        // The axis needs a range, even if there is only one size.
         let sizes = (first..last.max(first * 2.0)).log_scale().base(2.0);
-        // The two scales have different types, so the rest is a macro.
+        // The logarithmic and the linear scale have different types, so a macro draws the chart with either.
         macro_rules! draw {
             ($chart:expr) => {{
                 let mut chart = $chart.map_err(fail)?;

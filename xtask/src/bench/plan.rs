@@ -5,34 +5,34 @@ use std::time::Duration;
 /// How the programs of a group are started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Our benchmark programs; the number of tasks.
+    /// Our benchmark programs, with this number of tasks.
     Ours(usize),
     /// Debian's `NPpvm`.
     NetPipe,
 }
 
-/// Programs that run in turn on all systems.
+/// Programs that run on several systems in turn.
 #[derive(Debug, Clone, Copy)]
 pub struct Group {
     /// The name for `--only`.
     pub name: &'static str,
-    /// The measure that the programs are told.
+    /// The measure that the programs get as an argument.
     pub measure: &'static str,
     /// How they are started.
     pub kind: Kind,
     /// The systems that take part.
     pub systems: &'static [System],
-    /// How often each system has its turn.
+    /// How often the programs run on each system.
     pub rounds: usize,
     /// How often a program repeats each of its measurements.
     pub repetitions: usize,
-    /// How long a repetition takes at least, in ms.
+    /// The shortest time of a repetition, in ms.
     pub repetition_ms: usize,
-    /// When a program is given up.
+    /// The time after which a program is ended.
     pub time_max: Duration,
 }
 
-/// How much time there is.
+/// How long the benchmark may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
     /// Some seconds, for a person who waits.
@@ -45,18 +45,19 @@ pub enum Effort {
 
 use System::{Hpvm, Limit, Mpich, MpichCopy, OpenMpi, OpenMpiCopy, Pvm, PvmDirect};
 
-/// How long a repetition takes at least in a full run, in ms.
+/// The shortest time of a repetition in a full run, in ms.
 const REPETITION_MS: usize = 15;
-/// How long a task keeps its core while others wait for it, in ms. With more tasks than cores, a repetition must last
-/// for a turn of each task; otherwise it depends on the state in which the previous one left them.
+/// How long a task keeps its core while other tasks wait for the core, in ms. With more tasks than cores, a repetition
+/// must give each task a turn; otherwise its time depends on the state in which the previous repetition left the tasks.
 const TURN_MS: usize = 3;
 
 const MESSAGES: &[System] = &[Limit, Hpvm, Pvm, PvmDirect, OpenMpi, Mpich];
 const LONG_MESSAGES: &[System] = &[Limit, Hpvm, Pvm, PvmDirect, OpenMpi, OpenMpiCopy, Mpich, MpichCopy];
-/// Without MPICH: it spins, so a step takes as long as the kernel's time slices.
+/// The systems for many tasks. MPICH is not one of them: its tasks spin, so each step takes as long as the kernel's
+/// time slices.
 const MANY: &[System] = &[Hpvm, Pvm, PvmDirect, OpenMpi];
 const PVMS: &[System] = &[Hpvm, Pvm, PvmDirect];
-/// For measures in which the route makes no difference.
+/// The systems for measures in which the route makes no difference.
 const TWO_PVMS: &[System] = &[Hpvm, Pvm];
 
 /// Returns the groups, in the order in which they run.

@@ -1,7 +1,7 @@
-//! Programs and daemons that the benchmark starts, and how they are certainly ended.
+//! Starts programs and daemons for the benchmark, and makes sure that they end.
 //!
-//! Everything that the benchmark starts has a mark in its environment, and so has everything that these programs start.
-//! Processes that are left when their time is over are found by the mark and killed. The kernel ends the programs when
+//! Each program that the benchmark starts has a mark in its environment, which the processes that it starts inherit.
+//! Processes that still run when their time is over are found by the mark and killed. The kernel ends the programs when
 //! this process ends (`setpriv --pdeathsig`).
 use super::systems::Vm;
 use crate::debian_pvm;
@@ -33,7 +33,7 @@ fn new_mark() -> String {
     format!("{}-{}", std::process::id(), NEXT_MARK.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Returns a command that ends with this process, and that knows nothing of a virtual machine of the user.
+/// Returns a command that ends when this process ends, and that has no variables of the user's own virtual machine.
 fn command(program: &Path, signal: &str, mark: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", signal, "--"]).arg(program).env(MARK, mark).stdin(Stdio::null());
@@ -45,7 +45,7 @@ fn command(program: &Path, signal: &str, mark: &str) -> Command {
     command
 }
 
-/// Kills the processes with this mark, and waits until they have ended.
+/// Kills the processes with this mark, and waits for their end, at most for [`GRACE`].
 fn sweep(mark: &str) {
     let deadline = Instant::now() + GRACE;
     loop {
@@ -58,7 +58,7 @@ fn sweep(mark: &str) {
     }
 }
 
-/// Waits for a child's end. Returns false if the time is over first.
+/// Waits for the end of a child. Returns false if the child still runs after `time`.
 fn wait_for(child: &mut Child, time: Duration) -> bool {
     let deadline = Instant::now() + time;
     while Instant::now() < deadline {
@@ -98,12 +98,12 @@ impl Program {
         Ok(Program { child, mark, errors })
     }
 
-    /// Waits for the end and returns the output. Fails if the program fails or takes longer than `time`.
+    /// Waits for the end of the program and returns its output. Fails if the program fails or takes longer than `time`.
     pub fn finish(mut self, time: Duration) -> Result<String> {
         let mut output = self.child.stdout.take().context("the output is read once")?;
         let (sender, receiver) = mpsc::channel();
-        // A separate thread reads, so that this one notices when the time is over. Neither wakes while the program
-        // measures.
+        // A separate thread reads, so that this thread can stop waiting after `time`. Neither thread wakes up while the
+        // program measures.
         std::thread::spawn(move || {
             let mut text = String::new();
             let _ = output.read_to_string(&mut text);
@@ -135,7 +135,7 @@ impl Drop for Program {
     }
 }
 
-/// Returns the end of a text, for a message of one line.
+/// Returns the last lines of a text as one line, for a message.
 fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(3)..].join(" | ")
@@ -171,7 +171,7 @@ impl Machine {
         let output = daemon.stdout.take().context("the output is read once")?;
         let machine = Machine { daemon, mark, directory, library };
         let (sender, receiver) = mpsc::channel();
-        // The thread holds the pipe until the daemon's end, so that a daemon that prints more is not killed.
+        // The thread keeps the pipe open until the daemon ends: a closed pipe would kill a daemon that prints more.
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let _ = sender.send(line);
@@ -204,7 +204,8 @@ impl Machine {
     }
 }
 
-/// Returns a hostfile for Debian's daemon, which does not look for its group server where Debian puts it (defect D4).
+/// Returns a hostfile with the path of Debian's group server; Debian's daemon does not search there by itself (defect
+/// D4).
 fn hostfile(vm: Vm, directory: &Path) -> Result<Option<PathBuf>> {
     if vm == Vm::Ours {
         return Ok(None);

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// How often a system may fail in a group before it is left out.
 const FAILURES_MAX: usize = 2;
-/// How long NPpvm's receiver has to enroll before the transmitter looks for it.
+/// The time for NPpvm's receiver to enroll before the transmitter looks for it.
 const NETPIPE_HEAD_START: Duration = Duration::from_millis(500);
 /// The sizes of NPpvm that are shown, in bytes.
 const NETPIPE_SIZES: [usize; 5] = [8, 64, 4096, 65536, 1 << 20];
@@ -33,7 +33,7 @@ pub fn compile(systems: &BTreeSet<System>) -> Result<()> {
     let source = |name: &str| root().join("bench").join(name);
     let compiler = |name: &str| {
         let mut compiler = Command::new(name);
-        // The warning is about MPICH's MPI_STATUSES_IGNORE, which its header does not explain to the compiler.
+        // -Wno-stringop-overflow suppresses a false warning about MPI_STATUSES_IGNORE in MPICH's header.
         compiler.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-stringop-overflow", "-o"]);
         compiler
     };
@@ -43,7 +43,7 @@ pub fn compile(systems: &BTreeSet<System>) -> Result<()> {
     if systems.contains(&System::Hpvm) {
         pvm.arg("-I").arg(dist().join("include")).arg("-L").arg(dist().join("lib"));
     }
-    // Our libpvm3 contains the group functions; Debian's program needs the other library too.
+    // With Debian's PVM, the program also needs libgpvm3; our libpvm3 contains the group functions.
     sh(pvm.args(["-Wl,--no-as-needed", "-lgpvm3", "-lpvm3"]))?;
     let compilers: BTreeSet<_> = systems.iter().filter_map(|system| system.mpi_compiler()).collect();
     for (wrapper, program) in compilers {
@@ -80,7 +80,7 @@ impl Outcome {
         let mut failures: BTreeMap<System, usize> = BTreeMap::new();
         for round in 0..group.rounds {
             for turn in 0..members.len() {
-                // Another system begins each round, since it must not matter which one follows which.
+                // Each round begins with another system, so that no system is always the first.
                 let system = members[(turn + round) % members.len()];
                 if failures.get(&system).is_some_and(|count| *count >= FAILURES_MAX) {
                     continue;
@@ -127,7 +127,7 @@ impl Outcome {
     fn run_netpipe(&mut self, group: &Group, system: System, machines: &mut Machines) -> Result<()> {
         let machine = machines.get(system.vm().context("NPpvm is a PVM program")?)?;
         let start = |core: &str, more: &[&str]| {
-            // No perturbations of the sizes, a fixed count of messages; -h makes it the transmitter.
+            // -p 0: no perturbations of the sizes; -n: a fixed number of messages; -h: NPpvm is the transmitter.
             let words = ["-c", core, NETPIPE_PROGRAM, "-p", "0", "-n", "100", "-u", "1048576"];
             let words: Vec<String> = words.iter().chain(more).map(|word| word.to_string()).collect();
             Program::start(Path::new("taskset"), &words, &machine.environment(), machine.directory())

@@ -3,10 +3,10 @@ use super::systems::System;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 
-/// What a value belongs to.
+/// The measure, size and system of a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// The measure, by the name that the programs use: `pingpong_psend`.
+    /// The name of the measure in the programs, such as `pingpong_psend`.
     pub measure: String,
     /// The size in bytes, or the number of tasks.
     pub size: usize,
@@ -28,7 +28,8 @@ pub struct Values {
 pub struct Samples(pub BTreeMap<Key, Values>);
 
 impl Samples {
-    /// Adds a program's output: lines of `name size value unit`. Fails on anything else, and if there are none.
+    /// Adds the values in a program's output, which consists of lines `name size value unit`. Fails if a line has
+    /// another form, or if there is no line.
     pub fn add_output(&mut self, system: System, output: &str) -> Result<()> {
         if output.trim().is_empty() {
             bail!("the program printed no values");
@@ -61,8 +62,8 @@ impl Samples {
     }
 
     /// Returns the ratio of two measures: the median of the ratios of values that were measured one after the other in
-    /// the same round. So a machine that is faster in some rounds than in others is so for both. If one side has fewer
-    /// values, returns the ratio of the medians.
+    /// the same round. If the machine is faster in some rounds than in others, this affects both measures alike. If one
+    /// side has fewer values, returns the ratio of the medians.
     pub fn ratio(&self, ours: (System, &str), theirs: (System, &str), size: usize) -> Option<f64> {
         let (one, other) = (self.get(ours.0, ours.1, size)?, self.get(theirs.0, theirs.1, size)?);
         if one.values.len() != other.values.len() {
@@ -77,7 +78,7 @@ impl Samples {
         self.get(system, measure, size)?.values.iter().copied().reduce(f64::max)
     }
 
-    /// Returns the bandwidth in GB/s, from the time of a message one way.
+    /// Returns the bandwidth in GB/s, from the time of a message in one direction.
     pub fn bandwidth(&self, system: System, measure: &str, size: usize) -> Option<f64> {
         Some(size as f64 / self.median(system, measure, size)? * 1e-3)
     }
@@ -109,7 +110,7 @@ mod tests {
     #[test]
     fn a_ratio_compares_what_was_measured_in_the_same_round() {
         let mut samples = Samples::default();
-        // The machine is four times slower in the second half, so one side's medians are not the other's.
+        // The machine is four times slower in the second half, so the ratio of the two medians would be wrong.
         for (ours, theirs) in [(1.0, 2.0), (1.0, 2.0), (4.0, 8.0), (4.0, 8.0), (4.0, 2.0)] {
             samples.add(System::Hpvm, "a", 8, ours, "us");
             samples.add(System::OpenMpi, "b", 8, theirs, "us");

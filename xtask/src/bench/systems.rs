@@ -11,7 +11,7 @@ const MPICH_RUN: &str = "/usr/bin/mpiexec.hydra";
 const OPEN_MPI_BEST: &str = "--allow-run-as-root --oversubscribe --bind-to none --mca pml ob1 \
      --mca btl self,vader --mca btl_vader_eager_limit 32768";
 
-/// A system; the order is that of the tables.
+/// A system; the tables have the same order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum System {
     /// Two processes that share memory, without any message system.
@@ -40,7 +40,7 @@ pub const MPIS: [System; 4] = [System::OpenMpi, System::OpenMpiCopy, System::Mpi
 pub enum Vm {
     /// hpvm's daemon and library from `target/dist`.
     Ours,
-    /// Debian's.
+    /// Debian's daemon and library.
     Debian,
 }
 
@@ -100,11 +100,11 @@ impl System {
         }
     }
 
-    /// Returns how to start this number of ranks, for an MPI.
+    /// Returns how to start this number of ranks; `None` for a system that is no MPI.
     pub fn mpi_run(self, ranks: usize) -> Option<Launch> {
         let open_mpi = |more: &str| {
-            // With more ranks than cores a waiting rank must yield, or nothing proceeds; with as many, yielding makes
-            // every message slower.
+            // With more ranks than cores, a waiting rank must yield its core; otherwise no rank makes progress. With as
+            // many ranks as cores, yielding would make every message slower.
             let yields = if ranks > 2 { 1 } else { 0 };
             let words = format!("{OPEN_MPI_BEST} --mca mpi_yield_when_idle {yields} {more} -n {ranks}");
             Some((OPEN_MPI_RUN, words.split_whitespace().map(str::to_owned).collect(), vec![]))

@@ -39,7 +39,7 @@ pub fn size_text(bytes: usize) -> String {
     }
 }
 
-/// Returns what a measure means.
+/// Returns the description of a measure.
 pub fn form_text(measure: &str) -> &str {
     let form = measure.split_once('_').map_or(measure, |parts| parts.1);
     match form {
@@ -62,7 +62,7 @@ pub fn form_text(measure: &str) -> &str {
     }
 }
 
-/// Returns whether the sizes of a measure are tasks; otherwise they are bytes.
+/// Returns whether the sizes of a measure are numbers of tasks; otherwise they are bytes.
 fn counts_tasks(measure: &str) -> bool {
     measure.starts_with("spawn") || measure == "idle" || GROUP_CALLS.iter().any(|(call, _)| *call == measure)
 }
@@ -72,9 +72,9 @@ struct Table<'a> {
     title: &'a str,
     sizes: &'a [usize],
     measures: Vec<String>,
-    /// Converts a median to the shown value.
+    /// Converts the median for a size to the value that is shown.
     value: fn(usize, f64) -> f64,
-    /// Returns the value with which a size is compared; the ratio is printed after the value.
+    /// Returns the reference for the values of a size; the table shows the ratio to this reference after each value.
     reference: &'a dyn Fn(usize) -> Option<f64>,
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 /// The forms of a packed message; the first word is the encoding.
 pub const FORMS: [&str; 6] = ["raw_byte", "raw_int", "raw_double", "default_byte", "default_int", "default_double"];
 
-/// The ratio at which two bandwidths count as equal.
+/// The smallest ratio at which two bandwidths count as equal.
 const SAME_AS_RAW: f64 = 0.9;
 
 /// The bound of a ratio.
@@ -51,7 +51,7 @@ pub struct Verdict {
     pub text: String,
     /// The bound of each ratio.
     pub bound: Bound,
-    /// What each ratio is about, and its value; `None` if one side was not measured.
+    /// The label of each ratio, and its value; `None` if one side was not measured.
     pub ratios: Vec<(String, Option<f64>)>,
 }
 
@@ -60,9 +60,9 @@ pub struct Verdict {
 pub enum Standing {
     /// All ratios are within the bound.
     Pass,
-    /// At least one is not.
+    /// At least one ratio is outside the bound.
     Miss,
-    /// None misses the bound, but at least one is unknown.
+    /// No ratio is outside the bound, but at least one is unknown.
     Unknown,
 }
 
@@ -169,7 +169,7 @@ fn latency(samples: &Samples) -> Vec<Verdict> {
 }
 
 fn bandwidth(samples: &Samples) -> Vec<Verdict> {
-    // The ratio of two bandwidths, from two times for the same bytes.
+    // The ratio of two bandwidths is the inverse ratio of the times for the same number of bytes.
     let to = |form: &str, theirs: (System, &str), size| {
         samples.ratio((System::Hpvm, &format!("pingpong_{form}")), theirs, size).map(f64::recip)
     };
@@ -261,10 +261,10 @@ fn many(samples: &Samples) -> Vec<Verdict> {
     ]
 }
 
-/// Returns the targets of barrier, reduce and gather, with two tasks on two cores and with more.
+/// Returns the targets of barrier, reduce and gather, with two tasks on two cores, and with more tasks.
 fn groups(samples: &Samples) -> Vec<Verdict> {
     let to_open_mpi = |call: &str, tasks: usize| {
-        // MPI has no frozen groups: they are compared with the same call of MPI.
+        // MPI has no frozen groups: calls in frozen groups are compared with the ordinary call of MPI.
         let theirs = (System::OpenMpi, call.trim_end_matches("_frozen"));
         samples.ratio((System::Hpvm, call), theirs, tasks)
     };

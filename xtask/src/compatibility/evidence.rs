@@ -1,13 +1,13 @@
-//! Finds the cases that show something.
+//! Finds the cases that show the behaviour of a function, a command or an option.
 use crate::conform::shown::{self, Shown};
 use anyhow::Result;
 use regex::Regex;
 
-/// The most cases that are named. The number of further cases is not shown, so that not every new case changes the
-/// document.
+/// The most cases that an entry names. The document does not say how many further cases there are; otherwise every new
+/// case would change it.
 const NAMED_MAX: usize = 4;
 
-/// All cases, those with few functions first: they say most about each of their functions.
+/// All cases. Those that use few functions come first, since they say the most about each function.
 pub struct Evidence {
     pub cases: Vec<Shown>,
     /// The programs of Debian that cases run.
@@ -29,7 +29,7 @@ impl Evidence {
         self.cases.iter().any(|case| case.name == name)
     }
 
-    /// Returns the programs that use a function; Fortran's names end in an underscore.
+    /// Returns the cases whose program uses a function; Fortran's names end in an underscore.
     pub fn using(&self, function: &str) -> Vec<&str> {
         self.names(|case| case.uses.contains(function))
     }
@@ -77,7 +77,7 @@ fn pattern(words: &[&str]) -> Option<Regex> {
 pub fn listed(cases: &[&str]) -> String {
     let mut seen: Vec<&str> = Vec::new();
     for case in cases {
-        // A Fortran case is compiled, and counted, twice.
+        // A Fortran case is compiled twice, and appears as two cases.
         let case = case.strip_suffix(" own").unwrap_or(case);
         if !seen.contains(&case) {
             seen.push(case);

@@ -34,7 +34,7 @@ pub struct Absent {
     pub note: String,
 }
 
-/// The status of something.
+/// The status of an entry.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -54,7 +54,7 @@ impl Status {
     }
 }
 
-/// An option, a command, a variable.
+/// An entry of a table, such as an option, a command or a variable.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Item {
@@ -62,10 +62,10 @@ pub struct Item {
     pub status: Status,
     #[serde(default)]
     pub note: String,
-    /// Cases beside those that are found by words.
+    /// Cases in addition to those that are found by words.
     #[serde(default)]
     pub cases: Vec<String>,
-    /// The words to search in place of the name.
+    /// The words that are searched for in place of the name.
     pub seek: Option<Vec<String>>,
 }
 
@@ -127,7 +127,7 @@ impl Facts {
 }
 
 impl Defect {
-    /// Checks that a case or a test shows what the file says, and that it exists.
+    /// Checks that a case or a test shows the defect, and that the test exists.
     fn check(&self, evidence: &Evidence) -> Result<()> {
         let shown = !evidence.of_defect(&self.id).is_empty() || !self.cases.is_empty() || !self.tests.is_empty();
         ensure!(shown, "no case and no test shows it");
@@ -143,7 +143,7 @@ impl Defect {
 
 /// Matches a command in the console's table.
 const COMMAND: &str = r#"\bcommand\(\s*"([a-z]+)""#;
-/// Matches an option of `pvm_setopt` in the header: a name with a number up to 25, in the part about them.
+/// Matches the definition of an option of `pvm_setopt` in the header.
 const OPTION: &str = r"(?m)^#define (Pvm(?:Self)?(?:Route|DebugMask|AutoErr|Output[A-Z][a-z]+|Trace(?:Tid|Code|Buffer|Options|Context)|FragSize|ResvTids|ShowTids|PollType|PollTime|NoReset)) \d+";
 /// Matches an environment variable.
 const VARIABLE: &str = r#""(H?PVM[A-Z_]+)""#;

@@ -1,8 +1,8 @@
-//! `cargo xtask compatibility`: writes docs/compatibility.md, the table of everything that the original has and of its
+//! `cargo xtask compatibility`: writes docs/compatibility.md, a table of everything that the original has, with its
 //! status in hpvm.
 //!
 //! Names come from the contract, differences from the manual pages and the conformance cases, evidence from the cases.
-//! docs/compatibility.toml contains what no source tells.
+//! docs/compatibility.toml contains what none of these sources says.
 mod evidence;
 mod facts;
 mod tables;

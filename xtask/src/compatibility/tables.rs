@@ -7,25 +7,26 @@ use regex::Regex;
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-/// The number of a defect in a text.
+/// Matches the numbers of defects in a text.
 static DEFECT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\(D\d+(?:, D\d+)*\)").expect("a pattern"));
 
 const HEAD: &str = "\
 # Compatibility with PVM 3.4.6
 
-Made by `cargo xtask compatibility` from the list of names that the libraries promise, the manual
+Made by `cargo xtask compatibility` from the list of names that the libraries export, the manual
 pages (`man/calls`), the conformance cases (`tests/conform`) and `docs/compatibility.toml`.
 
-What PVM 3.4.6 has, whether it works here, where it differs on purpose, and which conformance cases
-show it: the same case runs on Debian's PVM 3.4.6-5 and on hpvm, and both must print the same,
-listed differences apart. D1 to D59 number the defects of the original, see [Defects](#defects). Of
-the cases that use something, those are named that use little else.
+The tables show what PVM 3.4.6 has, whether it works in hpvm, where hpvm differs on purpose, and
+which conformance cases show this. Each case runs on Debian's PVM 3.4.6-5 and on hpvm, and both must
+print the same, except for the differences that are listed below. D1 to D59 are the numbers of the
+original's defects, see [Defects](#defects). If many cases use a function, the tables name those
+that use the fewest other functions.
 
 | status | |
 | --- | --- |
-| works | as in the original, the remarks and differences that are named apart |
-| accepted, no effect | may be used, and changes nothing |
-| no | is not there; the remark says why |
+| works | as in the original, except for the remarks and differences that the tables name |
+| accepted, no effect | can be used, but changes nothing |
+| no | does not exist in hpvm; the remark says why |
 ";
 
 /// Returns the whole document.
@@ -53,7 +54,7 @@ pub fn document(facts: &Facts, pages: &[Page], evidence: &Evidence) -> String {
     text
 }
 
-/// Returns the cases of an item.
+/// A function that returns the cases of an item.
 type Finder = for<'a> fn(&Item, &'a Evidence) -> Vec<&'a str>;
 
 fn words_of(item: &Item) -> Vec<&str> {
@@ -105,13 +106,13 @@ fn functions(text: &mut String, facts: &Facts, pages: &[Page], evidence: &Eviden
         let manual = page.map(|page| format!("{}(3)", page.name)).unwrap_or_default();
         let differs = page.and_then(|page| page.differences.as_deref()).unwrap_or_default();
         let differs = match defects_in(differs) {
-            none if none.is_empty() && !differs.is_empty() => "see there".into(),
+            none if none.is_empty() && !differs.is_empty() => "see the page".into(),
             some => some,
         };
         vec![code(name), Status::Works.text().into(), manual, differs, listed(&evidence.using(name))]
     });
     table(text, "Functions", &["function", "status", "manual", "differs", "cases"], rows);
-    text.push_str("\nNames of the original's libraries that are not there:\n\n");
+    text.push_str("\nNames of the original's libraries that hpvm does not have:\n\n");
     for absent in &facts.absent {
         let names: Vec<String> = absent.names.iter().map(|name| code(name)).collect();
         let _ = writeln!(text, "* {}: {}", names.join(", "), absent.note);
@@ -191,7 +192,7 @@ fn differences(text: &mut String, evidence: &Evidence) {
     }
     table(text, "Differences that the cases expect", &["case", "defect", "PVM 3.4.6", "hpvm"], rows);
     text.push_str(
-        "\nOther differences, and what the original does that no manual tells, are in \
+        "\nOther differences, and behaviour of the original that no manual describes, are in \
          [undocumented-behaviour.md](undocumented-behaviour.md).\n",
     );
 }

@@ -2,22 +2,22 @@
 //!
 //! ```text
 //! @ fresh                      daemons of its own
-//! @ nodaemon                   no daemon is started; the script does it
+//! @ nodaemon                   no daemon is started; the script starts its own
 //! @ timeout 5                  seconds
-//! @ env NAME=VALUE             for the program; {root} is the source tree
-//! @ daemon-env NAME=VALUE      for the daemons (then fresh)
-//! @ hostfile LINE              a line of the daemons' hostfile (then fresh)
-//! @ log                        the daemon's log belongs to the output (then fresh)
+//! @ env NAME=VALUE             a variable of the program; {root} stands for the source tree
+//! @ daemon-env NAME=VALUE      a variable of the daemons (implies fresh)
+//! @ hostfile LINE              a line of the daemons' hostfile (implies fresh)
+//! @ log                        the daemon's log belongs to the output (implies fresh)
 //! @ unordered                  lines are sorted before the comparison
-//! @ hosts 2                    on several hosts: how many the machine has when the case begins
-//! @ one-host REASON            not for machines of several hosts
+//! @ hosts 2                    for runs on several hosts: the number of hosts when the case begins
+//! @ one-host REASON            the case does not run on machines of several hosts
 //! @ needs PATH                 skipped where that file is missing; $DEBIAN_PVM stands for the /usr of Debian's PVM
-//! @ runs NAME ...              programs that run in it without being named by a script
+//! @ runs NAME ...              Debian's programs that the case runs, although no script names them
 //! @ differs D1: A => B         where Debian's PVM prints A, hpvm prints B; `\n` is a new line,
 //!                              `(nothing)` stands for no line
 //! @ may-differ D1: A => B      the same where Debian's PVM prints A only on some machines
 //! @ own-differs D13: A => B     as `differs`, for a Fortran case compiled with our header and
-//!                              library: what is wrong in PVM's libfpvm3.a is in the other program
+//!                              library; only the other program has the errors of PVM's libfpvm3.a
 //! @ ours-only D2: crashes      NAME.expected says what hpvm prints; Debian's PVM `crashes`,
 //!                              `hangs`, or is not run at all (`skip`)
 //! ```
@@ -27,7 +27,7 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The time limit of a case without a directive.
+/// The time limit of a case without the directive `timeout`.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
 
 /// The kind of a case.
@@ -52,14 +52,14 @@ pub enum Theirs {
     Skip,
 }
 
-/// A difference that the contract wants.
+/// A difference that the contract requires.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The defect of the contract, as in `D1`.
     pub defect: String,
     pub theirs: String,
     pub ours: String,
-    /// Whether Debian's PVM must print it for the case to pass.
+    /// Whether the case fails if Debian's PVM does not print `theirs`.
     pub always: bool,
 }
 
@@ -69,7 +69,7 @@ pub struct Case {
     pub name: String,
     pub kind: Kind,
     pub source: PathBuf,
-    /// Whether hpvm's side has a program of its own.
+    /// Whether the program for hpvm is compiled separately, with our header and libraries.
     pub own: bool,
     pub fresh: bool,
     pub daemon: bool,
@@ -112,7 +112,7 @@ pub fn find(folder: &Path) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Returns the case of a shell script anywhere.
+/// Returns the case of a shell script at any path.
 pub fn script(source: &Path) -> Result<Vec<Case>> {
     of_source(&source.canonicalize()?, Kind::Script, "script")
 }
@@ -127,7 +127,7 @@ fn of_source(source: &Path, kind: Kind, subfolder: &str) -> Result<Vec<Case>> {
         Kind::Console | Kind::Script => read(format!("{subfolder}/{stem}"), false)?,
         Kind::Fortran => {
             let with_ours = read(format!("{stem}.f own"), true)?;
-            // Names that Debian's library lacks cannot be linked to it.
+            // The case may use names that Debian's library lacks, so it cannot be linked to that library.
             if matches!(with_ours.ours_only, Some((_, Theirs::Skip))) {
                 return Ok(vec![with_ours]);
             }

@@ -1,8 +1,8 @@
 //! Compiles the C and Fortran cases.
 //!
 //! They are compiled with Debian's headers and linked to Debian's libraries, so that the same file runs on both
-//! systems: only `LD_LIBRARY_PATH` differs. Fortran cases then contain PVM's wrappers; so each is compiled a second
-//! time with our header and libraries.
+//! systems: only `LD_LIBRARY_PATH` differs. Fortran programs then contain PVM's wrappers, so each Fortran case is
+//! compiled a second time with our header and libraries.
 
 use super::case::{Case, Kind};
 use super::machine::{self, Side};
@@ -28,7 +28,7 @@ pub fn program(case: &Case, side: Side) -> PathBuf {
     folder.join(case.source.file_stem().unwrap_or_default())
 }
 
-/// Compiles every case that is older than its source.
+/// Compiles every case whose program is older than its source.
 pub fn all(cases: &[Case]) -> Result<()> {
     std::fs::create_dir_all(folder())?;
     let helpers = common::root().join("tests/conform");
@@ -48,7 +48,7 @@ pub fn all(cases: &[Case]) -> Result<()> {
     Ok(())
 }
 
-/// Compiles the cases that use our own header and libraries, which exist now.
+/// Compiles the cases that use our own header and libraries, which must have been built before.
 pub fn own(cases: &[Case]) -> Result<()> {
     std::fs::create_dir_all(own_folder())?;
     let helpers = common::root().join("tests/conform");
@@ -68,7 +68,8 @@ pub fn c(helpers: &Path) -> Command {
     command
 }
 
-/// Returns a command with options for old programs, in which the types of an argument may differ from call to call.
+/// Returns the Fortran compiler with options for old programs, which may pass arguments of different types to the same
+/// procedure.
 fn fortran(helpers: &Path, side: Side) -> Command {
     let mut command = Command::new("gfortran");
     debian_pvm::compiles(&mut command)

@@ -17,7 +17,7 @@ pub fn programs() -> Result<Vec<String>> {
     Ok(package.chain(OTHERS.iter().copied()).map(str::to_string).collect())
 }
 
-/// Returns the programs that a case runs, among other words of its script.
+/// Returns the words of a case's script, which include the programs that it runs.
 pub fn run_by(case: &Case) -> Result<Vec<String>> {
     let mut run = case.runs.clone();
     if case.kind == Kind::Script {
@@ -41,7 +41,7 @@ pub fn report(cases: &[Case]) -> Result<usize> {
     Ok(1)
 }
 
-/// Returns the words of a script's commands; of a path, the last part.
+/// Returns the words of a script's commands; the parts of a path are words, too.
 fn words(script: &str) -> Vec<String> {
     let commands = script.lines().filter(|line| !line.trim_start().starts_with('#'));
     let apart = |letter: char| !(letter.is_alphanumeric() || "._-".contains(letter));

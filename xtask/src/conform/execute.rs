@@ -20,7 +20,7 @@ pub enum End {
 }
 
 impl End {
-    /// Returns the last line of an output.
+    /// Returns the line that is appended to the output.
     pub fn line(self) -> String {
         match self {
             End::Exit(code) => format!("exit: {code}\n"),
@@ -34,7 +34,7 @@ impl End {
 #[derive(Debug)]
 pub struct Outcome {
     pub end: End,
-    /// The normalised output; its last line tells how the program ended.
+    /// The normalised output; its last line says how the program ended.
     pub text: String,
 }
 
@@ -44,7 +44,7 @@ pub trait Runner {
     fn run(&mut self, case: &Case, side: Side) -> Result<Outcome>;
 }
 
-/// Runs cases one after the other. Keeps a machine of each kind for the cases that can share it.
+/// Runs cases one after the other. Keeps a machine of each side for the cases that can share it.
 pub struct Worker {
     theirs: Option<Machine>,
     ours: Option<Machine>,
@@ -88,7 +88,7 @@ impl Runner for Worker {
     }
 }
 
-/// Returns the program that runs a case, and its arguments. `compiled` is the program if it has to be compiled.
+/// Returns the program that runs a case, and its arguments. `compiled` is the program of a case that is compiled.
 pub fn program_of(case: &Case, side: Side, compiled: PathBuf) -> (PathBuf, Vec<PathBuf>) {
     match case.kind {
         Kind::Program | Kind::Fortran => (compiled, Vec::new()),
@@ -108,13 +108,14 @@ fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
     let path = machine.folder().join("output");
     let output = File::create(&path)?;
     command.envs(case.env.iter().map(|(name, value)| (name, value)));
-    // The console buffers its two streams differently, so their order says nothing.
+    // The console buffers its two output streams differently, so the order of their lines in one file would mean
+    // nothing.
     let errors = match case.kind {
         Kind::Console => File::create(machine.folder().join("errors"))?,
         _ => output.try_clone()?,
     };
     if case.kind == Kind::Fortran {
-        // Otherwise the program's output would follow that of the library.
+        // Without this variable, the program's output would appear after the library's.
         command.env("GFORTRAN_UNBUFFERED_PRECONNECTED", "y");
     }
     command.stdin(input).stderr(errors).stdout(output);

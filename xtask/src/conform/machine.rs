@@ -18,7 +18,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// The purpose in the names of the machines' folders.
 const PURPOSE: &str = "conform";
-/// The variable with a tree to use instead of `target/dist`.
+/// The environment variable that names a tree to use instead of `target/dist`.
 pub const OURS_VARIABLE: &str = "CONFORM_OURS";
 /// The interval of checks for a condition.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(4);
@@ -42,7 +42,7 @@ impl fmt::Display for Side {
 }
 
 impl Side {
-    /// Returns the folder of `pvm3.h` and its kin.
+    /// Returns the folder of `pvm3.h` and the other headers.
     pub fn headers(self) -> PathBuf {
         match self {
             Side::Theirs => debian_pvm::headers(),
@@ -100,7 +100,7 @@ pub struct Machine {
 impl Machine {
     /// Makes the folder, and starts nothing.
     pub fn new(side: Side, daemon_env: &[(String, String)]) -> Result<Machine> {
-        // Short: the path of Debian's socket has to fit into 108 bytes.
+        // The path is short, since the path of Debian's socket must fit into 108 bytes.
         let folder = scratch::directory(PURPOSE)?;
         std::fs::create_dir(folder.path().join("home"))?;
         Ok(Machine { side, folder, daemon: None, daemon_env: daemon_env.to_vec() })
@@ -188,7 +188,7 @@ fn processes_of(folder: &Path) -> Vec<u32> {
     processes::with_variable("PVM_TMP", folder.as_os_str())
 }
 
-/// Kills and removes what killed runners have left.
+/// Kills the processes, and removes the folders, that killed runners have left.
 pub fn sweep() {
     for folder in scratch::abandoned(PURPOSE) {
         processes_of(&folder).into_iter().for_each(|id| processes::signal(id, Signal::KILL));

@@ -32,7 +32,7 @@ const WORKERS: usize = 2;
 struct Options {
     /// Only cases whose name contains one of these words.
     only: Vec<String>,
-    /// Run on this side alone and print the output.
+    /// The only side to run; its output is printed.
     side: Option<Side>,
 }
 

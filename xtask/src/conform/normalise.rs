@@ -38,7 +38,7 @@ pub fn text(raw: &str, machine: &Machine) -> String {
     .into_owned()
 }
 
-/// Replaces the user in names of files.
+/// Replaces the user's id in names of files.
 pub fn user(text: &str) -> String {
     let uid = rustix::process::geteuid().as_raw();
     text.replace(&format!("pvmd.{uid}"), "pvmd.UID").replace(&format!("pvml.{uid}"), "pvml.UID")

@@ -1,4 +1,4 @@
-//! What the cases show, for the table of compatibility.
+//! What the cases show, for the tables of compatibility.
 use super::case::{self, Theirs};
 use super::{compile, coverage, examples};
 use crate::common;
@@ -12,11 +12,11 @@ pub struct Shown {
     pub text: String,
     /// The functions and data of libraries that a program uses.
     pub uses: BTreeSet<String>,
-    /// The programs that a script runs, and other words of it.
+    /// The words of a script, which include the programs that it runs.
     pub runs: Vec<String>,
     /// The expected differences: the defect or the number of a rule, the original's lines, hpvm's lines.
     pub differences: Vec<(String, String, String)>,
-    /// For a case for hpvm alone: the defect, and what the original does with the case.
+    /// For a case that only hpvm passes: the defect, and what the original does with the case.
     pub ours_only: Option<(String, &'static str)>,
 }
 

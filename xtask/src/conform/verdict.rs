@@ -15,11 +15,11 @@ use std::sync::LazyLock;
 pub enum Verdict {
     /// Both outputs are equal.
     Equal,
-    /// The outputs differ as the contract wants; the names of the differences.
+    /// The outputs differ as the contract requires; contains the names of the differences.
     Expected(String),
     /// The case was not run, for this reason.
     Skipped(String),
-    /// The outputs differ; the diff.
+    /// The outputs differ; contains the diff.
     Differs(String),
 }
 
@@ -43,7 +43,7 @@ impl Verdict {
     }
 }
 
-/// Runs a case on both sides.
+/// Runs a case on both sides, and compares the outputs.
 pub fn judge(worker: &mut impl Runner, case: &Case) -> Result<Verdict> {
     if let Some(missing) = case.needs.iter().find(|path| !path.exists()) {
         return Ok(Verdict::Skipped(format!("{} is missing", missing.display())));
@@ -54,7 +54,7 @@ pub fn judge(worker: &mut impl Runner, case: &Case) -> Result<Verdict> {
     let theirs = worker.run(case, Side::Theirs)?.text;
     let ours = worker.run(case, Side::Ours)?.text;
     match compare(case, &theirs, &ours) {
-        // The original sometimes prints something else, or hangs: it gets a second chance. hpvm gets none.
+        // The original sometimes prints other output, or hangs, so it runs a second time. hpvm does not.
         Verdict::Differs(_) => Ok(compare(case, &worker.run(case, Side::Theirs)?.text, &ours)),
         verdict => Ok(verdict),
     }
@@ -77,7 +77,7 @@ fn compare(case: &Case, theirs: &str, ours: &str) -> Verdict {
     Verdict::Expected(defects.join(" "))
 }
 
-/// Compares hpvm with the written expectation, for a case that Debian's PVM does not survive.
+/// Compares hpvm's output with the file of expected output, for a case that Debian's PVM does not pass.
 fn ours_only(worker: &mut impl Runner, case: &Case, defect: &str, theirs: Theirs) -> Result<Verdict> {
     let path = case.source.with_extension("expected");
     let expected = std::fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
@@ -96,10 +96,11 @@ fn ours_only(worker: &mut impl Runner, case: &Case, defect: &str, theirs: Theirs
     }
 }
 
-/// A numbered tid, on several hosts with the number of its host.
+/// Matches a numbered tid; on several hosts, the number of its host follows.
 static TID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"t#\d+(@\d+)?").expect("a right pattern"));
 
-/// Places each tid of the text on the host where it is in `output`, so that one text describes one host and several.
+/// Adds to each tid of the text the host that this tid has in `output`, so that one text serves for one host and for
+/// several hosts.
 fn placed(text: &str, output: &str) -> String {
     let placed = TID.find_iter(output).filter_map(|found| Some((found.as_str().split_once('@')?.0, found.as_str())));
     let places: HashMap<&str, &str> = placed.collect();

@@ -1,4 +1,4 @@
-//! Builds the engine twice: for libFuzzer and AddressSanitizer, and to count lines.
+//! Builds the engine twice: once with libFuzzer and AddressSanitizer, once to count lines.
 use super::coverage::{Coverage, Source};
 use super::{Target, in_engine};
 use crate::build::target_directory;
@@ -7,11 +7,11 @@ use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The compiler's flags for coverage and comparisons, which guide the engine.
+/// The compiler's flags to record coverage and comparisons, by which the engine chooses inputs.
 const TRACED: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-sanitizer-coverage-stack-depth";
-/// The same for code written in C.
+/// The same flags for C code.
 const TRACED_C: &str = "-fsanitize=address -fsanitize-coverage=inline-8bit-counters,pc-table,trace-cmp";
 /// The C compiler's flags to count lines.
 const COUNTED_C: &str = "-fprofile-instr-generate -fcoverage-mapping";
@@ -27,7 +27,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Builds both programs. The sanitizers are unstable in the compiler, which needs a variable to accept them.
+    /// Builds both programs. The sanitizers are an unstable feature of the compiler, so a variable must allow them.
     pub fn build() -> Result<Engine> {
         let folder = target_directory()?.join("fuzz");
         let triple = host()?;
@@ -59,7 +59,7 @@ impl Engine {
         self.folder.join("corpus").join(target)
     }
 
-    /// Returns the folder of inputs that did harm.
+    /// Returns the folder of inputs that made a target fail.
     pub fn finds(&self, target: &str) -> PathBuf {
         self.folder.join("finds").join(target)
     }
@@ -89,8 +89,8 @@ fn build(folder: &Path, triple: &str, flags: &str) -> Command {
     command
 }
 
-/// Returns the compiler's name of this kind of machine. With it, cargo does not instrument code that runs while
-/// compiling.
+/// Returns the compiler's name of this kind of machine. If cargo gets it as the target, it does not instrument code
+/// that runs during the build.
 fn host() -> Result<String> {
     let version = compiler()?;
     let line = version.lines().find_map(|line| line.strip_prefix("host: "));
@@ -104,7 +104,8 @@ pub fn llvm_version() -> Result<String> {
     Ok(llvm.and_then(|llvm| llvm.split('.').next()).context("rustc names no LLVM")?.to_owned())
 }
 
-/// Returns a program of the compiler's LLVM version: the format of line counts changes with the version.
+/// Returns the name of an LLVM tool in the compiler's version of LLVM, since the format of line counts changes with the
+/// version.
 pub fn tool(name: &str) -> Result<String> {
     let major = llvm_version()?;
     let versioned = format!("{name}-{major}");

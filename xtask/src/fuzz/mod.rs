@@ -1,7 +1,8 @@
 //! `cargo xtask fuzz`: passes untrusted input to every decoder (docs/testing.md).
 //!
 //! The targets are in the `fuzz` modules of the crates, the engine (libFuzzer) is in `fuzz/engine`. New inputs stay in
-//! the target directory. `--keep` adds those that cover more to the archives of `fuzz/corpus`, and `--add` adds files.
+//! the target directory. `--keep` adds the inputs that cover more code to the archives of `fuzz/corpus`, and `--add`
+//! adds files to them.
 mod build;
 mod coverage;
 
@@ -19,25 +20,25 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long all targets together are fuzzed, without `--minutes`.
+/// How long all targets together are fuzzed without `--minutes`, in minutes.
 const MINUTES: u64 = 10;
 /// The longest turn of a target.
 const SLICE_MAX: Duration = Duration::from_secs(60);
-/// The most memory that a decoder may allocate, in one piece and in total, in MiB.
+/// The most memory that a decoder may allocate, both in one piece and in total, in MiB.
 const MEMORY_MIB_MAX: u32 = 1024;
-/// When the engine gives up an input, in seconds. The targets themselves find inputs that take more than a second;
-/// this limit finds those that never end.
+/// The time after which the engine reports that an input hangs, in seconds. The targets themselves report inputs that
+/// take more than a second; this limit is for inputs that never end.
 const HANG_SECONDS: u32 = 20;
 /// The share of a decoder's lines that its corpus must reach, in percent.
 const COVERED_PERCENT_MIN: f64 = 90.0;
 /// The longest input, in bytes.
 const INPUT_BYTES_MAX: u32 = 4096;
-/// The longest line of the engine's report that is shown, in characters.
+/// The most characters that are shown of a line of the engine's report.
 const SHOWN_CHARACTERS_MAX: usize = 300;
 
 const USAGE: &str = "fuzz [--minutes N] [--only NAME[,NAME]...] [--keep], or fuzz --add TARGET FILE...";
 
-/// The letters that name an input that the fuzzer made, from the start of its hash.
+/// The number of letters, from the start of the hash, that name an input that the fuzzer made.
 const HASH_LETTERS: usize = 12;
 
 /// The options of the command line.
@@ -112,8 +113,8 @@ fn minutes(text: &str) -> Result<Duration> {
     Duration::try_from_secs_f64(60.0 * minutes).with_context(|| format!("{text} is no number of minutes"))
 }
 
-/// Runs all targets in turn until the time is over. A target with a find gets no further turn, since the engine would
-/// find the same again.
+/// Runs all targets in turn until the time is over. A target in which the engine has found an error gets no further
+/// turn, since the engine would find the same error again.
 fn fuzz(engine: &Engine, targets: &mut [Target], time: Duration) -> Result<()> {
     let end = Instant::now() + time;
     let share = time / targets.len() as u32;
@@ -168,7 +169,7 @@ fn executions(said: &str) -> Option<u64> {
     said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))?.trim().parse().ok()
 }
 
-/// Returns the lines of the engine's report that describe a find.
+/// Returns the lines of the engine's report that describe an error.
 fn find_lines(said: &str) -> String {
     let tells = |line: &&str| line.contains("panicked at") || line.starts_with("==") || line.starts_with("SUMMARY");
     let lines = said.lines().collect::<Vec<_>>();
@@ -206,8 +207,8 @@ fn inputs_of(files: &[PathBuf]) -> Result<Vec<Input>> {
     files.iter().map(input).collect()
 }
 
-/// Returns the name that an input has in an archive. The engine calls a new input by its hash, and a find by a word and
-/// the hash (`crash-...`).
+/// Returns the name that an input has in an archive. The engine names a new input by its hash, and an input that found
+/// an error by a word and the hash (`crash-...`).
 fn input_name(file: &str) -> String {
     let hash = |name: &str| name.chars().take(HASH_LETTERS).collect::<String>();
     let find = ["crash-", "timeout-", "oom-", "slow-unit-"].iter().find_map(|word| file.strip_prefix(word));
@@ -268,8 +269,8 @@ fn print(targets: &[Target]) {
     }
 }
 
-/// Returns Debian's packages with the tools that read the compiler's line counts, and with the C compiler that makes
-/// the same counts.
+/// Returns two packages of Debian: one with the tools that read the compiler's line counts, and one with a C compiler
+/// whose line counts have the same format.
 pub fn llvm_packages() -> Result<[String; 2]> {
     let version = build::llvm_version()?;
     Ok([format!("llvm-{version}"), format!("clang-{version}")])

@@ -56,7 +56,7 @@ impl<'a> Machine<'a> {
     pub fn new(side: Side, network: &'a Network, more: &[(String, String)]) -> Result<Machine<'a>> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // Short: the path of Debian's socket has to fit into 108 bytes.
+        // The path is short, since the path of Debian's socket must fit into 108 bytes.
         let folder = network.places().with_file_name(format!("m{number}"));
         for host in network.hosts() {
             fs::create_dir_all(folder.join(&host.name).join("home"))?;
@@ -94,7 +94,8 @@ impl<'a> Machine<'a> {
 
     /// Returns a command on a host, with the environment of this machine and no other.
     pub fn command(&self, host: &Host, program: &Path) -> Command {
-        // Who enters a mount namespace stands at its root, which is no place for files.
+        // A process that enters a mount namespace starts in its root directory, where no files should be written; `cd`
+        // goes to the home directory.
         let mut command = host.command(Path::new("/bin/sh"));
         command.args(["-c", "cd && exec \"$0\" \"$@\""]).arg(program);
         let home = self.folder.join(&host.name).join("home");
@@ -104,7 +105,7 @@ impl<'a> Machine<'a> {
         command
     }
 
-    /// Starts the first daemon, and then the others of the first `hosts`.
+    /// Starts the first daemon, and adds the further ones of the first `hosts` hosts.
     pub fn start(&mut self, hosts: usize, hostfile: &[String]) -> Result<()> {
         self.start_master(hostfile)?;
         let names: Vec<&str> = self.network.hosts()[1..hosts].iter().map(|host| host.name.as_str()).collect();
@@ -142,7 +143,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Returns the output of a host's console for some lines.
+    /// Runs a console on a host with these lines as its input. Returns its output.
     pub fn console(&self, host: &Host, lines: &str, time: Duration) -> Result<String> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);

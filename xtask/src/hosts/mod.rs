@@ -95,7 +95,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
     }
     match hosts {
         Some(0) => bail!("--hosts 0: a network has one host at least"),
-        // The expected output of the scenarios depends on their own number of hosts.
+        // A scenario sets its own number of hosts, on which its expected output depends.
         Some(_) if options.script.is_none() => bail!("--hosts goes with --script alone"),
         Some(hosts) => options.hosts = hosts,
         None => {}

@@ -25,7 +25,7 @@ const HOLDER: &str = r#"hostname "$1" && mount --bind "$2" /etc/hosts && ip link
 pub struct Host {
     /// The name, which is also the name of the host's folders.
     pub name: String,
-    /// The process that keeps the namespaces; it ends when its input does.
+    /// The process that keeps the namespaces; it ends at the end of its input.
     holder: Child,
 }
 
@@ -62,7 +62,7 @@ impl Host {
         self.processes().into_iter().find(|pid| is_daemon(*pid))
     }
 
-    /// Returns a path as this host sees it, since its mounts are its own.
+    /// Returns the path by which this process reaches a path of the host, which has its own mounts.
     pub fn path(&self, path: &Path) -> PathBuf {
         let inside = path.strip_prefix("/").unwrap_or(path);
         Path::new("/proc").join(self.holder().to_string()).join("root").join(inside)
@@ -74,7 +74,7 @@ pub fn name_of(pid: u32) -> String {
     processes::find(pid).and_then(|process| process.stat().ok()).map(|stat| stat.comm).unwrap_or_default()
 }
 
-/// Returns whether a process is a daemon, by its program.
+/// Returns whether the program of a process is a daemon.
 pub fn is_daemon(pid: u32) -> bool {
     let program = processes::find(pid).and_then(|process| process.exe().ok()).unwrap_or_default();
     program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("pvmd"))
@@ -96,9 +96,10 @@ impl Drop for Host {
 /// What connects the hosts.
 #[derive(Clone, Copy)]
 pub enum Wiring {
-    /// The kernel's bridge, as fast as it goes.
+    /// The kernel's bridge, at full speed.
     Bridge,
-    /// A program of our own that delays, drops, doubles and cuts, by a seed.
+    /// A program of our own that delays, drops and doubles frames, and cuts hosts off. Its random choices depend on the
+    /// seed.
     Switch(u64),
 }
 
@@ -188,7 +189,7 @@ fn names(count: usize) -> String {
     text
 }
 
-/// Returns the commands that give a host its addresses. A kernel without IPv6 has hosts without it.
+/// Returns the commands that give a host its addresses. If the kernel has no IPv6, the hosts have none either.
 pub fn addresses(number: usize) -> String {
     format!(
         "ip addr add 10.77.0.{number}/24 dev eth0; ip link set eth0 up; \

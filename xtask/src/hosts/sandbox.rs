@@ -1,5 +1,5 @@
-//! The sandbox: namespaces in which this program runs again, and with which everything that it started ends, whatever
-//! happens to this process.
+//! The sandbox: namespaces in which this program runs a second time. Everything that the inner program has started ends
+//! with it, whatever happens to this process.
 //!
 //! The inner program is in a process namespace of its own. When the first process of the namespace ends, or when this
 //! process ends, the kernel ends everything in it. Network devices and mounts disappear with the last process. So
@@ -15,13 +15,13 @@ use std::process::{Command, Stdio};
 
 /// The purpose in the names of the folders on which the sandboxes' file systems are mounted.
 const PLACE: &str = "hosts";
-/// The variable with the folder of the sandbox. It also tells the command that it runs inside.
+/// The environment variable that names the folder of the sandbox. If it is set, the command runs inside a sandbox.
 const FOLDER_VARIABLE: &str = "HPVM_HOSTS_FOLDER";
 /// The first process inside: waits for the command, and adopts orphans meanwhile.
 const FIRST_PROCESS: &str =
     r#"mount -t tmpfs -o size=75% none "$HPVM_HOSTS_FOLDER" && ip link set lo up && "$@"; exit $?"#;
 
-/// Returns the folder for everything, if this process runs inside a sandbox.
+/// Returns the folder for all files of the sandbox, if this process runs inside one.
 pub fn folder() -> Option<PathBuf> {
     std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from)
 }
@@ -64,8 +64,8 @@ pub fn run(arguments: &[&str]) -> Result<String> {
     run_with(arguments, |line| println!("{line}"))
 }
 
-/// Does the same as [`run_with`] in a user namespace of its own, also for root. There, what the kernel keeps for each
-/// user namespace can be changed, such as the list of interpreters for foreign programs.
+/// Does the same as [`run_with`] in a user namespace of its own, also for root. In this namespace, the program can
+/// change what the kernel keeps for each user namespace, such as the list of interpreters for foreign programs.
 pub fn run_as_user(arguments: &[&str], hear: impl FnMut(&str)) -> Result<String> {
     run_by(unshare_as(true), arguments, hear)
 }

@@ -29,7 +29,7 @@ pub fn folder() -> PathBuf {
     root().join("tests/hosts")
 }
 
-/// Scripts of `tests/conform` that are scenarios too: their tasks are on all hosts here.
+/// Scripts of `tests/conform` that are scenarios, too; as scenarios, their tasks run on all hosts.
 const SHARED: &[&str] = &[
     "groups_barrier",
     "groups_bandwidth",
@@ -50,8 +50,8 @@ const SHARED: &[&str] = &[
 const LONG: &[&str] =
     &["hosts_flood", "hosts_sizes", "script/groups_bandwidth", "script/groups_members", "script/tablix"];
 
-/// Programs of `tests/conform` that the short form runs on several hosts: their results may differ there, and they are
-/// fast.
+/// Programs of `tests/conform` that the short form runs on several hosts, since they are fast, and several hosts may
+/// change their results.
 const TELLING: &[&str] = &[
     "d8_scatter_buffer",
     "group_barrier",
@@ -81,7 +81,7 @@ pub fn all() -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Returns the programs of `tests/conform`, for machines of several hosts.
+/// Returns the programs of `tests/conform`, to run them on machines of several hosts.
 pub fn conformance() -> Result<Vec<Case>> {
     let mut cases = case::find(&root().join("tests/conform"))?;
     cases.retain(|case| case.kind == Kind::Program);
@@ -97,13 +97,13 @@ fn program(case: &Case) -> PathBuf {
     programs().join(case.source.file_stem().unwrap_or_default())
 }
 
-/// Compiles every case that is older than its source.
+/// Compiles every case whose program is older than its source.
 pub fn compile(cases: &[Case]) -> Result<()> {
     std::fs::create_dir_all(programs())?;
     let helpers = root().join("tests/conform");
     let headers = [helpers.join("case.h"), folder().join("hosts.h"), folder().join("numbered.h")];
     for case in cases.iter().filter(|case| case.kind == Kind::Program) {
-        // The case for a trusted network includes the other one.
+        // The source of a case for a trusted network includes the source of the ordinary case.
         let included = case.name.strip_suffix("_trusted").map(|name| case.source.with_file_name(format!("{name}.c")));
         let inputs: Vec<PathBuf> = headers.iter().cloned().chain(included).collect();
         let mut command = compile::c(&helpers);
@@ -114,11 +114,11 @@ pub fn compile(cases: &[Case]) -> Result<()> {
     Ok(())
 }
 
-/// Runs scenarios one after the other. Keeps a machine of each kind for the cases that can share it.
+/// Runs scenarios one after the other. Keeps the last machine for the next case, if that case can use it.
 pub struct Stage<'a> {
     network: &'a Network,
     kept: Option<Machine<'a>>,
-    /// Variables of all daemons and tasks, beside those of a case.
+    /// Variables of all daemons and tasks, in addition to those of a case.
     environment: Vec<(String, String)>,
 }
 
@@ -132,7 +132,7 @@ impl<'a> Stage<'a> {
 impl Runner for Stage<'_> {
     fn run(&mut self, case: &Case, side: Side) -> Result<Outcome> {
         let whole = case.hosts.unwrap_or(HOSTS) == HOSTS && !case.fresh;
-        // One machine at a time, since processes on the hosts are only distinguished by their host.
+        // Only one machine runs at a time, since nothing but its host shows to which machine a process belongs.
         let kept = self.kept.take().filter(|machine| whole && machine.side == side);
         let mut machine = match kept {
             Some(machine) => machine,
@@ -185,7 +185,7 @@ fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
     Ok(Outcome { end, text })
 }
 
-/// Contexts in the output of Debian's examples: a daemon's consoles take some, too.
+/// Matches a context in the output of Debian's examples. Its number varies, since consoles take contexts, too.
 static CONTEXT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(context:?) [0-9]{6,7}\b").expect("a right pattern"));
 static TID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\bt([0-9a-f]{5,7})\b").expect("a right pattern"));
 /// The number of bits of a tid below the number of the host.

@@ -1,4 +1,4 @@
-//! The switch between hosts: `tests/hosts/faults/switch.c`, over a TAP device in each of them.
+//! The switch between hosts: `tests/hosts/faults/switch.c`, with a TAP device in each host.
 
 use super::network::Host;
 use crate::common::{root, sh};
@@ -48,7 +48,8 @@ impl Switch {
         Ok(switch)
     }
 
-    /// Sends a command (the source lists them) and waits until it was executed. Returns the answer.
+    /// Sends a command (the switch's source lists the commands), and waits until it has been executed. Returns the
+    /// answer.
     pub fn execute(&mut self, line: &str) -> Result<String> {
         writeln!(self.input, "{line}")?;
         self.answer()

@@ -43,7 +43,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     std::fs::write(&path, text(&limits()?)).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Checks that the document is what the command would write, and that it is true.
+/// Checks that the document is what the command would write, and that the tests and variables in it exist.
 pub fn is_current() -> Result<()> {
     let limits = limits()?;
     let written = std::fs::read_to_string(document()).unwrap_or_default();
@@ -121,7 +121,7 @@ fn tests_of(text: &str) -> Vec<String> {
     names
 }
 
-/// Returns what is wrong in the comments.
+/// Returns the errors in the comments of limits.
 fn wrong(limits: &[Limit], facts: &Facts) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut add = |limit: &Limit, what: String| wrong.push(format!("{}, {}: {what}", limit.file, limit.name));

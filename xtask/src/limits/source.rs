@@ -145,7 +145,7 @@ fn items(comment: &[String]) -> Result<Vec<(String, String)>> {
     Ok(items)
 }
 
-/// Removes links, which lead nowhere on the page.
+/// Removes the brackets of links, since links would lead nowhere on the page.
 fn without_links(text: &str) -> String {
     text.replace("[`", "`").replace("`]", "`")
 }

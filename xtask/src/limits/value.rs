@@ -12,7 +12,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Returns the value as text. The name of the constant tells the unit.
+    /// Returns the value as text. The unit depends on the name of the constant.
     pub fn with_unit(self, name: &str) -> String {
         match self {
             Value::Number(bytes) if name.contains("BYTES") => with_prefix(bytes),
@@ -44,7 +44,7 @@ fn with_commas(number: u128) -> String {
 }
 
 /// Evaluates an expression of numbers, other constants (`find`), `<<`, `*`, `+`, `-` and parentheses, or a duration
-/// made of one.
+/// whose argument is such an expression.
 pub fn evaluate(expression: &str, find: &dyn Fn(&str) -> Result<Value>) -> Result<Value> {
     let made_of = |unit: &str| {
         let inner = expression.strip_prefix("Duration::from_")?.strip_prefix(unit)?;

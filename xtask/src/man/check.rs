@@ -17,7 +17,7 @@ const COLUMNS_MAX: usize = 73;
 
 /// The indent of tables, in columns.
 const VERBATIM_INDENT: usize = 4;
-/// Words in the names of our own pages; other pages are the system's.
+/// Words in the names of our own pages; pages without these words belong to the system.
 const OWN_WORDS: &[&str] = &["pvm", "gs_", "gstid", "aimk"];
 
 /// Checks all pages together.
@@ -68,18 +68,19 @@ fn none_missing<'a>(public: impl Iterator<Item = &'a str>, names: &BTreeSet<Stri
     Ok(())
 }
 
-/// Returns the names that the libraries export, Fortran's as programs write them.
+/// Returns the names that the libraries export; Fortran's names are as programs write them.
 fn public_names() -> impl Iterator<Item = &'static str> {
     let data = DATA.iter().map(|(name, _)| name);
     FUNCTIONS.iter().chain(data).chain(FORTRAN).map(|name| name.trim_end_matches('_'))
 }
 
-/// Returns the pages that are kept as roff, such as `pvm.1`.
+/// Returns the pages that are written as roff, such as `pvm.1`.
 fn hand_written() -> Result<Vec<String>> {
     Ok(files_of(&root().join("man"))?.iter().map(|path| crate::machine::name_of(path)).collect())
 }
 
-/// Returns all pages, as `name(section)`. That every public name has one is checked elsewhere.
+/// Returns all pages, as `name(section)`. The list contains every public name; another check ensures that each of them
+/// has a page.
 fn known(pages: &[Page]) -> Result<BTreeSet<String>> {
     let calls = pages.iter().flat_map(Page::names).chain(public_names().map(str::to_owned));
     let calls = calls.map(|name| format!("{name}({SECTION})"));
@@ -190,7 +191,7 @@ fn lines_fit(page: &Page) -> Result<()> {
     Ok(())
 }
 
-/// Checks that groff, and mandoc if it is installed, have no complaints.
+/// Checks that groff, and mandoc if it is installed, report no errors.
 fn groff(page: &Path) -> Result<()> {
     ensure!(in_path("groff"), "groff is missing: cargo xtask setup test");
     let ended = Command::new("groff")

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// How long an example may run.
 const RUN_TIME_MAX: Duration = Duration::from_secs(20);
-/// The directory in which a machine searches programs to spawn, below the home directory.
+/// The directory, below the home directory, in which a machine searches for programs to spawn.
 const SPAWN_DIRECTORY: &str = "pvm3/bin";
 
 /// Compiles all examples, since they may start one another, and runs the chosen ones.
@@ -69,7 +69,7 @@ fn runs_in_fortran(source: &str, name: &str, directory: &Path) -> Result<()> {
     run(&program, directory).map(drop)
 }
 
-/// Runs a program, and compares its output.
+/// Runs a program, and compares its output with the wanted one.
 fn prints(source: &str, wanted: &str, programs: &Path) -> Result<()> {
     let (text, complaints) = run(&programs.join(program_name(source)?), programs)?;
     ensure!(text == wanted.trim_start_matches('\n'), "it printed\n{text}{complaints}");

@@ -44,7 +44,7 @@ pub fn pages() -> Result<Vec<Page>> {
     page::read_all(&root().join("man/calls"))
 }
 
-/// Writes all pages, and links for their further names, into a directory of its own.
+/// Writes all pages, and links for their further names, into a directory that has no other files.
 pub fn write(directory: &Path) -> Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let mut wanted = Vec::new();

@@ -69,7 +69,7 @@ pub struct Failure {
     pub code: String,
     /// When the error happens.
     pub when: Option<String>,
-    /// Whether no message is printed for it, whatever `PvmAutoErr` says.
+    /// Whether the library prints no message for the error, whatever the value of `PvmAutoErr`.
     #[serde(default)]
     pub silent: bool,
 }
@@ -105,7 +105,7 @@ impl Failure {
 }
 
 impl Page {
-    /// Returns all names but that of the page: C and Fortran.
+    /// Returns all names in C and Fortran that the page describes, except the name of the page.
     pub fn further_names(&self) -> Vec<String> {
         let fortran = self.fortran.iter().filter_map(|call| fortran_name(call)).map(str::to_owned);
         let mut names = self.also.clone();

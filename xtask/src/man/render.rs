@@ -14,7 +14,7 @@ const MANUAL: &str = "Parallel Virtual Machine";
 const SYNOPSIS_COLUMNS: usize = 72;
 /// The indent of the further lines of a prototype, in columns.
 const SYNOPSIS_INDENT: usize = 8;
-/// The placeholder of the table of all errors in a section.
+/// The placeholder, in the text of a section, for the table of all errors.
 const ERROR_TABLE: &str = "{errors}";
 /// A page to which every page refers.
 const INTRODUCTION: &str = "pvm_intro(3)";
@@ -26,7 +26,7 @@ static WORD: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"[A-Za-z_][A-Za-z0-9
 pub fn page(page: &Page) -> String {
     let mut roff = Roff::new();
     roff.control("TH", [&*page.name.to_uppercase(), SECTION, DATE, SOURCE, MANUAL]);
-    // No hyphens in names, no stretched blanks; tilde and circumflex as typed.
+    // Names are not hyphenated, blanks are not stretched, and tilde and circumflex appear as they are typed.
     roff.control("nh", []).control("nr", ["HY", "0"]).control("ad", ["l"]).control("tr", [r"~\(ti^\(ha"]);
     roff.control("SH", ["NAME"]).text([roman(format!("{} - {}", page.names().join(", "), page.summary))]);
     synopsis(&mut roff, page);

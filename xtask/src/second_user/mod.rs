@@ -57,7 +57,7 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     Ok(checks.counts())
 }
 
-/// Does the same with sudo, if sudo asks for no password.
+/// Runs the checks with sudo, if sudo asks for no password.
 fn counted_as_root() -> Result<Counts> {
     if !in_path("sudo") || output(Command::new("sudo").args(["-n", "true"])).is_err() {
         return Ok(Counts::skip("a second user needs root, or sudo without a password"));
@@ -151,7 +151,7 @@ fn stranger_cannot_connect(scene: &Scene) -> Result<()> {
 
 fn stranger_is_turned_away(scene: &Scene) -> Result<()> {
     let daemon = scene.daemon(Who::Us)?;
-    // A stranger for whom file permissions do not count: only the check of the user id remains.
+    // File permissions do not stop this stranger; only the check of the user id can.
     let stranger = scene.program("stranger").display().to_string();
     let socket = daemon.socket().display().to_string();
     let user = scene::STRANGER.to_string();

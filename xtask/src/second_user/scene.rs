@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The id of a user that no system has.
+/// The id of the ordinary user; no system has a user with this id.
 pub const ORDINARY_USER: u32 = 61_234;
 /// The id of the other user.
 pub const STRANGER: u32 = 61_235;
@@ -78,7 +78,7 @@ impl Scene {
     pub fn user(&self) -> u32 {
         self.user
     }
-    /// Returns a file that is as old as the directories.
+    /// Returns the path of a file that was made together with the directories; files of a check are newer.
     pub fn made(&self) -> &str {
         &self.made
     }
@@ -157,7 +157,7 @@ impl Process {
     }
     /// Returns the next line of the output.
     fn line(&mut self) -> Result<String> {
-        // A process that neither prints nor ends is killed in time.
+        // A process that neither prints nor ends is killed after a time limit.
         let watch = Watch::start(self.child.id(), START_WAIT_MAX)?;
         let mut line = String::new();
         self.said.read_line(&mut line)?;
@@ -178,7 +178,7 @@ impl Process {
         drop(self.child.stdin.take());
         let began = Instant::now();
         if matches!(self.child.try_wait(), Ok(None)) {
-            // It may have ended just now; then there is nothing to do.
+            // The process may have ended just now; then there is nothing to do.
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         }
         while matches!(self.child.try_wait(), Ok(None)) {
@@ -203,14 +203,14 @@ struct Watch(Child);
 impl Watch {
     fn start(process: u32, time: Duration) -> Result<Watch> {
         let order = format!("exec >/dev/null; sleep {}; kill -KILL {process}", time.as_secs());
-        // A group of its own, so that the shell and its sleep end together.
+        // The shell is in a process group of its own, so that it and its `sleep` end together.
         Ok(Watch(Command::new("sh").args(["-c", &order]).process_group(0).spawn()?))
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // The time may be over just now; then there is nothing left to end.
+        // The time may have run out just now; then there is no process left to end.
         let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
         let _ = self.0.wait();
     }

@@ -7,17 +7,19 @@ use anyhow::Result;
 use std::path::Path;
 use std::time::Duration;
 
-/// The bytes that one neighbour may leave with one task in a second.
+/// The most bytes that a task may have to keep from one neighbour for each second.
 const KEPT_A_SECOND_MAX: u64 = 64 << 10;
-/// How much the daemon's private memory may grow: it serves neighbours that request much and read nothing.
+/// How much the daemon's private memory may grow, in bytes: the daemon serves neighbours that request much and read
+/// nothing.
 const DAEMON_GROWTH_MAX: u64 = 4 << 20;
-/// The descriptors that a living neighbour may cost a process: connection, process, segment, doorbell.
+/// The most descriptors that a process may hold for a living neighbour: for its connection, process, segment and
+/// doorbell.
 const DESCRIPTORS_A_NEIGHBOUR: usize = 6;
-/// How long a neighbour may run beyond its time, since its last life must end.
+/// How long a neighbour may still run when its time is over, since its last life must end first.
 const LAST_LIFE: Duration = Duration::from_secs(20);
 
-/// Returns how much memory may grow in a run of this length beside these neighbours. Messages of a neighbour without a
-/// valid context stay with their receiver, as in PVM 3.4: that is bounded by what the neighbour sends. The daemon keeps
+/// Returns how much memory may grow in a run of this length beside these neighbours. Messages that have no valid
+/// context stay with their receiver, as in PVM 3.4; their size is bounded by what the neighbours send. The daemon keeps
 /// nothing for neighbours that have ended.
 pub fn limits(hostiles: u64, seconds: u64) -> Limits {
     let usual = Limits::default();
@@ -50,7 +52,7 @@ impl Hostiles {
         Ok(Hostiles((0..plan.hostiles).map(start).collect::<Result<_>>()?))
     }
 
-    /// Waits for their end, and prints what they did.
+    /// Waits for the end of the neighbours, and prints what they did.
     pub fn end(&mut self) {
         for (number, process) in self.0.drain(..).enumerate() {
             match process.next_line(LAST_LIFE) {
@@ -61,7 +63,7 @@ impl Hostiles {
     }
 }
 
-/// Runs the torture beside such neighbours, and checks that nobody else loses anything.
+/// Runs the torture beside hostile neighbours, and checks that the other tasks lose nothing.
 pub fn run(plan: &Plan, program: &Path, checks: &mut Checks) -> Result<()> {
     let Plan { hostiles, tasks, seconds, seed, .. } = plan;
     println!("torture: {tasks} tasks, {hostiles} hostile neighbours, {seconds} s, seed {seed}");

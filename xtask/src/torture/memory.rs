@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// How long idle tasks may take to return memory.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(8);
-/// The time before the first measurement, with which later ones are compared.
+/// The time between the end of a round and its first measurement.
 const SETTLE_TIME_MIN: Duration = Duration::from_secs(1);
 /// The unit of `st_blocks`, in bytes.
 const BLOCK_BYTES: u64 = 512;
@@ -36,7 +36,7 @@ struct Look {
     memory_file_bytes: u64,
 }
 
-/// How much everything may have grown since the first measurement; memory in bytes.
+/// How much each resource may have grown since the first measurement; memory in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The heap in use of a task that is never killed.
@@ -45,8 +45,8 @@ pub struct Limits {
     pub private: u64,
     /// The private memory of a daemon.
     pub daemon: u64,
-    /// The shared memory of all processes together, for each task. An idle task keeps a varying number of MiB for its
-    /// next messages.
+    /// The shared memory of all processes together, divided by the number of tasks. An idle task keeps a varying number
+    /// of MiB for its next messages.
     pub shared: u64,
     /// The descriptors of a process.
     pub descriptors: usize,
@@ -64,7 +64,7 @@ impl Default for Limits {
 /// Compares every measurement with the first one.
 pub struct Watch {
     daemons: Vec<u32>,
-    /// How much everything may have grown.
+    /// How much each resource may have grown.
     pub limits: Limits,
     settle_time: Duration,
     first: Option<Look>,
@@ -78,8 +78,8 @@ impl Watch {
         Watch { daemons, limits, settle_time, first: None, last: None }
     }
 
-    /// Measures the processes in a line of the chief (`ROUND PID:KIND:HEAP ...`), repeatedly until everything is back
-    /// at the values of the first measurement. Returns a description.
+    /// Measures the processes that a line of the chief names (`ROUND PID:KIND:HEAP ...`). Repeats this until no value
+    /// exceeds the first measurement by more than its limit; fails if that takes too long. Returns a description.
     pub fn look(&mut self, line: &str) -> Result<String> {
         let began = Instant::now();
         std::thread::sleep(SETTLE_TIME_MIN);
@@ -99,7 +99,7 @@ impl Watch {
         }
     }
 
-    /// Returns a description of the last measurement. Each was compared when it was made.
+    /// Returns a description of the last measurement. [`Watch::look`] has already compared each measurement.
     pub fn verdict(&self) -> Result<String> {
         match &self.last {
             Some(look) => Ok(format!("at the end: {}", self.describe(look))),

@@ -1,7 +1,8 @@
 //! `cargo xtask torture`: tasks send and receive in every way while they are killed at random moments.
 //!
-//! `tests/torture` contains the tasks, and their accounts of what was sent and received. This module has their
-//! surroundings: the machine, the watchdog, the checks of memory and descriptors, and of what is left at the end.
+//! `tests/torture` contains the tasks, and their accounts of what was sent and received. This module contains what
+//! surrounds the tasks: the machine, the watchdog, and the checks of memory, of descriptors, and of what is left at the
+//! end.
 mod groups;
 mod hostile;
 mod hostile_hosts;
@@ -26,11 +27,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long a wait of a task may take before it counts as a hang, in seconds.
 const PATIENCE_SECONDS: u64 = 30;
-/// The watchdog's additional time, for the case that the chief of the tasks hangs.
+/// How much longer than the tasks' own limits the watchdog waits, in case the chief of the tasks hangs.
 const WATCHDOG: Duration = Duration::from_secs(30);
 /// The length of a round of traffic, after which memory is measured, in seconds.
 const ROUND_SECONDS: u64 = 8;
-/// The tasks of the run in which the daemon is killed.
+/// The most tasks in the run in which the daemon is killed.
 const TASKS_WITHOUT_DAEMON: u64 = 8;
 
 /// The options of a run.
@@ -123,7 +124,7 @@ impl Plan {
     }
 }
 
-/// Bodies from 256 KiB use the rendezvous, so that every path of a message is used: in the queue, in the heap,
+/// The variable that makes bodies from 256 KiB use the rendezvous, so that messages take every path: queue, heap,
 /// pipelined, rendezvous.
 const OFFERS: &[(&str, &str)] = &[("HPVM_OFFER_MIN", "262144")];
 
@@ -183,7 +184,7 @@ fn compile(side: Side, name: &str, files: &[&str]) -> Result<PathBuf> {
     if side == Side::Ours {
         cc.arg("-I").arg(dist().join("include")).arg("-L").arg(dist().join("lib"));
     }
-    // Another run may just be starting tasks of this program.
+    // The program is replaced and not overwritten, since another run may just be starting tasks of it.
     let fresh = program.with_extension(std::process::id().to_string());
     sh(cc.arg("-lpvm3").arg("-o").arg(&fresh))?;
     std::fs::rename(&fresh, &program)?;

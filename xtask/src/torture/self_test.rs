@@ -4,7 +4,7 @@ use crate::common::Checks;
 use anyhow::{Result, bail};
 use std::path::Path;
 
-/// The error that a task makes, and words; one of them must be in the report.
+/// The errors that a task can make. The report of each error must contain one of the words beside it.
 const MUTATIONS: &[(&str, &[&str])] = &[
     ("drop", &["lost", "hang", "overtook", "overtaken"]),
     ("double", &["doubled"]),

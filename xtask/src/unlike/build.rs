@@ -12,11 +12,12 @@ use std::process::Command;
 /// The name of the test program.
 pub const TEST: &str = "unlike";
 
-/// Builds everything but the tests, for all machines but this one.
+/// Builds everything except the tests, for all kinds of hosts except that of this machine.
 pub fn all(extent: Extent) -> Result<()> {
     for (kind, _) in extent.foreign() {
         let libraries = format!("/usr/{}/lib", kind.tools);
-        // The program and everything that it starts find these without an environment variable.
+        // With these paths inside, the program and everything that it starts find the libraries without an environment
+        // variable.
         let line = format!(
             "exec {}-gcc -Wl,--dynamic-linker={libraries}/{} -Wl,--disable-new-dtags -Wl,-rpath,{libraries}",
             kind.tools, kind.loader

@@ -7,17 +7,17 @@ use std::path::PathBuf;
 pub struct Kind {
     /// Debian's name of the architecture.
     pub name: &'static str,
-    /// Rust's name of it; none for the machine on which this runs.
+    /// Rust's name of the target; `None` for the machine on which this runs.
     pub target: Option<&'static str>,
     /// The prefix of the names of its compiler tools, which is also the folder of its libraries.
     pub tools: &'static str,
     /// The dynamic linker of its programs, in that folder.
     pub loader: &'static str,
-    /// qemu's name of it, if the processor cannot run its programs.
+    /// qemu's name of the architecture; `None` if this processor can run its programs.
     pub emulator: Option<&'static str>,
-    /// PVM's name of it.
+    /// PVM's name of the architecture.
     pub arch: &'static str,
-    /// Its data format, as PVM shows it.
+    /// The data signature, as PVM shows it.
     pub signature: u32,
 }
 
@@ -62,12 +62,12 @@ pub const KINDS: &[Kind] = &[
     },
 ];
 
-/// Which kinds are built and run.
+/// The kinds that are built and run.
 #[derive(Clone, Copy)]
 pub struct Extent {
     /// The kinds of hosts; the first ones of [`KINDS`].
     pub kinds: &'static [Kind],
-    /// On how many of them the console is tried. Compiling it takes as long as compiling the daemon.
+    /// The number of hosts on which the console is tested. Compiling the console takes as long as compiling the daemon.
     pub consoles: usize,
 }
 
@@ -83,7 +83,7 @@ impl Extent {
     }
 }
 
-/// Returns the folder of this command.
+/// Returns the folder for the files of this command.
 pub fn folder() -> PathBuf {
     root().join("target/unlike")
 }
@@ -107,8 +107,8 @@ impl Kind {
         if self.target.is_some() { self.folder().join("lib") } else { dist().join("lib") }
     }
 
-    /// Returns the command that compiles and links for it. (rustc takes a linker whose name ends in `ld` for no
-    /// compiler.)
+    /// Returns the command that compiles and links for this kind. (If the name of a linker ends in `ld`, rustc does not
+    /// take it for a compiler.)
     pub fn compiler(&self) -> PathBuf {
         if self.target.is_some() { folder().join(format!("{}-cc", self.name)) } else { "cc".into() }
     }

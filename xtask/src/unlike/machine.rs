@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// How long a daemon may take to start, and to end.
 const DAEMON_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the console may take; qemu takes most of it.
+/// How long the console may take; it is slow under qemu.
 const CONSOLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long the tests may take.
 const TESTS_TIMEOUT: Duration = Duration::from_secs(900);
@@ -73,7 +73,7 @@ impl<'a> Machine<'a> {
         Ok(machine)
     }
 
-    /// Returns the output of a host's console for some lines.
+    /// Runs a console on a host with these lines as its input. Returns its output.
     fn console(&self, host: usize, lines: &str) -> Result<String> {
         let (input, said) = (self.folder.join("input"), self.folder.join("said"));
         fs::write(&input, lines)?;

@@ -12,7 +12,7 @@ pub struct Matrix {
     rows: Vec<String>,
     /// The error of a cell, if any, by row, sender and receiver.
     cells: BTreeMap<(String, usize, usize), Option<String>>,
-    /// The results of operations of all kinds together, and of the consoles.
+    /// The results of operations in which all kinds take part, and of the consoles.
     others: Vec<(String, Option<String>)>,
     /// Whether the tests came to their end.
     done: bool,

@@ -1,8 +1,8 @@
 //! `cargo xtask unlike`: runs one machine of hosts with different data formats: x86-64, arm64, i386 and s390x, each in
 //! namespaces of its own. The programs of arm64 and s390x run under qemu.
 //!
-//! `tests/unlike` runs on them and checks each type, and each operation of several tasks, from each kind of host to
-//! each other one.
+//! `tests/unlike` runs on these hosts. It checks each type, and each operation of several tasks, for each pair of kinds
+//! of hosts.
 
 mod build;
 mod kinds;
@@ -28,7 +28,7 @@ const USAGE: &str = "unlike [--short] [--only ROW] [--as-it-is]
 /// The options of the command line.
 struct Options {
     extent: Extent,
-    /// The beginning of the rows to run.
+    /// The beginning of the names of the rows to run.
     only: Option<String>,
     as_it_is: bool,
 }
@@ -89,7 +89,7 @@ fn tests(arguments: &[String], options: &Options) -> Result<Result<Counts, Strin
     Ok(Ok(matrix.counts(options.only.is_none())))
 }
 
-/// The beginning of the inner command's message that it cannot run.
+/// The beginning of the line by which the inner command reports that the tests cannot run.
 const SKIPPED: &str = "skipped: ";
 
 fn inside(folder: &Path, options: &Options) -> Result<()> {

@@ -26,7 +26,7 @@ pub const LIBRARIES: Part = Part {
 };
 const BINFMT: &str = "/proc/sys/fs/binfmt_misc";
 
-/// Returns why this cannot run here.
+/// Returns why the tests cannot run here; `None` if they can.
 pub fn obstacle(extent: Extent) -> Option<String> {
     let advice = "(see `cargo xtask setup unlike`)";
     if std::env::consts::ARCH != "x86_64" {
@@ -45,7 +45,8 @@ pub fn obstacle(extent: Extent) -> Option<String> {
     (!LIBRARIES.is_there()).then(|| format!("Rust for the other machines is missing {advice}"))
 }
 
-/// Tells the kernel, inside the sandbox, how to run programs of the other machines, if it does not know that.
+/// Registers emulators for the other machines in the sandbox's kernel settings, if the kernel cannot run their
+/// programs.
 pub fn let_foreign_programs_run(extent: Extent) -> Result<()> {
     for (kind, _) in extent.foreign() {
         let program = kind.programs().join("pvmd");
@@ -60,8 +61,8 @@ pub fn let_foreign_programs_run(extent: Extent) -> Result<()> {
     Ok(())
 }
 
-/// Adds an entry to the user namespace's list of interpreters. Kernels before 6.7 have only one list for all, which is
-/// not changed.
+/// Adds an entry to the user namespace's list of interpreters. Kernels before 6.7 have one list for all namespaces;
+/// this function does not change that list.
 fn register(emulator: &str) -> Result<()> {
     if !std::path::Path::new(BINFMT).join("register").exists() {
         output(Command::new("mount").args(["-t", "binfmt_misc", "binfmt_misc", BINFMT]))

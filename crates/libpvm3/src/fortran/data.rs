@@ -1,4 +1,4 @@
-//! Calls that carry data of a type (`STRING`, `BYTE1`, `INTEGER2`, …).
+//! Calls whose data have a type that an argument names (`STRING`, `BYTE1`, `INTEGER2`, …).
 use crate::memory::store;
 use crate::pack;
 use crate::receive::pvm_precv;
@@ -6,7 +6,7 @@ use crate::send::pvm_psend;
 use pvm_core::codes::Code;
 use std::ffi::{c_int, c_void};
 
-/// The data types of `fpvm3.h`. Characters are bytes without a length and without a closing zero.
+/// The data types of `fpvm3.h`. A `STRING` is sent as bytes, without a length and without a closing zero.
 const STRING: c_int = 0;
 const BYTE1: c_int = 1;
 const INTEGER2: c_int = 2;

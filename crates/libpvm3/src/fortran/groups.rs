@@ -52,7 +52,8 @@ exchanges! {
     pvmfscatter_ is pvm_scatter;
 }
 
-/// The function is called as from C: all arguments are by reference, as Fortran expects.
+/// The library calls the user's function as it calls one of a C program: all arguments are passed by reference, as
+/// Fortran expects.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfreduce_(
     combine: Option<Combine>,
@@ -89,7 +90,7 @@ macro_rules! operators {
         }
     )*
 
-        /// Returns the C function of an operator, which `pvm_reduce` knows; other functions stay as they are.
+        /// Returns the C function of an operator, which `pvm_reduce` recognizes; returns any other function unchanged.
         fn as_in_c(combine: Combine) -> Combine {
             let ours: [(Combine, Combine); 4] = [$(($name, $function)),*];
             let found = ours.into_iter().find(|(name, _)| std::ptr::fn_addr_eq(*name, combine));

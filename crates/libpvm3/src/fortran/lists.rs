@@ -1,6 +1,6 @@
 //! Lists that a Fortran program reads entry by entry: each call returns the next entry. The first call fetches the
-//! list. It does not change until its end is reached, or until the program asks for a new one with a count of
-//! [`ANEW`].
+//! list. The program reads this copy until it has reached the end, or until it passes the count [`ANEW`] to fetch a new
+//! list.
 use super::text::{c_text, store_text};
 use crate::errors::call_silent;
 use crate::hosts::pvm_config;
@@ -12,12 +12,12 @@ use pvm_core::codes::Code;
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 
-/// The count that asks for a new list.
+/// The count by which a program asks for a new list.
 const ANEW: c_int = -1;
-/// The value of `info` for an entry of hosts or tasks.
+/// The value of `info` when a call has returned a host or a task.
 const ENTRY: c_int = 1;
 
-/// A list and its next entry.
+/// A list, and the index of the entry that the next call returns.
 pub struct Cursor<T> {
     entries: Vec<T>,
     next: usize,
@@ -36,13 +36,13 @@ impl<T: Clone> Cursor<T> {
     fn begin(&mut self, entries: Vec<T>) {
         *self = Cursor { entries, next: 0 };
     }
-    /// Returns the next entry; `None` behind the last one.
+    /// Returns the next entry; `None` once after the last entry, and then the first entry again.
     fn step(&mut self) -> Option<T> {
         let entry = self.entries.get(self.next).cloned();
         self.next = if entry.is_some() { self.next + 1 } else { 0 };
         entry
     }
-    /// As [`Cursor::step`], but after the last entry the cursor is at its start.
+    /// As [`Cursor::step`], but the first entry follows the last one directly, without a `None` between them.
     fn step_around(&mut self) -> Option<T> {
         let entry = self.step();
         if self.next == self.entries.len() {
@@ -84,7 +84,7 @@ struct MailboxEntry {
     flags: Vec<c_int>,
 }
 
-/// Uses the lists; `None` where the library cannot be called.
+/// Calls `work` with the lists; returns `None` in a signal handler in which the library cannot be used.
 fn with<R>(work: impl FnOnce(&mut Cursors) -> R) -> Option<R> {
     let mut result = None;
     call_silent(|guard| {
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn pvmfconfig_(
     }
 }
 
-/// Returns the tasks of a place.
+/// Returns the tasks on a host, or on all hosts.
 fn tasks(place: c_int) -> Result<Vec<TaskEntry>, c_int> {
     let (mut count, mut list) = (0, null_mut());
     // SAFETY: places of our own; the list is valid until the next call of `pvm_tasks`, and its texts
@@ -224,8 +224,8 @@ pub unsafe extern "C" fn pvmftasks_(
 /// A C string.
 unsafe fn mailboxes(pattern: *const c_char) -> Result<Vec<MailboxEntry>, c_int> {
     let (mut count, mut list) = (0, null_mut());
-    // SAFETY: a pattern as promised by the caller, and places of our own; the list is valid until the
-    // next call of `pvm_getmboxinfo`, its texts are C strings, its arrays as long as it says.
+    // SAFETY: a pattern as promised by the caller, and places of our own; the list is valid until the next call of
+    // `pvm_getmboxinfo`, its texts are C strings, and its arrays have the length that it states.
     unsafe {
         let code = pvm_getmboxinfo(pattern, &mut count, &mut list);
         let list: &[CMailboxInfo] = if code < 0 { return Err(code) } else { items(list, count).unwrap_or_default() };

@@ -1,11 +1,12 @@
 //! The Fortran interface (contract 3): each call is a thin layer over the C function of the same name.
 //!
-//! The calling convention is that of gfortran and f2c: names in lower case with a trailing underscore, every
-//! argument by reference, results in the last argument, and the lengths of CHARACTER arguments by value behind all
-//! others, in their order. (Compilers that append two underscores do so only to names with an underscore; there are
-//! none here.)
+//! The calling convention is that of gfortran and f2c: names are in lower case with a trailing underscore, every
+//! argument is passed by reference, the last argument receives the result, and the lengths of the CHARACTER arguments
+//! follow after all other arguments, by value and in the same order. (Some compilers append two underscores, but only
+//! to names that contain one; no name here does.)
 //!
-//! A length is read as an `int`: older compilers pass one, and newer ones pass a `size_t`, whose low half is read.
+//! The library reads a length as an `int`: older compilers pass an `int`, newer ones a `size_t`, of which it reads the
+//! low half.
 #![allow(clippy::too_many_arguments)] // the interface is given
 
 mod data;

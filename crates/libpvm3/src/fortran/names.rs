@@ -9,7 +9,7 @@ use crate::start::pvm_start_pvmd;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::null;
 
-/// Calls that take a name and then numbers, and return a number.
+/// Calls whose first argument is a name, whose other arguments are numbers, and whose result is a number.
 macro_rules! named {
     ($($name:ident(name $(, $argument:ident)*) is $function:ident;)*) => {$(
         #[unsafe(no_mangle)]
@@ -40,7 +40,7 @@ named! {
     pvmfdelhost_(name) is delete_host;
 }
 
-/// Adds a host. Returns its tid, or why it was not added.
+/// Adds a host. Returns its tid, or the error code.
 ///
 /// # Safety
 /// A C string.
@@ -51,7 +51,7 @@ unsafe fn add_host(name: *const c_char) -> c_int {
     if code < 0 { code } else { result }
 }
 
-/// Deletes a host. Returns zero, or why it was not deleted.
+/// Deletes a host. Returns zero, or the error code.
 ///
 /// # Safety
 /// A C string.
@@ -62,14 +62,14 @@ unsafe fn delete_host(name: *const c_char) -> c_int {
     if code < 0 { code } else { result }
 }
 
-/// The message is printed as it is, with trailing blanks.
+/// The message is printed with its trailing blanks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfperror_(message: *const c_char, info: *mut c_int, message_length: c_int) {
     // SAFETY: a text and a place for the result, as the caller promises.
     unsafe { store(info, pvm_perror(c_text_with_blanks(message, message_length).as_ptr())) }
 }
 
-/// The tasks get no arguments. A place that begins with a star stands for any place.
+/// The tasks get no arguments. A place that begins with `*` stands for any place.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfspawn_(
     file: *const c_char,
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn pvmfspawn_(
     }
 }
 
-/// The arguments are the words of one text.
+/// All arguments for the daemon are in one text, separated by blanks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfstartpvmd_(
     arguments: *const c_char,
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn pvmfstartpvmd_(
     }
 }
 
-/// Returns the words between blanks and tabs.
+/// Splits a text into words at blanks and tabs.
 fn words(text: &CStr) -> Vec<CString> {
     let words = text.to_bytes().split(|&byte| byte == b' ' || byte == b'\t').filter(|word| !word.is_empty());
     words.map(|word| CString::new(word).expect("a part of a C string has no zero")).collect()

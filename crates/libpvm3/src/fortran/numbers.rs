@@ -70,12 +70,12 @@ numbers! {
     pvmfserror_(policy) is set_auto_error;
 }
 
-/// Sets `PvmRoute`, under an old name. Returns only whether that succeeded.
+/// `pvmfadvise`, an old name: sets `PvmRoute`. Returns 0 or an error code, not the previous value.
 fn advise(route: c_int) -> c_int {
     pvm_setopt(OptionNumber::Route as c_int, route).min(0)
 }
 
-/// Sets `PvmAutoErr`, under an old name.
+/// `pvmfserror`, an old name: sets `PvmAutoErr`.
 fn set_auto_error(policy: c_int) -> c_int {
     pvm_setopt(OptionNumber::AutoErr as c_int, policy)
 }
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn pvmfsleep_(seconds: *const c_int) {
     pvmsleep(unsafe { *seconds });
 }
 
-/// Unpacks from the active receive buffer, as in C. The first argument, which the manual lists, is not used.
+/// Unpacks from the active receive buffer, as in C. The manual lists the first argument, but it is not used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfupkmesg_(_mid: *const c_int, new: *mut c_int) {
     // SAFETY: a place for the result, as the caller promises.
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn pvmfmcast_(count: *const c_int, tids: *const c_int, tag
     unsafe { store(info, pvm_mcast(tids, *count, *tag)) }
 }
 
-/// The number of seconds that stands for no limit in [`pvmftrecv_`].
+/// The number of seconds that means "no limit" in [`pvmftrecv_`].
 const NO_LIMIT: c_int = -1;
 
 #[unsafe(no_mangle)]
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn pvmfnotify_(
 pub unsafe extern "C" fn pvmfsiblings_(count: *mut c_int, index: *const c_int, tid: *mut c_int) {
     let mut list = std::ptr::null_mut();
     // SAFETY: a number and places for results, as the caller promises. The list is valid until the next call of
-    // `pvm_siblings`, and has as many entries as that returned.
+    // `pvm_siblings`, and has as many entries as that call has returned.
     unsafe {
         let entries = pvm_siblings(&mut list);
         store(count, entries);
@@ -237,8 +237,8 @@ pub unsafe extern "C" fn pvmfhostsync_(
     }
 }
 
-/// The fourth argument has no meaning, but programs pass it. The handler is called as from C: the message's number
-/// comes by value.
+/// The fourth argument has no meaning, but programs pass it. The library calls the handler as it calls one of a C
+/// program: the message's number is passed by value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfaddmhf_(
     source: *const c_int,
@@ -252,7 +252,7 @@ pub unsafe extern "C" fn pvmfaddmhf_(
     unsafe { store(id, pvm_addmhf(*source, *tag, *context, handler)) }
 }
 
-/// Any number but zero collects the output of children to the C library's standard output.
+/// If `on` is not zero, the output of children goes to the standard output stream of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfcatchout_(on: *const c_int, info: *mut c_int) {
     // SAFETY: a number and a place for the result, as the caller promises.

@@ -2,7 +2,8 @@
 use std::ffi::{CString, c_char, c_int};
 use std::slice;
 
-/// Returns the bytes of a CHARACTER argument, up to the first zero if there is one: C strings end there.
+/// Returns the bytes of a CHARACTER argument; if they contain a zero, only those before it, since a C string ends
+/// there.
 ///
 /// # Safety
 /// `start` is null or points to that many bytes, which do not change while they are borrowed.
@@ -16,7 +17,7 @@ unsafe fn characters<'a>(start: *const c_char, length: c_int) -> &'a [u8] {
     all.iter().position(|&byte| byte == 0).map_or(all, |zero| &all[..zero])
 }
 
-/// Removes the padding of a CHARACTER variable.
+/// Returns a CHARACTER variable without its padding.
 fn trimmed(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
     &text[..end]
@@ -44,7 +45,7 @@ fn without_zero(text: &[u8]) -> CString {
     CString::new(text).expect("it ends before its first zero")
 }
 
-/// Stores a text in a CHARACTER argument: cut to its length, or padded with blanks.
+/// Stores a text in a CHARACTER argument; cuts it or pads it with blanks to the length of the argument.
 ///
 /// # Safety
 /// `start` is null or has room for that many bytes.

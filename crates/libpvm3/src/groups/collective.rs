@@ -15,10 +15,10 @@ use std::ffi::{c_char, c_int, c_void};
 use std::slice;
 use std::time::Duration;
 
-/// How long a task that is far ahead of the root waits for it.
+/// How long a member that is far ahead of the root waits for the root.
 const AHEAD_PATIENCE: Duration = Duration::from_millis(5);
-/// Shares from this size on, in bytes, are combined in place. Shorter ones come in the queue, or stay in the caches
-/// while they are copied.
+/// The smallest share, in bytes, that is combined in place. Copying a shorter one costs little: its body is in the
+/// queue itself, or the copy stays in the caches.
 const IN_PLACE_BYTES_MIN: usize = 1 << 10;
 /// The most scratch memory that is kept for the next reduction, in bytes.
 const SCRATCH_KEPT_BYTES: usize = 16 << 20;
@@ -35,7 +35,8 @@ struct Call {
     root: c_int,
 }
 
-/// Memory of the user. Slices of it are short-lived: between two of them code of the user, or other threads, may run.
+/// Memory of the user. A slice of it must not outlive one step: between two steps code of the user, or other threads,
+/// may run.
 #[derive(Clone, Copy)]
 struct Memory {
     start: *mut u8,
@@ -101,7 +102,7 @@ fn send(guard: &mut Guard, operation: &Collective, to: GroupMember, share: Resul
 fn send_to_root(guard: &mut Guard, operation: &Collective, root: GroupMember, data: Memory) -> Outcome {
     send(guard, operation, root, Ok(data.read()))?;
     if guard.task().is_far_ahead(operation) {
-        // Only for a while: the root may do other things for a long time.
+        // The wait is limited, since the root may do other work for a long time before it receives.
         wait_by(guard, Waiter::for_members(Some(AHEAD_PATIENCE)), &mut |guard| {
             guard.progress();
             (!guard.task().is_far_ahead(operation)).then_some(())
@@ -132,7 +133,7 @@ fn receive_slow(guard: &mut Guard, operation: &Collective, from: GroupMember, mu
     result.unwrap_or(Err(Code::SysErr.number())).map_err(Failure)
 }
 
-/// Receives a member's share and combines it with `data` in place, where the member put it.
+/// Receives a member's share and combines it with `data`, reading it where the member has put it, without a copy.
 fn combine_in_place(
     guard: &mut Guard,
     operation: &Collective,
@@ -161,15 +162,15 @@ fn combine_in_place(
     result.unwrap_or(Err(Code::SysErr.number())).map_err(Failure)
 }
 
-/// The direction of the shares of an operation.
+/// The direction in which the shares of an operation travel.
 #[derive(PartialEq, Eq)]
 enum Direction {
     ToRoot,
     FromRoot,
 }
 
-/// Fails an operation for which the caller has passed no memory: the failure is sent to members that wait for a
-/// share, and the shares that come are dropped.
+/// Ends an operation for which the caller has passed no memory: sends the failure to the members that wait for a share
+/// of this task, and drops the shares that arrive.
 #[cold]
 fn refuse(guard: &mut Guard, this: &Call, direction: Direction) -> Failure {
     let refusal = Code::BadParam;
@@ -180,7 +181,7 @@ fn refuse(guard: &mut Guard, this: &Call, direction: Direction) -> Failure {
     };
     for partner in partners {
         match (operation.root().is_some()) == (direction == Direction::ToRoot) {
-            // A partner that cannot be reached is gone.
+            // A partner that cannot be reached has ended and needs no share.
             true => drop(send(guard, &operation, partner, Err(refusal.number()))),
             false => guard.task().give_up_share(&operation, partner),
         }
@@ -225,8 +226,8 @@ pub unsafe extern "C" fn pvm_reduce(
     })
 }
 
-/// As [`reduce_at_root`], for long shares: an operator of the library does not call the library, and does not need
-/// a whole share at once.
+/// As [`reduce_at_root`], for long shares. The library's own operators run here: they do not call the library again,
+/// and can combine a share piece by piece.
 #[inline(never)]
 fn reduce_long(guard: &mut Guard, operation: &Collective, this: &Call, combine: Combine, data: Memory) -> Outcome {
     let Some(combine) = combiner(combine, this.data_type) else {
@@ -236,7 +237,7 @@ fn reduce_long(guard: &mut Guard, operation: &Collective, this: &Call, combine: 
     let item_bytes = data.bytes / this.count as usize;
     let mut result = Ok(());
     for member in operation.others() {
-        // After a failure nothing is combined any more.
+        // After a failure the remaining shares are received, but not combined.
         let received = match result {
             Ok(()) => combine_in_place(guard, operation, member, data, item_bytes, combine),
             Err(_) => receive(guard, operation, member, Memory { bytes: 0, ..data }),
@@ -246,10 +247,11 @@ fn reduce_long(guard: &mut Guard, operation: &Collective, this: &Call, combine: 
     result.map(|()| 0)
 }
 
-/// Receives all shares, also after a failure: a share that is left behind would be taken for one of the next operation.
+/// Receives all shares, even after a failure: a share that stayed in the queue would be taken for one of the next
+/// operation.
 fn reduce_at_root(guard: &mut Guard, operation: &Collective, this: &Call, combine: Combine, data: Memory) -> Outcome {
     guard.task().expect_shares(operation)?;
-    // The scratch memory is moved out, since `combine` may call the library and reduce something itself.
+    // The scratch memory is moved out of the state, since the user's `combine` may call the library, even `pvm_reduce`.
     let mut scratch = std::mem::take(&mut guard.state().scratch);
     let words = data.bytes.div_ceil(size_of::<u128>()).max(scratch.len());
     if scratch.try_reserve_exact(words - scratch.len()).is_err() {
@@ -358,7 +360,7 @@ fn scatter_from_root(guard: &mut Guard, operation: &Collective, result: Memory, 
     let whole = operation.is_whole();
     for member in operation.others() {
         let block = data.block(member.instance);
-        // The others wait for a share, so a failure is sent to them.
+        // The other members wait for their blocks, so the root sends them the failure.
         send(guard, operation, member, if whole { Ok(block.read()) } else { Err(Code::NoInst.number()) })?;
     }
     if !whole {

@@ -37,7 +37,7 @@ unsafe fn traced_name(group: *const c_char) -> Value {
     text(unsafe { bytes(group) })
 }
 
-/// Runs one call under the lock. Its failures are noted but not printed.
+/// Runs one call under the lock. A failure sets `pvm_errno` but is not printed.
 ///
 /// # Safety
 /// As [`name_of`].
@@ -166,7 +166,7 @@ fn barrier(guard: &mut Guard, name: &[u8], count: c_int) -> Outcome {
     Ok(result.map(|()| 0)?)
 }
 
-/// How often the barrier is polled between two polls for messages, which take longer.
+/// How often a waiting task polls the barrier before it polls for messages once, which takes longer.
 const LOOKS: u32 = 16;
 
 /// Waits at a barrier.
@@ -210,7 +210,7 @@ unsafe fn broadcast(group: *const c_char, tag: c_int, sent_to: &RefCell<Vec<c_in
     let Some(receivers) = receivers else { return found };
     sent_to.replace(receivers);
     let receivers = sent_to.borrow();
-    // In 3.4.6 this is a call within the call, and it prints its failure.
+    // In 3.4.6 this send is a public call, `pvm_mcast`, which prints its own failure.
     match call_silent(|guard| submit(guard, |task| task.multicast(&receivers, tag))) {
         code @ ..0 => lpvm_error(b"pvm_mcast", code),
         done => done,
@@ -224,7 +224,7 @@ pub unsafe extern "C" fn pvm_freezegroup(group: *const c_char, count: c_int) -> 
         Ok(name) => name,
         Err(code) => return code.number(),
     };
-    // Failures are not even noted.
+    // A failure does not even set `pvm_errno`.
     call_silent(|guard| match request(guard, Request::FreezeGroup { name: ByteBuf::from(name), count })? {
         Reply::Int(size) => {
             guard.task().froze_group(name);

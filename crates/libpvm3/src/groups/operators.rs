@@ -43,7 +43,7 @@ number!(isize, isize::wrapping_add, isize::wrapping_mul);
 number!(f32, |x: f32, y: f32| x + y, |x: f32, y: f32| x * y);
 number!(f64, |x: f64, y: f64| x + y, |x: f64, y: f64| x * y);
 
-/// Complex numbers are compared by modulus; of two with equal modulus `x` stays.
+/// Complex numbers are compared by modulus; if both have the same modulus, the result is `x`.
 macro_rules! complex_number {
     ($type:ty) => {
         impl Complex<$type> {
@@ -76,7 +76,7 @@ complex_number!(f64);
 ///
 /// # Safety
 /// `count` numbers can be read at both addresses and written at `x`. The addresses may be equal. The numbers at `y`
-/// need no alignment, and may change during the call: any bytes are a number.
+/// need no alignment, and may change during the call: any bit pattern is a valid number.
 pub type Combiner = unsafe fn(x: *mut c_void, y: *const c_void, count: usize);
 
 /// # Safety
@@ -97,7 +97,7 @@ macro_rules! each {
     };
 }
 
-/// A public operator, and its combination of numbers of a kind. `$bytes`: whether it takes bytes as numbers.
+/// Defines a public operator and the combiner for each kind of number. `$bytes`: whether the operator accepts bytes.
 macro_rules! operator {
     ($name:ident, $of_kind:ident, $combine:ident, $bytes:expr) => {
         fn $of_kind(kind: Kind) -> Option<Combiner> {
@@ -143,8 +143,8 @@ operator!(PvmMin, minimum, smaller, true);
 operator!(PvmSum, sum, sum, false);
 operator!(PvmProduct, product, product, false);
 
-/// Returns the combiner behind a function that was passed to `pvm_reduce`, if it is an operator of the library that
-/// knows the type.
+/// Returns the combiner of a function that was passed to `pvm_reduce`, if that function is an operator of the library
+/// and supports the type.
 pub fn combiner(function: Combine, data_type: c_int) -> Option<Combiner> {
     type OfKind = fn(Kind) -> Option<Combiner>;
     let ours: [(Combine, OfKind); 4] = [(PvmMax, maximum), (PvmMin, minimum), (PvmSum, sum), (PvmProduct, product)];

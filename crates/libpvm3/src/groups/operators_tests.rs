@@ -1,12 +1,12 @@
-//! The operators on whole arrays and on pieces, for each type.
+//! Tests the operators for each type, on whole arrays and on pieces of them.
 use super::*;
 
 const OPERATORS: [Combine; 4] = [PvmMax, PvmMin, PvmSum, PvmProduct];
-/// The data types from bytes to unsigned longs, and a number that is none.
+/// The numbers of the data types, from bytes to unsigned longs, and one number that is no data type.
 const TYPES: std::ops::Range<c_int> = 1..13;
 const COUNT: usize = 1001;
 
-/// Returns small numbers of a type, behind one byte, so that they are not aligned.
+/// Returns small numbers of a type, with one byte before them, so that they are not aligned.
 fn numbers(data_type: c_int, seed: usize) -> Vec<u8> {
     let value = |at: usize| (at * 7 + seed) % 23;
     let bytes = |at: usize| -> Vec<u8> {
@@ -33,7 +33,7 @@ fn aligned(bytes: &[u8]) -> Vec<u128> {
     memory
 }
 
-/// Calls a function as `pvm_reduce` calls that of a user.
+/// Calls an operator as `pvm_reduce` calls a user's function.
 fn called(function: Combine, data_type: c_int, x: &[u8], y: &[u8]) -> Result<Vec<u128>, c_int> {
     let (mut x, mut y) = (aligned(x), aligned(y));
     let (count, mut info) = (COUNT as c_int, 1);

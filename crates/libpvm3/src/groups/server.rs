@@ -1,5 +1,5 @@
-//! Internals that the group library of 3.4.6 exports: its server, and the members of a group by host. Here the daemons
-//! serve groups; the functions have the same meaning.
+//! Internal functions that the group library of 3.4.6 exports: they name its group server and list the members of a
+//! group by host. In hpvm the daemons serve groups, but these functions return what programs expect of them.
 use super::{find, group_call};
 use crate::errors::call;
 use crate::memory::store;
@@ -21,7 +21,7 @@ pub static gstid: AtomicI32 = AtomicI32::new(-1);
 #[allow(non_upper_case_globals)] // the name is PVM's
 pub static pvmgs_tmout: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// Returns the tid of the group server, which is served by the daemon of this host.
+/// Returns the tid of the group server: the daemon of this host answers messages to that tid.
 fn server(guard: &mut Guard) -> Result<Tid, Code> {
     guard.enrolled()?;
     let own = guard.task().tid().filter(|_| guard.task().is_connected()).ok_or(Code::SysErr)?;
@@ -44,7 +44,7 @@ pub extern "C" fn pvm_gsdump() {
     });
 }
 
-/// The members of a group on one host, as 3.4.6 reports them.
+/// What 3.4.6 reports about the members of a group on one host.
 struct HostMembers {
     /// The member with the lowest tid.
     coordinator: c_int,
@@ -66,7 +66,7 @@ fn by_host(tids: &[c_int]) -> Vec<(Tid, HostMembers)> {
     parts
 }
 
-/// Returns the members of a group; none if it does not exist.
+/// Returns the members of a group; an empty list if the group does not exist.
 fn tids(guard: &mut Guard, name: &[u8]) -> Result<Vec<c_int>, Code> {
     match find(guard, name) {
         Ok(group) => Ok(group.tids()),

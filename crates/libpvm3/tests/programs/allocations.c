@@ -1,5 +1,5 @@
-/* A wait in which a signal handler may call the library allocates and frees no memory: the handler would interrupt the
- * allocator. */
+/* During a wait, a signal handler may call the library. So the library must not allocate or free memory there,
+ * since the handler could interrupt the allocator. */
 #include "check.h"
 #include <errno.h>
 
@@ -11,7 +11,7 @@ extern void __libc_free(void *);
 
 static int watching, looking, calls, harmful;
 
-/* As a signal handler that runs now. */
+/* Does what a signal handler does that runs now: calls the library, and counts the calls that were not refused. */
 static void look(void)
 {
     if (!watching || looking)

@@ -62,7 +62,7 @@ int main(void)
     CHECK(pvm_recvf(rates_by_tag) == first);
     for (i = 2; i < 7; i++)
         CHECK(send_int(me, i % 5 + 2, i) == 0);
-    CHECK(pvm_pstat(me) == 0); /* a call that waits makes all that has come visible */
+    CHECK(pvm_pstat(me) == 0); /* a call that waits reveals all messages that have arrived */
     CHECK(pvm_probe(-1, -1) > 0 && seen == 5);
     i = pvm_recv(-1, -1);
     CHECK(pvm_bufinfo(i, NULL, &tag, NULL) == 0 && tag == 6);
@@ -76,7 +76,7 @@ int main(void)
         CHECK(pvm_nrecv(-1, -1) > 0);
     CHECK(pvm_nrecv(-1, -1) == 0);
 
-    /* A matching function that takes a buffer for itself. */
+    /* A matching function that keeps the buffer for itself. */
     CHECK(send_int(me, 2, 5) == 0);
     seen = 0;
     pvm_recvf(bigger_is_better);

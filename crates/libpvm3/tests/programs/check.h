@@ -1,4 +1,4 @@
-/* What the test programs share: a check that says where it failed, and ends the program. */
+/* Helpers of the test programs: a check that prints where it failed and ends the program, and simple messages. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static inline int receive_int(int tid, int tag)
     return value;
 }
 
-/* The exit status of a child process. */
+/* Waits for a child process; returns its exit status, or 128 + the number of the signal that ended it. */
 static inline int status_of(pid_t child)
 {
     int status = -1;

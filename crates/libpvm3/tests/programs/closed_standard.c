@@ -1,5 +1,5 @@
-/* A program that was started without standard input, output and error: no descriptor of the library gets their numbers,
- * so the program cannot write into one by mistake. */
+/* A program that was started with descriptors 0, 1 and 2 closed: the library uses none of these numbers for its
+ * own descriptors, so the program cannot write into one of them by mistake. */
 #include "check.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@ static void say(const char *text)
             say("failed: " #condition "\n");                                                       \
     } while (0)
 
-/* Writes as a careless program does. */
+/* Writes to the closed standard descriptors, as a careless program does. */
 static void write_to_standard(void)
 {
     int descriptor;

@@ -1,8 +1,8 @@
-/* select() on the descriptor of pvm_getfds: messages through shared memory make it readable too. */
+/* Tests select() on the descriptor of pvm_getfds: messages through shared memory make it readable too. */
 #include "check.h"
 #include <sys/select.h>
 
-/* Returns whether the descriptor is readable within that number of milliseconds. */
+/* Returns whether the descriptor becomes readable within this number of milliseconds. */
 static int readable(int descriptor, int milliseconds)
 {
     struct timeval limit = { milliseconds / 1000, milliseconds % 1000 * 1000 };
@@ -48,7 +48,7 @@ int main(void)
     CHECK(got == 20);
     CHECK(status_of(child) == 0);
 
-    /* A message to the task itself, a notify from the daemon. */
+    /* A message from the task to itself, then a notify from the daemon. */
     CHECK(send_int(me, 4, 1) == 0);
     CHECK(pvm_recv(me, 4) > 0);
     while (readable(descriptor, 50))

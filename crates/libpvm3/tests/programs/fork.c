@@ -1,4 +1,4 @@
-/* A child of fork() is a task of its own, and does not disturb its parent. */
+/* A child of fork() becomes a separate task, and does not disturb its parent. */
 #include "check.h"
 
 static int me, forked_child;
@@ -24,7 +24,7 @@ static void answer(int tag)
     CHECK(send_int(tid, tag, tag) == 0);
 }
 
-/* Forks while the library calls it. */
+/* A message handler that forks, inside a call of the library. */
 static int forking_handler(int mid)
 {
     int value;
@@ -36,7 +36,7 @@ static int forking_handler(int mid)
     return 0;
 }
 
-/* Forks while the library calls it; the child returns into the library. */
+/* A message handler that forks; the child returns into the library too. */
 static int returning_handler(int mid)
 {
     CHECK(mid > 0);
@@ -66,7 +66,7 @@ int main(void)
     CHECK(status_of(child) == 0);
     CHECK(receive_int(me, 1) == 11);
 
-    /* A child that only leaves: it is no task. */
+    /* A child that only calls pvm_exit: it is no task. */
     child = fork();
     if (child == 0)
         exit(pvm_exit() == 0 ? 0 : 1);

@@ -1,4 +1,4 @@
-/* Programs that limit a wait by a signal: the handler jumps out of the wait. */
+/* Tests programs that limit a wait by a signal: the signal handler leaves the wait by siglongjmp. */
 #include "check.h"
 #include <pthread.h>
 #include <setjmp.h>
@@ -40,7 +40,7 @@ static void wait_by_barrier(void)
     pvm_barrier("two", 2);
 }
 
-/* Checks that everything works after a jump out of a wait. */
+/* Checks that the library still works after a jump out of a wait. */
 static void jump_out(void (*wait)(void), long microseconds)
 {
     struct timeval little = { 0, 1000 };
@@ -68,7 +68,7 @@ static void *receives(void *result)
     return NULL;
 }
 
-/* Another thread waits for the one that sleeps, and that one jumps out of its wait. */
+/* This thread sleeps on the descriptors, another thread waits for it, and this thread jumps out of its wait. */
 static void jump_away_from_another(void)
 {
     pthread_t thread;
@@ -91,7 +91,7 @@ static void jump_away_from_another(void)
 
 static volatile sig_atomic_t heard;
 
-/* A handler that waits itself, while the code that it interrupted sleeps. */
+/* A handler that calls pvm_trecv and waits, while the code that it has interrupted sleeps in the library. */
 static void receive_in_handler(int number)
 {
     struct timeval little = { 0, 50000 };

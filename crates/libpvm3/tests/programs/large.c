@@ -1,4 +1,4 @@
-/* Long messages in one call each, in both forms, and cut off if there is less room. */
+/* Tests long messages that are sent or received by one call each, and cut off if the receiver has less room. */
 #include "check.h"
 
 enum { BYTES = 8 << 20 };
@@ -50,7 +50,7 @@ int main(void)
         memset(data, 0xee, BYTES + 1);
         CHECK(send_int(child_task, 1, round) == 0);
         if (round == 1)
-            usleep(100000); /* it comes before the receiver waits */
+            usleep(100000); /* the message arrives before the receiver waits */
         CHECK(pvm_precv(child_task, 2, data, room, PVM_BYTE, &from, &tag, &length) == 0);
         CHECK(from == child_task && tag == 2 && length == BYTES);
         CHECK(memcmp(data, expected, (size_t)room) == 0 && data[room] == 0xee);

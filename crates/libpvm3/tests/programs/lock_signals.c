@@ -1,5 +1,5 @@
-/* Signals while threads acquire and release the lock of the library: a call of a handler succeeds or is refused, and
- * there is no deadlock. Needs no daemon. */
+/* Signals arrive while threads acquire and release the lock of the library: each call from a handler succeeds
+ * or is refused, and there is no deadlock. Needs no daemon. */
 #include "check.h"
 #include <pthread.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-//! C programs that are linked to the library as users do it, each on a machine of its own.
+//! C programs that are linked to the library as users link theirs, each on a machine of its own.
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -6,10 +6,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a program may take.
+/// The longest time that a program may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns `target/debug`, `target/release` or the like, perhaps with a folder for the target platform between.
+/// Returns the build directory of this test, such as `target/debug` or `target/PLATFORM/release`.
 fn profile() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().and_then(Path::parent).unwrap().to_owned()
@@ -24,7 +24,7 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Returns a tree with `bin/pvmd`, `lib/libpvm3.so.3` and `lib/libpvm3.a`, made once.
+/// Returns a directory with `bin/pvmd`, `lib/libpvm3.so.3` and `lib/libpvm3.a`, which the first call makes.
 fn tree() -> &'static Path {
     static TREE: OnceLock<PathBuf> = OnceLock::new();
     TREE.get_or_init(|| {
@@ -32,7 +32,7 @@ fn tree() -> &'static Path {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--quiet", "--package", "pvmd", "--package", "libpvm3"]);
         if sanitizer().is_none() {
-            // Otherwise a variable sets the directory and the target platform.
+            // With a sanitizer, environment variables set the directory and the target platform.
             cargo.arg("--target-dir").arg(profile.parent().unwrap());
         }
         if !profile.ends_with("debug") {
@@ -47,7 +47,7 @@ fn tree() -> &'static Path {
         let map = source().join("exports.map");
         let mut cc = Command::new("cc");
         cc.args(["-shared", "-Wl,-soname,libpvm3.so.3", "-Wl,-z,now", "-Wl,--gc-sections"]);
-        // The functions of a sanitizer are in the programs.
+        // With a sanitizer, the programs define its functions, so the library may leave them undefined.
         cc.arg(if sanitizer().is_some() { "-Wl,-z,undefs" } else { "-Wl,-z,defs" });
         cc.arg(format!("-Wl,--version-script={}", map.display())).arg("-Wl,--whole-archive");
         cc.arg(profile.join("libpvm3.a")).arg("-Wl,--no-whole-archive").arg("-o").arg(tree.join("lib/libpvm3.so.3"));
@@ -74,7 +74,7 @@ fn compiled(name: &str, linked: Linked) -> PathBuf {
     let program = tree().join(format!("{name}-{linked:?}"));
     let mut cc = Command::new("cc");
     if let Some(library) = sanitizer() {
-        // It has to be the first library of a program.
+        // The sanitizer's library must be the first one of a program.
         cc.arg("-Wl,--no-as-needed").arg(&library);
         cc.arg(format!("-Wl,-rpath,{}", library.parent().unwrap().display()));
     }
@@ -88,7 +88,7 @@ fn compiled(name: &str, linked: Linked) -> PathBuf {
     program
 }
 
-/// A temporary directory for `PVM_TMP`, and perhaps a daemon; both end with this value.
+/// A temporary directory for `PVM_TMP`, and perhaps a daemon; dropping this value removes both.
 struct Machine {
     directory: PathBuf,
     daemon: Option<Child>,
@@ -123,7 +123,7 @@ impl Machine {
         }
         command.env("PVM_TMP", &self.directory).env("HOME", &self.directory).env_remove("XDG_RUNTIME_DIR");
         if sanitizer().is_some() {
-            // No search for leaks: a child of a fork drops what it has inherited without freeing it.
+            // The search for leaks is off: a child of a fork abandons inherited memory without freeing it.
             let options = std::env::var("ASAN_OPTIONS").unwrap_or_default();
             command.env("ASAN_OPTIONS", format!("{options} detect_leaks=0"));
         }

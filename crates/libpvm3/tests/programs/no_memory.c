@@ -1,4 +1,4 @@
-/* A call without memory fails, and the program goes on. */
+/* A call for which there is no memory fails, and the program continues. */
 #include "check.h"
 #include <sys/resource.h>
 

@@ -1,5 +1,5 @@
-/* Long shares of pvm_reduce, which the root combines while they come: of every length, too short, too long, from a
- * member that stops in the middle of its share, and from one that dies there. */
+/* Tests long shares of pvm_reduce, which the root combines while they arrive: shares of many lengths, shares
+ * that are too short or too long, and shares of a member that pauses or dies in the middle of its share. */
 #include "check.h"
 #include <signal.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@ enum { COUNT = 1 << 18, BYTES = COUNT * 8, ANSWER = 9, GO = 10 };
 
 static const int counts[] = {127, 128, 129, 1535, 1536, 5001, 40003, COUNT};
 
-/* The first access to this half stops the process for a while, or kills it. */
+/* The second half of the data: the first access to it stops the process for a while, or kills it. */
 static char *trap;
 static int deadly;
 
@@ -66,10 +66,10 @@ static void member(int root)
     deadly = 1;
     CHECK(mprotect(trap, BYTES / 2, PROT_NONE) == 0);
     pvm_reduce(PvmSum, data, COUNT, PVM_DOUBLE, TAG, GROUP, 0);
-    exit(1); /* it should be dead */
+    exit(1); /* it should have been killed */
 }
 
-/* Returns whether the items are the root's own plus the other's, that number of times. */
+/* Returns whether each item is the root's value plus the other member's value `times` times. */
 static int holds(double *data, int count, int times)
 {
     int i;
@@ -95,14 +95,15 @@ static void lengths(double *data, int other)
         CHECK(send_int(other, GO, 0) == 0);
         CHECK(reduce(filled(data, 0), count) == 0);
         CHECK(holds(data, count, 1));
-        /* too short, then too long: nothing is combined, and the next share is in order */
+        /* a share that is too short, then one that is too long: the root combines nothing, and the next share
+         * is combined correctly */
         CHECK(reduce(filled(data, 0), count) == PvmMismatch);
         CHECK(holds(data, 0, 0));
         CHECK(reduce(filled(data, 0), count - 2) == PvmMismatch);
         CHECK(holds(data, 0, 0));
         CHECK(receive_int(other, ANSWER) == i);
         usleep(5000);
-        CHECK(pvm_probe(-1, 99) == 0); /* the share comes before the root waits */
+        CHECK(pvm_probe(-1, 99) == 0); /* the share arrives before the root waits */
         CHECK(pvm_reduce(PvmMax, data, count, PVM_DOUBLE, TAG, GROUP, 0) == 0);
         CHECK(data[0] == 1 && data[count - 1] == (count - 1) * 3 + 1);
     }
@@ -125,13 +126,13 @@ int main(void)
 
     CHECK(send_int(other, GO, 0) == 0);
     CHECK(reduce(filled(data, 0), COUNT) == 0);
-    CHECK(holds(data, COUNT, 1)); /* each item once, also those from before the pause */
+    CHECK(holds(data, COUNT, 1)); /* each item was combined once, even those sent before the pause */
 
     filled(data, 0);
     CHECK(send_int(other, GO, 0) == 0);
     CHECK(reduce(data, COUNT) == PvmNoTask);
     CHECK(status_of(child) == 128 + SIGKILL);
-    CHECK(reduce(filled(data, 0), COUNT) == 0); /* alone */
+    CHECK(reduce(filled(data, 0), COUNT) == 0); /* the root is the only member now */
     CHECK(holds(data, 0, 0));
     CHECK(pvm_exit() == 0);
     return 0;

@@ -1,4 +1,5 @@
-/* A signal handler that leaves the machine: it can during a wait, and is refused without harm during other calls. */
+/* A signal handler calls pvm_exit: during a wait the call succeeds; during other calls it is refused and does
+ * no harm. */
 #include "check.h"
 #include <signal.h>
 

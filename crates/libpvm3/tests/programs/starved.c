@@ -1,5 +1,5 @@
-/* A task without address space gets errors, the other receivers of its multicasts get their messages, and everything
- * works again as soon as there is space. */
+/* Calls of a task without address space return errors; the other receivers of a multicast still get their
+ * messages; and the calls succeed again as soon as there is space. */
 #include "check.h"
 #include <limits.h>
 #include <sys/resource.h>

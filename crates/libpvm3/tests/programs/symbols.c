@@ -15,7 +15,7 @@ int main(void)
     CHECK(pvm_mytid() == pvmmytid && pvmmyptid == 0);
     CHECK(strcmp(pvm_errlist[14], "Can't contact local daemon") == 0);
     CHECK(strcmp(pvmtevinfo[TEV_SEND].name, "send") == 0);
-    pvmautoerr = 0; /* written by the program: nothing is printed now */
+    pvmautoerr = 0; /* the program itself switches the printing of errors off */
     CHECK(pvm_getopt(PvmAutoErr) == 0);
     CHECK(pvm_send(-5, 1) == PvmBadParam && pvm_errno == PvmBadParam);
     pvm_errno = 0;

@@ -1,4 +1,4 @@
-/* Calls from many threads; some wait all the time. */
+/* Calls from many threads, some of which wait all the time. */
 #include "check.h"
 #include <pthread.h>
 
@@ -52,7 +52,7 @@ int main(void)
     for (i = 0; i < THREADS; i++)
         CHECK(pthread_join(working[i], NULL) == 0);
     CHECK(pthread_join(limited, NULL) == 0);
-    /* Both sleep by now: one on the descriptors, one waits for the other. */
+    /* Both threads sleep by now: one on the descriptors, the other until the first one wakes it. */
     usleep(50000);
     CHECK(pvm_psend(me, LAST + 1, &me, 1, PVM_INT) == 0);
     CHECK(pthread_join(waiting[1], NULL) == 0);

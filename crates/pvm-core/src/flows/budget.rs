@@ -6,11 +6,11 @@ use std::collections::HashMap;
 #[derive(Default)]
 struct Sender {
     bytes: u64,
-    /// Whether the sender is over its budget. It stays so until half of the budget is free.
+    /// Whether the sender is over its budget. The flag stays set until half of the budget is free.
     full: bool,
 }
 
-/// The bytes held by sender.
+/// The bytes that the daemon holds, for each sender.
 #[derive(Default)]
 pub(super) struct SenderBudgets {
     senders: HashMap<Tid, Sender>,

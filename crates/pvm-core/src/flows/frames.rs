@@ -12,18 +12,18 @@ use crate::tid::{SLOT_MASK, Tid};
 /// * Reached: the link to the host is closed, and the host is lost
 /// * Test: `a_frame_that_is_too_long_is_a_violation`
 pub const IN_BAND_PAYLOAD_BYTES_MAX: usize = 64 << 20;
-/// The header of a frame, with all receivers: the part before the body or the in-band frame.
+/// The header of a frame: everything before the body or the in-band frame, with the list of receivers.
 ///
 /// * Filled by: each other host
-/// * Setting: none, a host has no more tasks
+/// * Setting: none, no host has more tasks
 /// * Reached: the link to the host is closed, and the host is lost
 /// * Test: `a_frame_that_is_too_long_is_a_violation`
 pub const HEADER_BYTES_MAX: usize = START_BYTES + 4 * SLOT_MASK as usize;
 
 /// The length of the fields length and kind.
 const LEAD_BYTES: usize = 5;
-/// The header of a start without further receivers: transfer, sender, receiver, five words, length of the body,
-/// count of further receivers.
+/// The length of the header of a `Start` frame without further receivers: transfer, sender, receiver, five words,
+/// length of the body, count of further receivers.
 const START_BYTES: usize = LEAD_BYTES + 4 + 4 + 4 + 20 + 8 + 4;
 const CHUNK_BYTES: usize = LEAD_BYTES + 4;
 const IN_BAND_BYTES: usize = LEAD_BYTES + 4;
@@ -42,7 +42,7 @@ const ACKNOWLEDGED: u8 = 5;
 pub enum FrameHeader {
     /// A message, or the first chunk of one.
     Start {
-        /// The number of the message in its further chunks.
+        /// The number by which further chunks name the message.
         transfer: u32,
         /// The header of the message.
         header: MessageHeader,
@@ -58,7 +58,7 @@ pub enum FrameHeader {
     },
     /// An in-band frame of the daemon.
     InBand {
-        /// The task whose flow it travels in.
+        /// The task in whose flow the frame travels.
         dst: Tid,
         /// The number of bytes that follow.
         bytes: usize,
@@ -70,15 +70,15 @@ pub enum FrameHeader {
         /// The number of bytes.
         bytes: u64,
     },
-    /// An acknowledgement of all bytes of the link up to a position. A connection that replaces another one begins
-    /// with an acknowledgement that is not counted itself.
+    /// An acknowledgement of all bytes of the link up to a position. A connection that replaces another one begins with
+    /// an acknowledgement, whose own bytes are not counted.
     Acknowledged {
         /// The number of bytes received since the link was first made.
         position: u64,
     },
 }
 
-/// Appends the header of a frame. The caller sends the bytes that follow it.
+/// Appends the header of a frame. The caller sends the bytes that follow the header.
 pub fn write_header<P>(frame: &DataFrame<P>, out: &mut Vec<u8>) {
     match frame {
         DataFrame::Start { transfer, header, first, .. } => {
@@ -162,7 +162,7 @@ pub fn read_header(bytes: &[u8]) -> Result<Option<(FrameHeader, usize)>, Protoco
     Ok(Some((head, head_bytes)))
 }
 
-/// Parses a start. `rest` is the number of bytes of the frame behind its fixed part.
+/// Parses the header of a `Start` frame. `rest` is the number of bytes of the frame after its fixed part.
 fn read_start(
     mut words: Words<'_>,
     bytes: &[u8],

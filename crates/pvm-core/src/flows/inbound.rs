@@ -54,12 +54,12 @@ struct Reassembly<B> {
     at: usize,
 }
 
-/// A message that was delivered to a task, which has not consumed it yet.
+/// A message that was delivered to a task and that the task has not consumed yet.
 struct Delivered {
     /// The sending host, or [`Tid::NONE`] if that host is gone.
     from: Tid,
     cost: u64,
-    /// The read position at which the task has consumed the message.
+    /// The read position that the task reaches by consuming the message.
     mark: u64,
 }
 
@@ -74,9 +74,9 @@ struct Unconsumed {
 pub struct InboundFlows<B> {
     arriving: HashMap<(Tid, u32), Reassembly<B>>,
     delivered: HashMap<Tid, Unconsumed>,
-    /// By task and host: the credit that is withheld.
+    /// The credit that is withheld, by task and host.
     unsent_credit: BTreeMap<(Tid, Tid), u64>,
-    /// By host and task: the cost of the messages that were begun and for which no credit was returned.
+    /// The cost of the messages that were begun and whose credit was not returned yet, by host and task.
     begun: BTreeMap<(Tid, Tid), u64>,
     credits: VecDeque<Credit>,
 }
@@ -102,8 +102,8 @@ impl<B> InboundFlows<B> {
 
     // ----- messages
 
-    /// Admits a message that a host begins to send. It is a violation to exceed the window of a flow, because that
-    /// could fill this host's memory.
+    /// Admits a message that a host begins to send. A message that exceeds the window of its flow is a violation,
+    /// because such messages could fill this host's memory.
     pub fn admit(&mut self, from: Tid, header: &MessageHeader) -> Result<(), ProtocolViolation> {
         let cost = cost(header.bytes);
         for dst in header.receivers() {
@@ -116,7 +116,7 @@ impl<B> InboundFlows<B> {
         Ok(())
     }
 
-    /// Begins the reassembly of a message. The first `there` bytes are in its memory already.
+    /// Begins the reassembly of a message. The first `there` bytes of the body are in memory already.
     pub fn begin(
         &mut self,
         from: Tid,
@@ -132,7 +132,7 @@ impl<B> InboundFlows<B> {
         Ok(())
     }
 
-    /// Returns the place of a chunk of `bytes` bytes that arrives next.
+    /// Returns the place for the next chunk of a message, which has `bytes` bytes.
     pub fn chunk_place(&self, from: Tid, transfer: u32, bytes: usize) -> Result<Chunk<'_, B>, ProtocolViolation> {
         let arriving = self.arriving.get(&(from, transfer)).ok_or(ProtocolViolation)?;
         if bytes == 0 || bytes > arriving.header.bytes - arriving.at {
@@ -141,7 +141,7 @@ impl<B> InboundFlows<B> {
         Ok(Chunk { block: &arriving.block, at: arriving.at })
     }
 
-    /// Counts `bytes` bytes of that chunk as placed. Returns the message when it is complete.
+    /// Counts `bytes` bytes of the next chunk as stored in their place. Returns the message if it is complete now.
     pub fn chunk_placed(&mut self, from: Tid, transfer: u32, bytes: usize) -> Option<(MessageHeader, B)> {
         let arriving = self.arriving.get_mut(&(from, transfer))?;
         arriving.at += bytes;
@@ -170,15 +170,15 @@ impl<B> InboundFlows<B> {
 
     // ----- credit
 
-    /// Records that a message from that host was delivered to a task, which has consumed it at the read position
-    /// `mark`. Marks grow from call to call.
+    /// Records that a message from the host `from` was delivered to a task. The task has consumed the message when its
+    /// read position reaches `mark`. Marks grow from call to call.
     pub fn delivered(&mut self, dst: Tid, from: Tid, bytes: usize, mark: u64) {
         let waiting = self.delivered.entry(dst).or_default();
         waiting.cost += cost(bytes);
         waiting.messages.push_back(Delivered { from, cost: cost(bytes), mark });
     }
 
-    /// Returns the credit of a message at once, because its receiver does not exist.
+    /// Returns the credit of a message to the sending host at once, because the receiver does not exist.
     pub fn dropped(&mut self, dst: Tid, from: Tid, bytes: usize) {
         self.add_credit(from, dst, cost(bytes));
         self.issue_credit(from, dst);
@@ -218,7 +218,7 @@ impl<B> InboundFlows<B> {
         self.delivered.keys().copied()
     }
 
-    /// Returns the credit of all messages of a task that has ended.
+    /// Returns to the sending hosts the credit of all messages for a task that has ended.
     pub fn task_gone(&mut self, dst: Tid) {
         let delivered = self.delivered.remove(&dst).unwrap_or_default();
         for Delivered { from, cost, .. } in delivered.messages {
@@ -235,7 +235,7 @@ impl<B> InboundFlows<B> {
         }
         let unsent_credit = self.unsent_credit.entry((dst, from)).or_default();
         *unsent_credit += cost;
-        // Half of the quantum: the other half is for messages that the task has consumed without a wake-up.
+        // Half of the quantum; the other half is for messages that the task has consumed without waking the daemon.
         if *unsent_credit >= FLOW_QUANTUM_BYTES / 2 {
             self.issue_credit(from, dst);
         }

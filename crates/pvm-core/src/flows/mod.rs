@@ -33,15 +33,15 @@ use std::rc::Rc;
 ///
 /// * Filled by: each other host, for each task
 /// * Setting: none, both daemons use the same limit
-/// * Reached: the rest waits in the memory of its senders; a host that sends it anyway is cut off
+/// * Reached: further messages wait in the memory of their senders; a host that sends them anyway is cut off
 /// * Test: `a_host_that_sends_more_than_a_window_breaks_the_rules`
 pub const FLOW_WINDOW_BYTES: u64 = 512 << 10;
 /// The most credit that the receiver may withhold, in bytes. A flow with no more than this in flight may start a
 /// message of any length.
 pub const FLOW_QUANTUM_BYTES: u64 = FLOW_WINDOW_BYTES / 4;
-/// The most bytes of a body in one frame. Other flows wait while it is sent.
+/// The most bytes of a body in one frame. Other flows wait while the frame is sent.
 pub const CHUNK_BYTES_MAX: usize = 64 << 10;
-/// The cost of a message beside its body, in bytes.
+/// The cost of a message in addition to its body, in bytes.
 pub const MESSAGE_BYTES: u64 = 64;
 /// The memory that a daemon holds for one task that sends to other hosts: queued messages and short bodies.
 ///
@@ -50,8 +50,8 @@ pub const MESSAGE_BYTES: u64 = 64;
 /// * Reached: the daemon takes no more from the task's queue, which grows in the task's own memory
 /// * Test: `a_sender_over_its_budget_is_paused_until_half_of_it_is_free`
 pub const HELD_BYTES_MAX: u64 = 8 << 20;
-/// The patience of a multicast, in bytes: it waits for a member whose flow has no more than this before it, so that
-/// the body is sent to the host once.
+/// A multicast waits for a member if at most this many bytes precede the multicast in that member's flow. So the body
+/// is sent to the host only once.
 const MULTICAST_PATIENCE_BYTES: u64 = 4 << 20;
 
 /// The in-band frames of the daemon that wait in the flows to one host.
@@ -62,16 +62,16 @@ const MULTICAST_PATIENCE_BYTES: u64 = 4 << 20;
 /// * Test: `a_host_that_receives_no_notices_is_detected`
 pub const IN_BAND_QUEUED_BYTES_MAX: u64 = 256 << 20;
 
-/// The pseudo-destination of a message from a task to its daemon that lists the destinations of the next multicast:
-/// tids of four bytes in native order.
+/// The pseudo-destination of a message from a task to its daemon. The message lists the destinations of the next
+/// multicast: tids of four bytes in native byte order.
 pub const LIST: u32 = GROUP_BIT;
 /// The pseudo-destination of a multicast to the tasks of the preceding list.
 pub const LISTED: u32 = GROUP_BIT | 1;
 
-/// The words that travel with a message unchanged.
+/// The words that travel with a message unchanged: context, tag, wait identifier, encoding and format.
 pub type Meta = [u32; 5];
 
-/// Returns the cost of a message in its window.
+/// Returns the cost of a message: how many bytes of its flow's window it takes.
 pub fn cost(bytes: usize) -> u64 {
     bytes as u64 + MESSAGE_BYTES
 }
@@ -81,7 +81,7 @@ pub fn cost(bytes: usize) -> u64 {
 pub enum DataFrame<P> {
     /// A message, or the first chunk of one.
     Start {
-        /// The number of the message in its further chunks. It is free again after the last one.
+        /// The number by which further chunks name the message. It can be used again after the last chunk.
         transfer: u32,
         /// The header of the message.
         header: MessageHeader,
@@ -94,14 +94,14 @@ pub enum DataFrame<P> {
     Chunk {
         /// The number of the message.
         transfer: u32,
-        /// The range of its body.
+        /// The range of the body that the chunk holds.
         range: Range<usize>,
         /// The body.
         body: Rc<P>,
     },
     /// An in-band frame of the daemon.
     InBand {
-        /// The task whose flow it travels in.
+        /// The task in whose flow the frame travels.
         dst: Tid,
         /// The frame.
         payload: Vec<u8>,
@@ -116,7 +116,8 @@ struct QueuedMessage<P> {
     /// The cost in the sender's budget.
     held: u64,
     body: Rc<P>,
-    /// Of a multicast: the members still to be reached, and its end position in their flows. Otherwise empty.
+    /// For a multicast: the members to which it is still to be sent, and its end position in the flow of each.
+    /// Otherwise empty.
     members: RefCell<Vec<(Tid, u64)>>,
 }
 
@@ -142,11 +143,11 @@ impl<P> Item<P> {
     }
 }
 
-/// The transfer of a message with chunks still to be sent.
+/// The transfer of a message that has been sent only in part.
 struct Transfer {
     number: u32,
     at: usize,
-    /// The other flows that have this message first, and for which this flow sends it.
+    /// The other flows for which this flow sends the message; it is the first message in each of them.
     others: Vec<Tid>,
 }
 
@@ -155,11 +156,11 @@ struct Flow<P> {
     items: VecDeque<Item<P>>,
     in_flight: u64,
     transfer: Option<Transfer>,
-    /// Whether another flow sends the first message.
+    /// Whether another flow sends the first message of this flow.
     carried: bool,
     /// Whether the flow is in the run queue.
     is_scheduled: bool,
-    /// The cost of all messages ever queued, and ever begun.
+    /// The cost of all messages that were ever queued, and of all that were ever begun.
     queued: u64,
     begun: u64,
 }
@@ -255,8 +256,8 @@ impl<P> Flows<P> {
         self.push(dst, Item::Message(message));
     }
 
-    /// Queues a message of a local task for several tasks, each named once. The body is sent to each host once,
-    /// unless some members have credit for it and others have none.
+    /// Queues a message of a local task for several tasks, each named once. The body is sent to each host once, unless
+    /// some receivers there have credit for it and others have none.
     pub fn multicast(&mut self, src: Tid, dsts: &[Tid], meta: Meta, bytes: usize, held: usize, body: P) {
         let mut dsts = dsts.to_vec();
         dsts.sort_unstable();
@@ -307,7 +308,7 @@ impl<P> Flows<P> {
         for item in host_flows.flows.into_values().flat_map(|flow| flow.items) {
             match item {
                 Item::Message(message) => self.budgets.release(message.src, message.held),
-                // The last flow with a multicast releases its cost.
+                // The cost of a multicast is released with the last flow that contains it.
                 Item::Shared(message) => {
                     if let Some(message) = Rc::into_inner(message) {
                         self.budgets.release(message.src, message.held);
@@ -320,7 +321,7 @@ impl<P> Flows<P> {
 
     // ----- queries
 
-    /// Returns whether the budget of that local sender allows more messages.
+    /// Returns whether the budget of a local sender allows more messages.
     pub fn may_take(&self, src: Tid) -> bool {
         self.budgets.may_take(src)
     }
@@ -335,7 +336,7 @@ impl<P> Flows<P> {
         self.hosts.get(&host).is_some_and(|host_flows| host_flows.in_band_bytes > IN_BAND_QUEUED_BYTES_MAX)
     }
 
-    /// Returns the hosts with flows, now or lately.
+    /// Returns the hosts that have flows or had some.
     pub fn hosts(&self) -> impl Iterator<Item = Tid> + '_ {
         self.hosts.keys().copied()
     }
@@ -357,17 +358,17 @@ impl<P> Flows<P> {
 
     // ----- output
 
-    /// Returns the next frame for the link to that host, if one is ready. Callers should call this only when the
-    /// link has room, because a queued message needs memory of its sender alone.
+    /// Returns the next frame for the link to that host, if one is ready. Callers should call this only when the link
+    /// has room, because a message that stays queued takes memory of its sender only.
     pub fn next(&mut self, host: Tid) -> Option<DataFrame<P>> {
         let host_flows = self.hosts.get_mut(&host)?;
-        // Each flow has one turn at most: a flow that waits for other members of a multicast is queued again.
+        // Each flow gets one turn at most, because a flow that waits for other members of a multicast is queued again.
         for _ in 0..host_flows.run_queue.len() {
             let dst = host_flows.run_queue.pop_front()?;
             let Some(flow) = host_flows.flows.get_mut(&dst) else { continue };
             flow.is_scheduled = false;
             if !flow.can_go() {
-                // Another flow has sent its last message, and the credit for that has arrived.
+                // Another flow has sent the last message of this flow, and the credit for that message has arrived.
                 if flow.is_idle() {
                     host_flows.flows.remove(&dst);
                 }
@@ -420,7 +421,8 @@ impl<P> HostFlows<P> {
         }
     }
 
-    /// Returns the members of a multicast that get it together with `dst`, or `None` if others will be ready soon.
+    /// Returns the members that receive a multicast together with `dst`, or `None` if further members will be ready
+    /// soon.
     fn companions(&self, dst: Tid, message: &Rc<QueuedMessage<P>>) -> Option<Vec<Tid>> {
         let mut others = Vec::new();
         for (member, end) in message.members.borrow().iter().filter(|(member, _)| *member != dst) {
@@ -431,7 +433,8 @@ impl<P> HostFlows<P> {
                 }
                 continue;
             }
-            // A flow that waits at a multicast itself is not waited for, because that could be a cycle.
+            // If the member's flow itself waits at a multicast, do not wait for it: the flows could wait for each other
+            // forever.
             let at_multicast = matches!(flow.items.front(), Some(Item::Shared(_)));
             let makes_progress = flow.carried || flow.transfer.is_some() || (flow.can_go() && !at_multicast);
             if makes_progress && end - flow.begun <= MULTICAST_PATIENCE_BYTES + cost(message.bytes) {
@@ -441,7 +444,7 @@ impl<P> HostFlows<P> {
         Some(others)
     }
 
-    /// Starts the first message of `dst`, which is also the first one of `others`.
+    /// Starts the first message in the flow of `dst`, which is also the first message in the flows of `others`.
     fn start(&mut self, dst: Tid, others: Vec<Tid>, budgets: &mut SenderBudgets) -> DataFrame<P> {
         self.last_transfer = self.last_transfer.wrapping_add(1);
         let number = self.last_transfer;
@@ -464,7 +467,7 @@ impl<P> HostFlows<P> {
         DataFrame::Start { transfer: number, header, first, body }
     }
 
-    /// Removes the message that `dst` has sent from all its flows.
+    /// Removes the message that the flow of `dst` has just sent, from that flow and from those for which it was sent.
     fn finish(&mut self, dst: Tid, budgets: &mut SenderBudgets) {
         let Some(flow) = self.flows.get_mut(&dst) else { return };
         let Some(transfer) = flow.transfer.take() else { return };

@@ -70,7 +70,7 @@ impl World {
         assert!(self.flows.held_bytes() <= 3 * (HELD_BYTES_MAX + 3 * 1000));
     }
 
-    /// Sends a few frames to one host. Returns whether there was any.
+    /// Sends a few frames to one host. Returns whether there was any frame to send.
     fn carry(&mut self, host: Tid, frames: u64) -> bool {
         let mut some = false;
         for _ in 0..frames {
@@ -104,7 +104,7 @@ impl World {
         assert_eq!((header.bytes, header.meta), (self.bytes[&number], [number; 5]));
         for dst in header.receivers() {
             let receiver = self.receivers.get_mut(&dst).unwrap();
-            // The window: either all fit, or one message was begun with at most a quantum in flight.
+            // The window: either all messages fit, or the last one was begun with at most a quantum in flight.
             let before = receiver.waiting_bytes;
             receiver.waiting_bytes += cost(header.bytes);
             assert!(before <= FLOW_QUANTUM_BYTES || receiver.waiting_bytes <= FLOW_WINDOW_BYTES, "{before}");
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// Consumes some messages of a task, which wakes its daemon only at the daemon's wake-up mark.
+    /// Consumes some messages of a task. The task wakes its daemon only at the read position that the daemon has set.
     fn take(&mut self, dst: Tid, count: usize) {
         let receiver = self.receivers.get_mut(&dst).unwrap();
         let end = receiver.given.len().min(receiver.taken + count);
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// Runs until nothing changes, while `except` consumes nothing.
+    /// Runs until nothing changes. The task `except` consumes nothing.
     fn settle(&mut self, except: Option<Tid>) {
         loop {
             let mut moved = false;

@@ -2,8 +2,8 @@
 //!
 //! Both daemons count the units on the link (bytes, for example) since it was first made; a new connection does not
 //! start a new count. The sender keeps all items that are not acknowledged ([`RetransmitQueue`]). On a new connection
-//! each side tells its position ([`AckTracker`]), and the other side continues exactly there: nothing is lost,
-//! duplicated or reordered.
+//! each side sends the position up to which it has received ([`AckTracker`]), and the other side continues exactly
+//! there: nothing is lost, duplicated or reordered.
 use super::ProtocolViolation;
 use std::collections::VecDeque;
 
@@ -16,11 +16,11 @@ pub struct RetransmitQueue<T> {
     /// The position at which the last item ends.
     end: u64,
     acknowledged: u64,
-    /// The position up to which any connection has sent.
+    /// The greatest position up to which any connection has sent.
     sent: u64,
     /// The position up to which the current connection has sent.
     at: u64,
-    /// The item that is sent next, and the position at which it begins.
+    /// The index of the item that is sent next, and the position at which this item begins.
     index: usize,
     start: u64,
 }
@@ -45,8 +45,8 @@ impl<T> RetransmitQueue<T> {
         Some((item, self.at - self.start))
     }
 
-    /// Extends the last item, if some of it was never sent. `change` returns the number of added units, and must not
-    /// change any unit that was sent.
+    /// Extends the last item. Some of its units must never have been sent. `change` returns the number of added units,
+    /// and must not change any unit that was sent.
     pub fn extend_last(&mut self, change: impl FnOnce(&mut T) -> u64) {
         assert!(self.has_only_new() && !self.is_all_sent(), "sent units do not change");
         let Some((item, length)) = self.items.back_mut() else { return };
@@ -72,7 +72,7 @@ impl<T> RetransmitQueue<T> {
         self.at == self.end
     }
 
-    /// Returns whether the rest was never sent, on no connection.
+    /// Returns whether no connection has sent any of the remaining units.
     pub fn has_only_new(&self) -> bool {
         self.at == self.sent
     }
@@ -82,7 +82,7 @@ impl<T> RetransmitQueue<T> {
         self.end - self.acknowledged
     }
 
-    /// Handles an acknowledgement up to a position. Items that are not needed any more go to `free`.
+    /// Handles an acknowledgement up to a position. Passes each item that is no longer needed to `free`.
     pub fn acknowledge(&mut self, position: u64, mut free: impl FnMut(T)) -> Result<(), ProtocolViolation> {
         if position > self.at {
             return Err(ProtocolViolation);
@@ -122,7 +122,8 @@ impl<T> RetransmitQueue<T> {
 pub struct AckTracker {
     received: u64,
     acknowledged: u64,
-    /// The units of acknowledgements since then. Those alone need no acknowledgement.
+    /// How many of the units received after the acknowledged position belong to acknowledgements. If no other units
+    /// were received, no acknowledgement is needed.
     acknowledgements: u64,
     /// The number of units after which an acknowledgement is due.
     every: u64,
@@ -141,7 +142,7 @@ impl AckTracker {
         self.received += count;
     }
 
-    /// Counts received units as those of an acknowledgement.
+    /// Notes that `count` of the received units belong to an acknowledgement.
     pub fn count_acknowledgement(&mut self, count: u64) {
         self.acknowledgements += count;
     }
@@ -156,7 +157,7 @@ impl AckTracker {
         self.received - self.acknowledged >= self.every || self.overdue
     }
 
-    /// Makes an acknowledgement due if there is anything to acknowledge. It is called after a delay.
+    /// Makes an acknowledgement due if there is anything to acknowledge. The caller does this after a delay.
     pub fn make_due(&mut self) {
         self.overdue = self.has_unacknowledged();
     }

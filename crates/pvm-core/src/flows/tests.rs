@@ -213,7 +213,7 @@ fn chunks_that_do_not_fit_are_violations() {
     assert_eq!(inbound.arriving(), 0);
 }
 
-/// Returns the header that is parsed from `out` with `follow` bytes behind it.
+/// Returns the header that is parsed from `out`, followed by `follow` bytes.
 fn reread(out: &[u8], follow: usize) -> FrameHeader {
     for short in 0..out.len() {
         assert_eq!(read_header(&out[..short]).map(|head| head.map(|_| ())), Ok(None), "{short} bytes suffice");
@@ -278,7 +278,7 @@ fn a_host_that_sends_more_than_a_window_breaks_the_rules() {
     let from = Tid::host_number(2);
     let header = |bytes| MessageHeader { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes };
     let mut inbound = InboundFlows::<u32>::new();
-    // One message of any length, and no more before it is consumed.
+    // One message of any length is admitted, and no other before it is consumed.
     assert_eq!(inbound.admit(from, &header(1 << 40)), Ok(()));
     assert_eq!(inbound.admit(from, &header(1)), Err(ProtocolViolation));
     inbound.host_gone(from);

@@ -1,4 +1,4 @@
-//! Actions: what the rules tell the daemon to do. Also the types in actions and in their answers.
+//! Actions: what the rules order the daemon to do. Also the types that actions and their answers contain.
 use super::group_page::{GroupAction, Listing};
 use crate::codes::Code;
 use crate::hostfile::HostLine;
@@ -15,9 +15,9 @@ pub type Connection = u64;
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)] // each variant's sentence names its fields
 pub enum Action {
-    /// The connection belongs to that task from now on; send it its welcome.
+    /// The connection belongs to that task from now on; send `welcome` to the task.
     Welcome { connection: Connection, tid: Tid, welcome: Welcome },
-    /// Tell the connection why it is refused, and close it.
+    /// Send the reason of the refusal on the connection, and close it.
     Refuse { connection: Connection, code: Code },
     /// Send a frame to a task, or keep it until the task has enrolled.
     Send { to: Tid, frame: ToTask },
@@ -35,7 +35,7 @@ pub enum Action {
     Signal { tid: Tid, process: i32, signal: i32 },
     /// Send a signal to the process group that a task leads, or to what is left of the group.
     SignalGroup { tid: Tid, process: i32, signal: i32 },
-    /// Write this to the standard input of the task, or close it if `data` is empty; answer by
+    /// Write `data` to the standard input of the task; if `data` is empty, close the standard input; answer by
     /// `Machine::handle_input_taken`.
     Input { tid: Tid, data: ByteBuf },
     /// The tid is in use from now on.
@@ -44,9 +44,9 @@ pub enum Action {
     Forget { tid: Tid },
     /// Append a line of a task's output to the log.
     Log { tid: Tid, line: Vec<u8> },
-    /// Send a trace event to a collector, stamped with the time of day, by `Machine::handle_messages_made`.
-    /// `describe`: the event's fields have not been described to this collector yet. `introduce`: the list of all
-    /// kinds of data has not been sent to it yet.
+    /// Send a trace event to a collector, stamped with the time of day, by `Machine::handle_messages_made`. `describe`:
+    /// the collector has not received the description of the event's fields yet. `introduce`: it has not received the
+    /// list of all kinds of data yet.
     Trace { to: Tid, ctx: i32, tag: i32, record: Record, describe: bool, introduce: bool },
     /// Report the time of day, by `Machine::handle_time_told`.
     TellTime { to: Tid, wait: u32 },
@@ -56,17 +56,17 @@ pub enum Action {
     ListBarriers { listing: Listing },
     /// Resolve these host names; answer by `Machine::handle_hosts_checked`.
     CheckHosts { request: u32, names: Vec<ByteBuf> },
-    /// Start daemons on these hosts, within the time limit of each; answer for each by
-    /// `Machine::handle_host_started`. With `by_hoster`, only report the commands, by
-    /// `Machine::handle_start_commands`; the hoster runs them.
+    /// Start daemons on these hosts, within the time limit of each; answer for each by `Machine::handle_host_started`.
+    /// With `by_hoster`, only report the commands by `Machine::handle_start_commands`, because the hoster runs them.
     StartHosts { request: u32, hosts: Vec<HostStart>, by_hoster: bool },
-    /// Parse the line that a daemon printed whose start a hoster ran; answer by `Machine::handle_host_started`.
+    /// Parse the line printed by a daemon that the hoster started; answer by `Machine::handle_host_started`.
     ReadAnswer { request: u32, index: usize, line: Vec<u8> },
-    /// The master orders a command that starts a daemon elsewhere; report by `Machine::report_start`.
+    /// Execute an order of the master about a command that starts a daemon on another host; report by
+    /// `Machine::report_start`.
     OrderStart { number: u64, order: StartOrder },
-    /// A host reports on a command that `Machine::order_start` gave it.
+    /// A host reports on a command that it runs by order of `Machine::order_start`.
     StartNews { host: Tid, number: u64, news: StartNews },
-    /// Accept connections from the daemon of that host, if it proves that key.
+    /// Accept connections from the daemon of that host, if that daemon proves that it has the key.
     KnowHost { host: Tid, key: Key },
     /// Connect to the daemon of a known host; answer by `Machine::handle_link_up` or
     /// `Machine::handle_link_down`.
@@ -79,8 +79,8 @@ pub enum Action {
     CountRetransmissions { host: Tid },
     /// Send a frame on the control link.
     SendHost { host: Tid, frame: Frame },
-    /// Send a frame along the flow to that task of another host, behind everything sent to the task from here before.
-    /// It arrives at `Machine::handle_host_frame` there.
+    /// Send a frame in the flow to that task of another host, after everything that this host has sent to the task
+    /// before. The task's daemon hands the frame to `Machine::handle_host_frame`.
     SendAlong { to: Tid, frame: Frame },
     /// Prepare for a call from another host, for a link between that task and that peer; answer by
     /// `Machine::handle_direct_expected`. When the call comes, hand the connection to the task and report by
@@ -89,7 +89,7 @@ pub enum Action {
     /// Call another host, for a link between that task and that peer; hand the connection to the task and report by
     /// `Machine::handle_direct_ended`.
     CallDirect { ticket: DirectTicket, task: Tid, peer: Tid, addresses: Vec<SocketAddr>, call: DirectCall },
-    /// That link is no longer wanted.
+    /// Stop setting up that link: it is no longer wanted.
     CancelDirect { ticket: DirectTicket },
     /// Prepare for a call that reopens the data link to a host; answer by `Machine::handle_data_expected`, later by
     /// `Machine::handle_data_up` or `Machine::handle_data_down`.
@@ -112,9 +112,9 @@ pub struct HostStart {
     pub index: usize,
     /// The tid that the host will have.
     pub tid: Tid,
-    /// Its line of the hostfile, with defaults filled in.
+    /// The host's line of the hostfile, with defaults filled in.
     pub line: HostLine,
-    /// The addresses to which its name resolved.
+    /// The addresses to which the host's name resolved.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -131,15 +131,15 @@ pub struct Start {
     pub arguments: Vec<ByteBuf>,
     /// `NAME=value`, in addition to what the daemon sets.
     pub environment: Vec<ByteBuf>,
-    /// Its working directory; the daemon's default if `None`.
+    /// The working directory of the process; the daemon's default if `None`.
     pub directory: Option<ByteBuf>,
     /// The settings of `pvm run`.
     pub run: RunSettings,
-    /// Whether its standard input is a pipe, for [`Action::Input`].
+    /// Whether the standard input of the process is a pipe, for [`Action::Input`].
     pub input: bool,
 }
 
-/// Identifies a spawn: the host that distributes it, and its number there.
+/// Identifies a spawn: the host that distributes the spawn, and the number of the spawn on that host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub struct SpawnId {
@@ -156,11 +156,12 @@ pub struct Found {
     pub debugger: Option<ByteBuf>,
 }
 
-/// Identifies a direct link that is being set up: the host whose task asked for it, and its number there.
+/// Identifies a direct link that is being set up: the host whose task asked for the link, and the number of the link on
+/// that host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DirectTicket {
     /// The host of the task that asked.
     pub host: Tid,
-    /// Its number for the link.
+    /// The number of the link on that host.
     pub number: u32,
 }

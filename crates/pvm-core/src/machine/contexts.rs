@@ -7,7 +7,7 @@ use crate::proto::Reply;
 use crate::tid::{LOCAL_MASK, Tid};
 use std::collections::BTreeMap;
 
-/// Contexts of this host at a time. The numbers above this one belong to the system.
+/// Contexts of this host that are in use at a time. The numbers above this one are reserved for the system.
 ///
 /// * Filled by: tasks of the host
 /// * Setting: none, the number of bits of a context fixes it
@@ -18,7 +18,7 @@ const CONTEXT_MAX: u32 = LOCAL_MASK - 16;
 /// The contexts in use and their owners.
 pub(super) struct Contexts {
     host: Tid,
-    /// The number allocated last, without the host.
+    /// The number allocated last, without the host's bits.
     last: u32,
     owners: BTreeMap<u32, Tid>,
     owned: PairIndex<Tid, u32>,
@@ -58,7 +58,7 @@ impl Contexts {
         }
     }
 
-    /// Frees a context of its owner.
+    /// Frees a context at the request of its owner.
     pub fn free(&mut self, owner: Tid, context: i32) -> Result<Reply, Code> {
         if context == 0 {
             return Err(Code::BadParam);

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The signals that a halt sends: `SIGTERM`, then `SIGKILL`.
 const SIGNAL_TERMINATE: i32 = 15;
 const SIGNAL_KILL: i32 = 9;
-/// How long killed processes may take to vanish before the daemon stops regardless.
+/// How long the daemon waits for killed processes to vanish before it stops.
 const KILLED_WAIT: Duration = Duration::from_secs(2);
 /// How much longer the master waits for hosts that kill their last tasks.
 const LEAVING_WAIT: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ pub(super) fn declared_failed(arguments: &[i32]) -> Option<Tid> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Halt {
     No,
-    /// Tasks were asked to end; they are killed at that time.
+    /// Tasks were asked to end; those that still run at that time are killed.
     Asked(Time),
     /// Tasks were killed; the daemon stops at that time at the latest.
     Killed(Time),
@@ -153,9 +153,9 @@ impl Control {
         }
     }
 
-    /// Halts the machine at the master, or this host elsewhere: all tasks are asked to end, those that daemons
-    /// started are killed if they do not, then [`Action::Stop`] follows. Answers the task that asked; that task is to
-    /// end by its signal before it reads the answer.
+    /// At the master, halts the machine; on another host, halts that host. All tasks are asked to end; those that
+    /// daemons started are killed if they do not end; then [`Action::Stop`] follows. The task that asked gets an
+    /// answer, but should end by its signal before it reads the answer.
     pub fn halt(&mut self, core: &mut Core, asker: Option<(Tid, u32)>) {
         if core.halting {
             return asker.into_iter().for_each(|(tid, wait)| core.reply(tid, wait, Ok(Reply::Done)));
@@ -175,7 +175,7 @@ impl Control {
         }
     }
 
-    /// Continues a halt whose next step is due.
+    /// Takes the next step of a halt if it is due.
     pub fn on_time(&mut self, core: &mut Core) {
         match self.halt {
             Halt::Asked(when) if core.now >= when => {

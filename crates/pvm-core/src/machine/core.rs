@@ -1,4 +1,4 @@
-//! What all sub-machines share: the time, the settings, the tables of hosts and tasks, and the outbox.
+//! The state that all sub-machines share: the time, the settings, the tables of hosts and tasks, and the outbox.
 use super::action::Action;
 use super::event::Event;
 use super::host_table::HostTable;
@@ -11,8 +11,8 @@ use super::task_table::TaskTable;
 use crate::tid::Tid;
 use std::collections::{BTreeSet, VecDeque};
 
-/// This daemon counts as suspended when more than `host_timeout` divided by this number passes between two inputs. It
-/// then cannot judge how long others were silent.
+/// This daemon counts as suspended when more than `host_timeout` divided by this number passes between two inputs. A
+/// suspended daemon cannot judge how long others were silent.
 const SLEEPS_PER_TIMEOUT: u32 = 2;
 
 /// The state that all sub-machines share.
@@ -29,7 +29,7 @@ pub(super) struct Core {
     pub links: Links,
     pub acks: PendingAcks,
     pub requests: OpenRequests,
-    /// At the master: tasks of other hosts that have state here.
+    /// At the master: the tasks of other hosts for which the master keeps state.
     pub clients: BTreeSet<Tid>,
     /// Actions that the daemon has not taken yet.
     pub(in crate::machine) actions: VecDeque<Action>,
@@ -85,7 +85,7 @@ impl Core {
         self.events.pop_front()
     }
 
-    /// Tells whether something sent to the task may reach it: the task is here, or its host belongs to the machine.
+    /// Returns whether a message may reach the task: the task is here, or its host belongs to the machine.
     pub fn can_receive(&self, tid: Tid) -> bool {
         match tid.host() == self.own_host() {
             true => self.tasks.takes_frames(tid),
@@ -93,7 +93,7 @@ impl Core {
         }
     }
 
-    /// Tells whether the task lives, as far as this host can know.
+    /// Returns whether the task lives, as far as this host can know.
     pub fn may_live(&self, tid: Tid) -> bool {
         match tid.host() == self.own_host() {
             true => self.tasks.exists(tid),
@@ -101,7 +101,7 @@ impl Core {
         }
     }
 
-    /// Tells whether the task can be answered: it is connected here, or is a client on another host.
+    /// Returns whether the task can be answered: it is connected here, or is a client on another host.
     pub fn can_be_answered(&self, tid: Tid) -> bool {
         self.tasks.is_connected(tid) || self.clients.contains(&tid)
     }
@@ -109,10 +109,10 @@ impl Core {
 
 /// A part of the machine with private state.
 pub(super) trait SubMachine {
-    /// Returns the name of its state, for [`leftovers`](super::Machine::leftovers).
+    /// Returns a name for the state of this sub-machine, for [`leftovers`](super::Machine::leftovers).
     fn name(&self) -> &'static str;
     /// Handles an event.
     fn on_event(&mut self, core: &mut Core, event: &Event);
-    /// Tells whether it holds no state of any task; persistent mailbox entries do not count.
+    /// Returns whether this sub-machine holds no state of any task; persistent mailbox entries do not count.
     fn is_idle(&self) -> bool;
 }

@@ -1,9 +1,9 @@
 //! Direct links between two tasks on different hosts (`PvmRouteDirect`).
 //!
 //! A task asks its daemon, which asks the daemon of the other task. If the other task lives and accepts direct links,
-//! the two daemons make a connection and hand its ends to the two tasks: the host with the higher number makes
-//! secrets and expects the call of the other. No task waits for a link: until both tasks have it, or when there is
-//! none, messages travel by way of the daemons.
+//! the two daemons make a connection and hand its ends to the two tasks: the daemon of the host with the higher number
+//! makes secrets and expects the call of the other daemon. No task waits for a link: until both tasks have it, or if it
+//! is refused, messages travel by way of the daemons.
 use super::action::{Action, DirectTicket};
 use super::core::{Core, SubMachine};
 use super::event::Event;
@@ -43,7 +43,7 @@ pub(super) struct Directs {
     last: u32,
     /// Requests of tasks of this host, by number.
     requests: BTreeMap<u32, LinkRequest>,
-    /// Requests of other hosts, until the task enrolls.
+    /// Requests of other hosts that wait for a task to enroll.
     deferred: Vec<DeferredRequest>,
     /// Tasks that refuse direct links.
     refusing: BTreeSet<Tid>,
@@ -76,7 +76,7 @@ impl Directs {
     fn request_to(&self, peer: Tid, number: u32) -> Option<&LinkRequest> {
         self.requests.get(&number).filter(|ask| ask.peer.host() == peer.host())
     }
-    /// Tells whether that task has requested a link to that peer.
+    /// Returns whether that task has requested a link to that peer.
     fn has_requested(&self, task: Tid, peer: Tid) -> bool {
         self.requests.values().any(|ask| ask.task == task && ask.peer == peer)
     }
@@ -115,7 +115,7 @@ impl Directs {
 
     /// Handles a request of another host for a link to a task of this host.
     pub fn link_requested(&mut self, core: &mut Core, number: u32, from: Tid, to: Tid, call: Option<DirectCall>) {
-        // If both tasks ask, the request of the lower host wins.
+        // If both tasks ask, the request from the host with the lower number wins.
         let twice = core.own_host() < from.host() && self.has_requested(to, from);
         if !core.tasks.takes_frames(to) || twice || self.refusing.contains(&to) {
             return core.send_host(from.host(), Frame::DirectRefused { number });
@@ -149,8 +149,8 @@ impl Directs {
         }
     }
 
-    /// Handles the result of [`Action::ExpectDirect`]: how the other host can call, or `None` if there is no room or
-    /// the two tasks have a link already.
+    /// Handles the result of [`Action::ExpectDirect`]: the secrets for the other host's call, or `None` if there is no
+    /// room or the two tasks have a link already.
     pub fn expected(&mut self, core: &mut Core, ticket: DirectTicket, call: Option<DirectCall>) {
         let number = ticket.number;
         if ticket.host == core.own_host() {

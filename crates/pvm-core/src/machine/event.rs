@@ -6,22 +6,23 @@ use crate::tid::Tid;
 
 /// Something that has happened. Events are delivered to all sub-machines, in the order in which they were raised.
 pub(super) enum Event {
-    /// A task of this host has enrolled. `arrived`: it was started by hand, not by a daemon.
+    /// A task of this host has enrolled. `arrived`: the task was started by hand, not by a daemon.
     TaskEnrolled { tid: Tid, arrived: bool },
     /// A task of this host has lost or closed its connection, though its process may live. `spawn`: the spawn that
-    /// made it; `peers`: the tasks to which it was introduced.
+    /// started the task; `peers`: the tasks to which it was introduced.
     TaskLeft { tid: Tid, spawn: Option<SpawnId>, peers: Vec<Tid> },
     /// A task of this host has ended. Its tid is free.
     TaskGone { tid: Tid, task: Box<Task> },
-    /// At the master: a task of another host with state here has left PVM, or has `ended`.
+    /// At the master: a task of another host, for which the master keeps state, has left PVM. `ended`: the task has
+    /// ended, too.
     ClientLeft { tid: Tid, ended: bool },
-    /// The host that had this task started was lost before it announced the task.
+    /// The host that distributed the spawn of this task was lost before it announced the task.
     SpawnerLost(Tid),
     /// A host has been removed from the machine, and so have its tasks.
     HostGone(Tid),
     /// New hosts are usable.
     HostsJoined(Vec<Tid>),
-    /// The master is lost or has violated the protocol; the reason.
+    /// The master is lost or has violated the protocol, for this reason.
     MasterLost(String),
     /// At the master: a task has taken a role.
     RoleTaken { role: Role, tid: Tid },
@@ -33,9 +34,9 @@ pub(super) enum Event {
     TaskerGone(Tid),
     /// The resource manager has gone.
     ManagerGone(Tid),
-    /// A manager has gone without answering this request: this daemon decides it.
+    /// A manager has gone without answering this request: this daemon decides the request.
     RequestReturned { from: Tid, wait: u32, request: Request },
-    /// A spawn by the manager on behalf of a parent has ended: wait id and context of the manager's message, tids or
-    /// codes.
+    /// A spawn that the manager ordered on behalf of `parent` has ended. `wid`, `ctx`: wait id and context of the
+    /// manager's message; `results`: tids or codes.
     ManagerSpawned { manager: Tid, wid: i32, ctx: i32, parent: i32, results: Vec<i32> },
 }

@@ -1,4 +1,4 @@
-//! Dispatch of frames from other daemons, and who may send which.
+//! Dispatch of frames from other daemons; a frame is accepted only from a host that may send it.
 use super::action::{Action, SpawnId};
 use super::core::Core;
 use super::event::Event;
@@ -97,11 +97,12 @@ impl Parts {
             }
             Frame::Joined { hosts } if from_master => membership::hosts_joined(core, &hosts),
             Frame::Servers(servers) if from_master => self.servers.servers_received(core, servers),
-            // A host that is about to end takes no orders.
+            // A host that is about to end executes no orders.
             Frame::StartOrder { number, order } if from_master && !core.halting => {
                 core.push(Action::OrderStart { number, order });
             }
-            // Frames that this sender may not send, or not to this host, are ignored. A new frame needs an arm above.
+            // Frames that this sender may not send, or may not send to this host, are ignored. A new kind of frame
+            // needs an arm above.
             Frame::Request { .. }
             | Frame::TableAck { .. }
             | Frame::GroupSeen { .. }
@@ -127,10 +128,11 @@ impl Parts {
         }
     }
 
-    /// Handles a message that came from another host by way of the daemons.
+    /// Handles a message from another host that travels by way of the daemons.
     fn delivered(&mut self, core: &mut Core, from: Tid, message: Message) {
         let (src, dst) = (message.src, message.dst);
-        // Answers of the group server come from the master, addressed from the host of each receiver.
+        // The master sends the answers of the group server; their source is the group server's tid on the receiver's
+        // host.
         if src.host() != from && !(src.is_service() && from == core.hosts.master()) {
             return;
         }

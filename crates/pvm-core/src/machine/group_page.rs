@@ -1,5 +1,5 @@
-//! What the rules and the daemon exchange about the page of a group: the memory in which its tasks on one host find
-//! each other and synchronize in barriers.
+//! The actions and reports that the rules and the daemon exchange about the page of a group. In this memory, the
+//! group's tasks on one host find each other and synchronize in barriers.
 use crate::tid::Tid;
 use serde::{Deserialize, Serialize};
 
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 pub enum GroupAction {
     /// Make the page; answer by `Machine::handle_group_made`.
     Make,
-    /// Enter the task as the member of that instance number.
+    /// Enter the task as the member with that instance number.
     Joined { instance: u32, tid: Tid },
-    /// Remove that member; wake the members that wait.
+    /// Remove that member; wake the members that wait in the barrier.
     Gone { instance: u32 },
     /// Freeze the group: no task joins any more.
     Freeze,
@@ -19,26 +19,26 @@ pub enum GroupAction {
     Break,
     /// Close the page; the group is gone.
     Close,
-    /// Send the page to a task, to a member with the barrier page.
+    /// Send the membership page to a task; if the task is a member, also the barrier page.
     Show { to: Tid, member: bool },
     /// Read the barrier; answer by `Machine::handle_barrier`.
     Look,
-    /// Take out the arrivals at the barrier, if any; from now on members arrive by the daemon. Answer by
-    /// `Machine::handle_barrier_taken`.
+    /// Take the arrivals at the barrier, if any, out of the page; from now on members arrive by way of the daemon.
+    /// Answer by `Machine::handle_barrier_taken`.
     Take,
     /// Release the members whose arrivals were taken: the barrier has opened, or has failed.
     Release { opened: bool },
     /// Let members synchronize in the page again.
     Give,
-    /// Fail the barrier; answer by `Machine::handle_barrier_failed`, or, if somebody has arrived since it was read,
-    /// by `Machine::handle_barrier_changed`.
+    /// Make the barrier fail; answer by `Machine::handle_barrier_failed`. If a member has arrived since the barrier was
+    /// read, answer by `Machine::handle_barrier_changed` instead.
     Fail(Barrier),
 }
 
-/// A barrier as the daemon saw it in the page.
+/// The state of a barrier, as the daemon read it in the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Barrier {
-    /// Counts the barriers of the group.
+    /// The number of this barrier among those of the group.
     pub generation: u32,
     /// How many members must arrive; 0 while none has.
     pub need: u16,
@@ -46,7 +46,7 @@ pub struct Barrier {
     pub arrived: u16,
     /// How many members have not arrived.
     pub absent: u32,
-    /// How many members may have arrived or are about to.
+    /// How many members may have arrived or are about to arrive.
     pub arriving: u32,
 }
 
@@ -59,23 +59,23 @@ pub struct Taken {
     pub arrived: u16,
     /// The members that had arrived.
     pub here: Vec<Tid>,
-    /// The members that had arrived or, if not, will arrive by their daemon.
+    /// Members that may have arrived; those that have not will arrive by way of their daemon.
     pub doubtful: Vec<Tid>,
 }
 
-/// For whom the groups are listed.
+/// The receiver of a list of the groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // each variant's sentence names its fields
 pub enum Listing {
-    /// A task that asked in that context.
+    /// The task `to`, which asked in that context.
     Task { to: Tid, ctx: i32 },
-    /// The log, at the request of that task.
+    /// The log; the task `from` asked for the list.
     Log { from: Tid },
-    /// The master, which asked under that number.
+    /// The master, which sent the query with that number.
     Master { number: u32 },
 }
 
-/// Who waits in the barrier of a group.
+/// The members that wait in the barrier of a group.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     /// How many members must arrive; 0 while none has.

@@ -20,7 +20,7 @@ const FIRST: u32 = 1;
 /// A host of the machine, as the table records it.
 pub(super) struct HostRecord {
     pub entry: HostEntry,
-    /// Whether all hosts know it, so that it is usable.
+    /// Whether all hosts know this host, so that it is usable.
     pub joined: bool,
     /// At the master, for a host added there: the addresses to which its name resolved.
     pub resolved: Vec<IpAddr>,
@@ -35,7 +35,7 @@ pub(super) struct HostTable {
     master: Tid,
     /// Boxed, so that a look-up touches little memory.
     table: BTreeMap<Tid, Box<HostRecord>>,
-    /// By the name under which it was added, and by its other names in lower case.
+    /// The hosts by the name under which they were added, and by their other names in lower case.
     names: Names,
     aliases: Names,
     /// At the master: hosts whose daemon runs and that are not in the table yet.
@@ -78,11 +78,11 @@ impl HostTable {
     pub fn is_master(&self) -> bool {
         self.own == self.master
     }
-    /// Tells whether the master has sent the table.
+    /// Returns whether the master has sent the table.
     pub fn is_welcomed(&self) -> bool {
         self.version > 0
     }
-    /// Tells whether the machine has other hosts.
+    /// Returns whether the machine has other hosts.
     pub fn has_others(&self) -> bool {
         self.table.len() > 1
     }
@@ -94,7 +94,7 @@ impl HostTable {
     fn records(&self) -> impl Iterator<Item = &HostRecord> {
         self.table.values().map(Box::as_ref).filter(|record| self.can_have_tasks(record))
     }
-    /// Tells whether the host is usable; this host always is.
+    /// Returns whether the host is usable; this host always is.
     fn can_have_tasks(&self, record: &HostRecord) -> bool {
         record.joined || record.entry.tid == self.own
     }
@@ -102,7 +102,7 @@ impl HostTable {
     pub fn others(&self) -> Vec<Tid> {
         self.table.keys().copied().filter(|tid| *tid != self.own).collect()
     }
-    /// Tells whether that host belongs to the machine.
+    /// Returns whether that host belongs to the machine.
     pub fn is_here(&self, tid: Tid) -> bool {
         // A host knows its master even before the master's welcome.
         self.table.contains_key(&tid.host()) || tid.host() == self.master
@@ -110,11 +110,11 @@ impl HostTable {
     pub fn record(&self, tid: Tid) -> Option<&HostRecord> {
         self.table.get(&tid.host()).map(Box::as_ref)
     }
-    /// Returns the entry of a host that not all hosts know yet.
+    /// Returns the entry of a joining host that is not in the table yet.
     pub fn joining(&self, tid: Tid) -> Option<&HostEntry> {
         self.joining.get(&tid)
     }
-    /// Tells whether frames may be sent to the host: it belongs to the machine or is joining.
+    /// Returns whether frames may be sent to the host: it belongs to the machine or is joining.
     pub fn is_known(&self, host: Tid) -> bool {
         host.is_host() && host != self.own && (self.is_here(host) || self.joining.contains_key(&host))
     }
@@ -126,7 +126,7 @@ impl HostTable {
     pub fn name_of(&self, host: Tid) -> String {
         self.entry(host).map_or_else(|| host.to_string(), |entry| format!("{} ({host})", entry.name))
     }
-    /// Returns the name under which the host was added. It is the same when the host is added again.
+    /// Returns the name under which the host was added. A host that is added again keeps its name, but gets a new tid.
     pub fn plain_name_of(&self, host: Tid) -> String {
         self.record(host).map_or_else(|| host.to_string(), |record| record.entry.name.clone())
     }
@@ -134,7 +134,7 @@ impl HostTable {
     pub fn addresses_of(&self, host: Tid) -> Vec<SocketAddr> {
         self.entry(host).map(|entry| entry.addresses.clone()).unwrap_or_default()
     }
-    /// Tells whether the host has that architecture.
+    /// Returns whether the host has that architecture.
     pub fn is_arch(&self, tid: Tid, arch: &[u8]) -> bool {
         self.table.get(&tid).is_some_and(|host| host.entry.arch.as_bytes() == arch)
     }
@@ -148,7 +148,7 @@ impl HostTable {
         let first = |names: &Names, name: &[u8]| names.get(name)?.iter().find(joined).copied();
         first(&self.names, name).or_else(|| first(&self.aliases, &name.to_ascii_lowercase()))
     }
-    /// Returns the hosts on which there can be tasks, cyclically from that one on.
+    /// Returns the hosts on which there can be tasks, in cyclic order from that tid on.
     pub fn tids_from(&self, tid: Tid) -> impl Iterator<Item = Tid> + '_ {
         let in_turn = self.table.range(tid..).chain(self.table.range(..tid));
         in_turn.filter(|(_, record)| self.can_have_tasks(record)).map(|(tid, _)| *tid)
@@ -187,7 +187,7 @@ impl HostTable {
     pub fn record_mut(&mut self, tid: Tid) -> Option<&mut HostRecord> {
         self.table.get_mut(&tid).map(Box::as_mut)
     }
-    /// Replaces the table by the master's.
+    /// Replaces the table by the one that the master has sent.
     pub fn replace(&mut self, entries: Vec<HostEntry>, joining: &[Tid]) {
         (self.names, self.aliases) = (Names::new(), Names::new());
         self.table.clear();
@@ -197,7 +197,7 @@ impl HostTable {
             self.add(entry, joined);
         }
     }
-    /// Assigns the next free host number, except those that are `taken` by hosts being added.
+    /// Assigns the next host number that is free and not `taken` by a host that is being added.
     pub fn new_number(&mut self, taken: impl Fn(Tid) -> bool) -> Option<Tid> {
         (0..HOSTS_MAX).find_map(|_| {
             self.last = self.last % HOSTS_MAX as u32 + 1;
@@ -247,7 +247,7 @@ impl HostTable {
     }
 }
 
-/// Removes the host from those of that name.
+/// Removes the host from the hosts with that name.
 fn withdraw(names: &mut Names, name: &[u8], tid: Tid) {
     let Some(tids) = names.get_mut(name) else { return };
     tids.remove(&tid);

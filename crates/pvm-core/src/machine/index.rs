@@ -1,5 +1,4 @@
-//! Sorted pairs, which find what belongs to a task or a host without a search through everything; and counters by
-//! tid.
+//! Sorted pairs, to find what belongs to a task or a host without a search through everything; and counters by tid.
 use crate::tid::{LOCAL_MASK, Tid};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
@@ -39,19 +38,19 @@ impl<A: Ordinal, B: Ordinal> PairIndex<A, B> {
     pub fn len(&self) -> usize {
         self.0.len()
     }
-    /// Adds a pair; tells whether it is new.
+    /// Adds a pair; returns whether it is new.
     pub fn insert(&mut self, one: A, other: B) -> bool {
         self.0.insert((one, other))
     }
-    /// Removes a pair; tells whether it was there.
+    /// Removes a pair; returns whether it was there.
     pub fn remove(&mut self, one: A, other: B) -> bool {
         self.0.remove(&(one, other))
     }
-    /// Returns the second elements of that first one.
+    /// Returns the second elements of all pairs with that first element.
     pub fn of(&self, one: A) -> impl Iterator<Item = B> + '_ {
         self.0.range(pairs_with(one)).map(|(_, other)| *other)
     }
-    /// Removes all pairs of that first element; returns their second ones.
+    /// Removes all pairs with that first element; returns their second elements.
     pub fn take(&mut self, one: A) -> Vec<B> {
         let others: Vec<B> = self.of(one).collect();
         others.iter().for_each(|other| _ = self.remove(one, *other));
@@ -60,7 +59,7 @@ impl<A: Ordinal, B: Ordinal> PairIndex<A, B> {
 }
 
 impl<B: Ordinal> PairIndex<Tid, B> {
-    /// Removes all pairs of a host and its tasks, and returns them.
+    /// Removes all pairs whose first element is a host or one of its tasks, and returns them.
     pub fn take_host(&mut self, host: Tid) -> Vec<(Tid, B)> {
         let pairs: Vec<(Tid, B)> = self.0.range(pairs_with_host(host)).copied().collect();
         pairs.iter().for_each(|(tid, other)| _ = self.remove(*tid, *other));
@@ -83,7 +82,7 @@ impl TidCounts {
     pub fn add(&mut self, tid: Tid) {
         *self.0.entry(tid).or_default() += 1;
     }
-    /// Subtracts from the count of a tid, down to 0.
+    /// Subtracts `less` from the count of a tid; the result is at least 0.
     pub fn subtract(&mut self, tid: Tid, less: usize) {
         let Some(count) = self.0.get_mut(&tid) else { return };
         *count = count.saturating_sub(less);

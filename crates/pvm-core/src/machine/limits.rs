@@ -1,9 +1,10 @@
 //! Limits on what tasks and other hosts can make a daemon store.
 //!
-//! The limits are generous. A machine of 500 hosts with 5,000 tasks stays far below them, even if each task watches
-//! all others. A task that reaches one gets an error, or is disconnected if it does not read.
+//! The limits are generous. A machine of 500 hosts with 5,000 tasks stays far below them, even if each task watches all
+//! others. A task that reaches a limit gets an error; if it reaches the limit because it does not read, it is
+//! disconnected.
 
-/// Size of all entries of all mailboxes: names, bodies, and 256 bytes each.
+/// Size of all entries of all mailboxes: names, bodies, and 256 bytes for each entry.
 ///
 /// * Filled by: all tasks of the machine
 /// * Setting: `HPVM_MAILBOX_MAX`, of the first daemon
@@ -19,7 +20,7 @@ pub const MAILBOX_BYTES_MAX: usize = 1 << 30;
 /// * Test: `the_watches_of_a_task_are_limited`
 pub const TASK_WATCHES_MAX: usize = 1 << 18;
 
-/// Pairs of a watching task on one host and a watched task on another, for each two hosts.
+/// Pairs of a watching task on one host and a watched task on another; each two hosts have their own limit.
 ///
 /// * Filled by: each other host, and its tasks
 /// * Setting: `HPVM_HOST_WATCHES_MAX`, of the first daemon for the whole machine
@@ -43,10 +44,10 @@ pub const GROUPS_MAX: usize = 1 << 16;
 /// * Test: `the_members_of_all_groups_together_are_limited`
 pub const MEMBERS_MAX: usize = 1 << 22;
 
-/// Length of the name of a group, or of a mailbox for whose entry a task waits, in bytes.
+/// Length in bytes of the name of a group, or of a mailbox in which a task waits for an entry.
 ///
 /// * Filled by: all tasks of the machine
-/// * Setting: none, no real name is as long
+/// * Setting: none, no real name is that long
 /// * Reached: `pvm_joingroup` or `pvm_recvinfo` says `PvmOutOfRes`
 /// * Test: `the_length_of_stored_names_is_limited`
 pub const NAME_BYTES_MAX: usize = 64 << 10;
@@ -59,9 +60,9 @@ pub const NAME_BYTES_MAX: usize = 64 << 10;
 /// * Test: `the_open_requests_of_a_task_are_limited`
 pub const TASK_REQUESTS_MAX: usize = 1 << 12;
 
-/// Requests of one other host's tasks that a daemon has not answered.
+/// Requests of the tasks of one other host that a daemon has not answered.
 ///
-/// * Filled by: each other host; the library waits for each answer, and no host has as many tasks
+/// * Filled by: each other host; the library waits for each answer, and no host has that many tasks
 /// * Setting: `HPVM_HOST_REQUESTS_MAX`
 /// * Reached: the request is answered with `PvmOutOfRes`
 /// * Test: `the_open_requests_of_a_host_are_limited`
@@ -70,7 +71,7 @@ pub const HOST_REQUESTS_MAX: usize = 1 << 17;
 /// Length in bytes of a message that a task sends by way of its daemon: to a daemon, or as the answer of a server.
 ///
 /// * Filled by: each task
-/// * Setting: none, no server sends as much
+/// * Setting: none, no server sends that much
 /// * Reached: the message is dropped, and the log reports it
 /// * Test: `the_length_of_a_message_by_way_of_the_daemon_is_limited`
 pub const DAEMON_MESSAGE_BYTES_MAX: usize = 32 << 20;

@@ -1,5 +1,6 @@
-//! The quality of the master's link to a host: for each recent beat interval, whether it was bad, that is, whether
-//! nothing arrived in time or something was retransmitted. Small losses show here long before a link breaks.
+//! The quality of the master's link to a host: for each recent beat interval, whether it was bad. An interval is bad if
+//! nothing arrived in time or a packet was retransmitted. Small losses of packets appear here long before a link
+//! breaks.
 use super::settings::Time;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ pub(super) const HISTORY_BEATS: u32 = u32::BITS;
 /// The quality of one link.
 #[derive(Default)]
 pub(super) struct LinkQuality {
-    /// One bit an interval, the current one lowest.
+    /// One bit for each interval, set if the interval was bad; the current interval is the lowest bit.
     bad: u32,
     /// When the current interval began.
     since: Time,
@@ -18,12 +19,13 @@ pub(super) struct LinkQuality {
 }
 
 impl LinkQuality {
-    /// Makes a record without history.
+    /// Returns a record without bad intervals.
     pub fn begin(now: Time) -> LinkQuality {
         LinkQuality { since: now, ..LinkQuality::default() }
     }
 
-    /// Begins the next interval if the current one is over; tells whether it was. An idle host sends a beat in each.
+    /// Begins the next interval if the current one is over; returns whether it was. Even an idle host sends a beat in
+    /// each interval.
     pub fn pass(&mut self, now: Time, heard: Time, interval: Duration) -> bool {
         if now < self.since + interval {
             return false;
@@ -62,7 +64,7 @@ mod tests {
             quality.bad()
         };
         assert_eq!([beat(true, 0), beat(true, 3), beat(true, 3), beat(false, 3), beat(false, 4)], [0, 1, 1, 2, 3]);
-        // The history is forgotten with time.
+        // Old bad intervals are forgotten.
         assert_eq!((0..HISTORY_BEATS).map(|_| beat(true, 4)).last(), Some(0));
     }
 }

@@ -1,7 +1,8 @@
-//! The control links to other daemons, as the outbox sees them. Frames for a host wait until its link is up.
+//! The control links to other daemons: their states and deadlines. Frames for a host wait until its link is up.
 //!
-//! Of two hosts the one with the lower number connects. The other asks it to connect, by way of the master, to which
-//! every host always has a link. Two other hosts open a link when one of them first needs it.
+//! Of two hosts, the one with the lower number connects. The other host can ask for the connection by way of the
+//! master, to which every host always has a link. A link between two hosts other than the master is opened when one of
+//! the two first needs it.
 use super::link_quality::LinkQuality;
 use super::settings::Time;
 use crate::tid::Tid;
@@ -11,20 +12,20 @@ use std::time::Duration;
 
 /// The state of a link.
 pub(super) enum State {
-    /// Being opened since that time; these frames wait for it.
+    /// The link is being opened since that time; these frames wait for it.
     Wanted {
         since: Time,
         frames: Vec<Frame>,
     },
     Up,
-    /// Failed; the host will be removed from the machine.
+    /// The link has failed; the host will be removed from the machine.
     Failed,
 }
 
 /// The control link to one host.
 pub(super) struct Link {
     pub state: State,
-    /// When something last arrived, and when something was last sent.
+    /// When bytes last arrived, and when a frame was last sent.
     pub heard: Time,
     pub sent: Time,
     pub quality: LinkQuality,
@@ -36,7 +37,7 @@ pub(super) struct Link {
 #[derive(Default)]
 pub(super) struct Links {
     links: BTreeMap<Tid, Link>,
-    /// The deadlines of all links, in order. None is later than the first thing due at its link.
+    /// The deadlines of all links, in order. No deadline is later than the first action that is due at its link.
     deadlines: BTreeSet<(Time, Tid)>,
 }
 
@@ -53,7 +54,7 @@ impl Links {
     pub fn is_up(&self, host: Tid) -> bool {
         self.links.get(&host).is_some_and(|link| matches!(link.state, State::Up))
     }
-    /// Begins a link in that state, in place of the previous one.
+    /// Replaces the link to a host by a new one in that state.
     pub fn begin(&mut self, host: Tid, state: State, now: Time, deadline_after: Duration) {
         self.remove(host);
         let (quality, deadline) = (LinkQuality::begin(now), now + deadline_after);
@@ -65,7 +66,7 @@ impl Links {
             self.deadlines.remove(&(link.deadline, host));
         }
     }
-    /// Restarts the timers of other hosts, because this daemon was suspended.
+    /// Restarts the timers that limit the silence of other hosts, because this daemon was suspended.
     pub fn restart_timers(&mut self, now: Time) {
         for link in self.links.values_mut() {
             link.heard = now;

@@ -13,7 +13,7 @@ use crate::proto::{ByteBuf, Mailbox, Message, Reply};
 use crate::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Entries of one class of mailboxes: indices are below this number.
+/// Entries of one class of mailboxes; all indices are below this number.
 ///
 /// * Filled by: all tasks of the machine
 /// * Setting: none, the flags of `pvm_putinfo` have room for no higher index
@@ -21,26 +21,26 @@ use std::collections::{BTreeMap, BTreeSet};
 /// * Test: `empty_names_are_refused_and_the_last_index_is_followed_by_none`
 const INDEX_MAX: i32 = 1 << 21;
 
-/// The bytes that an entry counts in addition to its name and body.
+/// The bytes that are counted for an entry in addition to its name and body.
 const ENTRY_BYTES: usize = 256;
 
 /// An entry of a mailbox.
 struct Entry {
-    /// `Tid::NONE` for an entry that has outlived its owner.
+    /// The owner; `Tid::NONE` if the entry has outlived its owner.
     owner: Tid,
-    /// As given, including the direct index: programs see them so.
+    /// The flags that the owner gave, including the direct index. Other programs get them unchanged.
     flags: i32,
     message: Message,
 }
 
 impl Entry {
-    /// Tells whether `task` may replace or delete it. Every task may if it has no owner (D21).
+    /// Returns whether `task` may replace or delete this entry. Every task may if the entry has no owner (D21).
     fn yields_to(&self, task: Tid) -> bool {
         self.owner == task || self.owner == Tid::NONE || self.flags & MBOX_OVER_WRITABLE != 0
     }
 }
 
-/// Returns the bytes that an entry counts.
+/// Returns the bytes that are counted for an entry.
 fn cost(name: &[u8], entry: &Entry) -> usize {
     ENTRY_BYTES + name.len() + entry.message.body.len()
 }
@@ -55,7 +55,7 @@ struct Class {
 }
 
 impl Class {
-    /// Returns the first free index from that one on.
+    /// Returns the first free index that is not below `from`.
     fn gap(&mut self, from: i32) -> i32 {
         let mut gap = from.max(self.filled);
         for taken in self.entries.range(gap..).map(|(taken, _)| *taken) {
@@ -80,12 +80,12 @@ struct PendingReceive {
     flags: i32,
 }
 
-/// All mailboxes. The entries of one task are found without a search through all, since a large machine stores many
-/// and tasks end all the time.
+/// All mailboxes. A large machine stores many entries, and tasks end all the time. So the entries of one task are found
+/// without a search through all.
 pub(super) struct Mailboxes {
     /// The limit on the bytes of all entries.
     bytes_max: usize,
-    /// By number, in the order of their creation.
+    /// The classes by number, in the order of their creation.
     classes: BTreeMap<u64, Class>,
     /// The numbers of the classes, by name.
     numbers: BTreeMap<Vec<u8>, u64>,
@@ -95,7 +95,7 @@ pub(super) struct Mailboxes {
     bytes: usize,
     /// Class and index of each task's entries.
     owned: BTreeMap<Tid, BTreeSet<(u64, i32)>>,
-    /// By the name of the class.
+    /// The pending receives, by the name of the class.
     pending_receives: BTreeMap<Vec<u8>, Vec<PendingReceive>>,
     /// The names of the classes for which each task waits.
     awaited_names: BTreeMap<Tid, BTreeSet<Vec<u8>>>,
@@ -105,7 +105,7 @@ impl SubMachine for Mailboxes {
     fn name(&self) -> &'static str {
         "mailboxes"
     }
-    /// Tells whether only persistent entries without an owner are left.
+    /// Returns whether only persistent entries without an owner are left.
     fn is_idle(&self) -> bool {
         let kept = self.owned.get(&Tid::NONE).map_or(0, BTreeSet::len);
         let entries: usize = self.classes.values().map(|class| class.entries.len()).sum();
@@ -182,7 +182,7 @@ impl Mailboxes {
         Some(entry)
     }
 
-    /// Removes an entry from those of its owner.
+    /// Removes an entry from the entries of its owner.
     fn disown(&mut self, owner: Tid, number: u64, index: i32) {
         let Some(owned) = self.owned.get_mut(&owner) else { return };
         owned.remove(&(number, index));
@@ -262,7 +262,7 @@ impl Mailboxes {
             .collect()
     }
 
-    /// Removes entries that have outlived their owner: all, those of a class, or one.
+    /// Removes entries that have outlived their owner: all of them, those of a class, or a single one.
     pub fn reset(&mut self, name: Option<&[u8]>, index: Option<i32>) {
         let meant = |(number, other): &(u64, i32)| {
             name.is_none_or(|name| self.classes[number].name == name) && index.is_none_or(|index| index == *other)
@@ -287,7 +287,8 @@ impl Mailboxes {
         }
     }
 
-    /// Handles the end of a task: removes its entries, or the owner of persistent ones, and its pending receives.
+    /// Handles the end of a task: removes its pending receives and its entries, except persistent entries, which stay
+    /// without an owner.
     fn forget(&mut self, task: Tid) {
         self.stop_waiting(task);
         for (number, index) in self.owned.remove(&task).unwrap_or_default() {
@@ -310,7 +311,7 @@ impl Mailboxes {
         tasks.into_iter().for_each(|task| self.forget(task));
     }
 
-    /// Removes the entries of a task in a class that this daemon manages.
+    /// Removes the entries of a task in a class that the daemons themselves maintain.
     fn withdraw(&mut self, task: Tid, name: &str) {
         let Some((number, _)) = self.class(name.as_bytes()) else { return };
         let of_class =
@@ -348,8 +349,8 @@ impl Mailboxes {
     }
 }
 
-/// Matches PVM's patterns, which are searched for anywhere in the name: `*` stands for any text, `\*` for an
-/// asterisk.
+/// Returns whether a name matches a pattern of PVM. The match may be anywhere in the name; `*` stands for any text,
+/// `\*` for an asterisk.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let mut pieces: Vec<Vec<u8>> = vec![Vec::new()];
     let mut bytes = pattern.iter().copied().peekable();

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What the mailboxes of a test hold.
+/// The limit on the bytes of all mailboxes of a test.
 const BYTES_MAX: usize = 1 << 20;
 const ONE: Tid = Tid(0x40001);
 const OTHER: Tid = Tid(0x40002);

@@ -82,7 +82,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Makes a machine of one host without tasks, or a slave that waits for its master.
+    /// Returns the machine of a master without other hosts and tasks, or of a slave that waits for its master.
     pub fn new(settings: Settings) -> Machine {
         let core = Core::new(settings);
         let parts = Parts::new(&core);
@@ -94,7 +94,8 @@ impl Machine {
         self.parts.settle(&mut self.core);
     }
 
-    /// Advances the clock. If this daemon was suspended, it restarts the timers of other hosts.
+    /// Advances the clock. If this daemon was suspended, restarts the timers that limit how long other hosts may be
+    /// silent.
     fn advance_time(&mut self, now: Time) {
         if self.core.advance_time(now) {
             self.parts.membership.restart_timers(self.core.now);
@@ -107,8 +108,8 @@ impl Machine {
     pub fn poll_action(&mut self) -> Option<Action> {
         let action = self.core.actions.pop_front();
         if action.is_none() {
-            // Restarts the ring buffer at its beginning, where memory is warm, instead of walking through its whole
-            // capacity.
+            // Now the ring buffer begins at its start again, which is in the caches. Otherwise it would move through
+            // its whole capacity.
             self.core.actions.clear();
         }
         action
@@ -133,7 +134,7 @@ impl Machine {
     pub fn host_list(&self) -> Vec<Host> {
         self.core.hosts.list()
     }
-    /// Tells whether that host is in the table, possibly still joining.
+    /// Returns whether that host is in the table, possibly still joining.
     pub fn has_host(&self, tid: Tid) -> bool {
         self.core.hosts.is_here(tid)
     }
@@ -141,7 +142,7 @@ impl Machine {
     pub fn process_of(&self, task: Tid) -> Option<i32> {
         self.core.tasks.get(task).filter(|_| self.core.tasks.is_connected(task)).map(|task| task.process)
     }
-    /// Tells whether messages reach the task, now or once it has enrolled.
+    /// Returns whether messages reach the task, now or once it has enrolled.
     pub fn takes_messages(&self, task: Tid) -> bool {
         self.core.tasks.takes_frames(task)
     }
@@ -157,7 +158,7 @@ impl Machine {
     pub fn output_under_way_max(&self) -> u64 {
         CrossHost::under_way_max(&self.core)
     }
-    /// Tells whether output from other hosts waits at that collector.
+    /// Returns whether that collector has not read all output from other hosts yet.
     pub fn is_given_output(&self, collector: Tid) -> bool {
         self.parts.output.cross_host.has_untaken(collector)
     }
@@ -187,7 +188,7 @@ impl Machine {
         self.core.debug_mask = mask;
     }
 
-    /// Adds the hosts of the hostfile that are started at once.
+    /// Adds the hosts of the hostfile that are to be started together with the master.
     pub fn add_hosts_at_start(&mut self, lines: Vec<HostLine>) {
         self.parts.membership.joining.add_hosts_at_start(&mut self.core, lines);
         self.settle();
@@ -199,26 +200,26 @@ impl Machine {
         self.settle();
     }
 
-    /// Opens the link to a host if there is none, because something is queued for that host.
+    /// Opens the link to a host if there is none, because messages are queued for that host.
     pub fn want_link(&mut self, now: Time, host: Tid) {
         self.advance_time(now);
         self.core.want_link(host);
         self.settle();
     }
 
-    /// Halts the machine at the master, or this host elsewhere; [`Action::Stop`] follows when it has ended.
+    /// At the master, halts the machine; on another host, halts that host. [`Action::Stop`] follows at the end.
     pub fn halt(&mut self, now: Time) {
         self.advance_time(now);
         self.parts.halt(&mut self.core, None);
         self.settle();
     }
 
-    /// Has another host run or end a command that starts a daemon; at the master.
+    /// At the master: orders another host to run or end a command that starts a daemon.
     pub fn order_start(&mut self, host: Tid, number: u64, order: StartOrder) {
         self.core.send_host(host, Frame::StartOrder { number, order });
     }
 
-    /// Reports to the master what became of a command that it ordered here.
+    /// Reports to the master the output or the end of a command that the master ordered here.
     pub fn report_start(&mut self, number: u64, news: StartNews) {
         self.core.send_master(Frame::StartNews { number, news });
     }
@@ -249,7 +250,7 @@ impl Machine {
             return;
         }
         match frame {
-            // A second hello has no meaning; takeovers concern only the daemon.
+            // A second hello has no meaning; the daemon itself handles takeovers.
             ToDaemon::Hello(_) | ToDaemon::TakeOver => {}
             ToDaemon::Request { wait, request } => {
                 if self.core.admit(from, wait) {
@@ -283,13 +284,13 @@ impl Machine {
     }
 
     /// Handles the end of a process that this daemon started, with its wait status. The daemon has already handed in
-    /// what the process had sent and printed.
+    /// all that the process had sent and printed.
     pub fn handle_process_end(&mut self, tid: Tid, status: i32) {
         self.parts.tasks.process_ended(&mut self.core, tid, status);
         self.settle();
     }
 
-    /// Handles the end of [`Action::Input`]: the standard input has taken all of it, or is closed (`taken` false).
+    /// Handles the end of [`Action::Input`]: the standard input has taken all data, or is closed (`taken` is false).
     pub fn handle_input_taken(&mut self, tid: Tid, taken: bool) {
         tasks::input_taken(&mut self.core, tid, taken);
     }
@@ -309,8 +310,9 @@ impl Machine {
         self.parts.output.cross_host.taken(&mut self.core, collector);
     }
 
-    /// Sends messages that the daemon made for one action, like the records of [`Action::Trace`]. They precede all
-    /// actions decided after that one, so that collectors hear of a task's end before its output ends.
+    /// Sends messages that the daemon made for one action, like the records of [`Action::Trace`]. The messages precede
+    /// all actions that were decided after that one, so that a collector receives the news of a task's end before the
+    /// end of the task's output.
     pub fn handle_messages_made(&mut self, messages: impl IntoIterator<Item = Message>) {
         let mut later = std::mem::take(&mut self.core.actions);
         messages.into_iter().for_each(|message| self.core.send_message(message));
@@ -345,7 +347,7 @@ impl Machine {
         self.parts.groups.page_made(&mut self.core, group, made);
     }
 
-    /// Handles a barrier as the daemon saw it ([`GroupAction::Look`]).
+    /// Handles the state of a barrier that the daemon has read ([`GroupAction::Look`]).
     pub fn handle_barrier(&mut self, now: Time, group: u64, barrier: Barrier) {
         self.parts.groups.barrier_seen(&mut self.core, now, group, barrier);
     }
@@ -392,7 +394,7 @@ impl Machine {
         self.settle();
     }
 
-    /// Handles the commands with which the hoster is to start daemons: the index of each host and its command.
+    /// Handles the commands with which the hoster is to start daemons: the index of each host, and the command for it.
     pub fn handle_start_commands(&mut self, request: u32, commands: Vec<(usize, ByteBuf)>) {
         self.parts.servers.start_commands(&mut self.core, &mut self.parts.membership, request, commands);
         self.settle();
@@ -440,15 +442,15 @@ impl Machine {
         self.parts.membership.data_links.down(&mut self.core, host);
     }
 
-    /// Handles the result of [`Action::ExpectData`]: how the other host can call, or `None` if that could not be
-    /// prepared.
+    /// Handles the result of [`Action::ExpectData`]: the tokens for the other host's call, or `None` if the call could
+    /// not be prepared.
     pub fn handle_data_expected(&mut self, now: Time, host: Tid, call: Option<DataCall>) {
         self.advance_time(now);
         self.parts.membership.data_links.expected(&mut self.core, host, call);
     }
 
-    /// Handles the result of [`Action::ExpectDirect`]: how the other host can call, or `None` if there is no room or
-    /// the two tasks have a link already.
+    /// Handles the result of [`Action::ExpectDirect`]: the secrets for the other host's call, or `None` if there is no
+    /// room or the two tasks have a link already.
     pub fn handle_direct_expected(&mut self, ticket: DirectTicket, call: Option<DirectCall>) {
         self.parts.directs.expected(&mut self.core, ticket, call);
     }
@@ -458,7 +460,7 @@ impl Machine {
         self.parts.directs.link_ended(&mut self.core, ticket, done);
     }
 
-    /// Handles a frame of another daemon, from its control link or out of a flow.
+    /// Handles a frame of another daemon, received on its control link or in a flow.
     pub fn handle_host_frame(&mut self, now: Time, from: Tid, frame: Frame) {
         self.handle_heard(now, from);
         // Frames from removed hosts are ignored.

@@ -27,27 +27,28 @@ struct DelegatedNotify {
     tids: Vec<Tid>,
 }
 
-/// Open notifies. Those of one watching task, and those about one watched task, are found without a search through
-/// all, since there may be many and tasks end all the time.
+/// Open notifies. There may be many, and tasks end all the time. So the notifies of one watching task, and those about
+/// one watched task, are found without a search through all.
 #[derive(Default)]
 pub(super) struct Notify {
-    /// By the watched and the watching task, in the order of the calls.
+    /// Exit notifies by the watched and the watching task, in the order of the calls.
     exit_notifies: BTreeMap<(Tid, Tid), Vec<Target>>,
-    /// By the watched host and the watching task: the receiver, and the tid that was passed in the call.
+    /// Host-delete notifies by the watched host and the watching task: the receiver, and the tid that was passed in the
+    /// call.
     host_delete_notifies: BTreeMap<(Tid, Tid), Vec<(Target, Tid)>>,
     /// The tasks and hosts that each task watches.
     watched: PairIndex<Tid, Tid>,
-    /// By task: the receiver of news of added hosts, and the number of messages left (-1: no end).
+    /// Host-add notifies by task: the receiver, and the number of messages left (-1: without limit).
     host_add_notifies: BTreeMap<Tid, Vec<(Target, i32)>>,
     /// Watched tasks of this host with their watchers on other hosts.
     remote_watchers: PairIndex<Tid, Tid>,
-    /// The same, by watcher.
+    /// The same pairs, by watcher.
     remote_watching: PairIndex<Tid, Tid>,
     /// The number of exit and host-delete notifies of each watching task.
     open_notifies: TidCounts,
-    /// The number of pairs of a watched and a watching task, by the host of the watched one.
+    /// The number of pairs of a watched and a watching task, by the host of the watched task.
     watched_pairs: TidCounts,
-    /// The number of pairs with a watched task here, by the host of the watching one.
+    /// The number of pairs with a watched task here, by the host of the watching task.
     watcher_pairs: TidCounts,
     /// Notifies that managers were asked to send.
     delegated: Vec<DelegatedNotify>,
@@ -95,7 +96,7 @@ impl SubMachine for Notify {
 }
 
 impl Notify {
-    /// Tells whether a task has an exit notify about another one.
+    /// Returns whether a task has an exit notify about another one.
     fn watches(&self, task: Tid, tid: Tid) -> bool {
         self.exit_notifies.contains_key(&(tid, task))
     }
@@ -202,7 +203,7 @@ impl Notify {
         Ok(Reply::Done)
     }
 
-    /// Tells whether the limits allow these notifies.
+    /// Returns whether the limits allow these notifies.
     fn may_watch(&self, core: &Core, task: Tid, what: i32, tids: &[Tid]) -> bool {
         let (limits, own) = (&core.settings.limits, core.own_host());
         if what == NOTIFY_HOST_ADD {
@@ -227,14 +228,14 @@ impl Notify {
         self.watch_exit(target, tid);
     }
 
-    /// Has the host of a task report its end, unless it has been asked already.
+    /// Asks the host of a task to report the task's end, unless it has been asked already.
     fn watch_remote(&mut self, core: &mut Core, tid: Tid, watcher: Tid) {
         if !self.watches(watcher, tid) && !self.is_delegated(watcher, tid) {
             core.send_host(tid.host(), Frame::Watch { tid, watcher });
         }
     }
 
-    /// Cancels an exit notify, which sends its message.
+    /// Cancels an exit notify; this sends its message.
     fn cancel_exit(&mut self, core: &mut Core, target: Target, tid: Tid) {
         let Some(targets) = self.exit_notifies.get_mut(&(tid, target.task)) else { return };
         let Some(at) = targets.iter().position(|other| *other == target) else { return };
@@ -247,7 +248,7 @@ impl Notify {
         tell(core, target, tid);
     }
 
-    /// Tells the host of a task that its end need not be reported, unless another notify needs it.
+    /// Tells the host of a task that it need not report the task's end, unless another notify needs the report.
     fn unwatch_unless_wanted(&mut self, core: &mut Core, watcher: Tid, tid: Tid) {
         let wanted = self.watches(watcher, tid) || self.is_delegated(watcher, tid);
         if tid.host() != core.own_host() && !wanted {
@@ -274,7 +275,7 @@ impl Notify {
         }
     }
 
-    /// Cancels a host-delete notify, which sends its message.
+    /// Cancels a host-delete notify; this sends its message.
     fn cancel_deletion(&mut self, core: &mut Core, target: Target, tid: Tid) {
         let Some(targets) = self.host_delete_notifies.get_mut(&(tid.host(), target.task)) else { return };
         let Some(at) = targets.iter().position(|other| *other == (target, tid)) else { return };
@@ -298,7 +299,7 @@ impl Notify {
         }
     }
 
-    /// Sends the exit notifies about a task that tasks of this host have asked for.
+    /// Sends the exit notifies about a task to the tasks of this host that asked for them.
     fn tell_exit(&mut self, core: &mut Core, tid: Tid) {
         let targets = self.take_exits(tid);
         send_exit(core, &targets, tid);
@@ -309,7 +310,7 @@ impl Notify {
     /// Handles the news that a task on another host watches one of this host.
     pub fn remote_watch_added(&mut self, core: &mut Core, tid: Tid, watcher: Tid) {
         match core.tasks.exists(tid) {
-            // The watcher's host enforces the same limit; one that does not is ignored beyond it.
+            // The watcher's host enforces the same limit; if it does not, its watches beyond the limit are ignored.
             true if self.watcher_pairs.of(watcher.host()) >= core.settings.limits.host_watches => {}
             true => self.add_watcher(tid, watcher),
             false => core.push(Action::SendAlong { to: watcher, frame: Frame::Died { tid, watcher } }),
@@ -321,7 +322,7 @@ impl Notify {
         self.remove_watcher(tid, watcher);
     }
 
-    /// Handles the news that a task of another host has ended which one of this host watches.
+    /// Handles the news that a task of another host, which a task of this host watches, has ended.
     pub fn remote_task_died(&mut self, core: &mut Core, tid: Tid, watcher: Tid) {
         self.forget_delegated_about(core, tid, Some(watcher));
         let targets = self.take_exit(tid, watcher);
@@ -335,7 +336,7 @@ impl Notify {
         let notifies = std::mem::take(&mut self.host_add_notifies);
         for (target, count) in notifies.into_values().flatten() {
             core.tell(target.task, target.ctx, target.tag, 0, body.clone());
-            // A negative count never ends.
+            // A negative count means: without limit.
             if count != 1 {
                 let left = if count > 0 { count - 1 } else { count };
                 self.host_add_notifies.entry(target.task).or_default().push((target, left));
@@ -361,8 +362,8 @@ impl Notify {
 
     // ----- notifies delegated to managers
 
-    /// Records that a manager was asked to notify a task. The manager passes the request on or notifies by itself;
-    /// when it goes, this daemon takes over what is left.
+    /// Records that a manager was asked to notify a task. The manager passes the request on or notifies by itself; when
+    /// the manager is gone, this daemon takes over the remaining notifies.
     pub fn delegate(&mut self, core: &mut Core, manager: Tid, target: Target, what: i32, count: i32, tids: &[Tid]) {
         let wanted = what & !NOTIFY_CANCEL;
         let mut tids = tids.to_vec();
@@ -374,7 +375,7 @@ impl Notify {
             let same = |one: &DelegatedNotify| one.target == target && one.what == wanted;
             return self.forget_delegated(core, |one, tid| same(one) && (all || tids.contains(&tid)));
         }
-        // The manager reports deaths on other hosts before it goes; this daemon must know which ones it has reported.
+        // Until it goes, the manager reports deaths on other hosts; this daemon must know which deaths were reported.
         let elsewhere = tids.iter().filter(|tid| wanted == NOTIFY_TASK_EXIT && tid.host() != core.own_host());
         for tid in elsewhere.copied().collect::<Vec<_>>() {
             self.watch_remote(core, tid, target.task);
@@ -382,7 +383,7 @@ impl Notify {
         self.delegated.push(DelegatedNotify { manager, target, what, count, tids });
     }
 
-    /// Tells whether a manager is to notify the watcher of the end of that task.
+    /// Returns whether a manager is to notify the watcher of the end of that task.
     fn is_delegated(&self, watcher: Tid, tid: Tid) -> bool {
         let fits = |one: &DelegatedNotify| one.what == NOTIFY_TASK_EXIT && one.target.task == watcher;
         self.delegated.iter().any(|one| fits(one) && one.tids.contains(&tid))
@@ -395,7 +396,8 @@ impl Notify {
         self.forget_delegated(core, |one, wanted| same(wanted) && concerns(one));
     }
 
-    /// Drops the delegated notifies for which `ends` holds, and the watches at other hosts that were for them.
+    /// Drops the delegated notifies for which `ends` holds, and the watches at other hosts that only these notifies
+    /// needed.
     fn forget_delegated(&mut self, core: &mut Core, ends: impl Fn(&DelegatedNotify, Tid) -> bool) {
         let mut ended = Vec::new();
         for one in &mut self.delegated {
@@ -411,8 +413,8 @@ impl Notify {
         ended.into_iter().for_each(|(watcher, tid)| self.unwatch_unless_wanted(core, watcher, tid));
     }
 
-    /// Takes over the notifies of managers that are gone. They have reported the deaths so far; this daemon reports
-    /// later ones.
+    /// Takes over the notifies of managers that are gone. The managers have reported the deaths so far; this daemon
+    /// reports later ones.
     fn manager_gone(&mut self, core: &mut Core, is_gone: impl Fn(Tid) -> bool) {
         let (left, others) = std::mem::take(&mut self.delegated).into_iter().partition(|one| is_gone(one.manager));
         self.delegated = others;

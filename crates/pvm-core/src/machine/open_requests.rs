@@ -1,4 +1,4 @@
-//! The number of open requests: those of tasks that this daemon has not answered.
+//! The number of open requests: requests of tasks that this daemon has not answered yet.
 use super::index::TidCounts;
 use super::limits::Limits;
 use crate::tid::Tid;
@@ -16,7 +16,7 @@ impl OpenRequests {
     pub fn is_idle(&self) -> bool {
         self.tasks.is_empty() && self.hosts.is_empty()
     }
-    /// Counts a request of a task of this host (`own`) or another. Returns false if too many are open.
+    /// Counts a request of a task of this host (`own`) or of another host. Returns false if too many are open.
     pub fn begin(&mut self, asker: Tid, own: Tid, limits: &Limits) -> bool {
         let has_room = match asker.host() == own {
             true => self.tasks.of(asker) < limits.task_requests,
@@ -31,19 +31,19 @@ impl OpenRequests {
         self.tasks.add(asker);
         self.hosts.add(asker.host());
     }
-    /// Uncounts an answered request. A task that has gone has no open requests.
+    /// Subtracts an answered request from the counters. For a task that has gone, no open request is counted any more.
     pub fn end(&mut self, asker: Tid) {
         if self.tasks.of(asker) > 0 {
             self.tasks.subtract(asker, 1);
             self.hosts.subtract(asker.host(), 1);
         }
     }
-    /// Uncounts all requests of a task.
+    /// Subtracts all requests of a task from the counters.
     pub fn forget(&mut self, asker: Tid) {
         let count = self.tasks.take(asker);
         self.hosts.subtract(asker.host(), count);
     }
-    /// Uncounts all requests of a host's tasks.
+    /// Removes all requests of a host's tasks from the counters.
     pub fn forget_host(&mut self, host: Tid) {
         self.tasks.take_tasks_of(host);
         self.hosts.take(host);

@@ -1,4 +1,5 @@
-//! What leaves the machine: one path each to a task, to a host, to the task that asked, and into the log.
+//! Everything that leaves the machine: one function each sends to a task, to a host, to the task that asked, and to the
+//! log.
 use super::action::Action;
 use super::core::Core;
 use super::links::State;
@@ -8,7 +9,7 @@ use crate::tid::{DAEMON_BIT, Tid};
 use crate::wire::Frame;
 
 impl Core {
-    /// Queues an action behind all earlier ones.
+    /// Queues an action after all earlier ones.
     pub fn push(&mut self, action: Action) {
         self.actions.push_back(action);
     }
@@ -27,8 +28,8 @@ impl Core {
         }
     }
 
-    /// Sends a message to a task, wherever it lives. On another host the name for "my daemon" would mean that host's,
-    /// so the sender is made explicit.
+    /// Sends a message to a task, wherever it lives. On another host, the sender `Tid::DAEMON` would mean the daemon of
+    /// that host, so it is replaced by the tid of this daemon.
     pub fn send_message(&mut self, mut message: Message) {
         let to = message.dst;
         if to.host() == self.own_host() {
@@ -48,7 +49,7 @@ impl Core {
 
     // ----- answers
 
-    /// Counts a request as open. Answers it with an error if too many are.
+    /// Counts a request as open. If too many requests are open, answers it with an error and returns false.
     pub fn admit(&mut self, from: Tid, wait: u32) -> bool {
         let admitted = self.requests.begin(from, self.hosts.own(), &self.settings.limits);
         if !admitted {
@@ -89,7 +90,7 @@ impl Core {
         }
     }
 
-    /// Sends a frame to the master, from another host.
+    /// Sends a frame to the master; on other hosts than the master.
     pub fn send_master(&mut self, frame: Frame) {
         self.send_host(self.hosts.master(), frame);
     }
@@ -101,7 +102,7 @@ impl Core {
         }
     }
 
-    /// Begins to open the link to a host, with frames that wait for it.
+    /// Begins to open the link to a host; `frames` wait for it.
     fn make_link(&mut self, host: Tid, frames: Vec<Frame>) {
         let (own, master, now) = (self.own_host(), self.hosts.master(), self.now);
         self.links.begin(host, State::Wanted { since: now, frames }, now, self.settings.host_timeout);
@@ -109,7 +110,7 @@ impl Core {
             let addresses = self.hosts.addresses_of(host);
             self.push(Action::OpenLink { host, addresses });
         } else if host != master {
-            // The master connects unasked.
+            // The master connects without being asked.
             self.send_master(Frame::PleaseConnect { to: host, from: own });
         }
     }

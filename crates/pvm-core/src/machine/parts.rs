@@ -98,7 +98,7 @@ impl Parts {
         self.all().into_iter().filter(|part| !part.is_idle()).map(|part| part.name())
     }
 
-    /// Halts the machine at the master, or this host elsewhere; answers the task that asked.
+    /// At the master, halts the machine; on another host, halts that host. Answers the task that asked.
     pub fn halt(&mut self, core: &mut Core, asker: Option<(Tid, u32)>) {
         if !core.halting && core.is_master() {
             self.membership.fail_add(core, Code::SysErr);

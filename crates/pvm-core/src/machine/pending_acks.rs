@@ -1,15 +1,16 @@
-//! What other hosts must acknowledge or answer to the master at once: a change of the host table or of a group, a
-//! query for their tasks. Others wait for these acknowledgements. A host that is alive and does not acknowledge would
-//! delay them for ever, so it is removed like a silent one.
+//! The frames of the master that other hosts must acknowledge or answer at once: changes of the host table or of a
+//! group, queries for their tasks or for the members that wait in barriers. Tasks on other hosts wait for these
+//! acknowledgements. A host that is alive and does not acknowledge would delay them for ever, so it is removed like a
+//! silent host.
 use super::settings::Time;
 use crate::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long a host may leave something unacknowledged, in multiples of the host timeout: the frame can wait behind
-/// much else on the link.
+/// How long a host may leave a frame unacknowledged, in multiples of the host timeout. The frame can wait behind many
+/// others on the link.
 ///
 /// * Filled by: each other host
-/// * Setting: none, `HPVM_HOST_TIMEOUT` sets how long it may be silent
+/// * Setting: none, `HPVM_HOST_TIMEOUT` sets how long the host may be silent
 /// * Reached: the host is removed
 /// * Test: `a_host_that_never_says_that_it_knows_the_table_does_not_hold_up_adds`
 pub(super) const TIMEOUTS_MAX: u32 = 3;
@@ -35,7 +36,7 @@ pub(super) struct PendingAcks {
 }
 
 impl PendingAcks {
-    /// Records that the host must acknowledge that.
+    /// Records that the host must send that acknowledgement.
     pub fn expect(&mut self, host: Tid, ack: Ack, now: Time) {
         if let Some(before) = self.since.insert((host, ack), now) {
             self.by_age.remove(&(before, host, ack));
@@ -43,7 +44,7 @@ impl PendingAcks {
         self.by_age.insert((now, host, ack));
     }
 
-    /// Records that the host has acknowledged that.
+    /// Records that the host has sent that acknowledgement.
     pub fn received(&mut self, host: Tid, ack: Ack) {
         if let Some(since) = self.since.remove(&(host, ack)) {
             self.by_age.remove(&(since, host, ack));
@@ -57,20 +58,20 @@ impl PendingAcks {
         received.into_iter().for_each(|ack| self.received(host, ack));
     }
 
-    /// Drops what is pending at a removed host.
+    /// Drops the pending acknowledgements of a removed host.
     pub fn forget(&mut self, host: Tid) {
         let all = self.since.range((host, Ack::Table(0))..=(host, Ack::Barriers(u32::MAX)));
         let pending: Vec<Ack> = all.map(|((_, ack), _)| *ack).collect();
         pending.into_iter().for_each(|ack| self.received(host, ack));
     }
 
-    /// Restarts all timers: a daemon that was suspended cannot say how long others took.
+    /// Restarts all timers: a daemon that was suspended cannot judge how long others took.
     pub fn restart_timers(&mut self, now: Time) {
         let pending: Vec<(Tid, Ack)> = self.since.keys().copied().collect();
         pending.into_iter().for_each(|(host, ack)| self.expect(host, ack, now));
     }
 
-    /// Returns the host with the oldest pending acknowledgement, and since when it is pending.
+    /// Returns the host with the oldest pending acknowledgement, and the time since which it is pending.
     pub fn oldest(&self) -> Option<(Time, Tid)> {
         self.by_age.first().map(|(since, host, _)| (*since, *host))
     }

@@ -1,6 +1,6 @@
 //! Requests of tasks that another host decides.
 //!
-//! The deciding daemon handles a request as if the task lived there. Its answer returns to the task's own daemon,
+//! The deciding daemon handles a request as if the task lived on its host. The answer returns to the task's own daemon,
 //! which knows the task that waits. Requests that are pending at a lost host fail at once.
 use super::control::declared_failed;
 use super::core::{Core, SubMachine};
@@ -31,16 +31,16 @@ struct PendingRequest {
 /// Tasks of one host that can wait for a list of the tasks of all hosts.
 ///
 /// * Filled by: tasks of each host
-/// * Setting: none, each waits for one answer
+/// * Setting: none, each task waits for one answer
 /// * Reached: `pvm_tasks` says `PvmOutOfRes`
 /// * Test: `hosts_are_not_asked_for_their_tasks_more_often_than_they_answer`
 const LISTENERS_PER_HOST_MAX: usize = 4096;
 
-/// Requests for a list of the tasks of all hosts, by the host of the task: task and wait id.
+/// Requests for a list of the tasks of all hosts, by the host of the asking task: task and wait id.
 type Listeners = BTreeMap<Tid, Vec<(Tid, u32)>>;
 
-/// A list of the tasks of all hosts, as far as the hosts have answered. There is one at a time; requests that arrive
-/// meanwhile are answered by the next one, so that no host is asked more often than it answers.
+/// A list of the tasks of all hosts, as far as the hosts have answered. There is one such list at a time; requests that
+/// arrive meanwhile are answered by the next one, so that no host is asked more often than it answers.
 struct Gathering {
     number: u32,
     askers: Listeners,
@@ -48,7 +48,7 @@ struct Gathering {
     tasks: BTreeMap<Tid, Vec<TaskInfo>>,
 }
 
-/// Requests from this host that are pending at others.
+/// Requests from this host that are pending at other hosts.
 #[derive(Default)]
 pub(super) struct Remote {
     last: u32,
@@ -57,7 +57,7 @@ pub(super) struct Remote {
     by_task: PairIndex<Tid, u32>,
     by_host: PairIndex<Tid, u32>,
     gathering: Option<Gathering>,
-    /// Requests that the next list answers.
+    /// The requests that the next list will answer.
     listeners: Listeners,
 }
 
@@ -138,7 +138,7 @@ impl Remote {
         self.settle(core, open, Some(reply))
     }
 
-    /// Applies an answer, or the loss of the host if there is none. Returns the answer for a task of this host.
+    /// Applies an answer; if there is none, applies the loss of the host. Returns the answer for a task of this host.
     fn settle(&mut self, core: &mut Core, open: PendingRequest, reply: Option<Reply>) -> Option<(Tid, u32, Reply)> {
         match open.asker {
             Asker::Task { tid, wait, lost } => Some((tid, wait, reply.unwrap_or(lost))),
@@ -222,7 +222,7 @@ impl Remote {
     }
 }
 
-/// Admits a request of a task of another host; returns it if this host is to decide it.
+/// Admits a request of a task of another host; returns the request if this host is to decide it.
 pub(super) fn admit(core: &mut Core, wait: u32, from: Tid, request: Request) -> Option<Request> {
     let everywhere = matches!(
         request,
@@ -237,7 +237,7 @@ pub(super) fn admit(core: &mut Core, wait: u32, from: Tid, request: Request) -> 
         return None;
     }
     let refusal = match (everywhere, core.is_master()) {
-        // Another host decides it, so it should not have come here.
+        // Another host decides this request, so it should not have been sent to this host.
         _ if deciding_host(core, &request).is_some() => Code::NoHost,
         (true, _) => return Some(request),
         (false, true) if is_for_master(&request) => {
@@ -250,7 +250,7 @@ pub(super) fn admit(core: &mut Core, wait: u32, from: Tid, request: Request) -> 
     None
 }
 
-/// Handles the news that a task of another host has left PVM or has ended; at the master.
+/// Handles the news that a task of another host has left PVM or, if `ended`, has ended; at the master.
 pub(super) fn client_left(core: &mut Core, tid: Tid, ended: bool) {
     if !core.clients.contains(&tid) {
         return;
@@ -295,7 +295,7 @@ fn deciding_host(core: &Core, request: &Request) -> Option<(Tid, Reply)> {
     (host != core.own_host() && core.hosts.is_known(host)).then_some((host, lost))
 }
 
-/// Tells whether the master decides such requests for the whole machine.
+/// Returns whether the master decides such requests for the whole machine.
 fn is_for_master(request: &Request) -> bool {
     if let Request::Tickle(arguments) = request {
         return declared_failed(arguments).is_some();

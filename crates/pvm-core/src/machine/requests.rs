@@ -73,12 +73,12 @@ impl Parts {
             Request::Group(name) => return self.groups.look_up(core, from, wait, &name),
             Request::FreezeGroup { name, count } => return self.groups.freeze(core, from, wait, &name, count),
             Request::Halt => {
-                // A task of another host is ended by the signal that arrives there; it needs no answer.
+                // A task of another host needs no answer: the signal on its own host ends it.
                 let asker = (from.host() == core.own_host()).then_some((from, wait));
                 return self.halt(core, asker);
             }
         };
-        // Notifies and other news about what the request has changed come before its answer.
+        // Notifies and other news of the changes by this request are sent before its answer.
         self.settle(core);
         core.reply(from, wait, answer);
     }

@@ -26,7 +26,7 @@ pub(super) struct Roles {
     pub tasker: Option<Tid>,
     pub manager: Option<Tid>,
     pub tracer: Option<Tid>,
-    /// Where later tasks trace and print unless told otherwise, as the tracer has set it.
+    /// Where the traces and the output of later tasks go by default, as the tracer has set it.
     pub tracer_settings: Option<TraceSettings>,
 }
 
@@ -64,7 +64,7 @@ impl Roles {
     pub fn common(&self) -> wire::Servers {
         wire::Servers { manager: self.manager, tracer: self.tracer, wish: self.tracer_settings.clone() }
     }
-    /// Directs traces and output of a new task to the tracer, unless they have a collector.
+    /// Directs traces and output of a new task to where the tracer wants them, unless they have a collector.
     pub fn settle(&self, settings: &mut TraceSettings) {
         let Some(wish) = &self.tracer_settings else { return };
         if settings.trace_tid <= 0 {

@@ -1,4 +1,4 @@
-//! What a daemon knows from its start: its host, its rank, its limits.
+//! The settings that a daemon has from its start: its host, its rank, its limits.
 use super::limits::Limits;
 use super::task_table::TASKS_MAX;
 use crate::hostfile::Hostfile;
@@ -9,19 +9,19 @@ use std::time::Duration;
 
 /// How long tasks may take to end at a halt before they are killed.
 pub const HALT_GRACE: Duration = Duration::from_secs(2);
-/// How long a barrier waits for substitutes of members that had gone before it began. Programs that start a
-/// substitute may take long.
+/// How long a barrier waits for substitutes of members that had gone before it began. A program may take long to start
+/// a substitute.
 pub const BARRIER_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a host may be silent before it is considered dead.
 pub const HOST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A point in time, as the duration since a fixed one.
+/// A point in time, as the duration since a fixed point.
 pub type Time = Duration;
 
 /// The rank of a daemon in its machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rank {
-    /// The first daemon, which decides.
+    /// The first daemon, which decides what concerns the whole machine.
     Master,
     /// A daemon that the master started.
     Slave {
@@ -49,9 +49,9 @@ pub struct Settings {
     pub host: HostSettings,
     /// The limit on tasks of this host.
     pub tasks_max: usize,
-    /// What sets that limit and how to raise it, for the log.
+    /// Text for the log: what sets that limit, and how to raise it.
     pub tasks_max_cause: String,
-    /// The limits on what else is stored here.
+    /// The limits on the other state that this daemon stores.
     pub limits: Limits,
     /// How long a task may take to end at a halt before it is killed.
     pub halt_grace: Duration,

@@ -1,13 +1,13 @@
-//! The tasks of this host: their tids, what is known of each, and how recent ones ended.
+//! The tasks of this host: their tids, their states, and how recently ended tasks have ended.
 use super::action::SpawnId;
 use crate::proto::TraceSettings;
 use crate::tid::{LOCAL_MASK, SLOT_MASK, Tid};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
-/// The first cookie. PVM's taskers receive cookies in place of process ids, so they are numbers that no process id
-/// has.
+/// The first cookie. PVM's taskers receive cookies in place of process ids, so cookies are numbers that are too high
+/// for process ids.
 const COOKIE_FIRST: u32 = 10_000_000;
-/// Cookies repeat after this many.
+/// The number of different cookies; after them, cookies repeat.
 const COOKIES: u32 = 1 << 30;
 /// Tasks of this host at a time: as many as the port table has slots.
 ///
@@ -27,11 +27,11 @@ pub const ENDED_MAX: usize = SLOT_MASK as usize;
 /// How a task was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// It was started by hand and enrolled.
+    /// The task was started by hand and enrolled.
     Arrived,
-    /// This daemon started its process.
+    /// This daemon started the task's process.
     Spawned,
-    /// That tasker started it.
+    /// That tasker started the task's process.
     Tasker(Tid),
 }
 
@@ -62,19 +62,19 @@ pub(super) struct Task {
     pub trace_settings: TraceSettings,
     /// The tasks to which it was introduced.
     pub peers: BTreeSet<Tid>,
-    /// The spawn that made it.
+    /// The spawn that started the task.
     pub spawn: Option<SpawnId>,
     /// A line of output that has not ended yet.
     pub line: Vec<u8>,
-    /// The resource manager at its enrollment, which decides its requests.
+    /// The resource manager when the task enrolled; it decides the requests of the task.
     pub manager: Tid,
-    /// Whether it has asked the master on another host something.
+    /// Whether the task has sent a request to the master on another host, so that the master may keep state of it.
     pub known_to_master: bool,
     /// Whether it was started as the leader of a process group.
     pub leads: bool,
-    /// Whether its standard input accepts data by requests.
+    /// Whether requests can write to the task's standard input.
     pub has_input: bool,
-    /// The request whose data are being written: task and wait id.
+    /// The request whose data are being written to the standard input: task and wait id.
     pub input_of: Option<(Tid, u32)>,
 }
 
@@ -148,16 +148,16 @@ impl TaskTable {
     pub fn is_idle(&self) -> bool {
         self.tasks.is_empty() && self.slots.is_empty() && self.cookies.is_empty()
     }
-    /// Tells whether the task is enrolled.
+    /// Returns whether the task is enrolled.
     pub fn is_connected(&self, tid: Tid) -> bool {
         self.get(tid).is_some_and(|task| task.state == State::Connected)
     }
-    /// Tells whether frames reach the task, now or once it enrolls.
+    /// Returns whether frames reach the task, now or once it enrolls.
     pub fn takes_frames(&self, tid: Tid) -> bool {
         self.get(tid).is_some_and(|task| task.state != State::Left)
     }
 
-    /// Adds a task; returns its tid: the next one whose slot is free.
+    /// Adds a task; returns its tid: the next tid whose slot is free.
     pub fn add(&mut self, task: Task) -> Option<Tid> {
         if self.slots.len() >= TASKS_MAX {
             return None;
@@ -242,7 +242,7 @@ mod tests {
         tasks.remember(tid, 7);
         tasks.remove(tid);
         assert_eq!(tasks.ended_with(tid), Some(7));
-        // As if all other numbers had been assigned.
+        // The test skips all other numbers, as if they had been assigned.
         tasks.last = LOCAL_MASK;
         assert_eq!(tasks.add(task()), Some(tid));
         assert_eq!(tasks.ended_with(tid), None);

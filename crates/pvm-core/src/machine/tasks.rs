@@ -1,4 +1,5 @@
-//! The life of the tasks of this host: enrollment, introductions, goodbye, death, and requests that wait for it.
+//! The life of the tasks of this host: enrollment, introductions, goodbye, death, and the requests of others that wait
+//! for a death.
 use super::action::{Action, Connection};
 use super::core::{Core, SubMachine};
 use super::event::Event;
@@ -14,9 +15,9 @@ use std::collections::BTreeMap;
 /// Requests that wait for the end of a task of this host.
 #[derive(Default)]
 pub(super) struct Tasks {
-    /// By the task that is to end: the task that asked, and its wait id.
+    /// The requests by the task whose end they wait for: the task that asked, and its wait id.
     exit_waiters: BTreeMap<Tid, Vec<(Tid, u32)>>,
-    /// The tasks for whose end each task waits.
+    /// By the task that asked: the tasks whose end it waits for.
     awaited: PairIndex<Tid, Tid>,
 }
 
@@ -79,7 +80,7 @@ pub(super) fn enroll(core: &mut Core, connection: Connection, process: i32, hell
     let manager = core.roles.manager.unwrap_or(Tid::NONE);
     let task = core.tasks.get_mut(tid).expect("found or made just now");
     task.state = State::Connected;
-    // The process id that a task states may be that of another process here.
+    // A task's own statement of its process id could name another process on this host.
     task.process = process.max(0);
     task.manager = manager;
     let welcome = Welcome {
@@ -102,7 +103,7 @@ fn add_own_task(core: &mut Core, hello: &Hello) -> Option<Tid> {
     Some(tid)
 }
 
-/// Introduces a task to a peer, once.
+/// Introduces a task to a peer, unless this has been done.
 pub(super) fn connect(core: &mut Core, from: Tid, to: Tid) -> Result<Reply, Code> {
     let daemon = to == core.own_host();
     if !daemon && !core.tasks.takes_frames(to) {
@@ -144,7 +145,7 @@ pub(super) fn leave(core: &mut Core, tid: Tid) {
     }
 }
 
-/// Drops what only a connected task has.
+/// Drops the state that only a connected task has.
 fn detach(core: &mut Core, tid: Tid) {
     let Some(task) = core.tasks.get_mut(tid).filter(|task| task.state != State::Left) else { return };
     task.state = State::Left;
@@ -167,14 +168,14 @@ fn end(core: &mut Core, tid: Tid) {
     core.raise(Event::TaskGone { tid, task: Box::new(task) });
 }
 
-/// Tells the master that a task with state there has left PVM, or has ended.
+/// Tells the master that a task for which it keeps state has left PVM, or has ended.
 fn tell_master_left(core: &mut Core, tid: Tid, known_to_master: bool, ended: bool) {
     if known_to_master && !core.is_master() {
         core.send_master(Frame::Left { tid, ended });
     }
 }
 
-/// Removes a task that could not be started: no notify, no output.
+/// Removes a task that could not be started, without notifies and without an end of output.
 pub(super) fn discard(core: &mut Core, tid: Tid) {
     detach(core, tid);
     if core.tasks.remove(tid).is_some() {
@@ -260,7 +261,7 @@ impl Tasks {
         let another = task.state == State::Connected && task.process != task.started;
         task.started = 0;
         if another {
-            // What its starter had to report is reported: this daemon notices the rest.
+            // The task's starter has reported all that it had to: this daemon itself notices the end of the task.
             task.origin = Origin::Spawned;
         }
         core.tasks.remember(tid, status);
@@ -268,14 +269,14 @@ impl Tasks {
             let body = Writer::new().int(tid.0 as i32).int(status).int(0).int(0).int(0).int(0);
             core.tell(manager, 0, SM_TASKX, 0, body.finish());
         }
-        // A script that started the task may end before it.
+        // A script that started the task may end before the task.
         match another {
             true => self.answer_exit_status(core, tid),
             false => end(core, tid),
         }
     }
 
-    /// Answers how a task has ended, as soon as it has.
+    /// Answers with the wait status of a task as soon as the task has ended.
     pub fn exit_status(&mut self, core: &mut Core, from: Tid, wait: u32, tid: Tid) {
         if let Some(status) = core.tasks.ended_with(tid) {
             return core.reply(from, wait, Ok(Reply::Int(status)));
@@ -303,7 +304,7 @@ impl Tasks {
             self.remove_waiter(asker, of);
         }
     }
-    /// Drops the requests of one task for the end of another.
+    /// Drops the requests of one task that wait for the end of another.
     fn remove_waiter(&mut self, asker: Tid, of: Tid) {
         let Some(waiting) = self.exit_waiters.get_mut(&of) else { return };
         waiting.retain(|(other, _)| *other != asker);

@@ -9,18 +9,18 @@ use crate::tid::Tid;
 use crate::trace::{Described, Moment, Record, Stamp, Value};
 use std::collections::BTreeMap;
 
-/// Stands for parent and flags of a task that was started by hand.
+/// The value for parent and flags of a task that was started by hand.
 const CAME_BY_ITSELF: i32 = -1;
-/// Stands for the name of such a task.
+/// The value for the name of such a task.
 const NO_NAME: &[u8] = b"-";
 
 /// Which events have been described to which collectors.
 #[derive(Default)]
 pub(super) struct Traces {
-    /// What has been described to each collector.
+    /// The events that have been described to each collector.
     collectors: BTreeMap<Tid, Described>,
     /// For each collector on another host, the tasks of this host whose events it got; and the reverse. When none of
-    /// these tasks is left the collector is forgotten, since its own end would not be reported here.
+    /// these tasks is left, the collector is forgotten, since its own end would not be reported here.
     heard_of: PairIndex<Tid, Tid>,
     heard_by: PairIndex<Tid, Tid>,
 }
@@ -58,8 +58,8 @@ impl Traces {
         }
     }
 
-    /// Records that a collector gets an event; `of` is the task of this host by which a collector on another host is
-    /// remembered. Returns whether the list of data, and this event, must be described first.
+    /// Records that a collector gets an event; a collector on another host is remembered as long as the task `of` of
+    /// this host lives. Returns whether the list of data, and this event, must be described first.
     fn introduce(&mut self, collector: Tid, event: Event, of: Option<Tid>) -> (bool, bool) {
         let introduce = !self.collectors.contains_key(&collector);
         if let Some(tid) = of {
@@ -88,7 +88,8 @@ impl Traces {
         self.trace_of(core, to, event, tid, Some(tid), values);
     }
 
-    /// Sends an event of one task to its collector. `here` is a living task of this host with a part in it, if any.
+    /// Sends an event of one task to its collector. `here` is a living task of this host that takes part in the event,
+    /// if there is one.
     fn trace_of(
         &mut self,
         core: &mut Core,
@@ -105,7 +106,8 @@ impl Traces {
         let (introduce, describe) = match (collector.host() == core.own_host(), here) {
             (true, _) => self.introduce(collector, event, None),
             (false, Some(here)) => self.introduce(collector, event, Some(here)),
-            // Neither the collector's nor the task's end would be reported here.
+            // Neither the end of the collector nor the end of the task would be reported here, so nothing is
+            // remembered.
             (false, None) => (true, true),
         };
         let record = Record { event, moment: Moment::Once, stamp: Stamp::default(), tid, values };
@@ -121,8 +123,8 @@ impl Traces {
         self.trace(core, &settings, Event::Newtask, tid, vec![parent, Value::Int(flags), name]);
     }
 
-    /// Traces that a task of this host has had another one started, here or elsewhere. `wanted` says where the traces
-    /// go.
+    /// Traces that a task of this host has spawned another task, here or on another host. `wanted` says where the
+    /// traces go.
     pub fn spawned(&mut self, core: &mut Core, tid: Tid, parent: i32, wanted: &TraceSettings) {
         let here = Some(Tid(parent as u32)).filter(|parent| core.tasks.exists(*parent));
         self.trace_of(core, wanted, Event::Spntask, tid, here, vec![Value::Int(parent)]);
@@ -136,14 +138,14 @@ impl Traces {
         self.trace(core, &settings, Event::Newtask, tid, values);
     }
 
-    /// Traces that a task has ended; `status` as of `waitpid`.
+    /// Traces that a task has ended; `status` is that of `waitpid`.
     fn ended(&mut self, core: &mut Core, tid: Tid, settings: &TraceSettings, status: i32) {
-        // The daemon does not know its CPU times.
+        // The daemon does not know the CPU times of the task.
         let values = [status, 0, 0, 0, 0].map(Value::Int).to_vec();
         self.trace(core, settings, Event::Endtask, tid, values);
     }
 
-    /// Traces the move of a task from the collector in `before` to its present one.
+    /// Traces the move of a task from the collector in `before` to its present collector.
     pub fn collector_changed(&mut self, core: &mut Core, tid: Tid, before: &TraceSettings) {
         self.ended(core, tid, before, 0);
         let Some(task) = core.tasks.get(tid) else { return };

@@ -1,8 +1,8 @@
-//! Borrowed payloads: messages from the daemon to a task, which it carries from other hosts.
+//! Borrowed payloads: messages from other hosts, on their way from the daemon to a task.
 //!
 //! The payload lies in the daemon's heap until the task has read the entry, and the task copies it out at once. So the
-//! read count of the queue says which payloads are free, and no release has to queue behind messages that the task
-//! itself has sent.
+//! daemon learns from the read count of the queue which payloads are free, and no release has to wait in a queue behind
+//! messages that the task has sent.
 
 use super::Endpoint;
 use super::send::{descriptor, ring};
@@ -14,22 +14,22 @@ use crate::sync::{Ordering, ReadOnlyLoad};
 use crate::{Meta, SendError, Sent};
 
 impl Endpoint {
-    /// Sends the first `bytes` of a block. The block must stay as it is until [`Endpoint::read_by`] has reached what
-    /// [`Endpoint::written`] returns after this call.
+    /// Sends the first `bytes` of a block. The block must stay unchanged until [`Endpoint::read_by`] reaches the count
+    /// that [`Endpoint::written`] returns right after this call.
     pub fn send_borrowed(&mut self, to: u32, meta: Meta, block: &Block, bytes: usize) -> Result<Sent, SendError> {
         let body = [(block.clone(), bytes)];
         self.queue(to, Kind::Blocks, &meta, &descriptor::<24>(BORROWED, &body))
     }
 
-    /// Returns how far a peer has read the queue to it, as last published.
+    /// Returns how many half-slots a peer has read of the queue to it, as last published.
     pub fn read_by(&mut self, to: u32) -> u64 {
         let us = self.tid;
         let peer = self.index_of(to).and_then(|index| self.peers[index].as_mut());
         peer.map_or(0, |peer| peer.consumed_lately(us))
     }
 
-    /// Has the peer ring when it has read as far as `mark`; `None`: never. Returns whether it has already done so; then
-    /// it may not ring.
+    /// Asks the peer to ring when it has read `mark` half-slots; `None` withdraws the request. Returns whether the peer
+    /// has read that many already; in this case it may fail to ring.
     pub fn want_notice(&mut self, to: u32, mark: Option<u64>) -> bool {
         let us = self.tid;
         let Some(peer) = self.index_of(to).and_then(|index| self.peers[index].as_mut()) else { return false };
@@ -39,7 +39,8 @@ impl Endpoint {
         mark.is_some_and(|mark| peer.consumed(us) >= mark)
     }
 
-    /// Rings the daemon if it waits for its queue to be read as far as it has been.
+    /// Rings the daemon if the daemon has asked for that ([`Endpoint::want_notice`]) and this task has read the
+    /// daemon's queue far enough.
     pub(super) fn notify_daemon(&mut self, index: usize) {
         let us = self.tid;
         let Some(peer) = self.peers[index].as_mut() else { return };
@@ -48,12 +49,13 @@ impl Endpoint {
         parker::full_fence();
         let notice = peer.theirs(us).map_or(0, |record| record.notice.load_relaxed());
         if notice != 0 && published >= notice {
-            // Its bell is always at hand.
+            // The daemon's doorbell is always kept.
             let _ = ring(peer, false);
         }
     }
 
-    /// Hands over everything that a peer has sent until now, whether the sink wants it or not. The peer may send on.
+    /// Hands everything that a peer has sent until now to the sink, whether the sink wants it or not. The peer may send
+    /// on.
     pub fn poll_through(&mut self, tid: u32, sink: &mut impl crate::Sink) -> usize {
         let count = self.poll_dead(tid, sink);
         if let Some(index) = self.index_of(tid) {

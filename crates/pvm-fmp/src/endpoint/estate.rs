@@ -1,4 +1,4 @@
-//! How far the queue of a dead peer is read: to the end of what it left, and never round and round.
+//! How far the queue of a dead peer is read: to the end of what the peer left, and never in a circle.
 use crate::peer::Inbound;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,15 +6,15 @@ use std::ops::Range;
 /// What a dead peer has left in its queue: each ring is read at most once, and at most to its end.
 #[derive(Default)]
 pub(super) struct Estate {
-    /// First byte and end of earlier rings.
+    /// All rings so far, the present one included: the address of the first byte, and of the end.
     rings: BTreeMap<usize, usize>,
-    /// The present ring, and the count of half-slots at which it is read to its end.
+    /// The addresses of the present ring, and (`end`) the count of half-slots at which it is read to its end.
     ring: Range<usize>,
     end: u64,
 }
 
 impl Estate {
-    /// Returns whether the next entry can be one of those that were there.
+    /// Returns whether the next entry can be one of those that the peer left.
     pub fn holds(&mut self, inbound: &Inbound) -> bool {
         let place = inbound.place();
         if place != self.ring {

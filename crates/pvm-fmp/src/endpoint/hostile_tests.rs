@@ -1,4 +1,4 @@
-//! A peer that breaks the rules hurts nobody but itself.
+//! A peer that breaks the rules harms nobody but itself.
 use super::*;
 use crate::extents::Mapping;
 use crate::peer::RecordPlace;
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 const C: u32 = 0x40003;
 
-/// Queues whatever entry from one endpoint to a peer.
+/// Queues any entry, valid or not, from one endpoint to a peer.
 fn push(from: &mut Endpoint, to: u32, kind: Kind, words: &[u64]) {
     let index = from.index_of(to).unwrap();
     let (us, heap) = (from.tid, from.heap.clone());
@@ -30,7 +30,7 @@ fn three(host: &Host) -> [Endpoint; 3] {
     [a, b, c]
 }
 
-/// All messages of `from` to `to` arrive.
+/// Checks that all messages of `from` to `to` arrive.
 fn talk(from: &mut Endpoint, to: &mut Endpoint) {
     let mut kept = Kept::default();
     to.poll(&mut kept);
@@ -92,7 +92,7 @@ fn the_queue_of_a_dead_task_ends_even_if_it_leads_back_to_itself() {
 fn a_task_that_was_said_to_be_dead_and_writes_on_is_not_read_for_ever() {
     let host = Host::new();
     let (mut a, mut b) = host.pair();
-    /// Sends on whenever something arrives.
+    /// A sink whose sender sends again whenever a message arrives.
     struct Writing<'a>(&'a mut Endpoint, usize);
     impl Sink for Writing<'_> {
         fn arrived(&mut self, _: u32, _: Meta, _: Arrival<'_>) {
@@ -100,7 +100,7 @@ fn a_task_that_was_said_to_be_dead_and_writes_on_is_not_read_for_ever() {
             assert!(self.1 < 1_000_000);
             let reader = self.0.peers[0].as_mut().unwrap();
             let written = reader.out.as_ref().unwrap().written();
-            // As if all had been read: the ring is written round and round.
+            // The writer assumes that all has been read, and so never leaves its ring.
             self.0.peers[0].as_mut().unwrap().out.as_mut().unwrap().reader_came_to(written);
             self.0.send_bytes(B, [1, 0, 0, 0, 0, 0], &[1]).map(|_| ()).unwrap();
         }
@@ -132,7 +132,7 @@ fn a_long_table_that_changes_all_the_time_is_not_searched_all_the_time() {
         searches += usize::from(searched == Some(version.load(std::sync::atomic::Ordering::Relaxed)));
     }
     assert_eq!(searches, 4);
-    // Who is about to sleep looks at everything.
+    // A task that is about to sleep searches the whole table.
     let record = RecordPlace::own(&a.heap, PEERS_MAX - 1);
     record.get().tid.store(B, std::sync::atomic::Ordering::Release);
     version.fetch_add(1, std::sync::atomic::Ordering::Release);
@@ -222,7 +222,7 @@ fn a_sender_that_never_decides_about_its_rendezvous_holds_nobody_up() {
         assert_eq!(b.poll(&mut kept), 0);
     }
     talk(&mut c, &mut b);
-    // When the sender is dead, what has no body is passed over, and the rest is had.
+    // When the sender is dead, the message without a body is skipped, and the next message arrives.
     host.table.clear(A);
     assert_eq!((b.poll_dead(A, &mut kept), kept.in_transit), (1, 0));
 }
@@ -290,7 +290,7 @@ fn a_receiver_that_takes_its_time_has_nothing_copied_to_it_twice() {
     record.get().into_address.store(room.as_mut_ptr() as u64, relaxed);
     record.get().into_bytes.store(text.len() as u64, relaxed);
     record.get().into_number.store(1, relaxed);
-    // It copies nothing itself and leaves its buffer open, so the whole body is the sender's part.
+    // The receiver copies nothing and leaves its buffer open, so the sender copies the whole body.
     let before = process::WRITTEN_BYTES.get();
     a.send_bytes(B, [2, 0, 0, 0, 0, 0], &text).map(|_| ()).unwrap();
     assert_eq!(process::WRITTEN_BYTES.get() - before, text.len());
@@ -305,7 +305,8 @@ fn a_task_that_names_another_process_as_its_own_is_not_believed() {
     let mapping = Mapping::of_peer(&segment).unwrap();
     assert_eq!(process::owner_of(&mapping), Some(std::process::id() as i32));
     let heap = a.heap.borrow();
-    // Where the nonce stands in a process is for the liar to choose: here it is right.
+    // A task that lies also chooses the address of the nonce: here the other process really has the nonce at that
+    // address.
     let mut other = process::sleeping_owner(heap.source().mapping.header());
     assert_eq!(process::owner_of(&mapping), None);
     other.kill().unwrap();

@@ -1,4 +1,4 @@
-//! A buffer that the receiver has back is not written any more.
+//! After a receive has returned, the sender does not write to the receiver's buffer any more.
 use super::*;
 use crate::process::BEFORE_WRITE;
 use crate::tests::{A, B, Host, beside, body};
@@ -6,12 +6,12 @@ use crate::{Arrival, Meta, Posted, Sink, signals};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 
-/// So long that the sender has a part in the copy.
+/// The length of a body, in bytes: the body is so long that the sender copies a part of it.
 const BODY_BYTES: usize = 16 << 20;
 /// How long the sender is held between its claim of a chunk and the write.
 const HELD: Duration = Duration::from_millis(600);
 
-/// Takes bodies in transit into one buffer, and uses that for something else at once.
+/// Takes bodies in transit into one buffer, and overwrites that buffer at once.
 struct Reusing(Vec<u8>);
 
 impl Sink for Reusing {
@@ -48,7 +48,7 @@ fn a_sender_that_was_held_between_claim_and_write_writes_nothing_late() {
         let now_held = held.clone();
         BEFORE_WRITE.set(Some(Box::new(move || {
             now_held.store(true, SeqCst);
-            // Nor does a handler of a signal take the sender out of there.
+            // Signals are blocked here: no signal handler can leave the copy by a jump.
             assert!(signals::is_blocked(libc::SIGALRM) && signals::is_blocked(libc::SIGINT));
             std::thread::sleep(HELD);
         })));

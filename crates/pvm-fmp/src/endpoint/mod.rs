@@ -1,4 +1,4 @@
-//! A task's place in the shared-memory layer.
+//! A task's endpoint in the shared-memory layer.
 use crate::doorbell;
 use crate::file;
 use crate::heap::{Block, Heap, SharedHeap};
@@ -31,32 +31,32 @@ mod rendezvous_tests;
 
 pub use recent::{RecentImmediate, RecentShort};
 
-/// From this size on a body goes to a waiting peer by rendezvous, in bytes: one copy by the kernel, and no memory for a
-/// second one. Below, two copies by two cores at the same time are faster. The environment variable `HPVM_OFFER_MIN`
-/// (bytes) sets another size.
+/// The shortest body that goes to a waiting peer by rendezvous, in bytes. A rendezvous needs one copy by the kernel,
+/// and no memory for a second one. For shorter bodies, two copies by two cores at the same time are faster. The
+/// environment variable `HPVM_OFFER_MIN` (bytes) sets another size.
 const RENDEZVOUS_BYTES_MIN: usize = 32 << 20;
-/// From this size on a body is sent by a pipelined send, in bytes.
+/// The shortest body that is sent by a pipelined send, in bytes.
 const PIPELINED_BYTES_MIN: usize = 12 << 10;
-/// Doorbells kept open; the daemon rings those of further peers.
+/// The number of peers' doorbells that an endpoint keeps open; the daemon rings the doorbells of further peers.
 const BELLS_MAX: usize = 256;
-/// Entries taken from one peer before the next one has its turn.
+/// The number of entries that a poll takes from one peer before it goes on to the next peer.
 const BATCH: usize = 256;
-/// Up to this number of peers a poll looks at all of them; with more, at the recent ones and some others.
+/// With at most this number of peers a poll probes all of them; with more, only the recent ones and some others.
 const PROBE_PEERS: usize = 32;
-/// Peers that are kept in the order in which they sent.
+/// The number of peers that are kept in the order in which they last sent.
 const RECENT_PEERS: usize = PROBE_PEERS / 2;
-/// Peers whose queues a waiting task watches, and how often it probes them before it polls all peers. Mostly an answer
-/// comes within one watch; then the processor learns what follows.
+/// The number of peers that a waiting task watches, and how often it probes their queues before it polls all peers.
+/// Mostly an answer arrives within one watch; then the processor learns to predict the branches that follow.
 const WATCH_PEERS: usize = 4;
 const WATCH_PROBES: usize = 16;
-/// How often a receive probes the queue of the most recent peer before it waits by the long way.
+/// How often a receive probes the queue of the most recent peer before it waits in the general way.
 const RECENT_PROBES: usize = 32;
 /// How long a sender waits for the answer in a rendezvous, in addition to the time for the copy itself.
 const RENDEZVOUS_PATIENCE: Duration = Duration::from_millis(2);
-/// How long a sender keeps a rendezvous open for which the heap has no memory: the receiver has said that it waits for
-/// this message.
+/// How long a sender keeps a rendezvous open if its heap has no memory for the body: the receiver has said that it
+/// waits for this message.
 ///
-/// * Filled by: a task that says so and does nothing, or is stopped
+/// * Filled by: a task that says that it waits, and then does not receive, or is stopped
 /// * Default: 30 s
 /// * Setting: none, without a rendezvous the send would fail at once
 /// * Reached: the rendezvous is withdrawn, `pvm_psend` returns `PvmNoMem`, and the receiver gets nothing
@@ -66,56 +66,56 @@ const RENDEZVOUS_WAIT_MAX: Duration = Duration::from_secs(30);
 const RENDEZVOUS_BYTES_PER_MICROSECOND: usize = 500;
 /// How long a sender of a long body waits for the peer to begin its receive.
 const LINGER: Duration = Duration::from_micros(4);
-/// Sends after which the sender should look for blocks that came back.
+/// The number of sends after which the sender should collect the blocks that receivers have released.
 const SENDS_PER_POLL: u32 = 64;
-/// Messages taken from the most recent peer by the shortest way before all peers have their turn.
+/// The number of messages that are taken from the most recent peer by the shortest path before all peers are polled.
 const SHORTS_PER_POLL: u32 = 32;
-/// Bytes sent through the heap after which it should.
+/// The number of bytes sent through the heap after which the sender should collect released blocks.
 const BYTES_PER_POLL: usize = 1 << 20;
-/// Free memory from which on a sleep is interrupted to give it back, in bytes.
+/// With more free memory than this, in bytes, a task interrupts its sleep to give memory back.
 const EXCESS_BYTES: u64 = 8 << 20;
 /// Tokens in one release entry (one slot).
 const TOKENS_PER_RELEASE: usize = 8;
-/// From this number of released bytes on they are reported at once.
+/// When this number of bytes has been released, the release is reported at once.
 const PROMPT_RELEASE_BYTES: usize = 32 << 10;
 
-/// A task's place in the shared-memory layer: its segment, its peers.
+/// A task's endpoint in the shared-memory layer: its segment, its doorbell, its peers.
 pub struct Endpoint {
     tid: u32,
     ports: Option<PortView>,
     heap: SharedHeap,
     bell: OwnedFd,
-    /// Read by peers to make sure that our process id means us.
+    /// A random number, which peers read to make sure that our process id means this process.
     _nonce: Box<u64>,
     peers: Vec<Option<Box<Peer>>>,
-    /// Index into `peers`, plus one, by slot.
+    /// By the slot of a tid: the index into `peers`, plus one; 0 for no peer.
     by_slot: Vec<u32>,
-    /// Peers. The first [`RECENT_PEERS`] are the last ones of which a poll took a message or that were introduced, the
-    /// very last one first.
+    /// Indices into `peers`. The first [`RECENT_PEERS`] are the peers that sent or were introduced last, the latest one
+    /// first.
     order: Vec<usize>,
-    /// The place in `order` where the next look at the less recent peers begins.
+    /// The place in `order` where the next poll of the less recent peers begins.
     next_probe: usize,
-    /// Free records of our table, and how many were ever used.
+    /// Free records of our table, and (`used_records`) how many records were ever used.
     free_records: Vec<usize>,
     used_records: usize,
     /// The pieces of our table that lie in the heap.
     tables: Vec<Block>,
     bells: usize,
-    /// A read count has not been published yet.
+    /// Set when some read count has not been published yet.
     unpublished: bool,
-    /// Barriers on all cores reach this process, and it may make them.
+    /// Set if barriers on all cores (`membarrier(2)`) reach this process, and it may make them.
     barriers: bool,
     parked: bool,
     sleep: u32,
     dirty: Rc<Cell<bool>>,
-    /// A message to us could not be mapped for lack of address space.
+    /// Set when a message to us could not be mapped for lack of address space.
     starved: bool,
     copy_allowed: Rc<Cell<bool>>,
     rendezvous_bytes_min: usize,
     rendezvous_wait_max: Duration,
     sends: u32,
     sent_bytes: usize,
-    /// Messages taken by the shortest way since the last poll.
+    /// The number of messages taken by the shortest path since the last poll.
     shorts: u32,
 }
 
@@ -139,7 +139,8 @@ impl Endpoint {
         Endpoint::with(Segment::new()?, doorbell::new()?)
     }
 
-    /// Adopts what the daemon made for this task before it enrolled ([`crate::PreallocatedEndpoint`]).
+    /// Adopts the segment and the doorbell that the daemon made for this task before the task enrolled
+    /// ([`crate::PreallocatedEndpoint`]).
     pub fn adopt(segment: OwnedFd, bell: OwnedFd) -> io::Result<Endpoint> {
         Endpoint::with(Segment::adopt(segment)?, bell)
     }
@@ -182,7 +183,7 @@ impl Endpoint {
         })
     }
 
-    /// Takes the place of the parent process, which made this.
+    /// Takes the endpoint over from the parent process, in a child that takes its parent's place.
     pub fn inherit(&mut self) {
         self.barriers = crate::parker::register();
         self.heap.borrow().source().mapping.header().pid.store(std::process::id(), Ordering::Relaxed);
@@ -194,7 +195,7 @@ impl Endpoint {
         let heap = self.heap.borrow();
         Ok([file::duplicate(heap.source().descriptor())?, doorbell::again(self.bell())?])
     }
-    /// Returns from which size on a one-call receive should be posted ([`Endpoint::post`]), in bytes.
+    /// Returns the smallest size of a one-call receive that should be posted ([`Endpoint::post`]), in bytes.
     #[inline]
     pub fn rendezvous_bytes_min(&self) -> usize {
         self.rendezvous_bytes_min
@@ -223,24 +224,25 @@ impl Endpoint {
         self.ports.as_ref().is_some_and(PortView::crowded)
     }
 
-    /// Has senders ring from now on. The caller must [`Endpoint::poll`] once more before it sleeps on the doorbell.
+    /// Makes senders ring from now on. The caller must [`Endpoint::poll`] once more before it sleeps on the doorbell.
     pub fn prepare_park(&mut self) {
         let crowded = self.crowded();
         self.sleep = self.sleep.wrapping_add(1).max(1);
         self.parked = true;
         let heap = self.heap.borrow();
         let parker = &heap.source().mapping.header().parker.0;
-        // The daemon sleeps so often that its senders had better pass the fence.
+        // The daemon sleeps so often that fences of its senders cost less than a barrier on all cores for each sleep.
         parker.choose(self.barriers && !crowded && !crate::is_daemon(self.tid));
         parker.prepare_park(self.sleep);
     }
 
-    /// Returns whether [`Endpoint::prepare_park`] was called, and [`Endpoint::unpark`] was not.
+    /// Returns whether [`Endpoint::prepare_park`] was called, and [`Endpoint::unpark`] has not been called since.
     pub fn is_parked(&self) -> bool {
         self.parked
     }
 
-    /// Has senders ring no more, and empties the doorbell: after the sleep, or when the last poll brought something.
+    /// Makes senders ring no more, and empties the doorbell. Call it after the sleep, or when the last poll before the
+    /// sleep has found a message.
     pub fn unpark(&mut self) {
         if !std::mem::take(&mut self.parked) {
             return;
@@ -256,14 +258,14 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether a message could not be mapped for lack of address space since the last call. The next
+    /// Returns whether, since the last call, a message could not be mapped for lack of address space. The next
     /// [`Endpoint::poll`] tries again.
     pub fn take_starved(&mut self) -> bool {
         std::mem::take(&mut self.starved)
     }
 
-    /// Returns whether an idle task holds so much free memory that it should give it back: sleep for a tenth of a
-    /// second first, and call [`Endpoint::tidy`] if nothing came.
+    /// Returns whether the task has so much free memory that it should give some back when idle: it should sleep for a
+    /// tenth of a second first, and call [`Endpoint::tidy`] if no message has arrived by then.
     pub fn has_excess(&self) -> bool {
         self.heap.borrow().free_bytes() > EXCESS_BYTES
     }

@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-/// The content of the smallest piece of a new table.
+/// The content of a new piece of a table, of the smallest length.
 const ZEROES: [u8; FIRST_RECORDS * size_of::<PeerRecord>()] = [0; FIRST_RECORDS * size_of::<PeerRecord>()];
 
 impl Endpoint {
@@ -22,8 +22,8 @@ impl Endpoint {
         self.try_connect(tid, [segment, bell]).map_err(|(error, _)| error)
     }
 
-    /// Does what [`Endpoint::connect`] does with segment and doorbell. They come back if it fails, so that the caller
-    /// can try again after a lack of memory.
+    /// Does what [`Endpoint::connect`] does; `peer` is its segment and its doorbell. If it fails, both are returned, so
+    /// that the caller can try again after a lack of memory.
     pub fn try_connect(&mut self, tid: u32, peer: [OwnedFd; 2]) -> Result<(), (io::Error, [OwnedFd; 2])> {
         if self.is_connected(tid) {
             return Ok(());
@@ -35,7 +35,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Returns the peer's mapping, and a record of our table.
+    /// Returns a mapping of the peer's segment, and a record of our table for the peer.
     fn ready_for(&mut self, tid: u32, [segment, bell]: &[OwnedFd; 2]) -> io::Result<(Mapping, usize)> {
         let mapping = Mapping::of_peer(segment)?;
         if !doorbell::is_bell(bell.as_fd()) {
@@ -105,7 +105,8 @@ impl Endpoint {
         Some(index)
     }
 
-    /// Makes our table at least `count` records long. Its pieces behind the first lie in the heap, and stay.
+    /// Makes our table at least `count` records long. All pieces of the table except the first lie in the heap, and
+    /// stay there.
     pub(super) fn make_records(&mut self, count: usize) -> Option<()> {
         let piece = (0..).find(|piece| table_piece(*piece).0 + table_piece(*piece).1 >= count)?;
         if count > PEERS_MAX {
@@ -117,7 +118,7 @@ impl Endpoint {
             for at in (0..bytes).step_by(ZEROES.len()) {
                 block.write(at, &ZEROES);
             }
-            // Pair `table piece made`: whoever sees where it lies sees clean records.
+            // Pair `table piece made`: whoever sees the offset of the piece sees clean records.
             self.heap.borrow().source().mapping.header().tables[piece].store(block.offset(), Ordering::Release);
             self.tables.push(block);
         }
@@ -136,15 +137,15 @@ impl Endpoint {
         (self.peers[index].as_ref()?.tid == tid).then_some(index)
     }
 
-    /// Removes a dead peer (`ToTask::PeerGone`); call after [`Endpoint::poll_dead`]. Bodies of it that are still held
-    /// stay readable.
+    /// Removes a dead peer (`ToTask::PeerGone`); call after [`Endpoint::poll_dead`]. Bodies that it has sent stay
+    /// readable while this task holds them.
     pub fn peer_gone(&mut self, tid: u32) {
         let Some(index) = self.index_of(tid) else { return };
         let peer = self.peers[index].take().expect("found just now");
         self.by_slot[slot_of(tid)] = 0;
         self.order.retain(|other| *other != index);
         self.bells -= usize::from(peer.bell.is_some());
-        // Nothing is ordered by that: the record is cleaned when it is taken anew.
+        // This store orders nothing: the record is cleaned when it is taken again.
         peer.our_record.get().tid.store(0, Ordering::Relaxed);
         self.free_records.push(peer.our_record.index);
     }

@@ -21,9 +21,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 impl Endpoint {
-    /// Hands arrived messages to `sink`: a batch from each peer; with many peers, from those that sent lately and some
-    /// others. Returns how many messages, or 1 for a full batch of other entries. 0 between [`Endpoint::prepare_park`]
-    /// and [`Endpoint::unpark`] means that nothing is there. Makes no system call.
+    /// Hands arrived messages to `sink`: a batch from each peer or, if there are many peers, from those that sent
+    /// lately and from some others. Returns the number of messages, or 1 for a full batch of other entries. Between
+    /// [`Endpoint::prepare_park`] and [`Endpoint::unpark`] all peers are polled, and 0 means that nothing has arrived.
+    /// Makes no system call.
     #[inline]
     pub fn poll(&mut self, sink: &mut impl Sink) -> usize {
         (self.sends, self.sent_bytes, self.shorts) = (0, 0, 0);
@@ -38,8 +39,9 @@ impl Endpoint {
         count
     }
 
-    /// Probes the queues of the most recent peers for some hundred nanoseconds, or until something is there; takes
-    /// nothing. A waiting task does this between two polls: it sees a message sooner than through all the layers above.
+    /// Probes the queues of the most recent peers for some hundred nanoseconds, or until an entry is there; takes
+    /// nothing. A waiting task calls this between two polls: here it sees a message sooner than by a poll through all
+    /// the layers above.
     #[inline]
     pub fn watch(&self) {
         let watched = &self.order[..self.order.len().min(WATCH_PEERS)];
@@ -55,7 +57,7 @@ impl Endpoint {
         }
     }
 
-    /// Watches the most recent peer alone, unless tasks crowd the cores. Returns whether it has sent again.
+    /// Watches the most recent peer alone, unless tasks outnumber the cores. Returns whether that peer has sent again.
     #[inline(always)]
     pub fn watch_most_recent(&self) -> bool {
         let first = self.order.first().and_then(|&index| self.peers[index].as_ref());
@@ -67,15 +69,16 @@ impl Endpoint {
         (0..RECENT_PROBES).any(|_| {
             let there = inbound.reader.has_next(ring);
             if !there {
-                // Looking without a pause takes the cache line from the writer before it is done with it.
+                // Polling without a pause would take the cache line from the writer before the writer has finished with
+                // it.
                 std::hint::spin_loop();
             }
             there
         })
     }
 
-    /// Returns the message that has come from the most recent peer, if it fits in one slot: the shortest way to it.
-    /// `None` also when it is time to [`Endpoint::poll`] for all the others.
+    /// Returns the next message of the most recent peer, if it is there and fits in one slot: the shortest path to it.
+    /// Also returns `None` when it is time to [`Endpoint::poll`] all peers.
     #[inline(always)]
     pub fn probe_recent_short(&mut self) -> Option<RecentShort<'_>> {
         let &index = self.order.first()?;
@@ -95,16 +98,16 @@ impl Endpoint {
         })
     }
 
-    /// Returns the peer of which [`Endpoint::poll`] took a message last, or one that was introduced since.
+    /// Returns the peer from which [`Endpoint::poll`] took a message last, or one that was introduced since.
     #[inline(always)]
     pub fn most_recent_peer(&self) -> Option<u32> {
         let &index = self.order.first()?;
         Some(self.peers[index].as_ref()?.tid)
     }
 
-    /// Returns the immediate message that has come from [`Endpoint::most_recent_peer`], or comes within some hundred
-    /// nanoseconds, in which few others can have sent. `None` also when it is time to [`Endpoint::poll`] for all the
-    /// others.
+    /// Returns the next message of [`Endpoint::most_recent_peer`], if it is an immediate message that is there or
+    /// arrives within some hundred nanoseconds; few other peers can have sent in that time. Also returns `None` when it
+    /// is time to [`Endpoint::poll`] all peers.
     #[inline(always)]
     pub fn probe_recent_immediate(&mut self) -> Option<RecentImmediate<'_>> {
         let &index = self.order.first()?;
@@ -121,8 +124,8 @@ impl Endpoint {
         Some(RecentImmediate { immediate, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
     }
 
-    /// Returns how often to probe the queue of the most recent peer: not at all while tasks crowd the cores, or when
-    /// others have sent or are too many to look at.
+    /// Returns how often to probe the queue of the most recent peer: 0 while tasks outnumber the cores, when another
+    /// peer has sent, or when there are too many other peers to check.
     fn patience(&self) -> usize {
         let others = &self.order[1..];
         let has_sent = |index: &usize| {
@@ -152,7 +155,7 @@ impl Endpoint {
         count
     }
 
-    /// Polls the peers that sent lately, and some of the others; for many peers.
+    /// Polls the peers that sent lately, and some of the others; used when there are many peers.
     fn poll_some(&mut self, sink: &mut impl Sink) -> usize {
         let mut count = (0..RECENT_PEERS).map(|place| self.drain(place, sink)).sum();
         for _ in RECENT_PEERS..PROBE_PEERS {
@@ -162,8 +165,8 @@ impl Endpoint {
         count
     }
 
-    /// Takes messages of the peer at a place in the order, and puts it first if it has sent. Peers behind that place
-    /// keep theirs, so a caller can go from place to place.
+    /// Takes messages of the peer at `place` in the order, and moves that peer to the front if it has sent. Peers
+    /// behind `place` keep their places, so a caller can iterate over the order.
     #[inline]
     fn drain(&mut self, place: usize, sink: &mut impl Sink) -> usize {
         let count = self.drain_peer(self.order[place], sink);
@@ -173,7 +176,7 @@ impl Endpoint {
         count
     }
 
-    /// Puts the peer at a place first, in a time that does not depend on how many there are.
+    /// Moves the peer at `place` to the front of the order, in a time that does not depend on the number of peers.
     fn put_first(&mut self, place: usize) {
         let last = place.min(RECENT_PEERS - 1);
         self.order.swap(last, place);
@@ -215,14 +218,15 @@ impl Endpoint {
         count
     }
 
-    /// Hands over everything that a dead peer had sent; before [`Endpoint::peer_gone`].
+    /// Hands everything that a dead peer had sent to the sink. Call it before [`Endpoint::peer_gone`].
     pub fn poll_dead(&mut self, tid: u32, sink: &mut impl Sink) -> usize {
         let Some(index) = self.index_of(tid) else { return 0 };
         let mut count = 0;
         if self.peers[index].as_ref().is_some_and(|peer| peer.inbound.is_none()) {
             count += self.find_queue(index, true, sink);
         }
-        // A task that has only said that it ends might write on and on: no more is taken than can have been there.
+        // A task that has announced its end, but still runs, might write for ever: no more is taken than can have been
+        // there.
         let mut estate = Estate::default();
         loop {
             let inbound = self.peers[index].as_ref().and_then(|peer| peer.inbound.as_ref());
@@ -242,7 +246,7 @@ impl Endpoint {
         }
     }
 
-    /// Looks for the queue of a peer that had none at the last look.
+    /// Looks for the queue of a peer that had none at the last poll.
     #[cold]
     fn find_queue(&mut self, index: usize, thoroughly: bool, sink: &mut impl Sink) -> usize {
         let us = self.tid;
@@ -250,7 +254,7 @@ impl Endpoint {
         if peer.shunned {
             return 0;
         }
-        // Before a sleep nothing may be overlooked.
+        // Before a sleep no queue may be overlooked.
         let record = if thoroughly { peer.find_record(us) } else { peer.probe_record(us) };
         if let Some(record) = record {
             peer.inbound = Inbound::find(&peer.owner, record.get());
@@ -264,7 +268,8 @@ impl Endpoint {
         0
     }
 
-    /// Takes a batch of entries of any kind. Returns how many messages, and never 0 if more entries may be there.
+    /// Takes a batch of entries of any kind. Returns the number of messages, but at least 1 if more entries may be
+    /// there.
     fn drain_some(&mut self, index: usize, sink: &mut impl Sink) -> usize {
         let (mut count, mut entries) = (0, 0);
         while entries < BATCH {
@@ -287,7 +292,7 @@ impl Endpoint {
         if entries == BATCH {
             count = count.max(1);
         }
-        // A sender of many long bodies may wait for the first ones to be read.
+        // A sender of many long bodies may be waiting until the first ones have been read.
         let peer = self.peers[index].as_ref();
         let long = peer.is_some_and(|peer| peer.released_bytes() >= PROMPT_RELEASE_BYTES || crate::is_daemon(peer.tid));
         let inbound = self.peers[index].as_ref().and_then(|peer| peer.inbound.as_ref());
@@ -315,7 +320,7 @@ impl Endpoint {
         }
     }
 
-    /// Does what can wait, when nothing has arrived.
+    /// Does the work that can wait until nothing arrives: publishes read counts, and releases blocks.
     #[cold]
     fn idle(&mut self) {
         if std::mem::take(&mut self.unpublished) {
@@ -326,8 +331,8 @@ impl Endpoint {
         }
     }
 
-    /// Stops reading the damaged queue of a peer. The peer keeps its place in the order, over which a caller may be
-    /// iterating.
+    /// Stops reading the damaged queue of a peer. The peer keeps its place in the order, because a caller may be
+    /// iterating over the order.
     fn shun(&mut self, index: usize) {
         if let Some(peer) = self.peers[index].as_mut() {
             (peer.shunned, peer.inbound) = (true, None);
@@ -366,7 +371,7 @@ impl Endpoint {
         Some(step)
     }
 
-    /// Turns damage into a wait if the cause is that memory could not be mapped now.
+    /// Turns damage into a wait, if the only cause is that memory could not be mapped now.
     #[inline]
     fn unless_starved(&mut self, index: usize, step: Step) -> Step {
         let starved = |peer: &Peer| matches!(step, Step::Damaged) && peer.owner.mapping.take_starved();
@@ -377,7 +382,7 @@ impl Endpoint {
         Step::Wait
     }
 
-    /// Handles an entry whose body lies elsewhere.
+    /// Handles a release, or an entry whose body lies outside the queue.
     fn step_long(&mut self, index: usize, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
         let peer = self.peers[index].as_mut().expect("connected");
         let owner = peer.owner.clone();
@@ -443,7 +448,7 @@ impl Endpoint {
                 }
                 let pushed = peer.push(self.tid, &self.heap, Kind::Release, &[0; 6], &body[..4 * group.len()]);
                 if pushed.is_err() {
-                    // No memory for the release: it waits for the next time.
+                    // There is no memory for the release: the tokens wait for the next call.
                     peer.owner.released.borrow_mut().extend_from_slice(group);
                     self.dirty.set(true);
                 }
@@ -457,7 +462,7 @@ impl Endpoint {
         let heap = self.heap.borrow();
         let words = &heap.source().mapping.header().posted.0;
         let Some(wanted) = wanted else {
-            // Nothing is ordered by that: a rendezvous that comes all the same is taken, or falls back to eager.
+            // This store orders nothing: a rendezvous that arrives nevertheless is taken, or falls back to eager.
             return words.active.store(0, Ordering::Relaxed);
         };
         words.active.store(0, Ordering::Relaxed);
@@ -466,7 +471,7 @@ impl Endpoint {
             words.mask[at].store(wanted.mask[at], Ordering::Relaxed);
             words.value[at].store(wanted.value[at] & wanted.mask[at], Ordering::Relaxed);
         }
-        // Pair `receive posted`: whoever sees it sees what is waited for.
+        // Pair `receive posted`: whoever sees `active` sees what the task waits for.
         words.active.store(1, Ordering::Release);
     }
 }
@@ -505,10 +510,10 @@ fn receive_rendezvous(
             None => Step::Damaged,
         },
         SenderState::Withdrawn => Step::Other,
-        // Nobody will decide any more: the message was not sent.
+        // A dead sender decides nothing any more: the message was not sent.
         SenderState::InDoubt if !sender_lives() => Step::Other,
         SenderState::InDoubt => Step::Wait,
-        // It was asked to fall back to eager, and will. Trying again would only cost time.
+        // The sender was asked to fall back to eager, and will do so. Trying again would only cost time.
         SenderState::Open
             if rendezvous::receiver_answer(&ours.taken, number) == ReceiverAnswer::WantsEager && sender_lives() =>
         {
@@ -533,7 +538,8 @@ fn receive_rendezvous(
     }
 }
 
-/// Hands a borrowed payload to the sink: it is the daemon's until the entry has been read.
+/// Hands a borrowed payload to the sink, as a body in transit: it lies in the daemon's heap only until the entry has
+/// been read.
 fn receive_borrowed(from: u32, owner: &Rc<Owner>, remote: &Remote, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
     let outcome = Cell::new(Outcome::Later);
     let (bytes, transit) = (remote.len(), Transit::Borrowed(remote));
@@ -542,15 +548,16 @@ fn receive_borrowed(from: u32, owner: &Rc<Owner>, remote: &Remote, entry: &Entry
     if outcome.get() == Outcome::Taken { Step::Message } else { Step::Wait }
 }
 
-/// Returns the three words of an entry whose body lies elsewhere.
+/// Returns the three words of an entry whose body lies outside the queue.
 fn words_of(entry: &Entry<'_>) -> [u64; 3] {
     let mut words = [0u8; 24];
     entry.copy_to(&mut words);
     [0, 8, 16].map(|from| u64::from_ne_bytes(words[from..from + 8].try_into().expect("eight")))
 }
 
-/// Hands a pipelined body, which may be incomplete, to the sink. `seen`: how many bytes were there at the last look;
-/// the body is left alone until there are more. Returns also how many bytes are there.
+/// Hands a pipelined body, which may be incomplete, to the sink. `seen` is the number of bytes that were there at the
+/// last poll; the sink gets the body only if there are more now, or the sender is dead. Also returns how many bytes are
+/// there now.
 fn receive_pipelined(
     from: u32,
     owner: &Rc<Owner>,

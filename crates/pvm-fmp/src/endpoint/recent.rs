@@ -21,7 +21,7 @@ impl RecentShort<'_> {
         self.short.len()
     }
 
-    /// Returns the words that travel with it.
+    /// Returns the meta words of the message.
     #[inline(always)]
     pub fn meta(&self) -> Meta {
         self.short.meta()
@@ -40,7 +40,7 @@ impl RecentShort<'_> {
 
 /// An immediate message that can be taken; see [`super::Endpoint::probe_recent_immediate`].
 pub struct RecentImmediate<'a> {
-    /// What it is.
+    /// The message itself.
     pub immediate: Immediate,
     pub(super) inbound: &'a mut Inbound,
     pub(super) shorts: &'a mut u32,

@@ -2,7 +2,7 @@
 use super::*;
 use crate::tests::{A, B, Host, Kept, introduce};
 
-/// A task, and `count` peers that it knows, in the order of their introduction.
+/// Returns a task, and `count` peers that it knows, in the order of their introduction.
 fn acquainted(host: &Host, count: u32) -> (Endpoint, Vec<Endpoint>) {
     let mut task = host.endpoint(A);
     let peers = (0..count).map(|number| {
@@ -16,7 +16,7 @@ fn acquainted(host: &Host, count: u32) -> (Endpoint, Vec<Endpoint>) {
     (task, peers)
 }
 
-/// One message of `from` to `to` arrives.
+/// Sends a message from `from` to `to`, and waits until it has arrived.
 fn send(from: &mut Endpoint, to: &mut Endpoint) {
     from.send_bytes(to.tid, [1, 0, 0, 0, 0, 0], b"text").map(|_| ()).unwrap();
     while to.poll(&mut Kept::default()) == 0 {}
@@ -48,7 +48,7 @@ fn of_many_peers_those_that_sent_last_come_first() {
         all.sort_unstable();
         assert_eq!(all, (0..count as usize).collect::<Vec<_>>());
     }
-    // All of them send before one poll of all, which finds each once.
+    // All peers send; then one poll of all peers finds one message of each.
     for peer in &mut peers {
         peer.send_bytes(A, [1, 0, 0, 0, 0, 0], b"text").map(|_| ()).unwrap();
     }

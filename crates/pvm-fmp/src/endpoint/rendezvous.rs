@@ -46,7 +46,7 @@ impl Endpoint {
         false
     }
 
-    /// Opens a rendezvous with the waiting peer; after a while without answer it falls back to eager.
+    /// Opens a rendezvous with the waiting peer; after a while without an answer, falls back to eager.
     pub(super) fn send_rendezvous(
         &mut self,
         index: usize,
@@ -70,7 +70,8 @@ impl Endpoint {
         let patience =
             RENDEZVOUS_PATIENCE + Duration::from_micros((body.len() / RENDEZVOUS_BYTES_PER_MICROSECOND) as u64);
         if let (Sent::RingByDaemon, Some(ring_by_daemon)) = (sent, ringer) {
-            // Now: the peer would not take the body that we wait for if the caller rang after our return.
+            // The ring must come now: after our return it would be too late, since we wait here until the peer takes
+            // the body.
             ring_by_daemon();
         }
         let start = Instant::now();
@@ -89,7 +90,7 @@ impl Endpoint {
                     peer.rendezvous.refused = true;
                     break;
                 }
-                // Once: a second time it would begin at the end of the body again.
+                // Only one call: a second one would begin at the end of the body again.
                 ReceiverAnswer::None => helped = helped || peer.help(us, number, body),
             }
             spins += 1;
@@ -109,8 +110,8 @@ impl Endpoint {
         self.fall_back_to_eager(index, number, body)
     }
 
-    /// Copies the body of a rendezvous to the heap and tells the peer. If there is no memory the rendezvous stays open
-    /// for a while: the peer has said that it waits for the message.
+    /// Copies the body of a rendezvous to the heap, and publishes that to the peer. If there is no memory, the
+    /// rendezvous stays open for a while: the peer has said that it waits for the message.
     fn fall_back_to_eager(&mut self, index: usize, number: u64, body: &[u8]) -> Result<Sent, SendError> {
         let (heap, us, start) = (self.heap.clone(), self.tid, Instant::now());
         let block = loop {
@@ -142,12 +143,12 @@ impl Endpoint {
         record.get().eager_token.store(u64::from(token), Ordering::Relaxed);
         rendezvous::fall_back_to_eager(&record.get().rendezvous, number);
         peer.rendezvous.eager_token = Some(token);
-        // The peer may have gone to sleep over a rendezvous that it could not take.
+        // The peer may have gone to sleep because it could not take the rendezvous.
         Ok(ring(peer, self.barriers))
     }
 
-    /// Withdraws a rendezvous whose body fits nowhere: the peer ignores its entry, unless it has taken the body at the
-    /// last moment.
+    /// Withdraws a rendezvous whose body does not fit in the heap: the peer then ignores the entry, unless it has taken
+    /// the body at the last moment.
     fn withdraw_rendezvous(&mut self, index: usize, number: u64) -> Result<Sent, SendError> {
         let us = self.tid;
         let peer = self.peers[index].as_mut().expect("connected");
@@ -158,14 +159,15 @@ impl Endpoint {
         if !rendezvous::withdraw(&record.get().rendezvous, number, answer) {
             return Ok(Sent::Done);
         }
-        // Until the entry has been read the words of another rendezvous would be taken for those of this one.
+        // Until the peer has read this entry, it would take the words of another rendezvous for those of this one.
         peer.rendezvous.refused = true;
         Err(SendError::NoMemory)
     }
 }
 
-/// Settles a rendezvous that has fallen back to eager: if the peer has taken the body from our memory at the last
-/// moment, its token does not come back. Returns whether the next rendezvous may be opened.
+/// Settles a rendezvous that has fallen back to eager: if the peer has taken the body from our own memory at the last
+/// moment, it does not release the copy in the heap, so this function does. Returns whether the next rendezvous may be
+/// opened.
 pub(super) fn settle(peer: &mut Peer, us: u32) -> bool {
     let Some(token) = peer.rendezvous.eager_token else { return true };
     let number = peer.rendezvous.number;

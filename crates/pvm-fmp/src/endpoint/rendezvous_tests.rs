@@ -1,4 +1,4 @@
-//! Rendezvous for which the sender has no memory: the receiver takes them, or they are withdrawn.
+//! Rendezvous whose body does not fit in the sender's heap: the receiver takes them, or they are withdrawn.
 use super::*;
 use crate::tests::{A, B, Host, Kept, beside, body};
 use crate::{Arrival, Meta, Posted, SendError, Sent, Sink};
@@ -8,7 +8,7 @@ use std::time::Instant;
 const BODY_BYTES: usize = 256 << 10;
 const ANY: Posted = Posted { from: 0, mask: [0; 6], value: [0; 6] };
 
-/// Opens the queue to B while there still is memory, and then there is none.
+/// Opens the queue to B, and then leaves the heap without further memory.
 fn leave_no_memory(a: &mut Endpoint) {
     a.rendezvous_bytes_min = BODY_BYTES;
     a.send_bytes(B, [1, 0, 0, 0, 0, 0], b"first").map(|_| ()).unwrap();
@@ -31,7 +31,7 @@ fn a_rendezvous_that_is_taken_near_the_end_of_the_wait_is_taken_or_withdrawn() {
             let mut kept = Kept::default();
             b.post(Some(ANY));
             posted.send(()).unwrap();
-            // From well before the end to well behind it.
+            // The moments lie between well before the end of the wait and well after it.
             let moment = begin.recv().unwrap() + patience + WAIT * (20 + round) / 40;
             while Instant::now() < moment {
                 std::hint::spin_loop();
@@ -112,7 +112,7 @@ fn who_cannot_ring_makes_no_rendezvous_with_a_peer_that_only_the_daemon_can_wake
     assert_eq!((kept.messages.len(), kept.in_transit), (2, 0));
 }
 
-/// Refuses bodies in transit, and counts them and all others.
+/// A sink that refuses bodies in transit. It counts them, and separately all other bodies.
 #[derive(Default)]
 struct Refusing {
     in_transit: usize,
@@ -152,7 +152,7 @@ fn a_receiver_that_has_gone_to_sleep_over_a_rendezvous_is_woken_by_the_fall_back
         }
     });
     is_posted.recv().unwrap();
-    // So long that the receiver sleeps before the sender has fallen back.
+    // The body is so long that the receiver goes to sleep before the sender falls back.
     a.send_bytes(B, [2, 0, 0, 0, 0, 0], &body(RENDEZVOUS_BYTES_MIN, 3)).map(|_| ()).unwrap();
     thread.join().unwrap();
 }

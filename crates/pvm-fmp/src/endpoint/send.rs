@@ -11,7 +11,8 @@ use crate::queue::{FIRST_BYTES, Kind};
 use crate::{INLINE_BYTES_MAX, Immediate, Meta, NoMemory, SendError, Sent};
 use std::os::fd::AsFd;
 
-/// Has the daemon ring the receiver during a send; `None` if only the caller can, after the send.
+/// A function that makes the daemon ring the receiver during a send; `None` if the caller can do this only after the
+/// send.
 pub(super) type Ringer<'a> = Option<&'a mut dyn FnMut()>;
 
 impl Endpoint {
@@ -20,8 +21,8 @@ impl Endpoint {
         Block::allocate(&self.heap, bytes)
     }
 
-    /// Sends a message that fits in one slot, in the shortest way, to a peer with room in its queue. Returns `None` if
-    /// the message needs [`Endpoint::send_bytes`], which also looks whether the peer lives.
+    /// Sends a message by the shortest path, if it fits in one slot and the queue has room. Otherwise returns `None`:
+    /// the caller then needs [`Endpoint::send_bytes`], which also checks whether the peer lives.
     #[inline(always)]
     pub fn send_short(&mut self, to: u32, meta: &Meta, body: &[u8]) -> Option<Sent> {
         if body.len() > FIRST_BYTES {
@@ -36,8 +37,8 @@ impl Endpoint {
         Some(ring(peer, self.barriers))
     }
 
-    /// Sends an immediate message to a task, without a function call. Returns whether the peer must be woken then
-    /// ([`Endpoint::wake`]).
+    /// Sends an immediate message to a task, without a function call. Returns whether the caller must then wake the
+    /// peer ([`Endpoint::wake`]), or `None` if the message was not sent.
     #[inline(always)]
     pub fn send_immediate(&mut self, to: u32, immediate: &Immediate) -> Option<bool> {
         let index = self.index_of(to)?;
@@ -50,8 +51,8 @@ impl Endpoint {
     }
 
     /// Sends bytes: in the queue if they are few, straight from `body` if they are many and the peer waits for them,
-    /// else through the heap. `body` is free when the call returns. Waits for the receiver only if that waits for this
-    /// message and there is no memory.
+    /// else through the heap. The caller may reuse `body` when the call returns. Waits for the receiver only in a
+    /// rendezvous, for which the receiver has said that it waits for this message.
     #[inline]
     pub fn send_bytes(&mut self, to: u32, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
         if body.len() <= INLINE_BYTES_MAX {
@@ -60,8 +61,8 @@ impl Endpoint {
         self.send_long(to, meta, body, None)
     }
 
-    /// Does what [`Endpoint::send_bytes`] does, for a caller that can have the daemon ring during the call: then
-    /// bytes go straight also to a peer that sleeps and whose doorbell is not at hand.
+    /// Does what [`Endpoint::send_bytes`] does, for a caller that can ask the daemon to ring during the call: then a
+    /// rendezvous is possible also with a peer that sleeps and whose doorbell this task has not kept.
     #[inline]
     pub fn send_bytes_ringing(
         &mut self,
@@ -85,7 +86,8 @@ impl Endpoint {
         if rendezvous && self.peer_waits_for(index, &meta) {
             return self.send_rendezvous(index, meta, body, ringer);
         }
-        // A daemon never waits. While tasks crowd the cores the peer would often have to wait in the middle for us.
+        // A daemon never waits for a body. While tasks outnumber the cores, the peer would often have to wait for us in
+        // the middle of the body.
         if waits && body.len() >= PIPELINED_BYTES_MIN && !self.crowded() {
             return self.send_pipelined(index, meta, body);
         }
@@ -94,7 +96,7 @@ impl Endpoint {
         self.send_blocks(to, meta, &[(block, body.len())])
     }
 
-    /// Sends through the heap, chunk by chunk: the peer can copy the first ones out while we copy the next ones in.
+    /// Sends through the heap, chunk by chunk: the peer can copy the first chunks out while we copy the next ones in.
     fn send_pipelined(&mut self, index: usize, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
         let block = self.allocate(pipelined::HEAD_BYTES + body.len()).map_err(|_| SendError::NoMemory)?;
         let progress = block.head_word();
@@ -123,12 +125,13 @@ impl Endpoint {
             pipelined::advance(progress, done);
         }
         self.sent_bytes += body.len();
-        // The peer may have gone to sleep over the incomplete body.
+        // The peer may have gone to sleep because the body was incomplete.
         Ok(if ring(peer, self.barriers) == Sent::RingByDaemon { Sent::RingByDaemon } else { first? })
     }
 
     /// Sends the content of blocks (each with its used length), without a copy. The blocks may be sent again, also to
-    /// others. Do not overwrite what was sent as long as somebody may read it; append behind it instead.
+    /// others. Do not overwrite the bytes that were sent while a receiver may still read them; append behind them
+    /// instead.
     pub fn send_blocks(&mut self, to: u32, meta: Meta, body: &[(Block, usize)]) -> Result<Sent, SendError> {
         let index = self.index_of(to).ok_or(SendError::NotConnected)?;
         let bytes = body.iter().map(|(_, used)| used).sum::<usize>();
@@ -151,7 +154,7 @@ impl Endpoint {
         sent
     }
 
-    /// Sends a body of too many fragments for a descriptor: joins them in one block.
+    /// Sends a body that has too many fragments for a descriptor: joins the fragments in one block.
     fn send_joined(&mut self, to: u32, meta: Meta, body: &[(Block, usize)], bytes: usize) -> Result<Sent, SendError> {
         let whole = self.allocate(bytes).map_err(|_| SendError::NoMemory)?;
         let mut done = 0;
@@ -162,7 +165,7 @@ impl Endpoint {
         self.send_blocks(to, meta, &[(whole, bytes)])
     }
 
-    /// Puts an entry into the queue to `to` and wakes it.
+    /// Puts an entry into the queue to `to`, and wakes that peer if it sleeps.
     #[inline]
     pub(super) fn queue(&mut self, to: u32, kind: Kind, meta: &Meta, body: &[u8]) -> Result<Sent, SendError> {
         let index = self.index_of(to).ok_or(SendError::NotConnected)?;
@@ -175,7 +178,7 @@ impl Endpoint {
         Ok(ring(peer, self.barriers))
     }
 
-    /// Wakes a peer that may sleep, without a message.
+    /// Wakes a peer if it sleeps; sends no message.
     pub fn wake(&mut self, to: u32) -> Sent {
         match self.index_of(to).and_then(|index| self.peers[index].as_ref()) {
             Some(peer) => ring(peer, self.barriers),
@@ -183,8 +186,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns how many half-slots have been written to a peer: [`Endpoint::has_read`] says when the peer has read
-    /// them.
+    /// Returns how many half-slots have been written to a peer: [`Endpoint::has_read`] returns whether the peer has
+    /// read them.
     pub fn written(&self, to: u32) -> u64 {
         let peer = self.index_of(to).and_then(|index| self.peers[index].as_ref());
         peer.and_then(|peer| peer.out.as_ref()).map_or(0, Outbound::written)
@@ -199,24 +202,26 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether enough has been sent since the last [`Endpoint::poll`] that it is time to collect blocks that
-    /// receivers have returned.
+    /// Returns whether so much has been sent since the last [`Endpoint::poll`] that the caller should poll, to collect
+    /// blocks that receivers have released.
     #[inline(always)]
     pub fn should_poll(&self) -> bool {
         self.sends >= SENDS_PER_POLL || self.sent_bytes >= BYTES_PER_POLL
     }
 }
 
-/// Pipelined bodies that are copied by non-temporal stores, in bytes: they would lie in the sender's own cache when the
-/// receiver reads them. Shorter ones are soon read anyway; longer ones have left it for the cache that all cores share.
+/// The lengths of pipelined bodies that are copied by non-temporal stores, in bytes: copied otherwise, they would still
+/// lie in the sender's own cache when the receiver reads them. Shorter bodies are read quickly anyway; longer ones have
+/// by then moved from that cache to the cache that all cores share.
 const NON_TEMPORAL_BYTES_RANGE: std::ops::Range<usize> = 48 << 10..768 << 10;
 
-/// Returns the size of a chunk: small chunks begin the overlap early, large ones cost fewer looks.
+/// Returns the size of a chunk: with small chunks the receiver begins earlier, with large ones it polls less often.
 fn pipelined_chunk_bytes(bytes: usize) -> usize {
     (bytes / 8).clamp(4 << 10, 32 << 10) / 64 * 64
 }
 
-/// Returns what a receiver must know to find a body: token, count, and place and length of each fragment.
+/// Returns the descriptor by which a receiver finds a body: token, number of fragments, offset and length of each
+/// fragment.
 pub(super) fn descriptor<const BYTES: usize>(token: u32, body: &[(Block, usize)]) -> [u8; BYTES] {
     let mut bytes = [0u8; BYTES];
     bytes[..4].copy_from_slice(&token.to_ne_bytes());

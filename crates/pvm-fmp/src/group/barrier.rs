@@ -1,45 +1,46 @@
 //! The barrier: one word that members change by compare-exchange alone.
 //!
 //! The word holds the generation of the barrier, the count at which it opens (`need`) and the number of arrivals. The
-//! first arrival sets the need; the last one moves the word to the next generation in the same exchange. So a death at
-//! any instruction leaves the word consistent, and a waiter only has to see another generation than its own.
+//! first arrival sets the need; the exchange of the last arrival also moves the word to the next generation. So a
+//! member that dies at any instruction leaves the word consistent, and a waiter goes on as soon as it sees a generation
+//! other than its own.
 //!
-//! The daemon can make a generation fail. By one exchange it puts a **mark** in the place of the arrivals; from then on
-//! every member that looks finishes the work: it notes the generation as failed, then moves the word on. So the daemon,
-//! too, may die in between.
+//! The daemon can make a generation fail. With one exchange it puts a **mark** in the place of the arrivals. From then
+//! on every member that reads the word finishes the work: it notes the generation as failed, then moves the word to the
+//! next generation. So the daemon, too, may die at any instruction.
 //!
-//! The daemon can also **take** the arrivals of a generation, to have them meet members of other hosts elsewhere: by
-//! one exchange, after which nobody arrives here until the daemon gives the word back. Members that have arrived wait
-//! until the daemon moves the word on for them.
+//! The daemon can also **take** the arrivals of a generation, when members of other hosts take part and the arrivals
+//! are counted elsewhere. After this exchange nobody arrives here until the daemon gives the word back. Members that
+//! have already arrived wait until the daemon moves the word to the next generation.
 //!
-//! Besides, each member has a **slot** that only it writes: the generation in which it is arriving or has arrived, so
-//! that the daemon can tell which members are missing, and whether it sleeps.
+//! Besides, each member has a **slot**, which no other member writes. It holds the generation at which the member is
+//! arriving or has arrived, so that the daemon can find the missing members; and whether the member sleeps.
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// For how many generations a failure is remembered at least. Each failure takes a member's end, so no waiter is ever
-/// that late.
+/// The number of generations for which a failure is remembered at least. Each failure needs the end of a member, so no
+/// waiter ever misses so many generations.
 const FAILURES: usize = if cfg!(loom) { 2 } else { 512 };
-/// A generation is older than another if it is less than this number behind it.
+/// A generation is older than another one if it lies less than this number behind that one.
 const OLDER_MAX: u32 = 1 << 31;
-/// After this number of generations, old notes are forgotten: generation numbers wrap.
+/// The number of generations after which old notes are removed, because generation numbers wrap.
 const SWEEP_INTERVAL: u32 = 1 << 30;
-/// Notes older than this are forgotten then.
+/// The age in generations above which a note is removed.
 const NOTE_AGE_MAX: u32 = 1 << 29;
-/// How often a failure under way is finished for others. A member that breaks the rules can put
-/// marks there as fast as we can take them away.
+/// How often one call finishes a failure for others. A member that breaks the rules can write marks as fast as we
+/// remove them.
 const FINISHES_MAX: u32 = 1000;
-/// How often a member tries to arrive. Each try that fails is due to another member's arrival, or to a member that
-/// breaks the rules: such a group is of no use.
+/// How often a member tries to arrive. A try fails only if another member arrives at the same time, or if a member
+/// breaks the rules. After so many failed tries it is the latter, and the group is useless.
 const ARRIVAL_TRIES_MAX: u32 = 1 << 20;
-/// In place of the arrivals when the daemon has them.
+/// The value in the place of the arrivals when the daemon has taken them.
 const TAKEN: u16 = u16::MAX - 1;
-/// Set in a generation that is noted, since 0 is one.
+/// A bit that is set in a noted generation, because 0 is a generation, too.
 const NOTED: u64 = 1 << 32;
 
 /// The state of the barrier at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pending {
-    /// Which barrier it is; counts up and wraps.
+    /// The number of the barrier; counts up and wraps.
     pub generation: u32,
     /// How many must arrive; 0 before the first arrival.
     pub need: u16,
@@ -58,14 +59,14 @@ impl Pending {
     fn fresh(generation: u32) -> Pending {
         Pending { generation, need: 0, arrived: 0 }
     }
-    /// The generation has failed, and the word is about to move on.
+    /// Returns the mark of a generation that has failed and is about to be replaced by the next one.
     fn mark(generation: u32) -> Pending {
         Pending { generation, need: 0, arrived: u16::MAX }
     }
     fn is_mark(self) -> bool {
         self.need == 0 && self.arrived == u16::MAX
     }
-    /// The arrivals of the generation are the daemon's, and nobody arrives here.
+    /// Returns the state of a generation whose arrivals the daemon has taken: nobody arrives here.
     fn taken(generation: u32) -> Pending {
         Pending { generation, need: 0, arrived: TAKEN }
     }
@@ -88,25 +89,25 @@ impl Pending {
 /// A member has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// At which barrier.
+    /// The generation of the barrier.
     pub generation: u32,
-    /// It was the last arrival: all may go on, and the sleepers must be rung.
+    /// Set for the last arrival: all may go on, and the sleepers must be rung.
     pub last: bool,
-    /// The group is too small for this barrier to open. It may grow, or it has shrunk just now:
-    /// the daemon must be told, since it may have looked at the barrier before this arrival.
+    /// Set if the group has too few members for this barrier to open. It may still grow, or it has just shrunk: the
+    /// daemon must be notified, since it may have checked the barrier before this arrival.
     pub short: bool,
 }
 
 /// Why a member could not arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// Others wait for another count.
+    /// Other members have arrived with another count.
     Mismatch,
     /// The group has ended, or is frozen and broken.
     Closed,
-    /// Members do not meet here: arrive by the daemon.
+    /// The daemon has taken the arrivals: arrive through the daemon.
     Elsewhere,
-    /// The barrier page is not open to this task: it was no member when it asked for the group.
+    /// This task has no barrier page, because it was no member when it asked for the group.
     NotMember,
 }
 
@@ -114,10 +115,10 @@ pub enum Refused {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failed;
 
-/// Where a member stands.
+/// Whether a member has arrived at a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It has nothing to do with this generation.
+    /// It has not arrived, and is not arriving.
     Away,
     /// It may have arrived.
     Arriving,
@@ -128,7 +129,7 @@ pub(crate) enum Standing {
 /// The words of one member.
 #[repr(C, align(64))]
 pub(crate) struct MemberSlot {
-    /// A generation, and above it one of the kinds below.
+    /// A generation in the lower half; `ARRIVING` or `ARRIVED` in the upper half.
     state: AtomicU64,
     asleep: AtomicU32,
 }
@@ -146,7 +147,7 @@ impl MemberSlot {
         self.state.store(0, Ordering::Relaxed);
         self.asleep.store(0, Ordering::Relaxed);
     }
-    /// Returns where the member stands in a generation.
+    /// Returns whether the member has arrived at a generation.
     pub fn standing(&self, generation: u32) -> Standing {
         // Pair `member stands`: whoever sees the arrival sees what the barrier was then.
         match self.state.load(Ordering::Acquire) {
@@ -169,11 +170,11 @@ impl MemberSlot {
 #[repr(C, align(64))]
 pub(crate) struct Barrier {
     word: AtomicU64,
-    /// The newest generation in which a member has gone to sleep, [`NOTED`].
+    /// The newest generation in which a member has gone to sleep, with [`NOTED`] set; 0 for none.
     sleeping: AtomicU64,
     #[cfg(not(loom))]
     _pad: [AtomicU64; 6],
-    /// By generation: the last failed one, [`NOTED`]; 0 for none.
+    /// By generation modulo [`FAILURES`]: the last one that has failed, with [`NOTED`] set; 0 for none.
     failed: [AtomicU64; FAILURES],
 }
 
@@ -184,9 +185,9 @@ impl Barrier {
         Barrier { word: AtomicU64::new(0), sleeping: AtomicU64::new(0), failed: zeroes() }
     }
 
-    /// Returns the present state. Finishes a failure that is under way first.
+    /// Returns the present state. If a failure is under way, finishes it first.
     pub fn pending(&self) -> Pending {
-        // Pair `barrier moved`: with it comes what the others did before.
+        // Pair `barrier moved`: whoever sees the word sees what members did before they changed it.
         let mut pending = Pending::of(self.word.load(Ordering::Acquire));
         for _ in 0..FINISHES_MAX {
             if !pending.is_mark() {
@@ -211,13 +212,13 @@ impl Barrier {
                 return Err(Refused::Elsewhere);
             }
             if before.need != 0 && before.need != need {
-                // A wrong guess never gets here: it has no need.
+                // A wrong guess never gets here: its need is 0.
                 slot.state.store(0, Ordering::Relaxed);
                 return Err(Refused::Mismatch);
             }
             let after = before.with_one_more(need);
-            // Pair `member stands`. Before the exchange, since whoever sees its effect must see that this member may
-            // be the one.
+            // Pair `member stands`. Stored before the exchange: whoever sees the effect of the exchange must see that
+            // this member may have made it.
             slot.state.store(ARRIVING | u64::from(before.generation), Ordering::Release);
             // Pair `barrier moved`.
             let result = self.word.compare_exchange(before.word(), after.word(), Ordering::AcqRel, Ordering::Acquire);
@@ -270,7 +271,8 @@ impl Barrier {
         result.is_ok()
     }
 
-    /// Takes the arrivals: nobody arrives here any more. Returns what there was; nothing if they were taken before.
+    /// Takes the arrivals: from now on nobody arrives here. Returns the state before that; without arrivals if the
+    /// daemon had taken them already.
     pub fn take(&self) -> Pending {
         for _ in 0..FINISHES_MAX {
             let seen = self.pending();
@@ -283,7 +285,8 @@ impl Barrier {
                 return seen;
             }
         }
-        // Only a member that breaks the rules is so busy. Those who had arrived have lost by it. Pair `barrier moved`.
+        // Only a member that breaks the rules changes the word so often. The arrivals of this generation are lost.
+        // Pair `barrier moved`.
         let generation = self.pending().generation.wrapping_add(1);
         self.word.store(Pending::taken(generation).word(), Ordering::Release);
         Pending::fresh(generation)
@@ -299,7 +302,7 @@ impl Barrier {
             note_newer(&self.failed[seen.generation as usize % FAILURES], seen.generation);
         }
         let next = seen.generation.wrapping_add(1);
-        // Pair `barrier moved`: with it comes the note, and what the others did before they arrived.
+        // Pair `barrier moved`: whoever sees the word sees the note, and what members did before they arrived.
         self.word.store(Pending::taken(next).word(), Ordering::Release);
         if next % SWEEP_INTERVAL == 0 {
             self.forget_old(next);
@@ -315,13 +318,13 @@ impl Barrier {
         }
     }
 
-    /// Notes the failure, then moves the word on, unless another process has done so. A note is true for ever, so it
-    /// may be made late and more than once.
+    /// Notes the failure, then moves the word to the next generation, unless another process has done so. A note never
+    /// becomes false, so it may be written late and more than once.
     #[cold]
     fn finish_failure(&self, mark: Pending) -> Pending {
         let entry = &self.failed[mark.generation as usize % FAILURES];
         note_newer(entry, mark.generation);
-        // Pair `barrier moved`: whoever sees the word moved on sees the note.
+        // Pair `barrier moved`: whoever sees the next generation sees the note.
         let result = self.word.compare_exchange(mark.word(), mark.next().word(), Ordering::AcqRel, Ordering::Acquire);
         match result {
             Ok(_) => mark.next(),
@@ -334,16 +337,17 @@ impl Barrier {
         for entry in self.failed.iter().chain([&self.sleeping]) {
             let noted = entry.load(Ordering::Relaxed);
             if now.wrapping_sub(noted as u32) > NOTE_AGE_MAX {
-                // Unequal: a newer generation was noted, and stays.
+                // If this fails, a newer generation has been noted meanwhile, and stays.
                 let _ = entry.compare_exchange(noted, 0, Ordering::Relaxed, Ordering::Relaxed);
             }
         }
     }
 
-    /// Notes that the member is about to sleep: look once more after this ([`Barrier::passed`]), then sleep.
+    /// Notes that the member is about to sleep: the caller checks once more after this ([`Barrier::passed`]), then
+    /// sleeps.
     pub fn prepare_park(&self, slot: &MemberSlot) {
         slot.asleep.store(1, Ordering::Relaxed);
-        // A later generation may have its sleepers already: they must not be forgotten for us.
+        // A later generation may already have sleepers: our note must not replace theirs.
         note_newer(&self.sleeping, Pending::of(self.word.load(Ordering::Relaxed)).generation);
         // Pair `park or open`: either the releaser sees us, or we see its exchange.
         fence(Ordering::SeqCst);
@@ -354,18 +358,18 @@ impl Barrier {
     pub fn has_sleepers(&self, generation: u32) -> bool {
         // Pair `park or open`.
         fence_after_exchange();
-        // Pair `sleeper noted`: with the note comes the sleeper's own word.
+        // Pair `sleeper noted`: whoever sees the note sees the sleeper's own word.
         let noted = self.sleeping.load(Ordering::Acquire);
         noted != 0 && (noted as u32).wrapping_sub(generation) < OLDER_MAX
     }
 }
 
-/// Writes a generation unless the word has a newer one.
+/// Writes a generation to `entry`, unless `entry` holds a newer one.
 fn note_newer(entry: &AtomicU64, generation: u32) {
     let mut noted = entry.load(Ordering::Relaxed);
     while noted == 0 || generation.wrapping_sub(noted as u32).wrapping_sub(1) < OLDER_MAX {
         let new = NOTED | u64::from(generation);
-        // Pair `sleeper noted`. A failure is noted so too, and comes with the word.
+        // Pair `sleeper noted`. This function also notes failures; they are published by the barrier's word.
         match entry.compare_exchange(noted, new, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => return,
             Err(found) => noted = found,

@@ -10,16 +10,17 @@ use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-/// Members that a group can have: as many as a host has tasks.
+/// The largest number of members of a group: as many as a host can have tasks.
 pub const MEMBERS_MAX: usize = crate::SLOTS;
 
 /// A type that can be laid over a memfd of zeroes: made of atomics only.
 ///
 /// # Safety
-/// Every bit pattern must be a value, and all of it be changed through `&` only.
+/// Every bit pattern must be a valid value, and all changes must go through `&` (atomics).
 pub(super) unsafe trait Shared {
     const MAGIC: u64;
-    /// The least length of the file, if a limit (`ulimit -f`) wants it short; then the rest is never used.
+    /// The least length of the file, in bytes. If a limit (`ulimit -f`) makes the file shorter than the type, the
+    /// missing part is never used.
     const LEAST_BYTES: usize;
     fn magic(&self) -> &AtomicU64;
 }
@@ -33,17 +34,18 @@ pub(super) struct MembershipPage {
     pub size: AtomicU32,
     /// The highest instance in use, plus one.
     pub places: AtomicU32,
-    /// Of the bits below.
+    /// Any of the bits `FROZEN`, `BROKEN`, `CLOSED`.
     pub state: AtomicU32,
-    /// By instance; 0 for a hole. With [`GONE`] in a frozen group.
+    /// The tids of the members, by instance; 0 for a free instance. In a frozen group, the tid of a member that has
+    /// gone has the bit [`GONE`].
     pub tids: Apart<[AtomicU32; MEMBERS_MAX]>,
 }
 
-/// Set in the place of a member that has gone since its group was frozen: nobody takes its instance number, and tasks
-/// that froze the group with it go on with its tid. No tid has that bit.
+/// Set in the place of a member that has gone since its group was frozen: nobody gets its instance number, and tasks
+/// that froze the group while it was a member go on using its tid. No tid has that bit.
 pub(super) const GONE: u32 = 1 << 31;
 
-/// Returns the tid of a member that is there.
+/// Returns the tid, if the word is that of a member that has not gone.
 #[inline]
 pub(super) fn present(word: u32) -> Option<u32> {
     Some(word).filter(|word| *word != 0 && *word & GONE == 0)
@@ -98,7 +100,7 @@ unsafe impl<T: Shared> Send for Mapped<T> {}
 impl<T: Shared> Mapped<T> {
     const BYTES: usize = size_of::<T>().next_multiple_of(4096);
 
-    /// Makes a memfd and maps it writable; `shared`: for others to write too.
+    /// Makes a memfd and maps it writable; `shared`: other processes may write to it, too.
     pub fn make(name: &str, shared: bool) -> io::Result<(Mapped<T>, OwnedFd)> {
         let most = usize::try_from(file::bytes_max()).unwrap_or(usize::MAX);
         let bytes = (most / 4096 * 4096).clamp(T::LEAST_BYTES, Self::BYTES);
@@ -134,8 +136,8 @@ impl<T: Shared> Mapped<T> {
 }
 
 impl Mapped<BarrierPage> {
-    /// Returns the slot of a member; none if a limit has made the page too short for it. Panics for an instance that no
-    /// group has.
+    /// Returns the slot of a member; `None` if a limit has made the page too short for it. Panics for an instance that
+    /// no group can have.
     #[inline]
     pub fn slot(&self, instance: usize) -> Option<&MemberSlot> {
         let end = std::mem::offset_of!(BarrierPage, slots) + (instance + 1) * size_of::<MemberSlot>();
@@ -147,8 +149,8 @@ impl<T: Shared> std::ops::Deref for Mapped<T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the mapping is at least as large as a `T`, page-aligned, and every bit pattern is a `T`. What
-        // is used of it is there: the file's size was set or checked, and is sealed; see `Mapped::slot`.
+        // SAFETY: the mapping is at least as large as a `T`, page-aligned, and every bit pattern is a `T`. The part of
+        // it that is used exists: the file's size was set or checked, and is sealed; see `Mapped::slot`.
         unsafe { self.base.as_ref() }
     }
 }

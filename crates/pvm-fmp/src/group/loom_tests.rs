@@ -83,7 +83,7 @@ fn no_waiter_sleeps_for_ever() {
     });
 }
 
-/// A sleeper of an old generation that comes late must not hide one of the new.
+/// A late sleeper of an old generation must not hide a sleeper of the new generation.
 #[test]
 fn a_late_sleeper_hides_nobody() {
     loom::model(|| {
@@ -101,8 +101,8 @@ fn a_late_sleeper_hides_nobody() {
     });
 }
 
-/// A member goes while another arrives: either the arrival sees the smaller group and tells the
-/// daemon, or the daemon, which looks after the change, sees the arrival.
+/// A member leaves while another one arrives: either the one that arrives sees the smaller group and notifies the
+/// daemon, or the daemon, which checks the barrier after the change, sees the arrival.
 #[test]
 fn no_arrival_is_hidden_from_a_change_of_members() {
     loom::model(|| {
@@ -120,7 +120,7 @@ fn no_arrival_is_hidden_from_a_change_of_members() {
     });
 }
 
-/// The daemon counts who is missing: a member whose arrival it sees is not among them.
+/// The daemon counts the missing members: a member whose arrival it sees is not among them.
 #[test]
 fn whose_arrival_counts_is_not_missing() {
     loom::model(|| {

@@ -9,22 +9,22 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// What the daemon sees when it looks at a barrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
-    /// The barrier; its need is 0 while nobody has arrived.
+    /// The state of the barrier; its need is 0 while nobody has arrived.
     pub pending: Pending,
-    /// Members that have not arrived.
+    /// The number of members that have not arrived.
     pub absent: u32,
-    /// Members that may have arrived or are just about to: look again.
+    /// The number of members that may have arrived or are about to arrive; if it is not 0, look again.
     pub arriving: u32,
 }
 
 /// What the daemon has taken out of a barrier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenArrivals {
-    /// The barrier; its need is 0 if nobody had arrived.
+    /// The state of the barrier; its need is 0 if nobody had arrived.
     pub pending: Pending,
-    /// The tids of members that had.
+    /// The tids of members that had arrived.
     pub here: Vec<u32>,
-    /// The tids of members that had, or will find that they cannot.
+    /// The tids of members that either had arrived or will find that they cannot arrive here.
     pub doubtful: Vec<u32>,
 }
 
@@ -49,7 +49,7 @@ impl GroupMemory {
         })
     }
 
-    /// Returns a descriptor of the membership page that can only be read: for everybody.
+    /// Returns a read-only descriptor of the membership page, for all tasks.
     pub fn membership_page(&self) -> BorrowedFd<'_> {
         self.readable_membership.as_fd()
     }
@@ -67,7 +67,7 @@ impl GroupMemory {
         self.change(instance, tid);
     }
 
-    /// Removes the member of that instance number. Look at the barrier, and ring the sleepers, after this.
+    /// Removes the member of that instance number. The caller must check the barrier and ring the sleepers after this.
     pub fn clear(&self, instance: u32) {
         let tid = self.membership.tids.0[instance as usize].load(Ordering::Relaxed);
         let frozen = self.membership.state.load(Ordering::Relaxed) & FROZEN != 0;
@@ -107,8 +107,8 @@ impl GroupMemory {
         self.say(FROZEN);
     }
 
-    /// Notes that a member of the frozen group has gone: nobody arrives at a barrier any more. Make the pending one
-    /// fail, and ring the sleepers, after this.
+    /// Notes that a member of the frozen group has gone: nobody arrives at a barrier any more. The caller must make the
+    /// pending barrier fail and ring the sleepers after this.
     pub fn break_up(&self) {
         self.say(BROKEN);
     }
@@ -119,9 +119,9 @@ impl GroupMemory {
     }
 
     fn say(&self, bit: u32) {
-        // Pair `group state`: who sees it sees who had gone before.
+        // Pair `group state`: whoever sees the bit sees which members had gone before.
         self.membership.state.fetch_or(bit, Ordering::Release);
-        // Pair `arrive or change`: nobody arrives unseen.
+        // Pair `arrive or change`: either the member sees the bit, or the next `look` sees its arrival.
         fence(Ordering::SeqCst);
     }
 
@@ -131,7 +131,7 @@ impl GroupMemory {
         (0..places).filter_map(move |instance| Some((instance, tid(instance)?)))
     }
 
-    /// Returns how a member stands; one without a slot never arrives.
+    /// Returns whether a member has arrived at a generation; a member without a slot never arrives.
     fn standing(&self, instance: usize, generation: u32) -> Standing {
         self.barrier_page.slot(instance).map_or(Standing::Away, |slot| slot.standing(generation))
     }
@@ -162,7 +162,7 @@ impl GroupMemory {
         (pending.need, self.members().filter(arrived).map(|(_, tid)| tid).collect())
     }
 
-    /// Takes the arrivals out of the barrier: from now on members arrive by the daemon.
+    /// Takes the arrivals out of the barrier: from now on members arrive through the daemon.
     pub fn take(&self) -> TakenArrivals {
         let pending = self.barrier_page.barrier.take();
         let mut taken = TakenArrivals { pending, here: Vec::new(), doubtful: Vec::new() };
@@ -194,9 +194,9 @@ impl GroupMemory {
         self.barrier_page.barrier.fail(pending)
     }
 
-    /// Returns the members that want to be rung.
+    /// Returns the tids of the members that want to be rung.
     pub fn sleepers(&self) -> Vec<u32> {
-        // Pair `park or open`: either we see the sleeper, or it sees what we did.
+        // Pair `park or open`: either we see the sleeper, or the sleeper sees our change.
         fence(Ordering::SeqCst);
         let asleep =
             |(instance, _): &(usize, u32)| self.barrier_page.slot(*instance).is_some_and(MemberSlot::is_asleep);

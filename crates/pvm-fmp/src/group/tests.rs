@@ -11,7 +11,7 @@ fn stranger(memory: &GroupMemory) -> GroupView {
     GroupView::open(memory.membership_page().try_clone_to_owned().unwrap(), None).unwrap()
 }
 
-/// A group of that many members, whose tids are 100 and on.
+/// Returns a group of that many members, whose tids begin at 100.
 fn group(members: u32) -> (GroupMemory, Vec<GroupView>) {
     let memory = GroupMemory::new().unwrap();
     (0..members).for_each(|instance| memory.set(instance, 100 + instance));
@@ -96,7 +96,7 @@ fn another_count_is_refused_and_harms_nobody() {
     assert_eq!(memory.look().absent, 2);
     assert!(views[2].arrive(2, 2).unwrap().last);
     assert_eq!(views[0].passed(0), Some(Ok(())));
-    // The one that was refused learns of it, however old its guess is.
+    // The member that was refused learns that the barrier has opened, although its guess is old.
     assert_eq!(views[1].arrive(1, 3).unwrap().generation, 1);
 }
 
@@ -127,12 +127,12 @@ fn the_daemon_sees_who_is_missing() {
     assert_eq!(memory.waiting(), (4, vec![101, 103]));
     let look = memory.look();
     assert_eq!((look.pending.need, look.pending.arrived, look.absent), (4, 2, 2));
-    // One that has arrived goes: the same number is missing. One that has not: fewer.
+    // If a member leaves that has arrived, as many are missing as before; if one leaves that has not, one less.
     memory.clear(3);
     assert_eq!(memory.look().absent, 2);
     memory.clear(0);
     assert_eq!(memory.look().absent, 1);
-    // Who takes a place has not arrived.
+    // A new member in the place of an old one has not arrived.
     memory.set(3, 200);
     assert_eq!(memory.look().absent, 2);
 }
@@ -167,7 +167,7 @@ fn those_asleep_are_known_to_releaser_and_daemon() {
     assert_eq!(views[3].sleepers(last.generation), [101]);
     assert_eq!(memory.sleepers(), [101]);
     views[1].unpark(1);
-    // Who lay down for a barrier that is over is not asked for by the next.
+    // A member that slept at an old barrier is no sleeper of the next one.
     (0..4).for_each(|member| assert_eq!(arrive(member).generation, 1));
     assert_eq!(views[3].sleepers(1), [0; 0]);
 }
@@ -183,7 +183,7 @@ fn a_barrier_page_full_of_nonsense_breaks_no_memory_and_hangs_nobody() {
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
-        // The words of the barrier lie in the first lines, slots behind them.
+        // The words of the barrier lie in the first cache lines, the slots behind them.
         let word = if round % 3 == 0 { seed & 0xffff_ffff_0003_0003 } else { seed };
         rustix::io::pwrite(&barrier_page, &word.to_ne_bytes(), 64 + seed % 100 * 8).unwrap();
         let look = memory.look();
@@ -232,7 +232,7 @@ fn under_load_all_waiters_agree() {
             if look.pending.generation >= GENERATIONS {
                 break;
             }
-            // Others need all four, so that nobody falls behind by more than is remembered.
+            // The other barriers need all four members, so that nobody misses more generations than are remembered.
             if look.pending.generation % 5 == 0 && look.pending.need > 0 && memory.fail(look.pending) {
                 failures.insert(look.pending.generation);
             }
@@ -255,7 +255,7 @@ fn a_list_is_read_as_it_was_at_one_moment() {
     memory.set(0, 1);
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            // One member at a time, in a place that wanders.
+            // One member at a time, each time under another instance number.
             for round in 1..20_000_u32 {
                 memory.set(round % 50, round + 1);
                 memory.clear((round - 1) % 50);

@@ -7,19 +7,20 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// How often a membership page that is just being changed is read again. The daemon may die in a change.
+/// How often the membership page is read again while the daemon is changing it. There is a limit because the daemon may
+/// die during a change.
 const RETRIES_MAX: u32 = 10_000;
 
 /// A group as a task sees it.
 pub struct GroupView {
     membership: Mapped<MembershipPage>,
     barrier_page: Option<Mapped<BarrierPage>>,
-    /// The generation that comes next, as far as known.
+    /// The next generation, as far as this member knows.
     guess: Cell<u32>,
 }
 
 impl GroupView {
-    /// Maps what came with `ToTask::Group`: the membership page, and for members the barrier page.
+    /// Maps the pages that arrived with `ToTask::Group`: the membership page, and for members the barrier page.
     pub fn open(membership: OwnedFd, barrier_page: Option<OwnedFd>) -> io::Result<GroupView> {
         let membership = Mapped::open(&membership, ProtFlags::READ)?;
         let barrier_page = barrier_page
@@ -28,7 +29,7 @@ impl GroupView {
         Ok(GroupView { membership, barrier_page, guess: Cell::new(0) })
     }
 
-    /// Returns whether this has the barrier page, as members do.
+    /// Returns whether this task has the barrier page, as members do.
     pub fn has_barrier_page(&self) -> bool {
         self.barrier_page.is_some()
     }
@@ -43,17 +44,17 @@ impl GroupView {
         // Pair `membership changed`.
         self.membership.version.0.load_acquire()
     }
-    /// Returns whether members stay as they are.
+    /// Returns whether the group is frozen: its members do not change any more.
     pub fn is_frozen(&self) -> bool {
         // Pair `group state`.
         self.membership.state.load_acquire() & FROZEN != 0
     }
-    /// Returns whether members of the frozen group have gone, so that it is of no use any more.
+    /// Returns whether members of the frozen group have gone, so that no barrier of the group can open any more.
     pub fn is_broken(&self) -> bool {
         // Pair `group state`.
         self.membership.state.load_acquire() & BROKEN != 0
     }
-    /// Returns whether the group has ended. Another one of the same name may exist: ask the daemon.
+    /// Returns whether the group has ended. A new group of the same name may exist: ask the daemon.
     #[inline]
     pub fn is_closed(&self) -> bool {
         // Pair `group state`.
@@ -99,7 +100,7 @@ impl GroupView {
             let version = self.version();
             if version % 2 == 0 {
                 let members = read_now();
-                // Pair `membership changed`: what was read before is that of the version, or the version has changed.
+                // Pair `membership changed`: what was read before belongs to this version, or the version has changed.
                 fence(Ordering::Acquire);
                 if self.membership.version.0.load_relaxed() == version {
                     return members;
@@ -107,7 +108,7 @@ impl GroupView {
             }
             std::thread::yield_now();
         }
-        // The daemon has died, and nothing that comes of this can succeed.
+        // The daemon has died during a change, and nothing that the caller does with this list can succeed.
         read_now()
     }
 
@@ -124,8 +125,8 @@ impl GroupView {
             .and_then(|barrier_page| Some((&barrier_page.barrier, barrier_page.slot(instance as usize)?)))
     }
 
-    /// Arrives at the barrier as the member of that number. `need` must be at least 1; no group
-    /// ever has more than [`MEMBERS_MAX`] members, so larger needs are all the same.
+    /// Arrives at the barrier as the member of that number. `need` must be at least 1; no group ever has more than
+    /// [`MEMBERS_MAX`] members, so all larger needs mean the same.
     #[inline]
     pub fn arrive(&self, instance: u32, need: u32) -> Result<Arrival, Refused> {
         let (barrier, slot) = self.own(instance).ok_or(Refused::NotMember)?;
@@ -157,7 +158,8 @@ impl GroupView {
     }
 
     /// Notes that the member is about to sleep, in the barrier or while it waits for another member's message: it is
-    /// rung when the barrier opens or fails, and when a member goes. Look once more after this, then sleep.
+    /// rung when the barrier opens or fails, and when a member goes. The caller checks once more after this, then
+    /// sleeps.
     pub fn prepare_park(&self, instance: u32) {
         if let Some((barrier, slot)) = self.own(instance) {
             barrier.prepare_park(slot);

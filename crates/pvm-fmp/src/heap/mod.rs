@@ -1,8 +1,8 @@
 //! The heap of a segment. All bookkeeping is private: peers see bytes, never the structure.
 //!
-//! Small blocks come from spans of one size class (powers of two); large ones are runs of pages,
-//! best fit, neighbours joined. Free runs are *resident* (memory still taken, the first choice)
-//! or *hollow* (never taken, or given back).
+//! Small blocks come from spans of one size class (powers of two). Large blocks are runs of pages, chosen by best fit;
+//! free neighbours are joined. Free runs are *resident* (their memory is still committed; they are used first) or
+//! *hollow* (their memory was never committed, or has been given back).
 use crate::NoMemory;
 use crate::copy;
 use crate::copy_policy::{CopyMode, CopyPolicy, NON_TEMPORAL_BYTES_MIN, PIECE_BYTES, POLICY_BYTES_MIN};
@@ -17,21 +17,22 @@ use std::time::Instant;
 const SMALL_BYTES_MIN: u64 = 1024;
 /// The longest small block, in bytes; longer ones are runs of pages.
 const SMALL_BYTES_MAX: u64 = 32 << 10;
-/// Smallest memory taken for blocks of one class, in bytes.
+/// The smallest span of blocks of one class, in bytes.
 const SPAN_BYTES_MIN: u64 = 32 << 10;
 /// Free memory that is kept for the next message instead of being given back, in bytes.
 const KEEP_BYTES: u64 = 64 << 20;
-/// What stays when the task has been idle, in bytes.
+/// Free memory that is kept when the task has been idle, in bytes.
 const KEEP_IDLE_BYTES: u64 = 4 << 20;
 const CLASSES: usize = (SMALL_BYTES_MAX / SMALL_BYTES_MIN).ilog2() as usize + 1;
 
-/// Where memory comes from: a segment, or a test's stand-in.
+/// A source of memory: a segment, or a replacement for it in tests.
 pub trait Source {
     /// Commits the pages of a range, all or none.
     fn commit(&self, offset: u64, bytes: u64) -> Result<(), NoMemory>;
     /// Gives the pages of a range back.
     fn give_back(&self, offset: u64, bytes: u64);
-    /// Makes more room. Returns where it begins and how long it is, at least `bytes`. It never touches existing room.
+    /// Makes more room. Returns its offset and its length, which is at least `bytes`. The new room never adjoins
+    /// existing room.
     fn grow(&self, bytes: u64) -> Result<(u64, u64), NoMemory>;
 }
 
@@ -103,7 +104,7 @@ pub struct Heap<S: Source> {
     resident: Runs,
     hollow: Runs,
     small: [Vec<u64>; CLASSES],
-    /// Start of each span of small blocks, its class.
+    /// The class of each span of small blocks, by the offset of the span.
     spans: BTreeMap<u64, usize>,
     in_use_bytes: u64,
     retired: bool,
@@ -111,7 +112,7 @@ pub struct Heap<S: Source> {
 }
 
 impl<S: Source> Heap<S> {
-    /// An empty heap that takes no memory yet.
+    /// Makes an empty heap, which takes no memory yet.
     pub fn new(source: S) -> Heap<S> {
         let mut hollow = Runs::default();
         hollow.add(HEAP_START, FIRST_BYTES - HEAP_START);
@@ -155,8 +156,8 @@ impl<S: Source> Heap<S> {
         Ok((offset, size))
     }
 
-    /// Notes that the endpoint ends. Receivers still read what was sent: nothing is given back any more, and the
-    /// segment goes with its last reader.
+    /// Notes that the endpoint ends. Receivers may still read what was sent, so no memory is given back any more; the
+    /// segment vanishes with its last reader.
     pub fn retire(&mut self) {
         self.retired = true;
     }
@@ -206,7 +207,7 @@ impl<S: Source> Heap<S> {
             return Ok(offset);
         }
         self.take_hollow(bytes).or_else(|error| {
-            // Free memory in other places may be just what is missing.
+            // If free runs elsewhere are given back, there may be enough memory for this run.
             if self.resident.bytes == 0 {
                 return Err(error);
             }
@@ -274,7 +275,7 @@ impl<S: Source> Heap<S> {
     }
 }
 
-/// Returns the class of blocks of that size, or none for runs of pages.
+/// Returns the class of blocks of that size, or `None` if such blocks are runs of pages.
 fn class_of(bytes: u64) -> Option<usize> {
     (bytes <= SMALL_BYTES_MAX)
         .then(|| (bytes.max(SMALL_BYTES_MIN).next_power_of_two() / SMALL_BYTES_MIN).ilog2() as usize)
@@ -300,8 +301,8 @@ impl Drop for Inner {
     }
 }
 
-/// A block of this process's heap. Clones share it; it is freed with the last clone, when no receiver reads it any
-/// more.
+/// A block of this process's heap. Clones share the block; it is freed with the last clone, when no receiver reads it
+/// any more.
 #[derive(Clone)]
 pub struct Block(Rc<Inner>);
 

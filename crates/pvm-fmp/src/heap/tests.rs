@@ -1,9 +1,9 @@
-//! The heap against a simple oracle: a map of what is in use.
+//! Compares the heap with a simple model: a map of the blocks in use.
 use super::*;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Memory that only counts; more than `limit` pages are refused.
+/// A source that only counts its pages, and refuses more than `limit`.
 struct Counting {
     taken: RefCell<BTreeSet<u64>>,
     limit: Cell<usize>,
@@ -82,7 +82,7 @@ fn what_is_written_is_there_by_whichever_way_it_went() {
     for is_slow in [false, true] {
         for offset in [0, 3, 64] {
             let block = Block::allocate(&heap, BYTES + 64).unwrap();
-            // So many that one more of either kind does not change the way.
+            // So many timed copies that one more, slow or quick, does not change the mode.
             for _ in 0..100 {
                 heap.borrow_mut().copy_policy.record(PIECE_BYTES, Duration::from_secs(is_slow.into()));
             }
@@ -95,7 +95,7 @@ fn what_is_written_is_there_by_whichever_way_it_went() {
     }
 }
 
-/// One thread, and no place for ThreadSanitizer, which runs with `--cfg one_mapping`.
+/// These tests have one thread, so ThreadSanitizer (`--cfg one_mapping`) has nothing to find in them.
 #[cfg(not(one_mapping))]
 mod generated {
     use super::*;

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-/// Descriptors that come with one frame.
+/// The largest number of descriptors that come with one frame.
 ///
 /// * Filled by: each task
 /// * Setting: none, no frame has more than three
@@ -24,7 +24,7 @@ use std::time::Duration;
 pub const DESCRIPTORS_MAX: usize = 8;
 /// The length of a frame's head in bytes: length of the body, number of descriptors.
 const HEAD_BYTES: usize = 8;
-/// Time after which a socket for which [`ControlSocket::is_descriptor_limited`] holds is to be flushed again.
+/// The time after which to flush a socket again when [`ControlSocket::is_descriptor_limited`] returns true.
 pub const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(20);
 /// Bytes read at a time while no long frame is arriving. They are on the stack, which can be small in threads.
 const READ_BYTES: usize = 3 << 10;
@@ -34,7 +34,7 @@ const GROW_BYTES: usize = 1 << 20;
 /// Why a socket has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlError {
-    /// The other side has closed it.
+    /// The other side has closed the socket.
     Closed,
     /// A frame is longer than the protocol allows.
     TooLong,
@@ -152,18 +152,18 @@ impl ControlSocket {
         self.socket.as_fd()
     }
 
-    /// Returns whether frames wait for the socket.
+    /// Returns whether frames wait to be sent.
     pub fn wants_write(&self) -> bool {
         !self.outgoing.is_empty()
     }
 
     /// Returns whether the first waiting frame cannot be sent because too many descriptors of this user are in flight.
-    /// No event tells when that has passed: [`ControlSocket::flush`] is to be tried again after [`DESCRIPTOR_PAUSE`].
+    /// No event tells when this is over: call [`ControlSocket::flush`] again after [`DESCRIPTOR_PAUSE`].
     pub fn is_descriptor_limited(&self) -> bool {
         self.descriptor_limited
     }
 
-    /// Returns how many bytes wait for the socket.
+    /// Returns how many bytes wait to be sent.
     pub fn queued_bytes(&self) -> usize {
         self.outgoing_bytes
     }
@@ -173,14 +173,14 @@ impl ControlSocket {
         self.written_bytes
     }
 
-    /// Returns whether more than `bytes_max` waits, beside the longest frame if that is longer by itself: a peer takes
-    /// its time to read such a frame.
+    /// Returns whether more than `bytes_max` bytes wait to be sent. The longest frame is not counted if it alone is
+    /// longer than `bytes_max`: a peer needs time to read such a frame.
     pub fn has_backlog_over(&self, bytes_max: usize) -> bool {
         let outsize = if self.longest > bytes_max { self.longest } else { 0 };
         self.outgoing_bytes > bytes_max + outsize
     }
 
-    /// Sends a frame. What the socket does not take now is kept for [`ControlSocket::flush`].
+    /// Sends a frame. Bytes that the socket does not take now are kept for [`ControlSocket::flush`].
     pub fn send(&mut self, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), ControlError> {
         if frame.len() > FRAME_BYTES_MAX {
             return Err(ControlError::TooLong);
@@ -230,7 +230,7 @@ impl ControlSocket {
         if self.descriptor_limited { Ok(0) } else { written }
     }
 
-    /// Sends what waits, as far as the socket takes it.
+    /// Sends the waiting frames, as far as the socket takes them.
     pub fn flush(&mut self) -> Result<(), ControlError> {
         while let Some(mut first) = self.outgoing.pop_front() {
             let descriptors: Vec<_> = first.descriptors.iter().map(AsFd::as_fd).collect();
@@ -272,7 +272,7 @@ impl ControlSocket {
         matches!(self.head(), Ok(Some((length, _))) if self.incoming.len() >= HEAD_BYTES + length)
     }
 
-    /// Takes the first frame out of what has arrived, if it is complete.
+    /// Takes the first frame out of the bytes that have arrived, if the frame is complete.
     fn take_frame(&mut self) -> Result<Option<Received<Vec<u8>>>, ControlError> {
         let Some((length, count)) = self.head()? else { return Ok(None) };
         let end = HEAD_BYTES + length;
@@ -306,7 +306,7 @@ impl ControlSocket {
     /// Answers a library of PVM 3.4 ([`ControlError::LegacyLibrary`]), so that it reports a protocol mismatch.
     pub fn answer_legacy_library(&mut self) {
         if let Some(answer) = legacy::answer(&self.incoming) {
-            // A peer that does not read needs no answer.
+            // A failure does not matter: a peer that does not read needs no answer.
             let _ = rustix::net::send(&self.socket, &answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
     }
@@ -321,7 +321,7 @@ impl ControlSocket {
         }
     }
 
-    /// Reads once. Returns false if there is nothing.
+    /// Reads once. Returns false if there is nothing to read.
     fn read(&mut self) -> Result<bool, ControlError> {
         let missing = match self.head()? {
             Some((length, _)) => HEAD_BYTES + length - self.incoming.len(),
@@ -333,7 +333,7 @@ impl ControlSocket {
             self.incoming.extend_from_slice(&data[..count]);
             return Ok(true);
         }
-        // A long frame is read directly to its place, which grows as bytes arrive.
+        // A long frame is read directly to its final place, which grows as bytes arrive.
         let have = self.incoming.len();
         self.incoming.try_reserve(missing.min(GROW_BYTES)).map_err(|_| Errno::NOMEM)?;
         self.incoming.resize(have + missing.min(GROW_BYTES), 0);
@@ -393,9 +393,9 @@ fn write(socket: &OwnedFd, data: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>])
     }
 }
 
-/// Runs a function with the highest descriptor limit. The system counts all descriptors of the user that are in flight,
-/// and allows no more than the sender may have open. So peers that do not read can keep a process with a low limit from
-/// sending any.
+/// Runs `act` with the highest descriptor limit that this process may have. The system counts all descriptors of the
+/// user that are in flight, and allows no more than the sender may have open. So peers that do not read can prevent a
+/// process with a low limit from sending descriptors.
 fn with_highest_limit<T>(act: impl FnOnce() -> T) -> T {
     let usual = getrlimit(Resource::Nofile);
     if usual.current == usual.maximum {
@@ -407,7 +407,7 @@ fn with_highest_limit<T>(act: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Reads once. Returns `None` if there is nothing.
+/// Reads once. Returns `None` if there is nothing to read.
 fn read_once(
     socket: &OwnedFd,
     data: &mut [u8],
@@ -432,7 +432,8 @@ fn read_once(
         }
     }
     if truncated || !descriptors.is_empty() {
-        // The kernel ends a read behind the bytes that came with descriptors. So there is one batch for each frame.
+        // The kernel ends a read behind the bytes that came with descriptors, so each frame has its own batch of
+        // descriptors.
         batches.push_back(DescriptorBatch { descriptors, truncated });
     }
     match message.bytes {

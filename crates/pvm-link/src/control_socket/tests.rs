@@ -129,12 +129,12 @@ fn the_end_of_the_other_side_is_told_after_its_last_frame() {
     assert_eq!(there.send_to_task(&ToTask::Halting, &[]), Err(ControlError::Closed));
 }
 
-/// Set when the test below runs once more as a user whom the system's limit concerns.
+/// The environment variable that is set when the test below runs again, as a user to whom the system's limit applies.
 const WITHOUT_PRIVILEGES: &str = "HPVM_TEST_WITHOUT_PRIVILEGES";
 /// The descriptor limit of that process.
 const OPEN_MAX: u64 = 200;
 
-/// Sends descriptors that nobody reads until the limit of descriptors in flight is reached.
+/// Sends descriptors, which nobody reads, until the limit of descriptors in flight is reached.
 fn crowd(limit: u64, descriptor: BorrowedFd<'_>) -> Vec<(ControlSocket, ControlSocket)> {
     let mut sockets = Vec::new();
     for _ in 0..limit {
@@ -169,24 +169,24 @@ fn descriptors_beyond_what_may_be_under_way_are_sent_later_and_nobody_spins() {
     let high = OPEN_MAX * 2;
     setrlimit(Resource::Nofile, Rlimit { current: Some(OPEN_MAX), maximum: Some(high) }).unwrap();
     let mut sockets = crowd(high, descriptor.as_fd());
-    // More than the lower limit, but not more than the user's, which is unchanged.
+    // More descriptors are in flight than the process's own limit allows. That limit is unchanged afterwards.
     assert!(sockets.len() as u64 * 20 * DESCRIPTORS_MAX as u64 > OPEN_MAX);
     assert_eq!(getrlimit(Resource::Nofile), Rlimit { current: Some(OPEN_MAX), maximum: Some(high) });
     let (mut here, _there) = sockets.pop().unwrap();
     assert!(here.wants_write() && here.is_descriptor_limited());
     here.flush().unwrap();
     assert!(here.is_descriptor_limited());
-    // A frame without descriptors is sent.
+    // A frame without descriptors can still be sent.
     let (mut other, mut end) = ControlSocket::pair().unwrap();
     other.send(b"y", &[]).unwrap();
     assert!(!other.wants_write() && end.receive().unwrap().is_some());
-    // As soon as others have read.
+    // The frame can be sent as soon as the other descriptors are not in flight any more.
     drop(sockets);
     here.flush().unwrap();
     assert!(!here.wants_write() && !here.is_descriptor_limited());
 }
 
-/// Set when the test below runs once more in a process whose memory may be limited.
+/// The environment variable that is set when the test below runs again, in a process whose memory may be limited.
 const WITHOUT_MEMORY: &str = "HPVM_TEST_WITHOUT_MEMORY";
 
 #[test]
@@ -206,7 +206,7 @@ fn a_frame_for_which_there_is_no_memory_costs_its_socket_and_nothing_else() {
     let pages: u64 = statm.split_whitespace().next().unwrap().parse().unwrap();
     let limit = Rlimit { current: Some(pages * rustix::param::page_size() as u64 + (24 << 20)), maximum: None };
     setrlimit(Resource::As, limit).unwrap();
-    // What the allocator has in reserve goes, too.
+    // The memory that the allocator has in reserve is used up, too.
     let piece = || {
         let mut piece = Vec::<u8>::new();
         piece.try_reserve_exact(4 << 20).ok().map(|()| piece)
@@ -215,7 +215,7 @@ fn a_frame_for_which_there_is_no_memory_costs_its_socket_and_nothing_else() {
     ballast.pop();
     // There is no memory to keep the frame.
     assert_eq!(here.send(&frame, &[]), Err(ControlError::System(Errno::NOMEM)));
-    // There is none to receive it either, though nothing is allocated for bytes that have not come.
+    // There is no memory to receive the frame either, although nothing is allocated for bytes that have not arrived.
     let result = (0..16).find_map(|_| {
         for chunk in frame[..1 << 20].chunks(64 << 10) {
             raw.write_all(chunk).unwrap();
@@ -226,7 +226,7 @@ fn a_frame_for_which_there_is_no_memory_costs_its_socket_and_nothing_else() {
         None
     });
     assert_eq!(result, Some(ControlError::System(Errno::NOMEM)));
-    // Others have what they need.
+    // Other sockets have the memory that they need.
     let (mut here, mut end) = ControlSocket::pair().unwrap();
     here.send(b"y", &[]).unwrap();
     assert_eq!(end.receive().unwrap().unwrap().0, b"y");

@@ -1,8 +1,9 @@
-//! How a task finds the daemon of its user, and how a daemon publishes itself.
+//! How a task finds the daemon of its user, and how a daemon publishes its socket.
 //!
 //! The daemon writes the path of its socket to the rendezvous file `<tmp>/pvmd.<uid>[.<vmid>]`, and holds a lock on
-//! that file while it lives. So a file whose lock is free is stale, and of two daemons that start at the same time one
-//! wins. A name that another user has taken is skipped; daemon and tasks try the same further places in the same order.
+//! that file while it lives. So a file that nobody locks is stale, and if two daemons start at the same time, only one
+//! of them gets the file. A name that another user has taken is skipped; daemon and tasks try the same further names in
+//! the same order.
 use crate::{ControlError, ControlSocket};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -14,7 +15,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The longest socket path that is accepted, in bytes (the system's own limit is 108).
+/// The number of bytes that are read of a rendezvous file at most (the system's limit for the path of a socket is 108).
 const PATH_BYTES_MAX: u64 = 4096;
 /// Time that a task waits for a daemon that is just starting.
 const STARTING_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -30,9 +31,9 @@ const RETRY_PAUSE: Duration = Duration::from_millis(10);
 /// Why no daemon was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FindError {
-    /// No daemon has published itself.
+    /// No daemon has published a socket.
     Absent,
-    /// The daemon that has published itself is dead.
+    /// The daemon that has published a socket is dead.
     Dead,
     /// A daemon exists, but its socket fails.
     Socket(ControlError),
@@ -63,12 +64,12 @@ impl std::fmt::Display for LegacyDaemon {
     }
 }
 
-/// Why a daemon could not publish itself.
+/// Why a daemon could not publish its socket.
 #[derive(Debug)]
 pub enum PublishError {
-    /// Another daemon of this user runs there (the file, its text).
+    /// Another daemon of this user runs: the rendezvous file, and the path in it.
     Running(PathBuf, PathBuf),
-    /// A daemon of PVM 3.4.6 of this user runs there.
+    /// A daemon of PVM 3.4.6 of this user runs.
     Legacy(LegacyDaemon),
     /// Other users have taken every name, or a system call has failed.
     System(PathBuf, Errno),
@@ -85,7 +86,7 @@ impl std::fmt::Display for PublishError {
 }
 impl std::error::Error for PublishError {}
 
-/// The places where daemons of this user and `PVM_VMID` publish themselves.
+/// The places where daemons of this user with this `PVM_VMID` publish their sockets.
 #[derive(Debug, Clone)]
 pub struct Places {
     /// The rendezvous files, first choice first.
@@ -104,7 +105,7 @@ impl Places {
         Places::new(rustix::process::geteuid().as_raw(), &OsString::from_vec(host), set)
     }
 
-    /// Makes the places of a user. `set` looks a variable up.
+    /// Makes the places of a user. `set` returns the value of an environment variable.
     pub fn new(user: u32, host: &OsStr, set: impl Fn(&str) -> Option<OsString>) -> Places {
         let suffix = match set("PVM_VMID") {
             Some(id) => [b".", plain(&id).as_slice()].concat(),
@@ -124,9 +125,9 @@ impl Places {
         Places { files, temporary, socket }
     }
 
-    /// Connects to the daemon: at `PVMSOCK`, else where the first trustworthy file says.
+    /// Connects to the daemon: at `PVMSOCK`, else at the socket that the first trustworthy rendezvous file names.
     pub fn connect(&self) -> Result<ControlSocket, FindError> {
-        // Tasks that PVM 3.4.6 has started have its socket in the environment.
+        // Tasks that a daemon of PVM 3.4.6 has started have its socket in the environment.
         if let Some(legacy) = self.socket.as_deref().and_then(|path| legacy_daemon(path.as_os_str().as_bytes())) {
             return Err(FindError::Legacy(legacy));
         }
@@ -169,7 +170,7 @@ impl Places {
     }
 }
 
-/// Replaces what would lead out of a directory.
+/// Replaces the slashes in a name, which would lead out of a directory.
 fn plain(name: &OsStr) -> Vec<u8> {
     name.as_bytes().iter().map(|&byte| if byte == b'/' { b'_' } else { byte }).collect()
 }
@@ -206,11 +207,11 @@ impl Published {
         self.stale.as_deref()
     }
 
-    /// Gives the file a new time, so that programs which remove old files leave it.
+    /// Gives the file a new time, so that programs that remove old files do not remove it.
     pub fn refresh(&self) {
         let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
         let times = rustix::fs::Timestamps { last_access: now, last_modification: now };
-        // A failure at worst endangers the file.
+        // At worst, a failure lets such a program remove the file.
         let _ = rustix::fs::futimens(&self.handle, &times);
     }
 
@@ -235,7 +236,8 @@ enum ClaimError {
     System(Errno),
 }
 
-/// Creates the file or takes a stale one over, and holds its lock. Also returns the path in the stale one.
+/// Creates the file or takes a stale one over, and holds its lock. Also returns the path in the stale file, if there
+/// was one.
 fn claim(file: &Path) -> Result<(File, Option<PathBuf>), ClaimError> {
     let deadline = Instant::now() + LOCK_WAIT_MAX;
     loop {
@@ -253,7 +255,7 @@ fn claim(file: &Path) -> Result<(File, Option<PathBuf>), ClaimError> {
             return Err(ClaimError::Legacy(legacy));
         }
         let path = text(&mut handle);
-        // A daemon that does not use the lock is alive if its socket is.
+        // A daemon that holds no lock is alive if its socket accepts a connection.
         if let Some(path) = path.as_deref().filter(|path| alive(path)) {
             return Err(ClaimError::Running(path.to_owned()));
         }
@@ -267,8 +269,8 @@ fn claim(file: &Path) -> Result<(File, Option<PathBuf>), ClaimError> {
     }
 }
 
-/// Returns whether a daemon that must not be replaced listens on the socket. A daemon of another user counts, too: not
-/// to start is better than to take its place.
+/// Returns whether a daemon that must not be replaced listens on the socket. A daemon of another user counts, too: it
+/// is better not to start than to take its place.
 fn alive(socket: &Path) -> bool {
     matches!(ControlSocket::connect(socket), Ok(_) | Err(ControlError::Stranger))
 }
@@ -299,7 +301,7 @@ fn open_own(file: &Path) -> Result<File, Errno> {
     Ok(handle.into())
 }
 
-/// Returns whether the open file is still the one of that name.
+/// Returns whether the name still leads to the open file.
 fn is_at(handle: &File, file: &Path) -> bool {
     let (Ok(open), Ok(named)) = (rustix::fs::fstat(handle), rustix::fs::lstat(file)) else { return false };
     (open.st_dev, open.st_ino) == (named.st_dev, named.st_ino)
@@ -319,8 +321,8 @@ pub(crate) fn text(handle: &mut File) -> Option<PathBuf> {
     path.is_absolute().then_some(path)
 }
 
-/// Returns the daemon of PVM 3.4.6 that serves at an address, if there is one. Its socket is called `pvmtmp<pid>.<n>`;
-/// if it was built without such sockets the address is a network address (`7f000001:8a3c`).
+/// Returns the daemon of PVM 3.4.6 that serves at an address, if there is one. The socket of such a daemon is called
+/// `pvmtmp<pid>.<n>`; if the daemon was built without such sockets, the address is a network address (`7f000001:8a3c`).
 fn legacy_daemon(address: &[u8]) -> Option<LegacyDaemon> {
     let path = Path::new(OsStr::from_bytes(address));
     if path.is_absolute() {
@@ -334,7 +336,7 @@ fn legacy_daemon(address: &[u8]) -> Option<LegacyDaemon> {
     TcpStream::connect_timeout(&SocketAddr::from((ip, port)), LEGACY_WAIT_MAX).ok().map(|_| LegacyDaemon(None))
 }
 
-/// Connects to the daemon that the file names. Waits a little for a daemon that is just starting.
+/// Connects to the daemon that the file names. Waits for a daemon that is just starting.
 fn connect_by(file: &Path) -> Result<ControlSocket, FindError> {
     let deadline = Instant::now() + STARTING_WAIT_MAX;
     loop {

@@ -3,7 +3,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory of the test's own, removed at the end.
+/// A directory for one test, which is removed at the end.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -187,7 +187,7 @@ fn a_daemon_of_pvm_3_4_6_is_named_at_once_and_not_replaced() {
     let _ = std::fs::remove_file(&places.files[0]);
     let started = Places { socket: Some(path.clone()), ..places.clone() };
     assert!(matches!(started.connect(), Err(FindError::Legacy(_))));
-    // A leftover of PVM 3.4.6 does not matter.
+    // What a dead daemon of PVM 3.4.6 has left (socket, rendezvous file) does not matter.
     drop((listener, network));
     assert_eq!(started.connect().err(), Some(FindError::Absent));
     for text in [path.to_str().unwrap(), &address] {

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 const ACCEPTS_IN_A_ROW_MAX: usize = 16;
 /// Time for which a connection that has begun a handshake cannot be closed in favour of a new one.
 const HANDSHAKE_TIME_LEAST: Duration = Duration::from_secs(1);
-/// Connections of one known peer at a time that wait for its data link, and as many that have not said yet what they
-/// are for.
+/// Connections of one known peer that may wait for its data link at a time, and as many that have not sent their
+/// request.
 ///
 /// * Filled by: each other host
 /// * Setting: none, a host calls once for each address of another
@@ -31,11 +31,11 @@ const TLS_BYTE: u8 = 22;
 const CLEAR_BYTE: u8 = 32;
 
 enum Stage {
-    /// Has sent nothing, and costs only a descriptor.
+    /// The peer has sent nothing; the connection costs only a descriptor.
     Silent(OwnedFd),
-    /// Must prove who it is and say what it wants.
+    /// The peer must prove its identity and send its request.
     Handshaking(Link),
-    /// A known daemon whose data link is awaited.
+    /// The peer is a known daemon whose data link is awaited.
     AwaitingData(Box<HalfPair>),
 }
 
@@ -47,17 +47,17 @@ struct HalfPair {
     tokens: Tokens,
 }
 
-/// A peer that has been announced.
+/// A peer that is expected to connect.
 struct Expected {
-    /// The key that it must have. Without one, in clear, it is known by its token alone.
+    /// The key that the peer must have. Without a key, on a link in clear, the peer is known by its token alone.
     peer: Option<PublicKey>,
-    /// Its key is accepted only while it is expected.
+    /// Whether the peer's key is accepted only while the peer is expected.
     is_guest: bool,
     tokens: Tokens,
     give_up: Instant,
 }
 
-/// An incoming connection that is no link yet.
+/// An incoming connection that is not a link yet.
 struct Incoming {
     address: SocketAddr,
     since: Instant,
@@ -82,7 +82,7 @@ impl Incoming {
 /// Accepts connections.
 #[derive(Default)]
 pub struct Acceptor {
-    /// Absent where the daemon only makes connections.
+    /// Absent if the daemon only makes connections.
     listener: Option<OwnedFd>,
     port: u16,
     incoming: HashMap<u64, Incoming>,
@@ -108,7 +108,7 @@ impl Acceptor {
         self.incoming.len()
     }
 
-    /// Returns whether the id is one of an incoming connection.
+    /// Returns whether the id belongs to an incoming connection.
     pub fn has(&self, id: u64) -> bool {
         self.incoming.contains_key(&id)
     }
@@ -212,7 +212,7 @@ impl Acceptor {
         true
     }
 
-    /// Closes what has passed its deadline, resumes accepting, and reports refusals that were held back.
+    /// Closes connections that have passed their deadline, resumes accepting, and reports refusals that were held back.
     pub fn expire(&mut self, common: &mut Common, now: Instant) {
         let late = self.incoming.iter().filter(|(_, incoming)| incoming.deadline() <= now);
         let late: Vec<u64> = late.map(|(id, _)| *id).collect();
@@ -245,9 +245,9 @@ impl Acceptor {
         }
     }
 
-    /// Continues with a connection whose socket is ready.
+    /// Continues a connection whose socket is ready.
     pub fn progress(&mut self, common: &mut Common, id: u64, now: Instant) {
-        // It may have been closed earlier in this step.
+        // The connection may have been closed earlier in this step.
         if let Some(incoming) = self.incoming.remove(&id) {
             self.continue_connection(common, id, incoming, now);
         }
@@ -266,7 +266,7 @@ impl Acceptor {
                 Err(error) => Err(explain(&error)),
             },
         };
-        // The first frame of a known peer says what it wants.
+        // The first frame of a known peer is its request.
         let result = match result {
             Ok(Some(Stage::Handshaking(mut link))) if link.is_ready() => match link.receive() {
                 Ok(None) => Ok(Some(Stage::Handshaking(link))),
@@ -337,14 +337,14 @@ impl Acceptor {
         Ok(Box::new(HalfPair { control, peer, security, tokens }))
     }
 
-    /// Bounds the half pairs of a peer. A peer that calls several of our addresses at once goes on with the one that
-    /// answers first, which need not be the one that it called last.
+    /// Bounds the half pairs of a peer. A peer that calls several addresses of this host at once continues with the
+    /// address that answers first, which need not be the last one that it called.
     fn make_room_for_half_pair(&mut self, peer: &PublicKey) {
         let half_pairs = self.half_pairs_of(peer);
         self.make_room_among(half_pairs);
     }
 
-    /// Bounds the connections of a known peer that have not said what they are for.
+    /// Bounds the connections of a known peer that have not sent their request.
     fn make_room_for_known(&mut self, peer: Option<PublicKey>) {
         let Some(peer) = peer else { return };
         let known = |(id, incoming): (&u64, &Incoming)| match &incoming.stage {
@@ -355,7 +355,7 @@ impl Acceptor {
         self.make_room_among(known);
     }
 
-    /// Closes the oldest of a peer's connections if there are as many as it may have.
+    /// Closes the oldest of a peer's connections if the peer has as many as it may have.
     fn make_room_among(&mut self, ids: Vec<u64>) {
         if let Some(oldest) = ids.iter().min().filter(|_| ids.len() >= HALF_PAIRS_MAX) {
             self.incoming.remove(oldest);
@@ -409,7 +409,8 @@ impl Acceptor {
         Ok(())
     }
 
-    /// Returns the expectation that a token belongs to. Compares all tokens, so that the time reveals nothing.
+    /// Returns the expectation that a token belongs to. Always compares all tokens, so that the duration reveals
+    /// nothing.
     fn ticket_of(&self, shown: &[u8]) -> Option<u64> {
         self.expected.iter().fold(None, |found, (ticket, expected)| match expected.tokens.shown.is(shown) {
             true => Some(*ticket),
@@ -417,7 +418,7 @@ impl Acceptor {
         })
     }
 
-    /// Takes the half pair that a token belongs to. The token is not valid any more then.
+    /// Takes the half pair that a token belongs to. After that the token is not valid any more.
     fn take_half_pair(&mut self, shown: &[u8]) -> Option<Box<HalfPair>> {
         let id = self.incoming.iter().fold(None, |found, (id, incoming)| match &incoming.stage {
             Stage::AwaitingData(half) if half.tokens.shown.is(shown) => Some(*id),
@@ -430,7 +431,7 @@ impl Acceptor {
     }
 }
 
-/// Begins the handshake that the first byte asks for, if a byte has come.
+/// Begins the kind of handshake that the first byte selects, if a byte has come.
 fn begin_handshake(common: &Common, socket: OwnedFd) -> Result<Option<Stage>, String> {
     let mut byte = [0];
     match rustix::net::recv(&socket, &mut byte, RecvFlags::PEEK) {

@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// The id of the listening socket among the events.
+/// The id of the listening socket in events.
 pub const LISTENER: u64 = 0;
 
-/// The readiness of a socket that is waited for.
+/// The kind of readiness for which a socket is watched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Interest {
     Nothing,
@@ -21,7 +21,7 @@ pub enum Interest {
 }
 
 impl Interest {
-    /// Returns what a link waits for.
+    /// Returns the kind of readiness that a link waits for.
     pub fn of(link: &Link) -> Interest {
         if link.wants_write() { Interest::ReadWrite } else { Interest::Read }
     }
@@ -91,9 +91,9 @@ impl Common {
         epoll::add(&self.epoll, socket, EventData::new_u64(id), interest.flags())
     }
 
-    /// Changes what a watched socket is waited for.
+    /// Changes the kind of readiness for which a socket is watched.
     pub fn set_interest(&self, id: u64, socket: BorrowedFd<'_>, interest: Interest) {
-        // Fails only for a socket that is not watched; its deadline ends it.
+        // Fails only for a socket that is not watched; its connection ends at the deadline.
         let _ = epoll::modify(&self.epoll, socket, EventData::new_u64(id), interest.flags());
     }
 
@@ -104,15 +104,15 @@ impl Common {
 
     // ----- finished links
 
-    /// Hands a pair out whose peer is known.
+    /// Hands out a pair whose peer is known.
     pub fn finish_pair(&self, control: Link, data: Link) -> Result<Box<Pair>, LinkError> {
         let mut control = self.finish_link(control)?;
-        // Control links are always read. Data may wait for a slow receiver for any time.
+        // Control links are always read. Data links may wait for a slow receiver for any time.
         control.limit_unread(self.timeout)?;
         Ok(Box::new(Pair { control, data: self.finish_link(data)? }))
     }
 
-    /// Hands a link out whose peer is known. Its user watches the socket from now on.
+    /// Hands out a link whose peer is known. The user of the link watches the socket from now on.
     pub fn finish_link(&self, mut link: Link) -> Result<Link, LinkError> {
         // The control link of an outgoing pair is not watched any more.
         self.unwatch(&link);

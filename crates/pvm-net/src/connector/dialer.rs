@@ -1,5 +1,6 @@
-//! Outgoing connections. The addresses of a peer are tried one after another, a little apart and side by side, and
-//! once more after a pause, until one answers or the time is over.
+//! Outgoing connections. The dialer tries the addresses of a peer in turn, at short intervals, and does not wait for
+//! the end of earlier attempts. After the last address it pauses and begins anew, until an address answers or the time
+//! is over.
 use super::common::{Common, Interest};
 use super::{
     ConnectEvent, GREETING_BYTES_MAX, HANDSHAKE_TIME_MAX, Security, VERSION, explain, kind, tcp_socket, two_tokens,
@@ -13,7 +14,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Time between the first attempts at two addresses.
+/// Time between the first attempts at one address and at the next.
 const LEAD_TIME: Duration = Duration::from_millis(300);
 /// Pause before all addresses are tried once more.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -28,17 +29,17 @@ pub enum Purpose {
 
 /// A call to one peer at all its addresses.
 pub struct Dial {
-    /// The key of the peer. Without one the peer is known by its tokens alone.
+    /// The key of the peer. Without a key the peer is known by its tokens alone.
     peer: Option<PublicKey>,
     purpose: Purpose,
     addresses: Vec<SocketAddr>,
-    /// The index of the address that is tried next.
+    /// The index of the next address to try.
     next: usize,
     next_at: Instant,
     give_up: Instant,
     /// The last error of each address.
     reasons: Vec<String>,
-    /// An address has answered. No other one is tried while its control link stands.
+    /// Whether an address has answered. While its control link lives, no other address is tried.
     settled: bool,
 }
 
@@ -135,7 +136,7 @@ impl Dialer {
         self.attempts.retain(|_, attempt| attempt.ticket != ticket);
     }
 
-    /// Tries the addresses whose time has come, and ends calls whose time is over.
+    /// Tries the addresses that are due, and ends calls whose time is over.
     pub fn try_next_addresses(&mut self, common: &mut Common, now: Instant) {
         let due: Vec<u64> =
             self.dials.iter().filter(|(_, dial)| dial.next_wakeup() <= now).map(|(ticket, _)| *ticket).collect();
@@ -148,7 +149,7 @@ impl Dialer {
             let address = dial.addresses[dial.next];
             dial.next = (dial.next + 1) % dial.addresses.len();
             dial.next_at = now + if dial.next == 0 { LEAD_TIME + PAUSE } else { LEAD_TIME };
-            // An attempt that is left from the round before continues.
+            // An attempt of the previous round that has not ended continues.
             let is_busy = |attempt: &Attempt| attempt.ticket == ticket && attempt.address == address;
             if !self.attempts.values().any(is_busy) {
                 self.try_address(common, ticket, address, None, now);
@@ -196,7 +197,7 @@ impl Dialer {
         }
     }
 
-    /// Notes the error of an address and has the next address tried at once.
+    /// Records the error of an address, and makes the next address due at once.
     fn on_address_failed(&mut self, ticket: u64, address: SocketAddr, reason: String, now: Instant) {
         let Some(dial) = self.dials.get_mut(&ticket) else { return };
         if let Some(index) = dial.addresses.iter().position(|it| *it == address) {
@@ -220,9 +221,9 @@ impl Dialer {
         }
     }
 
-    /// Continues with a connection whose socket is ready.
+    /// Continues a connection whose socket is ready.
     pub fn progress(&mut self, common: &mut Common, id: u64, now: Instant) {
-        // It may have been dropped earlier in this step.
+        // The connection may have been dropped earlier in this step.
         let Some(attempt) = self.attempts.remove(&id) else { return };
         let Attempt { ticket, address, deadline, stage, half } = attempt;
         let Some(dial) = self.dials.get(&ticket) else { return };
@@ -240,7 +241,7 @@ impl Dialer {
                 if let Stage::Opening { link, asked } = &stage {
                     common.set_interest(id, link.as_fd(), Interest::of(link));
                     if *asked && half.is_some() {
-                        // The other side may already use both links: giving up now would break them. TCP repeats an
+                        // The other side may already use both links: giving up now would break them. TCP retransmits an
                         // answer that was lost.
                         deadline = dial.give_up;
                     }

@@ -1,12 +1,12 @@
-//! Makes the links between daemons and turns strangers away.
+//! Makes the links between daemons, and refuses strangers.
 //!
 //! Two daemons have a pair of links: a control link, always encrypted, and a data link. The caller opens the control
-//! link and says whether data is to be encrypted; the called daemon answers with two tokens. The caller then opens a
+//! link and states whether data is to be encrypted; the called daemon answers with two tokens. The caller then opens a
 //! second connection, over TLS or in clear, and shows the first token; the called daemon answers with the second one.
 //! So a data link in clear provably belongs to the same two daemons as the encrypted control link, and each token is
 //! valid once.
 //!
-//! Two tasks that their daemons have told of each other, with two tokens, get a single link.
+//! Two tasks get a single link. Their daemons have introduced them to each other and given them two tokens.
 //!
 //! * `acceptor`: incoming connections;
 //! * `dialer`: outgoing connections;
@@ -35,11 +35,12 @@ use std::time::{Duration, Instant};
 
 pub use acceptor::HALF_PAIRS_MAX;
 
-/// Connections at a time whose peer is not known yet.
+/// Simultaneous connections whose peer is not known yet.
 ///
 /// * Filled by: whoever reaches the port
-/// * Setting: none, a silent connection is closed for the next one, so a higher limit would help nobody
-/// * Reached: the connection that has been silent for longest is closed, else the new one
+/// * Setting: none, a silent connection is closed for the next one, so a higher limit would be of no use
+/// * Reached: the connection that has been silent for longest is closed; if none is silent, one with a slow handshake;
+///   else the new one
 /// * Test: `those_who_dawdle_lose_their_places_and_hold_up_nobody`
 pub const UNKNOWN_MAX: usize = 64;
 /// Time from a connection's arrival until its links must be complete.
@@ -115,7 +116,7 @@ pub enum ConnectEvent {
     PairAccepted {
         /// The daemon's key.
         peer: PublicKey,
-        /// The address that it called from.
+        /// The address from which it called.
         address: SocketAddr,
         /// Its links.
         pair: Box<Pair>,
@@ -144,19 +145,19 @@ pub enum ConnectEvent {
         /// The reason for each address.
         reason: String,
     },
-    /// A stranger, or a peer that violated the protocol, was turned away.
+    /// A stranger, or a peer that violated the protocol, was refused.
     Refused {
-        /// The address that it called from.
+        /// The address from which it called.
         address: IpAddr,
-        /// Why it was turned away.
+        /// Why it was refused.
         reason: String,
-        /// How many refusals of this address the event stands for. More than one when there are too many to report
-        /// each.
+        /// The number of refusals of this address that the event stands for: more than one if there are too many to
+        /// report each of them.
         count: u32,
     },
 }
 
-/// Accepts and makes connections until they are links.
+/// Accepts and makes connections, and turns them into links.
 pub struct Connector {
     common: Common,
     acceptor: Acceptor,
@@ -175,7 +176,7 @@ impl Connector {
         self.listen_at(listener(port)?)
     }
 
-    /// Listens at a socket that already listens and does not block.
+    /// Accepts connections at a socket that already listens and does not block.
     pub fn listen_at(&mut self, listener: OwnedFd) -> Result<(), Errno> {
         self.acceptor.listen_at(&self.common, listener)
     }
@@ -190,7 +191,7 @@ impl Connector {
         self.common.identity()
     }
 
-    /// Sets the silence of the network after which links that are made from now on fail.
+    /// Sets the time of network silence after which a link fails, for links that are made from now on.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.common.set_timeout(timeout);
     }
@@ -250,7 +251,7 @@ impl Connector {
     pub fn step(&mut self, now: Instant) {
         let mut ready = Vec::with_capacity(EVENTS_PER_STEP_MAX);
         let nothing = rustix::time::Timespec::default();
-        // After an interruption the events show again.
+        // After an interrupted call, the next call returns the events.
         let _ = epoll::wait(self.common.epoll(), rustix::buffer::spare_capacity(&mut ready), Some(&nothing));
         for event in &ready {
             match event.data.u64() {
@@ -296,7 +297,7 @@ fn two_tokens(header: &[u8]) -> Option<Tokens> {
     Some(Tokens { shown: Token::from_bytes(*one), back: Token::from_bytes(other.try_into().ok()?) })
 }
 
-/// Explains an error to the reader of the log.
+/// Returns a text that explains an error to the reader of the log.
 fn explain(error: &LinkError) -> String {
     let text = match error {
         LinkError::Closed => "went away before it was known",
@@ -344,7 +345,7 @@ fn listener_at(address: SocketAddr) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Makes a socket for the address family of `address` that does not block.
+/// Makes a non-blocking socket for the address family of `address`.
 fn tcp_socket(address: &SocketAddr) -> Result<OwnedFd, Errno> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

@@ -1,20 +1,20 @@
-//! Limits the log lines about refused connections: the first ones from an address are logged one by one, then their
-//! number.
+//! Limits the log lines about refused connections: the first refusals of an address are logged one by one, later ones
+//! only as a number.
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Refusals of one address that are logged one by one; one more each 10 s.
+/// Refusals of one address that are logged one by one; another one is allowed every 10 s.
 ///
 /// * Filled by: whoever reaches the port
-/// * Setting: none, the others are counted
+/// * Setting: none, further refusals are counted
 /// * Reached: one later line says how many there were
 /// * Test: `ten_thousand_refusals_make_few_lines_and_all_are_counted`
 const LINES_MAX: u32 = 16;
-/// Refusals of all addresses that are logged one by one; one more each 10 s.
+/// Refusals of all addresses that are logged one by one; another one is allowed every 10 s.
 ///
 /// * Filled by: whoever reaches the port
-/// * Setting: none, the others are counted
+/// * Setting: none, further refusals are counted
 /// * Reached: one later line says how many there were
 /// * Test: `many_addresses_are_bounded_too`
 const ALL_LINES_MAX: u32 = 128;
@@ -28,7 +28,7 @@ const LINE_TIME: Duration = Duration::from_secs(10);
 /// * Test: `many_addresses_are_bounded_too`
 const ADDRESSES_MAX: usize = 256;
 
-/// Lines that may be written now. Time refills them.
+/// The number of log lines that may be written now. It grows again with time.
 struct Allowance {
     left: u32,
     max: u32,
@@ -66,7 +66,7 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// Counts a refusal. Returns the number of refusals that a log line stands for, if a line is allowed.
+    /// Counts a refusal. If a log line is allowed, returns the number of refusals that the line stands for.
     pub fn count(&mut self, address: IpAddr, now: Instant) -> Option<u32> {
         let all = self.all.get_or_insert_with(|| Allowance::full(ALL_LINES_MAX, now));
         all.refill(now);
@@ -91,7 +91,7 @@ impl Refusals {
         Some(1 + std::mem::take(&mut record.unlogged))
     }
 
-    /// Returns the addresses whose refusals were not logged and may be by now, with their number.
+    /// Returns the addresses whose unlogged refusals may be logged now, with the number of these refusals.
     pub fn poll_unlogged(&mut self, now: Instant) -> Vec<(IpAddr, u32)> {
         let Some(all) = &mut self.all else { return Vec::new() };
         let mut logged = Vec::new();
@@ -107,7 +107,7 @@ impl Refusals {
         logged
     }
 
-    /// Returns when refusals that were not logged may be.
+    /// Returns when the unlogged refusals may be logged.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let all = self.all.as_ref()?;
         let records = self.addresses.values().filter(|record| record.unlogged > 0);
@@ -148,7 +148,7 @@ mod tests {
         let logged = addresses.filter_map(|address| refusals.count(address, start)).count();
         assert_eq!(logged, ALL_LINES_MAX as usize);
         assert!(refusals.addresses.len() <= ADDRESSES_MAX);
-        // Later each address may be logged again.
+        // After some time each address may be logged again.
         let later = start + LINE_TIME * ALL_LINES_MAX;
         refusals.poll_unlogged(later);
         assert_eq!(refusals.count(address(9), later + LINE_TIME), Some(1));

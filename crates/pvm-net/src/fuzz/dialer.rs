@@ -1,4 +1,4 @@
-//! Untrusted input for the dialer: what the called side sends.
+//! Untrusted input for the dialer: the bytes that the called side sends.
 use super::{identity, token};
 use crate::connector::{ConnectEvent, Connector, Security};
 use crate::link::Link;
@@ -16,14 +16,14 @@ pub const DECODER: &[Source] = &[
     part("crates/pvm-net/src/connector/common.rs", &["finish_pair", "finish_link"]),
 ];
 
-/// Connections that are answered at a time.
+/// Connections that are answered at the same time.
 const ANSWERED_MAX: usize = 8;
 /// Time that a call may take.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Makes calls of all kinds, to a peer that answers as the bytes say.
 pub fn dialer(bytes: &[u8]) {
-    // Ends when there are no more bytes.
+    // An error means that no bytes are left.
     let _ = calls(&mut Unstructured::new(bytes));
 }
 
@@ -31,7 +31,7 @@ pub fn dialer(bytes: &[u8]) {
 struct Called {
     listener: TcpListener,
     identity: Identity,
-    /// Another peer that answers in its place.
+    /// Another peer, which can answer in place of the called one.
     other: Identity,
     answered: Vec<Link>,
 }
@@ -103,7 +103,7 @@ impl Called {
         }
         socket.set_nonblocking(true).expect("a socket");
         socket.set_nodelay(true).expect("a socket");
-        // Closing it leaves nothing behind in the system.
+        // With this option, closing the socket leaves nothing behind in the system.
         sockopt::set_socket_linger(&socket, Some(Duration::ZERO)).expect("a socket");
         self.answered.extend(match how % 8 {
             0..=2 => Ok(Link::clear(socket.into())),
@@ -112,7 +112,7 @@ impl Called {
         });
     }
 
-    /// Sends something on one of the connections: an answer, or any bytes in a frame or without one.
+    /// Sends an answer, or any bytes in a frame or without one, on one of the connections.
     fn send_bytes(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         let Some(last) = self.answered.len().checked_sub(1) else { return Ok(()) };
         let place = last - usize::from(from.arbitrary::<u8>()?) % (last + 1);
@@ -128,7 +128,7 @@ impl Called {
                 let _ = link.send(kind, &header[..header.len().min(128)], &[&[7][..usize::from(kind) % 2]]);
             }
             5 => drop(crate::socket::write(&*link, &[IoSlice::new(from.bytes_of_some_length()?)])),
-            // Bytes that are no frame may look like one with a body, which nobody takes.
+            // Arbitrary bytes may look like a frame with a body, which nobody takes.
             6 => drop((link.body_left() == 0).then(|| link.receive())),
             _ => drop(self.answered.remove(place)),
         }

@@ -1,5 +1,5 @@
-//! Untrusted input from the network (docs/testing.md). TLS itself is tested by rustls; these targets test what comes
-//! out of it, and what comes without it.
+//! Untrusted input from the network (docs/testing.md). TLS itself is tested by rustls; these targets test bytes that
+//! TLS has decrypted, and bytes that come without TLS.
 mod dialer;
 
 use crate::connector::Connector;
@@ -74,12 +74,12 @@ pub const TARGETS: &[Target] = &[
 
 /// The longest frame in these tests, in bytes.
 const FRAME_BYTES_MAX: usize = 64 << 10;
-/// Bytes that a socket takes although nobody reads.
+/// A number of bytes that a socket takes although nobody reads.
 const ROOM_BYTES: usize = 32 << 10;
 
-/// Frames on a link, whole and in pieces, taken in all possible ways.
+/// Sends frames on a link, whole and in pieces, and takes them in all possible ways.
 fn link_frames(bytes: &[u8]) {
-    // Ends when there are no more bytes.
+    // An error means that no bytes are left.
     let _ = frames(&mut Unstructured::new(bytes));
 }
 
@@ -100,7 +100,7 @@ fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 send_bytes(&mut far, kind, &header[..header.len().min(HEADER_BYTES_MAX)], &body);
             }
             4 => {
-                // Data that it leaves unread makes the system report the end in another way.
+                // If the far end leaves data unread, the system reports the end in another way.
                 if from.arbitrary()? {
                     let _ = link.send(1, &[], &[&[0]]);
                 }
@@ -138,12 +138,12 @@ fn ends(encrypted: bool) -> (Link, Link) {
     (near, far)
 }
 
-/// Writes what the socket takes, without encryption.
+/// Writes as many bytes as the socket takes, without encryption.
 fn write(far: &Option<Link>, bytes: &[u8]) {
     let _ = far.as_ref().map(|far| crate::socket::write(far, &[IoSlice::new(bytes)]));
 }
 
-/// Sends a frame, or what the socket takes of it.
+/// Sends a frame, or as much of it as the socket takes.
 fn send_bytes(far: &mut Option<Link>, kind: u8, header: &[u8], body: &[u8]) {
     match far {
         Some(far) if far.is_encrypted() => drop(far.send(kind, header, &[body])),
@@ -189,21 +189,22 @@ fn tcp_pair(listener: &TcpListener) -> (OwnedFd, OwnedFd) {
     (near.into(), far.into())
 }
 
-/// Connections to an acceptor: strangers with any bytes, and hosts of the machine that send anything.
+/// Makes connections to an acceptor: from strangers that send any bytes, and from hosts of the machine that send any
+/// frames.
 fn acceptor(bytes: &[u8]) {
     let _ = calls(&mut Unstructured::new(bytes));
 }
 
 /// Callers that send something.
 const CALLERS_MAX: usize = 12;
-/// Silent callers from which on no more come.
+/// The number of silent callers from which on no more are added.
 const CROWD_MAX: usize = 100;
 
 fn identity(number: u8) -> Identity {
     Identity::new(KeyPair::from_secret(&[number; 32]))
 }
 
-/// Returns a token that one byte can name.
+/// Returns the token that a byte selects.
 fn token(number: u8) -> Token {
     Token::from_bytes([number % 4; 32])
 }
@@ -236,7 +237,7 @@ fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 let count = from.arbitrary::<u8>()? % 100;
                 for _ in 0..count {
                     let (near, far) = tcp_pair(&listener);
-                    // One byte of a frame, or nothing.
+                    // A caller sends one byte of a frame, or nothing.
                     let _ = (count % 2 == 1).then(|| rustix::io::write(&far, &[32]));
                     connector.add_connection(near, address, now);
                     crowd.push(far);
@@ -250,7 +251,7 @@ fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 if ticket < 128 {
                     connector.expect(ticket.into(), who, tokens, Duration::from_secs(1), now);
                 } else {
-                    // Meanwhile it calls a peer that does not exist.
+                    // The connector also calls a peer that does not exist.
                     connector.connect_link(ticket.into(), &[address], who, tokens, Duration::from_secs(1), now);
                     own_calls += 1;
                 }
@@ -271,7 +272,7 @@ fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     Ok(())
 }
 
-/// Lets one of the callers send something: a request, or any bytes in a frame or without one.
+/// Lets one of the callers send a request, or any bytes in a frame or without one.
 fn call_out(from: &mut Unstructured<'_>, callers: &mut Vec<Link>) -> pvm_fuzz::Result<()> {
     let Some(last) = callers.len().checked_sub(1) else { return Ok(()) };
     let place = usize::from(from.arbitrary::<u8>()?) % (last + 1);
@@ -302,7 +303,7 @@ fn call_out(from: &mut Unstructured<'_>, callers: &mut Vec<Link>) -> pvm_fuzz::R
     Ok(())
 }
 
-/// A key as text, and as TLS carries it.
+/// Reads a key as text, and in the form that TLS carries.
 fn keys(bytes: &[u8]) {
     if let Some(key) = crate::PublicKey::from_info(bytes) {
         assert_eq!(key.to_info(), bytes);

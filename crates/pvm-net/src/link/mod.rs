@@ -1,8 +1,8 @@
 //! A connection that carries frames.
 //!
-//! A frame is a head of six bytes (the length of what follows it, as a little-endian `u32`; the kind; the length of the
-//! header), then header and body. The header is short and is returned as a whole. The body can be long and is copied to
-//! where the reader wants it.
+//! A frame is a head of six bytes, then a header and a body. The head holds the length of header and body together as a
+//! little-endian `u32`, the kind, and the length of the header. The header is short and is returned as a whole. The
+//! body can be long and is copied to the place that the reader gives.
 mod partial;
 mod receiving;
 mod sending;
@@ -21,18 +21,18 @@ pub use receiving::HANDSHAKE_BYTES_MAX;
 
 /// The maximum length of a frame's header, in bytes.
 pub const HEADER_BYTES_MAX: usize = 128;
-/// The length of a frame, unless the link is told otherwise.
+/// The length of a frame, unless the user of the link sets another limit.
 ///
 /// * Filled by: each other host
-/// * Setting: none, both sides count by the same number
+/// * Setting: none, both sides must use the same number
 /// * Reached: the link is closed
 /// * Test: `a_frame_that_is_too_long_is_refused_on_both_sides`
 pub const FRAME_BYTES_MAX: usize = 1 << 20;
-/// What waits for the socket of a link, beside the frame that exceeds it and one that is longer by itself, unless the
-/// link is told otherwise.
+/// Bytes that wait for the socket of a link, not counting the frame that exceeds the limit, nor a frame that alone is
+/// longer than the limit. The user of the link can set another limit.
 ///
 /// * Filled by: each other host that does not read
-/// * Setting: none, daemons tell their links otherwise
+/// * Setting: none, daemons set other limits for their links
 /// * Reached: the link is given up
 /// * Test: `a_peer_that_does_not_read_is_given_up_when_too_much_waits`
 const QUEUED_BYTES_MAX: usize = 64 << 20;
@@ -107,14 +107,14 @@ impl Head {
     }
 }
 
-/// A connection. Its owner watches the socket, and calls the link when that is ready.
+/// A connection. Its owner watches the socket, and calls the link when the socket is ready.
 pub struct Link {
     socket: OwnedFd,
     /// Absent in clear.
     tls: Option<Box<Tls>>,
     /// Received bytes, in clear.
     inbox: Buffer,
-    /// Bytes to send, as they go to the socket.
+    /// Bytes to send, in the form that the socket gets.
     outbox: Buffer,
     /// Bytes of the received frame's body that have not been taken.
     body_left: usize,
@@ -123,16 +123,16 @@ pub struct Link {
     /// Bytes read from the socket while the peer is not authenticated.
     stranger_bytes: usize,
     trusted: bool,
-    /// Much comes on this encrypted link, so that more is read at a time.
+    /// Whether much data comes on this encrypted link, so that more is read at a time.
     is_busy: bool,
     frame_bytes_max: usize,
     queued_bytes_max: usize,
-    /// The length of the longest waiting frame that exceeds the limit of what may wait. A peer that reads it takes its
-    /// time, and is not given up for what comes meanwhile.
+    /// The length of the longest waiting frame that alone exceeds the limit for waiting bytes. The peer needs time to
+    /// read it, and is not given up because of frames that are added meanwhile.
     outsize: usize,
-    /// The error after which nothing more can be read. What came before can still be taken.
+    /// The error after which nothing more can be read. Bytes that came before the error can still be taken.
     broken: Option<LinkError>,
-    /// The other side has closed in order.
+    /// The other side has closed the connection regularly.
     ended: bool,
 }
 
@@ -157,7 +157,7 @@ impl Link {
         }
     }
 
-    /// Makes the calling side of an encrypted link to the peer with that key.
+    /// Makes the calling side of an encrypted link to the peer with the given key.
     pub fn secure_to(socket: OwnedFd, identity: &Identity, peer: PublicKey) -> Result<Link, LinkError> {
         let tls = Some(Box::new(identity.client(peer)?));
         let mut link = Link { tls, ..Link::clear(socket) };
@@ -178,7 +178,7 @@ impl Link {
         Ok(socket::tune(&self.socket, timeout)?)
     }
 
-    /// Gives the peer up, too, if it leaves sent data unread for that time.
+    /// Also gives the peer up if it leaves sent data unread for `timeout`.
     pub fn limit_unread(&mut self, timeout: Duration) -> Result<(), LinkError> {
         Ok(socket::limit_unread(&self.socket, timeout)?)
     }
@@ -193,8 +193,8 @@ impl Link {
         self.frame_bytes_max = bytes;
     }
 
-    /// Sets how much may wait for the socket: a frame is accepted while no more than this waits, apart from a frame
-    /// that is longer by itself.
+    /// Sets how many bytes may wait for the socket. A frame is accepted while no more than this waits, not counting a
+    /// frame that alone is longer.
     pub fn set_queued_bytes_max(&mut self, bytes: usize) {
         self.queued_bytes_max = bytes;
     }
@@ -204,7 +204,8 @@ impl Link {
         raw::carried(self.as_fd()).ok()
     }
 
-    /// Returns whether frames can be sent and received: at once in clear, else after the handshake.
+    /// Returns whether frames can be sent and received: on a link in clear at once, on an encrypted link after the
+    /// handshake.
     pub fn is_ready(&self) -> bool {
         self.tls.as_ref().is_none_or(|tls| tls.is_ready())
     }
@@ -219,7 +220,7 @@ impl Link {
         self.tls.is_some()
     }
 
-    /// Returns the key that the peer has proved to have. In clear there is none.
+    /// Returns the key that the peer has proved to have. A link in clear has none.
     pub fn peer(&self) -> Option<PublicKey> {
         self.tls.as_ref()?.peer()
     }

@@ -1,4 +1,4 @@
-//! Frames that are sent in pieces, where the sender decides what is kept of them.
+//! Frames that are sent in pieces. The sender decides how many bytes of them the link keeps.
 use super::sending::{PARTS_MAX, PUSH_BYTES_MAX};
 use super::{HEADER_BYTES_MAX, Link, LinkError};
 use crate::socket;
@@ -26,7 +26,7 @@ impl Link {
         into.extend_from_slice(header);
     }
 
-    /// Sends as many of a frame's next bytes as the socket takes. Returns how many; zero while something waits for the
+    /// Sends as many of a frame's next bytes as the socket takes. Returns how many; zero while other bytes wait for the
     /// socket.
     pub fn try_write(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
         self.flush()?;
@@ -56,8 +56,8 @@ impl Link {
         }
     }
 
-    /// Sends a frame's next bytes. Those that the socket does not take wait, however many they are. Returns false, and
-    /// takes nothing, if there is no memory for that.
+    /// Sends a frame's next bytes. Bytes that the socket does not take are queued, however many they are. Returns
+    /// false, and takes nothing, if there is no memory for the queue.
     pub fn write_or_queue(&mut self, parts: &[&[u8]]) -> Result<bool, LinkError> {
         let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
         if !self.outbox.reserve(bytes + bytes / EXTRA_PART + EXTRA_BYTES) {

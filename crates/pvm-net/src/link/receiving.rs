@@ -5,7 +5,7 @@ use crate::tls::Clear;
 use rustix::io::Errno;
 use std::io::IoSliceMut;
 
-/// What a peer can send before it is authenticated.
+/// Bytes that a peer can send before it is authenticated.
 ///
 /// * Filled by: whoever reaches the port
 /// * Setting: none, a handshake takes less than 2 KiB
@@ -16,10 +16,10 @@ pub const HANDSHAKE_BYTES_MAX: usize = 8 << 10;
 const STRANGER_READ_BYTES: usize = 4 << 10;
 /// Bytes read at a time.
 const READ_BYTES: usize = 64 << 10;
-/// The same on an encrypted link after one read has filled that much. After each read TCP tells the other side of the
-/// new room, by a packet that costs both hosts time.
+/// The same on an encrypted link, once a single read has returned as many bytes as it asked for. After each read, TCP
+/// announces the new room to the other side in a packet, which costs both hosts time.
 const BUSY_READ_BYTES: usize = 256 << 10;
-/// The rest of a body that is at least this long is read directly to its destination.
+/// The remaining part of a body is read directly to its destination if it has at least this number of bytes.
 const READ_STRAIGHT_BYTES: usize = 4 << 10;
 
 impl Link {
@@ -58,8 +58,8 @@ impl Link {
         Ok(Some((Head { kind, body_bytes, header, header_bytes }, HEAD_BYTES + count)))
     }
 
-    /// Copies the next bytes of the current frame's body, as many as have come and fit. Returns how many; fewer than
-    /// `into` holds if the rest has not come.
+    /// Copies the next bytes of the current frame's body: as many as have come and as `into` holds. Returns how many;
+    /// fewer than `into` holds if the other bytes have not come.
     pub fn take(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
         let wanted = into.len().min(self.body_left);
         let mut done = 0;
@@ -92,7 +92,7 @@ impl Link {
         Ok(done)
     }
 
-    /// Reads a body directly to its destination, and what follows it into the inbox.
+    /// Reads a body directly to its destination, and the bytes after it into the inbox.
     fn read_straight(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
         if let Some(error) = &self.broken {
             return Err(error.clone());
@@ -132,7 +132,7 @@ impl Link {
         result
     }
 
-    /// Passes at most `most` bytes of the stream to `take`. Bytes that come now are passed from where they were
+    /// Passes at most `most` bytes of the stream to `take`. Bytes that this call reads are passed from where they were
     /// decrypted.
     pub(crate) fn read_by(&mut self, most: usize, take: &mut dyn FnMut(&[u8])) -> Result<usize, LinkError> {
         if self.inbox.is_empty() {
@@ -156,8 +156,8 @@ impl Link {
         self.body_left
     }
 
-    /// Returns the next frame as a whole, if it has come. The link keeps what has come of it, so this is not for long
-    /// frames that others could send in pieces.
+    /// Returns the next frame as a whole, if it has come. The link keeps an incomplete frame in memory, so this is not
+    /// for long frames, of which a peer could send only a part.
     pub fn receive_whole(&mut self) -> Result<Option<(Head, &[u8])>, LinkError> {
         assert_eq!(self.body_left, 0, "the body of the frame before has not been taken");
         loop {
@@ -176,7 +176,7 @@ impl Link {
         }
     }
 
-    /// Gives back memory that is not needed while nothing comes.
+    /// Frees memory that is not needed while no data comes.
     pub(crate) fn release(&mut self) {
         self.is_busy = false;
         self.inbox.release();
@@ -186,13 +186,13 @@ impl Link {
         }
     }
 
-    /// Returns whether bytes were read that have not been taken. The socket would not tell of them.
+    /// Returns whether bytes were read that have not been taken. No event of the socket reports them.
     pub fn has_unread(&self) -> bool {
         !self.inbox.is_empty()
     }
 
-    /// Returns whether the other side has closed in order, so that everything that it sent has come. Otherwise, after
-    /// an error, the connection has broken.
+    /// Returns whether the other side has closed the connection regularly, so that everything that it sent has come. If
+    /// false after an error, the connection has broken.
     pub fn has_ended(&self) -> bool {
         self.ended
     }
@@ -202,12 +202,12 @@ impl Link {
         self.broken.is_some()
     }
 
-    /// Reads once. Returns whether there is more than before.
+    /// Reads once. Returns whether new bytes have come.
     fn fill(&mut self, least: usize) -> Result<bool, LinkError> {
         self.fill_by(least, 0, &mut |_| {})
     }
 
-    /// Reads once. Up to `straight` decrypted bytes are passed to `take`, and count as well.
+    /// Reads once. Up to `straight` decrypted bytes are passed to `take`, and also count as new bytes.
     fn fill_by(&mut self, least: usize, straight: usize, take: &mut dyn FnMut(&[u8])) -> Result<bool, LinkError> {
         if let Some(error) = &self.broken {
             return Err(error.clone());
@@ -267,19 +267,19 @@ impl Link {
         self.advance_by(0, &mut |_| {}).1
     }
 
-    /// Runs TLS as far as possible, and passes up to `straight` bytes to `take`. Returns how many of those have not
-    /// come.
+    /// Runs TLS as far as possible, and passes up to `straight` bytes to `take`. Returns how many of the `straight`
+    /// bytes have not come.
     fn advance_by(&mut self, straight: usize, take: &mut dyn FnMut(&[u8])) -> (usize, Result<(), LinkError>) {
         let Some(tls) = &mut self.tls else { return (straight, Ok(())) };
         let mut clear = Clear::new(straight, take, &mut self.inbox);
         let waiting_bytes = self.outbox.len();
         let result = tls.advance(&mut self.outbox, &mut clear);
         let left = clear.straight_left();
-        // This sends an alert, too, if the socket takes it.
+        // This also sends an alert if there is one and the socket takes it.
         let answers = !self.trusted || self.outbox.len() > waiting_bytes;
         let flushed = if answers { self.flush() } else { Ok(()) };
         let result = match result {
-            // A peer that takes nothing more may have sent something before.
+            // A failed flush is ignored: a peer that takes nothing more may have sent data before.
             Ok(true) if self.trusted => Ok(()),
             Ok(true) => flushed,
             Ok(false) => Err(LinkError::Closed),

@@ -4,9 +4,9 @@ use crate::socket;
 use rustix::io::Errno;
 use std::io::IoSlice;
 
-/// Parts of a body written by one system call.
+/// The number of parts of a body that one system call writes.
 pub(super) const PARTS_MAX: usize = 16;
-/// Bytes of a body that an encrypted link takes at a time. It keeps what it has taken.
+/// Bytes of a body that an encrypted link takes at a time. The link keeps these bytes.
 pub(super) const PUSH_BYTES_MAX: usize = 128 << 10;
 
 /// The head and the header of a frame, as they are sent.
@@ -36,8 +36,8 @@ impl Link {
         self.outbox.is_empty()
     }
 
-    /// Returns whether something waits for the socket. Then the socket is to be watched for room, and [`Link::flush`]
-    /// to be called.
+    /// Returns whether bytes wait for the socket. If so, the caller must watch the socket for room and then call
+    /// [`Link::flush`].
     pub fn wants_write(&self) -> bool {
         !self.outbox.is_empty()
     }
@@ -47,12 +47,12 @@ impl Link {
         self.outbox.len()
     }
 
-    /// Returns what waits for the socket. A caller that sends it elsewhere must take all of it.
+    /// Returns the bytes that wait for the socket. A caller that sends them in another way must take all of them.
     pub fn queued(&self) -> &[u8] {
         self.outbox.filled()
     }
 
-    /// Sends a frame. What the socket does not take at once is copied and sent later.
+    /// Sends a frame. Bytes that the socket does not take at once are copied and sent later.
     pub fn send(&mut self, kind: u8, header: &[u8], body: &[&[u8]]) -> Result<(), LinkError> {
         let body_bytes = body.iter().map(|part| part.len()).sum();
         self.check(header, body_bytes)?;
@@ -84,7 +84,7 @@ impl Link {
     }
 
     /// Begins a frame whose body follows by [`Link::push`], and sends as much of the body as the socket takes. Returns
-    /// how much that was. Nothing else can be sent before the body is complete. The body is not copied.
+    /// the number of bytes that it took. Nothing else can be sent before the body is complete. The body is not copied.
     pub fn begin(&mut self, kind: u8, header: &[u8], body_bytes: usize, first: &[u8]) -> Result<usize, LinkError> {
         self.check(header, body_bytes)?;
         let first = &first[..first.len().min(body_bytes)];
@@ -107,7 +107,7 @@ impl Link {
         Ok(taken)
     }
 
-    /// Sends more of a frame's body. Returns how much the socket has taken.
+    /// Sends more of a frame's body. Returns how many bytes the socket has taken.
     pub fn push(&mut self, part: &[u8]) -> Result<usize, LinkError> {
         self.flush()?;
         let part = &part[..part.len().min(self.body_owed)];
@@ -150,7 +150,7 @@ impl Link {
         }
     }
 
-    /// Appends bytes to what waits.
+    /// Appends bytes to those that wait for the socket.
     fn append(&mut self, bytes: &[u8]) -> Result<(), LinkError> {
         match &mut self.tls {
             Some(tls) => Ok(tls.encrypt(&[bytes], &mut self.outbox, &mut self.inbox)?),
@@ -178,7 +178,7 @@ impl Link {
         self.flush()
     }
 
-    /// Writes what waits.
+    /// Writes the bytes that wait for the socket.
     pub fn flush(&mut self) -> Result<(), LinkError> {
         while !self.outbox.is_empty() {
             match socket::write(&self.socket, &[IoSlice::new(self.outbox.filled())]) {

@@ -130,7 +130,7 @@ fn who_is_reading_a_long_frame_is_not_given_up_for_what_comes_behind_it() {
             }
         }
         assert_eq!(lengths, [&[long][..], &[1000; 10]].concat());
-        // From now on the usual limit holds.
+        // From now on the usual limit applies.
         let error = (0..10_000).find_map(|_| one.send(1, &[], &[&[0; 50_000]]).err());
         assert_eq!(error, Some(LinkError::Backlog));
         assert!(one.queued_bytes() < 200_000);
@@ -242,7 +242,7 @@ fn one_that_has_broken_the_encryption_is_sent_nothing_more() {
         }
     };
     assert!(matches!(error, LinkError::Tls(_)), "{error}");
-    // An alert has told it, once.
+    // The other end has been sent one alert. Every further call returns the same error.
     assert_eq!(one.send(1, &[], &[b"text"]), Err(error.clone()));
     assert_eq!(one.receive().err(), Some(error));
 }
@@ -283,7 +283,7 @@ fn an_encrypted_stream_copies_from_the_front_what_it_takes_and_reads_more_at_onc
     let [_, (one, other)] = each();
     let (mut one, mut other) = (one.into_byte_stream(), other.into_byte_stream());
     let data = pattern(8 << 20, 6);
-    // Whole records, records and a piece, less than one record, and more than a stream takes at a time.
+    // The counts are: whole records, records and a piece, less than one record, and more than a stream takes at a time.
     let counts = [32 << 10, 40_000, 1, 0, 100, 3 << 20];
     let (mut sent, mut received, mut most) = (0, Vec::new(), 0);
     for turn in 0.. {
@@ -295,7 +295,7 @@ fn an_encrypted_stream_copies_from_the_front_what_it_takes_and_reads_more_at_onc
         });
         assert_eq!(taken, Ok(copied));
         sent += copied;
-        // Read only when the socket is full, so that much comes at once.
+        // The other end reads only when the socket is full, so that much comes at once.
         while one.wants_write() || sent == data.len() && received.len() < sent {
             let count = other.read_by(usize::MAX, &mut |bytes| received.extend_from_slice(bytes)).unwrap();
             most = most.max(count);
@@ -319,7 +319,7 @@ fn a_body_is_pushed_as_the_socket_takes_it_and_no_copy_waits() {
         let body = pattern(30 << 20, 5);
         let mut into = vec![0; body.len()];
         for round in 0..2 {
-            // Behind a frame that waits, the second time.
+            // In the second round, another frame waits before this one.
             if round == 1 {
                 one.send(9, &[], &[&body]).unwrap();
             }
@@ -375,7 +375,7 @@ fn writing_to_one_that_is_gone_is_an_error_and_no_signal() {
     signal_hook::low_level::unregister(flag);
 }
 
-/// Set when the test below runs once more in a process whose memory may be limited.
+/// This variable is set when the test below runs a second time, in a process whose memory may be limited.
 const WITHOUT_MEMORY: &str = "HPVM_TEST_WITHOUT_MEMORY";
 
 #[test]
@@ -400,7 +400,7 @@ fn a_frame_for_which_there_is_no_memory_costs_its_link_and_nothing_else() {
     let pages: u64 = statm.split_whitespace().next().unwrap().parse().unwrap();
     let limit = Rlimit { current: Some(pages * rustix::param::page_size() as u64 + (8 << 20)), maximum: None };
     setrlimit(Resource::As, limit).unwrap();
-    // What the allocator has in reserve goes, too.
+    // The memory that the allocator has in reserve is used up, too.
     let piece = || {
         let mut piece = Vec::<u8>::new();
         piece.try_reserve_exact(4 << 20).ok().map(|()| piece)

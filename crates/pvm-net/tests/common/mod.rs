@@ -1,4 +1,4 @@
-//! Connectors in one thread, driven by hand.
+//! Connectors in one thread, driven by the test.
 #![allow(dead_code)] // each test program uses its part
 use pvm_net::{ConnectEvent, Connector, Identity, KeyPair, Link, Pair, Security};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -37,7 +37,7 @@ pub fn events(connector: &mut Connector) -> Vec<ConnectEvent> {
     std::iter::from_fn(|| connector.poll_event()).collect()
 }
 
-/// Calls, and drives both sides until the call has a result. Returns that, and the events of the called side.
+/// Calls, and drives both sides until the call has a result. Returns the result and the events of the called side.
 pub fn call(caller: &mut Connector, called: &mut Connector, security: Security) -> (ConnectEvent, Vec<ConnectEvent>) {
     let (to, key) = ([address(called)], called.identity().public());
     caller.connect_pair(7, &to, key, security, PATIENCE, Instant::now());
@@ -53,7 +53,7 @@ pub fn drive(caller: &mut Connector, called: &mut Connector) -> (ConnectEvent, V
         called.step(Instant::now());
         seen.extend(events(called));
         if let Some(event) = caller.poll_event() {
-            // What is in flight still arrives.
+            // Messages in flight still arrive.
             for _ in 0..3 {
                 called.step(Instant::now());
             }
@@ -64,7 +64,7 @@ pub fn drive(caller: &mut Connector, called: &mut Connector) -> (ConnectEvent, V
     panic!("nothing has become of the call");
 }
 
-/// Drives a connector until it has that number of events.
+/// Drives a connector until it has `count` events.
 pub fn await_events(connector: &mut Connector, count: usize) -> Vec<ConnectEvent> {
     let start = Instant::now();
     let mut seen = Vec::new();
@@ -76,7 +76,7 @@ pub fn await_events(connector: &mut Connector, count: usize) -> Vec<ConnectEvent
     seen
 }
 
-/// Returns the reason for which the only caller was refused.
+/// Returns why the only caller was refused.
 pub fn refusal(connector: &mut Connector) -> String {
     match await_events(connector, 1).remove(0) {
         ConnectEvent::Refused { reason, count: 1, .. } => reason,

@@ -1,4 +1,5 @@
-//! Invariant: a barrier opens when enough members have arrived, and nobody waits in one for members that do not exist.
+//! Invariant: a barrier opens when enough members have arrived, and no task waits at a barrier for members that do not
+//! exist.
 use super::{Checks, Unsettled};
 use crate::program::TaskId;
 use crate::queue::Nanos;
@@ -12,7 +13,7 @@ struct Arrival {
     need: u16,
     at: Nanos,
     waits: bool,
-    /// When the task last learnt that a barrier has opened.
+    /// The last time at which the task learnt that a barrier had opened.
     opened: Option<Nanos>,
 }
 
@@ -40,7 +41,8 @@ impl Checks {
         }
         arrival.opened = Some(now);
         let (need, since) = (usize::from(arrival.need), arrival.at);
-        // The members of this barrier have not yet learnt that it has opened, or learnt it after this task arrived.
+        // The members of this barrier are the tasks that still wait, and those that learnt of its opening after this
+        // task arrived.
         let met = |arrival: &&Arrival| arrival.waits || arrival.opened.is_some_and(|at| at >= since);
         let count = tasks.values().filter(met).count();
         if count < need {
@@ -50,14 +52,14 @@ impl Checks {
 }
 
 impl World {
-    /// Returns whether the task waits in the barrier of that group.
+    /// Returns whether the task waits at the barrier of the group.
     fn waits_in_barrier(&self, task: TaskId, group: u64) -> bool {
         let one = &self.tasks[task];
         let asks = |request: &Request| matches!(request, Request::Barrier { group: other, .. } if *other == group);
         one.waits_in_barrier == Some(group) || one.open.as_ref().is_some_and(|open| asks(&open.request))
     }
 
-    /// Checks that each task in a barrier waits for a living member that may still arrive.
+    /// Checks that each task at a barrier waits for a living member that may still arrive.
     pub fn barriers_can_open(&self) -> Unsettled {
         let lives = |task: &TaskId| self.tasks[*task].is_enrolled() && self.in_machine(*task);
         for (group, tasks) in &self.checks.barriers.groups {

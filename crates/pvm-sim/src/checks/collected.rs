@@ -1,4 +1,4 @@
-//! Invariant: output and traces arrive at their collector completely and in order, and each ends once.
+//! Invariant: output and traces arrive at their collector completely and in order, and each of them ends once.
 use super::{Checks, Unsettled};
 use crate::collect::{LINE_BYTES, OUTPUT_CONTEXT, TRACE_CONTEXT};
 use crate::program::Stage;
@@ -9,7 +9,7 @@ use pvm_core::proto::Message;
 use pvm_core::tid::Tid;
 use std::collections::{HashMap, HashSet};
 
-/// What a collector has received of a task.
+/// What a collector has received from a task.
 #[derive(Default)]
 struct Collected {
     lines: u64,
@@ -31,7 +31,7 @@ impl Collections {
         let (tid, length) = (Tid(body.int().unwrap_or(0) as u32), body.int().unwrap_or(0));
         let known = self.tasks.entry((collector, tid)).or_default();
         if length < 0 {
-            // Another host may announce the task at any time.
+            // A negative length announces a task; another host may do so at any time.
             return Ok(());
         }
         if known.ended {
@@ -51,12 +51,12 @@ impl Collections {
     fn trace(&mut self, collector: Tid, body: &mut Reader<'_>) -> Result<(), String> {
         let [event, tid, describes, host] = [(); 4].map(|()| body.int().unwrap_or(0));
         let (tid, host) = (Tid(tid as u32), Tid(host as u32));
-        // A daemon may describe it again after it had nothing to report for a while.
+        // A daemon may describe the event again after a time without reports.
         if self.described.insert((host, collector, event)) && describes == 0 {
             return Err(format!("{host} tells {collector} of event {event} without having described it"));
         }
         if event == Event::Spntask as i32 {
-            // The spawner's daemon reports that at any time.
+            // The spawner's daemon may report this event at any time.
             return Ok(());
         }
         let ends = event == Event::Endtask as i32;
@@ -85,7 +85,7 @@ impl Checks {
 }
 
 impl World {
-    /// Checks that living collectors have everything that tasks have printed, and know which tasks have ended.
+    /// Checks that living collectors have received everything that tasks have printed, and know which tasks have ended.
     pub fn output_has_come(&self) -> Unsettled {
         for (_, task) in self.tasks.iter().enumerate().filter(|(number, _)| self.in_machine(*number)) {
             let ended = task.stage == Stage::Dead;

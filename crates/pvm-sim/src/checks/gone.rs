@@ -1,4 +1,4 @@
-//! Invariant: after a halt, or after the loss of the master, nothing is left.
+//! Invariant: after a halt, or after the loss of the master, no daemon and no task is left.
 use super::Unsettled;
 use crate::node::NodeState;
 use crate::program::Stage;

@@ -1,4 +1,4 @@
-//! Invariant: nothing is remembered that is no longer needed.
+//! Invariant: daemons keep no state that is no longer needed.
 use super::Unsettled;
 use crate::node::{Node, NodeState};
 use crate::program::{ProgramRole, Stage};
@@ -10,7 +10,8 @@ impl World {
         self.nodes.iter().filter(|node| node.state != NodeState::Dead)
     }
 
-    /// Checks that nothing waits to be sent. Some credit may be kept back while its task lives.
+    /// Checks that nothing waits to be sent. Credit is an exception: some of it may be withheld while the receiving
+    /// task lives.
     pub fn nothing_waits(&self) -> Unsettled {
         for node in self.living() {
             let open = if node.flows.held_bytes() > 0 {
@@ -31,7 +32,8 @@ impl World {
         }
     }
 
-    /// Ends tasks that have not ended. The operator is the last and leaves no mailbox behind.
+    /// Returns whether any task still lives. When only the operator is left, the operator deletes all mailboxes and
+    /// then ends.
     pub fn end_next_task(&mut self) -> bool {
         let lives = |role: ProgramRole| self.tasks.iter().any(|task| task.role == role && task.stage != Stage::Dead);
         if lives(ProgramRole::Worker) {
@@ -51,7 +53,7 @@ impl World {
         true
     }
 
-    /// Checks that nothing is remembered of any task.
+    /// Checks that no daemon keeps state of any task.
     pub fn nothing_leaks(&self) -> Unsettled {
         for node in self.living() {
             let mut left = node.machine.leftovers();

@@ -17,12 +17,13 @@ struct Count {
 pub struct Messages {
     /// By receiver and sender.
     counts: HashMap<(Tid, Tid), Count>,
-    /// Receivers that know that the sender has ended.
+    /// Pairs of receiver and sender: the receiver knows that the sender has ended.
     ended: HashSet<(Tid, Tid)>,
 }
 
 impl Checks {
-    /// Notes that a task has sent a message to another. Returns the message's number between these two.
+    /// Notes that a task has sent a message to another. Returns the number of the message, counted from 1 for each such
+    /// pair.
     pub fn sent(&mut self, src: Tid, dst: Tid) -> u64 {
         let count = self.messages.counts.entry((dst, src)).or_default();
         count.sent += 1;
@@ -59,7 +60,7 @@ impl World {
                 && self.by_tid.get(dst).is_some_and(receives)
                 && self.by_tid.get(src).is_some_and(|task| self.in_machine(*task))
         };
-        // The same one in each run.
+        // The least pair, so that each run with the same seed reports the same one.
         let first = self.checks.messages.counts.iter().filter(missing).min_by_key(|(pair, _)| **pair);
         let Some(((dst, src), count)) = first else { return Ok(()) };
         let text = format!("{dst} has {} of {} messages of {src}", count.came, count.sent);

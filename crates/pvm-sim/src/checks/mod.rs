@@ -77,13 +77,13 @@ impl World {
             ("barriers", World::barriers_can_open),
             ("collected", World::output_has_come),
             ("leaks", World::nothing_waits),
-            // The check that compares each host with each other one comes last.
+            // The check that compares the tables of all hosts comes last, because it takes the longest.
             ("tables", World::tables_agree),
         ];
         parts.into_iter().find_map(|(invariant, part)| violation(invariant, part(self)))
     }
 
-    /// Returns what is still remembered of tasks that have ended.
+    /// Returns what daemons still remember of tasks that have ended.
     pub fn left_over(&mut self) -> Option<Violation> {
         if self.end_next_task() {
             return violation("gone", Err(("there are still tasks".into(), Vec::new())));

@@ -8,7 +8,7 @@ use pvm_core::proto::{Message, Reply, Request};
 use pvm_core::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How often a message about something has to arrive, and has arrived.
+/// How many messages about one task or host have to arrive, and how many have arrived.
 #[derive(Default, Clone, Copy)]
 struct Count {
     wanted: u32,
@@ -20,7 +20,7 @@ struct Count {
 struct Call {
     what: i32,
     about: BTreeMap<Tid, Count>,
-    /// The tids that its host did not know at that time.
+    /// The tids that the caller's host did not know at the time of the call.
     unknown: BTreeSet<Tid>,
     cancelled: bool,
     /// For new hosts: the number of messages, how many have arrived, and which hosts they named.
@@ -36,9 +36,9 @@ struct Call {
 #[derive(Default)]
 pub struct Notifies {
     calls: BTreeMap<(Tid, i32), Call>,
-    /// The tasks that want to be told of new hosts, by host.
+    /// The calls that ask for messages about new hosts, by the caller's host.
     additions: BTreeMap<Tid, Vec<(Tid, i32)>>,
-    /// The last hosts that joined, as the master sees it.
+    /// The hosts that joined last, as the master announced them.
     last_joined: Vec<Tid>,
 }
 
@@ -69,7 +69,8 @@ impl Notifies {
         Ok(())
     }
 
-    /// Notes that a host was told of new hosts, and tells its tasks that asked for it.
+    /// Notes that a host has learnt of new hosts, so that its tasks that asked for messages about new hosts must
+    /// receive one.
     pub fn hosts_joined(&mut self, at: Tid, hosts: &[Tid]) {
         for key in self.additions.get(&at).into_iter().flatten() {
             let Some(call) = self.calls.get_mut(key) else { continue };
@@ -80,7 +81,8 @@ impl Notifies {
         }
     }
 
-    /// Notes that the master has told the first host of new hosts; it knows of them too.
+    /// Notes that the master announces new hosts to another host. With the first such announcement the master itself
+    /// knows the new hosts, too.
     pub fn master_tells(&mut self, master: Tid, hosts: &[Tid]) {
         if self.last_joined != hosts {
             self.last_joined = hosts.to_vec();
@@ -117,7 +119,7 @@ impl Checks {
         }
     }
 
-    /// Notes that the master tells others of new hosts.
+    /// Notes that the master announces new hosts to another host.
     pub fn master_tells(&mut self, master: Tid, hosts: &[Tid]) {
         self.notifies.master_tells(master, hosts);
     }
@@ -153,7 +155,7 @@ impl World {
         }
     }
 
-    /// Returns whether the task is just asking to cancel that call.
+    /// Returns whether the task has an unanswered request that cancels the call.
     fn is_cancelling(&self, watcher: Tid, tag: i32) -> bool {
         let open = self.by_tid.get(&watcher).and_then(|task| self.tasks[*task].open.as_ref());
         let cancels = |request: &Request| match request {
@@ -174,7 +176,8 @@ impl World {
         self.by_tid.get(&about).is_none_or(|task| self.has_ended(*task))
     }
 
-    /// Returns whether a process has ended, or has left the machine although it runs on.
+    /// Returns whether a process has ended. A process that nobody spawned counts as ended as soon as it has left the
+    /// machine.
     fn has_ended(&self, task: TaskId) -> bool {
         let task = &self.tasks[task];
         task.stage == Stage::Dead || (task.stage == Stage::Left && task.cookie.is_none())

@@ -1,9 +1,9 @@
-//! Invariant: at most one task has each office of the machine.
+//! Invariant: at most one task at a time holds each server role of the machine.
 use crate::program::TaskId;
 use crate::world::World;
 
 impl World {
-    /// Checks that no other task is the tracer when one becomes it.
+    /// Checks that no other task is the tracer when this task becomes the tracer.
     pub fn serves_alone(&mut self, task: TaskId) {
         let serves = |other: &TaskId| {
             *other != task && self.tasks[*other].serves && self.tasks[*other].is_enrolled() && self.in_machine(*other)

@@ -8,10 +8,10 @@ use pvm_core::tid::Tid;
 use pvm_core::wire::Frame;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What hosts were told about the table.
+/// What hosts have received about the host table.
 #[derive(Default)]
 pub struct Tables {
-    /// The change of each version: the hosts that were added and removed.
+    /// The change that led to each version: the hosts that were added and removed.
     changes: BTreeMap<u64, (Vec<Tid>, Vec<Tid>)>,
     /// The version of each host.
     versions: BTreeMap<Tid, u64>,
@@ -22,7 +22,8 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Checks a change that a host is told: each change arrives in order, and is the same for all hosts.
+    /// Checks a change of the table that arrives at a host: changes must arrive in order, and be the same for all
+    /// hosts.
     pub fn frame(&mut self, to: Tid, from: Tid, frame: &Frame) -> Result<(), String> {
         match frame {
             Frame::Welcome { version, .. } => drop(self.versions.insert(to, *version)),
@@ -44,14 +45,14 @@ impl Tables {
 }
 
 impl Checks {
-    /// Notes that a daemon has started for a host that is new.
+    /// Notes that the daemon of a new host has started.
     pub fn daemon_started(&mut self, tid: Tid, node: NodeId) {
         if self.tables.daemons.insert(tid, node).is_some() {
             self.fail("tables", &format!("{tid} is the number of two hosts"), &[tid]);
         }
     }
 
-    /// Notes that a host has forgotten another.
+    /// Notes that the host `by` has forgotten `host`.
     pub fn forgotten(&mut self, by: Tid, host: Tid) {
         if by == Tid::host_number(1) {
             self.tables.removed.insert(host);
@@ -71,7 +72,7 @@ impl World {
         node.state != NodeState::Dead && !self.checks.is_removed(node.tid)
     }
 
-    /// Checks that all living hosts are in the master's table and have the same table.
+    /// Checks that all living hosts have the master's table, and that it contains exactly the living hosts.
     pub fn tables_agree(&self) -> Unsettled {
         let living: Vec<NodeId> =
             (0..self.nodes.len()).filter(|node| self.nodes[*node].state != NodeState::Dead).collect();

@@ -1,9 +1,10 @@
 //! The fallback from a direct link to the default route, when the link breaks or the task leaves.
 //!
-//! A task that falls back sends a message about it on the default route, with the number of messages that the peer has
+//! A task that falls back sends a fallback message on the default route, which says how many messages the peer has
 //! acknowledged, and then all messages of its send queue. The peer knows how many messages it has received on the link;
-//! the difference is the number of *repeats*, which it drops. The peer stops reading the link and falls back too. So
-//! no task waits for an answer, no message is lost or comes twice, and the order is kept (`docs/decisions/0023`).
+//! the difference is the number of *repeats*, which the peer drops. The peer stops reading the link and falls back too.
+//! In this way no task waits for an answer, no message is lost or arrives twice, and the order is kept
+//! (`docs/decisions/0023`).
 use super::send_queue::QueuedBody;
 use super::{DirectLinks, RouteEvent, SEND_WAIT_MAX};
 use crate::control::Member;
@@ -27,20 +28,20 @@ const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(600);
 /// The time between two checks for stalled links.
 const STALL_CHECK_PAUSE: Duration = Duration::from_secs(1);
-/// A task that leaves sends up to this many unacknowledged bytes again by the default route, without waiting for their
-/// acknowledgement.
+/// A task that leaves the machine does not wait for the acknowledgement of up to this many bytes; it sends them again
+/// by the default route.
 const REPEATED_BYTES_MAX: usize = 64 << 10;
-/// The longest wait for peers that have more than that to acknowledge.
+/// The longest wait for peers that have more bytes than that to acknowledge.
 const ACKNOWLEDGEMENT_WAIT_MAX: Duration = Duration::from_secs(1);
-/// How long a task that leaves waits for memory to send its queued messages.
+/// How long a task that leaves the machine waits for memory to send its queued messages.
 const LEAVE_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long that task sleeps at a time.
+/// How long a task that waits before it leaves sleeps at a time.
 const LEAVE_PAUSE: Duration = Duration::from_millis(5);
 
-/// When a link to a peer may be requested (again).
+/// When a link to a peer may be requested, or requested again.
 #[derive(Default)]
 pub(crate) struct Backoff {
-    /// `None`: never again.
+    /// `None`: no link may be requested (any more).
     at: Option<Instant>,
     /// The length of the last pause; zero if no link has broken.
     pause: Duration,
@@ -57,7 +58,7 @@ impl Backoff {
         self.at = None;
     }
 
-    /// Begins a pause after a link has broken, or was not made after an earlier one had broken.
+    /// Begins a pause, if a link was used and has broken, or if a link was not made but an earlier one had broken.
     fn on_break(&mut self, was_used: bool) {
         if was_used || !self.pause.is_zero() {
             self.pause = (2 * self.pause).clamp(PAUSE_FIRST, PAUSE_MAX);
@@ -74,15 +75,15 @@ pub(crate) struct ReceivedOnLink {
     pub ended: bool,
 }
 
-/// A message of a peer, on the default route, about the route of its later messages.
+/// A message by which a peer announces, on the default route, the route of its later messages.
 pub(crate) enum RouteSwitch {
-    /// Later messages of the peer come on the link.
+    /// Later messages of the peer arrive on the link.
     ToLink(Tid),
-    /// Later messages of the peer come on the default route again. The flag: the peer needs no answer.
+    /// Later messages of the peer arrive on the default route again. The flag is true if the peer needs no answer.
     ToDefault(Tid, bool),
 }
 
-/// What the default route has to know of links.
+/// What the receiver of messages on the default route has to know of links.
 #[derive(Default)]
 pub(crate) struct RouteSwitches {
     /// The links on which messages were received, by peer.
@@ -98,16 +99,16 @@ impl RouteSwitches {
         let link = self.received.remove(&peer);
         let is_known = link.is_some() || answers != 0;
         self.pending.push(RouteSwitch::ToDefault(Tid(peer as u32), is_known));
-        // A peer that answers has no link, and has sent nothing on one.
+        // A peer that sends the fallback as an answer has no link, and has sent no messages on one.
         let repeats =
             link.filter(|_| answers == 0).map_or(0, |link| link.count.get().wrapping_sub(acknowledged as u32));
-        // More acknowledged than received: a protocol violation.
+        // The peer claims more acknowledged messages than this task has received: a protocol violation.
         if repeats > i32::MAX as u32 { 0 } else { repeats }
     }
 }
 
 impl DirectLinks {
-    /// Notes that a link has broken (`was_used`), or was not made.
+    /// Notes that a link has broken (`was_used` is true), or was not made.
     pub(crate) fn on_break(&mut self, peer: Tid, was_used: bool) {
         if let Some(backoff) = self.backoffs.get_mut(&peer) {
             backoff.on_break(was_used);
@@ -127,7 +128,7 @@ impl DirectLinks {
             let waits = self.draining == Some(link.peer);
             if link.has_stalled(waits, now) {
                 match waits {
-                    // The peer has exited: what has not come by now does not come.
+                    // The peer has exited: messages that have not arrived by now do not arrive any more.
                     true => self.remove(at),
                     false => link.falling_back = true,
                 }
@@ -135,7 +136,8 @@ impl DirectLinks {
         }
     }
 
-    /// Waits while peers go on acknowledging, up to a limit. Does not wait for the last small rest.
+    /// Waits while peers go on acknowledging, at most `ACKNOWLEDGEMENT_WAIT_MAX`. Does not wait for links with at most
+    /// `REPEATED_BYTES_MAX` unacknowledged bytes.
     fn wait_for_acknowledgements(&mut self) {
         let begin = Instant::now();
         let (mut since, mut before) = (begin, 0);
@@ -158,7 +160,7 @@ impl DirectLinks {
                 (since, before) = (Instant::now(), progress);
             }
             self.wait_for_room(None, LEAVE_PAUSE);
-            // The program does not receive any more.
+            // The program is ending and receives no more messages.
             self.arrived.clear();
         }
     }
@@ -189,7 +191,7 @@ impl Member {
         }
     }
 
-    /// Goes on with the fallback from one link.
+    /// Continues the fallback from one link.
     fn fall_back_from(&mut self, at: usize) {
         let (peer, daemon) = (self.direct.links[at].peer, self.tid.host());
         if !self.has_default_route() {
@@ -228,7 +230,7 @@ impl Member {
         self.finish_send(daemon, sent).is_ok()
     }
 
-    /// Handles the fallback of a peer. Returns `false` if the peer waits for an answer that cannot go now.
+    /// Handles the fallback of a peer. Returns `false` if the peer waits for an answer that cannot be sent now.
     pub(super) fn on_peer_fallback(&mut self, peer: Tid, answered: bool) -> bool {
         self.direct.arrived.retain(|arrived| arrived.peer != peer);
         match self.direct.position(peer) {
@@ -240,13 +242,13 @@ impl Member {
                 }
                 true
             }
-            // The peer waits for the fallback of this side.
+            // This side has no link. If the peer needs an answer, it gets a fallback message.
             Err(_) => answered || (self.has_default_route() && self.send_fallback(peer, 0, true)),
         }
     }
 
-    /// Sends what other sides have not acknowledged by the default route, before the task or its process ends. The
-    /// daemon takes it over there.
+    /// Before the task or its process ends, sends the messages that peers have not acknowledged on the default route.
+    /// The daemon then holds them.
     pub(crate) fn hand_over_links(&mut self, state: &mut State) {
         self.direct.wait_for_acknowledgements();
         let deadline = Instant::now() + LEAVE_WAIT_MAX;
@@ -262,7 +264,7 @@ impl Member {
                 return;
             }
             std::thread::sleep(LEAVE_PAUSE);
-            // The daemon frees memory as it relays messages, and its introduction may come only now.
+            // The daemon frees memory as it relays messages, and may introduce itself to this task only now.
             self.poll(state);
             self.read_control(state);
         }
@@ -279,7 +281,8 @@ impl Task {
         self.member.as_ref().is_some_and(holds)
     }
 
-    /// Hands over what this task has sent and still holds, before the process ends; the task may not have left.
+    /// Hands over, before the process ends, the sent messages that are still in it. The task need not have left the
+    /// machine.
     pub fn hand_over(&mut self) {
         let Some(member) = &mut self.member else { return };
         member.hand_over_links(&mut self.state);
@@ -288,7 +291,7 @@ impl Task {
 }
 
 impl Member {
-    /// Takes in what has come on the default route, and handles route switches.
+    /// Takes in the messages that have arrived on the default route, and handles route switches.
     pub(super) fn poll_default_route(&mut self, state: &mut State) {
         self.endpoint.poll_through(self.tid.host().0, &mut QueueSink { state, own: self.tid.0 as i32 });
         self.handle_route_switches(state);

@@ -59,7 +59,7 @@ impl Side {
 
     fn progress(&mut self) {
         self.member().request_socket_poll();
-        // A task that is about to sleep polls everything.
+        // A task that is about to sleep polls all sources.
         self.task.prepare_park();
         self.task.progress();
         self.task.unpark();
@@ -72,7 +72,7 @@ impl Side {
         self.sent += 1;
     }
 
-    /// Receives what is there, which must be in order.
+    /// Receives all messages that have arrived, and checks that they are in order.
     fn receive(&mut self) {
         let mut data = vec![0; 300_000];
         let filter = Filter { src: ANY, tag: ANY, ctx: 0 };
@@ -104,7 +104,7 @@ impl Both {
         Both(TIDS.map(Side::new))
     }
 
-    /// Has the daemons relay what has come from one side.
+    /// Makes the daemons relay the messages that one side has sent by the default route.
     fn carry(&mut self, from: usize) {
         let mut load = Load::default();
         self.0[from].endpoint.poll_through(TIDS[from].0, &mut load);
@@ -112,12 +112,12 @@ impl Both {
         for (mut meta, body) in load.0 {
             assert_eq!(meta[FAR], receiver.0);
             meta[FAR] = sender.0;
-            // The receiver polls anyway.
+            // No ring is needed: the receiver polls anyway.
             let _ = self.0[1 - from].endpoint.send_bytes(receiver.0, meta, &body).unwrap();
         }
     }
 
-    /// Has the daemons make a link.
+    /// Makes the daemons connect the two sides by a link.
     fn link(&mut self, secret: Option<[u8; 32]>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -129,7 +129,7 @@ impl Both {
         }
     }
 
-    /// Receives all that is under way.
+    /// Receives all messages that are in flight.
     fn settle(&mut self) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while (self.0[0].received, self.0[1].received) != (self.0[1].sent, self.0[0].sent) {
@@ -202,7 +202,7 @@ fn a_link_that_breaks_before_one_side_uses_it_loses_nothing() {
             both.0[0].receive();
             both.0[1].receive();
             if both.0[0].member().direct.find(TIDS[1]).is_some_and(|link| link.is_established()) {
-                // The other side was quicker: try again.
+                // Side 0 has received the hello already, which this test does not want: try again.
                 both = Both::new();
                 both.link(secret);
             }
@@ -309,7 +309,7 @@ fn a_send_after_the_end_of_the_receiver_does_no_harm() {
 fn a_link_is_requested_again_after_ever_longer_pauses() {
     let mut backoff = Backoff::default();
     assert!(!backoff.may_request());
-    // A link that was never used is not requested twice.
+    // If a link was never used, no second one is requested.
     backoff.on_break(false);
     assert!(!backoff.may_request() && backoff.at.is_none());
     let mut pauses = Vec::new();
@@ -323,7 +323,7 @@ fn a_link_is_requested_again_after_ever_longer_pauses() {
     assert!(backoff.may_request());
     backoff.requested();
     assert!(!backoff.may_request());
-    // After a link has broken, one that was not made is requested again too.
+    // After a link has broken, a later link that was not made is requested again too.
     backoff.on_break(false);
     assert!(backoff.at.is_some());
 }

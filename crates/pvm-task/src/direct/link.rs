@@ -1,12 +1,13 @@
 //! This side of a direct link.
 //!
-//! Each side sends a hello when it has the link and is in the library. After the peer's hello a side knows that the
-//! peer will read what it sends. It sends a last message on the default route, the *route switch*, and all later
-//! messages on the link. The peer reads messages from the link once the route switch has come. So no message overtakes
-//! an earlier one, and neither side waits.
+//! Each side sends a hello once it has the link and its program calls the library. After the peer's hello, a side knows
+//! that the peer will read from the link. It then sends a last message on the default route, the *route switch*, and
+//! all later messages on the link. The peer reads messages from the link once the route switch has arrived. Thus no
+//! message overtakes an earlier one, and neither side waits.
 //!
 //! Each message acknowledges how many messages its sender has received. A side that receives much and sends nothing
-//! sends acknowledgements of their own now and then. Unacknowledged messages stay in the send queue, see `fallback`.
+//! sends an acknowledgement without a message from time to time. Unacknowledged messages stay in the send queue, see
+//! `fallback`.
 use super::send_queue::{QueuedBody, QueuedMessage, SendQueue};
 use super::stall::Stall;
 use super::{Body, UNCOPIED_BYTES_MIN};
@@ -26,21 +27,22 @@ use std::time::{Duration, Instant};
 
 /// How many header words travel with a message.
 const WORDS: usize = 5;
-/// The step by which the memory of a body is filled, in bytes.
+/// A body is read into its memory in steps of this size, in bytes.
 const GROWTH_BYTES: usize = 256 << 10;
-/// The most memory that is reserved for a body before any of it has come, in bytes: its announced length may be false.
+/// The most memory that is reserved for a body before its first byte has arrived, in bytes: the announced length may be
+/// false.
 const RESERVED_BYTES: usize = 16 << 20;
-/// Messages read from one link before other links have their turn.
+/// The most messages that are read from one link before other links are polled.
 const MESSAGES_IN_TURN_MAX: usize = 64;
-/// Bytes of bodies read from one link before other links have their turn.
+/// After this many bytes of bodies have been read from one link, other links are polled.
 const BYTES_IN_TURN_MAX: usize = 4 << 20;
 /// How long a receive waits for the next bytes of a message that it reads into the receiver's memory.
 const STALL_TIME_MAX: Duration = Duration::from_millis(2);
 
-/// How much is received before a side sends an acknowledgement of its own, in bytes and in messages.
+/// After receiving this much, in bytes and in messages, a side sends an acknowledgement without a message.
 const ACKNOWLEDGED_BYTES: usize = 256 << 10;
 const ACKNOWLEDGED_MESSAGES: u32 = 256;
-/// How much the send queue grows before a side that only sends reads acknowledgements, in bytes and in messages.
+/// When its send queue has grown by this much, in bytes and in messages, a side that only sends reads acknowledgements.
 const UNPOLLED_BYTES_MAX: usize = 512 << 10;
 const UNPOLLED_MESSAGES_MAX: usize = 512;
 
@@ -50,7 +52,7 @@ const HEADER_BYTES: usize = 4 * (WORDS + 1);
 const FRAME_BYTES_MAX: usize = i32::MAX as usize + HEADER_BYTES;
 
 mod kind {
-    /// Hello: the sender has the link and reads it.
+    /// Hello: the sender has the link and reads from it.
     pub const HELLO: u8 = 1;
     /// A message. Header: context, tag, wait id, encoding, format; how many messages the sender has received.
     pub const MESSAGE: u8 = 2;
@@ -81,9 +83,9 @@ pub(crate) struct PostedReceive<'a> {
     pub filter: &'a Filter,
     pub own: i32,
     pub room: &'a mut [u8],
-    /// Returns whether a message may not be given to a receive.
+    /// Returns whether a message must not be given to a receive, for example because a handler takes it.
     pub is_intercepted: &'a dyn Fn(&Envelope) -> bool,
-    /// The header and the length of the message that came.
+    /// The envelope and the length of the received message, if one was received.
     pub found: Option<(Envelope, usize)>,
 }
 
@@ -104,28 +106,28 @@ pub(crate) struct DirectLink {
     hello_received: bool,
     /// This side sends its messages on the link.
     pub carries: bool,
-    /// The peer's route switch has come: the peer sends its messages on the link.
+    /// The peer's route switch has arrived: the peer sends its messages on the link.
     peer_switched: bool,
     partial: Option<PartialMessage>,
-    /// How many messages the receiver has taken over; reading a message is not enough.
+    /// How many messages this task has taken over. A message that has only been read from the socket does not count.
     received: Rc<Cell<u32>>,
-    /// How many of them have been acknowledged, and how many bytes were received since.
+    /// How many of these messages have been acknowledged, and how many bytes were received since then.
     reported: u32,
     unreported_bytes: usize,
     /// The header of a partly written message, and how many bytes of header and body have been written.
     header: Vec<u8>,
     written: usize,
-    /// How many bytes were ever written.
+    /// How many bytes have been written since the link began.
     total_written: u64,
     pub queue: SendQueue,
     /// The size of the send queue, in bytes and in messages, when acknowledgements were last read.
     polled_at: (usize, usize),
-    /// The peer reads nothing at the moment.
+    /// The peer does not read at the moment.
     blocked: bool,
     stall: Stall,
-    /// The connection cannot be written any more.
+    /// The connection cannot be written to any more.
     write_failed: bool,
-    /// The connection is not read any more.
+    /// This side does not read from the connection any more.
     pub read_closed: bool,
     /// This side falls back to the default route: first with the messages of its send queue, then with new ones.
     pub falling_back: bool,
@@ -141,7 +143,7 @@ pub(crate) struct DirectLink {
 #[derive(Default)]
 pub(crate) struct ReadOutcome {
     pub messages: usize,
-    /// The peer's hello has come.
+    /// The peer's hello has arrived.
     pub usable: bool,
 }
 
@@ -196,17 +198,17 @@ impl DirectLink {
         self.connection.as_fd()
     }
 
-    /// Returns whether this side can switch to the link: the peer reads it.
+    /// Returns whether this side can switch its messages to the link, because the peer reads from it.
     pub fn may_switch(&self) -> bool {
         self.hello_received && !self.carries && !self.falling_back
     }
 
-    /// Returns whether this side may come to use the link.
+    /// Returns whether this side does not use the link yet, but may do so later.
     pub fn has_pending(&self) -> bool {
         !self.carries && !self.falling_back
     }
 
-    /// Returns the count of received messages.
+    /// Returns the counter of received messages.
     pub fn received_count(&self) -> Rc<Cell<u32>> {
         self.received.clone()
     }
@@ -217,7 +219,7 @@ impl DirectLink {
         self.has_more = true;
     }
 
-    /// Returns whether messages are read: all earlier ones have come on the default route.
+    /// Returns whether messages are read from the link, because all earlier ones have arrived on the default route.
     pub fn is_reading(&self) -> bool {
         self.peer_switched && !self.read_closed
     }
@@ -237,7 +239,8 @@ impl DirectLink {
 
     // ----- receiving
 
-    /// Reads what has come. After an error nothing more comes; messages read before it are in `arrived`.
+    /// Adds the messages that have arrived to `arrived`. After an error no more messages follow; those read before the
+    /// error are in `arrived`.
     pub fn read(
         &mut self,
         arrived: &mut impl Extend<LinkMessage>,
@@ -248,7 +251,8 @@ impl DirectLink {
             return Ok(());
         }
         self.flush();
-        // An acknowledgement is not sent as soon as it is due: an answer may carry it.
+        // A due acknowledgement is not sent at once but at the next read: until then a message of this side may carry
+        // it.
         self.acknowledge_if_due();
         self.read_frames(arrived, posted, outcome)
     }
@@ -331,7 +335,7 @@ impl DirectLink {
             let room = bytes.min(done + GROWTH_BYTES);
             let reserved = bytes.min(RESERVED_BYTES.max(2 * room));
             if body.capacity() < room && body.try_reserve_exact(reserved - body.len()).is_err() {
-                // The rest stays in the socket until there is memory.
+                // The rest of the body stays in the socket until there is memory.
                 return Ok(None);
             }
             body.resize(room, 0);
@@ -347,8 +351,8 @@ impl DirectLink {
         Ok(self.partial.take().map(|partial| LinkMessage { peer: self.peer, meta, body: partial.body }))
     }
 
-    /// Reads the message that begins into the memory of the posted receive, if it fits. If its bytes are late, the
-    /// message is read like others from there on.
+    /// Reads the body of the next message directly into the memory of the posted receive, if the receive accepts it. If
+    /// bytes are late, the rest of the body is read as for any other message.
     fn read_posted(&mut self, posted: &mut PostedReceive<'_>) -> Result<(), LinkError> {
         let Some(PartialMessage { meta, bytes, body }) = &mut self.partial else { return Ok(()) };
         let envelope = envelope(self.peer, posted.own, *meta);
@@ -384,16 +388,17 @@ impl DirectLink {
 
     /// Handles an acknowledgement.
     fn on_acknowledgement(&mut self, count: u32) -> Result<(), LinkError> {
-        // Messages that were sent another way cannot be acknowledged here.
+        // A side that falls back ignores acknowledgements on the link, since it sends the queued messages by the
+        // default route.
         if self.falling_back || self.queue.acknowledge(count) { Ok(()) } else { Err(LinkError::Malformed) }
     }
 
-    /// Returns whether the link has ended in order: the peer has exited, and all that it sent here has come.
+    /// Returns whether the link has ended in order: the peer has exited, and all its messages on the link have arrived.
     pub fn has_ended(&self) -> bool {
         self.connection.has_ended() && !self.write_failed && self.hello_received
     }
 
-    /// Returns whether the peer's hello has come. Before that, the peer can neither have sent nor read messages.
+    /// Returns whether the peer's hello has arrived. Before that, the peer can neither have sent nor read messages.
     pub fn is_established(&self) -> bool {
         self.hello_received
     }
@@ -406,7 +411,7 @@ impl DirectLink {
 
     // ----- sending
 
-    /// Writes what the socket takes. A connection that cannot be written may still be readable.
+    /// Writes as many queued bytes as the socket takes. A connection that fails to write may still be readable.
     pub fn flush(&mut self) {
         if self.is_flushed() {
             return;
@@ -431,7 +436,7 @@ impl DirectLink {
         self.is_send_closed() || (!self.connection.wants_write() && self.queue.all_written())
     }
 
-    /// Returns whether nothing is written any more.
+    /// Returns whether this side writes nothing to the connection any more.
     pub fn is_send_closed(&self) -> bool {
         self.write_failed || self.falling_back
     }
@@ -441,7 +446,7 @@ impl DirectLink {
         self.write_failed && !self.falling_back
     }
 
-    /// Returns a count that changes whenever the socket has taken something.
+    /// Returns a count that changes whenever the socket has taken bytes.
     pub fn progress(&self) -> u64 {
         self.total_written.wrapping_sub(self.connection.queued_bytes() as u64)
     }
@@ -465,7 +470,7 @@ impl DirectLink {
         Link::write_frame_head(kind::MESSAGE, &header, bytes, into);
     }
 
-    /// Writes as much of the next message as the socket takes. Returns whether that was all of it.
+    /// Writes as much of the next message as the socket takes. Returns whether the socket has taken all of it.
     pub fn write(&mut self, meta: Meta, body: Body<'_>) -> bool {
         if self.is_send_closed() {
             return false;
@@ -497,7 +502,7 @@ impl DirectLink {
         true
     }
 
-    /// Sends an acknowledgement if one is due. Not within a message.
+    /// Sends an acknowledgement if one is due and no message is partly written.
     pub fn acknowledge_if_due(&mut self) {
         let received = self.received.get();
         let much = self.unreported_bytes >= ACKNOWLEDGED_BYTES
@@ -508,13 +513,13 @@ impl DirectLink {
         }
     }
 
-    /// Adds a message to the send queue. `written`: the socket has taken it.
+    /// Adds a message to the send queue. `written`: whether the socket has taken the whole message.
     pub fn enqueue(&mut self, message: QueuedMessage, written: bool) {
         self.blocked |= !written;
         self.queue.push(message, written);
     }
 
-    /// Returns whether acknowledgements should be read now: a task that only sends does not read otherwise.
+    /// Returns whether acknowledgements should be read now. A task that only sends would otherwise not read them.
     pub fn should_poll(&mut self) -> bool {
         let (bytes, messages) = (self.queue.bytes(), self.queue.len());
         // Some messages may have been acknowledged since.
@@ -527,18 +532,19 @@ impl DirectLink {
         much && !self.read_closed
     }
 
-    /// Returns whether a sender queues its message without waiting.
+    /// Returns whether the peer does not read at the moment, so that a sender queues its message without waiting.
     pub fn is_blocked(&self) -> bool {
         self.blocked
     }
 
-    /// Returns what the connection has carried, as far as the system tells.
+    /// Returns how much the connection has carried, as far as the system reports it.
     pub fn carried(&self) -> Carried {
         self.connection.carried().unwrap_or_default()
     }
 
-    /// Returns whether the connection has ended before the peer's route switch. The peer may have lost the link
-    /// before it read this side's hello; then it sends no fallback, and this side does not read.
+    /// Returns whether the connection has ended before the peer's route switch. The peer may have lost the link before
+    /// it read this side's hello; then it sends no fallback, and this side, which does not read yet, notices the end
+    /// only here.
     pub fn has_ended_before_switch(&self) -> bool {
         if !self.hello_received || self.peer_switched || self.read_closed || self.falling_back {
             return false;
@@ -567,11 +573,11 @@ fn parts_of(header: &[u8; HEADER_BYTES]) -> (Meta, u32) {
     (meta, words.next().expect("one more"))
 }
 
-/// Waits until the socket is ready. Returns whether it was in time.
+/// Waits until the socket is ready. Returns `false` if the time is over first.
 fn ready(link: &Link, flags: PollFlags, time: Duration) -> bool {
     let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
     let result = rustix::event::poll(&mut [PollFd::new(link, flags)], Some(&timeout));
-    // An interruption is no stall.
+    // An interruption by a signal is no stall.
     result != Ok(0)
 }
 

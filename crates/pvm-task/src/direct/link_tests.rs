@@ -15,7 +15,7 @@ fn pair(secret: Option<[u8; 32]>) -> [DirectLink; 2] {
     [one, two]
 }
 
-/// Reads what is there. Returns the tags, or why the link has ended.
+/// Reads the messages that have arrived. Returns their tags, or why the link has ended.
 fn tags(link: &mut DirectLink) -> Result<Vec<u32>, LinkError> {
     let mut arrived = Vec::new();
     let result = link.read(&mut arrived, None, &mut ReadOutcome::default());
@@ -25,7 +25,7 @@ fn tags(link: &mut DirectLink) -> Result<Vec<u32>, LinkError> {
     if tags.is_empty() { result.map(|()| tags) } else { Ok(tags) }
 }
 
-/// Sends as a task does: what the socket does not take waits.
+/// Sends as a task does: messages that the socket does not take are queued.
 fn send(link: &mut DirectLink, tag: u32, bytes: &[u8]) {
     let (meta, body) = ([0, tag, 0, 0, 0, 0], Body::Bytes(bytes));
     let mut copy = QueuedBody::reserve(body, &mut link.queue.pool).unwrap();
@@ -148,7 +148,7 @@ fn messages_are_queued_until_the_peer_has_acknowledged_them() {
         (0..3).for_each(|tag| send(&mut one, tag, &[1; 1000]));
         assert_eq!((one.queue.bytes(), one.queue.acknowledged()), (3000, 0));
         assert_eq!(tags(&mut two), Ok(vec![0, 1, 2]));
-        // So little is not acknowledged by itself.
+        // So few bytes cause no acknowledgement without a message.
         assert_eq!(tags(&mut one), Ok(vec![]));
         assert_eq!(one.queue.bytes(), 3000);
         send(&mut two, 9, b"");
@@ -192,14 +192,14 @@ fn a_stalled_link_is_given_up_and_one_with_a_slow_reader_is_not() {
     let mut stall = Stall::default();
     let given_up = (0..60).find(|number| stall.is_expired(carried(7, *number, true), false, second(*number)));
     assert_eq!(given_up, Some(STALL_LIMIT.as_secs()));
-    // The connection carries something now and then.
+    // The connection carries bytes from time to time.
     let mut stall = Stall::default();
     assert!((0..600).all(|number| !stall.is_expired(carried(number / 8, 0, true), false, second(number))));
-    // The system does not retransmit; then it begins to.
+    // The system does not retransmit at first; then it begins to.
     let mut stall = Stall::default();
     assert!((0..600).all(|number| !stall.is_expired(carried(7, 0, false), false, second(number))));
     assert!(!stall.is_expired(carried(7, 0, true), false, second(600)));
-    // The last messages of a dead task come as long as bytes come.
+    // While bytes arrive, the last messages of a dead task may still arrive.
     let mut stall = Stall::default();
     assert!((0..600).all(|number| !stall.is_expired(carried(7, number / 8, false), true, second(number))));
     assert!(stall.is_expired(carried(7, 74, false), true, second(620)));

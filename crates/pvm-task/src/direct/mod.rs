@@ -2,8 +2,8 @@
 //!
 //! The daemons connect two tasks (`pvm_core::machine`, `direct`). A link is used as soon as both tasks have it; until
 //! then, and where there is no link, messages take the default route. A send writes to the socket, and waits only while
-//! the peer goes on reading; the rest is queued and written whenever the task is in the library. Messages stay queued
-//! until the peer's library has acknowledged them, so that a link that breaks loses nothing.
+//! the peer goes on reading; the unwritten rest of the message is queued, and later calls of the library write it.
+//! Messages stay queued until the peer's library has acknowledged them, so that a link that breaks loses nothing.
 pub(crate) mod fallback;
 pub(crate) mod link;
 mod routes;
@@ -27,26 +27,26 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Direct links of a task, at most a quarter of the descriptors that it may have.
+/// Direct links of a task, which may use at most a quarter of the task's descriptors.
 ///
 /// * Filled by: tasks of other hosts that ask for links to it
 /// * Setting: the limit of open files, `ulimit -n`
-/// * Reached: the link is closed, and the default route stays
+/// * Reached: the new link is closed, and messages stay on the default route
 /// * Test: `a_task_has_no_more_direct_links_than_the_limit`
 const LINKS_MAX: usize = 1024;
-/// One in this number of the descriptors that the process may have is for direct links.
+/// Of the descriptors that the process may have, one in this number may be used for direct links.
 const DESCRIPTOR_SHARE: u64 = 4;
-/// Up to this number of links, each is read without asking the system first which are readable.
+/// Up to this number of links, all are read without asking the system first which of them are readable.
 const READ_ALL_LINKS_MAX: usize = 2;
-/// While messages come other ways, the links are polled once in this number of calls.
+/// While messages arrive by other routes, the links are polled once in this number of calls.
 const BUSY_POLLS: u32 = 16;
 /// How long a sender waits for a peer that reads nothing.
 const SEND_WAIT_MAX: Duration = Duration::from_millis(20);
 
-/// One in this number of polls looks for stalled links too.
+/// One in this number of polls also checks for stalled links.
 const STALL_POLLS: u32 = 1024;
-/// Bodies from this size on, in bytes, are not copied while the peer goes on reading: it has read most of them before
-/// a copy would be made.
+/// Bodies of at least this size, in bytes, are not copied while the peer goes on reading: the peer has read most of
+/// such a body before a copy could be made.
 const UNCOPIED_BYTES_MIN: usize = 8 << 20;
 
 /// `PvmRoute` as programs set it.
@@ -57,22 +57,22 @@ const ROUTE_DIRECT: i32 = 3;
 pub(crate) struct DirectLinks {
     /// All links, by the peer's tid.
     links: Vec<DirectLink>,
-    /// An epoll descriptor of all sockets, for sleepers.
+    /// An epoll descriptor of all sockets, for threads that sleep.
     epoll: Option<OwnedFd>,
-    /// When a link may be requested, of peers to which one has been requested before.
+    /// For each peer to which a link has been requested before: when one may be requested again.
     backoffs: HashMap<Tid, Backoff>,
     /// How many requests for links have no reply yet.
     pub open_requests: usize,
     route: i32,
     arrived: VecDeque<LinkMessage>,
-    /// Events that the rest of the task has yet to handle.
+    /// Events that other parts of the task have not handled yet.
     events: Vec<RouteEvent>,
     /// There are links, or events to handle.
     active: bool,
     polls: u32,
     /// When the links were last checked for stalls.
     stalls_checked: Option<Instant>,
-    /// A peer that has exited. The link to it is read to its end before further frames of the daemon.
+    /// A peer that has exited. The link to this peer is read to its end before further frames of the daemon are read.
     pub draining: Option<Tid>,
     links_max: usize,
 }
@@ -105,12 +105,12 @@ impl DirectLinks {
         self.position(to).is_ok_and(|at| self.links[at].carries)
     }
 
-    /// Returns whether a poll may bring a link into use.
+    /// Returns whether there is a link that is not used yet, but that a poll may bring into use.
     pub fn has_pending(&self) -> bool {
         self.open_requests > 0 || self.links.iter().any(DirectLink::has_pending)
     }
 
-    /// Returns the descriptor that sleepers watch. Makes it when it is first needed.
+    /// Returns the descriptor that sleeping threads watch. Makes it when it is first needed.
     pub fn descriptor(&mut self) -> Option<BorrowedFd<'_>> {
         if self.epoll.is_none() {
             self.epoll = epoll::create(CreateFlags::CLOEXEC).ok().and_then(|epoll| above_standard(epoll).ok());
@@ -151,7 +151,7 @@ impl DirectLinks {
         self.links.len() < self.links_max
     }
 
-    /// Has the epoll descriptor watch the socket for the events that matter now.
+    /// Makes the epoll descriptor watch the socket for the events that matter now.
     fn update_interest(&mut self, at: usize) {
         let Some(epoll) = &self.epoll else { return };
         let link = &mut self.links[at];
@@ -170,7 +170,7 @@ impl DirectLinks {
         }
     }
 
-    /// Takes in what has come on one link. Gives the link up when it has ended.
+    /// Takes in the messages that have arrived on one link. Gives the link up when it has ended.
     fn poll_link(&mut self, at: usize, posted: Option<&mut PostedReceive<'_>>) -> usize {
         let link = &mut self.links[at];
         let peer = link.peer;
@@ -198,7 +198,7 @@ impl DirectLinks {
         }
     }
 
-    /// Handles the end of what can be read from a link.
+    /// Handles the end of the messages that can be read from a link.
     fn on_read_end(&mut self, at: usize) {
         let link = &mut self.links[at];
         let peer = link.peer;
@@ -238,7 +238,7 @@ impl DirectLinks {
         link.shut_down();
     }
 
-    /// Returns the peers whose links have to be read. `all`: without asking the system.
+    /// Returns the peers whose links have to be read. `all`: returns all peers, without asking the system.
     fn ready(&self, all: bool) -> Vec<Tid> {
         let epoll = match &self.epoll {
             Some(epoll) if !all && self.links.len() > READ_ALL_LINKS_MAX => epoll,
@@ -251,7 +251,7 @@ impl DirectLinks {
         ready.chain(unfinished).collect()
     }
 
-    /// Takes in what has come on all links.
+    /// Takes in the messages that have arrived on all links.
     fn poll_links(&mut self, all: bool) -> usize {
         let mut count = 0;
         for peer in self.ready(all) {
@@ -262,8 +262,8 @@ impl DirectLinks {
         count
     }
 
-    /// Waits until the link to a peer can be written, and meanwhile takes in what comes on all links: the peer may wait
-    /// for this task to read.
+    /// Waits until the link to a peer can be written, and meanwhile takes in the messages that arrive on all links: the
+    /// peer may wait for this task to read.
     fn wait_for_room(&mut self, peer: Option<Tid>, time: Duration) {
         let mut list: Vec<PollFd<'_>> = Vec::with_capacity(self.links.len());
         for link in &self.links {
@@ -288,10 +288,10 @@ impl DirectLinks {
     /// Sends a message on a link, or queues it there.
     pub fn send(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
         let mut copy = match self.find(to) {
-            // For a peer that does not read, messages are queued while there is memory.
+            // While a peer does not read, messages to it are queued as long as there is memory.
             Some(link) if link.is_blocked() && !link.queue.has_room(body.len()) => return Err(Code::NoMem),
             Some(link) => QueuedBody::reserve(body, &mut link.queue.pool)?,
-            // A link that is gone takes everything: its peer has exited.
+            // If the link is gone, its peer has exited, and the message is dropped.
             None => return Ok(()),
         };
         let mut since = None;
@@ -353,14 +353,15 @@ impl DirectLinks {
         }
     }
 
-    /// Sets `PvmRoute`. Returns the request that tells the daemon, if it has to know.
+    /// Sets `PvmRoute`. Returns the request that notifies the daemon, if the daemon has to know.
     pub fn set_route(&mut self, route: i32) -> Option<Request> {
         let before = std::mem::replace(&mut self.route, route);
         let changed = (before == DONT_ROUTE) != (route == DONT_ROUTE);
         changed.then_some(Request::AllowDirect(route != DONT_ROUTE))
     }
 
-    /// Reads the message of a posted receive into its memory, if it is the next to come on a link.
+    /// Reads the message for which a receive is posted into the memory of the receive, if it is the next message on a
+    /// link.
     pub fn receive_posted(&mut self, posted: &mut PostedReceive<'_>) {
         for peer in self.ready(false) {
             let Ok(at) = self.position(peer) else { continue };
@@ -373,9 +374,9 @@ impl DirectLinks {
     }
 }
 
-/// An event of a direct link that the rest of the task has to handle.
+/// An event of a direct link that other parts of the task have to handle.
 enum RouteEvent {
-    /// The link to a peer can be used; its descriptor.
+    /// The link to a peer can be used. Holds the peer and the link's descriptor.
     Usable(Tid, i32),
     /// The link to a peer is not used any more.
     Ended(Tid),

@@ -1,5 +1,5 @@
 //! What a task does with its direct links: it requests and takes over links, switches its messages to them, and passes
-//! on what they bring.
+//! on the messages that arrive on them.
 use super::fallback::{Backoff, ReceivedOnLink, RouteSwitch};
 use super::link::DirectLink;
 use super::{BUSY_POLLS, Body, DONT_ROUTE, ROUTE_DIRECT, RouteEvent, STALL_POLLS};
@@ -23,7 +23,7 @@ impl Member {
         wanted && self.direct.position(to).is_err()
     }
 
-    /// Requests a link. If none can be made, messages stay on the default route.
+    /// Requests a link. If no link can be made, messages stay on the default route.
     pub(crate) fn request_direct_link(&mut self, to: Tid) {
         self.direct.backoffs.entry(to).or_default().requested();
         if self.direct.may_request() && self.request(Request::Direct(to), Purpose::DirectLink(to)).is_ok() {
@@ -35,7 +35,7 @@ impl Member {
     pub(crate) fn on_direct_link(&mut self, state: &mut State, direct: &Direct, descriptors: Vec<OwnedFd>) {
         let Ok([socket]) = <[OwnedFd; 1]>::try_from(descriptors) else { return };
         let peer = direct.peer;
-        // An earlier link may have been given up by the peer, or never have been established.
+        // There may be an earlier link that the peer has given up, or that was never established; it is handled first.
         self.poll_default_route(state);
         self.deliver_from_links(state);
         let is_open = state.route_switches.received.get(&(peer.0 as i32)).is_some_and(|received| !received.ended);
@@ -44,7 +44,7 @@ impl Member {
         let socket_kept = at.and_then(|at| Some((at, socket.try_clone().ok()?)));
         let made = socket_kept.and_then(|(at, socket)| Some((at, DirectLink::new(direct, socket).ok()?)));
         let Some((at, link)) = made else {
-            // The peer and both daemons notice that the link is refused.
+            // The shutdown tells the peer and both daemons that the link is refused.
             let _ = rustix::net::shutdown(&socket, Shutdown::Both);
             return;
         };
@@ -59,7 +59,7 @@ impl Member {
         self.deliver_from_links(state);
     }
 
-    /// Takes in what has come on the links. `count`: how many messages have come other ways.
+    /// Takes in the messages that have arrived on the links. `count`: how many messages have arrived by other routes.
     #[cold]
     #[inline(never)]
     pub(crate) fn progress_direct_links(&mut self, state: &mut State, count: usize) -> usize {
@@ -75,7 +75,7 @@ impl Member {
         self.deliver_from_links(state)
     }
 
-    /// Handles route switches and fallbacks of peers that have come on the default route.
+    /// Handles the route switches and fallback messages of peers, which have arrived on the default route.
     pub(crate) fn handle_route_switches(&mut self, state: &mut State) {
         for switch in std::mem::take(&mut state.route_switches.pending) {
             match switch {
@@ -95,9 +95,11 @@ impl Member {
         }
     }
 
-    /// Queues the messages that were read from links, and handles events of links. Returns how many there were.
+    /// Queues the messages that were read from links, and handles events of links. Returns how many messages and events
+    /// there were.
     pub(crate) fn deliver_from_links(&mut self, state: &mut State) -> usize {
-        // A peer that has fallen back sends again what was not counted: such messages are dropped here.
+        // A peer that has fallen back sends the messages again that this task had not counted, so these are dropped
+        // from `arrived` here.
         self.handle_route_switches(state);
         let own = self.tid.0 as i32;
         let mut count = 0;
@@ -128,7 +130,7 @@ impl Member {
         count
     }
 
-    /// Switches all messages to peers that read their link to the link.
+    /// Starts to use the links whose peers read from them: later messages to these peers go on the links.
     fn switch_routes(&mut self) {
         let switching = self.direct.links.iter().filter(|link| link.may_switch()).map(|link| link.peer);
         for peer in switching.collect::<Vec<Tid>>() {
@@ -140,7 +142,8 @@ impl Member {
         }
     }
 
-    /// Sends the route switch, the last message to that peer on the default route. Returns `false` if it cannot go now.
+    /// Sends the route switch, the last message to that peer on the default route. Returns `false` if it cannot be sent
+    /// now.
     fn send_route_switch(&mut self, peer: Tid) -> bool {
         let daemon = self.tid.host();
         if !self.has_default_route() {
@@ -152,7 +155,7 @@ impl Member {
         self.finish_send(daemon, sent).is_ok()
     }
 
-    /// Sends a message on a link; if the link breaks, at once by the default route.
+    /// Sends a message on a link. If the link breaks, sends it at once by the default route.
     pub(crate) fn send_direct(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
         self.direct.send(to, meta, body)?;
         if self.direct.find(to).is_some_and(|link| link.is_send_closed()) {
@@ -161,7 +164,7 @@ impl Member {
         Ok(())
     }
 
-    /// Handles the exit of a task of another host. Its last messages may still be under way.
+    /// Handles the exit of a task of another host. Its last messages may still be in flight.
     pub(crate) fn on_peer_exit(&mut self, state: &mut State, peer: Tid) {
         self.handle_route_switches(state);
         self.direct.backoffs.remove(&peer);
@@ -171,7 +174,8 @@ impl Member {
                     self.direct.draining = Some(peer);
                     self.direct.poll_link(at, None);
                 }
-                // The peer's route switch was lost with a host, perhaps with messages before it; or the link broke.
+                // Either the peer's route switch was lost together with a host, perhaps with messages before it, or the
+                // link broke.
                 false => self.direct.remove(at),
             }
         }

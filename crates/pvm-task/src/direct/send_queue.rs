@@ -1,18 +1,18 @@
 //! The send queue of a direct link: messages that the peer's library has not acknowledged.
 //!
-//! A connection delivers in order, so messages carry no numbers: both sides count. Messages that the socket has not
-//! taken are queued here too, behind those that it has.
+//! A connection delivers in order, so messages carry no numbers: both sides count them. Messages that the socket has
+//! not taken yet are in the queue too, after those that it has taken.
 use crate::direct::Body;
 use pvm_core::codes::Code;
 use pvm_fmp::{Block, Meta};
 use std::collections::VecDeque;
 
-/// How much of a body in the heap is written at a time, in bytes.
+/// The most bytes of a body in the heap that are written at a time.
 const STEP_BYTES: usize = 64 << 10;
 /// Whenever the queue grows by this size, in bytes, the task checks whether the system has memory to spare.
 const LARGE_BYTES: usize = 1 << 20;
 
-/// Copies from this size on, in bytes, reuse memory.
+/// Copies of at least this size, in bytes, reuse memory.
 const SPARE_BYTES_MIN: usize = 4 << 10;
 /// The most memory that is kept for reuse, in bytes.
 const SPARES_BYTES_MAX: usize = 8 << 20;
@@ -20,8 +20,8 @@ const SPARES_BYTES_MAX: usize = 8 << 20;
 const SPARES_LOOKED_AT: usize = 8;
 
 impl<'b> Body<'b> {
-    /// Returns bytes from that offset on: at least one unless the offset is at the end. Bytes of blocks are copied to
-    /// `step`.
+    /// Returns some of the bytes that begin at that offset: at least one, unless the offset is at the end. Bytes of
+    /// blocks are first copied to `step`.
     pub fn from<'s>(&self, mut offset: usize, step: &'s mut Vec<u8>) -> &'s [u8]
     where
         'b: 's,
@@ -42,7 +42,7 @@ impl<'b> Body<'b> {
     }
 }
 
-/// Memory of acknowledged copies, for the next copies: it is mapped, and may be in the caches.
+/// Memory of acknowledged copies, kept for later copies: it is mapped already, and may be in the caches.
 #[derive(Default)]
 pub(crate) struct BufferPool {
     copies: Vec<Vec<u8>>,
@@ -50,7 +50,8 @@ pub(crate) struct BufferPool {
 }
 
 impl BufferPool {
-    /// Returns an empty buffer, one of at least that capacity if there is one that fits.
+    /// Returns an empty buffer: one of at least that capacity if the pool has a suitable one, otherwise a new one
+    /// without memory.
     fn take(&mut self, bytes: usize) -> Vec<u8> {
         let last = self.copies.len().saturating_sub(SPARES_LOOKED_AT);
         match self.copies[last..].iter().position(|copy| (bytes..=2 * bytes).contains(&copy.capacity())) {
@@ -85,8 +86,8 @@ pub(crate) enum QueuedBody {
 }
 
 impl QueuedBody {
-    /// Reserves memory for a copy, which [`QueuedBody::fill`] makes. So a message that was partly written can always be
-    /// queued.
+    /// Reserves memory for a copy, which [`QueuedBody::fill`] makes. Because of this, a partly written message can
+    /// always be queued.
     pub fn reserve(body: Body<'_>, pool: &mut BufferPool) -> Result<QueuedBody, Code> {
         let bytes = match body {
             Body::Bytes(bytes) => bytes.len(),
@@ -97,7 +98,7 @@ impl QueuedBody {
         Ok(QueuedBody::Bytes(copy))
     }
 
-    /// Copies the caller's bytes, once.
+    /// Copies the caller's bytes, if they have not been copied yet.
     pub fn fill(&mut self, body: Body<'_>) {
         if let (QueuedBody::Bytes(copy), Body::Bytes(bytes)) = (self, body) {
             if copy.is_empty() {
@@ -118,7 +119,7 @@ impl QueuedBody {
 pub(crate) struct QueuedMessage {
     pub meta: Meta,
     pub body: QueuedBody,
-    /// The length of the body in bytes, also before it is copied.
+    /// The length of the body in bytes, even while the body is not copied yet.
     pub length: usize,
 }
 
@@ -126,7 +127,7 @@ pub(crate) struct QueuedMessage {
 #[derive(Default)]
 pub(crate) struct SendQueue {
     messages: VecDeque<QueuedMessage>,
-    /// How many of them the socket has taken.
+    /// How many of these messages the socket has taken.
     written: usize,
     /// How many messages have been acknowledged since the link began. Wraps around.
     acknowledged: u32,
@@ -135,7 +136,7 @@ pub(crate) struct SendQueue {
 }
 
 impl SendQueue {
-    /// Adds a message. `written`: the socket has taken it, and all before it.
+    /// Adds a message. `written`: whether the socket has taken this message and all before it.
     pub fn push(&mut self, message: QueuedMessage, written: bool) {
         assert!(!written || self.written == self.messages.len(), "a message has been written before its turn");
         self.bytes += message.length;
@@ -158,7 +159,7 @@ impl SendQueue {
         self.written == self.messages.len()
     }
 
-    /// Drops the messages that are acknowledged by a count. Returns `false` if the count cannot be true.
+    /// Drops the messages that this count acknowledges. Returns `false` if the count cannot be true.
     #[must_use]
     pub fn acknowledge(&mut self, count: u32) -> bool {
         let more = count.wrapping_sub(self.acknowledged) as usize;
@@ -189,12 +190,12 @@ impl SendQueue {
         self.messages.back_mut()
     }
 
-    /// Returns the oldest message, to be sent another way.
+    /// Returns the oldest message, which is to be sent by the default route.
     pub fn first(&self) -> Option<&QueuedMessage> {
         self.messages.front()
     }
 
-    /// Drops the oldest message, which has been sent another way.
+    /// Drops the oldest message, which has been sent by the default route.
     pub fn pop_front(&mut self) {
         if let Some(message) = self.messages.pop_front() {
             self.bytes -= message.length;
@@ -202,7 +203,7 @@ impl SendQueue {
         }
     }
 
-    /// Returns whether there is memory for that many more bytes. Asks the system only now and then.
+    /// Returns whether there is memory for that many more bytes. Asks the system only from time to time.
     pub fn has_room(&self, length: usize) -> bool {
         self.bytes / LARGE_BYTES == (self.bytes + length) / LARGE_BYTES || pvm_fmp::can_have(length as u64)
     }

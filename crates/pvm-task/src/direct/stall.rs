@@ -2,7 +2,7 @@
 use pvm_net::Carried;
 use std::time::{Duration, Instant};
 
-/// How long a connection may carry nothing until the link is given up.
+/// If a connection carries nothing for this time, the link is given up.
 pub(super) const STALL_LIMIT: Duration = Duration::from_secs(10);
 
 /// Measures how long a connection has carried nothing.
@@ -18,9 +18,9 @@ impl Stall {
         self.since = None;
     }
 
-    /// Returns whether a stall has lasted too long. There is no stall while the system retransmits nothing: either
-    /// nothing is under way, or the peer's system reports that its task does not read. `waits`: this task waits for
-    /// data, so that retransmissions say nothing.
+    /// Returns whether a stall has lasted too long. There is no stall while the system retransmits nothing: either no
+    /// data is in flight, or the peer's system reports that its task does not read. `waits`: whether this task waits
+    /// for data; then retransmissions do not matter.
     pub fn is_expired(&mut self, carried: Carried, waits: bool, now: Instant) -> bool {
         if !carried.retries && !waits {
             self.reset();

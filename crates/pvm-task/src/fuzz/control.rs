@@ -11,7 +11,7 @@ use pvm_fuzz::{Source, Unstructured, part};
 use pvm_link::ControlSocket;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The functions that decode it.
+/// The functions that decode this input.
 pub const DECODER: &[Source] = &[
     part(
         "crates/pvm-task/src/control.rs",
@@ -40,7 +40,7 @@ struct Daemon {
 
 /// Lets the bytes choose the frames of the daemon.
 pub fn task_control(bytes: &[u8]) {
-    // It ends when there are no more bytes.
+    // An error only means that no bytes are left.
     let _ = run(&mut Unstructured::new(bytes));
 }
 
@@ -49,7 +49,7 @@ fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let mut daemon = Daemon::new(far);
     daemon.send_welcome(from)?;
     let environment = Environment::from_lookup(|_| None);
-    // Whatever comes in place of a welcome, enrollment ends at once.
+    // If another frame arrives in place of a welcome, enrollment ends at once.
     let Ok((mut member, _)) = Member::enter(near, &environment, None) else { return Ok(()) };
     let mut task = Task::new(&environment);
     let purposes = [
@@ -108,7 +108,7 @@ impl Daemon {
             }
             _ => self.send(&welcome, &[ports.as_fd()]),
         }
-        // The task waits no longer than until this frame.
+        // This frame ends the wait of a task that has received no welcome.
         let refused = ToTask::Refused(Code::SysErr);
         if from.arbitrary::<u8>()? % 16 == 0 {
             self.send(&refused, &[]);
@@ -117,7 +117,7 @@ impl Daemon {
     }
 
     fn send(&mut self, frame: &ToTask, descriptors: &[BorrowedFd<'_>]) {
-        // What the socket does not take is lost.
+        // A frame that the socket does not take is lost.
         let _ = self.socket.send_to_task(frame, descriptors);
     }
 

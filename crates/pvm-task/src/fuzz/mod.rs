@@ -81,7 +81,7 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// How much a socket takes while nothing is read, in bytes.
+/// How many bytes a socket takes while nothing is read from it.
 const ROOM_BYTES: usize = 32 << 10;
 
 const KINDS: [Kind; 11] = [
@@ -100,7 +100,7 @@ const KINDS: [Kind; 11] = [
 
 /// Unpacks a message with any body in any encoding in any way.
 fn unpack(bytes: &[u8]) {
-    // It ends when there are no more bytes.
+    // An error only means that no bytes are left.
     let _ = unpacking(bytes);
 }
 
@@ -128,7 +128,7 @@ fn unpacking(bytes: &[u8]) -> pvm_fuzz::Result<()> {
         let bytes = task.state.store.receiving().expect("one is active").len();
         match from.arbitrary::<u8>()? % 9 {
             8 => {
-                // As a one-call receive does with a message of another format.
+                // A one-call receive does this with a message of another format.
                 let message = task.state.store.receiving().expect("one is active");
                 if message.is_foreign_raw() {
                     let result = message.make_native(kind);
@@ -279,7 +279,7 @@ fn say(far: &mut Option<Link>, bytes: &[u8]) {
     }
 }
 
-/// Takes in messages of daemons with the output of children: a length each, then the body.
+/// Takes in messages of daemons with the output of children. The input holds a length and a body for each message.
 fn child_output(bytes: &[u8]) {
     let from = &mut Unstructured::new(bytes);
     let mut task = Task::new(&Environment::from_lookup(|_| None));

@@ -14,7 +14,7 @@ pub struct BarrierArrival {
 
 /// How the task has arrived.
 enum ArrivedAt {
-    /// In the shared memory of the group; without a wait if this arrival opened the barrier.
+    /// In the shared memory of the group. `wait` is `None` if this arrival opened the barrier.
     SharedMemory { generation: u32, wait: Option<GroupWait> },
     /// Through the daemon, since the group has members on several hosts.
     Daemon(Ticket),
@@ -25,8 +25,8 @@ const ALL: i32 = -1;
 
 impl Task {
     /// Arrives at the group's barrier. Call [`Task::poll_barrier`] until it returns a result, then
-    /// [`Task::end_barrier`]. `NotInGroup`; `BadParam` for a count below 1 other than -1; `Mismatch` if
-    /// others wait for another count; `NoGroup` if the group has ended.
+    /// [`Task::end_barrier`]. Fails with `NotInGroup`, with `BadParam` for a count below 1 other than -1, with
+    /// `Mismatch` if other members wait with another count, and with `NoGroup` if the group has ended.
     #[inline]
     pub fn begin_barrier(&mut self, group: &Group, count: i32) -> Result<BarrierArrival, Code> {
         self.check_connected()?;
@@ -90,13 +90,13 @@ impl Task {
         let near = Tid(tid).host() == member.tid.host() && tid != member.tid.0;
         if near && member.endpoint.wake(tid) == Sent::RingByDaemon {
             member.send(&ToDaemon::Ring(Tid(tid)));
-            // Once introduced, this task can ring the other one itself.
+            // After the introduction, this task can ring the other task itself.
             member.introduce(Tid(tid));
         }
     }
 
-    /// Tells the daemon that the group had fewer members than the barrier needs: only the daemon knows
-    /// whether the missing members have gone.
+    /// Reports to the daemon that the group had fewer members than the barrier needs. Only the daemon knows whether the
+    /// missing members have left.
     #[cold]
     fn report_too_few(&mut self, group: u64, size: u32) {
         if let Some(member) = &mut self.member {
@@ -104,8 +104,8 @@ impl Task {
         }
     }
 
-    /// Returns the result of a barrier; `None` while members are missing. If the barrier can no longer open:
-    /// `NoTask`, or `NoGroup` if the group has ended with it.
+    /// Returns the result of a barrier, or `None` while members are missing. If the barrier can no longer open, the
+    /// result is the error `NoTask`, or `NoGroup` if the group was frozen or has ended.
     #[inline]
     pub fn poll_barrier(&mut self, barrier: &BarrierArrival) -> Option<Result<(), Code>> {
         let state = &barrier.group.0;

@@ -15,7 +15,8 @@ struct Side {
 }
 
 impl Side {
-    /// A task that is the member of that instance, or has only asked for the group.
+    /// Returns a task that is the member with that instance, or, without an instance, a task that has only asked for
+    /// the group.
     fn new(memory: &GroupMemory, tid: Tid, instance: Option<u32>) -> Side {
         let (mut task, mut daemon) = enrolled(tid);
         if let Some(instance) = instance {
@@ -38,7 +39,7 @@ impl Side {
     }
 }
 
-/// A group with its members on one host.
+/// Returns a group whose members are all on one host.
 fn group(members: u32) -> (GroupMemory, Vec<Side>) {
     let memory = GroupMemory::new().unwrap();
     let side = |instance| Side::new(&memory, Tid(0x40001 + instance), Some(instance));

@@ -4,9 +4,9 @@
 //! group's private context with the user's tag; a receive names its sender. The shares between two members stay in
 //! order, so the n-th operation of one member meets the n-th of the other, however far one of them is ahead (D20).
 //!
-//! All shares go directly to or from the root. A tree over the members would need all of them to see the same
-//! membership. While a member joins or dies they do not, and a share that went to the wrong parent would be taken for
-//! one of another operation.
+//! All shares go directly to or from the root. A tree over the members would work only if all of them saw the same
+//! membership. While a member joins or dies they do not, and a share sent to the wrong parent would be mistaken for a
+//! share of another operation.
 use super::{CachedGroup, Group, GroupWait, InPlace, Membership};
 use crate::Task;
 use crate::message::OWN_DSIG;
@@ -17,7 +17,8 @@ use pvm_core::tid::Tid;
 use pvm_fmp::INLINE_BYTES_MAX;
 use std::rc::Rc;
 
-/// Returns the failure that a message carries in place of a share of that length, if any.
+/// Checks that a message is a share of that length. Fails with the failure that the message carries in place of a
+/// share, or with `Mismatch`.
 #[inline]
 fn content(delivered: Delivered, bytes: usize) -> Result<(), i32> {
     match delivered {
@@ -47,25 +48,25 @@ pub struct GroupMember {
     tid: u32,
 }
 
-/// How far the queue to a root was written after a share.
+/// The position up to which the queue to a root was written after a share.
 #[derive(Clone, Copy)]
 pub(super) struct QueuePosition {
     root: u32,
     written: u64,
 }
 
-/// How many long shares a task may be ahead of a root, and how many times [`SHORT_SHARES`] short ones. Each further
-/// share would need memory, and time to get it from the system.
+/// By how many long shares a task may be ahead of a root. For short shares the limit is [`SHORT_SHARES`] times as high.
+/// Each further share would need more memory, and getting memory from the system takes time.
 pub(super) const AHEAD_MAX: usize = 2;
-/// How many short shares count as a long one.
+/// How many short shares count as one long share.
 const SHORT_SHARES: u32 = 512;
-/// After this number of short shares the root wakes the sender of the last one, if it sleeps. The number is a
-/// prime, so that each of any number of senders has its turn, and just below [`SHORT_SHARES`]: a sender then soon
-/// goes on, and the root has not run out of shares.
+/// After receiving this number of short shares, the root wakes the sender of the last one, if this sender sleeps. The
+/// number is a prime, so that all senders have their turn, however many there are. It is just below [`SHORT_SHARES`],
+/// so that a sender soon continues, before the root has run out of shares.
 const TAKEN_SHARES: u32 = 509;
 
 impl CachedGroup {
-    /// Counts a share that was sent. Returns whether a long one, or [`SHORT_SHARES`] short ones, are complete.
+    /// Counts a share that was sent. Returns whether it is a long share or completes [`SHORT_SHARES`] short ones.
     #[inline]
     fn counts(&self, bytes: usize) -> bool {
         if bytes > INLINE_BYTES_MAX {
@@ -122,7 +123,7 @@ impl Collective {
 }
 
 impl Task {
-    /// Begins an operation. `NotInGroup`, `NoInst` (no such root), `NoGroup`.
+    /// Begins an operation. Fails with `NotInGroup`, `NoInst` (no such root) or `NoGroup`.
     #[inline]
     pub fn begin_collective(&mut self, group: &Group, root: i32, tag: i32, kind: Kind) -> Result<Collective, Code> {
         self.check_connected()?;
@@ -140,8 +141,8 @@ impl Task {
         Ok(Collective { group, membership, instance, root, tag, kind })
     }
 
-    /// Sends this task's share to another member, or the code of its failure in place of it. Call again on
-    /// [`Submit::Again`], as with [`Task::send`].
+    /// Sends this task's share to another member, or, if this task has failed, the code of the failure in place of the
+    /// share. After [`Submit::Again`] the call has to be repeated, as with [`Task::send`].
     #[inline]
     pub fn send_share(
         &mut self,
@@ -161,7 +162,7 @@ impl Task {
         Ok(submitted)
     }
 
-    /// Notes how far the queue to a root was written.
+    /// Notes up to which position the queue to a root has been written.
     fn note_ahead(&mut self, operation: &Collective, to: GroupMember) {
         let Some(member) = &self.member else { return };
         let mut ahead = operation.group.ahead.get();
@@ -176,8 +177,9 @@ impl Task {
         operation.group.ahead.get()[AHEAD_MAX - 1].is_some_and(|position| self.is_unread(operation, position))
     }
 
-    /// Returns whether the root has not read up to that position. Once it has, that is remembered: each look takes a
-    /// cache line from the root, which the root writes for every share.
+    /// Returns whether the root has not yet read up to that position. Once the root has, drops the position, so that it
+    /// is not checked again: each check takes a cache line from the root, and the root writes this line for every
+    /// share.
     fn is_unread(&mut self, operation: &Collective, position: QueuePosition) -> bool {
         let Some(member) = &mut self.member else { return false };
         if !member.endpoint.has_read(position.root, position.written) {
@@ -189,14 +191,14 @@ impl Task {
         false
     }
 
-    /// Begins a wait for a share of that length; ends with [`Task::end_share`].
+    /// Begins a wait for a share of that length, which [`Task::end_share`] ends.
     pub fn await_share(&mut self, operation: &Collective, from: GroupMember, bytes: usize) -> GroupWait {
         self.begin_precv(&operation.filter(from), bytes);
         self.begin_group_wait(&operation.group, operation.instance, None)
     }
 
-    /// As [`Task::await_share`], for a share that is used in place. No receive is posted: a sender would deliver
-    /// the whole share from its own memory.
+    /// As [`Task::await_share`], for a share that is used in place. Posts no receive: with a posted receive, a sender
+    /// would deliver the whole share from its own memory.
     pub fn await_share_in_place(&mut self, operation: &Collective) -> GroupWait {
         self.begin_group_wait(&operation.group, operation.instance, None)
     }
@@ -207,15 +209,15 @@ impl Task {
         self.end_group_wait(wait);
     }
 
-    /// Tries once to receive a member's share, which must have the length of `data`. Takes in only what that member
-    /// has sent. `Mismatch` for another length, `NoTask` or `NoGroup` if the member is gone, or the failure that
-    /// was sent in place of the share.
+    /// Tries once to receive a member's share, which must have the length of `data`. Takes in only messages of that
+    /// member. Fails with `Mismatch` for another length, with `NoTask` or `NoGroup` if the member is gone, or with the
+    /// failure that the member has sent in place of the share.
     #[inline]
     pub fn try_share(&mut self, operation: &Collective, from: GroupMember, data: &mut [u8]) -> Option<Result<(), i32>> {
         self.try_share_into(operation, from, data.len(), data)
     }
 
-    /// As [`Task::try_share`], for a share that is used in place. Try again with the same `share`.
+    /// As [`Task::try_share`], for a share that is used in place. Further tries must pass the same `share`.
     #[inline]
     pub fn try_share_in_place(
         &mut self,
@@ -240,10 +242,10 @@ impl Task {
         }
         match self.try_precv_from(&filter, operation.kind, target) {
             Some(delivered) => {
-                // Earlier messages of its sender have been taken in too, and become visible.
+                // Earlier messages of the share's sender have been taken in too, and become visible.
                 self.reveal_all();
                 if operation.group.relieves(delivered.len) {
-                    // It may sleep, since it was far ahead.
+                    // The sender may sleep, because it was far ahead.
                     self.wake(from.tid);
                 }
                 Some(content(delivered, bytes))
@@ -271,8 +273,8 @@ impl Task {
         }
     }
 
-    /// Checks, before a wait for the shares of all members, that the shares of members that have left a frozen
-    /// group have come. Otherwise the wait would not end.
+    /// Must be called before a wait for the shares of all members. Checks that the shares of all members that have left
+    /// a frozen group have arrived: a wait for a missing one would not end.
     #[inline]
     pub fn expect_shares(&mut self, operation: &Collective) -> Result<(), Code> {
         if operation.group.view.is_broken() { self.look_for_shares(operation) } else { Ok(()) }
@@ -291,13 +293,13 @@ impl Task {
         Ok(())
     }
 
-    /// Gives an operation up. The shares of others are dropped when they come, so that the next operation does not take
-    /// them for its own.
+    /// Gives an operation up. The shares of other members are dropped when they arrive, so that the next operation does
+    /// not take them for its own.
     pub fn give_up_shares(&mut self, operation: &Collective) {
         operation.others().for_each(|member| self.give_up_share(operation, member));
     }
 
-    /// Gives one member's share up, see [`Task::give_up_shares`].
+    /// Gives up the share of one member, see [`Task::give_up_shares`].
     pub fn give_up_share(&mut self, operation: &Collective, from: GroupMember) {
         if let Some(member) = &mut self.member {
             member.groups.abandon_share(operation.filter(from));
@@ -309,7 +311,7 @@ impl Task {
         self.member.as_ref().is_some_and(|member| member.groups.has_abandoned_shares())
     }
 
-    /// Drops abandoned shares that would be taken for the one that the filter accepts.
+    /// Drops the abandoned shares that the filter accepts: they would be mistaken for the expected share.
     #[cold]
     fn drop_abandoned_shares(&mut self, filter: &Filter) {
         while self.member.as_ref().is_some_and(|member| member.groups.abandons(filter)) {
@@ -336,7 +338,7 @@ impl Task {
         self.drop_shares(group, |_| true);
     }
 
-    /// Drops the queued shares of a group whose senders are `stale`.
+    /// Drops the queued shares of a group that come from senders for which `stale` returns true.
     fn drop_shares(&mut self, group: &CachedGroup, stale: impl Fn(i32) -> bool) {
         let ctx = group.ctx();
         if let Some(member) = &mut self.member {

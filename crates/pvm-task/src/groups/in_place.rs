@@ -11,11 +11,11 @@ pub struct InPlace<'a> {
 }
 
 impl<'a> InPlace<'a> {
-    /// Returns a share of that length. `each` is called with the offset of a piece in the share (a multiple of 64),
-    /// a pointer to it and its length, for all pieces in order. During the call the piece can be read; a sender
-    /// that breaks the rules may change it meanwhile. A share of another length, or a failure in place of a share,
-    /// is not used at all. If the sender dies while it sends its share, a part of it may have been used; then there
-    /// is no share.
+    /// Returns a place for a share of that length. For each piece of the share, in order, `each` is called with the
+    /// offset of the piece in the share (a multiple of 64), a pointer to the piece, and its length. During the call the
+    /// piece can be read; a sender that breaks the rules may change the piece meanwhile. A share of another length, or
+    /// a failure in place of a share, is not used at all. If the sender dies while it sends its share, a part of the
+    /// share may have been used, but no share is received.
     pub fn new(bytes: usize, each: &'a mut dyn FnMut(usize, *const u8, usize)) -> InPlace<'a> {
         InPlace { bytes, done: 0, each }
     }
@@ -29,7 +29,7 @@ impl<'a> InPlace<'a> {
         wid >= 0 && len == self.bytes
     }
 
-    /// Uses the part of a body that has not been used while the share was still being written.
+    /// Uses the part of a complete body that was not used while the sender was still writing the body.
     fn use_slice(&mut self, body: &[u8]) {
         let rest = &body[self.done..];
         (self.each)(self.done, rest.as_ptr(), rest.len());

@@ -1,6 +1,7 @@
 //! The members of a group at one moment.
 
-/// The version of a membership that must not be used again. The version of a list is odd only while it changes.
+/// The version of a membership that must not be used again. A list has an odd version only while it changes, so this
+/// version fits no complete list.
 pub(super) const STALE: u32 = 1;
 
 /// The members of a group at one moment.
@@ -23,7 +24,7 @@ impl Membership {
         self.members.iter().enumerate().take_while(is_dense).count() as u32
     }
 
-    /// Returns the tid of an instance. Mostly there are no holes; then the instance is the index in the list.
+    /// Returns the tid of an instance. Usually the instances have no holes; then the instance is the index in the list.
     #[inline]
     pub fn tid_of(&self, instance: u32) -> Option<u32> {
         match self.members.get(instance as usize) {

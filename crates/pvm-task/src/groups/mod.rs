@@ -92,7 +92,7 @@ impl CachedGroup {
         PRIVATE_CONTEXTS.start + (self.id % PRIVATE_CONTEXTS.len() as u64) as i32
     }
 
-    /// Returns the code for a wait for a member that is gone.
+    /// Returns the code with which a wait for a member fails if the member is gone.
     fn loss(&self) -> Code {
         if self.view.is_frozen() || self.view.is_closed() { Code::NoGroup } else { Code::NoTask }
     }
@@ -101,7 +101,7 @@ impl CachedGroup {
 /// The tid that stands for an instance without a member.
 const NOBODY: i32 = -1;
 
-/// A group. A handle stays valid when its group ends: its calls then fail.
+/// A group. A handle stays valid when its group ends, but its calls then fail.
 #[derive(Clone)]
 pub struct Group(Rc<CachedGroup>);
 
@@ -118,7 +118,7 @@ impl Group {
         tid.map(|tid| tid as i32).ok_or(Code::NoInst)
     }
 
-    /// `pvm_getinst`; for tid -1 the lowest instance that no member has.
+    /// `pvm_getinst`. For tid -1, returns the lowest instance that no member has.
     pub fn instance_of(&self, tid: i32) -> Result<i32, Code> {
         if tid == NOBODY {
             return Ok(self.0.membership().first_free() as i32);
@@ -147,9 +147,9 @@ impl Group {
 pub(crate) struct Groups {
     /// Groups for which the task has asked, the one used last in front.
     cached: Vec<Rc<CachedGroup>>,
-    /// Memory of groups that has come before the reply to which it belongs, by group.
+    /// Memory of groups that has arrived before the reply to which it belongs, by group.
     arrived: Vec<(u64, GroupView)>,
-    /// Shares of operations that this task has given up: they are dropped when they come.
+    /// Shares of operations that this task has given up. They are dropped when they arrive.
     abandoned: Vec<Filter>,
     pub(crate) waiters: GroupWaiters,
 }
@@ -177,7 +177,8 @@ impl Groups {
         self.cached.iter().find(|group| group.name == name)
     }
 
-    /// Caches a group whose memory has come. `OutOfRes` if there was no room for its descriptors or memory.
+    /// Caches a group whose memory has arrived. Fails with `OutOfRes` if there was no room for its descriptors or
+    /// memory.
     fn enter(&mut self, name: &[u8], id: u64, instance: Option<u32>) -> Result<Group, Code> {
         let at = self.arrived.iter().position(|(other, _)| *other == id).ok_or(Code::OutOfRes)?;
         let view = self.arrived.swap_remove(at).1;
@@ -205,7 +206,7 @@ impl Groups {
         Some(self.cached.remove(at))
     }
 
-    /// Has a share dropped when it comes.
+    /// Notes that a share is to be dropped when it arrives.
     fn abandon_share(&mut self, share: Filter) {
         self.abandoned.push(share);
     }
@@ -226,7 +227,7 @@ impl Groups {
         }
     }
 
-    /// Stops dropping the shares of a group from senders that have left it.
+    /// Forgets the abandoned shares of a group whose senders have left the group.
     fn forget_shares(&mut self, ctx: i32, has_left: impl Fn(i32) -> bool) {
         self.abandoned.retain(|abandoned| abandoned.ctx != ctx || !has_left(abandoned.src));
     }
@@ -237,7 +238,7 @@ impl Member {
     pub(crate) fn on_group(&mut self, id: u64, descriptors: Vec<OwnedFd>) {
         let mut descriptors = descriptors.into_iter();
         let Some(list) = descriptors.next() else { return };
-        // If the memory cannot be mapped, the reply that follows finds nothing and fails.
+        // If the memory cannot be mapped, the reply that follows does not find it, and `enter` fails.
         if let Ok(view) = GroupView::open(list, descriptors.next()) {
             self.groups.arrived.retain(|(other, _)| *other != id);
             self.groups.arrived.push((id, view));
@@ -245,7 +246,7 @@ impl Member {
     }
 }
 
-/// Groups. The requests are [`Request::JoinGroup`](pvm_core::proto::Request) and its kin.
+/// Groups. The requests to the daemon are [`Request::JoinGroup`](pvm_core::proto::Request) and similar ones.
 impl Task {
     /// Returns the group of that name, if it is cached and still exists. Otherwise send `Request::Group` to
     /// the daemon and pass its reply to [`Task::enter_group`].
@@ -254,7 +255,7 @@ impl Task {
         self.member.as_mut()?.groups.get(name)
     }
 
-    /// Takes in the reply to `JoinGroup` or `Group`. `OutOfRes` if there was no room for the group's
+    /// Takes in the reply to `JoinGroup` or `Group`. Fails with `OutOfRes` if there was no room for the group's
     /// descriptors or memory; a task that has joined must then leave the group.
     pub fn enter_group(&mut self, name: &[u8], reply: Reply) -> Result<Group, Code> {
         let Reply::Group { id, instance } = reply else { return Err(Code::BadMsg) };
@@ -283,8 +284,8 @@ impl Task {
         }
     }
 
-    /// Returns the receivers of `pvm_bcast`: all members but this task. `NoInst` if there are none. Pass
-    /// them to [`Task::multicast`].
+    /// Returns the receivers of `pvm_bcast`: all members but this task. Fails with `NoInst` if there are none. The
+    /// caller passes them to [`Task::multicast`].
     pub fn group_receivers(&self, group: &Group) -> Result<Vec<i32>, Code> {
         let own = self.own_tid();
         let mut receivers = group.tids();
@@ -292,7 +293,7 @@ impl Task {
         if receivers.is_empty() { Err(Code::NoInst) } else { Ok(receivers) }
     }
 
-    /// Begins a wait for other members: they ring this task when they have what it waits for.
+    /// Begins a wait for other members, which ring this task when they have done their part.
     fn begin_group_wait(&mut self, group: &Rc<CachedGroup>, instance: u32, generation: Option<u32>) -> GroupWait {
         let asleep = self.another_thread_sleeps();
         match &mut self.member {
@@ -309,8 +310,8 @@ impl Task {
         }
     }
 
-    /// Fails without a daemon: a wait for other members must not go on, since only the daemon notices
-    /// their deaths.
+    /// Fails if the daemon is gone: a wait for other members must then end, since only the daemon notices that a member
+    /// has died.
     pub(crate) fn check_connected(&self) -> Result<(), Code> {
         if self.is_connected() { Ok(()) } else { Err(Code::SysErr) }
     }

@@ -2,7 +2,7 @@
 use super::CachedGroup;
 use std::rc::Rc;
 
-/// How often one watch looks at the word of a barrier: for some hundred nanoseconds.
+/// How often one call of `watch` polls the word of a barrier; this takes some hundred nanoseconds.
 const WATCH_LOOKS: u32 = 64;
 
 /// A wait for other members, until [`Task::end_group_wait`](crate::Task::end_group_wait).
@@ -22,8 +22,8 @@ struct GroupWaiter {
 }
 
 impl GroupWaiter {
-    /// Returns whether the barrier has opened or failed. The thread may have jumped out of its wait, so
-    /// such a waiter can stay.
+    /// Returns whether the barrier has opened or failed. Such a waiter can still be in the list, because its thread may
+    /// have jumped out of the wait.
     fn is_over(&self) -> bool {
         self.generation.is_some_and(|generation| self.group.view.passed(generation).is_some())
     }
@@ -41,7 +41,7 @@ pub(crate) struct GroupWaiters {
 }
 
 impl GroupWaiters {
-    /// Adds a wait. `asleep`: another thread already sleeps for all threads of the task, so senders must
+    /// Adds a wait. `asleep`: whether another thread already sleeps for all threads of the task, so that senders must
     /// ring from now on.
     pub(super) fn add(
         &mut self,
@@ -66,18 +66,19 @@ impl GroupWaiters {
     }
 
     /// Drops waits for barriers that have opened. Their callers are about to return, or have jumped out of the wait.
-    /// Called when a wait begins to spin, so that waits of the second kind do not pile up.
+    /// Called when a wait begins to spin, so that waits that were left by a jump do not accumulate.
     pub fn forget_passed(&mut self) {
         self.waiters.retain(|waiter| !waiter.is_over());
     }
 
-    /// Spins for a moment; ends early when the barrier opens for which the last wait began. Returns `false`
-    /// if the task waits in no group.
+    /// Spins for a moment, or until the barrier of the last wait opens. Returns `false` if the caller should watch for
+    /// messages instead: the task waits for no members, or, while the cores are not crowded, waits in a collective
+    /// operation.
     #[inline]
     pub fn watch(&self, crowded: bool) -> bool {
         let Some(waiter) = self.waiters.last() else { return false };
         let Some(generation) = waiter.generation else { return crowded };
-        // Where there are more tasks than cores, the other members need this core to reach the barrier.
+        // If there are more tasks than cores, the other members need this core to reach the barrier.
         let looks = if crowded { 0 } else { WATCH_LOOKS };
         for _ in 0..looks {
             if waiter.group.view.passed(generation).is_some() {
@@ -88,12 +89,12 @@ impl GroupWaiters {
         true
     }
 
-    /// Has members that complete a wait ring from now on: the task is about to sleep.
+    /// Makes members that complete a wait ring this task from now on, since it is about to sleep.
     pub fn prepare_park(&self) {
         self.waiters.iter().for_each(GroupWaiter::prepare_park);
     }
 
-    /// Has members ring no more, after the task has slept. Returns whether the ring may have been for another thread
+    /// Makes members stop ringing, after the task has slept. Returns whether the ring may have been for a thread other
     /// than the one that slept.
     pub fn unpark(&self) -> bool {
         self.waiters.iter().for_each(|waiter| waiter.group.view.unpark(waiter.instance));

@@ -1,8 +1,8 @@
 //! The trace that a task makes of its own calls (contract 1.6, 2.9, 2.12).
 //!
-//! [`Task::traces`] returns whether anything is traced; callers ask it first. Records become messages to the
-//! collector. They wait in a queue until [`Task::send_traces`] has sent them: the first one may have to wait until
-//! the daemon has introduced the collector.
+//! [`Task::traces`] returns whether anything is traced; callers call it first. Records become messages to the
+//! collector. They wait in a queue until [`Task::send_traces`] has sent them: the first one may have to wait until the
+//! daemon has introduced the collector.
 mod tally;
 mod user;
 
@@ -21,9 +21,9 @@ use tally::Tally;
 
 /// `PvmTraceOptions`: trace a record of each event.
 const FULL: i32 = 1;
-/// `PvmTraceOptions`: trace how often each event came, and how long it took.
+/// `PvmTraceOptions`: trace how often each event happened, and how long it took.
 const TIME: i32 = 2;
-/// `PvmTraceOptions`: trace how often each event came.
+/// `PvmTraceOptions`: trace how often each event happened.
 const COUNT: i32 = 3;
 
 /// Returns the time of day.
@@ -38,10 +38,10 @@ fn collector(own: &TraceSettings) -> Collector {
     (own.trace_tid, own.trace_ctx, own.trace_tag)
 }
 
-/// The trace of a task, as far as it has not been sent.
+/// The part of a task's trace that has not been sent.
 #[derive(Default)]
 pub(crate) struct Tracer {
-    /// The collector that has been sent what is in `described`.
+    /// The collector to which the descriptions in `described` have been sent.
     collector: Collector,
     described: Described,
     /// Records that wait until they fill `trace_buffer` bytes.
@@ -54,7 +54,7 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
-    /// Adds a record. `buffer_bytes`: how much may wait.
+    /// Adds a record. `buffer_bytes`: how many bytes of records may wait.
     fn add(&mut self, to: Collector, record: &Record, buffer_bytes: usize) {
         if self.collector != to {
             self.flush();
@@ -102,19 +102,20 @@ impl Task {
         &self.state.settings.own.mask
     }
 
-    /// Returns whether another task collects traces, in a known form. No task traces to itself.
+    /// Returns whether another task collects the traces of this task, with known trace options. No task traces to
+    /// itself.
     fn has_collector(&self) -> bool {
         let own = &self.state.settings.own;
         own.trace_tid > 0 && own.trace_tid != self.own_tid() && (FULL..=COUNT).contains(&own.trace_options)
     }
 
-    /// Has `changed` called when the daemon or another task changes what is traced.
+    /// From now on, `changed` is called when the daemon or another task changes what is traced.
     pub fn watch_trace_settings(&mut self, changed: fn()) {
         self.state.tracer.changed = Some(changed);
     }
 
-    /// Traces an event. Its values are in the order of the list of events. `since`: when the function began, if the
-    /// moment is its exit.
+    /// Traces an event. `values` are in the order of the list of events. `since`: when the traced function began, if
+    /// `moment` is its exit.
     pub fn trace(&mut self, event: Event, moment: Moment, at: Stamp, since: Option<Instant>, values: Vec<Value>) {
         let tid = self.tid().unwrap_or(Tid::NONE);
         let own = &self.state.settings.own;
@@ -147,7 +148,8 @@ impl Task {
         self.state.tracer.flush();
     }
 
-    /// Sends what is ready. `Again` as with other sends. Without a daemon traces are dropped.
+    /// Sends the messages that are ready. Returns `Again` as other sends do. Without a daemon, the messages are
+    /// dropped.
     pub fn send_traces(&mut self) -> Submit {
         while let Some(((to, ctx, tag), body)) = self.state.tracer.ready.pop_front() {
             match self.send_body(Tid(to as u32), ctx, tag, 0, &body) {
@@ -155,14 +157,14 @@ impl Task {
                     self.state.tracer.ready.push_front(((to, ctx, tag), body));
                     return Submit::Again;
                 }
-                // A collector that is gone, or for which there is no room, misses the trace.
+                // If the collector is gone, or there is no room for the message, the trace is lost.
                 Ok(Submit::Done) | Err(_) => {}
             }
         }
         Submit::Done
     }
 
-    /// Sends the active send buffer as an event of the program, if those are collected.
+    /// Sends the active send buffer as a trace event of the program, if such events are collected.
     #[cold]
     pub(crate) fn send_user_event(&mut self) -> Result<Submit, Code> {
         let own = &self.state.settings.own;

@@ -20,7 +20,8 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Counts an event. `time`: how long its function took. Begin and end count as two, as in PVM 3.4.
+    /// Counts an event. `time`: how long its function took. The begin and the end of a function count as two events, as
+    /// in PVM 3.4.
     pub fn add(&mut self, event: Event, time: Option<Duration>) {
         let sum = &mut self.0[event as usize];
         sum.count = sum.count.saturating_add(1);

@@ -1,18 +1,18 @@
-//! Buffers of `PvmDataTrace`: events that a program makes itself. Each pack is preceded by its type, and by a count
-//! unless it is one item.
+//! Buffers of `PvmDataTrace`: events that a program makes itself. In such a buffer, the items of each packing call
+//! follow their type, and their count unless it is one.
 use super::stamp;
 use crate::types::Kind;
 use pvm_core::events::data_type;
 use pvm_core::trace::{write_int, write_user_head};
 
-/// Returns the beginning of such a buffer.
+/// Returns the beginning of a `PvmDataTrace` buffer.
 pub(crate) fn begin_user_event() -> Vec<u8> {
     let mut body = Vec::new();
     write_user_head(stamp(), &mut body);
     body
 }
 
-/// Returns the type of items in traces.
+/// Returns the number that stands for the type of items in traces.
 pub(crate) fn kind_number(kind: Kind) -> i32 {
     match kind {
         Kind::Byte => data_type::BYTE,
@@ -29,7 +29,7 @@ pub(crate) fn kind_number(kind: Kind) -> i32 {
     }
 }
 
-/// Returns what precedes that number of items.
+/// Returns the type and the count that precede that number of items.
 pub(crate) fn frame_items(kind: i32, count: usize) -> Vec<u8> {
     let mut frame = Vec::new();
     match count {

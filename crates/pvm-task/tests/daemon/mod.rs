@@ -32,7 +32,7 @@ struct Daemon {
     next: u32,
 }
 
-/// A daemon in a thread of its own, which ends with this value.
+/// A daemon in a thread of its own. It ends when this value is dropped.
 pub struct Running {
     directory: PathBuf,
     stop: Option<OwnedFd>,
@@ -156,7 +156,7 @@ impl Daemon {
                 Some(Reply::Done)
             }
             Request::NewContext => Some(Reply::Int(0x40001)),
-            // Never answered, for tests of a request that waits.
+            // This request is never answered, for tests of a request that waits.
             Request::RecvInfo { .. } => None,
             Request::PutInfo { message, .. } => Some(Reply::Info(message)),
             Request::SetOwn(_) => Some(Reply::Done),
@@ -183,7 +183,7 @@ impl Daemon {
     }
 
     fn send(&mut self, at: usize, frame: &ToTask) {
-        // The end of a task is noticed when its socket is read.
+        // A failure is ignored: the end of a task is noticed when its socket is read.
         let _ = self.clients[at].link.send_to_task(frame, &[]);
         self.ports.frame_sent(self.clients[at].tid.0);
     }

@@ -1,7 +1,7 @@
-//! Aliases of the user for commands.
+//! The aliases that the user has defined for commands.
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Aliases that refer to one another in a circle.
+/// The error for aliases that refer to one another in a circle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loop;
 
@@ -30,8 +30,8 @@ impl Aliases {
         self.0.keys().map(String::as_str)
     }
 
-    /// Replaces the first word as long as it is an alias. An alias that begins with its own name means the command of
-    /// that name.
+    /// Replaces the first word by its meaning, as long as the first word is an alias. If the meaning of an alias begins
+    /// with the alias's own name, that word is the command.
     pub fn resolve(&self, mut words: Vec<String>) -> Result<Vec<String>, Loop> {
         let mut seen = BTreeSet::new();
         while let Some((name, meaning)) = words.first().and_then(|word| self.0.get_key_value(word)) {

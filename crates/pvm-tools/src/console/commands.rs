@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// How long `reset` waits for tasks to end before it clears their mailboxes.
 const RESET_WAIT: Duration = Duration::from_secs(2);
-/// How often `reset` checks whether they have ended.
+/// The pause between two checks whether they have ended.
 const RESET_PAUSE: Duration = Duration::from_millis(10);
 /// The signals that `sig` accepts by name.
 const SIGNALS: [(&str, i32); 9] = [
@@ -42,9 +42,9 @@ fn byte_names(names: &[String]) -> Vec<ByteBuf> {
     names.iter().map(|name| ByteBuf::from(name.as_bytes())).collect()
 }
 
-/// Returns the hosts that the words name: `n[1-3]` is three.
+/// Returns the names of the hosts in the words; `n[1-3]` stands for three hosts.
 fn expanded(words: &[String]) -> Vec<String> {
-    // A word that cannot be read is shown unchanged, with its error code.
+    // A word with a syntax error stays unchanged; it is printed with an error code.
     words.iter().flat_map(|word| hostfile::lines(word).unwrap_or_else(|_| vec![word.clone()])).collect()
 }
 
@@ -178,7 +178,7 @@ pub fn version(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
     go(call.print(&format!("{}\n", codes::PVM_VERSION)))
 }
 
-/// Sends a signal. Reports a tid that cannot be a task's as `pvm_sendsig` does.
+/// Sends a signal. If the tid cannot be that of a task, reports the same error as `pvm_sendsig`.
 fn signal(call: &mut Call<'_, '_>, tid: Tid, signal: i32) -> io::Result<bool> {
     let result = match tid.is_task() {
         true => call.control.ask(Request::Signal { tid, signal }),

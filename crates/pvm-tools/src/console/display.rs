@@ -1,12 +1,14 @@
-//! Output that appears while a person types.
+//! Displays output while a person types.
 //!
-//! The line editor can print meanwhile, but then it loses keys that arrive in a burst until the next key is pressed. So
-//! the console redraws the line itself: it clears the line, prints the output, and shows prompt and line again with the
-//! cursor where it was. The editor counts columns from the prompt and does not notice.
+//! The line editor can print text while a line is being edited, but if several keys arrive at once, it then handles
+//! some of them only when the next key is pressed. So the console redraws the line itself: it clears the line, prints
+//! the output, and shows prompt and line again with the cursor where it was. The editor counts columns from the prompt,
+//! so this does not confuse it.
 use std::time::{Duration, Instant};
 use unicode_width::UnicodeWidthStr;
 
-/// The time in which the line is left alone after a key: the editor reports a key just before it shows it.
+/// How long after a key the console does not redraw the line, since the editor reports a key shortly before it shows
+/// the key.
 const SETTLE_TIME: Duration = Duration::from_millis(5);
 
 /// The line that is being typed.
@@ -20,19 +22,19 @@ pub struct Typing {
 }
 
 impl Typing {
-    /// Notes the current state of the line.
+    /// Records the current line and the position of the cursor.
     pub fn note(&mut self, line: &str, position: usize) {
         line.clone_into(&mut self.line);
         self.position = position;
         self.noted = Some(Instant::now());
     }
 
-    /// Notes that the line is accepted: the editor ends it now.
+    /// Records that the line is accepted: the editor is about to print the line feed.
     pub fn accept(&mut self) {
         self.accepted = true;
     }
 
-    /// Returns how long to wait before the terminal certainly shows what was noted.
+    /// Returns how long to wait until the terminal shows the recorded line; `None` if it already does.
     pub fn unsettled(&self) -> Option<Duration> {
         let left = self.noted.map_or(Duration::ZERO, |noted| SETTLE_TIME.saturating_sub(noted.elapsed()));
         match (self.accepted, left.is_zero()) {
@@ -94,7 +96,7 @@ mod tests {
     #[test]
     fn the_cursor_returns_to_its_place() {
         assert!(shown("echo", 2, 80).ends_with("pvm> echo\r\x1b[7C"));
-        // Two rows of ten columns, with the cursor in the first and in the second.
+        // The line fills two rows of ten columns; the cursor is in the first row, then in the second.
         assert!(shown("0123456789", 2, 10).starts_with("\r\x1b[J"));
         assert!(shown("0123456789", 2, 10).ends_with("0123456789\x1b[1A\r\x1b[7C"));
         assert!(shown("0123456789", 10, 10).starts_with("\x1b[1A\r\x1b[J"));

@@ -1,4 +1,4 @@
-//! Runs the console: start, `.pvmrc`, the loop, the end.
+//! Runs the console: starts it, executes `.pvmrc`, reads and executes lines, and ends it.
 use super::input::{Event, Input, Names};
 use super::{Console, Flow, Screen};
 use crate::control;
@@ -18,7 +18,7 @@ const RC_FILE: &str = ".pvmrc";
 /// The exit status of a console that could not run.
 const EXIT_FAILURE: u8 = 1;
 
-/// Runs a console. `arguments` are for the daemon, if one has to be started, and include a hostfile.
+/// Runs a console. `arguments`, which include the hostfile, are for the daemon, if one must be started.
 pub fn run(arguments: &[OsString], hostfile: Option<&Path>) -> ExitCode {
     let (session, daemon) = match machine::join_or_start(arguments) {
         Ok(joined) => joined,
@@ -103,7 +103,7 @@ impl Driver {
     }
 
     fn run_commands_file(&mut self) -> io::Result<Flow> {
-        // Without a home directory the current one is used.
+        // Without a home directory the current directory is used.
         let home = std::env::var_os("HOME").map_or(PathBuf::from("."), PathBuf::from);
         let Ok(text) = std::fs::read(home.join(RC_FILE)) else { return Ok(Flow::Continue) };
         for line in String::from_utf8_lossy(&text).split_terminator('\n') {
@@ -125,7 +125,7 @@ impl Driver {
         Ok(flow)
     }
 
-    /// Waits for the next line, and shows the output of jobs meanwhile.
+    /// Waits for the next line, and shows the output of jobs until it arrives.
     fn next_line(&mut self) -> io::Result<Next> {
         let (session, console) = (&mut self.session, &self.console);
         self.input.request(|| names(session, console))?;
@@ -162,7 +162,7 @@ impl Driver {
 
     fn quit(self) -> io::Result<ExitCode> {
         say("\nConsole: exit handler called\n")?;
-        // A daemon that has ended by now does not matter.
+        // If the daemon has ended by now, there is nothing to leave.
         let _ = self.session.leave();
         say("pvmd still running.\n")?;
         Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! The table of commands, and the text of `help`, which is made from it.
+//! The table of commands, and the text of `help`, which is made from the table.
 use super::commands::{self as c};
 use super::{Call, Flow, listing, spawn};
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use std::io;
 pub struct Command {
     /// The name.
     pub name: &'static str,
-    /// The least number of words, including the name.
+    /// The smallest number of words, including the name.
     pub words_min: usize,
     /// The largest number of words, if there is a limit.
     pub words_max: Option<usize>,
@@ -20,7 +20,7 @@ pub struct Command {
     pub summary: &'static str,
     /// The syntax and further explanation.
     pub syntax: &'static str,
-    /// Runs the command. The flag tells whether `--json` was given.
+    /// Runs the command. The flag is set if `--json` was given.
     pub action: fn(&mut Call<'_, '_>, bool) -> io::Result<Flow>,
 }
 

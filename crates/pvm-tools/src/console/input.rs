@@ -1,5 +1,5 @@
-//! Lines from the terminal or a pipe. A separate thread reads them, so that the console can show the output of jobs
-//! meanwhile.
+//! Reads lines from the terminal or a pipe. A separate thread does this, so that the console can show the output of
+//! jobs at the same time.
 use crate::console::display::Typing;
 use crate::console::{help, options};
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
@@ -24,7 +24,7 @@ const HISTORY_FILE: &str = ".pvm_history";
 /// The most lines that the history keeps.
 const HISTORY_LINES_MAX: usize = 1000;
 
-/// The longest time that output waits for the line editor.
+/// The longest time that output waits until the editor has shown the line.
 const SETTLE_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// What the reader has read.
@@ -51,20 +51,20 @@ pub struct Names {
 #[derive(Debug, Default)]
 struct Shared {
     names: Names,
-    /// The line that is being typed, while a person types.
+    /// The line that is being typed; `None` if no person is typing one.
     typing: Option<Typing>,
 }
 
 type SharedState = Arc<Mutex<Shared>>;
 
-/// Locks the state. A panic of the other thread does not make the state invalid.
+/// Locks the state. The state is valid even after a panic of the other thread.
 fn lock(shared: &SharedState) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The console's end of the reader.
+/// The console's half of the connection to the reading thread.
 pub struct Input {
-    /// One byte is readable here for each event.
+    /// A pipe that contains one byte for each event.
     ready: OwnedFd,
     events: Receiver<Event>,
     requests: Sender<()>,
@@ -72,7 +72,7 @@ pub struct Input {
     terminal: Option<rustix::termios::Termios>,
 }
 
-/// The thread's end of the reader.
+/// The reading thread's half of the connection to the console.
 struct Reader {
     ready: OwnedFd,
     events: Sender<Event>,
@@ -124,7 +124,7 @@ impl Input {
             out.write_all(PROMPT.as_bytes())?;
             out.flush()?;
         }
-        // A reader that has ended has sent its last event.
+        // If the reading thread has ended, its last event is still in the channel.
         let _ = self.requests.send(());
         Ok(())
     }
@@ -142,7 +142,7 @@ impl Input {
         event
     }
 
-    /// Shows unexpected text. The line that a person is typing stays whole.
+    /// Shows text at any time. The line that a person is typing is shown again below the text.
     pub fn show(&mut self, text: &[u8]) -> io::Result<()> {
         let shared = self.settled();
         let mut out = io::stdout().lock();
@@ -156,7 +156,8 @@ impl Input {
         out.flush()
     }
 
-    /// Returns the line that is being typed, once the editor has shown it or has finished an accepted line.
+    /// Waits until the editor has shown the line that is being typed, or has ended an accepted line; then returns the
+    /// locked state.
     fn settled(&self) -> MutexGuard<'_, Shared> {
         let end = Instant::now() + SETTLE_WAIT_MAX;
         loop {
@@ -199,10 +200,10 @@ fn edit_lines(reader: Reader, shared: SharedState) -> io::Result<()> {
             }
             let Some(text) = read_edited_line(&mut editor, &shared) else { return Event::End };
             if let Some(history) = &history {
-                // A history that cannot be written is no reason to stop.
+                // If the history cannot be written, the console continues.
                 let _ = editor.append_history(history);
             }
-            // A paste may contain several lines.
+            // Pasted text may contain several lines.
             pasted.extend(text.split('\n').map(str::to_owned));
             Event::Line(pasted.pop_front().unwrap_or_default())
         });
@@ -237,7 +238,7 @@ fn read_edited_line(editor: &mut Editor<Words, FileHistory>, shared: &SharedStat
     }
 }
 
-/// Completes words, and notes what is being typed.
+/// Completes words, and records the line that is being typed.
 #[derive(Helper, Hinter)]
 struct Words {
     shared: SharedState,
@@ -245,7 +246,7 @@ struct Words {
 }
 
 impl Highlighter for Words {
-    /// Notes the line. The editor calls this at every change of the line and every cursor movement.
+    /// Records the line. The editor calls this at every change of the line and every cursor movement.
     fn highlight_char(&self, line: &str, position: usize, _kind: CmdKind) -> bool {
         if let Some(typing) = &mut lock(&self.shared).typing {
             typing.note(line, position);
@@ -255,7 +256,7 @@ impl Highlighter for Words {
 }
 
 impl Validator for Words {
-    /// Notes the accepted line. The editor calls this before it ends the line on the terminal.
+    /// Records that the line is accepted. The editor calls this before it ends the line on the terminal.
     fn validate(&self, _context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         if let Some(typing) = &mut lock(&self.shared).typing {
             typing.accept();
@@ -279,7 +280,8 @@ impl Completer for Words {
     }
 }
 
-/// Returns where the last word of `line` begins and its completions; `None` where file names are completed.
+/// Returns the position of the last word of `line`, and its completions; `None` if the word is completed as a file
+/// name.
 fn candidates(line: &str, names: &Names) -> Option<(usize, Vec<String>)> {
     let start = line.rfind(char::is_whitespace).map_or(0, |blank| blank + 1);
     let word = &line[start..];

@@ -44,7 +44,7 @@ pub struct PsOptions {
 }
 
 impl PsOptions {
-    /// Reads the flags; `-h` and `-n` take the rest of the word.
+    /// Reads the flags of one word; the characters after `h` or `n` are the value of that flag.
     fn parse(word: &str) -> PsOptions {
         let mut options = PsOptions::default();
         let flags = word.strip_prefix('-').unwrap_or(word);

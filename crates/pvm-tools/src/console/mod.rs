@@ -24,7 +24,7 @@ pub use spawn::send as send_spawn;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Where the text of a command goes.
+/// The streams to which a command prints.
 pub struct Screen<'a> {
     /// Standard output.
     pub out: &'a mut dyn Write,
@@ -32,14 +32,14 @@ pub struct Screen<'a> {
     pub err: &'a mut dyn Write,
 }
 
-/// What follows a command.
+/// What the console does after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     /// The next command follows.
     Continue,
     /// The console ends, and the machine continues.
     Quit,
-    /// The machine ends, and with it the console.
+    /// The machine and the console end.
     Halt,
 }
 
@@ -105,11 +105,11 @@ impl Console {
         Ok(console)
     }
 
-    /// Returns the output and traces of jobs that have arrived and are to be shown.
+    /// Handles the output and traces of jobs that have arrived. Returns the text to show.
     pub fn take_output(&mut self, session: &mut Session) -> Vec<u8> {
         let mut text = Vec::new();
         let traces = Filter { src: ANY, tag: ANY, ctx: self.trace_context };
-        // Without a daemon no message arrives; whoever waits for the daemon notices that.
+        // Without a daemon no message arrives; the loop that waits for the daemon notices its end.
         while let Ok(Some(message)) = session.recv(traces, Some(Duration::ZERO)) {
             text.append(&mut self.jobs.handle_trace(message.tag, message.src, message.reader()));
         }
@@ -184,7 +184,7 @@ impl Console {
 }
 
 impl Call<'_, '_> {
-    /// Prints what the library prints when a call of `function` fails.
+    /// Prints the message that the library prints when a call of `function` fails.
     fn report(&mut self, function: &str, code: Code) -> io::Result<()> {
         self.console.failed = true;
         if self.control.option(OptionNumber::AutoErr as i32) == Ok(0) {
@@ -194,7 +194,7 @@ impl Call<'_, '_> {
         writeln!(self.screen.err, "libpvm [{}]: {function}(): {code}", self.control.tid())
     }
 
-    /// Notes whether the command has succeeded: none of these results may be a negative number.
+    /// Records whether the command has failed: it has if one of these results is negative.
     fn note(&mut self, results: &[i32]) {
         self.console.failed |= results.iter().any(|result| *result < 0);
     }

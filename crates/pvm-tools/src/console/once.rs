@@ -1,4 +1,4 @@
-//! Runs a console command from the words of the command line: `pvm halt`, `pvm spawn -3 prog`.
+//! Runs one console command, given by the words of the command line: `pvm halt`, `pvm spawn -3 prog`.
 use super::{Console, Flow, Screen, help};
 use crate::machine;
 use crate::signals::{self, Signals};
@@ -19,7 +19,7 @@ pub fn run(words: &[String]) -> ExitCode {
 }
 
 fn on_machine(words: &[String]) -> ExitCode {
-    // A machine that halts ends its tasks by a signal, and this process is one of them.
+    // When the machine halts, it ends its tasks by a signal, and this process is a task too.
     let signals = Signals::catch();
     let session = match machine::join() {
         Ok(session) => session,
@@ -31,7 +31,7 @@ fn on_machine(words: &[String]) -> ExitCode {
     end(signals.and_then(|mut signals| Once::new(session)?.run(words, &mut signals)))
 }
 
-/// Returns the exit status, which tells whether everything succeeded.
+/// Returns the exit status: success if the command and all its parts succeeded.
 fn end(result: io::Result<bool>) -> ExitCode {
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -74,7 +74,7 @@ impl Once {
             let text = self.console.take_output(&mut self.session);
             out.write_all(&text).and_then(|()| out.flush())?;
         }
-        // The command is done; whether the farewell arrives makes no difference.
+        // The command is done; it does not matter whether leaving the machine succeeds.
         let _ = self.session.leave();
         Ok(!self.console.has_failed())
     }

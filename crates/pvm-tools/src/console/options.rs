@@ -29,10 +29,11 @@ const OPTIONS: [(&str, OptionNumber); 23] = [
     ("PvmSelfTraceContext", SelfTraceContext),
     ("PvmNoReset", NoReset),
 ];
-/// The value shown for output or traces of the console itself that go nowhere.
+/// The value that the console shows for an option whose receiver of output or traces is not set.
 const NOWHERE: i32 = -1;
 
-/// The options that a console sets at its start: daemon routes, reserved tids, full traces, spared by resets.
+/// The options that a console sets at its start: default routes, reserved tids allowed, full traces, not ended by a
+/// reset.
 pub const AT_START: [(OptionNumber, i32); 4] = [(Route, 1), (ResvTids, 1), (TraceOptions, 1), (NoReset, 1)];
 
 /// Returns the option with this name.
@@ -45,7 +46,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     OPTIONS.iter().map(|(name, _)| *name)
 }
 
-/// Returns the value as it is shown: -1 for output or traces that go nowhere.
+/// Returns the value as the console shows it: -1 if no receiver of output or traces is set.
 fn shown(option: OptionNumber, value: i32) -> i32 {
     match option {
         OutputTid | TraceTid | SelfOutputTid | SelfTraceTid if value == 0 => NOWHERE,

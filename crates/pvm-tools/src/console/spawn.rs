@@ -52,7 +52,7 @@ pub fn spawn(call: &mut Call<'_, '_>, _json: bool) -> io::Result<Flow> {
     Ok(Flow::Continue)
 }
 
-/// Makes a job if the output is collected.
+/// Makes a job if the output or the traces of the tasks are collected.
 fn begin_job(call: &mut Call<'_, '_>, options: &SpawnOptions) -> io::Result<Option<Option<i32>>> {
     if options.output == Output::Log && options.trace.is_none() {
         return Ok(Some(None));
@@ -77,7 +77,7 @@ fn begin_job(call: &mut Call<'_, '_>, options: &SpawnOptions) -> io::Result<Opti
     begin_trace(call, options, number)
 }
 
-/// Begins the trace of a job, if it is traced.
+/// Begins the trace of a job, if the options request a trace.
 fn begin_trace(call: &mut Call<'_, '_>, options: &SpawnOptions, number: i32) -> io::Result<Option<Option<i32>>> {
     let Some(trace) = &options.trace else { return Ok(Some(Some(number))) };
     let path = match trace {
@@ -124,7 +124,8 @@ fn start(call: &mut Call<'_, '_>, options: &SpawnOptions, rest: &[String], job: 
     send(call.control, request, job.map(|job| (call.console.output_context, job)))
 }
 
-/// Sends a spawn request. If `output` is given, the output of the tasks comes to this task.
+/// Sends a spawn request. If `output` is given, it is the context and tag with which this task receives the output of
+/// the tasks.
 pub fn send(control: &mut dyn Control, mut request: Request, output: Option<(i32, i32)>) -> Result<Vec<i32>, Code> {
     if let (Request::Spawn(spawn), Some((context, tag))) = (&mut request, output) {
         spawn.children.output_tid = control.tid().0 as i32;
@@ -137,7 +138,7 @@ pub fn send(control: &mut dyn Control, mut request: Request, output: Option<(i32
     }
 }
 
-/// Splits a place into host or architecture, and `:directory` or nothing.
+/// Splits a place into its host or architecture, and the `:directory`, which may be missing.
 fn split_place(place: &str) -> (&str, &str) {
     place.split_at(place.find(':').unwrap_or(place.len()))
 }

@@ -3,7 +3,7 @@ use crate::words::leading_number;
 use pvm_core::codes;
 use std::path::PathBuf;
 
-/// Where the output of the job goes.
+/// Where the output of a job goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// To the log of the daemon.
@@ -25,7 +25,7 @@ pub struct SpawnOptions {
     pub flags: i32,
     /// Host or architecture, and `:directory`.
     pub place: String,
-    /// Whether the place is an address (`--host=`), which has to be replaced by a name first.
+    /// Whether the place is a network address (`--host=`), which must be replaced by a host's name before the spawn.
     pub by_address: bool,
     /// Where the output goes.
     pub output: Output,
@@ -33,7 +33,7 @@ pub struct SpawnOptions {
     pub trace: Option<Trace>,
 }
 
-/// Where the trace of the job goes.
+/// Where the trace of a job goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trace {
     /// `-@`

@@ -1,4 +1,4 @@
-//! Runs the commands on a machine with prepared answers.
+//! Tests the commands on a simulated machine with prepared answers.
 use super::*;
 use crate::control::SpawnCall;
 use pvm_core::codes;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 const OWN: Tid = Tid(0x40001);
 
-/// A machine of one host that records the requests.
+/// A simulated machine of one host, which records the requests.
 #[derive(Default)]
 struct Fake {
     asked: Vec<Request>,
@@ -100,7 +100,7 @@ impl Bench {
         Bench { console, fake }
     }
 
-    /// Runs a line. Returns the text, the errors, and what follows.
+    /// Runs a line. Returns its output, its errors, and what the console does next.
     fn run(&mut self, line: &str) -> (String, String, Flow) {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let mut screen = Screen { out: &mut out, err: &mut err };

@@ -1,4 +1,4 @@
-//! `trace`: chooses the events of spawned tasks that are recorded.
+//! `trace`: chooses which events of spawned tasks are recorded.
 use pvm_core::events::{EVENTS_PER_CHARACTER, MASK_CHARACTERS};
 use std::fmt::Write;
 
@@ -39,7 +39,7 @@ impl Mask {
         Mask(*XPVM)
     }
 
-    /// Returns the mask as spawned tasks get it (`PVMTMASK`).
+    /// Returns the mask in the form in which spawned tasks receive it (`PVMTMASK`).
     pub fn characters(&self) -> &[u8] {
         &self.0
     }
@@ -57,7 +57,7 @@ impl Mask {
         }
     }
 
-    /// Returns the table of all events, with the chosen ones marked; the order runs down the columns.
+    /// Returns the table of all events, with the chosen ones marked; it is filled column by column.
     pub fn table(&self) -> String {
         let rows = EVENTS.len().div_ceil(COLUMNS);
         let mut text = String::new();
@@ -73,7 +73,7 @@ impl Mask {
         text
     }
 
-    /// Runs the words after `trace` (and `buf`, `opt`). Returns the text to print.
+    /// Executes the words that follow `trace`. Returns the text to print.
     pub fn change(&mut self, words: &[String]) -> String {
         let mut text = String::new();
         let mut on = true;

@@ -1,9 +1,9 @@
-//! The ends of tasks, in words and as an exit status.
+//! How a task ended, in words and as an exit status.
 use std::time::Duration;
 
 /// Shells add this to the number of the signal that ended a process.
 const EXIT_SIGNAL_BASE: i32 = 128;
-/// In a wait status: the signal, and whether there is a core file.
+/// The bits of a wait status for the signal, and the bit for a core file.
 const SIGNAL_MASK: i32 = 0x7f;
 const CORE_BIT: i32 = 0x80;
 
@@ -34,7 +34,7 @@ impl End {
         }
     }
 
-    /// Returns the exit status that a shell would give.
+    /// Returns the exit status that a shell would return.
     pub fn exit_status(&self) -> u8 {
         match self {
             End::Code(code) => *code as u8,
@@ -48,12 +48,12 @@ impl End {
         *self != End::Code(0)
     }
 
-    /// Returns whether other tasks may wait for it in vain, since it could not say that it ends.
+    /// Returns whether the task ended without warning, so that other tasks may wait for it in vain.
     pub fn is_sudden(&self) -> bool {
         matches!(self, End::Signal { .. } | End::Host)
     }
 
-    /// Returns whether somebody asked it to end, as `pvm_kill` does.
+    /// Returns whether the task ended by a signal that asks a process to end, such as that of `pvm_kill`.
     pub fn is_by_wish(&self) -> bool {
         matches!(self, End::Signal { number: 1 | 2 | 15, .. })
     }

@@ -1,4 +1,4 @@
-//! The tasks that descend from a run, wherever their output goes, and how they are ended.
+//! Finds all tasks that descend from a run, wherever their output goes, and sends signals to them.
 use crate::control;
 use crate::control::Control;
 use pvm_core::codes::Code;
@@ -7,8 +7,8 @@ use pvm_core::tid::Tid;
 use pvm_task::Session;
 use std::collections::BTreeSet;
 
-/// Returns the tasks that descend from the `known` ones, or print for `runner`. Adds them to `known`, since a task can
-/// outlive its parent.
+/// Returns the tasks of a run: the `known` ones, those whose output goes to `runner`, and all descendants of these and
+/// of `runner`. Adds them to `known`, since a task can outlive its parent.
 pub fn members(tasks: &[TaskInfo], runner: Tid, known: &mut BTreeSet<Tid>) -> Vec<Tid> {
     loop {
         let before = known.len();
@@ -30,7 +30,7 @@ pub fn signal(session: &mut Session, runner: Tid, known: &mut BTreeSet<Tid>, sig
     let tasks = control::tasks(session as &mut dyn Control, Tid::NONE)?;
     let members = members(&tasks, runner, known);
     for &tid in &members {
-        // The answer carries no information and may come after much output.
+        // The answer carries no information and may arrive after much output, so nobody waits for it.
         let ticket = session.task().begin(Request::SignalGroup { tid, signal })?;
         session.task().forget(ticket);
     }
@@ -64,7 +64,7 @@ mod tests {
         let mut known = BTreeSet::from([Tid(0x40003)]);
         let expected = [Tid(0x40002), Tid(0x40005), Tid(0x40004)];
         assert_eq!(members(&tasks, runner, &mut known), expected);
-        // This also holds once the parents have ended.
+        // The result is the same after the parents have ended.
         assert_eq!(members(&tasks[2..3], runner, &mut known), [Tid(0x40005)]);
     }
 }

@@ -1,7 +1,7 @@
 //! A process beside `pvm run` that ends the tasks of the run if `pvm run` is killed.
 //!
-//! A pipe connects the two. `pvm run` writes what the guard has to know as lines. If the pipe ends without [`DONE`],
-//! `pvm run` was killed.
+//! A pipe leads from `pvm run` to the guard. `pvm run` writes the names of added hosts and the tids of its tasks into
+//! it, one per line. If the pipe ends without the line [`DONE`], `pvm run` was killed.
 use super::{family, finish};
 use crate::cli;
 use crate::machine;
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 /// The run has ended normally.
 const DONE: &str = "done";
-/// Comes before the name of a host that is to be removed again, or before a task of the run.
+/// The beginning of a line with the name of a host to remove, and of a line with a task of the run.
 const HOST: &str = "host ";
 const TASK: &str = "task ";
-/// How long killed tasks may take to end, and how often that is checked.
+/// How long killed tasks may take to end, and the pause between two checks.
 const KILL_WAIT: Duration = Duration::from_secs(5);
 const KILL_PAUSE: Duration = Duration::from_millis(20);
 /// The exit status of a run that was killed; nobody reads it.
@@ -29,33 +29,33 @@ const EXIT_KILLED: u8 = 137;
 pub struct Guard(Option<Child>);
 
 impl Guard {
-    /// Starts a guard for the run with that tid. If no guard can be started the run continues without one.
+    /// Starts a guard for the run with this tid. If no guard can be started, the run continues without one.
     pub fn start(runner: Tid) -> Guard {
         let started = std::env::current_exe().and_then(|program| {
             let mut command = Command::new(program);
             command.args(["guard", &runner.0.to_string()]).stdin(Stdio::piped()).stdout(Stdio::null());
-            // Signals from the terminal must not reach it.
+            // In a process group of its own, the guard gets no signals from the terminal.
             command.process_group(0).spawn()
         });
         Guard(started.ok())
     }
 
-    /// Notes a host that is to be removed after the run.
+    /// Reports to the guard a host that must be removed after the run.
     pub fn borrows(&mut self, host: &str) {
         self.say(&format!("{HOST}{host}"));
     }
 
-    /// Notes a task of the run.
+    /// Reports to the guard a task of the run.
     pub fn knows(&mut self, task: Tid) {
         self.say(&format!("{TASK}{}", task.0));
     }
 
-    /// Notes that the run has ended, and waits for the guard's end.
+    /// Reports to the guard that the run has ended, and waits for the guard's end.
     pub fn done(mut self) {
         self.say(DONE);
         if let Some(mut child) = self.0.take() {
             drop(child.stdin.take());
-            // The guard ends at once; its status makes no difference.
+            // The guard ends at once; its exit status does not matter.
             let _ = child.wait();
         }
     }
@@ -88,7 +88,7 @@ pub fn run(arguments: &cli::Guard) -> ExitCode {
     }
 }
 
-/// Kills the tasks that the run has left, and cleans up as the run would have done.
+/// Kills the tasks that the run has left behind, and cleans up as the run would have done.
 fn end_all(runner: Tid, known: &mut BTreeSet<Tid>, hosts: &[String]) -> Result<(), machine::MachineError> {
     let mut session = match machine::join() {
         Err(machine::MachineError::None) => return Ok(()),

@@ -13,20 +13,20 @@ pub struct Input {
 }
 
 impl Input {
-    /// Makes the input of that task.
+    /// Makes the input of this task.
     pub fn new(task: Tid) -> Input {
         Input { task, sent: None, at_end: false }
     }
 
-    /// Returns whether more can be passed on.
+    /// Returns whether more input can be passed on now.
     pub fn wants(&self) -> bool {
         self.sent.is_none() && !self.at_end
     }
 
-    /// Passes on what can be read, or the end of the input.
+    /// Reads a part of the input and sends it to the task, or reports the end of the input.
     pub fn pass_on(&mut self, session: &mut Session) {
         let mut data = vec![0; INPUT_BYTES_MAX];
-        // An input that cannot be read has ended.
+        // A read error counts as the end of the input.
         let count = std::io::stdin().lock().read(&mut data).unwrap_or(0);
         data.truncate(count);
         self.at_end = count == 0;

@@ -23,13 +23,13 @@ use std::path::Path;
 use std::process::{Child, ExitCode};
 use watch::{Outcome, Run};
 
-/// The name of a run in lists of tasks.
+/// The name of the task that `pvm run` itself is, in lists of tasks.
 const NAME: &[u8] = b"pvm run";
-/// The exit status if the program was not found, as in shells.
+/// The exit status if the program was not found, the same as in shells.
 const EXIT_NOT_FOUND: u8 = 127;
-/// The exit status of a run that failed for another reason than its program.
+/// The exit status of a run that failed for a reason other than its program.
 const EXIT_FAILURE: u8 = 1;
-/// The exit status if nobody reads the output any more: that of a death by SIGPIPE.
+/// The exit status if nobody reads the output any more: 128 + SIGPIPE.
 const EXIT_NO_READER: u8 = 141;
 /// The exit status of an invalid command line.
 const EXIT_USAGE: u8 = 2;
@@ -87,8 +87,9 @@ fn wanted_hosts(arguments: &cli::Run) -> Result<Option<Vec<Wanted>>, String> {
     }
 }
 
-/// Adds the hosts. Returns where the tasks are to run. A machine that was started for this run inside a Slurm job gets
-/// the hosts of the job. `borrowed` receives the hosts that are removed again afterwards.
+/// Adds the hosts, and returns the place argument for the spawn. If no hosts are named, and this run started the
+/// machine (`fresh`) inside a Slurm job, adds the hosts of the job. `borrowed` receives the names of the added hosts,
+/// which are removed after the run.
 fn with_hosts(
     session: &mut Session,
     wanted: Option<Vec<Wanted>>,
@@ -107,8 +108,8 @@ fn with_hosts(
     }
 }
 
-/// Leaves the machine, and halts it if it was started for this run and nobody else is in it. `ending` are tasks of the
-/// run that may not have ended completely, `borrowed` the hosts that are removed with them.
+/// Leaves the machine, and halts it if it was started for this run and nobody else is in it. `ending` are the tasks of
+/// the run that may not have ended completely, `borrowed` the hosts to remove.
 fn finish(
     mut session: Session,
     daemon: Option<Child>,
@@ -120,13 +121,13 @@ fn finish(
         return Ok(());
     }
     if status == EXIT_NO_READER {
-        // Much output may wait for this task. Another task gets its answers at once.
+        // Much unread output may be queued before an answer to this task. A new task gets its answers at once.
         session.leave()?;
         session = machine::join()?;
     }
     match machine::is_to_end(&mut session, ending)? {
         true => {
-            // The machine ends its tasks by a signal, and this process is one of them.
+            // The machine ends its tasks by a signal, and this process is a task too.
             let _signals = Signals::catch();
             machine::halt(session, daemon)?;
         }
@@ -140,7 +141,7 @@ fn finish(
     Ok(())
 }
 
-/// Why a program did not run.
+/// The reason why a program did not run.
 #[derive(Debug)]
 enum RunError {
     /// There is no program with that name.
@@ -197,7 +198,7 @@ impl std::fmt::Display for RunError {
     }
 }
 
-/// Returns the code with that number, if a spawn can return it.
+/// Returns the code with this number; `OutOfRes` if it is not one of the codes that need a message of their own.
 fn code_of(number: i32) -> Code {
     [Code::NoHost, Code::HostFail, Code::NoMem, Code::Denied, Code::BadParam, Code::DSysErr]
         .into_iter()

@@ -3,14 +3,14 @@ use pvm_core::tid::Tid;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 
-/// An unfinished line waits for its end while other tasks print, up to this many bytes.
+/// The longest unfinished line, in bytes, that is held back until its end arrives.
 ///
 /// * Filled by: each task of the run
 /// * Setting: none, shorter lines stay whole
-/// * Reached: the part so far is shown, and output of other tasks may come before the rest
+/// * Reached: the part so far is printed, and output of other tasks may be printed before the rest of the line
 /// * Test: `a_line_that_is_too_long_is_shown_in_pieces`
 const LINE_BYTES_MAX: usize = 1 << 20;
-/// How many last lines of a task are kept for the report of its end, and how much of each, in bytes.
+/// How many last lines of a task are kept for the report of its end, and how many bytes of each line.
 const TAIL_LINES: usize = 5;
 const TAIL_LINE_BYTES: usize = 200;
 
@@ -35,8 +35,8 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// Accepts output of a task. Whole lines are shown, after the `tag`. Without a tag, an unfinished line is shown at
-    /// once if the task is `alone`, since it cannot come between the lines of other tasks.
+    /// Accepts output of a task. A whole line is printed, after the `tag`. An unfinished line is printed at once if
+    /// there is no tag and the task is `alone`, since then no other task can print in the middle of the line.
     pub fn take(&mut self, task: Tid, stream: Stream, mut bytes: &[u8], tag: &str, alone: bool) {
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
             let mut line = self.open.remove(&(task, stream)).unwrap_or_default();
@@ -55,7 +55,7 @@ impl Printer {
         }
     }
 
-    /// Notes that the task prints no more. An unfinished line is shown; it gets a line feed only if it has a tag.
+    /// Notes that the task prints no more. Its unfinished line is printed, with a line feed only if it has a tag.
     pub fn end(&mut self, task: Tid, tag: &str) {
         for stream in [Stream::Out, Stream::Err] {
             let Some(mut line) = self.open.remove(&(task, stream)).filter(|line| !line.is_empty()) else { continue };
@@ -80,7 +80,7 @@ impl Printer {
         }
     }
 
-    /// Returns the last lines of a task, without terminal control characters.
+    /// Returns the last lines of a task, with `?` in place of control characters.
     pub fn last_lines(&self, task: Tid) -> Vec<String> {
         let shown = |line: &Vec<u8>| -> String {
             let text = String::from_utf8_lossy(line).into_owned();
@@ -89,9 +89,9 @@ impl Printer {
         self.tails.get(&task).map(|tail| tail.iter().map(shown).collect()).unwrap_or_default()
     }
 
-    /// Writes everything that is to be shown.
+    /// Writes the collected output to standard output and standard error.
     pub fn flush(&mut self) -> io::Result<()> {
-        // A run continues even if nobody reads its messages.
+        // A run continues even if nobody reads its standard error.
         let _ = io::stderr().lock().write_all(&self.err);
         self.err.clear();
         let mut out = io::stdout().lock();

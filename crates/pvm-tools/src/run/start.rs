@@ -11,16 +11,17 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The tag of messages with output of tasks; their context distinguishes them from all other messages.
+/// The tag of messages with the standard output of tasks; a context of their own distinguishes them from all other
+/// messages.
 pub const OUTPUT_TAG: i32 = 1;
-/// The tag of messages with what tasks write to standard error.
+/// The tag of messages with the standard error of tasks.
 pub const ERRORS_TAG: i32 = 3;
-/// The variable with the directory in which tasks search programs that are in none of their host's directories.
+/// The variable with the last directory in which programs for spawns are searched, after the search path of the host.
 const BESIDE: &str = "PVMSPAWNPATH";
-/// Variables that identify a task: a child must not inherit those of its caller.
+/// Variables that identify a task: the started tasks must not inherit those of `pvm run`.
 const IDENTITY: [&str; 10] =
     ["PVMLINES", "PVMSOCK", "PVMEPID", "PVMCTX", "PVMTMASK", "PVMTRCBUF", "PVMTRCOPT", "PVMSPAWNWD", "PVMTASK", BESIDE];
-/// Variables that belong to a host or its daemon: a child gets those of the host where it runs.
+/// Variables that belong to a host or its daemon: a started task gets the values of the host where it runs.
 const OF_HOST: [&str; 6] = ["PVM_TMP", "PVM_VMID", "PVM_ARCH", "PVM_ROOT", "XDG_RUNTIME_DIR", "HOSTNAME"];
 
 /// Starts the tasks. Returns tids and error codes.
@@ -56,7 +57,7 @@ pub fn spawn(
     }
 }
 
-/// Starts the tasks of that file, or of that name in the machine's search path.
+/// Starts the tasks; `file` is a path, or a name to look up in the machine's search path.
 fn start(
     session: &mut Session,
     arguments: &cli::Run,
@@ -97,7 +98,7 @@ fn no_directory() -> io::Error {
     io::Error::from(io::ErrorKind::NotADirectory)
 }
 
-/// Returns the first executable file with that name in `PATH`, beside `pvm`, or in the current directory.
+/// Returns the first executable file with this name in `PATH`, in the directory of `pvm`, or in the current directory.
 fn elsewhere(program: &Path, here: &Path) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned()));

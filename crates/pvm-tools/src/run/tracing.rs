@@ -9,7 +9,7 @@ use std::io::{self, BufWriter};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The tag of traces, in the context of the output.
+/// The tag of trace messages, in the same context as the output.
 const TRACE_TAG: i32 = 2;
 /// `PvmTraceFull`.
 const TRACE_FULL: i32 = 1;
@@ -23,7 +23,7 @@ pub struct Tracing {
 }
 
 impl Tracing {
-    /// Begins a timeline, if one is wanted. All later children send their traces to this task.
+    /// Begins a timeline, if a path is given. Tasks that are spawned later send their traces to this task.
     pub fn start(session: &mut Session, path: Option<&PathBuf>, context: i32) -> Result<Option<Tracing>, RunError> {
         let Some(path) = path else { return Ok(None) };
         let failed = |error| RunError::System(path.display().to_string(), error);
@@ -49,7 +49,7 @@ impl Tracing {
     /// Handles the trace messages that have arrived.
     pub fn take(&mut self, session: &mut Session) -> io::Result<()> {
         let filter = Filter { src: ANY, tag: TRACE_TAG, ctx: self.context };
-        // Without a daemon no more arrives; the run notices that by itself.
+        // Without a daemon no messages arrive; the main loop of the run notices its end.
         while let Ok(Some(message)) = session.recv(filter, Some(Duration::ZERO)) {
             for part in parts(message.reader()) {
                 self.timeline.take(message.src, part)?;

@@ -19,16 +19,17 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The exit status of a run that took too long, as in `timeout`.
+/// The exit status of a run that took too long, the same as that of `timeout`.
 const EXIT_TIMEOUT: u8 = 124;
-/// Shells add this to the number of a signal.
+/// The number that shells add to the number of the signal that ended a process.
 const EXIT_SIGNAL_BASE: u8 = 128;
-/// How long tasks may take to end on request before they are killed, and how often killing is repeated.
+/// How long tasks that were asked to end may take before they are killed, and the pause before they are killed again.
 const END_GRACE: Duration = Duration::from_secs(2);
 const KILL_PAUSE: Duration = Duration::from_millis(500);
 /// The most tasks that a message names one by one.
 const NAMED_MAX: usize = 8;
-/// The second signal kills the tasks; this one leaves that to the guard.
+/// The number of signals after which `pvm run` ends at once and leaves the killing to the guard. The second signal
+/// kills the tasks.
 const SIGNALS_MAX: u32 = 3;
 
 /// A task of the run.
@@ -36,7 +37,7 @@ const SIGNALS_MAX: u32 = 3;
 struct Member {
     /// Whether its output has ended.
     silent: bool,
-    /// The pending question how it ends; nothing after the answer.
+    /// The pending request for its exit status; `None` after the answer.
     asked: Option<Ticket>,
 }
 
@@ -46,7 +47,7 @@ pub struct Outcome {
     pub status: u8,
     /// Tasks of the run that may not have ended completely.
     pub ending: Vec<Tid>,
-    /// Whether the rest is left to the guard.
+    /// Whether the guard has to end the tasks and to clean up.
     pub is_left: bool,
 }
 
@@ -55,7 +56,7 @@ pub struct Run<'a> {
     session: &'a mut Session,
     guard: &'a mut Guard,
     arguments: &'a cli::Run,
-    /// The name before each line, if wanted.
+    /// The name of the program, for the text before each line and for reports.
     name: String,
     tracing: Option<Tracing>,
     signals: Signals,
@@ -63,14 +64,14 @@ pub struct Run<'a> {
     printer: Printer,
     /// The names of hosts, including lost ones.
     hosts: BTreeMap<Tid, String>,
-    /// The tasks that were started, in order.
+    /// The tasks that this command started, in the order of the start.
     roots: Vec<Tid>,
-    /// All tasks that have become known.
+    /// The tasks that this command started, and all others whose output it receives.
     tasks: BTreeMap<Tid, Member>,
-    /// All tasks that descend from the run, even if they print elsewhere.
+    /// All known tasks of the run, even those whose output goes elsewhere.
     known: BTreeSet<Tid>,
     began: Instant,
-    /// When the run has taken too long, or when tasks that were asked to end are killed.
+    /// The time when the run has taken too long, and the time when tasks that were asked to end are killed.
     limit: Option<Instant>,
     kill_at: Option<Instant>,
     /// The last signal that was sent to all tasks.
@@ -138,11 +139,12 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    /// Shows output until every task has ended.
+    /// Prints output until every task has ended.
     pub fn watch(mut self) -> Outcome {
         let status = self.watch_to_the_end();
         if self.sent.is_some() && status != EXIT_NO_READER && self.session.is_connected() {
-            // This includes tasks whose output goes elsewhere. Without a daemon there are none.
+            // This kills even tasks whose output goes elsewhere. It fails only without a daemon, and then there are no
+            // tasks.
             let _ = self.signal_all(SIGKILL);
         }
         self.take_traces();
@@ -157,7 +159,7 @@ impl<'a> Run<'a> {
         Outcome { status, ending: self.known.into_iter().collect(), is_left }
     }
 
-    /// Writes the traces that have arrived. A file that cannot be written ends the timeline, not the run.
+    /// Writes the traces that have arrived. If the file cannot be written, the timeline ends, but not the run.
     fn take_traces(&mut self) {
         let Some(tracing) = &mut self.tracing else { return };
         if let Err(error) = tracing.take(self.session) {
@@ -169,8 +171,8 @@ impl<'a> Run<'a> {
     fn watch_to_the_end(&mut self) -> u8 {
         loop {
             if self.show_output().is_err() {
-                // Nobody reads the output any more: the tasks get the signal that they would have got without this
-                // command.
+                // Nobody reads the output any more, so the tasks are killed. Without this command, SIGPIPE would end
+                // them.
                 let _ = self.signal_all(SIGKILL);
                 return EXIT_NO_READER;
             }
@@ -194,7 +196,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Sleeps until there is something to do.
+    /// Sleeps until a message, a signal or input arrives, or a time limit is reached.
     fn wait(&mut self) {
         let next = self.limit.into_iter().chain(self.kill_at).min();
         let timeout = next.map(|when| when.saturating_duration_since(Instant::now()));
@@ -210,13 +212,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Notes a task that was not known before.
+    /// Adds a task, if it is not known yet, and requests its exit status.
     fn meet(&mut self, tid: Tid) {
         if self.tasks.contains_key(&tid) {
             return;
         }
         self.guard.knows(tid);
-        // Without a daemon the loop ends.
+        // This fails only without a daemon, and then the main loop ends.
         let asked = self.session.task().begin(Request::ExitStatus(tid)).ok();
         self.tasks.insert(tid, Member { silent: false, asked });
         if let Some(signal) = self.sent.filter(|_| self.kill_at.is_some()) {
@@ -224,7 +226,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Shows the output that has arrived.
+    /// Prints the output that has arrived.
     fn show_output(&mut self) -> io::Result<()> {
         while let Some(OutputEvent { task, tag, kind, .. }) = self.session.next_output() {
             if tag == OUTPUT_TAG {
@@ -255,7 +257,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Checks how the tasks have ended that print no more.
+    /// Takes the exit statuses of tasks whose output has ended.
     fn take_answers(&mut self) {
         if let Some(input) = &mut self.input {
             input.take_answer(self.session);
@@ -277,10 +279,10 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Reports a failure, and ends the other tasks if that is wanted.
+    /// Handles the end of a task: reports a failure, and ends the other tasks if `--on-failure` demands it.
     fn has_ended(&mut self, tid: Tid, end: &End) {
         let is_root = self.roots.contains(&tid);
-        // Other tasks may be ended by the task that started them.
+        // The end of another task may be intended: the task that started it may have killed it.
         let has_failed = if is_root { end.is_failure() } else { end.is_sudden() && !end.is_by_wish() };
         if is_root && self.status == 0 {
             self.status = end.exit_status();
@@ -372,7 +374,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Asks all tasks to end, and kills them after a while.
+    /// Asks all tasks to end; those that have not ended after [`END_GRACE`] are killed.
     fn end_all(&mut self) {
         self.kill_at = Some(Instant::now() + END_GRACE);
         let _ = self.signal_all(SIGTERM);
@@ -383,7 +385,8 @@ impl<'a> Run<'a> {
         let _ = self.signal_all(SIGKILL);
     }
 
-    /// Sends the first signal to the tasks, and kills them at the next one. After a SIGQUIT there is no waiting.
+    /// Passes the first signal on to the tasks; a second signal kills them. After a SIGQUIT, tasks that have not ended
+    /// after [`END_GRACE`] are killed too.
     fn pass_on(&mut self, signal: i32) {
         self.signals_taken += 1;
         if self.signals_taken > 1 {
@@ -395,7 +398,7 @@ impl<'a> Run<'a> {
         let _ = self.signal_all(signal);
     }
 
-    /// Sends a signal to all tasks that descend from the run. Without a daemon there are none; the loop notices that.
+    /// Sends a signal to all tasks of the run. Fails only without a daemon, which the main loop notices.
     fn signal_all(&mut self, signal: i32) -> Result<(), Code> {
         self.sent = Some(signal);
         self.known.extend(self.tasks.keys());

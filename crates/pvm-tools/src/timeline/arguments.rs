@@ -1,13 +1,13 @@
-//! The arguments that a slice shows of its call.
+//! The arguments of a call, as its slice shows them.
 use pvm_core::events::{Datum, Event, data_type};
 use pvm_core::tid::Tid;
 use pvm_core::trace::{Record, UserItems, Value};
 use serde_json::{Map, json};
 
-/// The bytes of an item, by the number of `pvm_psend`'s data type.
+/// The size of an item in bytes, by the number of `pvm_psend`'s data type.
 const ITEM_BYTES: [i64; 12] = [0, 1, 2, 4, 4, 8, 8, 16, 8, 2, 4, 8];
 
-/// Returns the values of a record by their meaning.
+/// Returns the values of a record by their description.
 pub fn of(record: &Record) -> Map<String, serde_json::Value> {
     let mut told = Map::new();
     for (datum, value) in record.data().iter().zip(&record.values) {
@@ -38,7 +38,7 @@ fn of_value(datum: Datum, value: &Value) -> serde_json::Value {
     }
 }
 
-/// Returns a number as JSON; tids are written as everywhere.
+/// Returns a number as JSON; a tid as text, such as `t40001`.
 fn int(datum: Datum, number: i32) -> serde_json::Value {
     let tids = [
         Datum::SRC,
@@ -61,7 +61,7 @@ fn int(datum: Datum, number: i32) -> serde_json::Value {
     }
 }
 
-/// Returns the items that a program packed into an event of its own, by their place.
+/// Returns the items that a program packed into its own trace event, by their position.
 pub fn of_items(items: &[UserItems]) -> Map<String, serde_json::Value> {
     items.iter().enumerate().map(|(place, items)| (place.to_string(), of_user(items))).collect()
 }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 /// A time in microseconds.
 pub type Point = i64;
 
-/// The values that identify a message.
+/// The values by which a receive is matched with its send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Message {
     pub src: Tid,
@@ -15,7 +15,8 @@ pub struct Message {
     pub tag: i32,
 }
 
-/// Ends of arrows whose other ends are not known yet: either sends or receives, never both.
+/// The times of sends whose receives are not known yet, or of receives whose sends are not; one of the lists is always
+/// empty.
 #[derive(Default)]
 struct Loose {
     sends: VecDeque<Point>,

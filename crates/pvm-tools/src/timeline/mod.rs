@@ -1,8 +1,8 @@
 //! `pvm run --trace`: writes the events of a run as a timeline in the JSON format that Chrome and Perfetto show. A host
 //! is a process, a task is a thread, a call is a slice, and a message is an arrow from its send to its receive.
 //!
-//! Slices are written when calls end, arrows when both ends are known. Open slices are closed at the end, so that the
-//! file is complete whatever happened to the tasks.
+//! A slice is written when its call ends, an arrow when both of its ends are known. At the end of the run the open
+//! slices are closed, so that the file is complete, whatever happened to the tasks.
 mod arguments;
 mod flows;
 
@@ -17,7 +17,7 @@ use std::io::{self, Write};
 /// The number of bits of the local part of a tid.
 const LOCAL_BITS: u32 = LOCAL_MASK.trailing_ones();
 
-/// Returns the events that a timeline shows: all calls but those that pack and unpack, which are many and short.
+/// Returns the events that a timeline shows: all calls except those that pack and unpack, which are many and short.
 pub fn mask() -> [u8; MASK_CHARACTERS] {
     let packs = |event: &Event| ["pk", "upk"].iter().any(|start| event.name().starts_with(start));
     events::mask(events::all().filter(|event| !packs(event)))
@@ -35,7 +35,8 @@ struct Open {
 #[derive(Default)]
 struct Track {
     open: Vec<Open>,
-    /// The time of its last event: time does not go back here, even if the clock did.
+    /// The latest time of its events. An earlier one is replaced by it, so that time does not go back when the clock
+    /// does.
     last: i64,
     context: i32,
     named: bool,
@@ -44,7 +45,7 @@ struct Track {
 /// A timeline that is being written.
 pub struct Timeline<W: Write> {
     out: W,
-    /// The time, in microseconds since 1970, that is 0 in the file.
+    /// The start of the timeline, in microseconds since 1970; in the file it is time 0.
     base: i64,
     first: bool,
     tracks: BTreeMap<Tid, Track>,
@@ -95,7 +96,7 @@ impl<W: Write> Timeline<W> {
         Ok(())
     }
 
-    /// Returns the task, and the time in microseconds.
+    /// Returns the state of a task, and the time of an event in the file, in microseconds.
     fn at(&mut self, tid: Tid, stamp: Stamp) -> (&mut Track, i64) {
         let at = stamp.microseconds() - self.base;
         let track = self.tracks.entry(tid).or_default();
@@ -139,7 +140,7 @@ impl<W: Write> Timeline<W> {
         self.follow_messages(&open, &record, end)
     }
 
-    /// Closes the calls of a task from that depth on.
+    /// Closes the open calls of a task that are nested at this depth or deeper.
     fn close(&mut self, tid: Tid, depth: usize, end: i64) -> io::Result<()> {
         while let Some(open) = self.tracks.get_mut(&tid).filter(|track| track.open.len() > depth) {
             let Some(open) = open.open.pop() else { break };
@@ -176,14 +177,14 @@ impl<W: Write> Timeline<W> {
         self.instant(from, at, "user event", arguments::of_items(items))
     }
 
-    /// Notes that a handler receives a message.
+    /// Adds the receive of a message by a message handler.
     fn handler(&mut self, record: Record) -> io::Result<()> {
         let (_, at) = self.at(record.tid, record.stamp);
         self.instant(record.tid, at, "message handler", arguments::of(&record))?;
         self.received(&record, at)
     }
 
-    /// Follows the messages of a call that has ended.
+    /// Adds the messages that a call has sent or received, after it has ended.
     fn follow_messages(&mut self, open: &Open, exit: &Record, end: i64) -> io::Result<()> {
         let entry = &open.record;
         match exit.event {
@@ -234,7 +235,7 @@ impl<W: Write> Timeline<W> {
         self.write(&json!({
             "ph": "s", "id": id, "name": "message", "cat": "message", "pid": from.0, "tid": from.1, "ts": start,
         }))?;
-        // Clocks that differ must not reverse the arrow.
+        // The clocks of two hosts may differ, but an arrow must not go back in time.
         let end = end.max(start);
         self.write(&json!({
             "ph": "f", "bp": "e", "id": id, "name": "message", "cat": "message", "pid": to.0, "tid": to.1, "ts": end,
@@ -242,11 +243,11 @@ impl<W: Write> Timeline<W> {
     }
 }
 
-/// Returns the receivers of a call's message.
+/// Returns the receivers of the message that a call sends.
 fn receivers(entry: &Record, exit: &Record) -> Vec<Tid> {
     match (entry.int(Datum::DST), entry.value(Datum::MDL).or(exit.value(Datum::MDL))) {
         (Some(one), _) => vec![Tid(one as u32)],
-        // A sender in its own list of receivers gets no message; each other one gets one.
+        // Each task in the list gets one message, even if listed twice; the sender gets none.
         (None, Some(Value::Ints(many))) => {
             let many: std::collections::BTreeSet<Tid> = many.iter().map(|tid| Tid(*tid as u32)).collect();
             many.into_iter().filter(|tid| *tid != entry.tid).collect()

@@ -1,4 +1,4 @@
-//! A separate virtual machine for each test, and consoles on it.
+//! Makes a separate virtual machine for each test, and runs consoles on it.
 #![allow(dead_code)] // each test program uses some of it
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use tempfile::TempDir;
 
 /// The directory where `cargo xtask setup test` has unpacked Debian's PVM.
 pub const DEBIAN_PVM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/debian-pvm/usr");
-/// The longest time that anything in these tests may take.
+/// The longest time that one step of these tests may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The time for a console to run a line.
+/// The pause after each line of a script, in which the console executes the line.
 const LINE_PAUSE: Duration = Duration::from_millis(20);
 
-/// Returns the path of the console under test; its daemon is built beside it.
+/// Returns the path of the console under test; builds its daemon into the same directory.
 pub fn pvm() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -32,27 +32,28 @@ pub fn pvm() -> &'static Path {
     })
 }
 
-/// A temporary directory with a home and a daemon; dropping it removes all of them.
+/// A temporary directory for a machine, with a home directory; dropping the value halts the machine and removes the
+/// directory.
 pub struct Sandbox {
     program: PathBuf,
     directory: TempDir,
 }
 
 impl Sandbox {
-    /// Makes one for the console under test.
+    /// Makes a sandbox for the console under test.
     pub fn new() -> Sandbox {
         Sandbox::of(pvm())
     }
 
-    /// Makes one for this console.
+    /// Makes a sandbox for this console.
     pub fn of(program: &Path) -> Sandbox {
         let directory = tempfile::Builder::new().prefix("pvm-tools-").tempdir().unwrap();
         std::fs::create_dir(directory.path().join("home")).unwrap();
         Sandbox { program: program.into(), directory }
     }
 
-    /// Makes one for Debian's console, if it is there. That console always starts `/usr/bin/pvmd`, which must be
-    /// installed.
+    /// Makes a sandbox for Debian's console, if that is installed. That console always starts `/usr/bin/pvmd`, which
+    /// must be installed.
     pub fn of_debian() -> Option<Sandbox> {
         let program = Path::new(DEBIAN_PVM).join("bin/pvm");
         let is_there = program.exists() && Path::new("/usr/bin/pvmd").exists();
@@ -67,7 +68,7 @@ impl Sandbox {
         self.directory.path()
     }
 
-    /// Returns a command that runs the console here.
+    /// Returns a command that runs the console in this sandbox.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(arguments).env("PVM_TMP", self.path()).env("HOME", self.path().join("home"));
@@ -83,14 +84,14 @@ impl Sandbox {
             let libraries = folders.map(|entry| entry.path()).find(|path| path.join("libpvm3.so.3").exists());
             command.env("LD_LIBRARY_PATH", libraries.unwrap());
         }
-        // No other host may really be called.
+        // No test may contact another host.
         let shell = self.path().join("rsh");
         command.env("PVM_RSH", if shell.exists() { shell } else { "/bin/false".into() });
         command
     }
 
-    /// Writes a program that replaces the remote shell, and returns its path. Each host is a directory here, whose name
-    /// is passed to the programs of the host in a variable.
+    /// Writes a program that replaces the remote shell, and returns its path. Each host is a directory in this sandbox;
+    /// the programs of the host receive its name in `HOSTNAME`.
     pub fn remote_shell(&self) -> String {
         let here = self.path().display();
         self.program(
@@ -103,13 +104,13 @@ impl Sandbox {
         )
     }
 
-    /// Returns the commands that the remote shell was given, one on each line, after the host.
+    /// Returns the calls of the remote shell, one per line: the host, then the command.
     pub fn started(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.path().join("started")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Returns whether there is a daemon on a host that the remote shell has reached.
+    /// Returns whether a daemon runs on this host, which the remote shell has simulated.
     pub fn has_daemon_on(&self, host: &str) -> bool {
         let names = std::fs::read_dir(self.path().join(host)).into_iter().flatten();
         names.filter_map(Result::ok).any(|entry| entry.file_name().to_string_lossy().starts_with("pvmd."))
@@ -120,7 +121,7 @@ impl Sandbox {
         self.command(arguments).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// Starts a console whose input is written later.
+    /// Starts a console with a pipe for its input.
     pub fn console(&self, arguments: &[&str]) -> Console {
         let mut command = self.command(arguments);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -158,7 +159,7 @@ impl Sandbox {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Returns whether there is a daemon here.
+    /// Returns whether a daemon runs in this sandbox.
     pub fn has_daemon(&self) -> bool {
         let names = std::fs::read_dir(self.path()).unwrap();
         names.filter_map(Result::ok).any(|entry| entry.file_name().to_string_lossy().starts_with("pvmd."))
@@ -191,7 +192,7 @@ pub fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// Collects the output until its end.
+/// Collects the output of a console until its end.
 fn keep(mut output: ChildStdout, printed: &Mutex<Vec<u8>>) {
     let mut bytes = [0; 4096];
     while let Ok(count @ 1..) = output.read(&mut bytes) {
@@ -207,18 +208,18 @@ pub struct Console {
 }
 
 impl Console {
-    /// Writes to its input.
+    /// Writes to the console's input.
     pub fn say(&mut self, text: &str) {
         self.child.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until it has printed a text.
+    /// Waits until the console has printed a text.
     pub fn hear(&self, text: &str) {
         let printed = || String::from_utf8_lossy(&self.printed.lock().unwrap()).into_owned();
         assert!(wait_until(|| printed().contains(text)), "no {text:?} in {:?}", printed());
     }
 
-    /// Closes its input and returns its output.
+    /// Closes the console's input and returns its output.
     pub fn end(mut self) -> Output {
         drop(self.child.stdin.take());
         let mut output = self.child.wait_with_output().unwrap();

@@ -1,4 +1,5 @@
-/* A parent and two children that talk in all ways; one of them is killed while it waits. */
+/* A parent and two children that exchange messages by all kinds of calls; the parent kills both while they
+ * wait. */
 #include <pvm3.h>
 #include <signal.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static void child(int parent)
     }
     pvm_precv(parent, 3, &value, 1, PVM_INT, &source, &tag, &length);
     pvm_send(parent, 4);
-    pvm_recv(parent, 99); /* never comes */
+    pvm_recv(parent, 99); /* never arrives */
 }
 
 int main(int argc, char **argv)

@@ -1,4 +1,4 @@
-//! Direct links between tasks: the steps that the machine asks for.
+//! Direct links between tasks: the steps that the machine orders.
 use super::Daemon;
 use pvm_core::machine::DirectTicket;
 use pvm_core::proto::{Direct, ToTask};

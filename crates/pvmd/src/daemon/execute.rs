@@ -1,5 +1,4 @@
-//! Executes the actions of the machine. One match has an arm for each action: an action without an arm does not
-//! compile.
+//! Executes the actions of the machine. One `match` has an arm for each action, so that a missing arm does not compile.
 use super::Daemon;
 use crate::clock;
 use pvm_core::machine::{Action, Connection, SpawnId};
@@ -70,7 +69,7 @@ impl Daemon {
 
     /// Lets a task enroll.
     fn welcome(&mut self, connection: Connection, tid: Tid, welcome: Welcome) {
-        // This comes first, so that a task that has been welcomed needs no more descriptors later.
+        // This comes before the welcome, so that no descriptor is needed after it.
         self.watch_peer_process(connection, tid);
         self.connections.welcome(connection, tid, welcome);
         self.log_task_event(tid, "has enrolled");

@@ -1,4 +1,4 @@
-//! Links to other hosts: passes the machine's wishes to the links, and the links' events to the machine.
+//! Links to other hosts: passes the machine's orders to the links, and the links' events to the machine.
 use super::Daemon;
 use crate::frame_budget::FrameBudget;
 use crate::host_links::{HostLinks, LinkEvent};
@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Makes the links of a daemon. The master, if it is another host, may connect.
+/// Makes the links of a daemon. If the master is another host, it may connect.
 pub(super) fn new_links(settings: &Settings, connector: Connector, epoll: Rc<OwnedFd>) -> crate::Result<HostLinks> {
     let machine = &settings.machine;
     let own = match machine.rank {
@@ -45,7 +45,7 @@ impl Daemon {
         self.host_links.connect_data(host, addresses, Tokens { shown, back });
     }
 
-    /// Drops the data link to a host; another one may follow.
+    /// Drops the data link to a host. A new one may be made later.
     pub(super) fn drop_data(&mut self, host: Tid) {
         self.route.disconnect(host);
         self.host_links.cancel_data(host);
@@ -61,7 +61,7 @@ impl Daemon {
         self.machine.handle_data_expected(self.now(), host, call);
     }
 
-    /// Returns the time until the links have something to do without an event.
+    /// Returns the time until [`Daemon::step_links`] is due without an event.
     pub(super) fn time_to_next_link_step(&self) -> Option<Duration> {
         self.host_links.next_wakeup().map(|when| when.saturating_duration_since(Instant::now()))
     }
@@ -80,7 +80,7 @@ impl Daemon {
                     self.machine.handle_link_up(self.now(), host);
                     self.attach_data(host, data, Route::attach);
                     self.set_tree_spawn_parent(host, true);
-                    // No event tells of frames that came with the handshake.
+                    // No event reports frames that came with the handshake.
                     self.pending.add_host(host);
                 }
                 LinkEvent::Down { host } => self.on_link_down(host),
@@ -114,7 +114,7 @@ impl Daemon {
             self.resume_outputs();
         }
         let is_readable = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
-        // Each host has one budget in a step.
+        // Each host has one frame budget in a step.
         if is_readable && !self.pending.has_host(host) {
             self.receive_from_host(host);
         }
@@ -123,7 +123,7 @@ impl Daemon {
     /// Handles frames of a host, as many as its budget allows.
     pub(super) fn receive_from_host(&mut self, host: Tid) {
         self.handle_host_frames(host);
-        // Collectors on that host may have taken output of this one.
+        // Collectors on that host may have taken output of this host's tasks.
         self.resume_outputs();
     }
 
@@ -131,7 +131,7 @@ impl Daemon {
         let mut budget = FrameBudget::new();
         while budget.take() {
             let Some(frame) = self.host_links.receive(host) else {
-                // A part of a frame is a sign of life, too.
+                // An incomplete frame is a sign of life, too.
                 self.machine.handle_heard(self.now(), host);
                 self.dispatch_link_events();
                 return self.execute_actions();

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// The bit of the debug mask for the start of hosts.
 const DEBUG_START: i32 = 0x8;
 
-/// Returns what new daemons are told of this one.
+/// Returns what new daemons learn about this daemon, their master.
 pub fn introduction(settings: &crate::settings::Settings, own: Tid) -> crate::Result<Master> {
     let machine = &settings.machine;
     Ok(Master {
@@ -44,14 +44,14 @@ impl Daemon {
         self.machine.add_hosts_at_start(hosts);
     }
 
-    /// Returns whether tasks may connect from the start. A daemon that joins knows too little before it is welcomed.
+    /// Returns whether tasks may connect from the start. A joining daemon must wait for the master's welcome.
     pub(super) fn is_open_to_tasks(&self) -> bool {
         self.settings.machine.rank == Rank::Master
     }
 
     // ----- host names
 
-    /// Has host names looked up.
+    /// Begins to look host names up.
     pub(super) fn look_up_hosts(&mut self, request: u32, names: &[ByteBuf]) {
         let names: Vec<String> = names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
         if let Some(answers) = self.name_lookups.begin(request, &names) {
@@ -68,7 +68,7 @@ impl Daemon {
 
     // ----- starts
 
-    /// Passes the commands on by which the hoster starts the daemons.
+    /// Passes the commands with which the hoster starts the daemons to the machine.
     pub(super) fn tell_start_commands(&mut self, request: u32, hosts: &[HostStart]) {
         let command = |host: &HostStart| ByteBuf::from(self.starter.command_for_hoster(host).into_bytes());
         let commands = hosts.iter().map(|host| (host.index, command(host))).collect();
@@ -110,7 +110,7 @@ impl Daemon {
     pub(super) fn step_starts(&mut self) {
         if self.holds_terminal && self.starter.is_idle() {
             self.holds_terminal = false;
-            // As at the start of a daemon whose hosts need no terminal.
+            // A daemon whose hosts need no terminal does this when it starts.
             let _ = rustix::process::setsid();
         }
         for event in self.starter.step() {
@@ -125,7 +125,7 @@ impl Daemon {
         }
     }
 
-    /// Notes that a host can, or cannot, be a parent in the tree spawn: it has a link to the master.
+    /// Notes whether a host can be a parent in the tree spawn, that is, whether it has a link to the master.
     pub(super) fn set_tree_spawn_parent(&mut self, host: Tid, is_available: bool) {
         if self.settings.machine.rank != Rank::Master {
             return;
@@ -137,14 +137,14 @@ impl Daemon {
         self.step_starts();
     }
 
-    /// Reports to the master how its remote starts go.
+    /// Reports the progress of remote starts to the master.
     pub(super) fn step_remote_starts(&mut self) {
         for (number, news) in self.remote_starts.step() {
             self.machine.report_start(number, news);
         }
     }
 
-    /// Returns the time until the starter has something to do without an event.
+    /// Returns the time until [`Daemon::step_starts`] is due without an event.
     pub(super) fn time_to_next_start(&self) -> Option<Duration> {
         self.starter.next_wakeup().map(|when| when.saturating_duration_since(Instant::now()))
     }
@@ -159,7 +159,7 @@ impl Daemon {
         for complaint in std::mem::take(&mut self.settings.complaints) {
             self.log.line(&complaint);
         }
-        // Tasks that have connected before have waited for this.
+        // Tasks that connected earlier have waited to be accepted.
         let _ = epoll::add(&self.epoll, &self.socket_directory.listener, Source::Listener.data(), EventFlags::IN);
         self.log.line("joined");
     }

@@ -6,8 +6,8 @@
 //! * `direct`: direct links between tasks;
 //! * `hosts`: looking up, starting and joining hosts;
 //! * `processes`: processes of tasks; `output`: what they print;
-//! * `successors`: tasks that go on in another process;
-//! * `pending_work`, `upkeep`: what is to be done without an event.
+//! * `successors`: tasks that continue in another process;
+//! * `pending_work`, `upkeep`: work that is done without an event.
 use crate::connections::{Connections, Descriptors};
 use crate::direct_links::DirectLinks;
 use crate::frame_budget::FrameBudget;
@@ -55,9 +55,9 @@ mod successors;
 mod tests;
 mod upkeep;
 
-/// Events taken from the system at a time.
+/// Events taken from `epoll` at a time.
 const EVENTS_MAX: usize = 256;
-/// Connections accepted in a row before others are served.
+/// Connections accepted in a row before other events are handled.
 const ACCEPTS_IN_A_ROW_MAX: usize = 64;
 /// Pause when there is no descriptor left for a new connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
@@ -78,7 +78,7 @@ pub struct Daemon {
     name_lookups: NameLookups,
     starter: Starter,
     remote_starts: RemoteStarts,
-    /// The terminal is still needed, so that a person can start hosts.
+    /// Whether the terminal is still needed, so that a person can start hosts.
     holds_terminal: bool,
     host_links: HostLinks,
     direct_links: DirectLinks,
@@ -99,13 +99,13 @@ pub fn release_terminal() -> crate::Result<()> {
     Ok(())
 }
 
-/// Catches signals. Returns a socket that can be read when one has come that asks the daemon to end.
+/// Catches signals. Returns a socket that becomes readable when a signal asks the daemon to end.
 pub fn catch_signals() -> crate::Result<UnixStream> {
     let (signals, sender) = UnixStream::pair()?;
     signals.set_nonblocking(true)?;
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGTERM, sender.try_clone()?)?;
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGINT, sender)?;
-    // Caught, not ignored: tasks would inherit that a signal is ignored.
+    // SIGHUP is caught, not ignored: tasks would inherit an ignored signal.
     signal_hook::flag::register(signal_hook::consts::SIGHUP, Default::default())?;
     // The program that started this daemon may have ignored this signal. Then the system would not keep the status of
     // children that have ended.
@@ -194,7 +194,7 @@ impl Daemon {
         self.log.line(&format!("{} ({socket}{port}) {} {}", host.name, host.arch, version.trim()));
     }
 
-    /// Tells the starter and the log what is wrong with the settings.
+    /// Reports to the starter and in the log what is wrong with the settings.
     fn log_complaints(&mut self) {
         for complaint in std::mem::take(&mut self.settings.complaints) {
             // There may be no reader.
@@ -252,11 +252,11 @@ impl Daemon {
         let limits = self.time_to_next_start().into_iter().chain(self.time_to_next_link_step()).chain(pending);
         let limits = limits.chain(self.route.waits_for_memory().then_some(route::PAUSE)).chain(sleep_max);
         let wait = wakeup.into_iter().chain(limits).fold(check, Duration::min);
-        // Waking up a little late is better than waking up too early and then once more.
+        // Waking up a little late is better than waking up too early, and then a second time.
         timespec(wait + Duration::from_millis(1))
     }
 
-    /// Does what is due by now.
+    /// Does the work that is due by now.
     fn handle_time(&mut self) {
         let now = self.now();
         if self.machine.next_wakeup().is_some_and(|when| when <= now) {
@@ -307,7 +307,7 @@ impl Daemon {
                     self.flush(connection);
                 }
                 let is_readable = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
-                // Each connection has one budget in a step.
+                // Each connection has one frame budget in a step.
                 if is_readable && !self.pending.has_connection(connection) {
                     self.receive(connection, FrameBudget::new());
                 }
@@ -317,7 +317,7 @@ impl Daemon {
             Source::Input(tid) => self.continue_input(tid),
             Source::Process(tid) => self.on_process_ended(tid),
             Source::NameLookup(request) => self.read_name_lookup(request),
-            // The next step of the route looks at all queues anyway.
+            // The next step of the route polls all queues anyway.
             Source::Bell => {}
             Source::Data(host) => self.on_data_ready(host, flags),
             Source::Direct(number) => self.direct_links.on_ready(number),
@@ -348,7 +348,7 @@ impl Daemon {
                 }
                 Err(_) => return,
             };
-            // Fails for processes of other users.
+            // This fails for processes of other users.
             let Ok(socket) = ControlSocket::new(socket) else { continue };
             let connection = self.connections.add(socket);
             let client = self.connections.get_mut(connection).expect("added just now");
@@ -453,7 +453,7 @@ impl Daemon {
         self.resume_outputs();
     }
 
-    /// Watches a socket for room exactly while something waits for it.
+    /// Waits for room in a socket only while frames wait for it.
     fn watch_write(&mut self, connection: Connection) {
         let Some(client) = self.connections.get_mut(connection) else { return };
         let limited = client.socket.is_descriptor_limited() && !client.write_closed;
@@ -475,7 +475,7 @@ impl Daemon {
 
     fn execute_actions(&mut self) {
         loop {
-            // A link can break while something is sent; then there is more to do.
+            // If a send breaks a link, further events and actions follow.
             while let Some(action) = self.machine.poll_action() {
                 self.execute(action);
                 self.dispatch_link_events();

@@ -1,4 +1,4 @@
-//! What tasks print: read as fast as its collector takes it.
+//! The output of tasks, read as fast as its collector takes it.
 use super::Daemon;
 use crate::connections::Connections;
 use crate::frame_budget::FrameBudget;
@@ -9,22 +9,22 @@ use pvm_core::tid::Tid;
 
 /// Bytes of output read at a time.
 const OUTPUT_BYTES: usize = 64 << 10;
-/// The same for output that goes to the log, which takes time for each line.
+/// The same for output that goes to the log: each line takes time.
 const LOGGED_BYTES: usize = 4 << 10;
 /// Bytes of output read after the end of a task. No pipe holds more.
 const LAST_OUTPUT_BYTES_MAX: usize = 16 * OUTPUT_BYTES;
-/// What waits for a collector of output.
+/// Output that waits for its collector.
 ///
 /// * Filled by: each task whose output is collected
-/// * Setting: `HPVM_BACKLOG_MAX`, of which it is half at most
-/// * Reached: what its tasks print stays in their pipes, and they wait when they print more
+/// * Setting: `HPVM_BACKLOG_MAX`; this limit is at most half of it
+/// * Reached: output stays in the pipes of the tasks, and a task that prints more waits
 /// * Test: `a_collector_that_takes_nothing_costs_the_daemon_little`
 const COLLECTOR_BACKLOG_BYTES_MAX: usize = 16 << 20;
 /// Output for the log on its way from another host to the master.
 ///
 /// * Filled by: each task whose output nobody collects
 /// * Setting: none, it is as much as a pipe can hold
-/// * Reached: what is printed stays in the pipes, and tasks wait when they print more
+/// * Reached: output stays in the pipes of the tasks, and a task that prints more waits
 /// * Test: `output_for_the_log_waits_for_the_link_to_the_master`
 const LOG_BACKLOG_BYTES_MAX: usize = 1 << 20;
 
@@ -46,13 +46,13 @@ impl Collectors<'_> {
         if collector.host() != self.machine.own_host() {
             return self.machine.output_under_way(collector) > self.machine.output_under_way_max() / part as u64;
         }
-        // A collector must not be disconnected for what its tasks print.
+        // A collector must not be disconnected because its tasks print much.
         let most = COLLECTOR_BACKLOG_BYTES_MAX.min(self.backlog_bytes_max / 2);
         self.connections.backlog_of(collector) > most / part
     }
 }
 
-/// Borrows the collectors while the processes are borrowed, too.
+/// Borrows only the parts that the collectors need, so that the processes can be borrowed at the same time.
 macro_rules! collectors {
     ($daemon:expr) => {
         Collectors {
@@ -65,21 +65,21 @@ macro_rules! collectors {
 }
 
 impl Daemon {
-    /// Reads paused outputs again whose collector has caught up.
+    /// Resumes reading the paused outputs whose collector has caught up.
     pub(super) fn resume_outputs(&mut self) {
         let collectors = collectors!(self);
         self.processes.outputs.resume(|tid| collectors.is_behind(tid, 2));
     }
 
-    /// Tells the machine when a collector has taken the output of tasks of other hosts. To be called when its socket
-    /// has taken something.
+    /// Tells the machine when a collector has taken the output of tasks of other hosts. To be called when the
+    /// collector's socket has taken bytes.
     pub(super) fn on_collector_progress(&mut self, connection: Connection) {
         let Some(client) = self.connections.get_mut(connection) else { return };
         let Some(tid) = client.tid else { return };
         if !self.machine.is_given_output(tid) {
             return;
         }
-        // This counts what was added since then as taken, too: not more than the limit of output in flight.
+        // Output that was added later counts as taken, too; it is at most the limit of output in flight.
         if client.write_closed || client.has_sent_backlog() {
             self.machine.handle_output_taken(tid);
         }
@@ -112,7 +112,8 @@ impl Daemon {
         }
     }
 
-    /// Reads once and passes the bytes to the machine. Returns how many came; zero means no more for now.
+    /// Reads once and passes the bytes to the machine. Returns the number of bytes; zero means that there are no more
+    /// for now.
     fn read_output_once(&mut self, tid: Tid, stream: Stream) -> usize {
         let mut data = [0; OUTPUT_BYTES];
         let bytes = if self.machine.collector_of(tid).is_some() { OUTPUT_BYTES } else { LOGGED_BYTES };

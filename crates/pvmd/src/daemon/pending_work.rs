@@ -5,9 +5,9 @@ use pvm_link::DESCRIPTOR_PAUSE;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// What is to be continued without an event from the system.
+/// The work that is continued without an event from the system.
 pub struct PendingWork {
-    /// Connections from which frames were read that have not been handled.
+    /// Connections with frames that have been read but not handled.
     connections: BTreeSet<Connection>,
     /// The same for hosts.
     hosts: BTreeSet<Tid>,
@@ -57,7 +57,7 @@ impl PendingWork {
         std::mem::take(&mut self.hosts)
     }
 
-    /// Has a connection flushed again after a pause.
+    /// Plans to flush a connection again after a pause.
     pub fn add_descriptor_limited(&mut self, connection: Connection) {
         self.descriptor_limited.insert(connection);
     }

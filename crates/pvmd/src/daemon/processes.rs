@@ -17,7 +17,7 @@ impl Daemon {
         self.machine.handle_started(start.tid, result);
     }
 
-    /// Handles the end of a process, after everything that it has sent and printed.
+    /// Handles the end of a process, after all frames, messages and output of the process.
     pub(super) fn on_process_ended(&mut self, tid: Tid) {
         self.processes.kill_group_after_signal(tid, self.machine.process_of(tid));
         let Some(status) = self.processes.status(tid) else { return };
@@ -31,14 +31,14 @@ impl Daemon {
         self.machine.handle_process_end(tid, status.into_raw());
     }
 
-    /// Writes to the standard input of a task; no data closes it.
+    /// Writes to the standard input of a task; empty data closes it.
     pub(super) fn write_input(&mut self, tid: Tid, data: ByteBuf) {
         if let Some(taken) = self.processes.inputs.write(tid, data) {
             self.machine.handle_input_taken(tid, taken);
         }
     }
 
-    /// Goes on writing to the standard input of a task: its pipe has room.
+    /// Continues to write to the standard input of a task when its pipe has room.
     pub(super) fn continue_input(&mut self, tid: Tid) {
         if let Some(taken) = self.processes.inputs.continue_write(tid) {
             self.machine.handle_input_taken(tid, taken);

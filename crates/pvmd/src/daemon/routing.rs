@@ -33,7 +33,7 @@ impl RouteContext for DaemonContext<'_> {
     }
 }
 
-/// Borrows the context while the route itself is borrowed, too.
+/// Borrows only the parts that the context needs, so that the route can be borrowed at the same time.
 macro_rules! context {
     ($daemon:expr) => {
         DaemonContext { machine: &$daemon.machine, connections: &mut $daemon.connections }
@@ -41,7 +41,8 @@ macro_rules! context {
 }
 
 impl Daemon {
-    /// Lets the route carry messages. Returns whether the loop may sleep now; if so, tasks ring from here on.
+    /// Lets the route carry messages. Returns whether the loop may sleep now; if so, tasks ring the daemon's doorbell
+    /// from now on.
     pub(super) fn step_route(&mut self) -> bool {
         if !self.route.is_needed() {
             return true;
@@ -72,7 +73,7 @@ impl Daemon {
         }
     }
 
-    /// Hands a data link to the route, the first one to a host or a new one.
+    /// Hands a data link to the route: the first one to a host, or a replacement.
     pub(super) fn attach_data(&mut self, host: Tid, data: ByteStream, attach: fn(&mut Route, Tid, ByteStream)) {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         match epoll::add(&self.epoll, data.as_fd(), Source::Data(host).data(), flags) {
@@ -87,7 +88,7 @@ impl Daemon {
         self.route.on_socket_ready(host, flags.contains(EventFlags::IN), flags.contains(EventFlags::OUT), ended);
     }
 
-    /// Sends a frame behind the messages to a task of another host.
+    /// Sends a frame to a task of another host, behind the messages that were sent to the task before.
     pub(super) fn send_along(&mut self, to: Tid, frame: &Frame) {
         // The host may have been removed since the machine decided this.
         if self.machine.has_host(to.host()) {
@@ -103,12 +104,12 @@ impl Daemon {
         }
     }
 
-    /// Takes the messages to other hosts that a task has sent before its next frame is handled.
+    /// Takes the messages that a task has sent to other hosts. To be called before the task's next frame is handled.
     pub(super) fn take_from(&mut self, task: Tid) {
         self.route.take_from(task, &context!(self));
     }
 
-    /// Takes all messages to other hosts of a task that ends.
+    /// Takes all messages that an ending task has sent to other hosts.
     pub(super) fn drain(&mut self, task: Tid) {
         self.route.drain(task, &context!(self));
     }

@@ -1,4 +1,4 @@
-//! Tasks whose process this daemon has not started, and tasks that go on in a child of their process.
+//! Tasks whose process this daemon has not started, and tasks that continue in a child of their process.
 use super::Daemon;
 use crate::frame_budget::FrameBudget;
 use crate::source::Source;
@@ -15,7 +15,7 @@ impl Daemon {
         let Some(client) = self.connections.get_mut(connection) else { return };
         let process = client.socket.peer_process();
         let Some(number) = Pid::from_raw(process).filter(|_| started != Some(process)) else { return };
-        // Without it, the end of the connection tells that the process has ended.
+        // Without a pidfd, the end of the connection shows that the process has ended.
         let Ok(pidfd) = rustix::process::pidfd_open(number, PidfdFlags::empty()) else { return };
         self.watch_process(connection, pidfd);
     }
@@ -40,7 +40,7 @@ impl Daemon {
         }
     }
 
-    /// Handles the message of a child that goes on as the task.
+    /// Handles the message of a child process that takes the task over.
     pub(super) fn on_successor(&mut self, connection: Connection, descriptors: Vec<OwnedFd>) {
         let Some(tid) = self.connections.get_mut(connection).and_then(|client| client.tid) else { return };
         let Ok([pidfd]) = <[OwnedFd; 1]>::try_from(descriptors) else { return };

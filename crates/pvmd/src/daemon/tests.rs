@@ -23,7 +23,7 @@ struct Fixture {
     daemon: Daemon,
     directory: TempDir,
     events: Vec<epoll::Event>,
-    /// Kept open: the daemon ends when this is written to, and an end of file would keep its loop awake.
+    /// Kept open: the daemon ends if a byte is written to it, and an end of file would keep the daemon's loop awake.
     _signals: UnixStream,
     address: SocketAddr,
     key: PublicKey,
@@ -34,7 +34,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// A daemon to which the master has both links.
+    /// Returns a daemon that has both links to the master.
     fn new() -> Fixture {
         let directory = TempDir::new().unwrap();
         let master_key = KeyPair::generate().unwrap();
@@ -85,7 +85,7 @@ impl Fixture {
         }
         let Some(control) = &mut self.control else { return };
         let _ = control.flush();
-        // An error is the end of the daemon, which the test sees otherwise.
+        // An error means that the daemon has ended, which the tests detect in another way.
         while let Ok(Some((_, body))) = control.receive_whole() {
             self.frames.push(wire::decode(body).expect("a frame of the core"));
         }
@@ -103,7 +103,7 @@ impl Fixture {
         self.control.as_mut().unwrap().send(CONTROL_FRAME, &[], &[&wire::encode(frame)]).unwrap();
     }
 
-    /// Has the daemon join the machine.
+    /// Makes the daemon join the machine.
     fn join(&mut self) {
         let entry = |number| HostEntry {
             tid: host(number),
@@ -199,7 +199,7 @@ fn more_frames_than_one_budget_are_handled_in_later_steps() {
 fn a_protocol_violation_on_the_data_link_costs_the_host_both_links() {
     let mut fixture = Fixture::new();
     let mut bytes = Vec::new();
-    // It has received what was never sent.
+    // The master acknowledges a byte that was never sent.
     write_acknowledged(1, &mut bytes);
     let mut data = fixture.data.take().unwrap().into_byte_stream();
     assert_eq!(data.write(&bytes), Ok(bytes.len()));
@@ -213,13 +213,13 @@ fn events_of_the_route_reach_the_machine_and_the_log() {
     let task = Tid(host(2).0 | 1);
     let daemon = &mut fixture.daemon;
     daemon.dispatch_route_event(RouteEvent::Lost { task, why: "no memory".into() });
-    // A frame that came along with messages is a frame of that host.
+    // A frame that arrives among the messages of a host is handled as a frame of that host.
     let frame = Frame::Log { tid: Tid(0x40001), line: b"along".to_vec() };
     daemon.dispatch_route_event(RouteEvent::Frame { from: host(1), frame: Box::new(frame) });
     daemon.execute_actions();
     assert!(fixture.log().contains("cannot send to t80001: no memory"), "{}", fixture.log());
     assert!(fixture.log().contains("along"), "{}", fixture.log());
-    // The connection is cut: the machine asks for another one; while that is made it asks no second time.
+    // After a cut, the machine asks for a new connection.
     fixture.frames.clear();
     let asked = |fixture: &mut Fixture| fixture.frames.iter().any(|frame| matches!(frame, Frame::DataCall { .. }));
     fixture.daemon.dispatch_route_event(RouteEvent::Cut { host: host(1), why: "cut".into() });
@@ -278,7 +278,7 @@ fn everything_that_a_process_printed_is_handled_before_its_end() {
             |text: &[u8]| fixture.frames.iter().any(|frame| matches!(frame, Frame::Log { line, .. } if line == text));
         logged(b"first") && logged(b"last")
     });
-    // The task is gone, and with it all that the daemon had for it.
+    // The task is gone, and so is everything that the daemon held for it.
     fixture.run_until("the task is left", |fixture| fixture.daemon.processes.outputs.counts() == (0, 0));
     assert!(!fixture.daemon.machine.takes_messages(tid));
     assert_eq!(fixture.daemon.connections.of_task(tid), None);

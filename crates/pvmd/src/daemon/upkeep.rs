@@ -3,17 +3,17 @@ use std::time::{Duration, Instant};
 
 /// How often the daemon checks that its socket and its rendezvous file exist.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How often the rendezvous file is given a new time, so that programs which remove old files leave it.
+/// How often the rendezvous file gets a new modification time, so that programs that remove old files spare it.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(3600);
-/// Free memory is returned to the system at the second quiet check in a row, and after this many more each time:
-/// requests alone use some memory as well.
+/// Free memory is returned to the system at the second quiet check in a row, and again after each further
+/// `QUIET_CHECKS` quiet checks, since requests use memory even while no message is carried.
 const QUIET_CHECKS: u32 = 60;
 
 /// The times of the next regular work.
 pub struct Upkeep {
     next_check: Instant,
     next_refresh: Instant,
-    /// Checks in a row that have found that nothing was carried.
+    /// Quiet checks in a row: nothing was carried before them.
     quiet_checks: u32,
 }
 

@@ -1,7 +1,7 @@
 //! The links to other daemons: which hosts may connect, which are called, and the frames of the control links.
 //!
-//! The core tells which hosts exist and when it wants a link; `pvm_net` makes links and refuses strangers. The data
-//! link of a host goes to the default route when both links stand, and again each time it was made anew.
+//! The core decides which hosts exist and when a link is needed; `pvm_net` makes links and refuses strangers. The data
+//! link of a host is handed to the default route when both links are complete, and again whenever it has been remade.
 use crate::source::Source;
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame, Key};
@@ -16,25 +16,26 @@ use std::time::{Duration, Instant};
 
 /// The kind of every frame on a control link: a frame of the core.
 pub const CONTROL_FRAME: u8 = 1;
-/// What waits for a host on its control link, beside the frame that exceeds it and one that is longer by itself.
+/// Bytes that wait for a host on its control link, not counting the frame that exceeds the limit, nor a frame that
+/// alone is longer than the limit.
 ///
 /// * Filled by: each other host that does not read
 /// * Setting: `HPVM_BACKLOG_MAX`, 4 MiB at least
-/// * Reached: the link to the host is closed, and the host lost
+/// * Reached: the link to the host is closed, and the host is lost
 /// * Test: `a_host_that_lets_too_much_wait_is_given_up`
 pub const HOST_BACKLOG_BYTES_MAX: usize = crate::settings::BACKLOG_BYTES_MAX;
-/// Time that a host has, when its link is closed, to read what was sent before.
+/// Time that a host has to read the last frames before its link is closed.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// A data link that makes no progress for this many host timeouts, while the control link stands, is ended by the
-/// system. Then a new one is made.
+/// The number of host timeouts after which the system ends a data link that makes no progress. If the control link
+/// still works, a new data link is made.
 const DATA_STALL_TIMEOUTS: u32 = 3;
-/// The upper bound of that time: systems count it in microseconds, in 31 bits.
+/// The upper bound of the time without progress: systems count it in microseconds, in 31 bits.
 const DATA_STALL_TIME_MAX: Duration = Duration::from_secs(1800);
 
 /// An event of the links.
 pub enum LinkEvent {
-    /// Both links to a host stand.
+    /// Both links to a host are complete.
     Up { host: Tid, data: ByteStream },
     /// The links to a host could not be made, or its control link is lost.
     Down { host: Tid },
@@ -54,21 +55,21 @@ pub enum LinkEvent {
 struct KnownHost {
     key: PublicKey,
     control: Option<ControlLink>,
-    /// It has connected although this side is the one to connect, and the log has been told.
+    /// The host has connected although this side is the one to connect, and this has been logged.
     has_called: bool,
 }
 
 struct ControlLink {
     link: Link,
-    /// Whether the socket is watched for room.
+    /// Whether the loop waits until the socket can take more.
     watches_write: bool,
 }
 
-/// A control link that is closed when the host has read what was sent.
+/// A control link that is closed as soon as the host has read all frames.
 struct ClosingLink {
     control: ControlLink,
     deadline: Instant,
-    /// Everything is sent, and the socket is shut down for writing.
+    /// Whether everything is sent, and the socket is shut down for writing.
     shut: bool,
 }
 
@@ -104,12 +105,12 @@ impl HostLinks {
         })
     }
 
-    /// Returns the port at which others connect, zero if they cannot.
+    /// Returns the port at which other daemons connect, zero if they cannot.
     pub fn port(&self) -> u16 {
         self.connector.port()
     }
 
-    /// Sets what the whole machine has agreed upon.
+    /// Sets the options that hold for the whole machine.
     pub fn set_shared(&mut self, trusted: bool, timeout: Duration) {
         self.security = if trusted { Security::Trusted } else { Security::Encrypted };
         self.timeout = timeout;
@@ -127,7 +128,7 @@ impl HostLinks {
         closing_links.chain(self.connector.next_wakeup()).min()
     }
 
-    /// Accepts connections, continues calls, and ends what has passed its deadline.
+    /// Accepts connections, continues calls, and ends connections that have passed their deadline.
     pub fn step(&mut self) {
         let now = Instant::now();
         self.connector.step(now);
@@ -148,7 +149,7 @@ impl HostLinks {
 
     // ----- making links
 
-    /// Lets the host with that key connect.
+    /// Lets the host with the given key connect.
     pub fn add_host(&mut self, host: Tid, key: Key) {
         self.remove_host(host);
         let key = PublicKey(key);
@@ -166,7 +167,8 @@ impl HostLinks {
         self.connector.connect_pair(u64::from(host.0), addresses, key, self.security, patience, Instant::now());
     }
 
-    /// Removes a host that does not belong to the machine any more. What was sent to it is still written.
+    /// Removes a host that does not belong to the machine any more. Frames that were sent to it before are still
+    /// written.
     pub fn remove_host(&mut self, host: Tid) {
         self.connector.cancel(u64::from(host.0));
         let Some(KnownHost { key, control, .. }) = self.hosts.remove(&host) else { return };
@@ -179,7 +181,7 @@ impl HostLinks {
         }
     }
 
-    /// Expects a connection for a direct link. Tickets of direct links are above 32 bits, those of hosts are not.
+    /// Expects a connection for a direct link. Tickets of direct links exceed 32 bits; tickets of hosts do not.
     pub fn expect_direct(&mut self, ticket: u64, tokens: Tokens) {
         self.connector.expect(ticket, None, tokens, self.timeout, Instant::now());
     }
@@ -206,7 +208,7 @@ impl HostLinks {
         self.connector.cancel(u64::from(host.0));
     }
 
-    /// Returns the key that a host must show on its data link. In clear its token is enough.
+    /// Returns the key that a host must show on its data link. On a link in clear the host's token is enough.
     fn data_key(&self, host: Tid) -> Option<PublicKey> {
         self.hosts.get(&host).filter(|_| self.encrypts()).map(|host| host.key)
     }
@@ -268,7 +270,8 @@ impl HostLinks {
         (DATA_STALL_TIMEOUTS * self.timeout).min(DATA_STALL_TIME_MAX)
     }
 
-    /// Logs the first time that a host connects although it must wait to be called. It could do so any number of times.
+    /// Logs that a host has connected although it must wait to be called. Only the first time is logged, since a host
+    /// could do so any number of times.
     fn on_unexpected_caller(&mut self, host: Tid, address: SocketAddr) {
         let known = self.hosts.get_mut(&host);
         if known.is_some_and(|known| !std::mem::replace(&mut known.has_called, true)) {
@@ -280,7 +283,7 @@ impl HostLinks {
         let data_stall_time = self.data_stall_time();
         let Some(known) = self.hosts.get_mut(&host) else { return };
         if known.control.take().is_some() {
-            // The other side has lost the links that stood here, and perhaps frames with them.
+            // The other side has lost the links that this side still has, and perhaps frames with them.
             self.log(format!("{host} has lost its links"));
             return self.events.push_back(LinkEvent::Down { host });
         }
@@ -325,7 +328,7 @@ impl HostLinks {
         result.map_err(|error| self.on_lost(host, &error)).ok()
     }
 
-    /// Returns whether frames of a host, or its end, wait without an event of the socket.
+    /// Returns whether the link has frames to take, or its end to report, without an event of the socket.
     pub fn has_unread(&self, host: Tid) -> bool {
         let control = self.hosts.get(&host).and_then(|host| host.control.as_ref());
         control.is_some_and(|control| control.link.has_unread() || control.link.is_broken())
@@ -343,7 +346,7 @@ impl HostLinks {
         control.map_or(0, |control| control.link.retransmissions())
     }
 
-    /// Writes what waits for a host.
+    /// Writes the frames that wait for a host.
     pub fn flush(&mut self, host: Tid) {
         let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else {
             return self.continue_close(host);
@@ -371,15 +374,16 @@ impl HostLinks {
 
     // ----- ending
 
-    /// Continues to close a link: writes what waits, shuts the socket down for writing, and waits until the other side
-    /// has closed. To close while data lies unread could make the kernel drop what the other side has not read.
+    /// Continues to close a link: writes the frames that wait, shuts the socket down for writing, and waits until the
+    /// other side has closed. Closing a socket with unread data could make the kernel drop data that the other side has
+    /// not read.
     fn continue_close(&mut self, host: Tid) {
         if self.closing_links.get_mut(&host).is_some_and(|closing_link| closing_link.advance(&self.epoll, host)) {
             self.closing_links.remove(&host);
         }
     }
 
-    /// Closes all links when the daemon ends. The hosts still read what was sent.
+    /// Closes all links when the daemon ends. The hosts have time to read what was sent.
     pub fn close_all(&mut self) {
         let hosts: Vec<Tid> = self.hosts.keys().copied().collect();
         hosts.into_iter().for_each(|host| self.remove_host(host));
@@ -393,7 +397,7 @@ impl HostLinks {
 }
 
 impl ControlLink {
-    /// Watches the socket for room exactly while something waits.
+    /// Waits for room in the socket only while frames wait for it.
     fn watch(&mut self, epoll: &OwnedFd, host: Tid) {
         let wanted = self.link.wants_write();
         if wanted != self.watches_write {

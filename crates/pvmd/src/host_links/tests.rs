@@ -27,7 +27,7 @@ impl End {
         self.links.connector.port()
     }
 
-    /// Does what the daemon's loop does.
+    /// Takes one step, as the daemon's loop does.
     fn turn(&mut self) {
         self.links.step();
         let mut ready = Vec::with_capacity(8);
@@ -77,12 +77,12 @@ fn tid(number: u32) -> Tid {
     Tid::host_number(number)
 }
 
-/// Host 1, which connects, and host 2, linked.
+/// Returns host 1, which connects, and host 2, after the link has been made.
 fn linked(trusted: bool) -> (End, End) {
     linked_within(HOST_BACKLOG_BYTES_MAX, trusted)
 }
 
-/// The same with a limit for what may wait.
+/// The same, with a limit of the bytes that may wait.
 fn linked_within(backlog_bytes_max: usize, trusted: bool) -> (End, End) {
     let ((mut one, first), (mut two, second)) = (End::new(ONE), End::new(TWO));
     one.links.limit_backlog(backlog_bytes_max);
@@ -121,10 +121,10 @@ fn frames_of_all_sizes_pass_in_order_and_the_data_link_is_as_asked() {
 #[test]
 fn what_was_sent_to_a_host_before_it_is_forgotten_still_arrives() {
     let (mut one, mut two) = linked(false);
-    // More than the sockets hold, and no more than a loaded machine encrypts before the link is closed.
+    // The line is longer than the sockets hold, but a loaded machine can encrypt it before the link is closed.
     one.links.send(tid(TWO), &line(12 << 20, 1));
     one.links.send(tid(TWO), &Frame::Leave);
-    // This frame lies unread when this side closes.
+    // This frame is still unread when host 1 closes its end.
     two.links.send(tid(ONE), &Frame::Beat);
     one.links.remove_host(tid(TWO));
     drive(&mut [&mut one, &mut two], |ends| ends[1].is_down(tid(ONE)));
@@ -274,7 +274,7 @@ fn a_data_link_is_made_again_and_again_by_those_who_know_the_tokens_and_the_cont
             };
             drive(&mut [&mut one, &mut two], |ends| ends.iter().all(|end| data_up(end)));
         }
-        // A wrong token, or one that has been used.
+        // The token is wrong, or has been used before.
         one.links.set_shared(trusted, Duration::from_millis(500));
         two.links.set_shared(trusted, Duration::from_millis(500));
         for wrong in [3, 9] {

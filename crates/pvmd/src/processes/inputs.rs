@@ -14,7 +14,7 @@ struct Input {
     /// The bytes for the pipe, and how many of them it has taken.
     data: ByteBuf,
     written: usize,
-    /// `epoll` reports when the pipe has room.
+    /// Whether `epoll` reports when the pipe has room.
     is_watched: bool,
 }
 
@@ -55,7 +55,7 @@ impl Inputs {
         self.pipes.remove(&tid).is_some()
     }
 
-    /// Writes data to the standard input of a task; no data closes it. Returns whether the task got it, or `None`
+    /// Writes data to the standard input of a task; empty data closes it. Returns whether the task got it, or `None`
     /// while part of it waits for room in the pipe.
     pub fn write(&mut self, tid: Tid, data: ByteBuf) -> Option<bool> {
         if data.is_empty() {
@@ -67,7 +67,7 @@ impl Inputs {
         self.continue_write(tid)
     }
 
-    /// Writes what is left, as far as the pipe has room. Returns as [`Inputs::write`] does.
+    /// Writes the remaining data, as far as the pipe has room. Returns as [`Inputs::write`] does.
     pub fn continue_write(&mut self, tid: Tid) -> Option<bool> {
         let Some(input) = self.pipes.get_mut(&tid) else { return Some(false) };
         let taken = match input.write() {

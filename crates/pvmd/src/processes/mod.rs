@@ -37,7 +37,7 @@ pub struct Processes {
     /// Process groups that tasks lead. A group stays here until its task is gone, which can be later than the end of
     /// the process.
     groups: HashMap<Tid, Pid>,
-    /// What tasks print. A pipe can outlive the process, when that was a script that started the task.
+    /// What tasks print. A pipe can outlive the process, for example if the process was a script that started the task.
     pub outputs: Outputs,
     /// Standard inputs of tasks that get their input by requests.
     pub inputs: Inputs,
@@ -96,8 +96,8 @@ impl Processes {
 
     /// Sends a signal to the process group of a task.
     ///
-    /// The number of a group belongs to it while a process of the group exists: the leader whose status has not been
-    /// read, or the task, if a child of the leader has become the task.
+    /// No other group can get the group's number while a process of the group exists. That process is the leader, until
+    /// its status is read, or the task, if a child of the leader has become the task.
     pub fn signal_group(&self, tid: Tid, process: i32, signal: i32) {
         let group_of_task = Pid::from_raw(process).and_then(|process| rustix::process::getpgid(Some(process)).ok());
         let group = self.groups.get(&tid).copied();
@@ -110,9 +110,9 @@ impl Processes {
         }
     }
 
-    /// Kills the process group of a task of `pvm run` whose process was ended by a signal. The status has not been
-    /// read yet, so that the number is still the group's. `task`: the process that is the task now; if that is
-    /// another member of the group, the group lives on.
+    /// Kills the process group of a task of `pvm run` whose process was ended by a signal. The status of the process
+    /// has not been read yet, so the number still belongs to the group. `task`: the process that is the task now; if it
+    /// is another member of the group, the group is not killed.
     pub fn kill_group_after_signal(&self, tid: Tid, task: Option<i32>) {
         let Some((running, group)) = self.running.get(&tid).zip(self.groups.get(&tid)) else { return };
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -128,7 +128,7 @@ impl Processes {
         status_of(&mut self.running.get_mut(&tid)?.child)
     }
 
-    /// Forgets a process that has ended, and its standard input. Its output may still be read.
+    /// Forgets a process that has ended, and its standard input. The output of the process can still be read.
     pub fn remove(&mut self, tid: Tid) {
         self.inputs.close(tid);
         // Closing the descriptor removes it from `epoll`.

@@ -39,13 +39,13 @@ impl Outputs {
         }
     }
 
-    /// Watches paused pipes again whose collector is not behind any more.
+    /// Resumes watching the paused pipes whose collector is not behind any more.
     pub fn resume(&mut self, mut is_behind: impl FnMut(Tid) -> bool) {
         for (tid, stream) in std::mem::take(&mut self.paused) {
             if is_behind(tid) {
                 self.paused.push((tid, stream));
             } else if let Some(pipe) = self.pipes.get(&(tid, stream)) {
-                // If the kernel has no room the pipe stays unread until the process ends.
+                // If the kernel has no memory for this, the pipe stays unread until the process ends.
                 let _ = epoll::add(&self.epoll, pipe, Source::Output(tid, stream).data(), EventFlags::IN);
             }
         }
@@ -58,7 +58,7 @@ impl Outputs {
         match rustix::io::read(pipe, into) {
             Ok(count) if count > 0 => return count,
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // The end, or an error that stays.
+            // The end of the pipe, or a permanent error.
             _ => drop(self.pipes.remove(&(tid, stream))),
         }
         0

@@ -18,14 +18,15 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Descriptors that the daemon needs for each task: output and end of its process, connection, segment and doorbell.
+/// Descriptors that the daemon needs for each task: the output and the pidfd of its process, its connection, segment
+/// and doorbell.
 pub(crate) const DESCRIPTORS_PER_TASK: u64 = 5;
 /// Descriptors that the daemon needs for itself. A quarter of all descriptors is for direct links and for tasks that
 /// are being started.
 pub(crate) const OWN_DESCRIPTORS: u64 = 32;
 /// One more than the highest error number of any system.
 const ERRNO_END: i32 = 4096;
-/// Variables that a daemon started by a task has inherited and must not pass on.
+/// Variables that a daemon inherits if a task has started it, and must not pass on.
 const NOT_INHERITED: [&str; 4] = ["PVMCTX", "PVMLINES", "PVMSPAWNPATH", "PVMSPAWNWD"];
 
 /// A process that was started.
@@ -36,7 +37,7 @@ pub struct Process {
     pub pidfd: OwnedFd,
     /// Its standard output.
     pub output: OwnedFd,
-    /// Its standard error, where that is wanted apart.
+    /// Its standard error, if that is read separately.
     pub errors: Option<OwnedFd>,
     /// Its standard input, if it is not empty.
     pub input: Option<OwnedFd>,
@@ -82,8 +83,8 @@ fn pseudo_terminal() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     Ok((own, task))
 }
 
-/// Descriptors with low numbers that are kept for the next process: those that it inherits, and those by which its
-/// start is watched.
+/// The number of low descriptors that are kept for the next process: those that it inherits, and those needed to watch
+/// its start.
 const KEPT_FREE: usize = 8;
 
 /// Starts processes.
@@ -119,8 +120,8 @@ impl ProcessSpawner {
         Ok(spawner)
     }
 
-    /// Occupies the lowest free descriptors, so that they are free for the next process. Not needed where the daemon
-    /// has the same limit as its tasks.
+    /// Occupies the lowest free descriptors, so that they can be freed for the next process. This is not needed if the
+    /// daemon has the same limit as its tasks.
     fn occupy_low(&mut self) {
         if self.limit.current != self.own_limit.current {
             let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
@@ -171,7 +172,7 @@ impl ProcessSpawner {
     }
 
     /// Starts a process under the descriptor limit with which the daemon was started. The process can inherit no
-    /// descriptor above that limit, so the occupied low ones are freed meanwhile.
+    /// descriptor above that limit, so the occupied low ones are freed during the start.
     fn spawn(
         &mut self,
         settings: &Settings,
@@ -256,7 +257,8 @@ impl ProcessSpawner {
 pub fn signal(process: i32, signal: i32, own: Option<BorrowedFd<'_>>) {
     let Some(pid) = Pid::from_raw(process) else { return };
     match (Signal::from_named_raw(signal), own) {
-        // A process that has ended needs no signal, and another one of that number must not get it.
+        // Errors are ignored, since a process that has ended needs no signal. By the pidfd, no other process with the
+        // same number can get the signal.
         (Some(signal), Some(pidfd)) => drop(rustix::process::pidfd_send_signal(pidfd, signal)),
         (Some(signal), None) => drop(rustix::process::kill_process(pid, signal)),
         (None, _) if signal == 0 => {}
@@ -280,7 +282,7 @@ fn shell_kill(signal: i32, to: &str) {
     let _ = Command::new("/bin/sh").args(arguments).stderr(Stdio::null()).status();
 }
 
-/// Returns the error number, if it is valid: other hosts report error numbers, too.
+/// Returns the error number if it is valid. It may come from another host.
 fn errno_of(error: &io::Error) -> Option<Errno> {
     let number = error.raw_os_error().filter(|number| (1..ERRNO_END).contains(number));
     number.map(Errno::from_raw_os_error)

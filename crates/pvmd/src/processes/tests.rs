@@ -49,7 +49,7 @@ fn await_end(processes: &mut Processes) -> ExitStatus {
     status.unwrap()
 }
 
-/// All that a task has printed to one stream.
+/// Returns everything that a task has printed to one stream.
 fn printed(processes: &mut Processes, stream: Stream) -> String {
     let (mut all, mut bytes) = (Vec::new(), [0; 100]);
     loop {
@@ -79,7 +79,7 @@ fn a_started_process_reports_its_output_its_errors_and_its_end_to_the_loop() {
     processes.remove(TASK);
     assert_eq!(processes.id_of(TASK), None);
     assert!(!ready(&processes.epoll).contains(&Source::Process(TASK)));
-    // What was printed outlives the process.
+    // The output can be read after the end of the process.
     assert_eq!(printed(&mut processes, Stream::Output), "out\n");
     assert_eq!(printed(&mut processes, Stream::Errors), "bad\n");
     assert!(processes.outputs.counts().0 == 0, "a pipe at its end is closed");
@@ -111,7 +111,7 @@ fn a_signal_reaches_the_whole_group_and_a_death_by_signal_ends_the_rest_of_it() 
         wait_until("the process does not end", || ready(&processes.epoll).contains(&Source::Process(TASK)));
         if !by_group {
             assert!(processes.outputs.counts().0 > 0);
-            // Another process of the group is the task: the group lives on.
+            // Another process of the group is the task: the group is not killed.
             processes.kill_group_after_signal(TASK, Some(process + 1));
             std::thread::sleep(Duration::from_millis(30));
             assert_eq!(processes.outputs.read(TASK, Stream::Output, &mut bytes), 0);
@@ -140,7 +140,7 @@ fn a_paused_output_is_read_again_when_its_collector_has_caught_up() {
     rustix::io::write(&writer, b"text").unwrap();
     assert_eq!(ready(&epoll), [source]);
     outputs.pause(TASK, Stream::Output);
-    // One that is not there, and one that is paused already.
+    // The first pipe does not exist, the second one is paused already.
     outputs.pause(other, Stream::Output);
     outputs.pause(TASK, Stream::Output);
     assert_eq!(outputs.counts(), (1, 1));
@@ -184,7 +184,7 @@ fn an_input_that_the_pipe_does_not_take_at_once_is_written_when_there_is_room() 
         read.extend_from_slice(&bytes[..count]);
     }
     assert!(read == [b"short".to_vec(), long].concat());
-    // No data is the end of the input; after that nobody takes any.
+    // Empty data ends the input; after that no data is taken.
     assert_eq!(inputs.write(TASK, ByteBuf::new()), Some(true));
     assert_eq!(rustix::io::read(&reader, &mut bytes), Ok(0));
     assert_eq!(inputs.write(TASK, ByteBuf::from(b"late".to_vec())), Some(false));

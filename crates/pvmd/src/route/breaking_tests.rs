@@ -66,7 +66,7 @@ fn what_is_on_its_way_when_links_break_arrives_once_and_in_order() {
                 5 => a.take(),
                 6 => [&mut c, &mut d].into_iter().for_each(Task::take),
                 7 => {
-                    // One side finds the end first; the other finds it later, or gets the new connection before.
+                    // One side finds the end first. The other side finds it later, or gets the new connection earlier.
                     if prng.next_below(2) == 0 {
                         one.route.disconnect(other.tid)
                     } else {
@@ -99,7 +99,7 @@ fn what_is_on_its_way_when_links_break_arrives_once_and_in_order() {
         assert_eq!(c.numbers(b.tid), d.numbers(b.tid));
         assert_eq!(other.frames, (0..news).map(|number| death(c.tid, number)).collect::<Vec<_>>());
         assert_eq!(one.route.egress_flows.flows.held_bytes() + other.route.egress_flows.flows.held_bytes(), 0);
-        // Tasks need not tell at once that they have read this much.
+        // Blocks up to this size may remain, since tasks need not report at once what they have read.
         assert!(one.heap_bytes() + other.heap_bytes() <= 4 * FLOW_WINDOW_BYTES as usize, "seed {seed}");
         assert!(one.cuts + other.cuts > 0, "some ends were found");
     }
@@ -118,7 +118,7 @@ fn while_there_is_no_connection_senders_keep_what_they_send_and_deaths_are_survi
     settle([&mut one, &mut other], &mut [&mut c, &mut d]);
     let held = one.route.egress_flows.flows.held_bytes();
     assert!(held <= 2 * (HELD_BYTES_MAX + (1 << 17)), "{held}");
-    // A sender ends, and a receiver.
+    // A sender and a receiver end.
     one.dies(&a);
     drop(a.endpoint);
     other.dies(&d);
@@ -175,7 +175,7 @@ fn a_frame_longer_than_what_is_kept_passes_and_costs_no_host() {
         other.route.send_along(one.tid, &death(one.tid, 1));
         other.turn();
     }
-    // The connection breaks in the middle of the frame, too.
+    // The connection also breaks in the middle of the frame.
     join_again(&mut one, &mut other, false);
     for _ in 0..10_000 {
         one.turn();

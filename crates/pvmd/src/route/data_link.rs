@@ -10,11 +10,12 @@ pub(super) struct DataLink {
     pub stream: Option<ByteStream>,
     pub receive: ReceiveState,
     pub transmit: TransmitState,
-    /// The exchange that begins a connection which replaces another.
+    /// The handshake of a connection that replaces an earlier one.
     handshake: Option<ResumeHandshake>,
 }
 
-/// An acknowledgement in each direction. Each side continues where the other one has stopped.
+/// An acknowledgement in each direction. Each side then continues at the position up to which the other side has
+/// received.
 struct ResumeHandshake {
     unsent: Vec<u8>,
     came: Vec<u8>,
@@ -39,7 +40,7 @@ impl DataLink {
         (self.receive.readable, self.receive.ended, self.transmit.writable) = (true, false, true);
     }
 
-    /// Returns the connection, if it stands and both sides have told how much they have received.
+    /// Returns the connection if there is one and both sides have reported how much they have received.
     pub fn connection(&mut self) -> Option<(&mut ByteStream, &mut ReceiveState, &mut TransmitState)> {
         match (&mut self.stream, &self.handshake) {
             (Some(stream), None) => Some((stream, &mut self.receive, &mut self.transmit)),
@@ -47,7 +48,7 @@ impl DataLink {
         }
     }
 
-    /// Continues the exchange that begins a connection.
+    /// Continues the handshake of a new connection.
     pub fn continue_handshake(&mut self) -> Result<(), LinkFailure> {
         let (Some(stream), Some(handshake)) = (&mut self.stream, &mut self.handshake) else { return Ok(()) };
         if !handshake.advance(stream)? {
@@ -63,7 +64,7 @@ impl DataLink {
 }
 
 impl ResumeHandshake {
-    /// Returns whether both acknowledgements have passed.
+    /// Returns whether both acknowledgements have been exchanged.
     fn advance(&mut self, stream: &mut ByteStream) -> Result<bool, LinkError> {
         stream.flush()?;
         let sent = stream.write(&self.unsent)?;

@@ -1,11 +1,11 @@
-//! Egress: what tasks send to other hosts.
+//! Egress: the messages that tasks send to other hosts.
 use super::RouteContext;
 use pvm_core::flows::{self, Flows};
 use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, FAR, Meta, Remote, Sink};
 use std::collections::HashMap;
 
-/// The receivers on other hosts of one multicast, four bytes each.
+/// The receivers of one multicast that are on other hosts, four bytes each.
 ///
 /// * Filled by: each task
 /// * Setting: none, no machine has a million tasks
@@ -38,7 +38,7 @@ pub(super) struct EgressFlows {
     pub lists: HashMap<Tid, Vec<Tid>>,
 }
 
-/// Puts what tasks have queued into flows.
+/// Puts the messages that tasks have queued into flows.
 pub(super) struct Egress<'a> {
     pub egress_flows: &'a mut EgressFlows,
     pub context: &'a dyn RouteContext,
@@ -77,7 +77,7 @@ impl Sink for Egress<'_> {
                 (bytes.len(), Body::Bytes(bytes))
             }
             Arrival::Remote(remote) => (0, Body::Remote(remote)),
-            // Tasks send no body in transit to a daemon, only whole ones.
+            // Tasks send a daemon only whole bodies, never one that they are still copying.
             Arrival::InTransit(_) => return,
         };
         let (from, far, bytes) = (Tid(from), meta[FAR], body.len());

@@ -1,4 +1,4 @@
-//! Untrusted input on a data link: what a hostile host sends, up to the memory of tasks (docs/testing.md).
+//! Untrusted input on a data link: the bytes of a hostile host, on their way to the memory of tasks (docs/testing.md).
 use super::*;
 use pvm_core::flows::{CHUNK_BYTES_MAX, Credit, DataFrame, frames};
 use pvm_fmp::ports::PortTable;
@@ -38,12 +38,12 @@ pub const DECODER: &[Source] = &[
 const OWN: Tid = Tid(0x40000);
 /// The hostile host.
 const HOSTILE: Tid = Tid(0x80000);
-/// The tids that it may name: its own task, tasks of this host (one of them without memory, one absent), a task of
-/// another host, hosts, none.
+/// The tids that the hostile host may name: its own task, tasks of this host (one of them without memory, one absent),
+/// a task of another host, hosts, none.
 const NAMES: [u32; 9] = [0x80001, 0x40001, 0x40002, 0x40003, 0x40009, 0xc0001, 0x40000, 0x80000, 0];
 /// The longest body in these tests, in bytes.
 const BODY_BYTES_MAX: u32 = 3 << 20;
-/// Bytes that wait for the socket before the host sends no more.
+/// The host sends no more while this number of bytes waits for the socket.
 const PENDING_BYTES_MAX: usize = 1 << 20;
 
 /// The tasks of this host.
@@ -95,17 +95,17 @@ struct World {
     tasks: Vec<Task>,
     /// The hostile host's end; absent when it has closed.
     far: Option<ByteStream>,
-    /// What it has sent and the socket has not taken.
+    /// Bytes that the hostile host has sent and the socket has not taken.
     pending: Vec<u8>,
     broken: bool,
     encrypted: bool,
     ports: PortTable,
 }
 
-/// Runs the actions of the host that the bytes describe.
+/// Runs the actions of the hostile host, as the bytes describe them.
 pub fn data_receive(bytes: &[u8]) {
     let mut from = Unstructured::new(bytes);
-    // Ends when there are no more bytes.
+    // An error means that no bytes are left.
     let _ = run_actions(&mut from);
 }
 
@@ -165,7 +165,7 @@ impl World {
         Ok(())
     }
 
-    /// Closes the connection; or opens another one, on which the host tells a position.
+    /// Closes the connection, or opens another one, on which the host sends a position.
     fn break_or_resume(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         if self.far.take().is_none() {
             let (near, far) = streams(self.encrypted);
@@ -200,7 +200,7 @@ impl World {
         self.pending.resize(self.pending.len() + body, 7);
     }
 
-    /// Does something in a task of this host.
+    /// Makes a task of this host end, send or receive.
     fn act_as_task(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         let (which, what) = (usize::from(from.arbitrary::<u8>()?) % self.tasks.len().max(1), from.arbitrary::<u8>()?);
         let Some(task) = self.tasks.get_mut(which) else { return Ok(()) };
@@ -215,7 +215,7 @@ impl World {
             }
             1 => {
                 let body = vec![9; usize::from(from.arbitrary::<u16>()?)];
-                // Its receiver takes nothing, and returns credit as it likes.
+                // The receiver of this message takes nothing, and returns credit as it likes.
                 let _ = task.endpoint.send_bytes(OWN.0, [1, 2, 3, 4, 5, NAMES[0]], &body);
             }
             _ => task.take(),
@@ -223,7 +223,7 @@ impl World {
         Ok(())
     }
 
-    /// Does what the daemon's loop does.
+    /// Takes one step, as the daemon's loop does.
     fn turn(&mut self) {
         if let Some(far) = &mut self.far {
             let count = far.write(&self.pending).unwrap_or(0);
@@ -248,7 +248,7 @@ impl World {
         }
     }
 
-    /// Removes the host: what it sent can be received, and then nothing is kept for it.
+    /// Removes the host. Tasks can still receive what it has sent; after that nothing is kept for it.
     fn end(mut self) {
         self.turn();
         self.route.forget_host(HOSTILE);
@@ -265,7 +265,7 @@ impl World {
 impl Task {
     fn take(&mut self) {
         while self.endpoint.poll(&mut self.taken) > 0 {}
-        // The next poll returns what was taken last.
+        // The next poll hands back the blocks of the messages that were taken last.
         self.endpoint.poll(&mut self.taken);
     }
 }

@@ -1,13 +1,13 @@
 //! The default route: messages between tasks of this host and tasks of other hosts.
 //!
-//! The daemon is a peer of its tasks in shared memory. What they queue for tasks of other hosts goes into flows
-//! (`pvm_core::flows`) as handles: bodies stay in the senders' heaps until the data link to the host takes them. What
-//! arrives goes into the daemon's own heap and is lent to the receivers. This bounds the daemon's memory: by
-//! `HELD_BYTES_MAX` for each sender, and by one window (or one long message) for each receiver and each host that sends
-//! to it.
+//! The daemon is a peer of its tasks in shared memory. Messages that tasks queue for other hosts go into flows
+//! (`pvm_core::flows`) as handles: bodies stay in the senders' heaps until the data link to the host takes them.
+//! Messages that arrive from other hosts go into the daemon's own heap and are lent to the receivers. This bounds the
+//! daemon's memory: by `HELD_BYTES_MAX` for each sender, and by one window (or one long message) for each receiver and
+//! each host that sends to it.
 //!
 //! * `data_link`: the data link to one host, with `receive` and `transmit` for its two directions;
-//! * `egress`: puts what tasks send into flows.
+//! * `egress`: puts the messages of tasks into flows.
 #[cfg(test)]
 mod breaking_tests;
 mod data_link;
@@ -32,7 +32,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// Time until a message for which there was no memory is tried again.
+/// Time after which the delivery of a message for which there was no memory is tried again.
 pub const PAUSE: Duration = Duration::from_millis(20);
 
 /// Messages taken from a task before its next frame is handled: as many as the daemon holds for a task.
@@ -53,11 +53,11 @@ pub trait RouteContext {
 /// An event of the route.
 #[derive(Debug, PartialEq)]
 pub enum RouteEvent {
-    /// A frame has come out of a flow.
+    /// A frame of another daemon has arrived in a flow.
     Frame { from: Tid, frame: Box<Frame> },
     /// The host has violated the protocol, or too many frames wait for it: its links are to be closed.
     Broken { host: Tid, why: String },
-    /// The connection of a data link has ended. A new connection continues where it broke.
+    /// The connection of a data link has ended. A new connection continues where the old one broke.
     Cut { host: Tid, why: String },
     /// A message waits for a host without a link.
     Wanted { host: Tid },
@@ -72,7 +72,7 @@ enum Payload {
     Block(Block),
 }
 
-/// A message that found no memory in the queue to its task.
+/// A message for which the queue to its task had no memory.
 struct Undelivered {
     from: Tid,
     dst: Tid,
@@ -89,7 +89,7 @@ pub struct Route {
     intake: InboundFlows<Option<Block>>,
     /// The blocks lent to each task, one entry for each message, in order.
     lent: HashMap<Tid, VecDeque<Option<Block>>>,
-    /// Tasks that ring when they have read up to this position.
+    /// For each task that is to ring: the position up to which it has read when it rings.
     noticed: HashMap<Tid, u64>,
     undelivered: VecDeque<Undelivered>,
     data_links: BTreeMap<Tid, DataLink>,
@@ -97,11 +97,11 @@ pub struct Route {
     wanted: BTreeSet<Tid>,
     events: VecDeque<RouteEvent>,
     has_peers: bool,
-    /// Something was carried since the last [`Route::trim`].
+    /// Whether a message was carried since the last [`Route::trim`].
     was_active: bool,
 }
 
-/// Why a data link cannot go on.
+/// Why a data link has failed.
 enum LinkFailure {
     Link(LinkError),
     ProtocolViolation,
@@ -183,7 +183,7 @@ impl Route {
         self.data_links.insert(host, DataLink::new(Some(stream)));
     }
 
-    /// Continues the data link to a host on a new connection, where the other side has stopped.
+    /// Continues the data link to a host on a new connection, from where the other side has stopped.
     pub fn resume(&mut self, host: Tid, stream: ByteStream) {
         self.wanted.remove(&host);
         self.data_links.entry(host).or_insert_with(|| DataLink::new(None)).reconnect(stream);
@@ -196,7 +196,7 @@ impl Route {
         }
     }
 
-    /// Removes the data link to a host. What is queued for the host waits.
+    /// Removes the data link to a host. Messages for the host stay queued.
     pub fn detach(&mut self, host: Tid) {
         self.data_links.remove(&host);
     }
@@ -209,8 +209,8 @@ impl Route {
         self.intake.host_gone(host);
     }
 
-    /// Notes that the socket of a data link has become ready, which `epoll` reports once. `ended`: the other side has
-    /// closed.
+    /// Notes that the socket of a data link has become ready. `epoll` reports this only once. `ended`: the other side
+    /// has closed.
     pub fn on_socket_ready(&mut self, host: Tid, readable: bool, writable: bool, ended: bool) {
         if let Some(data_link) = self.data_links.get_mut(&host) {
             data_link.receive.ended |= ended;
@@ -240,12 +240,13 @@ impl Route {
 
     // ----- tasks
 
-    /// Takes what a task has sent until now, so that it comes before what follows from the task's next frame.
+    /// Takes the messages that a task has sent until now, so that they precede everything that the task's next frame
+    /// causes.
     pub fn take_from(&mut self, task: Tid, context: &dyn RouteContext) {
         if self.endpoint.is_connected(task.0) {
             let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
             let mut taken = 0;
-            // Each poll takes a batch. The limit keeps a task that writes all the time from being read for ever.
+            // Each poll takes a batch. The limit ends the loop even if the task writes all the time.
             while taken < TAKEN_MESSAGES_MAX {
                 match self.endpoint.poll_peer(task.0, &mut egress) {
                     0 => break,
@@ -256,7 +257,7 @@ impl Route {
         }
     }
 
-    /// Takes all that a task has sent before its end. Bodies stay mapped until they have been sent.
+    /// Takes all messages that a task has sent before its end. Bodies stay mapped until they have been sent.
     pub fn drain(&mut self, task: Tid, context: &dyn RouteContext) {
         if self.endpoint.is_connected(task.0) {
             let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
@@ -265,7 +266,7 @@ impl Route {
         }
     }
 
-    /// Forgets a task, which was drained before.
+    /// Forgets a task that was drained before.
     pub fn forget_task(&mut self, task: Tid) {
         self.endpoint.peer_gone(task.0);
         self.egress_flows.lists.remove(&task);
@@ -285,14 +286,14 @@ impl Route {
 
     // ----- the loop
 
-    /// Prepares to sleep: from now on tasks ring. Returns whether the loop may sleep; else another step is due.
+    /// Prepares to sleep: from now on tasks ring. Returns whether the loop may sleep; otherwise another step is due.
     pub fn prepare_park(&mut self, context: &dyn RouteContext) -> bool {
         if !self.has_peers {
             return true;
         }
         self.endpoint.prepare_park();
         let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
-        // A task that is to ring may have read up to its position just before, without ringing.
+        // A task that is to ring may have read up to its position just before this, without ringing.
         let stirs = self.endpoint.poll(&mut egress) > 0 || !self.tasks_past_notice().is_empty();
         if stirs {
             self.endpoint.unpark_unrung();
@@ -314,7 +315,7 @@ impl Route {
         !self.undelivered.is_empty() || self.data_links.values().any(|data_link| data_link.receive.stalled)
     }
 
-    /// Has all received bytes acknowledged, so that other hosts need not keep them.
+    /// Makes the acknowledgement of all received bytes due, so that other hosts need not keep them.
     pub fn acknowledge(&mut self) {
         self.data_links.values_mut().for_each(|data_link| data_link.receive.receipts.make_due());
     }
@@ -336,8 +337,8 @@ impl Route {
         true
     }
 
-    /// Takes what there is and carries it as far as possible. Returns whether there may be more at once, beside what
-    /// [`Route::prepare_park`] sees.
+    /// Takes the messages that wait and carries them as far as possible. Returns whether another step may find more
+    /// work at once, apart from the work that [`Route::prepare_park`] finds.
     pub fn step(&mut self, context: &mut dyn RouteContext) -> bool {
         let mut egress = Egress { egress_flows: &mut self.egress_flows, context: &*context };
         self.was_active |= self.endpoint.poll(&mut egress) > 0;
@@ -369,7 +370,7 @@ impl Route {
         more | !self.egress_flows.flows.take_freed().is_empty() | !self.events.is_empty()
     }
 
-    /// Handles the failure of a link: the end of a connection is not the end of the link, a protocol violation is.
+    /// Handles the failure of a link: a lost connection is replaced, a protocol violation ends the link.
     fn on_link_failure(&mut self, host: Tid, failure: &LinkFailure) {
         let why = failure.to_string();
         match failure {
@@ -441,7 +442,7 @@ impl Route {
                 };
                 self.lent.entry(dst).or_default().push_back(block);
                 self.intake.delivered(dst, from, bytes, self.endpoint.written(dst.0));
-                // A task that will ring anyway is not asked again before.
+                // A task that has been asked to ring is not asked again before it has rung.
                 if !self.noticed.contains_key(&dst) {
                     self.update_read_progress(dst);
                 }
@@ -461,7 +462,7 @@ impl Route {
 
     // ----- what tasks have read
 
-    /// Looks how far a task has read, releases blocks, and sets the position at which the task rings next.
+    /// Checks how far a task has read, releases blocks, and sets the position at which the task rings next.
     fn update_read_progress(&mut self, task: Tid) {
         loop {
             let count = self.intake.consumed_to(task, self.endpoint.read_by(task.0));
@@ -486,7 +487,7 @@ impl Route {
         self.tasks_past_notice().into_iter().for_each(|task| self.update_read_progress(task));
     }
 
-    /// Returns the tasks that have read up to the position at which they ring.
+    /// Returns the tasks that have read up to the position at which they are to ring.
     fn tasks_past_notice(&mut self) -> Vec<Tid> {
         let endpoint = &mut self.endpoint;
         let noticed = self.noticed.iter();
@@ -494,7 +495,7 @@ impl Route {
     }
 }
 
-/// Returns whether a body of that length goes in the queue to its task.
+/// Returns whether a body of this length travels in the queue itself.
 fn is_short(bytes: usize) -> bool {
     bytes <= INLINE_BYTES_MAX
 }

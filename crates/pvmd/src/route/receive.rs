@@ -9,38 +9,38 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
 
-/// Bytes read at a time where it is not known what will come.
+/// Bytes read at a time while the length of the next frame is not known.
 const READ_BYTES: usize = 64 << 10;
-/// Bytes read behind the end of a body: the head of the next frame, and little of its body.
+/// Bytes read beyond the end of a body: enough for the head of the next frame, with little of its body.
 const BEHIND_BYTES: usize = 256;
 /// Bytes read from one link in a step.
 const STEP_BYTES: usize = 1 << 20;
-/// Reads of one link in a step: encrypted bytes can be much work and few bytes.
+/// Reads of one link in a step: on an encrypted link, few bytes can be much work.
 const STEP_READS: usize = 64;
-/// The other side keeps what it has sent until it is acknowledged. An acknowledgement is due after this number of
-/// bytes; it goes earlier if something is sent there anyway.
+/// The other side keeps sent bytes until they are acknowledged. An acknowledgement is due after this number of bytes;
+/// it is sent earlier if messages are sent in that direction.
 const ACKNOWLEDGED_EVERY: u64 = 128 << 10;
 
-/// What follows when a body is complete.
+/// What to do when a body is complete.
 enum OnComplete {
     /// Deliver it: it is a whole message.
     Deliver(MessageHeader),
-    /// Begin a transfer: more of the message will come.
+    /// Begin a transfer: further pieces of the message will come.
     Begin { transfer: u32, header: MessageHeader },
     /// Continue a transfer.
     Add { transfer: u32, bytes: usize },
 }
 
-/// A body, or a piece of one, on its way to its block.
+/// A body, or a piece of a body, that is being read into its block.
 struct Incoming {
-    /// Absent for a message without a receiver: it is read and dropped.
+    /// Absent for a message without a receiver, whose body is read and dropped.
     block: Option<Block>,
     at: usize,
     left: usize,
     then: OnComplete,
 }
 
-/// The state of the receiving direction: what has been read and not handled.
+/// The state of the receiving direction: the bytes that have been read and not handled.
 pub(super) struct ReceiveState {
     buffer: Vec<u8>,
     start: usize,
@@ -50,11 +50,11 @@ pub(super) struct ReceiveState {
     pub receipts: AckTracker,
     /// The socket may have more.
     pub readable: bool,
-    /// The other side has closed. What it sent before is still to be read.
+    /// The other side has closed. The bytes that it sent before are still to be read.
     pub ended: bool,
-    /// There is no memory for the next message.
+    /// Whether there is no memory for the next message.
     pub stalled: bool,
-    /// Bodies are long: bytes behind a body are not read before it is known where they belong.
+    /// The last body was long: an encrypted link then reads few bytes ahead, until their destination is known.
     long: bool,
 }
 
@@ -82,8 +82,8 @@ enum Next {
     Again,
     /// Stop: the daemon handles a frame first.
     Stop,
-    /// Wait: there is no memory for the body. The host is short of memory, since the window of one task
-    /// (`FLOW_WINDOW_BYTES`) is small. The link waits, as the senders of this host do.
+    /// Wait: there is no memory for the body. Since the window of one task (`FLOW_WINDOW_BYTES`) is small, this host
+    /// must be short of memory. The link waits, as senders on this host do.
     Stall,
 }
 
@@ -99,7 +99,7 @@ impl ReceiveState {
         }
     }
 
-    /// Copies what has been read of the body into its block. Returns whether the body is complete.
+    /// Copies the part of the body that has been read into the block. Returns whether the body is complete.
     fn fill_block(&mut self) -> bool {
         let Some(incoming) = &mut self.incoming else { return false };
         let count = incoming.left.min(self.end - self.start);
@@ -115,7 +115,7 @@ impl ReceiveState {
         incoming.left == 0
     }
 
-    /// Reads once. Returns how many bytes came, and notes whether the socket may have more.
+    /// Reads once. Returns how many bytes were read, and notes whether the socket may have more.
     fn read(&mut self, stream: &mut ByteStream, least: usize) -> Result<usize, LinkError> {
         let count = self.read_some(stream, least)?;
         self.receipts.count_received(count as u64);
@@ -139,19 +139,19 @@ impl ReceiveState {
         let count = stream.read(&mut self.buffer[self.end..wanted])?;
         self.readable = match stream.is_encrypted() {
             true => count > 0 || stream.has_unread() || self.ends(),
-            // A socket that gives less than asked for is empty, and `epoll` tells when it no longer is.
+            // A socket that returns less than was asked for is empty; `epoll` reports when it has more.
             false => self.end + count == wanted || stream.has_unread() || self.ends(),
         };
         self.end += count;
         Ok(count)
     }
 
-    /// Returns whether the other side has closed, once: one more read then finds the end.
+    /// Returns true once after the other side has closed, so that one more read finds the end.
     fn ends(&mut self) -> bool {
         std::mem::take(&mut self.ended)
     }
 
-    /// Reads the rest of a body directly into its block, where the link allows that.
+    /// Reads the rest of a body directly into its block, if the link is in clear.
     fn read_to_block(&mut self, stream: &mut ByteStream) -> Result<Option<usize>, LinkError> {
         let Some(Incoming { block: Some(block), at, left, .. }) = &mut self.incoming else { return Ok(None) };
         if stream.plain_socket().is_none() {
@@ -196,7 +196,7 @@ impl ReceiveState {
 }
 
 impl Route {
-    /// Handles what has come from a host. Returns whether there may be more at once.
+    /// Handles the frames that have come from a host. Returns whether another call may find more at once.
     pub(super) fn receive_from(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<bool, LinkFailure> {
         let (mut taken, mut reads) = (0, 0);
         while taken < STEP_BYTES && reads < STEP_READS && self.undelivered.is_empty() {
@@ -333,7 +333,7 @@ impl Route {
     }
 }
 
-/// Returns whether that host may send this message: from its own tasks to tasks of this host.
+/// Returns whether a host may send this message: a host sends from its own tasks to tasks of this host.
 fn has_valid_addresses(host: Tid, own: Tid, header: &MessageHeader) -> bool {
     let named_well = header.src.host() == host && header.src.is_task();
     named_well && header.receivers().all(|dst| dst.host() == own && dst.is_task())

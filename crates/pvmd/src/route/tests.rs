@@ -6,7 +6,8 @@ use pvm_net::Link;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
-/// Enough small messages to make the daemon stop reading their sender. Unoptimized code would take long for more.
+/// A number of small messages that makes the daemon stop reading from their sender. Unoptimized code gets fewer
+/// messages, since it is slow.
 const FLOOD: u32 = if cfg!(debug_assertions) { 200_000 } else { 1_000_000 };
 
 /// A host: its port table and its tasks.
@@ -16,7 +17,7 @@ pub(super) struct Host {
     pub route: Route,
     pub context: Tasks,
     pub frames: Vec<Frame>,
-    /// Connections whose end it has found.
+    /// The number of connections whose end the host has found.
     pub cuts: usize,
 }
 
@@ -115,9 +116,9 @@ impl Host {
         self.context.introduce(tid, self.route.endpoint()).unwrap();
         Task { tid, host: self.tid, endpoint, taken: Taken::default() }
     }
-    /// Does what the daemon's loop does.
+    /// Takes one step, as the daemon's loop does.
     pub fn turn(&mut self) -> bool {
-        // The loop is told of a socket once; checking it each time does the test no harm.
+        // The real loop gets one event for a ready socket; checking all sockets each time is harmless.
         let hosts: Vec<Tid> = self.route.data_links.keys().copied().collect();
         hosts.iter().for_each(|host| self.route.on_socket_ready(*host, true, true, false));
         let mut more = self.route.step(&mut self.context) || !self.route.prepare_park(&self.context);
@@ -170,7 +171,7 @@ fn two() -> (Host, Host) {
     (one, other)
 }
 
-/// Steps until nothing has moved for a while; `tasks` receive what comes.
+/// Steps until nothing has moved for a while; `tasks` receive their messages.
 pub(super) fn settle(hosts: [&mut Host; 2], tasks: &mut [&mut Task]) {
     let mut quiet = 0;
     while quiet < 50 {
@@ -255,7 +256,7 @@ fn a_daemon_does_not_sleep_over_what_a_task_was_to_tell() {
     }
     settle([&mut one, &mut other], &mut [&mut a]);
     assert!(!other.route.noticed.is_empty());
-    // The daemon polls for the last time before it sleeps. The task reads only then, and sees that nobody sleeps.
+    // The task reads after the daemon's last poll before a sleep, and sees that the daemon is not asleep yet.
     while other.route.step(&mut other.context) {}
     b.take();
     assert!(!other.route.prepare_park(&other.context));
@@ -440,7 +441,7 @@ fn a_list_of_more_receivers_than_there_can_be_is_nobodys() {
 fn a_task_cannot_speak_for_another() {
     let (mut one, mut other) = two();
     let (mut a, mut b) = (one.task(1), other.task(1));
-    // The message names its receiver; the queue tells its sender.
+    // The message names its receiver; its sender is the task whose queue it comes from.
     let sent = a.endpoint.send_bytes(one.tid.0, [5, 0, 0, 0, 0, b.tid.0], b"x");
     assert!(matches!(sent, Ok(Sent::Done)));
     for nowhere in [Tid(0), Tid(0x80000), Tid(0xc0001), one.tid, a.tid, Tid(0xffff_ffff)] {

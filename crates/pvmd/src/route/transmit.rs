@@ -18,25 +18,24 @@ const GATHER_BYTES: usize = 32 << 10;
 /// Long pieces gathered for one write in clear, in bytes. The last packet of a write is usually not full, and costs
 /// both hosts as much as a full one.
 const CLEAR_BYTES: usize = 512 << 10;
-/// The same for an encrypted link, which keeps a copy of what it has not written.
+/// The same for an encrypted link, which keeps a copy of the bytes that it has not written.
 const ENCRYPTED_BYTES: usize = 256 << 10;
-/// Pieces of bodies up to this length are copied behind their head, in bytes; longer ones are written from where they
-/// are.
+/// The longest piece of a body that is copied behind its head, in bytes. Longer pieces are written from where they are.
 const COPY_BYTES_MAX: usize = 4 << 10;
 
 /// Bytes written to one link in a step.
 const STEP_BYTES: usize = 1 << 20;
 
-/// What has been sent to one host and not been acknowledged, in bytes, beside the last batch. Until then bodies stay in
-/// their senders' memory; the rest is copied.
+/// Bytes that have been sent to one host and not been acknowledged, not counting the last batch. Until the
+/// acknowledgement, long bodies stay in their senders' memory; all other bytes are copied.
 ///
 /// * Filled by: each other host that does not read, and each task
-/// * Setting: none, more is never on its way at once
-/// * Reached: the rest waits where it is, as if the connection were full
+/// * Setting: none, a connection never carries more at once
+/// * Reached: further messages wait where they are, as if the connection were full
 /// * Test: `no_more_is_kept_for_a_host_than_the_limit`
 const UNACKNOWLEDGED_BYTES_MAX: u64 = 8 << 20;
-/// Above the first limit the host gets no credit either. Above the second, it does not acknowledge what it takes, which
-/// violates the protocol.
+/// Above the first limit the host gets no credit either. Above the second limit, it must have taken bytes without
+/// acknowledging them, which violates the protocol.
 const CREDIT_KEPT_BYTES_MAX: u64 = 2 * UNACKNOWLEDGED_BYTES_MAX;
 const KEPT_BYTES_MAX: u64 = 3 * UNACKNOWLEDGED_BYTES_MAX;
 /// Buffers of acknowledged batches that are kept for reuse.
@@ -44,18 +43,18 @@ const SPARE_BUFFERS_MAX: usize = 8;
 
 /// A piece of a body that is written from where it is.
 struct BodySlice {
-    /// The position among the gathered bytes before which the piece belongs.
+    /// The piece is written before this position of the gathered bytes.
     before: usize,
     body: Rc<Body>,
     range: Range<usize>,
 }
 
-/// What is written to the link as one unit.
+/// Bytes and pieces that are written to the link as one unit.
 #[derive(Default)]
 struct WriteBatch {
     /// Heads, short bodies, credit.
     bytes: Vec<u8>,
-    /// The long pieces among them, in order.
+    /// The long pieces between these bytes, in order.
     long: Vec<BodySlice>,
 }
 
@@ -77,7 +76,7 @@ struct Position {
 }
 
 impl Position {
-    /// Moves the position on by `count` bytes.
+    /// Advances the position by `count` bytes.
     fn step(&mut self, batch: &WriteBatch, mut count: usize) {
         while let Some(BodySlice { before, range, .. }) = batch.long.get(self.index) {
             let head = count.min(*before - self.at);
@@ -95,17 +94,17 @@ impl Position {
     }
 }
 
-/// The state of the transmitting direction: what is being written, one batch at most, since the rest waits in the
-/// flows; and what has been written and not been acknowledged.
+/// The state of the transmitting direction: the batch that is being written, if any, and the batches that have been
+/// written and not been acknowledged. All further messages wait in the flows.
 pub(super) struct TransmitState {
     sent: RetransmitQueue<WriteBatch>,
-    /// The longest batch since everything was acknowledged: one frame can be longer than the limit.
+    /// The length of the longest batch since everything was last acknowledged. One frame can be longer than the limit.
     longest: u64,
     /// How far the current batch is written.
     place: Position,
-    /// The end of the last credit among the bytes of the last batch.
+    /// The position where the last credit ends in the bytes of the last batch.
     credit_end: usize,
-    /// Credit that is not in a batch yet, by task: what is owed to a host that does not read takes no more memory than
+    /// Credit that is not in a batch yet, summed for each task. So a host that does not read takes no more memory than
     /// this.
     credit: BTreeMap<Tid, u64>,
     spare_buffers: Vec<Vec<u8>>,
@@ -127,7 +126,7 @@ impl Default for TransmitState {
     }
 }
 
-/// Keeps the buffer of an acknowledged batch for reuse. Its bodies are their senders' again.
+/// Keeps the buffer of an acknowledged batch for reuse. The bodies of the batch are released to their senders.
 fn recycle(spare_buffers: &mut Vec<Vec<u8>>, WriteBatch { mut bytes, .. }: WriteBatch) {
     if spare_buffers.len() < SPARE_BUFFERS_MAX && bytes.capacity() <= 2 * GATHER_BYTES {
         bytes.clear();
@@ -151,7 +150,7 @@ impl TransmitState {
         Ok(())
     }
 
-    /// Returns how many bytes are kept, beside the longest batch.
+    /// Returns how many bytes are kept, not counting the longest batch.
     fn kept_beside_longest(&self) -> u64 {
         self.sent.unacknowledged().saturating_sub(self.longest)
     }
@@ -166,8 +165,8 @@ impl TransmitState {
         Ok(())
     }
 
-    /// Puts credit, and an acknowledgement that is due, behind the piece that is being written and behind credit before
-    /// it, but not among bytes that an earlier connection has carried.
+    /// Inserts credit, and an acknowledgement if one is due, behind the piece that is being written and behind earlier
+    /// credit. Inserts nothing among bytes that an earlier connection has carried.
     fn gather_control(&mut self, receipts: &mut AckTracker) {
         let gives_credit = !self.credit.is_empty() && self.kept_beside_longest() < CREDIT_KEPT_BYTES_MAX;
         if !(gives_credit || receipts.is_due())
@@ -217,8 +216,8 @@ impl TransmitState {
         self.spare_buffers = Vec::new();
     }
 
-    /// Writes until the socket is full, nothing is left to write, or the step's limit is reached. Returns whether there
-    /// may be more at once.
+    /// Writes until the socket is full, nothing is left to write, or the step's limit is reached. Returns whether
+    /// another call may write more at once.
     pub fn write(
         &mut self,
         stream: &mut ByteStream,
@@ -285,7 +284,7 @@ impl TransmitState {
         self.add(WriteBatch { bytes, long });
     }
 
-    /// Writes once on a link in clear. Returns how many bytes were taken, and notes whether the socket may take more.
+    /// Writes once on a link in clear. Returns how many bytes the socket took, and notes whether it may take more.
     fn write_clear(&mut self, stream: &ByteStream) -> Result<usize, LinkError> {
         let Some((WriteBatch { bytes, long }, _)) = self.sent.current() else { return Ok(0) };
         let Position { at, index, mut body_at } = self.place;
@@ -306,17 +305,18 @@ impl TransmitState {
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
             Err(error) => return Err(Errno::from_io_error(&error).map_or(LinkError::Closed, LinkError::from)),
         };
-        // If the socket takes less than everything, `epoll` tells when it can take more.
+        // If the socket takes less than everything, `epoll` reports when it can take more.
         self.writable = written == offered;
         Ok(written)
     }
 
-    /// Writes once on an encrypted link. It encrypts a copy, since tasks may still write where the pieces are.
+    /// Writes once on an encrypted link. The link encrypts a copy, since tasks may still change the pieces in their
+    /// memory.
     fn write_encrypted(&mut self, stream: &mut ByteStream) -> Result<usize, LinkError> {
         let Some((batch, done)) = self.sent.current() else { return Ok(0) };
         let (bytes, mut place) = ((batch.length() - done) as usize, self.place);
         let written = stream.write_by(bytes, &mut |into| copy(batch, &mut place, into))?;
-        // The link may take less than everything although the socket has room.
+        // The link may take only a part although the socket has room.
         self.writable = !stream.wants_write();
         Ok(written)
     }
@@ -375,7 +375,7 @@ mod tests {
 
     const HOST: Tid = Tid(0x80000);
     const SRC: Tid = Tid(0x40001);
-    /// More than an encrypted link takes at a time.
+    /// A number of bytes that an encrypted link does not take at once.
     const NEWS_BYTES: usize = 1 << 20;
 
     fn streams(encrypted: bool) -> [ByteStream; 2] {
@@ -406,7 +406,7 @@ mod tests {
         (0..bytes).map(|at| (at * 31 + number * 7) as u8).collect()
     }
 
-    /// What the other side has read: bytes of an incomplete frame, and complete bodies.
+    /// The bytes that the other side has read: an incomplete frame, and complete bodies.
     #[derive(Default)]
     struct Reader {
         bytes: Vec<u8>,
@@ -538,13 +538,13 @@ mod tests {
             reader.read(&mut far, &mut Flows::new());
             result
         };
-        // Everything is read, and nothing acknowledged.
+        // The other side reads everything and acknowledges nothing.
         for _ in 0..200 {
             assert!(step(&mut transmit, &mut reader, &mut receipts).is_ok());
         }
         let most = UNACKNOWLEDGED_BYTES_MAX + CLEAR_BYTES as u64 + (GATHER_BYTES + CHUNK_BYTES_MAX) as u64;
         assert!((UNACKNOWLEDGED_BYTES_MAX..most).contains(&transmit.kept()), "{}", transmit.kept());
-        // Credit and acknowledgements still go, except to a hostile host.
+        // Credit and acknowledgements are still sent, except to a hostile host.
         let mut failed = false;
         for round in 0..2_000_000 {
             transmit.add_credit(&Credit { host: HOST, dst: Tid(SRC.0 + round % 1000), bytes: 1 });

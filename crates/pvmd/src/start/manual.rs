@@ -1,4 +1,4 @@
-//! Starts by hand (`so=ms`): a person types the command on the other host, and its answer here.
+//! Starts by hand (`so=ms`): a person types the command on the other host, and types the command's answer here.
 //!
 //! This runs in a process of its own, since the daemon does not wait for people.
 use rustix::fs::FlockOperation;

@@ -2,7 +2,7 @@
 //! loop. If there are more hosts than the master starts at a time, hosts that have a link to it start some of them
 //! (`docs/decisions/0021`).
 //!
-//! `remote_shell` chooses the program that runs commands on other hosts, `remote_command` is such a command, `reason`
+//! `remote_shell` chooses the program that runs commands on other hosts, `remote_command` runs such a command, `reason`
 //! explains failures, `manual` asks a person to start a daemon, `tree_spawn` chooses which host starts which,
 //! `remote_starts` runs commands for the master.
 pub mod manual;
@@ -35,28 +35,29 @@ use tree_spawn::TreeSpawn;
 /// Hosts that the master itself starts at the same time, if it has enough processors ([`STARTS_PER_PROCESSOR`]).
 ///
 /// * Filled by: tasks that add hosts
-/// * Default: 64, and 16 a processor
+/// * Default: 64, but at most 16 for each processor
 /// * Setting: `HPVM_STARTS_MAX`, of the first daemon
 /// * Reached: the next host is started by another host that has a link already, or waits until a start has ended
 /// * Test: `many_hosts_start_at_the_same_time_but_not_more_than_the_limit`
 const STARTS_MAX: usize = 64;
-/// Starts at the same time for each processor of the master. A start takes about 300 ms, and 20 ms of a processor.
+/// Simultaneous starts for each processor of the master. A start takes about 300 ms, and keeps a processor busy for 20
+/// ms.
 const STARTS_PER_PROCESSOR: usize = 16;
 /// Time that a host has to start its daemon.
 const START_WAIT: Duration = Duration::from_secs(60);
-/// The same if another host starts it. After that the master does.
+/// The same if another host starts the daemon. After this time the master starts it.
 const PARENT_WAIT: Duration = Duration::from_secs(10);
 /// Time that a person has to start a daemon.
 const MANUAL_WAIT: Duration = Duration::from_secs(600);
-/// Time for which a stray daemon may exist, that is one unknown to the master: until it has waited for its master in
-/// vain, and a little longer.
+/// Time for which a stray daemon, one that the master does not know, may exist: as long as it waits for its master, and
+/// a little longer.
 const STRAY_WAIT: Duration = WELCOME_WAIT.saturating_add(Duration::from_secs(10));
-/// Returns how many hosts a master with that number of processors starts itself at the same time.
+/// Returns how many hosts a master with this number of processors itself starts at the same time.
 pub fn starts_max(processors: usize) -> usize {
     STARTS_MAX.min(processors * STARTS_PER_PROCESSOR)
 }
 
-/// What new daemons are told of the master.
+/// What new daemons learn about the master.
 #[derive(Debug, Clone)]
 pub struct Master {
     /// The tid of its host.
@@ -76,9 +77,9 @@ pub struct Master {
 pub enum StartEvent {
     /// A line for the log.
     Log(String),
-    /// A start has succeeded or failed for good.
+    /// A start has succeeded, or has finally failed.
     Done { request: u32, index: usize, result: Result<Started, StartFailure> },
-    /// A parent in the tree spawn is to execute an order for the command of that number.
+    /// A parent in the tree spawn is to execute an order for the command with this number.
     Order { parent: Tid, number: u64, order: StartOrder },
 }
 
@@ -87,28 +88,28 @@ struct StartJob {
     request: u32,
     host: HostStart,
     shell: RemoteShell,
-    /// The daemons that were tried, and those that are left.
+    /// The places of the daemon that were tried, and those that are left.
     tried: Vec<String>,
     untried: VecDeque<String>,
     deadline: Instant,
     words: Vec<OsString>,
     last_error: String,
-    /// The host shows another ssh key than the known one.
+    /// Whether the host shows another ssh key than the known one.
     key_changed: bool,
     /// The daemon of PVM 3.4.6 that was found on the host.
     older: Option<String>,
-    /// Whether another host may start it. After such a start has failed, the master does it.
+    /// Whether another host may start the daemon. If that fails, the master starts it.
     may_be_remote: bool,
-    /// The host that starts it in place of the master: its parent in the tree spawn.
+    /// The host that starts the daemon in place of the master: its parent in the tree spawn.
     parent: Option<Tid>,
-    /// Until this time a stray daemon may run there that a parent has started.
+    /// The time until which a stray daemon that a parent has started may run on the host.
     stray_until: Option<Instant>,
 }
 
 /// Where a command runs.
 enum Runner {
     Local(RemoteCommand),
-    /// At a parent, which may report `bytes_left` more bytes.
+    /// The command runs at a parent, which may report `bytes_left` more bytes.
     Remote {
         parent: Tid,
         bytes_left: usize,
@@ -120,9 +121,9 @@ struct RunningStart {
     runner: Runner,
     output: Lines,
     errors: Lines,
-    /// The daemon has answered; only the end of the command is awaited.
+    /// The daemon has answered, and only the end of the command is awaited.
     answered: bool,
-    /// The daemon is one of PVM 3.4.6; the next place is tried.
+    /// The daemon is one of PVM 3.4.6, and the next place is tried.
     skipped: bool,
 }
 
@@ -131,7 +132,7 @@ pub struct Starter {
     master: Master,
     starts_max: usize,
     shell: RemoteShell,
-    /// The remote shell of parents, where nobody can be asked for a password.
+    /// The remote shell that parents use. Nobody can be asked for a password there.
     parent_shell: RemoteShell,
     /// Whether the daemon has a terminal.
     terminal: bool,
@@ -145,7 +146,7 @@ pub struct Starter {
 }
 
 impl Starter {
-    /// Makes a starter for the hosts of that master, which starts at most `starts_max` of them itself at a time.
+    /// Makes a starter for a master that itself starts at most `starts_max` hosts at a time.
     pub fn new(master: Master, starts_max: usize) -> std::io::Result<Starter> {
         let terminal = std::fs::File::open("/dev/tty").is_ok();
         Ok(Starter {
@@ -192,7 +193,7 @@ impl Starter {
             _ if self.terminal && !self.can_ask() => self.parent_shell.clone(),
             _ => self.shell.clone(),
         };
-        // A name may mean another host when a parent looks it up; a loopback address always does.
+        // A parent may find another host under the same name; a loopback address always means another host there.
         let elsewhere = |host: &HostStart| {
             !host.addresses.is_empty() && host.addresses.iter().all(|ip| !ip.is_loopback() && !ip.is_unspecified())
         };
@@ -239,7 +240,7 @@ impl Starter {
         self.terminal && remote_shell::is_in_foreground()
     }
 
-    /// Returns whether no start is under way.
+    /// Returns whether no start is in progress.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.running.values().all(|running| running.answered)
     }
@@ -249,9 +250,9 @@ impl Starter {
         self.running.values().filter(|running| !running.answered && running.job.parent.is_none()).count()
     }
 
-    /// Starts waiting hosts: as many as allowed by the master itself, the others by parents.
+    /// Starts waiting hosts: the master starts as many as it may, parents start others.
     fn start_waiting(&mut self) {
-        // A command that cannot be run fails at once and leaves room for the next.
+        // A command that cannot be run fails at once and leaves room for the next command.
         while self.active() < self.starts_max {
             let Some(mut job) = self.waiting.pop_front() else { return };
             job.deadline = Instant::now() + wait_for(&job);
@@ -267,7 +268,7 @@ impl Starter {
         }
     }
 
-    /// Tries the next place where the daemon may lie.
+    /// Tries the next place where the daemon may be installed.
     fn try_next(&mut self, mut job: StartJob) {
         let daemon = job.untried.pop_front().unwrap_or_else(|| "pvmd".into());
         let by_hand = is_by_hand(&job);
@@ -342,7 +343,7 @@ impl Starter {
     fn handle_ready(&mut self, id: u64) {
         let Some(mut running) = self.running.remove(&id) else { return };
         let Runner::Local(command) = &mut running.runner else { unreachable!("it has descriptors") };
-        // The status is read first: everything that the process printed before its end can then be read.
+        // The status is read first, so that after the end all output of the process is read, too.
         let status = command.status();
         let errors = running.errors.read(&mut command.errors);
         let output = running.output.read(&mut command.output);
@@ -351,15 +352,15 @@ impl Starter {
         self.continue_with(id, running, status);
     }
 
-    /// Continues with a command after its output and, if it has ended, its status.
+    /// Continues with a command after its output has been handled. `status` is present if the command has ended.
     fn continue_with(&mut self, id: u64, running: RunningStart, status: Option<ExitStatus>) {
         match status {
             _ if running.skipped => self.try_next(running.job),
-            // Its parent waits for its end.
+            // The parent waits for the end of the command.
             _ if running.answered && running.job.parent.is_some() => {}
             None => drop(self.running.insert(id, running)),
             Some(_) if running.answered => {}
-            // A background process may still hold the output.
+            // A background process may still hold the output open.
             Some(status) if status.success() && !running.output.ended() => drop(self.running.insert(id, running)),
             Some(status) if Self::may_be_elsewhere(&running.job, status) => {
                 self.try_next(running.job);
@@ -384,7 +385,7 @@ impl Starter {
         lines.iter().for_each(|line| self.handle_line(id, running, line));
     }
 
-    /// Passes a daemon of PVM 3.4.6 over: another place may have one of hpvm.
+    /// Skips a daemon of PVM 3.4.6: another place may have a daemon of hpvm.
     fn skip_pvm3_daemon(&mut self, id: u64, running: &mut RunningStart) {
         let job = &mut running.job;
         let (name, older) = (job.host.line.name(), job.tried.last().cloned().unwrap_or_default());
@@ -471,7 +472,7 @@ impl Starter {
         self.tree_spawn.add_parent(host);
     }
 
-    /// Removes a parent that has no link any more. The master starts its hosts.
+    /// Removes a parent that has no link any more. The master starts the hosts that the parent was starting.
     pub fn remove_parent(&mut self, host: Tid) {
         self.tree_spawn.remove_parent(host);
         let its = |running: &RunningStart| running.job.parent == Some(host);
@@ -484,7 +485,7 @@ impl Starter {
 
     /// Handles news of a command that a parent runs.
     pub fn handle_news(&mut self, host: Tid, number: u64, news: StartNews) {
-        // Commands that have been answered or have ended are forgotten here; a host has no say in commands of others.
+        // Ignores news of a command that was answered or has ended, and of a command that another host runs.
         if self.running.get(&number).is_none_or(|running| running.job.parent != Some(host)) {
             return;
         }
@@ -520,14 +521,14 @@ impl Starter {
         self.continue_with(number, running, status);
     }
 
-    /// Returns a start from a parent to the master, and logs why.
+    /// Gives a start of a parent back to the master, and logs why.
     fn return_to_master(&mut self, parent: Tid, job: &StartJob, why: &str, is_stray: bool) {
         self.tree_spawn.end(parent, false);
         self.events.push(StartEvent::Log(format!("host {}: not by {parent}: {why}", job.host.line.name())));
         self.requeue(job, is_stray.then(|| Instant::now() + STRAY_WAIT));
     }
 
-    /// Queues a start for the master, to be done from the beginning.
+    /// Queues a start for the master, which begins it anew.
     fn requeue(&mut self, job: &StartJob, stray_until: Option<Instant>) {
         let job = self.job(job.request, job.host.clone());
         self.waiting.push_front(StartJob { may_be_remote: false, stray_until, ..job });
@@ -536,8 +537,8 @@ impl Starter {
 
 impl Drop for Starter {
     fn drop(&mut self) {
-        // A command that was answered belongs to a daemon that ends by itself. Commands of parents end with their
-        // links.
+        // A command that was answered has started a daemon that ends by itself. Commands that parents run end when the
+        // links to the parents end.
         for running in self.running.values_mut().filter(|running| !running.answered) {
             if let Runner::Local(command) = &mut running.runner {
                 command.kill();
@@ -562,8 +563,8 @@ fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Adds the addresses to which the command went, with the daemon's port, to those that the daemon names: it may not
-/// know an address by which others see it.
+/// Adds the addresses to which the command was sent, with the daemon's port, to the addresses that the daemon reports:
+/// the daemon may not know every address at which others can reach it.
 fn reachable(mut started: Started, host: &HostStart) -> Started {
     let ports: Vec<u16> = started.addresses.first().map(SocketAddr::port).into_iter().collect();
     for port in ports {

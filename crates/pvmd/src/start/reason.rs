@@ -1,4 +1,4 @@
-//! Explains why a daemon could not be started, and how to mend that.
+//! Explains why a daemon could not be started, and how to repair this.
 use crate::processes::spawner;
 use pvm_core::codes::Code;
 use pvm_core::dialogue::{self, Line, quoted};
@@ -15,15 +15,15 @@ const STATUS_NOT_EXECUTABLE: i32 = 126;
 /// How a start has failed.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The command has ended without the line of a daemon.
+    /// The command has ended, and no daemon has answered.
     Exited(ExitStatus),
-    /// Nothing came for this number of seconds.
+    /// No answer came within this number of seconds.
     NoAnswer(u64),
     /// The remote shell could not be started.
     NoProgram(std::io::Error),
     /// A daemon of PVM 3.4.6 has answered.
     OtherProtocol,
-    /// A daemon has answered that speaks this version of the protocol between daemons.
+    /// The daemon has answered, but speaks this other version of the protocol between daemons.
     OtherVersion(u32),
     /// The daemon has answered with an error.
     Refused(Code),
@@ -38,9 +38,9 @@ pub struct FailedStart<'a> {
     /// The daemons that were tried on the host.
     pub tried: &'a [String],
     pub end: Outcome,
-    /// The last line of its standard error.
+    /// The last line of the command's standard error.
     pub last_error: &'a str,
-    /// The host shows another ssh key than the known one.
+    /// Whether the host shows another ssh key than the known one.
     pub key_changed: bool,
     /// The daemon of PVM 3.4.6 that was found on the host.
     pub older: Option<&'a str>,
@@ -52,8 +52,8 @@ pub fn tells_of_changed_key(line: &str) -> bool {
     line.contains("remote host identification has changed") || line.contains("host key") && line.contains("has changed")
 }
 
-/// Returns whether the host has no such daemon, so that another place may help. Some shells use a general exit status
-/// for that.
+/// Returns whether the daemon is not at the place that was tried, so that another place is worth a try. Some shells use
+/// a general exit status in this case.
 pub fn is_not_found(status: ExitStatus, last_error: &str) -> bool {
     match status.code() {
         Some(STATUS_NOT_FOUND | STATUS_NOT_EXECUTABLE) => true,
@@ -62,7 +62,7 @@ pub fn is_not_found(status: ExitStatus, last_error: &str) -> bool {
     }
 }
 
-/// Describes a daemon that speaks another version than this one.
+/// Describes a daemon that speaks another version of the protocol than this daemon.
 pub fn other_version(who: &str, version: u32) -> String {
     format!("{who} speaks version {version} of what daemons say to each other, and this one version {}", wire::VERSION)
 }

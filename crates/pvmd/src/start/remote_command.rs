@@ -1,4 +1,4 @@
-//! The command that starts a daemon on another host: its local process and what that prints.
+//! The command that starts a daemon on another host: its local process and the output of that process.
 use crate::processes::status_of;
 use pvm_core::dialogue::{LINE_BYTES_MAX, TAKEN};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -13,11 +13,11 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 4096;
-/// Bytes read from one pipe before others are served. No pipe holds more.
+/// Bytes read from one pipe before other pipes are read. No pipe holds more.
 const READ_IN_TURN_MAX: usize = 1 << 20;
-/// Events taken from the system at a time.
+/// Events taken from `epoll` at a time.
 const EVENTS_MAX: usize = 64;
-/// The lower bits of an event's number name one of the descriptors of a command.
+/// The number of lower bits of an event's data that select a descriptor of the command.
 const STREAM_BITS: u32 = 2;
 
 /// The reading end of a pipe. Reading does not block.
@@ -109,7 +109,7 @@ impl Lines {
 /// A running command.
 pub struct RemoteCommand {
     child: Child,
-    /// Absent once the process is known to have ended, since the descriptor stays readable then.
+    /// Absent once the process is known to have ended, since a pidfd stays readable after the end.
     pidfd: Option<OwnedFd>,
     /// Kept open until the daemon has answered.
     input: Option<ChildStdin>,
@@ -129,7 +129,7 @@ impl RemoteCommand {
         }
         let mut child = crate::core_dumps::as_before(|| command.spawn())?;
         let mut stdin = child.stdin.take();
-        // The input fits into the pipe. A process that has ended already says why on its standard error.
+        // The input fits into the pipe. An error means that the process has ended already; its standard error says why.
         let _ = stdin.as_mut().map(|stdin| stdin.write_all(input));
         match watched(&mut child) {
             Ok((pidfd, output, errors)) => {
@@ -147,7 +147,8 @@ impl RemoteCommand {
         [&self.output.0, &self.errors.0, &self.pidfd].map(|descriptor| descriptor.as_ref().map(AsFd::as_fd))
     }
 
-    /// Tells the daemon that its answer has come, and closes its input. The daemon waits for both before it detaches.
+    /// Tells the daemon that its answer has come, and closes its input. The daemon waits for both before it detaches
+    /// from the command.
     pub fn close_input(&mut self) {
         if let Some(mut input) = self.input.take() {
             // This fits into the pipe, since the daemon has read the greeting.
@@ -155,8 +156,8 @@ impl RemoteCommand {
         }
     }
 
-    /// Closes the input of a daemon that is not wanted. Without the word of [`RemoteCommand::close_input`] the daemon
-    /// ends.
+    /// Closes the input of a daemon that is not wanted. The daemon then ends, since it has not received the word that
+    /// [`RemoteCommand::close_input`] sends.
     pub fn drop_input(&mut self) {
         self.input = None;
     }
@@ -181,12 +182,12 @@ impl RemoteCommand {
         if let Some(group) = Pid::from_raw(self.child.id() as i32) {
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
-        // For a process that does not lead a group.
+        // This kills a process that does not lead a group.
         let _ = self.child.kill().and_then(|()| self.child.wait());
     }
 }
 
-/// Opens what is to be watched of a process: its end, its output, its errors.
+/// Opens the descriptors of a process that are to be watched: pidfd, output, errors.
 fn watched(child: &mut Child) -> io::Result<(OwnedFd, OutputPipe, OutputPipe)> {
     let process = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::InvalidInput)?;
     let pidfd = rustix::process::pidfd_open(process, PidfdFlags::empty())?;
@@ -207,7 +208,7 @@ pub fn watch(epoll: &OwnedFd, number: u64, command: &RemoteCommand) -> bool {
 /// Returns the numbers of the commands whose descriptors are ready.
 pub fn ready(epoll: &OwnedFd) -> Vec<u64> {
     let mut ready = Vec::with_capacity(EVENTS_MAX);
-    // After an error the next call finds the events.
+    // After an error, the next call returns the events.
     let _ = epoll::wait(epoll, rustix::buffer::spare_capacity(&mut ready), Some(&Timespec::default()));
     let mut numbers: Vec<u64> = ready.iter().map(|event| event.data.u64() >> STREAM_BITS).collect();
     numbers.dedup();

@@ -1,4 +1,5 @@
-//! The remote shell: the program that runs commands on other hosts. And the places where the daemon may lie there.
+//! The remote shell, which is the program that runs commands on other hosts, and the places where the daemon may be
+//! installed on those hosts.
 use pvm_core::dialogue::quoted;
 use pvm_core::hostfile::HostLine;
 use std::ffi::OsString;
@@ -8,13 +9,13 @@ use std::path::{Path, PathBuf};
 const CONNECT_SECONDS: u32 = 20;
 /// Debian's name for the remote shell that the administrator has chosen.
 const DEBIAN_SHELL: &str = "/etc/alternatives/pvm-rsh";
-/// Where packages put the daemon. Tried after `PATH` and the place of this daemon's own program.
+/// Where packages install the daemon. Tried after `PATH` and the place of this daemon's own program.
 const USUAL_PLACES: [&str; 2] = ["/usr/lib/hpvm/bin/pvmd", "/usr/local/bin/pvmd"];
 
 /// The program that runs commands on other hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemoteShell {
-    /// A program that is called as `rsh` is: with a host, optionally `-l` and a login, and a command.
+    /// A program with the arguments of `rsh`: a host, optionally `-l` and a login, and a command.
     Program(Vec<OsString>),
     /// Slurm's `srun`, which needs no keys within an allocation.
     Srun,
@@ -49,7 +50,7 @@ impl RemoteShell {
         *self == RemoteShell::Srun
     }
 
-    /// Returns the words that run `command` on the host of that line.
+    /// Returns the words of the command line that runs `command` on the host of a line in the hostfile.
     pub fn words(&self, line: &HostLine, command: &str) -> Vec<OsString> {
         let mut words: Vec<OsString> = match self {
             RemoteShell::Program(program) => [program.as_slice(), &[line.address().into()]].concat(),
@@ -74,8 +75,8 @@ pub fn is_in_foreground() -> bool {
 }
 
 /// Returns the daemons to try on a host, best first: the one that the user has named; else `pvmd` in the host's `PATH`
-/// and the usual places. `own` is the program of this daemon. It comes first where `pvmd` is another program here,
-/// since that is probably so there, too.
+/// and the usual places. `own` is the program of this daemon. It comes first if `pvmd` is another program on this host,
+/// since the same is probably true on the other host.
 pub fn daemon_candidates(
     line: &HostLine,
     variable: impl Fn(&str) -> Option<OsString>,

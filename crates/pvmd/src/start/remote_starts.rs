@@ -19,17 +19,17 @@ use std::os::unix::process::ExitStatusExt;
 /// * Test: `the_commands_that_a_host_runs_for_the_master_are_limited`
 const REMOTE_STARTS_MAX: usize = 64;
 
-/// The length of a command's input. A pipe takes it at once, so that writing never blocks.
+/// The length of a command's input. A pipe takes an input of this length at once, so that writing never blocks.
 ///
 /// * Filled by: the master
-/// * Setting: none, no greeting is as long
+/// * Setting: none, every greeting is shorter
 /// * Reached: the master is told that the command was not run, and starts the daemon itself
 /// * Test: `an_input_that_a_pipe_may_not_take_is_refused`
 const INPUT_BYTES_MAX: usize = 4096;
 
 struct RemoteStart {
     command: RemoteCommand,
-    /// The daemon that the command started has answered, and goes on without the command.
+    /// The daemon that the command started has answered, and runs on without the command.
     answered: bool,
     /// Bytes that the command has printed.
     printed: usize,
@@ -115,7 +115,7 @@ impl RemoteStarts {
 
 impl RemoteStart {
     fn step(&mut self) -> Vec<StartNews> {
-        // The status is read first: everything that the process printed before its end can then be read.
+        // The status is read first, so that after the end all output of the process is read, too.
         let status = self.command.status();
         let mut news = Vec::new();
         let mut tell = |pipe: &mut OutputPipe, kind: fn(ByteBuf) -> StartNews| {
@@ -132,7 +132,7 @@ impl RemoteStart {
             news.push(StartNews::TooMuch);
             return news;
         }
-        // A background process may still hold the output.
+        // A background process may still hold the output open.
         let ended = status.filter(|status| !status.success() || self.command.output.ended());
         news.extend(ended.map(|status| StartNews::Ended(status.into_raw())));
         news

@@ -7,7 +7,7 @@ use pvm_net::polling::poll_one;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// How long a test waits for what must happen.
+/// Time that a test waits for an expected event.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct Folder(TempDir);
@@ -16,7 +16,7 @@ impl Folder {
     pub fn new() -> Folder {
         Folder(TempDir::new().unwrap())
     }
-    /// Returns the path of a file in it.
+    /// Returns the path of a file in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
@@ -55,7 +55,7 @@ pub fn host(index: usize, line: &str) -> HostStart {
     HostStart { index, tid: Tid::host_number(index as u32 + 2), line: parse_host(line).unwrap(), addresses }
 }
 
-/// Returns the results of that number of hosts, and the lines for the log.
+/// Returns the results of `count` hosts, and the lines for the log.
 fn run(starter: &mut Starter, count: usize) -> (Vec<Result<Started, StartFailure>>, Vec<String>) {
     let (mut results, mut remarks, end) = (BTreeMap::new(), Vec::new(), Instant::now() + PATIENCE);
     while results.len() < count && Instant::now() < end {
@@ -271,7 +271,7 @@ fn a_command_that_has_ended_while_another_holds_its_output_keeps_nobody_awake() 
     }
     assert!(starter.step().is_empty());
     assert!(!is_ready(&starter) && starter.running.contains_key(&id));
-    // It reaches its deadline and is killed with its children.
+    // The command reaches its deadline and is killed with its children.
     starter.running.values_mut().for_each(|running| running.job.deadline = Instant::now());
     let (results, _) = run(&mut starter, 1);
     assert!(matches!(&results[0], Err(failure) if failure.reason.starts_with("no answer within 60 s")), "{results:?}");
@@ -305,7 +305,7 @@ fn a_daemon_that_is_refused_is_not_told_that_it_was_taken() {
     assert_eq!(text, "closed\n");
 }
 
-/// Set when the test below runs once more with a terminal.
+/// This variable is set when the test below runs a second time, with a terminal.
 const AT_TERMINAL: &str = "HPVM_TEST_AT_TERMINAL";
 
 #[test]
@@ -333,7 +333,7 @@ fn at_a_terminal_a_command_can_ask_for_a_password() {
         .spawn()
         .unwrap();
     use std::io::Write;
-    // The terminal exists until its process has ended.
+    // The terminal exists only as long as the process that made it.
     let mut input = script.stdin.take().unwrap();
     input.write_all(b"secret\n").unwrap();
     let said = script.wait_with_output().unwrap();

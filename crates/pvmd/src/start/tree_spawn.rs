@@ -1,5 +1,5 @@
-//! The tree spawn: hosts that have a link to the master start further hosts for it. This file chooses the parent of
-//! each new host and does no I/O.
+//! The tree spawn: hosts that have a link to the master start further hosts for the master. This file chooses the
+//! parent of each new host and does no I/O.
 use pvm_core::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 ///
 /// * Filled by: tasks that add hosts
 /// * Setting: none, `HPVM_STARTS_MAX` sets how many the master starts itself
-/// * Reached: another parent is asked, or the master starts the host when it has a place
+/// * Reached: another parent is asked, or the master starts the host when it can start one more
 /// * Test: `each_parent_has_a_share_and_the_idlest_is_asked`
 pub const FAN_OUT: usize = 8;
-/// When failures exceed successes by this number, hosts of this machine evidently cannot start one another.
+/// If failures exceed successes by this number, hosts of this machine evidently cannot start one another.
 const LOSSES_MAX: usize = 4;
 
 #[derive(Default)]
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(tree_spawn.choose_parent(), Some(hosts[1]));
         tree_spawn.remove_parent(hosts[1]);
         assert_eq!(tree_spawn.choose_parent(), None);
-        // The host runs another daemon now, whose record is empty.
+        // The host now runs another daemon, of which no failure is recorded.
         tree_spawn.remove_parent(hosts[0]);
         tree_spawn.add_parent(hosts[0]);
         assert_eq!(tree_spawn.choose_parent(), Some(hosts[0]));

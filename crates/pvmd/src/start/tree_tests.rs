@@ -11,7 +11,7 @@ struct Fleet {
     orders: Vec<(Tid, u64, StartOrder)>,
     remarks: Vec<String>,
     results: BTreeMap<usize, Result<Started, StartFailure>>,
-    /// Hosts that have been started get a link at once.
+    /// Whether hosts that have been started get a link at once.
     come: bool,
 }
 
@@ -75,7 +75,7 @@ impl Fleet {
         self.orders.iter().filter(|(_, _, order)| matches!(order, StartOrder::Run { .. })).count()
     }
 
-    /// Has a host started by the parent `host_number(9)` alone. Returns the number of the command.
+    /// Lets the parent `host_number(9)` alone start a host. Returns the number of the command.
     fn with_one_under_way(shell: RemoteShell) -> (Fleet, u64) {
         let mut fleet = Fleet::new(1, shell);
         let parent = Tid::host_number(9);
@@ -112,7 +112,7 @@ fn hosts_that_have_come_start_those_that_wait() {
     assert!(fleet.remarks.iter().all(|text| !text.contains("not by")), "{:?}", fleet.remarks);
     let closed = fleet.orders.iter().filter(|(_, _, order)| *order == StartOrder::CloseInput).count();
     assert_eq!(closed, fleet.runs());
-    // All commands come to an end.
+    // All commands end.
     let end = Instant::now() + PATIENCE;
     while !(fleet.starter.running.is_empty() && fleet.remote_starts.values().all(RemoteStarts::is_idle)) {
         assert!(Instant::now() < end);
@@ -236,7 +236,7 @@ fn a_parent_that_takes_too_long_is_told_to_stop() {
 fn a_parent_that_reports_too_much_has_failed() {
     let folder = Folder::new();
     let (mut fleet, number) = Fleet::with_one_under_way(answering(&folder));
-    // News of other hosts is ignored, as are other claims.
+    // News is ignored if it comes from another host or is about another command.
     let done = || StartNews::Output(format!("{}\n", line()).into_bytes().into());
     fleet.starter.handle_news(Tid::host_number(8), number, done());
     fleet.starter.handle_news(PARENT, number + 1, done());
@@ -311,7 +311,7 @@ fn whatever_parents_report_and_whenever_they_leave_each_host_has_one_result() {
     const HOSTS: usize = 12;
     for seed in 0..300 {
         let (mut prng, mut ends) = (Prng(seed), [0; HOSTS]);
-        // What the master tries itself fails at once.
+        // Starts by the master itself fail at once.
         let mut starter = starter(RemoteShell::Program(vec!["/nowhere/rsh".into()]), None);
         starter.starts_max = 0;
         (0..HOSTS).for_each(|index| starter.start(5, host(index, &format!("h{index}"))));

@@ -1,4 +1,4 @@
-//! A daemon of the test's own, and a client that speaks the control protocol.
+//! A separate daemon for a test, and a client that speaks the control protocol.
 #![allow(dead_code)] // each test program uses a part
 
 use pvm_core::codes::Code;
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The path of a directory of the test's own, and what removes it at the end.
+/// A directory of one test: its path, and the guard that removes it at the end.
 pub struct Directory(pub PathBuf, TempDir);
 
 impl Directory {
@@ -34,8 +34,8 @@ impl Directory {
     pub fn command(&self) -> Command {
         self.prepared(Command::new(env!("CARGO_BIN_EXE_pvmd")))
     }
-    /// Starts the daemon by a shell that runs something before (bash, since dash does not pass on that it ignores
-    /// SIGCHLD).
+    /// Returns a command for a shell that runs `first` and then becomes the daemon (bash, since dash does not pass an
+    /// ignored SIGCHLD on).
     pub fn command_after(&self, first: &str) -> Command {
         let mut shell = Command::new("/bin/bash");
         shell.args(["-c", &format!("{first}; exec \"$0\""), env!("CARGO_BIN_EXE_pvmd")]);
@@ -68,15 +68,14 @@ impl Directory {
         let name = format!("pvml.{}", rustix::process::geteuid().as_raw());
         std::fs::read_to_string(self.0.join(name)).unwrap_or_default()
     }
-    /// Returns the files beside the log.
+    /// Returns the names of the daemon's files other than the log.
     pub fn leftovers(&self) -> Vec<String> {
         let names = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name());
         names.map(|name| name.into_string().unwrap()).filter(|name| name.starts_with("pvmd")).collect()
     }
 }
 
-/// Takes SIGTERM from the daemon: a daemon that ends asks its tasks to end, and the tasks of a test are the test
-/// itself.
+/// Catches SIGTERM: a daemon that ends sends it to its tasks, and the tasks of a test run in the test's own process.
 pub fn bear_termination() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGTERM, flag.clone()).unwrap();
@@ -137,7 +136,7 @@ pub struct Client {
     pub bell: OwnedFd,
     /// Descriptors that came with the welcome.
     pub gifts: Vec<OwnedFd>,
-    /// Frames that have come before they were asked for.
+    /// Frames that arrived before the test asked for them.
     pub inbox: Vec<(ToTask, Vec<OwnedFd>)>,
     last_wait: u32,
 }
@@ -186,7 +185,7 @@ impl Client {
         self.finish(wait)
     }
 
-    /// Returns the next frame that answers nothing.
+    /// Returns the next frame that is not an answer.
     pub fn next(&mut self) -> (ToTask, Vec<OwnedFd>) {
         if !self.inbox.is_empty() {
             return self.inbox.remove(0);

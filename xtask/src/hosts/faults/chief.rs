@@ -5,9 +5,9 @@ use anyhow::{Result, bail, ensure};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long comparing the accounts may take; the tasks' own limits are shorter.
+/// How long the tasks may take to compare their accounts; their own limits are shorter.
 const SETTLE_TIME: Duration = Duration::from_secs(150);
-/// How long the end may take.
+/// How long the tasks may take to end.
 const END_TIME: Duration = Duration::from_secs(20);
 
 /// A running chief.
@@ -22,7 +22,7 @@ impl Chief {
         Ok(Chief { process: LineProcess::start(command.stderr(Stdio::null()))?, lines: Vec::new() })
     }
 
-    /// Waits until the output so far is enough.
+    /// Waits until `is_enough` accepts the output so far.
     pub fn wait(&mut self, what: &str, time: Duration, is_enough: impl Fn(&[String]) -> bool) -> Result<()> {
         let end = Instant::now() + time;
         while !is_enough(&self.lines) {
@@ -42,7 +42,7 @@ impl Chief {
         self.lines.iter().filter(|line| line.starts_with(beginning)).count()
     }
 
-    /// Has the tasks compare their accounts. Returns the result.
+    /// Lets the tasks compare their accounts. Returns the result.
     pub fn settle(&mut self) -> Result<String> {
         let before = self.count("settled ");
         self.process.send("settle");

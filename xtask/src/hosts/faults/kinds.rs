@@ -1,4 +1,4 @@
-//! The faults: how each is prepared and made, and what is awaited before the accounts are compared.
+//! The faults: how each is prepared and caused, and which events are awaited before the accounts are compared.
 
 use super::Run;
 use super::chief::Chief;
@@ -10,26 +10,27 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// The time in which a silent host must be noticed: the default limit is 10 s, the rest is for a slow machine.
+/// The time in which a silent host must be noticed: the default limit of 10 s, and 10 s more for a slow machine.
 pub const NOTICE_TIME: Duration = Duration::from_secs(20);
 /// The time in which a closed connection must be noticed.
 const CLOSED_TIME: Duration = Duration::from_secs(5);
 /// How long a daemon is stopped.
 const STOPPED_TIME: Duration = Duration::from_secs(30);
-/// How long a host is cut off: the machine must survive the first cut whole, and lose the host in the second.
+/// How long a host is cut off: after the first time the machine must still have the host, after the second it must have
+/// lost it.
 const CUT_TIMES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
 /// How long tasks send messages over bad links.
 const TALK_TIME: Duration = Duration::from_secs(8);
-/// How long a host loses frames, and how many of a thousand.
+/// How long a host loses frames, and how many of a thousand are lost.
 const LOSSY_TIME: Duration = Duration::from_secs(45);
 const LOSSY_SHARE: u32 = 300;
-/// The time after which connections that cannot recover from that have been given up.
+/// How long the run waits after the loss of frames: connections that cannot recover have been given up by then.
 const GIVEN_UP_TIME: Duration = Duration::from_secs(25);
-/// The longest frame that passes a black hole, and how long the hole exists: longer than a silent host is tolerated,
-/// and sometimes longer than a connection without progress.
+/// The longest frame that passes a black hole, in bytes, and the range of the hole's duration: always longer than a
+/// silent host is tolerated, and sometimes longer than a connection without progress is tolerated.
 const HOLE_BYTES: u32 = 700;
 const HOLE_MS: [u64; 2] = [20_000, 45_000];
-/// How often connections are killed, and the interval.
+/// How often connections are killed, and the pause before each time.
 const KILLS: u32 = 6;
 const KILL_PAUSE: Duration = Duration::from_millis(1500);
 /// The size of the full disk, in KiB.
@@ -127,12 +128,12 @@ impl Fault {
         Fault::ALL.into_iter().find(|fault| fault.name() == name).with_context(|| format!("faults: {}", names()))
     }
 
-    /// Returns whether the fault costs a host.
+    /// Returns whether the machine loses a host by the fault.
     pub fn loses_host(self) -> bool {
         matches!(self, Fault::DaemonKilled | Fault::DaemonStopped | Fault::LongCut | Fault::LinkDown)
     }
 
-    /// Returns whether the fault may or may not cost a host.
+    /// Returns whether it depends on chance that the machine loses a host by the fault.
     pub fn may_lose_host(self) -> bool {
         self == Fault::LossyHost
     }
@@ -160,7 +161,7 @@ impl Fault {
         Ok(())
     }
 
-    /// Makes the fault, and ends it.
+    /// Causes the fault, and ends it.
     pub fn happen(self, run: &mut Run, chief: &mut Chief) -> Result<()> {
         match self {
             Fault::TaskKilled => {
@@ -212,7 +213,7 @@ impl Fault {
     }
 }
 
-/// Waits until the chief is told of the lost host and of its tasks.
+/// Waits until the chief has received the notifies for the lost host and its tasks.
 fn lost(chief: &mut Chief, time: Duration) -> Result<()> {
     let count = |lines: &[String], beginning: &str| lines.iter().filter(|line| line.starts_with(beginning)).count();
     chief.wait("the host's loss", time, |lines| count(lines, "lost ") >= 1 && count(lines, "exit ") >= 2)
@@ -230,7 +231,8 @@ fn stop(run: &Run, chief: &mut Chief) -> Result<()> {
     noticed
 }
 
-/// Waits until the host is noticed as lost and has ended its processes, and until the time of the cut is over.
+/// Waits until the chief knows that the host is lost, until the host's processes have ended, and until the time of the
+/// cut is over.
 fn cut_off(run: &Run, chief: &mut Chief) -> Result<()> {
     let began = Instant::now();
     lost(chief, NOTICE_TIME)?;
@@ -239,7 +241,7 @@ fn cut_off(run: &Run, chief: &mut Chief) -> Result<()> {
     Ok(())
 }
 
-/// Lets tasks send messages over bad links. The accounts are compared over these links, too.
+/// Lets tasks send messages over bad links. The links are still bad while the accounts are compared.
 fn talk(run: &Run, lines: &[&str]) -> Result<()> {
     for line in lines {
         run.network.tell_switch(line)?;
@@ -248,7 +250,7 @@ fn talk(run: &Run, lines: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Drops long frames for one host and passes short ones: its control link stays alive.
+/// Drops long frames for one host and passes short ones, so that the host's control link stays alive.
 fn black_hole(run: &mut Run) -> Result<()> {
     run.network.tell_switch(&format!("hole {} {HOLE_BYTES}", run.victim))?;
     std::thread::sleep(Duration::from_millis(run.random.u64(HOLE_MS[0]..HOLE_MS[1])));
@@ -256,7 +258,7 @@ fn black_hole(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Has the host's kernel end connections of processes with that name, several times.
+/// Lets the host's kernel end the connections of processes with that name, several times.
 fn kill_connections(run: &Run, program: &str) -> Result<()> {
     let mut killed = 0;
     for _ in 0..KILLS {

@@ -1,4 +1,4 @@
-//! Data links that the kernel ends.
+//! The fault in which the kernel ends data links.
 
 use super::Run;
 use crate::hosts::network::Host;
@@ -7,18 +7,20 @@ use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// The most times that they are ended.
+/// The most times that data links are ended.
 const KILLS_MAX: u64 = 6;
-/// The time in which these links must be connected again.
+/// The time in which data links must be connected again.
 const AGAIN_TIME: Duration = Duration::from_secs(20);
-/// The least bytes that a data link has carried; it has also carried four times as much as its control link.
+/// A link counts as a data link if it has carried more bytes than this, and more than four times as many as the control
+/// link.
 const DATA_BYTES_MIN: u64 = 64 << 10;
 /// The longest time in which connections are ended while the host is cut off.
 const CUT_MAX: Duration = Duration::from_secs(3);
-/// A word of the daemon's log when a data link is connected again.
+/// The words in the daemon's log when a data link is connected again.
 const AGAIN: &str = "stands again";
 
-/// Ends data links of the host several times. Sometimes the other side is not told.
+/// Ends data links of the host several times. Sometimes the host is cut off meanwhile, so that the other sides are not
+/// notified.
 pub fn kill(run: &mut Run) -> Result<()> {
     let mut control = None;
     wait_until(AGAIN_TIME, || {
@@ -37,11 +39,11 @@ pub fn kill(run: &mut Run) -> Result<()> {
         }
         let began = Instant::now();
         for link in data_links(run.victim())? {
-            // On a busy machine that takes seconds, and a host that is cut off for long is lost.
+            // On a busy machine, ending the links takes seconds, and a host that is cut off for too long is lost.
             if unheard && began.elapsed() > CUT_MAX {
                 break;
             }
-            // If only some of them end, the daemon can still reach somebody.
+            // Not all links end each time: then the daemon can still reach some hosts.
             if run.random.u64(0..3) > 0 {
                 killed += end(run.victim(), &link)?;
             }
@@ -63,7 +65,7 @@ pub fn kill(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// A connection: its address here, its address there, and the bytes that it has carried.
+/// A connection: the addresses of its near and its far end, and the bytes that it has carried.
 struct Connection {
     near: String,
     far: String,
@@ -90,8 +92,8 @@ fn connections(host: &Host) -> Result<Vec<Connection>> {
     Ok(lines.filter_map(connection).collect())
 }
 
-/// Returns the names of the control links of a daemon: of the two connections to each other host, one carries messages,
-/// and the other little. Returns `None` while that is not clear.
+/// Returns the names of a daemon's control links. A daemon has two connections to each other host; the control link is
+/// the one that has carried few bytes. Returns `None` while the two cannot be told apart.
 fn control_links(host: &Host) -> Result<Option<Vec<String>>> {
     let mut peers: BTreeMap<String, Vec<Connection>> = BTreeMap::new();
     for one in connections(host)? {
@@ -107,7 +109,7 @@ fn control_links(host: &Host) -> Result<Option<Vec<String>>> {
     Ok(control.filter(|links| links.len() == super::HOSTS - 1))
 }
 
-/// Has the kernel end a connection. Returns how many it has ended.
+/// Lets the kernel end a connection. Returns the number of connections that it has ended.
 fn end(host: &Host, Connection { near, far, .. }: &Connection) -> Result<usize> {
     let said = host.sh(&format!("ss -tnHK src '{near}' dst '{far}'"))?;
     Ok(said.lines().count())

@@ -39,7 +39,7 @@ const LOG_LINES: usize = 12;
 
 /// The runs.
 pub struct Plan {
-    /// The faults; all if there are none.
+    /// The faults; if the list is empty, all faults.
     pub faults: Vec<Fault>,
     /// The number of seeds for each fault.
     pub seeds: u64,
@@ -184,7 +184,8 @@ impl<'a> Run<'a> {
     }
 
     fn chief(&mut self) -> Result<Chief> {
-        // PvmDontRoute or PvmRouteDirect (with which PVM 3.4 loses the order, D3); the longest message in bytes.
+        // The arguments are the route, which is PvmDontRoute or PvmRouteDirect (never for PVM 3.4, which would lose the
+        // order of messages, D3), and the longest message in bytes.
         let chance = self.random.bool();
         let direct = self.fault.is_direct().unwrap_or(chance) && self.machine.side == Side::Ours;
         let route = if direct { "3" } else { "1" };
@@ -246,7 +247,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Returns name and number of each host, as each of these hosts sees them.
+    /// Returns the host tables of these hosts, as names and numbers.
     fn tables(&self, names: &[&str]) -> Result<Vec<Vec<(String, String)>>> {
         let table = |host: &Host| -> Result<Vec<(String, String)>> {
             let said = self.machine.console(host, "conf\n", CONSOLE_TIME)?;
@@ -277,7 +278,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Checks that after the loss of the first daemon everything ends and reports the reason.
+    /// Checks that all processes end after the loss of the first daemon, and that the other daemons report the reason.
     fn without_master(&mut self) -> Result<String> {
         let master = self.machine.first().daemon().context("a daemon")?;
         crate::processes::signal(master, rustix::process::Signal::KILL);

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 /// The interval of the checks.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often the consoles of the honest hosts are used.
+/// The interval at which the consoles of the honest hosts are used.
 const ASK_INTERVAL: Duration = Duration::from_secs(4);
-/// Among this many lives at least one must end because the other hosts cut it off.
+/// If there were at least this many lives of hostile hosts, the other hosts must have cut off at least one.
 const LIVES_FOR_A_CUT: usize = 8;
 /// The most memory that an honest daemon may have at any time, in bytes.
 const PEAK_BYTES_MAX: u64 = 1 << 30;
@@ -36,7 +36,7 @@ struct Seen {
     trouble: Vec<String>,
 }
 
-/// Keeps hostile hosts in the machine.
+/// Adds hostile hosts to the machine whenever they are missing.
 pub struct Keeper<'a> {
     machine: &'a Machine<'a>,
     hostile: &'a [Host],
@@ -70,7 +70,7 @@ impl<'a> Keeper<'a> {
         let there = || self.hostile.iter().flat_map(Host::processes);
         there().for_each(|process| signal(process, Signal::KILL));
         wait_until(CONSOLE_TIME, || self.adding.load(Ordering::SeqCst) == 0 && there().next().is_none());
-        // A host that was just starting.
+        // Kills a host that was just starting.
         there().for_each(|process| signal(process, Signal::KILL));
     }
 
@@ -80,7 +80,7 @@ impl<'a> Keeper<'a> {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// Adds, checks and measures until the traffic is over.
+    /// Adds hosts, uses consoles and measures daemons until the traffic is over.
     pub fn keep(&self) {
         std::thread::scope(|scope| {
             scope.spawn(|| self.until_over(|| self.add_those_that_lack()));
@@ -107,8 +107,8 @@ impl<'a> Keeper<'a> {
     }
 
     fn add_those_that_lack(&self) {
-        // Counted before the check whether hosts are wanted: once they are not wanted and nobody is counted, no host
-        // can start any more.
+        // The count grows before `wanted` is read: so once `wanted` is false and the count is 0, no host can start any
+        // more.
         self.adding.fetch_add(1, Ordering::SeqCst);
         if self.wanted.load(Ordering::SeqCst) {
             self.add();
@@ -122,7 +122,7 @@ impl<'a> Keeper<'a> {
         if lacking.is_empty() {
             return;
         }
-        // The answer does not matter: the host may have left again before it arrives.
+        // A refusal is no error: the host may have left again before the answer arrives.
         match self.ask(self.machine.first(), &format!("add {}\n", lacking.join(" "))) {
             Ok(text) if text.contains(" successful") && !text.contains("\n0 successful") => {
                 self.seen(|seen| seen.added += 1)
@@ -145,7 +145,7 @@ impl<'a> Keeper<'a> {
                     "the console of {} does not list all honest hosts: {text}",
                     host.name
                 );
-                // At the end of the traffic there may be none.
+                // At the end of the traffic there may be no tasks.
                 let tasks = text.matches("torture").count();
                 let over = !busy || !self.wanted.load(Ordering::Relaxed);
                 ensure!(tasks > 1 || over, "the console of {} lists no tasks: {text}", host.name);
@@ -178,7 +178,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Returns how many lives there have been.
+    /// Returns the number of lives of hostile hosts so far.
     pub fn lives(&self) -> usize {
         self.reports_of_lives().len()
     }

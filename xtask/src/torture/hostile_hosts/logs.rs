@@ -2,9 +2,9 @@
 use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 
-/// The lines that one life of a hostile host may cause: that it joined, that it was rejected, why it left.
+/// The most lines that one life of a hostile host may cause: that it joined, that it was rejected, why it left.
 const LINES_A_LIFE_MAX: usize = 24;
-/// The lines beside those.
+/// The most lines that have other causes.
 const LINES_MAX: usize = 60;
 /// The number of kinds of lines that are shown.
 const KINDS_SHOWN: usize = 12;
@@ -23,7 +23,8 @@ pub fn look(host: &str, log: &str, lives: usize) -> Result<String> {
     Ok(text)
 }
 
-/// Returns a line of the daemon itself: `[t80040000] MM/DD hh:mm:ss TEXT`. Output of a task has a tid before the text.
+/// Returns the text of a line of the daemon itself: `[t80040000] MM/DD hh:mm:ss TEXT`. In a line of a task's output,
+/// the text begins with a tid.
 fn own_line(line: &str) -> Option<&str> {
     let text = line.splitn(4, ' ').nth(3)?;
     (!text.starts_with("[t")).then_some(text)

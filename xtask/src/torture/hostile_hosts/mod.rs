@@ -28,7 +28,8 @@ const HONEST: usize = 2;
 const CONSOLE_TIME: Duration = Duration::from_secs(30);
 /// The program, by cargo's name.
 const PROGRAM: &str = "hostile-host";
-/// The timeout of silent hosts: many hosts share a few processors, and some may not run for long.
+/// The time after which silent hosts are removed, in seconds. It is long, since many hosts share a few processors, and
+/// a host may have to wait for one.
 const HOST_TIMEOUT_SECONDS: &str = "20";
 /// The longest life of a hostile host; a short run waits for the end of the first life.
 const LIFE_TIME_MAX: Duration = Duration::from_secs(60);
@@ -43,8 +44,8 @@ const MEANWHILE: Limits = Limits {
     descriptors: 5_000,
     mappings: 10_000,
 };
-/// The limits after they have left. The allocator does not return all memory at once: a long body from another host is
-/// copied to a task's own memory.
+/// The limits after the hostile hosts have left. A task copies a long body from another host to its own memory, and its
+/// allocator does not return all of this memory at once.
 const AFTERWARDS: Limits =
     Limits { heap: 1 << 20, private: 160 << 20, daemon: 64 << 20, shared: 8 << 20, descriptors: 3, mappings: 64 };
 
@@ -53,7 +54,7 @@ pub fn counted(arguments: &[String]) -> Result<Counts> {
     if let Some(obstacle) = sandbox::obstacle() {
         return Ok(Counts::skip(obstacle));
     }
-    // A debug build is enough, and its libraries have been built for the unit tests.
+    // A debug build is enough; the unit tests have already built its libraries.
     sh(cargo().args(["build", "--quiet", "--package", "pvm-hostile"]))?;
     let words: Vec<&str> = std::iter::once("torture").chain(arguments.iter().map(String::as_str)).collect();
     let last = sandbox::run(&words)?;
@@ -158,14 +159,14 @@ fn talk(plan: &Plan, ring: &Ring<'_>, program: &Path, daemons: &[u32], keeper: &
     let mut chief = LineProcess::start(command.arg(format!("hosts={}", names.join(","))).stderr(Stdio::null()))?;
     let mut watch = Watch::new(daemons.to_vec(), Duration::from_secs(plan.patience));
     let calm_from = Duration::from_secs(plan.seconds.saturating_sub(plan.round_seconds));
-    // A message that a hostile host has begun takes memory up to the longest possible length.
+    // An unfinished message of a hostile host takes up to as much memory as the longest possible message.
     let begun = plan.hostile_hosts * i32::MAX as u64 / plan.tasks;
     let meanwhile = Limits { shared: MEANWHILE.shared + begun, ..MEANWHILE };
     let mut calm = false;
     let (traffic, trouble) = run_traffic(plan, &mut chief, ring, &mut |line, time| {
         watch.limits = if calm { AFTERWARDS } else { meanwhile };
         let said = watch.look(line);
-        // Another round follows, unless this was the calm one.
+        // Another round follows, unless this was the last one, without hostile hosts.
         let over = time >= calm_from && (keeper.lives() > 0 || time >= calm_from + LIFE_TIME_MAX);
         let more = !std::mem::replace(&mut calm, over);
         if calm {

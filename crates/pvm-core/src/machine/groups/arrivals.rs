@@ -1,10 +1,11 @@
-//! Barriers of a group with members on several hosts: they arrive at the master, by their daemons.
+//! Barriers of a group with members on several hosts: the members arrive at the master, by way of their daemons.
 //!
-//! While all members live on one host they synchronize in its page, without the daemon. When a member joins from
-//! another host, the arrivals are taken out of that page; the members that have arrived there stay and are released
-//! by an order of the master. Members that arrive meanwhile wait at the master until it has those arrivals. When the
-//! members left live on one host again and none waits, that host's page is used again. An arrival by the daemon at a
-//! group that uses a page makes the master take the arrivals out of the page once more.
+//! While all members live on one host, they synchronize in the page of that host, without the daemon. When a member
+//! joins from another host, the arrivals are taken out of the page. Members that have arrived in the page keep waiting
+//! there until an order of the master releases them. Members that arrive meanwhile wait at the master until it has the
+//! arrivals from the page. When the remaining members live on one host again and no member waits, the page of that host
+//! is used again. If a member then still arrives by way of its daemon, the master takes the arrivals out of the page
+//! once more.
 use super::barrier::Verdict;
 use super::group::Group;
 use super::{ALL_MEMBERS, Groups};
@@ -18,8 +19,8 @@ use crate::wire::{Frame, GroupChange};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// After this time, members whose arrival in the page is uncertain count as arrived: otherwise they would have
-/// arrived by their daemon.
+/// After this time, members whose arrival in the page is uncertain count as arrived: otherwise they would have arrived
+/// by way of their daemon by then.
 const MAYBE_ARRIVED_WAIT: Duration = Duration::from_secs(1);
 
 /// Where the members of a group arrive at a barrier.
@@ -30,28 +31,28 @@ enum MeetingPlace {
     Nowhere,
     /// In the page of that host.
     PageOf(Tid),
-    /// At the master, as soon as that host has sent the arrivals in its page.
+    /// At the master, as soon as that host has sent the arrivals from its page.
     Moving(Tid),
     /// At the master.
     Master,
 }
 
-/// An arrival by the daemon: task, wait id, count.
+/// An arrival by way of the daemon: task, wait id, count.
 type Arrival = (Tid, u32, i32);
 
-/// A barrier at the master at which members have arrived.
+/// A barrier at the master; at least one member has arrived.
 struct PendingBarrier {
     need: u32,
     arrived: u32,
     /// The members that have arrived, including those in the page of `page_host`.
     members: BTreeSet<Tid>,
-    /// Members that had perhaps arrived in the page when it was taken out of use.
+    /// Members that may have arrived in the page before it was taken out of use.
     maybe_arrived: BTreeSet<Tid>,
-    /// When these members count as arrived.
+    /// When the members in `maybe_arrived` count as arrived.
     maybe_until: Time,
-    /// Arrivals by the daemon: task and wait id.
+    /// Arrivals by way of the daemon: task and wait id.
     to_answer: Vec<(Tid, u32)>,
-    /// The host in whose page other members wait for the release.
+    /// The host in whose page further members wait until the master releases them.
     page_host: Option<Tid>,
 }
 
@@ -59,29 +60,29 @@ struct PendingBarrier {
 #[derive(Default)]
 pub(super) struct Arrivals {
     place: MeetingPlace,
-    /// Counts the barriers at the master.
+    /// The number of barriers at the master that have ended.
     generation: u32,
     pending: Option<PendingBarrier>,
-    /// Arrivals that wait for those of a page.
+    /// Arrivals at the master that wait until it has the arrivals from a page.
     queue: VecDeque<Arrival>,
 }
 
 impl Arrivals {
-    /// Tells whether members arrive in the page of that host.
+    /// Returns whether members arrive in the page of that host.
     pub fn is_at(&self, host: Tid) -> bool {
         self.place == MeetingPlace::PageOf(host)
     }
-    /// Tells whether no member waits at the master.
+    /// Returns whether no member waits at the master.
     fn is_quiet(&self) -> bool {
         self.pending.is_none() && self.queue.is_empty()
     }
-    /// Returns the need of the barrier and the members at it, for the group server.
+    /// Returns how many members the barrier needs and which members have arrived, for the group server.
     pub fn waiting(&self) -> Option<Waiting> {
         let pending = self.pending.as_ref()?;
         let need = u16::try_from(pending.need).unwrap_or(u16::MAX);
         Some(Waiting { need, tids: pending.members.iter().copied().collect() })
     }
-    /// Returns the other host in whose page members arrive.
+    /// Returns the host in whose page members arrive, unless it is this host.
     pub fn elsewhere(&self, own: Tid) -> Option<Tid> {
         match self.place {
             MeetingPlace::PageOf(host) | MeetingPlace::Moving(host) if host != own => Some(host),
@@ -91,7 +92,7 @@ impl Arrivals {
 }
 
 impl Group {
-    /// Returns the barrier if members arrive at the master; otherwise another host judges it.
+    /// Returns the barrier if members arrive at the master; otherwise the host with the page judges it.
     fn barrier_at_master(&self, now: Time) -> Option<Barrier> {
         if self.arrivals.place != MeetingPlace::Master {
             return None;
@@ -138,7 +139,7 @@ impl Groups {
         }
     }
 
-    /// Has the arrivals in a host's page moved to the master.
+    /// Orders a host to send the arrivals in its page to the master.
     fn move_to_master(&mut self, core: &mut Core, id: u64, from: Tid) {
         if let Some(group) = self.by_id(id) {
             group.arrivals.place = MeetingPlace::Moving(from);
@@ -151,7 +152,7 @@ impl Groups {
     pub fn arrivals_taken(&mut self, core: &mut Core, group: u64, taken: Taken) {
         let own = core.own_host();
         let Some(found) = self.by_id(group) else { return };
-        // A new page that is not to be used reports arrivals, too.
+        // A new page that is not to be used also reports its arrivals; the master does not wait for them.
         if !std::mem::take(&mut found.replica.take_ordered) {
             return;
         }
@@ -189,7 +190,7 @@ impl Groups {
         self.choose_place(core, id);
     }
 
-    /// Handles a member that arrives by its daemon.
+    /// Handles a member that arrives by way of its daemon.
     pub fn arrive(&mut self, core: &mut Core, from: Tid, wait: u32, id: u64, count: i32) {
         let Some(group) = self.by_id(id).filter(|group| group.size() > 0) else {
             return core.reply(from, wait, Err(Code::NoGroup));
@@ -207,7 +208,7 @@ impl Groups {
         }
     }
 
-    /// Counts an arrival at the master; opens the barrier if it was the last.
+    /// Counts an arrival at the master; opens the barrier if this arrival was the last.
     fn arrive_at_master(&mut self, core: &mut Core, id: u64, (from, wait, count): Arrival) {
         let Some(group) = self.by_id(id) else { return };
         let size = group.size();
@@ -256,7 +257,7 @@ impl Groups {
         }
     }
 
-    /// Answers the members at the barrier of the master, and starts the next.
+    /// Answers the members at the barrier of the master, and begins the next barrier.
     fn end_barrier(&mut self, core: &mut Core, id: u64, answer: Result<Reply, Code>) {
         let Some(group) = self.by_id(id) else { return };
         let Some(pending) = group.arrivals.pending.take() else { return };
@@ -295,7 +296,7 @@ impl PendingBarrier {
     }
 }
 
-/// Answers the arrivals at a group that has ended.
+/// Answers the members that have arrived at the barrier of a group that has ended.
 pub(super) fn end_arrivals(core: &mut Core, arrivals: Arrivals) {
     let waiting = arrivals.pending.into_iter().flat_map(|pending| pending.to_answer);
     let queued = arrivals.queue.into_iter().map(|(tid, wait, _)| (tid, wait));

@@ -1,14 +1,14 @@
 //! Barriers of groups from which members have gone (D5).
 //!
-//! Members synchronize without the daemon. It examines a barrier when a member goes, and when a member reports that
-//! it waits for more members than the group has. Then a barrier
+//! Members synchronize without the daemon. The daemon examines a barrier when a member goes, and when a member reports
+//! that it waits for more members than the group has. The result depends on the members that the barrier needs:
 //!
-//! * that the present members can fill is left alone;
-//! * that lacks a member which has gone while it was pending fails, and so does every further one of that size, until
-//!   a task has joined in place of the missing one;
-//! * that lacks members which had gone before it began fails when no task has joined in their place for
-//!   [`Settings::barrier_patience`](crate::machine::Settings): a program may start substitutes;
-//! * that needs more members than the group ever had waits for others to join, without limit.
+//! * If the present members can complete the barrier, it is left alone.
+//! * If the barrier lacks a member that went while the barrier was pending, it fails. So does every later barrier of
+//!   that size, until a task has joined in place of the missing member.
+//! * If the barrier lacks members that had gone before it began, it fails when no task has joined in their place for
+//!   [`Settings::barrier_patience`](crate::machine::Settings). During this time a program may start substitutes.
+//! * If the barrier needs more members than the group ever had, it waits for tasks to join, without limit.
 use super::group::Freezing;
 use super::{Groups, act};
 use crate::machine::core::Core;
@@ -17,19 +17,19 @@ use crate::machine::settings::Time;
 use crate::tid::Tid;
 use std::time::Duration;
 
-/// How soon a barrier is examined again at which a member is just arriving.
+/// The time after which a barrier is examined again because a member was just arriving.
 const RECHECK_AFTER: Duration = Duration::from_millis(10);
 
-/// What a group lacks.
+/// The members that a group lacks.
 #[derive(Default)]
 pub(super) struct Shortage {
     /// Members that have gone and have not been replaced.
     lost: usize,
-    /// Members whose loss has failed a barrier, and which have not been replaced.
+    /// Members whose loss has made a barrier fail, and which have not been replaced.
     missed: usize,
-    /// The size of the group before a member went, since the barrier was last judged.
+    /// The largest size of the group that was recorded since the barrier was last judged.
     size_before: usize,
-    /// The generation of a barrier, and how many members had arrived at it and then gone: they count as present.
+    /// The generation of a barrier, and the number of members that arrived at it and then went: they count as present.
     gone: (u32, usize),
     /// When the barrier is to be examined again.
     deadline: Option<Time>,
@@ -40,17 +40,17 @@ pub(super) struct Shortage {
 /// The judgement of a barrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It can open, or waits for tasks that join.
+    /// The barrier can open, or waits for tasks to join.
     Leave,
     /// A member is just arriving.
     Recheck,
-    /// It lacks members that had gone before it began; others may join in their place.
+    /// The barrier lacks members that had gone before it began; others may join in their place.
     AwaitSubstitutes,
     Fail,
 }
 
-/// Judges a barrier. The group was large enough for a need of up to `sure` until members went while the barrier was
-/// pending, and of up to `likely` until members went at all.
+/// Judges a barrier. `sure`: the largest need that the group could meet until members went while the barrier was
+/// pending. `likely`: the largest need that it could meet before any members went.
 fn judge(barrier: &Barrier, sure: usize, likely: usize) -> Verdict {
     let need = usize::from(barrier.need);
     let missing = u32::from(barrier.need.saturating_sub(barrier.arrived));
@@ -81,7 +81,7 @@ impl Shortage {
         self.patience_ends = None;
         self.note_size(size);
     }
-    /// Records that the group had that many members before one went, or before one arrived.
+    /// Records how many members the group had before a member went, or when a member arrived.
     pub fn note_size(&mut self, size: usize) {
         self.size_before = self.size_before.max(size);
     }
@@ -89,7 +89,7 @@ impl Shortage {
     pub fn next_deadline(&self) -> Option<Time> {
         self.deadline
     }
-    /// Records that members arrive in another place: earlier losses were judged in the old one.
+    /// Records that members arrive in another place: earlier losses were judged in the old place.
     pub fn place_changed(&mut self) {
         self.size_before = 0;
     }
@@ -124,7 +124,7 @@ impl Shortage {
         (self.size_before, self.lost, self.patience_ends, self.deadline) = (0, 0, None, None);
     }
 
-    /// Tells whether a pending freeze can never complete.
+    /// Returns whether a pending freeze can never complete.
     pub fn prevents(&self, freezing: &Freezing, size: usize) -> bool {
         let callers = freezing.callers.len();
         let absent = size.saturating_sub(callers) as u32;
@@ -137,15 +137,15 @@ impl Shortage {
 }
 
 impl Groups {
-    /// Handles the report of a member that waits for more members than the group has; when it arrived, the group had
-    /// `size`.
+    /// Handles the report of a member that waits for more members than the group has; when that member arrived, the
+    /// group had `size` members.
     pub fn check_barrier(&mut self, core: &mut Core, from: Tid, group: u64, size: u32) {
         let Some(found) = self.by_id(group).filter(|found| found.instance_of(from).is_some()) else { return };
         found.shortage.note_size(size as usize);
         self.examine_barrier(core, group);
     }
 
-    /// Examines whether the barrier of a group can still open, at the place where its members arrive.
+    /// Examines whether the barrier of a group can still open; this happens at the place where the members arrive.
     pub(super) fn examine_barrier(&mut self, core: &mut Core, group: u64) {
         match self.by_id(group).map(|found| (found.replica.meets_here, found.replica.is_made())) {
             Some((true, true)) => act(core, group, GroupAction::Look),
@@ -154,7 +154,7 @@ impl Groups {
         }
     }
 
-    /// Judges a barrier as the daemon saw it.
+    /// Judges a barrier by the state that the daemon read in the page.
     pub fn barrier_seen(&mut self, core: &mut Core, now: Time, group: u64, barrier: Barrier) {
         let Some(found) = self.by_id(group) else { return };
         if found.broken {

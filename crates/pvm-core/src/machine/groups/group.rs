@@ -14,14 +14,14 @@ pub(super) struct Freezing {
     pub callers: Vec<(Tid, u32)>,
 }
 
-/// A group, as the master decides it or as another host replicates it.
+/// A group: at the master, its decided state; on another host, a replica.
 #[derive(Default)]
 pub(super) struct Group {
     pub id: u64,
     pub name: Vec<u8>,
     /// This host's page of the group.
     pub replica: Replica,
-    /// At the master: tasks of its host that asked to join before there was a page; task and wait id.
+    /// At the master: tasks of the master's host that asked to join before the page was made; task and wait id.
     pub joining: Vec<(Tid, u32)>,
     /// Its entry in `Groups::deadlines`.
     pub registered_deadline: Option<Time>,
@@ -34,11 +34,11 @@ pub(super) struct Group {
     /// Free instance numbers below the highest in use.
     holes: BTreeSet<u32>,
     pub frozen: bool,
-    /// Whether it is frozen and a member has gone.
+    /// Whether the group is frozen and has lost a member.
     pub broken: bool,
     /// The pending freeze.
     pub freezing: Option<Freezing>,
-    /// What its barrier lacks.
+    /// The members that its barrier lacks.
     pub shortage: Shortage,
     /// At the master: arrivals at its barrier.
     pub arrivals: Arrivals,
@@ -64,7 +64,7 @@ impl Group {
     pub fn places(&self) -> u32 {
         self.members.last_key_value().map_or(0, |(highest, _)| highest + 1)
     }
-    /// Returns instance numbers with their tids, the lowest first.
+    /// Returns the members: instance numbers with their tids, the lowest number first.
     pub fn members(&self) -> impl Iterator<Item = (u32, Tid)> + '_ {
         self.members.iter().map(|(instance, tid)| (*instance, *tid))
     }
@@ -81,7 +81,7 @@ impl Group {
         instance
     }
 
-    /// Makes the task the member of that instance number.
+    /// Makes the task the member with that instance number.
     pub fn put(&mut self, instance: u32, tid: Tid) {
         self.members.insert(instance, tid);
         self.instances.insert(tid, instance);
@@ -93,7 +93,7 @@ impl Group {
         let instance = self.instances.remove(&tid)?;
         self.members.remove(&instance);
         self.holes.insert(instance);
-        // Holes lie below the highest member only.
+        // `holes` has only numbers below the highest instance number in use.
         drop(self.holes.split_off(&self.places()));
         let here = self.hosts.get_mut(&tid.host()).expect("it has a member");
         *here -= 1;

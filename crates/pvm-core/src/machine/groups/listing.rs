@@ -1,8 +1,8 @@
 //! The group server's messages.
 //!
-//! PVM 3.4 kept groups in a server task, which `pvm_gstat` and `pvmgroups` ask. Here each daemon answers instead,
-//! under a tid that no task ever gets ([`Tid::group_server`]), with what the master knows. Hosts in whose pages
-//! members wait are asked for these members.
+//! PVM 3.4 kept groups in a server task, which `pvm_gstat` and `pvmgroups` ask. Here the daemons take the place of that
+//! task, under a tid that no task ever gets ([`Tid::group_server`]): they pass messages on to the master, which
+//! answers. First the master asks the hosts in whose pages members wait for these members.
 use super::Groups;
 use crate::codes::{GROUP_SERVER_DUMP, GROUP_SERVER_LIST};
 use crate::encoding::Writer;
@@ -15,7 +15,7 @@ use crate::tid::Tid;
 use crate::wire::Frame;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The list has this many instance numbers of a group or a multiple of it, as the original's did.
+/// The number of instance numbers in the list of a group is a multiple of this, as in PVM 3.4.
 const INSTANCES_STEP: u32 = 10;
 /// Stands for a free instance number, and for the count of a barrier without arrivals.
 const NOBODY: i32 = -1;

@@ -1,7 +1,8 @@
 //! Groups (contract 2.11): members, freezing, and barriers that can no longer open.
 //!
-//! Members find one another, and synchronize in barriers, in the page that the daemon keeps for each group and host
-//! ([`GroupAction`]), without its help. This module has the rules of membership. The master applies them.
+//! The daemon of each host keeps a page for each group ([`GroupAction`]). In this page members find one another and
+//! synchronize in barriers, without the help of the daemon. This module has the rules of membership, which the master
+//! applies.
 //!
 //! * `group`: one group
 //! * `replicas`: the groups that each host replicates
@@ -44,8 +45,8 @@ const NO_MEMBER: i32 = -1;
 /// * Test: `the_members_of_a_group_are_limited`
 pub(in crate::machine) const GROUP_MEMBERS_MAX: usize = SLOT_MASK as usize;
 
-/// All groups. Those of one task or host, and those with the next deadline, are found without a search through all,
-/// since there may be many and tasks end all the time.
+/// All groups. There may be many groups, and tasks end all the time. So the groups of a task or host, and the group
+/// with the next deadline, are found without a search through all.
 #[derive(Default)]
 pub(super) struct Groups {
     groups: BTreeMap<u64, Group>,
@@ -55,7 +56,7 @@ pub(super) struct Groups {
     last: u64,
     /// At the master: the groups of each member.
     memberships: PairIndex<Tid, u64>,
-    /// When barriers are to be examined again, in order.
+    /// The times at which barriers are to be examined again, in order.
     deadlines: BTreeSet<(Time, u64)>,
     replicas: Replicas,
     change_acks: ChangeAcks,
@@ -90,7 +91,7 @@ impl SubMachine for Groups {
     }
 }
 
-/// Has the daemon act on the page of a group.
+/// Orders the daemon to act on the page of a group.
 fn act(core: &mut Core, group: u64, action: GroupAction) {
     core.push(Action::Group { group, action });
 }
@@ -179,7 +180,7 @@ impl Groups {
         self.make_page(core, id);
     }
 
-    /// Admits the tasks that asked to join before there was a page, or refuses them if there is none.
+    /// Admits the tasks that asked to join before the page was made, or refuses them if it could not be made.
     fn admit_joiners(&mut self, core: &mut Core, group: u64, made: bool) {
         let joining = self.by_id(group).map(|found| std::mem::take(&mut found.joining)).unwrap_or_default();
         for (tid, wait) in joining {
@@ -197,7 +198,7 @@ impl Groups {
         }
         let is_full = self.memberships.len() >= core.settings.limits.members;
         let Some(group) = self.by_id(id) else { return };
-        // A frozen group refuses even its members in this way.
+        // A frozen group refuses even its members with this code.
         let refusal = match group.instance_of(tid) {
             _ if group.frozen => Some(Code::NotInGroup),
             Some(_) => Some(Code::DupGroup),
@@ -331,7 +332,7 @@ impl Groups {
         }
     }
 
-    /// Uncounts a member that has gone while it waited for a freeze.
+    /// Removes a member that has gone from the callers of a pending freeze.
     fn withdraw_from_freeze(&mut self, core: &mut Core, id: u64, tid: Tid) {
         let Some(group) = self.by_id(id) else { return };
         let Some(freezing) = &mut group.freezing else { return };

@@ -1,8 +1,8 @@
-//! Replicas of groups: each host's page for its tasks, which follows the decisions of the master.
+//! Replicas of groups: each host keeps a page for its tasks, which follows the decisions of the master.
 //!
-//! A host learns of a group when one of its tasks asks for it; from then on the master sends it every change until
-//! the group ends. A join or leave is answered when all hosts with a replica have acknowledged it: so no task meets a
-//! member that it cannot find in the group.
+//! A host learns of a group when one of its tasks asks for it; from then on the master sends it every change until the
+//! group ends. A join or leave is answered when all hosts with a replica have acknowledged the change. So no task deals
+//! with a member that it cannot find in the group.
 use super::arrivals::end_arrivals;
 use super::group::Group;
 use super::{Groups, NO_MEMBER, act};
@@ -41,7 +41,7 @@ pub(super) struct Replica {
 }
 
 impl Replica {
-    /// Tells whether this host has a page of the group.
+    /// Returns whether this host has a page of the group.
     pub fn is_made(&self) -> bool {
         self.page == PageState::Ready
     }
@@ -52,8 +52,8 @@ impl Replica {
 pub(super) struct Replicas {
     /// At the master: the groups that each other host replicates.
     by_host: PairIndex<Tid, u64>,
-    /// By group whose page is being made: requests of tasks of this host that are to get it (task, wait id, instance
-    /// number).
+    /// For each group whose page is being made: the tasks of this host that are to get the page (task, wait id,
+    /// instance number).
     page_requests: BTreeMap<u64, Vec<(Tid, u32, i32)>>,
 }
 
@@ -76,7 +76,7 @@ struct DeferredAnswer {
 pub(super) struct ChangeAcks {
     /// The number assigned last to a change.
     last: u64,
-    /// By the number of the change.
+    /// The deferred answers, by the number of the change.
     deferred: BTreeMap<u64, DeferredAnswer>,
     /// The changes that each host has not acknowledged.
     unacknowledged: PairIndex<Tid, u64>,
@@ -92,8 +92,8 @@ impl Groups {
     // ----- the master
 
     /// Applies a change to this host's page and sends it to all hosts with a replica. Returns the number that their
-    /// acknowledgements carry. The host of the task that is `asking` learns it with its answer; no acknowledgements
-    /// are requested if no task asks.
+    /// acknowledgements carry. The host `asking`, whose task asked for the change, does not acknowledge it, because the
+    /// answer follows. If no task asked (`Tid::NONE`), no acknowledgements are requested.
     pub(super) fn change_group(&mut self, core: &mut Core, id: u64, change: GroupChange, asking: Tid) -> u64 {
         self.act_on_page(core, id, action_of(&change));
         let Some(group) = self.by_id(id) else { return NO_ACK };
@@ -179,7 +179,7 @@ impl Groups {
         for number in self.change_acks.unacknowledged.take(host) {
             self.count_ack(core, number);
         }
-        // The host in whose page members arrive has a replica, so this covers it.
+        // A host in whose page members arrive has a replica, so `ids` includes all groups concerned.
         for id in ids {
             self.arrivals_host_lost(core, id, host);
         }
@@ -195,7 +195,7 @@ impl Groups {
 
     // ----- any host
 
-    /// Answers a task; an answer that is a group comes with its page.
+    /// Answers a task; if the answer is a group, the task also gets the page of the group.
     pub fn answer_with_group(&mut self, core: &mut Core, to: Tid, wait: u32, answer: Result<Reply, Code>) {
         match answer {
             Ok(Reply::Group { id, instance }) if to.host() == core.own_host() => {
@@ -205,7 +205,7 @@ impl Groups {
         }
     }
 
-    /// Sends a task the page of a group, which is made if necessary, and the answer.
+    /// Sends a task the page of a group and the answer; the page is made if necessary.
     fn show_group(&mut self, core: &mut Core, id: u64, to: Tid, wait: u32, instance: i32) {
         let Some(group) = self.by_id(id) else {
             return core.reply(to, wait, Err(Code::NoGroup));
@@ -218,7 +218,7 @@ impl Groups {
         self.make_page(core, id);
     }
 
-    /// Has the page of a group made, unless there is one.
+    /// Orders the daemon to make the page of a group, unless there is one.
     pub(super) fn make_page(&mut self, core: &mut Core, id: u64) {
         let Some(group) = self.by_id(id) else { return };
         if group.replica.page == PageState::None {
@@ -274,13 +274,13 @@ impl Groups {
         if broken {
             act(core, id, GroupAction::Break);
         }
-        // The first member of a group without members decides where they arrive.
+        // If the group has no members yet, its first member decides where members arrive.
         if !meets_here && self.by_id(id).is_some_and(|group| group.size() > 0) {
             act(core, id, GroupAction::Take);
         }
     }
 
-    /// Refuses a task that cannot get the page; it cannot stay a member without one.
+    /// Refuses a task that cannot get the page; without the page the task cannot stay a member.
     fn refuse_page(&mut self, core: &mut Core, id: u64, to: Tid, wait: u32, instance: i32) {
         core.reply(to, wait, Err(Code::OutOfRes));
         let Some(name) = self.by_id(id).map(|group| group.name().to_vec()) else { return };
@@ -291,7 +291,7 @@ impl Groups {
         }
     }
 
-    /// Drops a task that waits for pages.
+    /// Drops the requests of a task that waits for pages.
     pub(super) fn forget_viewer(&mut self, tid: Tid) {
         self.replicas
             .page_requests
@@ -303,7 +303,7 @@ impl Groups {
     pub(super) fn forget_group(&mut self, core: &mut Core, id: u64) {
         let Some(group) = self.remove(id) else { return };
         if group.replica.page == PageState::Requested {
-            // This follows the action that makes the page.
+            // The daemon executes this after the action that makes the page.
             act(core, id, GroupAction::Close);
         }
         group.replica.hosts.iter().for_each(|host| _ = self.replicas.by_host.remove(*host, id));
@@ -362,7 +362,7 @@ impl Groups {
         }
     }
 
-    /// Executes an order of the master: to use the page or not, or to release the members that wait there.
+    /// Executes an order of the master: to use the page, to stop using it, or to release the members that wait in it.
     fn page_ordered(&mut self, core: &mut Core, id: u64, change: &GroupChange) {
         let Some(group) = self.by_id(id) else { return };
         let made = group.replica.is_made();

@@ -1,10 +1,10 @@
 //! Data links that break while the control link is up; they are opened again.
 //!
-//! Data in flight are not lost by that ([`crate::flows::RetransmitQueue`]), so only the end of the control link is the end
-//! of the host. The host with the higher number, which is called, decides when: it makes tokens, expects a call that
-//! shows them, and sends them to the other by the control link. Data links are numbered, and only the one with the
-//! highest number counts. So it does not matter which side first notices the end of a link, and the late end of an
-//! old link is ignored.
+//! Data in flight are not lost when a data link breaks ([`crate::flows::RetransmitQueue`]), so only the end of the
+//! control link is the end of the host. The host with the higher number, which is called, decides when a new link is
+//! opened: it makes tokens, expects a call that shows them, and sends them to the other host on the control link. Data
+//! links are numbered, and only the link with the highest number counts. So it does not matter which side first notices
+//! the end of a link, and a late report of the end of an old link is ignored.
 use crate::machine::action::Action;
 use crate::machine::core::Core;
 use crate::machine::links::Links;
@@ -22,11 +22,11 @@ const LONGEST_PAUSES_PER_TIMEOUT: u32 = 4;
 /// The state of a data link.
 enum State {
     Up,
-    /// To be opened at that time; the side that calls has the tokens.
+    /// The link is to be opened at that time; the calling side already has the tokens.
     Scheduled(Time, Option<DataCall>),
     /// Being opened.
     Connecting,
-    /// On the calling side: the other side, which decides, has been told that the link is lost.
+    /// On the calling side: the loss of the link has been reported to the other side, which decides.
     ReportedLost,
 }
 
@@ -49,8 +49,8 @@ impl DataLink {
         DataLink { number: 0, state: State::Up, attempts: 0, last_attempt: now, registered_deadline: None }
     }
 
-    /// Schedules the next attempt: at once for a link that was up for long, else after growing pauses, so that
-    /// neither a broken network nor a malicious host keeps this one busy.
+    /// Schedules the next attempt: at once if the last attempt was long ago, else after growing pauses, so that neither
+    /// a broken network nor a malicious host keeps this host busy.
     fn schedule(&mut self, now: Time, timeout: Duration, call: Option<DataCall>) {
         if now >= self.last_attempt + timeout {
             self.attempts = 0;
@@ -90,7 +90,7 @@ impl DataLinks {
         }
     }
 
-    /// Begins with links to a host that are up.
+    /// Adds the first data link to a host, in state `Up`.
     pub(super) fn begin(&mut self, host: Tid, now: Time) {
         self.remove(host);
         self.links.insert(host, DataLink::new(now));
@@ -102,7 +102,7 @@ impl DataLinks {
         }
     }
 
-    /// Drops the hosts that have no control link any more.
+    /// Drops the data links to hosts that have no control link any more.
     pub(super) fn forget_unlinked(&mut self, core: &Core) {
         let unlinked: Vec<Tid> = self.links.keys().filter(|host| !core.links.is_up(**host)).copied().collect();
         unlinked.into_iter().for_each(|host| self.remove(host));
@@ -135,7 +135,7 @@ impl DataLinks {
         self.attempt(core, host);
     }
 
-    /// Handles the report of the host that calls that it lost that data link.
+    /// Handles the report of the calling host that it has lost the data link with that number.
     pub fn reported_lost(&mut self, core: &mut Core, host: Tid, number: u32) {
         let (called, timeout) = (host < core.own_host(), core.settings.host_timeout);
         let data = self.linked(&core.links, host).filter(|data| called && data.number == number);
@@ -147,7 +147,7 @@ impl DataLinks {
         }
     }
 
-    /// Handles the news that the host that is called expects the call for a new data link.
+    /// Handles the news that the called host expects the call for a new data link.
     pub fn call_received(&mut self, core: &mut Core, host: Tid, number: u32, call: DataCall) {
         let (calls, timeout) = (core.own_host() < host, core.settings.host_timeout);
         let data = self.linked(&core.links, host).filter(|data| calls && data.number < number);
@@ -158,8 +158,8 @@ impl DataLinks {
         self.attempt(core, host);
     }
 
-    /// Handles the result of [`Action::ExpectData`]: how the other host can call, or `None` if that could not be
-    /// prepared.
+    /// Handles the result of [`Action::ExpectData`]: the tokens for the other host's call, or `None` if the call could
+    /// not be prepared.
     pub fn expected(&mut self, core: &mut Core, host: Tid, call: Option<DataCall>) {
         let number = match self.linked(&core.links, host) {
             Some(DataLink { state: State::Connecting, number, .. }) => *number,

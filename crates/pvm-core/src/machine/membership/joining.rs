@@ -1,9 +1,9 @@
-//! Addition of hosts (contract 2.7): decided by the master, one add at a time.
+//! Addition of hosts (contract 2.7): the master decides, one add at a time.
 //!
-//! Names are resolved, daemons started and links opened, independently for each host. When each host has either
-//! succeeded or failed, all hosts are sent the new ones, and the new ones the whole table. When all have acknowledged
-//! that, the hosts have joined, all are told, and the add is answered. So no host ever meets another that it does not
-//! know.
+//! Names are resolved, daemons started and links opened, independently for each host. When each new host has either
+//! succeeded or failed, the master sends the new entries to all hosts, and the whole table to the new hosts. When all
+//! hosts have acknowledged this, the new hosts have joined, all hosts are notified, and the add is answered. So no host
+//! is ever contacted by a host that it does not know.
 use super::broadcast_table_change;
 use crate::codes::{Code, SM_ADDACK, SPEED_DEFAULT};
 use crate::encoding::Writer;
@@ -47,7 +47,7 @@ enum JoinState {
 
 /// A host that is being added.
 struct JoiningHost {
-    /// Its line; `None` if it could not be parsed.
+    /// The host's line of the hostfile or the call; `None` if it could not be parsed.
     line: Option<HostLine>,
     state: JoinState,
     /// `Tid::NONE` until it is assigned.
@@ -56,7 +56,7 @@ struct JoiningHost {
     resolved: Vec<IpAddr>,
     /// Other names that the resolver returned.
     aliases: Vec<String>,
-    /// Known as soon as its daemon runs.
+    /// The entry for the host table, known as soon as the host's daemon runs.
     entry: Option<HostEntry>,
 }
 
@@ -71,12 +71,13 @@ struct PendingAdd {
     unacknowledged: Option<(u64, BTreeSet<Tid>)>,
 }
 
-/// The add in progress, and what remains of earlier ones.
+/// The add in progress, and the remains of earlier adds.
 #[derive(Default)]
 pub(in crate::machine) struct Joining {
     last_request: u32,
     adding: Option<PendingAdd>,
-    /// An add whose hosts have joined. It is answered when all sub-machines have handled that.
+    /// An add whose hosts have joined. It is answered when all sub-machines have handled the event that announces these
+    /// hosts.
     joined: Option<PendingAdd>,
     /// Requests that wait until no add is in progress: task and wait id.
     add_waiters: Vec<(Tid, u32)>,
@@ -91,7 +92,7 @@ impl Joining {
 }
 
 impl PendingAdd {
-    /// Tells whether a host has neither failed nor got a link.
+    /// Returns whether there is a host that has neither failed nor got a link.
     fn is_open(&self) -> bool {
         self.hosts.iter().any(|host| matches!(host.state, JoinState::Starting | JoinState::Started))
     }
@@ -106,11 +107,11 @@ impl JoiningHost {
         let state = if line.is_some() { JoinState::Starting } else { JoinState::Failed(Code::BadParam.into()) };
         JoiningHost { line, state, tid: Tid::NONE, resolved: Vec::new(), aliases: Vec::new(), entry: None }
     }
-    /// Records that its daemon runs; returns its tid and key.
+    /// Records that the daemon of the host runs; returns the host's tid and key.
     fn started(&mut self, started: Started) -> Option<(Tid, wire::Key)> {
         let line = self.line.as_ref()?;
         let Started { arch, dsig, mut addresses, key, names } = started;
-        // The address by which it was started is the best.
+        // An address through which the daemon was started is the best one.
         addresses.sort_by_key(|address| !self.resolved.contains(&address.ip()));
         let mut aliases = std::mem::take(&mut self.aliases);
         aliases.extend(self.resolved.iter().map(IpAddr::to_string).chain(names));
@@ -133,7 +134,7 @@ impl JoiningHost {
         }
     }
 
-    /// Returns the reason of the host's failure, for people.
+    /// Returns the reason of the host's failure, as text.
     fn reason(&self) -> String {
         match &self.state {
             JoinState::Failed(failure) => failure.reason.clone(),
@@ -154,11 +155,11 @@ impl JoiningHost {
     }
 }
 
-/// The beginning of the reason why a host that belongs to the machine is not added; the name that the machine has for
-/// it follows.
+/// The beginning of the reason for refusing a host that belongs to the machine already. The name of that host in the
+/// machine follows.
 pub const KNOWN_AS: &str = "it is in the machine already, as ";
 
-/// Returns the failure of a host that the machine has under that name.
+/// Returns the failure for a host that belongs to the machine already, under that name.
 fn already_known(name: &str) -> StartFailure {
     let reason = format!("{KNOWN_AS}{name}\ntry: $NAME for a second pvmd on the same host");
     StartFailure { code: Code::DupHost, reason }
@@ -183,14 +184,14 @@ impl Joining {
         self.begin_add(core, asker, lines);
     }
 
-    /// Adds the hosts of the hostfile that are started at once.
+    /// Adds the hosts of the hostfile that are to be started together with the master.
     pub fn add_hosts_at_start(&mut self, core: &mut Core, lines: Vec<HostLine>) {
         if !lines.is_empty() && self.is_idle() && !core.halting {
             self.begin_add(core, Asker::Daemon, lines.into_iter().map(Some).collect());
         }
     }
 
-    /// Begins an add with the resolution of the names.
+    /// Begins an add: the host names are resolved first.
     fn begin_add(&mut self, core: &mut Core, asker: Asker, lines: Vec<Option<HostLine>>) {
         self.last_request = self.last_request.wrapping_add(1);
         let request = self.last_request;
@@ -204,7 +205,7 @@ impl Joining {
         self.adding.as_mut().filter(|adding| adding.request == request)
     }
 
-    /// Handles the results of the resolution of names, in their order.
+    /// Handles the results of the resolution of the names, in the order of the names.
     pub fn hosts_checked(&mut self, core: &mut Core, request: u32, checked: Vec<Result<ResolvedHost, Code>>) {
         if self.adding(request).is_none_or(|adding| !adding.by_tid.is_empty()) {
             return;
@@ -236,11 +237,11 @@ impl Joining {
         self.settle_add(core);
     }
 
-    /// Handles the result of the start of a host's daemon.
+    /// Handles the result of starting the daemon of a host.
     pub fn host_started(&mut self, core: &mut Core, request: u32, index: usize, result: Result<Started, StartFailure>) {
         let Some(adding) = self.adding(request) else { return };
         let Some(host) = adding.hosts.get_mut(index) else { return };
-        // The tid shows that its daemon was to be started.
+        // Only a host whose daemon was to be started has a tid.
         if !matches!(host.state, JoinState::Starting) || host.tid == Tid::NONE {
             return;
         }
@@ -379,7 +380,7 @@ impl Joining {
         hosts_joined(core, &new);
     }
 
-    /// Answers an add whose hosts have joined; after the notifies about them have been sent.
+    /// Answers an add whose hosts have joined, after the notifies about them have been sent.
     pub(super) fn answer_add(&mut self, core: &mut Core) {
         let Some(adding) = self.joined.take() else { return };
         match adding.asker {
@@ -405,13 +406,13 @@ impl Joining {
         let mut text = format!("host {}: {}", line.name(), failure.code);
         match failure.reason.as_str() {
             "" => core.log(text.clone()),
-            // A reason was logged when it arose.
+            // A failure with a reason was logged when it happened.
             reason => text = format!("{text}\n{reason}"),
         }
         self.failures.push(text);
     }
 
-    /// Answers as soon as no add is in progress.
+    /// Answers the task as soon as no add is in progress.
     pub fn await_hosts(&mut self, core: &mut Core, from: Tid, wait: u32) {
         self.add_waiters.push((from, wait));
         self.answer_add_waiters(core);
@@ -465,7 +466,7 @@ pub(in crate::machine) fn hosts_joined(core: &mut Core, hosts: &[Tid]) {
     core.raise(Event::HostsJoined(hosts.to_vec()));
 }
 
-/// Returns until when the master must have connected to this host, if it has not.
+/// Returns the time by which the master must have connected to this host, if it has not connected yet.
 pub(super) fn waits_for_master(core: &Core) -> Option<Time> {
     let waits = matches!(core.settings.rank, Rank::Slave { .. })
         && !core.hosts.is_welcomed()
@@ -495,10 +496,10 @@ fn assign_number(
     let line = adding.hosts[index].line.as_ref().ok_or(Code::BadParam)?;
     let own_name = || core.hosts.plain_name_of(core.own_host());
     let checked = match checked {
-        // It may even share the master's address.
+        // A second daemon on the same computer may even share the master's address.
         Err(Code::DupHost) if line.overload => ResolvedHost::default(),
         Err(Code::DupHost) => return Err(already_known(&own_name())),
-        // A name in the table need not be resolvable.
+        // A name that is in the table already need not be resolvable.
         Err(_) if !line.overload && core.hosts.find(line.name().as_bytes()).is_some() => ResolvedHost::default(),
         other => other?,
     };

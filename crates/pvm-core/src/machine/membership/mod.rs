@@ -32,11 +32,11 @@ use std::time::Duration;
 const BEATS_PER_TIMEOUT: u32 = 5;
 /// A host that has sent nothing for this many beat intervals is suspect.
 const LATE_BEATS: u32 = 2;
-/// Lost hosts whose reasons are remembered.
+/// Lost hosts for which the reason of the loss is remembered.
 ///
 /// * Filled by: each host of the machine
 /// * Setting: none, `pvm run` asks as soon as one of its tasks is lost
-/// * Reached: the oldest reason is forgotten; the log has it
+/// * Reached: the oldest reason is forgotten; it is still in the log
 /// * Test: `why_hosts_were_lost_is_remembered_for_a_while`
 pub(super) const LOST_HOSTS_MAX: usize = 64;
 
@@ -46,7 +46,7 @@ pub(super) struct Membership {
     pub joining: Joining,
     pub data_links: DataLinks,
     suspicions: Suspicions,
-    /// At the master: why the most recent hosts were lost, the last first.
+    /// At the master: the reasons of the most recent losses of hosts, the newest first.
     lost_hosts: VecDeque<String>,
 }
 
@@ -57,7 +57,7 @@ impl SubMachine for Membership {
     fn is_idle(&self) -> bool {
         self.joining.is_idle()
     }
-    /// Handles an event as the last sub-machine, when all others have forgotten a lost host or know a new one.
+    /// Handles an event as the last sub-machine: all others have already forgotten a lost host or know a new one.
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
             Event::HostGone(host) if core.is_master() => {
@@ -91,7 +91,7 @@ fn beat_interval(core: &Core) -> Duration {
     core.settings.host_timeout / BEATS_PER_TIMEOUT
 }
 
-/// Returns what the master's own link says about a host.
+/// Returns the health of the master's own link to a host.
 fn link_health(core: &Core, host: Tid) -> LinkHealth {
     let link = core.links.get(host).filter(|link| matches!(link.state, State::Up));
     let in_time = |link: &Link| core.now <= link.heard + LATE_BEATS * beat_interval(core);
@@ -101,7 +101,7 @@ fn link_health(core: &Core, host: Tid) -> LinkHealth {
 impl Membership {
     // ----- time
 
-    /// Restarts the timers of other hosts, because this daemon was suspended.
+    /// Restarts the timers of suspicions, because this daemon was suspended.
     pub fn restart_timers(&mut self, now: Time) {
         self.suspicions.restart_timers(now);
     }
@@ -129,7 +129,7 @@ impl Membership {
         self.settle_suspicions(core);
     }
 
-    /// Removes hosts that have left something unacknowledged for too long.
+    /// Removes hosts with an acknowledgement that is overdue.
     fn remove_overdue(&mut self, core: &mut Core) {
         while let Some((since, host)) = core.acks.oldest() {
             if since + core.settings.host_timeout * TIMEOUTS_MAX > core.now {
@@ -178,7 +178,7 @@ impl Membership {
         }
     }
 
-    /// Does what is due at a link; returns its next deadline.
+    /// Sends what is due on a link, or ends the link if it was silent for too long; returns its next deadline.
     fn check_link(&mut self, core: &mut Core, host: Tid) -> Option<Time> {
         let (now, timeout, interval) = (core.now, core.settings.host_timeout, beat_interval(core));
         let is_master = core.is_master();
@@ -212,7 +212,7 @@ impl Membership {
 
     /// Handles the report of a host that it cannot reach another.
     pub fn suspected(&mut self, core: &mut Core, from: Tid, host: Tid) {
-        // A joining host is judged by the master's link alone: others have no link to it yet.
+        // A joining host is judged by the master's link alone: other hosts have no link to it yet.
         let member = |host: Tid| host.is_host() && host != core.own_host() && core.hosts.is_here(host);
         if core.is_master() && !core.halting && from != host && member(from) && member(host) {
             let named = |host: Tid| (host, core.hosts.plain_name_of(host));
@@ -221,7 +221,7 @@ impl Membership {
         }
     }
 
-    /// Removes the hosts that are to blame for missing links, as far as that is decided.
+    /// Removes the hosts that are to blame for missing links, as far as this can be decided now.
     fn settle_suspicions(&mut self, core: &mut Core) {
         while !core.halting {
             let eviction = self.suspicions.decide(core.now, core.settings.host_timeout, |host| link_health(core, host));
@@ -248,7 +248,8 @@ impl Membership {
         }
     }
 
-    /// Puts the reason of a loss into words and remembers it for [`Request::LostHosts`](crate::proto::Request).
+    /// Returns the text that reports the loss of a host, and remembers it for
+    /// [`Request::LostHosts`](crate::proto::Request).
     pub fn remember_loss(&mut self, core: &Core, host: Tid, why: &str) -> String {
         let text = format!("host {} is out of the machine: {why}", core.hosts.name_of(host));
         self.lost_hosts.truncate(LOST_HOSTS_MAX - 1);
@@ -261,7 +262,7 @@ impl Membership {
         Reply::Failures(self.lost_hosts.iter().cloned().collect())
     }
 
-    /// Removes a host; the event has all sub-machines drop its state.
+    /// Removes a host, and raises the event by which all sub-machines drop their state of that host.
     fn forget_host(&mut self, core: &mut Core, host: Tid) {
         if core.hosts.remove(host).is_none() {
             return;
@@ -341,7 +342,8 @@ impl Membership {
     }
 }
 
-/// Handles the request of a host, which cannot connect by itself, to be connected to.
+/// Handles the request of host `asking` that host `to` connect to it: of two hosts, only the one with the lower number
+/// connects. The master passes the request on.
 pub(super) fn connect_requested(core: &mut Core, from: Tid, to: Tid, asking: Tid) {
     let own = core.own_host();
     if to != own && core.is_master() && asking == from {

@@ -1,26 +1,28 @@
 //! Pairs of hosts that cannot reach each other, and which host of a pair is to blame.
 //!
-//! One host of such a pair must be removed, even if the master reaches both. The one that complains first need not be
-//! right: a host that loses its own frames complains about healthy ones. So both are suspects, and evidence is
-//! weighed: the master's own links to both, which no host can forge for another, and the number of other hosts that
-//! miss each of them. If that does not suffice, more evidence is awaited, for at most the host timeout; then a small
-//! difference suffices, and without any difference the host that joined later is removed. Such a tie counts against
-//! the host that stays, for a while: a host that lies or breaks its links cannot have others removed again and again.
-//! For that, hosts are remembered by name, because a host that rejoins gets a new tid.
+//! One host of such a pair must be removed, even if the master reaches both. The host that complains first is not
+//! necessarily right: a host that loses its own frames complains about healthy ones. So both are suspects, and the
+//! master compares the evidence against each: the quality of the master's own link to it, which no other host can
+//! forge, and the number of other hosts that cannot reach it. If the difference is too small, the master waits for more
+//! evidence, for at most the host timeout. Then a small difference suffices, and without any difference the host that
+//! joined later is removed. For a while, such a tie counts as evidence against the host that stays: so a host that lies
+//! or breaks its links cannot cause the removal of others again and again. Ties are remembered by the names of the
+//! hosts, because a host that rejoins gets a new tid.
 use crate::machine::link_quality::HISTORY_BEATS;
 use crate::machine::settings::Time;
 use crate::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-/// The weight of each other host that cannot reach the suspect, in bad beat intervals of the master's own link to it.
+/// The weight of each other host that cannot reach the suspect, in bad beat intervals of the master's own link to the
+/// suspect.
 const OTHER_WEIGHT: u32 = 4;
-/// The difference in evidence with which one of two is removed at once.
+/// The difference in evidence that suffices to remove one of two hosts at once.
 const CLEAR_MARGIN: u32 = 4;
 /// How long ties are remembered.
 const TIE_MEMORY: Duration = Duration::from_secs(600);
 
-/// What the master's own link says about a host.
+/// The health of the master's own link to a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LinkHealth {
     /// The number of bad beat intervals.
@@ -40,7 +42,7 @@ pub(super) struct Eviction {
     pub reason: String,
 }
 
-/// Two hosts between which there can be no link.
+/// Two hosts that cannot reach each other.
 struct Pair {
     since: Time,
     /// The names of both.
@@ -52,7 +54,7 @@ struct Pair {
 pub(super) struct Suspicions {
     /// Undecided pairs; the lower tid first.
     pairs: BTreeMap<[Tid; 2], Pair>,
-    /// By name of a host that stayed in a tie: the hosts that were removed for it, and when.
+    /// By the name of a host that stayed in a tie: the hosts that were removed in its place, and when.
     ties_won: HashMap<String, BTreeMap<String, Time>>,
 }
 
@@ -70,12 +72,12 @@ impl Suspicions {
         self.pairs.retain(|pair, _| !pair.contains(&host));
     }
 
-    /// Restarts all timers: after a suspension there may be evidence that was not heard.
+    /// Restarts all timers: after a suspension, there may be evidence that this daemon has not received yet.
     pub fn restart_timers(&mut self, now: Time) {
         self.pairs.values_mut().for_each(|pair| pair.since = now);
     }
 
-    /// Returns when a pair is next decided without clear evidence.
+    /// Returns the next time at which a pair is decided even without clear evidence.
     pub fn next_decision(&self, patience: Duration) -> Option<Time> {
         self.pairs.values().map(|pair| pair.since + patience).min()
     }
@@ -92,7 +94,7 @@ impl Suspicions {
             if most - least < CLEAR_MARGIN && now < known.since + patience {
                 return None;
             }
-            // Without a difference, the one with the higher number, which joined later.
+            // Without a difference, the host with the higher number is removed, because it joined later.
             let at = usize::from(evidence[1] >= evidence[0]);
             let reason = match most - least {
                 0 => "and nothing says which of them is to blame; it came later".to_owned(),
@@ -108,7 +110,8 @@ impl Suspicions {
         Some(eviction)
     }
 
-    /// Returns the number of other hosts that one end of a pair cannot reach, or over which it won a tie.
+    /// Returns the number of other hosts that one end of a pair cannot reach, or that were removed in its place in a
+    /// tie.
     fn missing_peers(&self, pair: &[Tid; 2], known: &Pair, end: usize) -> u32 {
         let partner = &known.names[1 - end];
         let open = self.pairs.iter().filter_map(|(other, known)| {
@@ -167,7 +170,7 @@ mod tests {
             assert_eq!(evicted(&mut suspicions, now, health), Some(ill.0));
             assert_eq!(suspicions.next_decision(PATIENCE), None);
         }
-        // The same for a host that the master does not hear at all.
+        // The same host is removed if the master receives nothing from it.
         let mut suspicions = Suspicions::default();
         suspicions.report(ill.clone(), well.clone(), now);
         let health = |tid| LinkHealth { bad_beats: 0, heard_in_time: tid != Tid::host_number(3) };
@@ -206,14 +209,14 @@ mod tests {
     #[test]
     fn without_a_sign_the_later_one_goes_and_nobody_is_spared_twice() {
         let (mut suspicions, mut now) = (Suspicions::default(), Duration::from_secs(50));
-        // The same host again and again, under new numbers.
+        // The same host rejoins again and again, with a new number each time.
         for number in 7..100 {
             suspicions.report(host(2), (Tid::host_number(number), "evil".into()), now);
             assert_eq!(evicted(&mut suspicions, now, |_| FINE), None);
             now += PATIENCE;
             assert_eq!(evicted(&mut suspicions, now, |_| FINE), Some(Tid::host_number(number)));
         }
-        // A different one now: that is too much.
+        // Now a different host has a tie with host 2: host 2 is removed.
         suspicions.report(host(2), host(101), now);
         assert_eq!(evicted(&mut suspicions, now, |_| FINE), Some(Tid::host_number(2)));
         now += TIE_MEMORY;

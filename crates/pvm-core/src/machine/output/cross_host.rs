@@ -1,9 +1,9 @@
 //! Flow control of output for collectors on other hosts.
 //!
-//! The collector's daemon reports what the collector has taken. While too much is in flight, the daemon of the
-//! printing tasks leaves the rest in their pipes. So the output that waits at a collector's daemon is bounded for any
-//! number of hosts: by twice the limit, because what arrives while the collector reads counts along with what was
-//! waiting.
+//! The collector's daemon reports how much output the collector has taken. While too much is in flight, the daemon of
+//! the printing tasks leaves further output in the pipes of these tasks. So the output that waits at a collector's
+//! daemon is bounded for any number of hosts. The bound is twice the limit, because output that arrives while the
+//! collector reads is reported as taken together with the output that waited before.
 use super::{ANNOUNCED, AT_END, CREATED};
 use crate::encoding::{Reader, Writer};
 use crate::machine::core::Core;
@@ -13,34 +13,35 @@ use crate::tid::Tid;
 use crate::wire::Frame;
 use std::collections::BTreeMap;
 
-/// Output in flight from one host to a collector on another, in bytes. Further output waits in its pipe.
+/// Output in flight from one host to a collector on another, in bytes. Further output waits in the pipes of the
+/// printing tasks.
 const HOST_BYTES_MAX: u64 = 256 << 10;
-/// The same from all hosts together, in bytes. Each host has an equal share, but never less than a few messages'
-/// worth.
+/// Output in flight to a collector from all hosts together, in bytes. Each host has an equal share, but never less than
+/// a few messages' worth.
 const ALL_HOSTS_BYTES_MAX: u64 = 16 << 20;
-/// The minimum of that share, in bytes.
+/// The smallest share of a host, in bytes.
 const SHARE_BYTES_MIN: u64 = 16 << 10;
-/// The daemon of a collector reports output as taken once it is at least this many bytes.
+/// The daemon of a collector reports taken output once it is at least this many bytes.
 const CREDIT_BYTES_MIN: u64 = SHARE_BYTES_MIN / 4;
 
 /// Tasks of one host whose output a collector elsewhere receives.
 ///
 /// * Filled by: each other host
-/// * Setting: none, in no program do as many tasks of a host print for one task
-/// * Reached: a collector receives the output of more, but not their end if their host is lost
+/// * Setting: none, in no program do that many tasks of a host print for one task
+/// * Reached: a collector receives the output of further tasks, but not the end of this output if their host is lost
 /// * Test: `the_tasks_of_a_lost_host_whose_end_a_collector_hears_are_limited`
 const COLLECTED_MAX: usize = 16_384;
 
-/// Output from one host that has not been reported to it as taken, in bytes.
+/// Output from one host, in bytes, that this host has not yet reported as taken.
 #[derive(Default)]
 struct UncreditedOutput {
-    /// The collector has not taken it yet.
+    /// The part that the collector has not taken yet.
     untaken: u64,
-    /// The collector has taken it.
+    /// The part that the collector has taken.
     taken: u64,
 }
 
-/// What a collector of this host has received about the output of a task on another.
+/// What a collector of this host has received about the output of a task on another host.
 #[derive(Default)]
 struct CollectedTask {
     ctx: i32,
@@ -57,9 +58,10 @@ struct CollectedTask {
 pub(in crate::machine) struct CrossHost {
     /// Output in flight to each collector on another host, in bytes.
     under_way: BTreeMap<Tid, u64>,
-    /// By the collector on this host and the host that the output comes from.
+    /// Output not yet reported as taken, by the collector on this host and the host that the output comes from.
     uncredited: BTreeMap<(Tid, Tid), UncreditedOutput>,
-    /// By the collector on this host and the host of the task, until the collector has received everything.
+    /// The tasks of other hosts, by the collector on this host and the host of the task, until the collector has
+    /// received everything about them.
     collected: BTreeMap<(Tid, Tid), BTreeMap<Tid, CollectedTask>>,
 }
 
@@ -72,7 +74,7 @@ impl CrossHost {
         self.under_way.retain(|collector, _| collector.host() != host);
         self.uncredited.retain(|(_, from), _| *from != host);
     }
-    /// Returns what the collector has received about the task, unless it follows too many.
+    /// Returns what the collector has received about the task, unless there are too many tasks of that host.
     fn collected(&mut self, collector: Tid, task: Tid) -> Option<&mut CollectedTask> {
         let tasks = self.collected.entry((collector, task.host())).or_default();
         let remembers = tasks.len() < COLLECTED_MAX || tasks.contains_key(&task);
@@ -87,7 +89,7 @@ impl CrossHost {
             self.collected.remove(&place);
         }
     }
-    /// Returns the hosts with uncredited output for a collector.
+    /// Returns the hosts with output for a collector that was not yet reported to them as taken.
     fn of(&self, collector: Tid) -> Vec<Tid> {
         self.uncredited.range(pairs_with(collector)).map(|((_, host), _)| *host).collect()
     }
@@ -134,8 +136,8 @@ impl CrossHost {
             }
             return;
         }
-        // The collector has received the end of a lost host's tasks. A task's own host reports on it, and that of its
-        // spawner.
+        // Ignored: news of a lost host's tasks, because the collector has received their end; and news from another
+        // host than the task's own, except the announcement, which the spawner's host sends.
         if !core.hosts.is_here(task.host()) || task.host() != from && length != ANNOUNCED {
             return;
         }
@@ -155,7 +157,7 @@ impl CrossHost {
         self.announce_missing(core, collector, task);
     }
 
-    /// Announces a task of another host to a collector of this one, for its spawner on this host.
+    /// Announces a task of another host, spawned from this host, to a collector of this host.
     pub(super) fn announce(&mut self, core: &mut Core, collector: Tid, task: Tid, ctx: i32, tag: i32, body: Vec<u8>) {
         if !core.hosts.is_here(task.host()) {
             return;
@@ -167,8 +169,8 @@ impl CrossHost {
         self.announce_missing(core, collector, task);
     }
 
-    /// Sends a collector what no other host will: the end of the output of a lost host's task, and the announcement
-    /// of a task whose spawner's host is lost.
+    /// Sends a collector what no other host will send: the end of the output of a lost host's task, and the
+    /// announcement of a task whose spawner's host is lost.
     fn announce_missing(&mut self, core: &mut Core, collector: Tid, task: Tid) {
         let tasks = self.collected.get(&(collector, task.host()));
         let Some(collected) = tasks.and_then(|tasks| tasks.get(&task)) else { return };
@@ -188,7 +190,7 @@ impl CrossHost {
         }
     }
 
-    /// Handles the loss of a host: this host must report the end of the output of its tasks.
+    /// Handles the loss of a host: this host must report the end of the output of the lost host's tasks.
     pub(super) fn host_gone(&mut self, core: &mut Core, host: Tid) {
         self.forget_host(host);
         let places = self.collected.iter();
@@ -196,7 +198,7 @@ impl CrossHost {
         all.collect::<Vec<_>>().into_iter().for_each(|(collector, task)| self.announce_missing(core, collector, task));
     }
 
-    /// Tells whether output of other hosts waits at that collector.
+    /// Returns whether that collector has not read all output from other hosts yet.
     pub fn has_untaken(&self, collector: Tid) -> bool {
         !self.uncredited.is_empty()
             && self.of(collector).iter().any(|host| self.uncredited[&(collector, *host)].untaken > 0)
@@ -221,7 +223,7 @@ impl CrossHost {
         self.collected.retain(|(other, _), _| *other != collector);
     }
 
-    /// Reports to a host that the output from there is taken.
+    /// Reports to a host that the collector has taken the output from there.
     fn send_credit(&mut self, core: &mut Core, collector: Tid, host: Tid) {
         let Some(UncreditedOutput { untaken, taken }) = self.uncredited.remove(&(collector, host)) else { return };
         core.send_host(host, Frame::OutputTaken { collector, bytes: untaken + taken });

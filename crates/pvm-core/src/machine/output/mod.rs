@@ -1,4 +1,4 @@
-//! What tasks print: to a collecting task, or to the log (contract 2.8).
+//! The output of tasks, which goes to a collector or to the log (contract 2.8).
 //!
 //! `cross_host` handles the output for collectors on other hosts.
 
@@ -18,7 +18,7 @@ use crate::wire::Frame;
 
 /// The maximum number of bytes of output in one message to a collector.
 pub const CHUNK_BYTES_MAX: usize = 3999;
-/// Length of a line in the log that a task prints without a collector, in bytes.
+/// Length in bytes of a line in the log that a task without a collector has printed.
 ///
 /// * Filled by: each task that is spawned
 /// * Setting: none, no line is lost, and collectors get output as it was printed
@@ -50,7 +50,7 @@ impl SubMachine for Output {
             Event::TaskEnrolled { tid, arrived: true } => self.announce_arrival(core, *tid),
             Event::TaskLeft { tid, .. } => self.cross_host.collector_left(core, *tid),
             Event::TaskGone { tid, task } => self.end(core, *tid, &task.trace_settings, task.line.clone()),
-            // The lost host will not announce it.
+            // The lost host will not announce the task any more.
             Event::SpawnerLost(tid) => self.announce_output(core, *tid),
             Event::HostGone(host) => self.cross_host.host_gone(core, *host),
             _ => {}
@@ -58,7 +58,7 @@ impl SubMachine for Output {
     }
 }
 
-/// Returns the collector of a task's output, if it is a task that can take it.
+/// Returns the collector of a task's output, if the collector is a task that can receive it.
 fn collector(core: &Core, settings: &TraceSettings) -> Option<Tid> {
     let tid = Tid(settings.output_tid as u32);
     (tid.is_task() && core.can_receive(tid)).then_some(tid)
@@ -69,7 +69,7 @@ pub(super) fn collector_of(core: &Core, tid: Tid) -> Option<Tid> {
     collector(core, &core.tasks.get(tid)?.trace_settings)
 }
 
-/// Logs a line of a task; the log of the machine is the master's.
+/// Adds a line of a task to the log of the machine, which the master writes.
 fn log_line(core: &mut Core, tid: Tid, line: Vec<u8>) {
     match core.is_master() {
         true => core.push(Action::Log { tid, line }),
@@ -99,15 +99,16 @@ impl Output {
         self.send_to_collector(core, settings, body.finish(), false);
     }
 
-    /// Announces to its collector a task that was started by hand, or that another host spawned here. In the second
-    /// case the announcement comes before all that the spawner does later.
+    /// Sends the collector the creation of a task that was started by hand, or that another host spawned here. In the
+    /// second case the spawner's host sends the announcement, so that it arrives before all that the spawner does
+    /// later.
     pub fn announce_arrival(&mut self, core: &mut Core, tid: Tid) {
         let Some(task) = core.tasks.get(tid) else { return };
         let (settings, parent) = (task.trace_settings.clone(), task.parent);
         self.tell_collector(core, &settings, Writer::new().int(tid.0 as i32).int(CREATED).int(parent));
     }
 
-    /// Announces a task of this host to its collector.
+    /// Sends the collector the creation and the announcement of a task of this host.
     pub fn announce_output(&mut self, core: &mut Core, tid: Tid) {
         let Some(task) = core.tasks.get(tid) else { return };
         let (settings, parent) = (task.trace_settings.clone(), task.parent);
@@ -116,7 +117,7 @@ impl Output {
         }
     }
 
-    /// Announces to its collector a task that another host has started for one of this host.
+    /// Sends the collector the announcement of a task that another host has started for a task of this host.
     pub fn announce_remote(&mut self, core: &mut Core, tid: Tid, settings: &TraceSettings, parent: i32) {
         let body = Writer::new().int(tid.0 as i32).int(ANNOUNCED).int(parent);
         match collector(core, settings) {
@@ -154,8 +155,8 @@ impl Output {
         }
     }
 
-    /// Sends a message to a collector. With `counts` it counts as output in flight, if the collector is on another
-    /// host.
+    /// Sends a message to a collector. With `counts`, the message counts as output in flight if the collector is on
+    /// another host.
     fn send_to_collector(&mut self, core: &mut Core, settings: &TraceSettings, body: Vec<u8>, counts: bool) {
         let Some(to) = collector(core, settings) else { return };
         let own = core.own_host();
@@ -170,7 +171,7 @@ impl Output {
         core.push(Action::SendAlong { to, frame: Frame::Output(message) });
     }
 
-    /// Ends the output of a task to that collector; logs `line`, which has no end yet.
+    /// Ends the output of a task to that collector; logs `line`, the last line, which has no newline.
     fn end(&mut self, core: &mut Core, tid: Tid, settings: &TraceSettings, line: Vec<u8>) {
         if !line.is_empty() {
             log_line(core, tid, line);
@@ -178,7 +179,8 @@ impl Output {
         self.tell_collector(core, settings, Writer::new().int(tid.0 as i32).int(AT_END));
     }
 
-    /// Handles `pvm_setopt` of a task's own output and traces: the old collector is sent an end, the new one a start.
+    /// Handles `pvm_setopt` of a task's own output and traces: sends the end of the output to the old collector, and
+    /// its start to the new one.
     pub fn set_own(
         &mut self,
         core: &mut Core,

@@ -30,14 +30,14 @@ struct ForwardedRequest {
     /// The tag of the message to the manager and of its answer.
     tag: i32,
     request: Request,
-    /// For a spawn: the tasks that the manager has had started for it.
+    /// For a spawn: the tasks that were started for it by order of the manager.
     started: Vec<i32>,
 }
 
 /// Requests that are pending at servers.
 #[derive(Default)]
 pub(super) struct Servers {
-    /// At the master: the servers of the whole machine, as other hosts were told last.
+    /// At the master: the servers of the whole machine, as they were last sent to the other hosts.
     last_broadcast: Option<wire::Servers>,
     forwarded: Vec<ForwardedRequest>,
     hoster_request: Option<HosterRequest>,
@@ -101,7 +101,7 @@ fn withdraw(core: &mut Core, role: Role, tid: Tid) {
     }
 }
 
-/// Handles the news that a task has begun or ceased to serve another host; at the master.
+/// At the master: handles the news from another host that a task has taken or given up a role.
 pub(super) fn role_changed(core: &mut Core, role: Role, tid: Tid, on: bool) {
     if !core.is_master() {
         return;
@@ -149,7 +149,7 @@ impl Servers {
         }
     }
 
-    /// Sets where the registered tracer wants later tasks to trace and print.
+    /// Sets where the traces and the output of later tasks go by default, as the registered tracer wants.
     pub fn set_tracer(&mut self, core: &mut Core, from: Tid, wish: TraceSettings) -> Result<Reply, Code> {
         if core.roles.tracer != Some(from) {
             return Err(Code::Denied);
@@ -159,7 +159,7 @@ impl Servers {
         Ok(Reply::Done)
     }
 
-    /// Tells all other hosts which tasks serve the whole machine; at the master.
+    /// At the master: tells all other hosts which tasks serve the whole machine.
     fn broadcast_servers(&mut self, core: &mut Core) {
         // This is recorded even without other hosts, because hosts that join get the servers in their welcome.
         let servers = core.roles.common();
@@ -176,7 +176,7 @@ impl Servers {
         let wire::Servers { manager, tracer, wish } = servers;
         let before = std::mem::replace(&mut core.roles.manager, manager);
         if let Some(heir) = manager.filter(|manager| manager.host() == core.own_host()) {
-            // The previous manager may have handed the role on to it.
+            // The previous manager may have handed the role on to this task.
             match core.tasks.get_mut(heir) {
                 Some(task) => task.known_to_master = true,
                 None => core.send_master(Frame::Left { tid: heir, ended: true }),
@@ -206,7 +206,7 @@ impl Servers {
         self.decide_forwarded(core, is_gone);
     }
 
-    /// Handles the news that a task has given up a role or is gone; it will not answer its requests.
+    /// Handles the news that a task has given up a role or is gone; the task will not answer pending requests.
     fn server_gone(&mut self, core: &mut Core, tid: Tid, role: Role) {
         match role {
             Role::Hoster if self.hoster_request.take().is_some() => core.raise(Event::HosterGone),
@@ -223,14 +223,14 @@ impl Servers {
         core.raise(Event::ManagerGone(manager));
     }
 
-    /// Has this daemon decide the requests that were forwarded to managers that are gone.
+    /// Decides the requests that were forwarded to managers that are gone.
     fn decide_forwarded(&mut self, core: &mut Core, is_gone: impl Fn(Tid) -> bool) {
         let (left, others) = std::mem::take(&mut self.forwarded).into_iter().partition(|one| is_gone(one.manager));
         self.forwarded = others;
         for ForwardedRequest { task, wait, request, mut started, .. } in left {
             match request {
                 Request::Spawn(spawn) if !started.is_empty() => {
-                    // The spawn is not repeated: the rest has failed.
+                    // The spawn is not repeated: its remaining tasks have failed.
                     let wanted = usize::try_from(spawn.count).unwrap_or(0).min(LOCAL_MASK as usize);
                     started.resize(started.len().max(wanted), Code::DSysErr.number());
                     core.reply(task, wait, Ok(Reply::Tids(started)));
@@ -242,7 +242,7 @@ impl Servers {
 
     // ----- resource manager
 
-    /// Counts tasks that the manager has had started to the spawn for which the parent waits.
+    /// Adds tasks that were started by order of the manager to the spawn for which the parent waits.
     fn note_managed_spawn(&mut self, manager: Tid, parent: i32, results: &[i32]) {
         let fits = |one: &&mut ForwardedRequest| {
             one.manager == manager && one.task.0 as i32 == parent && matches!(one.request, Request::Spawn(_))
@@ -267,7 +267,7 @@ impl Servers {
         let Some((tag, body)) = manager_request(&request) else { return Some(request) };
         core.send_message(Message { wid: wait as i32, ..Message::new(from, manager, 0, tag, body.finish()) });
         match request {
-            // The manager passes it on or notifies by itself; it sends no answer.
+            // The manager passes the request on or notifies by itself; it sends no answer.
             Request::Notify { what, ctx, tag, count, tids } => {
                 notify.delegate(core, manager, notify::Target { task: from, ctx, tag }, what, count, &tids);
                 core.reply(from, wait, Ok(Reply::Done));
@@ -279,8 +279,8 @@ impl Servers {
         None
     }
 
-    /// Handles a message that may be the manager's answer to a forwarded request: it comes from the manager, or is
-    /// handed back by the task that got it. Tells whether it was one.
+    /// Handles a message that may be the manager's answer to a forwarded request: it comes from the manager, or from
+    /// the task that received it and hands it back. Returns whether the message was such an answer.
     pub fn answer_of_manager(&mut self, core: &mut Core, from: Tid, message: &Message) -> bool {
         let theirs = |one: &ForwardedRequest| one.task == from || (one.manager == from && one.task == message.dst);
         let fits = |one: &ForwardedRequest| theirs(one) && one.wait as i32 == message.wid && one.tag == message.tag;
@@ -333,7 +333,7 @@ impl Servers {
         core.roles.manager = heir;
         if let Some(heir) = heir {
             if heir.host() != core.own_host() {
-                // Its host reports its end once it knows of the role.
+                // The host of the heir reports the heir's end as soon as it knows of the role.
                 core.clients.insert(heir);
             }
             announce(core, Role::ResourceManager, heir);

@@ -47,8 +47,8 @@ struct SpawnJob {
     asker: Asker,
     /// The parent of the tasks, or a code.
     parent: i32,
-    /// Where the spawner wants output and traces of the tasks, and where they go: the tracer takes what has no
-    /// collector.
+    /// Where the spawner wants output and traces of the tasks to go, and where they really go: to the tracer if they
+    /// have no collector.
     wanted: TraceSettings,
     children: TraceSettings,
     /// The hosts' shares, in the order of the tasks' instance numbers.
@@ -61,7 +61,7 @@ struct SpawnJob {
 struct HostShare {
     host: Tid,
     count: usize,
-    /// Tids and codes, once they are known.
+    /// The tids and codes of the tasks, once they are known.
     results: Vec<i32>,
 }
 
@@ -81,18 +81,18 @@ struct LocalShare {
     tried: usize,
     /// The tasks that were started.
     started: Vec<Tid>,
-    /// The codes of those that were not.
+    /// The codes of the tasks that could not be started.
     results: Vec<i32>,
 }
 
 /// The tasks of one spawn.
 #[derive(Default)]
 struct Siblings {
-    /// In the order of the result, once the spawn has ended.
+    /// The tids in the order of the spawn's result, once the spawn has ended.
     tids: Option<Vec<i32>>,
-    /// How many of them live here; one more until the spawn has ended.
+    /// The number of these tasks that live on this host; one more until the spawn has ended.
     living: usize,
-    /// Requests for the list that arrived before the end of the spawn: task and wait id.
+    /// Requests for the list of siblings that arrived before the end of the spawn: task and wait id.
     waiting: Vec<(Tid, u32)>,
 }
 
@@ -103,7 +103,7 @@ pub(super) struct Spawns {
     jobs: BTreeMap<u32, SpawnJob>,
     shares: BTreeMap<SpawnId, LocalShare>,
     siblings_of: BTreeMap<SpawnId, Siblings>,
-    /// The next spawn starts at the first usable host from this one on.
+    /// The next spawn starts at the first usable host from this host on.
     next_host: Tid,
 }
 
@@ -170,8 +170,8 @@ impl Spawns {
         self.distribute(core, asker, request, 0, total);
     }
 
-    /// Distributes all or some tasks of one call to `pvm_spawn` over the allowed hosts. `first` is the instance
-    /// number of the first one, `total` the number of tasks of the call.
+    /// Distributes all or some tasks of one call to `pvm_spawn` over the allowed hosts. `first` is the instance number
+    /// of the first of these tasks, `total` the number of tasks of the call.
     pub fn distribute(&mut self, core: &mut Core, asker: Asker, request: Spawn, first: i32, total: i32) {
         let refusal = match request.count {
             _ if core.halting => Some(Code::SysErr),
@@ -238,7 +238,7 @@ impl Spawns {
         core.send_host(id.host, Frame::Spawned { wait: id.number, results });
     }
 
-    /// Begins a share with the search for its program.
+    /// Begins a share: first its program is searched for.
     fn begin_share(&mut self, core: &mut Core, spawn: SpawnId, parent: i32, first: i32, total: i32, request: Spawn) {
         let (_, directory) = split_place(request.flags, &request.place);
         let directory = directory.map(|directory| ByteBuf::from(directory.to_vec()));
@@ -395,7 +395,7 @@ impl Spawns {
             return self.host_share_done(core, spawn.number, spawn.host, results);
         }
         core.send_host(spawn.host, Frame::Spawned { wait: spawn.number, results });
-        // The list of siblings will not come: nothing was started, or the distributing host is lost.
+        // No list of siblings will arrive: no task was started, or the distributing host is lost.
         if tids.is_empty() || !core.hosts.is_here(spawn.host) {
             self.siblings_complete(core, spawn, tids);
         }
@@ -451,7 +451,7 @@ impl Spawns {
         answer_spawn(core, asker, Ok([tids, codes].concat()));
     }
 
-    /// Records the tasks of a spawn that has ended, and answers those that asked for the list.
+    /// Records the tasks of a spawn that has ended, and answers the tasks that asked for the list.
     fn siblings_complete(&mut self, core: &mut Core, spawn: SpawnId, tids: Vec<i32>) {
         let incomplete = self.siblings_of.get_mut(&spawn).filter(|siblings| siblings.tids.is_none());
         let Some(siblings) = incomplete else { return };
@@ -469,8 +469,8 @@ impl Spawns {
         self.siblings_complete(core, SpawnId { host, number }, tids);
     }
 
-    /// Handles the loss of a host: its open shares fail, and the siblings of spawns that it distributed are the tasks
-    /// here.
+    /// Handles the loss of a host: its open shares fail. For spawns that it distributed, the siblings are the tasks on
+    /// this host.
     fn forget_host(&mut self, core: &mut Core, host: Tid) {
         let count = |job: &SpawnJob| job.unreported.get(&host).map(|place| job.host_shares[*place].count);
         let lost: Vec<(u32, usize)> =
@@ -485,7 +485,7 @@ impl Spawns {
             let ours = core.tasks.iter().filter(|(_, task)| task.spawn == Some(spawn));
             let tids: Vec<Tid> = ours.map(|(tid, _)| tid).collect();
             if self.siblings_of.get(&spawn).is_some_and(|siblings| siblings.tids.is_none()) {
-                // The lost host will not announce them.
+                // The lost host will not announce these tasks any more.
                 tids.iter().for_each(|tid| core.raise(Event::SpawnerLost(*tid)));
             }
             self.siblings_complete(core, spawn, tids.iter().map(|tid| tid.0 as i32).collect());
@@ -562,7 +562,7 @@ impl LocalShare {
     }
 }
 
-/// Answers whoever asked for a spawn.
+/// Answers the task or manager that asked for a spawn; logs that a helper of the daemon could not be started.
 fn answer_spawn(core: &mut Core, asker: Asker, result: Result<Vec<i32>, Code>) {
     match asker {
         Asker::Daemon => {

@@ -28,14 +28,14 @@ pub(super) fn hosts_for(hosts: &HostTable, next: Tid, request: &Spawn) -> (Vec<T
     if chosen.is_empty() {
         return (chosen, next);
     }
-    // The next spawn starts behind the last host that gets a task.
+    // The next spawn starts after the last host that gets a task.
     let used = chosen.len().min(request.count as usize);
     let next = chosen[used % chosen.len()];
     chosen.truncate(used);
     (chosen, next)
 }
 
-/// Returns the allowed hosts cyclically from `next` on: at most one a task, and one more.
+/// Returns the allowed hosts in cyclic order from `next` on: at most one for each task, and one more.
 fn candidates(hosts: &HostTable, next: Tid, request: &Spawn) -> Vec<Tid> {
     let flags = request.flags;
     let (place, directory) = split_place(flags, &request.place);
@@ -55,14 +55,14 @@ fn candidates(hosts: &HostTable, next: Tid, request: &Spawn) -> Vec<Tid> {
     in_turn.filter(|tid| chosen(*tid) != complement).take(request.count as usize + 1).collect()
 }
 
-/// Returns how many of `count` tasks each host gets: contiguous blocks, each of which ends at its even share, rounded
-/// up.
+/// Returns how many of `count` tasks each host gets: contiguous blocks. The first n blocks have n even shares together,
+/// rounded up.
 fn block_sizes(count: usize, hosts: usize) -> impl Iterator<Item = usize> {
     let end = move |hosts_done: usize| (count * hosts_done).div_ceil(hosts);
     (0..hosts).map(move |host| end(host + 1) - end(host))
 }
 
-/// Returns how many of `count` tasks each host gets; a host that is listed several times gets as many blocks.
+/// Returns how many of `count` tasks each host gets; a host that is listed several times gets one block each time.
 pub(super) fn counts_by_host(count: usize, hosts: &[Tid]) -> Vec<(Tid, usize)> {
     let (mut counts, mut places): (Vec<(Tid, usize)>, _) = (Vec::new(), BTreeMap::new());
     for (host, count) in hosts.iter().zip(block_sizes(count, hosts.len())).filter(|(_, count)| *count > 0) {

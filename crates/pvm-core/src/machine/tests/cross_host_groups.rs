@@ -1,4 +1,4 @@
-//! Groups with members on several hosts, on boards that stand for the page of each host.
+//! Groups with members on several hosts, with boards in place of the pages of each host.
 use super::fleet::{Fleet, MASTER};
 use super::world::text;
 use super::*;
@@ -22,12 +22,12 @@ impl Fleet {
         }
     }
 
-    /// Has a member arrive where its host's page says.
+    /// Lets a member arrive: on the board of its host or, if that is out of use, by way of its daemon.
     fn arrive(&mut self, tid: Tid, need: u16) -> At {
         self.arrive_late(tid, need, 0)
     }
 
-    /// The group had `before` members when the member decided to arrive.
+    /// Lets a member arrive; the group had `before` members when the member decided to arrive.
     fn arrive_late(&mut self, tid: Tid, need: u16, before: u32) -> At {
         let host = tid.host();
         let boards = &mut self.nodes.get_mut(&host).expect("lives").boards;
@@ -47,7 +47,7 @@ impl Fleet {
         At::Board { host, group, generation }
     }
 
-    /// Whether the barrier has opened, or failed.
+    /// Returns whether the barrier has opened or failed; `None` if it is pending.
     fn fate(&self, at: At) -> Option<Result<(), Code>> {
         match at {
             At::Daemon { task, wait } => match self.answer(task, wait)? {
@@ -66,7 +66,7 @@ impl Fleet {
         }
     }
 
-    /// Returns the need of the barrier at which a member has arrived.
+    /// Returns the need of the pending barrier, if a member has arrived at one.
     fn pending_need(&mut self) -> Option<u16> {
         let machine = self.machine(MASTER);
         let here = machine.parts.groups.waiting_here();
@@ -160,7 +160,7 @@ fn arrivals_are_kept_when_members_of_another_host_come_and_go() {
         waiting.push(fleet.arrive(tasks[3], 4));
         fleet.settle();
         assert!(waiting.iter().all(|at| fleet.fate(*at) == Some(Ok(()))));
-        // Across hosts once more, then on one host again.
+        // The members meet across hosts once more, then on one host again.
         let last: Vec<At> = tasks.iter().map(|tid| fleet.arrive(*tid, 4)).collect();
         assert!(last.iter().all(|at| matches!(at, At::Daemon { .. })));
         fleet.settle();
@@ -264,7 +264,7 @@ fn without_memory_on_its_host_nobody_stays_a_member() {
     assert_eq!(fleet.join(tasks[1]).unwrap().1, 1);
 }
 
-/// Members come and arrive, on all hosts, in any order: every barrier takes as many as it needs.
+/// Members join and arrive, on all hosts, in any order: every barrier opens for as many members as it needs.
 fn growing_group(seed: u64) {
     const NEED: u16 = 3;
     let mut fleet = Fleet::new(4, seed);

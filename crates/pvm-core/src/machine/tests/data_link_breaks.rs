@@ -38,7 +38,7 @@ impl Fleet {
     fn wanted(&mut self) -> Vec<(Tid, Action)> {
         std::mem::take(&mut self.data).into_iter().map(|(_, host, action)| (host, action)).collect()
     }
-    /// Returns when attempts began on that side.
+    /// Returns the times at which attempts began on that host.
     fn attempts(&mut self, host: Tid) -> Vec<Time> {
         let begins = |action: &Action| matches!(action, Action::ExpectData { .. } | Action::CallData { .. });
         let all = std::mem::take(&mut self.data).into_iter();
@@ -93,7 +93,7 @@ fn attempts_go_on_with_growing_pauses_as_long_as_the_control_link_stands() {
     while fleet.now < end {
         times.extend(fleet.attempts(HIGH));
         fleet.expected(1);
-        // The caller cannot reach the other, and says so.
+        // The calling host cannot reach the other, and reports this.
         fleet.data_down(LOW, HIGH);
         fleet.pass(Duration::from_millis(10));
     }
@@ -104,7 +104,7 @@ fn attempts_go_on_with_growing_pauses_as_long_as_the_control_link_stands() {
     assert!(pauses[10..].iter().all(|pause| *pause >= timeout / 4), "{pauses:?}");
     fleet.expected(1);
     fleet.wanted();
-    // The link is up for long: its next end counts as the first.
+    // The link is up for long: its next break counts as the first one.
     fleet.data_up();
     fleet.pass(timeout);
     fleet.data_down(HIGH, LOW);

@@ -35,7 +35,7 @@ fn of_two_who_ask_at_once_one_gets_the_link() {
         fleet.settle();
         assert_eq!(fleet.directs, [(two, three)]);
         assert_eq!(fleet.answer(two, waits[0].1), Some(Reply::Done));
-        // Had the first link been complete there could have been a second; there is none.
+        // The second request was refused, so there is no second link.
         assert_eq!(fleet.answer(three, waits[1].1), Some(Reply::Error(Code::Denied)));
     });
 }

@@ -1,5 +1,5 @@
-//! Several machines, connected: control links and flows are queues. Each queue keeps its order; among them any order
-//! is possible.
+//! The machines of several hosts, connected by queues in place of control links and flows. Each queue keeps its order;
+//! between queues, any order is possible.
 use super::group_members::Boards;
 use super::*;
 use crate::proto::{VERSION, decode, encode};
@@ -42,15 +42,15 @@ enum Event {
 pub(in crate::machine) struct Node {
     pub machine: Machine,
     pub boards: Boards,
-    /// The hosts whose connections it accepts.
+    /// The hosts whose connections this host accepts.
     known: BTreeSet<Tid>,
     connections: u64,
     processes: i32,
     pub starts: Vec<Start>,
-    /// Direct links for which it expects a call: what the caller shows, and the task of this host.
+    /// Direct links for which this host expects a call: the secrets of the call, and the task of this host.
     expected: Vec<(DirectTicket, DirectCall, Tid)>,
     pub stopped: bool,
-    /// Whether it is suspended.
+    /// Whether this host is suspended.
     pub frozen: bool,
 }
 
@@ -82,7 +82,7 @@ pub(in crate::machine) struct Fleet {
     pub directs: Vec<(Tid, Tid)>,
     /// Which daemon has sent the list of trace data to which collector.
     pub descriptions: Vec<(Tid, Tid)>,
-    /// The actions of daemons on data links, and when.
+    /// The actions of daemons on data links: time, host, action.
     pub data: Vec<(Time, Tid, Action)>,
     pub prng: Prng,
 }
@@ -97,7 +97,7 @@ fn settings(name: &str, rank: Rank) -> Settings {
 }
 
 impl Fleet {
-    /// Makes a master and that many other hosts, `h2` and on.
+    /// Makes a machine of that many hosts: the master `h1`, then `h2` and so on.
     pub fn new(hosts: usize, seed: u64) -> Fleet {
         let mut fleet = Fleet {
             now: Duration::from_secs(1),
@@ -249,7 +249,7 @@ impl Fleet {
         all[..last].iter().filter(|came| matches!(came, Came::Message(message) if message.tag == tag)).count()
     }
 
-    /// Has a task say goodbye and end.
+    /// Makes a task say goodbye and end.
     pub fn leave(&mut self, tid: Tid) {
         self.machine(tid.host()).handle_disconnect(tid);
         self.machine(tid.host()).handle_process_end(tid, 0);
@@ -272,7 +272,7 @@ impl Fleet {
             self.act(host, action);
         }
         if self.nodes.get(&host).is_some_and(|node| node.stopped) {
-            // What it sent before still arrives.
+            // What the host sent before still arrives.
             self.kill(host);
         }
     }
@@ -385,7 +385,7 @@ impl Fleet {
         let flows = self.flows.iter().filter(|((from, to), queue)| {
             !queue.is_empty() && runs(&to.host()) && self.links.contains(&pair(*from, to.host()))
         });
-        // Actions of a host that is frozen wait.
+        // Events of a host that is frozen wait.
         let stands_still = |host: &Tid| self.nodes.get(host).is_some_and(|node| node.frozen);
         let possible = |index: &usize| match &self.events[*index] {
             Event::Connect { from, to } => !stands_still(from) && !stands_still(to),
@@ -399,7 +399,7 @@ impl Fleet {
             .collect()
     }
 
-    /// Lets one possible event happen; tells whether there was one.
+    /// Lets one possible event happen; returns whether there was one.
     pub fn step(&mut self) -> bool {
         let choices = self.choices();
         if choices.is_empty() {
@@ -479,7 +479,7 @@ impl Fleet {
         }
     }
 
-    /// Lets everything in flight happen without the passing of time.
+    /// Lets all events happen that can happen now; no time passes.
     pub fn settle(&mut self) {
         while self.step() {}
     }

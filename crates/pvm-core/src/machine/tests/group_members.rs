@@ -1,4 +1,4 @@
-//! Groups, on boards that stand for the pages.
+//! Groups, with boards in place of the pages.
 use super::world::{PATIENCE, World, text};
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ pub(in crate::machine) struct Board {
     arrived: u16,
     /// The instance numbers of members that have arrived.
     here: BTreeSet<u32>,
-    /// Those of them whose arrival the daemon cannot yet tell for certain.
+    /// Whether the daemon cannot tell for certain yet that these members have arrived.
     pub in_doubt: bool,
     /// Whether a member arrives whenever the barrier is about to fail.
     restless: bool,
@@ -26,7 +26,7 @@ pub(in crate::machine) struct Board {
     shown: Vec<(Tid, bool)>,
     /// Whether the page is out of use.
     pub taken: bool,
-    /// Generations that have opened by an order.
+    /// Generations whose members were released by an order, and whether the barrier opened.
     pub released: Vec<(u32, bool)>,
 }
 
@@ -62,7 +62,7 @@ impl Board {
     pub fn waits(&self, instance: u32) -> bool {
         self.here.contains(&instance)
     }
-    /// Tells whether a member waits in vain, for members that are present.
+    /// Returns whether members wait in vain: the barrier lacks more members than are absent.
     pub fn is_stuck(&self) -> bool {
         let missing = u32::from(self.need.saturating_sub(self.arrived));
         self.need != 0 && missing > self.seen().absent
@@ -157,7 +157,7 @@ impl World {
     fn board(&mut self) -> &mut Board {
         self.boards.boards.values_mut().next().expect("a group")
     }
-    /// Has a member arrive, and report it if the group is too small for its need.
+    /// Lets a member arrive; the member reports this if the group is smaller than its need.
     fn arrive(&mut self, instance: u32, need: u16, size: u32) -> u32 {
         let group = *self.boards.boards.keys().next().expect("a group");
         let tid = self.board().members[&instance];
@@ -180,7 +180,7 @@ impl World {
 
 const NOW: Time = Duration::from_secs(100);
 
-/// A group "g" of that many tasks, from ONE on.
+/// Returns a world with a group "g" of that many tasks, from ONE on.
 fn group_of(count: u32) -> World {
     let mut world = World::new();
     world.tasks(count as usize + 1);
@@ -314,7 +314,7 @@ fn a_freeze_waits_for_joiners_but_not_for_the_dead() {
     world.disconnects(THREE);
     assert_eq!(world.replies(ONE), [Reply::Error(Code::NoTask)]);
     assert_eq!(world.replies(TWO), [Reply::Error(Code::NoTask)]);
-    // Examined once more: it still lacks one member.
+    // Another freeze is examined: it still lacks one member.
     assert_eq!(world.freeze(ONE, "g", 3), Some(Reply::Error(Code::NoTask)));
     let four = world.task();
     assert_eq!(world.join(four, "g"), Ok(2));
@@ -398,7 +398,7 @@ fn a_barrier_that_began_short_of_the_dead_waits_for_others_for_a_while() {
 fn one_that_goes_just_before_an_arrival_is_noticed_by_the_arrival() {
     let mut world = group_of(3);
     world.leave(THREE, "g");
-    // It had asked for all members when there were three.
+    // The member decided to wait for all members when the group had three.
     world.arrive(0, 3, 3);
     assert_eq!(world.board().failed, [0]);
 }

@@ -31,7 +31,7 @@ fn message(src: Tid, dst: Tid) -> Message {
     Message { src, dst, ctx: 0, tag: EXIT_TAG, wid: 0, enc: 0, format, body }
 }
 
-/// Frames that only the master may send, and frames about a task that only its host may send.
+/// Returns frames that only the master may send, and frames about a task that only the task's host may send.
 fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
     let servers = Servers::default();
     let shared = MachineSettings { host_timeout_ms: 1, trusted: true, servers, debug_mask: -1, host_watches: 0 };
@@ -96,7 +96,7 @@ fn a_host_that_speaks_for_others_is_not_believed() {
     assert!(fleet.messages(watcher, EXIT_TAG).is_empty());
     assert_eq!((hosts_of(&mut fleet, watcher), hosts_of(&mut fleet, task)), (3, 3));
     assert!(fleet.log.iter().all(|(_, _, line)| line != "not said"));
-    // The machine continues: the invented death is reported when it happens.
+    // The machine continues: the death that was invented is reported when the task really ends.
     fleet.leave(task);
     fleet.settle();
     assert_eq!(fleet.messages(watcher, EXIT_TAG).len(), 1);
@@ -147,7 +147,7 @@ fn a_host_that_reaches_nobody_is_removed_itself() {
         says(&mut fleet, Fleet::host(2), MASTER, Frame::Suspect(Fleet::host(other)));
         fleet.settle();
     }
-    // No other host is removed for it.
+    // No other host is removed in place of host 2.
     fleet.pass(Duration::from_secs(30));
     assert_eq!(hosts_of(&mut fleet, asker), 5);
     for other in 3..=6 {
@@ -179,7 +179,7 @@ fn a_host_that_breaks_its_links_and_comes_back_does_not_have_others_removed_for_
     let mut fleet = Fleet::new(3, 5);
     let (good, asker) = (Fleet::host(2), fleet.task(MASTER));
     for life in 0..5 {
-        // The good host misses it at once; the master still has its link.
+        // The good host reports at once that it cannot reach the evil one; the master's own link to the evil one is up.
         let evil = *fleet.living().last().expect("the last to come");
         says(&mut fleet, good, MASTER, Frame::Suspect(evil));
         fleet.pass(Duration::from_secs(11));
@@ -190,7 +190,7 @@ fn a_host_that_breaks_its_links_and_comes_back_does_not_have_others_removed_for_
     assert!(fleet.living().contains(&good));
 }
 
-/// The host sends beats and nothing else.
+/// A host of the machine reports that it cannot reach the joining host.
 #[test]
 fn a_host_that_is_joining_is_not_turned_away_because_others_do_not_reach_it() {
     for seed in 0..20 {
@@ -207,6 +207,7 @@ fn a_host_that_is_joining_is_not_turned_away_because_others_do_not_reach_it() {
     }
 }
 
+/// Lets the host `evil` send a beat each second, and nothing else, for that many seconds.
 fn only_beats(fleet: &mut Fleet, evil: Tid, seconds: u64) {
     fleet.nodes.get_mut(&evil).expect("a host").frozen = true;
     for _ in 0..seconds {

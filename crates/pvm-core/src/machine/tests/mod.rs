@@ -1,4 +1,4 @@
-//! Tests of the rules: one machine with its tasks (`world`), and several connected ones (`fleet`).
+//! Tests of the rules: one machine with its tasks (`world`), and several connected machines (`fleet`).
 
 mod cross_host_groups;
 mod data_link_breaks;
@@ -14,7 +14,7 @@ mod several_hosts;
 mod traced_tasks;
 pub mod world;
 
-// What most of them use.
+// Imports of most tests.
 use super::*;
 use crate::proto::{Request, RunSettings, ToTask, Welcome};
 use crate::wire::{HostOptions, KEY_BYTES};

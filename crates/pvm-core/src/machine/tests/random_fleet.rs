@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 const STEPS: usize = 250;
-/// Output goes to its collectors under this tag.
+/// The tag of the messages that carry output to collectors.
 const OUTPUT_TAG: i32 = 1_000_000;
 
 /// What a task watches.
@@ -25,7 +25,7 @@ struct Wish {
 /// The state of the test: what was done, and what must follow.
 struct Story {
     fleet: Fleet,
-    /// By the tag of the notify.
+    /// What tasks watch, by the tag of the notify.
     wishes: BTreeMap<i32, Wish>,
     /// All tasks, living or ended.
     seen: Vec<Tid>,
@@ -131,7 +131,8 @@ impl Story {
         }
         let count = [-1, 1, 2][self.below(3)];
         self.last_tag += 1;
-        // Not every host knows one that is still joining; a task that asks then is told that it does not exist.
+        // Not every host knows a host that is still joining; for a task that asks about it then, that host does not
+        // exist.
         if self.fleet.machine(task.host()).has_host(about) {
             self.wishes.insert(self.last_tag, Wish { task, what, about, count });
         }

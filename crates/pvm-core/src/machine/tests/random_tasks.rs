@@ -128,12 +128,13 @@ fn one_life(seed: u64) {
         }
         world.run();
     }
-    // More than once: when a manager goes, this daemon decides its requests.
+    // This is repeated until no task is left: this daemon decides the requests of a manager that has gone, which may
+    // start tasks.
     while let Some(tid) = alive(&world).first().copied() {
         world.disconnects(tid);
         world.ends(tid, 0);
     }
-    // The last add, whatever its request.
+    // The last add ends, whatever number its request has.
     for request in 0..STEPS {
         world.machine.handle_hosts_checked(request, Vec::new());
     }
@@ -152,8 +153,8 @@ fn whatever_is_asked_the_machine_survives_and_forgets_the_dead() {
     }
 }
 
-/// One group whose members come, leave, die, and meet; what each decides to wait for may be out of
-/// date when it arrives. No member may wait in vain.
+/// One group whose members come, leave, die, and meet; the number of members that a member decides to wait for may be
+/// out of date when it arrives. No member may wait in vain.
 fn life_of_a_group(seed: u64) -> (usize, usize) {
     let mut world = World::new();
     let mut prng = Prng(seed);

@@ -68,7 +68,7 @@ fn the_watches_of_a_host_are_limited() {
     let tasks = [1, 2, 3].map(|_| fleet.task(MASTER));
     assert_eq!(fleet.ask(watcher, notify(NOTIFY_TASK_EXIT, 1, &tasks[..2])), DONE);
     assert_eq!(fleet.ask(watcher, notify(NOTIFY_TASK_EXIT, 1, &tasks[2..])), REFUSED);
-    // A host that ignores the limit gains nothing, and takes nothing from others.
+    // A host that ignores the limit gains nothing, and does not reduce what other hosts may watch.
     let now = fleet.now;
     for number in 5..1000 {
         let frame = Frame::Watch { tid: tasks[2], watcher: Tid(other.0 | number) };
@@ -155,7 +155,7 @@ fn the_open_requests_of_a_task_are_limited() {
     assert_eq!(replies, [None, None, None]);
     assert_eq!(world.ask(ONE, awaited("y")), REFUSED);
     assert_eq!(world.ask(ONE, Request::Config), REFUSED);
-    // Requests of others, and later ones, are answered.
+    // Requests of other tasks, and later requests, are answered.
     let entry = Request::PutInfo { name: text("x"), flags: 0, message: message(TWO, 1) };
     assert_eq!(world.ask(TWO, entry), Some(Reply::Int(0)));
     assert_eq!(world.replies(ONE).len(), 3);
@@ -218,7 +218,7 @@ fn the_number_of_hosts_is_limited() {
     world.task();
     let names = (0..=host_table::HOSTS_MAX).map(|number| text(&format!("h{number}"))).collect();
     assert_eq!(world.ask(ONE, Request::AddHosts(names)), Some(Reply::Error(Code::BadParam)));
-    // All numbers except that of this host, each once.
+    // All host numbers except that of this host are assigned, each once.
     let mut taken = std::collections::BTreeSet::new();
     while let Some(tid) = world.machine.core.hosts.new_number(|tid| taken.contains(&tid)) {
         assert!(tid.is_host() && tid != world.machine.own_host() && taken.insert(tid), "{tid}");
@@ -277,7 +277,7 @@ fn input_comes_in_pieces_and_one_at_a_time() {
     world.spawn(ONE, spawn);
     let input = |tid, length: usize| Request::Input { tid, data: ByteBuf::from(vec![b'x'; length]) };
     let refused = |code| Some(Reply::Error(code));
-    // The second task has no input.
+    // Only the first task of the spawn has an input.
     assert_eq!(world.ask(ONE, input(THREE, 1)), refused(Code::NoTask));
     assert_eq!(world.ask(ONE, input(TWO, crate::proto::INPUT_BYTES_MAX + 1)), refused(Code::BadParam));
     assert_eq!(world.ask(ONE, input(TWO, crate::proto::INPUT_BYTES_MAX)), None);
@@ -286,7 +286,7 @@ fn input_comes_in_pieces_and_one_at_a_time() {
     world.machine.handle_input_taken(TWO, true);
     world.run();
     assert_eq!(world.replies(ONE), [Reply::Done]);
-    // After the end there is nothing.
+    // After the input is closed, further input is refused.
     assert_eq!(world.ask(ONE, input(TWO, 0)), None);
     world.machine.handle_input_taken(TWO, true);
     world.run();

@@ -76,7 +76,7 @@ fn a_task_of_which_its_tasker_has_spoken_ends_with_its_connection() {
     let child = Tid(body.int().unwrap() as u32);
     let cookie = world.machine.core.tasks.get(child).unwrap().cookie;
     world.hello(777, Some(cookie));
-    // The tasker reports its end before its connection closes.
+    // The tasker reports the end of the child before the child's connection closes.
     world.message(TWO, SM_TASKX, 0, Writer::new().int(child.0 as i32).int(0));
     assert!(world.machine.core.tasks.exists(child));
     world.disconnects(child);
@@ -191,7 +191,7 @@ fn what_a_dead_manager_was_to_tell_the_daemon_tells() {
     {
         assert_eq!(world.ask(two, request), Some(Reply::Done));
     }
-    // The manager has reported this end.
+    // The manager has reported the end of this task, so the daemon does not.
     world.disconnects(five);
     world.disconnects(ONE);
     assert!(world.messages(two).is_empty());

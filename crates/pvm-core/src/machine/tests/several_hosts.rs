@@ -178,7 +178,7 @@ fn a_lost_host_fails_its_block_and_answers_what_it_owed() {
         assert_eq!(fleet.answer(task, status), Some(Reply::Code(-31)));
         assert_eq!(fleet.answer(task, host), Some(Reply::Code(-22)));
         assert!(matches!(fleet.answer(task, list), Some(Reply::Tasks(tasks)) if tasks.len() == 3));
-        // It resumes, notices that it was removed, and ends.
+        // The frozen host resumes, notices that it was removed, and ends.
         fleet.nodes.get_mut(&frozen).unwrap().frozen = false;
         fleet.pass(Duration::from_secs(5));
         fleet.check_tables();
@@ -270,7 +270,7 @@ fn who_misses_several_lost_hosts_first_is_not_blamed() {
         }
         fleet.settle();
     };
-    // The master has heard from them a little later than the other host.
+    // The master has last received frames from hosts 3 to 5 a little later than host 2 has.
     ask(&mut fleet, far);
     fleet.pass(Duration::from_secs(1));
     ask(&mut fleet, near);
@@ -299,8 +299,8 @@ fn collectors_hear_the_end_of_tasks_whose_host_is_lost() {
     fleet.machine(Fleet::host(2)).handle_output(child, b"hello\n");
     fleet.work(Fleet::host(2));
     fleet.settle();
-    // The output of a task elsewhere, which one of the lost host has spawned, ends when that host can no longer
-    // announce it.
+    // A task of host 2 spawns a task on another host. After the loss of host 2, which can no longer announce that task,
+    // the output of the task still ends.
     let spawner = fleet.task(Fleet::host(2));
     let grandchild = tids(&fleet.spawn(spawner, on("h3", parent)))[0];
     fleet.settle();
@@ -367,7 +367,7 @@ fn output_on_its_way_to_another_host_counts_until_its_collector_takes_it_or_is_n
         fleet.settle();
         assert!(!fleet.machine(MASTER).is_given_output(collector));
         assert_eq!(fleet.machine(Fleet::host(2)).output_under_way(collector), 0);
-        // The collector takes nothing, and ends: the printing task need not wait for it.
+        // The collector takes no output, and ends: the printing task need not wait for it.
         assert_eq!(print(fleet), first);
         fleet.leave(collector);
         fleet.settle();
@@ -538,7 +538,7 @@ fn the_host_that_loses_frames_goes_and_not_the_one_that_it_complains_of() {
         let (ill, well) = (Fleet::host(2), Fleet::host(4));
         let (one, other) = (fleet.task(ill), fleet.task(well));
         assert_eq!(fleet.ask(one, Request::TaskStatus(other)), Some(Reply::Code(0)));
-        // In each beat interval the master had to retransmit something.
+        // In each beat interval the master has retransmitted a packet.
         for total in 1..=6 {
             fleet.pass(Duration::from_secs(2));
             fleet.machine(MASTER).handle_retransmissions(ill, total);
@@ -757,7 +757,7 @@ fn a_host_that_came_before_a_server_went_hears_that_it_has_gone() {
     many(2, |fleet| {
         let tracer = fleet.task(MASTER);
         let serve = |on| Request::Register { role: Role::Tracer, on };
-        // All have heard that there is none, and no new news comes.
+        // All hosts have received the news that there is no tracer, and no further news is sent.
         [true, false].into_iter().for_each(|on| drop(fleet.ask(tracer, serve(on))));
         fleet.ask(tracer, Request::DeleteHosts(names(&["h2"])));
         fleet.ask(tracer, serve(true));

@@ -18,7 +18,7 @@ fn wish(tracer: Tid) -> TraceSettings {
     }
 }
 
-/// The trace events sent: collector, event, task, whether the list of data and the event were described.
+/// Returns the trace events sent: collector, event, task, and whether the list of data and the event were described.
 fn told(world: &mut World) -> Vec<(Tid, Event, Tid, bool, bool)> {
     let actions = world.take_seen();
     let traces = actions.into_iter().filter_map(|action| match action {
