@@ -3,7 +3,7 @@ use crate::common::root;
 use anyhow::{Result, ensure};
 use std::path::{Path, PathBuf};
 
-/// Fails if one of these source files is a module whose submodules are in a folder of its name.
+/// Fails if one of these source files is an `x.rs` whose submodules are in a folder `x`.
 pub fn have_one_convention(sources: &[PathBuf]) -> Result<()> {
     let wrong: Vec<String> = misplaced(sources).iter().map(|path| path.display().to_string()).collect();
     ensure!(wrong.is_empty(), "to be moved to NAME/mod.rs: {}", wrong.join(" "));

@@ -249,8 +249,8 @@ pub extern "C" fn pvm_halt() -> c_int {
     traced_code(Event::Halt, nothing, || call("pvm_halt", halt))
 }
 
-/// Halts the machine. The daemon ends its tasks by SIGTERM, the caller too; a caller that ignores it returns when the
-/// daemon has ended.
+/// Halts the machine. Each daemon sends SIGTERM to its tasks, the caller included. If the caller ignores the signal,
+/// the call returns when its daemon has ended.
 fn halt(guard: &mut Guard) -> Outcome {
     guard.enrolled()?;
     let ticket = guard.task().begin(Request::Halt)?;

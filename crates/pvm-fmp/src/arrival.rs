@@ -21,7 +21,7 @@ pub const FRAGMENTS_MAX: usize = (crate::INLINE_BYTES_MAX - 8) / 16;
 /// The size of the pieces that [`Remote::use_pieces`] makes of a body in fragments, in bytes.
 const COPIED_BYTES: usize = 64 * pipelined::UNIT_BYTES;
 
-/// The longest body that is copied to new memory without a check of how much memory is available, in bytes.
+/// The longest body, in bytes, that is copied to new memory without a check of the available memory.
 const UNCHECKED_BYTES_MAX: usize = 64 << 20;
 
 /// How long a receiver that has claimed the body of a rendezvous waits for a sender that is deciding whether to

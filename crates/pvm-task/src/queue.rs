@@ -2,8 +2,9 @@
 //!
 //! Messages are linked in a chain in the order of their arrival. While the chain is short, a search walks along it.
 //! When a search has passed many messages, an index is made: further chains, one for each combination (context, tag,
-//! sender), (context, tag), (context, sender) and (context) that occurs. With the index, a search with or without
-//! wildcards takes the first message of one chain (D46). The index lives until the queue is empty.
+//! sender), (context, tag), (context, sender) and (context) that occurs. With the index, a search in one context, with
+//! or without wildcards, takes the first message of one chain (defect D46 in `docs/compatibility.md`). A search in any
+//! context walks along the whole queue. The index lives until the queue is empty.
 //!
 //! Messages are numbered in the order of their arrival. Messages below a mark are **visible**: calls that do not wait
 //! find only those (`visibility`).
@@ -162,7 +163,7 @@ impl Queue {
         (self.visible, self.hidden) = (self.pushed, NONE);
     }
 
-    /// Makes a message visible, and all messages before it.
+    /// Makes a message and all messages before it visible.
     #[inline]
     pub fn reveal_through(&mut self, table: &[Message], slot: u32) {
         let message = &table[slot as usize];

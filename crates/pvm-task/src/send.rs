@@ -25,7 +25,7 @@ const _: () = {
     assert!(WELL_KNOWN_HEADERS[0][2] == OWN_DSIG as u32 && WELL_KNOWN_HEADERS[1][2] == OWN_DSIG as u32);
 };
 
-/// The way of a message to its receiver.
+/// How a message reaches its receiver.
 #[derive(PartialEq)]
 enum Route {
     /// Through shared memory.

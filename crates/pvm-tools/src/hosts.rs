@@ -69,6 +69,7 @@ pub struct Added {
 }
 
 /// Adds hosts to the machine. A host that is in the machine already stays; a host that is named twice is added once.
+/// (The console's `add` is in `console/commands.rs`.)
 pub fn add(session: &mut Session, wanted: Vec<Wanted>) -> Result<Added, Code> {
     let known = if wanted.is_empty() { Vec::new() } else { control::hosts(session)?.0 };
     let asked = to_ask(&wanted, &known);

@@ -1,4 +1,4 @@
-//! The constants of the sources, and the comments of those that are limits.
+//! The constants of the sources, and the comments of the constants that are limits.
 use super::value::{self, Value};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;

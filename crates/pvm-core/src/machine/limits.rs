@@ -60,7 +60,7 @@ pub const NAME_BYTES_MAX: usize = 64 << 10;
 /// * Test: `the_open_requests_of_a_task_are_limited`
 pub const TASK_REQUESTS_MAX: usize = 1 << 12;
 
-/// Requests of the tasks of one other host that a daemon has not answered.
+/// Requests from the tasks of one other host, not yet answered by this daemon.
 ///
 /// * Filled by: each other host; the library waits for each answer, and no host has that many tasks
 /// * Setting: `HPVM_HOST_REQUESTS_MAX`

@@ -3,9 +3,9 @@
 //! A pure state machine: the daemon reports what happened (`handle_*`), takes the resulting actions
 //! ([`Machine::poll_action`]), and calls [`Machine::handle_time`] at [`Machine::next_wakeup`].
 //!
-//! The machine consists of sub-machines over a shared core; each sub-machine has private state. Whatever concerns
-//! more than one of them is an event, which is delivered to all. The modules, from the ground up; each imports only
-//! from modules that are listed before it (`cargo xtask lint` reads this list):
+//! The machine consists of sub-machines over a shared core; each sub-machine has private state. Whatever concerns more
+//! than one of them is an event, which is delivered to all. The modules, lowest first; each imports only from modules
+//! that are listed before it (`cargo xtask lint` reads this list):
 //!
 //! * `group_page`, `action`, `limits`, `index`: types
 //! * `task_table`, `settings`, `host_table`, `roles`, `link_quality`, `links`, `pending_acks`, `open_requests`: tables

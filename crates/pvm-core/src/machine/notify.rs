@@ -50,7 +50,7 @@ pub(super) struct Notify {
     watched_pairs: TidCounts,
     /// The number of pairs with a watched task here, by the host of the watching task.
     watcher_pairs: TidCounts,
-    /// Notifies that managers were asked to send.
+    /// The notifies that resource managers were asked to send.
     delegated: Vec<DelegatedNotify>,
 }
 

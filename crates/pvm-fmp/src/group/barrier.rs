@@ -32,7 +32,7 @@ const FINISHES_MAX: u32 = 1000;
 /// How often a member tries to arrive. A try fails only if another member arrives at the same time, or if a member
 /// breaks the rules. After so many failed tries it is the latter, and the group is useless.
 const ARRIVAL_TRIES_MAX: u32 = 1 << 20;
-/// The value in the place of the arrivals when the daemon has taken them.
+/// Replaces the number of arrivals in the word once the daemon has taken the arrivals.
 const TAKEN: u16 = u16::MAX - 1;
 /// A bit that is set in a noted generation, because 0 is a generation, too.
 const NOTED: u64 = 1 << 32;

@@ -532,7 +532,7 @@ impl DirectLink {
         much && !self.read_closed
     }
 
-    /// Returns whether the peer does not read at the moment, so that a sender queues its message without waiting.
+    /// Returns whether the peer does not read at the moment. If so, a sender does not wait, but queues its message.
     pub fn is_blocked(&self) -> bool {
         self.blocked
     }

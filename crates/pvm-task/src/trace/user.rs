@@ -1,5 +1,5 @@
-//! Buffers of `PvmDataTrace`: events that a program makes itself. In such a buffer, the items of each packing call
-//! follow their type, and their count unless it is one.
+//! Buffers of `PvmDataTrace`: events that a program makes itself. In such a buffer, each packing call writes the type
+//! of its items, then their count unless that is 1, then the items.
 use super::stamp;
 use crate::types::Kind;
 use pvm_core::events::data_type;

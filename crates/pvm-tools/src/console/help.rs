@@ -157,11 +157,10 @@ Options:  -3               that many tasks (else one)
           -@file           write the trace to a file";
 
 const TICKLE: &str = "tickle how [ arg ... ]
-How:      0 memory, 1 hosts, 2 tasks, 3 waits, 4 mailboxes: written to the log
+How:      0 totals, 1 hosts, 2 tasks, 3 spawns, 4 mailboxes: written to the log
           5 shows, 6 (mask) sets the debug mask
-          7 (count) packets under way to a host
-          8 (tid) declares a host dead
-          9 (reset) statistics: written to the log";
+          8 (tid) declares that a host has failed
+          7 and 9 have no effect";
 
 const TRACE: &str = "trace
   or     trace [ + | - ] name ...     choose, or no longer; * is all

@@ -59,7 +59,7 @@ pub enum RouteEvent {
     Broken { host: Tid, why: String },
     /// The connection of a data link has ended. A new connection continues where the old one broke.
     Cut { host: Tid, why: String },
-    /// A message waits for a host without a link.
+    /// A message or frame for this host waits, and there is no data link to the host.
     Wanted { host: Tid },
     /// A task could not be introduced, and a message for it is lost.
     Lost { task: Tid, why: String },

@@ -193,7 +193,7 @@ impl Starter {
             _ if self.terminal && !self.can_ask() => self.parent_shell.clone(),
             _ => self.shell.clone(),
         };
-        // A parent may find another host under the same name; a loopback address always means another host there.
+        // On a parent the same name may mean another host; a loopback address always does.
         let elsewhere = |host: &HostStart| {
             !host.addresses.is_empty() && host.addresses.iter().all(|ip| !ip.is_loopback() && !ip.is_unspecified())
         };

@@ -296,7 +296,7 @@ impl PendingBarrier {
     }
 }
 
-/// Answers the members that have arrived at the barrier of a group that has ended.
+/// After a group has ended: answers the members that wait at its barrier.
 pub(super) fn end_arrivals(core: &mut Core, arrivals: Arrivals) {
     let waiting = arrivals.pending.into_iter().flat_map(|pending| pending.to_answer);
     let queued = arrivals.queue.into_iter().map(|(tid, wait, _)| (tid, wait));

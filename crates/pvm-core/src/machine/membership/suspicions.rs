@@ -77,7 +77,7 @@ impl Suspicions {
         self.pairs.values_mut().for_each(|pair| pair.since = now);
     }
 
-    /// Returns the next time at which a pair is decided even without clear evidence.
+    /// Returns when the next decision about a pair is due, even if the evidence is not clear.
     pub fn next_decision(&self, patience: Duration) -> Option<Time> {
         self.pairs.values().map(|pair| pair.since + patience).min()
     }
