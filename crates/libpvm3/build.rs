@@ -4,7 +4,7 @@ fn main() {
     println!("cargo:rerun-if-changed=shim/threads.c");
     println!("cargo:rerun-if-env-changed=HPVM_FUZZ_CC");
     let mut build = cc::Build::new();
-    // `cargo xtask fuzz` sets a compiler here, with options that measure the coverage of the C code.
+    // `cargo xtask fuzz` sets this variable to a compiler and options that measure the coverage of the C code.
     if let Ok(words) = std::env::var("HPVM_FUZZ_CC") {
         let mut words = words.split_ascii_whitespace();
         build.compiler(words.next().unwrap_or("cc"));

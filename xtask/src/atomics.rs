@@ -27,8 +27,8 @@ impl Sides {
     }
 }
 
-/// Checks that each ordered access in these sources belongs to a pair. The sources are those of crates that share
-/// memory.
+/// Checks that each ordered access in these sources belongs to a pair. The caller passes the sources of the crates that
+/// access shared memory.
 pub fn have_partners(sources: &[impl AsRef<Path>]) -> Result<()> {
     let (mut wrong, mut pairs) = (Vec::new(), BTreeMap::<String, Sides>::new());
     for path in sources.iter().map(AsRef::as_ref) {
@@ -49,7 +49,8 @@ fn note_accesses(text: &str, pairs: &mut BTreeMap<String, Sides>) -> Result<Vec<
     let ordered =
         Regex::new(r"\b(?:Acquire|Release|AcqRel|SeqCst)\b|\b(?:full_fence|fence_after_exchange|load_acquire)\(\)")?;
     let (named_above, named) = (Regex::new(r"// (?:.* )?[Pp]airs? `")?, Regex::new(r"`([^`]+)`")?);
-    // Excludes imports, functions and enumerations with such names, and fences for the compiler alone.
+    // Excludes lines that match but access no atomic: imports, declarations of functions and enumerations, and compiler
+    // fences.
     let other = Regex::new(r"^\s*use |compiler_fence|Kind::|fn |^\s*Release = ")?;
     let lines: Vec<&str> = text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).collect();
     let mut missing = Vec::new();

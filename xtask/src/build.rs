@@ -15,9 +15,9 @@ use std::process::Command;
 pub const SONAME: &str = "libpvm3.so.3";
 /// The library that contains the group functions in PVM 3.4; in hpvm, [`SONAME`] contains them.
 pub const GROUP_SONAME: &str = "libgpvm3.so.3";
-/// The thread functions to which the runtime libraries of other languages (Fortran, C++) refer weakly. If a program
-/// contains one of these functions, as our library does, the runtime libraries assume that it has threads, and call all
-/// of them. So a program without shared libraries would crash if one were missing.
+/// The thread functions to which the runtime libraries of Fortran and C++ have weak references. If a program contains
+/// one of these functions, the runtime libraries assume that the program has threads, and call all of the functions.
+/// Our library contains some of them; so a program without shared libraries would crash if another were missing.
 #[rustfmt::skip]
 const THREAD_FUNCTIONS: &[&str] = &[
     "pthread_cancel", "pthread_cond_broadcast", "pthread_cond_destroy", "pthread_cond_init", "pthread_cond_signal",
@@ -85,7 +85,7 @@ pub fn build() -> Result<()> {
 }
 
 /// Makes the directories that old makefiles and host files expect below `PVM_ROOT`. The directories contain no shared
-/// libraries, since programs that are linked to these would not find them when they start.
+/// libraries: a program that is linked to a library there would not find the library when the program starts.
 fn classic_tree(tree: &Path) -> Result<()> {
     let architecture = output(&mut Command::new(tree.join("bin/pvmgetarch")))?;
     let architecture = architecture.trim();
@@ -139,7 +139,7 @@ fn libraries(archive: &Path, lib: &Path) -> Result<()> {
     let inputs = [archive, &map, &this_file];
     if inputs.iter().any(|input| is_newer(input, &lib.join(SONAME))) {
         static_library(archive, &exported(&map)?, lib)?;
-        // The shared library is made last: its time shows that all libraries have been made.
+        // The shared library is made last, so its modification time shows that all libraries have been made.
         shared_library("cc", archive, lib)?;
     }
     link(SONAME, &lib.join("libpvm3.so"))?;
@@ -166,7 +166,7 @@ pub fn shared_library(compiler: &str, archive: &Path, lib: &Path) -> Result<()> 
         .arg("-Wl,--no-whole-archive")
         .arg(format!("-Wl,--version-script={}", map.display())))?;
     // All of PVM is in one library, so that a process can never become two tasks. The other library contains nothing,
-    // and exists because programs ask for it by name.
+    // and exists because programs refer to its name.
     let group = scratch.path().join(GROUP_SONAME);
     sh(shared(compiler, GROUP_SONAME, &group)
         .args(["-nostdlib", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN"])
@@ -197,7 +197,7 @@ fn static_library(archive: &Path, exported: &[String], lib: &Path) -> Result<()>
         // A program may define Fortran's symbols itself, since PVM has them in a separate library.
         .arg(format!("--weaken-symbols={}", weak.display()))
         .args([&all, &kept]))?;
-    // The first archive contains everything; the others are empty, and exist because programs ask for them by name.
+    // The first archive contains everything; the others are empty, and exist because makefiles refer to their names.
     let archives = [("libpvm3.a", Some(&kept)), ("libgpvm3.a", None), ("libfpvm3.a", None)];
     for (name, object) in archives {
         let made = scratch.path().join(name);

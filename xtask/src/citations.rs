@@ -1,4 +1,4 @@
-//! House rule: everything that sources and pages cite exists.
+//! House rule: sources and pages cite only what exists.
 //!
 //! A citation names a section of the contract ("contract 2.9"), a decision ("decision 26", "decisions/0026"),
 //! mechanisms of the papers ("papers F2, H3"), a file (in a link or between backticks), or a test (in a command that
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The patterns of citations; the first group matches what is cited.
+/// The patterns of citations; the first group of each pattern matches what is cited.
 struct Patterns {
     section: Regex,
     decision: Regex,
@@ -86,7 +86,7 @@ pub fn are_there(files: &[impl AsRef<Path>]) -> Result<()> {
     let mut dead = Vec::new();
     for path in files.iter().map(AsRef::as_ref) {
         let name = path.strip_prefix(root()).unwrap_or(path);
-        // Pictures and archives contain no citations, and the citations in this file belong to its test.
+        // Pictures and archives contain no citations, and the citations in `citations.rs` belong to its test.
         let Ok(text) = fs::read_to_string(path) else { continue };
         if name == Path::new(file!()) {
             continue;
@@ -109,7 +109,7 @@ fn dead_in(text: &str, path: &Path, cited: &Cited, patterns: &Patterns) -> Vec<S
     check(&patterns.decision, &|number| cited.has_decision(number));
     check(&patterns.page, &|name| cited.has_decision(name));
     check(&patterns.tags, &|tags| tags.split(", ").all(|tag| cited.tags.contains(tag)));
-    // The pattern of decisions, above, checks the files of decisions.
+    // The files of decisions have been checked above, with the pattern for decision pages.
     check(&patterns.file, &|file| root().join(file).exists() || file.starts_with("docs/decisions/"));
     check(&patterns.test, &|part| cited.functions.iter().any(|name| name.contains(part)));
     if path.extension().is_some_and(|ending| ending == "md") {

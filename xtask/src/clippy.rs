@@ -1,4 +1,5 @@
-//! Runs the clippy of one known version. Warnings of another version are only shown, and fail no test.
+//! Runs clippy in one known version. If another version is installed instead, its warnings are only shown, and fail no
+//! test.
 use crate::build::target_directory;
 use crate::common::{Checks, cargo, output};
 use crate::debian_rust::{self, Part};

@@ -6,7 +6,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The most lines that are shown of the messages of a failing command.
+/// The most lines that are shown of a failing command's messages.
 const COMPLAINT_LINES_MAX: usize = 30;
 
 /// Returns the root of the source tree.

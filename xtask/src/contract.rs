@@ -1,9 +1,9 @@
 //! The names that the libraries export (the binary interface of PVM 3.4.6).
 
-/// Functions that programs call: those in `pvm3.h`, and others that are popular.
+/// Functions that programs call: those in `pvm3.h`, and others that are often used.
 #[rustfmt::skip]
 pub const FUNCTIONS: &[&str] = &[
-    // Debian's programs that hpvm does not replace need these.
+    // These are used by those programs of Debian that hpvm does not replace.
     "pvm_addhosts", "pvm_addmhf", "pvm_archcode", "pvm_bufinfo", "pvm_config", "pvm_delhosts", "pvm_delinfo",
     "pvm_delmhf", "pvm_exit", "pvm_export", "pvm_freebuf", "pvm_freecontext", "pvm_getcontext", "pvm_getfds",
     "pvm_getmboxinfo", "pvm_getminfo", "pvm_getopt", "pvm_getrbuf", "pvm_getsbuf", "pvm_halt", "pvm_hostsync",
@@ -20,7 +20,7 @@ pub const FUNCTIONS: &[&str] = &[
     "lpvmerr", "pvmdisplaymhfinfo", "pvmgetclock", "pvmgettmp", "pvmlogerror", "pvmnametag", "pvmsleep",
     // PVM's own sources (tasker, hoster, xhoster, console, misc) and bindings to other languages use these.
     "pvmbailout", "pvmchkuid", "pvmendtask", "pvmlogperror", "pvmputenv", "pvmreset", "pvmstrtoi",
-    // These are public, or popular in other sources.
+    // These are public, or often used in other sources.
     "pvm_catchout", "pvm_delete", "pvm_getnoresets", "pvm_gettmask", "pvm_insert", "pvm_lookup", "pvm_pkmesg",
     "pvm_pkmesgbody", "pvm_recvf", "pvm_reg_hoster", "pvm_reg_tasker", "pvm_strerror", "pvm_tickle", "pvm_unexport",
     "pvm_upkmesg", "pvm_vpackf", "pvm_vunpackf", "pvmgetrsh", "pvmsettaskname", "pvmtmpnam", "pvmupkstralloc",
@@ -30,8 +30,8 @@ pub const FUNCTIONS: &[&str] = &[
     "pvm_lvgroup", "pvm_reduce", "pvm_scatter", "gs_getgstid",
 ];
 
-/// Subroutines that Fortran programs call. No name contains an underscore inside. So compilers that append two
-/// underscores to such names find these subroutines, too.
+/// Subroutines that Fortran programs call. Except at its end, no name contains an underscore. Some compilers append two
+/// underscores instead of one to names that contain an underscore; so these compilers find the subroutines, too.
 #[rustfmt::skip]
 pub const FORTRAN: &[&str] = &[
     // These are in Debian's libfpvm3.a.
@@ -45,7 +45,7 @@ pub const FORTRAN: &[&str] = &[
     "pvmfsendsig_", "pvmfsetcontext_", "pvmfsetopt_", "pvmfsetrbuf_", "pvmfsetsbuf_", "pvmfsiblings_", "pvmfsleep_",
     "pvmfspawn_", "pvmfstartpvmd_", "pvmftasks_", "pvmftidtohost_", "pvmftrecv_", "pvmfunpack_",
     "pvmffreezegroup_", "pvmfgather_", "pvmfreduce_", "pvmfscatter_", "pvmmax_", "pvmmin_", "pvmproduct_", "pvmsum_",
-    // These are in the manual of PVM 3.4 only.
+    // These are only in the manual of PVM 3.4.
     "pvmffrzgrp_",
     "pvmfadvise_", "pvmfgetminfo_", "pvmfjoingrp_", "pvmflvgrp_", "pvmfpkmesg_", "pvmfpkmesgbody_", "pvmfserror_",
     "pvmfsetminfo_", "pvmftidtoh_", "pvmfupkmesg_",

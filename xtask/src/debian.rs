@@ -31,7 +31,7 @@ pub fn list(folder: &Path, package: &str) -> PathBuf {
     folder.join(format!("{package}.list"))
 }
 
-/// Downloads packages into a folder, with package lists of its own. So the system's package manager is not set up for
+/// Downloads packages into a folder, with package lists of its own. So the system's package manager needs no setup for
 /// other architectures, and installed versions (such as a later Rust) do not matter.
 fn download(apt: &Path, packages: &[&str]) -> Result<()> {
     for part in ["lists/partial", "cache/archives/partial"] {

@@ -11,7 +11,7 @@ use std::process::Command;
 
 /// The packages that are unpacked.
 const PACKAGES: [&str; 7] = ["libpvm3", "netpipe-pvm", "pvm", "pvm-dev", "pvm-examples", "slang-pvm", "tablix2"];
-/// The packages that these need from the system's package manager.
+/// The packages that [`PACKAGES`] depend on; the system's package manager installs these.
 pub const NEEDED: &[&str] = &["libgfortran5", "libslang2", "libtirpc3", "libx11-6", "libxaw7", "libxml2", "libxt6"];
 /// The environment variable that names [`usr`], for scripts and programs of the cases.
 pub const VARIABLE: &str = "DEBIAN_PVM";
@@ -42,14 +42,14 @@ pub fn libraries() -> PathBuf {
     with_library.unwrap_or_else(|| usr().join("lib"))
 }
 
-/// Returns the variables with which the programs find everything else. A case in which the library itself starts a
-/// daemon needs an installed `/usr/bin/pvmd`, since the library always starts that one.
+/// Returns the variables with which the programs find their libraries and `PVM_ROOT`. A case in which the library
+/// itself starts a daemon needs an installed `/usr/bin/pvmd`: the library always starts the daemon at this path.
 pub fn environment() -> [(String, String); 2] {
     let text = |path: PathBuf| path.display().to_string();
     [("PVM_ROOT".into(), text(usr().join("lib/pvm3"))), ("LD_LIBRARY_PATH".into(), text(libraries()))]
 }
 
-/// Lets a compiler find the headers and libraries, after those in the folders that its command line names.
+/// Lets a compiler find the headers and libraries; those in the folders on its command line come first.
 pub fn compiles(compiler: &mut Command) -> &mut Command {
     compiler.env("CPATH", headers()).env("LIBRARY_PATH", libraries())
 }

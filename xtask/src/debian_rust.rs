@@ -1,6 +1,6 @@
-//! The Rust of Debian 12: version 1.85, the oldest with which hpvm can be built. It is used where one known compiler is
-//! needed, or parts that other compilers lack: Rust's standard library for other machines, the source of that library,
-//! or sanitizers of the same LLVM.
+//! The Rust of Debian 12: version 1.85, the oldest with which hpvm can be built. It is used where exactly one known
+//! compiler is needed, and for parts that other compilers lack: Rust's standard library for other machines, the source
+//! of that library, and sanitizers of the same LLVM.
 //!
 //! It is unpacked to a folder of its own, since it would conflict with other versions.
 
@@ -72,7 +72,7 @@ pub fn fetch(parts: &[&Part]) -> Result<()> {
     lacking.iter().try_for_each(|part| Ok(fs::write(part.mark(), part.packages.join(" "))?))
 }
 
-/// Returns a shell command that runs a program of the folder with the libraries of the folder.
+/// Returns a shell command that runs a program from [`folder`] with the libraries from there.
 pub fn with_libraries(program: &str) -> String {
     let (libraries, program) = (folder().join("usr/lib/x86_64-linux-gnu"), folder().join(program));
     format!("LD_LIBRARY_PATH='{}' exec '{}'", libraries.display(), program.display())

@@ -37,7 +37,7 @@ pub fn defined(path: &Path) -> Result<BTreeSet<String>> {
     Ok(symbols.filter(|(_, symbol)| symbol.is_defined).map(|(name, _)| name).collect())
 }
 
-/// Returns whether a library gives its symbols versions.
+/// Returns whether a library defines versions of its symbols.
 pub fn defines_versions(path: &Path) -> Result<bool> {
     Ok(File::parse(&*read(path)?)?.section_by_name(".gnu.version_d").is_some())
 }
@@ -62,7 +62,7 @@ pub fn needed(path: &Path) -> Result<Vec<String>> {
     dynamic_entries(path, elf::DT_NEEDED)
 }
 
-/// Returns the name by which programs that were linked to a library look for it.
+/// Returns a library's SONAME, the name under which programs search for the library.
 pub fn soname(path: &Path) -> Result<String> {
     dynamic_entries(path, elf::DT_SONAME)?.pop().with_context(|| format!("{} has no SONAME", path.display()))
 }
@@ -76,7 +76,7 @@ fn dynamic_entries(path: &Path, tag: elf::DynamicTag) -> Result<Vec<String>> {
     }
 }
 
-/// Returns the strings of the entries with that tag in the dynamic section.
+/// Returns the strings of all entries in the dynamic section that have this tag.
 fn entries_of<Header: FileHeader<Endian = Endianness>>(
     file: &ElfFile<'_, Header>,
     tag: elf::DynamicTag,

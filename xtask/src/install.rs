@@ -1,5 +1,5 @@
-//! `cargo xtask install PREFIX`: copies the distribution tree to its final place. `$DESTDIR` is put before the prefix,
-//! for those who make packages.
+//! `cargo xtask install PREFIX`: copies the distribution tree to its final place. If `$DESTDIR` is set, it is put
+//! before the prefix; makers of packages need this.
 use crate::build::{link, place};
 use crate::common::dist;
 use anyhow::{Context, Result, bail};

@@ -1,5 +1,5 @@
-//! The modules of the machine are layers: `mod.rs` lists them from the ground up, and each imports only from modules
-//! that are listed before it. Only `mod.rs` has an `impl Machine`.
+//! The modules of the machine are layers: `mod.rs` lists them from the lowest to the highest, and each module imports
+//! only from modules that are listed before it. Only `mod.rs` has an `impl Machine`.
 use crate::common::root;
 use anyhow::{Context, Result, bail, ensure};
 use regex::Regex;
@@ -49,7 +49,7 @@ fn module_of(path: &Path) -> Result<String> {
     Ok(Path::new(&first).with_extension("").to_string_lossy().into_owned())
 }
 
-/// What a file imports from the machine.
+/// What a file imports from the machine's modules.
 #[derive(Debug, Default, PartialEq)]
 struct Found {
     modules: BTreeSet<String>,
@@ -83,8 +83,8 @@ fn listed(text: &str) -> Result<Vec<String>> {
     Ok(items.flat_map(|(names, _)| name.captures_iter(names).map(|found| found[1].to_owned())).collect())
 }
 
-/// Returns what is wrong with the imports: those from a module that is not listed before the importing one, and
-/// differences between the list and the modules.
+/// Returns the errors: imports from a module that is not listed before the importing one, and differences between the
+/// list and the modules.
 fn against_the_order(layers: &[String], imports: &Imports) -> Vec<String> {
     let place = |module: &String| layers.iter().position(|listed| listed == module);
     let mut wrong = Vec::new();
@@ -101,7 +101,8 @@ fn against_the_order(layers: &[String], imports: &Imports) -> Vec<String> {
     wrong
 }
 
-/// Checks that the daemon's code names every action: it has no wildcard, so no action can be forgotten.
+/// Checks that the daemon's code for actions names every action: its `match` has no wildcard, so no action can be
+/// forgotten.
 pub fn every_action_is_named() -> Result<()> {
     let path = root().join("crates/pvmd/src/daemon/execute.rs");
     let text = fs::read_to_string(&path)?;

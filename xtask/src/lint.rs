@@ -66,7 +66,7 @@ fn quiet(arguments: &[&str]) -> Result<()> {
     output(cargo().args(arguments)).map(drop)
 }
 
-/// Returns the files with one of these extensions (with any, if none is given) below these directories.
+/// Returns the files below these directories that have one of these extensions; without extensions, all files.
 pub fn files_under(directories: &[&str], endings: &[&str]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut left: Vec<PathBuf> =
@@ -107,7 +107,7 @@ fn none_is_long(sources: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of lines before the module of unit tests, which ends a file.
+/// Returns the number of lines before the module of unit tests, which is the last part of a file.
 fn lines_without_tests(text: &str) -> usize {
     let is_last = |line: &str| line == "#[cfg(test)]" || line.starts_with("#[cfg(all(test");
     let lines: Vec<&str> = text.lines().collect();
@@ -150,7 +150,7 @@ fn unsafe_stays_home(sources: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Checks the crates that share memory. Tests may order their accesses as they like.
+/// Checks the crates that access shared memory. Tests may use any memory orders.
 fn atomics_have_partners(sources: &[PathBuf]) -> Result<()> {
     let is_one = |path: &&PathBuf| {
         let name = short(path);

@@ -1,4 +1,4 @@
-//! A virtual machine with a directory of its own, for commands that check what is left of it.
+//! A virtual machine with a directory of its own, for commands that check what remains after its end.
 use crate::common::dist;
 use crate::conform::machine::Side;
 use crate::debian_pvm;
@@ -19,10 +19,10 @@ const START_TIME_MAX: Duration = Duration::from_secs(20);
 pub const END_TIME_MAX: Duration = Duration::from_secs(10);
 /// The interval between two checks of an awaited condition.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// Variables that would lead to another machine, or change how this one behaves.
+/// Variables that would make programs use another machine, or change the behaviour of this machine.
 const VARIABLES: &[&str] = &["PVMSOCK", "PVM_VMID", "PVM_ROOT", "PVM_DPATH", "PVMEPID", "PVM_PATH", "XDG_RUNTIME_DIR"];
 
-/// A virtual machine of one host. Dropping it kills what is left of it.
+/// A virtual machine of one host. Dropping it kills its remaining processes.
 pub struct Machine {
     side: Side,
     /// Where hpvm is installed.
@@ -73,7 +73,8 @@ impl Machine {
         self.daemon = Some(daemon);
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
-            // The pipe stays open until the daemon ends: a closed pipe would kill a daemon that prints another line.
+            // This thread keeps the pipe open until the daemon ends: a closed pipe would kill a daemon that prints
+            // another line.
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let _ = sender.send(line);
             }
@@ -226,7 +227,7 @@ impl LineProcess {
     /// Sends a line to the program.
     pub fn send(&mut self, line: &str) {
         if let Some(input) = self.child.stdin.as_mut() {
-            // The program may have ended; then the end of its output shows this.
+            // If the program has ended, this error does not matter: the end of its output shows that it has ended.
             let _ = writeln!(input, "{line}");
         }
     }

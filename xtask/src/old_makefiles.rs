@@ -57,8 +57,8 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     let examples = ["examples", "gexamples"].map(|name| (name, unpack(&installed, name)));
     for (name, unpacked) in examples {
         let built = unpacked.and_then(|directory| {
-            // The Fortran compiler may not have the name that make assumes. And newer compilers accept C of that time
-            // only with these options.
+            // The Fortran compiler may not have the name that make assumes, and newer compilers accept such old C only
+            // with these options.
             installed.aimk(&directory, &["FC=gfortran", "CFLOPTS=-g -w -std=gnu89", "all"])
         });
         checks.check(&format!("{name} of pvm-examples, by their makefile"), built);
@@ -78,7 +78,7 @@ struct Installed {
 }
 
 impl Installed {
-    /// Returns a command that has no path to our libraries, since programs of old makefiles need none.
+    /// Returns a command without a library path in its environment: programs built by old makefiles need none.
     fn command(&self, program: &Path) -> Command {
         let mut command = self.machine.command(Path::new("timeout"));
         command.arg(RUN_SECONDS_MAX).arg(program).env_remove("LD_LIBRARY_PATH").stdin(Stdio::null());

@@ -9,7 +9,7 @@ pub fn all() -> impl Iterator<Item = Process> {
     all_processes().into_iter().flatten().flatten()
 }
 
-/// Returns the processes whose environment gives a variable this value: all that were ever started with it.
+/// Returns the processes that were started with this value of an environment variable.
 pub fn with_variable(name: &str, value: &OsStr) -> Vec<u32> {
     let has = |process: &Process| {
         process.environ().is_ok_and(|variables| variables.get(OsStr::new(name)).is_some_and(|found| found == value))

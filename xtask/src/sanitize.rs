@@ -15,7 +15,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The packages with unsafe code, and the package between them.
+/// The packages with unsafe code (the first and the last), and the package between them.
 const PACKAGES: [&str; 3] = ["pvm-fmp", "pvm-task", "libpvm3"];
 /// The sanitizers' runtime libraries, the symbolizer, and the source of Rust's standard library.
 pub const LIBRARIES: Part =
@@ -27,7 +27,7 @@ const PROFILE: &str = "sanitize";
 /// The most lines of a report that are shown.
 const REPORT_LINES_MAX: usize = 80;
 
-/// A test, and why no sanitizer can run it.
+/// A test, and the reason why no sanitizer can run the test.
 const OWN_ALLOCATOR: (&str, &str) =
     ("a_wait_in_which_handlers_may_call_does_not_allocate", "it has an allocator of its own, as the sanitizer has");
 /// See [`OWN_ALLOCATOR`].
@@ -57,7 +57,7 @@ const SANITIZERS: [Sanitizer; 2] = [
         // uses them. For the second flag see `pvm-fmp/src/mapping.rs`.
         flags: "-Zshare-generics=no --cfg one_mapping",
         builds_std: true,
-        // Long bodies would take too long.
+        // With the default (32 MiB), the bodies of rendezvous tests would be so long that the tests take too long.
         variables: &[("HPVM_OFFER_MIN", "1000000")],
         left_out: &[
             OWN_ALLOCATOR,

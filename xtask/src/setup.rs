@@ -38,7 +38,7 @@ const TEST_NOTICE: &str = "hpvm: every test takes about 25 minutes on two cores,
 target (`make clean` gives it back).\nWhat is missing of Debian's packages is installed now: compilers, also for other \
 processors, and small tools.\nDebian's own PVM, with which hpvm is compared, is unpacked below target and not installed.";
 
-/// The words that are assumed if none is given.
+/// The words that are used if the command line has none.
 const ALL: [&str; 4] = ["test", "unlike", "sanitize", "bench"];
 /// The words that `setup test` implies: their packages are installed if they are available.
 const TAKEN_IF_THERE: [&str; 3] = ["clippy", "sanitize", "unlike"];
@@ -178,7 +178,7 @@ fn install(packages: &[&str]) -> Result<()> {
         command
     };
     let try_install = || sh(apt().args(["install", "-y", "--no-install-recommends"]).args(packages));
-    // A fresh machine has no list of packages, and another one may have an old list.
+    // A new machine has no list of packages, and an older machine may have an old list.
     let listed = Path::new("/var/lib/apt/lists").read_dir().is_ok_and(|files| files.count() > 3);
     if listed && try_install().is_ok() {
         return Ok(());

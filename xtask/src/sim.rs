@@ -14,7 +14,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     sh(Command::new(simulator()?).args(arguments))
 }
 
-/// The hosts of the machine in which `cargo xtask test` measures the cost of an event.
+/// The number of hosts of the machine in which `cargo xtask test` measures the cost of an event.
 const COST_HOSTS: usize = 100;
 
 /// Runs some seeds as a part of `cargo xtask test`, and checks how the cost of an event grows. Each seed counts as one

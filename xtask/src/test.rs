@@ -75,7 +75,7 @@ fn unit_tests() -> Result<Counts> {
     cargo_test(&["--workspace"], &[])
 }
 
-/// Runs, on several hosts, the scenarios, some conformance programs, and two fast faults.
+/// Runs the scenarios, some conformance programs, and two fast faults, all on several hosts.
 fn several_hosts() -> Result<Counts> {
     let scenarios = hosts::counted(&[build::AS_IT_IS.into(), "--short".into()])?;
     let programs = hosts::counted(&[build::AS_IT_IS.into(), "--short".into(), "--conform".into()])?;
@@ -86,7 +86,7 @@ fn several_hosts() -> Result<Counts> {
     Ok(scenarios + programs + faults)
 }
 
-/// Runs the lock-free algorithms with every order of memory accesses that the processor may choose.
+/// Runs the lock-free algorithms with every order of memory accesses that a processor may choose.
 fn loom() -> Result<Counts> {
     // The target directory is separate, since builds with different flags would remove each other's files.
     let target = build::target_directory()?.join("loom");
@@ -100,7 +100,7 @@ fn loom() -> Result<Counts> {
     )
 }
 
-/// Runs `cargo test` and counts the results. Does not show the output about success.
+/// Runs `cargo test` and counts the results. Does not show the lines that only report success.
 pub fn cargo_test(arguments: &[&str], environment: &[(&str, PathBuf)]) -> Result<Counts> {
     let mut child = cargo()
         .args(["test", "--quiet", "--no-fail-fast"])
@@ -124,7 +124,7 @@ pub fn cargo_test(arguments: &[&str], environment: &[(&str, PathBuf)]) -> Result
             None => {}
         }
     }
-    // If cargo fails and no line reports a failure, a test does not compile, or has ended the test program.
+    // If cargo fails and no line reports a failure, a test does not compile, or a test has ended the test program.
     if !child.wait()?.success() && total.failed == 0 {
         total.failed = 1;
     }
@@ -138,7 +138,7 @@ fn result_of(line: &str) -> Option<Counts> {
     Some(Counts { passed: before(" passed")?, failed: before(" failed")?, skipped: 0 })
 }
 
-/// Returns whether a line of a quiet `cargo test` says more than success.
+/// Returns whether a line of a quiet `cargo test` reports more than success.
 fn is_of_interest(line: &str) -> bool {
     let line = line.trim();
     !line.is_empty()

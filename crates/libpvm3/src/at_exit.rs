@@ -1,9 +1,9 @@
 //! The end of a process that has not called `pvm_exit`.
 //!
-//! Every message that a task has sent arrives, but messages for direct links may still be in the memory of the process.
-//! The process hands them to the daemon when it ends: after the program's own exit handlers and after those of all
-//! libraries that use this one. This code does not run if a signal or `_exit` ends the process, nor in a child of
-//! `fork()` that has not called the library.
+//! Every message that a task has sent must arrive, but when the process ends, messages for direct links may still be in
+//! its memory. So an ending process hands these messages to the daemon, after the exit handlers of the program and of
+//! all libraries that use this one have run. This code does not run if a signal or `_exit` ends the process, nor in a
+//! child of `fork()` that has not called the library.
 use crate::process;
 use std::time::Duration;
 

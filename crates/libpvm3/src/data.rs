@@ -24,7 +24,7 @@ integers! {
     pvm_errno = 0;
     /// The number of entries of `pvm_errlist`.
     pvm_nerr = TEXTS.len() as c_int;
-    /// The user id by which the library looks for the daemon; -1 before it has looked.
+    /// The effective user id of the process; -1 before enrollment.
     pvm_useruid = -1;
     /// `PvmAutoErr`.
     pvmautoerr = 1;
@@ -118,7 +118,7 @@ pub fn error_text(code: c_int) -> Text {
 /// The length of a trace mask with its closing zero, in bytes.
 pub const MASK_BYTES: usize = 36;
 
-/// `struct Pvmtracer` (contract 1.6): where output and traces go.
+/// `struct Pvmtracer` (contract 1.6): the receivers of output and traces, and the trace settings.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Tracer {
@@ -179,7 +179,7 @@ impl TracerSymbol {
     }
 }
 
-/// Returns the meaningful characters of a trace mask.
+/// Returns the characters of a trace mask that stand for events, without padding.
 pub fn mask_characters(text: &[u8]) -> &[u8] {
     &text[..text.len().min(MASK_CHARACTERS)]
 }

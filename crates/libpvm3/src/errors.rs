@@ -11,7 +11,7 @@ const AUTO_ERROR_EXIT: c_int = 2;
 /// `PvmAutoErr`: print the failure, abort.
 const AUTO_ERROR_ABORT: c_int = 3;
 
-/// The code of a failure. A user's matching function may return any number.
+/// The code of a failure: a PVM code, or any negative number that a user's matching function has returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Failure(pub c_int);
 
@@ -69,8 +69,8 @@ fn failed(function: &str, Failure(number): Failure) -> c_int {
     lpvm_error(function.as_bytes(), number)
 }
 
-/// Sets `pvm_errno` to the first failure if all parts of a call have failed, so that `pvm_perror` prints it. The call
-/// itself succeeds.
+/// Sets `pvm_errno` to the first failure if all parts of a call have failed; `pvm_perror` then prints this failure. The
+/// call itself succeeds.
 pub fn note_if_all_failed(results: &[c_int]) {
     if let Some(first) = results.first().filter(|_| results.iter().all(|result| *result < 0)) {
         pvm_errno.store(*first, Relaxed);
@@ -156,7 +156,7 @@ pub extern "C" fn pvm_strerror() -> *const c_char {
     data::error_text(pvm_errno.load(Relaxed)).0
 }
 
-/// `lpvmerr`: sets `pvm_errno` for a failure of the program and prints it, as the library does for its own failures.
+/// `lpvmerr`: reports a failure of the program as the library reports its own: sets `pvm_errno` and prints the failure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lpvmerr(function: *const c_char, code: c_int) -> c_int {
     // SAFETY: as promised by the caller.
@@ -164,8 +164,8 @@ pub unsafe extern "C" fn lpvmerr(function: *const c_char, code: c_int) -> c_int 
     lpvm_error(function, code)
 }
 
-/// `pvmlogerror`: prints a text after the prefix `libpvm [t40001]`, and adds no line feed. Called by the Fortran
-/// wrappers of other PVM installations, which some programs are linked with.
+/// `pvmlogerror`: prints a text after the prefix `libpvm [t40001]`, and adds no line feed. The Fortran wrappers of
+/// other PVM installations call this function, and some programs are linked with these wrappers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmlogerror(text: *const c_char) -> c_int {
     // SAFETY: as promised by the caller.

@@ -4,7 +4,7 @@
 //!
 //! These functions are fast mainly because they make fewer stores to the stack. While a processor waits for the cache
 //! line of the queue, its store buffer holds only some dozens of stores; the fewer stores a message needs, the more
-//! messages fit in it.
+//! messages fit in the store buffer.
 use crate::errors::call_silent;
 use crate::lock;
 use crate::memory::writable;
@@ -25,13 +25,14 @@ const ITEM_BYTES: [u8; 16] = {
     }
     bytes
 };
-/// The most items of one call on the fast path. The task checks their size in bytes.
+/// The most items of one call on the fast path. The task also limits their total size.
 const ITEMS_MAX: usize = 16;
 
-/// Returns the size of the user's data in bytes, if there are few items.
+/// Returns the size of the user's data in bytes; `None` for more than [`ITEMS_MAX`] items, a type outside
+/// [`ITEM_BYTES`] or a null pointer.
 #[inline(always)]
 fn few_bytes<T>(data: *const T, count: c_int, data_type: c_int) -> Option<usize> {
-    // As an unsigned number, a negative one is larger than every limit below.
+    // Converted to an unsigned number, a negative number is larger than every limit below.
     let (count, data_type) = (count as u32 as usize, data_type as u32 as usize);
     if data_type >= ITEM_BYTES.len() || count > ITEMS_MAX || data.is_null() {
         return None;
@@ -74,7 +75,7 @@ impl State {
 /// `pvm_psend` on the fast path.
 ///
 /// # Safety
-/// The data exist, as the caller of `pvm_psend` promises.
+/// `data` points to `count` items, as the caller of `pvm_psend` promises.
 #[inline(always)]
 pub unsafe fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c_int) -> FastSend {
     let Some(bytes) = few_bytes(data, count, data_type) else { return FastSend::NotDone };
@@ -100,7 +101,7 @@ pub fn wake(tid: c_int) -> c_int {
 /// `pvm_precv` on the fast path; spins for a short time.
 ///
 /// # Safety
-/// There is room, as the caller of `pvm_precv` promises.
+/// `data` has room for `count` items, as the caller of `pvm_precv` promises.
 #[inline(always)]
 pub unsafe fn precv(
     (tid, tag): (c_int, c_int),
@@ -145,7 +146,8 @@ pub fn receive(tid: c_int, tag: c_int) -> Option<c_int> {
     state.task.receive_fast(&filter)
 }
 
-/// Returns the size of items to be packed in bytes, if they are contiguous and there are few of them.
+/// Returns the size in bytes of the items to pack or unpack; `None` unless these are 1 to [`ITEMS_MAX`] contiguous
+/// items.
 #[inline(always)]
 fn few_items<T>(items: *const T, count: c_int, stride: c_int, kind: Kind) -> Option<usize> {
     let count = usize::try_from(count).ok().filter(|count| (1..=ITEMS_MAX).contains(count))?;
@@ -155,7 +157,7 @@ fn few_items<T>(items: *const T, count: c_int, stride: c_int, kind: Kind) -> Opt
 /// Packs on the fast path. Returns `false` if the call must take the ordinary path.
 ///
 /// # Safety
-/// The items exist, as the caller of `pvm_pk*` promises.
+/// `items` points to `count` items, as the caller of `pvm_pk*` promises.
 #[inline(always)]
 pub unsafe fn pack(kind: Kind, items: *const u8, count: c_int, stride: c_int) -> bool {
     let Some(bytes) = few_items(items, count, stride, kind) else { return false };
@@ -167,7 +169,7 @@ pub unsafe fn pack(kind: Kind, items: *const u8, count: c_int, stride: c_int) ->
 /// Unpacks on the fast path. Returns `false` if the call must take the ordinary path.
 ///
 /// # Safety
-/// There is room, as the caller of `pvm_upk*` promises.
+/// `items` has room for `count` items, as the caller of `pvm_upk*` promises.
 #[inline(always)]
 pub unsafe fn unpack(kind: Kind, items: *mut u8, count: c_int, stride: c_int) -> bool {
     let Some(bytes) = few_items(items, count, stride, kind) else { return false };

@@ -38,11 +38,13 @@ pub const TARGETS: &[Target] = &[Target {
     ],
 }];
 
-/// How much memory an array argument has before, and how much after the address of its first item, in bytes.
+/// The memory of an array argument before the address of its first item, in bytes; it has as much memory after that
+/// address.
 const ROOM_BYTES: i64 = 4096;
 /// The most items of one format.
 const ITEMS_MAX: usize = 16;
-/// The room for an unpacked string, in bytes: more than the longest string in a message of such items.
+/// The room for an unpacked string, in bytes: more than the longest string that a message of [`ITEMS_MAX`] items can
+/// contain.
 const STRING_BYTES: usize = ITEMS_MAX * 4 * ROOM_BYTES as usize;
 /// The string that is packed.
 const TEXT: &[u8] = b"a string\0";
@@ -76,9 +78,9 @@ struct Item {
     count: i64,
     stride: i64,
     by_value: bool,
-    /// The numbers that are passed for each `*`.
+    /// The number that is passed for each `*`.
     stars: Vec<u64>,
-    /// The pointer that is passed for the item is null.
+    /// Whether the pointer that is passed for the item is null.
     nowhere: bool,
 }
 
@@ -89,7 +91,7 @@ impl Item {
         self.count.saturating_mul(self.bytes) <= ROOM_BYTES && last.abs() <= ROOM_BYTES - self.bytes
     }
 
-    /// Returns the offset of each element in that memory.
+    /// Returns the offset of each element in the memory of the argument.
     fn places(&self) -> impl Iterator<Item = usize> {
         (0..self.count).map(|index| (ROOM_BYTES + index * self.stride * self.bytes) as usize)
     }
@@ -213,7 +215,7 @@ fn packf_formats(bytes: &[u8]) {
     let in_place = encoding == DATA_IN_PLACE;
     pack(packs, begins.then_some(encoding), in_place, &packed);
     if in_place || (begins && encoding < 0) {
-        // After this function the data that were packed in place are gone; a new buffer drops the references to them.
+        // The memory that `pack` packed in place is freed by now; a new send buffer drops the references to it.
         assert!(pvm_initsend(DATA_DEFAULT) > 0);
         return;
     }
@@ -254,7 +256,8 @@ fn pack(format: &[u8], encoding: Option<c_int>, in_place: bool, reading: &Readin
     assert!(code == reading.code || (in_place && code == Code::NotImpl.number()), "{code}");
 }
 
-/// Unpacks. `same`: whether the message was packed with this format, so that the same data must come out.
+/// Unpacks. `same` means that the message was packed with this format; if so, the unpacked data must equal the packed
+/// data.
 fn unpack(format: &[u8], reading: &Reading, same: bool) {
     let mut slots = Vec::new();
     let bytes = |item: &Item| if item.letter == b's' { STRING_BYTES } else { 2 * ROOM_BYTES as usize };

@@ -169,7 +169,7 @@ pub unsafe extern "C" fn pvm_archcode(arch: *const c_char) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_hostsync(host: c_int, clock: *mut libc::timeval, difference: *mut libc::timeval) -> c_int {
-    // The name as 3.4.6 prints it in its error messages.
+    // 3.4.6 prints this name in its error messages.
     call("pvm_host_sync", |guard| {
         guard.enrolled()?;
         let before = microseconds(now());
@@ -250,7 +250,7 @@ pub extern "C" fn pvm_halt() -> c_int {
 }
 
 /// Halts the machine. Each daemon sends SIGTERM to its tasks, the caller included. If the caller ignores the signal,
-/// the call returns when its daemon has ended.
+/// the call returns when the caller's daemon has ended.
 fn halt(guard: &mut Guard) -> Outcome {
     guard.enrolled()?;
     let ticket = guard.task().begin(Request::Halt)?;

@@ -47,8 +47,8 @@ fn ownership() -> Ownership {
     OWNERSHIP.try_with(Cell::get).unwrap_or(Ownership::None)
 }
 
-/// Sets the ownership. The compiler must not move accesses across this store, since a signal handler may read it at any
-/// point.
+/// Sets the ownership. The compiler must not move memory accesses across this store, since a signal handler may read
+/// the ownership at any point.
 fn set_ownership(ownership: Ownership) {
     compiler_fence(SeqCst);
     let _ = OWNERSHIP.try_with(|own| own.set(ownership));
@@ -128,7 +128,7 @@ pub fn acquire_timeout(limit: Duration) -> Option<Acquired> {
     }
 }
 
-/// Returns [`Acquired::Already`] or [`Acquired::Interrupted`] if this call runs inside another one of the same thread;
+/// Returns [`Acquired::Already`] or [`Acquired::Interrupted`] if this call runs inside another call of the same thread;
 /// `None` if the thread has to acquire the lock.
 fn reentered(word: &AtomicU32) -> Option<Acquired> {
     let state = word.load(Relaxed);
@@ -209,8 +209,8 @@ static WAITING: AtomicUsize = AtomicUsize::new(0);
 /// The smallest stack frame that the kernel makes for a signal handler, on any processor, in bytes.
 const SIGNAL_FRAME_BYTES_MIN: usize = 1024;
 
-/// Sets the stack address at which this thread, which holds the lock, waits; returns the former one. Must be set to 0
-/// whenever the lock is released.
+/// Sets the stack address at which this thread, which holds the lock, waits; returns the former address. The address
+/// must be 0 whenever the lock is released.
 #[inline]
 pub fn wait_at(place: usize) -> usize {
     let before = WAITING.load(Relaxed);
@@ -218,9 +218,9 @@ pub fn wait_at(place: usize) -> usize {
     before
 }
 
-/// Returns whether this thread, which holds the lock, has left the wait by `longjmp` from a signal handler. The stack
-/// of a handler that still runs is below the address of the wait; after a jump it is not. Returns `false` if the stack
-/// does not show it.
+/// Returns whether this thread, which holds the lock, has left the wait by `longjmp` from a signal handler. A call from
+/// a handler that still runs has its stack frame below the address of the wait; a call after the jump does not. Returns
+/// `false` on an alternate signal stack, where the addresses do not show this.
 #[cold]
 pub fn has_jumped() -> bool {
     let here = 0u8;
@@ -287,18 +287,18 @@ pub fn is_fresh() -> bool {
 }
 
 /// Marks the lock before a fork, so that its next acquisition is counted as a use of the task. Returns whether the lock
-/// is free, so that the child may use its copy of the task.
+/// is free; if it is, the child may use its copy of the task.
 pub fn mark_fork() -> bool {
     let word = word();
     word.load(Relaxed) == FORKED || word.compare_exchange(FREE, FORKED, Relaxed, Relaxed).is_ok()
 }
 
-/// Called after code of the user has run: if that code has forked and this is the child, acquires the lock again.
+/// Acquires the lock again, after code of the user has run, if that code has forked and this process is the child.
 /// Returns `true` if the child has no state of its own yet.
 pub fn reclaim() -> bool {
     let word = word();
     if is_single_threaded() {
-        // The same value as after an acquisition in a single-threaded process.
+        // An acquisition in a single-threaded process sets the same value.
         set_ownership(Ownership::None);
     }
     match word.load(Relaxed) {

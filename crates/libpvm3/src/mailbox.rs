@@ -23,7 +23,7 @@ const ANY_INDEX: c_int = -1;
 /// Returns the name of a class; fails if it is empty.
 ///
 /// # Safety
-/// Null or a C string.
+/// `name` is null or a C string.
 unsafe fn class<'a>(name: *const c_char) -> Result<&'a [u8], Code> {
     // SAFETY: as promised by the caller.
     Some(unsafe { required_bytes(name) }?).filter(|name| !name.is_empty()).ok_or(Code::BadParam)

@@ -6,7 +6,7 @@ use std::slice;
 /// Returns a C string; `None` for a null pointer.
 ///
 /// # Safety
-/// Null, or a C string that does not change during the call.
+/// `text` is null, or a C string that does not change during the call.
 pub unsafe fn bytes<'a>(text: *const c_char) -> Option<&'a [u8]> {
     if text.is_null() {
         return None;
@@ -27,7 +27,7 @@ pub unsafe fn required_bytes<'a>(text: *const c_char) -> Result<&'a [u8], Code> 
 /// Returns `count` items. A negative count means zero; the pointer may be null if there are no items.
 ///
 /// # Safety
-/// `items` is null or points to that many items that do not change during the call.
+/// `items` is null or points to `count` items, which do not change during the call.
 pub unsafe fn items<'a, T>(items: *const T, count: c_int) -> Result<&'a [T], Code> {
     let count = usize::try_from(count).unwrap_or(0);
     if count == 0 {
@@ -40,7 +40,7 @@ pub unsafe fn items<'a, T>(items: *const T, count: c_int) -> Result<&'a [T], Cod
     Ok(unsafe { slice::from_raw_parts(items, count) })
 }
 
-/// Returns `bytes` bytes at `start`, memory of the program, for the library to write.
+/// Returns the `bytes` bytes of the program's memory at `start`, for the library to write.
 ///
 /// The program need not have initialized the memory, and a reference to uninitialized bytes is undefined behaviour. The
 /// compiler must assume that an assembly block writes the memory whose address it receives; so after the empty block

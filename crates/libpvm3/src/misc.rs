@@ -103,8 +103,8 @@ pub unsafe extern "C" fn pvmstrtoi(text: *const c_char) -> c_int {
     digits.fold(0, |number: c_int, digit| number.wrapping_mul(base as c_int).wrapping_add(digit as c_int))
 }
 
-/// `pvmchkuid`: checks that a user may run PVM. Here every user may, root too (D28), so the function does nothing; in
-/// 3.4.6 it ends the process of a user who may not.
+/// `pvmchkuid`: checks that a user may run PVM. In hpvm every user may run PVM, even root (D28), so the function does
+/// nothing; in 3.4.6 it ends the process of a user who may not run PVM.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvmchkuid(_user: c_int) {}
 
@@ -246,7 +246,7 @@ fn reserved_name(tag: c_int) -> Option<&'static CStr> {
 const NUMBER_BYTES: usize = 12;
 
 thread_local! {
-    /// The text of the last tag without a name, valid until the next call.
+    /// The number of the last tag without a name, as text; valid until the thread's next call of `pvmnametag`.
     static NUMBER: UnsafeCell<[u8; NUMBER_BYTES]> = const { UnsafeCell::new([0; NUMBER_BYTES]) };
 }
 
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn pvmnametag(tag: c_int, found: *mut c_int) -> *const c_c
         Some(name) => name.as_ptr(),
         None => NUMBER.with(|place| {
             let mut text = [0; NUMBER_BYTES];
-            // The text of every `int` fits, so this cannot fail. The bytes after it stay zero.
+            // The text of every `int` fits, so this cannot fail. The bytes after the text stay zero.
             let _ = write!(&mut text[..NUMBER_BYTES - 1], "{tag}");
             // SAFETY: the memory is not borrowed, and lives as long as the thread.
             unsafe { place.get().write(text) };

@@ -12,7 +12,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// `pvm_settmask`: the argument for the mask of this task, and the one for the mask of its children.
+/// The values of the argument `who` of `pvm_settmask`: the mask of this task, and the mask of its children.
 const TASK_SELF: c_int = 0;
 const TASK_CHILD: c_int = 1;
 

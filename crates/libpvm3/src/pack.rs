@@ -75,7 +75,7 @@ fn checked_count(items: *const u8, count: c_int) -> Result<usize, Code> {
 /// Packs `count` items; the distance from one to the next is `stride` items.
 ///
 /// # Safety
-/// The items exist and do not change during the call (with in-place encoding: until after the send).
+/// `items` points to the items, and they do not change during the call (with in-place encoding: until after the send).
 #[inline(always)]
 unsafe fn pack(guard: &mut Guard, kind: Kind, items: *const u8, count: c_int, stride: c_int) -> Outcome {
     let count = checked_count(items, count)?;
@@ -149,7 +149,7 @@ unsafe fn pack_strided(guard: &mut Guard, kind: Kind, items: *const u8, count: u
 /// Copies items, from item `first` on, into `room`.
 ///
 /// # Safety
-/// As many items as fit in `room` exist.
+/// There are at least as many items as fit in `room`.
 unsafe fn gather<const SIZE: usize>(items: *const u8, first: usize, stride: c_int, room: &mut [u8]) {
     for (index, place) in room.chunks_exact_mut(SIZE).enumerate() {
         let item = strided(items, first + index, stride, SIZE).cast::<[u8; SIZE]>();
@@ -161,7 +161,7 @@ unsafe fn gather<const SIZE: usize>(items: *const u8, first: usize, stride: c_in
 /// Unpacks `count` items; the distance from one to the next is `stride` items.
 ///
 /// # Safety
-/// There is room for the items, which is not used otherwise during the call.
+/// There is room for the items, and nothing else uses this room during the call.
 #[inline(always)]
 unsafe fn unpack(guard: &mut Guard, kind: Kind, items: *mut u8, count: c_int, stride: c_int) -> Outcome {
     let count = checked_count(items, count)?;
@@ -200,7 +200,7 @@ unsafe fn scatter<const SIZE: usize>(items: *mut u8, first: usize, stride: c_int
 }
 
 /// # Safety
-/// A C string, or null.
+/// `text` is null or a C string.
 unsafe fn pack_string(guard: &mut Guard, text: *const c_char) -> Outcome {
     // SAFETY: as promised by the caller.
     guard.task().pack_string(unsafe { required_bytes(text) }?)?;
@@ -326,8 +326,8 @@ pub unsafe extern "C" fn hpvm_shim_unpack_string(text: *mut c_char) -> c_int {
     call_silent(|guard| unsafe { unpack_string(guard, text) })
 }
 
-/// Runs `work(call)`, by which `shim/format.c` does the work of `pvm_packf` (if `packs`) or `pvm_unpackf`, and traces
-/// the call.
+/// Traces a call of `pvm_packf` (if `packs`) or `pvm_unpackf`. Runs `work(call)`, in which `shim/format.c` packs or
+/// unpacks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hpvm_shim_traced(
     packs: c_int,

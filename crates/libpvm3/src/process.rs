@@ -1,8 +1,8 @@
 //! The state of the process, behind one lock.
 //!
-//! Every call of the interface goes through [`enter`], which returns a [`Guard`]. The caller borrows the state through
-//! it, for short times. While code of the user runs ([`Guard::user_code`]), the lock is held but nothing is borrowed,
-//! so that this code may call the library again.
+//! Every call of the interface goes through [`enter`], which returns a [`Guard`]. Through the guard, the caller borrows
+//! the state for short times. While code of the user runs ([`Guard::user_code`]), the lock is held but nothing is
+//! borrowed, so that this code may call the library again.
 use crate::lists::Lists;
 use crate::lock::{self, Acquired};
 use crate::{at_exit, catchout, data, handlers, line_buffering, takeover, trace};
@@ -43,11 +43,11 @@ pub struct State {
     pub scratch: Vec<u128>,
     /// The arrays that calls have returned; the program may still point to them.
     pub lists: Lists,
-    /// The servers as which this task is registered.
+    /// The server roles that this task has registered for.
     pub registered: crate::register::Registered,
     /// Whether an outer call is sending traces.
     pub sending_traces: bool,
-    /// Whether the spawner of this process wants traces of it.
+    /// Whether the spawner of this process requests its traces; `false` after one try to enroll for them.
     spawned_to_trace: bool,
     /// The process id.
     process: u32,
@@ -106,7 +106,7 @@ pub unsafe fn state<'a>() -> &'a mut State {
 
 /// Holds the lock of the process while a call runs.
 pub struct Guard {
-    /// Whether the call came from code of the user inside another call: then the outer guard keeps the lock.
+    /// Whether code of the user has made this call inside another call; if so, the outer guard keeps the lock.
     nested: bool,
     not_send: PhantomData<*mut ()>,
 }
@@ -170,7 +170,7 @@ fn enter_slow(mut guard: Guard, acquired: Acquired) -> Option<Guard> {
 /// its daemon and peers stays untouched.
 fn renew() {
     USER_CODE.store(false, Relaxed);
-    // A thread of the parent may have stored these while it waited.
+    // A waiting thread of the parent may have set these values.
     lock::wait_at(0);
     JOINED.store(0, Relaxed);
     trace::invalidate();
@@ -380,7 +380,7 @@ impl Guard {
         self.publish_settings();
     }
 
-    /// Returns whether the spawner of this process wants traces of it.
+    /// Returns whether the process must still try to enroll because its spawner requests its traces.
     pub fn spawned_to_trace(&mut self) -> bool {
         self.state().spawned_to_trace
     }

@@ -45,7 +45,7 @@ fn receive(guard: &mut Guard, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
     }
 }
 
-/// Receives without waiting. Reveals at most one more message; if a handler takes that message, the search ends.
+/// Receives without waiting. Makes at most one more message visible; if a handler takes that message, the search ends.
 #[inline]
 fn receive_at_once(guard: &mut Guard, filter: &Filter) -> Outcome {
     let found = guard.task().receive_at_once(filter);
@@ -200,7 +200,7 @@ fn match_queued(guard: &mut Guard, selection: &mut Selection) -> Result<Option<c
     Ok(best.map(|(_, mid)| mid))
 }
 
-/// Searches the visible messages, then reveals one more and searches again.
+/// Searches the visible messages, then makes one more message visible and searches again.
 fn match_at_once(guard: &mut Guard, selection: &mut Selection) -> Result<Option<c_int>, Failure> {
     guard.task().catch_up();
     if let Some(mid) = match_queued(guard, selection)? {
@@ -252,7 +252,7 @@ pub extern "C" fn pvm_recvf(matcher: Option<Matcher>) -> Option<Matcher> {
 
 fn replace_matcher(matcher: Option<Matcher>) -> Option<Matcher> {
     let Some(mut guard) = crate::process::enter() else { return Some(default_matcher) };
-    // After a program has set the default function, the fast path is used again.
+    // If a program sets the default function, the library uses the fast path again.
     let matcher = matcher.filter(|&matcher| matcher as *const () != default_matcher as *const ());
     let previous = std::mem::replace(&mut guard.state().matcher, matcher);
     Some(previous.unwrap_or(default_matcher))
@@ -365,7 +365,7 @@ impl Room {
     /// Tries once to receive.
     #[inline(always)]
     fn fill(&self, guard: &mut Guard, filter: &Filter) -> Option<pvm_task::Delivered> {
-        // SAFETY: the caller of `pvm_precv` promises that there is room, which is not used otherwise before the call
+        // SAFETY: the caller of `pvm_precv` promises that there is room, and that nothing else uses it before the call
         // returns. Each try ends before the thread sleeps.
         guard.task().try_precv(filter, self.kind, unsafe { writable(self.start, self.bytes) })
     }

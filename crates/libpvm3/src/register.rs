@@ -13,8 +13,8 @@ use pvm_core::proto::{ByteBuf, Reply, Request, Role, TraceSettings};
 use pvm_core::trace::Value;
 use std::ffi::{c_char, c_int};
 
-/// The servers as which this task is registered. Each call of `pvm_reg_hoster`, `pvm_reg_tasker` or `pvm_reg_tracer`
-/// toggles its entry.
+/// The server roles that this task has registered for. Each call of `pvm_reg_hoster`, `pvm_reg_tasker` or
+/// `pvm_reg_tracer` toggles one role.
 #[derive(Default)]
 pub struct Registered {
     hoster: bool,

@@ -29,7 +29,7 @@ pub fn submit(guard: &mut Guard, mut send: impl FnMut(&mut Task) -> Result<Submi
     }
 }
 
-/// Reveals one message before a send, so that its handler runs or its output is printed.
+/// Makes one arrived message visible before a send, so that its handler runs or its output is printed.
 #[inline(never)]
 fn poll_before_send(guard: &mut Guard) {
     guard.task().reveal_one();
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn pvm_mcast(tids: *const c_int, count: c_int, tag: c_int)
     )
 }
 
-/// Returns the size of `count` items of a data type in bytes. A negative count means zero.
+/// Returns the size in bytes of `count` items of a data type. A negative count means zero.
 pub fn bytes_of(count: c_int, data_type: c_int) -> Result<usize, Code> {
     const STRING: c_int = 0;
     match Kind::from_number(data_type) {

@@ -95,7 +95,7 @@ fn exported_names() -> Vec<Vec<u8>> {
     list.as_bytes().split(|&byte| byte == b':').filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
-/// Returns `PVM_EXPORT` itself and those of the variables named in it that are set.
+/// Returns `PVM_EXPORT` itself, and the variables in its list that are set.
 fn exported() -> Vec<Vec<u8>> {
     let Some(list) = std::env::var_os(EXPORT) else { return Vec::new() };
     let assignment = |name: &[u8], value: &[u8]| [name, b"=", value].concat();
@@ -138,7 +138,7 @@ pub fn set_variable(name: &str, value: &[u8]) -> Outcome {
     let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| Failure::from(Code::BadParam));
     let (name, value) = (text(name.as_bytes())?, text(value)?);
     // SAFETY: two C strings. As with every change of the environment, no other thread may read it at the same time; the
-    // manual says of the calls that lead here that they change it.
+    // manual pages of the calls that use this function say that they change the environment.
     match unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) } {
         0 => Ok(0),
         _ => Err(Code::NoMem.into()),

@@ -3,7 +3,7 @@
 //! While the parent lives, a child that calls the library becomes a task of its own. If the parent has ended without
 //! leaving the machine, and has not used its task since the fork, the child's copy of the task is still valid: the
 //! child takes the task over. Parent and children share a counter, which grows when the parent uses the task after a
-//! fork, and when a child takes the task over; so only one child can take it over.
+//! fork, and when a child takes the task over. So only one child can take the task over.
 use crate::lock;
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
@@ -26,7 +26,8 @@ const FLAG_ENDING: u32 = 0x4;
 
 /// The counter of uses of the task, in memory that the children share; made at the first fork.
 static USES: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
-/// The value of the counter at the last fork of this process; in a child that has not forked, at the parent's fork.
+/// The value of the counter at the last fork of this process; in a child that has not forked, its value at the parent's
+/// fork.
 static SEEN: AtomicU32 = AtomicU32::new(NEVER);
 
 fn uses() -> Option<&'static AtomicU32> {
@@ -110,7 +111,7 @@ enum Look {
 fn look(process: u32) -> Look {
     // SAFETY: no signal is sent.
     let gone = unsafe { libc::kill(process as libc::pid_t, 0) } != 0;
-    // If /proc belongs to another process id namespace, its entry for this number is another process.
+    // If /proc belongs to another process id namespace, its entry for this number describes another process.
     let own = std::fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == &*std::process::id().to_string());
     match std::fs::read_to_string(format!("/proc/{process}/stat")) {
         _ if gone => Look::Gone,

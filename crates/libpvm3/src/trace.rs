@@ -53,8 +53,8 @@ pub fn may_be_on() -> bool {
     MODE.load(Relaxed) != OFF
 }
 
-/// As [`traced`], for calls where nanoseconds count: the body is expanded in place twice, for the untraced and for the
-/// traced case, so that the untraced one need not store its variables in memory for a closure.
+/// As [`traced`], for calls where nanoseconds count: expands the body in place twice, for untraced and for traced
+/// calls. So an untraced call need not store its variables in memory for a closure.
 macro_rules! traced_inline {
     ($event:expr, $before:expr, || $body:expr $(,)?) => {
         $crate::trace::traced_inline!($event, $before, || $body, |_, code| vec![Value::Int(code)])
@@ -85,7 +85,7 @@ pub fn traced_slow(
         return code;
     }
     if let Some(before) = left {
-        // The body has enrolled the process, so only now the settings are known.
+        // The body has enrolled the process, so the settings are known only now.
         let values = before(guard.task());
         guard.task().trace(event, Moment::Entry, at, None, values);
     }
@@ -95,7 +95,7 @@ pub fn traced_slow(
     code
 }
 
-/// Makes the first record of a call, if it is traced. Returns `before` if it is not known yet whether the call is
+/// Makes the first record of a call, if the call is traced. Returns `before` if it is not known yet whether the call is
 /// traced.
 fn begin<F: FnOnce(&mut Task) -> Values>(event: Event, at: Stamp, before: F) -> Option<F> {
     let mut guard = enter()?;

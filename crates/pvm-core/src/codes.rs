@@ -139,7 +139,7 @@ pub const TEXTS: [&str; 37] = [
     "Master Host IP Address is Loopback! (See pvm3/Readme)",
 ];
 
-/// Returns the text for a number, also for one that is no error code.
+/// Returns the text for any number, even one that is not an error code.
 pub fn text(number: i32) -> &'static str {
     usize::try_from(-i64::from(number)).ok().and_then(|index| TEXTS.get(index)).copied().unwrap_or("Unknown Error")
 }
@@ -201,7 +201,7 @@ pub const TC_FIRST: i32 = 0x80030001_u32 as i32;
 /// First tag of the range for messages of registered servers (hoster, tasker, resource manager).
 pub const SM_FIRST: i32 = 0x80040001_u32 as i32;
 
-/// Task to resource manager, and back: a call of `pvm_spawn`, and its results.
+/// Task to resource manager, and back: a call of `pvm_spawn`, and the results of that call.
 pub const SM_SPAWN: i32 = SM_FIRST;
 /// Resource manager to daemon: start tasks here.
 pub const SM_EXEC: i32 = SM_FIRST + 1;

@@ -5,12 +5,12 @@ use crate::tid::{HOST_SHIFT, Tid};
 use crate::wire::{self, Key, Started};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The number of the protocol between daemons, in the line of a started daemon. PVM 3.4.6 has the same number there,
-/// but no key.
+/// The number of the protocol between daemons, which a started daemon prints in its line. A daemon of PVM 3.4.6 prints
+/// the same number, but no key.
 pub const PROTOCOL: u32 = 2316;
 /// The fragment size that both sides announce. PVM 3.4.6 needs it; hpvm ignores it.
 const FRAGMENT_BYTES: u32 = 4080;
-/// A line of output of the command that starts a daemon on another host, in bytes.
+/// The bytes in one line of output of the command that starts a daemon on another host.
 ///
 /// * Filled by: the host that is added
 /// * Setting: none, no daemon prints such long lines
@@ -19,7 +19,7 @@ const FRAGMENT_BYTES: u32 = 4080;
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// The version of the lines that hpvm adds to the dialogue of PVM 3.4.6.
 const VERSION: u32 = 1;
-/// The number of addresses that a new daemon announces, and the number of its names.
+/// The number of addresses that a new daemon announces, and the number of names that it announces.
 ///
 /// * Filled by: the host that is added
 /// * Setting: none, no host has so many
@@ -42,7 +42,7 @@ pub struct DaemonCommand {
     pub debug_mask: i32,
     /// The key of the master, if the command line must carry it because the daemon's standard input cannot.
     pub key: Option<Key>,
-    /// Whether a user types the command. Then nothing closes the daemon's standard input.
+    /// Whether a user types the command. If so, nothing closes the daemon's standard input.
     pub by_hand: bool,
     /// Whether the daemon stays in the foreground.
     pub in_foreground: bool,
@@ -94,7 +94,7 @@ pub struct Greeting {
     pub says_taken: bool,
 }
 
-/// The line that confirms to a daemon that the master has read its answer.
+/// The line that confirms to a daemon that the master has read the daemon's answer.
 pub const TAKEN: &str = "taken";
 /// The line that announces that the master will send [`TAKEN`].
 const SAYS_TAKEN: &str = "says taken";
@@ -123,7 +123,7 @@ impl Greeting {
 }
 
 impl Started {
-    /// Returns the line that a daemon prints.
+    /// Returns the line that the started daemon prints.
     pub fn line(&self) -> String {
         let unspecified = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
         let first = self.addresses.iter().find(|address| address.is_ipv4()).or(self.addresses.first());
@@ -142,7 +142,7 @@ impl Started {
 }
 
 /// Returns the line that a daemon prints if it must not join because its master is not hpvm. A master of PVM 3.4.6
-/// takes this line for one of another protocol and reports `PvmBadVersion`.
+/// concludes from this line that the daemon has another protocol, and reports `PvmBadVersion`.
 pub fn refusal_line(arch: &str, dsig: i32) -> String {
     format!("ddpro<0> arch<{arch}> ip<00000000:0000> mtu<{FRAGMENT_BYTES}> dsig<{dsig}>")
 }
@@ -154,16 +154,16 @@ pub enum Line {
     Started(Started),
     /// The daemon has not started, for this reason.
     Failed(Code),
-    /// A daemon of PVM 3.4.6 or of another protocol.
+    /// The started daemon is one of PVM 3.4.6, or has another protocol.
     OtherProtocol,
-    /// A daemon of hpvm with this version of the protocol, which is not [`wire::VERSION`].
+    /// The started daemon is one of hpvm, but has this version of the protocol instead of [`wire::VERSION`].
     OtherVersion(u32),
     /// Output of start-up files.
     Noise,
 }
 
-/// Parses a line that the started daemon has printed, or a hoster in its place. The line may begin with output of the
-/// shell's start-up files, if that output does not end with a newline.
+/// Parses a line that the started daemon, or a hoster in its place, has printed. If the output of the shell's start-up
+/// files does not end with a newline, the line begins with that output.
 pub fn read(line: &str) -> Line {
     let line = line.trim();
     let failed = [
@@ -182,13 +182,13 @@ pub fn read(line: &str) -> Line {
     }
     match line.rfind("ddpro<") {
         Some(0) => started(line).unwrap_or(Line::OtherProtocol),
-        // In the middle of a line, `ddpro<` without the other fields does not come from a daemon.
+        // If the other fields are missing, a `ddpro<` in the middle of a line does not come from a daemon.
         Some(start) if is_whole(&line[start..]) => started(&line[start..]).unwrap_or(Line::OtherProtocol),
         _ => Line::Noise,
     }
 }
 
-/// Returns whether the line has the fields that every daemon prints, also a daemon of PVM 3.4.6.
+/// Returns whether the line has the fields that every daemon prints, even one of PVM 3.4.6.
 fn is_whole(line: &str) -> bool {
     let fields = fields(line).unwrap_or_default();
     ["ddpro", "arch", "ip", "mtu", "dsig"].iter().all(|name| fields.iter().any(|(known, _)| known == name))
@@ -208,7 +208,7 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// Skips the rest of an escape sequence: one with parameters, one with a text, or a single character.
+/// Skips the rest of an escape sequence, which has parameters, a text, or a single character.
 fn skip_escape(letters: &mut std::str::Chars<'_>) {
     let last = match letters.next() {
         Some('[') => letters.find(|letter| ('@'..='~').contains(letter)),
@@ -217,7 +217,7 @@ fn skip_escape(letters: &mut std::str::Chars<'_>) {
         _ => None,
     };
     if last == Some('\u{1b}') {
-        // This is the first of the two characters that end a text.
+        // A text can end with two characters: the escape character, which was read, and a second one.
         let _ = letters.next();
     }
 }

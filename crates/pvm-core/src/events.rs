@@ -10,7 +10,7 @@ pub const ENTRY: i32 = 0x4000;
 pub const EXIT: i32 = 0x8000;
 /// The number of characters of a mask.
 pub const MASK_CHARACTERS: usize = 35;
-/// The number of events that one character of a mask stands for: one for each of its lowest bits.
+/// The number of events that one character of a mask stands for: one event for each of the character's lowest bits.
 pub const EVENTS_PER_CHARACTER: usize = 4;
 /// The character of a mask that chooses no events.
 pub const MASK_EMPTY: u8 = b'@';
@@ -82,9 +82,9 @@ pub struct DatumInfo {
 #[derive(Debug, Clone, Copy)]
 pub struct EventInfo {
     pub name: &'static CStr,
-    /// The data that follow time and task in the record of the function's begin, or of an instantaneous event.
+    /// The data that follow time and task in the record of a function's start, or of an instantaneous event.
     pub entry: &'static [Datum],
-    /// The data that follow time and task in the record of the function's end.
+    /// The data that follow time and task in the record of a function's end.
     pub exit: &'static [Datum],
 }
 
@@ -373,7 +373,7 @@ events! {
     UserDefined "user_defined" [] [];
 }
 
-/// The data at the begin of every record.
+/// The data with which every record begins.
 pub const HEAD: [Datum; 3] = [Datum::TS, Datum::TU, Datum::TID];
 
 impl Datum {
@@ -426,7 +426,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Returns the numbers of the header's constants with the given prefix, by name without the prefix.
+    /// Returns the constants of the header whose names have the given prefix: name without the prefix, and number.
     fn defined(prefix: &str) -> BTreeMap<String, i32> {
         let header = include_str!("../../../include/pvmtev.h");
         let number = |text: &str| match text.strip_prefix("0x") {

@@ -1,7 +1,7 @@
 //! Data formats: how a host represents numbers, and how its data signature encodes that (contract 5.8).
 
-/// The representation of numbers on a host. All supported hosts have two-byte shorts, four-byte ints and
-/// IEEE 754 floats; only these two properties differ.
+/// The representation of numbers on a host. All supported hosts have two-byte shorts, four-byte ints and IEEE 754
+/// floats; only byte order and the size of a `long` differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format {
     /// Whether the first byte of a number is the most significant one.

@@ -1,5 +1,5 @@
-//! Compares the formats of the protocols with the files in `formats/`. A change of a format must come with a new
-//! version of its protocol: each side compares versions before anything else.
+//! Compares the formats of the protocols with the files in `formats/`. If a format changes, its protocol needs a new
+//! version, because each side compares versions before anything else.
 //!
 //! The names of types are not part of the frames. So after a pure rename, change the files by hand and keep the
 //! version.
@@ -13,8 +13,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Returns the formats of types and of all types in them. Every enumeration must be listed, also one inside another
-/// type.
+/// Returns the formats of the listed types and of the types inside them. Enumerations must be listed even if they are
+/// inside another listed type.
 macro_rules! formats {
     ($($type:ty),*) => {{
         let (mut tracer, samples) = (Tracer::new(TracerConfig::default()), Samples::new());
@@ -64,7 +64,7 @@ fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// Compares formats with the file `name`. If the version differs, writes the file anew and fails.
+/// Compares formats with the file `name`. If the version differs, rewrites the file and fails.
 fn compare(name: &str, number: &str, version: u32, formats: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("formats").join(name);
     let text = format!("{number} {version}\n{formats}");

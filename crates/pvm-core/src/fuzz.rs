@@ -79,7 +79,7 @@ where
     let Some(value) = decode::<T>(bytes) else { return };
     let written = encode(&value);
     let read: T = decode(&written).expect("an encoded value can be decoded");
-    // Compared as text, because NaN does not equal itself.
+    // The values are compared as text, because NaN does not equal itself.
     assert_eq!(format!("{read:?}"), format!("{value:?}"));
 }
 
@@ -110,7 +110,7 @@ fn data_link(bytes: &[u8]) {
             break;
         }
     }
-    // The host is cut off, and no state of it is left.
+    // When the host is cut off, no state of that host must be left.
     inbound.host_gone(host);
     assert_eq!((inbound.arriving(), inbound.poll_credit()), (0, None));
 }
@@ -151,7 +151,7 @@ fn takes(inbound: &mut InboundFlows<Vec<u8>>, host: Tid, head: FrameHeader, body
     }
 }
 
-/// Checks that a header, encoded and decoded again, announces the same number of bytes after it.
+/// Encodes and decodes a header, and checks that it still announces the same number of following bytes.
 fn rewritten(frame: &DataFrame<()>, bytes: usize) {
     let mut head = Vec::new();
     flows::frames::write_header(frame, &mut head);
@@ -164,7 +164,7 @@ fn rewritten(frame: &DataFrame<()>, bytes: usize) {
     assert_eq!((used, follow), (head.len(), bytes));
 }
 
-/// Parses the lines of the start dialogue. The first byte chooses the kind.
+/// Parses the lines of the start dialogue. The first byte chooses the kind of line.
 fn start_dialogue(bytes: &[u8]) {
     let Some((first, rest)) = bytes.split_first() else { return };
     let text = String::from_utf8_lossy(rest);
@@ -231,7 +231,7 @@ fn word_of_shell(text: &str) -> Option<String> {
     Some(word)
 }
 
-/// The number of hosts that are looked up in one file.
+/// The number of hosts for which options are looked up in one file.
 const LOOKED_UP: usize = 50;
 
 /// Parses a hostfile, and each of its lines as a host that is added later.
@@ -298,8 +298,8 @@ fn default_encoding(bytes: &[u8]) {
     assert!(writer.finish().len() <= body.len());
 }
 
-/// Checks that the records of a trace message do not change when they are encoded, with or without a description, and
-/// decoded again.
+/// Encodes the records of a trace message, with and without a description, decodes them again, and checks that they
+/// have not changed.
 fn trace_message(bytes: &[u8]) {
     for part in trace::parts(Reader::new(bytes)) {
         let trace::Part::Record(record) = &part else { continue };
@@ -328,8 +328,8 @@ mod tests {
         pvm_fuzz::replay_all(super::TARGETS);
     }
 
-    /// The numbers of the variants of a protocol's enumeration that occur in a corpus. The first encoded byte is this
-    /// number.
+    /// Which variants of a protocol's enumeration occur in a corpus. A variant's number is the first byte of its
+    /// encoding.
     #[derive(Default)]
     struct Kinds(BTreeSet<u8>);
 

@@ -9,8 +9,8 @@ pub const SPEED_MAX: i32 = 1_000_000;
 /// The greatest value of `slots=`; the least is 1.
 pub const SLOTS_MAX: u32 = 65_535;
 
-/// Characters that no name begins with: `-` would make the name an option of the program that starts daemons; the other
-/// characters begin marks, defaults and comments.
+/// Characters with which no name begins. A name that began with `-` would be an option of the program that starts
+/// daemons; the other characters begin marks, defaults and comments.
 const NOT_FIRST: [char; 5] = ['-', '&', '$', '*', '#'];
 
 /// Why a line cannot be used.
@@ -20,7 +20,7 @@ pub enum LineError {
     TooLong,
     /// The line has no host name.
     NoName,
-    /// The text in the place of the name is not a host name.
+    /// The text at the place of the host name is not a valid name.
     BadName(String),
     /// The line names several hosts where only one is allowed.
     Several(String),
@@ -81,7 +81,7 @@ impl Options {
         let (name, value) = word.split_once('=').ok_or_else(wrong)?;
         let text = Some(value.to_owned());
         match name {
-            // A value with a leading dash would be an option of the program that starts daemons.
+            // The program that starts daemons would take a value with a leading dash for an option.
             "lo" | "ip" if value.starts_with('-') || value.is_empty() => return Err(wrong()),
             "lo" => self.login = text,
             "so" if matches!(value, "pw" | "ms") => self.start = text,
@@ -103,7 +103,7 @@ impl Options {
         Ok(())
     }
 
-    /// Returns these options, with the missing ones taken from `defaults`.
+    /// Returns these options. Those that are missing are taken from `defaults`.
     fn or(self, defaults: &Options) -> Options {
         let defaults = defaults.clone();
         Options {
@@ -129,7 +129,7 @@ pub struct HostLine {
     pub later: bool,
     /// `$`: the host may share its address with another daemon.
     pub overload: bool,
-    /// The options of the line, and the defaults for those that are missing there.
+    /// The options of the line. Those that are missing there have their default.
     pub options: Options,
 }
 
@@ -164,7 +164,7 @@ impl HostLine {
 impl std::fmt::Display for HostLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (later, overload) = (if self.later { "&" } else { "" }, if self.overload { "$" } else { "" });
-        // Without brackets the last part of an address would count as the number of slots.
+        // Without brackets, the part after the colon would be read as the number of slots.
         let (open, close) = if self.name.matches(':').count() == 1 { ("[", "]") } else { ("", "") };
         write!(f, "{later}{overload}{open}{}{close}", self.name)?;
         let options = &self.options;
@@ -219,7 +219,7 @@ impl Hostfile {
             Some((&"*", options)) => self.defaults = read_options(options)?,
             Some(_) => {
                 let mut hosts = read_hosts(&words)?;
-                // A look-up of a host searches all hosts, so their number is bounded.
+                // Their number is bounded because each look-up of a host searches all hosts.
                 if self.hosts.len() + hosts.len() > ranges::NAMES_MAX {
                     return Err(RangeError::TooMany.into());
                 }
@@ -232,7 +232,7 @@ impl Hostfile {
         Ok(())
     }
 
-    /// Returns a host that is being added. Options that it lacks are taken from the file.
+    /// Completes the description of a host that is being added: missing options are taken from the file.
     pub fn complete(&self, host: HostLine) -> HostLine {
         let known = self.hosts.iter().find(|line| line.name == host.name);
         let overload = host.overload || known.is_some_and(|line| line.overload);
@@ -247,7 +247,7 @@ impl Hostfile {
     }
 }
 
-/// Parses a line that must name one host, as an argument of `pvm_addhosts` does (D32: `$` counts here too).
+/// Parses a line that must name one host, as an argument of `pvm_addhosts` does (D32: `$` is accepted here, too).
 pub fn parse_host(line: &str) -> Result<HostLine, LineError> {
     let hosts = read_hosts(&words(line)?)?;
     match <[HostLine; 1]>::try_from(hosts) {
@@ -432,7 +432,7 @@ mod tests {
             let host = parse_host(&line).unwrap();
             prop_assert_eq!((host.name(), host.overload), (name.as_str(), overload));
             prop_assert_eq!(parse_host(&host.to_string()), Ok(host.clone()));
-            // The last occurrence of an option counts.
+            // If an option occurs several times, the last one is used.
             for word in &options {
                 let (key, _) = word.split_once('=').unwrap();
                 let last = options.iter().rev().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')).unwrap();

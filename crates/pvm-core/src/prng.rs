@@ -1,4 +1,4 @@
-//! Pseudo-random numbers for tests with random steps. The same seed makes the same numbers.
+//! Pseudo-random numbers for tests with random steps. The same seed always results in the same numbers.
 
 /// A pseudo-random number generator (xorshift). The seed must not be 0.
 pub(crate) struct Prng(pub u64);

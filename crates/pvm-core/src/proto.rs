@@ -36,13 +36,13 @@ pub enum ToDaemon {
     Message(Message),
     /// Ring the doorbell of a peer whose descriptor this task does not have.
     Ring(Tid),
-    /// A member has arrived at the barrier of a group that was too small for the barrier to open. `size` is the size of
-    /// the group when the member decided to arrive. Members may have left since then, so the daemon checks whether the
-    /// barrier can still open.
+    /// A member has arrived at a barrier that could not open because the group had too few members. `size` is the size
+    /// of the group when the member decided to arrive. Members may have left since then, so the daemon checks whether
+    /// the barrier can still open.
     CheckBarrier { group: u64, size: u32 },
     /// `pvm_exit`: the last frame. The task closes the socket next.
     Bye,
-    /// The process of the task has ended, and its child, which has inherited the socket, continues as the task. It
+    /// The process of the task has ended. Its child has inherited the socket and continues as the task. The frame
     /// carries one descriptor: the child's process.
     TakeOver,
 }
@@ -73,20 +73,20 @@ pub enum ToTask {
     Reply { wait: u32, reply: Reply },
     /// A message that the daemon has made (source `Tid::DAEMON`), or the output of a child.
     Message(Message),
-    /// An introduction to a peer that has sent this task a message, or for which this task has sent
-    /// [`Request::Connect`]; in that case the introduction precedes the reply. It carries two descriptors: the peer's
+    /// An introduction to a peer. Either the peer has sent this task a message, or this task has sent
+    /// [`Request::Connect`], whose reply follows the introduction. The frame carries two descriptors: the peer's
     /// segment and its doorbell.
     Peer(Tid),
-    /// A peer to which this task was introduced has ended. Everything that the peer sent is in the peer's segment. The
-    /// task first reads all messages there.
+    /// A peer to which this task was introduced has ended. All messages that the peer sent are in the peer's segment;
+    /// the task must read them first.
     PeerGone(Tid),
     /// The memory of a group. This frame precedes each [`Reply::Group`] with the same `id`. It carries the descriptor
     /// of the membership page (read-only), and for members also the descriptor of the barrier page (writable).
     Group { id: u64 },
     /// A direct link to a task of another host. It carries one descriptor: a TCP connection to that task.
     Direct(Direct),
-    /// A task of another host, which this task watches, has ended. Its messages on a direct link precede all later
-    /// frames on this socket.
+    /// A task of another host, which this task watches, has ended. The messages that it sent on a direct link precede
+    /// all later frames on this socket.
     Ended(Tid),
     /// The machine halts.
     Halting,
@@ -97,7 +97,7 @@ pub enum ToTask {
 pub struct Direct {
     /// The task at the other end.
     pub peer: Tid,
-    /// Whether this side begins the dialogue.
+    /// Whether this side begins the handshake.
     pub calls: bool,
     /// The secret by which both sides authenticate each other, or `None` if nothing is encrypted.
     pub secret: Option<[u8; SECRET_BYTES]>,
@@ -154,7 +154,7 @@ pub struct RunSettings {
 }
 
 impl RunSettings {
-    /// Returns the settings that stay in force if the output goes to another collector.
+    /// Returns the settings that remain valid if the output goes to another collector.
     pub fn for_others(self) -> RunSettings {
         RunSettings { group: self.group, ..RunSettings::default() }
     }
@@ -203,7 +203,7 @@ pub enum Request {
     AllowDirect(bool),
     /// `pvm_spawn`. Answer: `Reply::Tids`.
     Spawn(Spawn),
-    /// `pvm_siblings`. Answer: `Reply::Tids`, after the spawn that started this task has ended.
+    /// `pvm_siblings`. Answer: `Reply::Tids`, but only when the spawn that started this task has ended.
     Siblings,
     /// `pvm_config`. Answer: `Reply::Hosts`.
     Config,
@@ -253,7 +253,7 @@ pub enum Request {
     Tickle(Vec<i32>),
     /// The exit status of a spawned task, for `pvm run`. Answer: `Reply::Int`, the status of `waitpid`, as soon as the
     /// task has ended; or `NoTask` if the daemon did not start the task or does not remember it any more. The daemon
-    /// remembers the tasks that ended last.
+    /// remembers only the tasks that ended most recently.
     ExitStatus(Tid),
     /// `pvm_joingroup`. Answer: `Reply::Group`, `DupGroup`, or `NotInGroup` for a frozen group.
     JoinGroup(ByteBuf),
@@ -267,20 +267,20 @@ pub enum Request {
     Barrier { group: u64, count: i32 },
     /// `pvm_freezegroup`. Answer: `Reply::Int` (the size) when `count` members have made this request.
     FreezeGroup { name: ByteBuf, count: i32 },
-    /// `pvm_halt`. Answer: `Reply::Done`, unless the socket closes before.
+    /// `pvm_halt`. Answer: `Reply::Done`, unless the socket closes first.
     Halt,
-    /// The same as [`Request::Signal`], for the whole process group of a task that `pvm run` started.
+    /// Like [`Request::Signal`], but for the whole process group of a task that `pvm run` started.
     SignalGroup { tid: Tid, signal: i32 },
     /// Write to the standard input of a task that was spawned with `TASK_INPUT`, at most [`INPUT_BYTES_MAX`] bytes.
     /// Empty `data` closes the standard input. Answer: `Reply::Done` when the pipe has accepted all bytes; `NoTask` if
     /// the pipe is closed, `Already` while another write is in progress.
     Input { tid: Tid, data: ByteBuf },
-    /// The reasons why hosts were lost, for `pvm run`: a text for each of the hosts that were lost last. Answer:
-    /// `Reply::Failures`.
+    /// The reasons why hosts were lost, for `pvm run`: a text for each of the hosts that were lost most recently.
+    /// Answer: `Reply::Failures`.
     LostHosts,
 }
 
-/// The input for a task in one request, in bytes.
+/// The bytes of input for a task in one request.
 ///
 /// * Filled by: each task
 /// * Setting: none, a pipe accepts no more at once
@@ -323,7 +323,7 @@ pub enum Reply {
     /// The status that was asked for: 0 or a negative code. Here a negative code does not mean that the request failed.
     Code(i32),
     Ints(Vec<i32>),
-    /// The tids of the tasks that were started, then codes for those that were not.
+    /// The tids of the tasks that were started, then a code for each task that was not.
     Tids(Vec<i32>),
     Hosts {
         hosts: Vec<Host>,
@@ -336,7 +336,7 @@ pub enum Reply {
         hosts: Vec<i32>,
         reasons: Vec<String>,
     },
-    /// A text for each failure, for users.
+    /// A text for users about each failure.
     Failures(Vec<String>),
     Codes(Vec<i32>),
     Tasks(Vec<TaskInfo>),
@@ -351,7 +351,8 @@ pub enum Reply {
         seconds: i64,
         microseconds: i32,
     },
-    /// The group, and the caller's instance or -1. The memory of the group was in a preceding [`ToTask::Group`].
+    /// The group, and the caller's instance number, or -1. The memory of the group came in an earlier
+    /// [`ToTask::Group`].
     Group {
         id: u64,
         instance: i32,

@@ -1,6 +1,6 @@
 //! Lists of host names as Slurm and MPI write them: `n[01-03,7],login`.
 
-/// The most names that a list may have: the greatest number of hosts of a machine.
+/// The most names that a list may have: as many as a machine can have hosts.
 pub const NAMES_MAX: usize = 4095;
 /// The longest name, in bytes, as in the domain name system.
 pub const NAME_BYTES_MAX: usize = 255;
@@ -32,8 +32,8 @@ impl std::fmt::Display for RangeError {
 }
 impl std::error::Error for RangeError {}
 
-/// Returns the names of a list, in the order of the list. Brackets hold numbers and ranges; each number is padded to
-/// the width of the first one of its range. A bracket with a colon is an IPv6 address and stays as it is.
+/// Returns the names of a list, in the order of the list. Brackets hold numbers and ranges; each number of a range is
+/// padded to the width of the range's first number. A bracket with a colon is an IPv6 address and stays as it is.
 pub fn expand(list: &str) -> Result<Vec<String>, RangeError> {
     let mut names = Vec::new();
     for word in split(list) {
@@ -67,7 +67,7 @@ fn expand_word(word: &str) -> Result<Vec<String>, RangeError> {
         let (inside, after) = bracket.strip_prefix('[').and_then(|text| text.split_once(']')).ok_or_else(broken)?;
         let choices = match inside {
             _ if inside.is_empty() || inside.contains('[') => return Err(broken()),
-            // No address has a comma; without the brackets this would be two hosts.
+            // An address contains no comma. Without the brackets, this text would be read as two hosts.
             _ if inside.contains(':') && inside.contains(',') => return Err(RangeError::Name(bracket.to_owned())),
             _ if inside.contains(':') => vec![format!("[{inside}]")],
             _ => numbers(inside)?,
@@ -87,7 +87,7 @@ fn expand_word(word: &str) -> Result<Vec<String>, RangeError> {
     }
 }
 
-/// Checks the lengths of names, so that a word with many brackets cannot grow without limit.
+/// Checks the lengths of names, so that the names of a word with many brackets cannot grow without limit.
 fn check(names: &[String], word: &str) -> Result<(), RangeError> {
     match names.iter().any(|name| name.len() > NAME_BYTES_MAX) {
         true => Err(RangeError::Name(word.to_owned())),

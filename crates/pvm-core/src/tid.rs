@@ -14,9 +14,10 @@ pub const GROUP_BIT: u32 = 0x4000_0000;
 pub const HOST_MASK: u32 = 0x3ffc_0000;
 /// The bits of the local part: the number of the task on its host.
 pub const LOCAL_MASK: u32 = 0x0003_ffff;
-/// The position of the host number: its lowest bit.
+/// The position of the lowest bit of the host number.
 pub const HOST_SHIFT: u32 = 18;
-/// The number of bits for the slot in the port table: the low bits of the local part. The high bits are the generation.
+/// The number of bits for the task's slot in the port table. These are the low bits of the local part; its high bits
+/// are the generation.
 pub const SLOT_BITS: u32 = 16;
 /// The bits of the slot.
 pub const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
@@ -43,7 +44,8 @@ impl Tid {
     pub fn slot(self) -> u32 {
         self.0 & SLOT_MASK
     }
-    /// Returns whether the value can be a task: it has a local number and neither the daemon bit nor the group bit.
+    /// Returns whether the value can be the tid of a task: the local part is not 0, and neither the daemon bit nor the
+    /// group bit is set.
     pub fn is_task(self) -> bool {
         self.0 & (DAEMON_BIT | GROUP_BIT) == 0 && self.local() != 0
     }
@@ -51,11 +53,11 @@ impl Tid {
     pub fn group_server(host: Tid) -> Tid {
         Tid(host.host().0 | LOCAL_MASK & !SLOT_MASK)
     }
-    /// Returns whether the value names a service of the daemon, although it has the form of a task.
+    /// Returns whether the value is the tid of a service of the daemon, although it looks like the tid of a task.
     pub fn is_service(self) -> bool {
         self.is_task() && self.slot() == 0
     }
-    /// Returns whether the value names a host and nothing else.
+    /// Returns whether the value is the tid of a host.
     pub fn is_host(self) -> bool {
         self.0 & !HOST_MASK == 0 && self.0 != 0
     }

@@ -1,13 +1,14 @@
 //! The format of trace messages (docs/undocumented-behaviour.md, "Tracing").
 //!
-//! A message is a body in the default encoding: records between marks. The first record of an event from one sender to
-//! one collector is a *description*: it lists the data and their types together with the values. Later records hold
-//! only the values. A daemon sends each collector the list of all data once.
+//! A message is a body in the default encoding: records between marks. The first record of an event that a sender sends
+//! to a collector is a *description*: besides the values it holds the name of the event, and the number and type of
+//! each datum. Later records hold only the values. Each daemon sends the list of all kinds of data to each collector
+//! once.
 use crate::encoding::Reader;
 use crate::events::{DATA, Datum, EVENTS, EXIT, Event, Form, HEAD, data_type, mark};
 use crate::{events, tid::Tid};
 
-/// The moment of an event that a record describes.
+/// The moment in an event to which a record belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Moment {
     /// The function begins.
@@ -56,7 +57,7 @@ impl Stamp {
 
     /// Returns the microseconds since the start of 1970.
     pub fn microseconds(self) -> i64 {
-        // As a signed number the seconds would overflow in 2038; as an unsigned one they last until 2106.
+        // Signed, the seconds would overflow in 2038; unsigned, they overflow in 2106.
         i64::from(self.seconds as u32) * 1_000_000 + i64::from(self.microseconds)
     }
 }
@@ -129,7 +130,7 @@ pub fn write_text(body: &mut Vec<u8>, text: &[u8]) {
     body.resize(body.len().next_multiple_of(4), 0);
 }
 
-/// The records that one sender has described to one collector.
+/// For one sender and one collector: the kinds of records that have been described.
 #[derive(Debug, Clone)]
 pub struct Described([[bool; EVENTS.len()]; 3]);
 
@@ -140,7 +141,7 @@ impl Default for Described {
 }
 
 impl Described {
-    /// Returns whether this kind of record is still to be described, and marks it as described.
+    /// Returns whether this kind of record must still be described, and marks it as described.
     pub fn first(&mut self, event: Event, moment: Moment) -> bool {
         !std::mem::replace(&mut self.0[moment as usize][event as usize], true)
     }
@@ -182,8 +183,8 @@ impl Record {
         }
     }
 
-    /// Appends the record to a body. If `describe` is set, adds the name of the event, and the number and type of each
-    /// datum.
+    /// Appends the record to a body. If `describe` is set, also appends the name of the event, and the number and type
+    /// of each datum.
     pub fn write(&self, describe: bool, body: &mut Vec<u8>) {
         let head = [self.stamp.seconds, self.stamp.microseconds, self.tid.0 as i32].map(Value::Int);
         let data = HEAD.iter().chain(self.data());
@@ -206,7 +207,7 @@ impl Record {
     }
 }
 
-/// Appends the list of all data to a body.
+/// Appends the list of all kinds of data to a body.
 pub fn write_data_list(body: &mut Vec<u8>) {
     write_int(body, mark::DATA);
     for (number, datum) in DATA.iter().enumerate() {
@@ -217,7 +218,7 @@ pub fn write_data_list(body: &mut Vec<u8>) {
     write_int(body, mark::DATA_END);
 }
 
-/// Appends the begin of a user-defined event to a body.
+/// Appends the beginning of a user-defined event to a body.
 pub fn write_user_head(stamp: Stamp, body: &mut Vec<u8>) {
     write_int(body, mark::USER);
     write_int(body, Event::UserDefined as i32);
@@ -234,9 +235,9 @@ pub fn write_user_end(body: &mut Vec<u8>) {
 /// Items of a user-defined event, as they are in the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserItems {
-    /// `events::data_type`, without the bit for arrays.
+    /// The type: a constant of `events::data_type`, without the bit for arrays.
     pub kind: i32,
-    /// Whether the items are an array with a count.
+    /// Whether the items are an array, which begins with a count.
     pub array: bool,
     /// The items, in the default encoding and the byte order of this host.
     pub bytes: Vec<u8>,
@@ -263,7 +264,7 @@ pub fn parts(mut reader: Reader<'_>) -> Vec<Part> {
     parts
 }
 
-/// Reads the next part. The inner `None` stands for a part without information on a task.
+/// Reads the next part. The inner `None` stands for a part that describes no event.
 fn next_part(body: &mut Reader<'_>) -> Option<Option<Part>> {
     match body.int()? {
         mark::BUFFER | mark::BUFFER_END => Some(None),

@@ -1,9 +1,9 @@
 //! The protocol between the daemons of a machine.
 //!
 //! Frames travel in order on the control link between two hosts. Crate `pvm-net` authenticates and encrypts them, and
-//! limits their length. [`Frame::Deliver`], [`Frame::Output`] and [`Frame::Died`] travel in band instead: along the
-//! flow of messages to a task, so that they do not overtake earlier messages. No type here is recursive, so no frame
-//! can exhaust the reader's stack.
+//! limits their length. Instead, [`Frame::Deliver`], [`Frame::Output`] and [`Frame::Died`] travel in band: in the flow
+//! of messages to a task, so that they do not overtake earlier messages. No type here is recursive, so no frame can
+//! exhaust the reader's stack.
 use crate::codes::Code;
 use crate::machine::{Taken, Waiting};
 use crate::proto::{ByteBuf, Message, Reply, Request, Role, Spawn, TraceSettings};
@@ -19,7 +19,7 @@ pub use crate::proto::{decode, encode};
 /// compares the formats of the frames with `formats/daemons.txt`.
 pub const VERSION: u32 = 3;
 
-/// A frame on the control link between two daemons. The longest one holds a frame of a task.
+/// A frame on the control link between two daemons. The longest frame contains a frame of a task.
 ///
 /// * Filled by: each other host
 /// * Setting: none, both daemons use the same limit, and memory is allocated as the bytes arrive
@@ -65,7 +65,7 @@ pub struct MachineSettings {
     pub servers: Servers,
     /// The debug mask of the master (`pvm_tickle`).
     pub debug_mask: i32,
-    /// The most watches that a host may have at each other host ([`crate::machine::Limits`]).
+    /// The most watches that a host may have at any other host ([`crate::machine::Limits`]).
     pub host_watches: u64,
 }
 
@@ -131,7 +131,7 @@ pub enum Frame {
     Left { tid: Tid, ended: bool },
     /// To the host of a task: a signal for the task.
     Signal { tid: Tid, signal: i32 },
-    /// To the master: the task has become a server of its host (`on`), or is none any more.
+    /// To the master: the task has become a server of its host (`on`), or has stopped being one.
     Serves { role: Role, tid: Tid, on: bool },
     /// Master to all: the servers of the whole machine.
     Servers(Servers),
@@ -152,7 +152,7 @@ pub enum Frame {
     BarriersListed { number: u32, waiting: BTreeMap<u64, Waiting> },
 
     // ----- spawns
-    /// Start a share of the tasks of a spawn. The share begins with task number `first` of `total`.
+    /// To a host: start some of the tasks of a spawn. The first of them is task number `first` of `total`.
     Spawn { wait: u32, parent: i32, first: i32, total: i32, spawn: Spawn },
     /// The answer to `Spawn`: tids and codes, in order.
     Spawned { wait: u32, results: Vec<i32> },
@@ -162,7 +162,7 @@ pub enum Frame {
     // ----- direct links
     /// `from` wants a direct link to `to`. If there is a `call`, the receiver of this frame connects.
     Direct { number: u32, from: Tid, to: Tid, call: Option<DirectCall> },
-    /// The answer to `Direct` without a `call`: the asking side may connect.
+    /// The answer to `Direct` without a `call`: the sender of `Direct` may connect.
     DirectCall { number: u32, call: DirectCall },
     /// The answer to `Direct`: there will be no link.
     DirectRefused { number: u32 },
@@ -170,7 +170,7 @@ pub enum Frame {
     // ----- deaths
     /// To the host of `tid`: notify `watcher` when the task ends.
     Watch { tid: Tid, watcher: Tid },
-    /// To the host of `tid`: `watcher` needs no notice any more.
+    /// To the host of `tid`: `watcher` no longer needs a notice.
     Unwatch { tid: Tid, watcher: Tid },
     /// In band, to `watcher`: `tid` has ended.
     Died { tid: Tid, watcher: Tid },
@@ -186,11 +186,12 @@ pub enum Frame {
     },
     /// In band to the receiver of the message, a collector: the output of a task.
     Output(Message),
-    /// The collector has consumed this many bytes of output, or has left and will not consume them.
+    /// To the host of a task that prints: the collector has consumed this many bytes of output, or has left and will
+    /// not consume them.
     OutputTaken { collector: Tid, bytes: u64 },
 
     // ----- daemons started by other hosts
-    /// Master to a host: an order for the command with this number, which starts a daemon on another host.
+    /// Master to a host: an order about the command with this number, which starts a daemon on another host.
     StartOrder { number: u64, order: StartOrder },
     /// To the master: news of the command with this number.
     StartNews { number: u64, news: StartNews },
@@ -206,7 +207,7 @@ pub enum Frame {
     SignalGroup { tid: Tid, signal: i32 },
 }
 
-/// The output of a command that a host runs for the master to start a daemon on another host.
+/// The output of a command that a host runs for the master. The command starts a daemon on another host.
 ///
 /// * Filled by: the host that is added, and the one that runs the command
 /// * Setting: none, start-up files print less
@@ -214,7 +215,7 @@ pub enum Frame {
 /// * Test: `a_command_that_prints_too_much_is_ended`, `a_parent_that_reports_too_much_has_failed`
 pub const START_OUTPUT_BYTES_MAX: usize = 256 << 10;
 
-/// An order of the master for a command that starts a daemon on another host.
+/// An order of the master about a command that starts a daemon on another host.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // the comment of a variant names its fields
 pub enum StartOrder {
@@ -283,9 +284,9 @@ pub enum GroupChange {
 /// The length of each secret of a connection, in bytes.
 pub const SECRET_BYTES: usize = 32;
 
-/// The secrets by which two hosts make a connection for two of their tasks. The connecting side shows the first
-/// secret and the accepting side answers with the second. The tasks authenticate each other with the third one
-/// if their messages are encrypted.
+/// The secrets by which two hosts make a connection for two of their tasks. The connecting side shows the first secret
+/// and the accepting side answers with the second. If the messages of the tasks are encrypted, the tasks authenticate
+/// each other with the third secret.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq)]
 pub struct DirectCall {
     /// The secret that the connecting side shows.
@@ -302,7 +303,7 @@ impl std::fmt::Debug for DirectCall {
     }
 }
 
-/// The secrets by which a data link is remade. The connecting side shows the first one and the accepting side
+/// The secrets by which a data link is remade. The connecting side shows the first secret and the accepting side
 /// answers with the second.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq)]
 pub struct DataCall {
@@ -338,7 +339,7 @@ pub struct Started {
     pub addresses: Vec<SocketAddr>,
     /// The daemon's public key.
     pub key: Key,
-    /// The names that the host has for itself.
+    /// The names by which the host knows itself.
     pub names: Vec<String>,
 }
 
@@ -387,7 +388,7 @@ mod tests {
         }
         let longer = [whole.as_slice(), &[0]].concat();
         assert_eq!(decode::<Frame>(&longer), None);
-        // A length that is far beyond the end of the input.
+        // A length field that points far beyond the end of the input.
         let mut lying = encode(&Frame::Joined { hosts: vec![Tid(1)] });
         lying.truncate(1);
         lying.extend([0xff, 0xff, 0xff, 0xff, 0x0f]);

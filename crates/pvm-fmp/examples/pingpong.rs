@@ -49,7 +49,8 @@ fn pin(core: usize) {
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
-/// Returns the lower limit of the time one way, in seconds: two threads spin on one cache line for each direction.
+/// Measures the lower limit of the one-way time, in seconds: two threads spin on two cache lines, one for each
+/// direction.
 fn limit() -> f64 {
     #[repr(align(128))]
     struct Lines(AtomicU64);

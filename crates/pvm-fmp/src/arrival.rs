@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// The most fragments that a body in the heap can have: a descriptor of that many fits into a queue entry.
 pub const FRAGMENTS_MAX: usize = (crate::INLINE_BYTES_MAX - 8) / 16;
 
-/// The size of the pieces that [`Remote::use_pieces`] makes of a body in fragments, in bytes.
+/// The size, in bytes, of the pieces that [`Remote::use_pieces`] makes of a body in fragments.
 const COPIED_BYTES: usize = 64 * pipelined::UNIT_BYTES;
 
 /// The longest body, in bytes, that is copied to new memory without a check of the available memory.
@@ -28,7 +28,8 @@ const UNCHECKED_BYTES_MAX: usize = 64 << 20;
 /// withdraw. A sender that takes longer has been stopped between two instructions, or breaks the rules.
 const DECISION_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The token of every borrowed payload. No release names it: the block is free as soon as the entry has been read.
+/// The token of every borrowed payload. It never appears in a release entry: the block is free as soon as the entry has
+/// been read.
 pub(crate) const BORROWED: u32 = u32::MAX;
 
 /// A body that arrived in the queue; copy it out before returning from [`Sink::arrived`].
@@ -43,7 +44,7 @@ impl Inline<'_> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Copies the first bytes, up to the length of `data`. Returns how many.
+    /// Copies the body, or as much of it as `data` can hold. Returns the number of bytes copied.
     #[inline]
     pub fn copy_to(&self, data: &mut [u8]) -> usize {
         self.0.copy_to(data)
@@ -121,11 +122,11 @@ impl Remote {
         self.bytes == 0
     }
 
-    /// Hands the body to `each` where it lies, as [`BodyInTransit::use_pieces`] does. A body in fragments is first
-    /// copied in small pieces: otherwise a number could be split between two fragments.
+    /// Passes the body to `each` without a copy, as [`BodyInTransit::use_pieces`] does. Only a body in fragments is
+    /// first copied, in small pieces: otherwise a number could be split between two fragments.
     pub fn use_pieces(&self, done: &mut usize, each: &mut dyn FnMut(usize, *const u8, usize)) {
         if *done > self.bytes {
-            return; // the sender has changed its mind
+            return; // the sender has announced a shorter body than before
         }
         if self.rest.is_empty() {
             // The fragment was checked to lie in the mapping, which `owner` keeps.
@@ -206,10 +207,10 @@ pub(crate) enum Outcome {
 }
 
 /// A body that is still in transit: it lies in the sender's own memory (a rendezvous), the sender is still writing it
-/// to its heap (a pipelined send), or it lies in the daemon's heap (a borrowed payload). Take it at once, into its
-/// final place if that is known, else into new memory. If it is dropped instead, the message arrives again: as a
-/// [`Remote`] once the sender's heap has the whole body, otherwise (and always for a borrowed payload) as a body in
-/// transit.
+/// to its heap (a pipelined send), or it lies in the daemon's heap (a borrowed payload). Take the body at once, into
+/// its final place if that is known, else into new memory. If this value is dropped instead, the message arrives again:
+/// as a [`Remote`] once the sender's heap has the whole body, otherwise (and always for a borrowed payload) as a body
+/// in transit.
 pub struct BodyInTransit<'a> {
     pub(crate) owner: &'a Rc<Owner>,
     pub(crate) bytes: usize,
@@ -220,11 +221,11 @@ pub struct BodyInTransit<'a> {
 
 /// The transfer protocol of a body.
 pub(crate) enum Transit<'a> {
-    /// Both sides copy it out of the sender's memory.
+    /// A rendezvous: both sides copy the body out of the sender's own memory.
     Rendezvous(RendezvousSource<'a>),
-    /// The sender writes it to its heap, piece by piece.
+    /// A pipelined send: the sender is writing the body to its heap, piece by piece.
     Pipelined { token: u32, offset: u64 },
-    /// It lies in the daemon's heap, until the entry has been read.
+    /// A borrowed payload: the body lies in the daemon's heap until the entry has been read.
     Borrowed(&'a Remote),
 }
 
@@ -285,7 +286,7 @@ impl BodyInTransit<'_> {
         self.end(result)
     }
 
-    /// Hands the body to `each` where it lies, piece by piece, as the sender writes it. `each` gets the offset of the
+    /// Passes the body to `each` without a copy, piece by piece, as the sender writes it. `each` gets the offset of the
     /// piece in the body (a multiple of 64), the address of its first byte, and its length. The piece can be read
     /// during that call; a sender that breaks the rules may change it at any time. The first `done` bytes are skipped,
     /// and `done` grows with each piece: after [`NotTaken::Later`] the caller passes the same `done` when the message
@@ -312,8 +313,8 @@ impl BodyInTransit<'_> {
         result
     }
 
-    /// Hands bytes `done..wanted` of a pipelined body to `each` as the sender writes them. Returns [`NotTaken::Later`]
-    /// if the sender makes no progress for a while: it may be stopped, or wait for a core.
+    /// Passes bytes `done..wanted` of a pipelined body to `each` as the sender writes them. Returns [`NotTaken::Later`]
+    /// if the sender makes no progress for a while: it may be stopped, or waiting for a core.
     fn follow(
         &self,
         token: u32,
@@ -336,7 +337,7 @@ impl BodyInTransit<'_> {
                 (*done, spins) = (end, 0);
             }
             if there == bytes {
-                // Made only to be dropped: the drop tells the sender that its block is free.
+                // This value is made only to be dropped: the drop tells the sender that its block is free.
                 drop(Remote::from_place(owner, token, offset + pipelined::HEAD_BYTES as u64, bytes as u64));
                 return Ok(());
             }
@@ -392,7 +393,8 @@ impl RendezvousSource<'_> {
     }
 }
 
-/// The number of polls without progress after which a pipelined body is left for later: some 100 microseconds.
+/// The number of polls without progress after which the receiver stops waiting for a pipelined body, and tries again
+/// later: some 100 microseconds.
 const PIPELINED_SPINS_MAX: u32 = 20_000;
 
 /// Returns the word in which the sender publishes how many bytes of a pipelined body it has written.
@@ -440,7 +442,7 @@ pub trait Sink {
     fn wants(&self, _from: u32) -> bool {
         true
     }
-    /// Returns whether the sink has what it wanted; all later messages of this peer then stay in the queue.
+    /// Returns whether the sink has what it wanted. If so, all later messages of this peer stay in the queue.
     #[inline]
     fn satisfied(&self) -> bool {
         false

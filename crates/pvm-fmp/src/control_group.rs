@@ -1,6 +1,6 @@
-//! How much memory the control groups of this process still allow it, in versions 1 and 2 of `cgroups(7)`.
+//! How much more memory this process may take under its control groups, in versions 1 and 2 of `cgroups(7)`.
 //!
-//! A process is bound by the limit of its own group and by the limits of all groups above that.
+//! A process is bound by the limit of its own group and by the limits of all groups above it.
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
@@ -13,14 +13,15 @@ pub struct Room {
     pub available_bytes: u64,
 }
 
-/// A value of this many bytes or more means that there is no limit: version 1 reports a large number then.
+/// A value of this many bytes or more means that there is no limit: version 1 reports a large number in this case.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
 
 /// The names that one version gives to its files, and to a line of `memory.stat`.
 struct Names {
     limits: &'static [&'static str],
     usage: &'static str,
-    /// The line for pages of files that the system drops when it needs memory, groups below included.
+    /// The line of `memory.stat` for file pages that the system drops when it needs memory, in this group and those
+    /// below.
     reclaimable: &'static str,
     /// The file that tells whether the limit of a group binds the groups below it.
     hierarchy: Option<&'static str>,
@@ -32,7 +33,8 @@ const FIRST: Names = Names {
     reclaimable: "total_inactive_file ",
     hierarchy: Some("memory.use_hierarchy"),
 };
-/// Above `memory.high` the system slows a process down so much that it seems to hang.
+/// The names in version 2. `memory.high` counts as a limit: above it, the system slows a process down so much that the
+/// process seems to hang.
 const SECOND: Names = Names {
     limits: &["memory.max", "memory.high"],
     usage: "memory.current",
@@ -85,7 +87,7 @@ fn folder_of(mounts: &str, second: bool, group: &str) -> Option<(PathBuf, PathBu
     found.or_else(|| mounted.first().map(|(_, at)| (at.clone(), at.clone())))
 }
 
-/// Returns a path in which the system has written blanks as octal numbers.
+/// Decodes a path in which the system has written blanks as octal numbers (`\040`).
 fn unescaped(path: &str) -> PathBuf {
     let (mut bytes, mut rest) = (Vec::new(), path.as_bytes());
     while let [first, tail @ ..] = rest {
@@ -198,7 +200,7 @@ mod tests {
 
     #[test]
     fn containers_see_a_part_of_the_tree() {
-        // Without a namespace for control groups, the path is the one on the host, but the mounted tree is the
+        // Without a namespace for control groups, the path of the group is the host's, but the mounted tree is the
         // container's.
         let without = Tree::new(&[
             ("proc/self/cgroup", "4:memory:/docker/abc/inner\n"),
@@ -209,7 +211,7 @@ mod tests {
             ("sys/fs/cgroup/memory/memory.usage_in_bytes", "130\n"),
         ]);
         assert_eq!(without.rooms(), [(70, 40), (100, 0)]);
-        // With such a namespace, the process may even be in a group outside of it.
+        // With such a namespace, the process may even be in a group outside of the namespace.
         for group in ["/", "/../..", "/elsewhere/../.."] {
             let within = Tree::new(&[
                 ("proc/self/cgroup", &format!("0::{group}\n")),

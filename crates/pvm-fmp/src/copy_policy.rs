@@ -3,7 +3,8 @@
 //! A cache line that another core has read must be taken from that core before it can be written again. Where the two
 //! cores share a cache, this takes little time, and the reader finds the bytes in that cache. Where they do not, a
 //! non-temporal copy is several times as fast, since it waits for no cache line. Only the speed of the copies shows
-//! whether reader and writer share a cache, and this may change, because the cores of a virtual machine move.
+//! whether reader and writer share a cache, and the answer may change, because a virtual machine's cores can be moved
+//! to other processor cores.
 use std::time::Duration;
 
 /// The shortest copy for which the policy chooses how to copy, in bytes.
@@ -13,16 +14,16 @@ pub const POLICY_BYTES_MIN: usize = 4 << 10;
 pub const NON_TEMPORAL_BYTES_MIN: usize = 8 << 20;
 /// The number of bytes of a long copy after which the policy chooses again.
 pub const PIECE_BYTES: usize = 32 << 10;
-/// A cached copy below this speed is slow, in bytes a microsecond. Between two halves of a processor without a common
-/// cache the speed is some 2500; with a common cache it is 10000 and more, but only some 4500 for a body that is longer
-/// than the cache.
+/// The speed, in bytes a microsecond, below which a cached copy counts as slow. Between two halves of a processor
+/// without a common cache the speed is some 2500; with a common cache it is 10000 and more, but only some 4500 for a
+/// body that is longer than the cache.
 const SLOW_BYTES_PER_MICROSECOND: usize = 3500;
 /// The number of slow copies in a row after which the policy changes to non-temporal copies: a single copy may be slow
 /// because of an interruption or of new pages.
 const SLOW_COPIES: u32 = 3;
 /// The number of bytes that are copied through the caches between two timed copies.
 const CACHED_BYTES: usize = 128 << 10;
-/// The number of bytes of non-temporal copies before one cached copy is timed again.
+/// The number of bytes that are copied by non-temporal stores before one cached copy is timed again.
 const NON_TEMPORAL_BYTES: usize = 8 << 20;
 
 /// How to copy.

@@ -47,10 +47,10 @@ pub fn begin(ours: &PeerRecord) {
     two_sided_copy::begin(&ours.back, &ours.back_done);
 }
 
-/// Copies the first `bytes` bytes of the body to `into`; for the receiver. After the return the sender writes nothing
-/// more there: it has copied every chunk that it had claimed, or its process has ended. If the sender is stopped in a
-/// chunk, the receiver has to wait, as for any message whose sender is stopped in the middle. `is_enrolled` returns
-/// whether the daemon still knows the sender.
+/// Copies the first `bytes` bytes of the body to `into`; for the receiver. After this function has returned, the sender
+/// writes no more to `into`: it has copied every chunk that it had claimed, or its process has ended. If the sender is
+/// stopped in a chunk, the receiver has to wait, as for any message whose sender is stopped in the middle.
+/// `is_enrolled` returns whether the daemon still knows the sender.
 ///
 /// # Safety
 /// The range `into` (address, length) can be written; it may be uninitialised. No reference to it is used meanwhile,
@@ -68,7 +68,7 @@ pub unsafe fn receive(
         // SAFETY: as the caller promises.
         return unsafe { read_from(sender, address, into, bytes) };
     }
-    // A signal handler that leaves by a jump would leave the buffer open.
+    // If a signal handler left this function by a jump, the buffer would stay open.
     let handlers_wait = HandlersWait::new();
     ours.into_address.store(into as u64, Ordering::Relaxed);
     ours.into_bytes.store(bytes as u64, Ordering::Relaxed);
@@ -83,8 +83,8 @@ pub unsafe fn receive(
     two_sided_copy(ours, theirs).receive(number, bytes as u64, chunk, copy, &mut impatient, &mut has_ended)
 }
 
-/// Makes a function that returns whether the sender has ended. In the first 2 ms it returns false at once; later calls
-/// wait a while for the sender's end.
+/// Makes a function that returns whether the sender has ended. In the first 2 ms that function returns false at once;
+/// later each call waits some milliseconds for the sender's end.
 fn end_of<'a>(
     sender: &'a Header,
     handlers_wait: &'a HandlersWait,
@@ -125,7 +125,7 @@ pub fn help(receiver: i32, theirs: &PeerRecord, ours: &PeerRecord, number: u64, 
     if theirs.front.load_relaxed() >= bytes as u64 {
         return;
     }
-    // A signal handler that leaves by a jump would leave a chunk claimed, and the receiver would wait for that chunk.
+    // If a signal handler left this function by a jump, a chunk would stay claimed, and the receiver would wait for it.
     let _handlers_wait = HandlersWait::new();
     let into = theirs.into_address.load_relaxed();
     let copy = |range: Range<u64>| {

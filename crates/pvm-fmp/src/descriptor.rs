@@ -1,6 +1,6 @@
-//! Our descriptors in the process of a program never get the numbers 0, 1 and 2: a program that was started with some
-//! of these closed still writes to them, and would write into our sockets and memory. Also: the process at the other
-//! end of a socket.
+//! The descriptors that hpvm opens in the process of a program never get the numbers 0, 1 and 2. A program that was
+//! started with some of these numbers closed still writes to them, and would write into hpvm's sockets and memory. This
+//! module also finds the process at the other end of a socket.
 use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -20,7 +20,7 @@ pub fn above_standard(descriptor: OwnedFd) -> io::Result<OwnedFd> {
 pub struct Floor(#[allow(dead_code)] Vec<OwnedFd>);
 
 impl Floor {
-    /// Occupies those of the numbers that are free. If `/dev/null` cannot be opened, they stay free.
+    /// Opens `/dev/null` under each of these numbers that is free. If this fails, the numbers stay free.
     pub fn lay() -> Floor {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let null = || rustix::fs::open("/dev/null", flags, Mode::empty()).ok();

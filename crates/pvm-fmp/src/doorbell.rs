@@ -10,7 +10,7 @@ use rustix::pipe::PipeFlags;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// The smallest size of a pipe, in bytes; the system makes it a page.
+/// The smallest size of a pipe, in bytes; the system rounds it up to a page.
 const PIPE_BYTES: usize = 4096;
 /// The number of rings (one byte each) that one read takes. Few are waiting unless a peer breaks the rules.
 const RINGS_BYTES: usize = 256;
@@ -18,7 +18,7 @@ const RINGS_BYTES: usize = 256;
 /// Makes a doorbell.
 pub fn new() -> io::Result<OwnedFd> {
     let (end, other) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    drop(other); // its number may be the last that this process may have
+    drop(other); // frees its number, which may be the last that this process may have
     rustix::pipe::fcntl_setpipe_size(&end, PIPE_BYTES).map_err(|errno| failed("fcntl(F_SETPIPE_SZ)", errno))?;
     again(end.as_fd())
 }
@@ -34,14 +34,14 @@ pub fn again(bell: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     }
 }
 
-/// Returns whether the descriptor is a doorbell. A task could hand out any other descriptor: a write would change a
-/// file, or, to a pipe without a reader, would kill the writer.
+/// Returns whether the descriptor is a doorbell. A task could pass any other descriptor: a write to a file would change
+/// the file, and a write to a pipe without a reader would kill the writer.
 pub fn is_bell(bell: BorrowedFd<'_>) -> bool {
     rustix::fs::fstat(bell).is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::Fifo)
         && rustix::fs::fcntl_getfl(bell).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDWR)
 }
 
-/// Rings. Never waits, whatever the flags of `bell` are: a full doorbell has rung already.
+/// Rings. Never waits, whatever the flags of `bell` are: if the pipe is full, the doorbell has rung already.
 pub fn ring(bell: BorrowedFd<'_>) {
     static RING: u8 = 1;
     let ring = libc::iovec { iov_base: (&raw const RING).cast_mut().cast(), iov_len: 1 };

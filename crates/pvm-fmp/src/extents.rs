@@ -44,7 +44,7 @@ enum Way {
     Own,
     /// A peer duplicates a mapped part, which needs no descriptor.
     Behind,
-    /// A peer maps from the file, where the system cannot duplicate a mapped part.
+    /// A peer maps each part from the file, because the system cannot duplicate a mapped part.
     File(OwnedFd),
 }
 
@@ -52,12 +52,12 @@ enum Way {
 pub struct Mapping {
     first: Piece,
     more: RefCell<Vec<Piece>>,
-    /// The part of the last access: the next access is mostly in the same part.
+    /// The part that was accessed last: mostly the next access is in the same part.
     recent: Cell<Piece>,
     way: Way,
     /// Set when a part could not be mapped for lack of address space.
     starved: Cell<bool>,
-    /// The inode number, by which /proc tells this segment from others.
+    /// The inode number, which identifies this segment in /proc.
     pub inode: u64,
 }
 
@@ -178,8 +178,8 @@ impl Mapping {
         self.table(piece)?.get(index - table_piece(piece).0)
     }
 
-    /// Returns whether, since the last call, a part could not be mapped for lack of address space. Then the descriptor
-    /// that points there is not wrong, and the caller may try again.
+    /// Returns whether, since the last call, a part could not be mapped for lack of address space. If so, the
+    /// descriptor that points to this part is not wrong, and the caller may try again.
     pub fn take_starved(&self) -> bool {
         self.starved.take()
     }
@@ -203,8 +203,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Returns start and end of each extent behind the first one, up to the first entry of the header that makes no
-    /// sense.
+    /// Returns start and end of each extent behind the first one, up to the first invalid entry of the header.
     fn extents(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let Apart::<[AtomicU64; EXTENTS_MAX]>(ends) = &self.header().ends;
         let mut start = FIRST_BYTES;

@@ -14,7 +14,7 @@ use pvm_fuzz::{Target, Unstructured, file, part};
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::os::fd::OwnedFd;
 
-/// What this crate reads.
+/// The fuzz targets of this crate.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "neighbour",
@@ -109,15 +109,15 @@ const DAEMON: u32 = 0x40000;
 const STRANGER: u32 = 0x40003;
 /// The number of bytes that are read at each end of a body: enough to see that the body is there.
 const LOOK_BYTES: usize = 4096;
-/// The offset at which rings and bodies of the hostile neighbour lie, in the second extent of its segment.
+/// The offset of the playground: the part of the hostile neighbour's second extent in which its rings and bodies lie.
 const PLAYGROUND: u64 = FIRST_BYTES + PAGE_BYTES;
 /// The length of the playground in bytes.
 const PLAYGROUND_BYTES: u64 = 256 << 10;
-/// The part of the playground for the two rings that the neighbour may have, in bytes.
+/// The number of bytes at the start of the playground that are kept for the neighbour's two rings.
 const RINGS_BYTES: u64 = 64 << 10;
-/// Input bytes from this value on choose an action after which the victim finds an entry to read.
+/// An input byte of at least this value chooses a [`standing_action`].
 const STANDING_FIRST: u8 = 248;
-/// Actions in one run.
+/// The largest number of actions in one run.
 const ACTIONS_MAX: usize = 200;
 
 /// Takes messages as a task does, but reads only the two ends of each body.
@@ -281,7 +281,7 @@ fn actions(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     Ok(())
 }
 
-/// What the neighbour does.
+/// Does one action of the neighbour.
 fn action(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Result<()> {
     let end = PLAYGROUND + PLAYGROUND_BYTES;
     let value = word(from, end)?;
@@ -362,7 +362,7 @@ fn standing_action(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostil
             hostile.scribble(place - PLAYGROUND, there);
             vec![value, place, bytes]
         }
-        // More of it.
+        // More bytes of such a body.
         2 => {
             hostile.scribble(place - PLAYGROUND, bytes);
             return Ok(());
@@ -429,7 +429,7 @@ fn strangers(choice: u8, victim: &mut Endpoint, hostile: &Hostile) {
     assert!(victim.connect(STRANGER, stranger, bell).is_err());
 }
 
-/// Writes an entry with any number of words, which begin with `first`.
+/// Writes an entry of three words that begin with `first`, or only the first of these words.
 fn entry(from: &mut Unstructured<'_>, hostile: &mut Hostile, kind: Kind, first: &[u64]) -> pvm_fuzz::Result<()> {
     let end = PLAYGROUND + PLAYGROUND_BYTES;
     let mut words = first.to_vec();
@@ -442,7 +442,7 @@ fn entry(from: &mut Unstructured<'_>, hostile: &mut Hostile, kind: Kind, first: 
     Ok(())
 }
 
-/// What the victim does.
+/// Does one action of the victim, such as a poll.
 fn look(from: &mut Unstructured<'_>, victim: &mut Endpoint, attacker: u32, sink: &mut Looking) -> pvm_fuzz::Result<()> {
     match from.arbitrary::<u8>()? % 16 {
         0..=3 => drop(victim.poll(sink)),
@@ -488,7 +488,7 @@ fn look(from: &mut Unstructured<'_>, victim: &mut Endpoint, attacker: u32, sink:
     Ok(())
 }
 
-/// One member writes anything to the barrier page, while another member and the daemon use the page correctly.
+/// Lets one member write anything to the barrier page, while another member and the daemon use the page correctly.
 fn group_barrier(bytes: &[u8]) {
     let _ = on_the_barrier_page(&mut Unstructured::new(bytes));
 }

@@ -5,7 +5,7 @@
 //! segment has a header, a record for each peer, queues, and a heap. Groups have memory of their own: a list of members
 //! and a barrier. See `ARCHITECTURE.md`. This crate moves bytes and a few opaque words; it never learns what a tag is.
 
-#![cfg_attr(loom, allow(dead_code))] // the model needs parts of them only
+#![cfg_attr(loom, allow(dead_code))] // loom's models use only parts of the modules
 
 mod group;
 mod immediate;
@@ -90,7 +90,7 @@ pub use queue::{IMMEDIATE_BYTES, WELL_KNOWN_HEADERS};
 /// the far end of a message between hosts, see [`FAR`].
 pub type Meta = [u32; 6];
 
-/// The index of the far end among the meta words: the receiver in a message to the daemon, the sender in a message
+/// The index, among the meta words, of the far end: the receiver in a message to the daemon, the sender in a message
 /// from the daemon, 0 between tasks of a host.
 pub const FAR: usize = 5;
 

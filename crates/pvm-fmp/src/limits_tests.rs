@@ -4,7 +4,7 @@ use crate::tests::{A, B, Host, Kept, body, introduce};
 use crate::*;
 use std::process::{Command, Output};
 
-/// The environment variable that tells a test that it runs in the process with the limits, and with which limits.
+/// The environment variable that is set in the process with the limits; its value says which limits these are.
 const INSIDE: &str = "HPVM_TEST_INSIDE";
 
 /// Runs a test again, in a process that a shell starts after it has run `commands`.
@@ -24,7 +24,7 @@ fn limit_address_space(current: Option<u64>) {
     rustix::process::setrlimit(rustix::process::Resource::As, limit).unwrap();
 }
 
-/// Returns how many MiB can be allocated, piece by piece. Checks that messages arrive as before after that.
+/// Returns how many MiB can be allocated, piece by piece. Afterwards checks that messages still arrive.
 fn mebibytes_to_be_had() -> usize {
     let host = Host::new();
     let (mut a, mut b) = host.pair();

@@ -297,7 +297,7 @@ impl Copy {
     }
 }
 
-/// Tries the orders in which the sides are interrupted only a few times: all orders would take hours.
+/// Tries only the orders with at most three preemptions: all orders would take hours.
 fn check_interrupted(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -331,7 +331,7 @@ fn a_buffer_is_given_back_when_a_helper_has_ended_in_its_chunk_and_not_before() 
         let ended = Arc::new(AtomicU32::new(0));
         let (there, end) = (copy.clone(), ended.clone());
         let helper = thread::spawn(move || {
-            // This does what `TwoSidedCopy::help` does until it ends.
+            // This does what `TwoSidedCopy::help` does until the helper ends.
             there.back.store(1, Ordering::Relaxed);
             fence(Ordering::SeqCst);
             if there.two_sided_copy().is_open(1) {

@@ -94,8 +94,8 @@ pub unsafe fn can_map_behind(page: NonNull<c_void>) -> bool {
     works
 }
 
-/// Returns whether the file behind a mapping reaches that page. Makes the system read the page: it reports an error
-/// where an access of this process would be fatal.
+/// Returns whether the file behind a mapping reaches that page. The system reads the page for this, and reports an
+/// error where an access by this process would be fatal.
 pub fn is_there(page: NonNull<c_void>) -> bool {
     const NO_SUCH_CHANGE: i32 = -1;
     // SAFETY: the kernel reads eight bytes, if it can, and then refuses to change anything.
@@ -105,7 +105,8 @@ pub fn is_there(page: NonNull<c_void>) -> bool {
 }
 
 /// For ThreadSanitizer, which identifies bytes by their addresses. Two tasks in one process normally have two mappings
-/// of a segment, and for ThreadSanitizer would share nothing. With `--cfg one_mapping` they get the same mapping.
+/// of a segment, so ThreadSanitizer would not see that they share bytes. With `--cfg one_mapping` they get the same
+/// mapping.
 #[cfg(one_mapping)]
 mod one {
     use super::*;

@@ -7,13 +7,13 @@ use std::path::Path;
 
 /// Memory that stays free on the host, whatever tasks send.
 ///
-/// * Filled by: each task that sends, and each host, in the memory of the daemon that receives for it
+/// * Filled by: each task that sends, and each other host: the daemon keeps the messages that arrive from there
 /// * Setting: `HPVM_HEAP_MAX` also bounds what one task takes
 /// * Reached: a send returns `PvmNoMem`; a long message from another host waits on that host until there is memory, and
 ///   so do the messages behind it
 /// * Test: `too_much_is_an_error_and_harms_nothing`
 const RESERVE_BYTES: u64 = 128 << 20;
-/// The memory that a segment takes between two checks of /proc, in bytes.
+/// The number of bytes that a segment takes between two checks of /proc.
 const UNCHECKED_BYTES: u64 = 4 << 20;
 
 /// Counts the memory that one segment takes.
@@ -24,8 +24,8 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Makes an account whose limit is the environment variable `HPVM_HEAP_MAX` (bytes), if that is set: for tests and
-    /// cautious sites.
+    /// Makes an allowance. Its limit is the value of the environment variable `HPVM_HEAP_MAX` (bytes), if that is set,
+    /// for tests and cautious sites.
     pub fn new() -> Allowance {
         let limit = std::env::var("HPVM_HEAP_MAX").ok().and_then(|text| text.parse().ok());
         let limit_bytes = Cell::new(limit.unwrap_or(u64::MAX));
@@ -67,7 +67,7 @@ pub fn can_have(bytes: u64) -> bool {
     spare_bytes(Path::new("/")).is_none_or(|spare| bytes <= spare)
 }
 
-/// Gives back to the system what `malloc` keeps for later: 64 MiB of small pieces take 15 ms.
+/// Gives the free memory that `malloc` keeps for later back to the system. For 64 MiB of small pieces this takes 15 ms.
 pub fn release_free() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it touches free memory alone.
@@ -84,7 +84,7 @@ fn spare_bytes(root: &Path) -> Option<u64> {
     control_group::rooms(root).into_iter().map(spare).chain(host).min()
 }
 
-/// Returns the number of a line `Name:   123 kB` of a file of /proc, in bytes.
+/// Returns, in bytes, the number from a line `Name:   123 kB` of a file in /proc.
 fn field(path: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;

@@ -24,7 +24,8 @@ impl Parker {
         Parker { sleep: AtomicU32::new(0), asymmetric: AtomicU32::new(0) }
     }
 
-    /// Chooses who passes the barrier; for the owner, before it parks.
+    /// Chooses whether the owner alone makes a barrier on all cores, or both sides pass a fence; for the owner, before
+    /// it parks.
     #[cfg(not(loom))]
     pub fn choose(&self, asymmetric: bool) {
         let before = self.asymmetric.load_relaxed() != 0;
@@ -48,7 +49,7 @@ impl Parker {
         fence(Ordering::SeqCst);
     }
 
-    /// Makes senders ring no more; for the owner, when it is awake.
+    /// Makes senders stop ringing; for the owner, when it is awake.
     pub fn unpark(&self) {
         self.sleep.store(0, Ordering::Relaxed);
     }
@@ -100,8 +101,8 @@ fn barrier_on_all_cores() {
     fence(Ordering::SeqCst);
 }
 
-/// Registers this process for barriers of other processes. Returns whether they reach it, and it may make barriers
-/// itself.
+/// Registers this process for barriers of other processes. Returns whether those barriers reach this process, and it
+/// may make such barriers itself.
 #[cfg(not(loom))]
 pub fn register() -> bool {
     // SAFETY: a registration touches no memory of ours.

@@ -28,7 +28,7 @@ pub(crate) struct Peer {
     pub tid: u32,
     pub owner: Rc<Owner>,
     pub bell: Option<OwnedFd>,
-    /// The number of the peer's sleep for which the bell was rung already.
+    /// The number of the last sleep of the peer for which this task has rung the peer's doorbell.
     pub rung: Cell<u32>,
     /// Our record for the peer, in our table.
     pub our_record: RecordPlace,
@@ -40,7 +40,7 @@ pub(crate) struct Peer {
     pub saved_records: usize,
     pub out: Option<Outbound>,
     pub inbound: Option<Inbound>,
-    /// Its queue was damaged.
+    /// Set when the peer's queue was damaged; it is then read no further.
     pub shunned: bool,
     pub outstanding: Outstanding,
     pub rendezvous: RendezvousState,
@@ -205,7 +205,8 @@ impl Peer {
 }
 
 /// A pointer to a record of a table, our own or a peer's. Mappings do not move, and the endpoint keeps its own mapping
-/// and those of its peers as long as it has such a pointer. So neither the heap nor the owner need be borrowed.
+/// and those of its peers as long as it has such a pointer. So neither the heap nor the owner need be borrowed to use
+/// the pointer.
 #[derive(Clone, Copy)]
 pub(crate) struct RecordPlace {
     pub index: usize,
@@ -255,7 +256,7 @@ impl OwnRing {
 pub(crate) struct Outbound {
     ring: OwnRing,
     writer: Writer,
-    /// Half-slots of all earlier rings.
+    /// Half-slots written to all earlier rings.
     base: u64,
     /// Half-slots that the peer has read, over all rings, as last seen.
     consumed: u64,
@@ -289,7 +290,8 @@ impl Outbound {
         self.base + self.writer.position()
     }
 
-    /// Notes how many half-slots the peer reports as read; more than were written are not believed.
+    /// Notes how many half-slots the peer reports as read. The count is cut to the number written, in case the peer
+    /// reports more.
     pub fn reader_came_to(&mut self, consumed: u64) {
         let consumed = consumed.min(self.written());
         self.consumed = consumed;
@@ -360,7 +362,7 @@ impl Inbound {
         unsafe { std::slice::from_raw_parts(self.slots.as_ptr(), self.count) }
     }
 
-    /// Goes on behind an entry.
+    /// Moves past an entry of `half_slots`.
     #[inline]
     pub fn leave(&mut self, half_slots: usize) {
         self.reader.advance(half_slots);

@@ -25,7 +25,7 @@ struct Table {
 struct Entry {
     /// The task that lives here; 0 for none.
     tid: AtomicU32,
-    /// Control frames sent to it.
+    /// The number of control frames that the daemon has sent to the task; wraps.
     frames: AtomicU32,
 }
 
@@ -75,11 +75,11 @@ impl PortTable {
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.readable.as_fd()
     }
-    /// Notes that a task lives, connected or about to connect.
+    /// Notes that a task lives, whether it has connected already or is about to.
     pub fn set(&self, tid: u32) {
         let entry = self.mapped.entry(tid);
         entry.frames.store(0, Ordering::Relaxed);
-        // Pair `task lives`: whoever sees the tid does not see the frame count of the slot's last task.
+        // Pair `task lives`: whoever sees the tid does not see the frame count of the slot's previous task.
         entry.tid.store(tid, Ordering::Release);
     }
     /// Notes that a task is dead.

@@ -150,8 +150,8 @@ impl<'a> Watch<'a> {
     }
 
     /// Returns whether the process has ended, or runs another program: in both cases it can no longer write to our
-    /// memory. Waits at most `limit` for that. `is_enrolled` returns whether the daemon still knows the task; it counts
-    /// only if the system gives no answer.
+    /// memory. Waits at most `limit` for that. `is_enrolled` returns whether the daemon still knows the task; it is
+    /// asked only if the system gives no answer.
     pub fn has_ended(&self, limit: Duration, is_enrolled: &dyn Fn() -> bool) -> bool {
         let has_ended = match &self.descriptor {
             Ok(descriptor) => is_readable(descriptor, limit),

@@ -30,14 +30,15 @@ const WORDS: usize = SLOT_BYTES / 8;
 pub const IMMEDIATE_BYTES: usize = SLOT_BYTES / 2 - IMMEDIATE_START;
 /// Where the body begins in a half-slot: behind the stamp and two meta words.
 const IMMEDIATE_START: usize = 16;
-/// Half-slots that a message of at most one slot can take: a slot, and a skipped half-slot before it.
+/// The largest number of half-slots that a message of at most one slot takes: a slot, and a skipped half-slot before
+/// it.
 pub const SHORT_HALF_SLOTS: u64 = 3;
 /// The last four meta words of most messages; an immediate message holds their index in this list instead.
 /// Both ends of a queue must have the same list.
 pub const WELL_KNOWN_HEADERS: [[u32; 4]; 2] = [[0, NATIVE, NATIVE, 0], [0, 0x1000_0000, NATIVE, 0]];
 /// The word for the data format of this host.
 const NATIVE: u32 = LITTLE | if cfg!(target_endian = "big") { 0x618_6318 } else { 0 };
-/// The same word of a little-endian host.
+/// The word for the data format of a little-endian host.
 const LITTLE: u32 = if size_of::<usize>() == 8 { 0x40_8c41 } else { 0x40_8841 };
 
 /// A slot of the ring, alone in its cache line.
@@ -66,11 +67,11 @@ impl Slot {
 pub enum Kind {
     /// A message with its body.
     Message = 1,
-    /// A message whose body lies in the writer's heap: a descriptor.
+    /// A message whose body lies in the writer's heap; the entry holds a descriptor of the body.
     Blocks = 2,
     /// A message whose body lies in the writer's own memory: a rendezvous.
     Rendezvous = 3,
-    /// Blocks of the reader that the writer no longer reads: tokens.
+    /// The tokens of blocks that belong to the reader and that the writer no longer reads.
     Release = 4,
     /// The queue goes on in another ring.
     Continuation = 5,
@@ -78,9 +79,9 @@ pub enum Kind {
     Pipelined = 6,
 }
 
-/// In the stamp of a half-slot: the next entry begins at the next slot.
+/// The kind in the stamp of a skipped half-slot: the next entry begins at the next slot.
 const SKIP: u8 = 7;
-/// In the stamp of a half-slot, plus an index into [`WELL_KNOWN_HEADERS`]: an immediate message.
+/// The kind of an immediate message, before the message's index in [`WELL_KNOWN_HEADERS`] is added.
 const IMMEDIATE: u8 = 8;
 
 impl Kind {
@@ -161,7 +162,7 @@ impl Writer {
         2 << self.shift
     }
 
-    /// Writes an entry. The caller has made sure that as many half-slots are free as [`half_slots_for`] returns for it.
+    /// Writes an entry. As many half-slots must be free as [`half_slots_for`] returns for the body.
     #[inline]
     pub fn write(&mut self, ring: &[Slot], kind: Kind, meta: &Meta, body: &[u8]) {
         if kind == Kind::Message && self.write_immediate(ring, meta, body) {
@@ -218,8 +219,9 @@ impl Writer {
             slot.words[at + 3].store(immediate.words[1], Ordering::Relaxed);
         }
         let stamp = stamp_in(self.sequence, immediate.bytes, IMMEDIATE + immediate.well_known as u8);
-        // A body of an earlier round may have left bytes in the second half-slot that look like its next stamp.
-        // Checking this costs less than a store: a store waits for the cache line, and later stores wait behind it.
+        // A body of an earlier round may have left bytes in the second half-slot that look like the stamp expected
+        // there next. Checking this costs less than a store: a store waits for the cache line, and later stores wait
+        // behind it.
         if at == 0 && slot.words[WORDS / 2].load_relaxed() >> 32 == stamp >> 32 {
             slot.words[WORDS / 2].store(0, Ordering::Relaxed);
         }
@@ -340,15 +342,15 @@ pub struct Entry<'a> {
     ring: &'a [Slot],
     position: u64,
     bytes: usize,
-    /// The index of its last meta words in [`WELL_KNOWN_HEADERS`], if it is immediate.
+    /// The index of the message's last meta words in [`WELL_KNOWN_HEADERS`], if the message is immediate.
     well_known: Option<usize>,
-    /// The number of half-slots that it takes, including a skipped one before it.
+    /// The number of half-slots that the entry takes, including a skipped one before it.
     half_slots: usize,
     /// The kind of the entry.
     pub kind: Kind,
 }
 
-/// The writer broke the rules of the queue; no further entry of it can be trusted.
+/// The writer broke the rules of the queue; no further entry of this queue can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged;
 
@@ -366,7 +368,7 @@ impl Reader {
         (stamp >> 32 == sequence(position, self.shift)).then_some(stamp)
     }
 
-    /// Returns the position of the next entry and its stamp, if it is there.
+    /// Returns the position and the stamp of the next entry, if that entry is there.
     #[inline(always)]
     fn find(&self, ring: &[Slot]) -> Option<(u64, u64)> {
         let stamp = self.stamp(ring, self.position)?;
@@ -450,7 +452,7 @@ impl Reader {
         slot.words[word_at(self.position)].load_relaxed() >> 32 == sequence(self.position, self.shift)
     }
 
-    /// Goes on by `half_slots`.
+    /// Advances by `half_slots`.
     pub fn advance(&mut self, half_slots: usize) {
         self.position += half_slots as u64;
     }
@@ -466,7 +468,7 @@ fn well_known_of(stamp: u64) -> Option<usize> {
 /// A message in at most one slot, still in the ring.
 pub struct Short<'a> {
     slot: &'a Slot,
-    /// The index of the word with which it begins.
+    /// The index, within the slot, of the first word of the message.
     at: usize,
     well_known: Option<usize>,
     bytes: usize,
@@ -479,7 +481,7 @@ impl Short<'_> {
     pub fn len(&self) -> usize {
         self.bytes
     }
-    /// Returns by how many half-slots the reader advances behind this message.
+    /// Returns how many half-slots the reader must advance to pass this message.
     #[inline(always)]
     pub fn half_slots(&self) -> usize {
         self.half_slots
@@ -503,7 +505,7 @@ impl Short<'_> {
     }
 }
 
-/// Returns the index of the word with which the body begins, for an entry that begins at word `at`.
+/// Returns the index of the first word of the body, for an entry that begins at word `at`.
 #[inline(always)]
 fn body_word(at: usize, well_known: Option<usize>) -> usize {
     if well_known.is_some() { at + IMMEDIATE_START / 8 } else { FIRST_START / 8 }
@@ -525,7 +527,7 @@ impl Entry<'_> {
     pub fn len(&self) -> usize {
         self.bytes
     }
-    /// Returns by how many half-slots the reader advances behind this entry.
+    /// Returns how many half-slots the reader must advance to pass this entry.
     pub fn half_slots(&self) -> usize {
         self.half_slots
     }

@@ -3,15 +3,15 @@
 //! The sender writes its word (`rendezvous`, in its record for the receiver), the receiver writes its answer (`taken`,
 //! in its record for the sender). Both words hold the number of the rendezvous, times four, plus its state.
 //!
-//! The sender may reuse its memory once it has seen the answer *taken*, or once it has fallen back to eager: the body
-//! lies in its heap, and its word says so. The receiver copies first and reads the sender's word afterwards: the copy
-//! counts only if the rendezvous was still open then.
+//! The sender may reuse its memory once it has seen the answer *taken*, or once it has fallen back to eager, that is,
+//! once the body lies in the sender's heap and the sender's word says so. The receiver copies first and reads the
+//! sender's word afterwards: the copy counts only if the rendezvous was still open then.
 //!
 //! After a fall-back the body exists in both places, so it does not matter which one the receiver took. After a
 //! withdrawal it exists in neither place. So the sender first says that the rendezvous is in doubt, then checks whether
-//! the receiver has claimed the body, and then decides. A receiver that finds its claim in doubt waits for that
-//! decision. A single compare-exchange would be enough if both could write the same word, but neither can write the
-//! other's words.
+//! the receiver has claimed the body, and then decides. A receiver that finds the rendezvous in doubt after its claim
+//! waits for that decision. A single compare-exchange would be enough if both could write the same word, but neither
+//! can write the other's words.
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad, fence, yield_now};
 
 /// The largest number of a rendezvous: a word holds the number, times four, and a state of two bits.
@@ -63,8 +63,8 @@ pub fn open(word: &AtomicU64, number: u64) {
     word.store(number * 4 + OPEN, Ordering::Release);
 }
 
-/// Publishes that the body lies in the heap; for the sender, which has written its offset before. When this returns the
-/// sender may reuse its memory.
+/// Publishes that the body lies in the heap; for the sender, which must have published the body's offset before. When
+/// this function returns, the sender may reuse its memory.
 pub fn fall_back_to_eager(word: &AtomicU64, number: u64) {
     // Pair `rendezvous state`: whoever sees the fall-back sees the place of the body.
     word.store(number * 4 + EAGER, Ordering::Release);
@@ -73,8 +73,8 @@ pub fn fall_back_to_eager(word: &AtomicU64, number: u64) {
     fence(Ordering::SeqCst);
 }
 
-/// Withdraws, unless `answer` says that the receiver has the body; for the sender. Returns whether it has withdrawn:
-/// then the receiver gets nothing. When this returns the sender may reuse its memory.
+/// Withdraws, unless `answer` says that the receiver has the body; for the sender. Returns whether it has withdrawn; if
+/// so, the receiver gets nothing. When this function returns, the sender may reuse its memory.
 pub fn withdraw(word: &AtomicU64, number: u64, answer: impl FnOnce() -> ReceiverAnswer) -> bool {
     word.store(number * 4 + IN_DOUBT, Ordering::Relaxed);
     // Pairs `copied or changed` and `claim or doubt`: the first as in `fall_back_to_eager`; the second means that
@@ -126,10 +126,10 @@ pub fn claim(word: &AtomicU64, taken: &AtomicU64, number: u64, mut patient: impl
         match sender_state(word, number) {
             SenderState::Withdrawn => return SenderState::Withdrawn,
             SenderState::InDoubt if patient() => yield_now(),
-            // The copy also counts if the sender has fallen back just now: it was complete before. It counts if the
-            // word is that of the next rendezvous: a sender that has withdrawn one opens no other. And it counts if the
-            // doubt does not end, since nothing better can be done: a sender that was stopped at this point will find
-            // the claim.
+            // The copy also counts if the sender has fallen back just now: the copy was complete before that. It counts
+            // if the word is that of the next rendezvous: a sender that has withdrawn one opens no other. And it counts
+            // if the doubt does not end, since nothing better can be done: a sender that was stopped at this point will
+            // find the claim.
             _ => return SenderState::Open,
         }
     }

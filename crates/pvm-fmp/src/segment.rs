@@ -1,8 +1,8 @@
 //! A task's segment: a file of memory that only its owner writes.
 //!
-//! Layout: [`Header`], the first [`PeerRecord`]s, the heap, in which further records lie. A segment begins small and
-//! grows as the heap needs it; it never shrinks: a peer that has mapped a part of it never faults there, whatever the
-//! owner does. Memory is taken page by page on first use and given back by punching holes.
+//! Layout: [`Header`], then the first [`PeerRecord`]s, then the heap, which also holds the further records. A segment
+//! begins small and grows as the heap needs it; it never shrinks, so a peer that has mapped a part of it never faults
+//! there, whatever the owner does. Memory is taken page by page on first use and given back by punching holes.
 use crate::extents::Mapping;
 use crate::parker::Parker;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -26,11 +26,11 @@ pub const FIRST_RECORDS: usize = 32;
 /// The number of pieces of the peer table: those first records, a second piece of the same length, and then each piece
 /// twice as long as the one before.
 const TABLES: usize = (PEERS_MAX / FIRST_RECORDS).ilog2() as usize + 1;
-/// The first extent, in bytes. Each peer maps it.
+/// The length of the first extent, in bytes. Each peer maps this extent.
 pub const FIRST_BYTES: u64 = 64 << 10;
 /// The least growth of a segment, in bytes, unless a limit allows less.
 const GROWTH_BYTES: u64 = 256 << 10;
-/// Extents behind the first one. Each is mostly as long as all earlier ones together.
+/// The largest number of extents behind the first one. Mostly each is as long as all earlier ones together.
 pub const EXTENTS_MAX: usize = 64;
 /// Largest length of a segment, in bytes.
 pub const SEGMENT_BYTES_MAX: u64 = 64 << 30;
@@ -39,7 +39,7 @@ pub const HEAP_START: u64 = (size_of::<Header>() + FIRST_RECORDS * size_of::<Pee
 /// The size of a page, in bytes.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// What the owner tells everybody. Words that change are in other cache lines than those that do not.
+/// What the owner publishes to all peers. Words that change lie in other cache lines than words that do not change.
 #[repr(C, align(4096))]
 pub struct Header {
     pub magic: AtomicU64,
@@ -87,9 +87,9 @@ pub struct PostedWords {
 /// The record of a peer: what the owner publishes for that peer, as a sender to it and as a receiver from it.
 #[repr(C, align(128))]
 pub struct PeerRecord {
-    /// The peer; 0 for a free record.
+    /// The peer's tid; 0 for a free record.
     pub tid: AtomicU32,
-    /// Slots of the first ring, as a power of two.
+    /// The number of slots of the first ring, as a power of two.
     pub ring_shift: AtomicU32,
     /// Where the first ring to the peer begins; 0 for none yet.
     pub ring: AtomicU64,
@@ -103,7 +103,7 @@ pub struct PeerRecord {
     /// the body.
     pub back: AtomicU64,
     pub back_done: AtomicU64,
-    /// Half-slots read from the peer's queue, over all its rings.
+    /// The number of half-slots read from the peer's queue, over all its rings.
     pub consumed: AtomicU64,
     /// The number of the peer's last rendezvous that has been answered, times four, plus one if the body could not be
     /// copied.
@@ -185,8 +185,8 @@ impl Segment {
         Err(crate::NoMemory)
     }
 
-    /// Commits memory for a range of pages. Returns an error if there is too little memory, which would otherwise kill
-    /// the process at an access.
+    /// Commits memory for a range of pages. Returns an error if there is too little memory; without this check, a later
+    /// access would kill the process.
     pub fn commit(&self, offset: u64, bytes: u64) -> Result<(), crate::NoMemory> {
         if !self.allowance.take(bytes) {
             return Err(crate::NoMemory);

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 /// The number of watches without a system call, of some hundred nanoseconds each: an answer from another core arrives
 /// within that time. More watches would delay the answer of a task that has to run on the same core.
 const SPINS: u32 = 8;
-/// How long a task yields before it sleeps while cores are free.
+/// How long a waiting task yields before it sleeps, if cores are free.
 const YIELD_TIME: Duration = Duration::from_micros(200);
-/// The number of yields before a sleep while tasks outnumber cores: another task on the same core may answer during a
-/// yield, without a wake-up. More yields would take time from tasks that have work.
+/// The number of yields of a waiting task before it sleeps, if tasks outnumber cores: another task on the same core may
+/// answer during a yield, without a wake-up. More yields would take time from tasks that have work.
 const CROWDED_YIELDS: u32 = 1;
 /// A yield that takes longer than this has let another task run.
 const OTHERS_RAN: Duration = Duration::from_micros(3);
-/// The number of yields that may let other tasks run before the waiting task sleeps.
+/// After this number of yields that have let other tasks run, the waiting task sleeps.
 const POLITE_YIELDS: u32 = 16;
 
 /// What to do next while nothing has arrived.
@@ -43,8 +43,8 @@ impl Spinner {
         Spinner { crowded, free_yields: 0, spins: 0, yields: 0, others_ran: 0, yielding_since: None }
     }
 
-    /// Begins a wait of tasks that all wait for one another, as in a barrier: it yields where other waits sleep,
-    /// because a task that could go on would first have to wake the sleeper.
+    /// Begins a wait in which tasks wait for one another, as in a barrier. Such a wait yields where other waits sleep,
+    /// because another task would first have to wake a sleeping one before both could go on.
     pub fn patient(crowded: bool) -> Spinner {
         let spins = if crowded { SPINS } else { 0 };
         Spinner { spins, free_yields: FREE_YIELDS, ..Spinner::new(false) }

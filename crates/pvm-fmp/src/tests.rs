@@ -8,7 +8,8 @@ use std::sync::mpsc;
 #[path = "daemon_tests.rs"]
 mod daemon_tests;
 
-/// A body that is sent by rendezvous, in bytes. (Shorter under `cargo xtask sanitize thread`, which is slow.)
+/// The length, in bytes, of a body that is sent by rendezvous. (Shorter under `cargo xtask sanitize thread`, which is
+/// slow.)
 pub(crate) const LONG_BYTES: usize = if cfg!(one_mapping) { 2_000_000 } else { 40_000_000 };
 
 pub(crate) const A: u32 = 0x40001;
@@ -654,7 +655,7 @@ fn another_file_is_no_segment() {
     assert!(a.connect(B, file, bell).is_err());
 }
 
-/// Returns a body in fragments in the heap of one endpoint, as another endpoint has received it, and the receiving
+/// Sends a body in fragments from one endpoint to another. Returns the body as it was received, and the receiving
 /// endpoint.
 pub fn gather_pair(body: &[u8], sizes: &[usize]) -> (Remote, Endpoint) {
     let host = Host::new();

@@ -33,8 +33,8 @@ impl TwoSidedCopy<'_> {
 
     /// Copies `0..bytes` together with the helper; for the receiver. `impatient` returns whether the helper has taken
     /// too long; then the receiver also copies the chunks that the helper has claimed. `has_ended` returns whether the
-    /// helper has ended, and so writes no more; before that, this function waits for a chunk that the helper has
-    /// claimed.
+    /// helper has ended, and so writes no more. Until it has, this function waits for the end of a chunk that the
+    /// helper has claimed.
     pub fn receive<Failure>(
         &self,
         number: u64,
@@ -67,7 +67,8 @@ impl TwoSidedCopy<'_> {
         mut copy: impl FnMut(Range<u64>) -> Result<(), Failure>,
         impatient: &mut dyn FnMut() -> bool,
     ) -> Result<(), Failure> {
-        // Pair `back written`: the helper's bytes are there. `claimed` reads what the helper has only claimed, too.
+        // Pair `back written`: the helper's bytes are there. `claimed` also counts what the helper has claimed, but not
+        // written yet.
         let claimed = || self.back.load_acquire().min(bytes);
         let written = || self.back_done.load_acquire().min(bytes);
         let mut front = 0;

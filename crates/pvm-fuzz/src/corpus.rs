@@ -1,7 +1,7 @@
 //! The corpus of a target: one tar archive, `fuzz/corpus/TARGET.tar`.
 //!
-//! An archive depends on its inputs alone: they are sorted by name, and their owners and times are zero. So the same
-//! inputs make the same archive on every machine.
+//! An archive depends only on its inputs: they are sorted by name, and their owners and times are zero. Therefore the
+//! same inputs make the same archive on every machine.
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 /// One input of a corpus.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Input {
-    /// The name: `find-...` for an input that once did harm, `seed-...` for one that was written by hand, the start of
-    /// a hash for one that the fuzzer made.
+    /// The name: `find-...` for an input that once made a decoder fail, `seed-...` for one that was written by hand,
+    /// and the first digits of a hash for one that the fuzzer made.
     pub name: String,
     /// The bytes.
     pub bytes: Vec<u8>,

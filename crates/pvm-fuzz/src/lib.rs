@@ -13,12 +13,11 @@ use rustix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The longest time that a decoder may take for one input, running or asleep. Time in which the decoder waits for a
-/// core, because other programs use all of them, does not count. The engine itself ends an input that takes much
-/// longer.
+/// The longest time that a decoder may run or sleep for one input. Time in which it waits for a core, because other
+/// programs use all cores, is not counted. The engine itself ends an input that takes much longer.
 pub const TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Input bytes that a target consumes to make its choices.
+/// Input bytes from which a target takes its choices.
 pub struct Unstructured<'a>(arbitrary::Unstructured<'a>);
 
 impl<'a> Unstructured<'a> {
@@ -34,7 +33,7 @@ impl<'a> Unstructured<'a> {
     pub fn arbitrary<T: arbitrary::Arbitrary<'a>>(&mut self) -> Result<T> {
         self.0.arbitrary()
     }
-    /// Returns some of the bytes themselves, at most 255.
+    /// Consumes and returns some of the bytes, at most 255.
     pub fn bytes_of_some_length(&mut self) -> Result<&'a [u8]> {
         let wanted: u8 = self.0.arbitrary()?;
         self.0.bytes(usize::from(wanted).min(self.0.len()))
@@ -48,16 +47,16 @@ pub struct Target {
     pub name: &'static str,
     /// Passes bytes to the decoder. Panics if the decoder does anything wrong.
     pub run: fn(&[u8]),
-    /// The source of the decoder, whose line coverage counts.
+    /// The source code of the decoder, for which line coverage is measured.
     pub decoder: &'static [Source],
 }
 
-/// A part of a decoder: a whole file, or some functions of a file that has other code too.
+/// A part of a decoder's source code: a whole file, or some functions of a file.
 #[derive(Clone, Copy)]
 pub struct Source {
     /// The file, relative to the root of the source tree.
     pub file: &'static str,
-    /// The names of the functions that count; empty for the whole file.
+    /// The names of the functions that belong to the decoder; empty for the whole file.
     pub functions: &'static [&'static str],
 }
 
@@ -83,7 +82,7 @@ impl Target {
         }
     }
 
-    /// Passes the bytes once more, to find out whether the decoder slept or had no core.
+    /// Passes the bytes to the decoder again, and measures whether it sleeps or has no core.
     #[cold]
     fn feed_patiently(&self, bytes: &[u8]) {
         let (start, before) = (Instant::now(), time_without_core());
@@ -140,7 +139,7 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Returns how long this thread has been ready to run but had no core.
+/// Returns for how long this thread was ready to run but had no core.
 fn time_without_core() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = text.split_whitespace().nth(1).and_then(|word| word.parse().ok());

@@ -1,4 +1,4 @@
-//! Attacks on data links: messages for tasks that must not get them, and invalid frames.
+//! Attacks on data links: unexpected messages, credit and in-band frames, and invalid frames.
 use crate::false_frames;
 use crate::life::Life;
 use pvm_core::flows::CHUNK_BYTES_MAX;
@@ -32,9 +32,9 @@ struct Start {
     dst: Tid,
     others: Vec<Tid>,
     tag: u32,
-    /// The length that the frame claims.
+    /// The length of the body that the frame announces.
     length: u64,
-    /// The number of bytes that follow.
+    /// The number of bytes of the body that are in the frame.
     first: usize,
 }
 
@@ -58,7 +58,7 @@ fn start(life: &mut Life, host: Tid, length: usize) -> Start {
     Start { transfer, src, dst, others: Vec::new(), tag: life.prng.u32(1..1 << 30), length: length as u64, first }
 }
 
-/// Sends messages that must be dropped or delivered, and that are no reason to cut this host off.
+/// Sends messages that must be dropped or delivered, but must not make a daemon cut this host off.
 pub fn send_valid(life: &mut Life) {
     let (host, count) = (life.some_peer(), life.prng.u64(1..BURST));
     life.note("data frames", count);
@@ -91,7 +91,7 @@ fn send_to_missing_tasks(life: &mut Life, host: Tid) {
     let length = life.prng.usize(..100);
     let mut start = start(life, host, length);
     start.dst = Tid(host.0 | life.prng.u32(1..1 << 18));
-    // For each of these receivers the daemon returns credit at once.
+    // The daemon returns credit for each of these receivers at once, because they do not exist.
     let most = if life.prng.u32(..8) == 0 { 20_000 } else { 50 };
     start.others = (0..life.prng.usize(..most)).map(|_| Tid(host.0 | life.prng.u32(1..1 << 18))).collect();
     life.stream(host, &start.frame());
@@ -103,13 +103,13 @@ fn send_credit(life: &mut Life, host: Tid) {
     life.stream(host, &frame(CREDIT, &[&dst.0.to_le_bytes(), &bytes.to_le_bytes()]));
 }
 
-/// Sends a false frame in band, in the flow to a task.
+/// Sends a false frame in band: in the flow to a task.
 fn send_with_false_frame(life: &mut Life, host: Tid) {
     let (dst, lie) = (life.any_tid(), false_frames::false_frame(life));
     life.stream(host, &frame(ALONG, &[&dst.0.to_le_bytes(), &wire::encode(&lie)]));
 }
 
-/// Sends an invalid frame, after which the link must be cut. Returns a description.
+/// Sends an invalid frame. The other daemon must then cut the link. Returns a description.
 pub fn send_invalid_frame(life: &mut Life, host: Tid) -> &'static str {
     let mut start = start(life, host, 1000);
     let transfer = start.transfer.to_le_bytes();
@@ -144,7 +144,7 @@ pub fn send_invalid_frame(life: &mut Life, host: Tid) -> &'static str {
         10 => ("an acknowledgement of what was not sent", frame(ACKNOWLEDGED, &[&u64::MAX.to_le_bytes()])),
         9 => ("credit for another", frame(CREDIT, &[&life.victim().0.to_le_bytes(), &[9; 8]])),
         _ => {
-            // One of these tasks is alive, so the messages take credit. Messages for dead tasks are dropped and take
+            // One of these tasks is alive, so the messages use up credit. Messages for dead tasks are dropped and use
             // none.
             start.others = life.victims_at(host);
             (start.length, start.first) = (60_000, 60_000);

@@ -1,4 +1,4 @@
-//! How a life ends: by an attack for which this host must be cut off, or by an irregular departure.
+//! The ways in which a life ends: an attack for which this host must be cut off, or an irregular departure.
 use crate::data;
 use crate::false_frames;
 use crate::life::{CONTROL_FRAME, Life};
@@ -7,13 +7,14 @@ use pvm_core::tid::Tid;
 use pvm_core::wire::{self, DataCall, Frame, SECRET_BYTES};
 use std::time::{Duration, Instant};
 
-/// How long to wait to be cut off. The master first answers earlier requests, in turn with those of other hosts.
+/// How long this host waits to be cut off. The master first answers this host's earlier requests, alternating with
+/// those of other hosts.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long to send requests without reading.
+/// How long this host sends requests without reading.
 const NO_READ_TIME: Duration = Duration::from_secs(14);
-/// How long to be silent, or to delay others, before this host leaves by itself.
+/// How long this host is silent, or delays other hosts, before it leaves by itself.
 const IDLE_MS: std::ops::Range<u64> = 500..14_000;
-/// The number of data links for which this host asks.
+/// The number of data links that this host requests.
 const DATA_LINKS: u64 = 300;
 /// The longest frame that is sent in part, in bytes.
 const LONG_BYTES_MAX: usize = 16 << 20;
@@ -57,7 +58,7 @@ pub fn end(life: &mut Life) -> String {
     what.to_owned()
 }
 
-/// Reports data links as lost again and again, so that they are remade, and asks for data links that nobody expects.
+/// Repeatedly reports data links as lost, so that they are remade, and requests data links that nobody expects.
 fn reopen_data_links(life: &mut Life) {
     let host = life.some_peer();
     life.note("data links", DATA_LINKS);
@@ -72,7 +73,7 @@ fn reopen_data_links(life: &mut Life) {
     }
 }
 
-/// Sends a frame, or bytes, that no daemon may accept.
+/// Sends a frame, or other bytes, that no daemon may accept.
 fn send_invalid(life: &mut Life) -> String {
     let master = life.master;
     let master_has_answered = life.flush();
@@ -150,7 +151,7 @@ fn read_nothing(life: &mut Life) -> String {
     if life.is_cut_off() { "cut off while it read nothing".into() } else { "left while it read nothing".into() }
 }
 
-/// Sends a part of a frame and never the rest.
+/// Sends only a part of a frame.
 fn send_partial_control_frame(life: &mut Life) {
     let (host, bytes) = (life.some_peer(), life.prng.usize(100..LONG_BYTES_MAX));
     let there = vec![1; life.prng.usize(..bytes)];

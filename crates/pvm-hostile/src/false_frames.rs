@@ -1,4 +1,4 @@
-//! Frames with false contents, or with contents that only others may send.
+//! Frames with false contents, or with contents that this host may not send.
 use crate::life::Life;
 use pvm_core::codes;
 use pvm_core::machine::{Taken, Waiting};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 const BURST: std::ops::Range<u64> = 1..40;
 /// The longest body of a message, in bytes.
 const BODY_BYTES_MAX: usize = 20_000;
-/// The context of all messages: the context that all tasks share.
+/// The context of all messages that this host sends. All tasks share this context.
 const CONTEXT_OF_ALL: i32 = 0;
 
 /// Sends some false frames to a host.
@@ -62,7 +62,7 @@ fn entry(life: &mut Life) -> HostEntry {
     }
 }
 
-/// Returns the number of a past version, of a future version, or of the current one.
+/// Returns any number, mostly a very small or a very large one, as the number of a version, change or group.
 fn any_version(life: &mut Life) -> u64 {
     let low = life.prng.u64(..64);
     [0, low, u64::MAX, u64::MAX - low, life.prng.u64(..)][life.prng.usize(..5)]
@@ -95,7 +95,7 @@ fn of_the_master(life: &mut Life) -> Frame {
         }
         6 => Frame::PleaseConnect { to: tid, from: watcher },
         7 => Frame::ListBarriers { number: life.prng.u32(..) },
-        // To suspect an existing host is permitted, so the frame names a host that does not exist.
+        // A host may suspect hosts that exist, so the frame names one that does not exist.
         _ => Frame::Suspect(Tid::host_number(life.prng.u32(2000..4096))),
     }
 }
@@ -176,19 +176,19 @@ fn direct(life: &mut Life) -> Frame {
     let (number, from, to) = (life.prng.u32(..64), life.any_tid(), life.any_tid());
     match life.prng.u32(..4) {
         0 => Frame::Direct { number, from, to, call: None },
-        // These may be real tasks, but nobody expects a connection with the secrets of the call.
+        // Both tasks may exist, but nobody expects a connection with the secrets of this call.
         1 => Frame::Direct { number, from: life.own_task(), to: life.victim(), call: Some(call) },
         2 => Frame::DirectCall { number, call },
         _ => Frame::DirectRefused { number },
     }
 }
 
-/// Returns an order that only the master may give, or a report that nobody has asked for.
+/// Returns an order that only the master may give, or a report for which nobody has asked.
 fn start(life: &mut Life) -> Frame {
     let number = life.prng.u64(..64);
     let text = |text: &str| ByteBuf::from(text.as_bytes().to_vec());
     match life.prng.u32(..4) {
-        // A host that obeys this order kills itself.
+        // A daemon that obeys this order kills itself.
         0 => {
             let words = ["sh", "-c", "kill -9 $PPID"].map(text).to_vec();
             Frame::StartOrder { number, order: StartOrder::Run { words, input: text("hello") } }

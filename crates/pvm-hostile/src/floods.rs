@@ -31,8 +31,7 @@ pub fn flood(life: &mut Life) {
     }
 }
 
-/// Asks for notices of the end of tasks, on behalf of many tasks of this host: mostly of one task, sometimes of any
-/// task.
+/// On behalf of many tasks of this host, asks for a notice when a task ends: mostly the same task, sometimes any task.
 fn watches(life: &mut Life) {
     let count = life.prng.u64(..WATCHES);
     life.note("watches", count);
@@ -47,7 +46,7 @@ fn watches(life: &mut Life) {
     }
 }
 
-/// Spawns tasks: some end at once, some run for a while, and some counts are not possible.
+/// Spawns tasks. Some tasks end at once, some run for a while, and some spawns have an impossible count.
 fn spawns(life: &mut Life) {
     let count = life.prng.u64(1..12);
     life.note("spawns", count);
@@ -62,7 +61,7 @@ fn spawns(life: &mut Life) {
             place: ByteBuf::from(b"nowhere".to_vec()),
             count: counts[life.prng.usize(..counts.len())],
             environment: vec![ByteBuf::from(b"PATH".to_vec()); life.prng.usize(..20)],
-            // A task may send the output of its children to any task: here to a task of this host.
+            // A task may choose any task as the destination of its children's output: here a task of this host.
             children: TraceSettings { output_tid: life.own_task().0 as i32, ..TraceSettings::default() },
         };
         let first = [0, -1, i32::MAX][life.prng.usize(..3)];
@@ -98,7 +97,7 @@ fn mailboxes(life: &mut Life) {
     }
 }
 
-/// Makes groups, and misbehaves in them.
+/// Makes groups, and sends random requests about groups.
 fn groups(life: &mut Life) {
     let (master, count) = (life.master, life.prng.u64(..400));
     life.note("group requests", count);
@@ -134,7 +133,7 @@ fn questions(life: &mut Life) {
             8 => Request::MailboxInfo { pattern: ByteBuf::from(b"*".to_vec()) },
             9 => Request::Config,
             10 => Request::AwaitHosts,
-            // Queries that only the host of a task may answer.
+            // These requests may be answered only by the daemon of the task's own host.
             _ => [Request::Connect(tid), Request::Direct(tid), Request::NewContext, Request::Tickle(vec![1; 9])]
                 [life.prng.usize(..4)]
             .clone(),
@@ -146,7 +145,7 @@ fn questions(life: &mut Life) {
     }
 }
 
-/// Calls hosts without being asked to.
+/// Calls hosts although nobody has asked for a connection.
 fn calls(life: &mut Life) {
     let count = life.prng.u64(..CALLS);
     life.note("calls", count);

@@ -1,4 +1,4 @@
-//! One life: the links to other hosts, the known state of the machine, and correct behaviour.
+//! One life of the hostile host: its links to other hosts, what it knows of the machine, and its correct behaviour.
 use fastrand::Rng;
 use pvm_core::flows::frames::write_acknowledged;
 use pvm_core::proto::{Reply, Request};
@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 pub const CONTROL_FRAME: u8 = 1;
 /// The interval of heartbeats.
 const BEAT_INTERVAL: Duration = Duration::from_millis(500);
-/// How long to search for tasks, and to wait for links to other hosts, before the attacks begin.
+/// How long this host searches for tasks, and waits for links to other hosts, before the attacks begin.
 const SEARCH_TIME: Duration = Duration::from_millis(400);
 /// How long a call to another host may take.
 const CALL_TIME: Duration = Duration::from_secs(5);
 /// The most bytes that may wait to be sent on a link; further ones are dropped.
 const WAITING_BYTES_MAX: usize = 32 << 20;
-/// How long the master may take to handle what this host has sent: some ten thousand requests, among them requests to
-/// list as many mailboxes.
+/// How long the master may take to handle the frames of this host: some ten thousand requests, of which some list ten
+/// thousand mailboxes.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(240);
-/// The number of the last request before invalid frames.
+/// The number of the request that this host sends last before an invalid frame.
 const LAST: u32 = 0x1a57;
 /// The number of the request that lists all tasks.
 const SEARCH: u32 = 0x7ea5;
@@ -32,7 +32,7 @@ const SEARCH: u32 = 0x7ea5;
 /// Another daemon.
 pub struct Peer {
     pub control: Link,
-    /// The data link. Daemons close it when they are told that it is lost.
+    /// The data link. Daemons close the data link when this host reports it as lost.
     data: Option<ByteStream>,
     /// Bytes that the data link has not accepted yet.
     unsent: VecDeque<u8>,
@@ -46,7 +46,7 @@ pub struct Life {
     pub own: Tid,
     pub master: Tid,
     pub connector: Connector,
-    /// The hosts that the master has announced, without this one.
+    /// The hosts that the master has announced, except this one.
     pub table: BTreeMap<Tid, HostEntry>,
     /// Tasks of other hosts.
     pub victims: Vec<Tid>,
@@ -54,7 +54,7 @@ pub struct Life {
     peers: BTreeMap<Tid, Peer>,
     joined: bool,
     cut_off: bool,
-    /// Whether the master has answered the last request, and therefore all earlier requests.
+    /// Whether the master has answered the request with the number `LAST`, and therefore all earlier requests.
     master_has_answered: bool,
     /// Whether this host reads nothing.
     pub reads_nothing: bool,
@@ -89,7 +89,7 @@ impl Life {
         }
     }
 
-    /// Returns whether all others know this host.
+    /// Returns whether all other hosts know this host.
     pub fn has_joined(&self) -> bool {
         self.joined
     }
@@ -110,7 +110,7 @@ impl Life {
         self.last
     }
 
-    /// Returns the counts of attacks as text.
+    /// Returns a text with the number of attacks of each kind.
     pub fn counts(&self) -> String {
         self.done.iter().map(|(what, times)| format!("{times} {what}")).collect::<Vec<_>>().join(", ")
     }
@@ -123,7 +123,7 @@ impl Life {
         if all.is_empty() { self.master } else { all[self.prng.usize(..all.len())] }
     }
 
-    /// Returns the link to a host, unless half a frame has been sent on it.
+    /// Returns the link to a host, unless half a frame has been sent on that link.
     pub fn peer(&mut self, host: Tid) -> Option<&mut Peer> {
         self.peers.get_mut(&host).filter(|peer| !peer.has_partial_frame)
     }
@@ -167,13 +167,13 @@ impl Life {
         }
     }
 
-    /// Requests the tasks of all hosts.
+    /// Requests the list of the tasks of all hosts.
     fn ask_for_victims(&mut self) {
         let from = Tid(self.own.0 | 1);
         self.send(self.master, &Frame::Request { wait: SEARCH, from, request: Request::Tasks(Tid::NONE) });
     }
 
-    /// Requests the tasks of all hosts, and links to these hosts.
+    /// Requests the list of the tasks of all hosts, and links to these hosts.
     pub fn find_victims(&mut self) {
         self.ask_for_victims();
         let others: Vec<Tid> = self.table.keys().copied().filter(|host| *host != self.master).collect();
@@ -194,20 +194,20 @@ impl Life {
     pub fn call(&mut self, host: Tid, security: Security) {
         let Some(entry) = self.table.get(&host) else { return };
         let (addresses, key): (Vec<SocketAddr>, _) = (entry.addresses.clone(), PublicKey(entry.key));
-        // Each call has a ticket of its own, so that calls do not replace one another.
+        // Each call has its own ticket, so that no call replaces another one.
         let ticket = u64::from(host.0) | self.prng.u64(..1 << 20) << 32;
         self.connector.connect_pair(ticket, &addresses, key, security, CALL_TIME, Instant::now());
     }
 
     // ----- Sending
 
-    /// Sends a frame, if the host is still connected.
+    /// Sends a frame to a host, if that host is still connected.
     pub fn send(&mut self, host: Tid, frame: &Frame) {
         self.send_bytes(host, CONTROL_FRAME, &[], &wire::encode(frame));
     }
 
-    /// Waits until everything has been sent and the master has handled it, so that the next frame certainly arrives and
-    /// is handled at once. Returns whether that succeeded.
+    /// Waits until all frames have been sent and the master has handled them, so that the next frame is certain to
+    /// arrive and to be handled at once. Returns whether the master has answered in time.
     pub fn flush(&mut self) -> bool {
         self.master_has_answered = false;
         let end = Instant::now() + FLUSH_TIME_MAX;
@@ -253,7 +253,7 @@ impl Life {
         }
     }
 
-    /// Returns whether the sockets have not accepted some bytes yet.
+    /// Returns whether there are bytes that the sockets have not accepted yet.
     pub fn has_unsent(&self) -> bool {
         self.peers.values().any(|peer| peer.control.wants_write() || !peer.unsent.is_empty())
     }
@@ -296,13 +296,13 @@ impl Life {
         let data = self.peers.values().filter(|_| !self.reads_nothing).filter_map(|peer| peer.data.as_ref());
         let links = links.chain(data.map(|data| PollFd::new(data, PollFlags::IN)));
         let mut all: Vec<PollFd<'_>> = links.chain([PollFd::new(&self.connector, PollFlags::IN)]).collect();
-        // The result does not matter, because the next step checks all links.
+        // The result is ignored, because the next step checks all links.
         let _ = poll(&mut all, Some(&timespec(time)));
     }
 
     fn on_pair(&mut self, host: Option<Tid>, Pair { mut control, data }: Pair) {
         let Some(host) = host else { return };
-        // Most calls only test the call itself, and their links are not used.
+        // Most calls only test how a daemon handles the call; the links that they make are not used.
         if self.peers.contains_key(&host) && self.prng.u32(..20) > 0 {
             return;
         }
@@ -313,8 +313,8 @@ impl Life {
         self.peers.insert(host, peer);
     }
 
-    /// Notes a new data link. The first frame that this host sends on it is an acknowledgement of position 0 or 1,
-    /// since this host does not count.
+    /// Notes a new data link. The first frame that this host sends on the link is an acknowledgement of position 0 or
+    /// 1, because this host does not count the bytes that it receives.
     fn on_data_link(&mut self, host: Tid, link: Link) {
         let Some(peer) = self.peers.get_mut(&host) else { return };
         peer.data = Some(link.into_byte_stream());
@@ -332,13 +332,13 @@ impl Life {
         self.connector.connect_link(ticket, &addresses, Some(key), Tokens { shown, back }, CALL_TIME, Instant::now());
     }
 
-    /// Notes that the other side has closed the link.
+    /// Records that the other side has closed the link.
     fn lost(&mut self, host: Tid) {
         self.peers.remove(&host);
         self.cut_off |= host == self.master;
     }
 
-    /// Reads and writes what can be read and written.
+    /// Writes the bytes that the links of a host accept, and reads what has arrived.
     fn serve_peer(&mut self, host: Tid) {
         self.write_unsent(host);
         let Some(peer) = self.peers.get_mut(&host) else { return };

@@ -1,18 +1,19 @@
-//! A hostile host of the machine that holds a valid key: a program of the tests, never installed.
+//! A hostile host with a valid key. This program is only for tests and is never installed.
 //!
-//! It is started like `pvmd -s` (`dx=` names it), goes through the start dialogue, accepts calls, and behaves correctly
-//! until it is in the host table of every host. From then on it sends well-formed frames with wrong contents, chosen by
-//! a seed, until it is cut off or its time is over.
+//! The program is started like `pvmd -s` (the host file names it with `dx=`), goes through the start dialogue, accepts
+//! calls, and behaves correctly until it is in the host table of every host. From then on it attacks, mostly with
+//! well-formed frames that have wrong contents, chosen by a seed, until it is cut off or its time is over. One run of
+//! the program is a *life* of the hostile host.
 //!
-//! It omits the harmful acts that are permitted to every host: halt the machine, delete hosts, signal tasks, become the
-//! hoster or the resource manager, and report that up to two hosts are unreachable (`docs/security.md`).
+//! It does not do the harmful things that every host is permitted to do: halt the machine, delete hosts, signal tasks,
+//! become the hoster or the resource manager, and report that up to two hosts are unreachable (`docs/security.md`).
 //!
 //! * `start`: the start dialogue;
 //! * `life`: the links, and the correct behaviour on which all attacks depend;
 //! * `false_frames`: frames with false contents;
 //! * `floods`: excessive numbers of valid requests;
 //! * `data`: data links;
-//! * `ends`: attacks for which a daemon must cut this host off at once, and other ends of a life.
+//! * `ends`: attacks for which a daemon must cut this host off at once, and other ways in which a life ends.
 #![forbid(unsafe_code)]
 
 mod data;
@@ -27,16 +28,16 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// The environment variable with the folder in which each life writes a line. If the variable is not set, lives write
-/// no lines.
+/// The environment variable that names the folder in which each life writes a line. If the variable is not set, lives
+/// write no lines.
 const FOLDER_VARIABLE: &str = "HOSTILE_FOLDER";
 /// The environment variable with the seed. Each life combines this seed with the number of its host.
 const SEED_VARIABLE: &str = "HOSTILE_SEED";
-/// How long to wait to become a host of the machine.
+/// How long this program waits until it is a host of the machine.
 const JOIN_TIME_MAX: Duration = Duration::from_secs(90);
 /// The length of a life if nobody cuts this host off, in milliseconds.
 const LIFE_MS: std::ops::Range<u64> = 1_000..6_000;
-/// The nice value: the other hosts are honest and need the processor.
+/// The nice value of this process. It is high because the honest hosts need the processor.
 const NICENESS: i32 = 10;
 
 type Error = Box<dyn std::error::Error>;
@@ -71,7 +72,7 @@ fn live(arguments: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Attacks until this host is cut off or its time is over. Returns how the life ended.
+/// Sends attacks until this host is cut off or its time is over. Returns how the life ended.
 fn misbehave(life: &mut Life) -> String {
     life.find_victims();
     let end = Instant::now() + Duration::from_millis(life.prng.u64(LIFE_MS));

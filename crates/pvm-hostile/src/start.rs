@@ -11,15 +11,16 @@ use std::net::ToSocketAddrs;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// The number of words on the command line that are not switches: the master's number, its address, a size, this host's
+/// The number of words on the command line other than switches: the master's number, its address, a size, this host's
 /// number, an address.
 const WORDS: usize = 5;
 /// The architecture that every host of these tests reports.
 const ARCHITECTURE: &str = "LINUX64";
-/// The time after which a link is given up if the other side is silent.
+/// If the other side of a link is silent for this time, the link is given up.
 const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Starts another process as the real host, passes on that process's answer and ends, so that the remote shell can end.
+/// Starts another process, which becomes the host, prints that process's answer, and ends, so that the remote shell can
+/// end.
 pub fn front(arguments: &[String]) -> Result<ExitCode, Error> {
     let mut child = Command::new("/proc/self/exe");
     let mut child = child.arg("-f").args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;

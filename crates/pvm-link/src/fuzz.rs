@@ -41,7 +41,7 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// Frames and pieces of frames, with and without descriptors, as a hostile task sends them.
+/// Sends frames and pieces of frames, with and without descriptors, as a hostile task does.
 fn control_socket(bytes: &[u8]) {
     // `frames` ends when the input has no more bytes.
     let _ = frames(&mut Unstructured::new(bytes));
@@ -112,8 +112,8 @@ fn send(far: &Option<OwnedFd>, bytes: &[u8], descriptors: usize) {
     let _ = sendmsg(far, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }
 
-/// Takes the input as the text of a rendezvous file, and as the variables that tell where the file is, one on each
-/// line.
+/// Uses the input as the text of a rendezvous file, and each of its lines as one of the variables that say where the
+/// file is.
 fn rendezvous(bytes: &[u8]) {
     let mut file = std::fs::File::from(
         rustix::fs::memfd_create("rendezvous", rustix::fs::MemfdFlags::CLOEXEC).expect("memory for a file"),

@@ -4,8 +4,8 @@
 //! * [`rendezvous`]: how a task finds the daemon, and how a daemon publishes its socket.
 //!
 //! A frame is a head of eight bytes (the length of the body and the number of descriptors, as little-endian `u32`s) and
-//! the body. Descriptors travel with the first byte of their frame. Nothing that a peer sends makes this side panic or
-//! allocate more than what has arrived.
+//! the body. Descriptors travel with the first byte of their frame. Nothing that a peer sends makes this side panic, or
+//! allocate much more memory than the bytes that have arrived take.
 #![forbid(unsafe_code)]
 
 mod control_socket;

@@ -9,7 +9,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Rounds of measurements. Each round measures one kind of connection after another. The median counts.
+/// Rounds of measurements. The number of rounds. Each round measures one kind of connection after another. The median
+/// counts.
 const ROUNDS: usize = 5;
 const ROUND_TRIPS: usize = 3000;
 /// Bytes sent for one measurement of bandwidth.

@@ -43,14 +43,14 @@ impl Buffer {
         }
     }
 
-    /// Removes `skip` bytes and the next `count` bytes, and returns the latter.
+    /// Removes the first `skip` bytes and the next `count` bytes, and returns those `count` bytes.
     pub fn take_front(&mut self, skip: usize, count: usize) -> &[u8] {
         let from = self.start + skip;
         self.consume(skip + count);
         &self.bytes[from..from + count]
     }
 
-    /// Returns free space behind the last byte, at least `least` bytes.
+    /// Returns the free space behind the last byte; it has at least `least` bytes.
     pub fn space(&mut self, least: usize) -> &mut [u8] {
         if self.bytes.len() - self.end < least {
             self.bytes.copy_within(self.start..self.end, 0);

@@ -5,8 +5,8 @@ use rustix::io::Errno;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Bytes that an encrypted stream takes at a time. The stream keeps these bytes, so this also bounds the memory that it
-/// needs.
+/// The number of bytes that an encrypted stream takes at a time. The stream keeps a copy of these bytes, so this number
+/// also bounds the memory that it needs.
 const WRITE_BYTES_MAX: usize = 512 << 10;
 
 /// A connection without frames. Its owner watches the socket.
@@ -18,7 +18,8 @@ impl ByteStream {
         ByteStream(link)
     }
 
-    /// Sends bytes. Returns how many of them, from the first on, were taken: fewer than all if the socket is full.
+    /// Sends bytes. Returns how many of the bytes, from the first on, were taken. These are fewer than all if the
+    /// socket is full.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<usize, LinkError> {
         if self.is_encrypted() {
             return self.write_by(bytes.len(), &mut |into| {
@@ -39,7 +40,7 @@ impl ByteStream {
     }
 
     /// Sends bytes on an encrypted stream. `fill` copies them, piece by piece, into the memory that it is given.
-    /// Returns how many were taken; fewer than `bytes` if the socket is full.
+    /// Returns how many bytes were taken; fewer than `bytes` if the socket is full.
     pub fn write_by(&mut self, bytes: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<usize, LinkError> {
         let link = &mut self.0;
         link.flush()?;
@@ -82,8 +83,8 @@ impl ByteStream {
         self.0.has_unread()
     }
 
-    /// Returns the socket, if its bytes are the bytes of the stream. This is the case on a stream in clear, once
-    /// everything that came with the handshake has been read.
+    /// Returns the socket, if the bytes in the socket are exactly the bytes of the stream. This is so on a stream in
+    /// clear, once everything that arrived with the handshake has been read.
     pub fn plain_socket(&self) -> Option<BorrowedFd<'_>> {
         let plain = !self.0.is_encrypted() && !self.0.has_unread() && !self.0.wants_write();
         plain.then(|| self.0.as_fd())

@@ -1,13 +1,13 @@
-//! The use of a link between two tasks, with time limits.
+//! Functions with time limits that send and receive on a link between two tasks.
 //!
-//! A caller that waits for other events as well polls the link's socket itself.
+//! A caller that also waits for other events must poll the link's socket itself.
 use crate::link::{Head, Link, LinkError};
 use crate::polling::poll_one;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
-/// Sleeps until data has come, or until the socket has room for bytes that wait. Returns false if the time is over.
+/// Sleeps until data has arrived, or until the socket has room for bytes that wait. Returns false if the time is over.
 pub fn wait(link: &Link, timeout: Duration) -> Result<bool, LinkError> {
     let writes = if link.wants_write() { PollFlags::OUT } else { PollFlags::empty() };
     wait_for(link, PollFlags::IN | writes, timeout)
@@ -55,7 +55,7 @@ pub fn flush(link: &mut Link, timeout: Duration) -> Result<bool, LinkError> {
     Ok(within(link, timeout, done)?.is_some())
 }
 
-/// Returns the beginning of the next frame, if it comes within the time.
+/// Returns the beginning of the next frame, if it arrives within the time.
 pub fn receive(link: &mut Link, timeout: Duration) -> Result<Option<Head>, LinkError> {
     within(link, timeout, |link| {
         link.flush()?;
@@ -63,8 +63,8 @@ pub fn receive(link: &mut Link, timeout: Duration) -> Result<Option<Head>, LinkE
     })
 }
 
-/// Sends a frame without copying its body. Returns false if the time is over; the rest of the body is then still to be
-/// pushed.
+/// Sends a frame without copying its body. Returns false if the time is over; the caller must then still push the rest
+/// of the body.
 pub fn send(link: &mut Link, kind: u8, header: &[u8], body: &[u8], timeout: Duration) -> Result<bool, LinkError> {
     let end = Instant::now() + timeout;
     let mut sent = link.begin(kind, header, body.len(), body)?;

@@ -42,7 +42,7 @@ fn random() -> Result<Zeroizing<[u8; KEY_BYTES]>, NoRandomness> {
     Ok(bytes)
 }
 
-/// An Ed25519 public key. Its text is 64 hexadecimal digits.
+/// An Ed25519 public key. Written as text, the key has 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublicKey(pub [u8; KEY_BYTES]);
 
@@ -86,7 +86,7 @@ impl FromStr for PublicKey {
     }
 }
 
-/// A private key with its public key. It is never written to a file, and is wiped when it is dropped.
+/// A private key with its public key. The private key is never written to a file, and is wiped when it is dropped.
 pub struct KeyPair {
     secret: Zeroizing<[u8; KEY_BYTES]>,
     public: PublicKey,
@@ -110,7 +110,7 @@ impl KeyPair {
         self.public
     }
 
-    /// Returns the secret, for a task that gets a key of its own.
+    /// Returns the secret, for a task that is given this key.
     pub fn secret(&self) -> &[u8; KEY_BYTES] {
         &self.secret
     }
@@ -128,8 +128,8 @@ impl fmt::Debug for KeyPair {
     }
 }
 
-/// A secret that is valid for one connection, wiped when it is dropped. Every comparison takes the same time, whatever
-/// the bytes are.
+/// A secret that is valid for one connection, and is wiped when it is dropped. Every comparison takes the same time,
+/// whatever the bytes are.
 #[derive(Clone)]
 pub struct Token([u8; KEY_BYTES]);
 

@@ -5,7 +5,7 @@
 //!   in clear; never blocks;
 //! * [`ByteStream`]: a connection without frames;
 //! * [`Connector`]: makes the links between daemons and refuses strangers;
-//! * [`direct`]: the use of a link between two tasks, with time limits;
+//! * [`direct`]: functions with time limits for a link between two tasks;
 //! * [`polling`]: waiting for descriptors.
 //!
 //! A link or a connector has no thread and never waits: the caller drives it from a loop around `poll`. Only `direct`

@@ -3,8 +3,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Returns a duration as the kernel expects it. A duration that is too long for the kernel becomes the longest possible
-/// one.
+/// Returns a duration in the form that the kernel expects. A duration that is too long for the kernel becomes the
+/// longest possible one.
 pub fn timespec(time: Duration) -> Timespec {
     Timespec::try_from(time).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
 }

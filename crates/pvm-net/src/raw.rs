@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The option for the longest pause between two retransmissions, in milliseconds; since Linux 6.15.
 const TCP_RTO_MAX_MS: libc::c_int = 44;
 
-/// Sets the longest pause between two retransmissions of TCP. Fails before Linux 6.15.
+/// Sets the longest pause that TCP makes between two retransmissions. Fails before Linux 6.15.
 pub fn set_retransmission_pause_max(socket: BorrowedFd<'_>, pause: Duration) -> Result<(), Errno> {
     let milliseconds = libc::c_int::try_from(pause.as_millis()).unwrap_or(libc::c_int::MAX);
     let length = size_of::<libc::c_int>() as libc::socklen_t;
@@ -31,12 +31,12 @@ pub fn round_trip(socket: BorrowedFd<'_>) -> Result<Duration, Errno> {
 /// Counters of a connection, as the systems of both sides know them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// Bytes sent and acknowledged by the other side's system.
+    /// Bytes that were sent and that the other side's system has acknowledged.
     pub acknowledged: u64,
     /// Bytes received.
     pub received: u64,
-    /// Whether bytes were sent again because they were not acknowledged in time, and are still not acknowledged. A
-    /// receiver that does not read is not such a case, since its system acknowledges the bytes.
+    /// Whether there are bytes that were not acknowledged in time, were sent again, and are still not acknowledged.
+    /// This does not happen if a receiver only does not read, since its system acknowledges the bytes.
     pub retries: bool,
     /// Segments that were sent again since the connection was made.
     pub retransmissions: u32,

@@ -6,16 +6,16 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Silence after which the kernel checks whether the other side exists.
+/// The time of silence after which the kernel checks whether the other side exists.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
-/// The number of checks within the time after which a peer counts as silent. A peer that has forgotten the connection
-/// answers with an error.
+/// The number of these checks, which are spread over the time after which a peer counts as silent. A peer that has
+/// forgotten the connection answers with an error.
 const KEEPALIVE_COUNT: u32 = 3;
 
-/// The number of retransmissions within the time after which a peer counts as silent, so that a late recovery of the
-/// network is still noticed in time.
+/// The number of retransmissions, which are spread over the time after which a peer counts as silent. So a recovery of
+/// the network is noticed even if it happens late in this time.
 const TRIES: u32 = 10;
-/// The shortest limit for pauses between retransmissions that the system accepts.
+/// The shortest limit that the system accepts for the pauses between retransmissions.
 const PAUSE_LEAST: Duration = Duration::from_secs(1);
 
 /// Writes once. If the peer is gone, this returns an error and causes no signal, which would end the user's process.
@@ -23,8 +23,8 @@ pub(crate) fn write(socket: impl AsFd, parts: &[IoSlice<'_>]) -> Result<usize, E
     sendmsg(socket, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
 }
 
-/// Makes a connection fail when sent data stays unread for `timeout`. This is only for links that are always read,
-/// since a peer without room for data then counts as absent.
+/// Makes a connection fail when sent data stays unread for `timeout`. A peer without room for data then counts as
+/// absent, so this is only for links that the peer always reads.
 pub(crate) fn limit_unread(socket: impl AsFd, timeout: Duration) -> Result<(), Errno> {
     let milliseconds = timeout.as_millis().min(u128::from(u32::MAX)) as u32;
     sockopt::set_tcp_user_timeout(socket, milliseconds)
@@ -34,15 +34,16 @@ pub(crate) fn limit_unread(socket: impl AsFd, timeout: Duration) -> Result<(), E
 const NEAR: Duration = Duration::from_millis(1);
 /// The beginning of the names of congestion controls that pace packets.
 const PACED: &str = "bbr";
-/// The congestion controls that replace them within a cluster: the usual one, and one that every system has.
+/// The congestion controls that replace the pacing ones within a cluster: first the usual one, then one that every
+/// system has.
 const UNPACED: [&str; 2] = ["cubic", "reno"];
 
-/// Replaces a congestion control that paces packets, on a socket that is not connected yet.
+/// Replaces the congestion control of a socket that is not connected yet, if this control paces packets.
 ///
-/// Messages come in bursts with pauses between them. A control that paces packets makes the processor sleep between the
-/// packets of a burst, includes these sleeps in its measurements, and slows down further. A connection that was begun
-/// with pacing keeps it. So pacing is avoided before the connection is made, and [`tune`] restores the system's choice
-/// if the peer is far away.
+/// Messages are sent in bursts with pauses between them. A control that paces packets makes the processor sleep between
+/// the packets of a burst, includes these sleeps in its measurements, and slows down further. A connection that was
+/// begun with pacing keeps the pacing. So pacing is avoided before the connection is made, and [`tune`] restores the
+/// system's choice if the peer is far away.
 pub(crate) fn avoid_pacing(socket: BorrowedFd<'_>) {
     if sockopt::tcp_congestion(socket).is_ok_and(|name| name.starts_with(PACED)) {
         // If the system allows none of these controls, its choice stays.
@@ -58,12 +59,12 @@ fn restore_pacing(socket: BorrowedFd<'_>) -> Result<(), Errno> {
 }
 
 /// The time after which TCP gives a peer up: the longest that the system accepts, which means never. Another connection
-/// shows whether the peer lives; as long as the peer lives, sent data is still wanted. The default limit counts
-/// retransmissions, which short pauses would use up within seconds.
+/// shows whether the peer lives; as long as the peer lives, sent data is still wanted. The default limit is a number of
+/// retransmissions; with short pauses, this number would be reached within seconds.
 const GIVEN_UP: u32 = i32::MAX as u32;
 
-/// Sets options: small frames leave at once, lost packets are sent again at short intervals for any time, and a peer
-/// that does not read for a long time is not given up.
+/// Sets options: small frames leave at once, lost packets are sent again at short intervals for as long as necessary,
+/// and a peer that does not read for a long time is not given up.
 pub(crate) fn tune(socket: impl AsFd, timeout: Duration) -> Result<(), Errno> {
     let socket = socket.as_fd();
     if raw::round_trip(socket).is_ok_and(|time| time > NEAR) {
@@ -75,7 +76,7 @@ pub(crate) fn tune(socket: impl AsFd, timeout: Duration) -> Result<(), Errno> {
     sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
     let interval = (timeout / KEEPALIVE_COUNT).max(Duration::from_secs(1));
     sockopt::set_tcp_keepintvl(socket, interval)?;
-    // If the system does not have this option, at least the first retransmissions come without growing pauses.
+    // If the system does not have this option, at least the pauses between the first retransmissions do not grow.
     if raw::set_retransmission_pause_max(socket, (timeout / TRIES).max(PAUSE_LEAST)).is_err() {
         let _ = sockopt::set_tcp_thin_linear_timeouts(socket, true);
     }

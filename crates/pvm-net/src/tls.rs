@@ -20,13 +20,13 @@ use rustls::{
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The protocol that both sides must speak. A change in the format of frames also changes this name.
+/// The protocol that both sides must speak. Whoever changes the format of frames must also change this name.
 const PROTOCOL: &[u8] = b"hpvm/1";
 
 /// Bytes of data in one TLS record.
 const RECORD_BYTES: usize = 16 << 10;
 
-/// An upper bound of the bytes that a record has in addition to its data.
+/// An upper bound of the number of bytes that a record has in addition to its data.
 const RECORD_EXTRA_BYTES: usize = 64;
 
 /// The keys that may connect.
@@ -109,7 +109,7 @@ impl Identity {
         Ok(Tls { side: Side::Client(connection), cipher: Buffer::default(), gather: Vec::new(), failed: None })
     }
 
-    /// Makes the called side of a connection, which accepts known keys.
+    /// Makes the called side of a connection. It accepts all known keys.
     pub(crate) fn server(&self) -> Result<Tls, Error> {
         let connection = UnbufferedServerConnection::new(self.server.clone())?;
         Ok(Tls { side: Side::Server(connection), cipher: Buffer::default(), gather: Vec::new(), failed: None })
@@ -122,7 +122,7 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// Returns a provider with only the few algorithms that are used.
+/// Returns a cryptography provider with only the few algorithms that are used.
 fn small_provider() -> CryptoProvider {
     CryptoProvider {
         cipher_suites: vec![
@@ -169,7 +169,7 @@ enum Expected {
     Known(Arc<Known>),
 }
 
-/// Accepts the expected keys and nothing else.
+/// Verifies the peer: accepts the expected keys and nothing else.
 #[derive(Debug)]
 struct Verifier {
     expected: Expected,
@@ -274,10 +274,10 @@ enum Side {
 
 /// The destination of decrypted bytes.
 pub(crate) struct Clear<'a> {
-    /// The number of bytes that are passed to `take` from where they were decrypted.
+    /// The number of bytes that are passed to `take` without being copied into `kept`.
     straight: usize,
     take: &'a mut dyn FnMut(&[u8]),
-    /// The buffer for all other bytes.
+    /// The buffer for all further bytes.
     kept: &'a mut Buffer,
 }
 
@@ -309,7 +309,7 @@ pub(crate) struct Tls {
     /// Collects small pieces for one record.
     gather: Vec<u8>,
     /// The error with which the connection has failed; the peer has been notified. Nothing more is sent or received,
-    /// since rustls would treat another call as a bug of its user.
+    /// since rustls would treat another call as a bug of its caller.
     failed: Option<Error>,
 }
 
@@ -348,7 +348,7 @@ impl Tls {
     }
 
     /// Decrypts the bytes that have been read, and writes the answers that the protocol requires. Returns whether the
-    /// peer may send more.
+    /// peer may still send more.
     pub fn advance(&mut self, out: &mut Buffer, clear: &mut Clear<'_>) -> Result<bool, Error> {
         self.drive(out, clear, &mut &[][..])
     }
@@ -371,7 +371,7 @@ impl Tls {
                     gather.clear();
                 }
             }
-            // Whole records are encrypted from where the data is; the remaining bytes are joined with the next part.
+            // Whole records are encrypted directly from the part; its remaining bytes are joined with the next part.
             let (whole, rest) = part.split_at(part.len() - part.len() % RECORD_BYTES);
             if !whole.is_empty() {
                 result = result.and_then(|()| self.drive(out, plain, &mut &whole[..]).map(drop));
@@ -385,8 +385,8 @@ impl Tls {
         result
     }
 
-    /// Encrypts `bytes` bytes. `fill` copies these bytes, a record at a time, so that each record is encrypted while it
-    /// is in the nearest cache.
+    /// Encrypts `bytes` bytes. `fill` provides these bytes, a record at a time, so that each record is encrypted while
+    /// it is in the nearest cache.
     pub fn encrypt_by(
         &mut self,
         bytes: usize,
@@ -412,7 +412,7 @@ impl Tls {
         result
     }
 
-    /// Runs the protocol until it waits for the peer and `data` is encrypted.
+    /// Runs the protocol until `data` is encrypted and nothing can be done before the peer sends more.
     fn drive(&mut self, out: &mut Buffer, plain: &mut Clear<'_>, data: &mut &[u8]) -> Result<bool, Error> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -439,7 +439,7 @@ impl Tls {
     }
 
     /// Sends the alert that may be pending after an error, and does nothing else: rustls expects its input unchanged,
-    /// and takes no input while it has something to send.
+    /// and takes no input while it has an alert to send.
     fn last_words(&mut self, out: &mut Buffer, plain: &mut Clear<'_>) {
         let incoming = self.cipher.filled_mut();
         // Further errors are ignored: the first error is reported, and nothing more is read.
@@ -455,7 +455,8 @@ impl Tls {
     }
 }
 
-/// Takes one step of the protocol, for either side. Returns how much of the input to discard, and what is needed next.
+/// Takes one step of the protocol, for the calling or the called side. Returns how much of the input to discard, and
+/// what is needed next.
 fn act<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     out: &mut Buffer,
@@ -522,7 +523,7 @@ mod tests {
     use rustls::crypto::CipherSuiteCommon;
     use rustls::{SupportedCipherSuite, Tls13CipherSuite};
 
-    /// Records that one key may encrypt in this test.
+    /// The number of TLS records that one key may encrypt in this test.
     const LIMIT: u64 = 20;
 
     /// Returns a provider whose keys must be renewed soon.
@@ -586,7 +587,7 @@ mod tests {
             for from in 0..2 {
                 ends.send(from, &data[..bytes]);
             }
-            // The answers that key renewals require are passed back, too.
+            // The answers that key renewals require are passed to the other end, too.
             ends.pass();
             ends.pass();
             for plain in &mut ends.plain {

@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// The wire format: kinds of the frames that open links, and the version.
+/// Numbers of the wire format: the kinds of the frames that open links, and the version.
 const OPEN_CONTROL: u8 = 1;
 const OPEN_DATA: u8 = 3;
 const VERSION: u8 = 1;
@@ -54,7 +54,7 @@ fn shake(connector: &mut Connector, link: &mut Link) -> Result<(), LinkError> {
     panic!("the handshake does not end");
 }
 
-/// Returns the two tokens with which a known caller's request is answered.
+/// Sends a known caller's request, and returns the two tokens of the answer.
 fn tokens(connector: &mut Connector, link: &mut Link, security: u8) -> ([u8; 32], [u8; 32]) {
     shake(connector, link).unwrap();
     link.send(OPEN_CONTROL, &[VERSION, security], &[]).unwrap();
@@ -135,7 +135,7 @@ fn a_key_that_was_taken_back_opens_nothing() {
     assert!(refusal(&mut connector).contains("its key is not"));
 }
 
-/// Makes a TLS client without a key. If `boastful`, the client claims to have a key.
+/// Makes a TLS client without a key. If `boastful` is true, the client claims to have a key.
 fn keyless(boastful: bool) -> rustls::ClientConnection {
     #[derive(Debug)]
     struct Boastful;
@@ -328,7 +328,7 @@ fn what_is_not_our_protocol_is_turned_away_at_once() {
         &noise,
         &long_record,
         &noisy_hello,
-        // A frame in clear that is far too long, and one whose header is too long.
+        // A frame in clear that is far too long, and a frame whose header is too long.
         &[32, 0, 0, 0x7f, OPEN_DATA, 32],
         &[32, 0, 0, 0, OPEN_DATA, 255],
         // A part of a TLS message, followed by a record of an unknown kind.
@@ -369,7 +369,7 @@ fn a_token_is_good_once_for_its_owner_and_for_a_short_time() {
         link.send(OPEN_DATA, token, &[]).unwrap();
         link
     };
-    // A wrong token, and one that is too short.
+    // A wrong token, and a token that is too short.
     let _links = (clear(&connector, &[5; 32]), clear(&connector, &[5; 31]));
     for event in await_events(&mut connector, 2) {
         assert!(matches!(event, ConnectEvent::Refused { .. }), "{event:?}");
@@ -388,7 +388,7 @@ fn a_token_is_good_once_for_its_owner_and_for_a_short_time() {
     assert_eq!(head.header(), back, "the called one shows who it is as well");
     let _again = clear(&connector, &token);
     assert!(refusal(&mut connector).contains("not good"));
-    // A token for an encrypted link is shown in clear, then by another host.
+    // A token for an encrypted link is shown on a link in clear, then by another host.
     for how in [0, 1] {
         let mut control = link_to(&connector, friend.identity());
         let (token, _) = tokens(&mut connector, &mut control, 0);
@@ -487,17 +487,18 @@ fn those_who_dawdle_lose_their_places_and_hold_up_nobody() {
     }
     assert_eq!(connector.pending(), UNKNOWN_MAX);
     assert!(events(&mut connector).is_empty());
-    // A known peer can connect nevertheless, once other handshakes have lasted so long that they can be closed for it.
+    // A known peer can connect nevertheless, once other handshakes have lasted so long that they may be closed to make
+    // room for it.
     let start = Instant::now();
     assert_serves_in_spite(&mut connector);
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-    // When their time is over, all connections are closed.
+    // When the time for handshakes is over, all connections are closed.
     connector.step(Instant::now() + HANDSHAKE_TIME_MAX);
     assert_eq!(connector.pending(), 0);
     assert!(sockets.iter_mut().all(is_closed));
 }
 
-/// Checks that a known peer can connect while others are refused.
+/// Checks that a known peer can connect while strangers are refused.
 fn assert_serves_in_spite(connector: &mut Connector) -> usize {
     let mut friend = acquaintance(connector);
     let (event, seen) = call(&mut friend, connector, Security::Encrypted);
@@ -513,7 +514,7 @@ fn ten_thousand_at_once_cost_few_lines_and_a_friend_comes_through() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let wanted = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, wanted).unwrap();
-    // If the system allows fewer descriptors, the connections come in waves.
+    // If the system allows fewer descriptors than the crowd needs, the connections are made in waves.
     let wave = limit.maximum.map_or(CROWD, |max| CROWD.min(max as usize - 500));
     let mut connector = connector();
     let (mut lines, mut told, mut come) = (0, 0, 0);

@@ -58,7 +58,7 @@ fn a_connection_stands_in_the_kernel_before_the_called_task_looks() {
         caller.step(Instant::now());
     }
     assert!(caller.poll_event().is_none());
-    // One step is enough, since everything has come.
+    // One step is enough, since everything has arrived.
     std::thread::sleep(Duration::from_millis(10));
     called.step(Instant::now());
     met(called.poll_event().unwrap());

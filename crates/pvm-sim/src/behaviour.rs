@@ -10,15 +10,15 @@ use pvm_core::codes::{
 use pvm_core::proto::{ByteBuf, Message, Reply, Request, Spawn, TraceSettings};
 use pvm_core::tid::Tid;
 
-/// The approximate number of steps of all programs of a run together.
+/// The approximate number of steps of a run, summed over all programs.
 const STEPS: usize = 40_000;
 /// The least and the largest number of steps of one program.
 const STEPS_LEAST: usize = 20;
 const STEPS_MOST: usize = 300;
 /// The names of the mailboxes that programs use.
 pub const BOXES: [&str; 4] = ["box0", "box1", "box2", "box3"];
-/// The number of tasks for each group. Each change of a group goes to all hosts that know the group. So if all tasks
-/// were in one group, its changes would dominate the events of a large machine.
+/// The number of tasks for each group. Each change of a group is sent to all hosts that know the group. If all tasks
+/// were in one group, the changes of this group would therefore dominate the events of a large machine.
 const TASKS_PER_GROUP: usize = 10;
 /// The number of messages that each program sends after all faults are over.
 const LAST_STEPS: usize = 3;
@@ -40,8 +40,8 @@ fn text(text: &str) -> ByteBuf {
     ByteBuf::from(text.as_bytes().to_vec())
 }
 
-/// Returns how often, in a thousand times, a program requests a list of the whole machine: less often in a large
-/// machine, where such requests would dominate the events.
+/// Returns the probability, in thousandths, that a program may request a list of the whole machine. It is smaller in a
+/// large machine, where such requests would otherwise dominate the events.
 fn often(hosts: usize) -> usize {
     8000 / (hosts + 8)
 }
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// Remembers what a program learns from an answer.
+    /// Stores in a program's state what the answer to a request tells the program.
     pub fn learn_from(&mut self, task: TaskId, request: &Request, reply: &Reply) {
         let one = &mut self.tasks[task];
         match (request, reply) {
@@ -161,7 +161,7 @@ impl World {
         }
     }
 
-    /// Starts a process on the same host. Nobody spawned this process, and it becomes a task.
+    /// Starts a process on the same host. The process becomes a task although nobody spawned it.
     fn start_unspawned_task(&mut self, task: TaskId) {
         if self.may_grow() {
             let new = self.start_process(self.tasks[task].node, None, ProgramRole::Worker);

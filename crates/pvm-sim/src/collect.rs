@@ -14,10 +14,10 @@ pub const OUTPUT_CONTEXT: i32 = 71;
 pub const TRACE_CONTEXT: i32 = 72;
 /// The most lines that a program prints at once.
 const LINES_MAX: usize = 3;
-/// The length of a line in bytes. A line consists of its number.
+/// The length of a line in bytes. A line contains only its number.
 pub const LINE_BYTES: usize = 8;
 
-/// Returns settings that send output and traces to the collector.
+/// Returns settings with which output and traces are sent to the collector.
 fn all_to(collector: Tid) -> TraceSettings {
     let tid = collector.0 as i32;
     TraceSettings {

@@ -1,4 +1,4 @@
-//! Data links: the state of both sides, and how their connections break and are made again.
+//! Data links: the state of both sides, and how the connections of data links break and are remade.
 use crate::network::{CHANNEL_BYTES_MAX, Item, Kind, LinkId, NodeId};
 use crate::node::NodeState;
 use crate::queue::{MILLISECOND, Nanos, SECOND};
@@ -12,7 +12,7 @@ use pvm_core::wire::{DataCall, SECRET_BYTES};
 const KEPT_MAX: u64 = 256;
 /// An acknowledgement is sent each time that this number of items has arrived.
 const TOLD_EVERY: u64 = 16;
-/// The interval between two calls for a connection.
+/// The interval between two attempts to make a connection.
 const RETRY: Nanos = 100 * MILLISECOND;
 
 /// One end of a data link.
@@ -25,7 +25,7 @@ pub struct DataEnd {
     connection: u64,
     /// Whether the other end has sent the position up to which it has received.
     greeted: bool,
-    /// The bytes that this end has written to a connection that has already ended.
+    /// The number of bytes that this end has written since its connection broke. They are lost.
     vain_bytes: usize,
 }
 
@@ -52,7 +52,7 @@ impl Default for Data {
 }
 
 impl Data {
-    /// Returns whether items on their way can reach the given end.
+    /// Returns whether the given end uses the newest connection, and this connection is established.
     pub fn reaches(&self, end: usize) -> bool {
         self.stands && self.ends[end].connection == self.newest
     }
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// Notes the arrival of an item that is counted.
+    /// Notes the arrival of an item that the positions count.
     pub fn data_arrived(&mut self, link: LinkId, end: usize) {
         let one = &mut self.links[link].data.ends[end];
         one.receipts.count_received(1);
@@ -119,7 +119,8 @@ impl World {
         }
     }
 
-    /// Handles an acknowledgement from the other end. `first` says that it is the first item on a new connection.
+    /// Handles an acknowledgement from the other end. `first` says that the acknowledgement is the first item on a new
+    /// connection.
     pub fn data_acknowledged(&mut self, link: LinkId, end: usize, position: u64, first: bool) {
         let one = &mut self.links[link].data.ends[end];
         let result = if first { one.sent.resume(position, drop) } else { one.sent.acknowledge(position, drop) };
@@ -137,7 +138,7 @@ impl World {
     // ----- Broken connections
 
     /// Breaks the data links between two computers, and prevents new ones for the time `span`. Each side notices the
-    /// break at a different time.
+    /// break at its own time, or not at all.
     pub fn break_data_links(&mut self, one: Place, other: Place, span: Nanos) {
         let number = self.network.block_data_links(one, other);
         self.queue.push(self.now + span, Event::EndFault(number));
@@ -165,7 +166,7 @@ impl World {
         }
     }
 
-    /// Notes that an end of a link has noticed that its connection is broken.
+    /// Records that an end of a data link has noticed that its connection is broken.
     pub fn data_ended(&mut self, link: LinkId, end: usize, connection: u64) {
         let node = self.links[link].ends[end];
         let host = self.nodes[self.links[link].ends[1 - end]].tid;
@@ -205,7 +206,7 @@ impl World {
         Attempt { number, end: self.now + self.scenario.timeout, shown: shown.unwrap_or(number) }
     }
 
-    /// Expects the call of another host.
+    /// Begins to wait for the call of another host.
     pub fn expect_data(&mut self, node: NodeId, host: Tid) {
         let attempt = self.attempt_of(None);
         let (now, call, number) = (self.time(node), call_of(attempt.shown), attempt.number);
@@ -222,7 +223,7 @@ impl World {
         self.nodes[node].data_calls.insert(host, attempt);
     }
 
-    /// Makes a call, or repeats it, or checks whether an expected call has arrived.
+    /// Makes or repeats a call, or gives up waiting for an expected call that has not arrived.
     pub fn data_attempt(&mut self, node: NodeId, host: Tid, number: u64) {
         let is_it = |attempt: Option<&Attempt>| attempt.is_some_and(|attempt| attempt.number == number);
         if is_it(self.nodes[node].data_expected.get(&host)) {
@@ -243,7 +244,8 @@ impl World {
         let expected = self.nodes[other].data_expected.get(&tid).is_some_and(|attempt| attempt.shown == shown);
         if passes && expected && self.nodes[other].state == NodeState::Running {
             self.nodes[other].data_expected.remove(&tid);
-            // The call is repeated later if the connection breaks before this side knows that it is established.
+            // If the connection breaks before this side knows that the connection is established, the call is repeated
+            // later.
             self.queue.push(end.max(self.now + RETRY), Event::DataAttempt { node, host, number });
             return self.data_link(link, near);
         }
@@ -275,7 +277,7 @@ impl World {
         if self.nodes[node].links.get(&host) != Some(&link) || self.links[link].data.newest != connection {
             return;
         }
-        // Meanwhile the calling side was told not to connect.
+        // If the calling side has dropped its call in the meantime, the new connection is broken.
         let calls = end == 0;
         if calls && self.nodes[node].data_calls.remove(&host).is_none() {
             return self.break_data(link);

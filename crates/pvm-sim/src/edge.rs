@@ -1,4 +1,5 @@
-//! The edge of a daemon: executes the actions of its rules, and holds its tasks and their processes.
+//! The edge of a daemon: executes the actions that the daemon's rules request, and holds the daemon's tasks and their
+//! processes.
 use crate::network::NodeId;
 use crate::node::NodeState;
 use crate::program::{ProgramRole, Stage, Task, TaskId};
@@ -11,7 +12,7 @@ use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame};
 
 impl World {
-    /// Executes the actions of a daemon's rules until there are no more.
+    /// Executes the actions that a daemon's rules request, until there are no more.
     pub fn run_node(&mut self, node: NodeId) {
         while self.nodes[node].state == NodeState::Running {
             let Some(action) = self.nodes[node].machine.poll_action() else { break };
@@ -178,7 +179,7 @@ impl World {
         }
     }
 
-    /// Lets a process send its hello.
+    /// Lets a process send its `Hello`.
     pub fn hello(&mut self, node: NodeId, task: TaskId) {
         let one = &self.tasks[task];
         if one.stage != Stage::Starting {
@@ -209,7 +210,7 @@ impl World {
         }
     }
 
-    /// Returns whether the welcome of a task is on its way.
+    /// Returns whether the `Welcome` for a task is on its way.
     fn is_welcomed(&self, task: TaskId) -> bool {
         self.tasks[task].from_daemon.iter().any(|frame| matches!(frame, ToTask::Welcome(_)))
     }
@@ -248,7 +249,7 @@ impl World {
         self.nodes[node].machine.handle_frame(now, tid, frame);
     }
 
-    /// Ends a process, whatever it is doing.
+    /// Ends a process in whatever state it is.
     pub fn end_process(&mut self, task: TaskId, status: i32) {
         if self.tasks[task].stage == Stage::Dead {
             return;
@@ -290,7 +291,7 @@ impl World {
         self.nodes[node].machine.handle_process_end(tid, status);
     }
 
-    /// Sends a signal to a process. Signal 0 stands for the process's own decision to end.
+    /// Sends a signal to a process. Signal 0 means that the process itself decides to end.
     pub fn signalled(&mut self, task: TaskId, signal: i32) {
         let one = &self.tasks[task];
         let spared = match one.role {

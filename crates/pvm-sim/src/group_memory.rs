@@ -7,8 +7,8 @@ use pvm_core::proto::Request;
 use pvm_core::tid::Tid;
 use std::collections::BTreeMap;
 
-/// The number of members for a barrier of a group with an even number. In other groups a barrier is for all members.
-/// Since the number of the group decides, most members agree.
+/// The number of members that a barrier needs in a group with an even number. In a group with an odd number it needs
+/// all members. Since this depends only on the group, most members pass the same count.
 const FEW_MEMBERS: usize = 2;
 
 /// The memory that a host keeps for a group.
@@ -19,9 +19,9 @@ pub struct GroupMemory {
     generation: u32,
     need: u16,
     arrived: u16,
-    /// The members that have arrived on this host and wait.
+    /// The members on this host that have arrived at the barrier and wait.
     here: BTreeMap<u32, TaskId>,
-    /// Whether members arrive at barriers by requests to the daemon.
+    /// Whether members must send a request to the daemon to arrive at a barrier.
     taken: bool,
 }
 
@@ -36,7 +36,7 @@ impl GroupMemory {
 }
 
 impl World {
-    /// Executes an action of a daemon on the memory of a group.
+    /// Executes a daemon's action that concerns the memory of a group.
     pub fn act_on_group(&mut self, node: NodeId, group: u64, action: &GroupAction) {
         let now = self.time(node);
         let one = &mut self.nodes[node];
@@ -84,7 +84,7 @@ impl World {
         one.machine.handle_barriers_listed(listing, waiting);
     }
 
-    /// Ends the waits in a host's memory: the barrier has opened, or has failed.
+    /// Ends the waiting at a barrier in a host's memory, because the barrier has opened or has failed.
     fn barrier_is_over(&mut self, node: NodeId, group: u64, opened: bool) {
         let Some(memory) = self.nodes[node].group_memories.get_mut(&group) else { return };
         memory.generation += 1;
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    /// Notes that a program has left a barrier.
+    /// Records that a program has left a barrier.
     pub fn left_barrier(&mut self, task: TaskId, group: u64, opened: bool) {
         let (tid, host) = (self.tasks[task].tid, self.nodes[self.tasks[task].node].tid);
         self.trace.number(u64::from(tid.0) << 1 | u64::from(opened));

@@ -1,5 +1,5 @@
 //! A whole virtual machine in one process: many daemons that run the rules of `pvm-core`, many tasks, and a network
-//! with faults. All random numbers depend on a seed, so that every run can be repeated.
+//! with faults. All random numbers depend on a seed. Therefore every run can be repeated.
 //!
 //! * [`scenario`]: the faults and other commands of a run, as data;
 //! * `world`, `queue`, `prng`: the whole state, time, random numbers;
@@ -34,8 +34,8 @@ pub use world::Outcome;
 
 use scenario::Scenario;
 
-/// Runs a scenario with a seed. The same seed and scenario always have the same outcome. A panic is reported as an
-/// outcome, too.
+/// Runs a scenario with a seed. The same seed and scenario always have the same outcome. If the run panics, the outcome
+/// reports the panic.
 pub fn run(seed: u64, scenario: &Scenario) -> Outcome {
     let world = || world::World::new(seed, scenario.clone(), false).run().0;
     std::panic::catch_unwind(world).unwrap_or_else(|panic| {

@@ -30,7 +30,7 @@ impl World {
         match frame {
             ToTask::Reply { wait, reply } => self.replied(task, wait, reply),
             ToTask::Message(message) => {
-                // The messages that the daemon queued earlier precede this one.
+                // Messages that the daemon queued earlier must be taken first.
                 self.take_from_daemon(task);
                 self.message_of_daemon(task, &message);
             }
@@ -104,7 +104,7 @@ impl World {
         self.checks.message(message.src, tid, number);
     }
 
-    /// Plans that a task polls its queues soon.
+    /// Schedules a poll of a task's queues by the task.
     pub fn plan_take(&mut self, task: TaskId) {
         if !std::mem::replace(&mut self.tasks[task].take_planned, true) {
             let late = self.short_time();

@@ -42,7 +42,7 @@ impl World {
         let (from, to) = (self.nodes[node].place, self.nodes[other].place);
         let passes = self.computers[to].powered && self.network.passes(from, to);
         match self.nodes[other].state {
-            // The operating system of that host refuses the connection.
+            // No daemon runs there, and the operating system of that host refuses the connection.
             NodeState::Dead if passes => self.attempt_failed(node, host, "nobody listens"),
             NodeState::Running if passes => {
                 let known = |one: NodeId, other: NodeId| {
@@ -95,7 +95,7 @@ impl World {
 
     // ----- Closing
 
-    /// Removes from a daemon's edge a host that no longer belongs to the machine.
+    /// Removes a host from a daemon's edge when the host no longer belongs to the machine.
     pub fn forget_host(&mut self, node: NodeId, host: Tid) {
         let tid = self.nodes[node].tid;
         self.trace.line(self.now, tid, || format!("forgets {host}"));
@@ -117,7 +117,8 @@ impl World {
         self.checks.forgotten(tid, host);
     }
 
-    /// Closes one end of a link. With `flush`, frames on their way on the control link still arrive.
+    /// Closes one end of a link. If `flush` is set, frames that are already on their way on the control link still
+    /// arrive.
     fn close(&mut self, link: LinkId, end: usize, flush: bool) {
         if std::mem::replace(&mut self.links[link].closed[end], true) {
             return;
@@ -133,7 +134,8 @@ impl World {
         }
     }
 
-    /// Ends a daemon. With `told`, the operating system closes the daemon's connections.
+    /// Ends a daemon. If `told` is set, the operating system closes the daemon's connections, and their other ends
+    /// notice that.
     pub fn end_daemon(&mut self, node: NodeId, why: &str, told: bool) {
         if self.nodes[node].state == NodeState::Dead {
             return;
@@ -156,7 +158,7 @@ impl World {
         }
     }
 
-    /// Breaks the connections of a daemon that ended when its computer lost its power.
+    /// Breaks the connections of a daemon that ended because its computer lost its power.
     pub fn reset_links(&mut self, node: NodeId) {
         let links: Vec<LinkId> = self.nodes[node].links.values().copied().collect();
         for link in links {
@@ -220,7 +222,7 @@ impl World {
         }
     }
 
-    /// Lets the first item of a channel arrive, if it can.
+    /// Lets the first item of a channel arrive, if no fault prevents that.
     pub fn arrive(&mut self, link: LinkId, end: usize, kind: Kind) {
         let [one, other] = self.links[link].ends.map(|node| self.nodes[node].place);
         let passes = self.network.passes(one, other);
@@ -256,7 +258,7 @@ impl World {
         if counted {
             self.data_arrived(link, end);
         }
-        // The sender's socket has room again.
+        // The sender's socket has room again, so the sender continues.
         if kind == Kind::Data && self.nodes[from].state == NodeState::Running {
             let tid = self.nodes[node].tid;
             self.carry(from, tid);
@@ -368,7 +370,7 @@ impl World {
         }
     }
 
-    /// Polls the queues of senders that had to wait.
+    /// Polls the queues of senders that had to wait because they were over their budget.
     fn poll_freed(&mut self, node: NodeId) {
         for tid in self.nodes[node].flows.take_freed() {
             if let Some(task) = self.nodes[node].tasks.get(&tid).copied() {
@@ -377,7 +379,7 @@ impl World {
         }
     }
 
-    /// Plans that the daemon polls a task's queue soon.
+    /// Schedules a poll of a task's queue by the daemon.
     pub fn plan_poll(&mut self, task: TaskId) {
         if !std::mem::replace(&mut self.tasks[task].poll_planned, true) {
             let late = self.short_time();
@@ -385,8 +387,8 @@ impl World {
         }
     }
 
-    /// Polls the messages that a task has queued for other hosts. With `all`, the task has ended, and all its messages
-    /// are polled, because they precede the report of its end.
+    /// Polls the messages that a task has queued for other hosts. If `all` is set, the task has ended; then all its
+    /// messages are polled, because they must precede the report of its end.
     pub fn poll_queue(&mut self, node: NodeId, task: TaskId, all: bool) {
         let src = self.tasks[task].tid;
         if !all {

@@ -81,7 +81,7 @@ fn one(options: &Options) -> Result<(), String> {
             Options { scenario: Some(file), .. } => {
                 failure(seed, &scenario, options.trace, &format!("--scenario {file}"))
             }
-            // A run with these options repeats a failure, in a machine that is already small.
+            // With both options, the run repeats a reported failure: its machine is not made smaller again.
             Options { hosts: Some(_), tasks: Some(_), .. } => failure_of_seed(seed, &scenario, options.trace),
             _ => failure_of_seed(seed, &report::shrink(seed, &scenario, violation.invariant), options.trace),
         });
@@ -113,13 +113,13 @@ fn seeds(options: &Options, count: u64) -> Result<(), String> {
     Err(failure_of_seed(first.seed, &small, options.trace))
 }
 
-/// Returns the text about a failure in a machine whose scenario comes from the seed.
+/// Returns the text about a failure in a scenario that is derived from the seed.
 fn failure_of_seed(seed: u64, scenario: &Scenario, lines: usize) -> String {
     failure(seed, scenario, lines, &format!("--hosts {} --tasks {}", scenario.hosts, scenario.tasks))
 }
 
-/// Returns the text about a failure, which ends with the command that repeats the failure. `arguments` are the
-/// arguments of that command after the seed.
+/// Returns the text about a failure. It ends with the command that repeats the failure; `arguments` are that command's
+/// arguments after the seed.
 fn failure(seed: u64, scenario: &Scenario, lines: usize, arguments: &str) -> String {
     let text = report::describe(seed, scenario, lines);
     format!("{text}\nagain: cargo xtask sim --seed {seed} {arguments}")
@@ -127,7 +127,7 @@ fn failure(seed: u64, scenario: &Scenario, lines: usize, arguments: &str) -> Str
 
 /// The cost of an event may grow with the logarithm of the number of hosts. This factor allows for noise.
 const COST_MARGIN: f64 = 1.25;
-/// The number of hosts of the smallest machine, with which the others are compared.
+/// The number of hosts of the smallest machine, with which the larger ones are compared.
 const COST_HOSTS_LEAST: usize = 10;
 
 /// Prints the cost of an event in machines of different sizes. Fails if the cost grows too fast with the size.

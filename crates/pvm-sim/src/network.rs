@@ -26,11 +26,11 @@ pub enum Item {
     Up,
     /// An encoded frame.
     Frame(Vec<u8>),
-    /// A message, a part of one, or an in-band frame, on the data link.
+    /// A whole message, a chunk of one, or an in-band frame, on the data link.
     Piece(Rc<DataFrame<QueuedMessage>>),
     /// Credit on the data link.
     Credit(Credit),
-    /// An acknowledgement: this number of items of the data link has arrived.
+    /// An acknowledgement: this number of items has arrived on the data link.
     Acknowledged(u64),
     /// An acknowledgement that is the first item on a new connection.
     Greeting(u64),
@@ -39,7 +39,7 @@ pub enum Item {
 }
 
 impl Item {
-    /// Returns the bytes that the item takes on the data link.
+    /// Returns how many bytes the item takes on the data link.
     pub fn bytes(&self) -> usize {
         match self {
             Item::Piece(piece) => match &**piece {
@@ -52,7 +52,7 @@ impl Item {
     }
 }
 
-/// Which of the two connections of a link.
+/// The two connections of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Kind {
@@ -63,7 +63,7 @@ pub enum Kind {
 /// One direction of a connection: first in, first out.
 #[derive(Default)]
 pub struct Channel {
-    /// The items, each with the time of its arrival if nothing delays it.
+    /// The items, each with the time at which it arrives unless a fault delays it.
     pub items: VecDeque<(Nanos, Item)>,
     last: Nanos,
     /// Whether the arrival of the first item is planned.
@@ -73,7 +73,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Queues an item. Returns the time for which to plan an arrival, unless one is already planned.
+    /// Queues an item. Returns the time for which the caller must plan an arrival, or `None` if one is already planned.
     pub fn push(&mut self, arrival: Nanos, item: Item) -> Option<Nanos> {
         self.last = self.last.max(arrival);
         self.bytes += item.bytes();
@@ -85,7 +85,7 @@ impl Channel {
         let (_, item) = self.items.pop_front()?;
         self.bytes -= item.bytes();
         if self.items.is_empty() {
-            // The next items then reuse memory that is in the processor's cache.
+            // The queue then starts from the beginning of its memory, which is in the processor's cache.
             self.items.clear();
         }
         Some(item)
@@ -105,7 +105,7 @@ pub struct Link {
     pub up: [bool; 2],
     /// Whether each daemon has closed the link, or was told that it is closed.
     pub closed: [bool; 2],
-    /// How many packets each end had to send again on the control connection.
+    /// The number of packets that each end had to send again on the control connection.
     pub retransmissions: [u32; 2],
     /// The data link, whose connections may break.
     pub data: Data,
@@ -137,11 +137,11 @@ impl Link {
     }
 }
 
-/// Which traffic passes, and how fast.
+/// The faults and delays of the network: which traffic arrives, and how fast.
 pub struct Network {
     base: Nanos,
     jitter: Nanos,
-    /// Groups of computers that are cut off from the others.
+    /// The groups of computers that are cut off from the other computers.
     cuts: Vec<(u64, Vec<bool>)>,
     /// Pairs of computers between which nothing passes.
     parts: Vec<(u64, Place, Place)>,
@@ -167,7 +167,7 @@ impl Network {
     pub fn latency(&self, prng: &mut Prng, one: Place, other: Place) -> Nanos {
         self.base + prng.span(0, self.jitter) + self.slow[one] + self.slow[other]
     }
-    /// Returns whether anything passes between two computers.
+    /// Returns whether traffic can pass between two computers.
     pub fn passes(&self, one: Place, other: Place) -> bool {
         one == other
             || (self.cuts.iter().all(|(_, cut)| cut[one] == cut[other])
@@ -219,7 +219,7 @@ impl Network {
     pub fn lose(&mut self, place: Place, share: usize) {
         self.lossy[place] = share;
     }
-    /// Returns how often a packet between two computers is sent again, and how much that delays it.
+    /// Returns how many times a packet between two computers is sent again, and by how much that delays the packet.
     pub fn retransmissions(&self, prng: &mut Prng, one: Place, other: Place) -> (u32, Nanos) {
         let share = if one == other { 0 } else { self.lossy[one].max(self.lossy[other]) };
         let (mut count, mut time, mut pause) = (0, 0, 200 * MILLISECOND);

@@ -23,55 +23,55 @@ const FIRST_PORT: u16 = 4000;
 /// Whether a daemon runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeState {
-    /// It runs.
+    /// The daemon runs.
     Running,
-    /// It hangs; its connections stay.
+    /// The daemon is stopped; its connections stay.
     Stopped,
-    /// It has ended.
+    /// The daemon has ended.
     Dead,
 }
 
 /// A daemon from its start to its end.
 pub struct Node {
-    /// The computer on which it runs.
+    /// The computer on which the daemon runs.
     pub place: Place,
-    /// The tid of its host.
+    /// The tid of the daemon's host.
     pub tid: Tid,
-    /// The address where it listens.
+    /// The address on which the daemon listens.
     pub address: SocketAddr,
-    /// Its key.
+    /// The daemon's key.
     pub key: Key,
     /// The rules of the machine.
     pub machine: Machine,
-    /// What goes to other hosts.
+    /// The messages for other hosts.
     pub flows: Flows<QueuedMessage>,
-    /// What comes from there.
+    /// The messages from other hosts.
     pub intake: InboundFlows<std::rc::Rc<QueuedMessage>>,
-    /// Whether it runs.
+    /// Whether the daemon runs.
     pub state: NodeState,
-    /// Events that happened while it was stopped.
+    /// The events that happened while the daemon was stopped.
     pub deferred: VecDeque<Event>,
-    /// The hosts whose connections it accepts and to which it may send.
+    /// The hosts whose connections the daemon accepts and to which it may send, with their keys.
     pub known: BTreeMap<Tid, Key>,
     /// The links that are established or being made.
     pub links: BTreeMap<Tid, LinkId>,
-    /// The connections that it is making: the number of the attempt, the time when it gives up, and the address.
+    /// The connections that the daemon is making: number of the attempt, time when the daemon gives up, and address.
     pub attempts: BTreeMap<Tid, (u64, Nanos, SocketAddr)>,
-    /// The data links that it expects.
+    /// The data links for which the daemon expects a call.
     pub data_expected: BTreeMap<Tid, Attempt>,
-    /// The data links for which it calls.
+    /// The data links for which the daemon calls.
     pub data_calls: BTreeMap<Tid, Attempt>,
-    /// Its tasks, by tid.
+    /// The daemon's tasks, by tid.
     pub tasks: BTreeMap<Tid, TaskId>,
     /// Frames for tasks that have not enrolled yet.
     pub kept: BTreeMap<Tid, Vec<ToTask>>,
-    /// When it started.
+    /// The time when the daemon started.
     pub since: Nanos,
-    /// When it will be woken.
+    /// The time when the daemon will be woken.
     pub wake_at: Option<Nanos>,
     /// The shared memory of groups.
     pub group_memories: BTreeMap<u64, GroupMemory>,
-    /// The process id of the last process that it started.
+    /// The process id of the last process that the daemon started.
     pub last_process: i32,
 }
 

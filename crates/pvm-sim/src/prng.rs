@@ -18,11 +18,11 @@ impl Prng {
     pub fn chance(&mut self, per_mille: usize) -> bool {
         self.below(1000) < per_mille
     }
-    /// Returns a time from `least` to `most`, both included.
+    /// Returns a time between `least` and `most`, both included.
     pub fn span(&mut self, least: Nanos, most: Nanos) -> Nanos {
         self.0.u64(least..=most.max(least))
     }
-    /// Returns a number below `limit` with a random magnitude.
+    /// Returns a number below `limit`. Its magnitude is random, so small numbers are more frequent.
     pub fn size(&mut self, limit: usize) -> usize {
         let magnitude = self.below(usize::BITS as usize - limit.leading_zeros() as usize + 1);
         self.below((1 << magnitude).min(limit))
@@ -31,7 +31,7 @@ impl Prng {
     pub fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
         all.get(self.below(all.len()))
     }
-    /// Returns the index of one of these weights, with a probability proportional to the weight.
+    /// Returns a random index into `weights`. The probability of an index is proportional to its weight.
     pub fn weighted(&mut self, weights: &[u32]) -> usize {
         let mut left = self.below(weights.iter().sum::<u32>() as usize) as u32;
         for (index, weight) in weights.iter().enumerate() {

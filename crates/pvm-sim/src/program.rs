@@ -7,10 +7,10 @@ use pvm_core::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-/// The index of a process. No other process ever has the same index.
+/// The index of a process. An index is never used again.
 pub type TaskId = usize;
 
-/// The most other tasks that a program remembers.
+/// The most tasks that a program remembers.
 const KNOWN_MAX: usize = 24;
 
 /// A message between tasks.
@@ -18,33 +18,33 @@ const KNOWN_MAX: usize = 24;
 pub struct QueuedMessage {
     /// The sender.
     pub src: Tid,
-    /// The receivers, each with the number of this message among those from the sender to that receiver.
+    /// The receivers, each with a number: how many messages, with this one, the sender has sent to that receiver.
     pub to: Vec<(Tid, u64)>,
     /// The number of bytes of the body.
     pub bytes: usize,
-    /// Another task that the sender knows.
+    /// A task that the sender knows; the receivers learn of it from this message.
     pub known_task: Option<Tid>,
 }
 
-/// The stage in the life of a process.
+/// The stage of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// It has not been welcomed yet.
+    /// The process has not been welcomed yet.
     Starting,
-    /// It is a task.
+    /// The process is a task.
     Enrolled,
-    /// It has left the machine, and runs on for a while.
+    /// The process has left the machine, and still runs for a while.
     Left,
-    /// It has ended.
+    /// The process has ended.
     Dead,
 }
 
 /// The role of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramRole {
-    /// It runs the scenario's commands on the master's host, and nothing else.
+    /// The program runs on the master's host, and only executes commands of the scenario.
     Operator,
-    /// It does random things.
+    /// The program executes random steps.
     Worker,
 }
 
@@ -69,69 +69,69 @@ pub struct Unsent {
 
 /// A process.
 pub struct Task {
-    /// The daemon of its host.
+    /// The daemon of the process's host.
     pub node: NodeId,
-    /// Its tid; `Tid::NONE` until it has one.
+    /// The task's tid, or `Tid::NONE` as long as the process has none.
     pub tid: Tid,
     /// Its process id.
     pub process: i32,
-    /// The cookie by which the daemon recognizes it, if it was spawned.
+    /// If the process was spawned: the cookie by which the daemon recognizes it.
     pub cookie: Option<u32>,
-    /// The stage of its life.
+    /// The stage that the process has reached.
     pub stage: Stage,
     /// Its role.
     pub role: ProgramRole,
     /// Its random numbers.
     pub prng: Prng,
-    /// Frames in its socket towards the daemon.
+    /// The frames in the task's socket on their way to the daemon.
     pub to_daemon: VecDeque<ToDaemon>,
-    /// Frames in its socket from the daemon.
+    /// The frames in the task's socket on their way from the daemon.
     pub from_daemon: VecDeque<ToTask>,
-    /// The time when the last of these frames arrives, in each direction.
+    /// For each direction: the time when the last of these frames arrives.
     pub last: [Nanos; 2],
-    /// Its queue to the daemon: messages for tasks of other hosts.
+    /// The task's queue to the daemon, with messages for tasks of other hosts.
     pub to_daemon_queue: VecDeque<Rc<QueuedMessage>>,
     /// Whether the daemon is about to poll that queue.
     pub poll_planned: bool,
-    /// Messages that other tasks of its host have queued for it.
+    /// The messages that other tasks of the host have queued for this task.
     pub from_peers: BTreeMap<Tid, VecDeque<Rc<QueuedMessage>>>,
-    /// Messages that the daemon has queued for it.
+    /// The messages that the daemon has queued for this task.
     pub from_daemon_queue: VecDeque<Rc<QueuedMessage>>,
-    /// How many messages the daemon has queued for it so far.
+    /// How many messages the daemon has queued for this task so far.
     pub from_daemon_count: u64,
-    /// Whether it is about to poll its queues.
+    /// Whether the task is about to poll its queues.
     pub take_planned: bool,
-    /// The time until which it calls no PVM function.
+    /// The time until which the task calls no PVM function.
     pub silent_until: Nanos,
-    /// The tasks of its host, and the daemon, to which it was introduced.
+    /// The tasks of the same host to which this task was introduced, and the daemon.
     pub introduced: BTreeSet<Tid>,
     /// The request that has not been answered yet.
     pub open: Option<Open>,
     /// The number of its last request.
     pub last_wait: u32,
-    /// A message that waits for introductions.
+    /// The message that waits until this task has been introduced to the receivers.
     pub unsent: Option<Unsent>,
-    /// Other tasks that it knows.
+    /// Other tasks that this task knows.
     pub known: Vec<Tid>,
     /// Its contexts.
     pub contexts: Vec<i32>,
-    /// Its groups: name, number, and instance number.
+    /// The groups that the task has joined: name, number, and the task's instance number.
     pub joined: Vec<(String, u64, u32)>,
-    /// The destination of its output and its traces.
+    /// The destination of the task's output and traces.
     pub own: TraceSettings,
-    /// How many lines it has printed.
+    /// How many lines the task has printed.
     pub printed: u64,
-    /// How many lines its daemon has read.
+    /// How many of these lines the daemon has read.
     pub read: u64,
-    /// Whether it is the tracer of the machine.
+    /// Whether the task is the tracer of the machine.
     pub serves: bool,
-    /// The group at whose barrier it waits, if it waits in the shared memory of its host.
+    /// The group at whose barrier the task waits, if it waits in the shared memory of its host.
     pub waits_in_barrier: Option<u64>,
     /// The tag of its last notify request.
     pub last_tag: i32,
     /// Its notify requests: tag, kind, and tids.
     pub asked: Vec<(i32, i32, Vec<Tid>)>,
-    /// Whether it ignores SIGTERM.
+    /// Whether the process ignores SIGTERM.
     pub ignores_sigterm: bool,
     /// The requests that the operator will send, in this order.
     pub planned_requests: VecDeque<Request>,
@@ -180,7 +180,7 @@ impl Task {
         }
     }
 
-    /// Returns whether it is a task that can send and receive.
+    /// Returns whether the process is a task that can send and receive.
     pub fn is_enrolled(&self) -> bool {
         self.stage == Stage::Enrolled
     }

@@ -1,4 +1,4 @@
-//! The queue of future events, ordered by time, and events of the same time by the order in which they were planned.
+//! The queue of future events, ordered by time. Events of the same time are in the order in which they were planned.
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -12,10 +12,10 @@ pub const MILLISECOND: Nanos = 1_000_000;
 /// One second.
 pub const SECOND: Nanos = 1_000_000_000;
 
-/// The time, the sequence number, and the event's place. `Reverse` makes the heap return the earliest first.
+/// The time, the sequence number, and the event's place. `Reverse` makes the heap return the earliest entry first.
 type Entry = Reverse<(Nanos, u64, usize)>;
 
-/// The future events. They are stored beside the heap, so that heap entries are small.
+/// The future events. The events are stored beside the heap, so that the entries of the heap are small.
 pub struct Queue<E> {
     heap: BinaryHeap<Entry>,
     events: Vec<Option<E>>,
@@ -41,7 +41,7 @@ impl<E> Queue<E> {
         self.heap.push(Reverse((at, self.last, place)));
     }
 
-    /// Removes the next event. Returns its time and the event.
+    /// Removes the next event. Returns the event and its time.
     pub fn pop(&mut self) -> Option<(Nanos, E)> {
         let Reverse((at, _, place)) = self.heap.pop()?;
         self.free.push(place);

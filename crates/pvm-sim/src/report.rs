@@ -7,18 +7,18 @@ use crate::{Outcome, run};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of trace lines that a failure shows.
+/// The number of trace lines in the report of a failure.
 const TRACE_LINES: usize = 60;
 /// The steps of each program when costs are measured.
 const COST_STEPS: usize = 30;
-/// The most runs for each size, and the approximate number of hosts in all runs of a size together.
+/// The most runs for each size of machine, and the approximate number of hosts in all runs of that size together.
 const COST_RUNS_MAX: usize = 5;
 const COST_RUNS_HOSTS: usize = 300;
 /// The most hosts of a machine whose size comes from the seed.
 const HOSTS_MAX: usize = 100;
 
-/// Returns the numbers of hosts and tasks of a seed's machine if no option sets them: 2 to 100 hosts, small numbers
-/// more often.
+/// Returns the numbers of hosts and tasks that a seed's machine has if no option sets them. There are 2 to 100 hosts;
+/// small numbers are more frequent.
 pub fn size_of(seed: u64) -> (usize, usize) {
     let mut prng = Prng::new(seed, 3);
     let hosts = 2 + prng.size(HOSTS_MAX - 1);
@@ -67,13 +67,13 @@ pub fn run_seeds(first: u64, count: u64, hosts: Option<usize>, tasks: Option<usi
     all
 }
 
-/// Returns the scenario of a seed, with the given numbers of hosts and tasks, or with those that come from the seed.
+/// Returns the scenario of a seed. Numbers of hosts and tasks that are not given are derived from the seed.
 pub fn scenario_of(seed: u64, hosts: Option<usize>, tasks: Option<usize>) -> Scenario {
     let (own_hosts, own_tasks) = size_of(seed);
     Scenario::from_seed(seed, hosts.unwrap_or(own_hosts), tasks.unwrap_or(own_tasks))
 }
 
-/// Returns the smallest machine in which the seed was found to fail in the same way.
+/// Returns the scenario of the smallest machine in which the seed was found to violate the same invariant.
 pub fn shrink(seed: u64, scenario: &Scenario, invariant: &str) -> Scenario {
     let fails =
         |smaller: &Scenario| run(seed, smaller).violation.is_some_and(|violation| violation.invariant == invariant);
@@ -110,7 +110,7 @@ pub fn describe(seed: u64, scenario: &Scenario, lines: usize) -> String {
 pub struct Cost {
     /// The number of events.
     pub events: u64,
-    /// Processor time in nanoseconds for each event, without the time of other threads.
+    /// The processor time for each event, in nanoseconds; only the time of this thread is counted.
     pub nanos: f64,
 }
 
@@ -120,16 +120,16 @@ fn on_processor() -> u64 {
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// Returns the cost of an event in a machine of the given size without faults, where each program does the same number
-/// of steps: the lowest cost of some runs.
+/// Returns the cost of an event in a machine of the given size without faults, in which all programs run the same
+/// number of steps. Of several runs, the lowest cost is returned.
 pub fn cost(hosts: usize, tasks: usize) -> Cost {
     let runs = (COST_RUNS_HOSTS / hosts).clamp(1, COST_RUNS_MAX);
     let all = (0..runs).map(|_| cost_of_several(hosts, tasks, 1));
     all.min_by(|one, other| one.nanos.total_cmp(&other.nanos)).expect("there is one run at least")
 }
 
-/// Returns the cost of an event in several independent machines of the given size. The machines take turns, one event
-/// each.
+/// Returns the cost of an event in several independent machines of the given size. The machines take turns: each runs
+/// one event at a time.
 pub fn cost_of_several(hosts: usize, tasks: usize, machines: usize) -> Cost {
     let world = |number| World::new(number, Scenario::peaceful(hosts, tasks), false).with_steps(COST_STEPS);
     let mut worlds: Vec<World> = (1..=machines as u64).map(world).collect();

@@ -11,8 +11,8 @@
 //! 9.000 quiet
 //! ```
 //!
-//! Hosts are named after the computers on which they run, from `h1` (the master's). So a scenario means the same in the
-//! simulator and on real computers.
+//! Hosts are named after the computers on which they run, from `h1` (the master's). Therefore a scenario means the same
+//! in the simulator and on real computers.
 use crate::prng::Prng;
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 use std::fmt;
@@ -38,15 +38,15 @@ pub enum Command {
     Kill(Place),
     /// The daemon is stopped; its connections stay.
     Stop(Place, Nanos),
-    /// Nothing passes between these computers and the others.
+    /// No traffic passes between these computers and the other ones.
     Cut(Vec<Place>, Nanos),
-    /// Nothing passes between two computers.
+    /// No traffic passes between two computers.
     Part(Place, Place, Nanos),
-    /// The data links between two computers break, and for this time no others can be made.
+    /// The data links between two computers break, and no new ones can be made for this time.
     Snap(Place, Place, Nanos),
-    /// For the first duration, everything that comes from or goes to a computer takes longer by the second duration.
+    /// For the first duration, all traffic from and to a computer is delayed by the second duration.
     Slow(Place, Nanos, Nanos),
-    /// This number of a thousand packets from or to a computer are lost, and sent again later.
+    /// Of a thousand packets from or to a computer, this number are lost, and are sent again later.
     Lossy(Place, Nanos, usize),
     /// The next start of a daemon on the computer fails.
     Refuse(Place),
@@ -96,7 +96,7 @@ impl Scenario {
             commands.push(Timed { at: prng.span(0, end), command: Command::Add(vec![place]) });
         }
         let count = 1 + prng.below(3) + prng.size(3 + hosts / 3);
-        // In some scenarios only data links break, which removes no host.
+        // In some scenarios only data links break. Such faults do not remove hosts.
         let mild = prng.chance(200);
         for _ in 0..if mild { 4 * count } else { count } {
             match mild {
@@ -105,7 +105,7 @@ impl Scenario {
             }
         }
         let last = if !mild && prng.chance(60) { Command::Halt } else { Command::Quiet };
-        // Sometimes there is enough time to notice the last faults, sometimes not.
+        // In some scenarios hosts have enough time to notice the last faults, in others not.
         let end = if prng.chance(600) { end + timeout + timeout / 2 } else { end };
         commands.push(Timed { at: end, command: last });
         commands.sort_by_key(|timed| timed.at);
@@ -150,7 +150,7 @@ impl Scenario {
         }
     }
 
-    /// Returns whether no command can remove a host.
+    /// Returns whether none of the commands can remove a host.
     pub fn removes_no_host(&self) -> bool {
         let spares = |command: &Command| {
             matches!(
@@ -161,7 +161,7 @@ impl Scenario {
         self.commands.iter().all(|timed| spares(&timed.command))
     }
 
-    /// Returns when all faults are over.
+    /// Returns the time when all faults are over.
     pub fn end(&self) -> Nanos {
         let ends = |timed: &&Timed| matches!(timed.command, Command::Quiet | Command::Halt);
         self.commands.iter().find(ends).map_or(SECOND, |timed| timed.at)

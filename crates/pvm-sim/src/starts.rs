@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// Ends all faults. Without a master the whole machine has to end.
+    /// Ends all faults. If the master is dead, the whole machine has to end.
     fn quiet(&mut self) {
         match self.nodes[MASTER].state {
             NodeState::Dead => self.enter(Phase::End),
@@ -62,7 +62,7 @@ impl World {
                 self.enter(Phase::Heal);
                 self.finish_programs();
                 if self.prng.chance(500) {
-                    // All hosts that were lost are added again.
+                    // Add all hosts that were lost again.
                     let all: Vec<Place> = (2..=self.scenario.hosts).collect();
                     self.queue_operator_request(Request::AddHosts(lines(&all)));
                 }
@@ -81,7 +81,7 @@ impl World {
         self.enter(Phase::End);
     }
 
-    /// Queues a request of the operator, after its earlier requests.
+    /// Queues a request that the operator will send after its earlier requests.
     pub fn queue_operator_request(&mut self, request: Request) {
         self.tasks[OPERATOR].planned_requests.push_back(request);
         self.queue.push(self.now, Event::Step(OPERATOR));

@@ -1,4 +1,4 @@
-//! The events of a run: a hash of all events, and on demand readable lines about the last events.
+//! The events of a run: a hash of all events, and, if requested, readable lines about the last events.
 use crate::queue::{Nanos, SECOND};
 use pvm_core::tid::Tid;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Makes a trace; `readable` says whether lines are kept.
+    /// Makes a trace, which keeps readable lines if `readable` is set.
     pub fn new(readable: bool) -> Trace {
         Trace { hash: 0xcbf2_9ce4_8422_2325, lines: readable.then(VecDeque::new) }
     }
@@ -52,7 +52,7 @@ impl Trace {
         lines.push_back(Line { at, host, text: text() });
     }
 
-    /// Returns the last lines about these hosts, or about all if none is named.
+    /// Returns the last lines about these hosts, or about all hosts if `hosts` is empty.
     pub fn last(&self, count: usize, hosts: &[Tid]) -> Vec<String> {
         let wanted = |line: &&Line| hosts.is_empty() || hosts.contains(&line.host);
         let lines = self.lines.iter().flatten().rev().filter(wanted).take(count);

@@ -21,19 +21,19 @@ pub const MASTER: NodeId = 0;
 pub const OPERATOR: TaskId = 0;
 /// The interval at which the simulator checks whether the machine has settled.
 const CHECK_INTERVAL: Nanos = SECOND / 2;
-/// A machine without work must settle within this time, plus the times in which lost hosts are detected and removed
-/// daemons end.
+/// Without work, a machine must settle within this time plus the time that it takes to detect lost hosts, and to end
+/// removed daemons.
 const SETTLE_WAIT: Nanos = 40 * SECOND;
 
 /// An event.
 pub enum Event {
-    /// A daemon's rules asked to be woken.
+    /// A daemon's rules are woken at the time that they have requested.
     Wake(NodeId),
     /// The first item of a channel arrives.
     Arrive { link: LinkId, end: usize, kind: Kind },
-    /// The operating system at one end gives up a connection.
+    /// At one end of a link, the operating system gives up the connection.
     GiveUp { link: LinkId, end: usize },
-    /// A connection is tried.
+    /// A daemon tries to connect to a host.
     Attempt { from: NodeId, host: Tid, number: u64 },
     /// A daemon calls for a data link, or an expected data link has not arrived in time.
     DataAttempt { node: NodeId, host: Tid, number: u64 },
@@ -49,7 +49,7 @@ pub enum Event {
     ProgramFound { node: NodeId, spawn: SpawnId, found: Box<Result<Found, Code>> },
     /// A process was started, or the start has failed.
     ProcessStarted { node: NodeId, start: Box<Start>, fails: bool },
-    /// A process sends its hello.
+    /// A process sends its `Hello`.
     Hello(TaskId),
     /// The daemon reads a frame from a task's socket.
     FromTask(TaskId),
@@ -77,9 +77,9 @@ pub enum Event {
     Continue(NodeId),
     /// A fault of the network ends.
     EndFault(u64),
-    /// A computer is as fast as before.
+    /// The traffic of a computer is no longer delayed.
     EndSlowness(Place),
-    /// A computer's connections lose nothing any more.
+    /// A computer's connections no longer lose packets.
     EndLoss(Place),
     /// The simulator checks whether the machine has settled.
     CheckSettled,
@@ -124,7 +124,7 @@ pub struct World {
     pub events: u64,
     /// The random numbers of the world. Each program has a generator of its own.
     pub prng: Prng,
-    /// The computers, by their number; the first element is not used.
+    /// The computers, indexed by their number. Element 0 is not used.
     pub computers: Vec<Computer>,
     /// Daemons.
     pub nodes: Vec<Node>,
@@ -154,7 +154,7 @@ pub struct World {
     pub population: usize,
     /// The number of steps of one program.
     pub steps: usize,
-    /// Whether the mailboxes have been emptied.
+    /// Whether the operator has been given the request that deletes all mailboxes.
     pub reset: bool,
 }
 
@@ -200,7 +200,7 @@ impl World {
             reset: false,
             scenario,
         };
-        // Programs run their steps in a burst, or during the whole run.
+        // Programs run their steps during the whole run, or in a quarter of its time.
         world.steps = world.steps_of_one();
         let share = [4, 1, 1][world.prng.below(3)];
         world.step_interval = (world.scenario.end() / world.steps as Nanos / share).max(MILLISECOND);
@@ -340,7 +340,7 @@ impl World {
         }
     }
 
-    /// Plans the next wake-up for which a daemon's rules have asked.
+    /// Schedules the next wake-up that a daemon's rules have requested.
     pub fn plan_wake(&mut self, number: NodeId) {
         let node = &mut self.nodes[number];
         let Some(when) = node.machine.next_wakeup() else { return };
@@ -434,7 +434,7 @@ impl World {
         self.queue.push(self.now + CHECK_INTERVAL, Event::CheckSettled);
     }
 
-    /// Returns a random short time, such as the duration of an event within one host.
+    /// Returns a short random time, such as the delay of an event within one host.
     pub fn short_time(&mut self) -> Nanos {
         self.prng.span(MICROSECOND, 50 * MICROSECOND)
     }

@@ -52,7 +52,7 @@ impl Sink for Count {
 
 type Descriptors = [OwnedFd; 2];
 
-/// Two endpoints and nothing else.
+/// Measures the bare queue: two endpoints without tasks.
 fn bare(rounds: u32) -> f64 {
     let table = PortTable::new(2).unwrap();
     table.set(1);
@@ -178,8 +178,8 @@ fn packed(task: &mut Task, peer: i32, sends: bool, encoding: i32) {
     task.unpack(Kind::Double, &mut data).unwrap();
 }
 
-/// The messages of a batch. The result is the time of the fastest batch, which other programs on the machine disturb
-/// least.
+/// The number of messages in a batch. The result is the time of the fastest batch, because other programs on the
+/// machine disturb it least.
 const BATCH_MESSAGES: u32 = 1000;
 const BATCHES: u32 = 300;
 
@@ -195,7 +195,8 @@ fn best(what: &str, mut message: impl FnMut()) {
     println!("{what:36} {:8.1} ns both sides", best * 1e9 / f64::from(BATCH_MESSAGES));
 }
 
-/// Measures both sides in one thread: only the instructions, without cache lines that move from core to core.
+/// Measures both sides in one thread. The result is the time of the instructions alone, since no cache line moves from
+/// core to core.
 fn on_one_core() {
     let table = PortTable::new(2).unwrap();
     let mut sides: Vec<Endpoint> = [1, 2]

@@ -12,11 +12,11 @@ const KEPT_BODIES_MAX: usize = 1024;
 /// A table with more slots than this shrinks when most of it is free.
 const TABLE_KEPT_MAX: usize = 4096;
 
-/// The most spare memory that is kept for the next long body, in bytes: while the task runs, and while it sleeps.
+/// The most spare memory, in bytes, that a task keeps for the next long body: while the task runs, and while it sleeps.
 const SPARE_BYTES_MAX: usize = 16 << 20;
 const SPARE_IDLE_BYTES_MAX: usize = 2 << 20;
 
-/// Spare memory is freed after more than this number of sleeps without a long body.
+/// When the task has slept more often than this without a long body, spare memory is freed.
 const SPARE_SLEEPS_MAX: u32 = 2;
 
 /// All messages of the task, by mid.
@@ -28,10 +28,10 @@ pub(crate) struct Store {
     pub queue: Queue,
     /// Spare memory: the memory of a freed long body, kept for the next one. New memory would be mapped page by page.
     spare: Vec<u8>,
-    /// Whether freed memory is kept as spare memory: long bodies arrive that have to be copied to private memory, for
-    /// example from other hosts.
+    /// Whether freed memory is kept as spare memory. True once a long body has been copied to private memory, for
+    /// example a body from another host.
     keeps_spare: bool,
-    /// How often the task has gone to sleep since spare memory was used.
+    /// How often the task has gone to sleep since spare memory was last used.
     sleeps: u32,
     /// The active send buffer, 0 for none.
     pub send: i32,
@@ -53,7 +53,8 @@ impl Store {
         }
     }
 
-    /// Returns an empty buffer for a body of that length: spare memory, if not too much of it would be unused.
+    /// Returns an empty buffer for a body of `bytes` bytes. Uses the spare memory, unless more than half of it would
+    /// stay unused.
     pub fn take_spare(&mut self, bytes: usize) -> Vec<u8> {
         self.keeps_spare = true;
         self.sleeps = 0;
@@ -65,7 +66,7 @@ impl Store {
         spare
     }
 
-    /// Returns a slot for a new message. The caller sets its words and body.
+    /// Returns a slot for a new message. The caller sets the header words and the body.
     #[inline]
     pub fn take_slot(&mut self, state: SlotState) -> u32 {
         let slot = match self.free.pop() {
@@ -113,8 +114,9 @@ impl Store {
         }
     }
 
-    /// Returns a buffer of the user that can be filled anew in place. The effect is that of freeing the buffer and
-    /// making a new one: a freed slot is the next one used, so only the header words and the short body change.
+    /// Returns a buffer of the user that can be refilled in place. Refilling has the same effect as freeing the buffer
+    /// and making a new one: the new buffer would get the freed slot, so only the header words and the short body
+    /// change.
     #[inline(always)]
     pub fn reusable(&mut self, mid: i32) -> Option<&mut Message> {
         let message = self.table.get_mut((mid as usize).wrapping_sub(1))?;
@@ -299,7 +301,8 @@ impl Task {
         Ok(std::mem::replace(&mut store.receive, mid))
     }
 
-    /// Checks the mid of a buffer that is to become active. A queued message leaves the queue.
+    /// Checks the mid of a buffer that is to become active. If the buffer is a queued message, removes it from the
+    /// queue.
     fn claim(&mut self, mid: i32) -> Result<(), Code> {
         if mid != 0 && self.state.store.get(mid)?.state == SlotState::Queued {
             let store = &mut self.state.store;
@@ -312,7 +315,7 @@ impl Task {
     /// `pvm_getminfo`. `pvm_bufinfo` reports `len`, `tag` and `src` of the result.
     pub fn message_info(&self, mid: i32) -> Result<MessageInfo, Code> {
         let message = self.state.store.get(mid)?;
-        // A buffer that was made before the task had a tid reports this tid too.
+        // A buffer that was made before enrollment also reports the task's present tid.
         let src = if message.src == 0 { self.own_tid() } else { message.src };
         Ok(MessageInfo {
             len: message.len() as i32,

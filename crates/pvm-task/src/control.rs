@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// How long a task waits for the daemon's welcome.
 const WELCOME_WAIT_MAX: Duration = Duration::from_secs(30);
-/// How long a task that leaves the machine waits until the socket has taken the task's last frames.
+/// The longest time that a leaving task waits for the socket to take the task's last frames.
 const GOODBYE_WAIT_MAX: Duration = Duration::from_secs(5);
 /// The most frames that one poll handles. Without a limit, a task whose children print without end would never return
 /// from the poll to show their output.
@@ -40,7 +40,7 @@ struct SocketPolls {
     frames_seen: u32,
     /// Polls since the last read.
     quiet: u32,
-    /// The next poll reads the socket in any case.
+    /// Whether the next poll reads the socket in any case.
     requested: bool,
 }
 
@@ -57,13 +57,13 @@ pub(crate) struct Member {
     pub requests: Requests,
     pub introductions: Introductions,
     socket_polls: SocketPolls,
-    /// Messages or frames have arrived since the task prepared to sleep, and more may be waiting.
+    /// Whether messages or frames have arrived since the task prepared to sleep; if so, more may be waiting.
     pub may_have_more: bool,
     /// Since when nothing has arrived. Set only while a task with much free memory sleeps.
     pub idle_since: Option<Instant>,
-    /// The endpoint shows senders that a one-call receive is waiting.
+    /// Whether the endpoint shows senders that a one-call receive is waiting.
     pub posted: bool,
-    /// The daemon relays a long message of this task.
+    /// Whether this task has just sent a long message that the daemon must relay to another host.
     pub relayed: bool,
     pub direct: DirectLinks,
     pub parker: Parker,
@@ -145,7 +145,7 @@ impl Member {
         self.daemon.take().map(drop).ok_or(Code::SysErr)
     }
 
-    /// Waits until the socket has taken all frames. Closes the connection if it fails.
+    /// Waits until the socket has taken all frames. If a write fails, closes the connection.
     pub fn send_last_frames(&mut self) {
         let end = Instant::now() + GOODBYE_WAIT_MAX;
         while let Some(socket) = self.daemon.as_mut().filter(|socket| socket.wants_write() && Instant::now() < end) {
@@ -167,7 +167,7 @@ impl Member {
 
     // ----- sending
 
-    /// Sends a frame. Closes the connection if it fails. Returns `false` if the frame is too long.
+    /// Sends a frame. If the write fails, closes the connection. Returns `false` if the frame is too long.
     pub fn send(&mut self, frame: &ToDaemon) -> bool {
         let Some(socket) = &mut self.daemon else { return true };
         match socket.send_to_daemon(frame, &[]) {
@@ -180,8 +180,8 @@ impl Member {
         }
     }
 
-    /// Puts a message into the queue to a connected peer. If the peer must be woken during the call, the daemon rings
-    /// it.
+    /// Puts a message into the queue to a connected peer. If the peer sleeps and must be woken before the call ends,
+    /// asks the daemon to ring the peer.
     #[inline]
     pub fn send_bytes(&mut self, to: Tid, meta: Meta, body: &[u8]) -> Result<(), Code> {
         let (socket, mut lost) = (&mut self.daemon, false);
@@ -236,7 +236,7 @@ impl Member {
         self.socket_polls.requested = true;
     }
 
-    /// Cancels a requested read of the socket. For tests that check which calls request one.
+    /// Cancels a requested read of the socket. Used by tests that check which calls request a read.
     #[cfg(test)]
     pub fn cancel_socket_poll(&mut self) {
         self.socket_polls.requested = false;
@@ -247,8 +247,8 @@ impl Member {
         self.endpoint.ports().map_or(0, |ports| ports.frames(self.tid.0))
     }
 
-    /// Handles the frames that have arrived. The frame that reports a peer's end arrives before all notifies of this
-    /// end; before the frame is handled, all messages of that peer are taken in.
+    /// Handles the frames that have arrived. The frame that reports the exit of a peer arrives before all notifies of
+    /// this exit. When this frame is handled, all messages of the peer are taken in first.
     pub fn read_control(&mut self, state: &mut State) -> usize {
         self.socket_polls = SocketPolls { frames_seen: self.frames(), quiet: 0, requested: false };
         let mut count = 0;
@@ -275,7 +275,8 @@ impl Member {
         match frame {
             ToTask::Reply { wait, reply } => self.on_reply(state, wait, reply),
             ToTask::Message(message) => {
-                // The message may be a notify about a task of another host: messages of that task are taken in first.
+                // The message may be a notify of the exit of a task of another host. Earlier messages of that task are
+                // taken in first.
                 self.endpoint.poll_through(self.tid.host().0, &mut QueueSink { state, own: self.tid.0 as i32 });
                 deliver(state, message);
             }
@@ -309,8 +310,8 @@ impl Member {
                 }
             }
             Purpose::Introduction(peer) => {
-                // The daemon introduces a peer only once. If the peer's memory could not be mapped at that time, it may
-                // fit now.
+                // The daemon introduces a peer only once. If there was no room to map the peer's memory at that time,
+                // there may be room now.
                 self.connect_introduced(state);
                 if !self.endpoint.is_connected(peer.0) {
                     self.introductions.refuse(peer, if failed { Code::NoTask } else { Code::OutOfRes });
@@ -390,8 +391,9 @@ fn wait_for_welcome(socket: &mut ControlSocket) -> Result<(Welcome, Vec<OwnedFd>
     }
 }
 
-/// Adds writability to the awaited events if frames wait to be written. Returns the events and the longest wait. If the
-/// socket would be reported writable although it takes nothing, the event is not added and the wait is short.
+/// Returns the events to wait for and the longest wait. If frames wait to be written, adds writability to the events.
+/// If the socket takes no frames because too many descriptors are in flight, the system would still report it writable:
+/// then adds no event and returns a short wait.
 fn writable(socket: &ControlSocket, events: PollFlags, time: Duration) -> (PollFlags, Duration) {
     match (socket.wants_write(), socket.is_descriptor_limited()) {
         (false, _) => (events, time),

@@ -57,7 +57,7 @@ impl Numbers {
 }
 
 impl Form {
-    /// Returns the form of numbers of that kind.
+    /// Returns the form of the numbers in items of this kind.
     fn numbers(self, kind: Kind) -> Numbers {
         let bytes = match kind {
             Kind::Byte => 1,
@@ -109,7 +109,7 @@ fn convert(kind: Kind, from: (Form, &[u8]), to: (Form, &mut [u8])) -> usize {
 }
 
 impl Message {
-    /// Returns whether items of that kind need no conversion: they have the form of this host's memory, or the form
+    /// Returns whether items of this kind need no conversion: they have the form of this host's memory, or the form
     /// that `pack_narrow` writes and `unpack_narrow` reads.
     #[inline(always)]
     pub fn is_native(&self, kind: Kind) -> bool {
@@ -179,8 +179,8 @@ impl Message {
         Ok((bytes, converted == count))
     }
 
-    /// Converts a raw message of another format to the format of this host. All its items must be of that kind. Fails
-    /// with `Overflow` if an item does not fit; then this item and all items after it are missing.
+    /// Converts a raw message of another format to the format of this host. All its items must be of the given kind.
+    /// Fails with `Overflow` if an item does not fit; then this item and all items after it are missing.
     #[cold]
     pub fn make_native(&mut self, kind: Kind) -> Result<(), Code> {
         let form = self.form().ok_or(Code::BadMsg)?;
@@ -197,7 +197,8 @@ impl Message {
         if converted < count { Err(Code::Overflow) } else { Ok(()) }
     }
 
-    /// Counts items from or to another format. A wider `long` alone does not count.
+    /// Counts items that were converted from or to another format. In a message of this host's format, `long`s that
+    /// were widened or narrowed do not count.
     fn count_converted(&self, items: usize) {
         if self.format != OWN_DSIG {
             CONVERTED.fetch_add(items as u64, Ordering::Relaxed);

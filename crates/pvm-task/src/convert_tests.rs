@@ -19,7 +19,7 @@ fn task() -> Task {
     Task::new(&Environment::from_lookup(|_| None))
 }
 
-/// Receives a message of a host of that format.
+/// Receives a message of a host with the given format.
 fn receive(task: &mut Task, format: Format, enc: i32, body: &[u8]) -> i32 {
     let signature = format.signature();
     let envelope = crate::receive::Envelope { src: 1, dst: 0, ctx: 0, tag: 2, wid: 0, enc, format: signature };
@@ -33,7 +33,7 @@ fn any() -> Filter {
     Filter { src: ANY, tag: ANY, ctx: 0 }
 }
 
-/// Returns the bytes of a number as a host of that format writes them.
+/// Returns the bytes of a number as a host with the given format writes them.
 fn written(format: Format, value: i128, bytes: usize) -> Vec<u8> {
     if format.big_endian { value.to_be_bytes()[16 - bytes..].to_vec() } else { value.to_le_bytes()[..bytes].to_vec() }
 }

@@ -80,8 +80,8 @@ pub enum EnrollError {
     Unreachable(FindError),
     /// The daemon has refused the task.
     Refused(Code),
-    /// The connection to the daemon broke, or the daemon did not answer in time or violated the protocol, before its
-    /// welcome.
+    /// Before the daemon's welcome, the connection broke, or the daemon did not answer in time or violated the
+    /// protocol.
     Broken,
     /// The segment or doorbell of this task could not be made.
     System(std::io::Error),
@@ -95,7 +95,7 @@ impl EnrollError {
             _ => Code::SysErr,
         }
     }
-    /// Returns whether no daemon runs, because there was none or it is dead, so that one can be started.
+    /// Returns whether no daemon runs: there was none, or it is dead. If so, a daemon can be started.
     pub fn means_no_daemon(&self) -> bool {
         matches!(self, EnrollError::NoDaemon | EnrollError::Unreachable(FindError::Dead))
     }

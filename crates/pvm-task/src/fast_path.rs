@@ -36,7 +36,7 @@ pub enum FastSend {
 }
 
 impl Task {
-    /// As [`Task::init_send`], if the last send buffer can be filled anew in place.
+    /// As [`Task::init_send`], if the last send buffer can be refilled in place.
     #[inline(always)]
     pub fn init_send_fast(&mut self, encoding: i32) -> Option<i32> {
         let enc = match encoding {
@@ -84,7 +84,7 @@ impl Task {
         true
     }
 
-    /// As [`Task::send`], for an immediate message to a connected peer while no other work is due.
+    /// As [`Task::send`], for an immediate message to a connected peer. Sends only while no other work is due.
     #[inline(always)]
     pub fn send_fast(&mut self, to: i32, tag: i32) -> FastSend {
         let State { store, context, .. } = &mut self.state;
@@ -101,7 +101,7 @@ impl Task {
         sent
     }
 
-    /// As [`Task::psend`], for an immediate message to a connected peer while no other work is due.
+    /// As [`Task::psend`], for an immediate message to a connected peer. Sends only while no other work is due.
     #[inline(always)]
     pub fn psend_fast(&mut self, to: i32, tag: i32, body: &[u8]) -> FastSend {
         let immediate = Immediate::of_numbers([self.state.context as u32, tag as u32], NATIVE, body);
@@ -119,8 +119,8 @@ impl Task {
         Some(Delivered { src, tag: immediate.first[1] as i32, wid: 0, len: immediate.len(), failure: None })
     }
 
-    /// As [`Task::try_receive`], for an immediate message that has arrived or arrives at once. It replaces the active
-    /// receive buffer in place.
+    /// As [`Task::try_receive`], for an immediate message that has arrived or arrives at once. The message replaces the
+    /// active receive buffer in place.
     #[inline(always)]
     pub fn receive_fast(&mut self, filter: &Filter) -> Option<i32> {
         let mid = self.state.store.receive;

@@ -17,7 +17,7 @@ fn pack(task: &mut Task, kind: Kind, items: &[u8]) {
     }
 }
 
-/// Takes the fast path, or else the ordinary one. Returns whether that succeeded.
+/// Takes the fast path, or else the ordinary one. Returns whether the call succeeded.
 fn unpack(task: &mut Task, kind: Kind, items: &mut [u8]) -> bool {
     task.unpack_fast(kind, items) || task.unpack(kind, items).is_ok()
 }

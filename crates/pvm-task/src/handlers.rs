@@ -4,7 +4,7 @@ use crate::system::SYSTEM_TAGS;
 use crate::types::{ANY, HandlerCall};
 use pvm_core::codes::{Code, SYSCTX_TC};
 
-/// A handler: the messages that it takes, and its function, unless it is one of the library's own.
+/// A handler: the messages that it takes, and its function. The library's own handlers have no function here.
 struct Handler {
     src: i32,
     tag: i32,
@@ -31,15 +31,15 @@ struct CallerState {
     ctx: i32,
 }
 
-/// All handlers. Their messages stay in the queue until they would become visible, since handlers that run earlier may
-/// add and delete handlers.
+/// All handlers. A message for a handler stays in the queue until it would become visible, since handlers that run
+/// earlier may add and delete handlers.
 #[derive(Default)]
 pub(crate) struct Handlers {
     /// The handlers, by id.
     list: Vec<Option<Handler>>,
     /// The number of handlers that are not the library's own.
     users: usize,
-    /// Messages with lower numbers may now become visible or be taken by a handler.
+    /// The number of the first message that may not yet become visible or be taken by a handler.
     pub bound: u64,
     /// Senders that have fallen back from a direct link, and how many of their next messages are repeats.
     repeats: Vec<(i32, u32)>,
@@ -47,13 +47,13 @@ pub(crate) struct Handlers {
 }
 
 impl Handlers {
-    /// Returns whether any message can be for a user handler.
+    /// Returns whether there are user handlers, which may take messages.
     #[inline]
     pub fn any(&self) -> bool {
         self.users > 0
     }
 
-    /// Returns whether any message can be for a user handler or be a repeat.
+    /// Returns whether there are user handlers, or repeats are still expected.
     #[inline]
     pub fn may_intercept(&self) -> bool {
         self.any() || !self.repeats.is_empty()
@@ -71,7 +71,7 @@ impl Handlers {
         }
     }
 
-    /// Returns the user handler that takes such a message, and its function.
+    /// Returns the user handler that takes a message with these words, and its function.
     pub fn find(&self, src: i32, tag: i32, ctx: i32) -> Option<(i32, u64)> {
         self.list.iter().enumerate().rev().find_map(|(id, handler)| {
             let handler = handler.as_ref().filter(|handler| handler.accepts(src, tag, ctx))?;
@@ -92,12 +92,13 @@ impl Handlers {
         self.repeats.retain(|(other, _)| *other != src);
     }
 
-    /// Returns whether messages that arrive from that sender on the default route may be repeats.
+    /// Returns whether messages that arrive from this sender on the default route may be repeats.
     pub fn repeats(&self, src: i32) -> bool {
         self.repeats.iter().any(|(other, _)| *other == src)
     }
 
-    /// Counts a message that has arrived from that sender on the default route. Returns whether it is a repeat.
+    /// Counts a message that has arrived from this sender on the default route. Returns whether the message is a
+    /// repeat.
     #[inline]
     pub fn take_repeat(&mut self, src: i32) -> bool {
         let Some((_, count)) = self.repeats.iter_mut().find(|(other, _)| *other == src) else { return false };
@@ -173,7 +174,7 @@ impl Task {
     pub fn handler_done(&mut self) {
         let state = &mut self.state;
         let Some(before) = state.handlers.running.take() else { return };
-        // Messages after the handler's message have waited for the handler to end.
+        // Messages after the handler's message could not become visible before the handler had ended.
         state.reveal_more();
         self.note_revealed();
         let state = &mut self.state;

@@ -19,7 +19,8 @@ type Address = (i32, i32);
 #[derive(Default)]
 pub(crate) struct LocalNotifies {
     own_exit: Vec<Address>,
-    /// Addresses to notify of new routes, and for how many more routes; a negative number means all.
+    /// Addresses to notify of new routes, each with the number of further routes to report to it; a negative number
+    /// means all.
     route_add: Vec<(Address, i32)>,
     route_delete: Vec<(Address, Tid)>,
 }
@@ -31,14 +32,15 @@ impl LocalNotifies {
 }
 
 impl State {
-    /// Queues a notify of this process to itself. It names the daemon as its sender, as other notifies do.
+    /// Queues a notify of this process to itself. The notify names the daemon as its sender, as other notifies do.
     pub(crate) fn notify_locally(&mut self, ctx: i32, tag: i32, body: &[i32]) {
         let body = body.iter().fold(Writer::new(), |writer, word| writer.int(*word)).finish();
         let src = Tid::DAEMON.0 as i32;
         self.on_message_bytes(Envelope { src, dst: 0, ctx, tag, wid: 0, enc: ENC_XDR, format: OWN_DSIG }, body);
     }
 
-    /// Sends the notifies about a route that can be used now (then `descriptor` is its descriptor) or has ended.
+    /// Sends the notifies about a route. `descriptor`: the route's descriptor if the route can be used now, `None` if
+    /// it has ended.
     pub(crate) fn route_changed(&mut self, peer: Tid, descriptor: Option<i32>) {
         let peer_word = peer.0 as i32;
         let Some(descriptor) = descriptor else {

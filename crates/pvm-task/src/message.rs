@@ -14,11 +14,11 @@ pub(crate) const OWN_DSIG: i32 = native_dsig();
 /// The state of a slot of the message table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SlotState {
-    /// It is free.
+    /// The slot is free.
     Free,
-    /// It holds a buffer of the user.
+    /// The slot holds a buffer of the user.
     Buffer,
-    /// It holds a message that has arrived and has not been received.
+    /// The slot holds a message that has arrived and has not been received.
     Queued,
 }
 
@@ -26,13 +26,13 @@ pub(crate) enum SlotState {
 pub(crate) enum Large {
     /// The body is in `small`.
     None,
-    /// In private memory.
+    /// The body is in private memory.
     Bytes(Vec<u8>),
-    /// In the shared heap of this task, each block with its used length.
+    /// The body is in blocks of this task's shared heap; each block with its used length.
     Blocks(Vec<(Block, usize)>),
-    /// In the sender's heap.
+    /// The body is in the sender's heap.
     Remote(Remote),
-    /// In the user's memory, which is read when the message is sent.
+    /// The body is in the user's memory, which is read when the message is sent.
     Pieces(Vec<Box<dyn Source>>),
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Message {
     pub links: Links,
     /// The number of the message among all that were ever queued.
     pub number: u64,
-    /// How far it has been unpacked, in bytes.
+    /// How many bytes of the body have been unpacked.
     pub position: usize,
     /// A short body. A free slot keeps the memory, so that the next message needs none.
     pub small: Vec<u8>,
@@ -100,12 +100,12 @@ impl Message {
         }
     }
 
-    /// Returns whether items of that kind can be unpacked. Raw data of another format can be unpacked only as bytes.
+    /// Returns whether items of this kind can be unpacked. Raw data of another format can be unpacked only as bytes.
     pub fn readable(&self, kind: Kind) -> bool {
         self.encoding() != Encoding::Foreign || kind == Kind::Byte
     }
 
-    /// Returns whether the items are native items of another format, as a one-call send makes them.
+    /// Returns whether the items are raw items of another format, as a one-call send on another host packs them.
     pub fn is_foreign_raw(&self) -> bool {
         self.encoding() == Encoding::Foreign && self.format != OWN_DSIG
     }
@@ -115,7 +115,7 @@ impl Message {
         self.len().saturating_sub(self.position)
     }
 
-    /// Copies `data.len()` bytes, from `offset` on, out of the body, which must have as many.
+    /// Fills `data` with the bytes of the body from `offset` on. The body must have enough of them.
     pub fn copy_out(&self, offset: usize, data: &mut [u8]) {
         match &self.large {
             Large::None => data.copy_from_slice(&self.small[offset..offset + data.len()]),
@@ -126,7 +126,7 @@ impl Message {
         }
     }
 
-    /// Unpacks the next `data.len()` bytes; the message must have as many.
+    /// Unpacks the next `data.len()` bytes. The message must have at least this many left.
     pub fn take(&mut self, data: &mut [u8]) {
         self.copy_out(self.position, data);
         self.position += data.len();
@@ -219,7 +219,7 @@ impl Message {
     }
 }
 
-/// Returns zeroed memory of that size, or `NoMem`.
+/// Returns `bytes` bytes of zeroed memory, or `NoMem`.
 pub(crate) fn zeroes(bytes: usize) -> Result<Vec<u8>, Code> {
     let mut data = Vec::new();
     data.try_reserve_exact(bytes).map_err(|_| Code::NoMem)?;
@@ -237,7 +237,7 @@ fn append_to_bytes(bytes: &mut Vec<u8>, data: &[u8]) -> Result<(), Code> {
     Ok(())
 }
 
-/// Returns whether that many more bytes fit into the last block, and do not make the body too long.
+/// Returns whether `bytes` more bytes fit into the last block and do not make the body too long.
 #[inline]
 fn has_room(blocks: &[(Block, usize)], bytes: usize) -> bool {
     let total: usize = blocks.iter().map(|(_, used)| used).sum();

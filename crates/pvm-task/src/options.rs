@@ -10,8 +10,8 @@ use serde_bytes::ByteBuf;
 const FRAGMENT_BYTES: std::ops::RangeInclusive<i32> = 52..=1_048_576;
 const FRAGMENT_BYTES_DEFAULT: i32 = 4080;
 
-/// A number that `pvm_getopt` accepts in addition to the options; it returns how many items this process has converted.
-/// PVM 3.4 does not have it.
+/// A number that `pvm_getopt` accepts in addition to the options of PVM 3.4. For this number, `pvm_getopt` returns how
+/// many items this process has converted.
 const ITEMS_CONVERTED: i32 = 1001;
 
 /// An option of `pvm_setopt`.
@@ -47,7 +47,7 @@ pub enum OptionNumber {
 }
 
 impl OptionNumber {
-    /// Returns the option of that number.
+    /// Returns the option with this number.
     pub fn from_number(number: i32) -> Option<OptionNumber> {
         use OptionNumber::*;
         const ALL: [OptionNumber; 25] = [
@@ -96,7 +96,7 @@ pub(crate) struct Settings {
     /// The destinations of the output and the traces of children at enrollment. These tids are always allowed values.
     inherited: (i32, i32),
     pub no_reset: Option<i32>,
-    /// `own` has changed, and the daemon has not been notified.
+    /// Whether `own` has changed and the daemon has not been notified.
     pub own_changed: bool,
 }
 
@@ -118,7 +118,7 @@ impl Settings {
         }
     }
 
-    /// Sets the destinations of this task's output and traces, which the daemon has sent. Children inherit them.
+    /// Sets the settings of this task's output and traces, as the daemon has sent them. Children inherit them.
     pub fn inherit(&mut self, own: TraceSettings) {
         self.inherited = (own.output_tid, own.trace_tid);
         self.own = own;
@@ -300,7 +300,7 @@ impl Task {
         self.state.settings.no_reset
     }
 
-    /// Sets that index.
+    /// Sets the index that [`Task::no_reset`] returns.
     pub fn set_no_reset(&mut self, index: Option<i32>) {
         self.state.settings.no_reset = index;
     }

@@ -65,7 +65,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Returns whether any messages outside the system context are output.
+    /// Returns whether any channel is collected.
     #[inline]
     pub fn any(&self) -> bool {
         !self.channels.is_empty()
@@ -125,7 +125,7 @@ impl Output {
         }
     }
 
-    /// Passes a message on. Keeps no record of the task; the caller has to keep one.
+    /// Passes a message on. Keeps no record of the task; a caller that needs a record must keep it.
     fn on_raw_message(&mut self, channel: Channel, task: Tid, length: i32, mut reader: Reader<'_>) {
         let kind = match usize::try_from(length) {
             Ok(0) => OutputKind::End,
@@ -174,14 +174,14 @@ impl Output {
 
 /// Output of children (contract 2.8).
 impl Task {
-    /// Treats messages to this context and tag as output of children from now on: they are not queued,
-    /// [`Task::next_output`] returns them. Does not change where children's output goes.
+    /// Treats messages to this context and tag as output of children from now on: they are not queued;
+    /// [`Task::next_output`] returns their contents. Does not change where children's output goes.
     pub fn collect_output(&mut self, ctx: i32, tag: i32) {
         self.state.output.collect((ctx, tag));
     }
 
-    /// As [`Task::collect_output`], with [`OutputKind::Raw`] in place of lines. A task may begin and end more
-    /// than once.
+    /// As [`Task::collect_output`], with [`OutputKind::Raw`] in place of lines. A task may cause more than one
+    /// [`OutputKind::Begin`] and [`OutputKind::End`].
     pub fn collect_raw_output(&mut self, ctx: i32, tag: i32) {
         self.state.output.collect_raw((ctx, tag));
     }

@@ -41,7 +41,7 @@ impl Task {
         }
     }
 
-    /// As [`Task::pack`], but into a trace event that the program makes.
+    /// As [`Task::pack`], but packs into a trace event that the program makes.
     #[cold]
     fn pack_framed(&mut self, kind: Kind, items: &[u8]) -> Result<(), Code> {
         if items.is_empty() {

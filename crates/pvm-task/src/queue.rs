@@ -244,7 +244,7 @@ pub(crate) fn fits(message: &Message, filter: &Filter) -> bool {
     accepts(filter, message.src, message.tag, message.ctx)
 }
 
-/// Returns whether the filter accepts a message with those words.
+/// Returns whether the filter accepts a message with these words.
 #[inline]
 pub(crate) fn accepts(filter: &Filter, src: i32, tag: i32, ctx: i32) -> bool {
     (filter.tag == tag || filter.tag == ANY)

@@ -13,7 +13,7 @@ use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, Endpoint, Meta, Posted, RecentShort, Sink, is_daemon};
 
-/// The most polls of all peers by a call that does not wait, even if more messages arrive.
+/// How often, at most, a call that does not wait polls all peers, even if more messages arrive.
 pub(crate) const POLLS_MAX: usize = 64;
 
 /// The header of a message: who sent it, and how its body is written.
@@ -33,7 +33,7 @@ impl Envelope {
     pub fn new(from: u32, own: i32, meta: Meta) -> Envelope {
         let [ctx, tag, wid, enc, format, far] = meta;
         let (ctx, tag, wid, enc, format) = (ctx as i32, tag as i32, wid as i32, enc as i32, format as i32);
-        // Only the daemon sends on behalf of others.
+        // Only the daemon sends messages on behalf of other tasks.
         let src = if is_daemon(from) { far } else { from } as i32;
         Envelope { src, dst: own, ctx, tag, wid, enc, format }
     }
@@ -75,7 +75,7 @@ pub(crate) trait Target {
     }
 }
 
-/// Memory of the caller: it takes the first bytes, as many as fit.
+/// Memory of the caller. It receives the first bytes of a body, as many as fit.
 impl Target for [u8] {
     #[inline]
     fn take(&mut self, _wid: i32, body: Arrival<'_>) -> Option<usize> {
@@ -123,7 +123,7 @@ impl<T: Target + ?Sized> Sink for DeliverSink<'_, T> {
             return self.state.on_message(envelope, body);
         }
         let Some(len) = self.target.take(envelope.wid, body) else { return };
-        self.state.store.queue.reveal_all(); // no handler waits, or the message would be intercepted
+        self.state.store.queue.reveal_all(); // no handler waits: otherwise the message would be intercepted
         self.delivered = Some(envelope.delivered(len));
     }
 
@@ -180,7 +180,7 @@ impl State {
         self.is_for_library(ctx, tag) || self.handlers.any() && self.is_for_handlers(envelope)
     }
 
-    /// Returns whether such a message is for the library itself.
+    /// Returns whether a message with these words is for the library itself.
     fn is_for_library(&self, ctx: i32, tag: i32) -> bool {
         self.output.takes((ctx, tag)) || (ctx == SYSCTX_TC && is_system(tag))
     }
@@ -288,7 +288,7 @@ impl Task {
     }
 
     /// As [`Task::take_in`], for a caller that does not try again: takes in everything that has arrived until now, from
-    /// all peers. Peers that go on sending do not make it run on.
+    /// all peers. Stops after `POLLS_MAX` polls, even if peers go on sending.
     pub fn take_in_all(&mut self) -> usize {
         let Some(member) = &mut self.member else { return 0 };
         let mut arriving = QueueSink { state: &mut self.state, own: member.tid.0 as i32 };
@@ -340,7 +340,7 @@ impl Task {
         }
     }
 
-    /// Notes that more messages are visible, so that no thread sleeps before it has searched again.
+    /// Notes that more messages are visible. Then no thread sleeps before it has searched again.
     pub(crate) fn note_revealed(&mut self) {
         self.note(1, 0);
     }
@@ -393,7 +393,7 @@ impl Task {
     }
 
     /// Tries once to receive, for a call that waits: as [`Task::receive`], but if the filter accepts no queued message,
-    /// takes in what has arrived, up to the first message that it accepts.
+    /// takes in what has arrived, up to the first message that the filter accepts.
     #[inline]
     pub fn try_receive(&mut self, filter: &Filter) -> Option<i32> {
         if let Some(mid) = self.receive_short(filter) {
@@ -484,8 +484,8 @@ impl Task {
     }
 
     /// Tries once to receive for `pvm_precv`, and polls by itself. Copies the first bytes of the oldest message that
-    /// the filter accepts into `data`. Raw items in the format of another host are converted; they must be of that
-    /// kind.
+    /// the filter accepts into `data`. Raw items in the format of another host are converted; they must all be of the
+    /// given kind.
     #[inline(always)]
     pub fn try_precv(&mut self, filter: &Filter, kind: Kind, data: &mut [u8]) -> Option<Delivered> {
         if let Some((envelope, short, _)) = self.probe_recent_short(filter, true) {
@@ -588,7 +588,7 @@ impl Task {
         Some(delivered)
     }
 
-    /// Ends what [`Task::begin_precv`] began.
+    /// Ends the receive that [`Task::begin_precv`] has posted.
     #[inline]
     pub fn end_precv(&mut self) {
         if let Some(member) = self.member.as_mut().filter(|member| member.posted) {

@@ -13,13 +13,13 @@ pub(crate) enum Purpose {
     Caller,
     /// The reply is ignored.
     Ignored,
-    /// The reply ends the introduction to that peer.
+    /// The reply ends the introduction of this peer.
     Introduction(Tid),
-    /// The reply reports whether there will be a direct link to that peer.
+    /// The reply reports whether there will be a direct link to this peer.
     DirectLink(Tid),
 }
 
-/// A request without a reply, or with a reply that its caller has not fetched.
+/// A request that has no reply yet, or whose reply the caller has not fetched.
 struct Pending {
     number: u32,
     purpose: Purpose,
@@ -40,7 +40,7 @@ impl Requests {
         self.last_number
     }
 
-    /// Adds a request that has been sent under that number.
+    /// Adds a request that has been sent with this number.
     pub fn add(&mut self, number: u32, purpose: Purpose) {
         self.pending.push(Pending { number, purpose, reply: None });
     }
@@ -120,13 +120,13 @@ impl Task {
     /// Sends a request whose reply is ignored.
     pub(crate) fn send_request(&mut self, request: Request) {
         if let Some(member) = &mut self.member {
-            // If the daemon is gone, the request is not needed.
+            // If the daemon is gone, the request is not needed any more, so the failure is ignored.
             let _ = member.request(request, Purpose::Ignored);
         }
     }
 
     /// Returns the reply if [`Task::progress`] has taken it in. `Reply::Error` becomes `Err`; the result is `SysErr` if
-    /// the daemon is gone. After its reply, a ticket cannot be used again.
+    /// the daemon is gone. Once the reply has been returned, the ticket cannot be used again.
     pub fn poll_reply(&mut self, ticket: &Ticket) -> Option<Result<Reply, Code>> {
         match &mut self.member {
             Some(member) => member.requests.poll(ticket.0),

@@ -6,7 +6,7 @@ use pvm_core::codes::{DATA_DEFAULT, DATA_IN_PLACE, DATA_RAW, ENC_XDR};
 
 const PEER: Tid = Tid(0x40002);
 
-/// Adds a request with that purpose to the table, as if it had been sent. Returns its number.
+/// Adds a request to the table, as if it had been sent. Returns the request's number.
 fn add(requests: &mut Requests, purpose: Purpose) -> u32 {
     let number = requests.next_number();
     requests.add(number, purpose);

@@ -16,7 +16,7 @@ use pvm_fmp::{Block, Endpoint, FAR, INLINE_BYTES_MAX, Meta, SendError, Sent, WEL
 /// The tid and tag by which a program's send addresses the collector of trace events.
 const TRACE_DESTINATION: (i32, i32) = (-1111, -2222);
 
-/// For a message of at least this size, in bytes, to another host, the daemon needs longer than a task spins.
+/// A message of at least this many bytes to another host keeps the daemon busy for longer than a task spins.
 const RELAYED_BYTES_MIN: usize = 64 << 10;
 
 /// Messages of native bytes and of the default encoding travel with well-known header words.
@@ -38,9 +38,9 @@ enum Route {
     Loopback,
     /// Through the daemon's socket.
     Daemon,
-    /// None yet: the daemon introduces the peer first.
+    /// No route yet: the daemon introduces the peer first.
     Introducing,
-    /// None: there is no such task.
+    /// No route: there is no such task.
     Gone,
 }
 
@@ -75,8 +75,8 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Puts the body into the queue to the daemon, for tasks of other hosts. If there is more than one such task, a
-    /// message with their tids precedes the body.
+    /// Puts the body into the queue to the daemon, for tasks of other hosts. If there is more than one receiver, a
+    /// message with the receivers' tids precedes the body.
     fn send_by_default_route(&self, member: &mut Member, to: &[Tid], mut meta: Meta) -> Result<(), Code> {
         meta[FAR] = to[0].0;
         let daemon = to_daemon(member);
@@ -113,7 +113,7 @@ impl Member {
         }
     }
 
-    /// Notes that the daemon relays a message of that size.
+    /// Notes that the daemon relays a message of `bytes` bytes.
     fn note_relayed(&mut self, bytes: usize) {
         self.relayed |= bytes >= RELAYED_BYTES_MIN;
     }
@@ -128,7 +128,7 @@ impl Member {
     pub(crate) fn has_default_route(&mut self) -> bool {
         let daemon = to_daemon(self);
         let is_connected = self.endpoint.is_connected(daemon.0);
-        // After a refusal, only a send asks again; it reports the failure.
+        // After a refusal, only a send asks again, because a send can report the failure.
         if !is_connected && !self.introductions.is_refused(daemon) {
             let _ = self.request_introduction(daemon);
         }
@@ -208,7 +208,7 @@ impl Message {
         [ctx, tag, self.wid, enc, self.format, 0].map(|word| word as u32)
     }
 
-    /// Returns the body in the form in which it is sent to that number of receivers.
+    /// Returns the body in the form in which it is sent to the given number of receivers.
     #[inline]
     fn outgoing(&mut self, heap: &mut Endpoint, receivers: usize) -> Result<Outgoing<'_>, Code> {
         if matches!(self.large, Large::Remote(_)) || (matches!(self.large, Large::Bytes(_)) && receivers > 1) {
@@ -337,7 +337,7 @@ impl Task {
             note(body.send(member, tid, meta));
         }
         for tid in linked {
-            // An earlier send of this loop may have shown that this link is broken too.
+            // An earlier send in this loop may have shown that the link to this receiver is broken too.
             note(match member.direct.carries(tid) {
                 true => member.send_direct(tid, meta, body.as_body()),
                 false => body.send_by_default_route(member, &[tid], meta),
@@ -428,7 +428,7 @@ impl Task {
         Ok(Submit::Done)
     }
 
-    /// Returns whether a message may be sent to that tid with that tag.
+    /// Returns whether a message with this tag may be sent to this tid.
     #[inline]
     fn may_send(&self, to: Tid, tag: i32) -> bool {
         (to.is_task() && tag >= 0) || (self.state.settings.reserved != 0 && to != Tid::NONE)
@@ -458,7 +458,7 @@ impl Task {
         self.note_news();
     }
 
-    /// Once in many sends, collects the blocks that receivers have returned, and takes in messages that have arrived.
+    /// In one of many calls, collects the blocks that receivers have returned, and takes in messages that have arrived.
     #[inline(always)]
     fn collect_returned_blocks(&mut self) {
         if self.member.as_ref().is_some_and(|member| member.endpoint.should_poll()) {
@@ -466,13 +466,13 @@ impl Task {
         }
     }
 
-    /// Requests a direct link after a message by the default route, or takes in one that has been made.
-    /// Multicasts request none.
+    /// Called after a message has been sent by the default route. Requests a direct link, or takes over a link that has
+    /// been made already. Multicasts request no links.
     pub(crate) fn update_route(&mut self, to: Tid) {
         let Some(member) = &mut self.member else { return };
         let lacks = member.needs_direct_link(to);
         if lacks {
-            // The peer may have requested a link, and this task may have the link's frame in its socket already.
+            // The peer may have requested a link already. Then the frame with this link may wait in this task's socket.
             member.request_socket_poll();
         }
         if lacks || member.direct.has_pending() {
@@ -503,8 +503,8 @@ impl Member {
     }
 }
 
-/// Returns whether a registered server answers a task's request with that tag. The daemon has passed the
-/// request on; it passes the answer on too.
+/// Returns whether a message with this tag is a registered server's answer to a task's request. The daemon, which has
+/// passed the request on to the server, also passes the answer on to the task.
 #[inline]
 pub(crate) fn is_answer(tag: i32) -> bool {
     (SM_FIRST..=SM_STTASK).contains(&tag)

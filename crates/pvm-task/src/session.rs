@@ -109,7 +109,7 @@ impl Session {
         .unwrap_or(Err(Code::SysErr))
     }
 
-    /// Receives the oldest message that `filter` accepts; Returns `None` if the time is over first. With a `timeout` of
+    /// Receives the oldest message that `filter` accepts; returns `None` if the time is over first. With a `timeout` of
     /// zero, polls once. Fails with `SysErr` if the daemon is gone and no such message has arrived.
     pub fn recv(&mut self, filter: Filter, timeout: Option<Duration>) -> Result<Option<Received>, Code> {
         let found = self.wait_for(timeout, |task| match task.probe(&filter) {
@@ -126,8 +126,8 @@ impl Session {
     }
 
     /// Sleeps until a message or frame has arrived for the task, one of `others` is readable (or at its end), or the
-    /// time is over. Returns which of `others` are ready. Returns at once if anything has arrived since the last
-    /// `wait`.
+    /// time is over. If anything has arrived since the last `wait`, does not sleep. Returns which of `others` are
+    /// ready.
     pub fn wait(&mut self, others: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Vec<bool> {
         let task = &mut self.task;
         task.prepare_park();

@@ -21,7 +21,8 @@ use std::path::PathBuf;
 pub struct Task {
     pub(crate) state: State,
     pub(crate) member: Option<Member>,
-    /// The value of `PVMEPID`, until it has been used. It claims, once, the tid that a spawn has reserved.
+    /// The value of `PVMEPID`, until it has been used. With this value the task can claim, once, the tid that a spawn
+    /// has reserved.
     cookie: Option<u32>,
 }
 
@@ -36,7 +37,7 @@ pub(crate) struct State {
     pub tracer: Tracer,
     /// Route switches of direct links that have arrived on the default route.
     pub route_switches: RouteSwitches,
-    /// Messages or events have arrived since [`Task::take_news`].
+    /// Whether messages or events have arrived since the last [`Task::take_news`].
     pub news: bool,
     /// See [`Task::note_synchronized`].
     pub synchronized: bool,
@@ -95,7 +96,7 @@ impl Task {
     }
 
     /// Returns whether, since the last call, a message could not be received for lack of address space (`ulimit -v`).
-    /// Every call of the library tries again to receive it, so the caller may wait for it.
+    /// Every call of the library tries again to receive the message, so the caller may wait for it.
     #[inline]
     pub fn take_starved(&mut self) -> bool {
         self.member.as_mut().is_some_and(|member| member.take_starved(&mut self.state))

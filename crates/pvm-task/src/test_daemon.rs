@@ -16,7 +16,7 @@ pub(crate) struct TestDaemon {
     shown: [OwnedFd; 2],
 }
 
-/// Returns an enrolled task of that tid and its daemon.
+/// Returns an enrolled task with this tid, and the task's daemon.
 pub(crate) fn enrolled(tid: Tid) -> (Task, TestDaemon) {
     let (near, mut socket) = ControlSocket::pair().unwrap();
     let welcome = Welcome { tid, parent: 0, dsig: 1, own: TraceSettings::default(), resource_manager: Tid::NONE };

@@ -4,7 +4,8 @@ use pvm_core::codes::Code;
 /// Any sender, any tag, any context.
 pub const ANY: i32 = -1;
 
-/// The contexts of the library's own messages between tasks. A receive of the user accepts them only if it names one.
+/// The contexts of the library's own messages between tasks. A receive of the user accepts messages in such a context
+/// only if its filter names the context.
 pub(crate) const PRIVATE_CONTEXTS: std::ops::Range<i32> = i32::MIN..-(1 << 30);
 
 /// The messages that a receive accepts; [`ANY`] (-1) in a field accepts all values.
@@ -108,7 +109,7 @@ pub enum Submit {
     /// The message was sent (or dropped, if there is no such task).
     Done,
     /// Nothing was sent, since the daemon introduces the peer first. Call [`Task::progress`](crate::Task::progress),
-    /// then the send with the same arguments, until it returns `Done`.
+    /// then repeat the send with the same arguments, until the send returns `Done`.
     Again,
 }
 

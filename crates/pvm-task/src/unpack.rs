@@ -26,7 +26,8 @@ impl Task {
         }
     }
 
-    /// As [`Task::unpack`], for strided items: `store(first, items)` takes the items from `first` on.
+    /// As [`Task::unpack`], for strided items. Calls `store(first, items)` for consecutive parts of the items; `first`
+    /// is the index of the part's first item.
     pub fn unpack_with(&mut self, kind: Kind, count: usize, store: &mut dyn FnMut(usize, &[u8])) -> Result<(), Code> {
         let message = self.state.store.receiving()?;
         let native = message.is_native(kind);
@@ -44,8 +45,8 @@ impl Task {
         Ok(())
     }
 
-    /// Returns the length of the next string, with its closing zero. Moves the position only if the string is
-    /// incomplete: then to the end, with `NoData`.
+    /// Returns the length of the next string, with its closing zero. If the string is incomplete, moves the position to
+    /// the end and fails with `NoData`; otherwise leaves the position unchanged.
     pub fn string_bytes(&mut self) -> Result<usize, Code> {
         let message = self.state.store.receiving()?;
         if !message.readable(Kind::Int) {
@@ -115,8 +116,8 @@ impl Task {
     }
 }
 
-/// Unpacks `data.len()` bytes. If the message has fewer, takes only whole items in the default encoding, and all bytes
-/// of raw data. Returns how many bytes were stored.
+/// Unpacks `data.len()` bytes. If the message has fewer, unpacks all remaining bytes of raw data, but only whole items
+/// of the default encoding. Returns how many bytes were stored.
 #[inline]
 fn take_up_to_end(message: &mut Message, item: usize, data: &mut [u8]) -> (usize, Result<(), Code>) {
     let remaining = message.remaining();

@@ -4,7 +4,7 @@
 //! program that polls alternately for the second and for the first message of a task receives the first one first. A
 //! call that waits reveals all messages up to the one for which it waits. Messages are taken in several at a time, from
 //! several senders, into one queue in the order of their arrival; the visible ones are those below a mark. A message
-//! handler takes its message when that would become visible.
+//! handler takes its message at the time when the message would become visible.
 use crate::Task;
 use crate::message::Message;
 use crate::queue::fits;
@@ -13,7 +13,7 @@ use crate::task::State;
 use crate::types::{Filter, PRIVATE_CONTEXTS};
 use pvm_fmp::{Arrival, Meta, Sink};
 
-/// A sink that takes one message of each peer, so that all peers have their turn.
+/// A sink that takes only one message of each peer, so that every peer gets its turn.
 struct OnePerPeer<'a>(QueueSink<'a>);
 
 impl Sink for OnePerPeer<'_> {
@@ -27,7 +27,8 @@ impl Sink for OnePerPeer<'_> {
 }
 
 impl State {
-    /// Reveals all queued messages. Messages after a message for a handler become visible when the handler has run.
+    /// Reveals all queued messages. Messages behind a message for a handler become visible only when the handler has
+    /// run.
     #[inline]
     pub(crate) fn reveal_all(&mut self) {
         match self.handlers.any() {
@@ -51,8 +52,8 @@ impl State {
         Some(slot)
     }
 
-    /// Reveals messages up to [`Handlers::bound`](crate::handlers::Handlers), or up to a message for a handler; then
-    /// the handler has to run.
+    /// Reveals messages up to [`Handlers::bound`](crate::handlers::Handlers). Stops at a message for a handler: the
+    /// handler has to run first.
     #[cold]
     pub(crate) fn reveal_more(&mut self) {
         while let Some(slot) = self.store.queue.first_hidden() {
@@ -71,8 +72,8 @@ impl State {
         if PRIVATE_CONTEXTS.contains(&ctx) { None } else { self.handlers.find(src, tag, ctx) }
     }
 
-    /// Returns whether a message that arrives now has to be queued, because a handler takes it or an earlier message,
-    /// or a handler runs.
+    /// Returns whether a message that arrives now has to be queued, because a handler takes this message or may take an
+    /// earlier one, or because a handler runs.
     pub(crate) fn is_for_handlers(&self, envelope: &Envelope) -> bool {
         let Envelope { src, tag, ctx, .. } = *envelope;
         let waits = self.handlers.is_running() || self.store.queue.first_hidden().is_some();
@@ -139,7 +140,8 @@ impl Task {
         walk.map(|slot| (slot as i32 + 1, table[slot as usize].src, table[slot as usize].tag))
     }
 
-    /// Reveals one more message, if one is queued or can be taken in now. Returns `None` also if a handler takes it.
+    /// Reveals one more message, if one is queued or can be taken in now. Returns `None` also if a handler takes the
+    /// message.
     pub fn reveal_one(&mut self) -> Option<u32> {
         if self.state.store.queue.first_hidden().is_none() {
             self.take_in_some();
@@ -147,7 +149,7 @@ impl Task {
         self.state.reveal_next()
     }
 
-    /// Reveals all queued messages. For a program that has waited.
+    /// Reveals all queued messages. Called for a program that has waited.
     #[inline]
     pub fn reveal_all(&mut self) {
         self.state.reveal_all();
@@ -161,7 +163,7 @@ impl Task {
     }
 
     /// Takes in and reveals what others have sent before this task synchronized with them. A call that does not wait
-    /// must call it before it searches the visible messages.
+    /// must call this function before it searches the visible messages.
     #[inline]
     pub fn catch_up(&mut self) {
         if std::mem::take(&mut self.state.synchronized) {

@@ -21,7 +21,7 @@ fn by_tag(tag: i32) -> Filter {
     Filter { src: ANY, tag, ctx: 0 }
 }
 
-/// Returns whether a call that does not wait receives a message of that tag.
+/// Returns whether a call that does not wait receives a message with this tag.
 fn nrecv(task: &mut Task, tag: i32) -> bool {
     task.receive_at_once(&by_tag(tag)).is_some()
 }
@@ -94,7 +94,7 @@ fn a_hidden_message_that_leaves_the_queue_hides_nothing() {
     assert!(!nrecv(&mut task, 2) && nrecv(&mut task, 2) && nrecv(&mut task, 1));
     let mid = task.init_send(pvm_core::codes::DATA_RAW).unwrap();
     all_come(&mut task, &[3, 4]);
-    // A message can also leave the queue by its mid.
+    // A message can also be removed from the queue by its mid.
     let first = task.state.store.queue.first_hidden().unwrap() as i32 + 1;
     task.set_receive_buffer(first).unwrap();
     assert!(nrecv(&mut task, 4) && task.send_buffer() == mid);

@@ -14,10 +14,10 @@
 //! }
 //! ```
 //!
-//! Only one thread sleeps on the descriptors. The others wait for it on a condition variable of the caller (`Join`).
-//! The caller wakes all of them when the sleeper ends its wait, and whenever it releases the lock and
-//! [`Task::take_news`] returns true. A call of another thread that takes in messages or events wakes the sleeper
-//! itself.
+//! Only one thread sleeps on the descriptors. The other threads wait for this thread on a condition variable of the
+//! caller (`Join`). The caller wakes all of them when the sleeper ends its wait, and whenever it releases the lock and
+//! [`Task::take_news`] returns true. If a call of another thread takes in messages or events, this call itself wakes
+//! the sleeper.
 use crate::control::Member;
 use crate::task::Task;
 use pvm_fmp::descriptor::above_standard;
@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 /// The length of the first sleep of a task that holds much free memory. If nothing arrives meanwhile, the task frees
 /// memory.
 const TIDY_PAUSE: Duration = Duration::from_millis(100);
-/// How long a task that is not enrolled sleeps at a time.
+/// The longest single sleep of a task that is not enrolled.
 const DISCONNECTED_PAUSE: Duration = Duration::from_secs(1);
 /// The longest sleep; after it the task polls even if nobody has rung. Every peer has the task's doorbell, so a peer
 /// that breaks the rules can consume the ring of another peer.
@@ -58,8 +58,8 @@ struct Descriptors {
 #[derive(Default)]
 pub(crate) struct Parker {
     descriptors: Option<Arc<Descriptors>>,
-    /// The thread that sleeps. The same thread can park again, in a signal handler or after a jump out of its wait; in
-    /// both cases it may use the parker.
+    /// The thread that sleeps. Only other threads rely on its sleep: the same thread may park again, in a signal
+    /// handler or after a jump out of its wait.
     sleeper: Option<Pid>,
     /// How often a thread has parked.
     parks: u32,
@@ -120,7 +120,7 @@ enum Phase {
     /// The wait has not begun.
     New,
     Spinning(Spinner),
-    /// Senders ring from now on. One more try is made before the sleep.
+    /// Senders ring from now on. The caller tries once more before the sleep.
     Prepared,
     Asleep,
 }
@@ -130,7 +130,8 @@ pub struct Waiter {
     phase: Phase,
     patient: bool,
     deadline: Option<Instant>,
-    /// The sleep of another thread on which this one relies, and since when.
+    /// If this thread relies on the sleep of another thread: the number of that sleep, and since when this thread
+    /// relies on it.
     relied_on: Option<(u32, Instant)>,
 }
 
@@ -140,7 +141,7 @@ pub enum Step {
     Again,
     /// Release the lock, call [`Sleep::sleep`], acquire the lock, call [`Waiter::woke`], try again.
     Sleep(Sleep),
-    /// Another thread sleeps already: wait until it signals, at most that long.
+    /// Another thread sleeps already: wait until it signals, but at most for the given time.
     Join(Option<Duration>),
     /// The time is over.
     TimedOut,
@@ -219,8 +220,9 @@ impl Waiter {
         }
     }
 
-    /// If the task holds much free memory, frees it once nothing has arrived for [`TIDY_PAUSE`]; until then, limits the
-    /// sleep to this time. The time is measured across calls, since a program may wait with many short timeouts.
+    /// If the task holds much free memory, frees this memory once nothing has arrived for [`TIDY_PAUSE`]. Until then,
+    /// limits the sleep to `TIDY_PAUSE`. The time without arrivals is measured across calls, since a program may wait
+    /// with many short timeouts.
     fn leave_time_to_tidy(task: &mut Task, left: Option<Duration>) -> Option<Duration> {
         let Some(member) = task.member.as_mut().filter(|member| member.endpoint.has_excess()) else { return left };
         if member.idle_since.get_or_insert_with(Instant::now).elapsed() >= TIDY_PAUSE {
@@ -249,14 +251,14 @@ impl Waiter {
 pub struct Sleep {
     descriptors: Option<Arc<Descriptors>>,
     writing: bool,
-    /// The sleep ignores the daemon's socket, because frames are not taken in now.
+    /// Whether the sleep ignores the daemon's socket, because no frames are taken in now.
     ignore_socket: bool,
     timeout: Option<Duration>,
 }
 
 impl Sleep {
     /// Sleeps until a message, a frame or a signal arrives or the time is over. Allocates and frees no memory: a signal
-    /// handler that runs during the sleep may call the library, so it must not interrupt the allocator.
+    /// handler that runs during the sleep may call the library, so the handler must not interrupt the allocator.
     pub fn sleep(&self) {
         let Some(descriptors) = &self.descriptors else {
             self.poll(&mut []);
@@ -266,7 +268,7 @@ impl Sleep {
         self.poll(&mut list[..count]);
     }
 
-    /// Sleeps on other descriptors too. Returns which of them are ready.
+    /// Sleeps on other descriptors too. Returns which of `others` are ready.
     pub(crate) fn sleep_with(&self, others: &[BorrowedFd<'_>]) -> Vec<bool> {
         let mut list: Vec<PollFd<'_>> = others.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
         if let Some(descriptors) = &self.descriptors {
@@ -331,7 +333,8 @@ impl Task {
         }
     }
 
-    /// Returns whether a waiter is about to sleep. A message that it misses now will wake it.
+    /// Returns whether a waiter is about to sleep. If so, senders ring this task, and a message that the waiter misses
+    /// will wake it.
     #[inline]
     pub fn is_about_to_sleep(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.endpoint.is_parked())
@@ -365,10 +368,12 @@ impl Task {
         }
     }
 
-    /// Leaves the task in the state of a sleeping task, so that senders ring it. For programs that watch its
-    /// descriptors themselves. Rings the doorbell if messages have already arrived that the program does not know of.
+    /// Leaves the task in the state of a sleeping task, so that senders ring it. Used for programs that watch the
+    /// task's descriptors themselves. If messages have already arrived without the program's knowledge, rings the
+    /// doorbell.
     pub fn arm(&mut self) {
-        // If another thread sleeps, it has prepared the task already, and its ring must not be consumed.
+        // If another thread sleeps, that thread has prepared the task already, and a ring for that thread must not be
+        // consumed.
         if !self.another_thread_sleeps() {
             self.unpark();
             self.prepare_park();
@@ -383,7 +388,7 @@ impl Task {
         }
     }
 
-    /// Returns the sleep that follows the last try.
+    /// Returns the sleep to begin after the last try.
     pub(crate) fn park(&mut self, timeout: Option<Duration>) -> Sleep {
         let disconnected = Some(timeout.map_or(DISCONNECTED_PAUSE, |time| time.min(DISCONNECTED_PAUSE)));
         let Some(member) = &mut self.member else {

@@ -399,7 +399,7 @@ fn a_message_goes_to_the_handlers_that_exist_when_it_becomes_visible() {
     assert_eq!(task.next_handler_call().unwrap().function, 2);
     task.handler_done();
     assert!(task.next_handler_call().is_none());
-    // The handler of the second 5 is deleted.
+    // The handler for the second message with tag 5 has been deleted.
     assert_eq!(task.queued().map(|(_, _, tag)| tag).collect::<Vec<_>>(), [5, 7, 8]);
     psend(&mut task, own, 9, b"body");
     task.reveal_all();
@@ -458,7 +458,7 @@ fn a_body_longer_than_an_int_can_count_is_not_sent() {
         |task, peer| {
             let (own, most) = (task.tid().unwrap().0 as i32, i32::MAX as usize);
             psend(task, peer, 2, b"hello");
-            // Its pages are never accessed.
+            // The pages of this body are never accessed.
             let long = vec![0; most + 1];
             for to in [peer, own] {
                 assert_eq!(task.psend(to, 1, &long), Err(Code::NoMem));
@@ -758,7 +758,7 @@ fn with_sender(one: impl FnOnce(&mut Task, &dyn Fn())) {
 fn a_task_does_not_sleep_after_another_wait_within_its_own() {
     with_sender(|task, _| {
         let mut waiter = about_to_sleep(task);
-        // A message handler that runs now may wait like this.
+        // A message handler that runs now may begin and end a wait of its own.
         assert!(wait_for(task, Duration::from_millis(20), |_| None::<()>).is_none());
         assert!(matches!(waiter.next(task), Step::Again), "nobody would ring");
         waiter.finish(task);

@@ -16,9 +16,9 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 86400);
 
 /// The console of a parallel virtual machine
 ///
-/// Without a command it is the classic console: it joins the machine of this user,
-/// or starts one, and reads commands ("help" lists them) from the terminal or a
-/// pipe. The console's commands also work on the command line, if a machine runs:
+/// Without a command, pvm is the classic console: it joins the machine of this
+/// user, or starts one, and reads commands ("help" lists them) from the terminal or
+/// a pipe. The console's commands also work on the command line, if a machine runs:
 /// pvm halt, pvm spawn -3 prog, pvm kill t40002 (pvm help kill). If a hostfile has
 /// the name of a command, write ./name.
 #[derive(Parser, Debug)]
@@ -108,11 +108,11 @@ pub enum Command {
 /// Run a program on the machine and wait for its end
 ///
 /// Starts a machine if none runs, and halts it afterwards. The program is a path if it has a slash; otherwise it is
-/// searched in the machine's search path (ep=, by default ~/pvm3/bin/$PVM_ARCH), in PATH, beside pvm, and in the
-/// current directory. Programs that its tasks spawn are searched in the search path, and then beside the program.
+/// searched for in the machine's search path (ep=, by default ~/pvm3/bin/$PVM_ARCH), in PATH, beside pvm, and in the
+/// current directory. Programs that its tasks spawn are searched for in the search path, and then beside the program.
 ///
-/// The tasks have the caller's environment and directory. Their standard output and standard error become those of this
-/// command: lines stay whole, and no byte is added. Ctrl-C interrupts the tasks; a second Ctrl-C kills them and all
+/// The tasks have the caller's environment and directory. This command prints their standard output and standard error
+/// to its own: lines stay whole, and no byte is added. Ctrl-C interrupts the tasks; a second Ctrl-C kills them and all
 /// processes that they have started. The command ends when the tasks, and all tasks that they spawned, have ended.
 ///
 /// The command reports each task that fails: which one, where, how, and what it printed last. When a task that this
@@ -130,31 +130,31 @@ pub struct Run {
     /// Begin each line with the name of its task, such as [prog.0]
     #[arg(long)]
     pub tag: bool,
-    /// Pass the standard input to the first task (otherwise it is empty for all)
+    /// Pass the standard input to the first task (otherwise all tasks get empty input)
     #[arg(long)]
     pub stdin: bool,
     /// Let tasks print to a pseudo-terminal, so that lines appear as they are printed (the default if this command
     /// prints to a terminal)
     #[arg(long, overrides_with = "no_pty", verbatim_doc_comment)]
     pty: bool,
-    /// Let tasks print to a pipe; most programs then hold lines back, unless they use libpvm3
+    /// Let tasks print to a pipe; most programs then buffer their output, except those that use libpvm3
     #[arg(long, overrides_with = "pty", verbatim_doc_comment)]
     no_pty: bool,
-    /// When a task fails by an exit code, by a signal or with its host: end all others (abort), or let them continue
-    /// (wait). Without this option, an exit code does not end the others
+    /// If a task fails (by an exit code, by a signal or because its host is lost): end all other tasks (abort), or let
+    /// them continue (wait). Without this option, an exit code does not end the other tasks
     #[arg(long, value_name = "WHAT", verbatim_doc_comment)]
     pub on_failure: Option<OnFailure>,
     /// End all tasks after this time: seconds, or a number with s, m, h or d
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
-    /// Write a timeline of the tasks, which Perfetto and Chrome show
+    /// Write a timeline of the tasks to this file, for Perfetto or Chrome
     #[arg(long, value_name = "FILE.json")]
     pub trace: Option<PathBuf>,
-    /// Run on these hosts only: a list with ranges (a,b,n[1-4]); a:4 gets four tasks before other hosts get more. Hosts
-    /// that are not in the machine are added, and removed afterwards. May be repeated
+    /// Run on these hosts only: a list with ranges (a,b,n[1-4]); a:4 gets four tasks in each round over the hosts.
+    /// Hosts that are not in the machine are added, and removed afterwards. May be repeated
     #[arg(long, value_name = "LIST", verbatim_doc_comment)]
     pub hosts: Vec<String>,
-    /// Run on the hosts of this file only (name slots=4)
+    /// Run on the hosts of this file only (lines such as: name slots=4)
     #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
     pub hostfile: Option<PathBuf>,
     /// The directory of the tasks (by default the current one)
@@ -196,7 +196,8 @@ impl Run {
         self.command.get(1..).unwrap_or_default()
     }
 
-    /// Returns whether an option requests a pseudo-terminal or a pipe for the tasks; `None` without such an option.
+    /// Returns `true` if an option requests a pseudo-terminal for the tasks, `false` if an option requests a pipe;
+    /// `None` without such an option.
     pub fn wants_terminal(&self) -> Option<bool> {
         (self.pty || self.no_pty).then_some(self.pty)
     }
@@ -237,9 +238,9 @@ pub struct Guard {
 
 /// Start the machine, or add hosts to it
 ///
-/// A host is a name, a list (a,b), a range (n[01-16]), or a line of a hostfile in quotes ("h2 lo=joe"). Without hosts,
-/// inside a Slurm job, the hosts of the job are added. Hosts that are in the machine already stay. Prints the hosts of
-/// the machine, and for each host that could not be added the reason; the exit status is then 1.
+/// A host is a name, a list (a,b), a range (n[01-16]), or a line of a hostfile in quotes ("h2 lo=joe"). If no hosts are
+/// named inside a Slurm job, the hosts of the job are added. Hosts that are in the machine already stay. Prints the
+/// hosts of the machine. For each host that could not be added, prints the reason, and the exit status is 1.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct Up {

@@ -43,8 +43,8 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// The most bytes of input that the simulated machine uses for answers. The limit keeps a `reset` short, which waits
-/// while the answers list tasks.
+/// The most bytes of input that the simulated machine uses for answers. The limit keeps `reset` short: it waits as long
+/// as the answers list tasks.
 const ANSWERS_BYTES_MAX: usize = 1024;
 
 /// A simulated machine that takes its answers from the bytes of the fuzz input.

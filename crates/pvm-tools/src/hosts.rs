@@ -124,7 +124,7 @@ impl Added {
         shape::reasons(&pick(&names), &codes, &pick(&self.reasons))
     }
 
-    /// Returns the name of a host in the machine, if it was there before.
+    /// Returns the name that the machine uses for a host, if the host was in the machine before.
     fn known_name(&self, index: usize) -> Option<&str> {
         let reason =
             self.reasons[index].strip_prefix(KNOWN_AS).filter(|_| self.results[index] == Code::DupHost.number());
@@ -138,7 +138,7 @@ impl Added {
         others.map(|(name, known)| format!("{name}: {KNOWN_AS}{known}\n")).collect()
     }
 
-    /// Returns the place argument of `pvm_spawn`: a list that names each host as often as the number of its slots.
+    /// Returns the place argument of `pvm_spawn`: a list that names each host once for each of its slots.
     pub fn place(&self) -> String {
         let weighted = self.wanted.iter().any(|host| host.slots.is_some());
         let mut names = Vec::new();

@@ -89,8 +89,8 @@ pub fn jobs(arguments: &cli::Jobs) -> ExitCode {
     })
 }
 
-/// The property that tasks of one job share: the same receiver of their output, which one `pvm run` or one job of a
-/// console sets, or else a common ancestor.
+/// The property that the tasks of one job share: the receiver of their output, which each `pvm run` and each job of a
+/// console sets, or else their common ancestor.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin {
     Output(i32, i32, i32),

@@ -158,7 +158,7 @@ pub fn mark_transient(session: &mut Session) -> Result<(), Code> {
     session.request(request).map(|_| ())
 }
 
-/// Removes that mark: the machine stays, since a person uses it.
+/// Removes the mark of [`mark_transient`]: the machine stays, since a person uses it.
 pub fn keep(session: &mut Session) {
     let name = ByteBuf::from(TRANSIENT_CLASS);
     // The request fails if the machine has no mark, and then it stays anyway.

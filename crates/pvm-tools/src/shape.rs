@@ -113,7 +113,7 @@ pub fn spawned(tids: &[i32]) -> String {
     text
 }
 
-/// Returns advice for an error code of `spawn` that needs it, to be printed after the codes.
+/// Returns the advice to print after the error codes of `spawn`; empty if no code needs advice.
 pub fn spawn_advice(tids: &[i32]) -> &'static str {
     match tids.contains(&Code::OutOfRes.number()) {
         true => "the log of pvmd on that host (pvml.<uid> in PVM_TMP or /tmp) names the limit and its setting\n",

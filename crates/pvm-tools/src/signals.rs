@@ -30,7 +30,7 @@ impl Signals {
         self.0.iter().map(|(_, stream)| stream.as_fd())
     }
 
-    /// Returns the signals that have arrived since the last call; several of a kind may count once.
+    /// Returns the signals that have arrived since the last call; several signals of one kind may be returned as one.
     pub fn take(&mut self) -> Vec<i32> {
         let mut buffer = [0; 64];
         let came = |stream: &mut UnixStream| stream.read(&mut buffer).is_ok_and(|count| count > 0);

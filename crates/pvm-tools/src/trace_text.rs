@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 /// The record kind of an event is this number plus twice the number of the event.
 const KIND_FIRST: i32 = 1000;
-/// The same for the record of the end of a call.
+/// The record kind of the end of a call is this number plus twice the number of the event.
 const KIND_EXIT_FIRST: i32 = 2001;
 /// The kind of a record about a host.
 const KIND_HOST: i32 = 1802;

@@ -22,7 +22,7 @@ fn program(sandbox: &Sandbox, first: &str) -> String {
     )
 }
 
-/// Returns whether all processes have ended whose ids are in the directory `pids`.
+/// Returns whether all processes whose ids are in the directory `pids` have ended.
 fn all_are_gone(sandbox: &Sandbox) -> bool {
     let names = std::fs::read_dir(sandbox.path().join("pids")).unwrap().flatten();
     let pids: Vec<String> = names.map(|name| name.file_name().into_string().unwrap()).collect();

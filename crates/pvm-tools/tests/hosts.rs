@@ -130,7 +130,7 @@ fn a_console_tells_which_hosts_of_its_hostfile_are_missing() {
 fn inside_of_a_slurm_job_its_hosts_are_found_and_started_by_srun() {
     let sandbox = Sandbox::new();
     let shell = sandbox.remote_shell();
-    // The programs that this replacement starts end with it, as with the real `srun`.
+    // When this replacement for `srun` ends, the programs that it has started end too, as with the real `srun`.
     let report = sandbox.path().join("srun");
     let tools = sandbox.path().join("tools");
     std::fs::create_dir(&tools).unwrap();

@@ -276,7 +276,7 @@ fn what_tasks_spawn_is_found_in_the_search_path_and_beside_the_first_program() {
     let spawn =
         |names: &str| format!("({{ for name in {names}; do echo \"spawn -> $name\"; done; {wait}; }}) | {console}");
     let first = sandbox.program("tools/first", &spawn("helper second stranger"));
-    // A task that another task has spawned also passes on the directory of the first program.
+    // A spawned task also passes the directory of the first program on to the tasks that it spawns.
     sandbox.program("tools/second", &spawn("helper"));
     sandbox.program("tools/helper", &format!("echo beside >>{}", found.display()));
     sandbox.program("stranger", &format!("echo here >>{}", found.display()));

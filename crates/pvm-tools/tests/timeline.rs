@@ -67,7 +67,7 @@ fn a_run_with_killed_tasks_is_a_whole_timeline() {
     assert_eq!(count("pvm_pkint"), 0);
     assert!(of_kind("X").filter(|slice| slice["name"] == "pvm_psend").all(|slice| slice["args"]["bytes"] == 4));
 
-    // The two killed tasks: each was killed in a receive.
+    // Both killed tasks were in a receive.
     let unfinished: Vec<_> = of_kind("X").filter(|slice| slice["args"]["unfinished"] == true).collect();
     let receives = unfinished.iter().filter(|slice| slice["name"] == "pvm_recv").count();
     assert_eq!((receives, unfinished.len()), (2, 3), "{unfinished:?}"); // and the parent's pvm_exit

@@ -6,7 +6,7 @@ use pvm_core::dialogue::ADDRESSES_MAX;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Returns the addresses of this host's interfaces. Addresses that other hosts are likely to reach come first. The
-/// loopback comes last: daemons on the same host may use it.
+/// loopback address comes last: daemons on the same host may use it.
 pub fn own() -> Vec<IpAddr> {
     let mut addresses: Vec<IpAddr> = Vec::new();
     for interface in getifaddrs().into_iter().flatten().filter(|one| one.flags.contains(InterfaceFlags::IFF_UP)) {
@@ -24,7 +24,7 @@ pub fn own() -> Vec<IpAddr> {
     addresses
 }
 
-/// Returns whether an address leads to this host. A loopback address does so even if no interface has it.
+/// Returns whether an address leads to this host. Every loopback address does, even if no interface has it.
 pub fn is_own(address: IpAddr) -> bool {
     address.is_loopback() || own().contains(&address)
 }

@@ -6,11 +6,11 @@ use pvm_core::wire::Key;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Printed with every error in the command line.
+/// The usage line, which is printed with every error in the command line.
 pub const USAGE: &str = "usage: pvmd [-dMASK] [-nNAME] [HOSTFILE]";
 
-/// The number of words, besides switches, that a master passes to a daemon: the master's host number and address, the
-/// number of the new host, and two further words that PVM 3.4.6 also passes.
+/// The number of words that a master passes to a daemon in addition to switches: the master's host number and address,
+/// the number of the new host, and two further words that PVM 3.4.6 also passes.
 const SLAVE_WORDS: usize = 5;
 /// The highest host number.
 const HOST_NUMBER_MAX: u32 = 4095;
@@ -32,14 +32,14 @@ machine is halted or SIGTERM comes. Normally started by `pvm`.
   HOSTFILE    hosts and their options; default: $PVMHOSTFILE
 ";
 
-/// The command that the command line asks for.
+/// What the command line asks this program to do.
 #[derive(Debug, PartialEq)]
 pub enum Command {
     /// Serve as the daemon.
     Serve(Options),
-    /// Serve as the daemon of a host that joins: `-s`.
+    /// Serve as the daemon of a host that joins a machine (`-s`).
     Join(Options, Slave),
-    /// Ask a person to start a daemon: host, login, command.
+    /// Ask a person to start a daemon. The fields are the host, the login and the command.
     StartByHand(String, Option<String>, String),
     /// `-t`
     Test,
@@ -69,7 +69,7 @@ pub struct Slave {
     pub master: Tid,
     /// The host of this daemon.
     pub own: Tid,
-    /// `-S`: a person reads the answer, and nobody closes the standard input.
+    /// `-S`: a person reads this daemon's answer, and nobody closes the standard input.
     pub by_hand: bool,
     /// `-f`
     pub in_foreground: bool,

@@ -14,8 +14,8 @@ pub fn time_of_day() -> Reply {
     Reply::Clock { seconds: now.as_secs() as i64, microseconds: now.subsec_micros() as i32 }
 }
 
-/// Returns the messages that report a trace event to its collector. With `introduce`, the list of data events comes
-/// first.
+/// Returns the messages that report a trace event to its collector. If `introduce` is true, the first message is the
+/// list of data events.
 pub fn trace(
     to: (Tid, i32, i32),
     mut record: Record,

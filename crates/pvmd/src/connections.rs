@@ -19,28 +19,29 @@ pub struct Descriptors {
     pub bell: OwnedFd,
 }
 
-/// A connection. It belongs to a task once it has been welcomed.
+/// A connection. The connection belongs to a task once the daemon has welcomed the task.
 pub struct Client {
     /// The socket with its queue.
     pub socket: ControlSocket,
     /// The task.
     pub tid: Option<Tid>,
-    /// The descriptors that came with the hello.
+    /// The descriptors that arrived with the `Hello` frame.
     pub offered: Option<Descriptors>,
     /// Whether the loop waits until the socket can take more.
     pub watches_write: bool,
     /// The pidfd, readable when the process has ended. The socket does not show the end while a child of the process
     /// holds it open.
     pub process: Option<OwnedFd>,
-    /// Nothing can be sent any more; frames that the task has sent are still read.
+    /// Whether nothing can be sent any more; frames that the task has sent are still read.
     pub write_closed: bool,
-    /// The end of the backlog that [`Client::has_sent_backlog`] waits for.
+    /// The number of bytes written to the socket at which the backlog of [`Client::has_sent_backlog`] ends.
     backlog_end: Option<u64>,
 }
 
 impl Client {
-    /// Returns whether the socket has taken the backlog: everything that waited at the first call, or at the first call
-    /// after the last `true`. Bytes added later do not delay the answer `true`.
+    /// Returns whether the socket has taken the backlog, which is everything that waited at the first call. Bytes added
+    /// after the first call do not delay the answer `true`. After a `true`, the next call counts as the first call
+    /// again.
     pub fn has_sent_backlog(&mut self) -> bool {
         let taken = self.socket.written_bytes();
         let backlog_end = *self.backlog_end.get_or_insert(taken + self.socket.queued_bytes() as u64);
@@ -59,7 +60,7 @@ struct TaskRecord {
     descriptors: Option<Rc<Descriptors>>,
     /// The writable segment and the doorbell, made for a task that has not enrolled.
     blank: Option<[OwnedFd; 2]>,
-    /// Frames for a task that has not enrolled, and the bytes of messages among them.
+    /// Frames that wait until the task has enrolled, and the number of bytes of the messages among them.
     waiting: Vec<(ToTask, Option<Rc<Descriptors>>)>,
     waiting_bytes: usize,
 }
@@ -76,7 +77,7 @@ pub struct Connections {
     /// Connections that are to be closed: their backlog exceeds the limit, or a send to them has failed.
     overrun: Vec<Connection>,
     backlog_bytes_max: usize,
-    /// This host, and the daemon's descriptors as a peer of its tasks.
+    /// This host, and the descriptors by which its tasks reach the daemon as a peer.
     host: Tid,
     daemon: Option<Rc<Descriptors>>,
 }
@@ -170,7 +171,7 @@ impl Connections {
         self.ports.set_tasks(self.connected);
     }
 
-    /// Takes the connections whose queue has changed: it may have begun, or ceased, to wait for the socket.
+    /// Takes the connections whose queues have changed: a queue may now wait for the socket, or wait no more.
     pub fn take_touched(&mut self) -> Vec<Connection> {
         std::mem::take(&mut self.touched)
     }
@@ -285,7 +286,7 @@ impl Connections {
     fn sent(&mut self, connection: Connection, tid: Tid, result: Result<(), ControlError>) {
         if let (Err(error), Some(client)) = (result, self.clients.get_mut(&connection)) {
             client.write_closed = true;
-            // The task would wait for ever for the frame that was not sent.
+            // Otherwise the task would wait for ever for the frame that was not sent.
             if error != ControlError::Closed {
                 self.overrun.push(connection);
             }

@@ -1,6 +1,6 @@
-//! Core dumps of the daemon contain none of its memory, because it holds the keys of the daemon's links. The system
-//! keeps this setting for each process, and children inherit it. Programs that the daemon starts get the setting with
-//! which the daemon began.
+//! Core dumps of the daemon contain none of its memory, because this memory holds the keys of the daemon's links. The
+//! system keeps this setting for each process, and children inherit it. Programs that the daemon starts get the setting
+//! with which the daemon began.
 use std::sync::OnceLock;
 
 /// The file with the setting: a bit for each kind of memory.
@@ -12,7 +12,7 @@ const NOTHING: &str = "0";
 static BEFORE: OnceLock<String> = OnceLock::new();
 
 fn choose(filter: &str) {
-    // If there is no such file, the system dumps no memory or has no such setting.
+    // If this fails because there is no such file, the system dumps no memory or has no such setting.
     let _ = std::fs::write(FILTER, filter);
 }
 
@@ -24,7 +24,7 @@ pub fn leave_memory_out() {
     }
 }
 
-/// Runs a function that starts another program, under the setting with which this process began.
+/// Runs a function that starts another program. Meanwhile the setting with which this process began applies.
 pub fn as_before<T>(start: impl FnOnce() -> T) -> T {
     let Some(before) = BEFORE.get() else { return start() };
     choose(before);

@@ -1,9 +1,9 @@
 //! The direct links between tasks of this host and tasks of other hosts.
 //!
 //! The daemon keeps a descriptor of each link that its tasks have. When a task ends, for whatever reason, the kernel
-//! may still hold the last bytes that the task wrote. The daemon then shuts its side down for writing, and keeps the
-//! connection until the other side has read everything. When a host is lost, its links are closed on this side, so that
-//! no task waits for more data from it.
+//! may still hold the last bytes that the task wrote. The daemon then shuts the socket down for writing, and keeps the
+//! connection until the other side has read everything. When a host is lost, this side closes the links to that host,
+//! so that no task waits for more data from it.
 use crate::source::Source;
 use pvm_core::machine::DirectTicket;
 use pvm_core::tid::Tid;
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-/// Direct links may use this fraction of the daemon's descriptors.
+/// Direct links may use one in `DESCRIPTOR_SHARE` of the daemon's descriptors.
 const DESCRIPTOR_SHARE: u64 = 4;
 /// Direct links of all tasks of the host, at most a quarter of the descriptors that the daemon may have.
 ///
@@ -35,7 +35,7 @@ pub struct PendingLink {
     pub task: Tid,
     /// The task of the other host.
     pub peer: Tid,
-    /// The number by which the machine knows the link.
+    /// The number that the machine uses for the link.
     pub ticket: DirectTicket,
     /// The key material of the link.
     pub secret: [u8; 32],
@@ -52,7 +52,7 @@ struct HeldLink {
 }
 
 impl HeldLink {
-    /// Ends the stream to the other side, after everything that the task has written.
+    /// Ends the stream to the other side. The other side first receives everything that the task has written.
     fn shut_down(&mut self) -> Result<(), Errno> {
         self.task_is_gone = true;
         rustix::net::shutdown(&self.socket, Shutdown::Write)
@@ -96,15 +96,15 @@ impl DirectLinks {
         self.held.values().any(|held| (held.task, held.peer) == (task, peer) && !held.task_is_gone)
     }
 
-    /// Returns whether this host is calling to make a link of these two tasks. For two given tasks always the same host
-    /// calls, so this check prevents a second link.
+    /// Returns whether this host is calling to make a link of these two tasks. For any two tasks, it is always the same
+    /// host that calls, so this check prevents a second link.
     fn is_calling(&self, task: Tid, peer: Tid) -> bool {
         self.pending.values().any(|pending| pending.calls && (pending.task, pending.peer) == (task, peer))
     }
 
     // ----- links that are being made
 
-    /// Expects a call of the other host. Returns the secrets for the call, or `None` if the link is refused.
+    /// Prepares for the other host to call. Returns the secrets for the call, or `None` if the link is refused.
     pub fn expect(&mut self, ticket: DirectTicket, task: Tid, peer: Tid) -> Option<DirectCall> {
         if !self.has_room() || self.has_link(task, peer) {
             return None;
@@ -132,7 +132,7 @@ impl DirectLinks {
 
     // ----- links that tasks have
 
-    /// Keeps a descriptor of a link that a task gets. Returns the number of the link.
+    /// Keeps a descriptor of a link that is handed to a task. Returns the number of the link.
     pub fn hold(&mut self, task: Tid, peer: Tid, socket: OwnedFd) -> Result<u32, Errno> {
         loop {
             self.last = self.last.wrapping_add(1);
@@ -156,7 +156,7 @@ impl DirectLinks {
     pub fn on_ready(&mut self, number: u32) {
         let Some(held) = self.held.get(&number) else { return };
         if !held.task_is_gone {
-            // The task can still read what that side sent. Nobody reads what the task sends from now on.
+            // The task can still read what the other side sent. Nobody reads what the task sends from now on.
             return self.close(number);
         }
         let mut discarded = [0; DISCARD_BYTES];
@@ -186,7 +186,7 @@ impl DirectLinks {
         let numbers: Vec<u32> = numbers.map(|(number, _)| *number).collect();
         for number in numbers {
             if let Some(held) = self.held.get(&number) {
-                // The task can read what has been received, then finds the end.
+                // The task can still read what has been received, and then reaches the end of the stream.
                 let _ = rustix::net::shutdown(&held.socket, Shutdown::Both);
             }
             self.close(number);

@@ -1,4 +1,4 @@
-//! The limit of the frames of one peer that are handled in a step of the loop.
+//! Limits how many frames of one peer are handled in one step of the loop.
 use std::time::{Duration, Instant};
 
 /// The number of frames.

@@ -49,7 +49,8 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// Reads a command line, one word a line. A command line that one daemon writes for another is read back unchanged.
+/// Reads a command line that has one word on each line. A command line that one daemon writes for another is read back
+/// unchanged.
 fn daemon_arguments(bytes: &[u8]) {
     let words: Vec<OsString> = bytes.split(|byte| *byte == b'\n').map(|word| OsStr::from_bytes(word).into()).collect();
     let Ok(Command::Join(options, slave)) = arguments::parse(words) else { return };
@@ -75,7 +76,7 @@ fn daemon_arguments(bytes: &[u8]) {
     assert!(twice.own.host() == twice.own && twice.own != Tid::NONE);
 }
 
-/// Reads variables, one a line, and chooses the remote shells that follow from them.
+/// Reads variables, one on each line, and chooses the remote shells that these variables select.
 fn daemon_variables(bytes: &[u8]) {
     let lines: Vec<OsString> = bytes.split(|byte| *byte == b'\n').map(|line| OsStr::from_bytes(line).into()).collect();
     let names = ["PVM_RSH", "PVM_DPATH", "PATH", "SLURM_JOB_NODELIST"];

@@ -91,7 +91,7 @@ fn say(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Becomes the daemon. Returns when the machine has halted.
+/// Becomes the daemon. The function ends when the machine has halted.
 fn serve(options: &Options) -> Result<()> {
     core_dumps::leave_memory_out();
     // Tasks must not inherit descriptors that the starter left open.

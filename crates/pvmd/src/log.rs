@@ -18,7 +18,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log. A log name belongs to each possible rendezvous file; the first usable log name is taken.
+    /// Opens the log. Each possible rendezvous file has its own name for the log; the first usable name is taken.
     pub fn open(rendezvous: &[PathBuf], temporary: &Path, bytes_max: u64) -> Log {
         let prefix = format!("[pvmd pid{}]", std::process::id());
         let file_bytes_max = pvm_fmp::file_bytes_max();
@@ -34,7 +34,7 @@ impl Log {
         log
     }
 
-    /// Sets the daemon's tid. Lines begin with it from now on.
+    /// Sets the daemon's tid. All further lines begin with this tid.
     pub fn name(&mut self, daemon: pvm_core::tid::Tid) {
         self.prefix = format!("[{daemon}]");
     }

@@ -33,7 +33,7 @@ impl NameLookups {
         NameLookups { epoll, running: HashMap::new() }
     }
 
-    /// Begins to look names up. Returns the answers at once if no process could be started or watched.
+    /// Begins to look names up. If no process could be started or watched, returns the answers at once.
     pub fn begin(&mut self, request: u32, names: &[String]) -> Option<Answers> {
         let Ok(child) = resolve::command(names).spawn() else { return Some(Vec::new()) };
         let output = child.stdout.as_ref().expect("the command has a pipe for its output").as_fd();

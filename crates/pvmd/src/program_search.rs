@@ -51,7 +51,7 @@ impl ProgramSearch {
         ProgramSearch { root, search, directory, debugger }
     }
 
-    /// Returns the directory in which a task runs: `wanted`, relative to the directory of this host's tasks.
+    /// Returns the directory in which a task runs. The path `wanted` is relative to the directory of this host's tasks.
     pub fn task_directory(&self, wanted: Option<&ByteBuf>) -> PathBuf {
         match wanted {
             Some(path) => self.directory.join(OsStr::from_bytes(path)),
@@ -59,8 +59,8 @@ impl ProgramSearch {
         }
     }
 
-    /// Looks for a program. A name with a slash is a path; any other name is looked for in each directory of `ep=` and
-    /// then in each directory of `beside`, which are those with the first program of a `pvm run`. `wanted`: the
+    /// Looks for a program. A name with a slash is a path. Any other name is looked for in each directory of `ep=`, and
+    /// then in each directory of `beside`: the directories with the first program of a `pvm run`. `wanted`: the
     /// directory in which the task is to run.
     pub fn find(
         &self,
@@ -93,7 +93,7 @@ impl ProgramSearch {
     }
 }
 
-/// Returns whether a file is regular and its owner may execute it.
+/// Returns whether a file is a regular file that its owner may execute.
 fn is_executable(path: &Path) -> bool {
     rustix::fs::stat(path).is_ok_and(|status| {
         FileType::from_raw_mode(status.st_mode) == FileType::RegularFile && status.st_mode & OWNER_EXECUTES != 0

@@ -1,4 +1,4 @@
-//! Looks host names up. This can take long, so the daemon starts a process for it.
+//! Looks host names up. A look-up can take long, so the daemon starts a process for it.
 //!
 //! The process prints a line for each name as soon as the answer is known: the number of the name, a code (0, or an
 //! error code of PVM), the host's addresses, and its other names. Lists are separated by commas.
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// The table of host names that every system has.
 pub const HOSTS_FILE: &str = "/etc/hosts";
-/// Names looked up at the same time.
+/// The maximum number of names that are looked up at the same time.
 const LOOKUPS_MAX: usize = 32;
 /// Time that a starting daemon spends to find which names in its hostfile mean this host.
 const OWN_NAMES_WAIT: Duration = Duration::from_secs(2);
@@ -99,7 +99,7 @@ fn is_loopback_name(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Returns which names mean this host, as far as this is known within [`OWN_NAMES_WAIT`].
+/// Returns those of the names that mean this host, as far as they can be found within [`OWN_NAMES_WAIT`].
 pub fn own_among(names: Vec<String>) -> Vec<String> {
     if names.is_empty() {
         return names;

@@ -19,15 +19,15 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Bytes of the log. There can be two logs: the current one and the previous one.
+/// The maximum length of a log, in bytes. There can be two logs: the current one and the previous one.
 ///
 /// * Filled by: everybody who causes log lines: tasks that print, strangers that connect
 /// * Setting: `PVMDLOGMAX`
 /// * Reached: the log is kept as the previous one, and a new one is begun
 /// * Test: `the_log_begins_afresh_and_is_turned_over_when_full`
 const LOG_BYTES_MAX: u64 = 1_000_000;
-/// Bytes that wait for a task on its socket, not counting the frame that exceeds the limit, nor a frame that alone is
-/// longer than the limit; or bytes that wait for a task that has not enrolled.
+/// Bytes that may wait for a task on its socket when another frame is added; a waiting frame that alone is longer than
+/// the limit does not count. Also the number of bytes that may wait for a task that has not enrolled.
 ///
 /// * Filled by: tasks and hosts that send through the daemon to a task that takes nothing
 /// * Setting: `HPVM_BACKLOG_MAX`, 4 MiB at least
@@ -36,9 +36,10 @@ const LOG_BYTES_MAX: u64 = 1_000_000;
 /// * Test: `a_task_that_takes_nothing_of_the_daemon_is_disconnected`,
 ///   `what_waits_for_a_task_that_has_not_come_is_bounded`
 pub const BACKLOG_BYTES_MAX: usize = 64 << 20;
-/// With a lower limit, a single read of output could be too much for its collector.
+/// The lowest backlog limit that can be set. With a lower one, a single read of output could exceed the limit of its
+/// collector.
 const BACKLOG_BYTES_MIN: usize = 4 << 20;
-/// An upper bound for the times that variables set: a moment so far ahead can still be represented.
+/// An upper bound for the times that variables set. A point in time that lies so far ahead can still be represented.
 const PATIENCE_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 /// Bytes of standard input that are searched for `PVM_VMID`.
 const LINE_BYTES_MAX: usize = 1024;
@@ -82,7 +83,7 @@ pub struct Settings {
     pub starts_max: usize,
     /// Command lines of helpers, such as `PVM_TASKER`.
     pub helpers: Vec<String>,
-    /// Complaints about wrong settings, for the log.
+    /// Lines for the log about wrong settings.
     pub complaints: Vec<String>,
 }
 
@@ -101,8 +102,8 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Applies the hostfile's options for this host, and finds which hosts in it are other hosts. This looks names up,
-    /// which can take long, so it is done after the daemon's socket has been published.
+    /// Applies the hostfile's options for this host, and finds out which hosts in the hostfile are other hosts. This
+    /// looks names up, which can take long, so it is done after the daemon's socket has been published.
     pub fn use_hostfile(&mut self) {
         let file = &self.machine.hostfile;
         let own_names = own_names(&self.machine.host.name, file);
@@ -113,12 +114,12 @@ impl Settings {
         self.work_at(&HostOptions { path: own.path, directory: own.directory, debugger: own.debugger });
     }
 
-    /// Returns whether a person must start hosts of the hostfile (so=ms), for which the starter's terminal is needed.
+    /// Returns whether a person must start hosts of the hostfile (so=ms). The starter's terminal is needed for this.
     pub fn needs_terminal(&self) -> bool {
         self.hosts.iter().any(|line| line.start_option() == Some("ms"))
     }
 
-    /// Collects the settings of a daemon that joins. The other settings come with the master's welcome.
+    /// Collects the settings of a daemon that joins. The other settings arrive with the master's welcome.
     pub fn of_slave(options: &Options, slave: Slave, machine_id: Option<String>) -> crate::Result<Settings> {
         let machine_id = machine_id.map(OsString::from).or_else(|| variable("PVM_VMID"));
         let rank = Rank::Slave { own: slave.own, master: slave.master };
@@ -168,8 +169,8 @@ impl Settings {
         })
     }
 
-    /// Opens the port at which other daemons connect, and notes its addresses. The master connects to all others and
-    /// needs no port.
+    /// Opens the port at which other daemons connect, and notes its addresses. The master connects to all other hosts
+    /// and needs no port.
     pub fn listen(&mut self) -> crate::Result<Connector> {
         let wanted = variable("PVMNETSOCKPORT").and_then(|text| lossy(text).trim().parse().ok()).unwrap_or(0);
         let identity = Identity::new(KeyPair::from_secret(self.keys.secret()));
@@ -211,7 +212,7 @@ pub(crate) fn tasks_max(text: Option<OsString>) -> usize {
     limit.filter(|limit| *limit > 0).unwrap_or(machine::TASKS_MAX)
 }
 
-/// Reads the variables that limit how much this daemon keeps.
+/// Reads the variables that limit how much data this daemon keeps.
 pub(crate) fn limits(variable: impl Fn(&str) -> Option<OsString>) -> Limits {
     Limits {
         mailbox_bytes: count(variable("HPVM_MAILBOX_MAX"), MAILBOX_BYTES_MAX),
@@ -295,7 +296,7 @@ pub fn machine_id_on_input() -> Option<OsString> {
 pub mod tests_support {
     use super::*;
 
-    /// Returns the settings of a daemon of that rank, with its files in `directory`.
+    /// Returns the settings of a daemon of the given rank, with its files in `directory`.
     pub fn settings_in(directory: &std::path::Path, rank: Rank) -> Settings {
         let mut settings = Settings::find(&Options::default(), None, rank).unwrap();
         settings.places =

@@ -1,7 +1,8 @@
 //! The daemon of a host that joins a machine (contract 5.5).
 //!
-//! The program that a remote shell starts is a front: it starts the daemon proper, passes the daemon's answer on, and
-//! ends when the daemon has closed the shell's pipes. So the daemon is not a child of the shell, and the shell can end.
+//! The program that a remote shell starts is a front: it starts the process that becomes the daemon, passes the
+//! daemon's answer on, and ends when the daemon has closed the shell's pipes. So the daemon is not a child of the
+//! shell, and the shell can end.
 use crate::arguments::{Options, Slave};
 use crate::daemon::{self, Daemon};
 use crate::log::Log;
@@ -24,9 +25,9 @@ use std::time::{Duration, Instant};
 const GREETING_WAIT: Duration = Duration::from_secs(30);
 /// Time that the master has to close the standard input after it has read the answer.
 const CLOSE_WAIT: Duration = Duration::from_secs(60);
-/// The same for a master that has announced that it will confirm the answer. Such a master does both at once; this
-/// takes longer only if the host that passes the answer on hangs. The master then starts another daemon, and this one
-/// must not be in its way.
+/// Time to close the standard input for a master that has announced that it will confirm the answer. Such a master
+/// confirms and closes at once, unless the host that passes the answer on hangs. In that case the master starts another
+/// daemon, and this daemon must have ended by then.
 const TAKEN_WAIT: Duration = Duration::from_secs(20);
 /// Time that a previous daemon has to end.
 const PREDECESSOR_WAIT: Duration = Duration::from_secs(4);
@@ -37,7 +38,7 @@ const PREDECESSOR_PAUSE: Duration = Duration::from_millis(20);
 /// The length of a greeting, in bytes.
 const GREETING_BYTES_MAX: usize = 64 << 10;
 
-/// Starts the daemon proper and passes its output on until the daemon needs this process no more.
+/// Starts the daemon and passes its output on until the daemon needs this process no more.
 pub fn front(arguments: impl Iterator<Item = OsString>) -> crate::Result<ExitCode> {
     let mut command = Command::new("/proc/self/exe");
     // The standard input and error belong to the daemon.
@@ -61,7 +62,7 @@ pub fn front(arguments: impl Iterator<Item = OsString>) -> crate::Result<ExitCod
     Ok(status.code().map_or(ExitCode::FAILURE, |code| ExitCode::from(code as u8)))
 }
 
-/// Becomes the daemon. Returns when this host has left the machine.
+/// Becomes the daemon. The function ends when this host has left the machine.
 pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
     crate::core_dumps::leave_memory_out();
     close_fds::set_fds_cloexec(3, &[]);
@@ -109,8 +110,8 @@ fn create_socket_directory(settings: &Settings) -> crate::Result<SocketDirectory
     }
 }
 
-/// Ends daemons of PVM 3.4.6 that were started by the same command as this one: the master has found them in another
-/// place and skipped them. Returns whether there is one.
+/// Ends daemons of PVM 3.4.6 that were started by the same command as this one: the master has found their program in
+/// another place and has skipped it. Returns whether there is one.
 fn end_older() -> bool {
     let is_call = |words: &[Vec<u8>]| words.iter().any(|word| word == b"-s");
     let own = command_line("self").map(call_of);
@@ -165,7 +166,7 @@ fn greeting(slave: Slave) -> Greeting {
     let end = Instant::now() + GREETING_WAIT;
     let mut line = Vec::new();
     let mut total = 0;
-    // The input is read byte by byte, since the bytes after the last line are for another reader.
+    // The input is read byte by byte, since the bytes after the last line of the greeting are for another reader.
     while let Some(byte) = byte_of(std::io::stdin(), end).filter(|_| total < GREETING_BYTES_MAX) {
         total += 1;
         match byte {
@@ -201,7 +202,7 @@ fn wait_for_close(input: impl AsFd, wait: Duration) -> bool {
     let end = Instant::now() + wait;
     let mut said = Vec::new();
     while let Some(byte) = byte_of(&input, end) {
-        // A longer word cannot be the expected one.
+        // A longer input cannot be the expected word.
         if said.len() <= TAKEN.len() {
             said.push(byte);
         }

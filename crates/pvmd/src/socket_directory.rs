@@ -1,4 +1,4 @@
-//! The daemon's socket in its private directory, and the file that names it.
+//! The daemon's socket in a private directory, and the file that names the socket.
 use pvm_link::rendezvous::{LegacyDaemon, Places, PublishError, Published};
 use rustix::fs::{FileType, Mode};
 use rustix::io::Errno;
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 /// The socket's name in its directory.
 const SOCKET: &str = "s";
-/// Connections that may wait to be accepted.
+/// The maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// Random bytes in the directory's name.
+/// The number of random bytes in the directory's name.
 const NAME_BYTES: usize = 6;
 
 /// The private directory with the listening socket. Dropping it removes the files.
@@ -100,7 +100,7 @@ impl SocketDirectory {
         &self.socket
     }
 
-    /// Sets a new modification time of the rendezvous file, so that programs that remove old files spare it.
+    /// Sets a new modification time of the rendezvous file, so that programs that remove old files do not remove it.
     pub fn refresh(&self) {
         if let Some(published) = &self.published {
             published.refresh();
@@ -137,7 +137,8 @@ fn directory_prefix() -> String {
     format!("pvmd-{}-", rustix::process::geteuid().as_raw())
 }
 
-/// Removes the socket and the directory of a daemon that was killed, if their names are such as this program makes.
+/// Removes the socket and the directory of a daemon that was killed, if their names have the form that this program
+/// gives them.
 fn remove_stale(socket: &Path) {
     let Some(directory) = socket.parent() else { return };
     let named = directory.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&directory_prefix()));

@@ -6,7 +6,7 @@ use rustix::event::epoll::EventData;
 /// The stream on which a task prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
-    /// Standard output; also standard error, unless that is read separately.
+    /// Standard output, and also standard error unless standard error is read separately.
     Output,
     /// Standard error.
     Errors,
@@ -17,7 +17,8 @@ impl Stream {
     pub const ALL: [Stream; 2] = [Stream::Output, Stream::Errors];
 }
 
-/// The source of a readiness event. The number of the source is the lower part of the event's data.
+/// The source of a readiness event. The lower part of the event's data is the number of the source, the upper part its
+/// kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The listening socket for tasks.
@@ -30,7 +31,7 @@ pub enum Source {
     Peer(Connection),
     /// A pipe that a task prints to.
     Output(Tid, Stream),
-    /// The pipe to the standard input of a task, when it has room.
+    /// The pipe to the standard input of a task. It is ready when it has room.
     Input(Tid),
     /// The process of a task.
     Process(Tid),
@@ -131,7 +132,8 @@ mod tests {
         ];
         for source in sources {
             assert_eq!(Source::of(source.data()), source);
-            // A new source that is missing above does not compile here.
+            // The list above must contain every source. As a reminder, this `match` does not compile after a source was
+            // added.
             match source {
                 Source::Listener | Source::Signals | Source::Client(_) | Source::Peer(_) => {}
                 Source::Output(..) | Source::Input(_) | Source::Process(_) | Source::NameLookup(_) => {}

@@ -1,4 +1,4 @@
-//! Groups: tasks that meet at barriers in shared memory of the daemon.
+//! Groups: tasks that meet at barriers. The barriers are in shared memory that the daemon makes.
 #![forbid(unsafe_code)]
 mod common;
 

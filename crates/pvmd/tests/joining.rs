@@ -1,4 +1,5 @@
-//! Daemons that join a machine without a real master, and masters without real joining daemons.
+//! Daemons that join a machine whose master is played by the test, and masters whose joining daemons are played by the
+//! test.
 #![forbid(unsafe_code)]
 mod common;
 

@@ -243,7 +243,7 @@ fn another_user_gets_nowhere() {
     }
     let directory = Directory::new();
     let daemon = Daemon::run(&mut daemon_of_a_stranger(&directory));
-    // Root may open every file, so only the checks of the daemon and of the client remain.
+    // Root may open every file, so only the daemon and the client can refuse.
     assert_eq!(ControlSocket::connect(&daemon.socket).err(), Some(ControlError::Stranger));
     let mut stream = UnixStream::connect(&daemon.socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -16,9 +16,9 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 const WORDS: [&str; 8] = ["-f", "-s", "-nh2", "1", "c0000201:0000", "4080", "2", "c0000201:0000"];
-/// The most strangers that connect at once.
+/// The maximum number of strangers that connect at once.
 const CROWD_MAX: usize = 2000;
-/// Growth of the daemon's memory that strangers may cause, in KiB.
+/// The growth in KiB of the daemon's memory that strangers may cause.
 const GROWTH_MAX: usize = 32 << 10;
 
 /// A daemon that joins, in the foreground.
@@ -123,7 +123,7 @@ fn strangers_get_nothing_and_a_line_each_and_the_master_is_served() {
         assert!(answer.len() < 10, "{answer:?}");
         daemon.await_lines(count + 1);
     }
-    // Callers with a key of another machine, for both kinds of data link.
+    // The callers have a key of another machine. They ask for both kinds of data link.
     for security in [Security::Encrypted, Security::Trusted] {
         let mut stranger = caller(KeyPair::generate().unwrap());
         let before = daemon.turned_away().len();
@@ -154,7 +154,7 @@ fn a_crowd_at_once_costs_few_lines_and_little_memory() {
     let before = daemon.resident_kib();
     let mut crowd = Vec::new();
     let mut pair = None;
-    // The other ends are in this process, as are those of other tests.
+    // Both the crowd's sockets and the sockets of other tests are in this process.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     let size = CROWD_MAX.min(limit as usize / 2);
     for number in 0..size {

@@ -12,8 +12,8 @@ fn main() {
     }
 }
 
-/// Prints one line for each target: its name, then the source files of its decoder. After each file come the functions
-/// whose lines count; no functions means all lines of the file.
+/// Prints one line for each target: its name, then the source files of its decoder. Each file is followed by the
+/// functions whose lines count; if no function follows, all lines of the file count.
 fn list() {
     for target in targets::all() {
         let source = |source: &pvm_fuzz::Source| format!("\t{}:{}", source.file, source.functions.join(","));

@@ -23,7 +23,7 @@ const LANGUAGES: &[(&str, &str)] = &[
     ("f90", "f2018"),
 ];
 
-/// Returns whether a header is one for Fortran.
+/// Returns whether a file is a header for Fortran.
 pub fn is_header(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("fpvm3"))
 }
@@ -51,8 +51,8 @@ fn archive_of_debian() -> Result<PathBuf> {
     files.into_iter().find(|file| file.ends_with("libfpvm3.a")).context("pvm-dev has no libfpvm3.a")
 }
 
-/// Checks that the contract lists every name that Debian's archive defines. Another check ensures that our libraries
-/// define the names of the contract.
+/// Checks that `FORTRAN` lists every name that Debian's archive defines. Another check ensures that our libraries
+/// define the names in `FORTRAN`.
 fn names_are_known() -> Result<()> {
     let names = elf::defined_in_archive(&archive_of_debian()?)?;
     let unknown: Vec<&str> = names.iter().map(String::as_str).filter(|name| !FORTRAN.contains(name)).collect();
@@ -77,7 +77,8 @@ fn constants(text: &str) -> BTreeSet<String> {
     names.map(|(name, _)| name.trim_matches([' ', '(']).to_uppercase()).collect()
 }
 
-/// Compiles, with the headers of a folder, a program that prints each constant. Runs it and returns the values.
+/// Compiles a program that prints each constant, with the headers in `include`. Runs the program and returns the
+/// values.
 fn values(names: &BTreeSet<String>, include: &Path, program: &Path) -> Result<BTreeMap<String, String>> {
     let prints: String = names.iter().map(|name| format!("      print *, '{name}=', {name}\n")).collect();
     let source = program.with_extension("f");
@@ -123,8 +124,8 @@ fn ways(lib: &Path) -> Result<Vec<(&'static str, Vec<String>)>> {
     ])
 }
 
-/// Links a program with a unit that refers to every name, and runs it. The program calls a few functions that need no
-/// daemon.
+/// Links and runs a program. One of its subroutines refers to every name; the main program calls a few functions that
+/// need no daemon.
 fn links_and_runs(options: &[String], lib: &Path, number: usize, scratch: &Path) -> Result<()> {
     let subroutines: Vec<&str> = FORTRAN.iter().filter_map(|name| name.strip_suffix('_')).collect();
     let externals: String = subroutines.iter().map(|name| format!("      external {name}\n")).collect();

@@ -17,7 +17,7 @@ mod fortran;
 /// The libraries that ours may need: those of the system's C compiler.
 const NEEDED_MAY_BE: &[&str] =
     &["libc.so.6", "libgcc_s.so.1", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux"];
-/// Debian's packages that contain programs for PVM, and that hpvm does not replace.
+/// Debian's packages with programs that use PVM; hpvm does not replace these programs.
 const PACKAGES: &[&str] = &["netpipe-pvm", "slang-pvm", "pvm-examples", "pvm-dev", "tablix2"];
 /// The compilers and standards with which the headers must compile, at the strictest settings.
 const LANGUAGES: &[(&str, &str)] =
@@ -176,7 +176,7 @@ fn check_programs(checks: &mut Checks, lib: &Path) -> Result<()> {
         let program = scratch.path().join(format!("values{number}"));
         checks.check(name, values_are_right(compiler, options, lib, &program, scratch.path()));
     }
-    // A program with a copy of a variable of the library defines it.
+    // A program that contains a copy of one of the library's variables defines the variable's name.
     let copied = elf::defined(&scratch.path().join("values1")).and_then(|defined| {
         for name in ["pvm_errno", "pvmctrc", "pvmtevinfo"] {
             ensure!(defined.contains(name), "the program has no copy of {name}: the check above says nothing");
@@ -226,7 +226,7 @@ fn package_config(lib: &Path, scratch: &Path) -> Result<()> {
             .arg("-o")
             .arg(&program),
     )?;
-    // The library is found by the path in the program, not through the environment.
+    // The program finds the library by a path in its own file, not through the environment.
     run_values(&program, Path::new(""), scratch)
 }
 
@@ -239,13 +239,13 @@ fn cmake(lib: &Path, scratch: &Path) -> Result<()> {
     output(Command::new("cmake").arg(found).arg("-S").arg(root().join("tests/abi")).arg("-B").arg(&built))?;
     output(Command::new("cmake").arg("--build").arg(&built))?;
     for program in ["c_shared", "c_static", "fortran_fpvm3", "fortran_static"] {
-        // The library is found by the path in the program, not through the environment.
+        // The program finds the library by a path in its own file, not through the environment.
         run_values(&built.join(program), Path::new(""), scratch).with_context(|| program.to_owned())?;
     }
     Ok(())
 }
 
-/// Checks that programs of Debian find every name that they need.
+/// Checks that our libraries define every PVM name that Debian's programs need.
 fn check_users(checks: &mut Checks, symbols: &Symbols) -> Result<()> {
     let Some(theirs) = debian_symbols()? else {
         checks.check("programs of Debian", Err(anyhow::anyhow!("not installed: cargo xtask setup test")));
@@ -268,7 +268,7 @@ fn check_users(checks: &mut Checks, symbols: &Symbols) -> Result<()> {
     Ok(())
 }
 
-/// Checks that old C sources compile with our headers if they compile with Debian's.
+/// Checks that old C sources which compile with Debian's headers also compile with ours.
 fn sources_compile() -> Result<()> {
     let archives: Vec<PathBuf> = debian_pvm::files("pvm-examples")
         .context("pvm-examples is missing: cargo xtask setup test")?
@@ -324,7 +324,7 @@ fn elf_files(package: &str) -> Result<Vec<PathBuf>> {
         std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
     };
     let files = debian_pvm::files(package).with_context(|| format!("{package} is missing: cargo xtask setup test"))?;
-    // hpvm replaces the old libraries themselves, so these are no users.
+    // hpvm replaces the old libraries, so they do not count as users of the library.
     let is_old = |path: &PathBuf| ["libpvm3.so", "libgpvm3.so"].iter().any(|old| path.ends_with(old));
     Ok(files.into_iter().filter(|path| is_elf(path) && !is_old(path)).collect())
 }

@@ -1,7 +1,7 @@
-//! Measures between hosts: messages between two network namespaces on one bridge, and the time to add many hosts.
+//! Measures the speed of messages between two hosts (network namespaces on one bridge), and the time to add many hosts.
 //!
-//! The programs run inside a sandbox (`hosts::sandbox`). This command runs a second time there, and prints one line for
-//! each value. The outer command collects these lines.
+//! The programs run inside a sandbox (`hosts::sandbox`). This command starts itself a second time in the sandbox. The
+//! inner command prints one line for each value, and the outer command collects these lines.
 
 use super::plan::Effort;
 use super::runner::directory;
@@ -30,7 +30,7 @@ const VALUE: &str = "value";
 const PROGRAM_TIME: Duration = Duration::from_secs(120);
 /// The port of the bare TCP connection; nothing else in the namespace uses it.
 const PORT: &str = "7001";
-/// How many hosts are added at once.
+/// The numbers of hosts that one call adds.
 const ADDED: [usize; 2] = [3, 32];
 /// The sizes of messages, in bytes.
 const SIZES: [usize; 3] = [8, 1 << 20, 16 << 20];
@@ -40,7 +40,7 @@ const SIZES: [usize; 3] = [8, 1 << 20, 16 << 20];
 const OPEN_MPI: &str = "--allow-run-as-root --bind-to none --mca pml ob1 --mca btl tcp,self \
     --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 --mca mpi_yield_when_idle 0 -np 2";
 
-/// A compared system; the table has the same order.
+/// A compared system; the table lists the systems in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Contestant {
     TcpSpinning,
@@ -128,7 +128,7 @@ fn program(name: &str) -> PathBuf {
     directory().join(name)
 }
 
-/// Measures, and prints tables and verdicts. Returns the verdicts.
+/// Runs all measurements, prints tables and verdicts, and returns the verdicts.
 pub fn measure(effort: Effort, peers: bool) -> Result<Vec<Verdict>> {
     if let Some(obstacle) = sandbox::obstacle() {
         println!("between hosts: not measured: {obstacle}");
@@ -267,7 +267,7 @@ impl Values {
         median(self.0.get(&(contestant, measure.to_owned(), size))?)
     }
 
-    /// Returns the time of a message in one direction, in the form that needs the fewest calls.
+    /// Returns the time of a message in one direction, for the system's form of message that needs the fewest calls.
     fn message(&self, contestant: Contestant, size: usize) -> Option<f64> {
         ["pingpong", "pingpong_mpi", "pingpong_psend"].iter().find_map(|measure| self.median(contestant, measure, size))
     }

@@ -190,12 +190,12 @@ fn warn_when_disturbed(samples: &Samples) {
     }
 }
 
-/// Returns the ticks in which the cores worked, and all ticks, since the machine started.
+/// Returns two numbers of clock ticks since the machine started: those in which the cores worked, and all.
 fn processor_ticks() -> Option<(f64, f64)> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     let ticks: Vec<f64> =
         text.lines().next()?.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
-    // The fourth number is the idle time, the fifth the time of waiting for a disk.
+    // The fourth number is the idle time; the fifth is the time in which a core waited for a disk.
     let idle = ticks.get(3)? + ticks.get(4)?;
     let all: f64 = ticks.iter().take(8).sum();
     Some((all - idle, all))

@@ -136,7 +136,7 @@ fn chart_of(samples: &Samples, title: &str, measure: &str, sizes: &[usize], task
     }
 }
 
-/// Returns the lists of bars, which have a row for each form and system.
+/// Returns the lists of bars. Each list has a row for each form of message and each system.
 fn all_bars(samples: &Samples) -> Vec<Bars> {
     let mut bars: BTreeMap<String, Vec<(String, System, f64)>> = BTreeMap::new();
     for (key, values) in &samples.0 {

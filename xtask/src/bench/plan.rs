@@ -53,11 +53,11 @@ const TURN_MS: usize = 3;
 
 const MESSAGES: &[System] = &[Limit, Hpvm, Pvm, PvmDirect, OpenMpi, Mpich];
 const LONG_MESSAGES: &[System] = &[Limit, Hpvm, Pvm, PvmDirect, OpenMpi, OpenMpiCopy, Mpich, MpichCopy];
-/// The systems for many tasks. MPICH is not one of them: its tasks spin, so each step takes as long as the kernel's
-/// time slices.
+/// The systems for many tasks. MPICH is not one of them: its tasks spin, so each step takes a whole time slice of the
+/// kernel.
 const MANY: &[System] = &[Hpvm, Pvm, PvmDirect, OpenMpi];
 const PVMS: &[System] = &[Hpvm, Pvm, PvmDirect];
-/// The systems for measures in which the route makes no difference.
+/// The systems for measures that do not depend on PVM's route.
 const TWO_PVMS: &[System] = &[Hpvm, Pvm];
 
 /// Returns the groups, in the order in which they run.

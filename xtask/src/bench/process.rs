@@ -1,8 +1,8 @@
 //! Starts programs and daemons for the benchmark, and makes sure that they end.
 //!
-//! Each program that the benchmark starts has a mark in its environment, which the processes that it starts inherit.
-//! Processes that still run when their time is over are found by the mark and killed. The kernel ends the programs when
-//! this process ends (`setpriv --pdeathsig`).
+//! Each program that the benchmark starts has a mark in its environment, and its child processes inherit the mark.
+//! Processes that exceed their time limit are found by the mark and killed. When this process ends, the kernel ends the
+//! programs (`setpriv --pdeathsig`).
 use super::systems::Vm;
 use crate::debian_pvm;
 use crate::{processes, scratch};
@@ -102,8 +102,8 @@ impl Program {
     pub fn finish(mut self, time: Duration) -> Result<String> {
         let mut output = self.child.stdout.take().context("the output is read once")?;
         let (sender, receiver) = mpsc::channel();
-        // A separate thread reads, so that this thread can stop waiting after `time`. Neither thread wakes up while the
-        // program measures.
+        // A separate thread reads the output, so that this thread can stop waiting after `time`. Neither thread wakes
+        // up while the program measures.
         std::thread::spawn(move || {
             let mut text = String::new();
             let _ = output.read_to_string(&mut text);
@@ -186,7 +186,7 @@ impl Machine {
         }
     }
 
-    /// Returns the directory for files of this machine's programs.
+    /// Returns the directory for the files of programs on this machine.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -204,8 +204,8 @@ impl Machine {
     }
 }
 
-/// Returns a hostfile with the path of Debian's group server; Debian's daemon does not search there by itself (defect
-/// D4).
+/// Returns a hostfile with the directory of Debian's group server, where Debian's daemon does not search by default
+/// (defect D4).
 fn hostfile(vm: Vm, directory: &Path) -> Result<Option<PathBuf>> {
     if vm == Vm::Ours {
         return Ok(None);

@@ -17,7 +17,7 @@ use std::time::Duration;
 const FAILURES_MAX: usize = 2;
 /// The time for NPpvm's receiver to enroll before the transmitter looks for it.
 const NETPIPE_HEAD_START: Duration = Duration::from_millis(500);
-/// The sizes of NPpvm that are shown, in bytes.
+/// The message sizes of NPpvm that are shown, in bytes.
 const NETPIPE_SIZES: [usize; 5] = [8, 64, 4096, 65536, 1 << 20];
 const NETPIPE_PROGRAM: &str = "/usr/bin/NPpvm";
 
@@ -150,7 +150,7 @@ impl Outcome {
     }
 }
 
-/// The virtual machines that run during a group.
+/// The virtual machines that run while a group is measured.
 #[derive(Default)]
 struct Machines(BTreeMap<Vm, Machine>);
 
@@ -166,7 +166,7 @@ impl Machines {
         Some(self.0.get(&vm)?.log())
     }
 
-    /// Ends a machine after a failure: the next program gets a fresh one.
+    /// Ends a machine after a failure, so that the next program gets a new machine.
     fn end(&mut self, system: System) {
         if let Some(vm) = system.vm() {
             self.0.remove(&vm);

@@ -61,9 +61,9 @@ impl Samples {
         median(&self.get(system, measure, size)?.values)
     }
 
-    /// Returns the ratio of two measures: the median of the ratios of values that were measured one after the other in
-    /// the same round. If the machine is faster in some rounds than in others, this affects both measures alike. If one
-    /// side has fewer values, returns the ratio of the medians.
+    /// Returns the ratio of two measures. Two values of the same round, measured one after the other, give one ratio,
+    /// and the result is the median of these ratios. So a change of the machine's speed between rounds affects both
+    /// measures alike. If one side has fewer values than the other, returns the ratio of the medians.
     pub fn ratio(&self, ours: (System, &str), theirs: (System, &str), size: usize) -> Option<f64> {
         let (one, other) = (self.get(ours.0, ours.1, size)?, self.get(theirs.0, theirs.1, size)?);
         if one.values.len() != other.values.len() {

@@ -11,7 +11,7 @@ const MPICH_RUN: &str = "/usr/bin/mpiexec.hydra";
 const OPEN_MPI_BEST: &str = "--allow-run-as-root --oversubscribe --bind-to none --mca pml ob1 \
      --mca btl self,vader --mca btl_vader_eager_limit 32768";
 
-/// A system; the tables have the same order.
+/// A system; the tables list the systems in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum System {
     /// Two processes that share memory, without any message system.

@@ -4,7 +4,7 @@ use super::systems::{MPIS, System};
 use super::tables::{GROUP_CALLS, GROUP_TASKS, LONG_SIZES, RING_SIZES, size_text};
 use std::fmt;
 
-/// The forms of a packed message; the first word is the encoding.
+/// The forms of a packed message; the first word of each name is the encoding.
 pub const FORMS: [&str; 6] = ["raw_byte", "raw_int", "raw_double", "default_byte", "default_int", "default_double"];
 
 /// The smallest ratio at which two bandwidths count as equal.

@@ -3,14 +3,14 @@ use crate::conform::shown::{self, Shown};
 use anyhow::Result;
 use regex::Regex;
 
-/// The most cases that an entry names. The document does not say how many further cases there are; otherwise every new
-/// case would change it.
+/// The most cases that an entry names. The document does not contain the number of further cases; otherwise every new
+/// case would change the document.
 const NAMED_MAX: usize = 4;
 
-/// All cases. Those that use few functions come first, since they say the most about each function.
+/// All cases. The cases that use few functions come first, since they show the most about each function.
 pub struct Evidence {
     pub cases: Vec<Shown>,
-    /// The programs of Debian that cases run.
+    /// Debian's programs that the cases must run.
     pub programs: Vec<String>,
 }
 

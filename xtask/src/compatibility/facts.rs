@@ -62,10 +62,10 @@ pub struct Item {
     pub status: Status,
     #[serde(default)]
     pub note: String,
-    /// Cases in addition to those that are found by words.
+    /// Cases that the document names in addition to those found by a search for words.
     #[serde(default)]
     pub cases: Vec<String>,
-    /// The words that are searched for in place of the name.
+    /// The words to search for instead of the name.
     pub seek: Option<Vec<String>>,
 }
 

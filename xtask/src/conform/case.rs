@@ -1,24 +1,25 @@
 //! Conformance cases and their directives.
 //!
 //! ```text
-//! @ fresh                      daemons of its own
+//! @ fresh                      the case gets new daemons, which no other case uses
 //! @ nodaemon                   no daemon is started; the script starts its own
-//! @ timeout 5                  seconds
+//! @ timeout 5                  the time limit, in seconds
 //! @ env NAME=VALUE             a variable of the program; {root} stands for the source tree
 //! @ daemon-env NAME=VALUE      a variable of the daemons (implies fresh)
 //! @ hostfile LINE              a line of the daemons' hostfile (implies fresh)
-//! @ log                        the daemon's log belongs to the output (implies fresh)
+//! @ log                        the daemon's log is added to the output (implies fresh)
 //! @ unordered                  lines are sorted before the comparison
-//! @ hosts 2                    for runs on several hosts: the number of hosts when the case begins
+//! @ hosts 2                    the number of hosts at the start of a run on several hosts
 //! @ one-host REASON            the case does not run on machines of several hosts
-//! @ needs PATH                 skipped where that file is missing; $DEBIAN_PVM stands for the /usr of Debian's PVM
+//! @ needs PATH                 the case is skipped if that file is missing; $DEBIAN_PVM stands for the /usr of
+//!                              Debian's PVM
 //! @ runs NAME ...              Debian's programs that the case runs, although no script names them
 //! @ differs D1: A => B         where Debian's PVM prints A, hpvm prints B; `\n` is a new line,
 //!                              `(nothing)` stands for no line
-//! @ may-differ D1: A => B      the same where Debian's PVM prints A only on some machines
-//! @ own-differs D13: A => B     as `differs`, for a Fortran case compiled with our header and
-//!                              library; only the other program has the errors of PVM's libfpvm3.a
-//! @ ours-only D2: crashes      NAME.expected says what hpvm prints; Debian's PVM `crashes`,
+//! @ may-differ D1: A => B      as `differs`, but Debian's PVM prints A only on some machines
+//! @ own-differs D13: A => B    as `differs`, but only where the Fortran case is compiled with our header
+//!                              and library: that program has none of the errors of PVM's libfpvm3.a
+//! @ ours-only D2: crashes      NAME.expected contains what hpvm prints; Debian's PVM `crashes`,
 //!                              `hangs`, or is not run at all (`skip`)
 //! ```
 

@@ -1,7 +1,7 @@
 //! Compiles the C and Fortran cases.
 //!
-//! They are compiled with Debian's headers and linked to Debian's libraries, so that the same file runs on both
-//! systems: only `LD_LIBRARY_PATH` differs. Fortran programs then contain PVM's wrappers, so each Fortran case is
+//! They are compiled with Debian's headers and linked to Debian's libraries, so that the same program runs on both
+//! systems; only `LD_LIBRARY_PATH` differs. Fortran programs then contain PVM's wrappers, so each Fortran case is
 //! compiled a second time with our header and libraries.
 
 use super::case::{Case, Kind};
@@ -68,7 +68,7 @@ pub fn c(helpers: &Path) -> Command {
     command
 }
 
-/// Returns the Fortran compiler with options for old programs, which may pass arguments of different types to the same
+/// Returns the Fortran compiler with options for old programs: these may pass arguments of different types to the same
 /// procedure.
 fn fortran(helpers: &Path, side: Side) -> Command {
     let mut command = Command::new("gfortran");

@@ -9,7 +9,7 @@ use crate::failures;
 use anyhow::Result;
 use std::collections::BTreeSet;
 
-/// Returns the library symbols that a case uses; none for a script, since they are not known.
+/// Returns the library symbols that a case uses; none for a script, whose symbols are not known.
 pub fn uses(case: &Case) -> Result<BTreeSet<String>> {
     match case.kind {
         Kind::Program => Ok(elf::dynamic_symbols(&compile::program(case, Side::Theirs))?.into_keys().collect()),
@@ -18,8 +18,8 @@ pub fn uses(case: &Case) -> Result<BTreeSet<String>> {
     }
 }
 
-/// Returns the names of PVM in a Fortran source. The compiled program does not show them, since it may contain PVM's
-/// wrappers.
+/// Returns the PVM names that a Fortran source contains. The compiled program does not show these names, since it may
+/// contain PVM's wrappers.
 fn fortran_names(source: &str) -> BTreeSet<String> {
     let statements = source.lines().filter(|line| !line.starts_with(['!', 'c', 'C', '*']));
     let words = statements.flat_map(|line| line.split(|letter: char| !letter.is_ascii_alphanumeric()));

@@ -1,16 +1,16 @@
-//! Finds the programs of Debian that no case runs: the cases must run all programs of its PVM packages.
+//! Finds Debian's programs that no case runs: the cases must run all programs of Debian's PVM packages.
 
 use super::case::{Case, Kind};
 use crate::debian_pvm;
 use crate::failures;
 use anyhow::Result;
 
-/// The package whose programs are all run.
+/// The package of examples; the cases must run each of its programs.
 const PACKAGE: &str = "pvm-examples";
-/// Programs of other packages that use PVM.
+/// Programs from other packages; they use PVM.
 const OTHERS: &[&str] = &["NPpvm", "pvm_gstat", "pvmgroups", "slsh", "tablix2", "tracer", "trcsort"];
 
-/// Returns the programs that have to be run.
+/// Returns the programs that the cases must run.
 pub fn programs() -> Result<Vec<String>> {
     let (files, folder) = (debian_pvm::files(PACKAGE)?, debian_pvm::programs());
     let package = files.iter().filter_map(|file| file.strip_prefix(&folder).ok()?.to_str());

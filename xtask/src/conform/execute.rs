@@ -88,7 +88,7 @@ impl Runner for Worker {
     }
 }
 
-/// Returns the program that runs a case, and its arguments. `compiled` is the program of a case that is compiled.
+/// Returns the program that runs a case, and its arguments. If the case is compiled, this program is `compiled`.
 pub fn program_of(case: &Case, side: Side, compiled: PathBuf) -> (PathBuf, Vec<PathBuf>) {
     match case.kind {
         Kind::Program | Kind::Fortran => (compiled, Vec::new()),
@@ -108,7 +108,7 @@ fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
     let path = machine.folder().join("output");
     let output = File::create(&path)?;
     command.envs(case.env.iter().map(|(name, value)| (name, value)));
-    // The console buffers its two output streams differently, so the order of their lines in one file would mean
+    // The console buffers its two output streams differently, so the order of lines in a common file would mean
     // nothing.
     let errors = match case.kind {
         Kind::Console => File::create(machine.folder().join("errors"))?,
@@ -138,7 +138,7 @@ fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
     Ok(Outcome { end, text })
 }
 
-/// Opens the script without its directives.
+/// Copies a console script without its directives to a file in `folder`, and opens the copy.
 pub fn console_input(case: &Case, folder: &Path) -> Result<File> {
     let text = std::fs::read_to_string(&case.source)?;
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("#@ ")).collect();
@@ -147,7 +147,7 @@ pub fn console_input(case: &Case, folder: &Path) -> Result<File> {
     Ok(File::open(path)?)
 }
 
-/// Waits for the end of a command, and kills it when its time is over.
+/// Runs a command to its end; kills its process group after `timeout`.
 pub fn wait(command: &mut Command, timeout: Duration) -> Result<End> {
     let mut child = command.spawn()?;
     let end = Instant::now() + timeout;

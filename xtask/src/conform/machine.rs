@@ -20,7 +20,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 const PURPOSE: &str = "conform";
 /// The environment variable that names a tree to use instead of `target/dist`.
 pub const OURS_VARIABLE: &str = "CONFORM_OURS";
-/// The interval of checks for a condition.
+/// The interval between two checks of an awaited condition.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(4);
 
 /// The system under test.
@@ -88,7 +88,7 @@ pub fn require(only: Option<Side>) -> Result<()> {
     Ok(())
 }
 
-/// A folder, the environment that refers to it, and perhaps a daemon.
+/// A folder, an environment with paths in this folder, and perhaps a daemon.
 pub struct Machine {
     pub side: Side,
     /// `PVM_TMP` and the parent of `HOME`.
@@ -111,7 +111,7 @@ impl Machine {
         self.folder.path()
     }
 
-    /// Returns the home directory of everything that runs here.
+    /// Returns the home directory of all processes of this machine.
     pub fn home(&self) -> PathBuf {
         self.folder().join("home")
     }
@@ -167,7 +167,7 @@ impl Machine {
         String::from_utf8_lossy(&log.unwrap_or_default()).into_owned()
     }
 
-    /// Kills what a case left behind, but not the daemon.
+    /// Kills the processes that a case left behind, but not the daemon.
     pub fn tidy(&self) {
         let _ = std::fs::remove_file(self.folder().join("errors"));
         let daemon = self.daemon.as_ref().map(Child::id);
@@ -183,12 +183,12 @@ impl Machine {
     }
 }
 
-/// Returns the processes whose environment names the folder: all that were ever started there.
+/// Returns the processes whose `PVM_TMP` is the folder: all processes of the machine in this folder.
 fn processes_of(folder: &Path) -> Vec<u32> {
     processes::with_variable("PVM_TMP", folder.as_os_str())
 }
 
-/// Kills the processes, and removes the folders, that killed runners have left.
+/// Kills the processes and removes the folders of earlier runs that were killed.
 pub fn sweep() {
     for folder in scratch::abandoned(PURPOSE) {
         processes_of(&folder).into_iter().for_each(|id| processes::signal(id, Signal::KILL));

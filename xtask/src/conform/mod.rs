@@ -1,4 +1,4 @@
-//! `cargo xtask conform`: runs the same case on Debian's PVM 3.4.6 and on hpvm, and compares the normalised outputs.
+//! `cargo xtask conform`: runs each case on Debian's PVM 3.4.6 and on hpvm, and compares the normalised outputs.
 //!
 //! A case is a C or Fortran program (`tests/conform/cases`), a script for the console (`console`) or a shell script
 //! (`programs`). Lines that start with `//@` or `#@` are directives; see `case.rs`.

@@ -1,4 +1,4 @@
-//! Removes from an output what may differ between two correct runs.
+//! Removes or renames the parts of an output that may differ between two correct runs.
 
 use super::machine::Machine;
 use crate::common;
@@ -38,13 +38,13 @@ pub fn text(raw: &str, machine: &Machine) -> String {
     .into_owned()
 }
 
-/// Replaces the user's id in names of files.
+/// Replaces the user's id in file names.
 pub fn user(text: &str) -> String {
     let uid = rustix::process::geteuid().as_raw();
     text.replace(&format!("pvmd.{uid}"), "pvmd.UID").replace(&format!("pvml.{uid}"), "pvml.UID")
 }
 
-/// Replaces times, process ids and ports.
+/// Replaces times, process ids, and addresses with ports.
 pub fn dates(mut text: String) -> String {
     for (pattern, word) in &RULES {
         text = pattern.replace_all(&text, *word).into_owned();

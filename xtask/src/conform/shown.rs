@@ -1,20 +1,20 @@
-//! What the cases show, for the tables of compatibility.
+//! Collects what the cases show, for the tables in docs/compatibility.md.
 use super::case::{self, Theirs};
 use super::{compile, coverage, examples};
 use crate::common;
 use anyhow::Result;
 use std::collections::BTreeSet;
 
-/// A case, as the table needs it.
+/// The facts about a case that the tables need.
 pub struct Shown {
     pub name: String,
     /// The source.
     pub text: String,
-    /// The functions and data of libraries that a program uses.
+    /// The library functions and data that the program uses.
     pub uses: BTreeSet<String>,
     /// The words of a script, which include the programs that it runs.
     pub runs: Vec<String>,
-    /// The expected differences: the defect or the number of a rule, the original's lines, hpvm's lines.
+    /// The expected differences. Each has the number of a defect or rule, the original's lines, and hpvm's lines.
     pub differences: Vec<(String, String, String)>,
     /// For a case that only hpvm passes: the defect, and what the original does with the case.
     pub ours_only: Option<(String, &'static str)>,
@@ -27,7 +27,7 @@ pub fn all() -> Result<Vec<Shown>> {
     cases.iter().map(shown).collect()
 }
 
-/// Returns the programs of Debian that cases run.
+/// Returns Debian's programs that the cases must run.
 pub fn programs() -> Result<Vec<String>> {
     examples::programs()
 }

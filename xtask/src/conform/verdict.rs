@@ -54,7 +54,8 @@ pub fn judge(worker: &mut impl Runner, case: &Case) -> Result<Verdict> {
     let theirs = worker.run(case, Side::Theirs)?.text;
     let ours = worker.run(case, Side::Ours)?.text;
     match compare(case, &theirs, &ours) {
-        // The original sometimes prints other output, or hangs, so it runs a second time. hpvm does not.
+        // The original sometimes prints other output, or hangs. So the original runs a second time; hpvm runs only
+        // once.
         Verdict::Differs(_) => Ok(compare(case, &worker.run(case, Side::Theirs)?.text, &ours)),
         verdict => Ok(verdict),
     }
@@ -99,8 +100,8 @@ fn ours_only(worker: &mut impl Runner, case: &Case, defect: &str, theirs: Theirs
 /// Matches a numbered tid; on several hosts, the number of its host follows.
 static TID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"t#\d+(@\d+)?").expect("a right pattern"));
 
-/// Adds to each tid of the text the host that this tid has in `output`, so that one text serves for one host and for
-/// several hosts.
+/// Adds to each tid in `text` the host that this tid has in `output`. So the same expected text can be used for runs on
+/// one host and on several hosts.
 fn placed(text: &str, output: &str) -> String {
     let placed = TID.find_iter(output).filter_map(|found| Some((found.as_str().split_once('@')?.0, found.as_str())));
     let places: HashMap<&str, &str> = placed.collect();

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The compiler's flags to record coverage and comparisons, by which the engine chooses inputs.
+/// The compiler's flags to record coverage and comparisons; the engine uses these records to choose inputs.
 const TRACED: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-sanitizer-coverage-stack-depth";
@@ -27,7 +27,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Builds both programs. The sanitizers are an unstable feature of the compiler, so a variable must allow them.
+    /// Builds both programs. The sanitizers are an unstable feature of the compiler, so an environment variable must
+    /// allow them.
     pub fn build() -> Result<Engine> {
         let folder = target_directory()?.join("fuzz");
         let triple = host()?;
@@ -89,8 +90,8 @@ fn build(folder: &Path, triple: &str, flags: &str) -> Command {
     command
 }
 
-/// Returns the compiler's name of this kind of machine. If cargo gets it as the target, it does not instrument code
-/// that runs during the build.
+/// Returns the compiler's name of this kind of machine. If cargo gets this name as the target, cargo does not
+/// instrument code that runs during the build.
 fn host() -> Result<String> {
     let version = compiler()?;
     let line = version.lines().find_map(|line| line.strip_prefix("host: "));
@@ -104,8 +105,8 @@ pub fn llvm_version() -> Result<String> {
     Ok(llvm.and_then(|llvm| llvm.split('.').next()).context("rustc names no LLVM")?.to_owned())
 }
 
-/// Returns the name of an LLVM tool in the compiler's version of LLVM, since the format of line counts changes with the
-/// version.
+/// Returns the program name of an LLVM tool, with the version of the compiler's LLVM: the format of line counts depends
+/// on the version.
 pub fn tool(name: &str) -> Result<String> {
     let major = llvm_version()?;
     let versioned = format!("{name}-{major}");

@@ -41,7 +41,7 @@ impl Source {
         Some(Source { file: file.to_owned(), functions })
     }
 
-    /// Returns the lines of the functions; `None` for the whole file. Fails if the file lacks one of them.
+    /// Returns the lines of the functions; `None` for the whole file. Fails if the file lacks one of the functions.
     pub fn ranges(&self) -> Result<Option<Vec<RangeInclusive<usize>>>> {
         if self.functions.is_empty() {
             return Ok(None);

@@ -1,8 +1,8 @@
 //! `cargo xtask fuzz`: passes untrusted input to every decoder (docs/testing.md).
 //!
 //! The targets are in the `fuzz` modules of the crates, the engine (libFuzzer) is in `fuzz/engine`. New inputs stay in
-//! the target directory. `--keep` adds the inputs that cover more code to the archives of `fuzz/corpus`, and `--add`
-//! adds files to them.
+//! the target directory. `--keep` adds those new inputs that cover more code to the archives of `fuzz/corpus`; `--add`
+//! adds files to an archive.
 mod build;
 mod coverage;
 
@@ -27,18 +27,18 @@ const SLICE_MAX: Duration = Duration::from_secs(60);
 /// The most memory that a decoder may allocate, both in one piece and in total, in MiB.
 const MEMORY_MIB_MAX: u32 = 1024;
 /// The time after which the engine reports that an input hangs, in seconds. The targets themselves report inputs that
-/// take more than a second; this limit is for inputs that never end.
+/// take more than a second; this limit is for inputs with which a target never ends.
 const HANG_SECONDS: u32 = 20;
 /// The share of a decoder's lines that its corpus must reach, in percent.
 const COVERED_PERCENT_MIN: f64 = 90.0;
 /// The longest input, in bytes.
 const INPUT_BYTES_MAX: u32 = 4096;
-/// The most characters that are shown of a line of the engine's report.
+/// The most characters that are shown of each line of the engine's report.
 const SHOWN_CHARACTERS_MAX: usize = 300;
 
 const USAGE: &str = "fuzz [--minutes N] [--only NAME[,NAME]...] [--keep], or fuzz --add TARGET FILE...";
 
-/// The number of letters, from the start of the hash, that name an input that the fuzzer made.
+/// The number of hash letters in the name of an input that the fuzzer made.
 const HASH_LETTERS: usize = 12;
 
 /// The options of the command line.
@@ -207,8 +207,8 @@ fn inputs_of(files: &[PathBuf]) -> Result<Vec<Input>> {
     files.iter().map(input).collect()
 }
 
-/// Returns the name that an input has in an archive. The engine names a new input by its hash, and an input that found
-/// an error by a word and the hash (`crash-...`).
+/// Returns the name that an input has in an archive. The engine names a new input by its hash. If the input found an
+/// error, a word precedes the hash (`crash-...`).
 fn input_name(file: &str) -> String {
     let hash = |name: &str| name.chars().take(HASH_LETTERS).collect::<String>();
     let find = ["crash-", "timeout-", "oom-", "slow-unit-"].iter().find_map(|word| file.strip_prefix(word));
@@ -235,8 +235,8 @@ fn add(target: &str, files: &[PathBuf]) -> Result<()> {
     Ok(corpus::write(target, inputs)?)
 }
 
-/// Adds to the corpus of a target the inputs that reach more code. How often code is reached, or how nearly a
-/// comparison succeeds, does not count; so the corpus stays small.
+/// Adds the inputs that reach more code to the corpus of a target. To keep the corpus small, an input does not count as
+/// new if it only reaches code more often, or brings a comparison nearer to success.
 fn keep(engine: &Engine, name: &str) -> Result<()> {
     let folder = unpacked(engine, name)?;
     let output = engine

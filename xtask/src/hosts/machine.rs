@@ -105,7 +105,7 @@ impl<'a> Machine<'a> {
         command
     }
 
-    /// Starts the first daemon, and adds the further ones of the first `hosts` hosts.
+    /// Starts the first daemon, and adds hosts until the machine has this number of hosts.
     pub fn start(&mut self, hosts: usize, hostfile: &[String]) -> Result<()> {
         self.start_master(hostfile)?;
         let names: Vec<&str> = self.network.hosts()[1..hosts].iter().map(|host| host.name.as_str()).collect();
@@ -173,7 +173,7 @@ impl<'a> Machine<'a> {
         logs.map(|entry| String::from_utf8_lossy(&fs::read(entry.path()).unwrap_or_default()).into_owned()).collect()
     }
 
-    /// Kills what a case left behind, but not the daemons.
+    /// Kills the processes that a case left behind, but not the daemons.
     pub fn tidy(&self) {
         for host in self.network.hosts() {
             let left = host.processes().into_iter().filter(|pid| !is_daemon(*pid));
@@ -187,7 +187,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// Returns the environment of all processes of a side, on all hosts.
+/// Returns the environment that all processes of a side have on all hosts.
 fn environment(side: Side) -> Vec<(String, String)> {
     let tests = common::root().join("tests");
     let mut environment = vec![

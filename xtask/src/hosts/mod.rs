@@ -40,7 +40,7 @@ hosts --faults [--fault NAME]... [--seeds N] [--first-seed N] [--jobs N]
 
 /// The number of seeds for each fault, without `--seeds`.
 const SEEDS: u64 = 20;
-/// The time of a scenario is shown if it is longer than this.
+/// The time of a scenario is shown if the scenario takes longer than this.
 const SLOW: Duration = Duration::from_secs(3);
 
 /// The options of the command line.
@@ -53,7 +53,7 @@ struct Options {
     trusted: bool,
     short: bool,
     faults: Option<Plan>,
-    /// Inside the sandbox: one fault with one seed.
+    /// The fault and the seed to run, inside the sandbox.
     one: Option<(Fault, u64)>,
 }
 

@@ -15,17 +15,17 @@ use std::sync::Mutex;
 const NAMES: &[&str] = &["alfa", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel"];
 /// The domain in the full names.
 const DOMAIN: &str = "hpvm.test";
-/// The most hosts: the last part of an address is the host's number.
+/// The most hosts. The last byte of an address is the host's number.
 const HOSTS_MAX: usize = 250;
 
-/// The first process of a host: sets the host up, then waits for the end of its input.
+/// The first process of a host: sets up the host, then waits for the end of the process's input.
 const HOLDER: &str = r#"hostname "$1" && mount --bind "$2" /etc/hosts && ip link set lo up && echo ready && exec cat"#;
 
 /// A host.
 pub struct Host {
     /// The name, which is also the name of the host's folders.
     pub name: String,
-    /// The process that keeps the namespaces; it ends at the end of its input.
+    /// The process that keeps the namespaces alive; it ends when its input ends.
     holder: Child,
 }
 
@@ -47,7 +47,7 @@ impl Host {
         output(self.command(Path::new("/bin/sh")).args(["-c", line])).with_context(|| self.name.clone())
     }
 
-    /// Returns all processes on this host but the one that keeps it.
+    /// Returns all processes on this host, except the one that keeps the namespaces alive.
     pub fn processes(&self) -> Vec<u32> {
         let network = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
         let own = network(self.holder());
@@ -62,7 +62,7 @@ impl Host {
         self.processes().into_iter().find(|pid| is_daemon(*pid))
     }
 
-    /// Returns the path by which this process reaches a path of the host, which has its own mounts.
+    /// Converts a path on the host, which has its own mounts, to the path of the same file for this process.
     pub fn path(&self, path: &Path) -> PathBuf {
         let inside = path.strip_prefix("/").unwrap_or(path);
         Path::new("/proc").join(self.holder().to_string()).join("root").join(inside)

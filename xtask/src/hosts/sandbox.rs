@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The purpose in the names of the folders on which the sandboxes' file systems are mounted.
+/// The purpose ([`scratch`]) in the names of the folders where the sandboxes mount their file systems.
 const PLACE: &str = "hosts";
 /// The environment variable that names the folder of the sandbox. If it is set, the command runs inside a sandbox.
 const FOLDER_VARIABLE: &str = "HPVM_HOSTS_FOLDER";
@@ -31,7 +31,7 @@ pub fn obstacle() -> Option<String> {
     if let Some(lacking) = ["unshare", "nsenter", "setpriv", "ip"].iter().find(|program| !in_path(program)) {
         return Some(format!("`{lacking}` is missing (see `cargo xtask setup test`)"));
     }
-    // Devices, mounts and host names need the rights of a new user namespace, or root's.
+    // Only root, or a process in a new user namespace, may make devices and mounts and set the host name.
     let probe = "mount -t tmpfs none /mnt && ip link add bridge0 type bridge && hostname probe";
     output(unshare().args(["sh", "-c", probe])).err().map(|error| {
         let text = format!("{error:#}");
@@ -54,7 +54,7 @@ fn unshare_as(user: bool) -> Command {
     command
 }
 
-/// Removes the folders of commands that were killed; outside the sandbox they are empty.
+/// Removes the folders of commands that were killed; outside the sandbox, these folders are empty.
 fn remove_leftovers() {
     scratch::abandoned(PLACE).iter().for_each(|folder| drop(fs::remove_dir(folder)));
 }

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::LazyLock;
 
-/// The number of hosts of the machine, without a directive.
+/// The number of hosts of the machine, unless a directive says otherwise.
 pub const HOSTS: usize = 4;
 
 /// Returns the folder of the compiled cases, which is on the daemons' search path.
@@ -50,8 +50,8 @@ const SHARED: &[&str] = &[
 const LONG: &[&str] =
     &["hosts_flood", "hosts_sizes", "script/groups_bandwidth", "script/groups_members", "script/tablix"];
 
-/// Programs of `tests/conform` that the short form runs on several hosts, since they are fast, and several hosts may
-/// change their results.
+/// Programs of `tests/conform` that the short form runs on several hosts: they are fast, and their results may differ
+/// on several hosts.
 const TELLING: &[&str] = &[
     "d8_scatter_buffer",
     "group_barrier",
@@ -132,7 +132,7 @@ impl<'a> Stage<'a> {
 impl Runner for Stage<'_> {
     fn run(&mut self, case: &Case, side: Side) -> Result<Outcome> {
         let whole = case.hosts.unwrap_or(HOSTS) == HOSTS && !case.fresh;
-        // Only one machine runs at a time, since nothing but its host shows to which machine a process belongs.
+        // Only one machine runs at a time: a process on a host cannot be assigned to one of several machines.
         let kept = self.kept.take().filter(|machine| whole && machine.side == side);
         let mut machine = match kept {
             Some(machine) => machine,

@@ -1,8 +1,8 @@
-//! `cargo xtask limits`: writes docs/limits.md, the limits of everything that others can fill.
+//! `cargo xtask limits`: writes docs/limits.md, the limits of everything that other users, hosts or tasks can fill.
 //!
 //! A limit is a constant whose comment ends with a list: who can fill it, its setting, what happens when it is reached,
-//! and the test that reaches it (STYLE.md, "Structure"). The page is made of these comments. The lint checks that it is
-//! current, that the tests exist, and that a setting is read by the code and described by a manual page.
+//! and the test that reaches it (STYLE.md, "Structure"). The page is made of these comments. The lint checks that the
+//! page is current, that the tests exist, and that a setting is read by the code and described by a manual page.
 mod source;
 mod value;
 

@@ -37,7 +37,7 @@ struct Constant {
 #[derive(Default)]
 pub struct Constants {
     all: Vec<Constant>,
-    /// The places in `all`, by name.
+    /// The indexes in `all`, by name.
     names: HashMap<String, Vec<usize>>,
 }
 
@@ -110,7 +110,8 @@ impl Constants {
         })
     }
 
-    /// Returns the constant with that name: of the same file, else of the same crate, else the only one.
+    /// Returns the constant with that name: the one in the same file, otherwise one in the same crate, otherwise the
+    /// only one of that name.
     fn nearest(&self, name: &str, file: &str) -> Option<&Constant> {
         let all: Vec<&Constant> = self.names.get(name)?.iter().map(|place| &self.all[*place]).collect();
         let home = |file: &str| file.split('/').take(2).collect::<Vec<_>>().join("/");

@@ -72,7 +72,7 @@ fn number(expression: &str, find: &dyn Fn(&str) -> Result<Value>) -> Result<u128
     Ok(value)
 }
 
-/// Returns the tokens: numbers, last names of paths, operators. Types after `as` are left out.
+/// Returns the tokens: numbers, operators, and the last name of each path. `as` and the type after it are left out.
 fn tokens(expression: &str) -> Result<Vec<String>> {
     let mut tokens = Vec::new();
     let mut rest = expression.trim_start();

@@ -1,4 +1,4 @@
-//! Checks that each example compiles, and prints what its page says.
+//! Checks that each example compiles, and prints the output that its page shows.
 use super::page::Page;
 use crate::common::{Checks, dist, output, root};
 use crate::conform::machine::Side;
@@ -69,7 +69,7 @@ fn runs_in_fortran(source: &str, name: &str, directory: &Path) -> Result<()> {
     run(&program, directory).map(drop)
 }
 
-/// Runs a program, and compares its output with the wanted one.
+/// Runs a program, and checks that it prints `wanted`.
 fn prints(source: &str, wanted: &str, programs: &Path) -> Result<()> {
     let (text, complaints) = run(&programs.join(program_name(source)?), programs)?;
     ensure!(text == wanted.trim_start_matches('\n'), "it printed\n{text}{complaints}");

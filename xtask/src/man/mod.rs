@@ -1,5 +1,5 @@
 //! `cargo xtask man`: makes the manual pages of the calls from `man/calls`, and checks them as far as a program can:
-//! every public name has a page, synopses agree with the headers, examples compile and print what the page says.
+//! every public name has a page, synopses agree with the headers, examples compile and print the output on their page.
 mod check;
 mod examples;
 mod markup;

@@ -1,8 +1,8 @@
 //! `cargo xtask second-user`: checks that another user of the machine can neither connect, nor read or write a segment,
 //! nor prevent the start of the daemon with files made in advance.
 //!
-//! Needs root, to become two other users. Each check runs with a daemon of an ordinary user and with one of root, since
-//! root's daemon might permit too much.
+//! The command needs root, since it runs programs as two other users. Each check runs with an ordinary user's daemon
+//! and with root's daemon, since root's daemon might permit too much.
 mod scene;
 
 use crate::build::{AS_IT_IS, build_unless_told};
@@ -75,8 +75,8 @@ fn counted_as_root() -> Result<Counts> {
     Ok(counts)
 }
 
-/// Lets the stranger change a path (`{}`) before the daemon starts, and checks that one of our files (`{victim}`) is
-/// unchanged and that our tasks enroll.
+/// Lets the stranger run the shell command `deed` before the daemon starts, and checks that one of our files is
+/// unchanged and that our tasks enroll. In `deed`, `{}` is the path to attack, and `{victim}` is our file.
 fn plant(scene: &Scene, name: &str, deed: &str) -> Result<()> {
     let victim = scene.home().join("precious");
     scene.output(Who::Us, "sh", &["-c", &format!("echo precious > {}", victim.display())])?;
@@ -151,7 +151,8 @@ fn stranger_cannot_connect(scene: &Scene) -> Result<()> {
 
 fn stranger_is_turned_away(scene: &Scene) -> Result<()> {
     let daemon = scene.daemon(Who::Us)?;
-    // File permissions do not stop this stranger; only the check of the user id can.
+    // This stranger has capabilities that override file permissions; only the check of the user id can stop the
+    // stranger.
     let stranger = scene.program("stranger").display().to_string();
     let socket = daemon.socket().display().to_string();
     let user = scene::STRANGER.to_string();

@@ -1,4 +1,4 @@
-//! Two users, a directory for temporary files that both may write, and the programs that they start.
+//! Two users, a directory in which both may write temporary files, and the programs that they start.
 use crate::common::{dist, output, root};
 use crate::scratch;
 use anyhow::{Context, Result, bail};
@@ -78,7 +78,7 @@ impl Scene {
     pub fn user(&self) -> u32 {
         self.user
     }
-    /// Returns the path of a file that was made together with the directories; files of a check are newer.
+    /// Returns the path of a file that was made together with the directories. Files made during a check are newer.
     pub fn made(&self) -> &str {
         &self.made
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 /// The number of members of the group.
 const MEMBERS: u64 = 6;
-/// The variable that sets how long barriers wait for a replacement of a dead member, in seconds. With its default,
-/// waits for members that die between two barriers would take most of the test's time.
+/// The variable that sets how long barriers wait for a replacement of a dead member, in seconds. With the default, the
+/// test would spend most of its time waiting for members that die between two barriers.
 const IMPATIENT: &[(&str, &str)] = &[("HPVM_BARRIER_PATIENCE", "1")];
 
 /// Runs the test, and checks what is left.

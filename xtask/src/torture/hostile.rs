@@ -7,7 +7,7 @@ use anyhow::Result;
 use std::path::Path;
 use std::time::Duration;
 
-/// The most bytes that a task may have to keep from one neighbour for each second.
+/// The most bytes of messages from one neighbour that a task may have to keep, per second of the run.
 const KEPT_A_SECOND_MAX: u64 = 64 << 10;
 /// How much the daemon's private memory may grow, in bytes: the daemon serves neighbours that request much and read
 /// nothing.
@@ -15,12 +15,12 @@ const DAEMON_GROWTH_MAX: u64 = 4 << 20;
 /// The most descriptors that a process may hold for a living neighbour: for its connection, process, segment and
 /// doorbell.
 const DESCRIPTORS_A_NEIGHBOUR: usize = 6;
-/// How long a neighbour may still run when its time is over, since its last life must end first.
+/// How long a neighbour may still run after the end of the run, until its last life has ended.
 const LAST_LIFE: Duration = Duration::from_secs(20);
 
-/// Returns how much memory may grow in a run of this length beside these neighbours. Messages that have no valid
-/// context stay with their receiver, as in PVM 3.4; their size is bounded by what the neighbours send. The daemon keeps
-/// nothing for neighbours that have ended.
+/// Returns how much each resource may grow in a run of this length beside this number of neighbours. Messages that have
+/// no valid context stay with their receiver, as in PVM 3.4; their size is bounded by what the neighbours send. The
+/// daemon keeps nothing for neighbours that have ended.
 pub fn limits(hostiles: u64, seconds: u64) -> Limits {
     let usual = Limits::default();
     let sent = hostiles * seconds * KEPT_A_SECOND_MAX;

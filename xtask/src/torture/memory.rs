@@ -41,7 +41,7 @@ struct Look {
 pub struct Limits {
     /// The heap in use of a task that is never killed.
     pub heap: u64,
-    /// The private memory of such a task, including what malloc keeps after a peak.
+    /// The private memory of a task that is never killed, including what malloc keeps after a peak.
     pub private: u64,
     /// The private memory of a daemon.
     pub daemon: u64,

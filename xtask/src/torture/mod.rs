@@ -27,7 +27,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long a wait of a task may take before it counts as a hang, in seconds.
 const PATIENCE_SECONDS: u64 = 30;
-/// How much longer than the tasks' own limits the watchdog waits, in case the chief of the tasks hangs.
+/// How much longer the watchdog waits than the time limits of the tasks themselves, in case the chief of the tasks
+/// hangs.
 const WATCHDOG: Duration = Duration::from_secs(30);
 /// The length of a round of traffic, after which memory is measured, in seconds.
 const ROUND_SECONDS: u64 = 8;
@@ -245,7 +246,7 @@ pub fn traffic(plan: &Plan, program: &Path) -> Result<Outcome> {
     Ok(Outcome { traffic, memory, left })
 }
 
-/// The machine around the tasks, as far as reports need it.
+/// A machine that runs the tasks, and the facts about it that reports need.
 trait Surroundings {
     /// Returns the end of the daemons' logs.
     fn log_ends(&self) -> String;

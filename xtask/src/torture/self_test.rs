@@ -4,7 +4,7 @@ use crate::common::Checks;
 use anyhow::{Result, bail};
 use std::path::Path;
 
-/// The errors that a task can make. The report of each error must contain one of the words beside it.
+/// The errors that a task can make. The report of each error must contain one of the words that follow its name.
 const MUTATIONS: &[(&str, &[&str])] = &[
     ("drop", &["lost", "hang", "overtook", "overtaken"]),
     ("double", &["doubled"]),

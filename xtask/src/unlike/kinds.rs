@@ -7,9 +7,9 @@ use std::path::PathBuf;
 pub struct Kind {
     /// Debian's name of the architecture.
     pub name: &'static str,
-    /// Rust's name of the target; `None` for the machine on which this runs.
+    /// Rust's name of the target; `None` for the machine on which this command runs.
     pub target: Option<&'static str>,
-    /// The prefix of the names of its compiler tools, which is also the folder of its libraries.
+    /// The prefix of the names of its compiler tools, and also the name of the folder of its libraries.
     pub tools: &'static str,
     /// The dynamic linker of its programs, in that folder.
     pub loader: &'static str,
@@ -21,8 +21,9 @@ pub struct Kind {
     pub signature: u32,
 }
 
-/// The first kind is the machine on which this runs, and on which the virtual machine begins. The short form has the
-/// first three: both byte orders, and both sizes of a `long`. `tests/unlike` has the same kinds in the same order.
+/// The first kind is that of the machine on which this command runs, and of the first host of the virtual machine. The
+/// short form has the first three: both byte orders, and both sizes of a `long`. `tests/unlike` has the same kinds in
+/// the same order.
 pub const KINDS: &[Kind] = &[
     Kind {
         name: "amd64",
@@ -107,8 +108,8 @@ impl Kind {
         if self.target.is_some() { self.folder().join("lib") } else { dist().join("lib") }
     }
 
-    /// Returns the command that compiles and links for this kind. (If the name of a linker ends in `ld`, rustc does not
-    /// take it for a compiler.)
+    /// Returns the command that compiles and links for this kind. (Its name must not end in `ld`: rustc would assume
+    /// that it is a linker and no compiler.)
     pub fn compiler(&self) -> PathBuf {
         if self.target.is_some() { folder().join(format!("{}-cc", self.name)) } else { "cc".into() }
     }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How long a daemon may take to start, and to end.
+/// How long a daemon may take to start, and how long to end.
 const DAEMON_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the console may take; it is slow under qemu.
 const CONSOLE_TIMEOUT: Duration = Duration::from_secs(120);

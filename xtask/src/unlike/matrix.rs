@@ -14,7 +14,7 @@ pub struct Matrix {
     cells: BTreeMap<(String, usize, usize), Option<String>>,
     /// The results of operations in which all kinds take part, and of the consoles.
     others: Vec<(String, Option<String>)>,
-    /// Whether the tests came to their end.
+    /// Whether the tests ran to their end.
     done: bool,
 }
 
@@ -69,7 +69,7 @@ impl Matrix {
         }
     }
 
-    /// Returns the counts; with `whole`, every cell must be there.
+    /// Returns the counts. If `whole` is set, a missing cell counts as a failure.
     pub fn counts(&self, whole: bool) -> Counts {
         let wanted = self.rows.len() * self.kinds.len() * self.kinds.len();
         let results = self.cells.values().chain(self.others.iter().map(|(_, said)| said));

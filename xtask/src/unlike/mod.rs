@@ -1,8 +1,8 @@
 //! `cargo xtask unlike`: runs one machine of hosts with different data formats: x86-64, arm64, i386 and s390x, each in
 //! namespaces of its own. The programs of arm64 and s390x run under qemu.
 //!
-//! `tests/unlike` runs on these hosts. It checks each type, and each operation of several tasks, for each pair of kinds
-//! of hosts.
+//! `tests/unlike` runs on these hosts. This program checks each type, and each operation of several tasks, for each
+//! pair of kinds of hosts.
 
 mod build;
 mod kinds;

@@ -1,4 +1,4 @@
-//! Calls whose data have a type that an argument names (`STRING`, `BYTE1`, `INTEGER2`, …).
+//! Calls with an argument that names the type of the data (`STRING`, `BYTE1`, `INTEGER2`, …).
 use crate::memory::store;
 use crate::pack;
 use crate::receive::pvm_precv;

@@ -52,8 +52,8 @@ exchanges! {
     pvmfscatter_ is pvm_scatter;
 }
 
-/// The library calls the user's function as it calls one of a C program: all arguments are passed by reference, as
-/// Fortran expects.
+/// The library calls the user's function as it calls a function of a C program: all arguments are passed by reference,
+/// as Fortran expects.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfreduce_(
     combine: Option<Combine>,

@@ -12,7 +12,7 @@ use pvm_core::codes::Code;
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 
-/// The count by which a program asks for a new list.
+/// The value of the count argument that requests a new list.
 const ANEW: c_int = -1;
 /// The value of `info` when a call has returned a host or a task.
 const ENTRY: c_int = 1;
@@ -84,7 +84,8 @@ struct MailboxEntry {
     flags: Vec<c_int>,
 }
 
-/// Calls `work` with the lists; returns `None` in a signal handler in which the library cannot be used.
+/// Calls `work` with the lists; returns `None` in a signal handler that has interrupted a call, since it cannot use the
+/// library.
 fn with<R>(work: impl FnOnce(&mut Cursors) -> R) -> Option<R> {
     let mut result = None;
     call_silent(|guard| {
@@ -221,7 +222,7 @@ pub unsafe extern "C" fn pvmftasks_(
 /// Returns the classes that match a pattern.
 ///
 /// # Safety
-/// A C string.
+/// `pattern` is a C string.
 unsafe fn mailboxes(pattern: *const c_char) -> Result<Vec<MailboxEntry>, c_int> {
     let (mut count, mut list) = (0, null_mut());
     // SAFETY: a pattern as promised by the caller, and places of our own; the list is valid until the next call of
@@ -240,7 +241,7 @@ unsafe fn mailboxes(pattern: *const c_char) -> Result<Vec<MailboxEntry>, c_int> 
 }
 
 /// # Safety
-/// A C string.
+/// `pattern` is a C string.
 unsafe fn next_mailbox(anew: bool, pattern: *const c_char) -> Result<(c_int, MailboxEntry), c_int> {
     if anew || with(|cursors| cursors.mailboxes.is_at_its_start()) == Some(true) {
         // SAFETY: as promised by the caller.

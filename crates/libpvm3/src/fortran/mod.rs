@@ -5,8 +5,8 @@
 //! follow after all other arguments, by value and in the same order. (Some compilers append two underscores, but only
 //! to names that contain one; no name here does.)
 //!
-//! The library reads a length as an `int`: older compilers pass an `int`, newer ones a `size_t`, of which it reads the
-//! low half.
+//! The library reads a length as an `int`: older compilers pass an `int`; newer compilers pass a `size_t`, and the
+//! library reads the low half of it.
 #![allow(clippy::too_many_arguments)] // the interface is given
 
 mod data;

@@ -43,7 +43,7 @@ named! {
 /// Adds a host. Returns its tid, or the error code.
 ///
 /// # Safety
-/// A C string.
+/// `name` is a C string.
 unsafe fn add_host(name: *const c_char) -> c_int {
     let mut result = 0;
     // SAFETY: one C string, as promised by the caller, and one place.
@@ -54,7 +54,7 @@ unsafe fn add_host(name: *const c_char) -> c_int {
 /// Deletes a host. Returns zero, or the error code.
 ///
 /// # Safety
-/// A C string.
+/// `name` is a C string.
 unsafe fn delete_host(name: *const c_char) -> c_int {
     let mut result = 0;
     // SAFETY: one C string, as promised by the caller, and one place.

@@ -21,7 +21,7 @@ use pvm_task::OptionNumber;
 use std::ffi::c_int;
 use std::ptr::null;
 
-/// Calls that take numbers and return one.
+/// Calls that take numbers and return a number.
 macro_rules! numbers {
     ($($name:ident($($argument:ident),*) is $function:ident;)*) => {$(
         #[unsafe(no_mangle)]
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn pvmfnotify_(
     unsafe { store(info, pvm_notify(*what, *tag, *count, tids)) }
 }
 
-/// Returns one tid of `pvm_siblings` per call, counted from 0.
+/// Returns number `index` of the tids that `pvm_siblings` returns, counted from 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfsiblings_(count: *mut c_int, index: *const c_int, tid: *mut c_int) {
     let mut list = std::ptr::null_mut();
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn pvmfhostsync_(
     }
 }
 
-/// The fourth argument has no meaning, but programs pass it. The library calls the handler as it calls one of a C
+/// The fourth argument has no meaning, but programs pass it. The library calls the handler as it calls a handler of a C
 /// program: the message's number is passed by value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfaddmhf_(

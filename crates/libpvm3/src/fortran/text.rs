@@ -6,7 +6,7 @@ use std::slice;
 /// there.
 ///
 /// # Safety
-/// `start` is null or points to that many bytes, which do not change while they are borrowed.
+/// `start` is null or points to `length` bytes, which do not change while they are borrowed.
 unsafe fn characters<'a>(start: *const c_char, length: c_int) -> &'a [u8] {
     let length = usize::try_from(length).unwrap_or(0);
     if start.is_null() || length == 0 {
@@ -48,7 +48,7 @@ fn without_zero(text: &[u8]) -> CString {
 /// Stores a text in a CHARACTER argument; cuts it or pads it with blanks to the length of the argument.
 ///
 /// # Safety
-/// `start` is null or has room for that many bytes.
+/// `start` is null or has room for `length` bytes.
 pub unsafe fn store_text(start: *mut c_char, length: c_int, text: &[u8]) {
     let length = usize::try_from(length).unwrap_or(0);
     if start.is_null() {
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn ctofstr(to: *mut c_char, length: c_int, from: *const c_
 mod tests {
     use super::*;
 
-    /// Returns the result of `ftocstr` for a buffer of that size.
+    /// Returns the result of `ftocstr` for a buffer of `room` bytes, and the bytes written.
     fn to_c(room: usize, variable: &[u8]) -> (c_int, Vec<u8>) {
         let mut place = [b'#'; 16];
         // SAFETY: the variable is as long as said, the room is there.

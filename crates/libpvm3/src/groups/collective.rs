@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// How long a member that is far ahead of the root waits for the root.
 const AHEAD_PATIENCE: Duration = Duration::from_millis(5);
-/// The smallest share, in bytes, that is combined in place. Copying a shorter one costs little: its body is in the
+/// The smallest share, in bytes, that is combined in place. Copying a shorter share costs little: its body is in the
 /// queue itself, or the copy stays in the caches.
 const IN_PLACE_BYTES_MIN: usize = 1 << 10;
 /// The most scratch memory that is kept for the next reduction, in bytes.
@@ -35,8 +35,8 @@ struct Call {
     root: c_int,
 }
 
-/// Memory of the user. A slice of it must not outlive one step: between two steps code of the user, or other threads,
-/// may run.
+/// Memory of the user. A slice of it must not outlive one step: code of the user, or other threads, may run between two
+/// steps.
 #[derive(Clone, Copy)]
 struct Memory {
     start: *mut u8,
@@ -76,7 +76,7 @@ impl Call {
         Ok(item * count)
     }
 
-    /// Returns the kind of the items; a string is bytes.
+    /// Returns the kind of the items; a string counts as bytes.
     fn kind(&self) -> Result<Kind, Code> {
         const STRING: c_int = 0;
         match self.data_type {
@@ -133,7 +133,7 @@ fn receive_slow(guard: &mut Guard, operation: &Collective, from: GroupMember, mu
     result.unwrap_or(Err(Code::SysErr.number())).map_err(Failure)
 }
 
-/// Receives a member's share and combines it with `data`, reading it where the member has put it, without a copy.
+/// Receives a member's share and combines it with `data` without a copy: reads the share where the member has put it.
 fn combine_in_place(
     guard: &mut Guard,
     operation: &Collective,
@@ -226,8 +226,8 @@ pub unsafe extern "C" fn pvm_reduce(
     })
 }
 
-/// As [`reduce_at_root`], for long shares. The library's own operators run here: they do not call the library again,
-/// and can combine a share piece by piece.
+/// As [`reduce_at_root`], for long shares. Only the library's own operators run here, since they do not call the
+/// library again and can combine a share piece by piece.
 #[inline(never)]
 fn reduce_long(guard: &mut Guard, operation: &Collective, this: &Call, combine: Combine, data: Memory) -> Outcome {
     let Some(combine) = combiner(combine, this.data_type) else {

@@ -166,7 +166,7 @@ fn barrier(guard: &mut Guard, name: &[u8], count: c_int) -> Outcome {
     Ok(result.map(|()| 0)?)
 }
 
-/// How often a waiting task polls the barrier before it polls for messages once, which takes longer.
+/// The number of polls of the barrier for each poll for messages, which takes longer.
 const LOOKS: u32 = 16;
 
 /// Waits at a barrier.

@@ -12,7 +12,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI32, AtomicPtr};
 
-/// The group server's tid, once a call has asked for it.
+/// The group server's tid; -1 before the first call that uses it.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)] // the name is PVM's
 pub static gstid: AtomicI32 = AtomicI32::new(-1);
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn pvm_grphostinfo(
     unsafe { group_call(group, look) }
 }
 
-/// Returns arrays with one entry per host, which the caller frees.
+/// Returns arrays with one entry per host. The caller frees the arrays.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_grpvhostinfo(
     group: *const c_char,

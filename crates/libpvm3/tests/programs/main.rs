@@ -1,4 +1,4 @@
-//! C programs that are linked to the library as users link theirs, each on a machine of its own.
+//! Runs C programs that are linked to the library as users link their programs, each on a separate virtual machine.
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -6,11 +6,11 @@ use std::collections::HashMap;
 #[derive(Default)]
 struct Sender {
     bytes: u64,
-    /// Whether the sender is over its budget. The flag stays set until half of the budget is free.
+    /// Whether the sender is over its budget. Once set, the flag stays set until half of the budget is free.
     full: bool,
 }
 
-/// The bytes that the daemon holds, for each sender.
+/// The number of bytes that the daemon holds for each sender.
 #[derive(Default)]
 pub(super) struct SenderBudgets {
     senders: HashMap<Tid, Sender>,
@@ -19,7 +19,7 @@ pub(super) struct SenderBudgets {
 }
 
 impl SenderBudgets {
-    /// Charges a message to its sender. Returns the cost.
+    /// Adds the cost of a message to the bytes of its sender. Returns the cost.
     pub fn charge(&mut self, src: Tid, bytes: usize) -> u64 {
         let bytes = bytes as u64 + MESSAGE_BYTES;
         let sender = self.senders.entry(src).or_default();
@@ -29,7 +29,7 @@ impl SenderBudgets {
         bytes
     }
 
-    /// Releases the cost of a message that was sent.
+    /// Subtracts the cost of a message that was sent from the bytes of its sender.
     pub fn release(&mut self, src: Tid, bytes: u64) {
         self.total -= bytes;
         let Some(sender) = self.senders.get_mut(&src) else { return };

@@ -1,6 +1,6 @@
-//! The frames of a data link: a length (`u32`, of the rest of the frame), a kind (`u8`), and the fields of that kind.
-//! All numbers are little endian. The bytes of a body are at the end of the frame, so that they can be sent from
-//! the body's memory and received into it without a copy.
+//! The frames of a data link. A frame has a length (`u32`; the length itself is not counted), a kind (`u8`), and the
+//! fields of that kind. All numbers are little endian. The bytes of a body are at the end of the frame, so that they
+//! can be sent from the body's memory and received into it without a copy.
 use super::inbound::{MessageHeader, ProtocolViolation};
 use super::{CHUNK_BYTES_MAX, Credit, DataFrame};
 use crate::tid::{SLOT_MASK, Tid};
@@ -12,7 +12,7 @@ use crate::tid::{SLOT_MASK, Tid};
 /// * Reached: the link to the host is closed, and the host is lost
 /// * Test: `a_frame_that_is_too_long_is_a_violation`
 pub const IN_BAND_PAYLOAD_BYTES_MAX: usize = 64 << 20;
-/// The header of a frame: everything before the body or the in-band frame, with the list of receivers.
+/// The header of a frame, including the list of receivers: everything before the body or the in-band frame.
 ///
 /// * Filled by: each other host
 /// * Setting: none, no host has more tasks
@@ -20,7 +20,7 @@ pub const IN_BAND_PAYLOAD_BYTES_MAX: usize = 64 << 20;
 /// * Test: `a_frame_that_is_too_long_is_a_violation`
 pub const HEADER_BYTES_MAX: usize = START_BYTES + 4 * SLOT_MASK as usize;
 
-/// The length of the fields length and kind.
+/// The length of the first two fields: length and kind.
 const LEAD_BYTES: usize = 5;
 /// The length of the header of a `Start` frame without further receivers: transfer, sender, receiver, five words,
 /// length of the body, count of further receivers.
@@ -42,11 +42,11 @@ const ACKNOWLEDGED: u8 = 5;
 pub enum FrameHeader {
     /// A message, or the first chunk of one.
     Start {
-        /// The number by which further chunks name the message.
+        /// The number of the message, which its further chunks repeat.
         transfer: u32,
         /// The header of the message.
         header: MessageHeader,
-        /// The number of bytes of the body that follow.
+        /// The number of bytes of the body that follow the header.
         first: usize,
     },
     /// A further chunk of a message.
@@ -56,7 +56,7 @@ pub enum FrameHeader {
         /// The number of bytes that follow.
         bytes: usize,
     },
-    /// An in-band frame of the daemon.
+    /// An in-band frame of the sending daemon.
     InBand {
         /// The task in whose flow the frame travels.
         dst: Tid,
@@ -70,8 +70,8 @@ pub enum FrameHeader {
         /// The number of bytes.
         bytes: u64,
     },
-    /// An acknowledgement of all bytes of the link up to a position. A connection that replaces another one begins with
-    /// an acknowledgement, whose own bytes are not counted.
+    /// An acknowledgement of all bytes received on the link up to a position. A connection that replaces another one
+    /// begins with an acknowledgement, whose own bytes are not counted.
     Acknowledged {
         /// The number of bytes received since the link was first made.
         position: u64,
@@ -115,7 +115,7 @@ pub fn write_acknowledged(position: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&position.to_le_bytes());
 }
 
-/// Appends length and kind. `whole` is the length of the frame with its length field, in bytes.
+/// Appends the length and the kind of a frame. `whole` is the length of the frame in bytes, including the length field.
 fn lead(out: &mut Vec<u8>, kind: u8, whole: usize) {
     out.extend_from_slice(&((whole - 4) as u32).to_le_bytes());
     out.push(kind);
@@ -136,8 +136,8 @@ impl Words<'_> {
     }
 }
 
-/// Parses the header at the beginning of `bytes`. Returns the header and its length, or `None` if it is not complete
-/// yet.
+/// Parses the header at the beginning of `bytes`. Returns the header and its length, or `None` while the header is
+/// incomplete.
 pub fn read_header(bytes: &[u8]) -> Result<Option<(FrameHeader, usize)>, ProtocolViolation> {
     let Some(lead) = bytes.first_chunk::<LEAD_BYTES>() else { return Ok(None) };
     let whole = u32::from_le_bytes([lead[0], lead[1], lead[2], lead[3]]) as usize + 4;

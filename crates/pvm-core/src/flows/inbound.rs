@@ -54,7 +54,7 @@ struct Reassembly<B> {
     at: usize,
 }
 
-/// A message that was delivered to a task and that the task has not consumed yet.
+/// A message that was delivered to a task, but not yet consumed by the task.
 struct Delivered {
     /// The sending host, or [`Tid::NONE`] if that host is gone.
     from: Tid,
@@ -63,20 +63,21 @@ struct Delivered {
     mark: u64,
 }
 
-/// The messages that were delivered to a task and not consumed yet, in order.
+/// The messages that were delivered to a task, but not yet consumed by the task, in order.
 #[derive(Default)]
 struct Unconsumed {
     messages: VecDeque<Delivered>,
     cost: u64,
 }
 
-/// The flows from tasks of other hosts. `B` is memory for a body.
+/// The flows from tasks of other hosts. `B` is the type of the memory for a body.
 pub struct InboundFlows<B> {
     arriving: HashMap<(Tid, u32), Reassembly<B>>,
     delivered: HashMap<Tid, Unconsumed>,
     /// The credit that is withheld, by task and host.
     unsent_credit: BTreeMap<(Tid, Tid), u64>,
-    /// The cost of the messages that were begun and whose credit was not returned yet, by host and task.
+    /// By host and task: the cost of the messages that have begun to arrive, and whose credit has not been returned
+    /// yet.
     begun: BTreeMap<(Tid, Tid), u64>,
     credits: VecDeque<Credit>,
 }
@@ -116,7 +117,7 @@ impl<B> InboundFlows<B> {
         Ok(())
     }
 
-    /// Begins the reassembly of a message. The first `there` bytes of the body are in memory already.
+    /// Begins the reassembly of a message. The caller has already stored the first `there` bytes of the body.
     pub fn begin(
         &mut self,
         from: Tid,
@@ -132,7 +133,7 @@ impl<B> InboundFlows<B> {
         Ok(())
     }
 
-    /// Returns the place for the next chunk of a message, which has `bytes` bytes.
+    /// Returns the place for the next chunk of a message. The chunk has `bytes` bytes.
     pub fn chunk_place(&self, from: Tid, transfer: u32, bytes: usize) -> Result<Chunk<'_, B>, ProtocolViolation> {
         let arriving = self.arriving.get(&(from, transfer)).ok_or(ProtocolViolation)?;
         if bytes == 0 || bytes > arriving.header.bytes - arriving.at {
@@ -141,7 +142,7 @@ impl<B> InboundFlows<B> {
         Ok(Chunk { block: &arriving.block, at: arriving.at })
     }
 
-    /// Counts `bytes` bytes of the next chunk as stored in their place. Returns the message if it is complete now.
+    /// Records that `bytes` bytes of the next chunk are in their place. Returns the message if it is complete now.
     pub fn chunk_placed(&mut self, from: Tid, transfer: u32, bytes: usize) -> Option<(MessageHeader, B)> {
         let arriving = self.arriving.get_mut(&(from, transfer))?;
         arriving.at += bytes;
@@ -171,7 +172,7 @@ impl<B> InboundFlows<B> {
     // ----- credit
 
     /// Records that a message from the host `from` was delivered to a task. The task has consumed the message when its
-    /// read position reaches `mark`. Marks grow from call to call.
+    /// read position reaches `mark`. The mark grows from call to call.
     pub fn delivered(&mut self, dst: Tid, from: Tid, bytes: usize, mark: u64) {
         let waiting = self.delivered.entry(dst).or_default();
         waiting.cost += cost(bytes);
@@ -184,7 +185,7 @@ impl<B> InboundFlows<B> {
         self.issue_credit(from, dst);
     }
 
-    /// Records the read position of a task. Returns the number of messages that it has consumed since the last call.
+    /// Records the read position of a task. Returns how many messages the task has consumed since the last call.
     pub fn consumed_to(&mut self, dst: Tid, mark: u64) -> usize {
         let mut count = 0;
         while let Some(waiting) = self.delivered.get_mut(&dst) {
@@ -218,7 +219,7 @@ impl<B> InboundFlows<B> {
         self.delivered.keys().copied()
     }
 
-    /// Returns to the sending hosts the credit of all messages for a task that has ended.
+    /// Handles the end of a task: returns the credit of all its messages to the sending hosts.
     pub fn task_gone(&mut self, dst: Tid) {
         let delivered = self.delivered.remove(&dst).unwrap_or_default();
         for Delivered { from, cost, .. } in delivered.messages {
@@ -235,7 +236,8 @@ impl<B> InboundFlows<B> {
         }
         let unsent_credit = self.unsent_credit.entry((dst, from)).or_default();
         *unsent_credit += cost;
-        // Half of the quantum; the other half is for messages that the task has consumed without waking the daemon.
+        // Send credit when half of the quantum is withheld. The other half is left for messages that the task has
+        // consumed without waking the daemon.
         if *unsent_credit >= FLOW_QUANTUM_BYTES / 2 {
             self.issue_credit(from, dst);
         }

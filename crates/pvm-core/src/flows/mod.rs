@@ -1,12 +1,13 @@
-//! Messages between hosts on the default route, as flows. The rules are pure: they know no links and no memory.
+//! Messages between hosts on the default route, as flows. This module only decides what is sent: it does no I/O and
+//! does not access bodies.
 //!
-//! At the sending daemon a **flow** is the queue of messages to one task of another host. A queued message is a
-//! handle; its body stays in the sender's heap. [`Flows::next`] returns the next frame for the data link to a host.
-//! Flows take turns, a long message is split into chunks, and a flow without credit waits. At the receiving daemon
+//! At the sending daemon a **flow** is the queue of messages to one task of another host. A queued message is a handle;
+//! its body stays in the sender's heap. [`Flows::next`] returns the next frame for the data link to a host. Flows take
+//! turns, a long message is split into chunks, and a flow without credit waits. At the receiving daemon
 //! [`InboundFlows`] reassembles the chunks, and returns credit when the receiving *task* has consumed the message.
-//! So no flow blocks another one, and the memory of each daemon is bounded.
+//! Therefore no flow blocks another one, and the memory of each daemon is bounded.
 //!
-//! [`frames`] is the format of frames on the link. [`RetransmitQueue`] and [`AckTracker`] count the bytes sent and
+//! [`frames`] defines the format of frames on the link. [`RetransmitQueue`] and [`AckTracker`] count the bytes sent and
 //! received, so that a broken connection can be remade without loss.
 
 mod budget;
@@ -28,33 +29,33 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// The bytes in flight from one host to one task: sent, but not yet consumed by the task. A flow with little in
-/// flight may send one message of any length.
+/// The bytes in flight from one host to one task: sent, but not yet consumed by the task. While a flow has few bytes in
+/// flight, it may start one message of any length.
 ///
 /// * Filled by: each other host, for each task
 /// * Setting: none, both daemons use the same limit
 /// * Reached: further messages wait in the memory of their senders; a host that sends them anyway is cut off
 /// * Test: `a_host_that_sends_more_than_a_window_breaks_the_rules`
 pub const FLOW_WINDOW_BYTES: u64 = 512 << 10;
-/// The most credit that the receiver may withhold, in bytes. A flow with no more than this in flight may start a
+/// The most credit that the receiver may withhold, in bytes. A flow with at most this many bytes in flight may start a
 /// message of any length.
 pub const FLOW_QUANTUM_BYTES: u64 = FLOW_WINDOW_BYTES / 4;
 /// The most bytes of a body in one frame. Other flows wait while the frame is sent.
 pub const CHUNK_BYTES_MAX: usize = 64 << 10;
 /// The cost of a message in addition to its body, in bytes.
 pub const MESSAGE_BYTES: u64 = 64;
-/// The memory that a daemon holds for one task that sends to other hosts: queued messages and short bodies.
+/// The memory of a daemon for messages that one task sends to other hosts: queued messages and short bodies.
 ///
 /// * Filled by: each task
 /// * Setting: none, the limit has no visible effect
 /// * Reached: the daemon takes no more from the task's queue, which grows in the task's own memory
 /// * Test: `a_sender_over_its_budget_is_paused_until_half_of_it_is_free`
 pub const HELD_BYTES_MAX: u64 = 8 << 20;
-/// A multicast waits for a member if at most this many bytes precede the multicast in that member's flow. So the body
-/// is sent to the host only once.
+/// If at most this many bytes precede a multicast in the flow of a member, the flows of the other members wait, so that
+/// the body is sent to the host only once.
 const MULTICAST_PATIENCE_BYTES: u64 = 4 << 20;
 
-/// The in-band frames of the daemon that wait in the flows to one host.
+/// The daemon's own in-band frames that wait in the flows to one host.
 ///
 /// * Filled by: each other host that asks for notices and does not receive them
 /// * Setting: none, a living host receives them
@@ -63,9 +64,9 @@ const MULTICAST_PATIENCE_BYTES: u64 = 4 << 20;
 pub const IN_BAND_QUEUED_BYTES_MAX: u64 = 256 << 20;
 
 /// The pseudo-destination of a message from a task to its daemon. The message lists the destinations of the next
-/// multicast: tids of four bytes in native byte order.
+/// multicast: each is a tid of four bytes, in native byte order.
 pub const LIST: u32 = GROUP_BIT;
-/// The pseudo-destination of a multicast to the tasks of the preceding list.
+/// The pseudo-destination of a multicast to the tasks in the preceding list.
 pub const LISTED: u32 = GROUP_BIT | 1;
 
 /// The words that travel with a message unchanged: context, tag, wait identifier, encoding and format.
@@ -81,7 +82,7 @@ pub fn cost(bytes: usize) -> u64 {
 pub enum DataFrame<P> {
     /// A message, or the first chunk of one.
     Start {
-        /// The number by which further chunks name the message. It can be used again after the last chunk.
+        /// The number of the message, which its further chunks repeat. It can be reused after the last chunk.
         transfer: u32,
         /// The header of the message.
         header: MessageHeader,
@@ -113,11 +114,11 @@ struct QueuedMessage<P> {
     src: Tid,
     meta: Meta,
     bytes: usize,
-    /// The cost in the sender's budget.
+    /// The cost of the message in the sender's budget, in bytes.
     held: u64,
     body: Rc<P>,
-    /// For a multicast: the members to which it is still to be sent, and its end position in the flow of each.
-    /// Otherwise empty.
+    /// For a multicast: the members to which the message must still be sent, each with the position at which the
+    /// message ends in that member's flow. Otherwise empty.
     members: RefCell<Vec<(Tid, u64)>>,
 }
 
@@ -147,7 +148,7 @@ impl<P> Item<P> {
 struct Transfer {
     number: u32,
     at: usize,
-    /// The other flows for which this flow sends the message; it is the first message in each of them.
+    /// The other flows for which this flow sends the message. The message is the first one in each of them.
     others: Vec<Tid>,
 }
 
@@ -160,7 +161,7 @@ struct Flow<P> {
     carried: bool,
     /// Whether the flow is in the run queue.
     is_scheduled: bool,
-    /// The cost of all messages that were ever queued, and of all that were ever begun.
+    /// The total cost of the messages that were queued since the flow was made, and of those whose transfer has begun.
     queued: u64,
     begun: u64,
 }
@@ -209,7 +210,7 @@ struct HostFlows<P> {
     /// The flows whose next frame may be ready, in round-robin order.
     run_queue: VecDeque<Tid>,
     last_transfer: u32,
-    /// The cost of the in-band frames that wait.
+    /// The cost of the queued in-band frames.
     in_band_bytes: u64,
 }
 
@@ -229,7 +230,7 @@ impl<P> HostFlows<P> {
     }
 }
 
-/// The flows of one daemon to tasks of other hosts. `P` is a handle of a body.
+/// The flows of one daemon to tasks of other hosts. `P` is the type of a handle of a body.
 pub struct Flows<P> {
     hosts: HashMap<Tid, HostFlows<P>>,
     budgets: SenderBudgets,
@@ -249,15 +250,15 @@ impl<P> Flows<P> {
 
     // ----- input
 
-    /// Queues a message of a local task. `held` is the number of bytes of its body in the daemon's own memory.
+    /// Queues a message of a local task. `held` is how many bytes of the body are in the daemon's own memory.
     pub fn send(&mut self, src: Tid, dst: Tid, meta: Meta, bytes: usize, held: usize, body: P) {
         let held = self.budgets.charge(src, held);
         let message = QueuedMessage { src, meta, bytes, held, body: Rc::new(body), members: RefCell::default() };
         self.push(dst, Item::Message(message));
     }
 
-    /// Queues a message of a local task for several tasks, each named once. The body is sent to each host once, unless
-    /// some receivers there have credit for it and others have none.
+    /// Queues a message of a local task for several tasks, which the caller names once each. The body is sent to each
+    /// host once, unless some receivers there have credit for it and others have none.
     pub fn multicast(&mut self, src: Tid, dsts: &[Tid], meta: Meta, bytes: usize, held: usize, body: P) {
         let mut dsts = dsts.to_vec();
         dsts.sort_unstable();
@@ -273,7 +274,7 @@ impl<P> Flows<P> {
         }
     }
 
-    /// Queues an in-band frame for a task. It stays behind the messages that are queued for that task.
+    /// Queues an in-band frame for a task. The frame is sent after the messages that are already queued for that task.
     pub fn send_in_band(&mut self, dst: Tid, payload: Vec<u8>) {
         let host_flows = self.hosts.entry(dst.host()).or_default();
         host_flows.in_band_bytes += cost(payload.len());
@@ -336,7 +337,7 @@ impl<P> Flows<P> {
         self.hosts.get(&host).is_some_and(|host_flows| host_flows.in_band_bytes > IN_BAND_QUEUED_BYTES_MAX)
     }
 
-    /// Returns the hosts that have flows or had some.
+    /// Returns the hosts to which there are flows or have been some.
     pub fn hosts(&self) -> impl Iterator<Item = Tid> + '_ {
         self.hosts.keys().copied()
     }
@@ -346,7 +347,7 @@ impl<P> Flows<P> {
         self.hosts.get(&host).is_some_and(|host_flows| host_flows.flows.values().any(|flow| !flow.items.is_empty()))
     }
 
-    /// Returns the bytes held for all senders.
+    /// Returns how many bytes the daemon holds for all senders.
     pub fn held_bytes(&self) -> u64 {
         self.budgets.total()
     }
@@ -358,11 +359,12 @@ impl<P> Flows<P> {
 
     // ----- output
 
-    /// Returns the next frame for the link to that host, if one is ready. Callers should call this only when the link
-    /// has room, because a message that stays queued takes memory of its sender only.
+    /// Returns the next frame for the link to that host, if one is ready. Call this only when the link has room: a
+    /// message that stays queued takes only memory of its sender.
     pub fn next(&mut self, host: Tid) -> Option<DataFrame<P>> {
         let host_flows = self.hosts.get_mut(&host)?;
-        // Each flow gets one turn at most, because a flow that waits for other members of a multicast is queued again.
+        // Try each flow at most once, because a flow that waits for other members of a multicast is put back into the
+        // run queue.
         for _ in 0..host_flows.run_queue.len() {
             let dst = host_flows.run_queue.pop_front()?;
             let Some(flow) = host_flows.flows.get_mut(&dst) else { continue };
@@ -392,7 +394,7 @@ impl<P> Flows<P> {
 }
 
 impl<P> HostFlows<P> {
-    /// Returns the next frame of a flow that is ready, or `None` if its multicast waits for other members.
+    /// Returns the next frame of a ready flow, or `None` if the flow's multicast waits for other members.
     fn advance(&mut self, dst: Tid, budgets: &mut SenderBudgets) -> Option<DataFrame<P>> {
         let flow = self.flows.get_mut(&dst)?;
         if let Some(transfer) = &mut flow.transfer {
@@ -421,8 +423,8 @@ impl<P> HostFlows<P> {
         }
     }
 
-    /// Returns the members that receive a multicast together with `dst`, or `None` if further members will be ready
-    /// soon.
+    /// Returns the members that receive a multicast together with `dst`, or `None` if the multicast should wait because
+    /// further members will be ready soon.
     fn companions(&self, dst: Tid, message: &Rc<QueuedMessage<P>>) -> Option<Vec<Tid>> {
         let mut others = Vec::new();
         for (member, end) in message.members.borrow().iter().filter(|(member, _)| *member != dst) {
@@ -433,8 +435,8 @@ impl<P> HostFlows<P> {
                 }
                 continue;
             }
-            // If the member's flow itself waits at a multicast, do not wait for it: the flows could wait for each other
-            // forever.
+            // Do not wait for a member whose flow itself waits with a multicast: the two flows could wait for each
+            // other forever.
             let at_multicast = matches!(flow.items.front(), Some(Item::Shared(_)));
             let makes_progress = flow.carried || flow.transfer.is_some() || (flow.can_go() && !at_multicast);
             if makes_progress && end - flow.begun <= MULTICAST_PATIENCE_BYTES + cost(message.bytes) {
@@ -467,7 +469,8 @@ impl<P> HostFlows<P> {
         DataFrame::Start { transfer: number, header, first, body }
     }
 
-    /// Removes the message that the flow of `dst` has just sent, from that flow and from those for which it was sent.
+    /// Removes a message that was sent completely from the flow of `dst`, which sent it, and from the other flows for
+    /// which it was sent.
     fn finish(&mut self, dst: Tid, budgets: &mut SenderBudgets) {
         let Some(flow) = self.flows.get_mut(&dst) else { return };
         let Some(transfer) = flow.transfer.take() else { return };

@@ -1,12 +1,12 @@
 //! Random tests of both sides of flows: messages arrive in order for each pair of tasks, none is lost or duplicated,
-//! the bounds hold, and a task that consumes nothing blocks no other.
+//! the bounds hold, and a task that consumes no messages does not block other tasks.
 use super::*;
 use crate::prng::Prng;
 
 const HOME: Tid = Tid(0x40000);
 const HOSTS: u32 = 3;
 const TASKS: u32 = 4;
-/// The task that consumes nothing until the end.
+/// The task that consumes no message until the end of the test.
 const LAZY: Tid = Tid(0x80001);
 
 /// A task as the receiving daemon sees it: the messages delivered to it, and how many of them it has consumed.
@@ -70,7 +70,7 @@ impl World {
         assert!(self.flows.held_bytes() <= 3 * (HELD_BYTES_MAX + 3 * 1000));
     }
 
-    /// Sends a few frames to one host. Returns whether there was any frame to send.
+    /// Sends a few frames to one host. Returns whether it has sent any.
     fn carry(&mut self, host: Tid, frames: u64) -> bool {
         let mut some = false;
         for _ in 0..frames {
@@ -104,7 +104,8 @@ impl World {
         assert_eq!((header.bytes, header.meta), (self.bytes[&number], [number; 5]));
         for dst in header.receivers() {
             let receiver = self.receivers.get_mut(&dst).unwrap();
-            // The window: either all messages fit, or the last one was begun with at most a quantum in flight.
+            // Check the window: either all messages fit into it, or at most a quantum was in flight before the last
+            // one.
             let before = receiver.waiting_bytes;
             receiver.waiting_bytes += cost(header.bytes);
             assert!(before <= FLOW_QUANTUM_BYTES || receiver.waiting_bytes <= FLOW_WINDOW_BYTES, "{before}");
@@ -114,7 +115,8 @@ impl World {
         }
     }
 
-    /// Consumes some messages of a task. The task wakes its daemon only at the read position that the daemon has set.
+    /// Consumes some messages of a task. The task wakes its daemon only when it reaches the read position that the
+    /// daemon has set.
     fn take(&mut self, dst: Tid, count: usize) {
         let receiver = self.receivers.get_mut(&dst).unwrap();
         let end = receiver.given.len().min(receiver.taken + count);

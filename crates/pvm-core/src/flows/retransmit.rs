@@ -1,13 +1,14 @@
 //! Retransmission on the data link of two daemons, so that its connection can break and be remade.
 //!
-//! Both daemons count the units on the link (bytes, for example) since it was first made; a new connection does not
-//! start a new count. The sender keeps all items that are not acknowledged ([`RetransmitQueue`]). On a new connection
-//! each side sends the position up to which it has received ([`AckTracker`]), and the other side continues exactly
-//! there: nothing is lost, duplicated or reordered.
+//! Both daemons count the units on the link (bytes, for example) since the link was first made; a new connection does
+//! not start a new count. The sender keeps all items that are not acknowledged ([`RetransmitQueue`]). On a new
+//! connection each side sends the position up to which it has received ([`AckTracker`]), and the other side continues
+//! exactly there: nothing is lost, duplicated or reordered.
 use super::ProtocolViolation;
 use std::collections::VecDeque;
 
-/// The items sent on a link, kept until the other side has acknowledged them. An item has one or more units.
+/// The items to send on a link. They are kept until the other side has acknowledged them. An item has one or more
+/// units.
 pub struct RetransmitQueue<T> {
     /// The items and their lengths.
     items: VecDeque<(T, u64)>,
@@ -45,8 +46,8 @@ impl<T> RetransmitQueue<T> {
         Some((item, self.at - self.start))
     }
 
-    /// Extends the last item. Some of its units must never have been sent. `change` returns the number of added units,
-    /// and must not change any unit that was sent.
+    /// Extends the last item. Panics if this item was sent completely, or if units must be sent again first. `change`
+    /// returns the number of added units, and must not change any unit that was sent.
     pub fn extend_last(&mut self, change: impl FnOnce(&mut T) -> u64) {
         assert!(self.has_only_new() && !self.is_all_sent(), "sent units do not change");
         let Some((item, length)) = self.items.back_mut() else { return };
@@ -72,7 +73,7 @@ impl<T> RetransmitQueue<T> {
         self.at == self.end
     }
 
-    /// Returns whether no connection has sent any of the remaining units.
+    /// Returns whether none of the units that are still to be sent was sent on an earlier connection.
     pub fn has_only_new(&self) -> bool {
         self.at == self.sent
     }
@@ -87,7 +88,7 @@ impl<T> RetransmitQueue<T> {
         if position > self.at {
             return Err(ProtocolViolation);
         }
-        // An acknowledgement from an earlier connection can be below the position at which this one began.
+        // An acknowledgement from an earlier connection can be below the position at which this connection began.
         self.acknowledged = self.acknowledged.max(position);
         while let Some((_, length)) = self.items.front().filter(|_| self.index > 0) {
             if self.first + length > self.acknowledged {
@@ -117,7 +118,7 @@ impl<T> RetransmitQueue<T> {
     }
 }
 
-/// The position received on a link, and the position acknowledged to the other side.
+/// The position up to which units were received on a link, and the position up to which they were acknowledged.
 #[derive(Debug)]
 pub struct AckTracker {
     received: u64,
@@ -127,7 +128,7 @@ pub struct AckTracker {
     acknowledgements: u64,
     /// The number of units after which an acknowledgement is due.
     every: u64,
-    /// Whether an acknowledgement was delayed long enough.
+    /// Whether an acknowledgement must be sent because it has been delayed long enough.
     overdue: bool,
 }
 
@@ -192,7 +193,7 @@ mod tests {
                         made += 2;
                         2
                     }),
-                    // The connection breaks: the units in flight are lost.
+                    // The connection breaks, and the units in flight are lost.
                     3 => {
                         wire.clear();
                         assert_eq!(out.resume(back.take_position(), |_| kept -= 1), Ok(()));

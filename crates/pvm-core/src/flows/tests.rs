@@ -213,7 +213,8 @@ fn chunks_that_do_not_fit_are_violations() {
     assert_eq!(inbound.arriving(), 0);
 }
 
-/// Returns the header that is parsed from `out`, followed by `follow` bytes.
+/// Parses the header in `out` when `follow` bytes come after it, and returns it. Checks that no shorter prefix of `out`
+/// is a whole header.
 fn reread(out: &[u8], follow: usize) -> FrameHeader {
     for short in 0..out.len() {
         assert_eq!(read_header(&out[..short]).map(|head| head.map(|_| ())), Ok(None), "{short} bytes suffice");
@@ -278,7 +279,7 @@ fn a_host_that_sends_more_than_a_window_breaks_the_rules() {
     let from = Tid::host_number(2);
     let header = |bytes| MessageHeader { src: sender(1), dst: task(1), others: Vec::new(), meta: META, bytes };
     let mut inbound = InboundFlows::<u32>::new();
-    // One message of any length is admitted, and no other before it is consumed.
+    // One message of any length is admitted, and no further message until the first one is consumed.
     assert_eq!(inbound.admit(from, &header(1 << 40)), Ok(()));
     assert_eq!(inbound.admit(from, &header(1)), Err(ProtocolViolation));
     inbound.host_gone(from);
@@ -287,7 +288,7 @@ fn a_host_that_sends_more_than_a_window_breaks_the_rules() {
     // Consumed messages make room again.
     (0..count).for_each(|_| inbound.dropped(task(1), from, 1000));
     assert_eq!(inbound.admit(from, &header(1000)), Ok(()));
-    // A receiver that is named several times counts each time.
+    // If a receiver is named several times, the cost is counted each time.
     let again = MessageHeader { others: vec![task(2); 1 << 20], ..header(100) };
     assert_eq!(inbound.admit(from, &again), Err(ProtocolViolation));
 }

@@ -33,7 +33,7 @@ pub enum Action {
     Start(Start),
     /// Send a signal to a task's process.
     Signal { tid: Tid, process: i32, signal: i32 },
-    /// Send a signal to the process group that a task leads, or to what is left of the group.
+    /// Send a signal to the process group that a task was started in, and to the task itself if it has left that group.
     SignalGroup { tid: Tid, process: i32, signal: i32 },
     /// Write `data` to the standard input of the task; if `data` is empty, close the standard input; answer by
     /// `Machine::handle_input_taken`.
@@ -44,11 +44,11 @@ pub enum Action {
     Forget { tid: Tid },
     /// Append a line of a task's output to the log.
     Log { tid: Tid, line: Vec<u8> },
-    /// Send a trace event to a collector, stamped with the time of day, by `Machine::handle_messages_made`. `describe`:
-    /// the collector has not received the description of the event's fields yet. `introduce`: it has not received the
-    /// list of all kinds of data yet.
+    /// Make the messages that send a trace event to a collector, with the time of day in them, and hand them to
+    /// `Machine::handle_messages_made`. `describe`: the collector has not received the description of the event's
+    /// fields yet. `introduce`: the collector has not received the list of all kinds of data yet.
     Trace { to: Tid, ctx: i32, tag: i32, record: Record, describe: bool, introduce: bool },
-    /// Report the time of day, by `Machine::handle_time_told`.
+    /// Report the time of day by `Machine::handle_time_told`.
     TellTime { to: Tid, wait: u32 },
     /// Act on the page of a group.
     Group { group: u64, action: GroupAction },
@@ -61,7 +61,7 @@ pub enum Action {
     StartHosts { request: u32, hosts: Vec<HostStart>, by_hoster: bool },
     /// Parse the line printed by a daemon that the hoster started; answer by `Machine::handle_host_started`.
     ReadAnswer { request: u32, index: usize, line: Vec<u8> },
-    /// Execute an order of the master about a command that starts a daemon on another host; report by
+    /// Run, or end, a command that starts a daemon on another host, as the master has ordered; report by
     /// `Machine::report_start`.
     OrderStart { number: u64, order: StartOrder },
     /// A host reports on a command that it runs by order of `Machine::order_start`.
@@ -82,11 +82,11 @@ pub enum Action {
     /// Send a frame in the flow to that task of another host, after everything that this host has sent to the task
     /// before. The task's daemon hands the frame to `Machine::handle_host_frame`.
     SendAlong { to: Tid, frame: Frame },
-    /// Prepare for a call from another host, for a link between that task and that peer; answer by
+    /// Prepare for a call from the peer's host, which is to link `task` and `peer`; answer by
     /// `Machine::handle_direct_expected`. When the call comes, hand the connection to the task and report by
     /// `Machine::handle_direct_ended`.
     ExpectDirect { ticket: DirectTicket, task: Tid, peer: Tid },
-    /// Call another host, for a link between that task and that peer; hand the connection to the task and report by
+    /// Call the peer's host to link `task` and `peer`; hand the connection to the task and report by
     /// `Machine::handle_direct_ended`.
     CallDirect { ticket: DirectTicket, task: Tid, peer: Tid, addresses: Vec<SocketAddr>, call: DirectCall },
     /// Stop setting up that link: it is no longer wanted.
@@ -99,7 +99,7 @@ pub enum Action {
     /// Close the data link to the host, or abandon the attempt to open it. Unsent data wait for the next link. No
     /// answer.
     DropData { host: Tid },
-    /// This daemon has become a host of a machine.
+    /// This daemon's host now belongs to a machine.
     Joined { shared: MachineSettings, options: HostOptions },
     /// Everything has ended: exit.
     Stop,
@@ -129,7 +129,7 @@ pub struct Start {
     pub path: ByteBuf,
     /// `argv`, beginning with `argv[0]`.
     pub arguments: Vec<ByteBuf>,
-    /// `NAME=value`, in addition to what the daemon sets.
+    /// Variables as `NAME=value`, in addition to those that the daemon sets.
     pub environment: Vec<ByteBuf>,
     /// The working directory of the process; the daemon's default if `None`.
     pub directory: Option<ByteBuf>,
@@ -147,12 +147,12 @@ pub struct SpawnId {
     pub number: u32,
 }
 
-/// The result of a search for a program.
+/// The result of a successful search for a program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
     /// The full path of the program.
     pub path: ByteBuf,
-    /// The debugger that runs it, if one is wanted.
+    /// The debugger that is to run the program, if the spawn asks for one.
     pub debugger: Option<ByteBuf>,
 }
 

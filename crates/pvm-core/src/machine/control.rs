@@ -17,15 +17,15 @@ const SIGNAL_TERMINATE: i32 = 15;
 const SIGNAL_KILL: i32 = 9;
 /// How long the daemon waits for killed processes to vanish before it stops.
 const KILLED_WAIT: Duration = Duration::from_secs(2);
-/// How much longer the master waits for hosts that kill their last tasks.
+/// How much longer the master waits if there are other hosts, because these have just begun to kill their tasks.
 const LEAVING_WAIT: Duration = Duration::from_secs(1);
 /// The maximum number of arguments of `pvm_tickle`.
 const TICKLE_ARGUMENTS_MAX: usize = 10;
 /// The first argument of a `pvm_tickle` that declares a host to have failed.
 const DECLARE_FAILED: i32 = 8;
 
-/// Returns the host that a `pvm_tickle` declares to have failed. The master decides that, like the deletion of a
-/// host.
+/// Returns the host that a `pvm_tickle` declares to have failed. Only the master executes such a request, like the
+/// deletion of a host.
 pub(super) fn declared_failed(arguments: &[i32]) -> Option<Tid> {
     match arguments {
         [DECLARE_FAILED, host, ..] => Some(Tid(*host as u32)),
@@ -85,7 +85,8 @@ pub(super) fn signal(core: &mut Core, tid: Tid, signal: i32) -> Result<Reply, Co
     Ok(Reply::Done)
 }
 
-/// Sends a signal to the process group of a task of `pvm run`: its descendants that have not left the group.
+/// Sends a signal to the process group of a task of `pvm run`; if the task was not started as the leader of a group,
+/// only to the task's process.
 pub(super) fn signal_group(core: &mut Core, tid: Tid, signal: i32) -> Result<Reply, Code> {
     if !tid.is_task() {
         return Err(Code::BadParam);
@@ -155,7 +156,7 @@ impl Control {
 
     /// At the master, halts the machine; on another host, halts that host. All tasks are asked to end; those that
     /// daemons started are killed if they do not end; then [`Action::Stop`] follows. The task that asked gets an
-    /// answer, but should end by its signal before it reads the answer.
+    /// answer, but the signal should end it before it reads the answer.
     pub fn halt(&mut self, core: &mut Core, asker: Option<(Tid, u32)>) {
         if core.halting {
             return asker.into_iter().for_each(|(tid, wait)| core.reply(tid, wait, Ok(Reply::Done)));

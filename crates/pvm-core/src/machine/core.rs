@@ -20,7 +20,7 @@ pub(super) struct Core {
     pub settings: Settings,
     /// The latest time that the daemon has handed in.
     pub now: Time,
-    /// Whether the machine, or this host of it, is ending.
+    /// Whether the machine ends, or only this host.
     pub halting: bool,
     pub debug_mask: i32,
     pub hosts: HostTable,
@@ -64,8 +64,8 @@ impl Core {
         self.hosts.is_master()
     }
 
-    /// Advances the clock. Returns whether this daemon was suspended, in which case the silence of others proves
-    /// nothing.
+    /// Advances the clock. Returns whether this daemon was suspended; if so, the silence of other hosts does not mean
+    /// that they have failed.
     pub fn advance_time(&mut self, now: Time) -> bool {
         let slept = now.saturating_sub(self.now) > self.settings.host_timeout / SLEEPS_PER_TIMEOUT;
         self.now = self.now.max(now);
@@ -101,13 +101,13 @@ impl Core {
         }
     }
 
-    /// Returns whether the task can be answered: it is connected here, or is a client on another host.
+    /// Returns whether a request of the task can be answered: the task is connected here, or is in `clients`.
     pub fn can_be_answered(&self, tid: Tid) -> bool {
         self.tasks.is_connected(tid) || self.clients.contains(&tid)
     }
 }
 
-/// A part of the machine with private state.
+/// A part of the machine that has private state.
 pub(super) trait SubMachine {
     /// Returns a name for the state of this sub-machine, for [`leftovers`](super::Machine::leftovers).
     fn name(&self) -> &'static str;

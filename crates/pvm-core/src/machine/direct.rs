@@ -2,8 +2,8 @@
 //!
 //! A task asks its daemon, which asks the daemon of the other task. If the other task lives and accepts direct links,
 //! the two daemons make a connection and hand its ends to the two tasks: the daemon of the host with the higher number
-//! makes secrets and expects the call of the other daemon. No task waits for a link: until both tasks have it, or if it
-//! is refused, messages travel by way of the daemons.
+//! makes secrets and expects the call of the other daemon. No task waits for a link: messages travel by way of the
+//! daemons until both tasks have the link, and also if the link is refused.
 use super::action::{Action, DirectTicket};
 use super::core::{Core, SubMachine};
 use super::event::Event;
@@ -28,7 +28,7 @@ struct LinkRequest {
     peer: Tid,
 }
 
-/// A request of another host for a link to a task that has not enrolled yet.
+/// A request from another host for a link to a task that has not enrolled yet.
 struct DeferredRequest {
     number: u32,
     from: Tid,
@@ -90,7 +90,7 @@ impl Directs {
         Ok(Reply::Done)
     }
 
-    /// Handles the request of a task of this host for a link.
+    /// Handles a link request from a task of this host.
     pub fn ask(&mut self, core: &mut Core, from: Tid, wait: u32, to: Tid) {
         let refusal = match to.is_task() && to.host() != core.own_host() {
             false => Some(Code::BadParam),
@@ -113,7 +113,7 @@ impl Directs {
         }
     }
 
-    /// Handles a request of another host for a link to a task of this host.
+    /// Handles a request from another host for a link to a task of this host.
     pub fn link_requested(&mut self, core: &mut Core, number: u32, from: Tid, to: Tid, call: Option<DirectCall>) {
         // If both tasks ask, the request from the host with the lower number wins.
         let twice = core.own_host() < from.host() && self.has_requested(to, from);

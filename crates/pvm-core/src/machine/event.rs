@@ -18,7 +18,7 @@ pub(super) enum Event {
     ClientLeft { tid: Tid, ended: bool },
     /// The host that distributed the spawn of this task was lost before it announced the task.
     SpawnerLost(Tid),
-    /// A host has been removed from the machine, and so have its tasks.
+    /// A host has been removed from the machine, together with its tasks.
     HostGone(Tid),
     /// New hosts are usable.
     HostsJoined(Vec<Tid>),

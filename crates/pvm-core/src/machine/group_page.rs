@@ -1,5 +1,5 @@
-//! The actions and reports that the rules and the daemon exchange about the page of a group. In this memory, the
-//! group's tasks on one host find each other and synchronize in barriers.
+//! The actions and reports that the rules and the daemon exchange about the page of a group. The page is shared memory
+//! in which the group's tasks on one host find each other and synchronize in barriers.
 use crate::tid::Tid;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub enum GroupAction {
     Gone { instance: u32 },
     /// Freeze the group: no task joins any more.
     Freeze,
-    /// A member of the frozen group has gone: refuse its barriers from now on.
+    /// A member of the frozen group has gone: refuse the group's barriers from now on.
     Break,
     /// Close the page; the group is gone.
     Close,
@@ -38,9 +38,9 @@ pub enum GroupAction {
 /// The state of a barrier, as the daemon read it in the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Barrier {
-    /// The number of this barrier among those of the group.
+    /// The number of this barrier; the barriers of a group are counted.
     pub generation: u32,
-    /// How many members must arrive; 0 while none has.
+    /// How many members must arrive; 0 before the first arrival.
     pub need: u16,
     /// How many members have arrived.
     pub arrived: u16,
@@ -53,13 +53,13 @@ pub struct Barrier {
 /// The arrivals taken out of the page of a group.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
-    /// How many members must arrive; 0 if none had arrived.
+    /// How many members must arrive; 0 if no member had arrived.
     pub need: u16,
     /// How many members had arrived.
     pub arrived: u16,
     /// The members that had arrived.
     pub here: Vec<Tid>,
-    /// Members that may have arrived; those that have not will arrive by way of their daemon.
+    /// Members that may have arrived. If one of them has not, it will arrive by way of its daemon.
     pub doubtful: Vec<Tid>,
 }
 
@@ -69,7 +69,7 @@ pub struct Taken {
 pub enum Listing {
     /// The task `to`, which asked in that context.
     Task { to: Tid, ctx: i32 },
-    /// The log; the task `from` asked for the list.
+    /// The log, because the task `from` asked to write the list there.
     Log { from: Tid },
     /// The master, which sent the query with that number.
     Master { number: u32 },
@@ -78,7 +78,7 @@ pub enum Listing {
 /// The members that wait in the barrier of a group.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// How many members must arrive; 0 while none has.
+    /// How many members must arrive; 0 before the first arrival.
     pub need: u16,
     /// The members that have arrived.
     pub tids: Vec<Tid>,

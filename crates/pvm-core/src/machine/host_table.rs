@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 /// Hosts of a machine.
 ///
 /// * Filled by: all tasks of the machine
-/// * Setting: none, a tid has room for no more
+/// * Setting: none, a tid has no bits for more
 /// * Reached: `pvm_addhosts` says `PvmBadParam` for more names, and returns `PvmOutOfRes` in place of tids
 /// * Test: `the_number_of_hosts_is_limited`
 pub const HOSTS_MAX: usize = (HOST_MASK >> HOST_SHIFT) as usize;
@@ -20,7 +20,7 @@ const FIRST: u32 = 1;
 /// A host of the machine, as the table records it.
 pub(super) struct HostRecord {
     pub entry: HostEntry,
-    /// Whether all hosts know this host, so that it is usable.
+    /// Whether all hosts know this host; if so, it is usable.
     pub joined: bool,
     /// At the master, for a host added there: the addresses to which its name resolved.
     pub resolved: Vec<IpAddr>,
@@ -33,9 +33,9 @@ type Names = BTreeMap<Vec<u8>, BTreeSet<Tid>>;
 pub(super) struct HostTable {
     own: Tid,
     master: Tid,
-    /// Boxed, so that a look-up touches little memory.
+    /// The records are boxed, so that a look-up touches little memory.
     table: BTreeMap<Tid, Box<HostRecord>>,
-    /// The hosts by the name under which they were added, and by their other names in lower case.
+    /// The hosts by name: the name under which a host was added, and its other names in lower case.
     names: Names,
     aliases: Names,
     /// At the master: hosts whose daemon runs and that are not in the table yet.
@@ -104,7 +104,7 @@ impl HostTable {
     }
     /// Returns whether that host belongs to the machine.
     pub fn is_here(&self, tid: Tid) -> bool {
-        // A host knows its master even before the master's welcome.
+        // A host counts its master as present even before the master's welcome.
         self.table.contains_key(&tid.host()) || tid.host() == self.master
     }
     pub fn record(&self, tid: Tid) -> Option<&HostRecord> {

@@ -1,8 +1,8 @@
 //! Limits on what tasks and other hosts can make a daemon store.
 //!
-//! The limits are generous. A machine of 500 hosts with 5,000 tasks stays far below them, even if each task watches all
-//! others. A task that reaches a limit gets an error; if it reaches the limit because it does not read, it is
-//! disconnected.
+//! The limits are generous. A machine of 500 hosts with 5,000 tasks needs far less, even if each task watches all
+//! others. A task that reaches a limit gets an error; a task that reaches a limit because it does not read its messages
+//! is disconnected.
 
 /// Size of all entries of all mailboxes: names, bodies, and 256 bytes for each entry.
 ///
@@ -20,7 +20,7 @@ pub const MAILBOX_BYTES_MAX: usize = 1 << 30;
 /// * Test: `the_watches_of_a_task_are_limited`
 pub const TASK_WATCHES_MAX: usize = 1 << 18;
 
-/// Pairs of a watching task on one host and a watched task on another; each two hosts have their own limit.
+/// Pairs of a watching task on one host and a watched task on another; the limit applies to each two hosts separately.
 ///
 /// * Filled by: each other host, and its tasks
 /// * Setting: `HPVM_HOST_WATCHES_MAX`, of the first daemon for the whole machine
@@ -44,7 +44,7 @@ pub const GROUPS_MAX: usize = 1 << 16;
 /// * Test: `the_members_of_all_groups_together_are_limited`
 pub const MEMBERS_MAX: usize = 1 << 22;
 
-/// Length in bytes of the name of a group, or of a mailbox in which a task waits for an entry.
+/// Length in bytes of the name of a group, or of the name of a mailbox while a task waits there for an entry.
 ///
 /// * Filled by: all tasks of the machine
 /// * Setting: none, no real name is that long
@@ -52,7 +52,7 @@ pub const MEMBERS_MAX: usize = 1 << 22;
 /// * Test: `the_length_of_stored_names_is_limited`
 pub const NAME_BYTES_MAX: usize = 64 << 10;
 
-/// Requests of one task that its daemon has not answered.
+/// Requests from one task, not yet answered by its daemon.
 ///
 /// * Filled by: each task of the host, though the library waits for each answer
 /// * Setting: `HPVM_TASK_REQUESTS_MAX`

@@ -10,7 +10,7 @@ pub(super) const HISTORY_BEATS: u32 = u32::BITS;
 /// The quality of one link.
 #[derive(Default)]
 pub(super) struct LinkQuality {
-    /// One bit for each interval, set if the interval was bad; the current interval is the lowest bit.
+    /// One bit for each interval, set if the interval was bad; the lowest bit is the current interval.
     bad: u32,
     /// When the current interval began.
     since: Time,
@@ -19,7 +19,7 @@ pub(super) struct LinkQuality {
 }
 
 impl LinkQuality {
-    /// Returns a record without bad intervals.
+    /// Returns a new record, without bad intervals.
     pub fn begin(now: Time) -> LinkQuality {
         LinkQuality { since: now, ..LinkQuality::default() }
     }

@@ -1,7 +1,7 @@
 //! The control links to other daemons: their states and deadlines. Frames for a host wait until its link is up.
 //!
-//! Of two hosts, the one with the lower number connects. The other host can ask for the connection by way of the
-//! master, to which every host always has a link. A link between two hosts other than the master is opened when one of
+//! Of two hosts, the one with the lower number connects. The other host can ask it to do so by way of the master,
+//! because every host has a link to the master. A link between two hosts other than the master is opened when one of
 //! the two first needs it.
 use super::link_quality::LinkQuality;
 use super::settings::Time;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The state of a link.
 pub(super) enum State {
-    /// The link is being opened since that time; these frames wait for it.
+    /// This host began to open the link at the time `since`; `frames` wait for the link.
     Wanted {
         since: Time,
         frames: Vec<Frame>,
@@ -37,7 +37,8 @@ pub(super) struct Link {
 #[derive(Default)]
 pub(super) struct Links {
     links: BTreeMap<Tid, Link>,
-    /// The deadlines of all links, in order. No deadline is later than the first action that is due at its link.
+    /// The deadlines of all links, in order. A deadline can be too early, but never later than the first action that is
+    /// due at its link.
     deadlines: BTreeSet<(Time, Tid)>,
 }
 

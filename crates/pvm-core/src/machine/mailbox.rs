@@ -21,26 +21,26 @@ use std::collections::{BTreeMap, BTreeSet};
 /// * Test: `empty_names_are_refused_and_the_last_index_is_followed_by_none`
 const INDEX_MAX: i32 = 1 << 21;
 
-/// The bytes that are counted for an entry in addition to its name and body.
+/// The bytes that count for each entry in addition to its name and body.
 const ENTRY_BYTES: usize = 256;
 
 /// An entry of a mailbox.
 struct Entry {
     /// The owner; `Tid::NONE` if the entry has outlived its owner.
     owner: Tid,
-    /// The flags that the owner gave, including the direct index. Other programs get them unchanged.
+    /// The flags that the owner gave, including the direct index. Other programs receive the flags unchanged.
     flags: i32,
     message: Message,
 }
 
 impl Entry {
-    /// Returns whether `task` may replace or delete this entry. Every task may if the entry has no owner (D21).
+    /// Returns whether `task` may replace or delete this entry. If the entry has no owner, every task may (D21).
     fn yields_to(&self, task: Tid) -> bool {
         self.owner == task || self.owner == Tid::NONE || self.flags & MBOX_OVER_WRITABLE != 0
     }
 }
 
-/// Returns the bytes that are counted for an entry.
+/// Returns how many bytes count for an entry.
 fn cost(name: &[u8], entry: &Entry) -> usize {
     ENTRY_BYTES + name.len() + entry.message.body.len()
 }
@@ -81,7 +81,7 @@ struct PendingReceive {
 }
 
 /// All mailboxes. A large machine stores many entries, and tasks end all the time. So the entries of one task are found
-/// without a search through all.
+/// without a search through all entries.
 pub(super) struct Mailboxes {
     /// The limit on the bytes of all entries.
     bytes_max: usize,
@@ -120,7 +120,7 @@ impl SubMachine for Mailboxes {
             Event::RoleTaken { role, tid } => {
                 let (name, message) = (mailbox_class(*role), Writer::new().int(tid.0 as i32).finish());
                 let message = Message::new(*tid, Tid::DAEMON, 0, 0, message);
-                // If another task has an entry under that name, both stay.
+                // If another task has an entry under that name, both entries stay.
                 let _ = self.put_info(core, *tid, name.as_bytes(), MBOX_MULTI_INSTANCE, message);
             }
             Event::RoleLeft { role, tid } => self.withdraw(*tid, mailbox_class(*role)),
@@ -147,7 +147,7 @@ impl Mailboxes {
         Some((number, &self.classes[&number]))
     }
 
-    // ----- entries are added and removed by these only
+    // ----- only these functions add and remove entries
 
     fn insert(&mut self, name: &[u8], index: i32, entry: Entry) {
         let number = match self.numbers.get(name) {
@@ -182,7 +182,7 @@ impl Mailboxes {
         Some(entry)
     }
 
-    /// Removes an entry from the entries of its owner.
+    /// Removes an entry from the list of its owner's entries.
     fn disown(&mut self, owner: Tid, number: u64, index: i32) {
         let Some(owned) = self.owned.get_mut(&owner) else { return };
         owned.remove(&(number, index));
@@ -274,7 +274,7 @@ impl Mailboxes {
         }
     }
 
-    // ----- tasks that go
+    // ----- tasks that end
 
     /// Drops the pending receives of a task.
     fn stop_waiting(&mut self, task: Tid) {
@@ -349,8 +349,8 @@ impl Mailboxes {
     }
 }
 
-/// Returns whether a name matches a pattern of PVM. The match may be anywhere in the name; `*` stands for any text,
-/// `\*` for an asterisk.
+/// Returns whether a name matches a pattern of PVM. The pattern may match any part of the name; `*` stands for any
+/// text, `\*` for an asterisk.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let mut pieces: Vec<Vec<u8>> = vec![Vec::new()];
     let mut bytes = pattern.iter().copied().peekable();

@@ -1,6 +1,6 @@
 use super::*;
 
-/// The limit on the bytes of all mailboxes of a test.
+/// The limit on the size of all mailboxes of a test, in bytes.
 const BYTES_MAX: usize = 1 << 20;
 const ONE: Tid = Tid(0x40001);
 const OTHER: Tid = Tid(0x40002);

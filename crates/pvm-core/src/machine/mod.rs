@@ -3,13 +3,13 @@
 //! A pure state machine: the daemon reports what happened (`handle_*`), takes the resulting actions
 //! ([`Machine::poll_action`]), and calls [`Machine::handle_time`] at [`Machine::next_wakeup`].
 //!
-//! The machine consists of sub-machines over a shared core; each sub-machine has private state. Whatever concerns more
-//! than one of them is an event, which is delivered to all. The modules, lowest first; each imports only from modules
-//! that are listed before it (`cargo xtask lint` reads this list):
+//! The machine consists of sub-machines over a shared core; each sub-machine has private state. If something concerns
+//! several sub-machines, it is an event, and is delivered to all of them. The modules, lowest first; each imports only
+//! from modules that are listed before it (`cargo xtask lint` reads this list):
 //!
 //! * `group_page`, `action`, `limits`, `index`: types
 //! * `task_table`, `settings`, `host_table`, `roles`, `link_quality`, `links`, `pending_acks`, `open_requests`: tables
-//! * `event`, `core`, `outbox`: events, the tables together, and what leaves the machine
+//! * `event`, `core`, `outbox`: events, all tables together, and the functions that send
 //! * `tasks`: enrollment, introductions, death, exit statuses
 //! * `traces`, `output`, `notify`, `mailbox`, `contexts`, `direct`, `groups`: PVM's functions of these names
 //! * `membership`: hosts join and leave; links between hosts
@@ -108,8 +108,8 @@ impl Machine {
     pub fn poll_action(&mut self) -> Option<Action> {
         let action = self.core.actions.pop_front();
         if action.is_none() {
-            // Now the ring buffer begins at its start again, which is in the caches. Otherwise it would move through
-            // its whole capacity.
+            // This resets the empty ring buffer to its start, which is in the caches. Otherwise the actions would use
+            // the whole capacity, one place after the other.
             self.core.actions.clear();
         }
         action
@@ -150,15 +150,15 @@ impl Machine {
     pub fn collector_of(&self, tid: Tid) -> Option<Tid> {
         output::collector_of(&self.core, tid)
     }
-    /// Returns the output in flight to a collector of another host, in bytes.
+    /// Returns how many bytes of output are in flight to a collector on another host.
     pub fn output_under_way(&self, collector: Tid) -> u64 {
         self.parts.output.cross_host.under_way(collector)
     }
-    /// Returns the limit on the output in flight to one collector, in bytes. It depends on the number of hosts.
+    /// Returns how many bytes of output may be in flight to one collector. This limit depends on the number of hosts.
     pub fn output_under_way_max(&self) -> u64 {
         CrossHost::under_way_max(&self.core)
     }
-    /// Returns whether that collector has not read all output from other hosts yet.
+    /// Returns whether output from other hosts waits here for that collector.
     pub fn is_given_output(&self, collector: Tid) -> bool {
         self.parts.output.cross_host.has_untaken(collector)
     }
@@ -250,7 +250,7 @@ impl Machine {
             return;
         }
         match frame {
-            // A second hello has no meaning; the daemon itself handles takeovers.
+            // A second hello is ignored. Takeovers are handled by the daemon itself.
             ToDaemon::Hello(_) | ToDaemon::TakeOver => {}
             ToDaemon::Request { wait, request } => {
                 if self.core.admit(from, wait) {
@@ -290,7 +290,8 @@ impl Machine {
         self.settle();
     }
 
-    /// Handles the end of [`Action::Input`]: the standard input has taken all data, or is closed (`taken` is false).
+    /// Handles the result of [`Action::Input`]: all data are written, or the standard input is closed (`taken` is
+    /// false).
     pub fn handle_input_taken(&mut self, tid: Tid, taken: bool) {
         tasks::input_taken(&mut self.core, tid, taken);
     }
@@ -311,8 +312,7 @@ impl Machine {
     }
 
     /// Sends messages that the daemon made for one action, like the records of [`Action::Trace`]. The messages precede
-    /// all actions that were decided after that one, so that a collector receives the news of a task's end before the
-    /// end of the task's output.
+    /// all later actions, so that a collector receives the news of a task's end before the end of the task's output.
     pub fn handle_messages_made(&mut self, messages: impl IntoIterator<Item = Message>) {
         let mut later = std::mem::take(&mut self.core.actions);
         messages.into_iter().for_each(|message| self.core.send_message(message));
@@ -357,8 +357,8 @@ impl Machine {
         self.parts.groups.barrier_failed(group);
     }
 
-    /// Handles the failure of [`GroupAction::Fail`]: a member arrived meanwhile. The barrier is examined again after
-    /// a pause; otherwise a misbehaving member could keep the daemon busy.
+    /// Handles the refusal of [`GroupAction::Fail`]: a member has arrived since the barrier was read. The barrier is
+    /// examined again after a pause; otherwise a misbehaving member could keep the daemon busy.
     pub fn handle_barrier_changed(&mut self, now: Time, group: u64) {
         self.parts.groups.barrier_changed(now, group);
     }
@@ -394,7 +394,7 @@ impl Machine {
         self.settle();
     }
 
-    /// Handles the commands with which the hoster is to start daemons: the index of each host, and the command for it.
+    /// Handles the commands with which the hoster is to start daemons: for each host, its index and the command.
     pub fn handle_start_commands(&mut self, request: u32, commands: Vec<(usize, ByteBuf)>) {
         self.parts.servers.start_commands(&mut self.core, &mut self.parts.membership, request, commands);
         self.settle();
@@ -414,7 +414,7 @@ impl Machine {
         self.settle();
     }
 
-    /// Records that bytes arrived on the control link, though perhaps no whole frame.
+    /// Records that bytes arrived on the control link, even if they are not a whole frame.
     pub fn handle_heard(&mut self, now: Time, host: Tid) {
         self.advance_time(now);
         if let Some(link) = self.core.links.get_mut(host) {
@@ -422,7 +422,8 @@ impl Machine {
         }
     }
 
-    /// Handles the result of [`Action::CountRetransmissions`]: their number since the connection began.
+    /// Handles the result of [`Action::CountRetransmissions`]: the number of retransmissions since the connection
+    /// began.
     pub fn handle_retransmissions(&mut self, host: Tid, total: u32) {
         if let Some(link) = self.core.links.get_mut(host) {
             link.quality.retransmissions(total);
@@ -455,7 +456,7 @@ impl Machine {
         self.parts.directs.expected(&mut self.core, ticket, call);
     }
 
-    /// Handles the end of setting up a direct link: the task has its end of the link, or will not get one.
+    /// Handles the result of setting up a direct link: the task has the link (`done`), or will not get it.
     pub fn handle_direct_ended(&mut self, ticket: DirectTicket, done: bool) {
         self.parts.directs.link_ended(&mut self.core, ticket, done);
     }

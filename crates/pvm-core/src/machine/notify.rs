@@ -28,27 +28,26 @@ struct DelegatedNotify {
 }
 
 /// Open notifies. There may be many, and tasks end all the time. So the notifies of one watching task, and those about
-/// one watched task, are found without a search through all.
+/// one watched task, are found without a search through all notifies.
 #[derive(Default)]
 pub(super) struct Notify {
-    /// Exit notifies by the watched and the watching task, in the order of the calls.
+    /// Exit notifies by watched and watching task; those of one pair are in the order of the calls.
     exit_notifies: BTreeMap<(Tid, Tid), Vec<Target>>,
-    /// Host-delete notifies by the watched host and the watching task: the receiver, and the tid that was passed in the
-    /// call.
+    /// Host-delete notifies by watched host and watching task: the receiver, and the tid that the call named.
     host_delete_notifies: BTreeMap<(Tid, Tid), Vec<(Target, Tid)>>,
     /// The tasks and hosts that each task watches.
     watched: PairIndex<Tid, Tid>,
     /// Host-add notifies by task: the receiver, and the number of messages left (-1: without limit).
     host_add_notifies: BTreeMap<Tid, Vec<(Target, i32)>>,
-    /// Watched tasks of this host with their watchers on other hosts.
+    /// The watched tasks of this host, with their watchers on other hosts.
     remote_watchers: PairIndex<Tid, Tid>,
     /// The same pairs, by watcher.
     remote_watching: PairIndex<Tid, Tid>,
     /// The number of exit and host-delete notifies of each watching task.
     open_notifies: TidCounts,
-    /// The number of pairs of a watched and a watching task, by the host of the watched task.
+    /// The number of pairs of a watched task elsewhere and a watching task here, by the host of the watched task.
     watched_pairs: TidCounts,
-    /// The number of pairs with a watched task here, by the host of the watching task.
+    /// The number of pairs of a watched task here and a watching task elsewhere, by the host of the watching task.
     watcher_pairs: TidCounts,
     /// The notifies that resource managers were asked to send.
     delegated: Vec<DelegatedNotify>,
@@ -148,7 +147,7 @@ impl Notify {
         targets.push(target);
     }
 
-    /// Records that a task on another host watches one of this host.
+    /// Records that a task on another host watches a task of this host.
     fn add_watcher(&mut self, tid: Tid, watcher: Tid) {
         if self.remote_watchers.insert(tid, watcher) {
             self.remote_watching.insert(watcher, tid);
@@ -156,7 +155,7 @@ impl Notify {
         }
     }
 
-    /// Records that a task on another host no longer watches one of this host.
+    /// Records that a task on another host no longer watches a task of this host.
     fn remove_watcher(&mut self, tid: Tid, watcher: Tid) {
         if self.remote_watchers.remove(tid, watcher) {
             self.remote_watching.remove(watcher, tid);
@@ -235,7 +234,7 @@ impl Notify {
         }
     }
 
-    /// Cancels an exit notify; this sends its message.
+    /// Cancels an exit notify: its message is sent now.
     fn cancel_exit(&mut self, core: &mut Core, target: Target, tid: Tid) {
         let Some(targets) = self.exit_notifies.get_mut(&(tid, target.task)) else { return };
         let Some(at) = targets.iter().position(|other| *other == target) else { return };
@@ -275,7 +274,7 @@ impl Notify {
         }
     }
 
-    /// Cancels a host-delete notify; this sends its message.
+    /// Cancels a host-delete notify: its message is sent now.
     fn cancel_deletion(&mut self, core: &mut Core, target: Target, tid: Tid) {
         let Some(targets) = self.host_delete_notifies.get_mut(&(tid.host(), target.task)) else { return };
         let Some(at) = targets.iter().position(|other| *other == (target, tid)) else { return };
@@ -307,7 +306,7 @@ impl Notify {
 
     // ----- other hosts
 
-    /// Handles the news that a task on another host watches one of this host.
+    /// Handles the news that a task on another host watches a task of this host.
     pub fn remote_watch_added(&mut self, core: &mut Core, tid: Tid, watcher: Tid) {
         match core.tasks.exists(tid) {
             // The watcher's host enforces the same limit; if it does not, its watches beyond the limit are ignored.
@@ -317,12 +316,12 @@ impl Notify {
         }
     }
 
-    /// Handles the news that a task on another host no longer watches one of this host.
+    /// Handles the news that a task on another host no longer watches a task of this host.
     pub fn remote_watch_removed(&mut self, tid: Tid, watcher: Tid) {
         self.remove_watcher(tid, watcher);
     }
 
-    /// Handles the news that a task of another host, which a task of this host watches, has ended.
+    /// Handles the news that a task of another host has ended; `watcher`, a task of this host, watches it.
     pub fn remote_task_died(&mut self, core: &mut Core, tid: Tid, watcher: Tid) {
         self.forget_delegated_about(core, tid, Some(watcher));
         let targets = self.take_exit(tid, watcher);
@@ -336,7 +335,7 @@ impl Notify {
         let notifies = std::mem::take(&mut self.host_add_notifies);
         for (target, count) in notifies.into_values().flatten() {
             core.tell(target.task, target.ctx, target.tag, 0, body.clone());
-            // A negative count means: without limit.
+            // A negative count means that there is no limit.
             if count != 1 {
                 let left = if count > 0 { count - 1 } else { count };
                 self.host_add_notifies.entry(target.task).or_default().push((target, left));
@@ -362,8 +361,8 @@ impl Notify {
 
     // ----- notifies delegated to managers
 
-    /// Records that a manager was asked to notify a task. The manager passes the request on or notifies by itself; when
-    /// the manager is gone, this daemon takes over the remaining notifies.
+    /// Records that a manager was asked to notify a task. The manager passes the request on or sends the notifies
+    /// itself; when the manager is gone, this daemon takes over the remaining notifies.
     pub fn delegate(&mut self, core: &mut Core, manager: Tid, target: Target, what: i32, count: i32, tids: &[Tid]) {
         let wanted = what & !NOTIFY_CANCEL;
         let mut tids = tids.to_vec();
@@ -375,7 +374,8 @@ impl Notify {
             let same = |one: &DelegatedNotify| one.target == target && one.what == wanted;
             return self.forget_delegated(core, |one, tid| same(one) && (all || tids.contains(&tid)));
         }
-        // Until it goes, the manager reports deaths on other hosts; this daemon must know which deaths were reported.
+        // As long as the manager lives, it reports the deaths of tasks on other hosts; this daemon must know which ones
+        // were reported.
         let elsewhere = tids.iter().filter(|tid| wanted == NOTIFY_TASK_EXIT && tid.host() != core.own_host());
         for tid in elsewhere.copied().collect::<Vec<_>>() {
             self.watch_remote(core, tid, target.task);
@@ -383,13 +383,13 @@ impl Notify {
         self.delegated.push(DelegatedNotify { manager, target, what, count, tids });
     }
 
-    /// Returns whether a manager is to notify the watcher of the end of that task.
+    /// Returns whether a manager was asked to notify the watcher of the end of that task.
     fn is_delegated(&self, watcher: Tid, tid: Tid) -> bool {
         let fits = |one: &DelegatedNotify| one.what == NOTIFY_TASK_EXIT && one.target.task == watcher;
         self.delegated.iter().any(|one| fits(one) && one.tids.contains(&tid))
     }
 
-    /// Drops delegated notifies about a task or host that is gone: all, or those of one watcher.
+    /// Drops the delegated notifies about a task or host that is gone, either all or only those of `watcher`.
     fn forget_delegated_about(&mut self, core: &mut Core, tid: Tid, watcher: Option<Tid>) {
         let same = |wanted: Tid| wanted == tid || tid.is_host() && wanted.host() == tid;
         let concerns = |one: &DelegatedNotify| watcher.is_none_or(|watcher| one.target.task == watcher);
@@ -413,13 +413,13 @@ impl Notify {
         ended.into_iter().for_each(|(watcher, tid)| self.unwatch_unless_wanted(core, watcher, tid));
     }
 
-    /// Takes over the notifies of managers that are gone. The managers have reported the deaths so far; this daemon
-    /// reports later ones.
+    /// Takes over the notifies of managers that are gone. The managers have reported all deaths so far; this daemon
+    /// reports the later ones.
     fn manager_gone(&mut self, core: &mut Core, is_gone: impl Fn(Tid) -> bool) {
         let (left, others) = std::mem::take(&mut self.delegated).into_iter().partition(|one| is_gone(one.manager));
         self.delegated = others;
         for DelegatedNotify { target, what, count, tids, .. } in left {
-            // The call has been answered already.
+            // The call to `pvm_notify` has been answered already.
             let _ = self.request(core, target, what, count, &tids);
         }
     }

@@ -31,7 +31,7 @@ impl OpenRequests {
         self.tasks.add(asker);
         self.hosts.add(asker.host());
     }
-    /// Subtracts an answered request from the counters. For a task that has gone, no open request is counted any more.
+    /// Subtracts an answered request from the counters. (The requests of a task that has gone are subtracted already.)
     pub fn end(&mut self, asker: Tid) {
         if self.tasks.of(asker) > 0 {
             self.tasks.subtract(asker, 1);

@@ -1,5 +1,4 @@
-//! Everything that leaves the machine: one function each sends to a task, to a host, to the task that asked, and to the
-//! log.
+//! The functions that send: to tasks, to hosts, to the log, and answers to requests.
 use super::action::Action;
 use super::core::Core;
 use super::links::State;
@@ -14,7 +13,7 @@ impl Core {
         self.actions.push_back(action);
     }
 
-    /// Adds a line of the daemon itself to the log.
+    /// Adds a line about the daemon itself to the log.
     pub fn log(&mut self, line: impl Into<String>) {
         self.push(Action::Log { tid: Tid::DAEMON, line: line.into().into_bytes() });
     }
@@ -28,8 +27,8 @@ impl Core {
         }
     }
 
-    /// Sends a message to a task, wherever it lives. On another host, the sender `Tid::DAEMON` would mean the daemon of
-    /// that host, so it is replaced by the tid of this daemon.
+    /// Sends a message to a task, wherever it lives. If the message goes to another host, the sender `Tid::DAEMON` is
+    /// replaced by the tid of this daemon, because `Tid::DAEMON` would mean the daemon of that host there.
     pub fn send_message(&mut self, mut message: Message) {
         let to = message.dst;
         if to.host() == self.own_host() {
@@ -90,7 +89,7 @@ impl Core {
         }
     }
 
-    /// Sends a frame to the master; on other hosts than the master.
+    /// Sends a frame to the master; only for hosts other than the master.
     pub fn send_master(&mut self, frame: Frame) {
         self.send_host(self.hosts.master(), frame);
     }
@@ -110,7 +109,7 @@ impl Core {
             let addresses = self.hosts.addresses_of(host);
             self.push(Action::OpenLink { host, addresses });
         } else if host != master {
-            // The master connects without being asked.
+            // The master connects without a request, so only other hosts are asked.
             self.send_master(Frame::PleaseConnect { to: host, from: own });
         }
     }

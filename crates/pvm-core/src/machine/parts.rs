@@ -27,7 +27,8 @@ pub(super) struct Parts {
 /// The number of sub-machines.
 const COUNT: usize = 13;
 
-/// The sub-machines as trait objects. The pattern is exhaustive: a sub-machine missing here does not compile.
+/// The sub-machines as trait objects. The pattern is exhaustive: the compiler reports a sub-machine that is missing
+/// here.
 macro_rules! all {
     ($parts:expr) => {{
         let Parts {
@@ -80,7 +81,7 @@ impl Parts {
         all!(self)
     }
 
-    /// Delivers events to all sub-machines until none is left.
+    /// Delivers events to all sub-machines until no event is left.
     pub fn settle(&mut self, core: &mut Core) {
         while let Some(event) = core.take_event() {
             self.all_mut().into_iter().for_each(|part| part.on_event(core, &event));
@@ -98,7 +99,7 @@ impl Parts {
         self.all().into_iter().filter(|part| !part.is_idle()).map(|part| part.name())
     }
 
-    /// At the master, halts the machine; on another host, halts that host. Answers the task that asked.
+    /// At the master, halts the machine; on another host, halts that host. Answers the task that requested this.
     pub fn halt(&mut self, core: &mut Core, asker: Option<(Tid, u32)>) {
         if !core.halting && core.is_master() {
             self.membership.fail_add(core, Code::SysErr);

@@ -1,7 +1,6 @@
 //! The frames of the master that other hosts must acknowledge or answer at once: changes of the host table or of a
-//! group, queries for their tasks or for the members that wait in barriers. Tasks on other hosts wait for these
-//! acknowledgements. A host that is alive and does not acknowledge would delay them for ever, so it is removed like a
-//! silent host.
+//! group, queries for their tasks or for the members that wait in barriers. Tasks wait for these acknowledgements. A
+//! host that is alive and does not acknowledge would delay these tasks for ever, so it is removed like a silent host.
 use super::settings::Time;
 use crate::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +21,7 @@ pub(super) enum Ack {
     Table(u64),
     /// `GroupSeen`
     Group(u64),
-    /// `Reply` to a request for the host's tasks.
+    /// `Reply` to a query for the host's tasks
     Tasks(u32),
     /// `BarriersListed`
     Barriers(u32),
@@ -65,13 +64,13 @@ impl PendingAcks {
         pending.into_iter().for_each(|ack| self.received(host, ack));
     }
 
-    /// Restarts all timers: a daemon that was suspended cannot judge how long others took.
+    /// Restarts all timers, because this daemon was suspended and cannot judge how long the other hosts took.
     pub fn restart_timers(&mut self, now: Time) {
         let pending: Vec<(Tid, Ack)> = self.since.keys().copied().collect();
         pending.into_iter().for_each(|(host, ack)| self.expect(host, ack, now));
     }
 
-    /// Returns the host with the oldest pending acknowledgement, and the time since which it is pending.
+    /// Returns the oldest pending acknowledgement: since when it is awaited, and from which host.
     pub fn oldest(&self) -> Option<(Time, Tid)> {
         self.by_age.first().map(|(since, host, _)| (*since, *host))
     }

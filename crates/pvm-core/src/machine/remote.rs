@@ -1,7 +1,7 @@
 //! Requests of tasks that another host decides.
 //!
-//! The deciding daemon handles a request as if the task lived on its host. The answer returns to the task's own daemon,
-//! which knows the task that waits. Requests that are pending at a lost host fail at once.
+//! The deciding daemon handles a request as if the task lived on its host. The answer returns to the daemon on the
+//! task's host, which knows the waiting task. Requests that are pending at a lost host fail at once.
 use super::control::declared_failed;
 use super::core::{Core, SubMachine};
 use super::event::Event;
@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 
 /// The origin of a request to another host.
 enum Asker {
-    /// A task of this host; `lost` is its answer if the other host is lost.
+    /// A task of this host. If the other host is lost, the task's answer is `lost`.
     Task { tid: Tid, wait: u32, lost: Reply },
-    /// A list of the tasks of all hosts.
+    /// The list with that number of the tasks of all hosts.
     Gathering(u32),
 }
 
@@ -28,19 +28,19 @@ struct PendingRequest {
     asker: Asker,
 }
 
-/// Tasks of one host that can wait for a list of the tasks of all hosts.
+/// Tasks of one host that wait for a list of the tasks of all hosts.
 ///
 /// * Filled by: tasks of each host
-/// * Setting: none, each task waits for one answer
+/// * Setting: none, each task waits for one answer at a time
 /// * Reached: `pvm_tasks` says `PvmOutOfRes`
 /// * Test: `hosts_are_not_asked_for_their_tasks_more_often_than_they_answer`
 const LISTENERS_PER_HOST_MAX: usize = 4096;
 
-/// Requests for a list of the tasks of all hosts, by the host of the asking task: task and wait id.
+/// Requests for a list of the tasks of all hosts, by the host of the asking task: that task and the wait id.
 type Listeners = BTreeMap<Tid, Vec<(Tid, u32)>>;
 
-/// A list of the tasks of all hosts, as far as the hosts have answered. There is one such list at a time; requests that
-/// arrive meanwhile are answered by the next one, so that no host is asked more often than it answers.
+/// An incomplete list of the tasks of all hosts. There is one such list at a time; requests that arrive meanwhile are
+/// answered by the next one, so that no host is asked more often than it answers.
 struct Gathering {
     number: u32,
     askers: Listeners,
@@ -117,7 +117,7 @@ impl Remote {
         }
     }
 
-    /// Sends a request to the host that decides it; returns a request that is decided here.
+    /// If another host decides the request, sends it there; otherwise returns it.
     pub fn for_other_host(&mut self, core: &mut Core, from: Tid, wait: u32, request: Request) -> Option<Request> {
         let Some((host, lost)) = deciding_host(core, &request) else { return Some(request) };
         if host == core.hosts.master() {
@@ -138,7 +138,8 @@ impl Remote {
         self.settle(core, open, Some(reply))
     }
 
-    /// Applies an answer; if there is none, applies the loss of the host. Returns the answer for a task of this host.
+    /// Applies the answer of a host or, if `reply` is `None`, the loss of the host. If a task of this host asked,
+    /// returns the answer for it.
     fn settle(&mut self, core: &mut Core, open: PendingRequest, reply: Option<Reply>) -> Option<(Tid, u32, Reply)> {
         match open.asker {
             Asker::Task { tid, wait, lost } => Some((tid, wait, reply.unwrap_or(lost))),
@@ -237,7 +238,7 @@ pub(super) fn admit(core: &mut Core, wait: u32, from: Tid, request: Request) -> 
         return None;
     }
     let refusal = match (everywhere, core.is_master()) {
-        // Another host decides this request, so it should not have been sent to this host.
+        // Another host decides this request, so it should not have been sent here.
         _ if deciding_host(core, &request).is_some() => Code::NoHost,
         (true, _) => return Some(request),
         (false, true) if is_for_master(&request) => {
@@ -338,7 +339,7 @@ mod tests {
         let remote = &fleet.machine(MASTER).parts.remote;
         assert!(remote.pending.len() <= 2, "{} questions are open", remote.pending.len());
         assert_eq!(remote.listeners[&Fleet::host(2)].len(), LISTENERS_PER_HOST_MAX);
-        // The other requests are answered when the host answers or is gone.
+        // The requests that were not refused are answered when the host answers or is gone.
         fleet.kill(Fleet::host(2));
         fleet.settle();
         assert!(fleet.open.is_empty(), "{:?}", fleet.open);

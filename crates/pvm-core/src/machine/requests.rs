@@ -10,7 +10,7 @@ use crate::tid::{DAEMON_BIT, Tid};
 use crate::wire::Frame;
 
 impl Parts {
-    /// Handles a request of a task of this host: the manager, another host, or this daemon decides it.
+    /// Handles a request of a task of this host, which the manager, another host, or this daemon decides.
     pub fn handle_request(&mut self, core: &mut Core, from: Tid, wait: u32, request: Request) {
         let Some(request) = self.servers.for_manager(core, &mut self.notify, from, wait, request) else { return };
         let Some(request) = self.remote.for_other_host(core, from, wait, request) else { return };
@@ -73,18 +73,18 @@ impl Parts {
             Request::Group(name) => return self.groups.look_up(core, from, wait, &name),
             Request::FreezeGroup { name, count } => return self.groups.freeze(core, from, wait, &name, count),
             Request::Halt => {
-                // A task of another host needs no answer: the signal on its own host ends it.
+                // A task of another host needs no answer, because its own host ends it by a signal.
                 let asker = (from.host() == core.own_host()).then_some((from, wait));
                 return self.halt(core, asker);
             }
         };
-        // Notifies and other news of the changes by this request are sent before its answer.
+        // Delivers the events of this request, so that notifies and other news are sent before the answer.
         self.settle(core);
         core.reply(from, wait, answer);
     }
 
-    /// Handles a message that a task sends by way of the daemon: to the daemon itself, or to a task. The sender is
-    /// taken from the socket, not from the message.
+    /// Handles a message that a task sends by way of the daemon: to the daemon itself, or to a task. The sender is the
+    /// task at the other end of the socket, whatever the message says.
     pub fn handle_message(&mut self, core: &mut Core, from: Tid, mut message: Message) {
         message.src = from;
         let (length, to) = (message.body.len(), message.dst);

@@ -60,11 +60,12 @@ impl Roles {
         };
         ROLES.iter().filter(|role| self.of(**role) == Some(tid)).map(flag).sum()
     }
-    /// Returns the roles that serve the whole machine.
+    /// Returns the holders of the roles that serve the whole machine, and the settings of the tracer.
     pub fn common(&self) -> wire::Servers {
         wire::Servers { manager: self.manager, tracer: self.tracer, wish: self.tracer_settings.clone() }
     }
-    /// Directs traces and output of a new task to where the tracer wants them, unless they have a collector.
+    /// Sends the traces and the output of a new task to the collector that the tracer has set, unless they have a
+    /// collector already.
     pub fn settle(&self, settings: &mut TraceSettings) {
         let Some(wish) = &self.tracer_settings else { return };
         if settings.trace_tid <= 0 {

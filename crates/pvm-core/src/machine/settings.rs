@@ -7,7 +7,7 @@ use crate::wire::{KEY_BYTES, Key};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long tasks may take to end at a halt before they are killed.
+/// The time that tasks have to end at a halt before they are killed.
 pub const HALT_GRACE: Duration = Duration::from_secs(2);
 /// How long a barrier waits for substitutes of members that had gone before it began. A program may take long to start
 /// a substitute.
@@ -15,7 +15,7 @@ pub const BARRIER_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a host may be silent before it is considered dead.
 pub const HOST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A point in time, as the duration since a fixed point.
+/// A point in time: the duration since a fixed starting point.
 pub type Time = Duration;
 
 /// The rank of a daemon in its machine.
@@ -32,7 +32,7 @@ pub enum Rank {
     },
 }
 
-/// What `pvm_config` reports of a host.
+/// The properties of a host that `pvm_config` reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct HostSettings {
@@ -42,7 +42,7 @@ pub struct HostSettings {
     pub dsig: i32,
 }
 
-/// What a daemon knows of its host, and its limits.
+/// The settings of a daemon: its host, its rank, its limits.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// This host.
@@ -51,9 +51,9 @@ pub struct Settings {
     pub tasks_max: usize,
     /// Text for the log: what sets that limit, and how to raise it.
     pub tasks_max_cause: String,
-    /// The limits on the other state that this daemon stores.
+    /// The limits on the rest of the state that this daemon stores.
     pub limits: Limits,
-    /// How long a task may take to end at a halt before it is killed.
+    /// The time that a task has to end at a halt before it is killed.
     pub halt_grace: Duration,
     /// How long a barrier waits for substitutes of members that had gone before it began.
     pub barrier_patience: Duration,

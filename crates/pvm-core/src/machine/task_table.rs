@@ -1,4 +1,4 @@
-//! The tasks of this host: their tids, their states, and how recently ended tasks have ended.
+//! The tasks of this host: their tids, their states, and the wait statuses of tasks that ended recently.
 use super::action::SpawnId;
 use crate::proto::TraceSettings;
 use crate::tid::{LOCAL_MASK, SLOT_MASK, Tid};
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 /// The first cookie. PVM's taskers receive cookies in place of process ids, so cookies are numbers that are too high
 /// for process ids.
 const COOKIE_FIRST: u32 = 10_000_000;
-/// The number of different cookies; after them, cookies repeat.
+/// The number of different cookies; then cookies repeat.
 const COOKIES: u32 = 1 << 30;
 /// Tasks of this host at a time: as many as the port table has slots.
 ///
@@ -19,8 +19,8 @@ pub const TASKS_MAX: usize = SLOT_MASK as usize;
 /// Ended tasks whose wait status is remembered, enough for those of the largest spawn.
 ///
 /// * Filled by: all tasks and hosts of the machine
-/// * Setting: none, a host has no more tasks at a time
-/// * Reached: the oldest is forgotten
+/// * Setting: none, a host never has more tasks at a time
+/// * Reached: the oldest wait status is forgotten
 /// * Test: `how_a_task_ended_is_remembered_for_a_while`
 pub const ENDED_MAX: usize = SLOT_MASK as usize;
 
@@ -42,7 +42,7 @@ pub(super) enum State {
     Expected,
     /// Enrolled.
     Connected,
-    /// Disconnected; its process goes on.
+    /// Disconnected; its process continues.
     Left,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Task {
     /// The process that this daemon started, while it lives; else 0.
     pub started: i32,
     pub cookie: u32,
-    /// The tid of its parent, 0 for none, or a code.
+    /// The tid of the task's parent, 0 if there is none, or a code.
     pub parent: i32,
     pub name: Vec<u8>,
     /// Where its traces and output go.
@@ -66,15 +66,15 @@ pub(super) struct Task {
     pub spawn: Option<SpawnId>,
     /// A line of output that has not ended yet.
     pub line: Vec<u8>,
-    /// The resource manager when the task enrolled; it decides the requests of the task.
+    /// The resource manager at the time when the task enrolled; this manager decides the requests of the task.
     pub manager: Tid,
-    /// Whether the task has sent a request to the master on another host, so that the master may keep state of it.
+    /// Whether the task has sent a request to the master on another host. If so, the master may keep state of the task.
     pub known_to_master: bool,
     /// Whether it was started as the leader of a process group.
     pub leads: bool,
     /// Whether requests can write to the task's standard input.
     pub has_input: bool,
-    /// The request whose data are being written to the standard input: task and wait id.
+    /// The request in progress to write to the standard input: the task that asked, and the wait id.
     pub input_of: Option<(Tid, u32)>,
 }
 
@@ -107,12 +107,12 @@ pub(super) struct TaskTable {
     /// The local part of the tid assigned last.
     last: u32,
     tasks: BTreeMap<Tid, Task>,
-    /// The slots of the port table in use.
+    /// The slots of the port table that are in use.
     slots: HashSet<u32>,
     /// Expected tasks by cookie.
     cookies: HashMap<u32, Tid>,
     last_cookie: u32,
-    /// The wait statuses of ended tasks, and the order in which they ended.
+    /// The wait statuses of ended tasks, and the order in which the tasks ended.
     statuses: HashMap<Tid, i32>,
     ended: VecDeque<Tid>,
 }
@@ -183,7 +183,7 @@ impl TaskTable {
         Some((tid, cookie))
     }
 
-    /// Takes the task that is expected with that cookie.
+    /// Takes the expected task that has that cookie.
     pub fn claim(&mut self, cookie: u32) -> Option<Tid> {
         self.cookies.remove(&cookie)
     }

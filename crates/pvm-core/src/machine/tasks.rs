@@ -1,5 +1,5 @@
-//! The life of the tasks of this host: enrollment, introductions, goodbye, death, and the requests of others that wait
-//! for a death.
+//! The life of the tasks of this host: enrollment, introductions, goodbye, end, and the requests that wait for the end
+//! of a task.
 use super::action::{Action, Connection};
 use super::core::{Core, SubMachine};
 use super::event::Event;
@@ -80,7 +80,7 @@ pub(super) fn enroll(core: &mut Core, connection: Connection, process: i32, hell
     let manager = core.roles.manager.unwrap_or(Tid::NONE);
     let task = core.tasks.get_mut(tid).expect("found or made just now");
     task.state = State::Connected;
-    // A task's own statement of its process id could name another process on this host.
+    // The process id comes from the socket: an id stated by the task could be that of another process.
     task.process = process.max(0);
     task.manager = manager;
     let welcome = Welcome {
@@ -192,7 +192,7 @@ pub(super) fn status(core: &Core, tid: Tid) -> Result<Reply, Code> {
     }
 }
 
-/// Lists the tasks of this host, or one of them.
+/// Answers a request to list the tasks of this host, or one of them.
 pub(super) fn list(core: &Core, place: Tid) -> Result<Reply, Code> {
     match place.host() == core.own_host() {
         true => Ok(Reply::Tasks(infos(core, place))),
@@ -261,7 +261,8 @@ impl Tasks {
         let another = task.state == State::Connected && task.process != task.started;
         task.started = 0;
         if another {
-            // The task's starter has reported all that it had to: this daemon itself notices the end of the task.
+            // Another process is the task, so no starter reports the end of the task. This daemon notices the end
+            // itself.
             task.origin = Origin::Spawned;
         }
         core.tasks.remember(tid, status);
@@ -298,7 +299,7 @@ impl Tasks {
         }
     }
 
-    /// Drops all requests of a task.
+    /// Drops all requests of a task that wait for the end of another.
     fn stop_waiting(&mut self, asker: Tid) {
         for of in self.awaited.take(asker) {
             self.remove_waiter(asker, of);

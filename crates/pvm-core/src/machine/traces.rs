@@ -9,9 +9,9 @@ use crate::tid::Tid;
 use crate::trace::{Described, Moment, Record, Stamp, Value};
 use std::collections::BTreeMap;
 
-/// The value for parent and flags of a task that was started by hand.
+/// The value of the parent and of the flags of a task that was started by hand.
 const CAME_BY_ITSELF: i32 = -1;
-/// The value for the name of such a task.
+/// The value of the name of such a task.
 const NO_NAME: &[u8] = b"-";
 
 /// Which events have been described to which collectors.
@@ -19,8 +19,8 @@ const NO_NAME: &[u8] = b"-";
 pub(super) struct Traces {
     /// The events that have been described to each collector.
     collectors: BTreeMap<Tid, Described>,
-    /// For each collector on another host, the tasks of this host whose events it got; and the reverse. When none of
-    /// these tasks is left, the collector is forgotten, since its own end would not be reported here.
+    /// For each collector on another host, the tasks of this host whose events it received; and for each such task,
+    /// these collectors. A collector without such tasks is forgotten, because its end would not be reported here.
     heard_of: PairIndex<Tid, Tid>,
     heard_by: PairIndex<Tid, Tid>,
 }
@@ -58,8 +58,9 @@ impl Traces {
         }
     }
 
-    /// Records that a collector gets an event; a collector on another host is remembered as long as the task `of` of
-    /// this host lives. Returns whether the list of data, and this event, must be described first.
+    /// Records that a collector gets an event. If `of` is a task of this host, the collector is on another host, and is
+    /// remembered as long as this task lives. Returns whether the collector must first receive the list of data, and
+    /// whether it must first receive the description of this event.
     fn introduce(&mut self, collector: Tid, event: Event, of: Option<Tid>) -> (bool, bool) {
         let introduce = !self.collectors.contains_key(&collector);
         if let Some(tid) = of {
@@ -83,13 +84,13 @@ impl Traces {
         gone.into_iter().for_each(|collector| self.forget_collector(collector));
     }
 
-    /// Sends an event of a task of this host to its collector.
+    /// Sends an event of a task of this host to the task's collector.
     fn trace(&mut self, core: &mut Core, to: &TraceSettings, event: Event, tid: Tid, values: Vec<Value>) {
         self.trace_of(core, to, event, tid, Some(tid), values);
     }
 
-    /// Sends an event of one task to its collector. `here` is a living task of this host that takes part in the event,
-    /// if there is one.
+    /// Sends an event of a task to the task's collector. `here` is a living task of this host that takes part in the
+    /// event, if there is one.
     fn trace_of(
         &mut self,
         core: &mut Core,
@@ -138,14 +139,15 @@ impl Traces {
         self.trace(core, &settings, Event::Newtask, tid, values);
     }
 
-    /// Traces that a task has ended; `status` is that of `waitpid`.
+    /// Traces that a task has ended; `status` is its status from `waitpid`.
     fn ended(&mut self, core: &mut Core, tid: Tid, settings: &TraceSettings, status: i32) {
         // The daemon does not know the CPU times of the task.
         let values = [status, 0, 0, 0, 0].map(Value::Int).to_vec();
         self.trace(core, settings, Event::Endtask, tid, values);
     }
 
-    /// Traces the move of a task from the collector in `before` to its present collector.
+    /// Traces a change of collector: the traces of a task go to its present collector from now on, no longer to the one
+    /// in `before`.
     pub fn collector_changed(&mut self, core: &mut Core, tid: Tid, before: &TraceSettings) {
         self.ended(core, tid, before, 0);
         let Some(task) = core.tasks.get(tid) else { return };

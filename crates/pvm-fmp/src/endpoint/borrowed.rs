@@ -21,7 +21,7 @@ impl Endpoint {
         self.queue(to, Kind::Blocks, &meta, &descriptor::<24>(BORROWED, &body))
     }
 
-    /// Returns how many half-slots a peer has read of the queue to it, as last published.
+    /// Returns how many half-slots of the queue to a peer this peer has read, as it last published.
     pub fn read_by(&mut self, to: u32) -> u64 {
         let us = self.tid;
         let peer = self.index_of(to).and_then(|index| self.peers[index].as_mut());
@@ -54,8 +54,8 @@ impl Endpoint {
         }
     }
 
-    /// Hands everything that a peer has sent until now to the sink, whether the sink wants it or not. The peer may send
-    /// on.
+    /// Passes to the sink everything that a peer has sent until now, whether the sink wants it or not. The peer may go
+    /// on sending.
     pub fn poll_through(&mut self, tid: u32, sink: &mut impl crate::Sink) -> usize {
         let count = self.poll_dead(tid, sink);
         if let Some(index) = self.index_of(tid) {

@@ -6,9 +6,9 @@ use std::ops::Range;
 /// What a dead peer has left in its queue: each ring is read at most once, and at most to its end.
 #[derive(Default)]
 pub(super) struct Estate {
-    /// All rings so far, the present one included: the address of the first byte, and of the end.
+    /// All rings so far, including the present one: the end address of each, by its start address.
     rings: BTreeMap<usize, usize>,
-    /// The addresses of the present ring, and (`end`) the count of half-slots at which it is read to its end.
+    /// The addresses of the present ring, and (`end`) the read count, in half-slots, at the end of this ring.
     ring: Range<usize>,
     end: u64,
 }

@@ -31,8 +31,8 @@ mod rendezvous_tests;
 
 pub use recent::{RecentImmediate, RecentShort};
 
-/// The shortest body that goes to a waiting peer by rendezvous, in bytes. A rendezvous needs one copy by the kernel,
-/// and no memory for a second one. For shorter bodies, two copies by two cores at the same time are faster. The
+/// The shortest body that goes to a waiting peer by rendezvous, in bytes. A rendezvous needs only one copy, by the
+/// kernel, and no memory in the heap. For shorter bodies, two copies by two cores at the same time are faster. The
 /// environment variable `HPVM_OFFER_MIN` (bytes) sets another size.
 const RENDEZVOUS_BYTES_MIN: usize = 32 << 20;
 /// The shortest body that is sent by a pipelined send, in bytes.
@@ -45,24 +45,25 @@ const BATCH: usize = 256;
 const PROBE_PEERS: usize = 32;
 /// The number of peers that are kept in the order in which they last sent.
 const RECENT_PEERS: usize = PROBE_PEERS / 2;
-/// The number of peers that a waiting task watches, and how often it probes their queues before it polls all peers.
-/// Mostly an answer arrives within one watch; then the processor learns to predict the branches that follow.
+/// The number of peers that a waiting task watches, and (`WATCH_PROBES`) the number of probes of their queues in one
+/// watch, before the task polls all peers. Mostly an answer arrives within one watch; then the processor learns to
+/// predict the branches that follow.
 const WATCH_PEERS: usize = 4;
 const WATCH_PROBES: usize = 16;
-/// How often a receive probes the queue of the most recent peer before it waits in the general way.
+/// How often a receive probes the queue of the most recent peer before it waits for a message of any peer.
 const RECENT_PROBES: usize = 32;
 /// How long a sender waits for the answer in a rendezvous, in addition to the time for the copy itself.
 const RENDEZVOUS_PATIENCE: Duration = Duration::from_millis(2);
-/// How long a sender keeps a rendezvous open if its heap has no memory for the body: the receiver has said that it
-/// waits for this message.
+/// How long a sender keeps a rendezvous open if its heap has no memory for the body. The sender waits because the
+/// receiver has announced that it waits for this message.
 ///
-/// * Filled by: a task that says that it waits, and then does not receive, or is stopped
+/// * Filled by: a task that announces that it waits, and then does not receive, or is stopped
 /// * Default: 30 s
 /// * Setting: none, without a rendezvous the send would fail at once
 /// * Reached: the rendezvous is withdrawn, `pvm_psend` returns `PvmNoMem`, and the receiver gets nothing
 /// * Test: `a_rendezvous_that_nobody_takes_and_that_finds_no_memory_is_withdrawn`
 const RENDEZVOUS_WAIT_MAX: Duration = Duration::from_secs(30);
-/// The slowest copy that a sender waits for, in bytes a microsecond.
+/// The speed of the slowest copy that a sender waits for, in bytes a microsecond.
 const RENDEZVOUS_BYTES_PER_MICROSECOND: usize = 500;
 /// How long a sender of a long body waits for the peer to begin its receive.
 const LINGER: Duration = Duration::from_micros(4);
@@ -72,7 +73,7 @@ const SENDS_PER_POLL: u32 = 64;
 const SHORTS_PER_POLL: u32 = 32;
 /// The number of bytes sent through the heap after which the sender should collect released blocks.
 const BYTES_PER_POLL: usize = 1 << 20;
-/// With more free memory than this, in bytes, a task interrupts its sleep to give memory back.
+/// The number of free bytes above which a task interrupts its sleep to give memory back.
 const EXCESS_BYTES: u64 = 8 << 20;
 /// Tokens in one release entry (one slot).
 const TOKENS_PER_RELEASE: usize = 8;
@@ -103,7 +104,7 @@ pub struct Endpoint {
     bells: usize,
     /// Set when some read count has not been published yet.
     unpublished: bool,
-    /// Set if barriers on all cores (`membarrier(2)`) reach this process, and it may make them.
+    /// Set if barriers on all cores (`membarrier(2)`) reach this process, and this process may make such barriers.
     barriers: bool,
     parked: bool,
     sleep: u32,
@@ -195,12 +196,12 @@ impl Endpoint {
         let heap = self.heap.borrow();
         Ok([file::duplicate(heap.source().descriptor())?, doorbell::again(self.bell())?])
     }
-    /// Returns the smallest size of a one-call receive that should be posted ([`Endpoint::post`]), in bytes.
+    /// Returns the size in bytes from which on a one-call receive should be posted ([`Endpoint::post`]).
     #[inline]
     pub fn rendezvous_bytes_min(&self) -> usize {
         self.rendezvous_bytes_min
     }
-    /// Returns this endpoint's doorbell, which is readable when a peer has rung. Do not hand it out.
+    /// Returns this endpoint's doorbell, which is readable when a peer has rung. Do not pass it to other processes.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
@@ -241,7 +242,7 @@ impl Endpoint {
         self.parked
     }
 
-    /// Makes senders ring no more, and empties the doorbell. Call it after the sleep, or when the last poll before the
+    /// Makes senders stop ringing, and empties the doorbell. Call it after the sleep, or when the last poll before the
     /// sleep has found a message.
     pub fn unpark(&mut self) {
         if !std::mem::take(&mut self.parked) {

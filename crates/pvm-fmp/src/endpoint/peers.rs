@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-/// The content of a new piece of a table, of the smallest length.
+/// The content of a new piece of a table that has the smallest length.
 const ZEROES: [u8; FIRST_RECORDS * size_of::<PeerRecord>()] = [0; FIRST_RECORDS * size_of::<PeerRecord>()];
 
 impl Endpoint {
@@ -22,8 +22,8 @@ impl Endpoint {
         self.try_connect(tid, [segment, bell]).map_err(|(error, _)| error)
     }
 
-    /// Does what [`Endpoint::connect`] does; `peer` is its segment and its doorbell. If it fails, both are returned, so
-    /// that the caller can try again after a lack of memory.
+    /// Does what [`Endpoint::connect`] does; `peer` holds the peer's segment and doorbell. If the call fails, it
+    /// returns both, so that the caller can try again after a lack of memory.
     pub fn try_connect(&mut self, tid: u32, peer: [OwnedFd; 2]) -> Result<(), (io::Error, [OwnedFd; 2])> {
         if self.is_connected(tid) {
             return Ok(());
@@ -125,7 +125,7 @@ impl Endpoint {
         Some(())
     }
 
-    /// Returns whether `send_*` to that tid can work.
+    /// Returns whether this task knows the peer of that tid, and so can send to it.
     #[inline]
     pub fn is_connected(&self, tid: u32) -> bool {
         self.index_of(tid).is_some()
@@ -137,7 +137,7 @@ impl Endpoint {
         (self.peers[index].as_ref()?.tid == tid).then_some(index)
     }
 
-    /// Removes a dead peer (`ToTask::PeerGone`); call after [`Endpoint::poll_dead`]. Bodies that it has sent stay
+    /// Removes a dead peer (`ToTask::PeerGone`); call after [`Endpoint::poll_dead`]. Bodies that the peer has sent stay
     /// readable while this task holds them.
     pub fn peer_gone(&mut self, tid: u32) {
         let Some(index) = self.index_of(tid) else { return };

@@ -21,10 +21,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 impl Endpoint {
-    /// Hands arrived messages to `sink`: a batch from each peer or, if there are many peers, from those that sent
-    /// lately and from some others. Returns the number of messages, or 1 for a full batch of other entries. Between
-    /// [`Endpoint::prepare_park`] and [`Endpoint::unpark`] all peers are polled, and 0 means that nothing has arrived.
-    /// Makes no system call.
+    /// Passes arrived messages to `sink`: a batch from each peer or, if there are many peers, from those that sent
+    /// lately and from some others. Returns the number of messages, or 1 if a full batch contained only other entries.
+    /// Between [`Endpoint::prepare_park`] and [`Endpoint::unpark`] all peers are polled, and 0 means that nothing has
+    /// arrived. Makes no system call.
     #[inline]
     pub fn poll(&mut self, sink: &mut impl Sink) -> usize {
         (self.sends, self.sent_bytes, self.shorts) = (0, 0, 0);
@@ -40,8 +40,8 @@ impl Endpoint {
     }
 
     /// Probes the queues of the most recent peers for some hundred nanoseconds, or until an entry is there; takes
-    /// nothing. A waiting task calls this between two polls: here it sees a message sooner than by a poll through all
-    /// the layers above.
+    /// nothing. A waiting task calls this function between two polls, because a poll through all the layers above would
+    /// see a message later.
     #[inline]
     pub fn watch(&self) {
         let watched = &self.order[..self.order.len().min(WATCH_PEERS)];
@@ -77,8 +77,8 @@ impl Endpoint {
         })
     }
 
-    /// Returns the next message of the most recent peer, if it is there and fits in one slot: the shortest path to it.
-    /// Also returns `None` when it is time to [`Endpoint::poll`] all peers.
+    /// Returns the next message of the most recent peer, if it is there and fits in one slot: this is the shortest path
+    /// to a message. Also returns `None` when it is time to [`Endpoint::poll`] all peers.
     #[inline(always)]
     pub fn probe_recent_short(&mut self) -> Option<RecentShort<'_>> {
         let &index = self.order.first()?;
@@ -106,8 +106,8 @@ impl Endpoint {
     }
 
     /// Returns the next message of [`Endpoint::most_recent_peer`], if it is an immediate message that is there or
-    /// arrives within some hundred nanoseconds; few other peers can have sent in that time. Also returns `None` when it
-    /// is time to [`Endpoint::poll`] all peers.
+    /// arrives within some hundred nanoseconds. Waits for it only if there are few other peers and none of them has
+    /// sent. Also returns `None` when it is time to [`Endpoint::poll`] all peers.
     #[inline(always)]
     pub fn probe_recent_immediate(&mut self) -> Option<RecentImmediate<'_>> {
         let &index = self.order.first()?;
@@ -218,15 +218,15 @@ impl Endpoint {
         count
     }
 
-    /// Hands everything that a dead peer had sent to the sink. Call it before [`Endpoint::peer_gone`].
+    /// Passes to the sink everything that a dead peer had sent. Call it before [`Endpoint::peer_gone`].
     pub fn poll_dead(&mut self, tid: u32, sink: &mut impl Sink) -> usize {
         let Some(index) = self.index_of(tid) else { return 0 };
         let mut count = 0;
         if self.peers[index].as_ref().is_some_and(|peer| peer.inbound.is_none()) {
             count += self.find_queue(index, true, sink);
         }
-        // A task that has announced its end, but still runs, might write for ever: no more is taken than can have been
-        // there.
+        // A task that has announced its end, but still runs, might write for ever. So no more entries are read than its
+        // queue can have held when the task was declared dead.
         let mut estate = Estate::default();
         loop {
             let inbound = self.peers[index].as_ref().and_then(|peer| peer.inbound.as_ref());
@@ -371,7 +371,7 @@ impl Endpoint {
         Some(step)
     }
 
-    /// Turns damage into a wait, if the only cause is that memory could not be mapped now.
+    /// Turns [`Step::Damaged`] into [`Step::Wait`], if the only cause is that memory could not be mapped now.
     #[inline]
     fn unless_starved(&mut self, index: usize, step: Step) -> Step {
         let starved = |peer: &Peer| matches!(step, Step::Damaged) && peer.owner.mapping.take_starved();
@@ -485,8 +485,8 @@ fn follow_continuation(peer: &mut Peer, entry: &Entry<'_>, half_slots: usize) ->
     if followed.is_some() { Step::Other } else { Step::Damaged }
 }
 
-/// Hands the body of a rendezvous to the sink.
-#[allow(clippy::too_many_arguments)] // the pieces of one borrow
+/// Passes the body of a rendezvous to the sink.
+#[allow(clippy::too_many_arguments)] // parts of an endpoint that is already borrowed
 fn receive_rendezvous(
     from: u32,
     owner: &Rc<Owner>,
@@ -538,8 +538,8 @@ fn receive_rendezvous(
     }
 }
 
-/// Hands a borrowed payload to the sink, as a body in transit: it lies in the daemon's heap only until the entry has
-/// been read.
+/// Passes a borrowed payload to the sink as a body in transit: the payload lies in the daemon's heap only until the
+/// entry has been read.
 fn receive_borrowed(from: u32, owner: &Rc<Owner>, remote: &Remote, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
     let outcome = Cell::new(Outcome::Later);
     let (bytes, transit) = (remote.len(), Transit::Borrowed(remote));
@@ -555,9 +555,9 @@ fn words_of(entry: &Entry<'_>) -> [u64; 3] {
     [0, 8, 16].map(|from| u64::from_ne_bytes(words[from..from + 8].try_into().expect("eight")))
 }
 
-/// Hands a pipelined body, which may be incomplete, to the sink. `seen` is the number of bytes that were there at the
-/// last poll; the sink gets the body only if there are more now, or the sender is dead. Also returns how many bytes are
-/// there now.
+/// Passes a pipelined body, which may be incomplete, to the sink. `seen` is the number of bytes that had arrived at the
+/// last poll; the sink gets an incomplete body only if more bytes have arrived since, or the sender is dead. Also
+/// returns how many bytes have arrived now.
 fn receive_pipelined(
     from: u32,
     owner: &Rc<Owner>,

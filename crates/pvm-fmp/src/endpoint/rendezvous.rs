@@ -70,7 +70,7 @@ impl Endpoint {
         let patience =
             RENDEZVOUS_PATIENCE + Duration::from_micros((body.len() / RENDEZVOUS_BYTES_PER_MICROSECOND) as u64);
         if let (Sent::RingByDaemon, Some(ring_by_daemon)) = (sent, ringer) {
-            // The ring must come now: after our return it would be too late, since we wait here until the peer takes
+            // The daemon must ring now: after our return it would be too late, since we wait here until the peer takes
             // the body.
             ring_by_daemon();
         }
@@ -90,7 +90,8 @@ impl Endpoint {
                     peer.rendezvous.refused = true;
                     break;
                 }
-                // Only one call: a second one would begin at the end of the body again.
+                // Once `help` has copied, it is not called again: a second call would begin at the end of the body
+                // again.
                 ReceiverAnswer::None => helped = helped || peer.help(us, number, body),
             }
             spins += 1;
@@ -110,8 +111,8 @@ impl Endpoint {
         self.fall_back_to_eager(index, number, body)
     }
 
-    /// Copies the body of a rendezvous to the heap, and publishes that to the peer. If there is no memory, the
-    /// rendezvous stays open for a while: the peer has said that it waits for the message.
+    /// Copies the body of a rendezvous to the heap, and publishes this fall-back to the peer. If there is no memory,
+    /// the rendezvous stays open for a while, because the peer has announced that it waits for the message.
     fn fall_back_to_eager(&mut self, index: usize, number: u64, body: &[u8]) -> Result<Sent, SendError> {
         let (heap, us, start) = (self.heap.clone(), self.tid, Instant::now());
         let block = loop {
@@ -159,7 +160,8 @@ impl Endpoint {
         if !rendezvous::withdraw(&record.get().rendezvous, number, answer) {
             return Ok(Sent::Done);
         }
-        // Until the peer has read this entry, it would take the words of another rendezvous for those of this one.
+        // No other rendezvous may be opened: until the peer has read this entry, it would mistake the words of a new
+        // rendezvous for those of this one.
         peer.rendezvous.refused = true;
         Err(SendError::NoMemory)
     }

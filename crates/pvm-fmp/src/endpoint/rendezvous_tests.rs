@@ -31,7 +31,7 @@ fn a_rendezvous_that_is_taken_near_the_end_of_the_wait_is_taken_or_withdrawn() {
             let mut kept = Kept::default();
             b.post(Some(ANY));
             posted.send(()).unwrap();
-            // The moments lie between well before the end of the wait and well after it.
+            // From round to round, this moment moves from well before the end of the wait to well after it.
             let moment = begin.recv().unwrap() + patience + WAIT * (20 + round) / 40;
             while Instant::now() < moment {
                 std::hint::spin_loop();

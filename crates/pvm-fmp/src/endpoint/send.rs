@@ -37,8 +37,8 @@ impl Endpoint {
         Some(ring(peer, self.barriers))
     }
 
-    /// Sends an immediate message to a task, without a function call. Returns whether the caller must then wake the
-    /// peer ([`Endpoint::wake`]), or `None` if the message was not sent.
+    /// Sends an immediate message to a task; all code of this path is inlined. Returns whether the caller must then
+    /// wake the peer ([`Endpoint::wake`]), or `None` if the message was not sent.
     #[inline(always)]
     pub fn send_immediate(&mut self, to: u32, immediate: &Immediate) -> Option<bool> {
         let index = self.index_of(to)?;
@@ -52,7 +52,7 @@ impl Endpoint {
 
     /// Sends bytes: in the queue if they are few, straight from `body` if they are many and the peer waits for them,
     /// else through the heap. The caller may reuse `body` when the call returns. Waits for the receiver only in a
-    /// rendezvous, for which the receiver has said that it waits for this message.
+    /// rendezvous, which needs a receiver that has announced that it waits for this message.
     #[inline]
     pub fn send_bytes(&mut self, to: u32, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
         if body.len() <= INLINE_BYTES_MAX {
@@ -61,8 +61,8 @@ impl Endpoint {
         self.send_long(to, meta, body, None)
     }
 
-    /// Does what [`Endpoint::send_bytes`] does, for a caller that can ask the daemon to ring during the call: then a
-    /// rendezvous is possible also with a peer that sleeps and whose doorbell this task has not kept.
+    /// Does what [`Endpoint::send_bytes`] does, for a caller that can ask the daemon to ring during the call. This
+    /// makes a rendezvous possible even if the peer sleeps and this task has not kept the peer's doorbell.
     #[inline]
     pub fn send_bytes_ringing(
         &mut self,

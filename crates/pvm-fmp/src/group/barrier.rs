@@ -6,8 +6,8 @@
 //! other than its own.
 //!
 //! The daemon can make a generation fail. With one exchange it puts a **mark** in the place of the arrivals. From then
-//! on every member that reads the word finishes the work: it notes the generation as failed, then moves the word to the
-//! next generation. So the daemon, too, may die at any instruction.
+//! on every member that reads the word finishes the failure: the member notes the generation as failed, then moves the
+//! word to the next generation. So the daemon, too, may die at any instruction.
 //!
 //! The daemon can also **take** the arrivals of a generation, when members of other hosts take part and the arrivals
 //! are counted elsewhere. After this exchange nobody arrives here until the daemon gives the word back. Members that
@@ -17,8 +17,8 @@
 //! arriving or has arrived, so that the daemon can find the missing members; and whether the member sleeps.
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// The number of generations for which a failure is remembered at least. Each failure needs the end of a member, so no
-/// waiter ever misses so many generations.
+/// Each failure is remembered for at least this number of generations. A failure happens only when a member has ended,
+/// so no waiter ever misses so many generations.
 const FAILURES: usize = if cfg!(loom) { 2 } else { 512 };
 /// A generation is older than another one if it lies less than this number behind that one.
 const OLDER_MAX: u32 = 1 << 31;
@@ -26,15 +26,15 @@ const OLDER_MAX: u32 = 1 << 31;
 const SWEEP_INTERVAL: u32 = 1 << 30;
 /// The age in generations above which a note is removed.
 const NOTE_AGE_MAX: u32 = 1 << 29;
-/// How often one call finishes a failure for others. A member that breaks the rules can write marks as fast as we
-/// remove them.
+/// The largest number of failures that one call finishes. Without this limit, a member that breaks the rules could keep
+/// the call busy for ever by writing new marks.
 const FINISHES_MAX: u32 = 1000;
 /// How often a member tries to arrive. A try fails only if another member arrives at the same time, or if a member
-/// breaks the rules. After so many failed tries it is the latter, and the group is useless.
+/// breaks the rules. After so many failed tries a member must be breaking the rules, and the group is useless.
 const ARRIVAL_TRIES_MAX: u32 = 1 << 20;
 /// Replaces the number of arrivals in the word once the daemon has taken the arrivals.
 const TAKEN: u16 = u16::MAX - 1;
-/// A bit that is set in a noted generation, because 0 is a generation, too.
+/// A bit that is set in every noted generation: otherwise a note of generation 0 would look like no note.
 const NOTED: u64 = 1 << 32;
 
 /// The state of the barrier at a moment.
@@ -86,15 +86,15 @@ impl Pending {
     }
 }
 
-/// A member has arrived.
+/// The arrival of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
     /// The generation of the barrier.
     pub generation: u32,
     /// Set for the last arrival: all may go on, and the sleepers must be rung.
     pub last: bool,
-    /// Set if the group has too few members for this barrier to open. It may still grow, or it has just shrunk: the
-    /// daemon must be notified, since it may have checked the barrier before this arrival.
+    /// Set if the group has too few members for this barrier to open. The group may still grow, or it has just shrunk:
+    /// the daemon must be notified, since it may have checked the barrier before this arrival.
     pub short: bool,
 }
 
@@ -107,7 +107,8 @@ pub enum Refused {
     Closed,
     /// The daemon has taken the arrivals: arrive through the daemon.
     Elsewhere,
-    /// This task has no barrier page, because it was no member when it asked for the group.
+    /// This task has no barrier page, because it was no member when it asked for the group; or the page is too short to
+    /// have a slot for the task.
     NotMember,
 }
 
@@ -174,7 +175,7 @@ pub(crate) struct Barrier {
     sleeping: AtomicU64,
     #[cfg(not(loom))]
     _pad: [AtomicU64; 6],
-    /// By generation modulo [`FAILURES`]: the last one that has failed, with [`NOTED`] set; 0 for none.
+    /// By generation modulo [`FAILURES`]: the last such generation that has failed, with [`NOTED`] set; 0 for none.
     failed: [AtomicU64; FAILURES],
 }
 
@@ -212,7 +213,7 @@ impl Barrier {
                 return Err(Refused::Elsewhere);
             }
             if before.need != 0 && before.need != need {
-                // A wrong guess never gets here: its need is 0.
+                // `before` is no guess here: a guess has the need 0.
                 slot.state.store(0, Ordering::Relaxed);
                 return Err(Refused::Mismatch);
             }
@@ -242,7 +243,8 @@ impl Barrier {
     /// Returns the result of a generation at which the caller has arrived; `None` while it is open.
     #[inline]
     pub fn passed(&self, generation: u32) -> Option<Result<(), Failed>> {
-        // Pair `barrier moved`: by the last arrival, or by the member that moved a failure on.
+        // Pair `barrier moved`: the last arrival moved it, or the process that finished a failure or released the
+        // arrivals.
         let now = self.word.load(Ordering::Acquire);
         if now >> 32 == u64::from(generation) && !Pending::of(now).is_mark() {
             None
@@ -271,8 +273,8 @@ impl Barrier {
         result.is_ok()
     }
 
-    /// Takes the arrivals: from now on nobody arrives here. Returns the state before that; without arrivals if the
-    /// daemon had taken them already.
+    /// Takes the arrivals: from now on nobody arrives here. Returns the state before that, or a state without arrivals
+    /// if the daemon had taken them already.
     pub fn take(&self) -> Pending {
         for _ in 0..FINISHES_MAX {
             let seen = self.pending();
@@ -337,7 +339,7 @@ impl Barrier {
         for entry in self.failed.iter().chain([&self.sleeping]) {
             let noted = entry.load(Ordering::Relaxed);
             if now.wrapping_sub(noted as u32) > NOTE_AGE_MAX {
-                // If this fails, a newer generation has been noted meanwhile, and stays.
+                // If this fails, a newer generation has been noted meanwhile, and that note stays.
                 let _ = entry.compare_exchange(noted, 0, Ordering::Relaxed, Ordering::Relaxed);
             }
         }
@@ -353,7 +355,7 @@ impl Barrier {
         fence(Ordering::SeqCst);
     }
 
-    /// Returns whether a member may sleep; for the last arrival of a generation.
+    /// Returns whether some member may be asleep; for the last arrival of a generation.
     #[inline]
     pub fn has_sleepers(&self, generation: u32) -> bool {
         // Pair `park or open`.
@@ -377,8 +379,7 @@ fn note_newer(entry: &AtomicU64, generation: u32) {
     }
 }
 
-/// Orders an exchange that has just been made before the loads that follow. On x86-64 the exchange
-/// has done so itself.
+/// Orders an exchange that has just been made before the loads that follow. On x86-64 the exchange itself orders them.
 #[inline]
 pub(crate) fn fence_after_exchange() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]

@@ -41,8 +41,9 @@ pub(super) struct MembershipPage {
     pub tids: Apart<[AtomicU32; MEMBERS_MAX]>,
 }
 
-/// Set in the place of a member that has gone since its group was frozen: nobody gets its instance number, and tasks
-/// that froze the group while it was a member go on using its tid. No tid has that bit.
+/// A bit that is set in the tid of a member that has gone since its group was frozen. Nobody else gets the instance
+/// number of this member, and tasks that froze the group while the member was there go on using its tid. No tid has
+/// this bit by itself.
 pub(super) const GONE: u32 = 1 << 31;
 
 /// Returns the tid, if the word is that of a member that has not gone.
@@ -51,7 +52,7 @@ pub(super) fn present(word: u32) -> Option<u32> {
     Some(word).filter(|word| *word != 0 && *word & GONE == 0)
 }
 
-/// Members stay as they are.
+/// The members of the group do not change any more.
 pub(super) const FROZEN: u32 = 1;
 /// A member of the frozen group has gone.
 pub(super) const BROKEN: u32 = 2;
@@ -89,7 +90,7 @@ unsafe impl Shared for BarrierPage {
 /// A mapped memfd that holds a `T`.
 pub(super) struct Mapped<T: Shared> {
     base: NonNull<T>,
-    /// The length of the file.
+    /// The length of the file in bytes.
     there: usize,
     holds: PhantomData<T>,
 }
@@ -100,7 +101,7 @@ unsafe impl<T: Shared> Send for Mapped<T> {}
 impl<T: Shared> Mapped<T> {
     const BYTES: usize = size_of::<T>().next_multiple_of(4096);
 
-    /// Makes a memfd and maps it writable; `shared`: other processes may write to it, too.
+    /// Makes a memfd and maps it writable. If `shared` is set, other processes may write to it, too.
     pub fn make(name: &str, shared: bool) -> io::Result<(Mapped<T>, OwnedFd)> {
         let most = usize::try_from(file::bytes_max()).unwrap_or(usize::MAX);
         let bytes = (most / 4096 * 4096).clamp(T::LEAST_BYTES, Self::BYTES);

@@ -76,7 +76,8 @@ impl GroupMemory {
 
     fn change(&self, instance: u32, word: u32) {
         let membership = &self.membership;
-        // Pair `membership changed`: readers take nothing while the version is odd, or when it has changed meanwhile.
+        // Pair `membership changed`: readers discard what they have read if the version was odd, or has changed
+        // meanwhile.
         let version = membership.version.0.load(Ordering::Relaxed);
         membership.version.0.store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
@@ -189,7 +190,8 @@ impl GroupMemory {
         self.barrier_page.barrier.give();
     }
 
-    /// Makes the barrier fail, if nobody has arrived since it was looked at. Ring the sleepers after this.
+    /// Makes the barrier fail, if nobody has arrived since [`GroupMemory::look`] returned `pending`. Ring the sleepers
+    /// after this.
     pub fn fail(&self, pending: Pending) -> bool {
         self.barrier_page.barrier.fail(pending)
     }

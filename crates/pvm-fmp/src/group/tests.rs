@@ -96,7 +96,7 @@ fn another_count_is_refused_and_harms_nobody() {
     assert_eq!(memory.look().absent, 2);
     assert!(views[2].arrive(2, 2).unwrap().last);
     assert_eq!(views[0].passed(0), Some(Ok(())));
-    // The member that was refused learns that the barrier has opened, although its guess is old.
+    // The refused member now arrives at generation 1, although it still guesses generation 0.
     assert_eq!(views[1].arrive(1, 3).unwrap().generation, 1);
 }
 
@@ -127,7 +127,8 @@ fn the_daemon_sees_who_is_missing() {
     assert_eq!(memory.waiting(), (4, vec![101, 103]));
     let look = memory.look();
     assert_eq!((look.pending.need, look.pending.arrived, look.absent), (4, 2, 2));
-    // If a member leaves that has arrived, as many are missing as before; if one leaves that has not, one less.
+    // If a member that has arrived leaves, as many are missing as before. If a member that has not arrived leaves, one
+    // fewer is missing.
     memory.clear(3);
     assert_eq!(memory.look().absent, 2);
     memory.clear(0);
@@ -232,7 +233,8 @@ fn under_load_all_waiters_agree() {
             if look.pending.generation >= GENERATIONS {
                 break;
             }
-            // The other barriers need all four members, so that nobody misses more generations than are remembered.
+            // Only every fifth barrier may fail. The others need all four members, so no member misses more failures
+            // than are remembered.
             if look.pending.generation % 5 == 0 && look.pending.need > 0 && memory.fail(look.pending) {
                 failures.insert(look.pending.generation);
             }

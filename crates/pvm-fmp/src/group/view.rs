@@ -81,7 +81,7 @@ impl GroupView {
         (0..self.places()).find(|instance| tid != 0 && self.tid_of(*instance) == Some(tid))
     }
 
-    /// Returns all members, as they were at one moment: instance and tid.
+    /// Returns the instance and the tid of each member; the whole list is of one moment.
     pub fn members(&self) -> Vec<(u32, u32)> {
         self.read(present)
     }
@@ -117,7 +117,8 @@ impl GroupView {
         self.membership.state.load_relaxed() & (BROKEN | CLOSED) != 0
     }
 
-    /// Returns the slot of this member. Panics for an instance that no group has.
+    /// Returns the barrier, and the slot of the member of that instance number. Panics for an instance that no group
+    /// has.
     #[inline]
     fn own(&self, instance: u32) -> Option<(&Barrier, &MemberSlot)> {
         self.barrier_page
@@ -125,8 +126,8 @@ impl GroupView {
             .and_then(|barrier_page| Some((&barrier_page.barrier, barrier_page.slot(instance as usize)?)))
     }
 
-    /// Arrives at the barrier as the member of that number. `need` must be at least 1; no group ever has more than
-    /// [`MEMBERS_MAX`] members, so all larger needs mean the same.
+    /// Arrives at the barrier as the member of that instance number. `need` must be at least 1; no group ever has more
+    /// than [`MEMBERS_MAX`] members, so all larger needs mean the same.
     #[inline]
     pub fn arrive(&self, instance: u32, need: u32) -> Result<Arrival, Refused> {
         let (barrier, slot) = self.own(instance).ok_or(Refused::NotMember)?;
@@ -157,9 +158,9 @@ impl GroupView {
         }
     }
 
-    /// Notes that the member is about to sleep, in the barrier or while it waits for another member's message: it is
-    /// rung when the barrier opens or fails, and when a member goes. The caller checks once more after this, then
-    /// sleeps.
+    /// Notes that the member is about to sleep, in the barrier or while it waits for another member's message. The
+    /// others then ring the member when the barrier opens or fails, and when a member goes. The caller checks once more
+    /// after this, then sleeps.
     pub fn prepare_park(&self, instance: u32) {
         if let Some((barrier, slot)) = self.own(instance) {
             barrier.prepare_park(slot);
@@ -173,7 +174,7 @@ impl GroupView {
         }
     }
 
-    /// Returns the tids of members that may sleep: the last arrival of a generation must ring them.
+    /// Returns the tids of members that may be asleep: the last arrival of a generation must ring them.
     #[inline]
     pub fn sleepers(&self, generation: u32) -> Vec<u32> {
         match &self.barrier_page {

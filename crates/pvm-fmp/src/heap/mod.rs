@@ -19,9 +19,9 @@ const SMALL_BYTES_MIN: u64 = 1024;
 const SMALL_BYTES_MAX: u64 = 32 << 10;
 /// The smallest span of blocks of one class, in bytes.
 const SPAN_BYTES_MIN: u64 = 32 << 10;
-/// Free memory that is kept for the next message instead of being given back, in bytes.
+/// The number of free bytes that are kept for the next message instead of being given back.
 const KEEP_BYTES: u64 = 64 << 20;
-/// Free memory that is kept when the task has been idle, in bytes.
+/// The number of free bytes that are kept when the task has been idle.
 const KEEP_IDLE_BYTES: u64 = 4 << 20;
 const CLASSES: usize = (SMALL_BYTES_MAX / SMALL_BYTES_MIN).ilog2() as usize + 1;
 
@@ -162,7 +162,7 @@ impl<S: Source> Heap<S> {
         self.retired = true;
     }
 
-    /// Frees a block of `allocate`.
+    /// Frees a block that `allocate` has returned.
     pub fn free(&mut self, offset: u64, size: u64) {
         if self.retired {
             return;
@@ -301,8 +301,8 @@ impl Drop for Inner {
     }
 }
 
-/// A block of this process's heap. Clones share the block; it is freed with the last clone, when no receiver reads it
-/// any more.
+/// A block of this process's heap. Clones share the block, which is freed with the last clone. The endpoint keeps a
+/// clone while a receiver may read the block.
 #[derive(Clone)]
 pub struct Block(Rc<Inner>);
 
@@ -328,7 +328,7 @@ impl Block {
         // an atomic, and is written as such only.
         unsafe { &*self.0.address.cast::<AtomicU64>() }
     }
-    /// Returns how many bytes fit.
+    /// Returns how many bytes fit into the block.
     pub fn capacity(&self) -> usize {
         self.0.size as usize
     }

@@ -26,7 +26,8 @@ pub const DESCRIPTORS_MAX: usize = 8;
 const HEAD_BYTES: usize = 8;
 /// The time after which to flush a socket again when [`ControlSocket::is_descriptor_limited`] returns true.
 pub const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(20);
-/// Bytes read at a time while no long frame is arriving. They are on the stack, which can be small in threads.
+/// Bytes read at a time while no long frame is arriving. The buffer for them is on the stack, which can be small in
+/// threads.
 const READ_BYTES: usize = 3 << 10;
 /// Bytes by which the memory for a long frame grows while it arrives.
 const GROW_BYTES: usize = 1 << 20;
@@ -74,10 +75,10 @@ impl From<Errno> for ControlError {
     }
 }
 
-/// A frame with its descriptors. It has fewer descriptors than were sent if this process has no room for more.
+/// A frame with its descriptors. The list has fewer descriptors than were sent if this process can open no more.
 pub type Received<T> = (T, Vec<OwnedFd>);
 
-/// A frame, or the rest of a frame, that the socket has not taken.
+/// A frame that the socket has not taken yet, or only in part.
 struct Outgoing {
     bytes: Vec<u8>,
     sent: usize,
@@ -91,7 +92,7 @@ pub struct ControlSocket {
     outgoing: VecDeque<Outgoing>,
     outgoing_bytes: usize,
     written_bytes: u64,
-    /// The system has refused descriptors.
+    /// Set when the system has refused to send descriptors because too many are in flight.
     descriptor_limited: bool,
     /// The length of the longest frame that has waited since the queue was empty.
     longest: usize,
@@ -146,8 +147,8 @@ impl ControlSocket {
         self.peer_process
     }
 
-    /// Returns the socket, to wait on: readable for [`ControlSocket::receive`], writable for [`ControlSocket::flush`]
-    /// while [`ControlSocket::wants_write`].
+    /// Returns the socket, for `poll(2)`: when it is readable, call [`ControlSocket::receive`]; when it is writable and
+    /// [`ControlSocket::wants_write`] returns true, call [`ControlSocket::flush`].
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -200,7 +201,7 @@ impl ControlSocket {
         Ok(())
     }
 
-    /// Keeps the rest of a frame after its first `sent` bytes.
+    /// Keeps a frame for [`ControlSocket::flush`]; its first `sent` bytes have been sent already.
     fn keep(&mut self, head: &[u8], frame: &[u8], sent: usize, fds: &[BorrowedFd<'_>]) -> Result<(), ControlError> {
         let mut descriptors = Vec::new();
         if sent == 0 {
@@ -230,7 +231,7 @@ impl ControlSocket {
         if self.descriptor_limited { Ok(0) } else { written }
     }
 
-    /// Sends the waiting frames, as far as the socket takes them.
+    /// Sends as many of the waiting frames as the socket takes.
     pub fn flush(&mut self) -> Result<(), ControlError> {
         while let Some(mut first) = self.outgoing.pop_front() {
             let descriptors: Vec<_> = first.descriptors.iter().map(AsFd::as_fd).collect();
@@ -266,8 +267,8 @@ impl ControlSocket {
         }
     }
 
-    /// Returns whether a complete frame has been read that [`ControlSocket::receive`] has not returned. The socket need
-    /// not be readable then.
+    /// Returns whether a complete frame has been read that [`ControlSocket::receive`] has not returned. If so, the
+    /// socket itself need not be readable.
     pub fn has_frame(&self) -> bool {
         matches!(self.head(), Ok(Some((length, _))) if self.incoming.len() >= HEAD_BYTES + length)
     }
@@ -394,8 +395,8 @@ fn write(socket: &OwnedFd, data: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>])
 }
 
 /// Runs `act` with the highest descriptor limit that this process may have. The system counts all descriptors of the
-/// user that are in flight, and allows no more than the sender may have open. So peers that do not read can prevent a
-/// process with a low limit from sending descriptors.
+/// user that are in flight, and refuses to send more if their number exceeds the sender's own descriptor limit. So
+/// peers that do not read can prevent a process with a low limit from sending descriptors.
 fn with_highest_limit<T>(act: impl FnOnce() -> T) -> T {
     let usual = getrlimit(Resource::Nofile);
     if usual.current == usual.maximum {
@@ -432,7 +433,7 @@ fn read_once(
         }
     }
     if truncated || !descriptors.is_empty() {
-        // The kernel ends a read behind the bytes that came with descriptors, so each frame has its own batch of
+        // One read never goes on behind bytes that came with descriptors, so each frame has its own batch of
         // descriptors.
         batches.push_back(DescriptorBatch { descriptors, truncated });
     }

@@ -186,7 +186,8 @@ fn descriptors_beyond_what_may_be_under_way_are_sent_later_and_nobody_spins() {
     assert!(!here.wants_write() && !here.is_descriptor_limited());
 }
 
-/// The environment variable that is set when the test below runs again, in a process whose memory may be limited.
+/// The environment variable that is set when the test below runs again, in a process of its own, whose memory the test
+/// can limit.
 const WITHOUT_MEMORY: &str = "HPVM_TEST_WITHOUT_MEMORY";
 
 #[test]
@@ -206,7 +207,7 @@ fn a_frame_for_which_there_is_no_memory_costs_its_socket_and_nothing_else() {
     let pages: u64 = statm.split_whitespace().next().unwrap().parse().unwrap();
     let limit = Rlimit { current: Some(pages * rustix::param::page_size() as u64 + (24 << 20)), maximum: None };
     setrlimit(Resource::As, limit).unwrap();
-    // The memory that the allocator has in reserve is used up, too.
+    // This uses up the memory that the allocator has in reserve, too.
     let piece = || {
         let mut piece = Vec::<u8>::new();
         piece.try_reserve_exact(4 << 20).ok().map(|()| piece)
@@ -215,7 +216,7 @@ fn a_frame_for_which_there_is_no_memory_costs_its_socket_and_nothing_else() {
     ballast.pop();
     // There is no memory to keep the frame.
     assert_eq!(here.send(&frame, &[]), Err(ControlError::System(Errno::NOMEM)));
-    // There is no memory to receive the frame either, although nothing is allocated for bytes that have not arrived.
+    // There is no memory to receive the frame either, although its buffer grows only as bytes arrive.
     let result = (0..16).find_map(|_| {
         for chunk in frame[..1 << 20].chunks(64 << 10) {
             raw.write_all(chunk).unwrap();
@@ -226,7 +227,7 @@ fn a_frame_for_which_there_is_no_memory_costs_its_socket_and_nothing_else() {
         None
     });
     assert_eq!(result, Some(ControlError::System(Errno::NOMEM)));
-    // Other sockets have the memory that they need.
+    // Other sockets still work: there is memory for short frames.
     let (mut here, mut end) = ControlSocket::pair().unwrap();
     here.send(b"y", &[]).unwrap();
     assert_eq!(end.receive().unwrap().unwrap().0, b"y");

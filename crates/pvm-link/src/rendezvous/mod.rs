@@ -1,9 +1,9 @@
 //! How a task finds the daemon of its user, and how a daemon publishes its socket.
 //!
 //! The daemon writes the path of its socket to the rendezvous file `<tmp>/pvmd.<uid>[.<vmid>]`, and holds a lock on
-//! that file while it lives. So a file that nobody locks is stale, and if two daemons start at the same time, only one
-//! of them gets the file. A name that another user has taken is skipped; daemon and tasks try the same further names in
-//! the same order.
+//! that file while it lives. So a file that nobody locks is stale, unless its socket still accepts connections; and if
+//! two daemons start at the same time, only one of them gets the file. A name that another user has taken is skipped;
+//! daemon and tasks try the same further names in the same order.
 use crate::{ControlError, ControlSocket};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -15,15 +15,16 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The number of bytes that are read of a rendezvous file at most (the system's limit for the path of a socket is 108).
+/// The largest number of bytes that are read from a rendezvous file (the system's limit for the path of a socket is
+/// 108).
 const PATH_BYTES_MAX: u64 = 4096;
-/// Time that a task waits for a daemon that is just starting.
+/// How long a task waits for a daemon that is just starting.
 const STARTING_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Time that a daemon waits for the lock of a stale file, which a task may hold for a moment.
+/// How long a daemon waits for the lock of a stale file: a task may hold that lock for a moment.
 const LOCK_WAIT_MAX: Duration = Duration::from_millis(500);
 /// The beginning of the name of a socket of PVM 3.4.6.
 const LEGACY_SOCKET: &[u8] = b"pvmtmp";
-/// Time within which a daemon of PVM 3.4.6 that listens on the network must be reached.
+/// How long a connection to a daemon of PVM 3.4.6 that listens on the network may take.
 const LEGACY_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Pause between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
@@ -67,7 +68,7 @@ impl std::fmt::Display for LegacyDaemon {
 /// Why a daemon could not publish its socket.
 #[derive(Debug)]
 pub enum PublishError {
-    /// Another daemon of this user runs: the rendezvous file, and the path in it.
+    /// Another daemon of this user runs. The two paths are its rendezvous file, and the path in that file.
     Running(PathBuf, PathBuf),
     /// A daemon of PVM 3.4.6 of this user runs.
     Legacy(LegacyDaemon),
@@ -89,11 +90,11 @@ impl std::error::Error for PublishError {}
 /// The places where daemons of this user with this `PVM_VMID` publish their sockets.
 #[derive(Debug, Clone)]
 pub struct Places {
-    /// The rendezvous files, first choice first.
+    /// The rendezvous files, in the order in which they are tried.
     pub files: Vec<PathBuf>,
     /// The directory for temporary files: `PVM_TMP` or `/tmp`.
     pub temporary: PathBuf,
-    /// `PVMSOCK`, if it is a path.
+    /// The value of `PVMSOCK`, if it is an absolute path.
     pub socket: Option<PathBuf>,
 }
 
@@ -127,7 +128,7 @@ impl Places {
 
     /// Connects to the daemon: at `PVMSOCK`, else at the socket that the first trustworthy rendezvous file names.
     pub fn connect(&self) -> Result<ControlSocket, FindError> {
-        // Tasks that a daemon of PVM 3.4.6 has started have its socket in the environment.
+        // A task that a daemon of PVM 3.4.6 has started has the daemon's socket in its environment.
         if let Some(legacy) = self.socket.as_deref().and_then(|path| legacy_daemon(path.as_os_str().as_bytes())) {
             return Err(FindError::Legacy(legacy));
         }
@@ -143,7 +144,7 @@ impl Places {
         Err(FindError::Absent)
     }
 
-    /// Returns the first rendezvous file and the path in it, whether its daemon is alive or dead.
+    /// Returns the first rendezvous file and the path in it, even if its daemon is dead.
     pub fn published(&self) -> Option<(PathBuf, PathBuf)> {
         self.files.iter().find_map(|file| {
             let mut handle = open_own(file).ok()?;
@@ -170,12 +171,12 @@ impl Places {
     }
 }
 
-/// Replaces the slashes in a name, which would lead out of a directory.
+/// Replaces the slashes in a name, because a name with slashes could lead out of its directory.
 fn plain(name: &OsStr) -> Vec<u8> {
     name.as_bytes().iter().map(|&byte| if byte == b'/' { b'_' } else { byte }).collect()
 }
 
-/// A rendezvous file of this daemon. Dropping it removes the file.
+/// A rendezvous file of this daemon. Dropping this value removes the file.
 pub struct Published {
     file: PathBuf,
     handle: File,
@@ -207,7 +208,7 @@ impl Published {
         self.stale.as_deref()
     }
 
-    /// Gives the file a new time, so that programs that remove old files do not remove it.
+    /// Sets the time of the file to now, so that programs that remove old files do not remove it.
     pub fn refresh(&self) {
         let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
         let times = rustix::fs::Timestamps { last_access: now, last_modification: now };
@@ -215,7 +216,7 @@ impl Published {
         let _ = rustix::fs::futimens(&self.handle, &times);
     }
 
-    /// Returns whether the file is still the one that was written.
+    /// Returns whether the path still leads to the file that this daemon has written.
     pub fn stands(&self) -> bool {
         is_at(&self.handle, &self.file)
     }

@@ -183,7 +183,7 @@ fn a_daemon_of_pvm_3_4_6_is_named_at_once_and_not_replaced() {
         assert_eq!(legacy.to_string(), format!("PVM 3.4.6 runs here{process}: halt it, or set PVM_VMID"));
         assert!(matches!(places.publish(&own), Err(PublishError::Legacy(same)) if same == legacy));
     }
-    // A task that PVM 3.4.6 has started finds its socket in the environment.
+    // A task that a daemon of PVM 3.4.6 has started finds the daemon's socket in its environment.
     let _ = std::fs::remove_file(&places.files[0]);
     let started = Places { socket: Some(path.clone()), ..places.clone() };
     assert!(matches!(started.connect(), Err(FindError::Legacy(_))));

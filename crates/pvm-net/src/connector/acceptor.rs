@@ -1,4 +1,4 @@
-//! Incoming connections: silent at first, then in the handshake, then known and waiting for their data link.
+//! Incoming connections: silent at first, then in the handshake, then authenticated and waiting for the data link.
 use super::common::{Common, Interest, LISTENER};
 use super::refusals::Refusals;
 use super::{ConnectEvent, GREETING_BYTES_MAX, HANDSHAKE_TIME_MAX, Security, UNKNOWN_MAX, VERSION, explain, kind};
@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 const ACCEPTS_IN_A_ROW_MAX: usize = 16;
 /// Time for which a connection that has begun a handshake cannot be closed in favour of a new one.
 const HANDSHAKE_TIME_LEAST: Duration = Duration::from_secs(1);
-/// Connections of one known peer that may wait for its data link at a time, and as many that have not sent their
-/// request.
+/// The number of connections of one known peer that may wait for the peer's data link at a time. Just as many may exist
+/// that have not sent their request.
 ///
 /// * Filled by: each other host
-/// * Setting: none, a host calls once for each address of another
-/// * Reached: the oldest is closed
+/// * Setting: none, a host connects once to each address of another host
+/// * Reached: the oldest of these connections is closed
 /// * Test: `one_who_calls_again_and_again_keeps_few_places`, `one_who_calls_and_says_nothing_keeps_few_places`
 pub const HALF_PAIRS_MAX: usize = 8;
 /// Pause in accepting when there is no descriptor left for a new connection.
@@ -82,7 +82,7 @@ impl Incoming {
 /// Accepts connections.
 #[derive(Default)]
 pub struct Acceptor {
-    /// Absent if the daemon only makes connections.
+    /// The listening socket; absent if the daemon only makes connections.
     listener: Option<OwnedFd>,
     port: u16,
     incoming: HashMap<u64, Incoming>,
@@ -193,8 +193,8 @@ impl Acceptor {
         }
     }
 
-    /// Makes room for one more unknown connection: closes the one that has been silent for longest, else the oldest
-    /// one whose handshake takes too long. Returns whether there is room.
+    /// Makes room for one more unknown connection: closes the connection that has been silent for longest. If none is
+    /// silent, closes the oldest connection if its handshake takes too long. Returns whether there is room.
     fn make_room(&mut self, common: &mut Common, now: Instant, at_once: bool) -> bool {
         let unknown: Vec<_> = self.incoming.iter().filter(|(_, incoming)| incoming.is_unknown()).collect();
         if unknown.len() < UNKNOWN_MAX && !at_once {
@@ -261,7 +261,7 @@ impl Acceptor {
             Stage::AwaitingData(mut half) => match half.control.receive() {
                 Ok(None) => Ok(Some(Stage::AwaitingData(half))),
                 Ok(Some(_)) => Err("sends what it was not asked for".into()),
-                // The peer has given this call up.
+                // The peer has closed this connection, since it has given the call up.
                 Err(LinkError::Closed) => Ok(None),
                 Err(error) => Err(explain(&error)),
             },
@@ -337,14 +337,14 @@ impl Acceptor {
         Ok(Box::new(HalfPair { control, peer, security, tokens }))
     }
 
-    /// Bounds the half pairs of a peer. A peer that calls several addresses of this host at once continues with the
-    /// address that answers first, which need not be the last one that it called.
+    /// Bounds the number of half pairs of a peer. There can be several: a peer that calls several addresses of this
+    /// host at once continues with the address that answers first, which need not be the last address that it called.
     fn make_room_for_half_pair(&mut self, peer: &PublicKey) {
         let half_pairs = self.half_pairs_of(peer);
         self.make_room_among(half_pairs);
     }
 
-    /// Bounds the connections of a known peer that have not sent their request.
+    /// Bounds the number of a known peer's connections that have not sent their request.
     fn make_room_for_known(&mut self, peer: Option<PublicKey>) {
         let Some(peer) = peer else { return };
         let known = |(id, incoming): (&u64, &Incoming)| match &incoming.stage {
@@ -355,14 +355,14 @@ impl Acceptor {
         self.make_room_among(known);
     }
 
-    /// Closes the oldest of a peer's connections if the peer has as many as it may have.
+    /// Closes the oldest of a peer's connections `ids` if there are as many as the peer may have.
     fn make_room_among(&mut self, ids: Vec<u64>) {
         if let Some(oldest) = ids.iter().min().filter(|_| ids.len() >= HALF_PAIRS_MAX) {
             self.incoming.remove(oldest);
         }
     }
 
-    /// Returns the connections of a peer that wait for its data link.
+    /// Returns the connections of a peer that wait for the peer's data link.
     fn half_pairs_of(&self, peer: &PublicKey) -> Vec<u64> {
         let half = |(id, incoming): (&u64, &Incoming)| match &incoming.stage {
             Stage::AwaitingData(half) if half.peer == *peer => Some(*id),
@@ -418,7 +418,7 @@ impl Acceptor {
         })
     }
 
-    /// Takes the half pair that a token belongs to. After that the token is not valid any more.
+    /// Takes out the half pair that a token belongs to. The token is not valid any more.
     fn take_half_pair(&mut self, shown: &[u8]) -> Option<Box<HalfPair>> {
         let id = self.incoming.iter().fold(None, |found, (id, incoming)| match &incoming.stage {
             Stage::AwaitingData(half) if half.tokens.shown.is(shown) => Some(*id),
@@ -431,7 +431,7 @@ impl Acceptor {
     }
 }
 
-/// Begins the kind of handshake that the first byte selects, if a byte has come.
+/// If a byte has arrived, begins the kind of handshake that this first byte selects.
 fn begin_handshake(common: &Common, socket: OwnedFd) -> Result<Option<Stage>, String> {
     let mut byte = [0];
     match rustix::net::recv(&socket, &mut byte, RecvFlags::PEEK) {

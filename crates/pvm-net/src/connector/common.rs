@@ -107,7 +107,7 @@ impl Common {
     /// Hands out a pair whose peer is known.
     pub fn finish_pair(&self, control: Link, data: Link) -> Result<Box<Pair>, LinkError> {
         let mut control = self.finish_link(control)?;
-        // Control links are always read. Data links may wait for a slow receiver for any time.
+        // Control links are always read. Data links may wait for a slow receiver for as long as necessary.
         control.limit_unread(self.timeout)?;
         Ok(Box::new(Pair { control, data: self.finish_link(data)? }))
     }

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Time between the first attempts at one address and at the next.
+/// Time from the first attempt at one address to the first attempt at the next address.
 const LEAD_TIME: Duration = Duration::from_millis(300);
 /// Pause before all addresses are tried once more.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -39,7 +39,7 @@ pub struct Dial {
     give_up: Instant,
     /// The last error of each address.
     reasons: Vec<String>,
-    /// Whether an address has answered. While its control link lives, no other address is tried.
+    /// Whether an address has answered. While the control link to this address lives, no other address is tried.
     settled: bool,
 }
 
@@ -71,7 +71,7 @@ impl Dial {
 
 enum Stage {
     Connecting(OwnedFd),
-    /// In the handshake, or waiting for the answer to the request.
+    /// The attempt is in the handshake, or waits for the answer to the request.
     Opening {
         link: Box<Link>,
         asked: bool,
@@ -149,7 +149,7 @@ impl Dialer {
             let address = dial.addresses[dial.next];
             dial.next = (dial.next + 1) % dial.addresses.len();
             dial.next_at = now + if dial.next == 0 { LEAD_TIME + PAUSE } else { LEAD_TIME };
-            // An attempt of the previous round that has not ended continues.
+            // If an attempt of the previous round has not ended, that attempt continues.
             let is_busy = |attempt: &Attempt| attempt.ticket == ticket && attempt.address == address;
             if !self.attempts.values().any(is_busy) {
                 self.try_address(common, ticket, address, None, now);
@@ -179,7 +179,7 @@ impl Dialer {
         let deadline = now + HANDSHAKE_TIME_MAX;
         let id = common.new_id();
         let socket = tcp_socket(&address).and_then(|socket| {
-            // The frames of the handshake are small.
+            // The frames of the handshake are small and must be sent at once.
             sockopt::set_tcp_nodelay(&socket, true)?;
             match rustix::net::connect(&socket, &address) {
                 Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => {}
@@ -241,8 +241,8 @@ impl Dialer {
                 if let Stage::Opening { link, asked } = &stage {
                     common.set_interest(id, link.as_fd(), Interest::of(link));
                     if *asked && half.is_some() {
-                        // The other side may already use both links: giving up now would break them. TCP retransmits an
-                        // answer that was lost.
+                        // The other side may already use both links: to give up now would break the links. If the other
+                        // side's answer was lost, TCP sends it again.
                         deadline = dial.give_up;
                     }
                 }

@@ -3,8 +3,8 @@
 //! Two daemons have a pair of links: a control link, always encrypted, and a data link. The caller opens the control
 //! link and states whether data is to be encrypted; the called daemon answers with two tokens. The caller then opens a
 //! second connection, over TLS or in clear, and shows the first token; the called daemon answers with the second one.
-//! So a data link in clear provably belongs to the same two daemons as the encrypted control link, and each token is
-//! valid once.
+//! So a data link in clear provably connects the same two daemons as the encrypted control link. Each token can be used
+//! once.
 //!
 //! Two tasks get a single link. Their daemons have introduced them to each other and given them two tokens.
 //!
@@ -39,8 +39,8 @@ pub use acceptor::HALF_PAIRS_MAX;
 ///
 /// * Filled by: whoever reaches the port
 /// * Setting: none, a silent connection is closed for the next one, so a higher limit would be of no use
-/// * Reached: the connection that has been silent for longest is closed; if none is silent, one with a slow handshake;
-///   else the new one
+/// * Reached: the connection that has been silent for longest is closed; if none is silent, a connection with a slow
+///   handshake is closed; if there is none, the new connection
 /// * Test: `those_who_dawdle_lose_their_places_and_hold_up_nobody`
 pub const UNKNOWN_MAX: usize = 64;
 /// Time from a connection's arrival until its links must be complete.
@@ -54,9 +54,9 @@ pub const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(5);
 const PORTS_TRIED_MAX: u16 = 1024;
 /// Connections that the kernel may hold until they are accepted.
 const BACKLOG: i32 = 4096;
-/// Events handled by one step, so that other work of the caller's loop is not delayed.
+/// The number of events that one step handles. It is limited so that other work of the caller's loop is not delayed.
 const EVENTS_PER_STEP_MAX: usize = 64;
-/// Length of a frame that opens a link.
+/// The length of a frame that opens a link, in bytes.
 ///
 /// * Filled by: each other host
 /// * Setting: none, the format of these frames fixes it
@@ -100,7 +100,7 @@ impl Security {
     }
 }
 
-/// The two links to another daemon. Either may already hold bytes that were read with the handshake.
+/// The two links to another daemon. Each link may already hold bytes that were read with the handshake.
 #[derive(Debug)]
 pub struct Pair {
     /// For control.
@@ -112,7 +112,7 @@ pub struct Pair {
 /// A result of the connector.
 #[derive(Debug)]
 pub enum ConnectEvent {
-    /// A known daemon has connected, and both its links are complete.
+    /// A known daemon has connected, and both links to it are complete.
     PairAccepted {
         /// The daemon's key.
         peer: PublicKey,
@@ -151,8 +151,8 @@ pub enum ConnectEvent {
         address: IpAddr,
         /// Why it was refused.
         reason: String,
-        /// The number of refusals of this address that the event stands for: more than one if there are too many to
-        /// report each of them.
+        /// The number of refusals of this address that the event reports. It is more than one if there are too many to
+        /// report them one by one.
         count: u32,
     },
 }
@@ -165,7 +165,7 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Makes a connector that does not listen. Its links fail when the network is silent for `timeout`.
+    /// Makes a connector that does not listen. A link that it makes fails when the network is silent for `timeout`.
     pub fn new(identity: Identity, timeout: Duration) -> Result<Connector, Errno> {
         let common = Common::new(identity, timeout)?;
         Ok(Connector { common, acceptor: Acceptor::default(), dialer: Dialer::default() })
@@ -176,12 +176,12 @@ impl Connector {
         self.listen_at(listener(port)?)
     }
 
-    /// Accepts connections at a socket that already listens and does not block.
+    /// Accepts connections on a socket that already listens and does not block.
     pub fn listen_at(&mut self, listener: OwnedFd) -> Result<(), Errno> {
         self.acceptor.listen_at(&self.common, listener)
     }
 
-    /// Returns the port at which the connector listens, zero if it does not.
+    /// Returns the port at which the connector listens, or zero if it does not listen.
     pub fn port(&self) -> u16 {
         self.acceptor.port()
     }
@@ -201,8 +201,9 @@ impl Connector {
         self.acceptor.pending() + self.dialer.pending()
     }
 
-    /// Expects a peer to connect and to show the first token, over TLS and with the key `peer` if one is given, else
-    /// in clear. Within `patience` a [`ConnectEvent::LinkReady`] or [`ConnectEvent::Failed`] with the ticket follows.
+    /// Prepares for a peer to connect and to show the first token: over TLS and with the key `peer` if a key is given,
+    /// else in clear. Within `patience` a [`ConnectEvent::LinkReady`] or [`ConnectEvent::Failed`] with the ticket
+    /// follows.
     pub fn expect(&mut self, ticket: u64, peer: Option<PublicKey>, tokens: Tokens, patience: Duration, now: Instant) {
         self.cancel(ticket);
         self.acceptor.expect(&self.common, ticket, peer, tokens, now + patience);
@@ -246,7 +247,7 @@ impl Connector {
         self.acceptor.cancel(&self.common, ticket);
     }
 
-    /// Makes progress. To be called when [`Connector::as_fd`] is readable and when [`Connector::next_wakeup`] has
+    /// Makes progress. Must be called when [`Connector::as_fd`] is readable and when [`Connector::next_wakeup`] has
     /// passed.
     pub fn step(&mut self, now: Instant) {
         let mut ready = Vec::with_capacity(EVENTS_PER_STEP_MAX);

@@ -1,17 +1,17 @@
-//! Limits the log lines about refused connections: the first refusals of an address are logged one by one, later ones
-//! only as a number.
+//! Limits the log lines about refused connections: the first refusals of an address are logged one by one, later
+//! refusals only as a count.
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Refusals of one address that are logged one by one; another one is allowed every 10 s.
+/// The number of refusals of one address that are logged one by one; every 10 s, one more is allowed.
 ///
 /// * Filled by: whoever reaches the port
 /// * Setting: none, further refusals are counted
 /// * Reached: one later line says how many there were
 /// * Test: `ten_thousand_refusals_make_few_lines_and_all_are_counted`
 const LINES_MAX: u32 = 16;
-/// Refusals of all addresses that are logged one by one; another one is allowed every 10 s.
+/// The number of refusals of all addresses that are logged one by one; every 10 s, one more is allowed.
 ///
 /// * Filled by: whoever reaches the port
 /// * Setting: none, further refusals are counted
@@ -23,12 +23,12 @@ const LINE_TIME: Duration = Duration::from_secs(10);
 /// Addresses whose refusals are counted.
 ///
 /// * Filled by: whoever reaches the port
-/// * Setting: none, it bounds a log
+/// * Setting: none, the limit bounds a log
 /// * Reached: refusals of further addresses are counted together
 /// * Test: `many_addresses_are_bounded_too`
 const ADDRESSES_MAX: usize = 256;
 
-/// The number of log lines that may be written now. It grows again with time.
+/// The number of log lines that may be written now. This number grows again with time.
 struct Allowance {
     left: u32,
     max: u32,
@@ -51,7 +51,7 @@ impl Allowance {
     }
 }
 
-/// What is known of an address.
+/// What is known about an address.
 struct Record {
     allowance: Allowance,
     /// Refusals that were not logged.
@@ -66,7 +66,7 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// Counts a refusal. If a log line is allowed, returns the number of refusals that the line stands for.
+    /// Counts a refusal. If a log line is allowed now, returns the number of refusals that this line reports.
     pub fn count(&mut self, address: IpAddr, now: Instant) -> Option<u32> {
         let all = self.all.get_or_insert_with(|| Allowance::full(ALL_LINES_MAX, now));
         all.refill(now);
@@ -107,7 +107,7 @@ impl Refusals {
         logged
     }
 
-    /// Returns when the unlogged refusals may be logged.
+    /// Returns the time from which the unlogged refusals may be logged.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let all = self.all.as_ref()?;
         let records = self.addresses.values().filter(|record| record.unlogged > 0);

@@ -21,7 +21,7 @@ const ANSWERED_MAX: usize = 8;
 /// Time that a call may take.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Makes calls of all kinds, to a peer that answers as the bytes say.
+/// Makes calls of all kinds, to a peer whose answers depend on the bytes.
 pub fn dialer(bytes: &[u8]) {
     // An error means that no bytes are left.
     let _ = calls(&mut Unstructured::new(bytes));
@@ -103,7 +103,7 @@ impl Called {
         }
         socket.set_nonblocking(true).expect("a socket");
         socket.set_nodelay(true).expect("a socket");
-        // With this option, closing the socket leaves nothing behind in the system.
+        // With this option, no state of the connection stays in the system after the socket is closed.
         sockopt::set_socket_linger(&socket, Some(Duration::ZERO)).expect("a socket");
         self.answered.extend(match how % 8 {
             0..=2 => Ok(Link::clear(socket.into())),
@@ -128,7 +128,7 @@ impl Called {
                 let _ = link.send(kind, &header[..header.len().min(128)], &[&[7][..usize::from(kind) % 2]]);
             }
             5 => drop(crate::socket::write(&*link, &[IoSlice::new(from.bytes_of_some_length()?)])),
-            // Arbitrary bytes may look like a frame with a body, which nobody takes.
+            // Arbitrary bytes may look like a frame with a body. Nobody takes such a body.
             6 => drop((link.body_left() == 0).then(|| link.receive())),
             _ => drop(self.answered.remove(place)),
         }

@@ -1,5 +1,5 @@
 //! Untrusted input from the network (docs/testing.md). TLS itself is tested by rustls; these targets test bytes that
-//! TLS has decrypted, and bytes that come without TLS.
+//! TLS has decrypted, and bytes that arrive without TLS.
 mod dialer;
 
 use crate::connector::Connector;
@@ -74,7 +74,7 @@ pub const TARGETS: &[Target] = &[
 
 /// The longest frame in these tests, in bytes.
 const FRAME_BYTES_MAX: usize = 64 << 10;
-/// A number of bytes that a socket takes although nobody reads.
+/// A number of bytes that surely fit into a socket although nobody reads.
 const ROOM_BYTES: usize = 32 << 10;
 
 /// Sends frames on a link, whole and in pieces, and takes them in all possible ways.
@@ -100,7 +100,7 @@ fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 send_bytes(&mut far, kind, &header[..header.len().min(HEADER_BYTES_MAX)], &body);
             }
             4 => {
-                // If the far end leaves data unread, the system reports the end in another way.
+                // If the far end has left data unread, the system reports the end of the connection in another way.
                 if from.arbitrary()? {
                     let _ = link.send(1, &[], &[&[0]]);
                 }
@@ -151,7 +151,7 @@ fn send_bytes(far: &mut Option<Link>, kind: u8, header: &[u8], body: &[u8]) {
     }
 }
 
-/// Takes the frames that have come.
+/// Takes the frames that have arrived.
 fn receive(link: &mut Link, whole: bool, step: usize) -> Result<(), LinkError> {
     let mut room = vec![0; step];
     while link.body_left() > 0 {
@@ -176,7 +176,7 @@ fn receive(link: &mut Link, whole: bool, step: usize) -> Result<(), LinkError> {
     Ok(())
 }
 
-/// Makes two connected sockets. Closing them leaves nothing behind in the system.
+/// Makes two connected sockets. After the sockets are closed, no state of the connection stays in the system.
 fn tcp_pair(listener: &TcpListener) -> (OwnedFd, OwnedFd) {
     let near = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
     let (far, _) = listener.accept().expect("a connection");
@@ -197,7 +197,7 @@ fn acceptor(bytes: &[u8]) {
 
 /// Callers that send something.
 const CALLERS_MAX: usize = 12;
-/// The number of silent callers from which on no more are added.
+/// No further silent callers are added once there are this many connections.
 const CROWD_MAX: usize = 100;
 
 fn identity(number: u8) -> Identity {
@@ -272,7 +272,7 @@ fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     Ok(())
 }
 
-/// Lets one of the callers send a request, or any bytes in a frame or without one.
+/// Lets one of the callers send a request, or any bytes, in a frame or without a frame.
 fn call_out(from: &mut Unstructured<'_>, callers: &mut Vec<Link>) -> pvm_fuzz::Result<()> {
     let Some(last) = callers.len().checked_sub(1) else { return Ok(()) };
     let place = usize::from(from.arbitrary::<u8>()?) % (last + 1);
@@ -303,7 +303,7 @@ fn call_out(from: &mut Unstructured<'_>, callers: &mut Vec<Link>) -> pvm_fuzz::R
     Ok(())
 }
 
-/// Reads a key as text, and in the form that TLS carries.
+/// Reads the bytes as a key: as text, and in the form that TLS carries.
 fn keys(bytes: &[u8]) {
     if let Some(key) = crate::PublicKey::from_info(bytes) {
         assert_eq!(key.to_info(), bytes);

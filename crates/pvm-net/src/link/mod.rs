@@ -2,7 +2,7 @@
 //!
 //! A frame is a head of six bytes, then a header and a body. The head holds the length of header and body together as a
 //! little-endian `u32`, the kind, and the length of the header. The header is short and is returned as a whole. The
-//! body can be long and is copied to the place that the reader gives.
+//! body can be long and is copied to the place that the reader specifies.
 mod partial;
 mod receiving;
 mod sending;
@@ -21,15 +21,15 @@ pub use receiving::HANDSHAKE_BYTES_MAX;
 
 /// The maximum length of a frame's header, in bytes.
 pub const HEADER_BYTES_MAX: usize = 128;
-/// The length of a frame, unless the user of the link sets another limit.
+/// The maximum length of a frame, in bytes, unless the user of the link sets another limit.
 ///
 /// * Filled by: each other host
 /// * Setting: none, both sides must use the same number
 /// * Reached: the link is closed
 /// * Test: `a_frame_that_is_too_long_is_refused_on_both_sides`
 pub const FRAME_BYTES_MAX: usize = 1 << 20;
-/// Bytes that wait for the socket of a link, not counting the frame that exceeds the limit, nor a frame that alone is
-/// longer than the limit. The user of the link can set another limit.
+/// Bytes that may wait for the socket of a link when another frame is sent. A waiting frame that alone is longer than
+/// the limit does not count. The user of the link can set another limit.
 ///
 /// * Filled by: each other host that does not read
 /// * Setting: none, daemons set other limits for their links
@@ -89,7 +89,7 @@ impl From<rustls::Error> for LinkError {
     }
 }
 
-/// The beginning of a frame. The body is read from the link.
+/// The beginning of a frame. The body must be read from the link separately.
 #[derive(Debug, Clone, Copy)]
 pub struct Head {
     /// The kind, which the sender has chosen.
@@ -107,32 +107,32 @@ impl Head {
     }
 }
 
-/// A connection. Its owner watches the socket, and calls the link when the socket is ready.
+/// A connection. The owner of the link watches the socket, and calls the link when the socket is ready.
 pub struct Link {
     socket: OwnedFd,
     /// Absent in clear.
     tls: Option<Box<Tls>>,
     /// Received bytes, in clear.
     inbox: Buffer,
-    /// Bytes to send, in the form that the socket gets.
+    /// Bytes to send, encrypted if the link is encrypted.
     outbox: Buffer,
-    /// Bytes of the received frame's body that have not been taken.
+    /// The number of bytes of the received frame's body that have not been taken.
     body_left: usize,
-    /// Bytes of the sent frame's body that have not been pushed.
+    /// The number of bytes of the sent frame's body that have not been pushed.
     body_owed: usize,
-    /// Bytes read from the socket while the peer is not authenticated.
+    /// The number of bytes that were read from the socket before the peer was authenticated.
     stranger_bytes: usize,
     trusted: bool,
-    /// Whether much data comes on this encrypted link, so that more is read at a time.
+    /// Whether much data arrives on this encrypted link. If so, more bytes are read at a time.
     is_busy: bool,
     frame_bytes_max: usize,
     queued_bytes_max: usize,
     /// The length of the longest waiting frame that alone exceeds the limit for waiting bytes. The peer needs time to
-    /// read it, and is not given up because of frames that are added meanwhile.
+    /// read such a frame, and is not given up because of frames that are added meanwhile.
     outsize: usize,
-    /// The error after which nothing more can be read. Bytes that came before the error can still be taken.
+    /// The error after which nothing more can be read. Bytes that arrived before the error can still be taken.
     broken: Option<LinkError>,
-    /// The other side has closed the connection regularly.
+    /// Whether the other side has closed the connection in the normal way.
     ended: bool,
 }
 
@@ -178,7 +178,7 @@ impl Link {
         Ok(socket::tune(&self.socket, timeout)?)
     }
 
-    /// Also gives the peer up if it leaves sent data unread for `timeout`.
+    /// From now on, gives the peer up if it leaves sent data unread for `timeout`.
     pub fn limit_unread(&mut self, timeout: Duration) -> Result<(), LinkError> {
         Ok(socket::limit_unread(&self.socket, timeout)?)
     }
@@ -193,8 +193,8 @@ impl Link {
         self.frame_bytes_max = bytes;
     }
 
-    /// Sets how many bytes may wait for the socket. A frame is accepted while no more than this waits, not counting a
-    /// frame that alone is longer.
+    /// Sets how many bytes may wait for the socket. Another frame is accepted as long as no more bytes than this wait.
+    /// A waiting frame that alone is longer than this does not count.
     pub fn set_queued_bytes_max(&mut self, bytes: usize) {
         self.queued_bytes_max = bytes;
     }
@@ -204,8 +204,8 @@ impl Link {
         raw::carried(self.as_fd()).ok()
     }
 
-    /// Returns whether frames can be sent and received: on a link in clear at once, on an encrypted link after the
-    /// handshake.
+    /// Returns whether frames can be sent and received. This is so on a link in clear at once, and on an encrypted link
+    /// after the handshake.
     pub fn is_ready(&self) -> bool {
         self.tls.as_ref().is_none_or(|tls| tls.is_ready())
     }

@@ -5,12 +5,13 @@ use crate::socket;
 use rustix::io::Errno;
 use std::io::IoSlice;
 
-/// Memory reserved for encryption: one byte for each `EXTRA_PART` bytes, and `EXTRA_BYTES` bytes.
+/// Extra memory reserved for encryption: one byte for each `EXTRA_PART` bytes of a frame, plus `EXTRA_BYTES` bytes.
 const EXTRA_PART: usize = 128;
 const EXTRA_BYTES: usize = 256;
 
 impl Link {
-    /// Returns the beginning of a frame that is sent by [`Link::try_write`] and [`Link::write_or_queue`].
+    /// Returns the beginning of a frame. The caller sends all bytes of such a frame by [`Link::try_write`] and
+    /// [`Link::write_or_queue`].
     pub fn frame_head(kind: u8, header: &[u8], body_bytes: usize) -> Vec<u8> {
         let mut head = Vec::new();
         Link::write_frame_head(kind, header, body_bytes, &mut head);
@@ -26,8 +27,8 @@ impl Link {
         into.extend_from_slice(header);
     }
 
-    /// Sends as many of a frame's next bytes as the socket takes. Returns how many; zero while other bytes wait for the
-    /// socket.
+    /// Sends as many of a frame's next bytes as the socket takes. Returns how many bytes were sent: zero while other
+    /// bytes wait for the socket.
     pub fn try_write(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
         self.flush()?;
         if !self.outbox.is_empty() {
@@ -56,8 +57,8 @@ impl Link {
         }
     }
 
-    /// Sends a frame's next bytes. Bytes that the socket does not take are queued, however many they are. Returns
-    /// false, and takes nothing, if there is no memory for the queue.
+    /// Sends a frame's next bytes. All bytes that the socket does not take are queued, without a limit. Returns false,
+    /// and takes nothing, if there is no memory for the queue.
     pub fn write_or_queue(&mut self, parts: &[&[u8]]) -> Result<bool, LinkError> {
         let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
         if !self.outbox.reserve(bytes + bytes / EXTRA_PART + EXTRA_BYTES) {

@@ -5,7 +5,7 @@ use crate::tls::Clear;
 use rustix::io::Errno;
 use std::io::IoSliceMut;
 
-/// Bytes that a peer can send before it is authenticated.
+/// The number of bytes that a peer can send before it is authenticated.
 ///
 /// * Filled by: whoever reaches the port
 /// * Setting: none, a handshake takes less than 2 KiB
@@ -16,15 +16,15 @@ pub const HANDSHAKE_BYTES_MAX: usize = 8 << 10;
 const STRANGER_READ_BYTES: usize = 4 << 10;
 /// Bytes read at a time.
 const READ_BYTES: usize = 64 << 10;
-/// The same on an encrypted link, once a single read has returned as many bytes as it asked for. After each read, TCP
-/// announces the new room to the other side in a packet, which costs both hosts time.
+/// Bytes read at a time on an encrypted link, once a read has returned as many bytes as were asked for. After each
+/// read, TCP announces in a packet to the other side that there is new room. This costs both hosts time.
 const BUSY_READ_BYTES: usize = 256 << 10;
 /// The remaining part of a body is read directly to its destination if it has at least this number of bytes.
 const READ_STRAIGHT_BYTES: usize = 4 << 10;
 
 impl Link {
-    /// Returns the beginning of the next frame, if its header has come. The body of the previous frame must have been
-    /// taken.
+    /// Returns the beginning of the next frame, if the frame's header has arrived. The body of the previous frame must
+    /// have been taken.
     pub fn receive(&mut self) -> Result<Option<Head>, LinkError> {
         assert_eq!(self.body_left, 0, "the body of the frame before has not been taken");
         loop {
@@ -58,8 +58,8 @@ impl Link {
         Ok(Some((Head { kind, body_bytes, header, header_bytes }, HEAD_BYTES + count)))
     }
 
-    /// Copies the next bytes of the current frame's body: as many as have come and as `into` holds. Returns how many;
-    /// fewer than `into` holds if the other bytes have not come.
+    /// Copies the next bytes of the current frame's body: as many as have arrived and as fit into `into`. Returns how
+    /// many bytes were copied: fewer than fit if the other bytes have not arrived.
     pub fn take(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
         let wanted = into.len().min(self.body_left);
         let mut done = 0;
@@ -132,8 +132,8 @@ impl Link {
         result
     }
 
-    /// Passes at most `most` bytes of the stream to `take`. Bytes that this call reads are passed from where they were
-    /// decrypted.
+    /// Passes at most `most` bytes of the stream to `take`. Bytes that this call reads from the socket reach `take`
+    /// without a copy.
     pub(crate) fn read_by(&mut self, most: usize, take: &mut dyn FnMut(&[u8])) -> Result<usize, LinkError> {
         if self.inbox.is_empty() {
             let mut done = 0;
@@ -156,8 +156,8 @@ impl Link {
         self.body_left
     }
 
-    /// Returns the next frame as a whole, if it has come. The link keeps an incomplete frame in memory, so this is not
-    /// for long frames, of which a peer could send only a part.
+    /// Returns the next frame as a whole, if all of it has arrived. The link keeps an incomplete frame in memory, so
+    /// this is not for long frames: a peer could send only a part of one.
     pub fn receive_whole(&mut self) -> Result<Option<(Head, &[u8])>, LinkError> {
         assert_eq!(self.body_left, 0, "the body of the frame before has not been taken");
         loop {
@@ -176,7 +176,7 @@ impl Link {
         }
     }
 
-    /// Frees memory that is not needed while no data comes.
+    /// Frees memory that is not needed while no data arrives.
     pub(crate) fn release(&mut self) {
         self.is_busy = false;
         self.inbox.release();
@@ -191,8 +191,8 @@ impl Link {
         !self.inbox.is_empty()
     }
 
-    /// Returns whether the other side has closed the connection regularly, so that everything that it sent has come. If
-    /// false after an error, the connection has broken.
+    /// Returns whether the other side has closed the connection in the normal way. If so, everything that it sent has
+    /// arrived. If this is false after an error, the connection has broken.
     pub fn has_ended(&self) -> bool {
         self.ended
     }
@@ -202,7 +202,7 @@ impl Link {
         self.broken.is_some()
     }
 
-    /// Reads once. Returns whether new bytes have come.
+    /// Reads once. Returns whether new bytes have arrived.
     fn fill(&mut self, least: usize) -> Result<bool, LinkError> {
         self.fill_by(least, 0, &mut |_| {})
     }
@@ -223,7 +223,7 @@ impl Link {
             Some(tls) => {
                 let cipher = tls.cipher();
                 let comes = cipher.len() + bytes;
-                // Bytes that are passed on from where they were decrypted need no memory here.
+                // Bytes that are passed to `take` without a copy need no memory here.
                 let is_long = self.inbox.len() > BUSY_READ_BYTES;
                 let has_room = cipher.reserve(bytes) && (!is_long || self.inbox.reserve(comes));
                 (cipher, bytes, has_room)
@@ -268,7 +268,7 @@ impl Link {
     }
 
     /// Runs TLS as far as possible, and passes up to `straight` bytes to `take`. Returns how many of the `straight`
-    /// bytes have not come.
+    /// bytes have not arrived.
     fn advance_by(&mut self, straight: usize, take: &mut dyn FnMut(&[u8])) -> (usize, Result<(), LinkError>) {
         let Some(tls) = &mut self.tls else { return (straight, Ok(())) };
         let mut clear = Clear::new(straight, take, &mut self.inbox);
@@ -279,7 +279,7 @@ impl Link {
         let answers = !self.trusted || self.outbox.len() > waiting_bytes;
         let flushed = if answers { self.flush() } else { Ok(()) };
         let result = match result {
-            // A failed flush is ignored: a peer that takes nothing more may have sent data before.
+            // A failed flush is ignored: a peer that reads nothing more may have sent data that can still be received.
             Ok(true) if self.trusted => Ok(()),
             Ok(true) => flushed,
             Ok(false) => Err(LinkError::Closed),

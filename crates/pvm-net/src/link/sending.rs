@@ -6,7 +6,7 @@ use std::io::IoSlice;
 
 /// The number of parts of a body that one system call writes.
 pub(super) const PARTS_MAX: usize = 16;
-/// Bytes of a body that an encrypted link takes at a time. The link keeps these bytes.
+/// The number of bytes of a body that an encrypted link takes at a time. The link keeps a copy of these bytes.
 pub(super) const PUSH_BYTES_MAX: usize = 128 << 10;
 
 /// The head and the header of a frame, as they are sent.
@@ -47,7 +47,8 @@ impl Link {
         self.outbox.len()
     }
 
-    /// Returns the bytes that wait for the socket. A caller that sends them in another way must take all of them.
+    /// Returns the bytes that wait for the socket. If the caller sends these bytes in another way, it must take all of
+    /// them.
     pub fn queued(&self) -> &[u8] {
         self.outbox.filled()
     }
@@ -84,7 +85,8 @@ impl Link {
     }
 
     /// Begins a frame whose body follows by [`Link::push`], and sends as much of the body as the socket takes. Returns
-    /// the number of bytes that it took. Nothing else can be sent before the body is complete. The body is not copied.
+    /// the number of bytes of the body that the socket has taken. Nothing else can be sent before the body is complete.
+    /// The body is not copied.
     pub fn begin(&mut self, kind: u8, header: &[u8], body_bytes: usize, first: &[u8]) -> Result<usize, LinkError> {
         self.check(header, body_bytes)?;
         let first = &first[..first.len().min(body_bytes)];
@@ -136,7 +138,7 @@ impl Link {
         if bytes > self.frame_bytes_max { Err(LinkError::TooLong(bytes)) } else { Ok(()) }
     }
 
-    /// Writes once, on a link in clear. Returns how many bytes were taken.
+    /// Writes once, on a link in clear. Returns how many bytes the socket has taken.
     fn write_parts(&self, lead: &[u8], body: &[&[u8]]) -> Result<usize, LinkError> {
         let mut slices = [IoSlice::new(&[]); 1 + PARTS_MAX];
         let count = 1 + body.len().min(PARTS_MAX);
@@ -167,7 +169,7 @@ impl Link {
         self.flush()
     }
 
-    /// Encrypts and sends bytes that `fill` copies, piece by piece.
+    /// Encrypts and sends bytes, which `fill` copies piece by piece.
     pub(crate) fn write_encrypted_by(
         &mut self,
         bytes: usize,

@@ -242,7 +242,7 @@ fn one_that_has_broken_the_encryption_is_sent_nothing_more() {
         }
     };
     assert!(matches!(error, LinkError::Tls(_)), "{error}");
-    // The other end has been sent one alert. Every further call returns the same error.
+    // One alert has been sent to the other end. Every further call returns the same error.
     assert_eq!(one.send(1, &[], &[b"text"]), Err(error.clone()));
     assert_eq!(one.receive().err(), Some(error));
 }
@@ -295,7 +295,7 @@ fn an_encrypted_stream_copies_from_the_front_what_it_takes_and_reads_more_at_onc
         });
         assert_eq!(taken, Ok(copied));
         sent += copied;
-        // The other end reads only when the socket is full, so that much comes at once.
+        // The other end reads only when the socket is full, so that each read finds many bytes.
         while one.wants_write() || sent == data.len() && received.len() < sent {
             let count = other.read_by(usize::MAX, &mut |bytes| received.extend_from_slice(bytes)).unwrap();
             most = most.max(count);
@@ -400,7 +400,7 @@ fn a_frame_for_which_there_is_no_memory_costs_its_link_and_nothing_else() {
     let pages: u64 = statm.split_whitespace().next().unwrap().parse().unwrap();
     let limit = Rlimit { current: Some(pages * rustix::param::page_size() as u64 + (8 << 20)), maximum: None };
     setrlimit(Resource::As, limit).unwrap();
-    // The memory that the allocator has in reserve is used up, too.
+    // The test also uses up the memory that the allocator has in reserve.
     let piece = || {
         let mut piece = Vec::<u8>::new();
         piece.try_reserve_exact(4 << 20).ok().map(|()| piece)

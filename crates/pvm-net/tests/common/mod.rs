@@ -37,7 +37,8 @@ pub fn events(connector: &mut Connector) -> Vec<ConnectEvent> {
     std::iter::from_fn(|| connector.poll_event()).collect()
 }
 
-/// Calls, and drives both sides until the call has a result. Returns the result and the events of the called side.
+/// Makes a call, and drives both sides until the call has a result. Returns the result and the events of the called
+/// side.
 pub fn call(caller: &mut Connector, called: &mut Connector, security: Security) -> (ConnectEvent, Vec<ConnectEvent>) {
     let (to, key) = ([address(called)], called.identity().public());
     caller.connect_pair(7, &to, key, security, PATIENCE, Instant::now());

@@ -41,8 +41,8 @@ impl Checks {
         }
         arrival.opened = Some(now);
         let (need, since) = (usize::from(arrival.need), arrival.at);
-        // The members of this barrier are the tasks that still wait, and those that learnt of its opening after this
-        // task arrived.
+        // The members of this barrier are the tasks that still wait, and those that learnt since this task's arrival
+        // that a barrier had opened.
         let met = |arrival: &&Arrival| arrival.waits || arrival.opened.is_some_and(|at| at >= since);
         let count = tasks.values().filter(met).count();
         if count < need {

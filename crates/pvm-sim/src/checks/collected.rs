@@ -1,4 +1,5 @@
-//! Invariant: output and traces arrive at their collector completely and in order, and each of them ends once.
+//! Invariant: output and traces of a task arrive at their collector completely and in order, and each of the two ends
+//! exactly once.
 use super::{Checks, Unsettled};
 use crate::collect::{LINE_BYTES, OUTPUT_CONTEXT, TRACE_CONTEXT};
 use crate::program::Stage;
@@ -31,7 +32,7 @@ impl Collections {
         let (tid, length) = (Tid(body.int().unwrap_or(0) as u32), body.int().unwrap_or(0));
         let known = self.tasks.entry((collector, tid)).or_default();
         if length < 0 {
-            // A negative length announces a task; another host may do so at any time.
+            // A negative length announces a task. Another host may send this announcement at any time.
             return Ok(());
         }
         if known.ended {
@@ -51,7 +52,7 @@ impl Collections {
     fn trace(&mut self, collector: Tid, body: &mut Reader<'_>) -> Result<(), String> {
         let [event, tid, describes, host] = [(); 4].map(|()| body.int().unwrap_or(0));
         let (tid, host) = (Tid(tid as u32), Tid(host as u32));
-        // A daemon may describe the event again after a time without reports.
+        // A daemon that has not reported for a while may describe the event again.
         if self.described.insert((host, collector, event)) && describes == 0 {
             return Err(format!("{host} tells {collector} of event {event} without having described it"));
         }
@@ -71,7 +72,7 @@ impl Collections {
 }
 
 impl Checks {
-    /// Handles a message of a daemon. Returns whether it is for a collector.
+    /// Handles a message of a daemon. Returns whether the message is for a collector.
     pub fn collected(&mut self, collector: Tid, message: &Message) -> bool {
         let body = &mut Reader::new(&message.body);
         let result = match message.ctx {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 #[derive(Default)]
 pub struct Faults {
     hosts: BTreeSet<Place>,
-    /// Whether the master had a fault: then others may seem lost to it.
+    /// Whether the master had a fault. If so, the master may remove any host.
     master: bool,
 }
 
@@ -26,7 +26,7 @@ impl Checks {
 }
 
 impl World {
-    /// Checks that a host that the master removes had a fault.
+    /// Checks that the master had a reason to remove a host: a fault of that host, or of the master itself.
     pub fn has_reason(&mut self, host: Tid) {
         let Some(node) = self.nodes.iter().find(|node| node.tid == host) else { return };
         let faults = &self.checks.faults;

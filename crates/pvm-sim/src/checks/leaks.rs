@@ -10,7 +10,7 @@ impl World {
         self.nodes.iter().filter(|node| node.state != NodeState::Dead)
     }
 
-    /// Checks that nothing waits to be sent. Credit is an exception: some of it may be withheld while the receiving
+    /// Checks that nothing waits to be sent. Credit is an exception: a daemon may withhold some while the receiving
     /// task lives.
     pub fn nothing_waits(&self) -> Unsettled {
         for node in self.living() {
@@ -32,8 +32,7 @@ impl World {
         }
     }
 
-    /// Returns whether any task still lives. When only the operator is left, the operator deletes all mailboxes and
-    /// then ends.
+    /// Returns whether any task still lives. When only the operator is left, lets it delete all mailboxes and then end.
     pub fn end_next_task(&mut self) -> bool {
         let lives = |role: ProgramRole| self.tasks.iter().any(|task| task.role == role && task.stage != Stage::Dead);
         if lives(ProgramRole::Worker) {
@@ -53,7 +52,7 @@ impl World {
         true
     }
 
-    /// Checks that no daemon keeps state of any task.
+    /// Checks that no daemon keeps state about any task.
     pub fn nothing_leaks(&self) -> Unsettled {
         for node in self.living() {
             let mut left = node.machine.leftovers();

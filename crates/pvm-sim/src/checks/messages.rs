@@ -17,13 +17,13 @@ struct Count {
 pub struct Messages {
     /// By receiver and sender.
     counts: HashMap<(Tid, Tid), Count>,
-    /// Pairs of receiver and sender: the receiver knows that the sender has ended.
+    /// The pairs of receiver and sender in which the receiver knows that the sender has ended.
     ended: HashSet<(Tid, Tid)>,
 }
 
 impl Checks {
-    /// Notes that a task has sent a message to another. Returns the number of the message, counted from 1 for each such
-    /// pair.
+    /// Notes that a task has sent a message to another. Returns the number of the message. The messages from one task
+    /// to another are counted from 1.
     pub fn sent(&mut self, src: Tid, dst: Tid) -> u64 {
         let count = self.messages.counts.entry((dst, src)).or_default();
         count.sent += 1;
@@ -45,7 +45,7 @@ impl Checks {
         }
     }
 
-    /// Notes that a task has learnt of the end of another.
+    /// Notes that a task has learnt that another task has ended.
     pub fn heard_of_end(&mut self, dst: Tid, src: Tid) {
         self.messages.ended.insert((dst, src));
     }
@@ -60,7 +60,7 @@ impl World {
                 && self.by_tid.get(dst).is_some_and(receives)
                 && self.by_tid.get(src).is_some_and(|task| self.in_machine(*task))
         };
-        // The least pair, so that each run with the same seed reports the same one.
+        // Take the least pair, so that all runs with the same seed report the same pair.
         let first = self.checks.messages.counts.iter().filter(missing).min_by_key(|(pair, _)| **pair);
         let Some(((dst, src), count)) = first else { return Ok(()) };
         let text = format!("{dst} has {} of {} messages of {src}", count.came, count.sent);

@@ -1,4 +1,5 @@
-//! The invariants, one file for each. Some are checked at every event, the others when the machine should have settled.
+//! The invariants, one file for each. Some are checked at every event, the others only when the machine should have
+//! settled.
 mod barriers;
 mod collected;
 mod gone;
@@ -64,11 +65,11 @@ impl Checks {
 
 /// A check of one of the invariants that hold once the machine has settled.
 type Check = fn(&World) -> Unsettled;
-/// An error describes what has not settled.
+/// The result of a check. An error describes what has not settled.
 type Unsettled = Result<(), (String, Vec<Tid>)>;
 
 impl World {
-    /// Returns what has not settled, after all faults are over.
+    /// Returns what has not settled although all faults are over.
     pub fn unsettled(&self) -> Option<Violation> {
         let parts: [(&'static str, Check); 7] = [
             ("requests", World::requests_are_answered),
@@ -83,7 +84,7 @@ impl World {
         parts.into_iter().find_map(|(invariant, part)| violation(invariant, part(self)))
     }
 
-    /// Returns what daemons still remember of tasks that have ended.
+    /// Returns what daemons still remember about tasks that have ended.
     pub fn left_over(&mut self) -> Option<Violation> {
         if self.end_next_task() {
             return violation("gone", Err(("there are still tasks".into(), Vec::new())));
@@ -91,7 +92,7 @@ impl World {
         violation("leaks", self.nothing_leaks())
     }
 
-    /// Returns what is still there after the machine's end.
+    /// Returns which daemons and tasks are left after the machine's end.
     pub fn still_there(&self) -> Option<Violation> {
         violation("gone", self.everything_is_gone())
     }

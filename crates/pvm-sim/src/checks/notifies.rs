@@ -15,7 +15,7 @@ struct Count {
     came: u32,
 }
 
-/// A call of `pvm_notify`. Each call has a tag of its own.
+/// A call of `pvm_notify`. Each call has its own tag.
 #[derive(Default)]
 struct Call {
     what: i32,
@@ -23,11 +23,12 @@ struct Call {
     /// The tids that the caller's host did not know at the time of the call.
     unknown: BTreeSet<Tid>,
     cancelled: bool,
-    /// For new hosts: the number of messages, how many have arrived, and which hosts they named.
+    /// If the call asks about new hosts: how many messages it asks for, how many have arrived, and which hosts they
+    /// named.
     limit: i32,
     messages: i32,
     told: BTreeSet<Tid>,
-    /// New hosts about which a message is due.
+    /// The new hosts about which the caller must still receive a message.
     owed: Vec<Tid>,
     granted: bool,
 }
@@ -69,7 +70,7 @@ impl Notifies {
         Ok(())
     }
 
-    /// Notes that a host has learnt of new hosts, so that its tasks that asked for messages about new hosts must
+    /// Notes that a host has learnt of new hosts. Each of its tasks that asked for messages about new hosts must now
     /// receive one.
     pub fn hosts_joined(&mut self, at: Tid, hosts: &[Tid]) {
         for key in self.additions.get(&at).into_iter().flatten() {
@@ -81,8 +82,8 @@ impl Notifies {
         }
     }
 
-    /// Notes that the master announces new hosts to another host. With the first such announcement the master itself
-    /// knows the new hosts, too.
+    /// Notes that the master announces new hosts to another host. From the first such announcement on, the master
+    /// itself knows the new hosts, too.
     pub fn master_tells(&mut self, master: Tid, hosts: &[Tid]) {
         if self.last_joined != hosts {
             self.last_joined = hosts.to_vec();
@@ -112,7 +113,7 @@ impl Notifies {
 }
 
 impl Checks {
-    /// Notes that a daemon was asked about tasks or hosts that it does not know (yet).
+    /// Notes that a task has asked its daemon about tasks or hosts that the daemon does not know (yet).
     pub fn unknown_to_daemon(&mut self, watcher: Tid, tag: i32, unknown: impl Iterator<Item = Tid>) {
         if let Some(call) = self.notifies.calls.get_mut(&(watcher, tag)) {
             call.unknown.extend(unknown);
@@ -183,7 +184,7 @@ impl World {
         task.stage == Stage::Dead || (task.stage == Stage::Left && task.cookie.is_none())
     }
 
-    /// Checks that every living task has all notifications that it asked for.
+    /// Checks that every living task has received all notifications for which it asked.
     pub fn notifies_have_come(&self) -> Unsettled {
         for ((watcher, tag), call) in &self.checks.notifies.calls {
             let lives =

@@ -52,14 +52,14 @@ impl Checks {
         }
     }
 
-    /// Notes that the host `by` has forgotten `host`.
+    /// Notes that the daemon of the host `by` has removed `host` from its state.
     pub fn forgotten(&mut self, by: Tid, host: Tid) {
         if by == Tid::host_number(1) {
             self.tables.removed.insert(host);
         }
     }
 
-    /// Returns whether the master has removed the host, or it never existed.
+    /// Returns whether the master has removed the host, or the host never existed.
     pub fn is_removed(&self, host: Tid) -> bool {
         self.tables.removed.contains(&host) || !self.tables.daemons.contains_key(&host)
     }
@@ -72,7 +72,8 @@ impl World {
         node.state != NodeState::Dead && !self.checks.is_removed(node.tid)
     }
 
-    /// Checks that all living hosts have the master's table, and that it contains exactly the living hosts.
+    /// Checks that all living hosts have the same table as the master, and that this table contains exactly the living
+    /// hosts.
     pub fn tables_agree(&self) -> Unsettled {
         let living: Vec<NodeId> =
             (0..self.nodes.len()).filter(|node| self.nodes[*node].state != NodeState::Dead).collect();

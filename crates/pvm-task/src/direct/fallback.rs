@@ -1,10 +1,10 @@
 //! The fallback from a direct link to the default route, when the link breaks or the task leaves.
 //!
-//! A task that falls back sends a fallback message on the default route, which says how many messages the peer has
-//! acknowledged, and then all messages of its send queue. The peer knows how many messages it has received on the link;
-//! the difference is the number of *repeats*, which the peer drops. The peer stops reading the link and falls back too.
-//! In this way no task waits for an answer, no message is lost or arrives twice, and the order is kept
-//! (`docs/decisions/0023`).
+//! A task that falls back first sends a fallback message on the default route. This message contains the number of
+//! messages that the peer has acknowledged. Then the task sends all messages of its send queue on the default route.
+//! The peer knows how many messages it has received on the link; the difference is the number of *repeats*, which the
+//! peer drops. The peer stops reading the link and falls back too. In this way no task waits for an answer, no message
+//! is lost or arrives twice, and the order is kept (`docs/decisions/0023`).
 use super::send_queue::QueuedBody;
 use super::{DirectLinks, RouteEvent, SEND_WAIT_MAX};
 use crate::control::Member;
@@ -28,20 +28,20 @@ const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(600);
 /// The time between two checks for stalled links.
 const STALL_CHECK_PAUSE: Duration = Duration::from_secs(1);
-/// A task that leaves the machine does not wait for the acknowledgement of up to this many bytes; it sends them again
-/// by the default route.
+/// If at most this many bytes are unacknowledged on a link, a leaving task does not wait for acknowledgements, but
+/// sends the unacknowledged messages again by the default route.
 const REPEATED_BYTES_MAX: usize = 64 << 10;
-/// The longest wait for peers that have more bytes than that to acknowledge.
+/// The longest time that a leaving task waits for peers that have to acknowledge more than `REPEATED_BYTES_MAX` bytes.
 const ACKNOWLEDGEMENT_WAIT_MAX: Duration = Duration::from_secs(1);
-/// How long a task that leaves the machine waits for memory to send its queued messages.
+/// The longest time that a leaving task waits for memory in which it can send its queued messages.
 const LEAVE_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long a task that waits before it leaves sleeps at a time.
+/// The length of one sleep of a leaving task that waits.
 const LEAVE_PAUSE: Duration = Duration::from_millis(5);
 
 /// When a link to a peer may be requested, or requested again.
 #[derive(Default)]
 pub(crate) struct Backoff {
-    /// `None`: no link may be requested (any more).
+    /// The earliest time of the next request; `None` if no link may be requested (any more).
     at: Option<Instant>,
     /// The length of the last pause; zero if no link has broken.
     pause: Duration,
@@ -58,7 +58,8 @@ impl Backoff {
         self.at = None;
     }
 
-    /// Begins a pause, if a link was used and has broken, or if a link was not made but an earlier one had broken.
+    /// Begins a pause if a used link has broken (`was_used`), or if no new link could be made after an earlier one had
+    /// broken.
     fn on_break(&mut self, was_used: bool) {
         if was_used || !self.pause.is_zero() {
             self.pause = (2 * self.pause).clamp(PAUSE_FIRST, PAUSE_MAX);
@@ -67,15 +68,15 @@ impl Backoff {
     }
 }
 
-/// What a task knows of a link until the peer has fallen back from it.
+/// What a task knows about a link until the peer has fallen back from the link.
 pub(crate) struct ReceivedOnLink {
     /// How many messages were received on the link.
     pub count: Rc<Cell<u32>>,
-    /// The peer has exited.
+    /// Whether the peer has exited.
     pub ended: bool,
 }
 
-/// A message by which a peer announces, on the default route, the route of its later messages.
+/// A message on the default route in which a peer announces the route of its later messages.
 pub(crate) enum RouteSwitch {
     /// Later messages of the peer arrive on the link.
     ToLink(Tid),
@@ -83,7 +84,7 @@ pub(crate) enum RouteSwitch {
     ToDefault(Tid, bool),
 }
 
-/// What the receiver of messages on the default route has to know of links.
+/// What the receiver of messages on the default route has to know about links.
 #[derive(Default)]
 pub(crate) struct RouteSwitches {
     /// The links on which messages were received, by peer.
@@ -93,13 +94,13 @@ pub(crate) struct RouteSwitches {
 }
 
 impl RouteSwitches {
-    /// Takes in the fallback of a peer. Returns how many of the messages that follow are repeats.
+    /// Takes in the fallback message of a peer. Returns how many of the messages that follow are repeats.
     pub fn on_fallback(&mut self, peer: i32, reader: &mut Reader<'_>) -> u32 {
         let (Some(acknowledged), Some(answers)) = (reader.int(), reader.int()) else { return 0 };
         let link = self.received.remove(&peer);
         let is_known = link.is_some() || answers != 0;
         self.pending.push(RouteSwitch::ToDefault(Tid(peer as u32), is_known));
-        // A peer that sends the fallback as an answer has no link, and has sent no messages on one.
+        // If the message is an answer, the peer has no link and has sent no messages on one.
         let repeats =
             link.filter(|_| answers == 0).map_or(0, |link| link.count.get().wrapping_sub(acknowledged as u32));
         // The peer claims more acknowledged messages than this task has received: a protocol violation.
@@ -136,8 +137,8 @@ impl DirectLinks {
         }
     }
 
-    /// Waits while peers go on acknowledging, at most `ACKNOWLEDGEMENT_WAIT_MAX`. Does not wait for links with at most
-    /// `REPEATED_BYTES_MAX` unacknowledged bytes.
+    /// Waits while peers go on acknowledging, but for at most `ACKNOWLEDGEMENT_WAIT_MAX`. Does not wait for links with
+    /// at most `REPEATED_BYTES_MAX` unacknowledged bytes.
     fn wait_for_acknowledgements(&mut self) {
         let begin = Instant::now();
         let (mut since, mut before) = (begin, 0);
@@ -167,7 +168,7 @@ impl DirectLinks {
 }
 
 impl Member {
-    /// Sends the queued messages of broken links by the default route, as far as there is memory.
+    /// Sends the queued messages of broken links by the default route, until memory runs out.
     pub(super) fn fall_back(&mut self) {
         for at in (0..self.direct.links.len()).rev() {
             let link = &mut self.direct.links[at];
@@ -230,7 +231,7 @@ impl Member {
         self.finish_send(daemon, sent).is_ok()
     }
 
-    /// Handles the fallback of a peer. Returns `false` if the peer waits for an answer that cannot be sent now.
+    /// Handles the fallback message of a peer. Returns `false` if the peer waits for an answer that cannot be sent now.
     pub(super) fn on_peer_fallback(&mut self, peer: Tid, answered: bool) -> bool {
         self.direct.arrived.retain(|arrived| arrived.peer != peer);
         match self.direct.position(peer) {
@@ -247,8 +248,8 @@ impl Member {
         }
     }
 
-    /// Before the task or its process ends, sends the messages that peers have not acknowledged on the default route.
-    /// The daemon then holds them.
+    /// Hands over to the daemon the messages that peers have not acknowledged, by sending them on the default route.
+    /// Called before the task or its process ends.
     pub(crate) fn hand_over_links(&mut self, state: &mut State) {
         self.direct.wait_for_acknowledgements();
         let deadline = Instant::now() + LEAVE_WAIT_MAX;
@@ -264,7 +265,7 @@ impl Member {
                 return;
             }
             std::thread::sleep(LEAVE_PAUSE);
-            // The daemon frees memory as it relays messages, and may introduce itself to this task only now.
+            // While the daemon relays messages, it frees memory. It may also introduce itself to this task only now.
             self.poll(state);
             self.read_control(state);
         }
@@ -281,8 +282,8 @@ impl Task {
         self.member.as_ref().is_some_and(holds)
     }
 
-    /// Hands over, before the process ends, the sent messages that are still in it. The task need not have left the
-    /// machine.
+    /// Hands over to the daemon the sent messages that are still in this process. Called before the process ends, even
+    /// if the task has not left the machine.
     pub fn hand_over(&mut self) {
         let Some(member) = &mut self.member else { return };
         member.hand_over_links(&mut self.state);

@@ -174,8 +174,8 @@ fn what_a_broken_link_has_not_delivered_comes_once_by_the_default_route() {
             both.0[0].send(100);
             both.0[1].receive();
             assert_eq!(both.0[1].received, 1, "by the link");
-            // First a message that is received but not acknowledged, then some that stay in the socket, then more than
-            // the socket takes.
+            // First a message that is received but not acknowledged, then messages that stay in the socket, then more
+            // messages than the socket takes.
             [100, 20_000, 0].into_iter().for_each(|bytes| both.0[0].send(bytes));
             both.0[1].receive();
             for _ in 0..100 {
@@ -202,7 +202,7 @@ fn a_link_that_breaks_before_one_side_uses_it_loses_nothing() {
             both.0[0].receive();
             both.0[1].receive();
             if both.0[0].member().direct.find(TIDS[1]).is_some_and(|link| link.is_established()) {
-                // Side 0 has received the hello already, which this test does not want: try again.
+                // The test needs a side 0 that has not received the hello, but this side has: try again.
                 both = Both::new();
                 both.link(secret);
             }

@@ -1,9 +1,9 @@
 //! This side of a direct link.
 //!
-//! Each side sends a hello once it has the link and its program calls the library. After the peer's hello, a side knows
-//! that the peer will read from the link. It then sends a last message on the default route, the *route switch*, and
-//! all later messages on the link. The peer reads messages from the link once the route switch has arrived. Thus no
-//! message overtakes an earlier one, and neither side waits.
+//! Each side sends a hello once it has the link and its program calls the library. A side that has received the peer's
+//! hello knows that the peer will read from the link. It sends one last message on the default route, the *route
+//! switch*, and all later messages on the link. The peer reads messages from the link once the route switch has
+//! arrived. Thus no message overtakes an earlier one, and neither side waits.
 //!
 //! Each message acknowledges how many messages its sender has received. A side that receives much and sends nothing
 //! sends an acknowledgement without a message from time to time. Unacknowledged messages stay in the send queue, see
@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 /// How many header words travel with a message.
 const WORDS: usize = 5;
-/// A body is read into its memory in steps of this size, in bytes.
+/// A body is read in steps of this size, in bytes.
 const GROWTH_BYTES: usize = 256 << 10;
 /// The most memory that is reserved for a body before its first byte has arrived, in bytes: the announced length may be
 /// false.
@@ -39,10 +39,11 @@ const BYTES_IN_TURN_MAX: usize = 4 << 20;
 /// How long a receive waits for the next bytes of a message that it reads into the receiver's memory.
 const STALL_TIME_MAX: Duration = Duration::from_millis(2);
 
-/// After receiving this much, in bytes and in messages, a side sends an acknowledgement without a message.
+/// After receiving this many bytes or this many messages, a side sends an acknowledgement without a message.
 const ACKNOWLEDGED_BYTES: usize = 256 << 10;
 const ACKNOWLEDGED_MESSAGES: u32 = 256;
-/// When its send queue has grown by this much, in bytes and in messages, a side that only sends reads acknowledgements.
+/// When its send queue has grown by this many bytes or this many messages, a side that only sends reads
+/// acknowledgements.
 const UNPOLLED_BYTES_MAX: usize = 512 << 10;
 const UNPOLLED_MESSAGES_MAX: usize = 512;
 
@@ -100,13 +101,13 @@ struct PartialMessage {
 pub(crate) struct DirectLink {
     pub peer: Tid,
     connection: Link,
-    /// This side sends the first hello.
+    /// Whether this side sends the first hello.
     calls: bool,
     hello_sent: bool,
     hello_received: bool,
-    /// This side sends its messages on the link.
+    /// Whether this side sends its messages on the link.
     pub carries: bool,
-    /// The peer's route switch has arrived: the peer sends its messages on the link.
+    /// Whether the peer's route switch has arrived: then the peer sends its messages on the link.
     peer_switched: bool,
     partial: Option<PartialMessage>,
     /// How many messages this task has taken over. A message that has only been read from the socket does not count.
@@ -122,18 +123,19 @@ pub(crate) struct DirectLink {
     pub queue: SendQueue,
     /// The size of the send queue, in bytes and in messages, when acknowledgements were last read.
     polled_at: (usize, usize),
-    /// The peer does not read at the moment.
+    /// Whether the peer does not read at the moment.
     blocked: bool,
     stall: Stall,
-    /// The connection cannot be written to any more.
+    /// Whether a write to the connection has failed: then no more can be written.
     write_failed: bool,
-    /// This side does not read from the connection any more.
+    /// Whether this side has stopped reading from the connection.
     pub read_closed: bool,
-    /// This side falls back to the default route: first with the messages of its send queue, then with new ones.
+    /// Whether this side falls back to the default route: it sends first the messages of its send queue there, then new
+    /// ones.
     pub falling_back: bool,
-    /// The peer has been sent the fallback message.
+    /// Whether the fallback message has been sent to the peer.
     pub fallback_sent: bool,
-    /// There may be more to read, even if the socket is not reported readable.
+    /// Whether there may be more to read even if the socket is not reported readable.
     pub has_more: bool,
     /// The events that epoll watches for on the socket.
     pub watched: PollFlags,
@@ -143,7 +145,7 @@ pub(crate) struct DirectLink {
 #[derive(Default)]
 pub(crate) struct ReadOutcome {
     pub messages: usize,
-    /// The peer's hello has arrived.
+    /// Whether the peer's hello has arrived.
     pub usable: bool,
 }
 
@@ -239,8 +241,8 @@ impl DirectLink {
 
     // ----- receiving
 
-    /// Adds the messages that have arrived to `arrived`. After an error no more messages follow; those read before the
-    /// error are in `arrived`.
+    /// Adds the messages that have arrived to `arrived`. After an error, no more messages arrive; the messages that
+    /// were read before the error are in `arrived`.
     pub fn read(
         &mut self,
         arrived: &mut impl Extend<LinkMessage>,
@@ -326,7 +328,7 @@ impl DirectLink {
         self.connection.send(kind::HELLO, &[], &[])
     }
 
-    /// Goes on reading the partial message. Returns it when it is complete.
+    /// Goes on reading the partial message. Returns the message when it is complete.
     fn continue_message(&mut self) -> Result<Option<LinkMessage>, LinkError> {
         let Some(PartialMessage { meta, bytes, body }) = &mut self.partial else { return Ok(None) };
         let (meta, bytes) = (*meta, *bytes);
@@ -393,7 +395,8 @@ impl DirectLink {
         if self.falling_back || self.queue.acknowledge(count) { Ok(()) } else { Err(LinkError::Malformed) }
     }
 
-    /// Returns whether the link has ended in order: the peer has exited, and all its messages on the link have arrived.
+    /// Returns whether the link has ended without loss: the peer has exited, and all its messages on the link have
+    /// arrived.
     pub fn has_ended(&self) -> bool {
         self.connection.has_ended() && !self.write_failed && self.hello_received
     }
@@ -542,9 +545,9 @@ impl DirectLink {
         self.connection.carried().unwrap_or_default()
     }
 
-    /// Returns whether the connection has ended before the peer's route switch. The peer may have lost the link before
-    /// it read this side's hello; then it sends no fallback, and this side, which does not read yet, notices the end
-    /// only here.
+    /// Returns whether the connection has ended before the peer's route switch. If the peer lost the link before it
+    /// read this side's hello, it sends no fallback message. This side does not read from the link yet, so it notices
+    /// the end of the connection only here.
     pub fn has_ended_before_switch(&self) -> bool {
         if !self.hello_received || self.peer_switched || self.read_closed || self.falling_back {
             return false;
@@ -553,8 +556,8 @@ impl DirectLink {
         rustix::event::poll(connection, Some(&Timespec::default())).is_ok_and(|count| count > 0)
     }
 
-    /// Returns whether the connection has carried nothing for too long. `waits`: this task reads the last messages of a
-    /// peer that has exited, so received bytes count too.
+    /// Returns whether the connection has carried nothing for too long. `waits`: whether this task waits for the last
+    /// messages of a peer that has exited; then received bytes count too.
     pub fn has_stalled(&mut self, waits: bool, now: Instant) -> bool {
         if self.read_closed || (self.queue.is_empty() && !waits) {
             self.stall.reset();

@@ -128,7 +128,7 @@ fn a_message_that_stops_half_way_is_read_like_others_from_there() {
 fn all_messages_of_a_dead_peer_are_read() {
     for secret in [None, Some([7; 32])] {
         let [mut one, mut two] = established(secret);
-        // More than one poll reads.
+        // These messages are more than one poll reads.
         (0..4).for_each(|_| send(&mut one, 5, &[1; 30_000]));
         assert!(one.is_flushed());
         drop(one);
@@ -148,7 +148,7 @@ fn messages_are_queued_until_the_peer_has_acknowledged_them() {
         (0..3).for_each(|tag| send(&mut one, tag, &[1; 1000]));
         assert_eq!((one.queue.bytes(), one.queue.acknowledged()), (3000, 0));
         assert_eq!(tags(&mut two), Ok(vec![0, 1, 2]));
-        // So few bytes cause no acknowledgement without a message.
+        // The bytes are too few to cause an acknowledgement without a message.
         assert_eq!(tags(&mut one), Ok(vec![]));
         assert_eq!(one.queue.bytes(), 3000);
         send(&mut two, 9, b"");

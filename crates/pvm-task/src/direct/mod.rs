@@ -2,8 +2,9 @@
 //!
 //! The daemons connect two tasks (`pvm_core::machine`, `direct`). A link is used as soon as both tasks have it; until
 //! then, and where there is no link, messages take the default route. A send writes to the socket, and waits only while
-//! the peer goes on reading; the unwritten rest of the message is queued, and later calls of the library write it.
-//! Messages stay queued until the peer's library has acknowledged them, so that a link that breaks loses nothing.
+//! the peer goes on reading. If the peer stops reading, the unwritten rest of the message is queued, and later calls of
+//! the library write it. Messages stay queued until the peer's library has acknowledged them, so no message is lost
+//! when a link breaks.
 pub(crate) mod fallback;
 pub(crate) mod link;
 mod routes;
@@ -34,7 +35,7 @@ use std::time::{Duration, Instant};
 /// * Reached: the new link is closed, and messages stay on the default route
 /// * Test: `a_task_has_no_more_direct_links_than_the_limit`
 const LINKS_MAX: usize = 1024;
-/// Of the descriptors that the process may have, one in this number may be used for direct links.
+/// Direct links may use one in this number of the descriptors that the process may have.
 const DESCRIPTOR_SHARE: u64 = 4;
 /// Up to this number of links, all are read without asking the system first which of them are readable.
 const READ_ALL_LINKS_MAX: usize = 2;
@@ -49,7 +50,7 @@ const STALL_POLLS: u32 = 1024;
 /// such a body before a copy could be made.
 const UNCOPIED_BYTES_MIN: usize = 8 << 20;
 
-/// `PvmRoute` as programs set it.
+/// The values of `PvmRoute` that programs set.
 const DONT_ROUTE: i32 = 1;
 const ROUTE_DIRECT: i32 = 3;
 
@@ -67,7 +68,7 @@ pub(crate) struct DirectLinks {
     arrived: VecDeque<LinkMessage>,
     /// Events that other parts of the task have not handled yet.
     events: Vec<RouteEvent>,
-    /// There are links, or events to handle.
+    /// Whether there are links, or events to handle.
     active: bool,
     polls: u32,
     /// When the links were last checked for stalls.
@@ -105,7 +106,7 @@ impl DirectLinks {
         self.position(to).is_ok_and(|at| self.links[at].carries)
     }
 
-    /// Returns whether there is a link that is not used yet, but that a poll may bring into use.
+    /// Returns whether a link was requested, or exists and is not used yet: a poll may make this link usable.
     pub fn has_pending(&self) -> bool {
         self.open_requests > 0 || self.links.iter().any(DirectLink::has_pending)
     }
@@ -118,12 +119,12 @@ impl DirectLinks {
         self.epoll.as_ref().map(|epoll| epoll.as_fd())
     }
 
-    /// Returns that descriptor if it has been made.
+    /// Returns the descriptor that sleeping threads watch, if it has been made.
     pub fn watched(&self) -> Option<BorrowedFd<'_>> {
         self.epoll.as_ref().map(|epoll| epoll.as_fd())
     }
 
-    /// Returns an empty set for at most that number of links.
+    /// Returns an empty set with room for `links_max` links.
     fn with_limit(links_max: usize) -> DirectLinks {
         DirectLinks {
             links: Vec::new(),
@@ -170,7 +171,7 @@ impl DirectLinks {
         }
     }
 
-    /// Takes in the messages that have arrived on one link. Gives the link up when it has ended.
+    /// Takes in the messages that have arrived on one link. Gives the link up if it has ended.
     fn poll_link(&mut self, at: usize, posted: Option<&mut PostedReceive<'_>>) -> usize {
         let link = &mut self.links[at];
         let peer = link.peer;
@@ -186,7 +187,7 @@ impl DirectLinks {
         outcome.messages
     }
 
-    /// Counts a message from a link that the receiver has taken over.
+    /// Counts a message that has arrived on a link and that the receiver has taken over.
     fn count_received(&mut self, state: &mut State, arrived: &LinkMessage) {
         match self.position(arrived.peer) {
             Ok(at) => self.links[at].count_received(arrived.body.len()),
@@ -198,7 +199,7 @@ impl DirectLinks {
         }
     }
 
-    /// Handles the end of the messages that can be read from a link.
+    /// Handles a link from which no more messages can be read.
     fn on_read_end(&mut self, at: usize) {
         let link = &mut self.links[at];
         let peer = link.peer;
@@ -328,8 +329,8 @@ impl DirectLinks {
         Ok(())
     }
 
-    /// Waits while the peer goes on reading the last message, which has not been copied. Copies the message if the peer
-    /// stops before it has acknowledged it.
+    /// Waits while the peer goes on reading the last message, which has not been copied. If the peer stops reading
+    /// before it has acknowledged the message, copies the message.
     fn wait_for_acknowledgement(&mut self, to: Tid, body: Body<'_>) {
         let Some(number) = self.find(to).map(|link| link.queue.sent_count()) else { return };
         let (mut since, mut before) = (Instant::now(), None);
@@ -353,15 +354,15 @@ impl DirectLinks {
         }
     }
 
-    /// Sets `PvmRoute`. Returns the request that notifies the daemon, if the daemon has to know.
+    /// Sets `PvmRoute`. Returns the request that notifies the daemon, if one is needed.
     pub fn set_route(&mut self, route: i32) -> Option<Request> {
         let before = std::mem::replace(&mut self.route, route);
         let changed = (before == DONT_ROUTE) != (route == DONT_ROUTE);
         changed.then_some(Request::AllowDirect(route != DONT_ROUTE))
     }
 
-    /// Reads the message for which a receive is posted into the memory of the receive, if it is the next message on a
-    /// link.
+    /// If the next message on a link is the one for which the receive is posted, reads the message into the memory of
+    /// the receive.
     pub fn receive_posted(&mut self, posted: &mut PostedReceive<'_>) {
         for peer in self.ready(false) {
             let Ok(at) = self.position(peer) else { continue };
@@ -386,7 +387,7 @@ enum RouteEvent {
     Unmade(Tid),
 }
 
-/// The body of a message that is sent.
+/// The body of a message to be sent.
 #[derive(Clone, Copy)]
 pub(crate) enum Body<'a> {
     Bytes(&'a [u8]),

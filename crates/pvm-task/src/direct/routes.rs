@@ -35,7 +35,8 @@ impl Member {
     pub(crate) fn on_direct_link(&mut self, state: &mut State, direct: &Direct, descriptors: Vec<OwnedFd>) {
         let Ok([socket]) = <[OwnedFd; 1]>::try_from(descriptors) else { return };
         let peer = direct.peer;
-        // There may be an earlier link that the peer has given up, or that was never established; it is handled first.
+        // There may be an earlier link to this peer that the peer has given up, or that was never established. The
+        // earlier link is handled first.
         self.poll_default_route(state);
         self.deliver_from_links(state);
         let is_open = state.route_switches.received.get(&(peer.0 as i32)).is_some_and(|received| !received.ended);
@@ -98,8 +99,8 @@ impl Member {
     /// Queues the messages that were read from links, and handles events of links. Returns how many messages and events
     /// there were.
     pub(crate) fn deliver_from_links(&mut self, state: &mut State) -> usize {
-        // A peer that has fallen back sends the messages again that this task had not counted, so these are dropped
-        // from `arrived` here.
+        // A peer that has fallen back sends again the messages that this task has not counted. So these messages are
+        // dropped from `arrived` here.
         self.handle_route_switches(state);
         let own = self.tid.0 as i32;
         let mut count = 0;

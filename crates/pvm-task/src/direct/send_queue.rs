@@ -7,7 +7,7 @@ use pvm_core::codes::Code;
 use pvm_fmp::{Block, Meta};
 use std::collections::VecDeque;
 
-/// The most bytes of a body in the heap that are written at a time.
+/// The most bytes of a body in the heap that one write takes.
 const STEP_BYTES: usize = 64 << 10;
 /// Whenever the queue grows by this size, in bytes, the task checks whether the system has memory to spare.
 const LARGE_BYTES: usize = 1 << 20;
@@ -20,8 +20,8 @@ const SPARES_BYTES_MAX: usize = 8 << 20;
 const SPARES_LOOKED_AT: usize = 8;
 
 impl<'b> Body<'b> {
-    /// Returns some of the bytes that begin at that offset: at least one, unless the offset is at the end. Bytes of
-    /// blocks are first copied to `step`.
+    /// Returns some of the bytes that begin at `offset`: at least one, unless `offset` is the end of the body. Copies
+    /// bytes of blocks to `step` first.
     pub fn from<'s>(&self, mut offset: usize, step: &'s mut Vec<u8>) -> &'s [u8]
     where
         'b: 's,
@@ -50,8 +50,8 @@ pub(crate) struct BufferPool {
 }
 
 impl BufferPool {
-    /// Returns an empty buffer: one of at least that capacity if the pool has a suitable one, otherwise a new one
-    /// without memory.
+    /// Returns an empty buffer: if the pool has a suitable one, a buffer with a capacity of at least `bytes`; otherwise
+    /// a new one without memory.
     fn take(&mut self, bytes: usize) -> Vec<u8> {
         let last = self.copies.len().saturating_sub(SPARES_LOOKED_AT);
         match self.copies[last..].iter().position(|copy| (bytes..=2 * bytes).contains(&copy.capacity())) {
@@ -86,8 +86,8 @@ pub(crate) enum QueuedBody {
 }
 
 impl QueuedBody {
-    /// Reserves memory for a copy, which [`QueuedBody::fill`] makes. Because of this, a partly written message can
-    /// always be queued.
+    /// Reserves memory for a copy, which [`QueuedBody::fill`] makes. Since the memory is reserved, a partly written
+    /// message can always be queued.
     pub fn reserve(body: Body<'_>, pool: &mut BufferPool) -> Result<QueuedBody, Code> {
         let bytes = match body {
             Body::Bytes(bytes) => bytes.len(),
@@ -149,7 +149,7 @@ impl SendQueue {
         self.messages.get_mut(self.written)
     }
 
-    /// Notes that the socket has taken that message.
+    /// Notes that the socket has taken the next message.
     pub fn mark_written(&mut self) {
         self.written += 1;
         assert!(self.written <= self.messages.len());
@@ -203,7 +203,7 @@ impl SendQueue {
         }
     }
 
-    /// Returns whether there is memory for that many more bytes. Asks the system only from time to time.
+    /// Returns whether there is memory for `length` more bytes. Asks the system only from time to time.
     pub fn has_room(&self, length: usize) -> bool {
         self.bytes / LARGE_BYTES == (self.bytes + length) / LARGE_BYTES || pvm_fmp::can_have(length as u64)
     }

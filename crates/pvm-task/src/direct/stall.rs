@@ -20,7 +20,7 @@ impl Stall {
 
     /// Returns whether a stall has lasted too long. There is no stall while the system retransmits nothing: either no
     /// data is in flight, or the peer's system reports that its task does not read. `waits`: whether this task waits
-    /// for data; then retransmissions do not matter.
+    /// for data; then there can be a stall without retransmissions too.
     pub fn is_expired(&mut self, carried: Carried, waits: bool, now: Instant) -> bool {
         if !carried.retries && !waits {
             self.reset();

@@ -23,8 +23,8 @@ pub const DECODER: &[Source] = &[
 ];
 
 const OWN: Tid = Tid(0x40001);
-/// Tids that the daemon may name: a living task, one of another host, the daemon itself, the task itself, one that does
-/// not exist.
+/// Tids that the daemon may name: a living task, a task of another host, the daemon itself, the task itself, a task
+/// that does not exist.
 const NAMES: [u32; 5] = [0x40002, 0x80001, 0x40000, OWN.0, 0x40005];
 
 /// The daemon's side.
@@ -32,7 +32,7 @@ struct Daemon {
     socket: ControlSocket,
     ports: PortTable,
     group: GroupMemory,
-    /// Segment and doorbell of a task of the host.
+    /// Segment and doorbell of another task of the host.
     shown: [OwnedFd; 2],
     /// The other sides of direct links.
     far: Vec<OwnedFd>,

@@ -84,7 +84,7 @@ impl Task {
         }
     }
 
-    /// Rings another task of this host if it sleeps.
+    /// Rings another task of this host if that task sleeps.
     pub fn wake(&mut self, tid: u32) {
         let Some(member) = &mut self.member else { return };
         let near = Tid(tid).host() == member.tid.host() && tid != member.tid.0;

@@ -15,8 +15,8 @@ struct Side {
 }
 
 impl Side {
-    /// Returns a task that is the member with that instance, or, without an instance, a task that has only asked for
-    /// the group.
+    /// Returns a task that knows the group: the member with the given instance; without an instance, a task that is no
+    /// member and has only asked for the group.
     fn new(memory: &GroupMemory, tid: Tid, instance: Option<u32>) -> Side {
         let (mut task, mut daemon) = enrolled(tid);
         if let Some(instance) = instance {

@@ -5,8 +5,8 @@
 //! order, so the n-th operation of one member meets the n-th of the other, however far one of them is ahead (D20).
 //!
 //! All shares go directly to or from the root. A tree over the members would work only if all of them saw the same
-//! membership. While a member joins or dies they do not, and a share sent to the wrong parent would be mistaken for a
-//! share of another operation.
+//! membership. While a member joins or dies, they see different ones. A share that was sent to the wrong parent would
+//! then be mistaken for a share of another operation.
 use super::{CachedGroup, Group, GroupWait, InPlace, Membership};
 use crate::Task;
 use crate::message::OWN_DSIG;
@@ -17,8 +17,8 @@ use pvm_core::tid::Tid;
 use pvm_fmp::INLINE_BYTES_MAX;
 use std::rc::Rc;
 
-/// Checks that a message is a share of that length. Fails with the failure that the message carries in place of a
-/// share, or with `Mismatch`.
+/// Checks that a message is a share of `bytes` bytes. If the message carries a failure in place of a share, fails with
+/// this failure; if the length differs, fails with `Mismatch`.
 #[inline]
 fn content(delivered: Delivered, bytes: usize) -> Result<(), i32> {
     match delivered {
@@ -48,15 +48,15 @@ pub struct GroupMember {
     tid: u32,
 }
 
-/// The position up to which the queue to a root was written after a share.
+/// How far this task had written the queue to a root when it had sent a share.
 #[derive(Clone, Copy)]
 pub(super) struct QueuePosition {
     root: u32,
     written: u64,
 }
 
-/// By how many long shares a task may be ahead of a root. For short shares the limit is [`SHORT_SHARES`] times as high.
-/// Each further share would need more memory, and getting memory from the system takes time.
+/// The number of long shares by which a task may be ahead of a root. For short shares the limit is [`SHORT_SHARES`]
+/// times as high. Each further share would need more memory, and getting memory from the system takes time.
 pub(super) const AHEAD_MAX: usize = 2;
 /// How many short shares count as one long share.
 const SHORT_SHARES: u32 = 512;
@@ -162,7 +162,7 @@ impl Task {
         Ok(submitted)
     }
 
-    /// Notes up to which position the queue to a root has been written.
+    /// Notes how far this task has written the queue to a root.
     fn note_ahead(&mut self, operation: &Collective, to: GroupMember) {
         let Some(member) = &self.member else { return };
         let mut ahead = operation.group.ahead.get();
@@ -177,9 +177,8 @@ impl Task {
         operation.group.ahead.get()[AHEAD_MAX - 1].is_some_and(|position| self.is_unread(operation, position))
     }
 
-    /// Returns whether the root has not yet read up to that position. Once the root has, drops the position, so that it
-    /// is not checked again: each check takes a cache line from the root, and the root writes this line for every
-    /// share.
+    /// Returns whether the root has not yet read up to the position. If the root has, drops the position, so that it is
+    /// not checked again: each check takes a cache line from the root, and the root writes this line for every share.
     fn is_unread(&mut self, operation: &Collective, position: QueuePosition) -> bool {
         let Some(member) = &mut self.member else { return false };
         if !member.endpoint.has_read(position.root, position.written) {
@@ -191,7 +190,7 @@ impl Task {
         false
     }
 
-    /// Begins a wait for a share of that length, which [`Task::end_share`] ends.
+    /// Begins a wait for a share of `bytes` bytes. [`Task::end_share`] ends the wait.
     pub fn await_share(&mut self, operation: &Collective, from: GroupMember, bytes: usize) -> GroupWait {
         self.begin_precv(&operation.filter(from), bytes);
         self.begin_group_wait(&operation.group, operation.instance, None)
@@ -242,10 +241,10 @@ impl Task {
         }
         match self.try_precv_from(&filter, operation.kind, target) {
             Some(delivered) => {
-                // Earlier messages of the share's sender have been taken in too, and become visible.
+                // Earlier messages of the share's sender have been taken in too. They become visible now.
                 self.reveal_all();
                 if operation.group.relieves(delivered.len) {
-                    // The sender may sleep, because it was far ahead.
+                    // The sender may sleep because it was far ahead of the root.
                     self.wake(from.tid);
                 }
                 Some(content(delivered, bytes))
@@ -273,8 +272,8 @@ impl Task {
         }
     }
 
-    /// Must be called before a wait for the shares of all members. Checks that the shares of all members that have left
-    /// a frozen group have arrived: a wait for a missing one would not end.
+    /// Checks that the shares of all members that have left a frozen group have arrived: a wait for a missing share
+    /// would not end. Must be called before a wait for the shares of all members.
     #[inline]
     pub fn expect_shares(&mut self, operation: &Collective) -> Result<(), Code> {
         if operation.group.view.is_broken() { self.look_for_shares(operation) } else { Ok(()) }
@@ -294,7 +293,7 @@ impl Task {
     }
 
     /// Gives an operation up. The shares of other members are dropped when they arrive, so that the next operation does
-    /// not take them for its own.
+    /// not mistake them for its own shares.
     pub fn give_up_shares(&mut self, operation: &Collective) {
         operation.others().for_each(|member| self.give_up_share(operation, member));
     }

@@ -3,7 +3,8 @@ use crate::message::{Large, Message};
 use crate::receive::Target;
 use pvm_fmp::{Arrival, BodyInTransit, INLINE_BYTES_MAX, NotTaken, Remote};
 
-/// A share that is used piece by piece, where the sender put it: it needs no memory and no copy.
+/// A share that is used piece by piece where the sender has put it. The receiver needs no memory for it and makes no
+/// copy.
 pub struct InPlace<'a> {
     bytes: usize,
     done: usize,
@@ -11,9 +12,9 @@ pub struct InPlace<'a> {
 }
 
 impl<'a> InPlace<'a> {
-    /// Returns a place for a share of that length. For each piece of the share, in order, `each` is called with the
-    /// offset of the piece in the share (a multiple of 64), a pointer to the piece, and its length. During the call the
-    /// piece can be read; a sender that breaks the rules may change the piece meanwhile. A share of another length, or
+    /// Returns a place for a share of `bytes` bytes. For each piece of the share, in order, `each` is called with the
+    /// offset of the piece in the share (a multiple of 64), a pointer to the piece, and its length. The piece can be
+    /// read only during the call; a sender that breaks the rules may change it meanwhile. A share of another length, or
     /// a failure in place of a share, is not used at all. If the sender dies while it sends its share, a part of the
     /// share may have been used, but no share is received.
     pub fn new(bytes: usize, each: &'a mut dyn FnMut(usize, *const u8, usize)) -> InPlace<'a> {

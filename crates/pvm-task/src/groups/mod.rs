@@ -34,11 +34,11 @@ struct CachedGroup {
     view: GroupView,
     /// The instance of this task; `None` if it is not a member.
     instance: Option<u32>,
-    /// The members when they were last read.
+    /// The members as they were last read.
     membership: RefCell<Rc<Membership>>,
     /// The members when the group was frozen: this task goes on with them.
     frozen: OnceCell<Rc<Membership>>,
-    /// Shares that this task has lately sent to roots that have not read them yet.
+    /// How far this task had written the queue to the root after each of its latest long shares, the newest first.
     ahead: Cell<[Option<collective::QueuePosition>; collective::AHEAD_MAX]>,
     short_shares: Cell<u32>,
     taken_shares: Cell<u32>,
@@ -147,7 +147,7 @@ impl Group {
 pub(crate) struct Groups {
     /// Groups for which the task has asked, the one used last in front.
     cached: Vec<Rc<CachedGroup>>,
-    /// Memory of groups that has arrived before the reply to which it belongs, by group.
+    /// Group numbers and the memory of these groups. The memory arrives before the daemon's reply about the group.
     arrived: Vec<(u64, GroupView)>,
     /// Shares of operations that this task has given up. They are dropped when they arrive.
     abandoned: Vec<Filter>,
@@ -155,7 +155,7 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// Returns the group of that name, if it is cached and still exists.
+    /// Returns the group with this name, if it is cached and still exists.
     #[inline]
     fn get(&mut self, name: &[u8]) -> Option<Group> {
         match self.cached.first() {
@@ -206,7 +206,7 @@ impl Groups {
         Some(self.cached.remove(at))
     }
 
-    /// Notes that a share is to be dropped when it arrives.
+    /// Notes that a share has to be dropped when it arrives.
     fn abandon_share(&mut self, share: Filter) {
         self.abandoned.push(share);
     }
@@ -227,7 +227,7 @@ impl Groups {
         }
     }
 
-    /// Forgets the abandoned shares of a group whose senders have left the group.
+    /// Forgets a group's abandoned shares that come from senders that have left the group.
     fn forget_shares(&mut self, ctx: i32, has_left: impl Fn(i32) -> bool) {
         self.abandoned.retain(|abandoned| abandoned.ctx != ctx || !has_left(abandoned.src));
     }
@@ -248,8 +248,8 @@ impl Member {
 
 /// Groups. The requests to the daemon are [`Request::JoinGroup`](pvm_core::proto::Request) and similar ones.
 impl Task {
-    /// Returns the group of that name, if it is cached and still exists. Otherwise send `Request::Group` to
-    /// the daemon and pass its reply to [`Task::enter_group`].
+    /// Returns the group with this name, if it is cached and still exists. Otherwise send `Request::Group` to the
+    /// daemon and pass its reply to [`Task::enter_group`].
     #[inline]
     pub fn group(&mut self, name: &[u8]) -> Option<Group> {
         self.member.as_mut()?.groups.get(name)

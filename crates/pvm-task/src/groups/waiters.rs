@@ -2,10 +2,10 @@
 use super::CachedGroup;
 use std::rc::Rc;
 
-/// How often one call of `watch` polls the word of a barrier; this takes some hundred nanoseconds.
+/// How often one call of `watch` polls the word of a barrier. These polls together take some hundred nanoseconds.
 const WATCH_LOOKS: u32 = 64;
 
-/// A wait for other members, until [`Task::end_group_wait`](crate::Task::end_group_wait).
+/// A wait for other members. [`Task::end_group_wait`](crate::Task::end_group_wait) ends the wait.
 #[must_use]
 pub struct GroupWait(u32);
 
@@ -72,8 +72,8 @@ impl GroupWaiters {
     }
 
     /// Spins for a moment, or until the barrier of the last wait opens. Returns `false` if the caller should watch for
-    /// messages instead: the task waits for no members, or, while the cores are not crowded, waits in a collective
-    /// operation.
+    /// messages instead: the task waits for no members, or it waits in a collective operation and there are enough
+    /// cores for all tasks.
     #[inline]
     pub fn watch(&self, crowded: bool) -> bool {
         let Some(waiter) = self.waiters.last() else { return false };
@@ -89,7 +89,7 @@ impl GroupWaiters {
         true
     }
 
-    /// Makes members that complete a wait ring this task from now on, since it is about to sleep.
+    /// Makes members ring this task from now on when they complete a wait, since this task is about to sleep.
     pub fn prepare_park(&self) {
         self.waiters.iter().for_each(GroupWaiter::prepare_park);
     }

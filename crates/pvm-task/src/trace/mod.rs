@@ -1,8 +1,8 @@
 //! The trace that a task makes of its own calls (contract 1.6, 2.9, 2.12).
 //!
-//! [`Task::traces`] returns whether anything is traced; callers call it first. Records become messages to the
-//! collector. They wait in a queue until [`Task::send_traces`] has sent them: the first one may have to wait until the
-//! daemon has introduced the collector.
+//! [`Task::traces`] returns whether anything is traced; callers check this first. Records become messages to the
+//! collector. The messages wait in a queue until [`Task::send_traces`] has sent them: the first message may have to
+//! wait until the daemon has introduced the collector.
 mod tally;
 mod user;
 
@@ -19,11 +19,11 @@ use std::collections::VecDeque;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tally::Tally;
 
-/// `PvmTraceOptions`: trace a record of each event.
+/// A value of `PvmTraceOptions`: trace each event with a record.
 const FULL: i32 = 1;
-/// `PvmTraceOptions`: trace how often each event happened, and how long it took.
+/// A value of `PvmTraceOptions`: trace how often each event happened, and how long it took.
 const TIME: i32 = 2;
-/// `PvmTraceOptions`: trace how often each event happened.
+/// A value of `PvmTraceOptions`: trace how often each event happened.
 const COUNT: i32 = 3;
 
 /// Returns the time of day.
@@ -77,7 +77,7 @@ impl Tracer {
         }
     }
 
-    /// Makes a message of the records that wait.
+    /// Puts the waiting records into one message.
     fn flush(&mut self) {
         if !self.buffer.is_empty() {
             write_int(&mut self.buffer, mark::BUFFER_END);
@@ -93,7 +93,7 @@ impl Task {
         self.is_connected() && self.has_collector() && all().any(|event| event.chosen_by(self.own_mask()))
     }
 
-    /// Returns whether that event is traced.
+    /// Returns whether events of this kind are traced.
     pub fn traces_event(&self, event: Event) -> bool {
         self.is_connected() && self.has_collector() && event.chosen_by(self.own_mask())
     }
@@ -102,14 +102,14 @@ impl Task {
         &self.state.settings.own.mask
     }
 
-    /// Returns whether another task collects the traces of this task, with known trace options. No task traces to
-    /// itself.
+    /// Returns whether another task collects the traces of this task, and the trace options are known ones. No task
+    /// traces to itself.
     fn has_collector(&self) -> bool {
         let own = &self.state.settings.own;
         own.trace_tid > 0 && own.trace_tid != self.own_tid() && (FULL..=COUNT).contains(&own.trace_options)
     }
 
-    /// From now on, `changed` is called when the daemon or another task changes what is traced.
+    /// Makes the library call `changed` whenever the daemon or another task changes what is traced.
     pub fn watch_trace_settings(&mut self, changed: fn()) {
         self.state.tracer.changed = Some(changed);
     }
@@ -129,7 +129,7 @@ impl Task {
         }
     }
 
-    /// Makes all traces ready before the task leaves, among them those that were only counted.
+    /// Makes messages of all traces, including the events that were only counted. Called before the task leaves.
     pub fn finish_traces(&mut self) {
         if self.has_collector() {
             let tid = self.tid().unwrap_or(Tid::NONE);

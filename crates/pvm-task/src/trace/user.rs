@@ -29,7 +29,7 @@ pub(crate) fn kind_number(kind: Kind) -> i32 {
     }
 }
 
-/// Returns the type and the count that precede that number of items.
+/// Returns the type and the count that precede `count` items.
 pub(crate) fn frame_items(kind: i32, count: usize) -> Vec<u8> {
     let mut frame = Vec::new();
     match count {

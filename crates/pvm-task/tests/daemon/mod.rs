@@ -183,7 +183,7 @@ impl Daemon {
     }
 
     fn send(&mut self, at: usize, frame: &ToTask) {
-        // A failure is ignored: the end of a task is noticed when its socket is read.
+        // A failure to send is ignored: the daemon notices the end of a task when it reads the task's socket.
         let _ = self.clients[at].link.send_to_task(frame, &[]);
         self.ports.frame_sent(self.clients[at].tid.0);
     }

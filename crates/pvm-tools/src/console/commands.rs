@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// How long `reset` waits for tasks to end before it clears their mailboxes.
 const RESET_WAIT: Duration = Duration::from_secs(2);
-/// The pause between two checks whether they have ended.
+/// The pause between two checks whether the tasks have ended.
 const RESET_PAUSE: Duration = Duration::from_millis(10);
 /// The signals that `sig` accepts by name.
 const SIGNALS: [(&str, i32); 9] = [
@@ -44,7 +44,7 @@ fn byte_names(names: &[String]) -> Vec<ByteBuf> {
 
 /// Returns the names of the hosts in the words; `n[1-3]` stands for three hosts.
 fn expanded(words: &[String]) -> Vec<String> {
-    // A word with a syntax error stays unchanged; it is printed with an error code.
+    // A word with a syntax error stays unchanged; the console later prints the word with an error code.
     words.iter().flat_map(|word| hostfile::lines(word).unwrap_or_else(|_| vec![word.clone()])).collect()
 }
 

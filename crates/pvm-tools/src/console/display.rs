@@ -3,7 +3,7 @@
 //! The line editor can print text while a line is being edited, but if several keys arrive at once, it then handles
 //! some of them only when the next key is pressed. So the console redraws the line itself: it clears the line, prints
 //! the output, and shows prompt and line again with the cursor where it was. The editor counts columns from the prompt,
-//! so this does not confuse it.
+//! so the redrawing does not confuse the editor.
 use std::time::{Duration, Instant};
 use unicode_width::UnicodeWidthStr;
 

@@ -190,7 +190,7 @@ enum Next {
     DaemonGone,
 }
 
-/// Returns the words that can be completed now.
+/// Returns the current candidates for completion.
 fn names(session: &mut Session, console: &Console) -> Names {
     let hosts = control::hosts(session).unwrap_or_default().0;
     let tasks = control::tasks(session, Tid::NONE).unwrap_or_default();

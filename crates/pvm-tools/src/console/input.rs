@@ -36,7 +36,7 @@ pub enum Event {
     End,
 }
 
-/// The words that can be completed.
+/// The candidates for completion.
 #[derive(Debug, Default, Clone)]
 pub struct Names {
     /// Names of commands and aliases.
@@ -114,7 +114,7 @@ impl Input {
         self.terminal.is_some()
     }
 
-    /// Requests a line and shows the prompt. `names` returns the words that can be completed.
+    /// Requests a line and shows the prompt. `names` returns the candidates for completion.
     pub fn request(&mut self, names: impl FnOnce() -> Names) -> io::Result<()> {
         if self.is_terminal() {
             let names = names();

@@ -69,7 +69,7 @@ impl PsOptions {
     }
 }
 
-/// Returns the tasks that `options` select, and the hosts for their names.
+/// Returns the tasks that `options` select, and the hosts, which supply the host names.
 pub fn select(
     control: &mut dyn control::Control,
     options: &PsOptions,

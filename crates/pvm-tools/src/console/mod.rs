@@ -150,7 +150,7 @@ impl Console {
         }
     }
 
-    /// Runs the words without replacing aliases.
+    /// Runs the command in `words`, without replacing aliases.
     fn dispatch(
         &mut self,
         mut words: Vec<String>,

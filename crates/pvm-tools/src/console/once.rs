@@ -7,7 +7,7 @@ use pvm_task::Session;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Runs the words, and waits for the jobs whose output is shown.
+/// Runs the command in `words`, and waits for the jobs whose output is shown.
 pub fn run(words: &[String]) -> ExitCode {
     // These two need no machine.
     let text = match words.first().map(String::as_str) {

@@ -29,10 +29,10 @@ const OPTIONS: [(&str, OptionNumber); 23] = [
     ("PvmSelfTraceContext", SelfTraceContext),
     ("PvmNoReset", NoReset),
 ];
-/// The value that the console shows for an option whose receiver of output or traces is not set.
+/// The value that the console shows for an option that names a receiver of output or traces, if there is no receiver.
 const NOWHERE: i32 = -1;
 
-/// The options that a console sets at its start: default routes, reserved tids allowed, full traces, not ended by a
+/// The options that a console sets at its start: no direct routes, reserved tids allowed, full traces, not ended by a
 /// reset.
 pub const AT_START: [(OptionNumber, i32); 4] = [(Route, 1), (ResvTids, 1), (TraceOptions, 1), (NoReset, 1)];
 
@@ -64,7 +64,7 @@ pub fn describe(control: &mut dyn Control, wanted: Option<OptionNumber>) -> Resu
     Ok(text)
 }
 
-/// Runs `setopt`. Returns the text to print, and the error to report as well.
+/// Runs `setopt`. Returns the text to print, and the error to report, if any.
 pub fn change(control: &mut dyn Control, name: &str, option: OptionNumber, value: i32) -> (String, Option<Code>) {
     let (before, error) = match control.set_option(option as i32, value) {
         Ok(before) => (shown(option, before), None),

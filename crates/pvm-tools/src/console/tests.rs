@@ -108,7 +108,7 @@ impl Bench {
         (String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap(), flow)
     }
 
-    /// Runs a line that has no errors and after which the console continues. Returns the text.
+    /// Runs a line, checks that it causes no errors and that the console continues, and returns the text.
     fn out(&mut self, line: &str) -> String {
         let (out, err, flow) = self.run(line);
         assert_eq!((err.as_str(), flow), ("", Flow::Continue), "{line}");

@@ -7,8 +7,8 @@ use pvm_core::tid::Tid;
 use pvm_task::Session;
 use std::collections::BTreeSet;
 
-/// Returns the tasks of a run: the `known` ones, those whose output goes to `runner`, and all descendants of these and
-/// of `runner`. Adds them to `known`, since a task can outlive its parent.
+/// Returns the tasks of a run: the `known` tasks, the tasks whose output goes to `runner`, and all descendants of these
+/// tasks and of `runner`. Adds all tasks found to `known`, since a task can outlive its parent.
 pub fn members(tasks: &[TaskInfo], runner: Tid, known: &mut BTreeSet<Tid>) -> Vec<Tid> {
     loop {
         let before = known.len();

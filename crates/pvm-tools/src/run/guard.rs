@@ -1,7 +1,7 @@
 //! A process beside `pvm run` that ends the tasks of the run if `pvm run` is killed.
 //!
 //! A pipe leads from `pvm run` to the guard. `pvm run` writes the names of added hosts and the tids of its tasks into
-//! it, one per line. If the pipe ends without the line [`DONE`], `pvm run` was killed.
+//! the pipe, one per line. If the pipe ends without the line [`DONE`], `pvm run` was killed.
 use super::{family, finish};
 use crate::cli;
 use crate::machine;

@@ -23,7 +23,7 @@ use std::path::Path;
 use std::process::{Child, ExitCode};
 use watch::{Outcome, Run};
 
-/// The name of the task that `pvm run` itself is, in lists of tasks.
+/// The name under which lists of tasks show `pvm run` itself, which is a task too.
 const NAME: &[u8] = b"pvm run";
 /// The exit status if the program was not found, the same as in shells.
 const EXIT_NOT_FOUND: u8 = 127;
@@ -121,7 +121,8 @@ fn finish(
         return Ok(());
     }
     if status == EXIT_NO_READER {
-        // Much unread output may be queued before an answer to this task. A new task gets its answers at once.
+        // Much unread output may be queued before an answer to this task. So the process leaves and joins again as a
+        // new task, which gets its answers at once.
         session.leave()?;
         session = machine::join()?;
     }

@@ -55,7 +55,8 @@ impl Printer {
         }
     }
 
-    /// Notes that the task prints no more. Its unfinished line is printed, with a line feed only if it has a tag.
+    /// Notes that the task prints no more. Prints the task's unfinished lines, with a line feed only if they have a
+    /// tag.
     pub fn end(&mut self, task: Tid, tag: &str) {
         for stream in [Stream::Out, Stream::Err] {
             let Some(mut line) = self.open.remove(&(task, stream)).filter(|line| !line.is_empty()) else { continue };

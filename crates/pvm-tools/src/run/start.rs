@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 pub const OUTPUT_TAG: i32 = 1;
 /// The tag of messages with the standard error of tasks.
 pub const ERRORS_TAG: i32 = 3;
-/// The variable with the last directory in which programs for spawns are searched, after the search path of the host.
+/// The variable that names the directory where programs to spawn are searched for last, after the search path of the
+/// host.
 const BESIDE: &str = "PVMSPAWNPATH";
 /// Variables that identify a task: the started tasks must not inherit those of `pvm run`.
 const IDENTITY: [&str; 10] =

@@ -71,7 +71,7 @@ pub struct Run<'a> {
     /// All known tasks of the run, even those whose output goes elsewhere.
     known: BTreeSet<Tid>,
     began: Instant,
-    /// The time when the run has taken too long, and the time when tasks that were asked to end are killed.
+    /// The time when the run reaches its time limit, and the time when tasks that were asked to end are killed.
     limit: Option<Instant>,
     kill_at: Option<Instant>,
     /// The last signal that was sent to all tasks.
@@ -171,8 +171,8 @@ impl<'a> Run<'a> {
     fn watch_to_the_end(&mut self) -> u8 {
         loop {
             if self.show_output().is_err() {
-                // Nobody reads the output any more, so the tasks are killed. Without this command, SIGPIPE would end
-                // them.
+                // Nobody reads the output any more, so the tasks are killed. If they printed to that reader directly,
+                // SIGPIPE would end them.
                 let _ = self.signal_all(SIGKILL);
                 return EXIT_NO_READER;
             }

@@ -15,8 +15,8 @@ pub struct Message {
     pub tag: i32,
 }
 
-/// The times of sends whose receives are not known yet, or of receives whose sends are not; one of the lists is always
-/// empty.
+/// The times of sends whose receives are not known yet, or of receives whose sends are not known yet; one of the lists
+/// is always empty.
 #[derive(Default)]
 struct Loose {
     sends: VecDeque<Point>,

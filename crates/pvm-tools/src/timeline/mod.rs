@@ -35,8 +35,7 @@ struct Open {
 #[derive(Default)]
 struct Track {
     open: Vec<Open>,
-    /// The latest time of its events. An earlier one is replaced by it, so that time does not go back when the clock
-    /// does.
+    /// The latest time of its events, which also replaces the time of a later event if the clock has gone back.
     last: i64,
     context: i32,
     named: bool,

@@ -1,4 +1,4 @@
-//! Direct links between tasks: the steps that the machine orders.
+//! Direct links between tasks: carries out the steps that the machine orders.
 use super::Daemon;
 use pvm_core::machine::DirectTicket;
 use pvm_core::proto::{Direct, ToTask};
@@ -10,11 +10,11 @@ use std::os::fd::AsFd;
 
 use crate::direct_links::{PendingLink, id_of};
 
-/// The bit of the debug mask for routes.
+/// The bit of the debug mask that makes the daemon log direct links.
 const DEBUG_ROUTES: i32 = 0x4000;
 
 impl Daemon {
-    /// Expects the other host's call for a link between two tasks.
+    /// Prepares for the other host to call for a link between two tasks.
     pub(super) fn expect_direct(&mut self, ticket: DirectTicket, task: Tid, peer: Tid) {
         let call = self.direct_links.expect(ticket, task, peer);
         if let Some(DirectCall { shown, back, .. }) = &call {
@@ -39,7 +39,7 @@ impl Daemon {
         self.host_links.connect_direct(id_of(ticket), addresses, Tokens { shown, back });
     }
 
-    /// Gives up a link that is not wanted any more.
+    /// Stops making a link that is not wanted any more.
     pub(super) fn cancel_direct(&mut self, ticket: DirectTicket) {
         self.direct_links.take_pending(id_of(ticket));
         self.host_links.cancel_direct(id_of(ticket));

@@ -69,7 +69,7 @@ impl Daemon {
 
     /// Lets a task enroll.
     fn welcome(&mut self, connection: Connection, tid: Tid, welcome: Welcome) {
-        // This comes before the welcome, so that no descriptor is needed after it.
+        // The process is watched before the welcome, so that no descriptor is needed after the welcome.
         self.watch_peer_process(connection, tid);
         self.connections.welcome(connection, tid, welcome);
         self.log_task_event(tid, "has enrolled");

@@ -1,4 +1,4 @@
-//! Links to other hosts: passes the machine's orders to the links, and the links' events to the machine.
+//! Links to other hosts. This file passes the machine's orders to the links, and the links' events to the machine.
 use super::Daemon;
 use crate::frame_budget::FrameBudget;
 use crate::host_links::{HostLinks, LinkEvent};
@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Makes the links of a daemon. If the master is another host, it may connect.
+/// Makes the links of a daemon. If the master is another host, the master may connect.
 pub(super) fn new_links(settings: &Settings, connector: Connector, epoll: Rc<OwnedFd>) -> crate::Result<HostLinks> {
     let machine = &settings.machine;
     let own = match machine.rank {
@@ -51,7 +51,7 @@ impl Daemon {
         self.host_links.cancel_data(host);
     }
 
-    /// Expects a host to connect for a new data link.
+    /// Prepares for a host to connect for a new data link.
     pub(super) fn expect_data(&mut self, host: Tid) {
         let call = Tokens::generate().ok().map(|tokens| {
             let call = DataCall { shown: *tokens.shown.as_bytes(), back: *tokens.back.as_bytes() };
@@ -61,12 +61,12 @@ impl Daemon {
         self.machine.handle_data_expected(self.now(), host, call);
     }
 
-    /// Returns the time until [`Daemon::step_links`] is due without an event.
+    /// Returns the time after which [`Daemon::step_links`] is due even if no event occurs.
     pub(super) fn time_to_next_link_step(&self) -> Option<Duration> {
         self.host_links.next_wakeup().map(|when| when.saturating_duration_since(Instant::now()))
     }
 
-    /// Lets the links accept, connect and close.
+    /// Accepts, makes and closes connections of the links.
     pub(super) fn step_links(&mut self) {
         self.host_links.step();
         self.dispatch_link_events();
@@ -80,7 +80,7 @@ impl Daemon {
                     self.machine.handle_link_up(self.now(), host);
                     self.attach_data(host, data, Route::attach);
                     self.set_tree_spawn_parent(host, true);
-                    // No event reports frames that came with the handshake.
+                    // No event reports frames that arrived together with the handshake.
                     self.pending.add_host(host);
                 }
                 LinkEvent::Down { host } => self.on_link_down(host),
@@ -120,7 +120,7 @@ impl Daemon {
         }
     }
 
-    /// Handles frames of a host, as many as its budget allows.
+    /// Handles as many frames of a host as its budget allows.
     pub(super) fn receive_from_host(&mut self, host: Tid) {
         self.handle_host_frames(host);
         // Collectors on that host may have taken output of this host's tasks.
@@ -131,7 +131,7 @@ impl Daemon {
         let mut budget = FrameBudget::new();
         while budget.take() {
             let Some(frame) = self.host_links.receive(host) else {
-                // An incomplete frame is a sign of life, too.
+                // Even an incomplete frame shows that the host is alive.
                 self.machine.handle_heard(self.now(), host);
                 self.dispatch_link_events();
                 return self.execute_actions();

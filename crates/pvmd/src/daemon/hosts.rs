@@ -11,7 +11,7 @@ use rustix::event::epoll::{self, EventFlags};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// The bit of the debug mask for the start of hosts.
+/// The bit of the debug mask that makes the daemon log the start of hosts.
 const DEBUG_START: i32 = 0x8;
 
 /// Returns what new daemons learn about this daemon, their master.
@@ -68,7 +68,7 @@ impl Daemon {
 
     // ----- starts
 
-    /// Passes the commands with which the hoster starts the daemons to the machine.
+    /// Passes to the machine the commands with which the hoster starts the daemons.
     pub(super) fn tell_start_commands(&mut self, request: u32, hosts: &[HostStart]) {
         let command = |host: &HostStart| ByteBuf::from(self.starter.command_for_hoster(host).into_bytes());
         let commands = hosts.iter().map(|host| (host.index, command(host))).collect();
@@ -110,7 +110,7 @@ impl Daemon {
     pub(super) fn step_starts(&mut self) {
         if self.holds_terminal && self.starter.is_idle() {
             self.holds_terminal = false;
-            // A daemon whose hosts need no terminal does this when it starts.
+            // If no host had needed the terminal, the daemon would have called `setsid` at its start.
             let _ = rustix::process::setsid();
         }
         for event in self.starter.step() {
@@ -125,7 +125,7 @@ impl Daemon {
         }
     }
 
-    /// Notes whether a host can be a parent in the tree spawn, that is, whether it has a link to the master.
+    /// Notes whether a host can be a parent in the tree spawn, that is, whether the host has a link to the master.
     pub(super) fn set_tree_spawn_parent(&mut self, host: Tid, is_available: bool) {
         if self.settings.machine.rank != Rank::Master {
             return;
@@ -144,7 +144,7 @@ impl Daemon {
         }
     }
 
-    /// Returns the time until [`Daemon::step_starts`] is due without an event.
+    /// Returns the time after which [`Daemon::step_starts`] is due even if no event occurs.
     pub(super) fn time_to_next_start(&self) -> Option<Duration> {
         self.starter.next_wakeup().map(|when| when.saturating_duration_since(Instant::now()))
     }

@@ -1,4 +1,4 @@
-//! The loop: waits for events, passes them to the machine, executes the machine's actions.
+//! The daemon's loop: waits for events, passes them to the machine, executes the machine's actions.
 //!
 //! * `execute`: one arm for each action of the machine;
 //! * `host_links`: events of links to other hosts;
@@ -62,7 +62,7 @@ const ACCEPTS_IN_A_ROW_MAX: usize = 64;
 /// Pause when there is no descriptor left for a new connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// The bit of the debug mask for tasks that enroll and leave.
+/// The bit of the debug mask that makes the daemon log when tasks enroll and leave.
 const DEBUG_TASKS: i32 = 0x4;
 
 /// The daemon.
@@ -252,7 +252,7 @@ impl Daemon {
         let limits = self.time_to_next_start().into_iter().chain(self.time_to_next_link_step()).chain(pending);
         let limits = limits.chain(self.route.waits_for_memory().then_some(route::PAUSE)).chain(sleep_max);
         let wait = wakeup.into_iter().chain(limits).fold(check, Duration::min);
-        // Waking up a little late is better than waking up too early, and then a second time.
+        // It is better to wake up a little late than to wake up too early and have to wait a second time.
         timespec(wait + Duration::from_millis(1))
     }
 
@@ -387,7 +387,7 @@ impl Daemon {
         }
     }
 
-    /// Handles a frame of a task, after the messages that the task sent before.
+    /// Handles a frame of a task, after all messages that the task sent before the frame.
     fn on_frame(&mut self, tid: Tid, frame: ToDaemon) {
         match frame {
             ToDaemon::Bye => {
@@ -453,7 +453,7 @@ impl Daemon {
         self.resume_outputs();
     }
 
-    /// Waits for room in a socket only while frames wait for it.
+    /// Watches a socket for room, but only while frames wait for the socket.
     fn watch_write(&mut self, connection: Connection) {
         let Some(client) = self.connections.get_mut(connection) else { return };
         let limited = client.socket.is_descriptor_limited() && !client.write_closed;

@@ -9,26 +9,26 @@ use pvm_core::tid::Tid;
 
 /// Bytes of output read at a time.
 const OUTPUT_BYTES: usize = 64 << 10;
-/// The same for output that goes to the log: each line takes time.
+/// Bytes read at a time if the output is written to the log. They are fewer, since each line takes time.
 const LOGGED_BYTES: usize = 4 << 10;
 /// Bytes of output read after the end of a task. No pipe holds more.
 const LAST_OUTPUT_BYTES_MAX: usize = 16 * OUTPUT_BYTES;
-/// Output that waits for its collector.
+/// Bytes of output that wait for their collector.
 ///
 /// * Filled by: each task whose output is collected
-/// * Setting: `HPVM_BACKLOG_MAX`; this limit is at most half of it
+/// * Setting: `HPVM_BACKLOG_MAX`; the limit of output is at most half of that setting
 /// * Reached: output stays in the pipes of the tasks, and a task that prints more waits
 /// * Test: `a_collector_that_takes_nothing_costs_the_daemon_little`
 const COLLECTOR_BACKLOG_BYTES_MAX: usize = 16 << 20;
-/// Output for the log on its way from another host to the master.
+/// Bytes of output for the log that are on their way from another host to the master.
 ///
 /// * Filled by: each task whose output nobody collects
-/// * Setting: none, it is as much as a pipe can hold
+/// * Setting: none, the limit is as much as a pipe can hold
 /// * Reached: output stays in the pipes of the tasks, and a task that prints more waits
 /// * Test: `output_for_the_log_waits_for_the_link_to_the_master`
 const LOG_BACKLOG_BYTES_MAX: usize = 1 << 20;
 
-/// How far the collectors of output keep up.
+/// The parts of the daemon that show whether the collectors keep up with the output of their tasks.
 struct Collectors<'a> {
     machine: &'a Machine,
     connections: &'a Connections,
@@ -46,13 +46,14 @@ impl Collectors<'_> {
         if collector.host() != self.machine.own_host() {
             return self.machine.output_under_way(collector) > self.machine.output_under_way_max() / part as u64;
         }
-        // A collector must not be disconnected because its tasks print much.
+        // The limit is below the backlog at which a task is disconnected: a collector must not be disconnected because
+        // its tasks print much.
         let most = COLLECTOR_BACKLOG_BYTES_MAX.min(self.backlog_bytes_max / 2);
         self.connections.backlog_of(collector) > most / part
     }
 }
 
-/// Borrows only the parts that the collectors need, so that the processes can be borrowed at the same time.
+/// Borrows only the parts that [`Collectors`] needs, so that the processes can be borrowed at the same time.
 macro_rules! collectors {
     ($daemon:expr) => {
         Collectors {
@@ -79,7 +80,8 @@ impl Daemon {
         if !self.machine.is_given_output(tid) {
             return;
         }
-        // Output that was added later counts as taken, too; it is at most the limit of output in flight.
+        // Output that was added after the first of these calls counts as taken, too; this is at most the limit of
+        // output in flight.
         if client.write_closed || client.has_sent_backlog() {
             self.machine.handle_output_taken(tid);
         }

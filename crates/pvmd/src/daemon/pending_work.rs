@@ -1,4 +1,5 @@
-//! Work that the loop has put off: peers with more frames than their budget, and sockets that take no descriptors.
+//! Work that the loop has put off: frames of peers that have used up their budget, and sockets that take no
+//! descriptors.
 use pvm_core::machine::Connection;
 use pvm_core::tid::Tid;
 use pvm_link::DESCRIPTOR_PAUSE;

@@ -1,4 +1,4 @@
-//! Processes of tasks: from start to end.
+//! Processes of tasks, from their start to their end.
 use super::Daemon;
 use crate::frame_budget::FrameBudget;
 use pvm_core::machine::Start;
@@ -17,7 +17,7 @@ impl Daemon {
         self.machine.handle_started(start.tid, result);
     }
 
-    /// Handles the end of a process, after all frames, messages and output of the process.
+    /// Handles the end of a process, after all frames, messages and output of the process have been handled.
     pub(super) fn on_process_ended(&mut self, tid: Tid) {
         self.processes.kill_group_after_signal(tid, self.machine.process_of(tid));
         let Some(status) = self.processes.status(tid) else { return };

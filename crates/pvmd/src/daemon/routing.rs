@@ -41,7 +41,7 @@ macro_rules! context {
 }
 
 impl Daemon {
-    /// Lets the route carry messages. Returns whether the loop may sleep now; if so, tasks ring the daemon's doorbell
+    /// Lets the route carry messages. Returns whether the loop may sleep now. If so, tasks ring the daemon's doorbell
     /// from now on.
     pub(super) fn step_route(&mut self) -> bool {
         if !self.route.is_needed() {
@@ -88,7 +88,7 @@ impl Daemon {
         self.route.on_socket_ready(host, flags.contains(EventFlags::IN), flags.contains(EventFlags::OUT), ended);
     }
 
-    /// Sends a frame to a task of another host, behind the messages that were sent to the task before.
+    /// Sends a frame to a task of another host, after the messages that were sent to the task earlier.
     pub(super) fn send_along(&mut self, to: Tid, frame: &Frame) {
         // The host may have been removed since the machine decided this.
         if self.machine.has_host(to.host()) {

@@ -23,7 +23,8 @@ struct Fixture {
     daemon: Daemon,
     directory: TempDir,
     events: Vec<epoll::Event>,
-    /// Kept open: the daemon ends if a byte is written to it, and an end of file would keep the daemon's loop awake.
+    /// The other end of the daemon's signal socket. It stays open, since the daemon's loop would wake up again and
+    /// again at an end of file. A byte written to it would end the daemon.
     _signals: UnixStream,
     address: SocketAddr,
     key: PublicKey,
@@ -219,7 +220,7 @@ fn events_of_the_route_reach_the_machine_and_the_log() {
     daemon.execute_actions();
     assert!(fixture.log().contains("cannot send to t80001: no memory"), "{}", fixture.log());
     assert!(fixture.log().contains("along"), "{}", fixture.log());
-    // After a cut, the machine asks for a new connection.
+    // When the connection of a data link has ended, the machine asks for a new one.
     fixture.frames.clear();
     let asked = |fixture: &mut Fixture| fixture.frames.iter().any(|frame| matches!(frame, Frame::DataCall { .. }));
     fixture.daemon.dispatch_route_event(RouteEvent::Cut { host: host(1), why: "cut".into() });
@@ -278,7 +279,7 @@ fn everything_that_a_process_printed_is_handled_before_its_end() {
             |text: &[u8]| fixture.frames.iter().any(|frame| matches!(frame, Frame::Log { line, .. } if line == text));
         logged(b"first") && logged(b"last")
     });
-    // The task is gone, and so is everything that the daemon held for it.
+    // The task is gone, and the daemon has released everything that it held for the task.
     fixture.run_until("the task is left", |fixture| fixture.daemon.processes.outputs.counts() == (0, 0));
     assert!(!fixture.daemon.machine.takes_messages(tid));
     assert_eq!(fixture.daemon.connections.of_task(tid), None);

@@ -1,19 +1,19 @@
-//! Work that is due at regular intervals, whatever happens.
+//! Work that is due at regular intervals, whether or not there are events.
 use std::time::{Duration, Instant};
 
 /// How often the daemon checks that its socket and its rendezvous file exist.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How often the rendezvous file gets a new modification time, so that programs that remove old files spare it.
+/// How often the rendezvous file gets a new modification time, so that programs that remove old files do not remove it.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(3600);
-/// Free memory is returned to the system at the second quiet check in a row, and again after each further
-/// `QUIET_CHECKS` quiet checks, since requests use memory even while no message is carried.
+/// Free memory is returned to the system at the second of several quiet checks in a row, and again after every further
+/// `QUIET_CHECKS` of them: requests use memory even while no message is carried.
 const QUIET_CHECKS: u32 = 60;
 
-/// The times of the next regular work.
+/// When the regular work is due next.
 pub struct Upkeep {
     next_check: Instant,
     next_refresh: Instant,
-    /// Quiet checks in a row: nothing was carried before them.
+    /// The number of quiet checks in a row. A check is quiet if nothing was carried since the check before.
     quiet_checks: u32,
 }
 

@@ -14,10 +14,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The kind of every frame on a control link: a frame of the core.
+/// The kind of the frames on a control link. All of them are frames of the core.
 pub const CONTROL_FRAME: u8 = 1;
-/// Bytes that wait for a host on its control link, not counting the frame that exceeds the limit, nor a frame that
-/// alone is longer than the limit.
+/// Bytes that may wait for a host on its control link when another frame is added. A waiting frame that alone is longer
+/// than the limit does not count.
 ///
 /// * Filled by: each other host that does not read
 /// * Setting: `HPVM_BACKLOG_MAX`, 4 MiB at least
@@ -27,10 +27,10 @@ pub const HOST_BACKLOG_BYTES_MAX: usize = crate::settings::BACKLOG_BYTES_MAX;
 /// Time that a host has to read the last frames before its link is closed.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// The number of host timeouts after which the system ends a data link that makes no progress. If the control link
-/// still works, a new data link is made.
+/// The number of host timeouts after which the system ends the connection of a data link without progress. If the
+/// control link still works, a new connection is made.
 const DATA_STALL_TIMEOUTS: u32 = 3;
-/// The upper bound of the time without progress: systems count it in microseconds, in 31 bits.
+/// The upper bound of the time without progress: systems count this time in microseconds, in 31 bits.
 const DATA_STALL_TIME_MAX: Duration = Duration::from_secs(1800);
 
 /// An event of the links.
@@ -55,7 +55,7 @@ pub enum LinkEvent {
 struct KnownHost {
     key: PublicKey,
     control: Option<ControlLink>,
-    /// The host has connected although this side is the one to connect, and this has been logged.
+    /// Whether it has been logged that the host has connected although only this side should connect.
     has_called: bool,
 }
 
@@ -69,7 +69,7 @@ struct ControlLink {
 struct ClosingLink {
     control: ControlLink,
     deadline: Instant,
-    /// Whether everything is sent, and the socket is shut down for writing.
+    /// Whether everything has been sent and the socket has been shut down for writing.
     shut: bool,
 }
 
@@ -105,7 +105,7 @@ impl HostLinks {
         })
     }
 
-    /// Returns the port at which other daemons connect, zero if they cannot.
+    /// Returns the port at which other daemons connect, or zero if they cannot connect.
     pub fn port(&self) -> u16 {
         self.connector.port()
     }
@@ -181,7 +181,8 @@ impl HostLinks {
         }
     }
 
-    /// Expects a connection for a direct link. Tickets of direct links exceed 32 bits; tickets of hosts do not.
+    /// Prepares for a connection for a direct link. Tickets of direct links need more than 32 bits; tickets of hosts do
+    /// not.
     pub fn expect_direct(&mut self, ticket: u64, tokens: Tokens) {
         self.connector.expect(ticket, None, tokens, self.timeout, Instant::now());
     }
@@ -191,7 +192,7 @@ impl HostLinks {
         self.connector.connect_link(ticket, addresses, None, tokens, self.timeout, Instant::now());
     }
 
-    /// Expects a host to connect for a new data link.
+    /// Prepares for a host to connect for a new data link.
     pub fn expect_data(&mut self, host: Tid, tokens: Tokens) {
         let peer = self.data_key(host);
         self.connector.expect(u64::from(host.0), peer, tokens, self.timeout, Instant::now());
@@ -203,7 +204,7 @@ impl HostLinks {
         self.connector.connect_link(u64::from(host.0), addresses, peer, tokens, self.timeout, Instant::now());
     }
 
-    /// Gives up making a data link to a host.
+    /// Stops making a data link to a host.
     pub fn cancel_data(&mut self, host: Tid) {
         self.connector.cancel(u64::from(host.0));
     }
@@ -217,7 +218,7 @@ impl HostLinks {
         self.hosts.get(&host).is_some_and(|host| host.control.is_some())
     }
 
-    /// Gives up making a direct link.
+    /// Stops making a direct link.
     pub fn cancel_direct(&mut self, ticket: u64) {
         self.connector.cancel(ticket);
     }
@@ -283,7 +284,7 @@ impl HostLinks {
         let data_stall_time = self.data_stall_time();
         let Some(known) = self.hosts.get_mut(&host) else { return };
         if known.control.take().is_some() {
-            // The other side has lost the links that this side still has, and perhaps frames with them.
+            // The other side has lost its ends of the links that this side still has, and perhaps frames.
             self.log(format!("{host} has lost its links"));
             return self.events.push_back(LinkEvent::Down { host });
         }
@@ -328,7 +329,7 @@ impl HostLinks {
         result.map_err(|error| self.on_lost(host, &error)).ok()
     }
 
-    /// Returns whether the link has frames to take, or its end to report, without an event of the socket.
+    /// Returns whether the link has frames to take, or an end to report, although no event of the socket will say so.
     pub fn has_unread(&self, host: Tid) -> bool {
         let control = self.hosts.get(&host).and_then(|host| host.control.as_ref());
         control.is_some_and(|control| control.link.has_unread() || control.link.is_broken())
@@ -364,7 +365,7 @@ impl HostLinks {
         self.events.push_back(LinkEvent::Down { host });
     }
 
-    /// Closes the links to a host, which stays known.
+    /// Closes the links to a host. The host stays known.
     pub fn drop_link(&mut self, host: Tid) {
         self.connector.cancel(u64::from(host.0));
         if let Some(host) = self.hosts.get_mut(&host) {
@@ -397,7 +398,7 @@ impl HostLinks {
 }
 
 impl ControlLink {
-    /// Waits for room in the socket only while frames wait for it.
+    /// Watches the socket for room, but only while frames wait for the socket.
     fn watch(&mut self, epoll: &OwnedFd, host: Tid) {
         let wanted = self.link.wants_write();
         if wanted != self.watches_write {

@@ -82,7 +82,7 @@ fn linked(trusted: bool) -> (End, End) {
     linked_within(HOST_BACKLOG_BYTES_MAX, trusted)
 }
 
-/// The same, with a limit of the bytes that may wait.
+/// Returns the two hosts as `linked` does. At most `backlog_bytes_max` bytes may wait at host 1.
 fn linked_within(backlog_bytes_max: usize, trusted: bool) -> (End, End) {
     let ((mut one, first), (mut two, second)) = (End::new(ONE), End::new(TWO));
     one.links.limit_backlog(backlog_bytes_max);
@@ -274,7 +274,7 @@ fn a_data_link_is_made_again_and_again_by_those_who_know_the_tokens_and_the_cont
             };
             drive(&mut [&mut one, &mut two], |ends| ends.iter().all(|end| data_up(end)));
         }
-        // The token is wrong, or has been used before.
+        // The calling host shows a wrong token: one that was used before, or one that never existed.
         one.links.set_shared(trusted, Duration::from_millis(500));
         two.links.set_shared(trusted, Duration::from_millis(500));
         for wrong in [3, 9] {

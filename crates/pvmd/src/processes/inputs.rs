@@ -1,4 +1,4 @@
-//! Standard inputs of tasks that get their input by requests.
+//! Standard inputs of tasks, to which the daemon writes the data of requests.
 use crate::source::Source;
 use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 /// The daemon's end of the standard input of a task.
 struct Input {
     pipe: OwnedFd,
-    /// The bytes for the pipe, and how many of them it has taken.
+    /// The bytes for the pipe, and how many of them the pipe has taken.
     data: ByteBuf,
     written: usize,
     /// Whether `epoll` reports when the pipe has room.
@@ -55,8 +55,8 @@ impl Inputs {
         self.pipes.remove(&tid).is_some()
     }
 
-    /// Writes data to the standard input of a task; empty data closes it. Returns whether the task got it, or `None`
-    /// while part of it waits for room in the pipe.
+    /// Writes data to the standard input of a task; empty data closes it. Returns whether this succeeded, or `None`
+    /// while part of the data waits for room in the pipe.
     pub fn write(&mut self, tid: Tid, data: ByteBuf) -> Option<bool> {
         if data.is_empty() {
             return Some(self.close(tid));

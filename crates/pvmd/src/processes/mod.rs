@@ -39,7 +39,7 @@ pub struct Processes {
     groups: HashMap<Tid, Pid>,
     /// What tasks print. A pipe can outlive the process, for example if the process was a script that started the task.
     pub outputs: Outputs,
-    /// Standard inputs of tasks that get their input by requests.
+    /// Standard inputs of tasks, to which the daemon writes the data of requests.
     pub inputs: Inputs,
 }
 
@@ -50,7 +50,7 @@ impl Processes {
         Processes { epoll, spawner, running: HashMap::new(), groups: HashMap::new(), outputs, inputs }
     }
 
-    /// Returns the limit of the daemon's descriptors as text, and how to change it.
+    /// Returns a text that states the limit of the daemon's descriptors and how to change this limit.
     pub fn descriptor_limit(&self) -> String {
         self.spawner.descriptor_limit()
     }
@@ -83,7 +83,7 @@ impl Processes {
         Ok(number)
     }
 
-    /// Returns the id of the process that was started for a task, while it runs.
+    /// Returns the id of the process that was started for a task, while the process runs.
     pub fn id_of(&self, tid: Tid) -> Option<i32> {
         self.running.get(&tid).map(|running| running.child.id() as i32)
     }
@@ -96,15 +96,15 @@ impl Processes {
 
     /// Sends a signal to the process group of a task.
     ///
-    /// No other group can get the group's number while a process of the group exists. That process is the leader, until
-    /// its status is read, or the task, if a child of the leader has become the task.
+    /// No other group can get the group's number while a process of the group exists: the leader, until its status is
+    /// read, or the task, if a child of the leader has become the task.
     pub fn signal_group(&self, tid: Tid, process: i32, signal: i32) {
         let group_of_task = Pid::from_raw(process).and_then(|process| rustix::process::getpgid(Some(process)).ok());
         let group = self.groups.get(&tid).copied();
         if let Some(group) = group.filter(|_| self.running.contains_key(&tid) || group_of_task == group) {
             spawner::signal_group(group, signal);
         }
-        // The task may have moved to a group of its own.
+        // The task may have moved to another group.
         if group_of_task.is_none() || group_of_task != group {
             self.signal(tid, process, signal);
         }

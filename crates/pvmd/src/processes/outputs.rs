@@ -51,14 +51,14 @@ impl Outputs {
         }
     }
 
-    /// Reads once and returns how many bytes came. Zero means that there is nothing more for now; a pipe at its end
+    /// Reads once and returns the number of bytes. Zero means that there are no more bytes for now. A pipe at its end
     /// is closed.
     pub fn read(&mut self, tid: Tid, stream: Stream, into: &mut [u8]) -> usize {
         let Some(pipe) = self.pipes.get(&(tid, stream)) else { return 0 };
         match rustix::io::read(pipe, into) {
             Ok(count) if count > 0 => return count,
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // The end of the pipe, or a permanent error.
+            // The pipe is at its end, or has a permanent error.
             _ => drop(self.pipes.remove(&(tid, stream))),
         }
         0

@@ -35,13 +35,13 @@ pub struct Process {
     pub child: Child,
     /// Readable when the process has ended.
     pub pidfd: OwnedFd,
-    /// Its standard output.
+    /// The standard output of the process.
     pub output: OwnedFd,
-    /// Its standard error, if that is read separately.
+    /// The standard error of the process, if standard error is read separately.
     pub errors: Option<OwnedFd>,
-    /// Its standard input, if it is not empty.
+    /// The standard input of the process, if that is a pipe from the daemon.
     pub input: Option<OwnedFd>,
-    /// Whether it leads a process group.
+    /// Whether the process leads a process group.
     pub leads: bool,
 }
 
@@ -83,17 +83,17 @@ fn pseudo_terminal() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     Ok((own, task))
 }
 
-/// The number of low descriptors that are kept for the next process: those that it inherits, and those needed to watch
-/// its start.
+/// The number of low descriptors that are kept for the next process: those that the process inherits, and those that
+/// are needed to watch its start.
 const KEPT_FREE: usize = 8;
 
 /// Starts processes.
 pub struct ProcessSpawner {
-    /// The descriptor limit of tasks. The daemon's own limit is higher.
+    /// The descriptor limit of tasks. The daemon's own limit is usually higher.
     limit: Rlimit,
     own_limit: Rlimit,
-    /// Descriptors that occupy low numbers. A process that is started under the lower limit can inherit only such
-    /// numbers.
+    /// Descriptors that occupy low numbers. A process that is started under the lower limit can inherit only
+    /// descriptors with low numbers.
     low: Vec<OwnedFd>,
     socket: PathBuf,
 }
@@ -112,7 +112,7 @@ impl ProcessSpawner {
     pub fn new(socket: &Path) -> io::Result<ProcessSpawner> {
         let limit = getrlimit(Resource::Nofile);
         let own_limit = Rlimit { current: limit.maximum, maximum: limit.maximum };
-        // If that is forbidden, fewer tasks fit.
+        // If raising the limit is forbidden, the host can have fewer tasks.
         let raised = setrlimit(Resource::Nofile, own_limit).is_ok();
         let own_limit = if raised { own_limit } else { limit };
         let mut spawner = ProcessSpawner { limit, own_limit, low: Vec::new(), socket: socket.to_owned() };
@@ -120,8 +120,8 @@ impl ProcessSpawner {
         Ok(spawner)
     }
 
-    /// Occupies the lowest free descriptors, so that they can be freed for the next process. This is not needed if the
-    /// daemon has the same limit as its tasks.
+    /// Occupies the lowest free descriptors, which are freed again when the next process is started. This is not needed
+    /// if the daemon has the same limit as its tasks.
     fn occupy_low(&mut self) {
         if self.limit.current != self.own_limit.current {
             let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
@@ -172,7 +172,7 @@ impl ProcessSpawner {
     }
 
     /// Starts a process under the descriptor limit with which the daemon was started. The process can inherit no
-    /// descriptor above that limit, so the occupied low ones are freed during the start.
+    /// descriptor above that limit, so the occupied low descriptors are freed during the start.
     fn spawn(
         &mut self,
         settings: &Settings,
@@ -257,8 +257,8 @@ impl ProcessSpawner {
 pub fn signal(process: i32, signal: i32, own: Option<BorrowedFd<'_>>) {
     let Some(pid) = Pid::from_raw(process) else { return };
     match (Signal::from_named_raw(signal), own) {
-        // Errors are ignored, since a process that has ended needs no signal. By the pidfd, no other process with the
-        // same number can get the signal.
+        // Errors are ignored, since a process that has ended needs no signal. A signal sent through the pidfd cannot
+        // reach another process that has the same number by now.
         (Some(signal), Some(pidfd)) => drop(rustix::process::pidfd_send_signal(pidfd, signal)),
         (Some(signal), None) => drop(rustix::process::kill_process(pid, signal)),
         (None, _) if signal == 0 => {}
@@ -282,7 +282,7 @@ fn shell_kill(signal: i32, to: &str) {
     let _ = Command::new("/bin/sh").args(arguments).stderr(Stdio::null()).status();
 }
 
-/// Returns the error number if it is valid. It may come from another host.
+/// Returns the error number if it is valid. The number may come from another host.
 fn errno_of(error: &io::Error) -> Option<Errno> {
     let number = error.raw_os_error().filter(|number| (1..ERRNO_END).contains(number));
     number.map(Errno::from_raw_os_error)

@@ -140,7 +140,7 @@ fn a_paused_output_is_read_again_when_its_collector_has_caught_up() {
     rustix::io::write(&writer, b"text").unwrap();
     assert_eq!(ready(&epoll), [source]);
     outputs.pause(TASK, Stream::Output);
-    // The first pipe does not exist, the second one is paused already.
+    // In the first call the pipe does not exist; in the second call it is paused already.
     outputs.pause(other, Stream::Output);
     outputs.pause(TASK, Stream::Output);
     assert_eq!(outputs.counts(), (1, 1));

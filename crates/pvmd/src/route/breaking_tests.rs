@@ -23,7 +23,7 @@ fn join(one: &mut Host, other: &mut Host, encrypted: bool) {
     other.route.attach(one.tid, far);
 }
 
-/// Gives both sides a new connection.
+/// Joins both sides by a new connection.
 fn join_again(one: &mut Host, other: &mut Host, encrypted: bool) {
     let (near, far) = streams(encrypted);
     one.route.disconnect(other.tid);
@@ -66,7 +66,8 @@ fn what_is_on_its_way_when_links_break_arrives_once_and_in_order() {
                 5 => a.take(),
                 6 => [&mut c, &mut d].into_iter().for_each(Task::take),
                 7 => {
-                    // One side finds the end first. The other side finds it later, or gets the new connection earlier.
+                    // One side finds the end first. The other side finds the end later, or gets the new connection
+                    // before it finds the end.
                     if prng.next_below(2) == 0 {
                         one.route.disconnect(other.tid)
                     } else {
@@ -99,7 +100,7 @@ fn what_is_on_its_way_when_links_break_arrives_once_and_in_order() {
         assert_eq!(c.numbers(b.tid), d.numbers(b.tid));
         assert_eq!(other.frames, (0..news).map(|number| death(c.tid, number)).collect::<Vec<_>>());
         assert_eq!(one.route.egress_flows.flows.held_bytes() + other.route.egress_flows.flows.held_bytes(), 0);
-        // Blocks up to this size may remain, since tasks need not report at once what they have read.
+        // Blocks up to this total size may remain, since tasks need not report at once what they have read.
         assert!(one.heap_bytes() + other.heap_bytes() <= 4 * FLOW_WINDOW_BYTES as usize, "seed {seed}");
         assert!(one.cuts + other.cuts > 0, "some ends were found");
     }

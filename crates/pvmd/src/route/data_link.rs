@@ -5,7 +5,7 @@ use super::transmit::TransmitState;
 use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, FrameHeader, read_header, write_acknowledged};
 use pvm_net::{ByteStream, LinkError};
 
-/// The state of both directions, and the connection. Connections break and are replaced; the state stays.
+/// The state of both directions, and the connection. A connection that breaks is replaced; the state stays.
 pub(super) struct DataLink {
     pub stream: Option<ByteStream>,
     pub receive: ReceiveState,
@@ -14,8 +14,7 @@ pub(super) struct DataLink {
     handshake: Option<ResumeHandshake>,
 }
 
-/// An acknowledgement in each direction. Each side then continues at the position up to which the other side has
-/// received.
+/// An acknowledgement in each direction. Each side then continues at the position that the other side has acknowledged.
 struct ResumeHandshake {
     unsent: Vec<u8>,
     came: Vec<u8>,

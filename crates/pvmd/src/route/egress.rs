@@ -5,17 +5,17 @@ use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, FAR, Meta, Remote, Sink};
 use std::collections::HashMap;
 
-/// The receivers of one multicast that are on other hosts, four bytes each.
+/// Bytes of the list of the receivers of one multicast that are on other hosts: four bytes for each receiver.
 ///
 /// * Filled by: each task
 /// * Setting: none, no machine has a million tasks
-/// * Reached: the message goes to nobody
+/// * Reached: the message is sent to no receiver
 /// * Test: `a_list_of_more_receivers_than_there_can_be_is_nobodys`
 pub(super) const LIST_BYTES_MAX: usize = 4 << 20;
 
 /// The body of a message of a task of this host.
 pub(super) enum Body {
-    /// A short body, which came in the queue.
+    /// A short body, which was in the queue itself.
     Bytes(Vec<u8>),
     /// A body in the sender's heap.
     Remote(Remote),
@@ -30,22 +30,22 @@ impl Body {
     }
 }
 
-/// What goes to other hosts.
+/// The messages for other hosts.
 pub(super) struct EgressFlows {
     pub own: Tid,
     pub flows: Flows<Body>,
-    /// The receivers of each task's next message.
+    /// The receivers of each sender's next message, by sender.
     pub lists: HashMap<Tid, Vec<Tid>>,
 }
 
-/// Puts the messages that tasks have queued into flows.
+/// Takes the messages that tasks have queued, and puts them into flows.
 pub(super) struct Egress<'a> {
     pub egress_flows: &'a mut EgressFlows,
     pub context: &'a dyn RouteContext,
 }
 
 impl Egress<'_> {
-    /// Returns whether a tid can be that of a task of another host.
+    /// Returns whether a tid can belong to a task of another host.
     fn is_far(&self, tid: Tid) -> bool {
         tid.is_task() && tid.host() != self.egress_flows.own && self.context.is_member(tid.host())
     }

@@ -43,7 +43,7 @@ const HOSTILE: Tid = Tid(0x80000);
 const NAMES: [u32; 9] = [0x80001, 0x40001, 0x40002, 0x40003, 0x40009, 0xc0001, 0x40000, 0x80000, 0];
 /// The longest body in these tests, in bytes.
 const BODY_BYTES_MAX: u32 = 3 << 20;
-/// The host sends no more while this number of bytes waits for the socket.
+/// The hostile host sends no more while this number of bytes waits for the socket.
 const PENDING_BYTES_MAX: usize = 1 << 20;
 
 /// The tasks of this host.
@@ -215,7 +215,7 @@ impl World {
             }
             1 => {
                 let body = vec![9; usize::from(from.arbitrary::<u16>()?)];
-                // The receiver of this message takes nothing, and returns credit as it likes.
+                // The receiver of this message reads nothing, and returns arbitrary credit.
                 let _ = task.endpoint.send_bytes(OWN.0, [1, 2, 3, 4, 5, NAMES[0]], &body);
             }
             _ => task.take(),
@@ -248,7 +248,8 @@ impl World {
         }
     }
 
-    /// Removes the host. Tasks can still receive what it has sent; after that nothing is kept for it.
+    /// Removes the host. Tasks can still receive what the host has sent; after that, the route keeps nothing for the
+    /// host.
     fn end(mut self) {
         self.turn();
         self.route.forget_host(HOSTILE);
@@ -270,7 +271,7 @@ impl Task {
     }
 }
 
-/// Returns a tid that the host names.
+/// Returns one of the tids that the hostile host may name.
 fn name(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<Tid> {
     let number = usize::from(from.arbitrary::<u8>()?) % (NAMES.len() + 1);
     Ok(Tid(match NAMES.get(number) {

@@ -1,10 +1,10 @@
 //! The default route: messages between tasks of this host and tasks of other hosts.
 //!
-//! The daemon is a peer of its tasks in shared memory. Messages that tasks queue for other hosts go into flows
-//! (`pvm_core::flows`) as handles: bodies stay in the senders' heaps until the data link to the host takes them.
-//! Messages that arrive from other hosts go into the daemon's own heap and are lent to the receivers. This bounds the
-//! daemon's memory: by `HELD_BYTES_MAX` for each sender, and by one window (or one long message) for each receiver and
-//! each host that sends to it.
+//! The daemon is a peer of its tasks in shared memory. Messages that tasks queue for other hosts enter flows
+//! (`pvm_core::flows`) as handles: a body stays in its sender's heap until the data link to the host takes the body.
+//! Messages that arrive from other hosts are stored in the daemon's own heap and are lent to the receivers. This bounds
+//! the daemon's memory: by `HELD_BYTES_MAX` for each sender, and by one window (or one long message) for each receiver
+//! and each host that sends to it.
 //!
 //! * `data_link`: the data link to one host, with `receive` and `transmit` for its two directions;
 //! * `egress`: puts the messages of tasks into flows.
@@ -32,7 +32,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// Time after which the delivery of a message for which there was no memory is tried again.
+/// If there was no memory for a message, its delivery is tried again after this time.
 pub const PAUSE: Duration = Duration::from_millis(20);
 
 /// Messages taken from a task before its next frame is handled: as many as the daemon holds for a task.
@@ -72,7 +72,7 @@ enum Payload {
     Block(Block),
 }
 
-/// A message for which the queue to its task had no memory.
+/// A message that could not be queued to its receiver, for lack of memory.
 struct Undelivered {
     from: Tid,
     dst: Tid,
@@ -89,7 +89,7 @@ pub struct Route {
     intake: InboundFlows<Option<Block>>,
     /// The blocks lent to each task, one entry for each message, in order.
     lent: HashMap<Tid, VecDeque<Option<Block>>>,
-    /// For each task that is to ring: the position up to which it has read when it rings.
+    /// For each task that is to ring the daemon's doorbell: the task rings when it has read up to this position.
     noticed: HashMap<Tid, u64>,
     undelivered: VecDeque<Undelivered>,
     data_links: BTreeMap<Tid, DataLink>,
@@ -170,7 +170,7 @@ impl Route {
         self.events.pop_front()
     }
 
-    /// Returns whether there is anything to do at all.
+    /// Returns whether the route has any work, now or later: there is a peer, a data link or an event.
     pub fn is_needed(&self) -> bool {
         self.has_peers || !self.data_links.is_empty() || !self.events.is_empty()
     }
@@ -183,7 +183,7 @@ impl Route {
         self.data_links.insert(host, DataLink::new(Some(stream)));
     }
 
-    /// Continues the data link to a host on a new connection, from where the other side has stopped.
+    /// Continues the data link to a host on a new connection, after the last byte that the other side has received.
     pub fn resume(&mut self, host: Tid, stream: ByteStream) {
         self.wanted.remove(&host);
         self.data_links.entry(host).or_insert_with(|| DataLink::new(None)).reconnect(stream);
@@ -286,14 +286,15 @@ impl Route {
 
     // ----- the loop
 
-    /// Prepares to sleep: from now on tasks ring. Returns whether the loop may sleep; otherwise another step is due.
+    /// Prepares to sleep: from now on, tasks ring the daemon's doorbell. Returns whether the loop may sleep; otherwise
+    /// another step is due.
     pub fn prepare_park(&mut self, context: &dyn RouteContext) -> bool {
         if !self.has_peers {
             return true;
         }
         self.endpoint.prepare_park();
         let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
-        // A task that is to ring may have read up to its position just before this, without ringing.
+        // Just before this call, a task may have read up to the position at which it is to ring. It then has not rung.
         let stirs = self.endpoint.poll(&mut egress) > 0 || !self.tasks_past_notice().is_empty();
         if stirs {
             self.endpoint.unpark_unrung();
@@ -310,17 +311,17 @@ impl Route {
         }
     }
 
-    /// Returns whether a message waits for memory. Then [`Route::step`] is due after [`PAUSE`].
+    /// Returns whether a message waits for memory. If so, [`Route::step`] is due after [`PAUSE`].
     pub fn waits_for_memory(&self) -> bool {
         !self.undelivered.is_empty() || self.data_links.values().any(|data_link| data_link.receive.stalled)
     }
 
-    /// Makes the acknowledgement of all received bytes due, so that other hosts need not keep them.
+    /// Makes the acknowledgement of all received bytes due, so that other hosts need not keep these bytes.
     pub fn acknowledge(&mut self) {
         self.data_links.values_mut().for_each(|data_link| data_link.receive.receipts.make_due());
     }
 
-    /// Gives memory back if nothing was carried since the last call. Returns whether that is so.
+    /// Frees unused memory if nothing was carried since the last call. Returns whether nothing was carried.
     pub fn trim(&mut self) -> bool {
         if std::mem::take(&mut self.was_active) {
             return false;
@@ -337,8 +338,8 @@ impl Route {
         true
     }
 
-    /// Takes the messages that wait and carries them as far as possible. Returns whether another step may find more
-    /// work at once, apart from the work that [`Route::prepare_park`] finds.
+    /// Takes the messages that wait and carries them as far as possible. Returns whether an immediate further step may
+    /// find more work; work that [`Route::prepare_park`] finds is not considered.
     pub fn step(&mut self, context: &mut dyn RouteContext) -> bool {
         let mut egress = Egress { egress_flows: &mut self.egress_flows, context: &*context };
         self.was_active |= self.endpoint.poll(&mut egress) > 0;
@@ -422,7 +423,7 @@ impl Route {
         self.endpoint.is_connected(task.0)
     }
 
-    /// Queues a message to its task. Returns false if there is no memory.
+    /// Queues a message to its receiver. Returns false if there is no memory.
     fn queue_to_task(&mut self, message: &Undelivered, context: &mut dyn RouteContext) -> bool {
         let Undelivered { from, dst, meta, bytes, ref payload } = *message;
         let sent = match payload {
@@ -462,7 +463,8 @@ impl Route {
 
     // ----- what tasks have read
 
-    /// Checks how far a task has read, releases blocks, and sets the position at which the task rings next.
+    /// Checks how far a task has read, releases the blocks that it has read, and sets the position at which the task
+    /// rings next.
     fn update_read_progress(&mut self, task: Tid) {
         loop {
             let count = self.intake.consumed_to(task, self.endpoint.read_by(task.0));

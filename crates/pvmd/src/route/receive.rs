@@ -11,21 +11,21 @@ use std::os::fd::AsFd;
 
 /// Bytes read at a time while the length of the next frame is not known.
 const READ_BYTES: usize = 64 << 10;
-/// Bytes read beyond the end of a body: enough for the head of the next frame, with little of its body.
+/// Bytes read beyond the end of a body: enough for the head of the next frame and a little of that frame's body.
 const BEHIND_BYTES: usize = 256;
-/// Bytes read from one link in a step.
+/// The number of bytes after which a step reads no more from one link.
 const STEP_BYTES: usize = 1 << 20;
-/// Reads of one link in a step: on an encrypted link, few bytes can be much work.
+/// The number of times that a step reads from one link: on an encrypted link, even few bytes can be much work.
 const STEP_READS: usize = 64;
 /// The other side keeps sent bytes until they are acknowledged. An acknowledgement is due after this number of bytes;
-/// it is sent earlier if messages are sent in that direction.
+/// it is sent earlier if this side sends messages on the link.
 const ACKNOWLEDGED_EVERY: u64 = 128 << 10;
 
 /// What to do when a body is complete.
 enum OnComplete {
     /// Deliver it: it is a whole message.
     Deliver(MessageHeader),
-    /// Begin a transfer: further pieces of the message will come.
+    /// Begin a transfer: further pieces of the message will follow.
     Begin { transfer: u32, header: MessageHeader },
     /// Continue a transfer.
     Add { transfer: u32, bytes: usize },
@@ -46,15 +46,16 @@ pub(super) struct ReceiveState {
     start: usize,
     end: usize,
     incoming: Option<Incoming>,
-    /// How much has been read, and what has been acknowledged.
+    /// How many bytes have been read, and how many of them have been acknowledged.
     pub receipts: AckTracker,
-    /// The socket may have more.
+    /// Whether the socket may have more bytes.
     pub readable: bool,
-    /// The other side has closed. The bytes that it sent before are still to be read.
+    /// Whether the other side has closed. The last bytes that it sent may still have to be read.
     pub ended: bool,
     /// Whether there is no memory for the next message.
     pub stalled: bool,
-    /// The last body was long: an encrypted link then reads few bytes ahead, until their destination is known.
+    /// Whether the last body was long. If so, an encrypted link reads only few bytes ahead, until their destination is
+    /// known.
     long: bool,
 }
 
@@ -83,7 +84,7 @@ enum Next {
     /// Stop: the daemon handles a frame first.
     Stop,
     /// Wait: there is no memory for the body. Since the window of one task (`FLOW_WINDOW_BYTES`) is small, this host
-    /// must be short of memory. The link waits, as senders on this host do.
+    /// must be short of memory. The link waits for memory, as senders on this host do.
     Stall,
 }
 
@@ -99,7 +100,7 @@ impl ReceiveState {
         }
     }
 
-    /// Copies the part of the body that has been read into the block. Returns whether the body is complete.
+    /// Copies into the block the part of the body that has been read. Returns whether the body is complete.
     fn fill_block(&mut self) -> bool {
         let Some(incoming) = &mut self.incoming else { return false };
         let count = incoming.left.min(self.end - self.start);
@@ -146,7 +147,7 @@ impl ReceiveState {
         Ok(count)
     }
 
-    /// Returns true once after the other side has closed, so that one more read finds the end.
+    /// Returns true a single time after the other side has closed, so that one more read finds the end.
     fn ends(&mut self) -> bool {
         std::mem::take(&mut self.ended)
     }
@@ -187,7 +188,7 @@ impl ReceiveState {
         Ok(Some(count))
     }
 
-    /// Gives back the memory that a long frame has needed.
+    /// Frees the memory that a long frame has needed.
     fn release(&mut self) {
         if self.start == self.end && self.buffer.len() > READ_BYTES {
             self.buffer = Vec::new();
@@ -196,7 +197,8 @@ impl ReceiveState {
 }
 
 impl Route {
-    /// Handles the frames that have come from a host. Returns whether another call may find more at once.
+    /// Handles the frames that have arrived from a host. Returns whether an immediate further call may find more
+    /// frames.
     pub(super) fn receive_from(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<bool, LinkFailure> {
         let (mut taken, mut reads) = (0, 0);
         while taken < STEP_BYTES && reads < STEP_READS && self.undelivered.is_empty() {

@@ -6,8 +6,8 @@ use pvm_net::Link;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
-/// A number of small messages that makes the daemon stop reading from their sender. Unoptimized code gets fewer
-/// messages, since it is slow.
+/// So many small messages that the daemon stops reading from their sender. Unoptimized code gets fewer messages, since
+/// it is slow.
 const FLOOD: u32 = if cfg!(debug_assertions) { 200_000 } else { 1_000_000 };
 
 /// A host: its port table and its tasks.
@@ -171,7 +171,7 @@ fn two() -> (Host, Host) {
     (one, other)
 }
 
-/// Steps until nothing has moved for a while; `tasks` receive their messages.
+/// Steps until no message has moved for a while. Meanwhile `tasks` receive their messages.
 pub(super) fn settle(hosts: [&mut Host; 2], tasks: &mut [&mut Task]) {
     let mut quiet = 0;
     while quiet < 50 {
@@ -256,7 +256,8 @@ fn a_daemon_does_not_sleep_over_what_a_task_was_to_tell() {
     }
     settle([&mut one, &mut other], &mut [&mut a]);
     assert!(!other.route.noticed.is_empty());
-    // The task reads after the daemon's last poll before a sleep, and sees that the daemon is not asleep yet.
+    // The task reads after the daemon's last poll before a sleep. It sees that the daemon is not asleep yet, and does
+    // not ring.
     while other.route.step(&mut other.context) {}
     b.take();
     assert!(!other.route.prepare_park(&other.context));
@@ -269,7 +270,7 @@ fn a_daemon_does_not_sleep_over_what_a_task_was_to_tell() {
 fn an_end_that_is_told_and_does_not_come_holds_nobody_up() {
     let (mut one, mut other) = two();
     let (mut a, mut b) = (one.task(1), other.task(1));
-    // The event belonged to an earlier socket of this host.
+    // The event is late: it belongs to an earlier socket of this host.
     other.route.on_socket_ready(one.tid, true, true, true);
     settle([&mut one, &mut other], &mut []);
     a.send(b.tid, 1, &pattern(100_000, 1));
@@ -441,7 +442,7 @@ fn a_list_of_more_receivers_than_there_can_be_is_nobodys() {
 fn a_task_cannot_speak_for_another() {
     let (mut one, mut other) = two();
     let (mut a, mut b) = (one.task(1), other.task(1));
-    // The message names its receiver; its sender is the task whose queue it comes from.
+    // The message itself names only its receiver. The sender is known, since the message is in the sender's queue.
     let sent = a.endpoint.send_bytes(one.tid.0, [5, 0, 0, 0, 0, b.tid.0], b"x");
     assert!(matches!(sent, Ok(Sent::Done)));
     for nowhere in [Tid(0), Tid(0x80000), Tid(0xc0001), one.tid, a.tid, Tid(0xffff_ffff)] {

@@ -18,7 +18,8 @@ const GATHER_BYTES: usize = 32 << 10;
 /// Long pieces gathered for one write in clear, in bytes. The last packet of a write is usually not full, and costs
 /// both hosts as much as a full one.
 const CLEAR_BYTES: usize = 512 << 10;
-/// The same for an encrypted link, which keeps a copy of the bytes that it has not written.
+/// Long pieces gathered for one write on an encrypted link, in bytes. The link keeps a copy of those that the socket
+/// has not taken.
 const ENCRYPTED_BYTES: usize = 256 << 10;
 /// The longest piece of a body that is copied behind its head, in bytes. Longer pieces are written from where they are.
 const COPY_BYTES_MAX: usize = 4 << 10;
@@ -31,11 +32,11 @@ const STEP_BYTES: usize = 1 << 20;
 ///
 /// * Filled by: each other host that does not read, and each task
 /// * Setting: none, a connection never carries more at once
-/// * Reached: further messages wait where they are, as if the connection were full
+/// * Reached: further messages stay where they are and wait, as if the connection were full
 /// * Test: `no_more_is_kept_for_a_host_than_the_limit`
 const UNACKNOWLEDGED_BYTES_MAX: u64 = 8 << 20;
-/// Above the first limit the host gets no credit either. Above the second limit, it must have taken bytes without
-/// acknowledging them, which violates the protocol.
+/// Bytes that have been sent to one host and not been acknowledged: above the first limit, the host gets no credit
+/// either; above the second limit, it must have received bytes without acknowledging them, which violates the protocol.
 const CREDIT_KEPT_BYTES_MAX: u64 = 2 * UNACKNOWLEDGED_BYTES_MAX;
 const KEPT_BYTES_MAX: u64 = 3 * UNACKNOWLEDGED_BYTES_MAX;
 /// Buffers of acknowledged batches that are kept for reuse.
@@ -70,7 +71,7 @@ impl WriteBatch {
 struct Position {
     /// The position among the gathered bytes.
     at: usize,
-    /// The index of the long piece, and the position in it.
+    /// The index of the next long piece, and the position in that piece.
     index: usize,
     body_at: usize,
 }
@@ -102,13 +103,13 @@ pub(super) struct TransmitState {
     longest: u64,
     /// How far the current batch is written.
     place: Position,
-    /// The position where the last credit ends in the bytes of the last batch.
+    /// The position in the bytes of the last batch at which the last credit ends.
     credit_end: usize,
-    /// Credit that is not in a batch yet, summed for each task. So a host that does not read takes no more memory than
-    /// this.
+    /// Credit that is not in a batch yet, summed for each task. So the credit for a host that does not read needs no
+    /// more memory than this map.
     credit: BTreeMap<Tid, u64>,
     spare_buffers: Vec<Vec<u8>>,
-    /// The socket may take more.
+    /// Whether the socket may take more.
     pub writable: bool,
 }
 
@@ -126,7 +127,7 @@ impl Default for TransmitState {
     }
 }
 
-/// Keeps the buffer of an acknowledged batch for reuse. The bodies of the batch are released to their senders.
+/// Keeps the buffer of an acknowledged batch for reuse. The memory of the batch's bodies is released to their senders.
 fn recycle(spare_buffers: &mut Vec<Vec<u8>>, WriteBatch { mut bytes, .. }: WriteBatch) {
     if spare_buffers.len() < SPARE_BUFFERS_MAX && bytes.capacity() <= 2 * GATHER_BYTES {
         bytes.clear();
@@ -166,7 +167,7 @@ impl TransmitState {
     }
 
     /// Inserts credit, and an acknowledgement if one is due, behind the piece that is being written and behind earlier
-    /// credit. Inserts nothing among bytes that an earlier connection has carried.
+    /// credit. Inserts nothing among bytes that have been sent on an earlier connection.
     fn gather_control(&mut self, receipts: &mut AckTracker) {
         let gives_credit = !self.credit.is_empty() && self.kept_beside_longest() < CREDIT_KEPT_BYTES_MAX;
         if !(gives_credit || receipts.is_due())
@@ -211,7 +212,7 @@ impl TransmitState {
         self.sent.unacknowledged()
     }
 
-    /// Gives back the memory of idle buffers.
+    /// Frees the memory of idle buffers.
     pub fn release(&mut self) {
         self.spare_buffers = Vec::new();
     }
@@ -375,7 +376,7 @@ mod tests {
 
     const HOST: Tid = Tid(0x80000);
     const SRC: Tid = Tid(0x40001);
-    /// A number of bytes that an encrypted link does not take at once.
+    /// More bytes than an encrypted link takes at once.
     const NEWS_BYTES: usize = 1 << 20;
 
     fn streams(encrypted: bool) -> [ByteStream; 2] {

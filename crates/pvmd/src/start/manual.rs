@@ -1,6 +1,6 @@
 //! Starts by hand (`so=ms`): a person types the command on the other host, and types the command's answer here.
 //!
-//! This runs in a process of its own, since the daemon does not wait for people.
+//! This runs in a separate process, since the daemon does not wait for people.
 use rustix::fs::FlockOperation;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};

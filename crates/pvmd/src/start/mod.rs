@@ -32,7 +32,8 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 use tree_spawn::TreeSpawn;
 
-/// Hosts that the master itself starts at the same time, if it has enough processors ([`STARTS_PER_PROCESSOR`]).
+/// The number of hosts that the master itself starts at the same time, if it has enough processors
+/// ([`STARTS_PER_PROCESSOR`]).
 ///
 /// * Filled by: tasks that add hosts
 /// * Default: 64, but at most 16 for each processor
@@ -40,17 +41,17 @@ use tree_spawn::TreeSpawn;
 /// * Reached: the next host is started by another host that has a link already, or waits until a start has ended
 /// * Test: `many_hosts_start_at_the_same_time_but_not_more_than_the_limit`
 const STARTS_MAX: usize = 64;
-/// Simultaneous starts for each processor of the master. A start takes about 300 ms, and keeps a processor busy for 20
-/// ms.
+/// The number of simultaneous starts for each processor of the master. A start takes about 300 ms, and keeps a
+/// processor busy for 20 ms.
 const STARTS_PER_PROCESSOR: usize = 16;
 /// Time that a host has to start its daemon.
 const START_WAIT: Duration = Duration::from_secs(60);
-/// The same if another host starts the daemon. After this time the master starts it.
+/// Time that another host has to start the daemon. After this time the master starts the daemon.
 const PARENT_WAIT: Duration = Duration::from_secs(10);
 /// Time that a person has to start a daemon.
 const MANUAL_WAIT: Duration = Duration::from_secs(600);
-/// Time for which a stray daemon, one that the master does not know, may exist: as long as it waits for its master, and
-/// a little longer.
+/// Time for which a stray daemon, one that the master does not know, may exist: a little longer than it waits for the
+/// master.
 const STRAY_WAIT: Duration = WELCOME_WAIT.saturating_add(Duration::from_secs(10));
 /// Returns how many hosts a master with this number of processors itself starts at the same time.
 pub fn starts_max(processors: usize) -> usize {
@@ -62,7 +63,7 @@ pub fn starts_max(processors: usize) -> usize {
 pub struct Master {
     /// The tid of its host.
     pub tid: Tid,
-    /// The address at which it listens.
+    /// The address at which the master listens.
     pub address: SocketAddr,
     /// Its public key.
     pub key: Key,
@@ -77,7 +78,7 @@ pub struct Master {
 pub enum StartEvent {
     /// A line for the log.
     Log(String),
-    /// A start has succeeded, or has finally failed.
+    /// A start has succeeded, or has failed and is not tried again.
     Done { request: u32, index: usize, result: Result<Started, StartFailure> },
     /// A parent in the tree spawn is to execute an order for the command with this number.
     Order { parent: Tid, number: u64, order: StartOrder },
@@ -88,7 +89,7 @@ struct StartJob {
     request: u32,
     host: HostStart,
     shell: RemoteShell,
-    /// The places of the daemon that were tried, and those that are left.
+    /// The places on the host at which the daemon was looked for, and the places that are left.
     tried: Vec<String>,
     untried: VecDeque<String>,
     deadline: Instant,
@@ -98,7 +99,7 @@ struct StartJob {
     key_changed: bool,
     /// The daemon of PVM 3.4.6 that was found on the host.
     older: Option<String>,
-    /// Whether another host may start the daemon. If that fails, the master starts it.
+    /// Whether another host may start the daemon. If the start by the other host fails, the master starts the daemon.
     may_be_remote: bool,
     /// The host that starts the daemon in place of the master: its parent in the tree spawn.
     parent: Option<Tid>,
@@ -109,7 +110,7 @@ struct StartJob {
 /// Where a command runs.
 enum Runner {
     Local(RemoteCommand),
-    /// The command runs at a parent, which may report `bytes_left` more bytes.
+    /// The command runs at a parent, which may still report `bytes_left` bytes of output.
     Remote {
         parent: Tid,
         bytes_left: usize,
@@ -121,9 +122,9 @@ struct RunningStart {
     runner: Runner,
     output: Lines,
     errors: Lines,
-    /// The daemon has answered, and only the end of the command is awaited.
+    /// Whether the daemon has answered, so that only the end of the command is awaited.
     answered: bool,
-    /// The daemon is one of PVM 3.4.6, and the next place is tried.
+    /// Whether the daemon is one of PVM 3.4.6, so that the next place is tried.
     skipped: bool,
 }
 
@@ -132,7 +133,7 @@ pub struct Starter {
     master: Master,
     starts_max: usize,
     shell: RemoteShell,
-    /// The remote shell that parents use. Nobody can be asked for a password there.
+    /// The remote shell that parents use. On a parent, nobody can be asked for a password.
     parent_shell: RemoteShell,
     /// Whether the daemon has a terminal.
     terminal: bool,
@@ -193,7 +194,7 @@ impl Starter {
             _ if self.terminal && !self.can_ask() => self.parent_shell.clone(),
             _ => self.shell.clone(),
         };
-        // On a parent the same name may mean another host; a loopback address always does.
+        // On a parent the same name may mean another host; a loopback address always means the parent itself.
         let elsewhere = |host: &HostStart| {
             !host.addresses.is_empty() && host.addresses.iter().all(|ip| !ip.is_loopback() && !ip.is_unspecified())
         };
@@ -216,7 +217,7 @@ impl Starter {
         }
     }
 
-    /// Returns the command by which a hoster is to start the daemon of a host.
+    /// Returns the command with which a hoster is to start the daemon of a host.
     pub fn command_for_hoster(&self, host: &HostStart) -> String {
         let daemons = remote_shell::daemon_candidates(&host.line, variable, self.own_program.as_deref());
         self.call(host, Some(self.master.key), false).command(daemons.first().map_or("pvmd", String::as_str))
@@ -250,7 +251,7 @@ impl Starter {
         self.running.values().filter(|running| !running.answered && running.job.parent.is_none()).count()
     }
 
-    /// Starts waiting hosts: the master starts as many as it may, parents start others.
+    /// Starts waiting hosts: the master starts as many as it may, and parents start further ones.
     fn start_waiting(&mut self) {
         // A command that cannot be run fails at once and leaves room for the next command.
         while self.active() < self.starts_max {
@@ -356,7 +357,7 @@ impl Starter {
     fn continue_with(&mut self, id: u64, running: RunningStart, status: Option<ExitStatus>) {
         match status {
             _ if running.skipped => self.try_next(running.job),
-            // The parent waits for the end of the command.
+            // The end of the command need not be awaited here: the parent waits for it.
             _ if running.answered && running.job.parent.is_some() => {}
             None => drop(self.running.insert(id, running)),
             Some(_) if running.answered => {}
@@ -485,7 +486,8 @@ impl Starter {
 
     /// Handles news of a command that a parent runs.
     pub fn handle_news(&mut self, host: Tid, number: u64, news: StartNews) {
-        // Ignores news of a command that was answered or has ended, and of a command that another host runs.
+        // Ignores news of a command whose daemon has answered or that has ended, and news from a host that does not run
+        // the command.
         if self.running.get(&number).is_none_or(|running| running.job.parent != Some(host)) {
             return;
         }
@@ -521,14 +523,14 @@ impl Starter {
         self.continue_with(number, running, status);
     }
 
-    /// Gives a start of a parent back to the master, and logs why.
+    /// Leaves to the master a start that a parent was to make, and logs why.
     fn return_to_master(&mut self, parent: Tid, job: &StartJob, why: &str, is_stray: bool) {
         self.tree_spawn.end(parent, false);
         self.events.push(StartEvent::Log(format!("host {}: not by {parent}: {why}", job.host.line.name())));
         self.requeue(job, is_stray.then(|| Instant::now() + STRAY_WAIT));
     }
 
-    /// Queues a start for the master, which begins it anew.
+    /// Queues a start that the master makes again from the beginning.
     fn requeue(&mut self, job: &StartJob, stray_until: Option<Instant>) {
         let job = self.job(job.request, job.host.clone());
         self.waiting.push_front(StartJob { may_be_remote: false, stray_until, ..job });
@@ -537,7 +539,7 @@ impl Starter {
 
 impl Drop for Starter {
     fn drop(&mut self) {
-        // A command that was answered has started a daemon that ends by itself. Commands that parents run end when the
+        // If the daemon of a command has answered, the daemon ends by itself. Commands that parents run end when the
         // links to the parents end.
         for running in self.running.values_mut().filter(|running| !running.answered) {
             if let Runner::Local(command) = &mut running.runner {

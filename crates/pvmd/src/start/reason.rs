@@ -17,7 +17,7 @@ const STATUS_NOT_EXECUTABLE: i32 = 126;
 pub enum Outcome {
     /// The command has ended, and no daemon has answered.
     Exited(ExitStatus),
-    /// No answer came within this number of seconds.
+    /// No answer arrived within this number of seconds.
     NoAnswer(u64),
     /// The remote shell could not be started.
     NoProgram(std::io::Error),
@@ -29,7 +29,7 @@ pub enum Outcome {
     Refused(Code),
 }
 
-/// What is known of a failed start.
+/// What is known about a failed start.
 pub struct FailedStart<'a> {
     /// The host, as typed.
     pub host: &'a str,
@@ -46,14 +46,14 @@ pub struct FailedStart<'a> {
     pub older: Option<&'a str>,
 }
 
-/// Returns whether `ssh` says that the host's key has changed: an attack, or a new installation.
+/// Returns whether `ssh` says that the host's key has changed, which means an attack or a new installation.
 pub fn tells_of_changed_key(line: &str) -> bool {
     let line = line.to_lowercase();
     line.contains("remote host identification has changed") || line.contains("host key") && line.contains("has changed")
 }
 
-/// Returns whether the daemon is not at the place that was tried, so that another place is worth a try. Some shells use
-/// a general exit status in this case.
+/// Returns whether the daemon is not at the place that was tried, so that another place should be tried. Some shells
+/// use a general exit status in this case.
 pub fn is_not_found(status: ExitStatus, last_error: &str) -> bool {
     match status.code() {
         Some(STATUS_NOT_FOUND | STATUS_NOT_EXECUTABLE) => true,
@@ -62,7 +62,7 @@ pub fn is_not_found(status: ExitStatus, last_error: &str) -> bool {
     }
 }
 
-/// Describes a daemon that speaks another version of the protocol than this daemon.
+/// Returns a text about a daemon that speaks another version of the protocol than this daemon.
 pub fn other_version(who: &str, version: u32) -> String {
     format!("{who} speaks version {version} of what daemons say to each other, and this one version {}", wire::VERSION)
 }

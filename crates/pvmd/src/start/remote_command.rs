@@ -13,7 +13,7 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 4096;
-/// Bytes read from one pipe before other pipes are read. No pipe holds more.
+/// The number of bytes read from one pipe before other pipes are read. No pipe holds more.
 const READ_IN_TURN_MAX: usize = 1 << 20;
 /// Events taken from `epoll` at a time.
 const EVENTS_MAX: usize = 64;
@@ -34,7 +34,7 @@ impl OutputPipe {
         self.0.is_none()
     }
 
-    /// Reads what has come.
+    /// Reads the bytes that have arrived.
     pub fn read(&mut self) -> Vec<u8> {
         let mut read = Vec::new();
         let mut bytes = [0; READ_BYTES];
@@ -82,7 +82,7 @@ impl Lines {
         lines
     }
 
-    /// Reads a pipe and returns the complete lines; at the end of the pipe the unfinished one, too.
+    /// Reads a pipe and returns the complete lines, and at the end of the pipe also the unfinished line.
     pub fn read(&mut self, pipe: &mut OutputPipe) -> Vec<String> {
         let mut lines = self.take(&pipe.read());
         if pipe.ended() {
@@ -109,17 +109,17 @@ impl Lines {
 /// A running command.
 pub struct RemoteCommand {
     child: Child,
-    /// Absent once the process is known to have ended, since a pidfd stays readable after the end.
+    /// The pidfd, removed once the process is known to have ended, since a pidfd stays readable after the end.
     pidfd: Option<OwnedFd>,
-    /// Kept open until the daemon has answered.
+    /// The standard input of the process, kept open until the daemon has answered.
     input: Option<ChildStdin>,
     pub output: OutputPipe,
     pub errors: OutputPipe,
 }
 
 impl RemoteCommand {
-    /// Starts a command and writes its input. `alone`: the command gets a process group of its own, so that it can be
-    /// killed together with its children.
+    /// Starts a command and writes its input. `alone`: the command gets a new process group, so that it can be killed
+    /// together with its children.
     pub fn start(words: &[OsString], input: &[u8], alone: bool) -> io::Result<RemoteCommand> {
         let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
@@ -147,17 +147,17 @@ impl RemoteCommand {
         [&self.output.0, &self.errors.0, &self.pidfd].map(|descriptor| descriptor.as_ref().map(AsFd::as_fd))
     }
 
-    /// Tells the daemon that its answer has come, and closes its input. The daemon waits for both before it detaches
-    /// from the command.
+    /// Confirms to the daemon that its answer has been received, and closes the daemon's input. The daemon waits for
+    /// both before it detaches from the command.
     pub fn close_input(&mut self) {
         if let Some(mut input) = self.input.take() {
-            // This fits into the pipe, since the daemon has read the greeting.
+            // The word fits into the pipe, since the daemon has read the greeting.
             let _ = writeln!(input, "{TAKEN}");
         }
     }
 
-    /// Closes the input of a daemon that is not wanted. The daemon then ends, since it has not received the word that
-    /// [`RemoteCommand::close_input`] sends.
+    /// Closes the input of a daemon that is not wanted. The daemon then ends, since it has not received the
+    /// confirmation that [`RemoteCommand::close_input`] sends.
     pub fn drop_input(&mut self) {
         self.input = None;
     }
@@ -182,7 +182,7 @@ impl RemoteCommand {
         if let Some(group) = Pid::from_raw(self.child.id() as i32) {
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
-        // This kills a process that does not lead a group.
+        // This kills the process if it does not lead a group.
         let _ = self.child.kill().and_then(|()| self.child.wait());
     }
 }

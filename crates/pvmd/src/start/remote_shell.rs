@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 const CONNECT_SECONDS: u32 = 20;
 /// Debian's name for the remote shell that the administrator has chosen.
 const DEBIAN_SHELL: &str = "/etc/alternatives/pvm-rsh";
-/// Where packages install the daemon. Tried after `PATH` and the place of this daemon's own program.
+/// Where packages install the daemon. These places are tried after `PATH` and after the place of this daemon's own
+/// program.
 const USUAL_PLACES: [&str; 2] = ["/usr/lib/hpvm/bin/pvmd", "/usr/local/bin/pvmd"];
 
 /// The program that runs commands on other hosts.
@@ -50,7 +51,7 @@ impl RemoteShell {
         *self == RemoteShell::Srun
     }
 
-    /// Returns the words of the command line that runs `command` on the host of a line in the hostfile.
+    /// Returns the words of the command line that runs `command` on the host that `line` of the hostfile names.
     pub fn words(&self, line: &HostLine, command: &str) -> Vec<OsString> {
         let mut words: Vec<OsString> = match self {
             RemoteShell::Program(program) => [program.as_slice(), &[line.address().into()]].concat(),
@@ -74,9 +75,9 @@ pub fn is_in_foreground() -> bool {
     std::fs::File::open("/dev/tty").is_ok_and(in_front)
 }
 
-/// Returns the daemons to try on a host, best first: the one that the user has named; else `pvmd` in the host's `PATH`
-/// and the usual places. `own` is the program of this daemon. It comes first if `pvmd` is another program on this host,
-/// since the same is probably true on the other host.
+/// Returns the daemons to try on a host, best first. If the user has named a daemon, this is the only one. Otherwise
+/// they are `pvmd` in the host's `PATH`, `own` (the program of this daemon), and the usual places. `own` is tried
+/// before `pvmd` if `pvmd` in this host's `PATH` is not `own`, since the same is probably true on the other host.
 pub fn daemon_candidates(
     line: &HostLine,
     variable: impl Fn(&str) -> Option<OsString>,
@@ -96,7 +97,7 @@ pub fn daemon_candidates(
     daemons
 }
 
-/// Returns the first file of that name in a list of directories.
+/// Returns the first file called `name` in a list of directories.
 fn in_path(path: &OsString, name: &str) -> Option<PathBuf> {
     std::env::split_paths(path).map(|place| place.join(name)).find(|file| file.is_file())
 }

@@ -1,5 +1,5 @@
-//! Remote starts: commands that this host runs for the master to start daemons on other hosts. This host passes input
-//! and output on, and does not interpret them.
+//! Remote starts: commands that this host runs for the master to start daemons on other hosts. This host passes the
+//! input and output of the commands on, and does not interpret them.
 use super::remote_command::{OutputPipe, RemoteCommand, ready, watch};
 use pvm_core::proto::ByteBuf;
 use pvm_core::wire::{START_OUTPUT_BYTES_MAX, StartNews, StartOrder};
@@ -11,27 +11,28 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::ExitStatusExt;
 
-/// Commands that a host runs for the master at the same time.
+/// The number of commands that a host runs for the master at the same time.
 ///
 /// * Filled by: the master
 /// * Setting: none, the master asks for fewer
-/// * Reached: the master is told that the command was not run, and starts the daemon itself
+/// * Reached: the master receives the news that the command was not run, and starts the daemon itself
 /// * Test: `the_commands_that_a_host_runs_for_the_master_are_limited`
 const REMOTE_STARTS_MAX: usize = 64;
 
-/// The length of a command's input. A pipe takes an input of this length at once, so that writing never blocks.
+/// The length of a command's input, in bytes. A pipe takes an input of this length at once, so that writing never
+/// blocks.
 ///
 /// * Filled by: the master
 /// * Setting: none, every greeting is shorter
-/// * Reached: the master is told that the command was not run, and starts the daemon itself
+/// * Reached: the master receives the news that the command was not run, and starts the daemon itself
 /// * Test: `an_input_that_a_pipe_may_not_take_is_refused`
 const INPUT_BYTES_MAX: usize = 4096;
 
 struct RemoteStart {
     command: RemoteCommand,
-    /// The daemon that the command started has answered, and runs on without the command.
+    /// Whether the daemon that the command started has answered. If so, it continues without the command.
     answered: bool,
-    /// Bytes that the command has printed.
+    /// The number of bytes that the command has printed.
     printed: usize,
 }
 
@@ -160,7 +161,7 @@ mod tests {
         StartOrder::Run { words, input: ByteBuf::from(b"hello\n".to_vec()) }
     }
 
-    /// Returns the news until `count` commands have ended.
+    /// Collects the news until `count` commands have ended, and returns them.
     fn until_ended(remote_starts: &mut RemoteStarts, mut count: usize) -> Vec<(u64, StartNews)> {
         let (mut all, end) = (Vec::new(), Instant::now() + Duration::from_secs(20));
         while count > 0 && Instant::now() < end {

@@ -3,14 +3,14 @@
 use pvm_core::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Hosts that one parent starts at the same time.
+/// The number of hosts that one parent starts at the same time.
 ///
 /// * Filled by: tasks that add hosts
 /// * Setting: none, `HPVM_STARTS_MAX` sets how many the master starts itself
 /// * Reached: another parent is asked, or the master starts the host when it can start one more
 /// * Test: `each_parent_has_a_share_and_the_idlest_is_asked`
 pub const FAN_OUT: usize = 8;
-/// If failures exceed successes by this number, hosts of this machine evidently cannot start one another.
+/// If failures exceed successes by this number, the hosts of this machine apparently cannot start one another.
 const LOSSES_MAX: usize = 4;
 
 #[derive(Default)]
@@ -24,7 +24,7 @@ struct Parent {
 #[derive(Default)]
 pub struct TreeSpawn {
     all: BTreeMap<Tid, Parent>,
-    /// The hosts that can be asked, the idlest first.
+    /// The hosts that can be asked, those with the fewest starts in progress first.
     ready: BTreeSet<(usize, Tid)>,
     balance: isize,
 }
@@ -43,8 +43,8 @@ impl TreeSpawn {
         }
     }
 
-    /// Returns the parent of the next host, if any can be asked. A parent that has failed more often than it succeeded
-    /// is not asked, nor is any parent once tree spawn has proved futile.
+    /// Returns the parent of the next host, if there is one that can be asked. A parent with more failures than
+    /// successes is not asked. Once tree spawn has proved futile, no parent is asked.
     pub fn choose_parent(&self) -> Option<Tid> {
         let is_futile = self.balance <= -(LOSSES_MAX as isize);
         self.ready.first().filter(|_| !is_futile).map(|(_, host)| *host)
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(tree_spawn.choose_parent(), Some(hosts[1]));
         tree_spawn.remove_parent(hosts[1]);
         assert_eq!(tree_spawn.choose_parent(), None);
-        // The host now runs another daemon, of which no failure is recorded.
+        // The host now runs another daemon, and no failure of that daemon is recorded.
         tree_spawn.remove_parent(hosts[0]);
         tree_spawn.add_parent(hosts[0]);
         assert_eq!(tree_spawn.choose_parent(), Some(hosts[0]));

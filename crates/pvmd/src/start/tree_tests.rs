@@ -11,7 +11,7 @@ struct Fleet {
     orders: Vec<(Tid, u64, StartOrder)>,
     remarks: Vec<String>,
     results: BTreeMap<usize, Result<Started, StartFailure>>,
-    /// Whether hosts that have been started get a link at once.
+    /// Whether a host that has been started gets a link to the master at once.
     come: bool,
 }
 
@@ -311,7 +311,7 @@ fn whatever_parents_report_and_whenever_they_leave_each_host_has_one_result() {
     const HOSTS: usize = 12;
     for seed in 0..300 {
         let (mut prng, mut ends) = (Prng(seed), [0; HOSTS]);
-        // Starts by the master itself fail at once.
+        // The remote shell of the master itself does not exist, so its starts fail at once.
         let mut starter = starter(RemoteShell::Program(vec!["/nowhere/rsh".into()]), None);
         starter.starts_max = 0;
         (0..HOSTS).for_each(|index| starter.start(5, host(index, &format!("h{index}"))));

@@ -41,7 +41,7 @@ impl Directory {
         shell.args(["-c", &format!("{first}; exec \"$0\""), env!("CARGO_BIN_EXE_pvmd")]);
         self.prepared(shell)
     }
-    /// Returns a command with this directory as its `PVM_TMP` and home.
+    /// Sets this directory as the command's `PVM_TMP` and home, and returns the command.
     pub fn prepared(&self, mut command: Command) -> Command {
         for name in [
             "PVM_VMID",
@@ -134,7 +134,7 @@ pub struct Client {
     pub link: ControlSocket,
     pub welcome: Welcome,
     pub bell: OwnedFd,
-    /// Descriptors that came with the welcome.
+    /// The descriptors that arrived with the welcome.
     pub gifts: Vec<OwnedFd>,
     /// Frames that arrived before the test asked for them.
     pub inbox: Vec<(ToTask, Vec<OwnedFd>)>,

@@ -5,7 +5,7 @@ use anyhow::{Result, bail, ensure};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long the tasks may take to compare their accounts; their own limits are shorter.
+/// How long the tasks may take to compare their accounts; the time limits of the tasks themselves are shorter.
 const SETTLE_TIME: Duration = Duration::from_secs(150);
 /// How long the tasks may take to end.
 const END_TIME: Duration = Duration::from_secs(20);
@@ -42,7 +42,7 @@ impl Chief {
         self.lines.iter().filter(|line| line.starts_with(beginning)).count()
     }
 
-    /// Lets the tasks compare their accounts. Returns the result.
+    /// Makes the tasks compare their accounts, and returns the result.
     pub fn settle(&mut self) -> Result<String> {
         let before = self.count("settled ");
         self.process.send("settle");

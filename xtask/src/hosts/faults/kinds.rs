@@ -10,24 +10,24 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// The time in which a silent host must be noticed: the default limit of 10 s, and 10 s more for a slow machine.
+/// The time within which a silent host must be detected: the default limit of 10 s, and 10 s more for a slow machine.
 pub const NOTICE_TIME: Duration = Duration::from_secs(20);
-/// The time in which a closed connection must be noticed.
+/// The time within which a closed connection must be detected.
 const CLOSED_TIME: Duration = Duration::from_secs(5);
 /// How long a daemon is stopped.
 const STOPPED_TIME: Duration = Duration::from_secs(30);
-/// How long a host is cut off: after the first time the machine must still have the host, after the second it must have
-/// lost it.
+/// How long a host is cut off. After the shorter cut, the machine must still have the host; after the longer cut, the
+/// machine must have lost the host.
 const CUT_TIMES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
 /// How long tasks send messages over bad links.
 const TALK_TIME: Duration = Duration::from_secs(8);
-/// How long a host loses frames, and how many of a thousand are lost.
+/// How long a host loses frames, and how many of a thousand frames are lost.
 const LOSSY_TIME: Duration = Duration::from_secs(45);
 const LOSSY_SHARE: u32 = 300;
-/// How long the run waits after the loss of frames: connections that cannot recover have been given up by then.
+/// How long the run waits after the loss of frames: until all connections that cannot recover have been closed.
 const GIVEN_UP_TIME: Duration = Duration::from_secs(25);
-/// The longest frame that passes a black hole, in bytes, and the range of the hole's duration: always longer than a
-/// silent host is tolerated, and sometimes longer than a connection without progress is tolerated.
+/// The longest frame, in bytes, that passes a black hole, and the range of the hole's duration. The duration always
+/// exceeds the time limit for a silent host, and sometimes the time limit for a connection without progress.
 const HOLE_BYTES: u32 = 700;
 const HOLE_MS: [u64; 2] = [20_000, 45_000];
 /// How often connections are killed, and the pause before each time.
@@ -128,12 +128,12 @@ impl Fault {
         Fault::ALL.into_iter().find(|fault| fault.name() == name).with_context(|| format!("faults: {}", names()))
     }
 
-    /// Returns whether the machine loses a host by the fault.
+    /// Returns whether the fault makes the machine lose a host.
     pub fn loses_host(self) -> bool {
         matches!(self, Fault::DaemonKilled | Fault::DaemonStopped | Fault::LongCut | Fault::LinkDown)
     }
 
-    /// Returns whether it depends on chance that the machine loses a host by the fault.
+    /// Returns whether chance decides if the fault makes the machine lose a host.
     pub fn may_lose_host(self) -> bool {
         self == Fault::LossyHost
     }
@@ -231,8 +231,7 @@ fn stop(run: &Run, chief: &mut Chief) -> Result<()> {
     noticed
 }
 
-/// Waits until the chief knows that the host is lost, until the host's processes have ended, and until the time of the
-/// cut is over.
+/// Waits until the chief knows that the host is lost, until the host's processes have ended, and until the cut is over.
 fn cut_off(run: &Run, chief: &mut Chief) -> Result<()> {
     let began = Instant::now();
     lost(chief, NOTICE_TIME)?;

@@ -7,20 +7,20 @@ use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// The most times that data links are ended.
+/// How often data links are ended at most.
 const KILLS_MAX: u64 = 6;
-/// The time in which data links must be connected again.
+/// The time within which data links must be connected again.
 const AGAIN_TIME: Duration = Duration::from_secs(20);
 /// A link counts as a data link if it has carried more bytes than this, and more than four times as many as the control
 /// link.
 const DATA_BYTES_MIN: u64 = 64 << 10;
-/// The longest time in which connections are ended while the host is cut off.
+/// How long the fault may spend ending connections while the host is cut off.
 const CUT_MAX: Duration = Duration::from_secs(3);
 /// The words in the daemon's log when a data link is connected again.
 const AGAIN: &str = "stands again";
 
-/// Ends data links of the host several times. Sometimes the host is cut off meanwhile, so that the other sides are not
-/// notified.
+/// Ends data links of the host several times. Sometimes the host is cut off meanwhile, so that the other hosts are not
+/// notified that links have ended.
 pub fn kill(run: &mut Run) -> Result<()> {
     let mut control = None;
     wait_until(AGAIN_TIME, || {
@@ -43,7 +43,7 @@ pub fn kill(run: &mut Run) -> Result<()> {
             if unheard && began.elapsed() > CUT_MAX {
                 break;
             }
-            // Not all links end each time: then the daemon can still reach some hosts.
+            // Some links are spared, so that the daemon can still reach some hosts.
             if run.random.u64(0..3) > 0 {
                 killed += end(run.victim(), &link)?;
             }
@@ -93,7 +93,7 @@ fn connections(host: &Host) -> Result<Vec<Connection>> {
 }
 
 /// Returns the names of a daemon's control links. A daemon has two connections to each other host; the control link is
-/// the one that has carried few bytes. Returns `None` while the two cannot be told apart.
+/// the one that has carried few bytes. Returns `None` while it is not clear which of the two is the control link.
 fn control_links(host: &Host) -> Result<Option<Vec<String>>> {
     let mut peers: BTreeMap<String, Vec<Connection>> = BTreeMap::new();
     for one in connections(host)? {

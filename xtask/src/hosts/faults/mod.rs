@@ -1,7 +1,7 @@
 //! `cargo xtask hosts --faults`: makes hosts, tasks and links fail while tasks on all hosts send messages.
 //!
 //! A run is one fault with one seed, in a sandbox of its own. `tests/hosts/faults` contains the tasks and their
-//! accounts. This module makes the fault and checks the state afterwards: the survivors' tables are equal, nothing
+//! accounts. This module causes the fault and checks the state afterwards: the survivors' tables are equal, nothing
 //! hangs, a lost host can be added as a new one, and after the halt nothing is left.
 
 mod chief;
@@ -141,7 +141,7 @@ pub struct Run<'a> {
     machine: Machine<'a>,
     fault: Fault,
     random: fastrand::Rng,
-    /// The host with the fault; never the first.
+    /// The index of the host with the fault; never that of the first host.
     victim: usize,
     /// Whether that host will be lost.
     loses_victim: bool,
@@ -184,8 +184,8 @@ impl<'a> Run<'a> {
     }
 
     fn chief(&mut self) -> Result<Chief> {
-        // The arguments are the route, which is PvmDontRoute or PvmRouteDirect (never for PVM 3.4, which would lose the
-        // order of messages, D3), and the longest message in bytes.
+        // The arguments are the route (PvmDontRoute or PvmRouteDirect) and the longest message, in bytes. PVM 3.4
+        // always gets PvmDontRoute: with PvmRouteDirect, it would not keep the order of messages (D3).
         let chance = self.random.bool();
         let direct = self.fault.is_direct().unwrap_or(chance) && self.machine.side == Side::Ours;
         let route = if direct { "3" } else { "1" };
@@ -283,7 +283,7 @@ impl<'a> Run<'a> {
         let master = self.machine.first().daemon().context("a daemon")?;
         crate::processes::signal(master, rustix::process::Signal::KILL);
         let left = || self.network.hosts().iter().flat_map(Host::processes).collect::<Vec<u32>>();
-        // The chief is our child and ends when it finds that the daemon has ended.
+        // The chief is a child of this process; it ends when it detects that the daemon has ended.
         let ended = wait_until(kinds::NOTICE_TIME, || left().is_empty());
         let names: Vec<String> = left().into_iter().map(super::network::name_of).collect();
         ensure!(ended, "left running: {names:?}");

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 /// The interval of the checks.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The interval at which the consoles of the honest hosts are used.
+/// The interval between two uses of each honest host's console.
 const ASK_INTERVAL: Duration = Duration::from_secs(4);
-/// If there were at least this many lives of hostile hosts, the other hosts must have cut off at least one.
+/// If hostile hosts had at least this many lives, the honest hosts must have cut off at least one hostile host.
 const LIVES_FOR_A_CUT: usize = 8;
 /// The most memory that an honest daemon may have at any time, in bytes.
 const PEAK_BYTES_MAX: u64 = 1 << 30;

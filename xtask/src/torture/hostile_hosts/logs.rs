@@ -1,10 +1,10 @@
-//! Checks that a log reports each cause, but not thousands of times.
+//! Checks that an honest daemon's log does not become long, however much the hostile hosts send.
 use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 
 /// The most lines that one life of a hostile host may cause: that it joined, that it was rejected, why it left.
 const LINES_A_LIFE_MAX: usize = 24;
-/// The most lines that have other causes.
+/// The most lines that are not caused by hostile hosts.
 const LINES_MAX: usize = 60;
 /// The number of kinds of lines that are shown.
 const KINDS_SHOWN: usize = 12;

@@ -159,14 +159,14 @@ fn talk(plan: &Plan, ring: &Ring<'_>, program: &Path, daemons: &[u32], keeper: &
     let mut chief = LineProcess::start(command.arg(format!("hosts={}", names.join(","))).stderr(Stdio::null()))?;
     let mut watch = Watch::new(daemons.to_vec(), Duration::from_secs(plan.patience));
     let calm_from = Duration::from_secs(plan.seconds.saturating_sub(plan.round_seconds));
-    // An unfinished message of a hostile host takes up to as much memory as the longest possible message.
+    // An unfinished message of a hostile host may take as much memory as the longest possible message.
     let begun = plan.hostile_hosts * i32::MAX as u64 / plan.tasks;
     let meanwhile = Limits { shared: MEANWHILE.shared + begun, ..MEANWHILE };
     let mut calm = false;
     let (traffic, trouble) = run_traffic(plan, &mut chief, ring, &mut |line, time| {
         watch.limits = if calm { AFTERWARDS } else { meanwhile };
         let said = watch.look(line);
-        // Another round follows, unless this was the last one, without hostile hosts.
+        // Another round follows, unless this was the last round, which has no hostile hosts.
         let over = time >= calm_from && (keeper.lives() > 0 || time >= calm_from + LIFE_TIME_MAX);
         let more = !std::mem::replace(&mut calm, over);
         if calm {

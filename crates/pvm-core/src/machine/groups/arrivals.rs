@@ -19,8 +19,8 @@ use crate::wire::{Frame, GroupChange};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// After this time, members whose arrival in the page is uncertain count as arrived: otherwise they would have arrived
-/// by way of their daemon by then.
+/// After this time, members whose arrival in the page is uncertain count as arrived in the page: a member that has not
+/// arrived there arrives by way of its daemon before that time.
 const MAYBE_ARRIVED_WAIT: Duration = Duration::from_secs(1);
 
 /// Where the members of a group arrive at a barrier.
@@ -48,15 +48,15 @@ struct PendingBarrier {
     members: BTreeSet<Tid>,
     /// Members that may have arrived in the page before it was taken out of use.
     maybe_arrived: BTreeSet<Tid>,
-    /// When the members in `maybe_arrived` count as arrived.
+    /// The time from which the members in `maybe_arrived` count as arrived.
     maybe_until: Time,
     /// Arrivals by way of the daemon: task and wait id.
     to_answer: Vec<(Tid, u32)>,
-    /// The host in whose page further members wait until the master releases them.
+    /// The host, if any, in whose page some of the members wait until the master releases them.
     page_host: Option<Tid>,
 }
 
-/// Where the members of a group arrive, and the arrivals at the master.
+/// The place where the members of a group arrive, and the arrivals at the master.
 #[derive(Default)]
 pub(super) struct Arrivals {
     place: MeetingPlace,
@@ -92,7 +92,8 @@ impl Arrivals {
 }
 
 impl Group {
-    /// Returns the barrier if members arrive at the master; otherwise the host with the page judges it.
+    /// Returns the barrier if members arrive at the master. (Otherwise they arrive in a page, and that host judges the
+    /// barrier.)
     fn barrier_at_master(&self, now: Time) -> Option<Barrier> {
         if self.arrivals.place != MeetingPlace::Master {
             return None;
@@ -152,7 +153,8 @@ impl Groups {
     pub fn arrivals_taken(&mut self, core: &mut Core, group: u64, taken: Taken) {
         let own = core.own_host();
         let Some(found) = self.by_id(group) else { return };
-        // A new page that is not to be used also reports its arrivals; the master does not wait for them.
+        // The daemon also reports the arrivals in a new page in which no members meet; the master does not wait for
+        // these.
         if !std::mem::take(&mut found.replica.take_ordered) {
             return;
         }
@@ -190,7 +192,7 @@ impl Groups {
         self.choose_place(core, id);
     }
 
-    /// Handles a member that arrives by way of its daemon.
+    /// Handles the arrival of a member by way of its daemon.
     pub fn arrive(&mut self, core: &mut Core, from: Tid, wait: u32, id: u64, count: i32) {
         let Some(group) = self.by_id(id).filter(|group| group.size() > 0) else {
             return core.reply(from, wait, Err(Code::NoGroup));
@@ -296,7 +298,7 @@ impl PendingBarrier {
     }
 }
 
-/// After a group has ended: answers the members that wait at its barrier.
+/// Answers the members that wait at the barrier of a group that has ended.
 pub(super) fn end_arrivals(core: &mut Core, arrivals: Arrivals) {
     let waiting = arrivals.pending.into_iter().flat_map(|pending| pending.to_answer);
     let queued = arrivals.queue.into_iter().map(|(tid, wait, _)| (tid, wait));

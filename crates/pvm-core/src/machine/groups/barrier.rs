@@ -1,14 +1,15 @@
 //! Barriers of groups from which members have gone (D5).
 //!
-//! Members synchronize without the daemon. The daemon examines a barrier when a member goes, and when a member reports
-//! that it waits for more members than the group has. The result depends on the members that the barrier needs:
+//! Members synchronize without the daemon. The daemon examines a barrier when a member leaves the group or dies, and
+//! when a member reports that it waits for more members than the group has. The result depends on the members that the
+//! barrier needs:
 //!
-//! * If the present members can complete the barrier, it is left alone.
-//! * If the barrier lacks a member that went while the barrier was pending, it fails. So does every later barrier of
-//!   that size, until a task has joined in place of the missing member.
-//! * If the barrier lacks members that had gone before it began, it fails when no task has joined in their place for
+//! * If the present members can complete the barrier, the daemon does nothing.
+//! * If the barrier lacks a member that left or died while the barrier was pending, the barrier fails. So does every
+//!   later barrier of that size, until a task has joined in place of the missing member.
+//! * If the barrier lacks members that had gone before it began, it fails unless tasks join in their place within
 //!   [`Settings::barrier_patience`](crate::machine::Settings). During this time a program may start substitutes.
-//! * If the barrier needs more members than the group ever had, it waits for tasks to join, without limit.
+//! * If the barrier needs more members than the group ever had, it waits for tasks to join, without a time limit.
 use super::group::Freezing;
 use super::{Groups, act};
 use crate::machine::core::Core;
@@ -27,9 +28,11 @@ pub(super) struct Shortage {
     lost: usize,
     /// Members whose loss has made a barrier fail, and which have not been replaced.
     missed: usize,
-    /// The largest size of the group that was recorded since the barrier was last judged.
+    /// The largest size of the group that was recorded since the last judgement of the barrier (other than
+    /// [`Verdict::Recheck`]).
     size_before: usize,
-    /// The generation of a barrier, and the number of members that arrived at it and then went: they count as present.
+    /// The generation of a barrier, and the number of members that arrived at it and have gone since: they count as
+    /// present.
     gone: (u32, usize),
     /// When the barrier is to be examined again.
     deadline: Option<Time>,
@@ -40,7 +43,7 @@ pub(super) struct Shortage {
 /// The judgement of a barrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The barrier can open, or waits for tasks to join.
+    /// The barrier can open, or waits for tasks to join: do nothing.
     Leave,
     /// A member is just arriving.
     Recheck,
@@ -49,8 +52,10 @@ pub(super) enum Verdict {
     Fail,
 }
 
-/// Judges a barrier. `sure`: the largest need that the group could meet until members went while the barrier was
-/// pending. `likely`: the largest need that it could meet before any members went.
+/// Judges a barrier. `sure`: the number of present members, of those that went while the barrier was pending, and of
+/// those whose loss failed an earlier barrier. `likely`: the number of present members and of all that have gone and
+/// have not been replaced. If too few members can arrive, a barrier that needs at most `sure` members fails; one that
+/// needs at most `likely` waits for substitutes.
 fn judge(barrier: &Barrier, sure: usize, likely: usize) -> Verdict {
     let need = usize::from(barrier.need);
     let missing = u32::from(barrier.need.saturating_sub(barrier.arrived));
@@ -89,7 +94,7 @@ impl Shortage {
     pub fn next_deadline(&self) -> Option<Time> {
         self.deadline
     }
-    /// Records that members arrive in another place: earlier losses were judged in the old place.
+    /// Records that members arrive in another place from now on: earlier losses were judged in the old place.
     pub fn place_changed(&mut self) {
         self.size_before = 0;
     }
@@ -137,15 +142,15 @@ impl Shortage {
 }
 
 impl Groups {
-    /// Handles the report of a member that waits for more members than the group has; when that member arrived, the
-    /// group had `size` members.
+    /// Handles the report of a member that it waits for more members than the group has. The group had `size` members
+    /// when the member arrived.
     pub fn check_barrier(&mut self, core: &mut Core, from: Tid, group: u64, size: u32) {
         let Some(found) = self.by_id(group).filter(|found| found.instance_of(from).is_some()) else { return };
         found.shortage.note_size(size as usize);
         self.examine_barrier(core, group);
     }
 
-    /// Examines whether the barrier of a group can still open; this happens at the place where the members arrive.
+    /// Examines whether the barrier of a group can still open; does nothing if its members arrive on another host.
     pub(super) fn examine_barrier(&mut self, core: &mut Core, group: u64) {
         match self.by_id(group).map(|found| (found.replica.meets_here, found.replica.is_made())) {
             Some((true, true)) => act(core, group, GroupAction::Look),
@@ -171,7 +176,7 @@ impl Groups {
         }
     }
 
-    /// Handles the news that the barrier was made to fail.
+    /// Handles the news that the daemon has made the barrier fail.
     pub fn barrier_failed(&mut self, group: u64) {
         if let Some(found) = self.by_id(group) {
             found.shortage.barrier_failed();
@@ -179,8 +184,8 @@ impl Groups {
         }
     }
 
-    /// Handles the news that a member arrived before the barrier could be made to fail. The barrier is examined again
-    /// after a pause; otherwise a misbehaving member could keep the daemon busy.
+    /// Handles the news that a member arrived before the daemon could make the barrier fail. The barrier is examined
+    /// again after a pause; otherwise a misbehaving member could keep the daemon busy.
     pub fn barrier_changed(&mut self, now: Time, group: u64) {
         if let Some(found) = self.by_id(group) {
             found.shortage.deadline = Some(now + RECHECK_AFTER);

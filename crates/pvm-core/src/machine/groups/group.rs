@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A pending `pvm_freezegroup`.
 pub(super) struct Freezing {
-    /// How many members must call.
+    /// How many members must call `pvm_freezegroup`.
     pub need: i32,
     /// The callers so far: task and wait id.
     pub callers: Vec<(Tid, u32)>,
@@ -38,9 +38,9 @@ pub(super) struct Group {
     pub broken: bool,
     /// The pending freeze.
     pub freezing: Option<Freezing>,
-    /// The members that its barrier lacks.
+    /// The members that the group's barrier lacks.
     pub shortage: Shortage,
-    /// At the master: arrivals at its barrier.
+    /// At the master: arrivals at the group's barrier.
     pub arrivals: Arrivals,
 }
 
@@ -74,7 +74,7 @@ impl Group {
         hosts.next().filter(|_| hosts.next().is_none())
     }
 
-    /// Makes the task a member; returns its instance number, the lowest that is free.
+    /// Makes the task a member with the lowest free instance number; returns this number.
     pub fn add(&mut self, tid: Tid) -> u32 {
         let instance = self.holes.pop_first().unwrap_or(self.members.len() as u32);
         self.put(instance, tid);

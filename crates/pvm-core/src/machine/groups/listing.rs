@@ -1,8 +1,9 @@
 //! The group server's messages.
 //!
-//! PVM 3.4 kept groups in a server task, which `pvm_gstat` and `pvmgroups` ask. Here the daemons take the place of that
-//! task, under a tid that no task ever gets ([`Tid::group_server`]): they pass messages on to the master, which
-//! answers. First the master asks the hosts in whose pages members wait for these members.
+//! PVM 3.4 kept groups in a server task; its programs `pvm_gstat` and `pvmgroups` send requests to that task. Here the
+//! daemons take the place of that task, under a tid that no task ever gets ([`Tid::group_server`]): they pass messages
+//! on to the master, which answers. Before it answers, the master collects the lists of waiting members from the hosts
+//! in whose pages members synchronize.
 use super::Groups;
 use crate::codes::{GROUP_SERVER_DUMP, GROUP_SERVER_LIST};
 use crate::encoding::Writer;
@@ -15,9 +16,9 @@ use crate::tid::Tid;
 use crate::wire::Frame;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number of instance numbers in the list of a group is a multiple of this, as in PVM 3.4.
+/// The list of a group's instance numbers is filled up to a multiple of this length, as in PVM 3.4.
 const INSTANCES_STEP: u32 = 10;
-/// Stands for a free instance number, and for the count of a barrier without arrivals.
+/// In the list: a free instance number, or the count of a barrier without arrivals.
 const NOBODY: i32 = -1;
 
 /// A list that waits for answers of other hosts.

@@ -1,8 +1,8 @@
 //! Groups (contract 2.11): members, freezing, and barriers that can no longer open.
 //!
 //! The daemon of each host keeps a page for each group ([`GroupAction`]). In this page members find one another and
-//! synchronize in barriers, without the help of the daemon. This module has the rules of membership, which the master
-//! applies.
+//! synchronize in barriers, without the help of the daemon. This module contains the rules of membership, which the
+//! master applies.
 //!
 //! * `group`: one group
 //! * `replicas`: the groups that each host replicates
@@ -33,7 +33,7 @@ use crate::tid::{SLOT_MASK, Tid};
 use crate::wire::GroupChange;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The count that stands for "as many as the group has members".
+/// The count that means: as many as the group has members.
 const ALL_MEMBERS: i32 = -1;
 /// The instance number of a task that is no member.
 const NO_MEMBER: i32 = -1;
@@ -46,7 +46,7 @@ const NO_MEMBER: i32 = -1;
 pub(in crate::machine) const GROUP_MEMBERS_MAX: usize = SLOT_MASK as usize;
 
 /// All groups. There may be many groups, and tasks end all the time. So the groups of a task or host, and the group
-/// with the next deadline, are found without a search through all.
+/// with the next deadline, are found without a search through all groups.
 #[derive(Default)]
 pub(super) struct Groups {
     groups: BTreeMap<u64, Group>,
@@ -131,7 +131,7 @@ impl Groups {
             next.map(|when| self.deadlines.insert((when, id)));
         }
     }
-    /// Returns the arrivals at a barrier of the master.
+    /// Returns the arrivals at a barrier that members reach at the master.
     #[cfg(test)]
     pub fn waiting_here(&self) -> Option<super::group_page::Waiting> {
         self.groups.values().find_map(|group| group.arrivals.waiting())
@@ -198,7 +198,7 @@ impl Groups {
         }
         let is_full = self.memberships.len() >= core.settings.limits.members;
         let Some(group) = self.by_id(id) else { return };
-        // A frozen group refuses even its members with this code.
+        // A frozen group refuses with this code any task that joins, even a member.
         let refusal = match group.instance_of(tid) {
             _ if group.frozen => Some(Code::NotInGroup),
             Some(_) => Some(Code::DupGroup),
@@ -218,7 +218,7 @@ impl Groups {
         self.answer_when_known(core, number, tid, wait, Ok(Reply::Group { id, instance: instance as i32 }));
     }
 
-    /// Handles a request for a group, which any task may make.
+    /// Handles a request to see a group; any task may make one.
     pub fn look_up(&mut self, core: &mut Core, from: Tid, wait: u32, name: &[u8]) {
         match self.existing(name).map(|group| (group.id, group.instance_of(from))) {
             Ok((id, instance)) => {
@@ -312,7 +312,8 @@ impl Groups {
         Ok(group.id)
     }
 
-    /// Freezes the group if enough members have called; fails the callers if they never will.
+    /// Freezes the group if enough members have called `pvm_freezegroup`; fails the callers if not enough members are
+    /// left to call it.
     fn settle_freeze(&mut self, core: &mut Core, id: u64) {
         let Some(group) = self.by_id(id) else { return };
         let Some(freezing) = &group.freezing else { return };
@@ -332,7 +333,7 @@ impl Groups {
         }
     }
 
-    /// Removes a member that has gone from the callers of a pending freeze.
+    /// Removes a member that has left the group or died from the callers of a pending freeze.
     fn withdraw_from_freeze(&mut self, core: &mut Core, id: u64, tid: Tid) {
         let Some(group) = self.by_id(id) else { return };
         let Some(freezing) = &mut group.freezing else { return };

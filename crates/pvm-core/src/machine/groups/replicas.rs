@@ -34,7 +34,7 @@ pub(super) struct Replica {
     page: PageState,
     /// Whether members arrive in this host's page.
     pub meets_here: bool,
-    /// Whether the master waits for the arrivals in this host's page.
+    /// Whether the master has ordered this host to send the arrivals in its page, and waits for them.
     pub take_ordered: bool,
     /// At the master: other hosts with a replica.
     hosts: BTreeSet<Tid>,
@@ -92,8 +92,9 @@ impl Groups {
     // ----- the master
 
     /// Applies a change to this host's page and sends it to all hosts with a replica. Returns the number that their
-    /// acknowledgements carry. The host `asking`, whose task asked for the change, does not acknowledge it, because the
-    /// answer follows. If no task asked (`Tid::NONE`), no acknowledgements are requested.
+    /// acknowledgements carry. The host `asking`, whose task asked for the change, does not acknowledge the change,
+    /// because it receives the answer to its task after the change. If no task asked (`Tid::NONE`), no acknowledgements
+    /// are requested.
     pub(super) fn change_group(&mut self, core: &mut Core, id: u64, change: GroupChange, asking: Tid) -> u64 {
         self.act_on_page(core, id, action_of(&change));
         let Some(group) = self.by_id(id) else { return NO_ACK };
@@ -119,7 +120,7 @@ impl Groups {
         number
     }
 
-    /// Sends a group to another host, which replicates it from now on.
+    /// Sends a group to another host, which replicates the group from now on.
     pub(super) fn subscribe(&mut self, core: &mut Core, id: u64, host: Tid) {
         let own = core.own_host();
         let Some(group) = self.by_id(id).filter(|_| host != own) else { return };
@@ -156,7 +157,7 @@ impl Groups {
         }
     }
 
-    /// Counts an acknowledgement; sends the answer after the last.
+    /// Counts an acknowledgement; sends the answer after the last one.
     fn count_ack(&mut self, core: &mut Core, number: u64) {
         let Some(deferred) = self.change_acks.deferred.get_mut(&number) else { return };
         deferred.missing -= 1;
@@ -179,7 +180,7 @@ impl Groups {
         for number in self.change_acks.unacknowledged.take(host) {
             self.count_ack(core, number);
         }
-        // A host in whose page members arrive has a replica, so `ids` includes all groups concerned.
+        // `ids` includes all groups whose members arrive in the page of that host, because such a host has a replica.
         for id in ids {
             self.arrivals_host_lost(core, id, host);
         }
@@ -195,7 +196,7 @@ impl Groups {
 
     // ----- any host
 
-    /// Answers a task; if the answer is a group, the task also gets the page of the group.
+    /// Answers a task; if the answer is a group, also sends the task the page of the group.
     pub fn answer_with_group(&mut self, core: &mut Core, to: Tid, wait: u32, answer: Result<Reply, Code>) {
         match answer {
             Ok(Reply::Group { id, instance }) if to.host() == core.own_host() => {
@@ -303,7 +304,7 @@ impl Groups {
     pub(super) fn forget_group(&mut self, core: &mut Core, id: u64) {
         let Some(group) = self.remove(id) else { return };
         if group.replica.page == PageState::Requested {
-            // The daemon executes this after the action that makes the page.
+            // The page is being made; the daemon closes it after that.
             act(core, id, GroupAction::Close);
         }
         group.replica.hosts.iter().for_each(|host| _ = self.replicas.by_host.remove(*host, id));
@@ -313,7 +314,7 @@ impl Groups {
         end_arrivals(core, group.arrivals);
     }
 
-    // ----- other hosts than the master
+    // ----- hosts other than the master
 
     /// Adds a group that this host replicates from now on.
     pub fn replicate(&mut self, state: GroupState) {

@@ -1,10 +1,10 @@
 //! Data links that break while the control link is up; they are opened again.
 //!
-//! Data in flight are not lost when a data link breaks ([`crate::flows::RetransmitQueue`]), so only the end of the
-//! control link is the end of the host. The host with the higher number, which is called, decides when a new link is
-//! opened: it makes tokens, expects a call that shows them, and sends them to the other host on the control link. Data
-//! links are numbered, and only the link with the highest number counts. So it does not matter which side first notices
-//! the end of a link, and a late report of the end of an old link is ignored.
+//! Data in flight are not lost when a data link breaks ([`crate::flows::RetransmitQueue`]), so the host is lost only
+//! when its control link ends. The host with the higher number, which is called, decides when a new link is opened: it
+//! makes tokens, expects a call that shows them, and sends them to the other host on the control link. Data links are
+//! numbered, and only the link with the highest number counts. So it does not matter which side first notices the end
+//! of a link, and a late report of the end of an old link is ignored.
 use crate::machine::action::Action;
 use crate::machine::core::Core;
 use crate::machine::links::Links;
@@ -14,7 +14,7 @@ use crate::wire::{DataCall, Frame};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The pause before the second of several attempts in a row. It doubles with each attempt.
+/// The pause before the second of several attempts in a row. Each later pause is twice as long as the one before it.
 const PAUSE_LEAST: Duration = Duration::from_millis(100);
 /// The longest pause is the host timeout divided by this.
 const LONGEST_PAUSES_PER_TIMEOUT: u32 = 4;
@@ -26,7 +26,8 @@ enum State {
     Scheduled(Time, Option<DataCall>),
     /// Being opened.
     Connecting,
-    /// On the calling side: the loss of the link has been reported to the other side, which decides.
+    /// On the calling side: the loss of the link has been reported to the other side, which decides when to open a new
+    /// one.
     ReportedLost,
 }
 
@@ -49,8 +50,8 @@ impl DataLink {
         DataLink { number: 0, state: State::Up, attempts: 0, last_attempt: now, registered_deadline: None }
     }
 
-    /// Schedules the next attempt: at once if the last attempt was long ago, else after growing pauses, so that neither
-    /// a broken network nor a malicious host keeps this host busy.
+    /// Schedules the next attempt: at once if the last attempt was long ago, else after a pause. The pauses grow, so
+    /// that neither a broken network nor a malicious host keeps this host busy.
     fn schedule(&mut self, now: Time, timeout: Duration, call: Option<DataCall>) {
         if now >= self.last_attempt + timeout {
             self.attempts = 0;
@@ -90,7 +91,7 @@ impl DataLinks {
         }
     }
 
-    /// Adds the first data link to a host, in state `Up`.
+    /// Adds the first data link to a host, which is up.
     pub(super) fn begin(&mut self, host: Tid, now: Time) {
         self.remove(host);
         self.links.insert(host, DataLink::new(now));
@@ -135,7 +136,7 @@ impl DataLinks {
         self.attempt(core, host);
     }
 
-    /// Handles the report of the calling host that it has lost the data link with that number.
+    /// Handles the calling host's report that it has lost the data link with that number.
     pub fn reported_lost(&mut self, core: &mut Core, host: Tid, number: u32) {
         let (called, timeout) = (host < core.own_host(), core.settings.host_timeout);
         let data = self.linked(&core.links, host).filter(|data| called && data.number == number);

@@ -29,9 +29,9 @@ pub const WELCOME_WAIT: Duration = Duration::from_secs(60);
 pub(in crate::machine) enum Asker {
     /// This daemon, for the hosts of its hostfile.
     Daemon,
-    /// A task, by a request.
+    /// A task, which sent a request.
     Task { tid: Tid, wait: u32 },
-    /// The resource manager, by a message.
+    /// The resource manager, which sent a message.
     Manager { tid: Tid, wid: i32, ctx: i32 },
 }
 
@@ -76,12 +76,12 @@ struct PendingAdd {
 pub(in crate::machine) struct Joining {
     last_request: u32,
     adding: Option<PendingAdd>,
-    /// An add whose hosts have joined. It is answered when all sub-machines have handled the event that announces these
-    /// hosts.
+    /// An add whose hosts have joined. The add is answered when all sub-machines have handled the event that announces
+    /// these hosts.
     joined: Option<PendingAdd>,
     /// Requests that wait until no add is in progress: task and wait id.
     add_waiters: Vec<(Tid, u32)>,
-    /// Failures of the hosts of the hostfile; the first task that asks for them gets them.
+    /// Failures of the hosts of the hostfile, until a task asks for them.
     failures: Vec<String>,
 }
 
@@ -107,11 +107,11 @@ impl JoiningHost {
         let state = if line.is_some() { JoinState::Starting } else { JoinState::Failed(Code::BadParam.into()) };
         JoiningHost { line, state, tid: Tid::NONE, resolved: Vec::new(), aliases: Vec::new(), entry: None }
     }
-    /// Records that the daemon of the host runs; returns the host's tid and key.
+    /// Records that the daemon of the host runs. Returns the host's tid and key.
     fn started(&mut self, started: Started) -> Option<(Tid, wire::Key)> {
         let line = self.line.as_ref()?;
         let Started { arch, dsig, mut addresses, key, names } = started;
-        // An address through which the daemon was started is the best one.
+        // The resolved addresses come first, because the daemon was started through one of them.
         addresses.sort_by_key(|address| !self.resolved.contains(&address.ip()));
         let mut aliases = std::mem::take(&mut self.aliases);
         aliases.extend(self.resolved.iter().map(IpAddr::to_string).chain(names));
@@ -348,7 +348,7 @@ impl Joining {
         }
     }
 
-    /// Handles the removal of a host, whose acknowledgement is no longer awaited.
+    /// Handles the removal of a host: its acknowledgement is no longer awaited.
     pub(super) fn host_gone(&mut self, core: &mut Core, tid: Tid) {
         let Some(adding) = &mut self.adding else { return };
         if let Some(index) = adding.by_tid.get(&tid) {
@@ -400,7 +400,7 @@ impl Joining {
         self.answer_add_waiters(core);
     }
 
-    /// Logs the failure of a host of the hostfile, and keeps it for the first task that asks.
+    /// Logs the failure of a host of the hostfile, and keeps the failure for the first task that asks.
     fn log_failure(&mut self, core: &mut Core, host: &JoiningHost) {
         let (Some(line), JoinState::Failed(failure)) = (&host.line, &host.state) else { return };
         let mut text = format!("host {}: {}", line.name(), failure.code);
@@ -456,7 +456,7 @@ fn welcome_host(core: &mut Core, tid: Tid, new: &[Tid], options: HostOptions) {
     core.send_host(tid, Frame::Welcome { wire: wire::VERSION, version, hosts, joining, shared, options });
 }
 
-/// Makes new hosts usable: all hosts know them.
+/// Makes new hosts usable, because all hosts know them now.
 pub(in crate::machine) fn hosts_joined(core: &mut Core, hosts: &[Tid]) {
     for host in hosts {
         if let Some(record) = core.hosts.record_mut(*host) {
@@ -496,10 +496,10 @@ fn assign_number(
     let line = adding.hosts[index].line.as_ref().ok_or(Code::BadParam)?;
     let own_name = || core.hosts.plain_name_of(core.own_host());
     let checked = match checked {
-        // A second daemon on the same computer may even share the master's address.
+        // A second daemon may run even on the master's computer, at the same address.
         Err(Code::DupHost) if line.overload => ResolvedHost::default(),
         Err(Code::DupHost) => return Err(already_known(&own_name())),
-        // A name that is in the table already need not be resolvable.
+        // A host whose name is in the table already is recognized even if the name cannot be resolved.
         Err(_) if !line.overload && core.hosts.find(line.name().as_bytes()).is_some() => ResolvedHost::default(),
         other => other?,
     };

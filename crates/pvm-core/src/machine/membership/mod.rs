@@ -28,14 +28,14 @@ use crate::wire::{Frame, HostEntry, HostOptions, MachineSettings};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// An idle host sends a beat this many times in the host timeout.
+/// The number of beats that an idle host sends within the host timeout.
 const BEATS_PER_TIMEOUT: u32 = 5;
 /// A host that has sent nothing for this many beat intervals is suspect.
 const LATE_BEATS: u32 = 2;
 /// Lost hosts for which the reason of the loss is remembered.
 ///
 /// * Filled by: each host of the machine
-/// * Setting: none, `pvm run` asks as soon as one of its tasks is lost
+/// * Setting: none, `pvm run` asks for the reason as soon as one of its tasks is lost
 /// * Reached: the oldest reason is forgotten; it is still in the log
 /// * Test: `why_hosts_were_lost_is_remembered_for_a_while`
 pub(super) const LOST_HOSTS_MAX: usize = 64;
@@ -46,7 +46,7 @@ pub(super) struct Membership {
     pub joining: Joining,
     pub data_links: DataLinks,
     suspicions: Suspicions,
-    /// At the master: the reasons of the most recent losses of hosts, the newest first.
+    /// At the master: the reasons why hosts were lost most recently, the newest first.
     lost_hosts: VecDeque<String>,
 }
 
@@ -57,7 +57,7 @@ impl SubMachine for Membership {
     fn is_idle(&self) -> bool {
         self.joining.is_idle()
     }
-    /// Handles an event as the last sub-machine: all others have already forgotten a lost host or know a new one.
+    /// Handles an event after all other sub-machines: they have already dropped a lost host, or added a new one.
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
             Event::HostGone(host) if core.is_master() => {
@@ -129,7 +129,7 @@ impl Membership {
         self.settle_suspicions(core);
     }
 
-    /// Removes hosts with an acknowledgement that is overdue.
+    /// Removes hosts whose acknowledgements are overdue.
     fn remove_overdue(&mut self, core: &mut Core) {
         while let Some((since, host)) = core.acks.oldest() {
             if since + core.settings.host_timeout * TIMEOUTS_MAX > core.now {
@@ -210,7 +210,7 @@ impl Membership {
 
     // ----- suspicions
 
-    /// Handles the report of a host that it cannot reach another.
+    /// Handles a host's report that it cannot reach another host.
     pub fn suspected(&mut self, core: &mut Core, from: Tid, host: Tid) {
         // A joining host is judged by the master's link alone: other hosts have no link to it yet.
         let member = |host: Tid| host.is_host() && host != core.own_host() && core.hosts.is_here(host);
@@ -221,7 +221,7 @@ impl Membership {
         }
     }
 
-    /// Removes the hosts that are to blame for missing links, as far as this can be decided now.
+    /// Removes hosts that are to blame for missing links, if this can be decided now.
     fn settle_suspicions(&mut self, core: &mut Core) {
         while !core.halting {
             let eviction = self.suspicions.decide(core.now, core.settings.host_timeout, |host| link_health(core, host));
@@ -257,12 +257,12 @@ impl Membership {
         text
     }
 
-    /// Answers why hosts were lost.
+    /// Answers the request for the reasons why hosts were lost.
     pub fn lost_hosts(&self) -> Reply {
         Reply::Failures(self.lost_hosts.iter().cloned().collect())
     }
 
-    /// Removes a host, and raises the event by which all sub-machines drop their state of that host.
+    /// Removes a host, and raises an event that makes all sub-machines drop their state of that host.
     fn forget_host(&mut self, core: &mut Core, host: Tid) {
         if core.hosts.remove(host).is_none() {
             return;

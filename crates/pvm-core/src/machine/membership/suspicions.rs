@@ -1,13 +1,13 @@
 //! Pairs of hosts that cannot reach each other, and which host of a pair is to blame.
 //!
 //! One host of such a pair must be removed, even if the master reaches both. The host that complains first is not
-//! necessarily right: a host that loses its own frames complains about healthy ones. So both are suspects, and the
-//! master compares the evidence against each: the quality of the master's own link to it, which no other host can
-//! forge, and the number of other hosts that cannot reach it. If the difference is too small, the master waits for more
-//! evidence, for at most the host timeout. Then a small difference suffices, and without any difference the host that
-//! joined later is removed. For a while, such a tie counts as evidence against the host that stays: so a host that lies
-//! or breaks its links cannot cause the removal of others again and again. Ties are remembered by the names of the
-//! hosts, because a host that rejoins gets a new tid.
+//! necessarily right: a host that loses its own frames complains about healthy hosts. So both are suspects, and the
+//! master compares the evidence against each: the quality of the master's own link to the suspect, which no other host
+//! can forge, and the number of other hosts that cannot reach the suspect. If the difference is too small, the master
+//! waits for more evidence, for at most the host timeout. Then a small difference suffices, and without any difference
+//! the host that joined later is removed. For a while, such a tie counts as evidence against the host that stays: so a
+//! host that lies or breaks its links cannot cause the removal of others again and again. Ties are remembered by the
+//! names of the hosts, because a host that rejoins gets a new tid.
 use crate::machine::link_quality::HISTORY_BEATS;
 use crate::machine::settings::Time;
 use crate::tid::Tid;
@@ -45,7 +45,7 @@ pub(super) struct Eviction {
 /// Two hosts that cannot reach each other.
 struct Pair {
     since: Time,
-    /// The names of both.
+    /// The names of both hosts.
     names: [String; 2],
 }
 
@@ -54,7 +54,8 @@ struct Pair {
 pub(super) struct Suspicions {
     /// Undecided pairs; the lower tid first.
     pairs: BTreeMap<[Tid; 2], Pair>,
-    /// By the name of a host that stayed in a tie: the hosts that were removed in its place, and when.
+    /// By the name of a host that stayed in a tie: the names of the hosts that were removed in its place, and when they
+    /// were removed.
     ties_won: HashMap<String, BTreeMap<String, Time>>,
 }
 
@@ -72,17 +73,17 @@ impl Suspicions {
         self.pairs.retain(|pair, _| !pair.contains(&host));
     }
 
-    /// Restarts all timers: after a suspension, there may be evidence that this daemon has not received yet.
+    /// Restarts all timers, because this daemon was suspended: there may be evidence that it has not received yet.
     pub fn restart_timers(&mut self, now: Time) {
         self.pairs.values_mut().for_each(|pair| pair.since = now);
     }
 
-    /// Returns when the next decision about a pair is due, even if the evidence is not clear.
+    /// Returns the next time at which a pair must be decided even if the evidence is not clear.
     pub fn next_decision(&self, patience: Duration) -> Option<Time> {
         self.pairs.values().map(|pair| pair.since + patience).min()
     }
 
-    /// Decides a pair, if there is one that can be decided now, by the health of the master's links to both.
+    /// Decides one pair that can be decided now, if there is one; `health` is that of the master's link to a host.
     pub fn decide(&mut self, now: Time, patience: Duration, health: impl Fn(Tid) -> LinkHealth) -> Option<Eviction> {
         self.ties_won.retain(|_, losers| {
             losers.retain(|_, when| now < *when + TIE_MEMORY);
@@ -110,8 +111,8 @@ impl Suspicions {
         Some(eviction)
     }
 
-    /// Returns the number of other hosts that one end of a pair cannot reach, or that were removed in its place in a
-    /// tie.
+    /// Returns the number of hosts outside the pair that have no connection with host `end` of the pair, or were
+    /// removed in place of host `end` in a tie.
     fn missing_peers(&self, pair: &[Tid; 2], known: &Pair, end: usize) -> u32 {
         let partner = &known.names[1 - end];
         let open = self.pairs.iter().filter_map(|(other, known)| {
@@ -123,13 +124,13 @@ impl Suspicions {
         peers.len() as u32
     }
 
-    /// Returns the weight of the evidence against one end of a pair.
+    /// Returns the weight of the evidence against host `end` of a pair.
     fn evidence_against(&self, pair: &[Tid; 2], known: &Pair, end: usize, health: LinkHealth) -> u32 {
         let own = if health.heard_in_time { health.bad_beats } else { HISTORY_BEATS };
         own + OTHER_WEIGHT * self.missing_peers(pair, known, end)
     }
 
-    /// Puts the evidence against one end of a pair into words.
+    /// Returns the evidence against host `end` of a pair as text.
     fn reason(&self, pair: &[Tid; 2], known: &Pair, end: usize, health: LinkHealth) -> String {
         let own = match health.heard_in_time {
             true => format!(
@@ -201,7 +202,7 @@ mod tests {
             say(2, 5);
             say(2, 4);
             assert_eq!(evicted(&mut suspicions, now, |_| FINE), Some(Tid::host_number(2)));
-            // Its reports are forgotten.
+            // The reports of the removed host are forgotten.
             assert_eq!(evicted(&mut suspicions, now + PATIENCE, |_| FINE), None);
         }
     }

@@ -1,9 +1,9 @@
 //! Flow control of output for collectors on other hosts.
 //!
-//! The collector's daemon reports how much output the collector has taken. While too much is in flight, the daemon of
-//! the printing tasks leaves further output in the pipes of these tasks. So the output that waits at a collector's
-//! daemon is bounded for any number of hosts. The bound is twice the limit, because output that arrives while the
-//! collector reads is reported as taken together with the output that waited before.
+//! The collector's daemon reports how much output the collector has taken. While too much output is in flight, the
+//! daemon of the printing tasks leaves further output in the pipes of these tasks. So the output that waits at a
+//! collector's daemon is bounded for any number of hosts. The bound is twice the limit, because output that arrives
+//! while the collector reads is reported as taken together with the output that waited before.
 use super::{ANNOUNCED, AT_END, CREATED};
 use crate::encoding::{Reader, Writer};
 use crate::machine::core::Core;
@@ -13,31 +13,31 @@ use crate::tid::Tid;
 use crate::wire::Frame;
 use std::collections::BTreeMap;
 
-/// Output in flight from one host to a collector on another, in bytes. Further output waits in the pipes of the
-/// printing tasks.
+/// Bytes of output in flight from one host to a collector on another. Further output waits in the pipes of the printing
+/// tasks.
 const HOST_BYTES_MAX: u64 = 256 << 10;
-/// Output in flight to a collector from all hosts together, in bytes. Each host has an equal share, but never less than
-/// a few messages' worth.
+/// Bytes of output in flight to a collector from all hosts together. Each host has an equal share, but never less than
+/// `SHARE_BYTES_MIN`, enough for a few messages.
 const ALL_HOSTS_BYTES_MAX: u64 = 16 << 20;
-/// The smallest share of a host, in bytes.
+/// The smallest share of a host in bytes.
 const SHARE_BYTES_MIN: u64 = 16 << 10;
-/// The daemon of a collector reports taken output once it is at least this many bytes.
+/// The daemon of a collector reports taken output as soon as it amounts to at least this many bytes.
 const CREDIT_BYTES_MIN: u64 = SHARE_BYTES_MIN / 4;
 
-/// Tasks of one host whose output a collector elsewhere receives.
+/// Tasks of one host that print for a collector on another host.
 ///
 /// * Filled by: each other host
-/// * Setting: none, in no program do that many tasks of a host print for one task
+/// * Setting: none, no program has that many tasks on one host that print for one task
 /// * Reached: a collector receives the output of further tasks, but not the end of this output if their host is lost
 /// * Test: `the_tasks_of_a_lost_host_whose_end_a_collector_hears_are_limited`
 const COLLECTED_MAX: usize = 16_384;
 
-/// Output from one host, in bytes, that this host has not yet reported as taken.
+/// Bytes of output from one host, not yet reported to that host as taken.
 #[derive(Default)]
 struct UncreditedOutput {
-    /// The part that the collector has not taken yet.
+    /// Bytes that the collector has not taken yet.
     untaken: u64,
-    /// The part that the collector has taken.
+    /// Bytes that the collector has taken.
     taken: u64,
 }
 
@@ -53,15 +53,15 @@ struct CollectedTask {
     ended: bool,
 }
 
-/// Output between this host and others.
+/// The output that goes from this host to others, and from others to this host.
 #[derive(Default)]
 pub(in crate::machine) struct CrossHost {
-    /// Output in flight to each collector on another host, in bytes.
+    /// Bytes of output in flight to each collector on another host.
     under_way: BTreeMap<Tid, u64>,
-    /// Output not yet reported as taken, by the collector on this host and the host that the output comes from.
+    /// Output not yet reported as taken, by collector (on this host) and sending host.
     uncredited: BTreeMap<(Tid, Tid), UncreditedOutput>,
-    /// The tasks of other hosts, by the collector on this host and the host of the task, until the collector has
-    /// received everything about them.
+    /// The tasks of other hosts, by collector (on this host) and host of the task. A task is dropped when the collector
+    /// has received everything about its output.
     collected: BTreeMap<(Tid, Tid), BTreeMap<Tid, CollectedTask>>,
 }
 
@@ -89,17 +89,17 @@ impl CrossHost {
             self.collected.remove(&place);
         }
     }
-    /// Returns the hosts with output for a collector that was not yet reported to them as taken.
+    /// Returns the hosts whose output for that collector has not all been reported as taken.
     fn of(&self, collector: Tid) -> Vec<Tid> {
         self.uncredited.range(pairs_with(collector)).map(|((_, host), _)| *host).collect()
     }
 
-    /// Returns the output in flight to a collector on another host, in bytes.
+    /// Returns how many bytes of output are in flight to a collector on another host.
     pub fn under_way(&self, collector: Tid) -> u64 {
         self.under_way.get(&collector).copied().unwrap_or(0)
     }
 
-    /// Returns the limit on the output in flight to one collector, in bytes. It depends on the number of hosts.
+    /// Returns how many bytes of output may be in flight to one collector. This limit depends on the number of hosts.
     pub fn under_way_max(core: &Core) -> u64 {
         (ALL_HOSTS_BYTES_MAX / core.hosts.tids().count().max(1) as u64).clamp(SHARE_BYTES_MIN, HOST_BYTES_MAX)
     }
@@ -109,7 +109,7 @@ impl CrossHost {
         *self.under_way.entry(collector).or_default() += bytes as u64;
     }
 
-    /// Handles the report of a collector's daemon that output from here was taken, in bytes.
+    /// Handles the report of a collector's daemon that the collector has taken `bytes` bytes of output from this host.
     pub fn credited(&mut self, from: Tid, collector: Tid, bytes: u64) {
         let known = self.under_way.get_mut(&collector).filter(|_| collector.host() == from);
         let Some(under_way) = known else { return };
@@ -119,7 +119,7 @@ impl CrossHost {
         }
     }
 
-    /// Handles output of a task of another host, for a collector of this one.
+    /// Handles output of a task of another host, for a collector on this host.
     pub fn received(&mut self, core: &mut Core, from: Tid, message: Message) {
         let (collector, bytes) = (message.dst, message.body.len() as u64);
         if message.src.host() != from || collector.host() != core.own_host() {
@@ -136,8 +136,8 @@ impl CrossHost {
             }
             return;
         }
-        // Ignored: news of a lost host's tasks, because the collector has received their end; and news from another
-        // host than the task's own, except the announcement, which the spawner's host sends.
+        // News of a lost host's task is ignored, because the collector has received the end of its output. News that
+        // does not come from the task's host is ignored, too, except the announcement, which the spawner's host sends.
         if !core.hosts.is_here(task.host()) || task.host() != from && length != ANNOUNCED {
             return;
         }
@@ -169,14 +169,14 @@ impl CrossHost {
         self.announce_missing(core, collector, task);
     }
 
-    /// Sends a collector what no other host will send: the end of the output of a lost host's task, and the
-    /// announcement of a task whose spawner's host is lost.
+    /// Sends a collector the messages about a task that no host will send: the end of the output if the task's host is
+    /// lost, and the announcement if the task's host or the spawner's host is lost.
     fn announce_missing(&mut self, core: &mut Core, collector: Tid, task: Tid) {
         let tasks = self.collected.get(&(collector, task.host()));
         let Some(collected) = tasks.and_then(|tasks| tasks.get(&task)) else { return };
         let &CollectedTask { ctx, tag, parent, announced, ended } = collected;
         let (lost, spawner) = (!core.hosts.is_here(task.host()), Tid(parent as u32));
-        // The spawner of a task without a parent is unknown.
+        // If a task has no parent, its spawner is unknown here.
         let orphaned = ended && spawner.is_task() && !core.hosts.is_here(spawner);
         let body = |kind| Writer::new().int(task.0 as i32).int(kind);
         if !announced && (lost || orphaned) {
@@ -190,7 +190,7 @@ impl CrossHost {
         }
     }
 
-    /// Handles the loss of a host: this host must report the end of the output of the lost host's tasks.
+    /// Handles the loss of a host: this host reports the end of the output of the lost host's tasks.
     pub(super) fn host_gone(&mut self, core: &mut Core, host: Tid) {
         self.forget_host(host);
         let places = self.collected.iter();
@@ -198,7 +198,7 @@ impl CrossHost {
         all.collect::<Vec<_>>().into_iter().for_each(|(collector, task)| self.announce_missing(core, collector, task));
     }
 
-    /// Returns whether that collector has not read all output from other hosts yet.
+    /// Returns whether output from other hosts waits here for that collector.
     pub fn has_untaken(&self, collector: Tid) -> bool {
         !self.uncredited.is_empty()
             && self.of(collector).iter().any(|host| self.uncredited[&(collector, *host)].untaken > 0)
@@ -215,7 +215,7 @@ impl CrossHost {
         }
     }
 
-    /// Handles the news that a collector has left: all that it was sent counts as taken.
+    /// Handles the news that a collector has left: all output sent to it counts as taken.
     pub(super) fn collector_left(&mut self, core: &mut Core, collector: Tid) {
         for host in self.of(collector) {
             self.send_credit(core, collector, host);

@@ -18,10 +18,10 @@ use crate::wire::Frame;
 
 /// The maximum number of bytes of output in one message to a collector.
 pub const CHUNK_BYTES_MAX: usize = 3999;
-/// Length in bytes of a line in the log that a task without a collector has printed.
+/// Length in bytes of a line that a task without a collector prints to the log.
 ///
 /// * Filled by: each task that is spawned
-/// * Setting: none, no line is lost, and collectors get output as it was printed
+/// * Setting: none, no output is lost, and collectors get it as it was printed
 /// * Reached: the line is cut into several
 /// * Test: `a_line_without_an_end_is_cut_for_the_log`
 pub(in crate::machine) const LINE_BYTES_MAX: usize = 4096;
@@ -29,7 +29,7 @@ pub(in crate::machine) const LINE_BYTES_MAX: usize = 4096;
 pub(super) const CREATED: i32 = -2;
 /// In place of a length: the spawner has announced the task.
 pub(super) const ANNOUNCED: i32 = -1;
-/// In place of a length: the task prints no more.
+/// In place of a length: the output of the task has ended.
 pub(super) const AT_END: i32 = 0;
 
 /// The output of tasks.
@@ -58,7 +58,7 @@ impl SubMachine for Output {
     }
 }
 
-/// Returns the collector of a task's output, if the collector is a task that can receive it.
+/// Returns the collector of a task's output, if the collector is a task that can receive messages.
 fn collector(core: &Core, settings: &TraceSettings) -> Option<Tid> {
     let tid = Tid(settings.output_tid as u32);
     (tid.is_task() && core.can_receive(tid)).then_some(tid)
@@ -99,16 +99,16 @@ impl Output {
         self.send_to_collector(core, settings, body.finish(), false);
     }
 
-    /// Sends the collector the creation of a task that was started by hand, or that another host spawned here. In the
-    /// second case the spawner's host sends the announcement, so that it arrives before all that the spawner does
-    /// later.
+    /// Reports to the collector that a task was created: the task was started by hand, or another host spawned it here.
+    /// A spawned task is announced by the spawner's host, so that the announcement arrives before anything that the
+    /// spawner sends later.
     pub fn announce_arrival(&mut self, core: &mut Core, tid: Tid) {
         let Some(task) = core.tasks.get(tid) else { return };
         let (settings, parent) = (task.trace_settings.clone(), task.parent);
         self.tell_collector(core, &settings, Writer::new().int(tid.0 as i32).int(CREATED).int(parent));
     }
 
-    /// Sends the collector the creation and the announcement of a task of this host.
+    /// Reports to the collector that a task of this host was created, and announces the task.
     pub fn announce_output(&mut self, core: &mut Core, tid: Tid) {
         let Some(task) = core.tasks.get(tid) else { return };
         let (settings, parent) = (task.trace_settings.clone(), task.parent);
@@ -117,7 +117,7 @@ impl Output {
         }
     }
 
-    /// Sends the collector the announcement of a task that another host has started for a task of this host.
+    /// Announces to the collector a task that another host has started for a task of this host.
     pub fn announce_remote(&mut self, core: &mut Core, tid: Tid, settings: &TraceSettings, parent: i32) {
         let body = Writer::new().int(tid.0 as i32).int(ANNOUNCED).int(parent);
         match collector(core, settings) {
@@ -144,7 +144,7 @@ impl Output {
         self.printed(core, tid, settings, data);
     }
 
-    /// Sends output to its collector, or logs it.
+    /// Sends output to the task's collector, or logs the output if there is none.
     fn printed(&mut self, core: &mut Core, tid: Tid, settings: TraceSettings, data: &[u8]) {
         if collector(core, &settings).is_none() {
             return log_output(core, tid, data);
@@ -155,8 +155,8 @@ impl Output {
         }
     }
 
-    /// Sends a message to a collector. With `counts`, the message counts as output in flight if the collector is on
-    /// another host.
+    /// Sends a message to a collector. If `counts` is true and the collector is on another host, the message counts as
+    /// output in flight.
     fn send_to_collector(&mut self, core: &mut Core, settings: &TraceSettings, body: Vec<u8>, counts: bool) {
         let Some(to) = collector(core, settings) else { return };
         let own = core.own_host();
@@ -171,7 +171,7 @@ impl Output {
         core.push(Action::SendAlong { to, frame: Frame::Output(message) });
     }
 
-    /// Ends the output of a task to that collector; logs `line`, the last line, which has no newline.
+    /// Ends the output of a task to that collector; logs `line`, an unfinished last line.
     fn end(&mut self, core: &mut Core, tid: Tid, settings: &TraceSettings, line: Vec<u8>) {
         if !line.is_empty() {
             log_line(core, tid, line);
@@ -179,7 +179,7 @@ impl Output {
         self.tell_collector(core, settings, Writer::new().int(tid.0 as i32).int(AT_END));
     }
 
-    /// Handles `pvm_setopt` of a task's own output and traces: sends the end of the output to the old collector, and
+    /// Handles `pvm_setopt` for a task's own output and traces: reports the end of the output to the old collector, and
     /// its start to the new one.
     pub fn set_own(
         &mut self,

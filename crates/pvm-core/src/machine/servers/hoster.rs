@@ -22,7 +22,7 @@ pub(super) struct HosterRequest {
 const GREETING: &[u8] = b"ddpro<";
 
 impl Servers {
-    /// Asks the hoster to start daemons by these commands, each with the index of its host.
+    /// Asks the hoster to start daemons. `commands`: the index of each host in the add, and the command for the host.
     pub fn start_commands(
         &mut self,
         core: &mut Core,

@@ -17,7 +17,7 @@ pub(super) fn strings(body: &mut Reader<'_>) -> Option<Vec<ByteBuf>> {
     (0..count).map(|_| body.string().map(|text| ByteBuf::from(text.to_vec()))).collect()
 }
 
-/// Encodes a request for a manager; `None` if managers do not decide such requests.
+/// Encodes a request for a manager; returns `None` if managers do not decide such requests.
 pub(super) fn manager_request(request: &Request) -> Option<(i32, Writer)> {
     let body = Writer::new();
     Some(match request {
@@ -113,7 +113,7 @@ pub(super) fn read_exec(body: &mut Reader<'_>) -> Option<(i32, Spawn, i32, i32)>
     let total = body.int().unwrap_or(count);
     let children =
         TraceSettings { output_tid, output_ctx, output_tag, trace_tid, trace_ctx, trace_tag, ..Default::default() };
-    // The manager has chosen this host.
+    // The manager has chosen this host, so these flags no longer apply.
     let flags = flags & !(TASK_HOST | TASK_ARCH | HOST_COMPL);
     Some((parent, Spawn { file, arguments, flags, place: ByteBuf::new(), count, environment, children }, first, total))
 }

@@ -1,6 +1,6 @@
 //! Tasks that serve the daemon: hoster, tasker, resource manager, tracer (contract 2.12).
 //!
-//! * `hoster`: daemons that the hoster starts
+//! * `hoster`: start of daemons by the hoster
 //! * `manager_messages`: messages between the daemon and a resource manager
 
 mod hoster;
@@ -30,7 +30,7 @@ struct ForwardedRequest {
     /// The tag of the message to the manager and of its answer.
     tag: i32,
     request: Request,
-    /// For a spawn: the tasks that were started for it by order of the manager.
+    /// For a spawn: its tasks that were started by order of the manager.
     started: Vec<i32>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Servers {
     last_wid: i32,
 }
 
-/// The sub-machines that execute messages to the daemon.
+/// The sub-machines that execute the orders in messages to the daemon.
 pub(super) struct MessageTargets<'a> {
     pub membership: &'a mut Membership,
     pub tasks: &'a mut Tasks,
@@ -149,7 +149,7 @@ impl Servers {
         }
     }
 
-    /// Sets where the traces and the output of later tasks go by default, as the registered tracer wants.
+    /// Sets where the traces and the output of later tasks go by default, at the request of the tracer.
     pub fn set_tracer(&mut self, core: &mut Core, from: Tid, wish: TraceSettings) -> Result<Reply, Code> {
         if core.roles.tracer != Some(from) {
             return Err(Code::Denied);
@@ -159,9 +159,9 @@ impl Servers {
         Ok(Reply::Done)
     }
 
-    /// At the master: tells all other hosts which tasks serve the whole machine.
+    /// At the master: sends all other hosts the tids of the tasks that serve the whole machine.
     fn broadcast_servers(&mut self, core: &mut Core) {
-        // This is recorded even without other hosts, because hosts that join get the servers in their welcome.
+        // The servers are recorded even if there are no other hosts, because hosts that join get them in their welcome.
         let servers = core.roles.common();
         if core.is_master() && self.last_broadcast.as_ref() != Some(&servers) {
             for host in core.hosts.others() {
@@ -176,7 +176,7 @@ impl Servers {
         let wire::Servers { manager, tracer, wish } = servers;
         let before = std::mem::replace(&mut core.roles.manager, manager);
         if let Some(heir) = manager.filter(|manager| manager.host() == core.own_host()) {
-            // The previous manager may have handed the role on to this task.
+            // The previous manager may have passed the role on to this task.
             match core.tasks.get_mut(heir) {
                 Some(task) => task.known_to_master = true,
                 None => core.send_master(Frame::Left { tid: heir, ended: true }),
@@ -202,7 +202,7 @@ impl Servers {
                 self.broadcast_servers(core);
             }
         }
-        // The task may have been the manager before the present one.
+        // A task that is gone may have been the manager before the present one.
         self.decide_forwarded(core, is_gone);
     }
 
@@ -242,7 +242,7 @@ impl Servers {
 
     // ----- resource manager
 
-    /// Adds tasks that were started by order of the manager to the spawn for which the parent waits.
+    /// Adds tasks, started by order of the manager, to the results of the spawn that their parent waits for.
     fn note_managed_spawn(&mut self, manager: Tid, parent: i32, results: &[i32]) {
         let fits = |one: &&mut ForwardedRequest| {
             one.manager == manager && one.task.0 as i32 == parent && matches!(one.request, Request::Spawn(_))
@@ -267,7 +267,7 @@ impl Servers {
         let Some((tag, body)) = manager_request(&request) else { return Some(request) };
         core.send_message(Message { wid: wait as i32, ..Message::new(from, manager, 0, tag, body.finish()) });
         match request {
-            // The manager passes the request on or notifies by itself; it sends no answer.
+            // The manager passes the request on or sends the notifies itself; it does not answer.
             Request::Notify { what, ctx, tag, count, tids } => {
                 notify.delegate(core, manager, notify::Target { task: from, ctx, tag }, what, count, &tids);
                 core.reply(from, wait, Ok(Reply::Done));
@@ -279,8 +279,9 @@ impl Servers {
         None
     }
 
-    /// Handles a message that may be the manager's answer to a forwarded request: it comes from the manager, or from
-    /// the task that received it and hands it back. Returns whether the message was such an answer.
+    /// Handles a message that may be the manager's answer to a forwarded request. The message is on its way from the
+    /// manager to the task, or the task has received it and hands it back. Returns whether the message was such an
+    /// answer.
     pub fn answer_of_manager(&mut self, core: &mut Core, from: Tid, message: &Message) -> bool {
         let theirs = |one: &ForwardedRequest| one.task == from || (one.manager == from && one.task == message.dst);
         let fits = |one: &ForwardedRequest| theirs(one) && one.wait as i32 == message.wid && one.tag == message.tag;
@@ -310,7 +311,7 @@ impl Servers {
             }
             SM_STHOSTACK => self.hosts_started(core, targets.membership, from, message.wid, body),
             SM_EXEC if manager => match read_exec(body) {
-                // Each task is told its instance number, which must not overflow.
+                // Each task receives its instance number, which must not overflow.
                 Some((parent, spawn, first, total)) if first.checked_add(spawn.count.max(0)).is_some() => {
                     let asker = spawn::Asker::Manager { tid: from, wid: message.wid, ctx: message.ctx, parent };
                     targets.spawns.distribute(core, asker, spawn, first, total);
@@ -326,14 +327,14 @@ impl Servers {
         }
     }
 
-    /// Hands the role of the manager on to another task.
+    /// Passes the role of the manager on to another task.
     fn hand_off(&mut self, core: &mut Core, from: Tid, body: &mut Reader<'_>) {
         let heir = body.int().map(|tid| Tid(tid as u32)).filter(|tid| core.can_receive(*tid));
         withdraw(core, Role::ResourceManager, from);
         core.roles.manager = heir;
         if let Some(heir) = heir {
             if heir.host() != core.own_host() {
-                // The host of the heir reports the heir's end as soon as it knows of the role.
+                // The host of the heir reports the end of the heir once it knows of the role.
                 core.clients.insert(heir);
             }
             announce(core, Role::ResourceManager, heir);

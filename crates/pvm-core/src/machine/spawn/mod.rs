@@ -30,13 +30,13 @@ pub const BESIDE_VARIABLE: &[u8] = b"PVMSPAWNPATH=";
 pub(super) enum Asker {
     /// This daemon.
     Daemon,
-    /// A task, by a request.
+    /// A task, which sent a request.
     Task { tid: Tid, wait: u32 },
-    /// The resource manager, by a message, on behalf of a parent.
+    /// The resource manager, which sent a message on behalf of `parent`.
     Manager { tid: Tid, wid: i32, ctx: i32, parent: i32 },
 }
 
-/// The sub-machines that tell collectors of new tasks.
+/// The sub-machines that report new tasks to collectors.
 pub(super) struct Observers<'a> {
     pub traces: &'a mut Traces,
     pub output: &'a mut Output,
@@ -45,10 +45,10 @@ pub(super) struct Observers<'a> {
 /// A spawn that this host distributes over hosts.
 struct SpawnJob {
     asker: Asker,
-    /// The parent of the tasks, or a code.
+    /// The tid of the tasks' parent, or a code such as `PvmParentNotSet`.
     parent: i32,
-    /// Where the spawner wants output and traces of the tasks to go, and where they really go: to the tracer if they
-    /// have no collector.
+    /// Where the spawner wants the output and the traces of the tasks to go, and where they really go. (Without a
+    /// collector, they go to the tracer.)
     wanted: TraceSettings,
     children: TraceSettings,
     /// The hosts' shares, in the order of the tasks' instance numbers.
@@ -67,7 +67,7 @@ struct HostShare {
 
 /// The part of a spawn that this host starts.
 struct LocalShare {
-    /// The parent of the tasks, or a code.
+    /// The tid of the tasks' parent, or a code such as `PvmParentNotSet`.
     parent: i32,
     request: Spawn,
     directory: Option<ByteBuf>,
@@ -76,7 +76,7 @@ struct LocalShare {
     /// The instance number of the first task here, and the number of tasks on all hosts.
     first: i32,
     total: i32,
-    /// How many tasks to start here, and how many of these have been tried.
+    /// How many tasks to start here, and for how many of these the start was tried.
     wanted: usize,
     tried: usize,
     /// The tasks that were started.
@@ -90,7 +90,7 @@ struct LocalShare {
 struct Siblings {
     /// The tids in the order of the spawn's result, once the spawn has ended.
     tids: Option<Vec<i32>>,
-    /// The number of these tasks that live on this host; one more until the spawn has ended.
+    /// The number of these tasks that live on this host, plus one until the spawn has ended.
     living: usize,
     /// Requests for the list of siblings that arrived before the end of the spawn: task and wait id.
     waiting: Vec<(Tid, u32)>,
@@ -219,7 +219,7 @@ impl Spawns {
                 self.next_host = next;
                 hosts
             }
-            // The manager has chosen this host; a helper belongs to this daemon.
+            // The manager has chosen this host; a helper of this daemon runs here, too.
             Asker::Manager { .. } | Asker::Daemon => vec![core.own_host()],
         }
     }
@@ -230,7 +230,7 @@ impl Spawns {
             _ if core.halting => Code::SysErr,
             count if count as u32 > LOCAL_MASK && count > 0 => Code::OutOfRes,
             count if count < 1 || self.siblings_of.contains_key(&id) => Code::BadParam,
-            // Each task is told its instance number, which must not overflow.
+            // Each task receives its instance number, which must not overflow.
             count if first < 0 || first.checked_add(count).is_none() => Code::BadParam,
             _ => return self.begin_share(core, id, parent, first, total, spawn),
         };
@@ -323,7 +323,7 @@ impl Spawns {
         arguments.extend(request.arguments.iter().cloned());
         let path = found.debugger.unwrap_or(found.path);
         let (environment, directory) = (share.environment(), share.directory.clone());
-        // `tried` counts the task that is being prepared.
+        // `tried` already counts the task that is being prepared.
         let input = request.flags & TASK_INPUT != 0 && share.first == 0 && share.tried == 1;
         let mut settings = request.children.clone();
         core.roles.settle(&mut settings);
@@ -337,7 +337,7 @@ impl Spawns {
         Some((tid, Start { tid, cookie, path, arguments, environment, directory, run, input }))
     }
 
-    /// Handles the result of the start of a process: its process id or the failure.
+    /// Handles the result of starting a process: its process id or the failure.
     pub fn process_started(
         &mut self,
         core: &mut Core,
@@ -350,7 +350,7 @@ impl Spawns {
         self.start_next(core, observers, spawn);
     }
 
-    /// Records the result of the start of a task.
+    /// Records the result of starting a task.
     fn started(
         &mut self,
         core: &mut Core,
@@ -469,8 +469,8 @@ impl Spawns {
         self.siblings_complete(core, SpawnId { host, number }, tids);
     }
 
-    /// Handles the loss of a host: its open shares fail. For spawns that it distributed, the siblings are the tasks on
-    /// this host.
+    /// Handles the loss of a host: its open shares fail. If the lost host distributed a spawn, only the spawn's tasks
+    /// on this host count as siblings.
     fn forget_host(&mut self, core: &mut Core, host: Tid) {
         let count = |job: &SpawnJob| job.unreported.get(&host).map(|place| job.host_shares[*place].count);
         let lost: Vec<(u32, usize)> =
@@ -524,7 +524,7 @@ fn ask_tasker(core: &mut Core, tasker: Tid, start: &Start, flags: i32, instance:
     core.tell(tasker, 0, SM_STTASK, 0, body.finish());
 }
 
-/// Returns the parent that the tasks of a spawn see.
+/// Returns the parent that `pvm_parent` reports to the tasks of a spawn.
 fn parent_for(asker: Asker, flags: i32) -> i32 {
     match asker {
         _ if flags & NO_SPAWN_PARENT != 0 => Code::ParentNotSet.number(),
@@ -535,7 +535,7 @@ fn parent_for(asker: Asker, flags: i32) -> i32 {
 }
 
 impl LocalShare {
-    /// Fails the tasks that have not been tried, with that code.
+    /// Records that code as the result of all tasks that have not been tried.
     fn fail_rest(&mut self, code: Code) {
         self.results.resize(self.results.len() + self.wanted - self.tried, code.number());
         self.tried = self.wanted;
@@ -562,7 +562,7 @@ impl LocalShare {
     }
 }
 
-/// Answers the task or manager that asked for a spawn; logs that a helper of the daemon could not be started.
+/// Answers the task or manager that asked for a spawn. If a helper of the daemon could not be started, logs this.
 fn answer_spawn(core: &mut Core, asker: Asker, result: Result<Vec<i32>, Code>) {
     match asker {
         Asker::Daemon => {

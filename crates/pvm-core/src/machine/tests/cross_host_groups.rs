@@ -1,4 +1,4 @@
-//! Groups with members on several hosts, with boards in place of the pages of each host.
+//! Groups with members on several hosts; boards stand in for the pages of each host.
 use super::fleet::{Fleet, MASTER};
 use super::world::text;
 use super::*;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 const SEEDS: u64 = 60;
 
-/// A member that waits at a barrier: in the page of its host, or for an answer of its daemon.
+/// Where a member waits at a barrier: in the page of its host, or for an answer of its daemon.
 #[derive(Debug, Clone, Copy)]
 enum At {
     Board { host: Tid, group: u64, generation: u32 },
@@ -22,7 +22,7 @@ impl Fleet {
         }
     }
 
-    /// Lets a member arrive: on the board of its host or, if that is out of use, by way of its daemon.
+    /// Lets a member arrive: on the board of its host or, if that board is out of use, by way of its daemon.
     fn arrive(&mut self, tid: Tid, need: u16) -> At {
         self.arrive_late(tid, need, 0)
     }
@@ -47,7 +47,7 @@ impl Fleet {
         At::Board { host, group, generation }
     }
 
-    /// Returns whether the barrier has opened or failed; `None` if it is pending.
+    /// Returns how the barrier has ended: opened or failed; `None` if it is pending.
     fn fate(&self, at: At) -> Option<Result<(), Code>> {
         match at {
             At::Daemon { task, wait } => match self.answer(task, wait)? {
@@ -66,7 +66,7 @@ impl Fleet {
         }
     }
 
-    /// Returns the need of the pending barrier, if a member has arrived at one.
+    /// Returns how many members the pending barrier needs, if there is one.
     fn pending_need(&mut self) -> Option<u16> {
         let machine = self.machine(MASTER);
         let here = machine.parts.groups.waiting_here();
@@ -192,7 +192,7 @@ fn a_barrier_over_hosts_fails_when_members_or_hosts_die() {
         let another = [0, 1, 2].map(|member| fleet.arrive(tasks[member], 3));
         fleet.settle();
         assert!(another.iter().all(|at| fleet.fate(*at) == Some(Ok(()))));
-        // The other host dies with a member that has arrived, which still counts.
+        // The other host dies, and with it a member that has arrived; this member still counts.
         let last = fleet.arrive(tasks[0], 2);
         fleet.arrive(tasks[1], 2);
         fleet.settle();
@@ -340,7 +340,7 @@ fn life_of_a_far_group(seed: u64) -> (usize, usize) {
             (3, true) if !waiting.contains_key(&tid) => drop(fleet.ask(tid, Request::LeaveGroup(text("g")))),
             (4..=7, false) => drop(fleet.join(tid)),
             (_, true) if !waiting.contains_key(&tid) => {
-                // All members that wait may have died.
+                // If all waiting members have died, no barrier is pending.
                 need = fleet.pending_need().unwrap_or(size as u16);
                 waiting.insert(tid, fleet.arrive_late(tid, need, need.into()));
             }
@@ -360,7 +360,7 @@ fn life_of_a_far_group(seed: u64) -> (usize, usize) {
         let members = fleet.nodes.values().find_map(|node| node.boards.boards.values().next());
         let size = members.map_or(0, |board| board.members.len());
         let absent = size - waiting.len();
-        // Members that arrived and have gone count as present, so fewer may be missing.
+        // Members that arrived and have gone count as present, so fewer members may be missing.
         assert!(waiting.is_empty() || absent > 0 || usize::from(need) > size, "seed {seed}: {waiting:?}");
     }
     (opened, failed)

@@ -104,7 +104,7 @@ fn attempts_go_on_with_growing_pauses_as_long_as_the_control_link_stands() {
     assert!(pauses[10..].iter().all(|pause| *pause >= timeout / 4), "{pauses:?}");
     fleet.expected(1);
     fleet.wanted();
-    // The link is up for long: its next break counts as the first one.
+    // The link stays up for long, so its next break counts as the first one.
     fleet.data_up();
     fleet.pass(timeout);
     fleet.data_down(HIGH, LOW);
@@ -144,7 +144,7 @@ fn a_host_says_nothing_of_data_links_for_another_side_than_its_own() {
     fleet.says(HIGH, LOW, Frame::DataLost { number: 0 });
     fleet.says(LOW, HIGH, Frame::DataCall { number: 1, call: call(1) });
     assert_eq!(fleet.wanted(), []);
-    // A call that could not be prepared is tried again later.
+    // The host could not prepare the call, and tries again later.
     fleet.data_down(HIGH, LOW);
     assert_eq!(fleet.wanted(), [expect()]);
     let now = fleet.now;

@@ -1,5 +1,5 @@
-//! The machines of several hosts, connected by queues in place of control links and flows. Each queue keeps its order;
-//! between queues, any order is possible.
+//! The state machines of several hosts, connected by queues in place of control links and flows. Each queue keeps the
+//! order of its frames; frames of different queues arrive in any order.
 use super::group_members::Boards;
 use super::*;
 use crate::proto::{VERSION, decode, encode};
@@ -20,7 +20,7 @@ impl Prng {
     }
 }
 
-/// What a host receives from another.
+/// What a host receives from another on a control link.
 #[derive(Debug)]
 enum Item {
     Up,
@@ -80,7 +80,7 @@ pub(in crate::machine) struct Fleet {
     pub log: Vec<(Tid, Tid, String)>,
     /// Direct links that are up, the caller first.
     pub directs: Vec<(Tid, Tid)>,
-    /// Which daemon has sent the list of trace data to which collector.
+    /// Which daemon has sent the list of all kinds of trace data to which collector.
     pub descriptions: Vec<(Tid, Tid)>,
     /// The actions of daemons on data links: time, host, action.
     pub data: Vec<(Time, Tid, Action)>,
@@ -218,7 +218,7 @@ impl Fleet {
         self.work(from.host());
     }
 
-    /// Sends a request, settles, and returns the answer.
+    /// Sends a request, lets all events happen, and returns the answer.
     pub fn ask(&mut self, from: Tid, request: Request) -> Option<Reply> {
         let wait = self.send(from, request);
         self.settle();
@@ -242,7 +242,7 @@ impl Fleet {
         all.filter_map(message).collect()
     }
 
-    /// Returns how many messages with that tag a task received before its last reply.
+    /// Returns how many messages with that tag a task received before the last reply to it.
     pub fn came_before_last_reply(&self, to: Tid, tag: i32) -> usize {
         let all = &self.came[&to];
         let last = all.iter().rposition(|came| matches!(came, Came::Reply(..))).expect("a reply");
@@ -272,7 +272,7 @@ impl Fleet {
             self.act(host, action);
         }
         if self.nodes.get(&host).is_some_and(|node| node.stopped) {
-            // What the host sent before still arrives.
+            // Frames that the host sent before still arrive.
             self.kill(host);
         }
     }
@@ -385,7 +385,7 @@ impl Fleet {
         let flows = self.flows.iter().filter(|((from, to), queue)| {
             !queue.is_empty() && runs(&to.host()) && self.links.contains(&pair(*from, to.host()))
         });
-        // Events of a host that is frozen wait.
+        // The events of a frozen host wait.
         let stands_still = |host: &Tid| self.nodes.get(host).is_some_and(|node| node.frozen);
         let possible = |index: &usize| match &self.events[*index] {
             Event::Connect { from, to } => !stands_still(from) && !stands_still(to),

@@ -1,4 +1,4 @@
-//! Groups, with boards in place of the pages.
+//! Groups; boards stand in for their pages.
 use super::world::{PATIENCE, World, text};
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ pub(in crate::machine) struct Board {
     arrived: u16,
     /// The instance numbers of members that have arrived.
     here: BTreeSet<u32>,
-    /// Whether the daemon cannot tell for certain yet that these members have arrived.
+    /// Whether it is still uncertain for the daemon that these members have arrived.
     pub in_doubt: bool,
     /// Whether a member arrives whenever the barrier is about to fail.
     restless: bool,
@@ -26,7 +26,7 @@ pub(in crate::machine) struct Board {
     shown: Vec<(Tid, bool)>,
     /// Whether the page is out of use.
     pub taken: bool,
-    /// Generations whose members were released by an order, and whether the barrier opened.
+    /// The barriers whose members were released by an order: the generation, and whether the barrier opened.
     pub released: Vec<(u32, bool)>,
 }
 
@@ -45,7 +45,8 @@ impl Board {
         (self.generation, self.need, self.arrived) = (self.generation + 1, 0, 0);
         self.here.clear();
     }
-    /// Counts an arrival of a member; returns the generation, unless the barrier has another need.
+    /// Counts the arrival of a member. Returns the generation, or `None` if the pending barrier needs another number of
+    /// members.
     pub fn arrive(&mut self, instance: u32, need: u16) -> Option<u32> {
         if self.need != 0 && self.need != need {
             return None;
@@ -157,7 +158,7 @@ impl World {
     fn board(&mut self) -> &mut Board {
         self.boards.boards.values_mut().next().expect("a group")
     }
-    /// Lets a member arrive; the member reports this if the group is smaller than its need.
+    /// Lets a member arrive. If the group has fewer members than the barrier needs, the member reports this.
     fn arrive(&mut self, instance: u32, need: u16, size: u32) -> u32 {
         let group = *self.boards.boards.keys().next().expect("a group");
         let tid = self.board().members[&instance];
@@ -196,7 +197,7 @@ fn a_member_gets_the_lowest_free_number() {
     assert_eq!(world.join(TWO, "g"), Ok(0));
     assert_eq!(world.join(Tid(0x40005), "g"), Ok(1));
     assert_eq!(world.join(ONE, "g"), Ok(4));
-    // The highest members leave: no holes are left behind.
+    // The members with the highest instance numbers leave, so no holes remain.
     for tid in [ONE, FOUR, THREE] {
         assert_eq!(world.leave(tid, "g"), Some(Reply::Done));
     }
@@ -314,7 +315,7 @@ fn a_freeze_waits_for_joiners_but_not_for_the_dead() {
     world.disconnects(THREE);
     assert_eq!(world.replies(ONE), [Reply::Error(Code::NoTask)]);
     assert_eq!(world.replies(TWO), [Reply::Error(Code::NoTask)]);
-    // Another freeze is examined: it still lacks one member.
+    // A new freeze fails, too: it still lacks one member.
     assert_eq!(world.freeze(ONE, "g", 3), Some(Reply::Error(Code::NoTask)));
     let four = world.task();
     assert_eq!(world.join(four, "g"), Ok(2));
@@ -337,7 +338,7 @@ fn a_barrier_fails_when_one_who_has_not_arrived_goes() {
         // Members that arrive later at the same barrier do not hang either.
         world.arrive(1, 3, 2);
         assert_eq!(world.board().failed, [0, 1]);
-        // The group continues: with the right count, and with a third member.
+        // The group remains usable: with a smaller count, and again with a third member.
         world.arrive(0, 2, 2);
         world.arrive(1, 2, 2);
         assert_eq!(world.join(FOUR, "g"), Ok(2));
@@ -398,7 +399,7 @@ fn a_barrier_that_began_short_of_the_dead_waits_for_others_for_a_while() {
 fn one_that_goes_just_before_an_arrival_is_noticed_by_the_arrival() {
     let mut world = group_of(3);
     world.leave(THREE, "g");
-    // The member decided to wait for all members when the group had three.
+    // The group had three members when this member decided to wait for all.
     world.arrive(0, 3, 3);
     assert_eq!(world.board().failed, [0]);
 }

@@ -96,7 +96,7 @@ fn a_host_that_speaks_for_others_is_not_believed() {
     assert!(fleet.messages(watcher, EXIT_TAG).is_empty());
     assert_eq!((hosts_of(&mut fleet, watcher), hosts_of(&mut fleet, task)), (3, 3));
     assert!(fleet.log.iter().all(|(_, _, line)| line != "not said"));
-    // The machine continues: the death that was invented is reported when the task really ends.
+    // The machine still works: the end of the task is reported when the task really ends.
     fleet.leave(task);
     fleet.settle();
     assert_eq!(fleet.messages(watcher, EXIT_TAG).len(), 1);
@@ -179,7 +179,8 @@ fn a_host_that_breaks_its_links_and_comes_back_does_not_have_others_removed_for_
     let mut fleet = Fleet::new(3, 5);
     let (good, asker) = (Fleet::host(2), fleet.task(MASTER));
     for life in 0..5 {
-        // The good host reports at once that it cannot reach the evil one; the master's own link to the evil one is up.
+        // The good host reports at once that it cannot reach the evil host; the master's own link to the evil host is
+        // up.
         let evil = *fleet.living().last().expect("the last to come");
         says(&mut fleet, good, MASTER, Frame::Suspect(evil));
         fleet.pass(Duration::from_secs(11));

@@ -1,4 +1,5 @@
-//! Several hosts under random requests, deaths, silences and cuts; then all faults end and the machine must settle.
+//! Several hosts with random requests, deaths, suspensions and cut links; then all faults end, and the machine must
+//! reach a stable state.
 use super::fleet::{Fleet, MASTER};
 use super::world::{ints, spawn_of, text};
 use super::*;
@@ -22,10 +23,10 @@ struct Wish {
     count: i32,
 }
 
-/// The state of the test: what was done, and what must follow.
+/// The state of the test: what tasks have done, and what they must receive.
 struct Story {
     fleet: Fleet,
-    /// What tasks watch, by the tag of the notify.
+    /// What tasks watch, by the tag of the notify message.
     wishes: BTreeMap<i32, Wish>,
     /// All tasks, living or ended.
     seen: Vec<Tid>,
@@ -47,12 +48,12 @@ impl Story {
         let at = self.below(list.len());
         list.get(at).copied()
     }
-    /// Returns a host that runs.
+    /// Returns a running host.
     fn host(&mut self) -> Option<Tid> {
         let hosts: Vec<Tid> = self.fleet.nodes.iter().filter(|(_, node)| !node.frozen).map(|(tid, _)| *tid).collect();
         self.pick(&hosts)
     }
-    /// Returns a connected task of a host that runs.
+    /// Returns a connected task of a running host.
     fn task(&mut self) -> Option<Tid> {
         let host = self.host()?;
         let tasks = &self.fleet.nodes[&host].machine.core.tasks;
@@ -131,8 +132,8 @@ impl Story {
         }
         let count = [-1, 1, 2][self.below(3)];
         self.last_tag += 1;
-        // Not every host knows a host that is still joining; for a task that asks about it then, that host does not
-        // exist.
+        // While a host is joining, not every other host knows it. For a task on a host that does not, the joining host
+        // does not exist.
         if self.fleet.machine(task.host()).has_host(about) {
             self.wishes.insert(self.last_tag, Wish { task, what, about, count });
         }

@@ -1,4 +1,4 @@
-//! The machine under random requests, deaths and answers, from a seed.
+//! One machine with random requests, deaths and answers, made from a seed.
 use super::world::{World, spawn_of, text};
 use super::*;
 use crate::codes::{SM_ADD, SM_EXEC, SM_HANDOFF, SM_SPAWN, SM_STHOSTACK, SM_TASKX};
@@ -128,13 +128,13 @@ fn one_life(seed: u64) {
         }
         world.run();
     }
-    // This is repeated until no task is left: this daemon decides the requests of a manager that has gone, which may
-    // start tasks.
+    // This is repeated until no task is left: when a manager ends, the daemon decides the requests that the manager has
+    // not answered, and may start tasks for them.
     while let Some(tid) = alive(&world).first().copied() {
         world.disconnects(tid);
         world.ends(tid, 0);
     }
-    // The last add ends, whatever number its request has.
+    // The last add ends, whatever its number is.
     for request in 0..STEPS {
         world.machine.handle_hosts_checked(request, Vec::new());
     }
@@ -153,8 +153,8 @@ fn whatever_is_asked_the_machine_survives_and_forgets_the_dead() {
     }
 }
 
-/// One group whose members come, leave, die, and meet; the number of members that a member decides to wait for may be
-/// out of date when it arrives. No member may wait in vain.
+/// One group whose members join, leave, die, and meet at barriers. A member decides how many members to wait for; when
+/// it arrives, this number may be out of date. No member may wait in vain.
 fn life_of_a_group(seed: u64) -> (usize, usize) {
     let mut world = World::new();
     let mut prng = Prng(seed);
@@ -199,7 +199,7 @@ fn life_of_a_group(seed: u64) -> (usize, usize) {
         if world.boards.boards.values().any(|board| board.in_doubt) {
             continue;
         }
-        // Now the daemon can see the whole state: no member may wait for members that are gone.
+        // Now no arrival is uncertain for the daemon any more: no member may wait for members that are gone.
         while let Some(when) = world.machine.next_wakeup() {
             now = now.max(when);
             world.machine.handle_time(now);

@@ -1,4 +1,4 @@
-//! The limits on what tasks and other hosts can make a daemon store, each of them reached.
+//! Tests that reach each limit on what tasks and other hosts can make a daemon store.
 use super::fleet::{Fleet, MASTER};
 use super::limits::{DAEMON_MESSAGE_BYTES_MAX, NAME_BYTES_MAX};
 use super::world::{World, spawn_of, text};
@@ -44,7 +44,7 @@ fn the_watches_of_a_task_are_limited() {
     assert_eq!(world.ask(ONE, notify(NOTIFY_TASK_EXIT, 2, &[TWO])), DONE);
     assert_eq!(world.ask(ONE, notify(NOTIFY_HOST_DELETE, 1, &[MASTER])), REFUSED);
     assert_eq!(world.ask(TWO, notify(NOTIFY_TASK_EXIT, 1, &[THREE])), DONE);
-    // A notify that is cancelled or sent makes room again.
+    // A notify that is cancelled or sent no longer counts.
     assert_eq!(world.ask(ONE, notify(NOTIFY_TASK_EXIT | NOTIFY_CANCEL, 2, &[TWO])), DONE);
     assert_eq!(world.ask(ONE, notify(NOTIFY_HOST_DELETE, 1, &[MASTER])), DONE);
     assert_eq!(world.ask(ONE, notify(NOTIFY_HOST_DELETE, 2, &[MASTER])), REFUSED);
@@ -277,7 +277,7 @@ fn input_comes_in_pieces_and_one_at_a_time() {
     world.spawn(ONE, spawn);
     let input = |tid, length: usize| Request::Input { tid, data: ByteBuf::from(vec![b'x'; length]) };
     let refused = |code| Some(Reply::Error(code));
-    // Only the first task of the spawn has an input.
+    // Only the first task of the spawn has an input that requests can write to.
     assert_eq!(world.ask(ONE, input(THREE, 1)), refused(Code::NoTask));
     assert_eq!(world.ask(ONE, input(TWO, crate::proto::INPUT_BYTES_MAX + 1)), refused(Code::BadParam));
     assert_eq!(world.ask(ONE, input(TWO, crate::proto::INPUT_BYTES_MAX)), None);

@@ -191,7 +191,7 @@ fn what_a_dead_manager_was_to_tell_the_daemon_tells() {
     {
         assert_eq!(world.ask(two, request), Some(Reply::Done));
     }
-    // The manager has reported the end of this task, so the daemon does not.
+    // The manager has reported the end of this task, so the daemon does not report it.
     world.disconnects(five);
     world.disconnects(ONE);
     assert!(world.messages(two).is_empty());

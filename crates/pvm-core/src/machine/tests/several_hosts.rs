@@ -1,4 +1,4 @@
-//! The rules over several hosts.
+//! Tests of the rules for several hosts.
 use super::fleet::{Came, Fleet, MASTER};
 use super::world::{ints, spawn_of, text};
 use super::*;
@@ -270,7 +270,7 @@ fn who_misses_several_lost_hosts_first_is_not_blamed() {
         }
         fleet.settle();
     };
-    // The master has last received frames from hosts 3 to 5 a little later than host 2 has.
+    // The last frames from hosts 3 to 5 arrive at the master a little later than the last ones that arrive at host 2.
     ask(&mut fleet, far);
     fleet.pass(Duration::from_secs(1));
     ask(&mut fleet, near);
@@ -299,8 +299,8 @@ fn collectors_hear_the_end_of_tasks_whose_host_is_lost() {
     fleet.machine(Fleet::host(2)).handle_output(child, b"hello\n");
     fleet.work(Fleet::host(2));
     fleet.settle();
-    // A task of host 2 spawns a task on another host. After the loss of host 2, which can no longer announce that task,
-    // the output of the task still ends.
+    // A task of host 2 spawns a task on another host. Then host 2 is lost, and can no longer announce that task. The
+    // collector still receives the end of the task's output.
     let spawner = fleet.task(Fleet::host(2));
     let grandchild = tids(&fleet.spawn(spawner, on("h3", parent)))[0];
     fleet.settle();
@@ -325,7 +325,7 @@ fn the_tasks_of_a_lost_host_whose_end_a_collector_hears_are_limited() {
     let collector = fleet.task(MASTER);
     let host = Fleet::host(2);
     let now = fleet.now;
-    // Tasks that do not exist: the host may claim anything.
+    // The host claims output of tasks that do not exist.
     for number in 1..=REMEMBERED as i32 + 10 {
         let body = Writer::new().int(host.0 as i32 | number).int(-2).int(0).finish();
         let src = Tid(crate::tid::DAEMON_BIT | host.0);
@@ -367,7 +367,7 @@ fn output_on_its_way_to_another_host_counts_until_its_collector_takes_it_or_is_n
         fleet.settle();
         assert!(!fleet.machine(MASTER).is_given_output(collector));
         assert_eq!(fleet.machine(Fleet::host(2)).output_under_way(collector), 0);
-        // The collector takes no output, and ends: the printing task need not wait for it.
+        // The collector ends without taking the output, so the printing task need not wait for it.
         assert_eq!(print(fleet), first);
         fleet.leave(collector);
         fleet.settle();
@@ -538,7 +538,7 @@ fn the_host_that_loses_frames_goes_and_not_the_one_that_it_complains_of() {
         let (ill, well) = (Fleet::host(2), Fleet::host(4));
         let (one, other) = (fleet.task(ill), fleet.task(well));
         assert_eq!(fleet.ask(one, Request::TaskStatus(other)), Some(Reply::Code(0)));
-        // In each beat interval the master has retransmitted a packet.
+        // In each beat interval, the master retransmits a packet.
         for total in 1..=6 {
             fleet.pass(Duration::from_secs(2));
             fleet.machine(MASTER).handle_retransmissions(ill, total);
@@ -598,7 +598,7 @@ fn manages(fleet: &mut Fleet, host: Tid) -> Tid {
     manager
 }
 
-/// A manager hands its role on to a task of any host, which dies at some moment.
+/// A manager passes its role on to a task of any host, and this task dies at some moment.
 #[test]
 fn the_end_of_a_manager_to_which_the_office_was_handed_on_does_not_go_unnoticed() {
     for (own, heirs) in [(1, 2), (2, 3), (2, 1), (3, 3)] {
@@ -634,7 +634,7 @@ fn of_the_dead_of_which_a_manager_was_to_tell_the_daemon_does_not_tell_again() {
         ] {
             assert_eq!(fleet.ask(asker, notify(what, tids)), Some(Reply::Done));
         }
-        // The manager reports these.
+        // The manager reports these ends.
         fleet.leave(others[0]);
         fleet.leave(others[1]);
         fleet.kill(Fleet::host(4));
@@ -642,7 +642,7 @@ fn of_the_dead_of_which_a_manager_was_to_tell_the_daemon_does_not_tell_again() {
         fleet.leave(manager);
         fleet.settle();
         assert!(fleet.messages(asker, 5).is_empty(), "{:?}", fleet.messages(asker, 5));
-        // The daemon reports these.
+        // The daemon reports these ends.
         fleet.leave(others[4]);
         fleet.leave(others[2]);
         fleet.settle();

@@ -1,4 +1,4 @@
-//! Traces, driven by hand.
+//! Traces of one machine; each test makes all inputs itself.
 use super::world::{World, spawn_of};
 use super::*;
 use crate::encoding::Writer;
@@ -18,7 +18,8 @@ fn wish(tracer: Tid) -> TraceSettings {
     }
 }
 
-/// Returns the trace events sent: collector, event, task, and whether the list of data and the event were described.
+/// Returns the trace events that were sent: collector, event, task, and whether the list of all kinds of data and the
+/// description of the event were sent with the event.
 fn told(world: &mut World) -> Vec<(Tid, Event, Tid, bool, bool)> {
     let actions = world.take_seen();
     let traces = actions.into_iter().filter_map(|action| match action {

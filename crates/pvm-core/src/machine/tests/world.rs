@@ -1,4 +1,4 @@
-//! One machine, driven by hand.
+//! One machine; each test makes all inputs itself.
 use super::group_members::Boards;
 use super::*;
 use crate::codes::{
@@ -605,7 +605,7 @@ fn hosts_are_checked_before_they_are_added_and_the_master_stays() {
     let reasons = [known.as_str(), "", "", ""].map(str::to_owned).to_vec();
     let added = Reply::AddedHosts { count: 0, hosts: vec![-28, -2, -6, -29], reasons };
     assert!(world.replies(ONE).contains(&added));
-    // A name in the table is known, whatever the resolver returns.
+    // A name in the host table is recognized, whatever the resolver returns.
     assert_eq!(world.ask(ONE, Request::AddHosts(vec![text("alfa")])), None);
     world.machine.handle_hosts_checked(2, vec![Err(Code::NoHost)]);
     world.run();
