@@ -101,6 +101,46 @@ fn against_the_order(layers: &[String], imports: &Imports) -> Vec<String> {
     wrong
 }
 
+/// Checks that each crate uses those crates of hpvm that the table in ARCHITECTURE.md lists for it.
+pub fn crates_use_what_the_map_says() -> Result<()> {
+    let map = crates_in_map(&fs::read_to_string(root().join("ARCHITECTURE.md"))?)?;
+    let mut wrong = Vec::new();
+    for entry in root().join("crates").read_dir()? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let used = dependencies(&fs::read_to_string(path.join("Cargo.toml"))?)?;
+        match map.get(&name) {
+            Some(listed) if used == *listed => {}
+            Some(listed) => wrong.push(format!("{name} uses {used:?}, the map says {listed:?}")),
+            None => wrong.push(format!("the map has no {name}")),
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+/// Returns the crates of hpvm, without `pvm-`, that a manifest always needs; not those of tests and fuzzing.
+fn dependencies(manifest: &str) -> Result<BTreeSet<String>> {
+    let manifest: toml::Table = manifest.parse()?;
+    let all = manifest.get("dependencies").and_then(toml::Value::as_table).into_iter().flatten();
+    let needed = all.filter(|(_, value)| value.get("optional").and_then(toml::Value::as_bool) != Some(true));
+    Ok(needed.filter_map(|(name, _)| name.strip_prefix("pvm-")).map(str::to_owned).collect())
+}
+
+/// Returns the crates in the table of the map, each with those that it uses, without `pvm-`. A row can have several
+/// crates, and then has a list for each of them, with semicolons in between.
+fn crates_in_map(text: &str) -> Result<BTreeMap<String, BTreeSet<String>>> {
+    let row = Regex::new(r"(?m)^\| ((?:`[a-z0-9-]+`(?:, )?)+) \|.*\| ([a-z,; ]+) \|$")?;
+    let mut map = BTreeMap::new();
+    for found in row.captures_iter(text) {
+        for (name, used) in found[1].split(", ").zip(found[2].split("; ")) {
+            let used = used.split(", ").filter(|one| *one != "none").map(str::to_owned).collect();
+            map.insert(name.trim_matches('`').to_owned(), used);
+        }
+    }
+    Ok(map)
+}
+
 /// Checks that the daemon's code for actions names every action: its `match` has no wildcard, so no action can be
 /// forgotten.
 pub fn every_action_is_named() -> Result<()> {
@@ -146,6 +186,16 @@ mod tests {
         let found = ["a imports b, which mod.rs does not list before it", "mod.rs does not list d"];
         assert_eq!(wrong(&[("a", &["b"]), ("b", &[]), ("c", &[]), ("d", &["a"])]), found);
         assert_eq!(wrong(&[("a", &[]), ("b", &[])]), ["mod.rs lists c, which is no module"]);
+    }
+
+    #[test]
+    fn rows_of_the_map_are_read() {
+        let text =
+            "| crate | part | may use |\n| --- | --- | --- |\n| `a` | x | none |\n| `b`, `c` | y | core, fmp; a |\n";
+        let set = |names: &[&str]| -> BTreeSet<String> { names.iter().map(|name| (*name).to_owned()).collect() };
+        let map = crates_in_map(text).unwrap();
+        assert_eq!(map.len(), 3);
+        assert_eq!((&map["a"], &map["b"], &map["c"]), (&set(&[]), &set(&["core", "fmp"]), &set(&["a"])));
     }
 
     #[test]

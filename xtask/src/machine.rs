@@ -18,7 +18,7 @@ const START_TIME_MAX: Duration = Duration::from_secs(20);
 /// How long everything may take to end after a halt.
 pub const END_TIME_MAX: Duration = Duration::from_secs(10);
 /// The interval between two checks of an awaited condition.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Variables that would make programs use another machine, or change the behaviour of this machine.
 const VARIABLES: &[&str] = &["PVMSOCK", "PVM_VMID", "PVM_ROOT", "PVM_DPATH", "PVMEPID", "PVM_PATH", "XDG_RUNTIME_DIR"];
 
@@ -256,7 +256,7 @@ pub fn wait_until(time: Duration, mut is_so: impl FnMut() -> bool) -> bool {
         if Instant::now() > deadline {
             return false;
         }
-        std::thread::sleep(LOOK_INTERVAL);
+        std::thread::sleep(POLL_INTERVAL);
     }
     true
 }

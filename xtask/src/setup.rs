@@ -38,8 +38,8 @@ const TEST_NOTICE: &str = "hpvm: every test takes about 25 minutes on two cores,
 target (`make clean` gives it back).\nWhat is missing of Debian's packages is installed now: compilers, also for other \
 processors, and small tools.\nDebian's own PVM, with which hpvm is compared, is unpacked below target and not installed.";
 
-/// The words that are used if the command line has none.
-const ALL: [&str; 4] = ["test", "unlike", "sanitize", "bench"];
+/// The words that are used if the command line has none. `fuzz` is not among them: Debian may lack the compiler's LLVM.
+const ALL: [&str; 2] = ["test", "bench"];
 /// The words that `setup test` implies: their packages are installed if they are available.
 const TAKEN_IF_THERE: [&str; 3] = ["clippy", "sanitize", "unlike"];
 
@@ -51,14 +51,17 @@ struct Wanted {
     with_pvm: bool,
 }
 
-/// Runs the command: `setup [build|test|unlike|sanitize|bench|fuzz]...`; without a word, the words are those of
+/// Runs the command: `setup [build|test|clippy|unlike|sanitize|bench|fuzz]...`; without a word, the words are those of
 /// [`ALL`].
 pub fn run(arguments: &[String]) -> Result<()> {
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if words.is_empty() {
+        words.extend(ALL);
+    }
     if words.contains(&"test") {
         println!("{TEST_NOTICE}");
     }
-    wanted(if words.is_empty() { &ALL } else { &words })?.get()?;
+    wanted(&words)?.get()?;
     if words.contains(&"test") {
         take_what_can_be_had();
     }
@@ -95,7 +98,7 @@ fn wanted(words: &[&str]) -> Result<Wanted> {
                 wanted.add(&["g++"]);
                 wanted.packages.extend(fuzz::llvm_packages()?);
             }
-            other => bail!("setup knows build, test, unlike, sanitize, bench and fuzz, not {other}"),
+            other => bail!("setup knows build, test, clippy, unlike, sanitize, bench and fuzz, not {other}"),
         }
     }
     Ok(wanted)

@@ -81,7 +81,7 @@ struct Item {
     /// The number that is passed for each `*`.
     stars: Vec<u64>,
     /// Whether the pointer that is passed for the item is null.
-    nowhere: bool,
+    is_null: bool,
 }
 
 impl Item {
@@ -103,7 +103,7 @@ impl Item {
 
     /// Returns whether the library must refuse the item.
     fn is_refused(&self) -> bool {
-        self.nowhere && !self.by_value && (self.letter == b's' || self.count > 0)
+        self.is_null && !self.by_value && (self.letter == b's' || self.count > 0)
     }
 
     /// Returns the argument of an item that is passed by value, and the bytes that the library must pack for it.
@@ -175,9 +175,9 @@ fn read_item<'a>(rest: &'a [u8], from: &mut Unstructured<'_>) -> Option<(Item, &
         _ => return None,
     };
     let by_value = count.is_none() && stride.is_none() && b"cdf".contains(&letter);
-    let nowhere = from.arbitrary::<u8>().unwrap_or(0) == u8::MAX;
+    let is_null = from.arbitrary::<u8>().unwrap_or(0) == u8::MAX;
     let (count, stride) = if letter == b's' { (1, 1) } else { (count.unwrap_or(1).max(0), stride.unwrap_or(1)) };
-    Some((Item { letter, bytes, count, stride, by_value, stars, nowhere }, rest))
+    Some((Item { letter, bytes, count, stride, by_value, stars, is_null }, rest))
 }
 
 /// Reads the digits of a number; for a `*`, takes a number from the fuzz input and notes it as an argument.
@@ -241,7 +241,7 @@ fn pack(format: &[u8], encoding: Option<c_int>, in_place: bool, reading: &Readin
         slots.extend(&item.stars);
         slots.push(match item.letter {
             _ if item.by_value => item.value(place).0,
-            _ if item.nowhere => 0,
+            _ if item.is_null => 0,
             b's' => TEXT.as_ptr() as u64,
             _ => rooms[place].as_ptr() as u64 + ROOM_BYTES as u64,
         });
@@ -265,7 +265,7 @@ fn unpack(format: &[u8], reading: &Reading, same: bool) {
     for (item, room) in reading.items.iter().zip(&mut rooms) {
         let start = if item.letter == b's' { 0 } else { ROOM_BYTES as u64 };
         slots.extend(&item.stars);
-        slots.push(if item.nowhere && !item.by_value { 0 } else { room.as_mut_ptr() as u64 + start });
+        slots.push(if item.is_null && !item.by_value { 0 } else { room.as_mut_ptr() as u64 + start });
     }
     // SAFETY: the slots hold a pointer to enough room for each item.
     let code = unsafe { call(false, format, &mut slots, false) };

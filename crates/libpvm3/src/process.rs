@@ -90,9 +90,9 @@ static PROCESS: Process = Process { state: UnsafeCell::new(None) };
 /// Whether the holder of the lock runs code of the user.
 static USER_CODE: AtomicBool = AtomicBool::new(false);
 /// How many threads wait for the sleeper, the one thread that sleeps on the descriptors; changed under the lock.
-static JOINED: AtomicU32 = AtomicU32::new(0);
+static WAITERS: AtomicU32 = AtomicU32::new(0);
 /// A futex word that changes when those threads must retry their calls.
-static NEWS: AtomicU32 = AtomicU32::new(0);
+static WAKE_COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// Returns the state of the process.
 ///
@@ -172,7 +172,7 @@ fn renew() {
     USER_CODE.store(false, Relaxed);
     // A waiting thread of the parent may have set these values.
     lock::wait_at(0);
-    JOINED.store(0, Relaxed);
+    WAITERS.store(0, Relaxed);
     trace::invalidate();
     // SAFETY: the lock is held and the state is not borrowed: a new process has no other thread, and code of the
     // user, the only place where a fork can happen within a call, runs without a borrow.
@@ -267,36 +267,36 @@ impl Guard {
     }
 
     /// Waits until the sleeper signals.
-    pub fn join(&mut self, limit: Option<Duration>) {
+    pub fn wait_for_sleeper(&mut self, limit: Option<Duration>) {
         if self.nested {
             // The outer call keeps the lock, so the sleeper cannot signal; the caller retries after a short pause.
             std::thread::sleep(limit.unwrap_or(NESTED_PAUSE).min(NESTED_PAUSE));
             return;
         }
-        let seen = NEWS.load(Relaxed);
-        JOINED.fetch_add(1, Relaxed);
-        self.unlocked(|| lock::futex_wait(&NEWS, seen, limit));
-        let _ = JOINED.fetch_update(Relaxed, Relaxed, |joined| joined.checked_sub(1));
+        let seen = WAKE_COUNT.load(Relaxed);
+        WAITERS.fetch_add(1, Relaxed);
+        self.unlocked(|| lock::futex_wait(&WAKE_COUNT, seen, limit));
+        let _ = WAITERS.fetch_update(Relaxed, Relaxed, |waiters| waiters.checked_sub(1));
     }
 
     /// Wakes the threads that wait for the sleeper, if messages have arrived.
     #[inline(always)]
     fn pass_news_on(&mut self) {
-        if JOINED.load(Relaxed) != 0 && self.task().take_news() {
-            self.wake_joined();
+        if WAITERS.load(Relaxed) != 0 && self.task().take_news() {
+            self.wake_waiters();
         }
     }
 
     /// Wakes the threads that wait for the sleeper: one of them becomes the next sleeper.
     #[cold]
-    pub fn wake_joined(&mut self) {
-        NEWS.fetch_add(1, Relaxed);
-        lock::futex_wake(&NEWS, i32::MAX);
+    pub fn wake_waiters(&mut self) {
+        WAKE_COUNT.fetch_add(1, Relaxed);
+        lock::futex_wake(&WAKE_COUNT, i32::MAX);
     }
 
     /// Returns whether threads wait for the sleeper.
     pub fn others_wait(&self) -> bool {
-        JOINED.load(Relaxed) != 0
+        WAITERS.load(Relaxed) != 0
     }
 
     /// Takes in the messages that have arrived, runs message handlers and prints output of children.

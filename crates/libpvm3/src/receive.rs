@@ -52,13 +52,13 @@ fn receive_at_once(guard: &mut Guard, filter: &Filter) -> Outcome {
     guard.run_callbacks();
     match found {
         Some(mid) => Ok(mid),
-        None => daemon_gone(guard).unwrap_or(Ok(0)),
+        None => cannot_receive(guard).unwrap_or(Ok(0)),
     }
 }
 
 #[inline(never)]
 fn receive_slow(guard: &mut Guard, filter: &Filter, limit: Limit) -> Outcome {
-    if let Some(gone) = daemon_gone(guard) {
+    if let Some(gone) = cannot_receive(guard) {
         return gone;
     }
     let found = wait_on(guard, limit, &mut |guard| {
@@ -66,7 +66,7 @@ fn receive_slow(guard: &mut Guard, filter: &Filter, limit: Limit) -> Outcome {
         guard.run_callbacks();
         match found {
             Some(mid) => Some(Ok(mid)),
-            None => daemon_gone(guard),
+            None => cannot_receive(guard),
         }
     });
     found.unwrap_or_else(|| {
@@ -79,7 +79,7 @@ fn receive_slow(guard: &mut Guard, filter: &Filter, limit: Limit) -> Outcome {
 /// Returns the reason why no message can arrive, if there is one: the daemon has ended, or this process lacks the
 /// address space for a message.
 #[inline(always)]
-fn daemon_gone<T>(guard: &mut Guard) -> Option<Result<T, Failure>> {
+fn cannot_receive<T>(guard: &mut Guard) -> Option<Result<T, Failure>> {
     if guard.task().take_starved() {
         return Some(Err(Code::NoMem.into()));
     }
@@ -156,7 +156,7 @@ pub extern "C" fn pvm_probe(tid: c_int, tag: c_int) -> c_int {
             guard.run_callbacks();
             match found {
                 Some(mid) => Ok(mid),
-                None => daemon_gone(guard).unwrap_or(Ok(0)),
+                None => cannot_receive(guard).unwrap_or(Ok(0)),
             }
         })
     },)
@@ -218,12 +218,12 @@ fn receive_by_matcher(guard: &mut Guard, tid: c_int, tag: c_int, limit: Limit) -
     if limit == AT_ONCE {
         return match match_at_once(guard, &mut selection)? {
             Some(mid) if guard.task().take_queued(mid) => Ok(mid),
-            _ => daemon_gone(guard).unwrap_or(Ok(0)),
+            _ => cannot_receive(guard).unwrap_or(Ok(0)),
         };
     }
     wait(guard, limit, |guard| match match_queued(guard, &mut selection) {
         Ok(Some(mid)) => guard.task().take_queued(mid).then_some(Ok(mid)),
-        Ok(None) => daemon_gone(guard),
+        Ok(None) => cannot_receive(guard),
         Err(failure) => Some(Err(failure)),
     })
     .unwrap_or(Ok(0))
@@ -394,7 +394,7 @@ fn precv_slow(guard: &mut Guard, filter: &Filter, room: &Room) -> Result<pvm_tas
         guard.run_callbacks();
         match delivered {
             Some(delivered) => Some(Ok(delivered)),
-            None => daemon_gone(guard),
+            None => cannot_receive(guard),
         }
     });
     guard.task().end_precv();

@@ -87,7 +87,7 @@ fn own_directory() -> Option<PathBuf> {
 /// Starts the daemon in a session of its own, as a child of init, so that it outlives the terminal and this program.
 /// Returns the path of its socket.
 fn launch(program: &Path, arguments: &[Vec<u8>]) -> Option<Vec<u8>> {
-    let _floor = Floor::lay();
+    let _floor = Floor::occupy_standard();
     let mut command = Command::new(program);
     command.args(arguments.iter().map(|argument| OsStr::from_bytes(argument)));
     command.stdin(Stdio::null()).stdout(Stdio::piped());

@@ -16,9 +16,9 @@ const RUNNING_WAIT_MAX: Duration = Duration::from_millis(250);
 /// How long a child waits for a parent that is ending.
 const ENDING_WAIT_MAX: Duration = Duration::from_secs(10);
 /// The pause between two checks of the parent's state.
-const LOOK_PAUSE: Duration = Duration::from_millis(1);
+const CHECK_PAUSE: Duration = Duration::from_millis(1);
 /// If this many checks in a row find the parent asleep, the child assumes that the parent goes on living.
-const ASLEEP_LOOKS: u32 = 3;
+const ASLEEP_CHECKS: u32 = 3;
 /// A value that the counter never has.
 const NEVER: u32 = u32::MAX;
 /// The kernel's flag for a process that is ending (`PF_EXITING`).
@@ -100,38 +100,38 @@ pub fn claim(parent: u32) -> bool {
 
 /// The state of a process, as seen by another process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Look {
+enum ParentState {
     Gone,
     Ending,
     Asleep,
     Running,
 }
 
-/// Returns the state of a process; [`Look::Gone`] if no process has this id.
-fn look(process: u32) -> Look {
+/// Returns the state of a process; [`ParentState::Gone`] if no process has this id.
+fn check(process: u32) -> ParentState {
     // SAFETY: no signal is sent.
     let gone = unsafe { libc::kill(process as libc::pid_t, 0) } != 0;
     // If /proc belongs to another process id namespace, its entry for this number describes another process.
     let own = std::fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == &*std::process::id().to_string());
     match std::fs::read_to_string(format!("/proc/{process}/stat")) {
-        _ if gone => Look::Gone,
+        _ if gone => ParentState::Gone,
         Ok(line) if own => judge(&line),
-        _ => Look::Running,
+        _ => ParentState::Running,
     }
 }
 
 /// Returns the state that a line of `/proc/PID/stat` shows. The name of the program, in parentheses, may contain any
 /// characters.
-fn judge(line: &str) -> Look {
+fn judge(line: &str) -> ParentState {
     let words: Vec<&str> = line.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<u32>().ok()).unwrap_or(0);
     let (flags, threads) = (number(6), number(17));
     match words.first() {
         // The first thread may end before the others.
-        Some(&"Z" | &"X") if threads <= 1 => Look::Gone,
-        _ if flags & FLAG_ENDING != 0 && threads <= 1 => Look::Ending,
-        Some(&"R" | &"D") => Look::Running,
-        _ => Look::Asleep,
+        Some(&"Z" | &"X") if threads <= 1 => ParentState::Gone,
+        _ if flags & FLAG_ENDING != 0 && threads <= 1 => ParentState::Ending,
+        Some(&"R" | &"D") => ParentState::Running,
+        _ => ParentState::Asleep,
     }
 }
 
@@ -140,16 +140,16 @@ fn ends(process: u32, matters: impl Fn() -> bool) -> bool {
     let begin = Instant::now();
     let mut asleep = 0;
     loop {
-        let seen = look(process);
-        asleep = if seen == Look::Asleep { asleep + 1 } else { 0 };
-        let limit = if seen == Look::Ending { ENDING_WAIT_MAX } else { RUNNING_WAIT_MAX };
-        if seen == Look::Gone {
+        let seen = check(process);
+        asleep = if seen == ParentState::Asleep { asleep + 1 } else { 0 };
+        let limit = if seen == ParentState::Ending { ENDING_WAIT_MAX } else { RUNNING_WAIT_MAX };
+        if seen == ParentState::Gone {
             return true;
         }
-        if asleep == ASLEEP_LOOKS || begin.elapsed() >= limit || !matters() {
+        if asleep == ASLEEP_CHECKS || begin.elapsed() >= limit || !matters() {
             return false;
         }
-        std::thread::sleep(LOOK_PAUSE);
+        std::thread::sleep(CHECK_PAUSE);
     }
 }
 
@@ -163,13 +163,13 @@ mod tests {
 
     #[test]
     fn a_process_is_gone_when_all_its_threads_are() {
-        assert_eq!(judge(&line("a", 'Z', 0x40_0004, 1)), Look::Gone);
-        assert_eq!(judge(&line("a", 'Z', 0x40_0004, 2)), Look::Asleep);
-        assert_eq!(judge(&line("a", 'R', 0x40_0004, 1)), Look::Ending);
-        assert_eq!(judge(&line("a", 'R', 0x40_0000, 1)), Look::Running);
-        assert_eq!(judge(&line("a) Z 1 (", 'S', 0x40_0000, 1)), Look::Asleep);
-        assert_ne!(look(std::process::id()), Look::Gone);
-        assert_eq!(look(i32::MAX as u32), Look::Gone);
+        assert_eq!(judge(&line("a", 'Z', 0x40_0004, 1)), ParentState::Gone);
+        assert_eq!(judge(&line("a", 'Z', 0x40_0004, 2)), ParentState::Asleep);
+        assert_eq!(judge(&line("a", 'R', 0x40_0004, 1)), ParentState::Ending);
+        assert_eq!(judge(&line("a", 'R', 0x40_0000, 1)), ParentState::Running);
+        assert_eq!(judge(&line("a) Z 1 (", 'S', 0x40_0000, 1)), ParentState::Asleep);
+        assert_ne!(check(std::process::id()), ParentState::Gone);
+        assert_eq!(check(i32::MAX as u32), ParentState::Gone);
     }
 
     #[test]

@@ -56,14 +56,14 @@ pub fn wait_by<T>(
                 guard.unlocked(|| sleep.sleep());
                 waiter.woke(guard.task());
             }
-            Step::Join(limit) => guard.join(limit),
+            Step::Join(limit) => guard.wait_for_sleeper(limit),
             Step::TimedOut => break None,
         }
     };
     waiter.finish(guard.task());
     lock::wait_at(outer);
     if guard.others_wait() {
-        guard.wake_joined();
+        guard.wake_waiters();
     }
     found
 }

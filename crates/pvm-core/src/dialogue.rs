@@ -89,23 +89,23 @@ pub struct Greeting {
     pub machine: Option<String>,
     /// The master's key, or `None` if the master is PVM 3.4.6.
     pub key: Option<Key>,
-    /// Whether the master sends [`TAKEN`] when it has read the daemon's answer. If the daemon's standard input ends
+    /// Whether the master sends [`CONFIRMED`] when it has read the daemon's answer. If the daemon's standard input ends
     /// without that line, the master has not read the answer.
-    pub says_taken: bool,
+    pub confirms: bool,
 }
 
 /// The line that confirms to a daemon that the master has read the daemon's answer.
-pub const TAKEN: &str = "taken";
-/// The line that announces that the master will send [`TAKEN`].
-const SAYS_TAKEN: &str = "says taken";
+pub const CONFIRMED: &str = "taken";
+/// The line that announces that the master will send [`CONFIRMED`].
+const CONFIRMS: &str = "says taken";
 
 impl Greeting {
     /// Returns the lines.
     pub fn text(&self) -> String {
         let machine = self.machine.as_ref().map_or_else(String::new, |id| format!("PVM_VMID={id}\n"));
         let key = self.key.map_or_else(String::new, |key| format!("hpvm {VERSION}\nkey {}\n", hex(&key)));
-        let taken = if self.says_taken { format!("{SAYS_TAKEN}\n") } else { String::new() };
-        format!("{machine}{key}{taken}end\n")
+        let confirms = if self.confirms { format!("{CONFIRMS}\n") } else { String::new() };
+        format!("{machine}{key}{confirms}end\n")
     }
 
     /// Parses a line. Returns `true` if the line was the last one. Ignores unknown lines, which later versions may
@@ -117,7 +117,7 @@ impl Greeting {
         } else if let Some(key) = line.strip_prefix("key ") {
             self.key = unhex(key);
         }
-        self.says_taken |= line == SAYS_TAKEN;
+        self.confirms |= line == CONFIRMS;
         line == "end"
     }
 }
@@ -357,8 +357,8 @@ mod tests {
 
     #[test]
     fn the_greeting_is_read_as_it_was_written() {
-        for (machine, says_taken) in [(None, false), (Some("x".to_owned()), true)] {
-            let greeting = Greeting { machine, key: Some(KEY), says_taken };
+        for (machine, confirms) in [(None, false), (Some("x".to_owned()), true)] {
+            let greeting = Greeting { machine, key: Some(KEY), confirms };
             let mut read = Greeting::default();
             let ends: Vec<bool> = greeting.text().lines().map(|line| read.take(line)).collect();
             assert_eq!(read, greeting);

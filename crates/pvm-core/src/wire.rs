@@ -88,7 +88,7 @@ pub struct Servers {
     /// The tracer.
     pub tracer: Option<Tid>,
     /// The trace settings that the tracer wants for later tasks ([`Request::SetTracer`]).
-    pub wish: Option<TraceSettings>,
+    pub tracer_settings: Option<TraceSettings>,
 }
 
 /// A frame from one daemon to another.

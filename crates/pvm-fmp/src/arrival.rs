@@ -26,7 +26,7 @@ const UNCHECKED_BYTES_MAX: usize = 64 << 20;
 
 /// How long a receiver that has claimed the body of a rendezvous waits for a sender that is deciding whether to
 /// withdraw. A sender that takes longer has been stopped between two instructions, or breaks the rules.
-const DECISION_PATIENCE: Duration = Duration::from_secs(10);
+const DECISION_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The token of every borrowed payload. It never appears in a release entry: the block is free as soon as the entry has
 /// been read.
@@ -388,8 +388,8 @@ impl RendezvousSource<'_> {
 
     fn claim(&self, lives: &dyn Fn() -> bool) -> SenderState {
         let mut start = None;
-        let patient = || lives() && start.get_or_insert_with(Instant::now).elapsed() < DECISION_PATIENCE;
-        rendezvous::claim(&self.theirs.rendezvous, &self.ours.taken, self.number, patient)
+        let may_wait = || lives() && start.get_or_insert_with(Instant::now).elapsed() < DECISION_WAIT_MAX;
+        rendezvous::claim(&self.theirs.rendezvous, &self.ours.taken, self.number, may_wait)
     }
 }
 

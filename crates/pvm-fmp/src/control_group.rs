@@ -16,7 +16,7 @@ pub struct Room {
 /// A value of this many bytes or more means that there is no limit: version 1 reports a large number in this case.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
 
-/// The names that one version gives to its files, and to a line of `memory.stat`.
+/// The names of the files, and of a line of `memory.stat`, in one version of `cgroups(7)`.
 struct Names {
     limits: &'static [&'static str],
     usage: &'static str,

@@ -20,10 +20,10 @@ const SHARED_BYTES_MIN: usize = 32 << 10;
 const CHUNK_BYTES_MIN: usize = 16 << 10;
 const CHUNK_BYTES_MAX: usize = 128 << 10;
 /// How long the receiver waits for the sender's last chunk before it copies that chunk, too.
-const HELPER_PATIENCE: Duration = Duration::from_micros(500);
+const HELPER_WAIT_MAX: Duration = Duration::from_micros(500);
 /// How long the receiver polls for the end of a chunk that the sender has claimed, before it asks the system whether
 /// the sender lives.
-const CHUNK_PATIENCE: Duration = Duration::from_millis(2);
+const CHUNK_WAIT_MAX: Duration = Duration::from_millis(2);
 /// The longest time between two checks whether the sender lives.
 const QUESTION_PAUSE_MAX: Duration = Duration::from_millis(10);
 
@@ -77,10 +77,10 @@ pub unsafe fn receive(
         // SAFETY: a part of what the caller promises.
         unsafe { read_from(sender, address.wrapping_add(range.start), into.add(start), count) }
     };
-    let mut impatient = impatience();
+    let mut timed_out = chunk_timeout();
     let mut has_ended = end_of(sender, &handlers_wait, is_enrolled);
     let chunk = chunk_bytes(bytes) as u64;
-    two_sided_copy(ours, theirs).receive(number, bytes as u64, chunk, copy, &mut impatient, &mut has_ended)
+    two_sided_copy(ours, theirs).receive(number, bytes as u64, chunk, copy, &mut timed_out, &mut has_ended)
 }
 
 /// Makes a function that returns whether the sender has ended. In the first 2 ms that function returns false at once;
@@ -93,7 +93,7 @@ fn end_of<'a>(
     let (mut start, mut watch, mut pause) = (None, None, Duration::from_millis(1));
     move || {
         if watch.is_none() {
-            if start.get_or_insert_with(Instant::now).elapsed() < CHUNK_PATIENCE {
+            if start.get_or_insert_with(Instant::now).elapsed() < CHUNK_WAIT_MAX {
                 return false;
             }
             handlers_wait.admit_default_actions();
@@ -104,13 +104,13 @@ fn end_of<'a>(
 }
 
 /// Makes a function that returns whether the receiver has waited long enough for the sender's last chunk.
-fn impatience() -> impl FnMut() -> bool {
+fn chunk_timeout() -> impl FnMut() -> bool {
     let (mut start, mut looks) = (None, 0u32);
     move || {
         let start = *start.get_or_insert_with(Instant::now);
         looks += 1;
         std::hint::spin_loop();
-        looks % 64 == 0 && start.elapsed() > HELPER_PATIENCE
+        looks % 64 == 0 && start.elapsed() > HELPER_WAIT_MAX
     }
 }
 

@@ -21,7 +21,7 @@ pub struct Floor(#[allow(dead_code)] Vec<OwnedFd>);
 
 impl Floor {
     /// Opens `/dev/null` under each of these numbers that is free. If this fails, the numbers stay free.
-    pub fn lay() -> Floor {
+    pub fn occupy_standard() -> Floor {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let null = || rustix::fs::open("/dev/null", flags, Mode::empty()).ok();
         Floor(std::iter::from_fn(null).take_while(|opened| opened.as_raw_fd() < FIRST).collect())

@@ -43,7 +43,7 @@ enum Way {
     /// The owner maps each extent when it adds it.
     Own,
     /// A peer duplicates a mapped part, which needs no descriptor.
-    Behind,
+    Duplicate,
     /// A peer maps each part from the file, because the system cannot duplicate a mapped part.
     File(OwnedFd),
 }
@@ -101,12 +101,12 @@ impl Mapping {
         }
         // SAFETY: a page of the mapping just made.
         let behind = unsafe { mapping::can_map_behind(mapping.first.base) };
-        mapping.way = if behind { Way::Behind } else { Way::File(file::duplicate(segment.as_fd())?) };
+        mapping.way = if behind { Way::Duplicate } else { Way::File(file::duplicate(segment.as_fd())?) };
         Ok(mapping)
     }
 
     /// Does what [`Mapping::of_peer`] does, but keeps the descriptor and maps from the file, as on systems without
-    /// [`Way::Behind`].
+    /// [`Way::Duplicate`].
     #[cfg(test)]
     pub fn of_peer_by_file(segment: OwnedFd) -> io::Result<Mapping> {
         let mut mapping = Mapping::of_peer(&segment)?;
@@ -251,14 +251,14 @@ impl Mapping {
                 }
                 mapping::map(file.as_fd(), start, length, ProtFlags::READ)?
             }
-            Way::Behind => {
+            Way::Duplicate => {
                 let near = self.nearest(start);
                 // SAFETY: the last page of a piece, which is mapped as long as `self` lives.
                 unsafe { mapping::map_behind(near.last_page(), (start + PAGE_BYTES - near.end()) as usize, length)? }
             }
         };
         let piece = Piece { start, bytes, base };
-        if matches!(self.way, Way::Behind) && !mapping::is_there(piece.last_page()) {
+        if matches!(self.way, Way::Duplicate) && !mapping::is_there(piece.last_page()) {
             // SAFETY: nobody has seen the mapping.
             unsafe { mapping::unmap(base, length) };
             return Err(wrong());
@@ -292,7 +292,7 @@ mod tests {
     fn peers(segment: &Segment) -> [Mapping; 2] {
         let descriptor = || segment.descriptor().try_clone_to_owned().unwrap();
         let behind = Mapping::of_peer(&descriptor()).unwrap();
-        assert_eq!(matches!(behind.way, Way::Behind), !cfg!(one_mapping));
+        assert_eq!(matches!(behind.way, Way::Duplicate), !cfg!(one_mapping));
         [behind, Mapping::of_peer_by_file(descriptor()).unwrap()]
     }
 

@@ -39,7 +39,7 @@ pub const TARGETS: &[Target] = &[
             ),
             part(
                 "crates/pvm-fmp/src/peer.rs",
-                &["find_record", "consumed", "at", "follow", "remove", "holds", "reader_came_to"],
+                &["find_record", "consumed", "at", "follow", "remove", "holds", "note_consumed"],
             ),
             part(
                 "crates/pvm-fmp/src/endpoint/receive.rs",
@@ -48,7 +48,7 @@ pub const TARGETS: &[Target] = &[
                     "poll_dead",
                     "find_queue",
                     "drain_some",
-                    "shun",
+                    "mark_damaged",
                     "step",
                     "step_long",
                     "follow_continuation",

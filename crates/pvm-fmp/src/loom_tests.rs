@@ -280,12 +280,12 @@ impl Copy {
         Ok(())
     }
     /// Does the receiver's part, and then overwrites the buffer.
-    fn receive_and_reuse(&self, patient: bool, has_ended: &mut dyn FnMut() -> bool) {
-        let mut impatient = || {
+    fn receive_and_reuse(&self, may_wait: bool, has_ended: &mut dyn FnMut() -> bool) {
+        let mut timed_out = || {
             thread::yield_now();
-            !patient
+            !may_wait
         };
-        let done = self.two_sided_copy().receive(1, 2, 1, |range| self.fill(range), &mut impatient, has_ended);
+        let done = self.two_sided_copy().receive(1, 2, 1, |range| self.fill(range), &mut timed_out, has_ended);
         assert!(done.is_ok());
         for word in &self.buffer {
             assert_eq!(word.load(Ordering::Relaxed), 1, "not all was copied");
@@ -305,9 +305,9 @@ fn check_interrupted(model: impl Fn() + Sync + Send + 'static) {
 }
 
 /// Both sides copy ones into a buffer. As soon as the buffer is the receiver's again, the receiver fills it with twos.
-/// With `patient`, the receiver waits for a chunk that the helper has claimed; otherwise the receiver copies that
+/// With `may_wait`, the receiver waits for a chunk that the helper has claimed; otherwise the receiver copies that
 /// chunk, too.
-fn both_sides_copy(patient: bool) {
+fn both_sides_copy(may_wait: bool) {
     check_interrupted(move || {
         let copy = Copy::new();
         let there = copy.clone();
@@ -316,7 +316,7 @@ fn both_sides_copy(patient: bool) {
                 there.two_sided_copy().help(1, 2, 1, |range| there.fill(range));
             }
         });
-        copy.receive_and_reuse(patient, &mut || false);
+        copy.receive_and_reuse(may_wait, &mut || false);
         helper.join().unwrap();
         assert!(copy.is_unwritten(), "written after its end");
     });

@@ -31,9 +31,9 @@ pub(crate) struct Peer {
     /// The number of the last sleep of the peer for which this task has rung the peer's doorbell.
     pub rung: Cell<u32>,
     /// Our record for the peer, in our table.
-    pub our_record: RecordPlace,
+    pub our_record: RecordPointer,
     /// The peer's record for us, in its table, once it has been found.
-    pub their_record: Option<RecordPlace>,
+    pub their_record: Option<RecordPointer>,
     /// `table_version` of the peer when its table was last searched.
     pub searched: Option<u32>,
     /// The number of records of its table that may be searched now, because earlier polls did not search.
@@ -41,14 +41,14 @@ pub(crate) struct Peer {
     pub out: Option<Outbound>,
     pub inbound: Option<Inbound>,
     /// Set when the peer's queue was damaged; it is then read no further.
-    pub shunned: bool,
+    pub damaged: bool,
     pub outstanding: Outstanding,
     pub rendezvous: RendezvousState,
 }
 
 impl Peer {
     /// Returns the peer's record for task `us`. Searches only when its table has changed.
-    pub fn find_record(&mut self, us: u32) -> Option<RecordPlace> {
+    pub fn find_record(&mut self, us: u32) -> Option<RecordPointer> {
         if self.their_record.is_none() {
             self.search(us, true);
         }
@@ -57,7 +57,7 @@ impl Peer {
 
     /// Does what [`Peer::find_record`] does for a caller that asks again soon: a long table is searched only now and
     /// then. So a peer that changes its table all the time, and has no record for us in it, costs us little.
-    pub fn probe_record(&mut self, us: u32) -> Option<RecordPlace> {
+    pub fn probe_record(&mut self, us: u32) -> Option<RecordPointer> {
         if self.their_record.is_none() {
             self.search(us, false);
         }
@@ -81,14 +81,14 @@ impl Peer {
     }
 
     /// Returns the record for task `us` among the first `count` of the peer's table, if it is there.
-    fn record_among(&self, count: usize, us: u32) -> Option<RecordPlace> {
+    fn record_among(&self, count: usize, us: u32) -> Option<RecordPointer> {
         let mut from = 0;
         for piece in 0.. {
             let records = (from < count).then(|| self.owner.mapping.table(piece)).flatten()?;
             // Pair `record taken`.
             let is_ours = |record: &PeerRecord| record.tid.load_acquire() == us;
             if let Some(at) = records.iter().take(count - from).position(is_ours) {
-                return Some(RecordPlace { index: from + at, record: NonNull::from(&records[at]) });
+                return Some(RecordPointer { index: from + at, record: NonNull::from(&records[at]) });
             }
             from += records.len();
         }
@@ -98,7 +98,7 @@ impl Peer {
     /// Returns the peer's record for task `us`.
     pub fn theirs(&mut self, us: u32) -> Option<&PeerRecord> {
         self.find_record(us)?;
-        self.their_record.as_ref().map(RecordPlace::get)
+        self.their_record.as_ref().map(RecordPointer::get)
     }
 
     /// Copies a part of the body of a rendezvous into the peer's buffer, if the peer has opened it. Returns whether the
@@ -114,7 +114,7 @@ impl Peer {
         is_open
     }
 
-    fn help_now(&mut self, record: RecordPlace, number: u64, body: &[u8]) {
+    fn help_now(&mut self, record: RecordPointer, number: u64, body: &[u8]) {
         let mapping = &self.owner.mapping;
         let named = mapping.header().pid.load_relaxed();
         if self.rendezvous.process.is_none_or(|(before, _)| before != named) {
@@ -187,7 +187,7 @@ impl Peer {
         }
         let consumed = self.consumed(us);
         let out = self.out.as_mut().expect("made above");
-        out.reader_came_to(consumed);
+        out.note_consumed(consumed);
         if out.has_room(half_slots) { Ok(()) } else { out.grow(heap, half_slots) }
     }
 
@@ -195,7 +195,7 @@ impl Peer {
     pub fn tidy(&mut self, us: u32, heap: &SharedHeap) {
         let consumed = self.consumed(us);
         if let Some(out) = &mut self.out {
-            out.reader_came_to(consumed);
+            out.note_consumed(consumed);
             if out.ring.shift > RING_SHIFT_MIN + 2 && out.written() == consumed {
                 // A failure only means that the large ring is kept.
                 let _ = out.continue_in(heap, RING_SHIFT_MIN);
@@ -208,17 +208,17 @@ impl Peer {
 /// and those of its peers as long as it has such a pointer. So neither the heap nor the owner need be borrowed to use
 /// the pointer.
 #[derive(Clone, Copy)]
-pub(crate) struct RecordPlace {
+pub(crate) struct RecordPointer {
     pub index: usize,
     record: NonNull<PeerRecord>,
 }
 
-impl RecordPlace {
+impl RecordPointer {
     /// Returns the pointer to a record of this process's table. Panics if there is none.
-    pub fn own(heap: &SharedHeap, index: usize) -> RecordPlace {
+    pub fn own(heap: &SharedHeap, index: usize) -> RecordPointer {
         let borrowed = heap.borrow();
         let record = borrowed.source().mapping.peer_record(index).expect("the table was made so long");
-        RecordPlace { index, record: NonNull::from(record) }
+        RecordPointer { index, record: NonNull::from(record) }
     }
     #[inline]
     pub fn get(&self) -> &PeerRecord {
@@ -275,7 +275,7 @@ impl Outbound {
         ours.ring.store(ring.block.offset(), Ordering::Release);
         let writer = Writer::new(RING_SHIFT_MIN);
         let mut out = Outbound { ring, writer, base: 0, consumed: 0, end: 0, earlier: VecDeque::new() };
-        out.reader_came_to(0);
+        out.note_consumed(0);
         Ok(out)
     }
 
@@ -292,7 +292,7 @@ impl Outbound {
 
     /// Notes how many half-slots the peer reports as read. The count is cut to the number written, in case the peer
     /// reports more.
-    pub fn reader_came_to(&mut self, consumed: u64) {
+    pub fn note_consumed(&mut self, consumed: u64) {
         let consumed = consumed.min(self.written());
         self.consumed = consumed;
         self.end = self.writer.capacity() + consumed.saturating_sub(self.base) - SHORT_HALF_SLOTS;
@@ -316,7 +316,7 @@ impl Outbound {
         self.writer = Writer::new(shift);
         let full = std::mem::replace(&mut self.ring, next);
         self.earlier.push_back((full, self.base));
-        self.reader_came_to(self.consumed);
+        self.note_consumed(self.consumed);
         Ok(())
     }
 }
@@ -364,7 +364,7 @@ impl Inbound {
 
     /// Moves past an entry of `half_slots`.
     #[inline]
-    pub fn leave(&mut self, half_slots: usize) {
+    pub fn advance(&mut self, half_slots: usize) {
         self.reader.advance(half_slots);
         self.consumed += half_slots as u64;
     }

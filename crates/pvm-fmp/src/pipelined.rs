@@ -7,7 +7,8 @@ use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 
 /// The number of bytes in front of a pipelined body; the word that counts its bytes has a cache line of its own.
 pub const HEAD_BYTES: usize = 64;
-/// A body is read in multiples of this number of bytes, except for its end, so that no number is torn apart.
+/// A body is read in multiples of this many bytes, except for its end, so that no packed number is split between two
+/// reads.
 pub const UNIT_BYTES: usize = 64;
 
 /// Publishes that the first `bytes` bytes are written; for the sender.

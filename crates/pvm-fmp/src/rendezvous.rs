@@ -110,8 +110,8 @@ pub fn sender_state(word: &AtomicU64, number: u64) -> SenderState {
 
 /// Claims the body after the copy, if the sender's memory was valid all the time; for the receiver. The result *open*
 /// means that the copy counts, and that the sender knows this or will learn it; any other result means that the copy
-/// does not count. `patient` returns whether to go on waiting for a sender that is about to decide.
-pub fn claim(word: &AtomicU64, taken: &AtomicU64, number: u64, mut patient: impl FnMut() -> bool) -> SenderState {
+/// does not count. `may_wait` returns whether to go on waiting for a sender that is about to decide.
+pub fn claim(word: &AtomicU64, taken: &AtomicU64, number: u64, mut may_wait: impl FnMut() -> bool) -> SenderState {
     // Pair `copied or changed`.
     fence(Ordering::SeqCst);
     let state_after_copy = sender_state(word, number);
@@ -125,7 +125,7 @@ pub fn claim(word: &AtomicU64, taken: &AtomicU64, number: u64, mut patient: impl
     loop {
         match sender_state(word, number) {
             SenderState::Withdrawn => return SenderState::Withdrawn,
-            SenderState::InDoubt if patient() => yield_now(),
+            SenderState::InDoubt if may_wait() => yield_now(),
             // The copy also counts if the sender has fallen back just now: the copy was complete before that. It counts
             // if the word is that of the next rendezvous: a sender that has withdrawn one opens no other. And it counts
             // if the doubt does not end, since nothing better can be done: a sender that was stopped at this point will

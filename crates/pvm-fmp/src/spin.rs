@@ -12,7 +12,7 @@ const CROWDED_YIELDS: u32 = 1;
 /// A yield that takes longer than this has let another task run.
 const OTHERS_RAN: Duration = Duration::from_micros(3);
 /// After this number of yields that have let other tasks run, the waiting task sleeps.
-const POLITE_YIELDS: u32 = 16;
+const YIELDS_TO_OTHERS_MAX: u32 = 16;
 
 /// What to do next while nothing has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Spinner {
         let enough = if self.crowded {
             self.yields >= CROWDED_YIELDS
         } else {
-            self.others_ran >= POLITE_YIELDS || before - since > YIELD_TIME
+            self.others_ran >= YIELDS_TO_OTHERS_MAX || before - since > YIELD_TIME
         };
         if enough {
             return Wait::Sleep;

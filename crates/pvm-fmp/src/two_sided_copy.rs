@@ -31,7 +31,7 @@ impl TwoSidedCopy<'_> {
         self.open.load_acquire() == number
     }
 
-    /// Copies `0..bytes` together with the helper; for the receiver. `impatient` returns whether the helper has taken
+    /// Copies `0..bytes` together with the helper; for the receiver. `timed_out` returns whether the helper has taken
     /// too long; then the receiver also copies the chunks that the helper has claimed. `has_ended` returns whether the
     /// helper has ended, and so writes no more. Until it has, this function waits for the end of a chunk that the
     /// helper has claimed.
@@ -41,13 +41,13 @@ impl TwoSidedCopy<'_> {
         bytes: u64,
         chunk: u64,
         copy: impl FnMut(Range<u64>) -> Result<(), Failure>,
-        impatient: &mut dyn FnMut() -> bool,
+        timed_out: &mut dyn FnMut() -> bool,
         has_ended: &mut dyn FnMut() -> bool,
     ) -> Result<(), Failure> {
         self.front.store(0, Ordering::Relaxed);
         // Pair `buffer opened`: whoever sees the number sees where the buffer is.
         self.open.store(number, Ordering::Release);
-        let result = self.receive_front(bytes, chunk, copy, impatient);
+        let result = self.receive_front(bytes, chunk, copy, timed_out);
         // When this function returns, the buffer belongs to the caller again. So close it, and wait for a chunk that
         // the helper has claimed, however long that takes.
         self.open.store(0, Ordering::Relaxed);
@@ -65,7 +65,7 @@ impl TwoSidedCopy<'_> {
         bytes: u64,
         chunk: u64,
         mut copy: impl FnMut(Range<u64>) -> Result<(), Failure>,
-        impatient: &mut dyn FnMut() -> bool,
+        timed_out: &mut dyn FnMut() -> bool,
     ) -> Result<(), Failure> {
         // Pair `back written`: the helper's bytes are there. `claimed` also counts what the helper has claimed, but not
         // written yet.
@@ -84,7 +84,7 @@ impl TwoSidedCopy<'_> {
             if end <= front {
                 return Ok(());
             }
-            if impatient() {
+            if timed_out() {
                 return copy(front..end);
             }
         }

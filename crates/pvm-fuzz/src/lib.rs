@@ -78,13 +78,13 @@ impl Target {
         let spent = processor_time() - before;
         assert!(spent <= TIME_MAX, "{}: {spent:?} for one input", self.name);
         if start.elapsed() > TIME_MAX {
-            self.feed_patiently(bytes);
+            self.feed_again(bytes);
         }
     }
 
     /// Passes the bytes to the decoder again, and measures whether it sleeps or has no core.
     #[cold]
-    fn feed_patiently(&self, bytes: &[u8]) {
+    fn feed_again(&self, bytes: &[u8]) {
         let (start, before) = (Instant::now(), time_without_core());
         (self.run)(bytes);
         let spent = start.elapsed().saturating_sub(time_without_core().saturating_sub(before));

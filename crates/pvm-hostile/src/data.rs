@@ -8,7 +8,7 @@ use pvm_core::wire;
 /// The kinds of frames on a data link.
 const START: u8 = 1;
 const CHUNK: u8 = 2;
-const ALONG: u8 = 3;
+const IN_BAND: u8 = 3;
 const CREDIT: u8 = 4;
 const ACKNOWLEDGED: u8 = 5;
 /// The most messages in a burst.
@@ -106,7 +106,7 @@ fn send_credit(life: &mut Life, host: Tid) {
 /// Sends a false frame in band: in the flow to a task.
 fn send_with_false_frame(life: &mut Life, host: Tid) {
     let (dst, lie) = (life.any_tid(), false_frames::false_frame(life));
-    life.stream(host, &frame(ALONG, &[&dst.0.to_le_bytes(), &wire::encode(&lie)]));
+    life.stream(host, &frame(IN_BAND, &[&dst.0.to_le_bytes(), &wire::encode(&lie)]));
 }
 
 /// Sends an invalid frame. The other daemon must then cut the link. Returns a description.
@@ -140,7 +140,7 @@ pub fn send_invalid_frame(life: &mut Life, host: Tid) -> &'static str {
         }
         6 => ("an unknown kind", frame(life.prng.u8(6..), &[&[0; 40]])),
         7 => ("an endless frame", [&u32::MAX.to_le_bytes()[..], &[life.prng.u8(..), 0, 0]].concat()),
-        8 => ("no frame along", frame(ALONG, &[&transfer, &[0xff; 30]])),
+        8 => ("no frame along", frame(IN_BAND, &[&transfer, &[0xff; 30]])),
         10 => ("an acknowledgement of what was not sent", frame(ACKNOWLEDGED, &[&u64::MAX.to_le_bytes()])),
         9 => ("credit for another", frame(CREDIT, &[&life.victim().0.to_le_bytes(), &[9; 8]])),
         _ => {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// How long this host waits to be cut off. The master first answers this host's earlier requests, alternating with
 /// those of other hosts.
-const PATIENCE: Duration = Duration::from_secs(60);
+const CUT_OFF_TIME_MAX: Duration = Duration::from_secs(60);
 /// How long this host sends requests without reading.
 const NO_READ_TIME: Duration = Duration::from_secs(14);
 /// How long this host is silent, or delays other hosts, before it leaves by itself.
@@ -113,11 +113,11 @@ fn send_invalid(life: &mut Life) -> String {
 
 fn expect_end(life: &mut Life, what: &str) -> String {
     // Earlier requests may keep the master busy for a while.
-    let mut end = Instant::now() + PATIENCE;
+    let mut end = Instant::now() + CUT_OFF_TIME_MAX;
     while !life.is_cut_off() && Instant::now() < end {
         life.step(Duration::from_millis(20));
         if life.has_unsent() {
-            end = Instant::now() + PATIENCE;
+            end = Instant::now() + CUT_OFF_TIME_MAX;
         }
     }
     if life.is_cut_off() {

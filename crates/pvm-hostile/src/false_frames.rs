@@ -15,7 +15,7 @@ const BURST: std::ops::Range<u64> = 1..40;
 /// The longest body of a message, in bytes.
 const BODY_BYTES_MAX: usize = 20_000;
 /// The context of all messages that this host sends. All tasks share this context.
-const CONTEXT_OF_ALL: i32 = 0;
+const BASE_CONTEXT: i32 = 0;
 
 /// Sends some false frames to a host.
 pub fn send_burst(life: &mut Life) {
@@ -63,17 +63,17 @@ fn entry(life: &mut Life) -> HostEntry {
 }
 
 /// Returns any number, mostly a very small or a very large one, as the number of a version, change or group.
-fn any_version(life: &mut Life) -> u64 {
+fn any_number(life: &mut Life) -> u64 {
     let low = life.prng.u64(..64);
     [0, low, u64::MAX, u64::MAX - low, life.prng.u64(..)][life.prng.usize(..5)]
 }
 
 fn of_the_master(life: &mut Life) -> Frame {
-    let (tid, watcher, version) = (life.any_tid(), life.any_tid(), any_version(life));
+    let (tid, watcher, version) = (life.any_tid(), life.any_tid(), any_number(life));
     let hosts = vec![life.some_peer(), tid.host()];
     match life.prng.u32(..9) {
         0 => {
-            let servers = Servers { manager: Some(tid), tracer: Some(watcher), wish: None };
+            let servers = Servers { manager: Some(tid), tracer: Some(watcher), tracer_settings: None };
             let shared =
                 MachineSettings { host_timeout_ms: 1, trusted: true, servers, debug_mask: -1, host_watches: u64::MAX };
             let (hosts, joining) = (vec![entry(life)], vec![tid]);
@@ -90,9 +90,11 @@ fn of_the_master(life: &mut Life) -> Frame {
         2 => Frame::Table { version, added: Vec::new(), removed: hosts },
         3 => Frame::TableAck { version },
         4 => Frame::Joined { hosts },
-        5 => {
-            Frame::Servers(Servers { manager: Some(tid), tracer: Some(watcher), wish: Some(TraceSettings::default()) })
-        }
+        5 => Frame::Servers(Servers {
+            manager: Some(tid),
+            tracer: Some(watcher),
+            tracer_settings: Some(TraceSettings::default()),
+        }),
         6 => Frame::PleaseConnect { to: tid, from: watcher },
         7 => Frame::ListBarriers { number: life.prng.u32(..) },
         // A host may suspect hosts that exist, so the frame names one that does not exist.
@@ -101,7 +103,7 @@ fn of_the_master(life: &mut Life) -> Frame {
 }
 
 fn of_groups(life: &mut Life) -> Frame {
-    let (tid, number, id) = (life.any_tid(), any_version(life), any_version(life));
+    let (tid, number, id) = (life.any_tid(), any_number(life), any_number(life));
     let instance = life.prng.u32(..);
     let changes = [
         GroupChange::Joined { instance, tid },
@@ -161,7 +163,7 @@ fn answer(life: &mut Life) -> Frame {
         Reply::Int(life.prng.i32(..)),
         Reply::Tids(codes.clone()),
         Reply::Tasks(Vec::new()),
-        Reply::Group { id: any_version(life), instance: life.prng.i32(..) },
+        Reply::Group { id: any_number(life), instance: life.prng.i32(..) },
         Reply::Manager { previous: tid, hosts: Vec::new() },
     ];
     match life.prng.u32(..3) {
@@ -206,7 +208,7 @@ pub fn message(life: &mut Life) -> Message {
     Message {
         src,
         dst,
-        ctx: CONTEXT_OF_ALL,
+        ctx: BASE_CONTEXT,
         tag: life.prng.i32(1..1 << 30),
         wid: 0,
         enc: life.prng.i32(..),

@@ -4,7 +4,7 @@
 const KEEP_BYTES: usize = 512;
 
 /// An empty buffer in use keeps at most this number of bytes.
-const MUCH_BYTES: usize = 1 << 20;
+const LARGE_BYTES: usize = 1 << 20;
 
 /// A queue of bytes in contiguous memory.
 #[derive(Default)]
@@ -81,8 +81,8 @@ impl Buffer {
     }
 
     /// Frees the memory if the buffer is empty and large.
-    pub fn release_much(&mut self) {
-        if self.is_empty() && self.bytes.len() > MUCH_BYTES {
+    pub fn release_large(&mut self) {
+        if self.is_empty() && self.bytes.len() > LARGE_BYTES {
             *self = Buffer::default();
         }
     }

@@ -430,7 +430,7 @@ impl Tls {
                 Ok(Step::Idle) => return Ok(open),
                 Ok(Step::Closed) => open = false,
                 Err(error) => {
-                    self.last_words(out, plain);
+                    self.send_pending_alert(out, plain);
                     self.failed = Some(error.clone());
                     return Err(error);
                 }
@@ -440,7 +440,7 @@ impl Tls {
 
     /// Sends the alert that may be pending after an error, and does nothing else: rustls expects its input unchanged,
     /// and takes no input while it has an alert to send.
-    fn last_words(&mut self, out: &mut Buffer, plain: &mut Clear<'_>) {
+    fn send_pending_alert(&mut self, out: &mut Buffer, plain: &mut Clear<'_>) {
         let incoming = self.cipher.filled_mut();
         // Further errors are ignored: the first error is reported, and nothing more is read.
         match &mut self.side {
@@ -527,7 +527,7 @@ mod tests {
     const LIMIT: u64 = 20;
 
     /// Returns a provider whose keys must be renewed soon.
-    fn hasty() -> Arc<CryptoProvider> {
+    fn short_lived_keys() -> Arc<CryptoProvider> {
         let Some(suite) = provider::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13() else { panic!("not of TLS 1.3") };
         let common = CipherSuiteCommon {
             suite: suite.common.suite,
@@ -580,7 +580,7 @@ mod tests {
 
     #[test]
     fn keys_that_wear_out_are_renewed_without_a_gap() {
-        let mut ends = ends(&hasty());
+        let mut ends = ends(&short_lived_keys());
         let data: Vec<u8> = (0..100_000_u32).map(|index| (index * 7) as u8).collect();
         for round in 0..10 * LIMIT as usize {
             let bytes = if round % 7 == 0 { data.len() } else { round };

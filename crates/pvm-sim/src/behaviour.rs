@@ -97,8 +97,8 @@ impl World {
         let Some(left) = one.steps_left.checked_sub(1) else { return };
         one.steps_left = left;
         match self.phase {
-            Phase::Hurt => self.some_step(task),
-            Phase::Heal => self.some_send(task, 1),
+            Phase::Faults => self.some_step(task),
+            Phase::Settle => self.some_send(task, 1),
             _ => {}
         }
     }

@@ -75,10 +75,10 @@ impl World {
     /// Lets a program become the tracer of the machine, change the trace settings, or resign.
     pub fn change_tracer(&mut self, task: TaskId) {
         let one = &mut self.tasks[task];
-        let request = match (one.serves, one.prng.below(3)) {
+        let request = match (one.is_tracer, one.prng.below(3)) {
             (false, _) => Request::Register { role: Role::Tracer, on: true },
             (true, 0) => {
-                one.serves = false;
+                one.is_tracer = false;
                 Request::Register { role: Role::Tracer, on: false }
             }
             (true, _) => Request::SetTracer(all_to(one.tid)),
@@ -88,7 +88,7 @@ impl World {
 
     /// Notes that the program has become the tracer of the machine.
     pub fn became_tracer(&mut self, task: TaskId) {
-        self.tasks[task].serves = true;
+        self.tasks[task].is_tracer = true;
         self.serves_alone(task);
     }
 }

@@ -11,7 +11,7 @@ use pvm_core::wire::{DataCall, SECRET_BYTES};
 /// The most items that an end keeps until the other end acknowledges them.
 const KEPT_MAX: u64 = 256;
 /// An acknowledgement is sent each time that this number of items has arrived.
-const TOLD_EVERY: u64 = 16;
+const ACKNOWLEDGE_EVERY: u64 = 16;
 /// The interval between two attempts to make a connection.
 const RETRY: Nanos = 100 * MILLISECOND;
 
@@ -26,13 +26,13 @@ pub struct DataEnd {
     /// Whether the other end has sent the position up to which it has received.
     greeted: bool,
     /// The number of bytes that this end has written since its connection broke. They are lost.
-    vain_bytes: usize,
+    lost_bytes: usize,
 }
 
 impl DataEnd {
     fn new() -> DataEnd {
-        let (sent, receipts) = (RetransmitQueue::default(), AckTracker::new(TOLD_EVERY));
-        DataEnd { sent, receipts, connection: 1, greeted: true, vain_bytes: 0 }
+        let (sent, receipts) = (RetransmitQueue::default(), AckTracker::new(ACKNOWLEDGE_EVERY));
+        DataEnd { sent, receipts, connection: 1, greeted: true, lost_bytes: 0 }
     }
 }
 
@@ -42,19 +42,19 @@ pub struct Data {
     pub ends: [DataEnd; 2],
     /// The newest connection, and whether it is established.
     newest: u64,
-    stands: bool,
+    is_established: bool,
 }
 
 impl Default for Data {
     fn default() -> Data {
-        Data { ends: [DataEnd::new(), DataEnd::new()], newest: 1, stands: true }
+        Data { ends: [DataEnd::new(), DataEnd::new()], newest: 1, is_established: true }
     }
 }
 
 impl Data {
     /// Returns whether the given end uses the newest connection, and this connection is established.
     pub fn reaches(&self, end: usize) -> bool {
-        self.stands && self.ends[end].connection == self.newest
+        self.is_established && self.ends[end].connection == self.newest
     }
 }
 
@@ -93,18 +93,18 @@ impl World {
     /// Sends as much as the connection accepts.
     pub fn send_queued(&mut self, link: LinkId, end: usize) {
         loop {
-            let stands = self.links[link].data.reaches(end);
+            let reaches = self.links[link].data.reaches(end);
             let on_its_way = self.links[link].towards(1 - end, Kind::Data).bytes;
             let one = &mut self.links[link].data.ends[end];
-            let full = if stands { on_its_way } else { one.vain_bytes };
+            let full = if reaches { on_its_way } else { one.lost_bytes };
             if one.connection == 0 || !one.greeted || full >= CHANNEL_BYTES_MAX {
                 return;
             }
             let Some(item) = one.sent.current().map(|(item, _)| item.clone()) else { return };
             one.sent.advance(1);
-            match stands {
+            match reaches {
                 true => self.push_item(link, 1 - end, Kind::Data, item),
-                false => one.vain_bytes += item.bytes(),
+                false => one.lost_bytes += item.bytes(),
             }
         }
     }
@@ -152,7 +152,7 @@ impl World {
 
     fn break_data(&mut self, link: LinkId) {
         let one = &mut self.links[link];
-        if one.closed != [false; 2] || !std::mem::replace(&mut one.data.stands, false) {
+        if one.closed != [false; 2] || !std::mem::replace(&mut one.data.is_established, false) {
             return;
         }
         let connection = one.data.newest;
@@ -179,7 +179,7 @@ impl World {
 
     fn detach(&mut self, link: LinkId, end: usize) {
         let one = &mut self.links[link].data.ends[end];
-        (one.connection, one.greeted, one.vain_bytes) = (0, false, 0);
+        (one.connection, one.greeted, one.lost_bytes) = (0, false, 0);
     }
 
     fn data_is_down(&mut self, node: NodeId, host: Tid) {
@@ -259,7 +259,7 @@ impl World {
     /// Establishes the connection for which the end `near` has called.
     fn data_link(&mut self, link: LinkId, near: usize) {
         let data = &mut self.links[link].data;
-        (data.newest, data.stands) = (data.newest + 1, true);
+        (data.newest, data.is_established) = (data.newest + 1, true);
         let connection = data.newest;
         [0, 1].into_iter().for_each(|end| self.links[link].towards(end, Kind::Data).clear());
         self.queue.push(self.now + self.network.base(), Event::DataUp { link, end: 1 - near, connection });
@@ -285,9 +285,9 @@ impl World {
         let (now, tid) = (self.time(node), self.nodes[node].tid);
         self.trace.line(self.now, tid, || format!("has a new data link to {host}"));
         let one = &mut self.links[link].data.ends[end];
-        (one.connection, one.greeted, one.vain_bytes) = (connection, false, 0);
+        (one.connection, one.greeted, one.lost_bytes) = (connection, false, 0);
         let position = one.receipts.take_position();
-        if self.links[link].data.stands {
+        if self.links[link].data.is_established {
             self.push_item(link, 1 - end, Kind::Data, Item::Greeting(position));
             self.plan_channel(link, end, Kind::Data);
         }

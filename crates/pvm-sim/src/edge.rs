@@ -55,7 +55,7 @@ impl World {
                 self.queue.push(self.now + late, Event::ProgramFound { node, spawn, found: Box::new(found) });
             }
             Action::Start(start) => {
-                let (late, fails) = (self.short_time(), self.phase == Phase::Hurt && self.prng.chance(10));
+                let (late, fails) = (self.short_time(), self.phase == Phase::Faults && self.prng.chance(10));
                 self.queue.push(self.now + late, Event::ProcessStarted { node, start: Box::new(start), fails });
             }
             Action::Signal { tid, signal, .. } | Action::SignalGroup { tid, signal, .. } => {
@@ -69,12 +69,12 @@ impl World {
             Action::Forget { tid } => {
                 self.nodes[node].tasks.remove(&tid);
                 self.nodes[node].kept.remove(&tid);
-                self.nodes[node].intake.task_gone(tid);
+                self.nodes[node].inbound.task_gone(tid);
             }
             Action::TellTime { to, wait } => {
                 let (seconds, microseconds) = ((self.now / SECOND) as i64, (self.now % SECOND / 1000) as i32);
                 let reply = Reply::Clock { seconds, microseconds };
-                self.nodes[node].machine.handle_time_told(to, wait, reply);
+                self.nodes[node].machine.handle_time_of_day(to, wait, reply);
             }
             Action::Group { group, action } => self.act_on_group(node, group, &action),
             Action::ListBarriers { listing } => self.list_barriers(node, listing),

@@ -22,7 +22,7 @@ pub struct GroupMemory {
     /// The members on this host that have arrived at the barrier and wait.
     here: BTreeMap<u32, TaskId>,
     /// Whether members must send a request to the daemon to arrive at a barrier.
-    taken: bool,
+    uses_daemon: bool,
 }
 
 impl GroupMemory {
@@ -61,11 +61,14 @@ impl World {
             }
             GroupAction::Take => {
                 let (need, arrived, here) = (memory.need, memory.arrived, memory.tids());
-                (memory.taken, memory.need, memory.arrived) = (true, 0, 0);
-                one.machine.handle_barrier_taken(group, Taken { need, arrived, here, doubtful: Vec::new() });
+                (memory.uses_daemon, memory.need, memory.arrived) = (true, 0, 0);
+                one.machine.handle_barrier_taken(
+                    group,
+                    Taken { need, arrived, arrived_members: here, maybe_arrived: Vec::new() },
+                );
             }
             GroupAction::Release { opened } => self.barrier_is_over(node, group, *opened),
-            GroupAction::Give => memory.taken = false,
+            GroupAction::Give => memory.uses_daemon = false,
             GroupAction::Fail(barrier) if *barrier == memory.seen() => {
                 self.barrier_is_over(node, group, false);
                 self.nodes[node].machine.handle_barrier_failed(group);
@@ -109,7 +112,7 @@ impl World {
         };
         let size = memory.members.len();
         let need = if group % 2 == 0 { size.min(FEW_MEMBERS) } else { size } as u16;
-        if memory.taken {
+        if memory.uses_daemon {
             self.checks.arrived(group, task, need, self.now);
             return self.ask(task, Request::Barrier { group, count: need.into() });
         }

@@ -128,7 +128,7 @@ impl World {
 
     fn replied(&mut self, task: TaskId, wait: u32, reply: Reply) {
         let (tid, host) = (self.tasks[task].tid, self.nodes[self.tasks[task].node].tid);
-        self.trace.line(self.now, host, || format!("{tid} hears {reply:?}"));
+        self.trace.line(self.now, host, || format!("{tid} gets reply {reply:?}"));
         let open = self.tasks[task].open.take();
         let Some(open) = open.filter(|open| open.wait == wait) else {
             let text = format!("{tid} got an answer to what it does not ask (any more): {reply:?}");

@@ -108,7 +108,7 @@ impl World {
         self.nodes[node].data_expected.remove(&host);
         self.nodes[node].data_calls.remove(&host);
         self.nodes[node].flows.host_gone(host);
-        self.nodes[node].intake.host_gone(host);
+        self.nodes[node].inbound.host_gone(host);
         self.poll_freed(node);
         if let Some(link) = self.nodes[node].links.remove(&host) {
             let end = self.links[link].end_of(node);
@@ -293,22 +293,24 @@ impl World {
     }
 
     fn piece_arrived(&mut self, node: NodeId, host: Tid, piece: &DataFrame<QueuedMessage>) {
-        let intake = &mut self.nodes[node].intake;
+        let inbound = &mut self.nodes[node].inbound;
         if let DataFrame::Start { header, .. } = piece {
-            intake.admit(host, header).expect("flows keep to their windows");
+            inbound.admit(host, header).expect("flows keep to their windows");
         }
         let whole = match piece {
             DataFrame::Start { header, first, body, .. } if *first == header.bytes => {
                 Some((header.clone(), body.clone()))
             }
             DataFrame::Start { transfer, header, first, body } => {
-                intake.begin(host, *transfer, header.clone(), body.clone(), *first).expect("flows keep to their rules");
+                inbound
+                    .begin(host, *transfer, header.clone(), body.clone(), *first)
+                    .expect("flows keep to their rules");
                 None
             }
             DataFrame::Chunk { transfer, range, .. } => {
-                let place = intake.chunk_place(host, *transfer, range.len()).expect("flows keep to their rules");
+                let place = inbound.chunk_place(host, *transfer, range.len()).expect("flows keep to their rules");
                 assert_eq!(place.at, range.start);
-                intake.chunk_placed(host, *transfer, range.len())
+                inbound.chunk_placed(host, *transfer, range.len())
             }
             DataFrame::InBand { payload: frame, .. } => {
                 self.frame_arrived(node, host, frame);
@@ -326,14 +328,14 @@ impl World {
             let task = self.nodes[node].tasks.get(&dst).copied();
             let task = task.filter(|task| matches!(self.tasks[*task].stage, Stage::Starting | Stage::Enrolled));
             let Some(task) = task else {
-                self.nodes[node].intake.dropped(dst, from, header.bytes);
+                self.nodes[node].inbound.dropped(dst, from, header.bytes);
                 continue;
             };
             let one = &mut self.tasks[task];
             one.from_daemon_queue.push_back(message.clone());
             one.from_daemon_count += 1;
             let mark = one.from_daemon_count;
-            self.nodes[node].intake.delivered(dst, from, header.bytes, mark);
+            self.nodes[node].inbound.delivered(dst, from, header.bytes, mark);
             self.plan_take(task);
         }
     }
@@ -361,7 +363,7 @@ impl World {
 
     /// Returns credit to other hosts.
     pub fn return_credit(&mut self, node: NodeId) {
-        while let Some(credit) = self.nodes[node].intake.poll_credit() {
+        while let Some(credit) = self.nodes[node].inbound.poll_credit() {
             let Credit { host, .. } = credit;
             if let Some(link) = self.nodes[node].links.get(&host).copied() {
                 let end = self.links[link].end_of(node);

@@ -173,7 +173,7 @@ impl Network {
             || (self.cuts.iter().all(|(_, cut)| cut[one] == cut[other])
                 && !self.parts.iter().any(|(_, a, b)| (*a, *b) == (one, other) || (*a, *b) == (other, one)))
     }
-    /// Cuts off these computers. Returns a number for [`Network::mend`].
+    /// Cuts off these computers. Returns a number for [`Network::remove_fault`].
     pub fn cut(&mut self, places: &[Place]) -> u64 {
         let mut cut = vec![false; self.slow.len()];
         places.iter().for_each(|place| cut[*place] = true);
@@ -181,7 +181,7 @@ impl Network {
         self.cuts.push((self.last, cut));
         self.last
     }
-    /// Separates two computers. Returns a number for [`Network::mend`].
+    /// Separates two computers. Returns a number for [`Network::remove_fault`].
     pub fn part(&mut self, one: Place, other: Place) -> u64 {
         self.last += 1;
         self.parts.push((self.last, one, other));
@@ -195,20 +195,20 @@ impl Network {
     pub fn joins(&self, one: Place, other: Place) -> bool {
         !self.without_data_links.iter().any(|(_, a, b)| (*a, *b) == (one, other) || (*a, *b) == (other, one))
     }
-    /// Prevents data links between two computers. Returns a number for [`Network::mend`].
+    /// Prevents data links between two computers. Returns a number for [`Network::remove_fault`].
     pub fn block_data_links(&mut self, one: Place, other: Place) -> u64 {
         self.last += 1;
         self.without_data_links.push((self.last, one, other));
         self.last
     }
     /// Removes the fault with that number.
-    pub fn mend(&mut self, number: u64) {
+    pub fn remove_fault(&mut self, number: u64) {
         self.without_data_links.retain(|(other, _, _)| *other != number);
         self.cuts.retain(|(other, _)| *other != number);
         self.parts.retain(|(other, _, _)| *other != number);
     }
     /// Removes all faults.
-    pub fn mend_all(&mut self) {
+    pub fn remove_all_faults(&mut self) {
         self.cuts.clear();
         self.parts.clear();
         self.without_data_links.clear();
@@ -243,9 +243,9 @@ mod tests {
         let mut network = Network::new(&mut Prng::new(1, 1), 4);
         let (cut, part) = (network.cut(&[2, 3]), network.part(1, 4));
         assert!(network.passes(2, 3) && !network.passes(1, 2) && !network.passes(3, 4) && !network.passes(4, 1));
-        network.mend(cut);
+        network.remove_fault(cut);
         assert!(network.passes(1, 2) && !network.passes(1, 4));
-        network.mend(part);
+        network.remove_fault(part);
         assert!(network.passes(1, 4));
     }
 

@@ -46,7 +46,7 @@ pub struct Node {
     /// The messages for other hosts.
     pub flows: Flows<QueuedMessage>,
     /// The messages from other hosts.
-    pub intake: InboundFlows<std::rc::Rc<QueuedMessage>>,
+    pub inbound: InboundFlows<std::rc::Rc<QueuedMessage>>,
     /// Whether the daemon runs.
     pub state: NodeState,
     /// The events that happened while the daemon was stopped.
@@ -94,7 +94,7 @@ impl Node {
             key,
             machine: Machine::new(settings),
             flows: Flows::new(),
-            intake: InboundFlows::new(),
+            inbound: InboundFlows::new(),
             state: NodeState::Running,
             deferred: VecDeque::new(),
             known: BTreeMap::new(),

@@ -124,7 +124,7 @@ pub struct Task {
     /// How many of these lines the daemon has read.
     pub read: u64,
     /// Whether the task is the tracer of the machine.
-    pub serves: bool,
+    pub is_tracer: bool,
     /// The group at whose barrier the task waits, if it waits in the shared memory of its host.
     pub waits_in_barrier: Option<u64>,
     /// The tag of its last notify request.
@@ -170,7 +170,7 @@ impl Task {
             own: TraceSettings::default(),
             printed: 0,
             read: 0,
-            serves: false,
+            is_tracer: false,
             waits_in_barrier: None,
             last_tag: 0,
             asked: Vec::new(),

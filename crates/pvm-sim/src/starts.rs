@@ -19,7 +19,7 @@ impl World {
     pub fn execute_command(&mut self, index: usize) {
         let command = self.scenario.commands[index].command.clone();
         self.trace.line(self.now, pvm_core::tid::Tid::NONE, || format!("----- {command}"));
-        let ended = !matches!(self.phase, Phase::Hurt | Phase::Heal);
+        let ended = !matches!(self.phase, Phase::Faults | Phase::Settle);
         self.checks.note_fault(&command);
         match command {
             Command::Add(places) if !ended => self.queue_operator_request(Request::AddHosts(lines(&places))),
@@ -59,7 +59,7 @@ impl World {
         match self.nodes[MASTER].state {
             NodeState::Dead => self.enter(Phase::End),
             _ => {
-                self.enter(Phase::Heal);
+                self.enter(Phase::Settle);
                 self.finish_programs();
                 if self.prng.chance(500) {
                     // Add all hosts that were lost again.

@@ -35,7 +35,7 @@ pub enum Event {
     GiveUp { link: LinkId, end: usize },
     /// A daemon tries to connect to a host.
     Attempt { from: NodeId, host: Tid, number: u64 },
-    /// A daemon calls for a data link, or an expected data link has not arrived in time.
+    /// A daemon calls a host to make a data link, or the call that it expects has not arrived in time.
     DataAttempt { node: NodeId, host: Tid, number: u64 },
     /// An end of a data link has a new connection.
     DataUp { link: LinkId, end: usize, connection: u64 },
@@ -89,9 +89,9 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// The scenario's faults happen.
-    Hurt,
+    Faults,
     /// All faults are over; programs finish, and the machine has to settle.
-    Heal,
+    Settle,
     /// All tasks but the operator have ended, and everything about them has to be forgotten.
     Alone,
     /// The machine was halted, or has lost its master: everything has to end.
@@ -155,7 +155,7 @@ pub struct World {
     /// The number of steps of one program.
     pub steps: usize,
     /// Whether the operator has been given the request that deletes all mailboxes.
-    pub reset: bool,
+    pub reset_queued: bool,
 }
 
 /// The outcome of a run.
@@ -189,7 +189,7 @@ impl World {
             network,
             listeners: BTreeMap::new(),
             by_tid: BTreeMap::new(),
-            phase: Phase::Hurt,
+            phase: Phase::Faults,
             phase_since: 0,
             checks: Checks::default(),
             trace: Trace::new(readable),
@@ -197,7 +197,7 @@ impl World {
             last_attempt: 0,
             population: 0,
             steps: 0,
-            reset: false,
+            reset_queued: false,
             scenario,
         };
         // Programs run their steps during the whole run, or in a quarter of its time.
@@ -303,7 +303,7 @@ impl World {
             Event::PollQueue(task) => self.poll_queue(node, task, false),
             Event::Released(task, mark) => {
                 let tid = self.tasks[task].tid;
-                self.nodes[node].intake.consumed_to(tid, mark);
+                self.nodes[node].inbound.consumed_to(tid, mark);
             }
             Event::Output(task) => self.read_output(node, task),
             Event::SocketClosed(task) => self.socket_closed(node, task),
@@ -321,7 +321,7 @@ impl World {
             Event::Command(index) => self.execute_command(index),
             Event::Continue(node) => self.resume(node),
             Event::EndFault(number) => {
-                self.network.mend(number);
+                self.network.remove_fault(number);
                 self.unblock();
             }
             Event::EndSlowness(place) => self.network.slow(place, 0),
@@ -370,22 +370,22 @@ impl World {
         self.trace.line(self.now, Tid::NONE, || format!("----- {phase:?}"));
         (self.phase, self.phase_since) = (phase, self.now);
         match phase {
-            Phase::Heal => {
-                self.heal();
+            Phase::Settle => {
+                self.end_faults();
                 self.queue.push(self.now + CHECK_INTERVAL, Event::CheckSettled);
             }
             Phase::Alone => self.end_all_tasks(),
             Phase::End => {
-                self.heal();
+                self.end_faults();
                 self.queue.push(self.now + CHECK_INTERVAL, Event::CheckSettled);
             }
-            Phase::Hurt | Phase::Over => {}
+            Phase::Faults | Phase::Over => {}
         }
     }
 
     /// Ends all faults.
-    fn heal(&mut self) {
-        self.network.mend_all();
+    fn end_faults(&mut self) {
+        self.network.remove_all_faults();
         self.unblock();
         for place in 1..self.computers.len() {
             self.computers[place].refusals = 0;
@@ -412,14 +412,14 @@ impl World {
         let timeout = self.scenario.timeout;
         let late = self.now > self.phase_since + 3 * timeout + SETTLE_WAIT + 60 * SECOND;
         let open = match self.phase {
-            Phase::Heal => self.unsettled(),
+            Phase::Settle => self.unsettled(),
             Phase::Alone => self.left_over(),
             Phase::End => self.still_there(),
-            Phase::Hurt | Phase::Over => return,
+            Phase::Faults | Phase::Over => return,
         };
         match open {
             None => match self.phase {
-                Phase::Heal => self.enter(Phase::Alone),
+                Phase::Settle => self.enter(Phase::Alone),
                 Phase::Alone => {
                     let now = self.time(MASTER);
                     self.nodes[MASTER].machine.halt(now);

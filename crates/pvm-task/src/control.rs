@@ -64,7 +64,7 @@ pub(crate) struct Member {
     /// Whether the endpoint shows senders that a one-call receive is waiting.
     pub posted: bool,
     /// Whether this task has just sent a long message that the daemon must relay to another host.
-    pub relayed: bool,
+    pub relay_pending: bool,
     pub direct: DirectLinks,
     pub parker: Parker,
     pub groups: Groups,
@@ -73,7 +73,7 @@ pub(crate) struct Member {
 impl Member {
     /// Connects to the daemon and waits for its welcome.
     pub fn enroll(environment: &Environment, cookie: Option<u32>) -> Result<(Member, TraceSettings), EnrollError> {
-        let _floor = Floor::lay();
+        let _floor = Floor::occupy_standard();
         let socket = environment.places.connect().map_err(|error| match error {
             FindError::Absent => EnrollError::NoDaemon,
             error => EnrollError::Unreachable(error),
@@ -114,7 +114,7 @@ impl Member {
             may_have_more: false,
             idle_since: None,
             posted: false,
-            relayed: false,
+            relay_pending: false,
             direct: DirectLinks::default(),
             parker: Parker::default(),
             groups: Groups::default(),
@@ -356,7 +356,7 @@ impl Member {
 
     /// Returns whether, since the last call, a message could not be received for lack of address space.
     pub fn take_starved(&mut self, state: &mut State) -> bool {
-        self.endpoint.take_starved() || (self.introductions.any() && self.connect_introduced(state))
+        self.endpoint.take_starved() || (self.introductions.has_unmapped() && self.connect_introduced(state))
     }
 }
 

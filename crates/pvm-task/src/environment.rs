@@ -21,7 +21,7 @@ pub struct Environment {
     pub trace_options: Option<i32>,
     /// `PVMSPAWNPATH`: further directories in which spawns search for programs, after those of the host. `pvm run`
     /// passes the directory of its first program.
-    pub beside: Option<Vec<u8>>,
+    pub spawn_directories: Option<Vec<u8>>,
     /// `PVMTASKDEBUG`: the initial debug mask.
     pub debug_mask: Option<i32>,
     /// The name under which the task is listed; empty except for special tasks.
@@ -47,7 +47,7 @@ impl Environment {
             trace_mask: set("PVMTMASK").map(OsString::into_vec),
             trace_buffer: number("PVMTRCBUF"),
             trace_options: number("PVMTRCOPT"),
-            beside: set("PVMSPAWNPATH").map(OsString::into_vec),
+            spawn_directories: set("PVMSPAWNPATH").map(OsString::into_vec),
             debug_mask: number("PVMTASKDEBUG"),
             name: Vec::new(),
         }

@@ -66,7 +66,7 @@ impl Task {
         let store = &mut self.state.store;
         let Some(message) = store.reusable(store.send) else { return false };
         let native = message.enc == OWN_DSIG;
-        let alike = message.enc == ENC_XDR && message.format == OWN_DSIG && lies_alike(kind, items.len());
+        let alike = message.enc == ENC_XDR && message.format == OWN_DSIG && has_same_layout(kind, items.len());
         if !(native || alike) {
             return false;
         }
@@ -119,8 +119,8 @@ impl Task {
         Some(Delivered { src, tag: immediate.first[1] as i32, wid: 0, len: immediate.len(), failure: None })
     }
 
-    /// As [`Task::try_receive`], for an immediate message that has arrived or arrives at once. The message replaces the
-    /// active receive buffer in place.
+    /// Like [`Task::try_receive`], but only for an immediate message that is there or arrives within some hundred
+    /// nanoseconds. The message replaces the active receive buffer in place.
     #[inline(always)]
     pub fn receive_fast(&mut self, filter: &Filter) -> Option<i32> {
         let mid = self.state.store.receive;
@@ -146,7 +146,7 @@ impl Task {
         let store = &mut self.state.store;
         let Some(message) = store.reusable(store.receive) else { return false };
         let native = message.enc == OWN_DSIG;
-        let alike = message.enc == ENC_XDR && message.format == OWN_DSIG && lies_alike(kind, items.len());
+        let alike = message.enc == ENC_XDR && message.format == OWN_DSIG && has_same_layout(kind, items.len());
         if !(native || alike) {
             return false;
         }
@@ -174,7 +174,7 @@ fn is_plain(message: &Message) -> bool {
 
 /// Returns whether the default encoding neither widens nor pads such items.
 #[inline(always)]
-fn lies_alike(kind: Kind, bytes: usize) -> bool {
+fn has_same_layout(kind: Kind, bytes: usize) -> bool {
     match kind {
         Kind::Short | Kind::Ushort => false,
         Kind::Byte => bytes % 4 == 0,
@@ -206,7 +206,7 @@ fn probe_recent_immediate<'a>(
     member: &'a mut Option<Member>,
     filter: &Filter,
 ) -> Option<(i32, RecentImmediate<'a>)> {
-    if !state.store.queue.is_empty() || state.handlers.may_intercept() || state.output.any() {
+    if !state.store.queue.is_empty() || state.handlers.may_intercept() || state.output.collects_any() {
         return None;
     }
     let member = member.as_mut()?;

@@ -49,14 +49,14 @@ pub(crate) struct Handlers {
 impl Handlers {
     /// Returns whether there are user handlers, which may take messages.
     #[inline]
-    pub fn any(&self) -> bool {
+    pub fn has_user_handlers(&self) -> bool {
         self.users > 0
     }
 
     /// Returns whether there are user handlers, or repeats are still expected.
     #[inline]
     pub fn may_intercept(&self) -> bool {
-        self.any() || !self.repeats.is_empty()
+        self.has_user_handlers() || !self.repeats.is_empty()
     }
 
     /// Returns whether a handler runs.
@@ -93,7 +93,7 @@ impl Handlers {
     }
 
     /// Returns whether messages that arrive from this sender on the default route may be repeats.
-    pub fn repeats(&self, src: i32) -> bool {
+    pub fn may_be_repeats(&self, src: i32) -> bool {
         self.repeats.iter().any(|(other, _)| *other == src)
     }
 
@@ -144,7 +144,7 @@ impl Task {
     /// [`Task::handler_done`], the active buffers and the context are those of the handler.
     #[inline]
     pub fn next_handler_call(&mut self) -> Option<HandlerCall> {
-        if !self.state.handlers.any() || self.state.handlers.is_running() {
+        if !self.state.handlers.has_user_handlers() || self.state.handlers.is_running() {
             return None;
         }
         self.begin_handler()

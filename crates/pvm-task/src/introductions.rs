@@ -31,7 +31,7 @@ impl Introductions {
     }
 
     /// Returns whether there are peers that are not mapped.
-    pub fn any(&self) -> bool {
+    pub fn has_unmapped(&self) -> bool {
         !self.unmapped.is_empty()
     }
 

@@ -92,7 +92,7 @@ pub(crate) struct Settings {
     pub own: TraceSettings,
     pub children: TraceSettings,
     /// Further directories in which spawns search for programs (`PVMSPAWNPATH`). They are passed on to all children.
-    pub beside: Option<Vec<u8>>,
+    pub spawn_directories: Option<Vec<u8>>,
     /// The destinations of the output and the traces of children at enrollment. These tids are always allowed values.
     inherited: (i32, i32),
     pub no_reset: Option<i32>,
@@ -111,7 +111,7 @@ impl Settings {
             show_tids: 1,
             own: nowhere(),
             children: nowhere(),
-            beside: None,
+            spawn_directories: None,
             inherited: (0, 0),
             no_reset: None,
             own_changed: false,
@@ -131,7 +131,7 @@ impl Settings {
 
     /// Sets the values that the spawner has passed on in environment variables.
     pub fn inherit_environment(&mut self, environment: &Environment) {
-        self.beside = environment.beside.clone();
+        self.spawn_directories = environment.spawn_directories.clone();
         for settings in [&mut self.own, &mut self.children] {
             if let Some(mask) = &environment.trace_mask {
                 settings.mask = ByteBuf::from(mask.clone());

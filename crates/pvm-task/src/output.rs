@@ -67,7 +67,7 @@ pub(crate) struct Output {
 impl Output {
     /// Returns whether any channel is collected.
     #[inline]
-    pub fn any(&self) -> bool {
+    pub fn collects_any(&self) -> bool {
         !self.channels.is_empty()
     }
 

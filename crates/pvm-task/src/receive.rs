@@ -167,17 +167,17 @@ impl State {
     /// Returns whether the message goes to a handler or to the library itself, or is output of a child.
     #[inline]
     fn is_intercepted(&self, envelope: &Envelope) -> bool {
-        if !self.handlers.may_intercept() && !self.output.any() && envelope.ctx != SYSCTX_TC {
+        if !self.handlers.may_intercept() && !self.output.collects_any() && envelope.ctx != SYSCTX_TC {
             return false;
         }
         let Envelope { src, tag, ctx, .. } = *envelope;
-        if self.handlers.repeats(src) {
+        if self.handlers.may_be_repeats(src) {
             return true;
         }
         if PRIVATE_CONTEXTS.contains(&ctx) {
             return false;
         }
-        self.is_for_library(ctx, tag) || self.handlers.any() && self.is_for_handlers(envelope)
+        self.is_for_library(ctx, tag) || self.handlers.has_user_handlers() && self.is_for_handlers(envelope)
     }
 
     /// Returns whether a message with these words is for the library itself.
@@ -206,7 +206,8 @@ impl State {
     /// Queues a message, or passes it to the part of the library for which it is meant.
     #[inline]
     fn dispatch(&mut self, envelope: &Envelope, slot: u32) {
-        if (self.output.any() || envelope.ctx == SYSCTX_TC) && self.is_for_library(envelope.ctx, envelope.tag) {
+        if (self.output.collects_any() || envelope.ctx == SYSCTX_TC) && self.is_for_library(envelope.ctx, envelope.tag)
+        {
             return self.dispatch_to_library(envelope, slot);
         }
         self.store.table[slot as usize].state = SlotState::Queued;
@@ -460,7 +461,7 @@ impl Task {
         only_native: bool,
     ) -> Option<(Envelope, RecentShort<'_>, &mut State)> {
         let state = &mut self.state;
-        if !state.store.queue.is_empty() || state.handlers.may_intercept() || state.output.any() {
+        if !state.store.queue.is_empty() || state.handlers.may_intercept() || state.output.collects_any() {
             return None;
         }
         let member = self.member.as_mut()?;

@@ -164,7 +164,8 @@ impl Task {
             format!("PVMTRCOPT={}", children.trace_options).into_bytes(),
         ];
         environment.extend_from_slice(exported);
-        environment.extend(self.state.settings.beside.iter().map(|places| [BESIDE_VARIABLE, places].concat()));
+        environment
+            .extend(self.state.settings.spawn_directories.iter().map(|places| [BESIDE_VARIABLE, places].concat()));
         Ok(Request::Spawn(Spawn {
             file: ByteBuf::from(file),
             arguments: arguments.iter().map(|argument| ByteBuf::from(*argument)).collect(),

@@ -115,7 +115,7 @@ impl Member {
 
     /// Notes that the daemon relays a message of `bytes` bytes.
     fn note_relayed(&mut self, bytes: usize) {
-        self.relayed |= bytes >= RELAYED_BYTES_MIN;
+        self.relay_pending |= bytes >= RELAYED_BYTES_MIN;
     }
 
     /// Starts an introduction to a peer that will be needed, unless the peer is connected or cannot be connected.

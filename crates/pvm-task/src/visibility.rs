@@ -31,7 +31,7 @@ impl State {
     /// run.
     #[inline]
     pub(crate) fn reveal_all(&mut self) {
-        match self.handlers.any() {
+        match self.handlers.has_user_handlers() {
             false => self.store.queue.reveal_all(),
             true => {
                 self.handlers.bound = self.store.queue.pushed();
@@ -43,7 +43,7 @@ impl State {
     /// Reveals one more message; a handler may take it instead.
     fn reveal_next(&mut self) -> Option<u32> {
         let slot = self.store.queue.first_hidden()?;
-        if self.handlers.any() {
+        if self.handlers.has_user_handlers() {
             self.handlers.bound = self.store.table[slot as usize].number + 1;
             self.reveal_more();
             return self.store.queue.is_visible(&self.store.table, slot).then_some(slot);
@@ -88,7 +88,7 @@ impl State {
         if PRIVATE_CONTEXTS.contains(&filter.ctx) {
             return self.store.find(filter);
         }
-        if self.handlers.any() {
+        if self.handlers.has_user_handlers() {
             return self.find_before_handlers(filter);
         }
         let slot = self.store.find(filter)?;

@@ -312,7 +312,7 @@ impl Member {
     /// Returns whether the wait should yield the core at once: there are more tasks than cores, or the daemon relays a
     /// long message of this task. The answer to such a message takes long, and the daemon needs a core.
     fn should_yield_core(&mut self) -> bool {
-        std::mem::take(&mut self.relayed) || self.endpoint.crowded()
+        std::mem::take(&mut self.relay_pending) || self.endpoint.crowded()
     }
 
     /// Returns whether the task must poll again before it sleeps. Either messages have arrived since it prepared to

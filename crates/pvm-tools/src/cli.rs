@@ -56,7 +56,7 @@ impl Cli {
         self.hostfile.as_deref()
     }
 
-    /// Returns an error if the hostfile does not exist, since the word is then probably a mistyped command.
+    /// Returns an error if the hostfile does not exist: the argument is then probably a mistyped command.
     pub fn check_hostfile(&self) -> Result<(), String> {
         let Some(file) = self.hostfile().filter(|file| !file.exists()) else { return Ok(()) };
         let word = file.to_string_lossy();

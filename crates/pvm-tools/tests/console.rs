@@ -103,9 +103,9 @@ fn the_output_of_jobs_is_shown_as_it_comes() {
     let sandbox = Sandbox::new();
     let program = sandbox.program("prog", "echo \"hello $1\"; echo oops >&2; printf tail");
     let mut console = sandbox.console(&[]);
-    console.say(&format!("spawn -> {program} \"a b\"\n"));
-    console.hear("[1] finished\n");
-    console.say("jobs\n");
+    console.write(&format!("spawn -> {program} \"a b\"\n"));
+    console.expect("[1] finished\n");
+    console.write("jobs\n");
     assert_eq!(
         out(&console.end()),
         format!(
@@ -123,7 +123,7 @@ fn the_output_of_jobs_can_go_to_a_file() {
     let file = sandbox.path().join("out");
     let mut console = sandbox.console(&[]);
     for (number, arrow) in [(1, ">"), (2, ">>"), (3, ">")] {
-        console.say(&format!("spawn -{arrow}{} {program}\n", file.display()));
+        console.write(&format!("spawn -{arrow}{} {program}\n", file.display()));
         let line = format!("[{number}:t4000{}] EOF\n", number + 1);
         let read = || std::fs::read_to_string(&file).unwrap_or_default();
         assert!(wait_until(|| read().ends_with(&line)), "{}", read());
@@ -141,8 +141,8 @@ fn tasks_get_what_the_console_exports() {
     let sandbox = Sandbox::new();
     let program = sandbox.program("prog", "echo \"$PVM_EXPORT:$XX:$PVM_ARCH:$PVMCTX:$PVMTMASK\"");
     let mut console = sandbox.console(&[]);
-    console.say(&format!("setenv XX \"a  b\"\nexport XX\nspawn -> {program}\n"));
-    console.hear("[1] finished\n");
+    console.write(&format!("setenv XX \"a  b\"\nexport XX\nspawn -> {program}\n"));
+    console.expect("[1] finished\n");
     let text = out(&console.end());
     let mask = "FH@@HMDC@@HNAAB@@@@@@C@@@ICA@@@@@@@";
     assert!(text.contains(&format!("[1:t40002] XX:a  b:LINUX64:0x0:{mask}\n")), "{text}");
@@ -153,11 +153,11 @@ fn a_reset_ends_tasks_but_not_consoles() {
     let sandbox = Sandbox::new();
     let sleeper = sandbox.program("sleeper", "exec sleep 100");
     let mut other = sandbox.console(&[]);
-    other.hear("pvm> ");
+    other.expect("pvm> ");
     let text = out(&sandbox.script(&format!("spawn -2 {sleeper}\nput p 1 text\nreset\nps -a\nnames p\n")));
     let listed = text.split("FLAG 0x COMMAND\n").nth(1).unwrap().split("pvm> names p\n<p>:\n").next().unwrap();
     assert!(listed.lines().count() == 1 && listed.contains(" 40001 "), "{text}");
-    other.say("id\n");
+    other.write("id\n");
     let text = out(&other.end());
     assert!(text.starts_with("pvm> id\nt40001\n"), "{text}");
     // The owner of the mailbox entry has ended, so now a reset removes the entry.
@@ -184,7 +184,7 @@ fn a_hostfile_that_cannot_be_read_is_told() {
 fn a_console_whose_machine_ends_says_so() {
     let sandbox = Sandbox::new();
     let console = sandbox.console(&[]);
-    console.hear("pvm> ");
+    console.expect("pvm> ");
     sandbox.script("halt\n");
     let output = console.end();
     assert_ne!(output.status.code(), Some(0));

@@ -75,7 +75,7 @@ pub struct Connections {
     touched: Vec<Connection>,
     connected: u32,
     /// Connections that are to be closed: their backlog exceeds the limit, or a send to them has failed.
-    overrun: Vec<Connection>,
+    to_close: Vec<Connection>,
     backlog_bytes_max: usize,
     /// This host, and the descriptors by which its tasks reach the daemon as a peer.
     host: Tid,
@@ -94,7 +94,7 @@ impl Connections {
             ports,
             last: 0,
             touched: Vec::new(),
-            overrun: Vec::new(),
+            to_close: Vec::new(),
             backlog_bytes_max: BACKLOG_BYTES_MAX,
             connected: 0,
             host,
@@ -116,8 +116,8 @@ impl Connections {
 
     /// Takes the connections that are to be closed because their backlog exceeds the limit or a send to them has
     /// failed.
-    pub fn take_overrun(&mut self) -> Vec<Connection> {
-        std::mem::take(&mut self.overrun)
+    pub fn take_to_close(&mut self) -> Vec<Connection> {
+        std::mem::take(&mut self.to_close)
     }
 
     /// Returns a descriptor of the port table.
@@ -179,7 +179,7 @@ impl Connections {
     // ----- what the machine wants
 
     /// Adds a task whose tid is in use from now on.
-    pub fn born(&mut self, tid: Tid) {
+    pub fn add_task(&mut self, tid: Tid) {
         self.tasks.insert(tid, TaskRecord::default());
         self.ports.set(tid.0);
     }
@@ -265,7 +265,7 @@ impl Connections {
         let Some(client) = self.clients.get_mut(&connection).filter(|client| !client.write_closed) else { return };
         if client.socket.has_backlog_over(self.backlog_bytes_max) {
             client.write_closed = true;
-            return self.overrun.push(connection);
+            return self.to_close.push(connection);
         }
         let carried: Vec<BorrowedFd<'_>> = match &descriptors {
             Some(own) => vec![own.segment.as_fd(), own.bell.as_fd()],
@@ -288,7 +288,7 @@ impl Connections {
             client.write_closed = true;
             // Otherwise the task would wait for ever for the frame that was not sent.
             if error != ControlError::Closed {
-                self.overrun.push(connection);
+                self.to_close.push(connection);
             }
         }
         self.ports.frame_sent(tid.0);
@@ -339,7 +339,7 @@ mod tests {
         let (host, tid) = (Tid(0x40000), Tid(0x40001));
         let mut connections = Connections::new(host).unwrap();
         connections.limit_backlog(100_000);
-        connections.born(tid);
+        connections.add_task(tid);
         for _ in 0..1000 {
             let body = ByteBuf::from(vec![0; 1000]);
             let message = Message { src: host, dst: tid, ctx: 0, tag: 1, wid: 0, enc: 0, format: 0, body };

@@ -17,8 +17,8 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-/// Direct links may use one in `DESCRIPTOR_SHARE` of the daemon's descriptors.
-const DESCRIPTOR_SHARE: u64 = 4;
+/// Direct links may use one in `DESCRIPTOR_DIVISOR` of the daemon's descriptors.
+const DESCRIPTOR_DIVISOR: u64 = 4;
 /// Direct links of all tasks of the host, at most a quarter of the descriptors that the daemon may have.
 ///
 /// * Filled by: tasks of all hosts
@@ -82,7 +82,7 @@ impl DirectLinks {
     /// Starts without any link.
     pub fn new(epoll: Rc<OwnedFd>) -> DirectLinks {
         let limit = rustix::process::getrlimit(Resource::Nofile).current;
-        let share = limit.map_or(LINKS_MAX, |limit| (limit / DESCRIPTOR_SHARE) as usize);
+        let share = limit.map_or(LINKS_MAX, |limit| (limit / DESCRIPTOR_DIVISOR) as usize);
         let links_max = share.min(LINKS_MAX);
         DirectLinks { epoll, pending: HashMap::new(), held: HashMap::new(), last: 0, links_max }
     }

@@ -86,10 +86,10 @@ fn look(memory: &GroupMemory) -> Barrier {
     Barrier { generation, need, arrived, absent: look.absent, arriving: look.arriving }
 }
 
-fn taken(TakenArrivals { pending, here, doubtful }: TakenArrivals) -> Taken {
+fn taken(TakenArrivals { pending, arrived_members, maybe_arrived }: TakenArrivals) -> Taken {
     let tids = |tids: Vec<u32>| tids.into_iter().map(Tid).collect();
     let arrived = if pending.need == 0 { 0 } else { pending.arrived };
-    Taken { need: pending.need, arrived, here: tids(here), doubtful: tids(doubtful) }
+    Taken { need: pending.need, arrived, arrived_members: tids(arrived_members), maybe_arrived: tids(maybe_arrived) }
 }
 
 fn wake(memory: &GroupMemory, connections: &Connections) {

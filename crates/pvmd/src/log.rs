@@ -35,7 +35,7 @@ impl Log {
     }
 
     /// Sets the daemon's tid. All further lines begin with this tid.
-    pub fn name(&mut self, daemon: pvm_core::tid::Tid) {
+    pub fn set_tid(&mut self, daemon: pvm_core::tid::Tid) {
         self.prefix = format!("[{daemon}]");
     }
 
@@ -109,7 +109,7 @@ mod tests {
         let path = directory.join("pvml.7");
         std::fs::write(&path, "old").unwrap();
         let mut log = Log::open(&rendezvous, directory, 100);
-        log.name(pvm_core::tid::Tid(0x8004_0000));
+        log.set_tid(pvm_core::tid::Tid(0x8004_0000));
         log.line("first");
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("[t80040000] ") && text.ends_with(" first\n"), "{text}");

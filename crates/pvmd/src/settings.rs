@@ -111,7 +111,7 @@ impl Settings {
         let own = file.options_of(&own_names.iter().map(String::as_str).collect::<Vec<_>>());
         self.hosts = file.hosts.iter().filter(|line| !line.later && !is_own(line)).cloned().collect();
         self.machine.host.speed = own.speed.unwrap_or(codes::SPEED_DEFAULT);
-        self.work_at(&HostOptions { path: own.path, directory: own.directory, debugger: own.debugger });
+        self.apply_host_options(&HostOptions { path: own.path, directory: own.directory, debugger: own.debugger });
     }
 
     /// Returns whether a person must start hosts of the hostfile (so=ms). The starter's terminal is needed for this.
@@ -190,7 +190,7 @@ impl Settings {
     }
 
     /// Applies the hostfile's options for this host.
-    pub fn work_at(&mut self, options: &HostOptions) {
+    pub fn apply_host_options(&mut self, options: &HostOptions) {
         let mut complaints = Vec::new();
         self.program_search = ProgramSearch::new(options, &mut complaints);
         complaints.retain(|complaint| !self.complaints.contains(complaint));

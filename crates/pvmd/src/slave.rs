@@ -9,7 +9,7 @@ use crate::log::Log;
 use crate::settings::{self, Settings};
 use crate::socket_directory::{SocketDirectory, SocketDirectoryError};
 use pvm_core::codes;
-use pvm_core::dialogue::{self, Greeting, TAKEN};
+use pvm_core::dialogue::{self, CONFIRMED, Greeting};
 use pvm_core::wire::Started;
 use pvm_net::polling::poll_one;
 use rustix::event::PollFlags;
@@ -28,7 +28,7 @@ const CLOSE_WAIT: Duration = Duration::from_secs(60);
 /// Time to close the standard input for a master that has announced that it will confirm the answer. Such a master
 /// confirms and closes at once, unless the host that passes the answer on hangs. In that case the master starts another
 /// daemon, and this daemon must have ended by then.
-const TAKEN_WAIT: Duration = Duration::from_secs(20);
+const CONFIRMED_WAIT: Duration = Duration::from_secs(20);
 /// Time that a previous daemon has to end.
 const PREDECESSOR_WAIT: Duration = Duration::from_secs(4);
 /// Time for which the socket of a process that was killed may still accept connections.
@@ -71,7 +71,7 @@ pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
         println!("{}", dialogue::refusal_line(settings::ARCHITECTURE, codes::native_dsig()));
         return Err("the master is not hpvm".into());
     };
-    let says_taken = greeting.says_taken;
+    let confirms = greeting.confirms;
     let mut settings = Settings::of_slave(options, slave, greeting.machine)?;
     let socket_directory = create_socket_directory(&settings)?;
     let log = Log::open(&settings.places.files, &settings.temporary, settings.log_bytes_max);
@@ -80,8 +80,8 @@ pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
     let _ = std::env::set_current_dir(&settings.program_search.directory);
     let mut daemon = Daemon::new(settings, socket_directory, log, connector, daemon::catch_signals()?)?;
     daemon.answer()?;
-    let wait = if says_taken { TAKEN_WAIT } else { CLOSE_WAIT };
-    if !slave.by_hand && !wait_for_close(std::io::stdin(), wait) && says_taken {
+    let wait = if confirms { CONFIRMED_WAIT } else { CLOSE_WAIT };
+    if !slave.by_hand && !wait_for_close(std::io::stdin(), wait) && confirms {
         return Err("nobody has read the answer".into());
     }
     let _ = rustix::process::setsid();
@@ -203,11 +203,11 @@ fn wait_for_close(input: impl AsFd, wait: Duration) -> bool {
     let mut said = Vec::new();
     while let Some(byte) = byte_of(&input, end) {
         // A longer input cannot be the expected word.
-        if said.len() <= TAKEN.len() {
+        if said.len() <= CONFIRMED.len() {
             said.push(byte);
         }
     }
-    said.strip_suffix(b"\n") == Some(TAKEN.as_bytes())
+    said.strip_suffix(b"\n") == Some(CONFIRMED.as_bytes())
 }
 
 #[cfg(test)]
@@ -216,12 +216,12 @@ mod tests {
 
     #[test]
     fn where_the_input_stays_open_and_nothing_is_said_nobody_has_read_the_answer() {
-        const { assert!(TAKEN_WAIT.as_secs() < CLOSE_WAIT.as_secs() / 2) };
+        const { assert!(CONFIRMED_WAIT.as_secs() < CLOSE_WAIT.as_secs() / 2) };
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let began = Instant::now();
         assert!(!wait_for_close(&reader, Duration::from_millis(50)));
         assert!(began.elapsed() >= Duration::from_millis(50));
-        rustix::io::write(&writer, format!("{TAKEN}\n").as_bytes()).unwrap();
+        rustix::io::write(&writer, format!("{CONFIRMED}\n").as_bytes()).unwrap();
         drop(writer);
         assert!(wait_for_close(&reader, Duration::from_secs(20)) && began.elapsed() < Duration::from_secs(10));
     }

@@ -108,10 +108,10 @@ impl SocketDirectory {
     }
 
     /// Returns whether the socket and the rendezvous file that this daemon made still exist.
-    pub fn stands(&self) -> bool {
+    pub fn exists(&self) -> bool {
         let socket =
             rustix::fs::lstat(&self.socket).is_ok_and(|status| (status.st_dev, status.st_ino) == self.identity);
-        socket && self.published.as_ref().is_none_or(Published::stands)
+        socket && self.published.as_ref().is_none_or(Published::is_current)
     }
 }
 

@@ -84,7 +84,7 @@ fn a_daemon_that_joins_answers_and_goes_to_the_background() {
 
 #[test]
 fn a_daemon_whose_answer_nobody_has_read_ends_at_once() {
-    let greeting = Greeting { key: Some([3; 32]), says_taken: true, ..Greeting::default() }.text();
+    let greeting = Greeting { key: Some([3; 32]), confirms: true, ..Greeting::default() }.text();
     let directory = Directory::new();
     for said in ["", "taken", "something else\n"] {
         let (out, err) = output(&mut join(&directory, &WORDS, &format!("{greeting}{said}")));
@@ -98,7 +98,7 @@ fn a_daemon_whose_answer_nobody_has_read_ends_at_once() {
 #[test]
 fn the_machine_of_the_master_is_that_of_the_daemon() {
     let directory = Directory::new();
-    let text = Greeting { machine: Some("vm7".into()), key: Some([3; 32]), says_taken: false }.text();
+    let text = Greeting { machine: Some("vm7".into()), key: Some([3; 32]), confirms: false }.text();
     let mut front = join(&directory, &WORDS, &text);
     started(&output(&mut front).0);
     let file = PathBuf::from(format!("{}.vm7", directory.rendezvous().display()));

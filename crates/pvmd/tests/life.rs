@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 mod common;
 
-use common::{Client, Daemon, Directory, PATIENCE, bear_termination, eventually, spawn_of, text, wait_for};
+use common::{Client, Daemon, Directory, PATIENCE, catch_termination, eventually, spawn_of, text, wait_for};
 use pvm_core::codes::Code;
 use pvm_core::proto::{Reply, Request, ToDaemon, ToTask};
 use pvm_link::{ControlError, ControlSocket};
@@ -97,7 +97,7 @@ fn a_halt_ends_tasks_that_will_not_end() {
     let Reply::Tasks(list) = task.ask(Request::Tasks(pvm_core::tid::Tid::NONE)) else { panic!() };
     let processes: Vec<i32> = list.iter().filter(|one| tids.contains(&(one.tid.0 as i32))).map(|one| one.pid).collect();
     assert!(processes.iter().all(|process| lives(*process)));
-    let flag = bear_termination();
+    let flag = catch_termination();
     assert_eq!(task.ask(Request::Halt), Reply::Done);
     assert_eq!(task.next().0, ToTask::Halting);
     assert_eq!(daemon.end().code(), Some(0));

@@ -16,7 +16,7 @@ fn tids_follow_one_another_and_self_enrolled_tasks_have_no_parent() {
     let tasks: Vec<Client> = (0..3).map(|_| Client::enroll(&daemon.socket)).collect();
     assert_eq!(tasks.iter().map(|task| task.tid().0).collect::<Vec<_>>(), [0x40001, 0x40002, 0x40003]);
     assert_eq!(tasks[0].welcome.parent, 0);
-    assert_eq!(tasks[0].gifts.len(), 1);
+    assert_eq!(tasks[0].welcome_descriptors.len(), 1);
 }
 
 #[test]
@@ -76,9 +76,9 @@ fn a_task_can_be_sent_to_before_it_comes() {
     let cookie = std::fs::read_to_string(&go).unwrap().trim().parse().unwrap();
     let mut task = Client::claim(&daemon.socket, Some(cookie)).unwrap();
     assert_eq!((task.tid(), task.welcome.parent), (child, parent.tid().0 as i32));
-    assert_eq!(task.gifts.len(), 3);
+    assert_eq!(task.welcome_descriptors.len(), 3);
     let segment = |descriptor: &std::os::fd::OwnedFd| rustix::fs::fstat(descriptor).unwrap().st_ino;
-    assert_eq!(segment(&task.gifts[1]), segment(&descriptors[0]));
+    assert_eq!(segment(&task.welcome_descriptors[1]), segment(&descriptors[0]));
     assert_eq!(task.next().0, ToTask::Peer(parent.tid()));
 }
 

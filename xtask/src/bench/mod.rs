@@ -39,7 +39,7 @@ const ALL: [System; 8] = [
 ];
 
 /// How long to check for other work on the machine.
-const LOOK_AT_LOAD: Duration = Duration::from_millis(500);
+const LOAD_SAMPLE_TIME: Duration = Duration::from_millis(500);
 /// The share of all cores that other work may take, in percent.
 const BUSY_PERCENT: f64 = 3.0;
 /// If a time is below this share of the limit's time, the two were not measured under the same conditions.
@@ -161,7 +161,7 @@ fn measure(effort: Effort, only: &BTreeSet<String>, systems: &BTreeSet<System>) 
 /// Warns if other work on the machine makes the figures worthless.
 pub fn warn_when_busy() {
     let before = processor_ticks();
-    std::thread::sleep(LOOK_AT_LOAD);
+    std::thread::sleep(LOAD_SAMPLE_TIME);
     let after = processor_ticks();
     if let (Some((busy_before, all_before)), Some((busy_after, all_after))) = (before, after) {
         let share = 100.0 * (busy_after - busy_before) / (all_after - all_before).max(1.0);

@@ -66,7 +66,7 @@ pub struct Item {
     #[serde(default)]
     pub cases: Vec<String>,
     /// The words to search for instead of the name.
-    pub seek: Option<Vec<String>>,
+    pub search_words: Option<Vec<String>>,
 }
 
 /// The status of a defect.

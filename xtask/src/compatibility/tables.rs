@@ -58,7 +58,7 @@ pub fn document(facts: &Facts, pages: &[Page], evidence: &Evidence) -> String {
 type Finder = for<'a> fn(&Item, &'a Evidence) -> Vec<&'a str>;
 
 fn words_of(item: &Item) -> Vec<&str> {
-    match &item.seek {
+    match &item.search_words {
         Some(words) => words.iter().map(String::as_str).collect(),
         None => vec![&*item.name],
     }

@@ -18,7 +18,7 @@ pub fn programs() -> Result<Vec<String>> {
 }
 
 /// Returns the words of a case's script, which include the programs that it runs.
-pub fn run_by(case: &Case) -> Result<Vec<String>> {
+pub fn script_words(case: &Case) -> Result<Vec<String>> {
     let mut run = case.runs.clone();
     if case.kind == Kind::Script {
         run.extend(words(&std::fs::read_to_string(&case.source)?));
@@ -30,7 +30,7 @@ pub fn run_by(case: &Case) -> Result<Vec<String>> {
 pub fn report(cases: &[Case]) -> Result<usize> {
     let mut run = Vec::new();
     for case in cases {
-        run.extend(run_by(case)?);
+        run.extend(script_words(case)?);
     }
     let missing: Vec<String> = programs()?.into_iter().filter(|name| !run.contains(name)).collect();
     if missing.is_empty() {

@@ -21,7 +21,7 @@ pub enum End {
 
 impl End {
     /// Returns the line that is appended to the output.
-    pub fn line(self) -> String {
+    pub fn last_line(self) -> String {
         match self {
             End::Exit(code) => format!("exit: {code}\n"),
             End::Signal(number) => format!("signal: {number}\n"),
@@ -134,7 +134,7 @@ fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
     if case.unordered {
         text = normalise::sorted(&text);
     }
-    text += &end.line();
+    text += &end.last_line();
     Ok(Outcome { end, text })
 }
 
@@ -172,7 +172,7 @@ fn ended(status: ExitStatus) -> End {
     }
 }
 
-/// Kills the child's process group, with everything that it has started.
+/// Kills the child's process group: the child, and the processes it started that are still in that group.
 fn kill_group(child: &Child) {
     if let Some(id) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
         let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);

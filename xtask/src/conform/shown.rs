@@ -43,7 +43,7 @@ fn shown(case: &case::Case) -> Result<Shown> {
         name: case.name.clone(),
         text: std::fs::read_to_string(&case.source)?,
         uses: coverage::uses(case)?,
-        runs: examples::run_by(case)?,
+        runs: examples::script_words(case)?,
         differences: differences.map(|one| (one.defect.clone(), one.theirs.clone(), one.ours.clone())).collect(),
         ours_only: case.ours_only.as_ref().map(|(defect, theirs)| (defect.clone(), fate(theirs))),
     })

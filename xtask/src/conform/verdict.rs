@@ -100,8 +100,8 @@ fn ours_only(worker: &mut impl Runner, case: &Case, defect: &str, theirs: Theirs
 /// Matches a numbered tid; on several hosts, the number of its host follows.
 static TID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"t#\d+(@\d+)?").expect("a right pattern"));
 
-/// Adds to each tid in `text` the host that this tid has in `output`. So the same expected text can be used for runs on
-/// one host and on several hosts.
+/// Appends the host to each tid in `text`, as in `output`: `t#1` may become `t#1@2`. So the same expected text can be
+/// used for runs on one host and on several hosts.
 fn placed(text: &str, output: &str) -> String {
     let placed = TID.find_iter(output).filter_map(|found| Some((found.as_str().split_once('@')?.0, found.as_str())));
     let places: HashMap<&str, &str> = placed.collect();

@@ -159,7 +159,7 @@ fn one_turn(engine: &Engine, target: &mut Target, seconds: u64) -> Result<()> {
     let is_quiet = target.finds.is_empty();
     ensure!(output.status.success() || !is_quiet, "{}: {}\n{}", target.name, output.status, last_lines(&said));
     if !is_quiet {
-        println!("{}", find_lines(&said));
+        println!("{}", error_lines(&said));
     }
     Ok(())
 }
@@ -170,7 +170,7 @@ fn executions(said: &str) -> Option<u64> {
 }
 
 /// Returns the lines of the engine's report that describe an error.
-fn find_lines(said: &str) -> String {
+fn error_lines(said: &str) -> String {
     let tells = |line: &&str| line.contains("panicked at") || line.starts_with("==") || line.starts_with("SUMMARY");
     let lines = said.lines().collect::<Vec<_>>();
     let mut told = String::new();
@@ -313,6 +313,6 @@ mod tests {
     fn the_execution_count_of_the_engine_is_read() {
         let said = "Done 7 runs in 1 second(s)\nstat::number_of_executed_units: 4711\nstat::new_units_added: 1\n";
         assert_eq!(executions(said), Some(4711));
-        assert!(find_lines("x\nthread panicked at a.rs:1\nwhy\n").contains("a.rs:1 why"));
+        assert!(error_lines("x\nthread panicked at a.rs:1\nwhy\n").contains("a.rs:1 why"));
     }
 }

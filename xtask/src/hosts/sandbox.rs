@@ -66,16 +66,17 @@ pub fn run(arguments: &[&str]) -> Result<String> {
 
 /// Does the same as [`run_with`] in a user namespace of its own, also for root. In this namespace, the program can
 /// change what the kernel keeps for each user namespace, such as the list of interpreters for foreign programs.
-pub fn run_as_user(arguments: &[&str], hear: impl FnMut(&str)) -> Result<String> {
-    run_by(unshare_as(true), arguments, hear)
+pub fn run_as_user(arguments: &[&str], on_line: impl FnMut(&str)) -> Result<String> {
+    run_by(unshare_as(true), arguments, on_line)
 }
 
-/// Does the same as [`run`], but passes each line of the output to `hear`. Fails if the program fails without output.
-pub fn run_with(arguments: &[&str], hear: impl FnMut(&str)) -> Result<String> {
-    run_by(unshare(), arguments, hear)
+/// Does the same as [`run`], but passes each line of the output to `on_line`. Fails if the program fails without
+/// output.
+pub fn run_with(arguments: &[&str], on_line: impl FnMut(&str)) -> Result<String> {
+    run_by(unshare(), arguments, on_line)
 }
 
-fn run_by(mut unshare: Command, arguments: &[&str], mut hear: impl FnMut(&str)) -> Result<String> {
+fn run_by(mut unshare: Command, arguments: &[&str], mut on_line: impl FnMut(&str)) -> Result<String> {
     remove_leftovers();
     let place = scratch::directory(PLACE)?;
     let mut child = unshare
@@ -90,7 +91,7 @@ fn run_by(mut unshare: Command, arguments: &[&str], mut hear: impl FnMut(&str)) 
     let mut last = String::new();
     for line in BufReader::new(child.stdout.take().context("the output is read once")?).lines() {
         last = line?;
-        hear(&last);
+        on_line(&last);
     }
     let status = child.wait()?;
     anyhow::ensure!(status.success() || !last.is_empty(), "inside the namespaces: {status}");

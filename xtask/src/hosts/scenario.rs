@@ -52,7 +52,7 @@ const LONG: &[&str] =
 
 /// Programs of `tests/conform` that the short form runs on several hosts: they are fast, and their results may differ
 /// on several hosts.
-const TELLING: &[&str] = &[
+const SHORT_FORM: &[&str] = &[
     "d8_scatter_buffer",
     "group_barrier",
     "group_errors",
@@ -68,7 +68,7 @@ const TELLING: &[&str] = &[
 pub fn is_for_later(case: &Case) -> bool {
     match case.source.starts_with(folder()) || case.kind != Kind::Program {
         true => LONG.contains(&case.name.as_str()),
-        false => !TELLING.contains(&case.name.as_str()),
+        false => !SHORT_FORM.contains(&case.name.as_str()),
     }
 }
 
@@ -181,7 +181,7 @@ fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
     if case.unordered {
         text = normalise::sorted(&text);
     }
-    text += &end.line();
+    text += &end.last_line();
     Ok(Outcome { end, text })
 }
 

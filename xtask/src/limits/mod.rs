@@ -83,12 +83,12 @@ struct Facts {
     /// The variables that the programs in `crates` read.
     read: BTreeSet<String>,
     /// The words of the manual pages.
-    told: BTreeSet<String>,
+    documented: BTreeSet<String>,
 }
 
 impl Facts {
     fn read() -> Result<Facts> {
-        let mut facts = Facts { tests: BTreeSet::new(), read: BTreeSet::new(), told: BTreeSet::new() };
+        let mut facts = Facts { tests: BTreeSet::new(), read: BTreeSet::new(), documented: BTreeSet::new() };
         let variable = Regex::new("\"(H?PVM[A-Z_]+)\"").expect("is one");
         for path in files_under(&["crates"], &["rs"])? {
             let text = std::fs::read_to_string(&path)?;
@@ -97,7 +97,7 @@ impl Facts {
         }
         for path in files_under(&["man"], &["1", "7", "toml"])? {
             let text = std::fs::read_to_string(&path)?;
-            facts.told.extend(text.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned));
+            facts.documented.extend(text.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned));
         }
         Ok(facts)
     }
@@ -141,7 +141,7 @@ fn wrong(limits: &[Limit], facts: &Facts) -> Vec<String> {
             if !facts.read.contains(*variable) {
                 add(limit, format!("nobody asks for {variable}"));
             }
-            if !facts.told.contains(*variable) {
+            if !facts.documented.contains(*variable) {
                 add(limit, format!("no manual page tells of {variable}"));
             }
         }
@@ -200,7 +200,7 @@ mod tests {
 
     fn facts() -> Facts {
         let set = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        Facts { tests: set(&["a_is_full"]), read: set(&["HPVM_A", "HPVM_B"]), told: set(&["HPVM_A", "HPVM_C"]) }
+        Facts { tests: set(&["a_is_full"]), read: set(&["HPVM_A", "HPVM_B"]), documented: set(&["HPVM_A", "HPVM_C"]) }
     }
 
     #[test]

@@ -75,14 +75,14 @@ fn counted_as_root() -> Result<Counts> {
     Ok(counts)
 }
 
-/// Lets the stranger run the shell command `deed` before the daemon starts, and checks that one of our files is
-/// unchanged and that our tasks enroll. In `deed`, `{}` is the path to attack, and `{victim}` is our file.
-fn plant(scene: &Scene, name: &str, deed: &str) -> Result<()> {
+/// Lets the stranger run the shell command `attack` before the daemon starts, and checks that one of our files is
+/// unchanged and that our tasks enroll. In `attack`, `{}` is the path to attack, and `{victim}` is our file.
+fn plant(scene: &Scene, name: &str, attack: &str) -> Result<()> {
     let victim = scene.home().join("precious");
     scene.output(Who::Us, "sh", &["-c", &format!("echo precious > {}", victim.display())])?;
     let place = scene.temporary().join(name).display().to_string();
-    let deed = deed.replace("{victim}", &victim.display().to_string()).replace("{}", &place);
-    scene.output(Who::Stranger, "sh", &["-c", &deed])?;
+    let attack = attack.replace("{victim}", &victim.display().to_string()).replace("{}", &place);
+    scene.output(Who::Stranger, "sh", &["-c", &attack])?;
     {
         let _daemon = scene.daemon(Who::Us)?;
         let tid: i32 = scene.output(Who::Us, "task", &[])?.trim().parse()?;
@@ -93,20 +93,20 @@ fn plant(scene: &Scene, name: &str, deed: &str) -> Result<()> {
     Ok(())
 }
 
-fn planted(scene: &Scene, deed: &str) -> Result<()> {
-    plant(scene, &format!("pvmd.{}", scene.user()), deed)
+fn planted(scene: &Scene, attack: &str) -> Result<()> {
+    plant(scene, &format!("pvmd.{}", scene.user()), attack)
 }
 
-fn planted_log(scene: &Scene, deed: &str) -> Result<()> {
-    plant(scene, &format!("pvml.{}", scene.user()), deed)
+fn planted_log(scene: &Scene, attack: &str) -> Result<()> {
+    plant(scene, &format!("pvml.{}", scene.user()), attack)
 }
 
 fn strangers_daemon_is_not_found(scene: &Scene) -> Result<()> {
     let socket = scene.temporary().join("trap");
     let trap = scene.listen(&socket)?;
     let place = scene.temporary().join(format!("pvmd.{}", scene.user()));
-    let deed = format!("printf %s {} > {place}; chmod 666 {place}", socket.display(), place = place.display());
-    scene.output(Who::Stranger, "sh", &["-c", &deed])?;
+    let attack = format!("printf %s {} > {place}; chmod 666 {place}", socket.display(), place = place.display());
+    scene.output(Who::Stranger, "sh", &["-c", &attack])?;
     ensure!(scene.output(Who::Us, "task", &[]).is_err(), "our task has enrolled somewhere");
     let connections = trap.stop()?;
     ensure!(connections.is_empty(), "the stranger's daemon saw {connections:?}");

@@ -142,14 +142,14 @@ impl Scene {
 /// A process. Dropping it ends the process.
 pub struct Process {
     child: Child,
-    said: BufReader<ChildStdout>,
+    output: BufReader<ChildStdout>,
 }
 
 impl Process {
     fn start(command: &mut Command) -> Result<Process> {
         let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {command:?}"))?;
-        let said = BufReader::new(child.stdout.take().context("the process has an output")?);
-        Ok(Process { child, said })
+        let output = BufReader::new(child.stdout.take().context("the process has an output")?);
+        Ok(Process { child, output })
     }
     /// Returns the process id.
     pub fn process(&self) -> u32 {
@@ -160,7 +160,7 @@ impl Process {
         // A process that neither prints nor ends is killed after a time limit.
         let watch = Watch::start(self.child.id(), START_WAIT_MAX)?;
         let mut line = String::new();
-        self.said.read_line(&mut line)?;
+        self.output.read_line(&mut line)?;
         drop(watch);
         if line.is_empty() {
             bail!("the process printed nothing");
@@ -171,7 +171,7 @@ impl Process {
     pub fn stop(mut self) -> Result<Vec<String>> {
         self.end();
         let mut rest = String::new();
-        self.said.read_to_string(&mut rest)?;
+        self.output.read_to_string(&mut rest)?;
         Ok(rest.lines().map(str::to_owned).collect())
     }
     fn end(&mut self) {

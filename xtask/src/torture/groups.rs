@@ -11,11 +11,11 @@ use std::time::Duration;
 const MEMBERS: u64 = 6;
 /// The variable that sets how long barriers wait for a replacement of a dead member, in seconds. With the default, the
 /// test would spend most of its time waiting for members that die between two barriers.
-const IMPATIENT: &[(&str, &str)] = &[("HPVM_BARRIER_PATIENCE", "1")];
+const SHORT_BARRIER_WAIT: &[(&str, &str)] = &[("HPVM_BARRIER_PATIENCE", "1")];
 
 /// Runs the test, and checks what is left.
 pub fn run(plan: &Plan, program: &Path, checks: &mut Checks) -> Result<()> {
-    let mut machine = Machine::start_with(plan.side, "torture-groups", IMPATIENT)?;
+    let mut machine = Machine::start_with(plan.side, "torture-groups", SHORT_BARRIER_WAIT)?;
     let total = rounds(plan, program, &machine);
     if let Ok(total) = &total {
         println!("  groups: {total}");

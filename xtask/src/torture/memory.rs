@@ -80,7 +80,7 @@ impl Watch {
 
     /// Measures the processes that a line of the chief names (`ROUND PID:KIND:HEAP ...`). Repeats this until no value
     /// exceeds the first measurement by more than its limit; fails if that takes too long. Returns a description.
-    pub fn look(&mut self, line: &str) -> Result<String> {
+    pub fn measure(&mut self, line: &str) -> Result<String> {
         let began = Instant::now();
         std::thread::sleep(SETTLE_TIME_MIN);
         loop {
@@ -99,7 +99,7 @@ impl Watch {
         }
     }
 
-    /// Returns a description of the last measurement. [`Watch::look`] has already compared each measurement.
+    /// Returns a description of the last measurement. [`Watch::measure`] has already compared each measurement.
     pub fn verdict(&self) -> Result<String> {
         match &self.last {
             Some(look) => Ok(format!("at the end: {}", self.describe(look))),

@@ -231,7 +231,7 @@ pub fn traffic(plan: &Plan, program: &Path) -> Result<Outcome> {
     if plan.hostiles > 0 {
         watch.limits = hostile::limits(plan.hostiles, plan.seconds);
     }
-    let (traffic, trouble) = run_traffic(plan, &mut chief, &machine, &mut |line, _| (watch.look(line), false));
+    let (traffic, trouble) = run_traffic(plan, &mut chief, &machine, &mut |line, _| (watch.measure(line), false));
     if traffic.is_ok() && !chief.end(END_TIME_MAX)? {
         bail!("the chief of the tasks failed at its end");
     }

@@ -125,7 +125,7 @@ impl<'a> Machine<'a> {
             for (number, kind) in self.extent.kinds.iter().enumerate() {
                 println!("log of {}:\n{}", kind.name, self.log(number));
             }
-            println!("the tests: {}", end.line().trim());
+            println!("the tests: {}", end.last_line().trim());
         }
         Ok(())
     }

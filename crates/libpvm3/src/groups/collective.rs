@@ -16,7 +16,7 @@ use std::slice;
 use std::time::Duration;
 
 /// How long a member that is far ahead of the root waits for the root.
-const AHEAD_PATIENCE: Duration = Duration::from_millis(5);
+const AHEAD_WAIT_MAX: Duration = Duration::from_millis(5);
 /// The smallest share, in bytes, that is combined in place. Copying a shorter share costs little: its body is in the
 /// queue itself, or the copy stays in the caches.
 const IN_PLACE_BYTES_MIN: usize = 1 << 10;
@@ -103,7 +103,7 @@ fn send_to_root(guard: &mut Guard, operation: &Collective, root: GroupMember, da
     send(guard, operation, root, Ok(data.read()))?;
     if guard.task().is_far_ahead(operation) {
         // The wait is limited, since the root may do other work for a long time before it receives.
-        wait_by(guard, Waiter::for_members(Some(AHEAD_PATIENCE)), &mut |guard| {
+        wait_by(guard, Waiter::for_members(Some(AHEAD_WAIT_MAX)), &mut |guard| {
             guard.progress();
             (!guard.task().is_far_ahead(operation)).then_some(())
         });

@@ -167,15 +167,15 @@ fn barrier(guard: &mut Guard, name: &[u8], count: c_int) -> Outcome {
 }
 
 /// The number of polls of the barrier for each poll for messages, which takes longer.
-const LOOKS: u32 = 16;
+const POLLS_PER_PROGRESS: u32 = 16;
 
 /// Waits at a barrier.
 fn wait_at_barrier(guard: &mut Guard, barrier: &BarrierArrival) -> Result<(), Code> {
-    let mut looks = 0;
+    let mut polls = 0;
     let passed = wait_by(guard, Waiter::for_members(None), &mut |guard| {
         let result = guard.task().poll_barrier(barrier);
-        looks = (looks + 1) % LOOKS;
-        if result.is_none() && (looks == 0 || guard.task().is_about_to_sleep()) {
+        polls = (polls + 1) % POLLS_PER_PROGRESS;
+        if result.is_none() && (polls == 0 || guard.task().is_about_to_sleep()) {
             guard.progress();
         }
         result

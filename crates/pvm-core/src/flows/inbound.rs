@@ -117,19 +117,19 @@ impl<B> InboundFlows<B> {
         Ok(())
     }
 
-    /// Begins the reassembly of a message. The caller has already stored the first `there` bytes of the body.
+    /// Begins the reassembly of a message. The caller has already stored the first `received` bytes of the body.
     pub fn begin(
         &mut self,
         from: Tid,
         transfer: u32,
         header: MessageHeader,
         block: B,
-        there: usize,
+        received: usize,
     ) -> Result<(), ProtocolViolation> {
-        if there >= header.bytes || self.arriving.contains_key(&(from, transfer)) {
+        if received >= header.bytes || self.arriving.contains_key(&(from, transfer)) {
             return Err(ProtocolViolation);
         }
-        self.arriving.insert((from, transfer), Reassembly { header, block, at: there });
+        self.arriving.insert((from, transfer), Reassembly { header, block, at: received });
         Ok(())
     }
 

@@ -53,7 +53,7 @@ pub const MESSAGE_BYTES: u64 = 64;
 pub const HELD_BYTES_MAX: u64 = 8 << 20;
 /// If at most this many bytes precede a multicast in the flow of a member, the flows of the other members wait, so that
 /// the body is sent to the host only once.
-const MULTICAST_PATIENCE_BYTES: u64 = 4 << 20;
+const MULTICAST_WAIT_BYTES_MAX: u64 = 4 << 20;
 
 /// The daemon's own in-band frames that wait in the flows to one host.
 ///
@@ -178,7 +178,7 @@ impl<P> Flow<P> {
         self.in_flight <= FLOW_QUANTUM_BYTES || self.in_flight + cost <= FLOW_WINDOW_BYTES
     }
     /// Returns whether the next frame can be sent.
-    fn can_go(&self) -> bool {
+    fn is_ready(&self) -> bool {
         match self.items.front() {
             _ if self.carried => false,
             None => false,
@@ -223,7 +223,7 @@ impl<P> Default for HostFlows<P> {
 impl<P> HostFlows<P> {
     fn schedule(&mut self, dst: Tid) {
         let Some(flow) = self.flows.get_mut(&dst) else { return };
-        if !flow.is_scheduled && flow.can_go() {
+        if !flow.is_scheduled && flow.is_ready() {
             flow.is_scheduled = true;
             self.run_queue.push_back(dst);
         }
@@ -369,7 +369,7 @@ impl<P> Flows<P> {
             let dst = host_flows.run_queue.pop_front()?;
             let Some(flow) = host_flows.flows.get_mut(&dst) else { continue };
             flow.is_scheduled = false;
-            if !flow.can_go() {
+            if !flow.is_ready() {
                 // Another flow has sent the last message of this flow, and the credit for that message has arrived.
                 if flow.is_idle() {
                     host_flows.flows.remove(&dst);
@@ -438,8 +438,8 @@ impl<P> HostFlows<P> {
             // Do not wait for a member whose flow itself waits with a multicast: the two flows could wait for each
             // other forever.
             let at_multicast = matches!(flow.items.front(), Some(Item::Shared(_)));
-            let makes_progress = flow.carried || flow.transfer.is_some() || (flow.can_go() && !at_multicast);
-            if makes_progress && end - flow.begun <= MULTICAST_PATIENCE_BYTES + cost(message.bytes) {
+            let makes_progress = flow.carried || flow.transfer.is_some() || (flow.is_ready() && !at_multicast);
+            if makes_progress && end - flow.begun <= MULTICAST_WAIT_BYTES_MAX + cost(message.bytes) {
                 return None;
             }
         }

@@ -48,7 +48,7 @@ pub enum Action {
     /// `Machine::handle_messages_made`. `describe`: the collector has not received the description of the event's
     /// fields yet. `introduce`: the collector has not received the list of all kinds of data yet.
     Trace { to: Tid, ctx: i32, tag: i32, record: Record, describe: bool, introduce: bool },
-    /// Report the time of day by `Machine::handle_time_told`.
+    /// Report the time of day by `Machine::handle_time_of_day`.
     TellTime { to: Tid, wait: u32 },
     /// Act on the page of a group.
     Group { group: u64, action: GroupAction },

@@ -156,7 +156,7 @@ impl Control {
 
     /// At the master, halts the machine; on another host, halts that host. All tasks are asked to end; those that
     /// daemons started are killed if they do not end; then [`Action::Stop`] follows. The task that asked gets an
-    /// answer, but the signal should end it before it reads the answer.
+    /// answer, but SIGTERM normally ends the task before it reads the answer.
     pub fn halt(&mut self, core: &mut Core, asker: Option<(Tid, u32)>) {
         if core.halting {
             return asker.into_iter().for_each(|(tid, wait)| core.reply(tid, wait, Ok(Reply::Done)));

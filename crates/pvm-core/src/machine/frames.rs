@@ -27,7 +27,9 @@ impl Parts {
                 }
             }
             Frame::Suspect(host) => self.membership.suspected(core, from, host),
-            Frame::PleaseConnect { to, from: asking } => membership::connect_requested(core, from, to, asking),
+            Frame::PleaseConnect { to, from: asking_host } => {
+                membership::connect_requested(core, from, to, asking_host)
+            }
             Frame::TableAck { version } if core.is_master() => {
                 self.membership.joining.table_acknowledged(core, from, version);
             }

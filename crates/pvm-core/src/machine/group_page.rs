@@ -58,9 +58,9 @@ pub struct Taken {
     /// How many members had arrived.
     pub arrived: u16,
     /// The members that had arrived.
-    pub here: Vec<Tid>,
+    pub arrived_members: Vec<Tid>,
     /// Members that may have arrived. If one of them has not, it will arrive by way of its daemon.
-    pub doubtful: Vec<Tid>,
+    pub maybe_arrived: Vec<Tid>,
 }
 
 /// The receiver of a list of the groups.

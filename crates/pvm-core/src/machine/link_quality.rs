@@ -26,11 +26,11 @@ impl LinkQuality {
 
     /// Begins the next interval if the current one is over; returns whether it was. Even an idle host sends a beat in
     /// each interval.
-    pub fn pass(&mut self, now: Time, heard: Time, interval: Duration) -> bool {
+    pub fn pass(&mut self, now: Time, last_received: Time, interval: Duration) -> bool {
         if now < self.since + interval {
             return false;
         }
-        let late = now > heard + interval + interval / 2;
+        let late = now > last_received + interval + interval / 2;
         (self.bad, self.since) = (self.bad << 1 | u32::from(late), now);
         true
     }

@@ -26,7 +26,7 @@ pub(super) enum State {
 pub(super) struct Link {
     pub state: State,
     /// When bytes last arrived, and when a frame was last sent.
-    pub heard: Time,
+    pub last_received: Time,
     pub sent: Time,
     pub quality: LinkQuality,
     /// When the link must be checked next.
@@ -59,7 +59,7 @@ impl Links {
     pub fn begin(&mut self, host: Tid, state: State, now: Time, deadline_after: Duration) {
         self.remove(host);
         let (quality, deadline) = (LinkQuality::begin(now), now + deadline_after);
-        self.links.insert(host, Link { state, heard: now, sent: now, quality, deadline });
+        self.links.insert(host, Link { state, last_received: now, sent: now, quality, deadline });
         self.deadlines.insert((deadline, host));
     }
     pub fn remove(&mut self, host: Tid) {
@@ -70,7 +70,7 @@ impl Links {
     /// Restarts the timers that limit the silence of other hosts, because this daemon was suspended.
     pub fn restart_timers(&mut self, now: Time) {
         for link in self.links.values_mut() {
-            link.heard = now;
+            link.last_received = now;
             if let State::Wanted { since, .. } = &mut link.state {
                 *since = now;
             }

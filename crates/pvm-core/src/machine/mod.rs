@@ -151,15 +151,15 @@ impl Machine {
         output::collector_of(&self.core, tid)
     }
     /// Returns how many bytes of output are in flight to a collector on another host.
-    pub fn output_under_way(&self, collector: Tid) -> u64 {
-        self.parts.output.cross_host.under_way(collector)
+    pub fn output_in_flight(&self, collector: Tid) -> u64 {
+        self.parts.output.cross_host.in_flight(collector)
     }
     /// Returns how many bytes of output may be in flight to one collector. This limit depends on the number of hosts.
-    pub fn output_under_way_max(&self) -> u64 {
-        CrossHost::under_way_max(&self.core)
+    pub fn output_in_flight_max(&self) -> u64 {
+        CrossHost::in_flight_max(&self.core)
     }
     /// Returns whether output from other hosts waits here for that collector.
-    pub fn is_given_output(&self, collector: Tid) -> bool {
+    pub fn has_untaken_output(&self, collector: Tid) -> bool {
         self.parts.output.cross_host.has_untaken(collector)
     }
     /// Returns the debug mask, as set at the start or by `pvm_tickle`.
@@ -320,7 +320,7 @@ impl Machine {
     }
 
     /// Answers [`Action::TellTime`] with the time of day.
-    pub fn handle_time_told(&mut self, to: Tid, wait: u32, reply: Reply) {
+    pub fn handle_time_of_day(&mut self, to: Tid, wait: u32, reply: Reply) {
         self.core.reply(to, wait, Ok(reply));
     }
 
@@ -418,7 +418,7 @@ impl Machine {
     pub fn handle_heard(&mut self, now: Time, host: Tid) {
         self.advance_time(now);
         if let Some(link) = self.core.links.get_mut(host) {
-            link.heard = now;
+            link.last_received = now;
         }
     }
 

@@ -62,7 +62,7 @@ impl Roles {
     }
     /// Returns the holders of the roles that serve the whole machine, and the settings of the tracer.
     pub fn common(&self) -> wire::Servers {
-        wire::Servers { manager: self.manager, tracer: self.tracer, wish: self.tracer_settings.clone() }
+        wire::Servers { manager: self.manager, tracer: self.tracer, tracer_settings: self.tracer_settings.clone() }
     }
     /// Sends the traces and the output of a new task to the collector that the tracer has set, unless they have a
     /// collector already.

@@ -55,7 +55,7 @@ pub(super) struct Task {
     /// The process that this daemon started, while it lives; else 0.
     pub started: i32,
     pub cookie: u32,
-    /// The tid of the task's parent, 0 if there is none, or a code.
+    /// The tid of the task's parent, 0 if there is none, or the code `ParentNotSet`.
     pub parent: i32,
     pub name: Vec<u8>,
     /// Where its traces and output go.

@@ -10,7 +10,7 @@ use crate::trace::{Described, Moment, Record, Stamp, Value};
 use std::collections::BTreeMap;
 
 /// The value of the parent and of the flags of a task that was started by hand.
-const CAME_BY_ITSELF: i32 = -1;
+const STARTED_BY_HAND: i32 = -1;
 /// The value of the name of such a task.
 const NO_NAME: &[u8] = b"-";
 
@@ -21,8 +21,8 @@ pub(super) struct Traces {
     collectors: BTreeMap<Tid, Described>,
     /// For each collector on another host, the tasks of this host whose events it received; and for each such task,
     /// these collectors. A collector without such tasks is forgotten, because its end would not be reported here.
-    heard_of: PairIndex<Tid, Tid>,
-    heard_by: PairIndex<Tid, Tid>,
+    tasks_by_collector: PairIndex<Tid, Tid>,
+    collectors_by_task: PairIndex<Tid, Tid>,
 }
 
 impl SubMachine for Traces {
@@ -30,7 +30,7 @@ impl SubMachine for Traces {
         "traces"
     }
     fn is_idle(&self) -> bool {
-        self.collectors.is_empty() && self.heard_of.is_empty() && self.heard_by.is_empty()
+        self.collectors.is_empty() && self.tasks_by_collector.is_empty() && self.collectors_by_task.is_empty()
     }
     fn on_event(&mut self, core: &mut Core, event: &event::Event) {
         match event {
@@ -50,9 +50,9 @@ impl Traces {
     /// Forgets a task that has ended.
     fn forget(&mut self, tid: Tid) {
         self.forget_collector(tid);
-        for collector in self.heard_by.take(tid) {
-            self.heard_of.remove(collector, tid);
-            if self.heard_of.of(collector).next().is_none() {
+        for collector in self.collectors_by_task.take(tid) {
+            self.tasks_by_collector.remove(collector, tid);
+            if self.tasks_by_collector.of(collector).next().is_none() {
                 self.collectors.remove(&collector);
             }
         }
@@ -64,8 +64,8 @@ impl Traces {
     fn introduce(&mut self, collector: Tid, event: Event, of: Option<Tid>) -> (bool, bool) {
         let introduce = !self.collectors.contains_key(&collector);
         if let Some(tid) = of {
-            self.heard_of.insert(collector, tid);
-            self.heard_by.insert(tid, collector);
+            self.tasks_by_collector.insert(collector, tid);
+            self.collectors_by_task.insert(tid, collector);
         }
         (introduce, self.collectors.entry(collector).or_default().first(event, Moment::Once))
     }
@@ -73,8 +73,8 @@ impl Traces {
     /// Forgets a collector.
     fn forget_collector(&mut self, collector: Tid) {
         self.collectors.remove(&collector);
-        for tid in self.heard_of.take(collector) {
-            self.heard_by.remove(tid, collector);
+        for tid in self.tasks_by_collector.take(collector) {
+            self.collectors_by_task.remove(tid, collector);
         }
     }
 
@@ -134,7 +134,7 @@ impl Traces {
     /// Traces that a task started by hand has enrolled.
     fn arrived(&mut self, core: &mut Core, tid: Tid) {
         let Some(settings) = core.tasks.get(tid).map(|task| task.trace_settings.clone()) else { return };
-        let unknown = Value::Int(CAME_BY_ITSELF);
+        let unknown = Value::Int(STARTED_BY_HAND);
         let values = vec![unknown.clone(), unknown, Value::Text(NO_NAME.to_vec())];
         self.trace(core, &settings, Event::Newtask, tid, values);
     }

@@ -1,7 +1,7 @@
 //! A peer that breaks the rules harms nobody but itself.
 use super::*;
 use crate::extents::Mapping;
-use crate::peer::RecordPlace;
+use crate::peer::RecordPointer;
 use crate::queue::Kind;
 use crate::segment::PEERS_MAX;
 use crate::tests::{A, B, Host, Kept, LONG_BYTES, body, introduce};
@@ -101,7 +101,7 @@ fn a_task_that_was_said_to_be_dead_and_writes_on_is_not_read_for_ever() {
             let reader = self.0.peers[0].as_mut().unwrap();
             let written = reader.out.as_ref().unwrap().written();
             // The writer assumes that all has been read, and so never leaves its ring.
-            self.0.peers[0].as_mut().unwrap().out.as_mut().unwrap().reader_came_to(written);
+            self.0.peers[0].as_mut().unwrap().out.as_mut().unwrap().note_consumed(written);
             self.0.send_bytes(B, [1, 0, 0, 0, 0, 0], &[1]).map(|_| ()).unwrap();
         }
     }
@@ -133,7 +133,7 @@ fn a_long_table_that_changes_all_the_time_is_not_searched_all_the_time() {
     }
     assert_eq!(searches, 4);
     // A task that is about to sleep searches the whole table.
-    let record = RecordPlace::own(&a.heap, PEERS_MAX - 1);
+    let record = RecordPointer::own(&a.heap, PEERS_MAX - 1);
     record.get().tid.store(B, std::sync::atomic::Ordering::Release);
     version.fetch_add(1, std::sync::atomic::Ordering::Release);
     b.prepare_park();

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 mod borrowed;
-mod estate;
+mod dead_queue;
 mod peers;
 mod receive;
 mod recent;
@@ -32,8 +32,8 @@ mod rendezvous_tests;
 pub use recent::{RecentImmediate, RecentShort};
 
 /// The shortest body that goes to a waiting peer by rendezvous, in bytes. A rendezvous needs only one copy, by the
-/// kernel, and no memory in the heap. For shorter bodies, two copies by two cores at the same time are faster. The
-/// environment variable `HPVM_OFFER_MIN` (bytes) sets another size.
+/// kernel, and no memory in the heap. For shorter bodies, two copies by two cores at the same time are faster. Decision
+/// 7 has the measurements. The environment variable `HPVM_OFFER_MIN` (bytes) sets another size.
 const RENDEZVOUS_BYTES_MIN: usize = 32 << 20;
 /// The shortest body that is sent by a pipelined send, in bytes.
 const PIPELINED_BYTES_MIN: usize = 12 << 10;

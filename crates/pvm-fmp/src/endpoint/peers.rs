@@ -5,7 +5,7 @@ use crate::arrival::Owner;
 use crate::doorbell;
 use crate::extents::Mapping;
 use crate::heap::Block;
-use crate::peer::{Outstanding, Peer, RecordPlace, RendezvousState};
+use crate::peer::{Outstanding, Peer, RecordPointer, RendezvousState};
 use crate::segment::{FIRST_RECORDS, PEERS_MAX, PeerRecord, table_piece};
 use crate::sync::Ordering;
 use std::cell::{Cell, RefCell};
@@ -45,7 +45,7 @@ impl Endpoint {
     }
 
     fn add_peer(&mut self, tid: u32, mapping: Mapping, our_record: usize, [_, bell]: [OwnedFd; 2]) {
-        let our_record = RecordPlace::own(&self.heap, our_record);
+        let our_record = RecordPointer::own(&self.heap, our_record);
         let owner =
             Owner { mapping, released: RefCell::default(), released_bytes: Cell::new(0), dirty: self.dirty.clone() };
         let keep_bell = self.bells < BELLS_MAX || crate::is_daemon(tid);
@@ -61,7 +61,7 @@ impl Endpoint {
             saved_records: 0,
             out: None,
             inbound: None,
-            shunned: false,
+            damaged: false,
             outstanding: Outstanding::default(),
             rendezvous: RendezvousState::default(),
         });

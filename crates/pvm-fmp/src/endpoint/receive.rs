@@ -1,6 +1,6 @@
 //! Receiving: reads the queues and hands arriving messages to the sink.
 
-use super::estate::Estate;
+use super::dead_queue::DeadQueue;
 use super::recent::{RecentImmediate, RecentShort};
 use super::{
     BATCH, Endpoint, PROBE_PEERS, PROMPT_RELEASE_BYTES, RECENT_PEERS, RECENT_PROBES, SHORTS_PER_POLL, Step,
@@ -117,7 +117,7 @@ impl Endpoint {
         }
         // SAFETY: the slice lives no longer than this method, during which the peer keeps its mapping.
         let ring = unsafe { inbound.slots() };
-        let looks = if inbound.reader.has_next(ring) { 0 } else { self.patience() };
+        let looks = if inbound.reader.has_next(ring) { 0 } else { self.recent_probes() };
         let peer = self.peers[index].as_mut()?;
         let inbound = peer.inbound.as_mut()?;
         let immediate = inbound.reader.next_immediate(ring, looks)?;
@@ -126,7 +126,7 @@ impl Endpoint {
 
     /// Returns how often to probe the queue of the most recent peer: 0 while tasks outnumber the cores, when another
     /// peer has sent, or when there are too many other peers to check.
-    fn patience(&self) -> usize {
+    fn recent_probes(&self) -> usize {
         let others = &self.order[1..];
         let has_sent = |index: &usize| {
             let inbound = self.peers[*index].as_ref().and_then(|peer| peer.inbound.as_ref());
@@ -201,7 +201,7 @@ impl Endpoint {
                 Ok(Some(entry)) if entry.kind == Kind::Message && count < BATCH => {
                     let half_slots = entry.half_slots();
                     sink.arrived(peer.tid, entry.meta(), Arrival::Inline(Inline(entry)));
-                    inbound.leave(half_slots);
+                    inbound.advance(half_slots);
                     count += 1;
                     if sink.satisfied() {
                         break;
@@ -227,10 +227,10 @@ impl Endpoint {
         }
         // A task that has announced its end, but still runs, might write for ever. So no more entries are read than its
         // queue can have held when the task was declared dead.
-        let mut estate = Estate::default();
+        let mut dead_queue = DeadQueue::default();
         loop {
             let inbound = self.peers[index].as_ref().and_then(|peer| peer.inbound.as_ref());
-            let step = match inbound.is_none_or(|inbound| estate.holds(inbound)) {
+            let step = match inbound.is_none_or(|inbound| dead_queue.may_hold_next(inbound)) {
                 true => self.step(index, sink),
                 false => Some(Step::Damaged),
             };
@@ -239,7 +239,7 @@ impl Endpoint {
                 Some(Step::Other) => {}
                 Some(Step::Wait) | None => return count,
                 Some(Step::Damaged) => {
-                    self.shun(index);
+                    self.mark_damaged(index);
                     return count;
                 }
             }
@@ -251,7 +251,7 @@ impl Endpoint {
     fn find_queue(&mut self, index: usize, thoroughly: bool, sink: &mut impl Sink) -> usize {
         let us = self.tid;
         let peer = self.peers[index].as_mut().expect("ordered peers exist");
-        if peer.shunned {
+        if peer.damaged {
             return 0;
         }
         // Before a sleep no queue may be overlooked.
@@ -283,7 +283,7 @@ impl Endpoint {
                 Some(Step::Other) => {}
                 Some(Step::Wait) | None => break,
                 Some(Step::Damaged) => {
-                    self.shun(index);
+                    self.mark_damaged(index);
                     break;
                 }
             }
@@ -333,9 +333,9 @@ impl Endpoint {
 
     /// Stops reading the damaged queue of a peer. The peer keeps its place in the order, because a caller may be
     /// iterating over the order.
-    fn shun(&mut self, index: usize) {
+    fn mark_damaged(&mut self, index: usize) {
         if let Some(peer) = self.peers[index].as_mut() {
-            (peer.shunned, peer.inbound) = (true, None);
+            (peer.damaged, peer.inbound) = (true, None);
         }
     }
 
@@ -366,7 +366,7 @@ impl Endpoint {
             }
         };
         if matches!(step, Step::Message | Step::Other) {
-            self.peers[index].as_mut()?.inbound.as_mut()?.leave(half_slots);
+            self.peers[index].as_mut()?.inbound.as_mut()?.advance(half_slots);
         }
         Some(step)
     }

@@ -31,7 +31,7 @@ impl RecentShort<'_> {
     #[inline(always)]
     pub fn take(self, data: &mut [u8]) -> usize {
         self.short.copy_to(data);
-        self.inbound.leave(self.short.half_slots());
+        self.inbound.advance(self.short.half_slots());
         *self.shorts += 1;
         *self.unpublished = true;
         self.short.len()
@@ -51,7 +51,7 @@ impl RecentImmediate<'_> {
     /// Takes the message.
     #[inline(always)]
     pub fn take(self) -> Immediate {
-        self.inbound.leave(1);
+        self.inbound.advance(1);
         *self.shorts += 1;
         *self.unpublished = true;
         self.immediate

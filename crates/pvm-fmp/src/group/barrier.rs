@@ -5,9 +5,9 @@
 //! member that dies at any instruction leaves the word consistent, and a waiter goes on as soon as it sees a generation
 //! other than its own.
 //!
-//! The daemon can make a generation fail. With one exchange it puts a **mark** in the place of the arrivals. From then
-//! on every member that reads the word finishes the failure: the member notes the generation as failed, then moves the
-//! word to the next generation. So the daemon, too, may die at any instruction.
+//! The daemon can make a generation fail. With one exchange it replaces the need and the arrivals by a **mark**. From
+//! then on every member that reads the word finishes the failure: the member notes the generation as failed, then moves
+//! the word to the next generation. So the daemon, too, may die at any instruction.
 //!
 //! The daemon can also **take** the arrivals of a generation, when members of other hosts take part and the arrivals
 //! are counted elsewhere. After this exchange nobody arrives here until the daemon gives the word back. Members that
@@ -118,7 +118,7 @@ pub struct Failed;
 
 /// Whether a member has arrived at a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ArrivalState {
     /// It has not arrived, and is not arriving.
     Away,
     /// It may have arrived.
@@ -149,12 +149,12 @@ impl MemberSlot {
         self.asleep.store(0, Ordering::Relaxed);
     }
     /// Returns whether the member has arrived at a generation.
-    pub fn standing(&self, generation: u32) -> Standing {
+    pub fn arrival_state(&self, generation: u32) -> ArrivalState {
         // Pair `member stands`: whoever sees the arrival sees what the barrier was then.
         match self.state.load(Ordering::Acquire) {
-            state if state == ARRIVING | u64::from(generation) => Standing::Arriving,
-            state if state == ARRIVED | u64::from(generation) => Standing::Arrived,
-            _ => Standing::Away,
+            state if state == ARRIVING | u64::from(generation) => ArrivalState::Arriving,
+            state if state == ARRIVED | u64::from(generation) => ArrivalState::Arrived,
+            _ => ArrivalState::Away,
         }
     }
     /// Returns whether the member wants to be rung.
@@ -384,7 +384,7 @@ fn note_newer(entry: &AtomicU64, generation: u32) {
 pub(crate) fn fence_after_exchange() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
-    // Pairs `park or open` and `arrive or change`, of the callers.
+    // Pairs `park or open` and `arrive or change`: the exchanges are those of the callers.
     #[cfg(not(all(target_arch = "x86_64", not(loom))))]
     fence(Ordering::SeqCst);
 }

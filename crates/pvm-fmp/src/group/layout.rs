@@ -91,7 +91,7 @@ unsafe impl Shared for BarrierPage {
 pub(super) struct Mapped<T: Shared> {
     base: NonNull<T>,
     /// The length of the file in bytes.
-    there: usize,
+    file_bytes: usize,
     holds: PhantomData<T>,
 }
 
@@ -119,8 +119,8 @@ impl<T: Shared> Mapped<T> {
     /// Maps a memfd that another process has made; refuses any other file.
     pub fn open(file: &OwnedFd, protection: ProtFlags) -> io::Result<Mapped<T>> {
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not of a group");
-        let there = rustix::fs::fstat(file)?.st_size as usize;
-        if !file::keeps_length(file.as_fd()) || !(T::LEAST_BYTES..=Self::BYTES).contains(&there) {
+        let file_bytes = rustix::fs::fstat(file)?.st_size as usize;
+        if !file::keeps_length(file.as_fd()) || !(T::LEAST_BYTES..=Self::BYTES).contains(&file_bytes) {
             return Err(wrong());
         }
         let mapped = Mapped::<T>::map(file.as_fd(), protection)?;
@@ -131,8 +131,8 @@ impl<T: Shared> Mapped<T> {
     }
 
     fn map(file: BorrowedFd<'_>, protection: ProtFlags) -> io::Result<Mapped<T>> {
-        let there = rustix::fs::fstat(file)?.st_size as usize;
-        Ok(Mapped { base: mapping::map(file, 0, Self::BYTES, protection)?.cast(), there, holds: PhantomData })
+        let file_bytes = rustix::fs::fstat(file)?.st_size as usize;
+        Ok(Mapped { base: mapping::map(file, 0, Self::BYTES, protection)?.cast(), file_bytes, holds: PhantomData })
     }
 }
 
@@ -142,7 +142,7 @@ impl Mapped<BarrierPage> {
     #[inline]
     pub fn slot(&self, instance: usize) -> Option<&MemberSlot> {
         let end = std::mem::offset_of!(BarrierPage, slots) + (instance + 1) * size_of::<MemberSlot>();
-        (end <= self.there).then(|| &self.slots[instance])
+        (end <= self.file_bytes).then(|| &self.slots[instance])
     }
 }
 

@@ -1,5 +1,5 @@
 //! The barrier under loom.
-use super::barrier::{Barrier, Failed, MemberSlot, Standing, fence_after_exchange};
+use super::barrier::{ArrivalState, Barrier, Failed, MemberSlot, fence_after_exchange};
 use crate::sync::{AtomicU32, Ordering, fence};
 use loom::sync::Arc;
 use loom::thread;
@@ -129,10 +129,10 @@ fn whose_arrival_counts_is_not_missing() {
         let member = thread::spawn(move || there.barrier.arrive(&there.slots[0], 2, 0).unwrap());
         let pending = shared.barrier.pending();
         if pending.arrived == 1 {
-            assert_ne!(shared.slots[0].standing(pending.generation), Standing::Away);
+            assert_ne!(shared.slots[0].arrival_state(pending.generation), ArrivalState::Away);
         }
         member.join().unwrap();
-        assert_eq!(shared.slots[0].standing(0), Standing::Arrived);
+        assert_eq!(shared.slots[0].arrival_state(0), ArrivalState::Arrived);
     });
 }
 

@@ -1,5 +1,5 @@
 //! The daemon's side of a group's memory.
-use super::barrier::{MemberSlot, Pending, Standing};
+use super::barrier::{ArrivalState, MemberSlot, Pending};
 use super::layout::{BROKEN, BarrierPage, CLOSED, FROZEN, GONE, MEMBERS_MAX, Mapped, MembershipPage, present};
 use crate::file::read_only;
 use crate::sync::{Ordering, fence};
@@ -23,9 +23,9 @@ pub struct TakenArrivals {
     /// The state of the barrier; its need is 0 if nobody had arrived.
     pub pending: Pending,
     /// The tids of members that had arrived.
-    pub here: Vec<u32>,
+    pub arrived_members: Vec<u32>,
     /// The tids of members that either had arrived or will find that they cannot arrive here.
-    pub doubtful: Vec<u32>,
+    pub maybe_arrived: Vec<u32>,
 }
 
 /// A group's shared memory.
@@ -105,21 +105,21 @@ impl GroupMemory {
 
     /// Freezes the group: members stay as they are from now on.
     pub fn freeze(&self) {
-        self.say(FROZEN);
+        self.set_state_bit(FROZEN);
     }
 
     /// Notes that a member of the frozen group has gone: nobody arrives at a barrier any more. The caller must make the
     /// pending barrier fail and ring the sleepers after this.
     pub fn break_up(&self) {
-        self.say(BROKEN);
+        self.set_state_bit(BROKEN);
     }
 
     /// Notes that the group has ended.
     pub fn close(&self) {
-        self.say(CLOSED);
+        self.set_state_bit(CLOSED);
     }
 
-    fn say(&self, bit: u32) {
+    fn set_state_bit(&self, bit: u32) {
         // Pair `group state`: whoever sees the bit sees which members had gone before.
         self.membership.state.fetch_or(bit, Ordering::Release);
         // Pair `arrive or change`: either the member sees the bit, or the next `look` sees its arrival.
@@ -133,8 +133,8 @@ impl GroupMemory {
     }
 
     /// Returns whether a member has arrived at a generation; a member without a slot never arrives.
-    fn standing(&self, instance: usize, generation: u32) -> Standing {
-        self.barrier_page.slot(instance).map_or(Standing::Away, |slot| slot.standing(generation))
+    fn arrival_state(&self, instance: usize, generation: u32) -> ArrivalState {
+        self.barrier_page.slot(instance).map_or(ArrivalState::Away, |slot| slot.arrival_state(generation))
     }
 
     /// Returns the state of the barrier.
@@ -145,10 +145,10 @@ impl GroupMemory {
         }
         let mut look = Look { pending, absent: 0, arriving: 0 };
         for (instance, _) in self.members() {
-            match self.standing(instance, pending.generation) {
-                Standing::Away => look.absent += 1,
-                Standing::Arriving => look.arriving += 1,
-                Standing::Arrived => {}
+            match self.arrival_state(instance, pending.generation) {
+                ArrivalState::Away => look.absent += 1,
+                ArrivalState::Arriving => look.arriving += 1,
+                ArrivalState::Arrived => {}
             }
         }
         look
@@ -158,7 +158,7 @@ impl GroupMemory {
     pub fn waiting(&self) -> (u16, Vec<u32>) {
         let pending = self.barrier_page.barrier.pending();
         let arrived = |(instance, _): &(usize, u32)| {
-            pending.need != 0 && self.standing(*instance, pending.generation) == Standing::Arrived
+            pending.need != 0 && self.arrival_state(*instance, pending.generation) == ArrivalState::Arrived
         };
         (pending.need, self.members().filter(arrived).map(|(_, tid)| tid).collect())
     }
@@ -166,15 +166,15 @@ impl GroupMemory {
     /// Takes the arrivals out of the barrier: from now on members arrive through the daemon.
     pub fn take(&self) -> TakenArrivals {
         let pending = self.barrier_page.barrier.take();
-        let mut taken = TakenArrivals { pending, here: Vec::new(), doubtful: Vec::new() };
+        let mut taken = TakenArrivals { pending, arrived_members: Vec::new(), maybe_arrived: Vec::new() };
         if pending.need == 0 {
             return taken;
         }
         for (instance, tid) in self.members() {
-            match self.standing(instance, pending.generation) {
-                Standing::Away => {}
-                Standing::Arriving => taken.doubtful.push(tid),
-                Standing::Arrived => taken.here.push(tid),
+            match self.arrival_state(instance, pending.generation) {
+                ArrivalState::Away => {}
+                ArrivalState::Arriving => taken.maybe_arrived.push(tid),
+                ArrivalState::Arrived => taken.arrived_members.push(tid),
             }
         }
         taken

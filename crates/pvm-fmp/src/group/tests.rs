@@ -278,7 +278,7 @@ fn arrivals_that_are_taken_wait_until_they_are_released() {
         let waiting = views[0].arrive(0, 3).unwrap();
         let taken = memory.take();
         assert_eq!((taken.pending.need, taken.pending.arrived), (3, 1));
-        assert_eq!((taken.here.as_slice(), taken.doubtful.len()), (&[100][..], 0));
+        assert_eq!((taken.arrived_members.as_slice(), taken.maybe_arrived.len()), (&[100][..], 0));
         assert_eq!(views[1].arrive(1, 3), Err(Refused::Elsewhere));
         assert_eq!(memory.take().pending.need, 0, "they are taken once");
         assert_eq!(views[0].passed(waiting.generation), None);

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// The largest number of bytes that are read from a rendezvous file (the system's limit for the path of a socket is
 /// 108).
-const PATH_BYTES_MAX: u64 = 4096;
+const FILE_BYTES_MAX: u64 = 4096;
 /// How long a task waits for a daemon that is just starting.
 const STARTING_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long a daemon waits for the lock of a stale file: a task may hold that lock for a moment.
@@ -217,14 +217,14 @@ impl Published {
     }
 
     /// Returns whether the path still leads to the file that this daemon has written.
-    pub fn stands(&self) -> bool {
+    pub fn is_current(&self) -> bool {
         is_at(&self.handle, &self.file)
     }
 }
 
 impl Drop for Published {
     fn drop(&mut self) {
-        if self.stands() {
+        if self.is_current() {
             let _ = std::fs::remove_file(&self.file);
         }
     }
@@ -312,7 +312,7 @@ fn is_at(handle: &File, file: &Path) -> bool {
 fn bytes(handle: &mut File) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     handle.rewind().ok()?;
-    Read::take(&mut *handle, PATH_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    Read::take(&mut *handle, FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
     Some(bytes.trim_ascii().to_vec())
 }
 

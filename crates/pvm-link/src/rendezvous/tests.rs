@@ -65,7 +65,7 @@ fn a_published_daemon_is_found_and_its_file_private() {
     let status = std::fs::metadata(published.file()).unwrap();
     assert_eq!((status.permissions().mode() & 0o7777, status.uid()), (0o600, rustix::process::geteuid().as_raw()));
     assert_eq!(std::fs::read(published.file()).unwrap(), path.as_os_str().as_bytes());
-    assert!(places.connect().is_ok() && published.stands());
+    assert!(places.connect().is_ok() && published.is_current());
     drop(published);
     assert!(!places.files[0].exists());
 }
@@ -193,7 +193,7 @@ fn a_daemon_of_pvm_3_4_6_is_named_at_once_and_not_replaced() {
     for text in [path.to_str().unwrap(), &address] {
         std::fs::write(&places.files[0], text).unwrap();
         assert_eq!(places.connect().err(), Some(FindError::Dead), "{text}");
-        assert!(places.publish(&own).is_ok_and(|published| published.stands()));
+        assert!(places.publish(&own).is_ok_and(|published| published.is_current()));
     }
 }
 

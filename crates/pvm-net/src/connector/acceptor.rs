@@ -371,7 +371,7 @@ impl Acceptor {
         self.incoming.iter().filter_map(half).collect()
     }
 
-    /// Handles a token: it belongs to an expected peer, or to a half pair.
+    /// Handles a token that a connection has shown. A valid one is that of an expected peer or of a half pair.
     fn handle_token(
         &mut self,
         common: &mut Common,

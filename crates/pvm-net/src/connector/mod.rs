@@ -202,14 +202,14 @@ impl Connector {
     }
 
     /// Prepares for a peer to connect and to show the first token: over TLS and with the key `peer` if a key is given,
-    /// else in clear. Within `patience` a [`ConnectEvent::LinkReady`] or [`ConnectEvent::Failed`] with the ticket
+    /// else in clear. Within `timeout` a [`ConnectEvent::LinkReady`] or [`ConnectEvent::Failed`] with the ticket
     /// follows.
-    pub fn expect(&mut self, ticket: u64, peer: Option<PublicKey>, tokens: Tokens, patience: Duration, now: Instant) {
+    pub fn expect(&mut self, ticket: u64, peer: Option<PublicKey>, tokens: Tokens, timeout: Duration, now: Instant) {
         self.cancel(ticket);
-        self.acceptor.expect(&self.common, ticket, peer, tokens, now + patience);
+        self.acceptor.expect(&self.common, ticket, peer, tokens, now + timeout);
     }
 
-    /// Connects to the daemon with the key `peer`, trying its addresses from the first on. Within `patience` a
+    /// Connects to the daemon with the key `peer`, trying its addresses from the first on. Within `timeout` a
     /// [`ConnectEvent::PairConnected`] or [`ConnectEvent::Failed`] with the ticket follows.
     pub fn connect_pair(
         &mut self,
@@ -217,27 +217,27 @@ impl Connector {
         addresses: &[SocketAddr],
         peer: PublicKey,
         security: Security,
-        patience: Duration,
+        timeout: Duration,
         now: Instant,
     ) {
         self.cancel(ticket);
-        let dial = Dial::new(addresses, Some(peer), Purpose::Pair(security), now + patience, now);
+        let dial = Dial::new(addresses, Some(peer), Purpose::Pair(security), now + timeout, now);
         self.dialer.dial(&mut self.common, ticket, dial, now);
     }
 
     /// Connects to a peer that expects this call ([`Connector::expect`]), over TLS if a key is given, else in clear.
-    /// Within `patience` a [`ConnectEvent::LinkReady`] or [`ConnectEvent::Failed`] with the ticket follows.
+    /// Within `timeout` a [`ConnectEvent::LinkReady`] or [`ConnectEvent::Failed`] with the ticket follows.
     pub fn connect_link(
         &mut self,
         ticket: u64,
         addresses: &[SocketAddr],
         peer: Option<PublicKey>,
         tokens: Tokens,
-        patience: Duration,
+        timeout: Duration,
         now: Instant,
     ) {
         self.cancel(ticket);
-        let dial = Dial::new(addresses, peer, Purpose::Link(tokens), now + patience, now);
+        let dial = Dial::new(addresses, peer, Purpose::Link(tokens), now + timeout, now);
         self.dialer.dial(&mut self.common, ticket, dial, now);
     }
 

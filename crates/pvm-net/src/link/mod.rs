@@ -129,7 +129,7 @@ pub struct Link {
     queued_bytes_max: usize,
     /// The length of the longest waiting frame that alone exceeds the limit for waiting bytes. The peer needs time to
     /// read such a frame, and is not given up because of frames that are added meanwhile.
-    outsize: usize,
+    oversize_bytes: usize,
     /// The error after which nothing more can be read. Bytes that arrived before the error can still be taken.
     broken: Option<LinkError>,
     /// Whether the other side has closed the connection in the normal way.
@@ -151,7 +151,7 @@ impl Link {
             is_busy: false,
             frame_bytes_max: FRAME_BYTES_MAX,
             queued_bytes_max: QUEUED_BYTES_MAX,
-            outsize: 0,
+            oversize_bytes: 0,
             broken: None,
             ended: false,
         }

@@ -58,13 +58,13 @@ impl Link {
         let body_bytes = body.iter().map(|part| part.len()).sum();
         self.check(header, body_bytes)?;
         if self.outbox.is_empty() {
-            self.outsize = 0;
+            self.oversize_bytes = 0;
         }
-        if self.outbox.len() > self.queued_bytes_max.saturating_add(self.outsize) {
+        if self.outbox.len() > self.queued_bytes_max.saturating_add(self.oversize_bytes) {
             return Err(LinkError::Backlog);
         }
         if body_bytes > self.queued_bytes_max {
-            self.outsize = self.outsize.max(body_bytes);
+            self.oversize_bytes = self.oversize_bytes.max(body_bytes);
         }
         let lead = Lead::new(kind, header, body_bytes);
         let lead = lead.as_slice();
@@ -190,7 +190,7 @@ impl Link {
                 Err(errno) => return Err(errno.into()),
             }
         }
-        self.outbox.release_much();
+        self.outbox.release_large();
         Ok(())
     }
 }

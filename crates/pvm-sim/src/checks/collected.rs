@@ -87,7 +87,7 @@ impl Checks {
 
 impl World {
     /// Checks that living collectors have received everything that tasks have printed, and know which tasks have ended.
-    pub fn output_has_come(&self) -> Unsettled {
+    pub fn output_arrived(&self) -> Unsettled {
         for (_, task) in self.tasks.iter().enumerate().filter(|(number, _)| self.in_machine(*number)) {
             let ended = task.stage == Stage::Dead;
             if task.tid == Tid::NONE {

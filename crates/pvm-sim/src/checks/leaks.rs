@@ -16,7 +16,7 @@ impl World {
         for node in self.living() {
             let open = if node.flows.held_bytes() > 0 {
                 "messages that wait"
-            } else if node.intake.arriving() > 0 {
+            } else if node.inbound.arriving() > 0 {
                 "parts of messages"
             } else {
                 continue;
@@ -43,11 +43,11 @@ impl World {
         }
         let operator = &self.tasks[OPERATOR];
         if operator.open.is_none() && operator.planned_requests.is_empty() {
-            match self.reset {
+            match self.reset_queued {
                 false => self.queue_operator_request(Request::ResetInfo { name: None, index: None }),
                 true => self.signalled(OPERATOR, 0),
             }
-            self.reset = true;
+            self.reset_queued = true;
         }
         true
     }
@@ -68,7 +68,7 @@ impl World {
             if !node.group_memories.is_empty() {
                 left.push("memory of groups");
             }
-            if node.intake.holders().next().is_some() {
+            if node.inbound.holders().next().is_some() {
                 left.push("messages that were handed out");
             }
             if !left.is_empty() {

@@ -46,14 +46,14 @@ impl Checks {
     }
 
     /// Notes that a task has learnt that another task has ended.
-    pub fn heard_of_end(&mut self, dst: Tid, src: Tid) {
+    pub fn learnt_of_end(&mut self, dst: Tid, src: Tid) {
         self.messages.ended.insert((dst, src));
     }
 }
 
 impl World {
     /// Checks that all messages between tasks of living hosts have arrived.
-    pub fn messages_have_come(&self) -> Unsettled {
+    pub fn messages_arrived(&self) -> Unsettled {
         let missing = |((dst, src), count): &(&(Tid, Tid), &Count)| {
             let receives = |task: &TaskId| self.tasks[*task].is_enrolled() && self.in_machine(*task);
             count.sent != count.came

@@ -73,10 +73,10 @@ impl World {
     pub fn unsettled(&self) -> Option<Violation> {
         let parts: [(&'static str, Check); 7] = [
             ("requests", World::requests_are_answered),
-            ("messages", World::messages_have_come),
-            ("notifies", World::notifies_have_come),
+            ("messages", World::messages_arrived),
+            ("notifies", World::notifies_arrived),
             ("barriers", World::barriers_can_open),
-            ("collected", World::output_has_come),
+            ("collected", World::output_arrived),
             ("leaks", World::nothing_waits),
             // The check that compares the tables of all hosts comes last, because it takes the longest.
             ("tables", World::tables_agree),

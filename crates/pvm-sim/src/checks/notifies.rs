@@ -152,7 +152,7 @@ impl World {
             self.checks.fail("notifies", &text, &[watcher, about]);
         }
         if what == NOTIFY_TASK_EXIT && !cancelled && !unknown {
-            self.checks.heard_of_end(watcher, about);
+            self.checks.learnt_of_end(watcher, about);
         }
     }
 
@@ -185,7 +185,7 @@ impl World {
     }
 
     /// Checks that every living task has received all notifications for which it asked.
-    pub fn notifies_have_come(&self) -> Unsettled {
+    pub fn notifies_arrived(&self) -> Unsettled {
         for ((watcher, tag), call) in &self.checks.notifies.calls {
             let lives =
                 self.by_tid.get(watcher).is_some_and(|task| self.tasks[*task].is_enrolled() && self.in_machine(*task));

@@ -6,7 +6,10 @@ impl World {
     /// Checks that no other task is the tracer when this task becomes the tracer.
     pub fn serves_alone(&mut self, task: TaskId) {
         let serves = |other: &TaskId| {
-            *other != task && self.tasks[*other].serves && self.tasks[*other].is_enrolled() && self.in_machine(*other)
+            *other != task
+                && self.tasks[*other].is_tracer
+                && self.tasks[*other].is_enrolled()
+                && self.in_machine(*other)
         };
         let another = (0..self.tasks.len()).find(serves);
         if let (Some(other), true) = (another, self.in_machine(task)) {

@@ -102,7 +102,7 @@ pub(crate) struct DirectLink {
     pub peer: Tid,
     connection: Link,
     /// Whether this side sends the first hello.
-    calls: bool,
+    is_caller: bool,
     hello_sent: bool,
     hello_received: bool,
     /// Whether this side sends its messages on the link.
@@ -171,7 +171,7 @@ impl DirectLink {
         Ok(DirectLink {
             peer: direct.peer,
             connection,
-            calls: direct.calls,
+            is_caller: direct.calls,
             hello_sent: false,
             hello_received: false,
             carries: false,
@@ -270,7 +270,7 @@ impl DirectLink {
                 return Ok(());
             }
             self.connection.trust_as_it_is();
-            if self.calls {
+            if self.is_caller {
                 self.send_hello()?;
             }
         }

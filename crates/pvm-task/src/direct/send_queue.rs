@@ -17,7 +17,7 @@ const SPARE_BYTES_MIN: usize = 4 << 10;
 /// The most memory that is kept for reuse, in bytes.
 const SPARES_BYTES_MAX: usize = 8 << 20;
 /// How many pooled buffers are considered for reuse.
-const SPARES_LOOKED_AT: usize = 8;
+const SPARES_TRIED_MAX: usize = 8;
 
 impl<'b> Body<'b> {
     /// Returns some of the bytes that begin at `offset`: at least one, unless `offset` is the end of the body. Copies
@@ -53,7 +53,7 @@ impl BufferPool {
     /// Returns an empty buffer: if the pool has a suitable one, a buffer with a capacity of at least `bytes`; otherwise
     /// a new one without memory.
     fn take(&mut self, bytes: usize) -> Vec<u8> {
-        let last = self.copies.len().saturating_sub(SPARES_LOOKED_AT);
+        let last = self.copies.len().saturating_sub(SPARES_TRIED_MAX);
         match self.copies[last..].iter().position(|copy| (bytes..=2 * bytes).contains(&copy.capacity())) {
             Some(place) if bytes >= SPARE_BYTES_MIN => {
                 let copy = self.copies.swap_remove(last + place);

@@ -201,14 +201,14 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     while !from.is_empty() {
         match from.arbitrary::<u8>()? % 10 {
             0 => write(&far, from.bytes_of_some_length()?),
-            1 | 2 => say(&mut far, &Link::frame_head(1, &[], 0)),
+            1 | 2 => write_as_peer(&mut far, &Link::frame_head(1, &[], 0)),
             3 => {
                 let meta = [0, from.arbitrary::<u8>()?.into(), 0, 0, 0, 0];
                 let body = vec![5; usize::from(from.arbitrary::<u16>()?) % ROOM_BYTES];
                 let received = if body.len() % 2 == 0 { sent } else { body.len() as u32 % 4 };
-                say(&mut far, &[&DirectLink::header(meta, body.len(), received)[..], &body].concat());
+                write_as_peer(&mut far, &[&DirectLink::header(meta, body.len(), received)[..], &body].concat());
             }
-            4 => say(&mut far, &DirectLink::header([0; 6], from.arbitrary::<u32>()? as usize, sent)),
+            4 => write_as_peer(&mut far, &DirectLink::header([0; 6], from.arbitrary::<u32>()? as usize, sent)),
             5 => {
                 link.on_route_switch();
                 let meta = [0, 5, 0, 0, 0, 0];
@@ -218,7 +218,7 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 link.enqueue(QueuedMessage { meta, body, length: 100 }, written);
                 sent += u32::from(written);
                 let count: u32 = from.arbitrary::<u8>()?.into();
-                say(&mut far, &Link::frame_head(3, &(count % 8).to_le_bytes(), 0));
+                write_as_peer(&mut far, &Link::frame_head(3, &(count % 8).to_le_bytes(), 0));
             }
             6 if from.arbitrary::<u8>()? == 0 => far = None,
             7 => {
@@ -272,7 +272,7 @@ fn write(far: &Option<Link>, bytes: &[u8]) {
 }
 
 /// Writes as the other task does: encrypted, once the handshake is done.
-fn say(far: &mut Option<Link>, bytes: &[u8]) {
+fn write_as_peer(far: &mut Option<Link>, bytes: &[u8]) {
     match far {
         Some(far) if far.is_encrypted() => drop(far.is_ready().then(|| far.try_write(&[bytes]))),
         far => write(far, bytes),

@@ -68,7 +68,7 @@ const TAKEN_SHARES: u32 = 509;
 impl CachedGroup {
     /// Counts a share that was sent. Returns whether it is a long share or completes [`SHORT_SHARES`] short ones.
     #[inline]
-    fn counts(&self, bytes: usize) -> bool {
+    fn count_sent(&self, bytes: usize) -> bool {
         if bytes > INLINE_BYTES_MAX {
             return true;
         }
@@ -78,7 +78,7 @@ impl CachedGroup {
 
     /// Counts a share that was received. Returns whether its sender should be woken.
     #[inline]
-    fn relieves(&self, bytes: usize) -> bool {
+    fn count_taken(&self, bytes: usize) -> bool {
         self.taken_shares.set((self.taken_shares.get() + 1) % TAKEN_SHARES);
         bytes > INLINE_BYTES_MAX || self.taken_shares.get() == 0
     }
@@ -156,7 +156,7 @@ impl Task {
         };
         let meta = [operation.group.ctx(), operation.tag, failure, OWN_DSIG, OWN_DSIG, 0].map(|word| word as u32);
         let submitted = self.send_slice(Tid(to.tid), meta, body)?;
-        if submitted == Submit::Done && operation.group.counts(body.len()) {
+        if submitted == Submit::Done && operation.group.count_sent(body.len()) {
             self.note_ahead(operation, to);
         }
         Ok(submitted)
@@ -243,7 +243,7 @@ impl Task {
             Some(delivered) => {
                 // Earlier messages of the share's sender have been taken in too. They become visible now.
                 self.reveal_all();
-                if operation.group.relieves(delivered.len) {
+                if operation.group.count_taken(delivered.len) {
                     // The sender may sleep because it was far ahead of the root.
                     self.wake(from.tid);
                 }

@@ -3,7 +3,7 @@ use super::CachedGroup;
 use std::rc::Rc;
 
 /// How often one call of `watch` polls the word of a barrier. These polls together take some hundred nanoseconds.
-const WATCH_LOOKS: u32 = 64;
+const WATCH_POLLS: u32 = 64;
 
 /// A wait for other members. [`Task::end_group_wait`](crate::Task::end_group_wait) ends the wait.
 #[must_use]
@@ -41,8 +41,8 @@ pub(crate) struct GroupWaiters {
 }
 
 impl GroupWaiters {
-    /// Adds a wait. `asleep`: whether another thread already sleeps for all threads of the task, so that senders must
-    /// ring from now on.
+    /// Adds a wait. `asleep`: whether another thread already sleeps for all threads of the task, so that the other
+    /// members must ring the task from now on.
     pub(super) fn add(
         &mut self,
         group: &Rc<CachedGroup>,
@@ -79,7 +79,7 @@ impl GroupWaiters {
         let Some(waiter) = self.waiters.last() else { return false };
         let Some(generation) = waiter.generation else { return crowded };
         // If there are more tasks than cores, the other members need this core to reach the barrier.
-        let looks = if crowded { 0 } else { WATCH_LOOKS };
+        let looks = if crowded { 0 } else { WATCH_POLLS };
         for _ in 0..looks {
             if waiter.group.view.passed(generation).is_some() {
                 break;

@@ -54,7 +54,7 @@ impl End {
     }
 
     /// Returns whether the task ended by a signal that asks a process to end, such as that of `pvm_kill`.
-    pub fn is_by_wish(&self) -> bool {
+    pub fn is_by_request(&self) -> bool {
         matches!(self, End::Signal { number: 1 | 2 | 15, .. })
     }
 
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(End::of(3 << 8).text(), "has ended with exit code 3");
         assert_eq!(End::of(0x80 | 11).text(), "was ended by signal 11 (segmentation fault, core dumped)");
         assert_eq!(End::of(40).text(), "was ended by signal 40");
-        assert!(End::of(15).is_by_wish() && End::of(11).is_sudden() && !End::of(1 << 8).is_sudden());
+        assert!(End::of(15).is_by_request() && End::of(11).is_sudden() && !End::of(1 << 8).is_sudden());
     }
 
     #[test]

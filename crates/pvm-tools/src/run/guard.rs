@@ -41,12 +41,12 @@ impl Guard {
     }
 
     /// Reports to the guard a host that must be removed after the run.
-    pub fn borrows(&mut self, host: &str) {
+    pub fn note_host(&mut self, host: &str) {
         self.say(&format!("{HOST}{host}"));
     }
 
     /// Reports to the guard a task of the run.
-    pub fn knows(&mut self, task: Tid) {
+    pub fn note_task(&mut self, task: Tid) {
         self.say(&format!("{TASK}{}", task.0));
     }
 

@@ -19,7 +19,7 @@ impl Input {
     }
 
     /// Returns whether more input can be passed on now.
-    pub fn wants(&self) -> bool {
+    pub fn can_read(&self) -> bool {
         self.sent.is_none() && !self.at_end
     }
 

@@ -59,7 +59,7 @@ pub fn run(arguments: &cli::Run) -> ExitCode {
     let mut borrowed = Vec::new();
     let started = marked.map_err(RunError::Code).and_then(|()| {
         let place = with_hosts(&mut session, wanted, daemon.is_some(), &mut borrowed)?;
-        borrowed.iter().for_each(|host| guard.borrows(host));
+        borrowed.iter().for_each(|host| guard.note_host(host));
         Run::start(&mut session, &mut guard, arguments, &place)
     });
     let outcome = match started {

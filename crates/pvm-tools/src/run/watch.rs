@@ -78,7 +78,7 @@ pub struct Run<'a> {
     sent: Option<i32>,
     signals_taken: u32,
     /// How many failures were reported.
-    told: usize,
+    reported: usize,
     /// The exit status of the first task that failed.
     status: u8,
 }
@@ -128,14 +128,14 @@ impl<'a> Run<'a> {
             kill_at: None,
             sent: None,
             signals_taken: 0,
-            told: 0,
+            reported: 0,
             status: 0,
             roots: roots.clone(),
             session,
             guard,
             arguments,
         };
-        roots.into_iter().for_each(|tid| run.meet(tid));
+        roots.into_iter().for_each(|tid| run.add_task(tid));
         Ok(run)
     }
 
@@ -202,7 +202,7 @@ impl<'a> Run<'a> {
         let timeout = next.map(|when| when.saturating_duration_since(Instant::now()));
         let stdin = io::stdin();
         let mut descriptors: Vec<_> = self.signals.descriptors().collect();
-        let wants_input = self.input.as_ref().is_some_and(Input::wants);
+        let wants_input = self.input.as_ref().is_some_and(Input::can_read);
         if wants_input {
             descriptors.push(std::os::fd::AsFd::as_fd(&stdin));
         }
@@ -213,11 +213,11 @@ impl<'a> Run<'a> {
     }
 
     /// Adds a task, if it is not known yet, and requests its exit status.
-    fn meet(&mut self, tid: Tid) {
+    fn add_task(&mut self, tid: Tid) {
         if self.tasks.contains_key(&tid) {
             return;
         }
-        self.guard.knows(tid);
+        self.guard.note_task(tid);
         // This fails only without a daemon, and then the main loop ends.
         let asked = self.session.task().begin(Request::ExitStatus(tid)).ok();
         self.tasks.insert(tid, Member { silent: false, asked });
@@ -230,7 +230,7 @@ impl<'a> Run<'a> {
     fn show_output(&mut self) -> io::Result<()> {
         while let Some(OutputEvent { task, tag, kind, .. }) = self.session.next_output() {
             if tag == OUTPUT_TAG {
-                self.meet(task);
+                self.add_task(task);
             }
             match kind {
                 OutputKind::Raw(bytes) => {
@@ -283,14 +283,14 @@ impl<'a> Run<'a> {
     fn has_ended(&mut self, tid: Tid, end: &End) {
         let is_root = self.roots.contains(&tid);
         // The end of another task may be intended: the task that started it may have killed it.
-        let has_failed = if is_root { end.is_failure() } else { end.is_sudden() && !end.is_by_wish() };
+        let has_failed = if is_root { end.is_failure() } else { end.is_sudden() && !end.is_by_request() };
         if is_root && self.status == 0 {
             self.status = end.exit_status();
         }
         if !has_failed || self.sent.is_some() {
             return;
         }
-        self.tell(tid, end);
+        self.report_failure(tid, end);
         let aborts = match self.arguments.on_failure {
             Some(OnFailure::Wait) => false,
             Some(OnFailure::Abort) => true,
@@ -308,17 +308,17 @@ impl<'a> Run<'a> {
     }
 
     /// Reports how a task has failed.
-    fn tell(&mut self, tid: Tid, end: &End) {
-        self.told += 1;
-        if self.told > NAMED_MAX {
-            if self.told == NAMED_MAX + 1 {
+    fn report_failure(&mut self, tid: Tid, end: &End) {
+        self.reported += 1;
+        if self.reported > NAMED_MAX {
+            if self.reported == NAMED_MAX + 1 {
                 eprintln!("pvm run: more tasks have failed");
             }
             return;
         }
         eprintln!("pvm run: {} {}, {} after the start", self.describe(tid), end.text(), seconds(self.began.elapsed()));
         if *end == End::Host {
-            self.tell_loss(tid);
+            self.report_loss(tid);
         }
         let lines = self.printer.last_lines(tid);
         if self.tasks.len() > 1 && !lines.is_empty() {
@@ -328,7 +328,7 @@ impl<'a> Run<'a> {
     }
 
     /// Reports why the host of a task was lost, if that is known.
-    fn tell_loss(&mut self, tid: Tid) {
+    fn report_loss(&mut self, tid: Tid) {
         let Some(name) = self.hosts.get(&tid.host()) else { return };
         let start = format!("host {name} ");
         let Ok(Reply::Failures(reasons)) = self.session.request(Request::LostHosts) else { return };
@@ -356,7 +356,7 @@ impl<'a> Run<'a> {
         let now = Instant::now();
         if self.limit.is_some_and(|limit| limit <= now) {
             self.limit = None;
-            self.tell_timeout();
+            self.report_timeout();
             self.status = EXIT_TIMEOUT;
             self.end_all();
         }
@@ -365,7 +365,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn tell_timeout(&self) {
+    fn report_timeout(&self) {
         let running = self.running();
         eprintln!("pvm run: not ended after {} (--timeout); still running:", seconds(self.began.elapsed()));
         running.iter().take(NAMED_MAX).for_each(|tid| eprintln!("    {}", self.describe(*tid)));

@@ -136,7 +136,7 @@ impl Sandbox {
     /// Runs a script through the console.
     pub fn script(&self, lines: &str) -> Output {
         let mut console = self.console(&[]);
-        console.say(lines);
+        console.write(lines);
         console.end()
     }
 
@@ -144,7 +144,7 @@ impl Sandbox {
     pub fn script_slowly(&self, lines: &str) -> Output {
         let mut console = self.console(&[]);
         for line in lines.lines() {
-            console.say(&format!("{line}\n"));
+            console.write(&format!("{line}\n"));
             std::thread::sleep(LINE_PAUSE);
         }
         console.end()
@@ -209,12 +209,12 @@ pub struct Console {
 
 impl Console {
     /// Writes to the console's input.
-    pub fn say(&mut self, text: &str) {
+    pub fn write(&mut self, text: &str) {
         self.child.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
     /// Waits until the console has printed a text.
-    pub fn hear(&self, text: &str) {
+    pub fn expect(&self, text: &str) {
         let printed = || String::from_utf8_lossy(&self.printed.lock().unwrap()).into_owned();
         assert!(wait_until(|| printed().contains(text)), "no {text:?} in {:?}", printed());
     }

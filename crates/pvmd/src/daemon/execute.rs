@@ -15,7 +15,7 @@ impl Daemon {
             Action::Send { to, frame } => self.connections.send(to, frame),
             Action::Introduce { one, other } => self.introduce(one, other),
             Action::Ring { tid } => self.connections.ring(tid),
-            Action::Born { tid } => self.connections.born(tid),
+            Action::Born { tid } => self.connections.add_task(tid),
             Action::Forget { tid } => self.forget_task(tid),
             // Their processes.
             Action::Find { spawn, file, directory, beside, debug } => {
@@ -35,7 +35,7 @@ impl Daemon {
                 let messages = clock::trace((to, ctx, tag), record, describe, introduce);
                 self.machine.handle_messages_made(messages);
             }
-            Action::TellTime { to, wait } => self.machine.handle_time_told(to, wait, clock::time_of_day()),
+            Action::TellTime { to, wait } => self.machine.handle_time_of_day(to, wait, clock::time_of_day()),
             Action::Log { tid, line } => self.log_output(tid, &line),
             // Hosts that are to be added.
             Action::CheckHosts { request, names } => self.look_up_hosts(request, &names),

@@ -51,7 +51,7 @@ impl Daemon {
         self.host_links.cancel_data(host);
     }
 
-    /// Prepares for a host to connect for a new data link.
+    /// Prepares to accept a new data link from a host.
     pub(super) fn expect_data(&mut self, host: Tid) {
         let call = Tokens::generate().ok().map(|tokens| {
             let call = DataCall { shown: *tokens.shown.as_bytes(), back: *tokens.back.as_bytes() };

@@ -126,7 +126,7 @@ impl Daemon {
         settings.limit_tasks(spawner.tasks_max(), spawner.descriptor_limit());
         let mut machine = Machine::new(settings.machine.clone());
         machine.set_debug_mask(settings.debug_mask);
-        log.name(Tid(DAEMON_BIT | machine.own_host().0));
+        log.set_tid(Tid(DAEMON_BIT | machine.own_host().0));
         let epoll = Rc::new(epoll::create(CreateFlags::CLOEXEC)?);
         let host_links = host_links::new_links(&settings, connector, epoll.clone())?;
         let starter = Starter::new(hosts::introduction(&settings, machine.own_host())?, settings.starts_max)?;
@@ -291,7 +291,7 @@ impl Daemon {
         if self.upkeep.begin_refresh(Instant::now()) {
             self.socket_directory.refresh();
         }
-        if !self.socket_directory.stands() {
+        if !self.socket_directory.exists() {
             self.log.line("socket or rendezvous file has vanished");
             self.machine.halt(now);
             self.execute_actions();
@@ -480,11 +480,11 @@ impl Daemon {
                 self.execute(action);
                 self.dispatch_link_events();
             }
-            let (overrun, touched) = (self.connections.take_overrun(), self.connections.take_touched());
-            if overrun.is_empty() && touched.is_empty() {
+            let (to_close, touched) = (self.connections.take_to_close(), self.connections.take_touched());
+            if to_close.is_empty() && touched.is_empty() {
                 return;
             }
-            for connection in overrun {
+            for connection in to_close {
                 let who = self.connections.get_mut(connection).and_then(|client| client.tid).unwrap_or(Tid::NONE);
                 self.log.line(&format!("{who} does not read what it is sent, disconnected"));
                 self.close(connection);

@@ -44,7 +44,7 @@ impl Collectors<'_> {
             return self.host_links.queued_bytes(self.machine.master()) > LOG_BACKLOG_BYTES_MAX / part;
         };
         if collector.host() != self.machine.own_host() {
-            return self.machine.output_under_way(collector) > self.machine.output_under_way_max() / part as u64;
+            return self.machine.output_in_flight(collector) > self.machine.output_in_flight_max() / part as u64;
         }
         // The limit is below the backlog at which a task is disconnected: a collector must not be disconnected because
         // its tasks print much.
@@ -77,7 +77,7 @@ impl Daemon {
     pub(super) fn on_collector_progress(&mut self, connection: Connection) {
         let Some(client) = self.connections.get_mut(connection) else { return };
         let Some(tid) = client.tid else { return };
-        if !self.machine.is_given_output(tid) {
+        if !self.machine.has_untaken_output(tid) {
             return;
         }
         // Output that was added after the first of these calls counts as taken, too; this is at most the limit of

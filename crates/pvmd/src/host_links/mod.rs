@@ -122,7 +122,7 @@ impl HostLinks {
         self.backlog_bytes_max = bytes;
     }
 
-    /// Returns when [`HostLinks::step`] is to be called at the latest.
+    /// Returns the latest time at which [`HostLinks::step`] must be called.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let closing_links = self.closing_links.values().map(|closing_link| closing_link.deadline);
         closing_links.chain(self.connector.next_wakeup()).min()

@@ -85,7 +85,7 @@ fn pseudo_terminal() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
 
 /// The number of low descriptors that are kept for the next process: those that the process inherits, and those that
 /// are needed to watch its start.
-const KEPT_FREE: usize = 8;
+const RESERVED_DESCRIPTORS: usize = 8;
 
 /// Starts processes.
 pub struct ProcessSpawner {
@@ -125,7 +125,7 @@ impl ProcessSpawner {
     fn occupy_low(&mut self) {
         if self.limit.current != self.own_limit.current {
             let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
-            self.low.extend((0..KEPT_FREE).map_while(|_| null()));
+            self.low.extend((0..RESERVED_DESCRIPTORS).map_while(|_| null()));
         }
     }
 

@@ -46,7 +46,7 @@ pub(super) struct Egress<'a> {
 
 impl Egress<'_> {
     /// Returns whether a tid can belong to a task of another host.
-    fn is_far(&self, tid: Tid) -> bool {
+    fn is_remote_task(&self, tid: Tid) -> bool {
         tid.is_task() && tid.host() != self.egress_flows.own && self.context.is_member(tid.host())
     }
 
@@ -61,7 +61,7 @@ impl Egress<'_> {
             Body::Remote(remote) => remote.read(0, &mut bytes),
         }
         let words = bytes.chunks_exact(4).map(|word| Tid(u32::from_ne_bytes(word.try_into().expect("four"))));
-        let mut list: Vec<Tid> = words.filter(|tid| self.is_far(*tid)).collect();
+        let mut list: Vec<Tid> = words.filter(|tid| self.is_remote_task(*tid)).collect();
         list.sort_unstable();
         list.dedup();
         self.egress_flows.lists.insert(from, list);
@@ -89,7 +89,9 @@ impl Sink for Egress<'_> {
                 let list = self.egress_flows.lists.remove(&from).unwrap_or_default();
                 self.egress_flows.flows.multicast(from, &list, meta, bytes, held, body);
             }
-            far if self.is_far(Tid(far)) => self.egress_flows.flows.send(from, Tid(far), meta, bytes, held, body),
+            far if self.is_remote_task(Tid(far)) => {
+                self.egress_flows.flows.send(from, Tid(far), meta, bytes, held, body)
+            }
             // A message without a receiver is dropped, as in PVM.
             _ => {}
         }

@@ -90,7 +90,7 @@ pub struct Route {
     /// The blocks lent to each task, one entry for each message, in order.
     lent: HashMap<Tid, VecDeque<Option<Block>>>,
     /// For each task that is to ring the daemon's doorbell: the task rings when it has read up to this position.
-    noticed: HashMap<Tid, u64>,
+    ring_positions: HashMap<Tid, u64>,
     undelivered: VecDeque<Undelivered>,
     data_links: BTreeMap<Tid, DataLink>,
     /// Hosts to which links were requested.
@@ -139,7 +139,7 @@ impl Route {
             egress_flows: EgressFlows { own, flows: Flows::new(), lists: HashMap::new() },
             intake: InboundFlows::new(),
             lent: HashMap::new(),
-            noticed: HashMap::new(),
+            ring_positions: HashMap::new(),
             undelivered: VecDeque::new(),
             data_links: BTreeMap::new(),
             wanted: BTreeSet::new(),
@@ -271,7 +271,7 @@ impl Route {
         self.endpoint.peer_gone(task.0);
         self.egress_flows.lists.remove(&task);
         self.lent.remove(&task);
-        self.noticed.remove(&task);
+        self.ring_positions.remove(&task);
         self.undelivered.retain(|message| message.dst != task);
         self.intake.task_gone(task);
     }
@@ -444,7 +444,7 @@ impl Route {
                 self.lent.entry(dst).or_default().push_back(block);
                 self.intake.delivered(dst, from, bytes, self.endpoint.written(dst.0));
                 // A task that has been asked to ring is not asked again before it has rung.
-                if !self.noticed.contains_key(&dst) {
+                if !self.ring_positions.contains_key(&dst) {
                     self.update_read_progress(dst);
                 }
             }
@@ -476,8 +476,8 @@ impl Route {
             }
             let mark = self.intake.wakeup_mark(task);
             match mark {
-                Some(mark) => self.noticed.insert(task, mark),
-                None => self.noticed.remove(&task),
+                Some(mark) => self.ring_positions.insert(task, mark),
+                None => self.ring_positions.remove(&task),
             };
             if !self.endpoint.want_notice(task.0, mark) {
                 return;
@@ -492,8 +492,8 @@ impl Route {
     /// Returns the tasks that have read up to the position at which they are to ring.
     fn tasks_past_notice(&mut self) -> Vec<Tid> {
         let endpoint = &mut self.endpoint;
-        let noticed = self.noticed.iter();
-        noticed.filter(|(task, mark)| endpoint.read_by(task.0) >= **mark).map(|(task, _)| *task).collect()
+        let ring_positions = self.ring_positions.iter();
+        ring_positions.filter(|(task, mark)| endpoint.read_by(task.0) >= **mark).map(|(task, _)| *task).collect()
     }
 }
 

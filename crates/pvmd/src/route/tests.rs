@@ -255,7 +255,7 @@ fn a_daemon_does_not_sleep_over_what_a_task_was_to_tell() {
         a.send(b.tid, number, &pattern(1 << 20, number));
     }
     settle([&mut one, &mut other], &mut [&mut a]);
-    assert!(!other.route.noticed.is_empty());
+    assert!(!other.route.ring_positions.is_empty());
     // The task reads after the daemon's last poll before a sleep. It sees that the daemon is not asleep yet, and does
     // not ring.
     while other.route.step(&mut other.context) {}

@@ -279,7 +279,7 @@ impl Starter {
         job.words = shell.words(&job.host.line, &call.command(&daemon));
         job.tried.push(daemon);
         let machine = job.host.line.machine().map(str::to_owned).or_else(|| self.master.machine.clone());
-        let greeting = Greeting { machine, key: Some(self.master.key), says_taken: !by_hand };
+        let greeting = Greeting { machine, key: Some(self.master.key), confirms: !by_hand };
         let input = greeting.text().into_bytes();
         if let Some(parent) = job.parent {
             let words = job.words.iter().map(|word| ByteBuf::from(word.as_bytes().to_vec())).collect();
@@ -376,7 +376,7 @@ impl Starter {
 
     fn handle_errors(&mut self, running: &mut RunningStart, lines: Vec<String>) {
         for line in lines.iter().map(|line| dialogue::plain(line)).filter(|line| !line.trim().is_empty()) {
-            running.job.key_changed |= reason::tells_of_changed_key(&line);
+            running.job.key_changed |= reason::says_key_changed(&line);
             self.events.push(StartEvent::Log(format!("stderr@{}: {line}", running.job.host.line.name())));
             running.job.last_error = line;
         }

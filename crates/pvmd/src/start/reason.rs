@@ -47,7 +47,7 @@ pub struct FailedStart<'a> {
 }
 
 /// Returns whether `ssh` says that the host's key has changed, which means an attack or a new installation.
-pub fn tells_of_changed_key(line: &str) -> bool {
+pub fn says_key_changed(line: &str) -> bool {
     let line = line.to_lowercase();
     line.contains("remote host identification has changed") || line.contains("host key") && line.contains("has changed")
 }
@@ -187,7 +187,7 @@ mod tests {
     fn explain(end: Outcome, last_error: &str) -> StartFailure {
         let words = ["ssh", "h2", "pvmd -s -nh2"].map(OsString::from);
         let tried = ["pvmd".into(), "/x/pvmd".into()];
-        let key_changed = tells_of_changed_key(last_error);
+        let key_changed = says_key_changed(last_error);
         FailedStart { host: "h2", words: &words, tried: &tried, end, last_error, key_changed, older: None }.explain()
     }
 

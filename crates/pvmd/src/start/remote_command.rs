@@ -1,6 +1,6 @@
 //! The command that starts a daemon on another host: its local process and the output of that process.
 use crate::processes::status_of;
-use pvm_core::dialogue::{LINE_BYTES_MAX, TAKEN};
+use pvm_core::dialogue::{CONFIRMED, LINE_BYTES_MAX};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -152,7 +152,7 @@ impl RemoteCommand {
     pub fn close_input(&mut self) {
         if let Some(mut input) = self.input.take() {
             // The word fits into the pipe, since the daemon has read the greeting.
-            let _ = writeln!(input, "{TAKEN}");
+            let _ = writeln!(input, "{CONFIRMED}");
         }
     }
 

@@ -56,8 +56,8 @@ impl TreeSpawn {
     }
 
     /// Counts the end of a start.
-    pub fn end(&mut self, host: Tid, well: bool) {
-        let balance = if well { 1 } else { -1 };
+    pub fn end(&mut self, host: Tid, succeeded: bool) {
+        let balance = if succeeded { 1 } else { -1 };
         self.balance += balance;
         self.change(host, |parent| {
             parent.busy -= 1;
@@ -110,9 +110,9 @@ mod tests {
     #[test]
     fn one_that_fails_is_asked_no_more_unless_it_has_also_succeeded() {
         let (mut tree_spawn, hosts) = tree_spawn(2);
-        for (host, well) in [(hosts[0], false), (hosts[1], true), (hosts[1], false)] {
+        for (host, succeeded) in [(hosts[0], false), (hosts[1], true), (hosts[1], false)] {
             tree_spawn.begin(host);
-            tree_spawn.end(host, well);
+            tree_spawn.end(host, succeeded);
         }
         assert_eq!(tree_spawn.choose_parent(), Some(hosts[1]));
         tree_spawn.remove_parent(hosts[1]);

@@ -76,7 +76,7 @@ impl Directory {
 }
 
 /// Catches SIGTERM: a daemon that ends sends it to its tasks, and the tasks of a test run in the test's own process.
-pub fn bear_termination() -> Arc<AtomicBool> {
+pub fn catch_termination() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGTERM, flag.clone()).unwrap();
     flag
@@ -95,7 +95,7 @@ impl Daemon {
     }
 
     pub fn run(command: &mut Command) -> Daemon {
-        bear_termination();
+        catch_termination();
         let mut process = command.spawn().unwrap();
         let mut output = BufReader::new(process.stdout.take().unwrap());
         let mut line = String::new();
@@ -135,7 +135,7 @@ pub struct Client {
     pub welcome: Welcome,
     pub bell: OwnedFd,
     /// The descriptors that arrived with the welcome.
-    pub gifts: Vec<OwnedFd>,
+    pub welcome_descriptors: Vec<OwnedFd>,
     /// Frames that arrived before the test asked for them.
     pub inbox: Vec<(ToTask, Vec<OwnedFd>)>,
     last_wait: u32,
@@ -153,8 +153,8 @@ impl Client {
         let hello = Hello { version: VERSION, pid: std::process::id(), cookie, name: ByteBuf::new() };
         link.send_to_daemon(&ToDaemon::Hello(hello), &[segment.as_fd(), bell.as_fd()]).unwrap();
         match wait_for(&mut link).unwrap() {
-            (ToTask::Welcome(welcome), gifts) => {
-                Ok(Client { link, welcome, bell, gifts, inbox: Vec::new(), last_wait: 0 })
+            (ToTask::Welcome(welcome), welcome_descriptors) => {
+                Ok(Client { link, welcome, bell, welcome_descriptors, inbox: Vec::new(), last_wait: 0 })
             }
             (ToTask::Refused(code), _) => Err(code),
             (other, _) => panic!("{other:?}"),

@@ -274,7 +274,7 @@ fn kill_connections(run: &Run, program: &str) -> Result<()> {
     Ok(())
 }
 
-/// Fills the disk of the log, and makes the daemon write much to its log.
+/// Fills the disk that holds the daemon's log, then makes the daemon write many lines to it.
 fn fill_disk(run: &Run) -> Result<()> {
     let (host, folder) = (run.victim(), run.machine.temporary(run.victim()));
     host.sh(&format!("cat /dev/zero > {}/filler 2> /dev/null; true", folder.display()))?;

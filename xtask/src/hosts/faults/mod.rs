@@ -173,10 +173,10 @@ impl<'a> Run<'a> {
         }
         let fault = self.fault;
         fault.happen(self, &mut chief)?;
-        let said = self.settled(&mut chief)?;
-        self.agreed(&self.present())?;
+        let said = self.check_accounts(&mut chief)?;
+        self.check_tables(&self.present())?;
         if self.loses_victim {
-            self.comes_back(&mut chief)?;
+            self.check_lost_host_can_rejoin(&mut chief)?;
         }
         chief.end()?;
         self.halt()?;
@@ -204,7 +204,7 @@ impl<'a> Run<'a> {
     }
 
     /// Checks that all accounts agree with each other and with the fault.
-    fn settled(&mut self, chief: &mut Chief) -> Result<String> {
+    fn check_accounts(&mut self, chief: &mut Chief) -> Result<String> {
         let line = chief.settle()?;
         let dead = line.split(' ').find_map(|word| word.strip_prefix("dead=")).unwrap_or_default();
         let lost = line.split(' ').find_map(|word| word.strip_prefix("lost=")).unwrap_or_default();
@@ -226,7 +226,7 @@ impl<'a> Run<'a> {
     }
 
     /// Checks that the tables of these hosts are equal, and contain these names.
-    fn agreed(&self, names: &[&str]) -> Result<()> {
+    fn check_tables(&self, names: &[&str]) -> Result<()> {
         let mut said = String::new();
         let agree = wait_until(AGREE_TIME, || match self.tables(names) {
             Ok(tables) => {
@@ -261,7 +261,7 @@ impl<'a> Run<'a> {
     }
 
     /// Checks that the lost host's processes have ended by themselves, and that it can be added as a new host.
-    fn comes_back(&mut self, chief: &mut Chief) -> Result<()> {
+    fn check_lost_host_can_rejoin(&mut self, chief: &mut Chief) -> Result<()> {
         let victim = self.victim();
         ensure!(
             wait_until(END_TIME, || victim.processes().is_empty()),
@@ -273,8 +273,8 @@ impl<'a> Run<'a> {
             lines.iter().filter(|line| line.starts_with("added ")).count() == 1
         })?;
         let all: Vec<&str> = self.network.hosts().iter().map(|host| host.name.as_str()).collect();
-        self.agreed(&all)?;
-        self.settled(chief).context("after the host's return")?;
+        self.check_tables(&all)?;
+        self.check_accounts(chief).context("after the host's return")?;
         Ok(())
     }
 

@@ -83,7 +83,7 @@ impl<'a> Keeper<'a> {
     /// Adds hosts, uses consoles and measures daemons until the traffic is over.
     pub fn keep(&self) {
         std::thread::scope(|scope| {
-            scope.spawn(|| self.until_over(|| self.add_those_that_lack()));
+            scope.spawn(|| self.until_over(|| self.add_missing_hosts()));
             scope.spawn(|| self.until_over(|| self.measure()));
             let mut next = Instant::now() + ASK_INTERVAL;
             self.until_over(|| {
@@ -106,7 +106,7 @@ impl<'a> Keeper<'a> {
         note(&mut self.seen.lock().expect("nobody panics with it"));
     }
 
-    fn add_those_that_lack(&self) {
+    fn add_missing_hosts(&self) {
         // The count grows before `wanted` is read: so once `wanted` is false and the count is 0, no host can start any
         // more.
         self.adding.fetch_add(1, Ordering::SeqCst);

@@ -165,7 +165,7 @@ fn talk(plan: &Plan, ring: &Ring<'_>, program: &Path, daemons: &[u32], keeper: &
     let mut calm = false;
     let (traffic, trouble) = run_traffic(plan, &mut chief, ring, &mut |line, time| {
         watch.limits = if calm { AFTERWARDS } else { meanwhile };
-        let said = watch.look(line);
+        let said = watch.measure(line);
         // Another round follows, unless this was the last round, which has no hostile hosts.
         let over = time >= calm_from && (keeper.lives() > 0 || time >= calm_from + LIFE_TIME_MAX);
         let more = !std::mem::replace(&mut calm, over);

@@ -174,12 +174,12 @@ impl Groups {
         }
         arrivals.place = MeetingPlace::Master;
         if taken.need > 0 {
-            let Taken { need, arrived, here, doubtful } = taken;
+            let Taken { need, arrived, arrived_members, maybe_arrived } = taken;
             arrivals.pending = Some(PendingBarrier {
                 need: need.into(),
                 arrived: arrived.into(),
-                members: here.into_iter().collect(),
-                maybe_arrived: doubtful.into_iter().collect(),
+                members: arrived_members.into_iter().collect(),
+                maybe_arrived: maybe_arrived.into_iter().collect(),
                 maybe_until,
                 to_answer: Vec::new(),
                 page_host: Some(from),

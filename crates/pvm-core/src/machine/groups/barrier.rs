@@ -37,7 +37,7 @@ pub(super) struct Shortage {
     /// When the barrier is to be examined again.
     deadline: Option<Time>,
     /// When the barrier fails unless substitutes join.
-    patience_ends: Option<Time>,
+    substitutes_until: Option<Time>,
 }
 
 /// The judgement of a barrier.
@@ -78,12 +78,12 @@ impl Shortage {
         } else {
             self.lost = self.lost.saturating_sub(1);
         }
-        self.patience_ends = None;
+        self.substitutes_until = None;
     }
     /// Records that a member has gone from a group of that size.
     pub fn member_left(&mut self, size: usize) {
         self.lost += 1;
-        self.patience_ends = None;
+        self.substitutes_until = None;
         self.note_size(size);
     }
     /// Records how many members the group had before a member went, or when a member arrived.
@@ -109,7 +109,7 @@ impl Shortage {
         self.deadline = match verdict {
             Verdict::Recheck => Some(now + RECHECK_AFTER),
             Verdict::AwaitSubstitutes => {
-                let end = *self.patience_ends.get_or_insert(now + patience);
+                let end = *self.substitutes_until.get_or_insert(now + patience);
                 if now >= end {
                     return Verdict::Fail;
                 }
@@ -126,7 +126,7 @@ impl Shortage {
     /// Records that the barrier has failed.
     pub fn barrier_failed(&mut self) {
         self.missed += self.lost;
-        (self.size_before, self.lost, self.patience_ends, self.deadline) = (0, 0, None, None);
+        (self.size_before, self.lost, self.substitutes_until, self.deadline) = (0, 0, None, None);
     }
 
     /// Returns whether a pending freeze can never complete.

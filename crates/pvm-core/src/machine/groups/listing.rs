@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The list of a group's instance numbers is filled up to a multiple of this length, as in PVM 3.4.
 const INSTANCES_STEP: u32 = 10;
 /// In the list: a free instance number, or the count of a barrier without arrivals.
-const NOBODY: i32 = -1;
+const NONE_IN_LIST: i32 = -1;
 
 /// A list that waits for answers of other hosts.
 struct PendingListing {
@@ -103,12 +103,12 @@ impl Groups {
         let mut body = Writer::new().int(self.iter().count() as i32);
         for (name, group) in self.iter() {
             let barrier = waiting.get(&group.id).cloned().unwrap_or_default();
-            let count = if barrier.need == 0 { NOBODY } else { i32::from(barrier.need) };
+            let count = if barrier.need == 0 { NONE_IN_LIST } else { i32::from(barrier.need) };
             let instances = group.places().next_multiple_of(INSTANCES_STEP);
             body = body.int(name.len() as i32).string(name).int(group.size() as i32).int(instances as i32);
             body = body.int(count).int(barrier.tids.len() as i32);
             for instance in 0..instances {
-                body = body.int(group.tid_of(instance).map_or(NOBODY, |tid| tid.0 as i32));
+                body = body.int(group.tid_of(instance).map_or(NONE_IN_LIST, |tid| tid.0 as i32));
             }
             body = barrier.tids.iter().fold(body, |body, tid| body.int(tid.0 as i32));
         }

@@ -255,7 +255,7 @@ impl Groups {
     }
 
     /// Removes a member. Returns the number that acknowledgements of the change carry; see [`Groups::change_group`].
-    fn remove_member(&mut self, core: &mut Core, id: u64, tid: Tid, asking: Tid) -> u64 {
+    fn remove_member(&mut self, core: &mut Core, id: u64, tid: Tid, asking_host: Tid) -> u64 {
         self.memberships.remove(tid, id);
         let Some(group) = self.by_id(id) else { return NO_ACK };
         let size = group.size();
@@ -263,7 +263,7 @@ impl Groups {
         group.shortage.member_left(size);
         let frozen = group.frozen;
         group.broken = frozen;
-        let number = self.change_group(core, id, GroupChange::Gone { instance }, asking);
+        let number = self.change_group(core, id, GroupChange::Gone { instance }, asking_host);
         if frozen {
             self.change_group(core, id, GroupChange::Break, Tid::NONE);
         }

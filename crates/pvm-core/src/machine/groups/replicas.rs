@@ -92,15 +92,15 @@ impl Groups {
     // ----- the master
 
     /// Applies a change to this host's page and sends it to all hosts with a replica. Returns the number that their
-    /// acknowledgements carry. The host `asking`, whose task asked for the change, does not acknowledge the change,
-    /// because it receives the answer to its task after the change. If no task asked (`Tid::NONE`), no acknowledgements
-    /// are requested.
-    pub(super) fn change_group(&mut self, core: &mut Core, id: u64, change: GroupChange, asking: Tid) -> u64 {
+    /// acknowledgements carry. `asking_host`, whose task asked for the change, does not acknowledge the change, because
+    /// it receives the answer to its task after the change. If no task asked (`Tid::NONE`), no acknowledgements are
+    /// requested.
+    pub(super) fn change_group(&mut self, core: &mut Core, id: u64, change: GroupChange, asking_host: Tid) -> u64 {
         self.act_on_page(core, id, action_of(&change));
         let Some(group) = self.by_id(id) else { return NO_ACK };
         let hosts: Vec<Tid> = group.replica.hosts.iter().copied().collect();
-        let mut waited: BTreeSet<Tid> = hosts.iter().copied().filter(|host| *host != asking).collect();
-        if asking == Tid::NONE {
+        let mut waited: BTreeSet<Tid> = hosts.iter().copied().filter(|host| *host != asking_host).collect();
+        if asking_host == Tid::NONE {
             waited.clear();
         }
         let change_acks = &mut self.change_acks;

@@ -94,8 +94,8 @@ fn beat_interval(core: &Core) -> Duration {
 /// Returns the health of the master's own link to a host.
 fn link_health(core: &Core, host: Tid) -> LinkHealth {
     let link = core.links.get(host).filter(|link| matches!(link.state, State::Up));
-    let in_time = |link: &Link| core.now <= link.heard + LATE_BEATS * beat_interval(core);
-    LinkHealth { bad_beats: link.map_or(0, |link| link.quality.bad()), heard_in_time: link.is_some_and(in_time) }
+    let in_time = |link: &Link| core.now <= link.last_received + LATE_BEATS * beat_interval(core);
+    LinkHealth { bad_beats: link.map_or(0, |link| link.quality.bad()), received_in_time: link.is_some_and(in_time) }
 }
 
 impl Membership {
@@ -187,14 +187,14 @@ impl Membership {
             State::Failed => return None,
             State::Wanted { since, .. } if now >= *since + timeout => "it cannot be reached".to_owned(),
             State::Wanted { since, .. } => return Some(*since + timeout),
-            State::Up if now >= link.heard + timeout => format!("silent for {} s", timeout.as_secs_f32()),
+            State::Up if now >= link.last_received + timeout => format!("silent for {} s", timeout.as_secs_f32()),
             State::Up => {
-                let counts = is_master && link.quality.pass(now, link.heard, interval);
+                let counts = is_master && link.quality.pass(now, link.last_received, interval);
                 let beats = now >= link.sent + interval;
                 if beats {
                     link.sent = now;
                 }
-                let next = (link.sent + interval).min(link.heard + timeout);
+                let next = (link.sent + interval).min(link.last_received + timeout);
                 if counts {
                     core.push(Action::CountRetransmissions { host });
                 }
@@ -342,13 +342,13 @@ impl Membership {
     }
 }
 
-/// Handles the request of host `asking` that host `to` connect to it: of two hosts, only the one with the lower number
+/// Handles the request of `asking_host` that host `to` connect to it: of two hosts, only the one with the lower number
 /// connects. The master passes the request on.
-pub(super) fn connect_requested(core: &mut Core, from: Tid, to: Tid, asking: Tid) {
+pub(super) fn connect_requested(core: &mut Core, from: Tid, to: Tid, asking_host: Tid) {
     let own = core.own_host();
-    if to != own && core.is_master() && asking == from {
-        core.send_host(to, Frame::PleaseConnect { to, from: asking });
-    } else if to == own && from == core.hosts.master() && own < asking {
-        core.want_link(asking);
+    if to != own && core.is_master() && asking_host == from {
+        core.send_host(to, Frame::PleaseConnect { to, from: asking_host });
+    } else if to == own && from == core.hosts.master() && own < asking_host {
+        core.want_link(asking_host);
     }
 }

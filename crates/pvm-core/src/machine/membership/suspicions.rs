@@ -28,7 +28,7 @@ pub(super) struct LinkHealth {
     /// The number of bad beat intervals.
     pub bad_beats: u32,
     /// Whether the last frame arrived in time.
-    pub heard_in_time: bool,
+    pub received_in_time: bool,
 }
 
 /// The decision about a pair.
@@ -126,13 +126,13 @@ impl Suspicions {
 
     /// Returns the weight of the evidence against host `end` of a pair.
     fn evidence_against(&self, pair: &[Tid; 2], known: &Pair, end: usize, health: LinkHealth) -> u32 {
-        let own = if health.heard_in_time { health.bad_beats } else { HISTORY_BEATS };
+        let own = if health.received_in_time { health.bad_beats } else { HISTORY_BEATS };
         own + OTHER_WEIGHT * self.missing_peers(pair, known, end)
     }
 
     /// Returns the evidence against host `end` of a pair as text.
     fn reason(&self, pair: &[Tid; 2], known: &Pair, end: usize, health: LinkHealth) -> String {
-        let own = match health.heard_in_time {
+        let own = match health.received_in_time {
             true => format!(
                 "{} of the last {HISTORY_BEATS} beats of the master's own link to it were bad",
                 health.bad_beats
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(10);
-    const FINE: LinkHealth = LinkHealth { bad_beats: 0, heard_in_time: true };
+    const FINE: LinkHealth = LinkHealth { bad_beats: 0, received_in_time: true };
 
     fn host(number: u32) -> (Tid, String) {
         (Tid::host_number(number), format!("h{number}"))
@@ -164,7 +164,7 @@ mod tests {
     fn the_one_whose_link_to_the_master_is_bad_goes_whoever_complains_first() {
         let (ill, well, now) = (host(3), host(4), Duration::from_secs(50));
         let health =
-            |tid| if tid == Tid::host_number(3) { LinkHealth { bad_beats: 5, heard_in_time: true } } else { FINE };
+            |tid| if tid == Tid::host_number(3) { LinkHealth { bad_beats: 5, received_in_time: true } } else { FINE };
         for (from, of) in [(&ill, &well), (&well, &ill)] {
             let mut suspicions = Suspicions::default();
             suspicions.report(from.clone(), of.clone(), now);
@@ -174,7 +174,7 @@ mod tests {
         // The same host is removed if the master receives nothing from it.
         let mut suspicions = Suspicions::default();
         suspicions.report(ill.clone(), well.clone(), now);
-        let health = |tid| LinkHealth { bad_beats: 0, heard_in_time: tid != Tid::host_number(3) };
+        let health = |tid| LinkHealth { bad_beats: 0, received_in_time: tid != Tid::host_number(3) };
         assert_eq!(evicted(&mut suspicions, now, health), Some(ill.0));
     }
 
@@ -182,7 +182,7 @@ mod tests {
     fn little_is_waited_for_and_then_enough() {
         let (mut suspicions, now) = (Suspicions::default(), Duration::from_secs(50));
         suspicions.report(host(3), host(4), now);
-        let health = |tid| LinkHealth { bad_beats: u32::from(tid == Tid::host_number(3)), heard_in_time: true };
+        let health = |tid| LinkHealth { bad_beats: u32::from(tid == Tid::host_number(3)), received_in_time: true };
         assert_eq!(evicted(&mut suspicions, now, health), None);
         // A repeated report, from either side, is no new evidence.
         suspicions.report(host(4), host(3), now + PATIENCE / 2);
@@ -232,7 +232,7 @@ mod tests {
     fn a_healthy_host_between_two_bad_ones_stays() {
         let (mut suspicions, now) = (Suspicions::default(), Duration::from_secs(50));
         let health =
-            |tid| LinkHealth { bad_beats: if tid == Tid::host_number(4) { 0 } else { 9 }, heard_in_time: true };
+            |tid| LinkHealth { bad_beats: if tid == Tid::host_number(4) { 0 } else { 9 }, received_in_time: true };
         suspicions.report(host(4), host(3), now);
         suspicions.report(host(4), host(5), now);
         assert_eq!(evicted(&mut suspicions, now, health), Some(Tid::host_number(3)));

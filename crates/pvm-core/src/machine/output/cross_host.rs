@@ -57,7 +57,7 @@ struct CollectedTask {
 #[derive(Default)]
 pub(in crate::machine) struct CrossHost {
     /// Bytes of output in flight to each collector on another host.
-    under_way: BTreeMap<Tid, u64>,
+    in_flight: BTreeMap<Tid, u64>,
     /// Output not yet reported as taken, by collector (on this host) and sending host.
     uncredited: BTreeMap<(Tid, Tid), UncreditedOutput>,
     /// The tasks of other hosts, by collector (on this host) and host of the task. A task is dropped when the collector
@@ -67,11 +67,11 @@ pub(in crate::machine) struct CrossHost {
 
 impl CrossHost {
     pub(super) fn is_idle(&self) -> bool {
-        self.under_way.is_empty() && self.uncredited.is_empty() && self.collected.is_empty()
+        self.in_flight.is_empty() && self.uncredited.is_empty() && self.collected.is_empty()
     }
     /// Drops the counters of a lost host.
     fn forget_host(&mut self, host: Tid) {
-        self.under_way.retain(|collector, _| collector.host() != host);
+        self.in_flight.retain(|collector, _| collector.host() != host);
         self.uncredited.retain(|(_, from), _| *from != host);
     }
     /// Returns what the collector has received about the task, unless there are too many tasks of that host.
@@ -90,32 +90,32 @@ impl CrossHost {
         }
     }
     /// Returns the hosts whose output for that collector has not all been reported as taken.
-    fn of(&self, collector: Tid) -> Vec<Tid> {
+    fn hosts_with_uncredited(&self, collector: Tid) -> Vec<Tid> {
         self.uncredited.range(pairs_with(collector)).map(|((_, host), _)| *host).collect()
     }
 
     /// Returns how many bytes of output are in flight to a collector on another host.
-    pub fn under_way(&self, collector: Tid) -> u64 {
-        self.under_way.get(&collector).copied().unwrap_or(0)
+    pub fn in_flight(&self, collector: Tid) -> u64 {
+        self.in_flight.get(&collector).copied().unwrap_or(0)
     }
 
     /// Returns how many bytes of output may be in flight to one collector. This limit depends on the number of hosts.
-    pub fn under_way_max(core: &Core) -> u64 {
+    pub fn in_flight_max(core: &Core) -> u64 {
         (ALL_HOSTS_BYTES_MAX / core.hosts.tids().count().max(1) as u64).clamp(SHARE_BYTES_MIN, HOST_BYTES_MAX)
     }
 
     /// Counts output that was sent to a collector.
     pub(super) fn sent(&mut self, collector: Tid, bytes: usize) {
-        *self.under_way.entry(collector).or_default() += bytes as u64;
+        *self.in_flight.entry(collector).or_default() += bytes as u64;
     }
 
     /// Handles the report of a collector's daemon that the collector has taken `bytes` bytes of output from this host.
     pub fn credited(&mut self, from: Tid, collector: Tid, bytes: u64) {
-        let known = self.under_way.get_mut(&collector).filter(|_| collector.host() == from);
-        let Some(under_way) = known else { return };
-        *under_way = under_way.saturating_sub(bytes);
-        if *under_way == 0 {
-            self.under_way.remove(&collector);
+        let known = self.in_flight.get_mut(&collector).filter(|_| collector.host() == from);
+        let Some(in_flight) = known else { return };
+        *in_flight = in_flight.saturating_sub(bytes);
+        if *in_flight == 0 {
+            self.in_flight.remove(&collector);
         }
     }
 
@@ -201,12 +201,12 @@ impl CrossHost {
     /// Returns whether output from other hosts waits here for that collector.
     pub fn has_untaken(&self, collector: Tid) -> bool {
         !self.uncredited.is_empty()
-            && self.of(collector).iter().any(|host| self.uncredited[&(collector, *host)].untaken > 0)
+            && self.hosts_with_uncredited(collector).iter().any(|host| self.uncredited[&(collector, *host)].untaken > 0)
     }
 
     /// Handles the news that a collector has taken all, or nearly all, output that it was sent.
     pub fn taken(&mut self, core: &mut Core, collector: Tid) {
-        for host in self.of(collector) {
+        for host in self.hosts_with_uncredited(collector) {
             let uncredited = self.uncredited.entry((collector, host)).or_default();
             uncredited.taken += std::mem::take(&mut uncredited.untaken);
             if uncredited.taken >= CREDIT_BYTES_MIN {
@@ -217,7 +217,7 @@ impl CrossHost {
 
     /// Handles the news that a collector has left: all output sent to it counts as taken.
     pub(super) fn collector_left(&mut self, core: &mut Core, collector: Tid) {
-        for host in self.of(collector) {
+        for host in self.hosts_with_uncredited(collector) {
             self.send_credit(core, collector, host);
         }
         self.collected.retain(|(other, _), _| *other != collector);

@@ -173,7 +173,7 @@ impl Servers {
 
     /// Handles the master's news of the servers of the whole machine.
     pub fn servers_received(&mut self, core: &mut Core, servers: wire::Servers) {
-        let wire::Servers { manager, tracer, wish } = servers;
+        let wire::Servers { manager, tracer, tracer_settings } = servers;
         let before = std::mem::replace(&mut core.roles.manager, manager);
         if let Some(heir) = manager.filter(|manager| manager.host() == core.own_host()) {
             // The previous manager may have passed the role on to this task.
@@ -182,7 +182,7 @@ impl Servers {
                 None => core.send_master(Frame::Left { tid: heir, ended: true }),
             }
         }
-        (core.roles.tracer, core.roles.tracer_settings) = (tracer, wish);
+        (core.roles.tracer, core.roles.tracer_settings) = (tracer, tracer_settings);
         if let Some(before) = before.filter(|before| manager != Some(*before)) {
             self.manager_gone(core, before);
         }

@@ -1,5 +1,5 @@
 //! Direct links between two tasks.
-use super::fleet::{Came, Fleet, MASTER};
+use super::fleet::{Fleet, MASTER, Received};
 use super::world::spawn_of;
 use super::*;
 use crate::codes::{NOTIFY_TASK_EXIT, TASK_HOST};
@@ -107,8 +107,8 @@ fn who_watches_a_far_task_is_told_of_its_end_before_the_notify() {
         fleet.settle();
         fleet.kill(Fleet::host(2));
         fleet.pass(Duration::from_secs(30));
-        let last = &fleet.came[&one][fleet.came[&one].len() - 2..];
-        assert!(matches!(last, [Came::Ended(tid), Came::Message(message)] if *tid == two && message.tag == 9));
-        assert!(fleet.came[&two].contains(&Came::Ended(three)));
+        let last = &fleet.received[&one][fleet.received[&one].len() - 2..];
+        assert!(matches!(last, [Received::Ended(tid), Received::Message(message)] if *tid == two && message.tag == 9));
+        assert!(fleet.received[&two].contains(&Received::Ended(three)));
     });
 }

@@ -56,7 +56,7 @@ pub(in crate::machine) struct Node {
 
 /// What a task has received.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::machine) enum Came {
+pub(in crate::machine) enum Received {
     Reply(u32, Reply),
     Message(Message),
     Ended(Tid),
@@ -74,7 +74,7 @@ pub(in crate::machine) struct Fleet {
     links: BTreeSet<(Tid, Tid)>,
     events: Vec<Event>,
     waits: u32,
-    pub came: BTreeMap<Tid, Vec<Came>>,
+    pub received: BTreeMap<Tid, Vec<Received>>,
     /// Requests that have not been answered.
     pub open: BTreeMap<(Tid, u32), Request>,
     pub log: Vec<(Tid, Tid, String)>,
@@ -107,7 +107,7 @@ impl Fleet {
             links: BTreeSet::new(),
             events: Vec::new(),
             waits: 100,
-            came: BTreeMap::new(),
+            received: BTreeMap::new(),
             open: BTreeMap::new(),
             log: Vec::new(),
             directs: Vec::new(),
@@ -226,17 +226,17 @@ impl Fleet {
     }
 
     pub fn answer(&self, to: Tid, wanted: u32) -> Option<Reply> {
-        self.came.get(&to)?.iter().find_map(|came| match came {
-            Came::Reply(wait, reply) if *wait == wanted => Some(reply.clone()),
+        self.received.get(&to)?.iter().find_map(|received| match received {
+            Received::Reply(wait, reply) if *wait == wanted => Some(reply.clone()),
             _ => None,
         })
     }
 
     /// Returns the messages with that tag that a task has received.
     pub fn messages(&self, to: Tid, tag: i32) -> Vec<Message> {
-        let all = self.came.get(&to).into_iter().flatten();
-        let message = |came: &Came| match came {
-            Came::Message(message) if message.tag == tag => Some(message.clone()),
+        let all = self.received.get(&to).into_iter().flatten();
+        let message = |received: &Received| match received {
+            Received::Message(message) if message.tag == tag => Some(message.clone()),
             _ => None,
         };
         all.filter_map(message).collect()
@@ -244,9 +244,12 @@ impl Fleet {
 
     /// Returns how many messages with that tag a task received before the last reply to it.
     pub fn came_before_last_reply(&self, to: Tid, tag: i32) -> usize {
-        let all = &self.came[&to];
-        let last = all.iter().rposition(|came| matches!(came, Came::Reply(..))).expect("a reply");
-        all[..last].iter().filter(|came| matches!(came, Came::Message(message) if message.tag == tag)).count()
+        let all = &self.received[&to];
+        let last = all.iter().rposition(|received| matches!(received, Received::Reply(..))).expect("a reply");
+        all[..last]
+            .iter()
+            .filter(|received| matches!(received, Received::Message(message) if message.tag == tag))
+            .count()
     }
 
     /// Makes a task say goodbye and end.
@@ -293,18 +296,18 @@ impl Fleet {
                 node.machine.handle_started(start.tid, Ok(node.processes));
             }
             Action::Send { to, frame } => {
-                let came = match frame {
+                let received = match frame {
                     ToTask::Reply { wait, reply } => {
                         let open = self.open.remove(&(to, wait));
                         assert!(open.is_some(), "answered twice: {to} {wait} {reply:?}");
-                        Came::Reply(wait, reply)
+                        Received::Reply(wait, reply)
                     }
-                    ToTask::Message(message) => Came::Message(message),
-                    ToTask::Ended(tid) => Came::Ended(tid),
-                    ToTask::Halting => Came::Halting,
+                    ToTask::Message(message) => Received::Message(message),
+                    ToTask::Ended(tid) => Received::Ended(tid),
+                    ToTask::Halting => Received::Halting,
                     _ => return,
                 };
-                self.came.entry(to).or_default().push(came);
+                self.received.entry(to).or_default().push(received);
             }
             Action::Group { group, action } => node.boards.act(now, group, &action, &mut node.machine),
             Action::ListBarriers { listing } => {
@@ -312,7 +315,7 @@ impl Fleet {
                 node.machine.handle_barriers_listed(listing, waiting);
             }
             Action::TellTime { to, wait } => {
-                node.machine.handle_time_told(to, wait, Reply::Clock { seconds: 5, microseconds: 0 });
+                node.machine.handle_time_of_day(to, wait, Reply::Clock { seconds: 5, microseconds: 0 });
             }
             Action::Log { tid, line } => self.log.push((host, tid, String::from_utf8_lossy(&line).into_owned())),
             Action::CheckHosts { request, names } => self.events.push(Event::ResolvedHost { request, names }),

@@ -110,11 +110,11 @@ impl Boards {
             GroupAction::Look => machine.handle_barrier(now, group, board.seen()),
             GroupAction::Take => {
                 board.taken = true;
-                let (mut here, mut doubtful): (Vec<Tid>, Vec<Tid>) = (Vec::new(), Vec::new());
+                let (mut arrived_members, mut maybe_arrived): (Vec<Tid>, Vec<Tid>) = (Vec::new(), Vec::new());
                 let tids = board.here.iter().filter_map(|instance| board.members.get(instance));
-                let list = if board.in_doubt { &mut doubtful } else { &mut here };
+                let list = if board.in_doubt { &mut maybe_arrived } else { &mut arrived_members };
                 list.extend(tids);
-                let taken = Taken { need: board.need, arrived: board.arrived, here, doubtful };
+                let taken = Taken { need: board.need, arrived: board.arrived, arrived_members, maybe_arrived };
                 (board.need, board.arrived) = (0, 0);
                 machine.handle_barrier_taken(group, taken);
             }

@@ -49,7 +49,7 @@ fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
         Frame::Table { version: u64::MAX, added: vec![entry(other)], removed: Vec::new() },
         Frame::TableAck { version: u64::MAX },
         Frame::Joined { hosts: vec![Tid::host_number(9), other] },
-        Frame::Servers(Servers { manager: Some(watcher), tracer: Some(watcher), wish: None }),
+        Frame::Servers(Servers { manager: Some(watcher), tracer: Some(watcher), tracer_settings: None }),
         Frame::StartOrder { number: 1, order: StartOrder::Run { words: vec![name.clone()], input: ByteBuf::new() } },
         Frame::GroupChanged { id: 1, number: 0, change: GroupChange::Close },
         Frame::GroupSeen { number: u64::MAX },

@@ -1,5 +1,5 @@
 //! Tests of the rules for several hosts.
-use super::fleet::{Came, Fleet, MASTER};
+use super::fleet::{Fleet, MASTER, Received};
 use super::world::{ints, spawn_of, text};
 use super::*;
 use crate::codes::{
@@ -114,7 +114,7 @@ fn a_deleted_host_ends_its_tasks_and_is_announced() {
                 assert_eq!(told, [vec![victim.0 as i32]]);
             }
         }
-        assert!(fleet.came[&victim].contains(&Came::Halting));
+        assert!(fleet.received[&victim].contains(&Received::Halting));
         assert_eq!(fleet.ask(near, Request::TaskStatus(victim)), Some(Reply::Code(-31)));
     });
 }
@@ -356,22 +356,22 @@ fn output_on_its_way_to_another_host_counts_until_its_collector_takes_it_or_is_n
             fleet.machine(Fleet::host(2)).handle_output(printer, &piece);
             fleet.work(Fleet::host(2));
             fleet.settle();
-            fleet.machine(Fleet::host(2)).output_under_way(collector)
+            fleet.machine(Fleet::host(2)).output_in_flight(collector)
         };
         let first = print(fleet);
         assert!(first > piece.len() as u64);
         assert_eq!(print(fleet), 2 * first);
-        assert!(fleet.machine(MASTER).is_given_output(collector));
+        assert!(fleet.machine(MASTER).has_untaken_output(collector));
         fleet.machine(MASTER).handle_output_taken(collector);
         fleet.work(MASTER);
         fleet.settle();
-        assert!(!fleet.machine(MASTER).is_given_output(collector));
-        assert_eq!(fleet.machine(Fleet::host(2)).output_under_way(collector), 0);
+        assert!(!fleet.machine(MASTER).has_untaken_output(collector));
+        assert_eq!(fleet.machine(Fleet::host(2)).output_in_flight(collector), 0);
         // The collector ends without taking the output, so the printing task need not wait for it.
         assert_eq!(print(fleet), first);
         fleet.leave(collector);
         fleet.settle();
-        assert_eq!(fleet.machine(Fleet::host(2)).output_under_way(collector), 0);
+        assert_eq!(fleet.machine(Fleet::host(2)).output_in_flight(collector), 0);
         assert_eq!(print(fleet), 0);
         fleet.leave(printer);
         fleet.settle();
@@ -464,7 +464,7 @@ fn a_halt_from_anywhere_ends_all_hosts() {
         let spawned = fleet.spawn(asker, spawn_of("prog", 4));
         fleet.send(asker, Request::Halt);
         fleet.settle();
-        assert!(fleet.came[&other].contains(&Came::Halting));
+        assert!(fleet.received[&other].contains(&Received::Halting));
         for tid in tids(&spawned) {
             if fleet.nodes.contains_key(&tid.host()) {
                 fleet.leave(tid);
@@ -494,7 +494,7 @@ fn without_the_master_all_end_and_say_so_once() {
             _ => fleet.nodes.get_mut(&MASTER).unwrap().frozen = true,
         }
         fleet.pass(HOST_TIMEOUT + Duration::from_secs(5));
-        assert!(fleet.came[&task].contains(&Came::Halting));
+        assert!(fleet.received[&task].contains(&Received::Halting));
         fleet.nodes.remove(&MASTER);
         assert_eq!(fleet.living(), []);
         for host in [2, 3].map(Fleet::host) {

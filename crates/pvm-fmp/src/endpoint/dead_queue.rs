@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// What a dead peer has left in its queue: each ring is read at most once, and at most to its end.
 #[derive(Default)]
-pub(super) struct Estate {
+pub(super) struct DeadQueue {
     /// All rings so far, including the present one: the end address of each, by its start address.
     rings: BTreeMap<usize, usize>,
     /// The addresses of the present ring, and (`end`) the read count, in half-slots, at the end of this ring.
@@ -13,9 +13,9 @@ pub(super) struct Estate {
     end: u64,
 }
 
-impl Estate {
+impl DeadQueue {
     /// Returns whether the next entry can be one of those that the peer left.
-    pub fn holds(&mut self, inbound: &Inbound) -> bool {
+    pub fn may_hold_next(&mut self, inbound: &Inbound) -> bool {
         let place = inbound.place();
         if place != self.ring {
             let below = self.rings.range(..place.end).next_back();
