@@ -351,8 +351,8 @@ pub enum Reply {
         seconds: i64,
         microseconds: i32,
     },
-    /// The group, and the caller's instance number, or -1. The memory of the group came in an earlier
-    /// [`ToTask::Group`].
+    /// The group, and the caller's instance number, or -1. The descriptors of the group's pages came before, in the
+    /// [`ToTask::Group`] with the same `id`.
     Group {
         id: u64,
         instance: i32,

@@ -86,7 +86,7 @@ pub const TARGETS: &[Target] = &[
             part(
                 "crates/pvm-fmp/src/group/barrier.rs",
                 &[
-                    "standing",
+                    "arrival_state",
                     "pending",
                     "arrive",
                     "passed",

@@ -313,8 +313,8 @@ impl Life {
         self.peers.insert(host, peer);
     }
 
-    /// Notes a new data link. The first frame that this host sends on the link is an acknowledgement of position 0 or
-    /// 1, because this host does not count the bytes that it receives.
+    /// Notes a new data link. The first frame on the link must acknowledge the received position. This host does not
+    /// count what it receives: it sends 0, or sometimes the false position 1.
     fn on_data_link(&mut self, host: Tid, link: Link) {
         let Some(peer) = self.peers.get_mut(&host) else { return };
         peer.data = Some(link.into_byte_stream());

@@ -81,7 +81,8 @@ fn one(options: &Options) -> Result<(), String> {
             Options { scenario: Some(file), .. } => {
                 failure(seed, &scenario, options.trace, &format!("--scenario {file}"))
             }
-            // With both options, the run repeats a reported failure: its machine is not made smaller again.
+            // `--hosts` and `--tasks` together come from an earlier report, which has shrunk the machine already. So do
+            // not shrink it again.
             Options { hosts: Some(_), tasks: Some(_), .. } => failure_of_seed(seed, &scenario, options.trace),
             _ => failure_of_seed(seed, &report::shrink(seed, &scenario, violation.invariant), options.trace),
         });

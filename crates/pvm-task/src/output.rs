@@ -83,7 +83,7 @@ impl Output {
         }
     }
 
-    /// Collects a channel from now on, and passes its text on as it arrives.
+    /// Collects a channel from now on, and passes its bytes on without splitting them into lines.
     fn collect_raw(&mut self, channel: Channel) {
         self.collect(channel);
         self.raw.push(channel);

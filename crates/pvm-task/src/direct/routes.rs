@@ -175,8 +175,8 @@ impl Member {
                     self.direct.draining = Some(peer);
                     self.direct.poll_link(at, None);
                 }
-                // Either the peer's route switch was lost together with a host, perhaps with messages before it, or the
-                // link broke.
+                // This side does not read the link yet, or no more: the peer's route switch was lost with a host on the
+                // default route, perhaps with messages before it, or the link broke.
                 false => self.direct.remove(at),
             }
         }

@@ -1,4 +1,5 @@
-//! `pvm_barrier`. Members of one host meet in shared memory; members of several hosts meet at their daemons.
+//! `pvm_barrier`. If all members of the group are on one host, they meet in shared memory. Otherwise every member
+//! arrives through its daemon.
 use super::{Group, GroupWait};
 use crate::{Task, Ticket};
 use pvm_core::codes::Code;

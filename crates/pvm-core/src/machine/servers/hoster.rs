@@ -22,7 +22,8 @@ pub(super) struct HosterRequest {
 const GREETING: &[u8] = b"ddpro<";
 
 impl Servers {
-    /// Asks the hoster to start daemons. `commands`: the index of each host in the add, and the command for the host.
+    /// Asks the hoster to start daemons. `commands`: for each host, its index in the request to add hosts (`request`),
+    /// and the command that starts its daemon.
     pub fn start_commands(
         &mut self,
         core: &mut Core,

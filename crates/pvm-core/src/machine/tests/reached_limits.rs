@@ -44,7 +44,7 @@ fn the_watches_of_a_task_are_limited() {
     assert_eq!(world.ask(ONE, notify(NOTIFY_TASK_EXIT, 2, &[TWO])), DONE);
     assert_eq!(world.ask(ONE, notify(NOTIFY_HOST_DELETE, 1, &[MASTER])), REFUSED);
     assert_eq!(world.ask(TWO, notify(NOTIFY_TASK_EXIT, 1, &[THREE])), DONE);
-    // A notify that is cancelled or sent no longer counts.
+    // A notify stops counting against the limit when it is cancelled or its message has been delivered.
     assert_eq!(world.ask(ONE, notify(NOTIFY_TASK_EXIT | NOTIFY_CANCEL, 2, &[TWO])), DONE);
     assert_eq!(world.ask(ONE, notify(NOTIFY_HOST_DELETE, 1, &[MASTER])), DONE);
     assert_eq!(world.ask(ONE, notify(NOTIFY_HOST_DELETE, 2, &[MASTER])), REFUSED);
