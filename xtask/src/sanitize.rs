@@ -34,6 +34,11 @@ const OWN_ALLOCATOR: (&str, &str) =
 const LITTLE_SPACE: (&str, &str) =
     ("a_limit_of_address_space_is_an_error", "the sanitizer takes more address space than the limit of the test");
 /// See [`OWN_ALLOCATOR`].
+const NO_SPACE: (&str, &str) = (
+    "a_message_without_address_space_fails_the_call_and_comes_when_there_is_space",
+    "the sanitizer's own allocator finds no address space at times",
+);
+/// See [`OWN_ALLOCATOR`].
 const NO_MEMORY: (&str, &str) =
     ("a_reduction_without_memory_fails_and_nothing_else", "the sanitizer ends a program that finds no memory");
 
@@ -47,7 +52,7 @@ const SANITIZERS: [Sanitizer; 2] = [
         flags: "",
         builds_std: false,
         variables: &[],
-        left_out: &[OWN_ALLOCATOR, LITTLE_SPACE, NO_MEMORY],
+        left_out: &[OWN_ALLOCATOR, LITTLE_SPACE, NO_SPACE, NO_MEMORY],
         planted: &[Planted::Program("use-after-free")],
     },
     Sanitizer {
@@ -62,6 +67,7 @@ const SANITIZERS: [Sanitizer; 2] = [
         left_out: &[
             OWN_ALLOCATOR,
             LITTLE_SPACE,
+            NO_SPACE,
             NO_MEMORY,
             ("a_rendezvous_over_memory_that_is_not_there_is_tried_once", "it has one thread, and takes 8 GiB here"),
             ("signal_handlers_do_no_harm", "signals are held back here until the next call that the sanitizer knows"),

@@ -314,7 +314,7 @@ impl Life {
     }
 
     /// Notes a new data link. The first frame on the link must acknowledge the received position. This host does not
-    /// count what it receives: it sends 0, or sometimes the false position 1.
+    /// count what it receives: it sends 0, or sometimes 1.
     fn on_data_link(&mut self, host: Tid, link: Link) {
         let Some(peer) = self.peers.get_mut(&host) else { return };
         peer.data = Some(link.into_byte_stream());
