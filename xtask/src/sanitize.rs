@@ -219,8 +219,8 @@ impl Sanitizer {
             // The tests of libpvm3 link C programs with this library.
             ("HPVM_SANITIZER_RUNTIME", runtime),
             ("ASAN_OPTIONS", options.clone().into()),
-            // Programs of the tests fork.
-            ("TSAN_OPTIONS", format!("{options} die_after_fork=0").into()),
+            // Programs of the tests fork, and their signal handlers call the library.
+            ("TSAN_OPTIONS", format!("{options} die_after_fork=0 report_signal_unsafe=0").into()),
         ];
         if self.builds_std {
             // All versions of cargo read a list with spaces, but not all read one with commas.
