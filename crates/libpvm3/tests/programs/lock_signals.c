@@ -1,6 +1,7 @@
 /* Signals arrive while threads acquire and release the lock of the library: each call from a handler succeeds
  * or is refused, and there is no deadlock. Needs no daemon. */
 #include "check.h"
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <time.h>
@@ -14,9 +15,12 @@ static long calls[THREADS];
 
 static void call(int number)
 {
+    int saved = errno;
+
     (void)number;
     pvm_getopt(PvmRoute);
     handled++;
+    errno = saved;
 }
 
 static void *call_often(void *count)
