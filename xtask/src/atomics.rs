@@ -12,7 +12,7 @@ use std::path::Path;
 /// The longest distance between a comment and its access, in lines: one comment may serve several accesses.
 const DISTANCE_MAX: usize = 10;
 
-/// The number of accesses of a pair, in all files.
+/// How many accesses, in all files, name the same pair.
 #[derive(Default)]
 struct Sides {
     accesses: usize,
@@ -59,7 +59,7 @@ fn note_accesses(text: &str, pairs: &mut BTreeMap<String, Sides>) -> Result<Vec<
         if !ordered.is_match(code) || other.is_match(code) {
             continue;
         }
-        // A comment above another function does not count.
+        // Only a comment in the same function counts, so the search ends where the function begins.
         let above = lines[at.saturating_sub(DISTANCE_MAX)..at].iter().rev().take_while(|line| !line.contains("fn "));
         let Some(comment) = above.copied().find(|line| named_above.is_match(line)) else {
             missing.push(at + 1);

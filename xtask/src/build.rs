@@ -17,7 +17,8 @@ pub const SONAME: &str = "libpvm3.so.3";
 pub const GROUP_SONAME: &str = "libgpvm3.so.3";
 /// The thread functions to which the runtime libraries of Fortran and C++ have weak references. If a program contains
 /// one of these functions, the runtime libraries assume that the program has threads, and call all of the functions.
-/// Our library contains some of them; so a program without shared libraries would crash if another were missing.
+/// Our library contains some of them. So a statically linked program must contain all of them; otherwise it would crash
+/// when the runtime libraries call one that is missing.
 #[rustfmt::skip]
 const THREAD_FUNCTIONS: &[&str] = &[
     "pthread_cancel", "pthread_cond_broadcast", "pthread_cond_destroy", "pthread_cond_init", "pthread_cond_signal",
@@ -165,8 +166,8 @@ pub fn shared_library(compiler: &str, archive: &Path, lib: &Path) -> Result<()> 
         .arg(archive)
         .arg("-Wl,--no-whole-archive")
         .arg(format!("-Wl,--version-script={}", map.display())))?;
-    // All of PVM is in one library, so that a process can never become two tasks. The other library contains nothing,
-    // and exists because programs refer to its name.
+    // All of PVM is in one library: with two copies of PVM's state, a process could become two tasks. The other library
+    // contains nothing, and exists because programs refer to its name.
     let group = scratch.path().join(GROUP_SONAME);
     sh(shared(compiler, GROUP_SONAME, &group)
         .args(["-nostdlib", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN"])
@@ -194,7 +195,7 @@ fn static_library(archive: &Path, exported: &[String], lib: &Path) -> Result<()>
     sh(Command::new("objcopy")
         .args(["--strip-debug", "--remove-section=.llvmbc", "--remove-section=.llvmcmd"])
         .arg(format!("--keep-global-symbols={}", names.display()))
-        // A program may define Fortran's symbols itself, since PVM has them in a separate library.
+        // A program may define Fortran's symbols itself, since they are in a separate library in PVM 3.4.
         .arg(format!("--weaken-symbols={}", weak.display()))
         .args([&all, &kept]))?;
     // The first archive contains everything; the others are empty, and exist because makefiles refer to their names.

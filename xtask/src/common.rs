@@ -14,8 +14,8 @@ pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
 }
 
-/// Returns the distribution tree that `build` makes: bin, lib, include, share. `$HPVM_DIST` names a tree in another
-/// place.
+/// Returns the distribution tree that `build` makes: bin, lib, include, share. If `$HPVM_DIST` is set, it is the path
+/// of the tree.
 pub fn dist() -> PathBuf {
     match std::env::var_os("HPVM_DIST") {
         Some(directory) if !directory.is_empty() => PathBuf::from(directory),

@@ -30,8 +30,8 @@ pub const FUNCTIONS: &[&str] = &[
     "pvm_lvgroup", "pvm_reduce", "pvm_scatter", "gs_getgstid",
 ];
 
-/// Subroutines that Fortran programs call. Except at its end, no name contains an underscore. Some compilers append two
-/// underscores instead of one to names that contain an underscore; so these compilers find the subroutines, too.
+/// Subroutines that Fortran programs call. No name contains an underscore except the one at its end: some compilers
+/// append two underscores instead of one to a name that contains an underscore, and would not find such a subroutine.
 #[rustfmt::skip]
 pub const FORTRAN: &[&str] = &[
     // These are in Debian's libfpvm3.a.

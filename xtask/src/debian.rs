@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The release that has these packages. Later releases have no PVM, and a later Rust.
+/// The release that has these packages. Later releases have no PVM, and their Rust is newer.
 const SOURCE: &str =
     "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main\n";
 

@@ -49,7 +49,7 @@ pub fn environment() -> [(String, String); 2] {
     [("PVM_ROOT".into(), text(usr().join("lib/pvm3"))), ("LD_LIBRARY_PATH".into(), text(libraries()))]
 }
 
-/// Lets a compiler find the headers and libraries; those in the folders on its command line come first.
+/// Lets a compiler find the headers and libraries. The compiler searches the folders on its command line first.
 pub fn compiles(compiler: &mut Command) -> &mut Command {
     compiler.env("CPATH", headers()).env("LIBRARY_PATH", libraries())
 }

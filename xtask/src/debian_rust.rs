@@ -1,6 +1,6 @@
 //! The Rust of Debian 12: version 1.85, the oldest with which hpvm can be built. It is used where exactly one known
-//! compiler is needed, and for parts that other compilers lack: Rust's standard library for other machines, the source
-//! of that library, and sanitizers of the same LLVM.
+//! compiler is needed, and for parts that an installed Rust may lack: Rust's standard library for other machines, the
+//! source of that library, and sanitizers of the same LLVM version.
 //!
 //! It is unpacked to a folder of its own, since it would conflict with other versions.
 
@@ -18,8 +18,8 @@ pub const PACKAGES: [&str; 3] = ["libedit2", "libxml2", "libz3-4"];
 const COMPILER: [&str; 4] =
     ["rustc-web:amd64", "libstd-rust-web-1.85:amd64", "libllvm19:amd64", "libstd-rust-web-dev:amd64"];
 
-/// Paths that are not unpacked: of the source, only the standard library is needed, and the remainder takes a third of
-/// a gigabyte.
+/// Paths that are not unpacked. Of Rust's source, only the standard library is needed; the remainder takes a third of a
+/// gigabyte.
 const UNWANTED: [&str; 3] = ["./usr/src/*/compiler", "./usr/src/*/src", "./usr/share"];
 
 /// Packages that a command needs in addition to the compiler.

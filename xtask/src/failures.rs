@@ -10,7 +10,7 @@ pub fn report(failure: impl fmt::Display) {
     let text = failure.to_string();
     let text = text.trim_end();
     println!("{text}");
-    // Unit tests invent failures.
+    // The failures that unit tests report are invented, and are not recorded.
     if cfg!(test) {
         return;
     }

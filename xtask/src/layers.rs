@@ -1,5 +1,6 @@
 //! The modules of the machine are layers: `mod.rs` lists them from the lowest to the highest, and each module imports
-//! only from modules that are listed before it. Only `mod.rs` has an `impl Machine`.
+//! only from modules that are listed before it. Only `mod.rs` has an `impl Machine`. The crates are layers too: each
+//! uses only those that the table in ARCHITECTURE.md lists for it, and the core does no I/O.
 use crate::common::root;
 use anyhow::{Context, Result, bail, ensure};
 use regex::Regex;
@@ -141,6 +142,30 @@ fn crates_in_map(text: &str) -> Result<BTreeMap<String, BTreeSet<String>>> {
     Ok(map)
 }
 
+/// Checks that the core does no I/O, reads no clock and starts no threads, except in tests.
+pub fn core_does_no_io(sources: &[PathBuf]) -> Result<()> {
+    let folder = root().join("crates/pvm-core/src");
+    let is_test = |path: &Path| {
+        path.components().any(|part| part.as_os_str() == "tests")
+            || path.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with("tests"))
+    };
+    let mut wrong = Vec::new();
+    for path in sources.iter().filter(|path| path.starts_with(&folder) && !is_test(path)) {
+        let text = fs::read_to_string(path)?;
+        wrong.extend(io_in(&text)?.iter().map(|what| format!("{}: {what}", path.display())));
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+/// Returns the names in a file, without its unit tests, that stand for I/O, a clock or threads.
+fn io_in(text: &str) -> Result<Vec<String>> {
+    let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
+    let of_system = Regex::new(r"\bstd::(?:fs|io|thread|process|os|env)\b|\b(?:Instant|SystemTime|Tcp\w+|Udp\w+)\b")?;
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    Ok(lines.flat_map(|line| of_system.find_iter(line)).map(|found| found.as_str().to_owned()).collect())
+}
+
 /// Checks that the daemon's code for actions names every action: its `match` has no wildcard, so no action can be
 /// forgotten.
 pub fn every_action_is_named() -> Result<()> {
@@ -196,6 +221,13 @@ mod tests {
         let map = crates_in_map(text).unwrap();
         assert_eq!(map.len(), 3);
         assert_eq!((&map["a"], &map["b"], &map["c"]), (&set(&[]), &set(&["core", "fmp"]), &set(&["a"])));
+    }
+
+    #[test]
+    fn io_clock_and_threads_are_found() {
+        let text = "use std::net::SocketAddr;\nuse std::time::{Duration, Instant};\n// std::fs\nstd::thread::spawn();\n\
+                    #[cfg(test)]\nmod tests {\n    use std::fs;\n}\n";
+        assert_eq!(io_in(text).unwrap(), ["Instant", "std::thread"]);
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     checks
         .check("each module of the machine imports from those before it", layers::machine_modules_are_layers(&sources));
     checks.check("crates use what the map says", layers::crates_use_what_the_map_says());
+    checks.check("the core does no I/O and reads no clock", layers::core_does_no_io(&sources));
     checks.check("the daemon names every action", layers::every_action_is_named());
     checks.check("no path of one machine", no_machine_paths());
     checks.check("what is cited is there", everything_cited_is_there());

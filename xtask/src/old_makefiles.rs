@@ -125,7 +125,8 @@ fn unpack(installed: &Installed, name: &str) -> Result<PathBuf> {
     ensure!(archive.is_file(), "{} is missing: cargo xtask setup test", archive.display());
     output(Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(&installed.root))?;
     let directory = installed.root.join(name);
-    // The archives contain programs that were compiled on another machine.
+    // The archives contain programs that were compiled on another machine. They are removed, so that the makefiles
+    // compile the programs here.
     let stale = directory.join(&installed.architecture);
     if stale.is_dir() {
         fs::remove_dir_all(&stale).with_context(|| format!("cannot remove {}", stale.display()))?;

@@ -15,7 +15,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The packages with unsafe code (the first and the last), and the package between them.
+/// The packages with unsafe code (the first and the last), and the package that connects them.
 const PACKAGES: [&str; 3] = ["pvm-fmp", "pvm-task", "libpvm3"];
 /// The sanitizers' runtime libraries, the symbolizer, and the source of Rust's standard library.
 pub const LIBRARIES: Part =
@@ -200,7 +200,7 @@ impl Sanitizer {
         let runtimes = debian_rust::folder().join(RUNTIMES);
         let runtime = runtimes.join(format!("libclang_rt.{}-x86_64.so", self.library));
         let flags = format!(
-            // The runtime library must be the first library of a program.
+            // The runtime library must be the first library that a program loads.
             "-Zsanitizer={} {} -Zexternal-clangrt -Zpre-link-arg=-Wl,--no-as-needed -Zpre-link-arg={} \
              -Clink-arg=-Wl,-rpath,{}",
             self.name,
@@ -219,8 +219,9 @@ impl Sanitizer {
             // The tests of libpvm3 link C programs with this library.
             ("HPVM_SANITIZER_RUNTIME", runtime),
             ("ASAN_OPTIONS", options.clone().into()),
-            // Programs of the tests fork, and their signal handlers call the library.
-            ("TSAN_OPTIONS", format!("{options} die_after_fork=0 report_signal_unsafe=0").into()),
+            // By default, ThreadSanitizer ends a child of `fork()` when the child starts a thread; programs of the
+            // tests fork.
+            ("TSAN_OPTIONS", format!("{options} die_after_fork=0").into()),
         ];
         if self.builds_std {
             // All versions of cargo read a list with spaces, but not all read one with commas.

@@ -40,7 +40,7 @@ processors, and small tools.\nDebian's own PVM, with which hpvm is compared, is 
 
 /// The words that are used if the command line has none. `fuzz` is not among them: Debian may lack the compiler's LLVM.
 const ALL: [&str; 2] = ["test", "bench"];
-/// The words that `setup test` implies: their packages are installed if they are available.
+/// Further words that `setup test` also handles: their packages are installed if they are available.
 const TAKEN_IF_THERE: [&str; 3] = ["clippy", "sanitize", "unlike"];
 
 /// Packages to install, and packages that are only unpacked.
@@ -68,7 +68,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Installs everything at once, which is fastest. If that fails, tries each part by itself.
+/// Installs the packages of all words in [`TAKEN_IF_THERE`] at once, which is fastest. If that fails, installs those of
+/// each word by themselves, and prints which are not available.
 fn take_what_can_be_had() {
     if wanted(&TAKEN_IF_THERE).and_then(Wanted::get).is_ok() {
         return;
@@ -151,7 +152,8 @@ impl Wanted {
     }
 }
 
-/// Returns the installed packages, and the packages that they provide (such as pkg-config, by pkgconf).
+/// Returns the names of the installed packages, and the names that they provide: pkgconf provides pkg-config, for
+/// example.
 fn installed() -> Result<HashSet<String>> {
     let list = output(
         Command::new("dpkg-query").args(["--show", "--showformat=${Package} ${db:Status-Status} ${Provides}\n"]),

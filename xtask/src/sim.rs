@@ -17,8 +17,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
 /// The number of hosts of the machine in which `cargo xtask test` measures the cost of an event.
 const COST_HOSTS: usize = 100;
 
-/// Runs some seeds as a part of `cargo xtask test`, and checks how the cost of an event grows. Each seed counts as one
-/// check.
+/// Runs some seeds as a part of `cargo xtask test`, and checks how the cost of an event grows with the number of hosts.
+/// Each seed counts as one check.
 pub fn counted(_arguments: &[String]) -> Result<Counts> {
     let output = Command::new(simulator()?).args(["--seeds", &SEEDS.to_string()]).output()?;
     let text = String::from_utf8_lossy(&output.stdout);

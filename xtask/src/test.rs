@@ -13,7 +13,7 @@ use std::time::Instant;
 /// How long the torture runs, in seconds; `cargo xtask torture` runs longer.
 const TORTURE_SECONDS: &str = "20";
 
-/// The arguments for a torture with neighbours that break the rules of shared memory; `cargo xtask torture --hostile`
+/// The arguments for a torture beside tasks that break every rule of shared memory; `cargo xtask torture --hostile`
 /// runs longer.
 const HOSTILE: [&str; 6] = ["--hostile", "2", "--seconds", "8", "--tasks", "16"];
 
@@ -43,7 +43,7 @@ const PARTS: &[Part] = &[
     ("house rules", || lint::counted(&[])),
 ];
 
-/// Runs the command: `test [WORD]...` runs only the parts whose names contain a word.
+/// Runs the command: `test [WORD]...` runs only the parts whose names contain one of the words.
 pub fn run(arguments: &[String]) -> Result<()> {
     let chosen = |part: &&Part| arguments.is_empty() || arguments.iter().any(|word| part.0.contains(&**word));
     let parts: Vec<&Part> = PARTS.iter().filter(chosen).collect();

@@ -40,8 +40,8 @@ fn init_send(encoding: c_int) -> c_int {
     },)
 }
 
-/// Prints the failure twice, as 3.4.6 does: there a public function called another public function, and both printed
-/// it.
+/// Prints the failure twice, as 3.4.6 does: in 3.4.6 one public function calls another, and each of them prints the
+/// failure.
 #[cold]
 fn init_send_failed(code: c_int) -> c_int {
     lpvm_error(b"pvm_mkbuf", code);
@@ -99,8 +99,8 @@ pub extern "C" fn pvm_setrbuf(mid: c_int) -> c_int {
     )
 }
 
-/// Returns the information about a message. For a message that this process has made, the source is the tid of this
-/// task, so the process enrolls if it can.
+/// Returns the information about a message. The source of a message that this process has made is the tid of this task;
+/// to have a tid, the process enrolls if it can.
 fn info(guard: &mut Guard, mid: c_int) -> Result<MessageInfo, Code> {
     let info = guard.task().message_info(mid)?;
     if info.src != 0 || guard.task().is_enrolled() {

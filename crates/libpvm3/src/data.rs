@@ -52,7 +52,7 @@ integers! {
     pvmdebmask = 0;
     /// `PvmNoReset`.
     pvmnoreset = 0;
-    /// Tasks that a reset spares have entries in a class of mailboxes: the index of this task's entry, or -1.
+    /// The index of this task's entry in the mailbox of the tasks that a reset does not end, or -1.
     pvmnoresetindex = -1;
     /// The length of `pvmsibtids`; -1 before `pvm_siblings` was called.
     pvmnsibs = -1;

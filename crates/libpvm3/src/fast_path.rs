@@ -2,9 +2,9 @@
 //! peer, and receives of messages that have arrived or arrive within a short spin. All other cases take the ordinary
 //! path.
 //!
-//! These functions are fast mainly because they make fewer stores to the stack. While a processor waits for the cache
-//! line of the queue, its store buffer holds only some dozens of stores; the fewer stores a message needs, the more
-//! messages fit in the store buffer.
+//! These functions are fast mainly because they make fewer stores to the stack than the ordinary path does. While a
+//! processor waits for the cache line of the queue, its store buffer holds only some dozens of stores; the fewer stores
+//! a message needs, the more messages fit in the store buffer.
 use crate::errors::call_silent;
 use crate::lock;
 use crate::memory::writable;
@@ -40,7 +40,7 @@ fn few_bytes<T>(data: *const T, count: c_int, data_type: c_int) -> Option<usize>
     Some(count * usize::from(ITEM_BYTES[data_type]))
 }
 
-/// Holds the lock during a call on the fast path, which uses only the task.
+/// Holds the lock during a call on the fast path. Such a call never runs code of the user.
 struct FastGuard;
 
 impl FastGuard {

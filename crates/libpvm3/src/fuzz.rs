@@ -38,8 +38,8 @@ pub const TARGETS: &[Target] = &[Target {
     ],
 }];
 
-/// The memory of an array argument before the address of its first item, in bytes; it has as much memory after that
-/// address.
+/// The bytes of memory that an array argument has before the address of its first item, and again from that address
+/// on: strides may be negative.
 const ROOM_BYTES: i64 = 4096;
 /// The most items of one format.
 const ITEMS_MAX: usize = 16;

@@ -84,7 +84,7 @@ unsafe extern "C" {
 static SINGLE_THREADED: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const MANY_THREADS).cast_mut());
 static MANY_THREADS: AtomicU8 = AtomicU8::new(0);
 
-/// Returns whether this thread is the only one, so that no other thread can acquire the lock between two instructions.
+/// Returns whether this thread is the only one. If so, no other thread can acquire the lock between two instructions.
 #[inline(always)]
 fn is_single_threaded() -> bool {
     // SAFETY: it points to a static or to the C library's byte, which always exists. Another thread writes that byte

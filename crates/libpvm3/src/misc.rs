@@ -242,11 +242,11 @@ fn reserved_name(tag: c_int) -> Option<&'static CStr> {
     })
 }
 
-/// The longest number as text: sign, ten digits, closing zero, in bytes.
+/// The size in bytes of the longest number as text: sign, ten digits, closing zero.
 const NUMBER_BYTES: usize = 12;
 
 thread_local! {
-    /// The number of the last tag without a name, as text; valid until the thread's next call of `pvmnametag`.
+    /// The text that `pvmnametag` returns for a tag without a name; valid until the thread's next such call.
     static NUMBER: UnsafeCell<[u8; NUMBER_BYTES]> = const { UnsafeCell::new([0; NUMBER_BYTES]) };
 }
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// A user's matching function (`pvm_recvf`).
 pub type Matcher = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
 
-/// How often a process tries to enroll while a daemon does not answer.
+/// How many times a process tries to enroll while a daemon does not answer.
 const ENROLL_TRIES: u32 = 5;
 /// The pause between two tries.
 const ENROLL_PAUSE: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ pub struct State {
     pub registered: crate::register::Registered,
     /// Whether an outer call is sending traces.
     pub sending_traces: bool,
-    /// Whether the spawner of this process requests its traces; `false` after one try to enroll for them.
+    /// Whether the spawner of this process requests its traces and the process has not yet tried to enroll for that.
     spawned_to_trace: bool,
     /// The process id.
     process: u32,
@@ -57,7 +57,7 @@ pub struct State {
 
 impl State {
     fn new(environment: &Environment) -> State {
-        // The linker takes from a static library only objects that are referenced.
+        // From a static library the linker takes only objects that are referenced, so refer to these two.
         std::hint::black_box((&at_exit::AT_END, &line_buffering::AT_START));
         let mut task = Task::new(environment);
         task.watch_trace_settings(trace::invalidate);
@@ -123,12 +123,12 @@ pub fn enter() -> Option<Guard> {
 }
 
 /// Acquires the lock at the end of the process, if the process has ever used the library and other threads release the
-/// lock in time. A child of `fork()` that has not called the library has not used it.
+/// lock in time. Calls of its parent do not count as uses by a child of `fork()`.
 pub fn enter_timeout(limit: Duration) -> Option<Guard> {
     let acquired = lock::acquire_timeout(limit)?;
     // SAFETY: the lock is held and was acquired before; the state is not borrowed.
     if acquired == Acquired::AfterFork && !unsafe { state() }.task.holds_back() {
-        // Nothing is left to send, and a child may still take over the task.
+        // Nothing is left to send. This does not count as a use of the task, so a child may still take the task over.
         lock::release_untouched();
         return None;
     }
@@ -405,6 +405,6 @@ impl Guard {
     }
 }
 
-/// The pause between two tries of a nested call, one from code of the user, while another thread sleeps on the
-/// descriptors.
+/// The pause between two tries of a nested call (a call that code of the user makes inside another call) while another
+/// thread sleeps on the descriptors.
 const NESTED_PAUSE: Duration = Duration::from_micros(200);

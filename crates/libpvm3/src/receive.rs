@@ -177,8 +177,8 @@ impl Selection {
     }
 }
 
-/// Calls the matching function for each queued message. Returns the first message for which it returns 1, or else the
-/// first of the messages with the highest rating.
+/// Calls the matching function for each queued message. Returns the first message for which the function returns 1,
+/// or else the first of the messages with the highest rating.
 fn match_queued(guard: &mut Guard, selection: &mut Selection) -> Result<Option<c_int>, Failure> {
     const TAKE: c_int = 1;
     let queued: Vec<c_int> = guard.task().queued().map(|(mid, ..)| mid).collect();

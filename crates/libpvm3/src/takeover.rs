@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long a child waits for a parent that runs, since it may be about to end.
+/// How long a child waits for a parent that runs, since this parent may be about to end.
 const RUNNING_WAIT_MAX: Duration = Duration::from_millis(250);
 /// How long a child waits for a parent that is ending.
 const ENDING_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -74,7 +74,7 @@ pub fn used() {
     }
 }
 
-/// Gives up the right to take over the parent's task, if this process has not used the library yet.
+/// Renounces the parent's task for good, if this process has not used the library yet: it will not take the task over.
 pub fn renounce() {
     if lock::is_fresh() {
         SEEN.store(NEVER, Relaxed);
@@ -127,7 +127,7 @@ fn judge(line: &str) -> ParentState {
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<u32>().ok()).unwrap_or(0);
     let (flags, threads) = (number(6), number(17));
     match words.first() {
-        // The first thread may end before the others.
+        // The first thread may end before other threads: the process then shows as a zombie, but still runs.
         Some(&"Z" | &"X") if threads <= 1 => ParentState::Gone,
         _ if flags & FLAG_ENDING != 0 && threads <= 1 => ParentState::Ending,
         Some(&"R" | &"D") => ParentState::Running,

@@ -123,7 +123,8 @@ pub extern "C" fn pvm_sendsig(tid: c_int, number: c_int) -> c_int {
     traced_code(Event::Sendsig, |_| ints(&[tid, number]), || send_signal(tid, number))
 }
 
-/// Prints a failure twice, as 3.4.6 does: there a public function called another public function, and both printed it.
+/// Prints a failure twice, as 3.4.6 does: in 3.4.6 one public function calls another, and each of them prints the
+/// failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_kill(tid: c_int) -> c_int {
     traced_code(

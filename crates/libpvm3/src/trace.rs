@@ -24,7 +24,7 @@ const ON: u8 = 2;
 /// The mode that every call loads. Changed under the process lock, except by `invalidate`.
 static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-/// The values of a record, in the order of the list of events.
+/// The values of a record, in the order in which the event's entry in `EVENTS` lists its data.
 pub type Values = Vec<Value>;
 
 /// Runs a call. If it is traced, `before` and `after` return the values for the two records.

@@ -19,10 +19,10 @@ const FRAGMENT_BYTES: u32 = 4080;
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// The version of the lines that hpvm adds to the dialogue of PVM 3.4.6.
 const VERSION: u32 = 1;
-/// The number of addresses that a new daemon announces, and the number of names that it announces.
+/// The number of addresses that a new daemon announces; the same limit holds for the names that it announces.
 ///
 /// * Filled by: the host that is added
-/// * Setting: none, no host has so many
+/// * Setting: none, no host has that many
 /// * Reached: further ones are ignored
 /// * Test: `addresses_of_a_daemon_beyond_the_limit_are_ignored`
 pub const ADDRESSES_MAX: usize = 64;
@@ -60,7 +60,7 @@ impl DaemonCommand {
         let master = hex_address(self.address);
         let mut unspecified = self.address;
         unspecified.set_port(0);
-        // The first `=` after an option's letter is not part of the value.
+        // The daemon skips one `=` after an option's letter, so a name that begins with `=` needs an additional one.
         let equals = if self.name.starts_with('=') { "=" } else { "" };
         format!(
             "{daemon} {mode} -d{:#x}{key} -n{equals}{} {} {master} {FRAGMENT_BYTES} {} {}",
@@ -217,7 +217,7 @@ fn skip_escape(letters: &mut std::str::Chars<'_>) {
         _ => None,
     };
     if last == Some('\u{1b}') {
-        // A text can end with two characters: the escape character, which was read, and a second one.
+        // The end of a text can be two characters: the escape character, which was read above, and a second one.
         let _ = letters.next();
     }
 }

@@ -426,7 +426,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Returns the constants of the header whose names have the given prefix: name without the prefix, and number.
+    /// Returns the header's constants with the given prefix: each name without the prefix, and its number.
     fn defined(prefix: &str) -> BTreeMap<String, i32> {
         let header = include_str!("../../../include/pvmtev.h");
         let number = |text: &str| match text.strip_prefix("0x") {

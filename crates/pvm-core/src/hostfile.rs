@@ -9,8 +9,8 @@ pub const SPEED_MAX: i32 = 1_000_000;
 /// The greatest value of `slots=`; the least is 1.
 pub const SLOTS_MAX: u32 = 65_535;
 
-/// Characters with which no name begins. A name that began with `-` would be an option of the program that starts
-/// daemons; the other characters begin marks, defaults and comments.
+/// Characters with which no name begins. The program that starts daemons would read a name that begins with `-` as an
+/// option; the other characters begin marks, defaults and comments.
 const NOT_FIRST: [char; 5] = ['-', '&', '$', '*', '#'];
 
 /// Why a line cannot be used.
@@ -81,7 +81,7 @@ impl Options {
         let (name, value) = word.split_once('=').ok_or_else(wrong)?;
         let text = Some(value.to_owned());
         match name {
-            // The program that starts daemons would take a value with a leading dash for an option.
+            // The program that starts daemons would read a value with a leading dash as an option.
             "lo" | "ip" if value.starts_with('-') || value.is_empty() => return Err(wrong()),
             "lo" => self.login = text,
             "so" if matches!(value, "pw" | "ms") => self.start = text,
@@ -103,7 +103,7 @@ impl Options {
         Ok(())
     }
 
-    /// Returns these options. Those that are missing are taken from `defaults`.
+    /// Returns these options; options that are missing are taken from `defaults`.
     fn or(self, defaults: &Options) -> Options {
         let defaults = defaults.clone();
         Options {
@@ -129,7 +129,7 @@ pub struct HostLine {
     pub later: bool,
     /// `$`: the host may share its address with another daemon.
     pub overload: bool,
-    /// The options of the line. Those that are missing there have their default.
+    /// The options of the line. In a hostfile, options that the line lacks are taken from the last `*` line before it.
     pub options: Options,
 }
 
@@ -219,7 +219,7 @@ impl Hostfile {
             Some((&"*", options)) => self.defaults = read_options(options)?,
             Some(_) => {
                 let mut hosts = read_hosts(&words)?;
-                // Their number is bounded because each look-up of a host searches all hosts.
+                // The number of hosts is bounded because each look-up of a host searches all hosts.
                 if self.hosts.len() + hosts.len() > ranges::NAMES_MAX {
                     return Err(RangeError::TooMany.into());
                 }

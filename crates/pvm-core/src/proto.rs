@@ -43,7 +43,7 @@ pub enum ToDaemon {
     /// `pvm_exit`: the last frame. The task closes the socket next.
     Bye,
     /// The process of the task has ended. Its child has inherited the socket and continues as the task. The frame
-    /// carries one descriptor: the child's process.
+    /// carries one descriptor: a pidfd of the child.
     TakeOver,
 }
 
@@ -78,15 +78,15 @@ pub enum ToTask {
     /// segment and its doorbell.
     Peer(Tid),
     /// A peer to which this task was introduced has ended. All messages that the peer sent are in the peer's segment;
-    /// the task must read them first.
+    /// the task must read them before it removes the peer.
     PeerGone(Tid),
-    /// The memory of a group. This frame precedes each [`Reply::Group`] with the same `id`. It carries the descriptor
-    /// of the membership page (read-only), and for members also the descriptor of the barrier page (writable).
+    /// The pages of a group. This frame precedes each [`Reply::Group`] with the same `id`. It carries the descriptor of
+    /// the membership page (read-only), and for members also the descriptor of the barrier page (writable).
     Group { id: u64 },
     /// A direct link to a task of another host. It carries one descriptor: a TCP connection to that task.
     Direct(Direct),
-    /// A task of another host, which this task watches, has ended. The messages that it sent on a direct link precede
-    /// all later frames on this socket.
+    /// A task of another host, which this task watches, has ended. The task reads the messages that the ended task sent
+    /// on a direct link before it handles any later frame of this socket.
     Ended(Tid),
     /// The machine halts.
     Halting,
@@ -259,7 +259,7 @@ pub enum Request {
     JoinGroup(ByteBuf),
     /// `pvm_lvgroup`. Answer: `Reply::Done`, `NoGroup`, `NotInGroup`.
     LeaveGroup(ByteBuf),
-    /// Get the memory of a group, whether or not this task is a member. Answer: `Reply::Group`, `NoGroup`.
+    /// Get the pages of a group, whether or not this task is a member. Answer: `Reply::Group`, `NoGroup`.
     Group(ByteBuf),
     /// Arrive at the barrier of a group, with the `count` of `pvm_barrier`, while the members do not use a barrier
     /// page. Answer: `Reply::Done` when the barrier opens; `NoTask` if it cannot open any more, `NoGroup`,

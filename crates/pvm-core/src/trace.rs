@@ -1,9 +1,9 @@
 //! The format of trace messages (docs/undocumented-behaviour.md, "Tracing").
 //!
-//! A message is a body in the default encoding: records between marks. The first record of an event that a sender sends
-//! to a collector is a *description*: besides the values it holds the name of the event, and the number and type of
-//! each datum. Later records hold only the values. Each daemon sends the list of all kinds of data to each collector
-//! once.
+//! A message is a body in the default encoding. Each record stands between two marks (`events::mark`). The first record
+//! of an event that a sender sends to a collector is a *description*: besides the values it holds the name of the
+//! event, and the number and type of each datum. Later records hold only the values. Each daemon sends the list of all
+//! kinds of data to each collector once.
 use crate::encoding::Reader;
 use crate::events::{DATA, Datum, EVENTS, EXIT, Event, Form, HEAD, data_type, mark};
 use crate::{events, tid::Tid};

@@ -1,9 +1,9 @@
 //! The protocol between the daemons of a machine.
 //!
-//! Frames travel in order on the control link between two hosts. Crate `pvm-net` authenticates and encrypts them, and
-//! limits their length. Instead, [`Frame::Deliver`], [`Frame::Output`] and [`Frame::Died`] travel in band: in the flow
-//! of messages to a task, so that they do not overtake earlier messages. No type here is recursive, so no frame can
-//! exhaust the reader's stack.
+//! Frames travel in order on the control link between two hosts; crate `pvm-net` authenticates and encrypts them, and
+//! limits their length. Only [`Frame::Output`], [`Frame::Died`] and, if the receiver is a task, [`Frame::Deliver`] do
+//! not use the control link: they travel in band, in the flow of messages to a task, so that they do not overtake
+//! earlier messages. No type here is recursive, so no frame can exhaust the reader's stack.
 use crate::codes::Code;
 use crate::machine::{Taken, Waiting};
 use crate::proto::{ByteBuf, Message, Reply, Request, Role, Spawn, TraceSettings};
@@ -114,7 +114,7 @@ pub enum Frame {
     TableAck { version: u64 },
     /// Master to all: all hosts have acknowledged these new hosts, so they can be used now.
     Joined { hosts: Vec<Tid> },
-    /// To the master: the sender's link to this host has failed.
+    /// To the master: the sender's link to the named host has failed.
     Suspect(Tid),
     /// Sent to `to` through the master: `from` needs a link to `to`, and `to` must connect.
     PleaseConnect { to: Tid, from: Tid },
@@ -139,7 +139,8 @@ pub enum Frame {
     // ----- groups
     /// Master to a host with a task that looks up the group: the state of the group.
     GroupKnown(GroupState),
-    /// Master to the hosts with a replica of the group. The answer is `GroupSeen` if the number is not 0.
+    /// Master to the hosts with a replica of the group: a change of the group. The answer is `GroupSeen` if `number` is
+    /// not 0.
     GroupChanged { id: u64, number: u64, change: GroupChange },
     /// To the master: the sender has applied the change with this number.
     GroupSeen { number: u64 },
@@ -176,7 +177,8 @@ pub enum Frame {
     Died { tid: Tid, watcher: Tid },
 
     // ----- messages and output
-    /// In band to the receiver of the message, or to a daemon: a message that a daemon has made or relays.
+    /// A message that a daemon has made or relays: in band to the task that receives it, or on the control link to a
+    /// daemon.
     Deliver(Message),
     /// To the master: a line of output for the log.
     Log {
@@ -184,7 +186,7 @@ pub enum Frame {
         #[serde(with = "serde_bytes")]
         line: Vec<u8>,
     },
-    /// In band to the receiver of the message, a collector: the output of a task.
+    /// In band, to a collector: the output of a task.
     Output(Message),
     /// To the host of a task that prints: the collector has consumed this many bytes of output, or has left and will
     /// not consume them.
@@ -197,7 +199,7 @@ pub enum Frame {
     StartNews { number: u64, news: StartNews },
 
     // ----- data links that break
-    /// To the host that accepts connections: the data link with this number (the first is 0) has failed here.
+    /// To the host that accepts connections: the data link with this number (the first is 0) has failed at the sender.
     DataLost { number: u32 },
     /// To the host that connects: make the data link with this number, which replaces all earlier ones.
     DataCall { number: u32, call: DataCall },
@@ -284,7 +286,7 @@ pub enum GroupChange {
 /// The length of each secret of a connection, in bytes.
 pub const SECRET_BYTES: usize = 32;
 
-/// The secrets by which two hosts make a connection for two of their tasks. The connecting side shows the first secret
+/// The secrets of a connection that two hosts make for two of their tasks. The connecting side shows the first secret
 /// and the accepting side answers with the second. If the messages of the tasks are encrypted, the tasks authenticate
 /// each other with the third secret.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq)]
@@ -303,8 +305,8 @@ impl std::fmt::Debug for DirectCall {
     }
 }
 
-/// The secrets by which a data link is remade. The connecting side shows the first secret and the accepting side
-/// answers with the second.
+/// The secrets of a data link that is remade. The connecting side shows the first secret and the accepting side answers
+/// with the second.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq)]
 pub struct DataCall {
     /// The secret that the connecting side shows.
@@ -339,7 +341,7 @@ pub struct Started {
     pub addresses: Vec<SocketAddr>,
     /// The daemon's public key.
     pub key: Key,
-    /// The names by which the host knows itself.
+    /// The host's own names for itself.
     pub names: Vec<String>,
 }
 

@@ -42,7 +42,7 @@ fn receive(endpoint: &mut Endpoint, last: &mut Last, post: bool) {
     }
 }
 
-/// Keeps the calling thread on one core.
+/// Pins the calling thread to one core.
 fn pin(core: usize) {
     let mut set = rustix::thread::CpuSet::new();
     set.set(core);

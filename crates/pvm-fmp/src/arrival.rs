@@ -122,8 +122,8 @@ impl Remote {
         self.bytes == 0
     }
 
-    /// Passes the body to `each` without a copy, as [`BodyInTransit::use_pieces`] does. Only a body in fragments is
-    /// first copied, in small pieces: otherwise a number could be split between two fragments.
+    /// Passes the body to `each` without a copy, as [`BodyInTransit::use_pieces`] does. A body in fragments is an
+    /// exception: it is copied in small pieces, because a packed number may be split between two fragments.
     pub fn use_pieces(&self, done: &mut usize, each: &mut dyn FnMut(usize, *const u8, usize)) {
         if *done > self.bytes {
             return; // the sender has announced a shorter body than before
@@ -198,7 +198,7 @@ fn fragment(owner: &Rc<Owner>, offset: u64, bytes: u64) -> Option<Fragment> {
     owner.mapping.reach(offset, bytes).map(|address| Fragment { address: address.as_ptr(), bytes: bytes as usize })
 }
 
-/// What became of a [`BodyInTransit`].
+/// How the transfer of a [`BodyInTransit`] ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     Taken,
@@ -265,7 +265,8 @@ impl BodyInTransit<'_> {
         self.take(&mut data[start..])
     }
 
-    /// Copies the first `data.len()` bytes (at most `len`) in one call. After that the sender may reuse its memory.
+    /// Copies the first `data.len()` bytes (at most `len`) in one call. After that the sender may reuse its memory,
+    /// even if `data` has room for only a part of the body.
     pub fn take(self, data: &mut [u8]) -> Result<(), NotTaken> {
         let count = data.len().min(self.bytes);
         let data = &mut data[..count];
@@ -393,8 +394,8 @@ impl RendezvousSource<'_> {
     }
 }
 
-/// The number of polls without progress after which the receiver stops waiting for a pipelined body, and tries again
-/// later: some 100 microseconds.
+/// The number of reads of the sender's count without progress, some 100 microseconds in all, after which the receiver
+/// stops waiting for a pipelined body. It tries again in a later poll of the queue.
 const PIPELINED_SPINS_MAX: u32 = 20_000;
 
 /// Returns the word in which the sender publishes how many bytes of a pipelined body it has written.
@@ -442,7 +443,8 @@ pub trait Sink {
     fn wants(&self, _from: u32) -> bool {
         true
     }
-    /// Returns whether the sink has what it wanted. If so, all later messages of this peer stay in the queue.
+    /// Returns whether the sink has what it wanted. If so, the later messages of the peer that is being polled stay in
+    /// its queue.
     #[inline]
     fn satisfied(&self) -> bool {
         false

@@ -20,10 +20,10 @@ const NO_LIMIT_BYTES: u64 = 1 << 60;
 struct Names {
     limits: &'static [&'static str],
     usage: &'static str,
-    /// The line of `memory.stat` for file pages that the system drops when it needs memory, in this group and those
-    /// below.
+    /// The name of a line of `memory.stat`: the size of the file pages in this group and the groups below it. The
+    /// system drops such pages when it needs memory.
     reclaimable: &'static str,
-    /// The file that tells whether the limit of a group binds the groups below it.
+    /// The name of the file whose content says whether the limit of a group binds the groups below it.
     hierarchy: Option<&'static str>,
 }
 

@@ -2,7 +2,7 @@
 use crate::copy_policy::NON_TEMPORAL_BYTES_MIN;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-/// The longest piece that the C library copies by vector instructions, in bytes. For longer pieces it takes the
+/// The longest piece that the C library copies by vector instructions, in bytes. For longer pieces it uses the
 /// processor's string instructions, which are half as fast if another core has just written the bytes.
 const PIECE_BYTES: usize = 4 << 10;
 
@@ -50,8 +50,8 @@ pub unsafe fn copy_shared_by_size(from: *const u8, to: *mut u8, bytes: usize) {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Copies bytes that another core will read, by non-temporal stores: that core reads memory faster than modified lines
-/// in this core's cache.
+/// Copies bytes that another core will read, by non-temporal stores: that core reads bytes faster from memory than from
+/// modified lines in this core's cache.
 ///
 /// # Safety
 /// As for [`copy`].

@@ -37,7 +37,7 @@ pub enum CopyMode {
     NonTemporal,
 }
 
-/// How to copy next, learned from the speed of earlier copies.
+/// Chooses how to copy next, from the speed of earlier copies.
 #[derive(Debug, Default)]
 pub struct CopyPolicy {
     /// The number of slow copies since the last quick one.

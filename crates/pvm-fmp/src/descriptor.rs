@@ -5,7 +5,7 @@ use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-/// The first number behind those of standard input, output and errors.
+/// The first number after those of standard input, output and errors.
 const FIRST: i32 = 3;
 
 /// Moves a descriptor to a number that no program takes for its own input or output.
@@ -33,7 +33,7 @@ impl Floor {
 pub struct Peer {
     /// The id of the process that connected or listened; 0 if it is not visible in this process's namespace.
     pub process: i32,
-    /// Its user.
+    /// The user id of that process.
     pub user: u32,
 }
 

@@ -12,13 +12,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// The smallest size of a pipe, in bytes; the system rounds it up to a page.
 const PIPE_BYTES: usize = 4096;
-/// The number of rings (one byte each) that one read takes. Few are waiting unless a peer breaks the rules.
+/// The number of rings (one byte each) that one read takes. Unless a peer breaks the rules, the pipe holds only a few
+/// rings.
 const RINGS_BYTES: usize = 256;
 
 /// Makes a doorbell.
 pub fn new() -> io::Result<OwnedFd> {
     let (end, other) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    drop(other); // frees its number, which may be the last that this process may have
+    drop(other); // frees its number: the limit of the process may allow no further one
     rustix::pipe::fcntl_setpipe_size(&end, PIPE_BYTES).map_err(|errno| failed("fcntl(F_SETPIPE_SZ)", errno))?;
     again(end.as_fd())
 }
@@ -45,12 +46,12 @@ pub fn is_bell(bell: BorrowedFd<'_>) -> bool {
 pub fn ring(bell: BorrowedFd<'_>) {
     static RING: u8 = 1;
     let ring = libc::iovec { iov_base: (&raw const RING).cast_mut().cast(), iov_len: 1 };
-    // `write` would have to check the flags first, and they could change before the write. This call has a flag of its
-    // own that forbids it to wait.
+    // `write` would have to check the flags first, and they could change before the write. `vmsplice` instead takes a
+    // flag that forbids this one call to wait.
     // SAFETY: a doorbell is open for writing, so the kernel reads the byte, which lives for ever.
     let rung = unsafe { libc::vmsplice(bell.as_raw_fd(), &raw const ring, 1, libc::SPLICE_F_NONBLOCK) };
-    // In a sandbox that lacks or forbids the call the error is neither EAGAIN nor EBADF. EBADF means that the
-    // descriptor is no pipe: the program has closed the doorbell and opened another file under its number.
+    // Where the system lacks `vmsplice` or a sandbox forbids it, the error is neither EAGAIN nor EBADF. EBADF means
+    // that the descriptor is no pipe: the program has closed the doorbell and opened another file under its number.
     let errno = io::Error::last_os_error().raw_os_error();
     if rung < 0 && ![Some(libc::EAGAIN), Some(libc::EBADF)].contains(&errno) {
         write(bell);

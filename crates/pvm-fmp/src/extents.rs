@@ -61,7 +61,8 @@ pub struct Mapping {
     pub inode: u64,
 }
 
-/// The number of the file system for huge pages: reading a page that the system cannot provide would kill the reader.
+/// The magic number of the file system for huge pages. Its files are refused: if the system cannot provide a huge page,
+/// an access to that page kills the reader.
 const LARGE_PAGES_MAGIC: u64 = 0x9584_58f6;
 
 /// Returns whether memory of a file system of this kind can be read safely.
@@ -266,7 +267,7 @@ impl Mapping {
         Ok(piece)
     }
 
-    /// Returns the last mapped piece that ends before `start`.
+    /// Returns the mapped piece whose end is the nearest one before `start`.
     fn nearest(&self, start: u64) -> Piece {
         let more = self.more.borrow();
         let before = more.iter().filter(|piece| piece.end() <= start).max_by_key(|piece| piece.end());

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// The zeroes that one write takes to commit memory, on systems that have no call for that.
+/// The zeroes of one write: on systems that have no call to commit memory, the memory is filled with zeroes instead.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Returns whether the error means that the system lacks or forbids the call.
@@ -77,8 +77,8 @@ pub fn lengthen(file: &OwnedFd, bytes: u64) -> io::Result<()> {
 /// Seals a file, if it is of a kind that can be sealed.
 pub fn seal(file: &OwnedFd, seals: SealFlags) -> io::Result<()> {
     match rustix::fs::fcntl_add_seals(file, seals | SealFlags::SEAL) {
-        // The file is no memfd, or the system lacks the call; in both cases a receiver of the file cannot ask for its
-        // seals either.
+        // The file is no memfd, or the system lacks the call. In both cases a receiver of the file cannot ask for its
+        // seals either, and accepts the file because it has no name (`keeps_length`).
         Err(errno) if is_nameless(file.as_fd()) && (errno == Errno::INVAL || is_forbidden(errno)) => Ok(()),
         other => other.map_err(|errno| failed("fcntl(F_ADD_SEALS)", errno)),
     }
@@ -111,11 +111,12 @@ fn is_nameless(file: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// The largest number of bytes that one call commits: a call that a signal interrupts begins again.
+/// The largest number of bytes that one call commits. A call that a signal interrupts is repeated from its start, so it
+/// should be short.
 const TAKEN_AT_ONCE_BYTES: u64 = 32 << 20;
 
-/// Commits memory for a range of a file. Returns an error if there is too little memory; without this check, a later
-/// access would end the process.
+/// Commits memory for a range of a file. Returns an error if there is too little memory; if the memory were not
+/// committed here, this lack would kill the process at a later access.
 pub fn take_memory(file: &OwnedFd, mut offset: u64, bytes: u64) -> io::Result<()> {
     let end = offset + bytes;
     while offset < end {

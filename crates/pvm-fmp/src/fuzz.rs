@@ -237,7 +237,8 @@ impl Hostile {
     }
 }
 
-/// Returns a number that is likely to be accepted as an offset: small, in the playground, near the ends, or any number.
+/// Returns a number that is likely to be accepted as an offset: small, in the playground, near `end`, near the largest
+/// number, or any number.
 fn word(from: &mut Unstructured<'_>, end: u64) -> pvm_fuzz::Result<u64> {
     Ok(match from.arbitrary::<u8>()? % 8 {
         0 | 1 => from.arbitrary::<u8>()?.into(),
@@ -429,7 +430,8 @@ fn strangers(choice: u8, victim: &mut Endpoint, hostile: &Hostile) {
     assert!(victim.connect(STRANGER, stranger, bell).is_err());
 }
 
-/// Writes an entry of three words that begin with `first`, or only the first of these words.
+/// Writes an entry whose body is three words: those of `first`, then chosen ones. Sometimes only the first word is
+/// written.
 fn entry(from: &mut Unstructured<'_>, hostile: &mut Hostile, kind: Kind, first: &[u64]) -> pvm_fuzz::Result<()> {
     let end = PLAYGROUND + PLAYGROUND_BYTES;
     let mut words = first.to_vec();
@@ -539,7 +541,7 @@ fn on_the_barrier_page(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 0 => memory.freeze(),
                 1 => memory.break_up(),
                 2 => memory.close(),
-                // Another task gets the place.
+                // Another task gets the victim's instance number.
                 _ => memory.set(1, VICTIM + 1),
             },
             _ => {

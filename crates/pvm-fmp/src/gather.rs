@@ -59,7 +59,7 @@ impl<'a> GatherList<'a> {
         self.list.iter().map(|part| part.iov_len).sum()
     }
 
-    /// Writes the parts once. Returns how many bytes the socket took.
+    /// Writes the parts with one call. Returns how many bytes the socket took.
     pub fn write_to(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         // SAFETY: all zeroes is a valid header: no address, no control data.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };

@@ -16,7 +16,7 @@ pub struct Immediate {
     pub(crate) words: [u64; 2],
 }
 
-#[allow(clippy::len_without_is_empty)] // an empty message is one
+#[allow(clippy::len_without_is_empty)] // an empty message is a message, too
 impl Immediate {
     /// Returns the message, if the body is short enough.
     #[inline(always)]
@@ -27,7 +27,8 @@ impl Immediate {
         }
     }
 
-    /// Returns the message, if the body has 4, 8 or 16 bytes, like one number or two: this needs no function call.
+    /// Returns the message, if the body has 4, 8 or 16 bytes, as one or two numbers have. Bodies of these lengths are
+    /// copied without a function call.
     #[inline(always)]
     pub fn of_numbers(first: [u32; 2], well_known: usize, body: &[u8]) -> Option<Immediate> {
         let words = match *body {

@@ -63,7 +63,7 @@ fn exchange(a: &mut Endpoint, b: &mut Endpoint) {
 #[test]
 fn a_limit_of_address_space_is_an_error_for_what_is_beyond_it_alone() {
     if word().is_some() {
-        // Many neighbours are no problem.
+        // Many neighbours fit within the limit.
         let host = Host::new();
         let mut one = host.endpoint(A);
         let mut others: Vec<Endpoint> = (2..60).map(|number| host.endpoint(0x40000 + number)).collect();

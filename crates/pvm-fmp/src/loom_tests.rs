@@ -100,7 +100,8 @@ fn half_slots_are_seen_whole_and_in_order() {
     });
 }
 
-/// Each word of the body in the first round is the stamp of an immediate message in the second round.
+/// Each word of the body that is written in the first round equals the stamp of an immediate message of the second
+/// round.
 #[test]
 fn a_body_of_an_earlier_round_is_no_stamp() {
     loom::model(|| {
@@ -211,7 +212,7 @@ fn the_body_of_a_rendezvous_is_never_read_after_its_reuse() {
 }
 
 /// Either the receiver has the body, or the sender knows that the receiver will not get it. In both cases the sender
-/// reuses its memory. It opens another rendezvous only if the receiver has this body.
+/// reuses its memory. The sender opens another rendezvous only if the receiver has this body.
 #[test]
 fn a_rendezvous_is_either_taken_or_withdrawn() {
     loom::model(|| {

@@ -85,8 +85,8 @@ pub unsafe fn can_map_behind(page: NonNull<c_void>) -> bool {
             unsafe { libc::munmap(copy.as_ptr(), 1) };
             true
         }
-        // There is no address space for this try, so the answer stays unknown: a process with such a limit may need the
-        // other way (from the file) for now.
+        // There is no address space for this try, so the answer stays unknown, and a later call tries again. The
+        // present caller maps from the file.
         Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return false,
         Err(_) => false,
     };

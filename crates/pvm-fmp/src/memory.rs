@@ -116,8 +116,8 @@ mod tests {
         if std::env::var_os(INSIDE).is_some() {
             return flood();
         }
-        // Where no control group can be made (no permission, or none mounted), the tests on trees of files must be
-        // enough.
+        // Where no control group can be made (no permission, or none mounted), this test ends here, and only the tests
+        // of `control_group` check limits of groups.
         let name = format!("hpvm-test-{}", std::process::id());
         let (first, second) = (Path::new("/sys/fs/cgroup/memory"), Path::new("/sys/fs/cgroup"));
         let places = [(first.join(&name), "memory.limit_in_bytes"), (second.join(&name), "memory.max")];

@@ -6,13 +6,13 @@ use crate::sync::{AtomicU32, Ordering, ReadOnlyLoad, fence};
 
 /// The words by which the owner of a segment publishes whether it sleeps.
 ///
-/// A fence for each message would cost as much as the rest of the send, because the sender would wait until its cache
-/// line has gone from core to core. So while cores are free and sleeps are rare, only the sleeper pays: it makes all
-/// cores pass a barrier (`membarrier(2)`), and senders need no fence. While tasks outnumber the cores, sleeps are
-/// frequent, and both sides pass a fence.
+/// A fence for each message would cost as much as the rest of the send, because at the fence the sender would wait
+/// until the cache line of the message has gone from core to core. So while cores are free and sleeps are rare, only
+/// the sleeper pays: it makes all cores pass a barrier (`membarrier(2)`), and senders need no fence. While tasks
+/// outnumber the cores, sleeps are frequent, and both sides pass a fence.
 #[repr(C)]
 pub struct Parker {
-    /// Nonzero: the owner sleeps or is about to, and senders must ring. Each sleep has another number.
+    /// Nonzero: the owner sleeps or is about to, and senders must ring. Each sleep has a different number.
     sleep: AtomicU32,
     /// Nonzero: the owner passes a barrier on all cores before it sleeps.
     asymmetric: AtomicU32,

@@ -13,12 +13,14 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// The number of slots of a first ring, as a power of two: 4 KiB.
+/// The number of slots of a first ring, as an exponent of two: 64 slots, 4 KiB.
 const RING_SHIFT_MIN: u32 = 6;
-/// The number of slots of the largest ring, as a power of two: 1 MiB. A longer queue goes on in further rings.
+/// The number of slots of the largest ring, as an exponent of two: 16384 slots, 1 MiB. A longer queue goes on in
+/// further rings.
 const RING_SHIFT_MAX: u32 = 14;
 
-/// The number of records of a peer's table that one poll for its queue searches on average.
+/// The number of records of a peer's table that are searched in one poll, on average, while the record for us has not
+/// been found.
 const SEARCH_RECORDS: usize = 64;
 /// A table of at most this number of records is searched in one poll.
 const SEARCH_RECORDS_AT_ONCE: usize = 256;
@@ -232,7 +234,7 @@ struct OwnRing {
     block: Block,
     /// Where the block lies.
     slots: NonNull<Slot>,
-    /// The number of slots, and (`shift`) the same as a power of two.
+    /// The number of slots, and (`shift`) the same as an exponent of two.
     count: usize,
     shift: u32,
 }
@@ -437,9 +439,10 @@ pub(crate) struct RendezvousState {
     /// The process id that the peer has named, and the same id again if we can copy to that process; `None` before the
     /// first check.
     pub process: Option<(u32, Option<i32>)>,
-    /// The peer cannot copy from us.
+    /// Set when no further rendezvous may be opened with the peer: it has asked for a body in the heap, or a rendezvous
+    /// with it was withdrawn.
     pub refused: bool,
-    /// How many more times a sender may linger in vain for the peer's receive.
+    /// How many more times this task, as a sender, may wait in vain for the peer to begin its receive.
     pub linger: u32,
 }
 

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-/// "hpvmport".
+/// The first word of the table: the bytes of "hpvmport".
 const MAGIC: u64 = u64::from_be_bytes(*b"hpvmport");
 
 #[repr(C)]
@@ -23,7 +23,7 @@ struct Table {
 
 #[repr(C)]
 struct Entry {
-    /// The task that lives here; 0 for none.
+    /// The tid of the living task that has this slot; 0 for none.
     tid: AtomicU32,
     /// The number of control frames that the daemon has sent to the task; wraps.
     frames: AtomicU32,
@@ -92,7 +92,7 @@ impl PortTable {
         // Pair `frame sent`: whoever sees the count finds the frame in the socket.
         self.mapped.entry(tid).frames.fetch_add(1, Ordering::Release);
     }
-    /// Sets how many connected tasks live here.
+    /// Sets the number of connected tasks on this host.
     pub fn set_tasks(&self, tasks: u32) {
         self.mapped.table().tasks.0.store(tasks, Ordering::Relaxed);
     }

@@ -130,7 +130,7 @@ fn maps_for_writing(line: &str, inode: u64) -> bool {
         && words.next().is_some_and(|name| name.starts_with(SEGMENT_PATH))
 }
 
-/// Watches the process that owns a segment for its end.
+/// Watches for the end of the process that owns a segment.
 pub struct Watch<'a> {
     header: &'a Header,
     process: i32,
@@ -162,7 +162,7 @@ impl<'a> Watch<'a> {
                 self.process > 0 && unsafe { libc::kill(self.process, 0) != 0 } && last_errno() == Errno::SRCH
             }
         };
-        // The number may be that of another process by now, or the process may run another program.
+        // The process id may belong to another process by now, or the process may run another program.
         has_ended
             || match has_nonce(self.header) {
                 Ok(has_nonce) => !has_nonce,

@@ -1,16 +1,16 @@
 //! The queue from one task to another: a ring of slots with a single writer and a single reader.
 //!
 //! A slot is a cache line. An *immediate* message, of at most [`IMMEDIATE_BYTES`] with a well-known header
-//! ([`WELL_KNOWN_HEADERS`]), takes half a slot: where cache lines go slowly from core to core, one line carries two
-//! messages. Positions count half-slots. All other entries begin at the start of a slot; if a half-slot is left free
-//! before such an entry, the stamp of that half-slot says so (a skip).
+//! ([`WELL_KNOWN_HEADERS`]), takes half a slot, so one cache line can carry two messages; this saves time where cache
+//! lines go slowly from core to core. Positions count half-slots. All other entries begin at the start of a slot; if a
+//! half-slot is left free before such an entry, the stamp of that half-slot says so (a skip).
 //!
 //! Each slot begins with a stamp word: the sequence number under which the slot was written, so that a slot of an
 //! earlier round is never taken for a new one. The stamp of an entry's first slot also holds the kind of the entry and
-//! the length of its body. The second half-slot behind an immediate message begins with such a stamp, too. The writer
-//! stores the stamp of an entry's first slot or half-slot last. The reader keeps its position to itself and polls the
-//! stamp of the next slot; so a short message goes from core to core in one cache line. The reader's progress is
-//! published elsewhere (`Endpoint`), so that the writer knows how much room there is.
+//! the length of its body. If the first half of a slot holds an immediate message, the second half begins with such a
+//! stamp, too. The writer stores the stamp of an entry's first slot or half-slot last. The reader keeps its position to
+//! itself and polls the stamp of the next slot; so a short message goes from core to core in one cache line. The
+//! reader's progress is published elsewhere (`Endpoint`), so that the writer knows how much room there is.
 //!
 //! All words are atomics, so that even a writer that breaks all rules causes only wrong bytes.
 use crate::Immediate;
@@ -194,7 +194,7 @@ impl Writer {
         self.sequence = sequence(self.position, self.shift) << 32;
     }
 
-    /// Writes a message into half a slot, if it fits. Returns whether it did.
+    /// Writes a message into half a slot, if it fits. Returns whether the message was written.
     #[inline(always)]
     fn write_immediate(&mut self, ring: &[Slot], meta: &Meta, body: &[u8]) -> bool {
         if body.len() > IMMEDIATE_BYTES {
@@ -505,7 +505,8 @@ impl Short<'_> {
     }
 }
 
-/// Returns the index of the first word of the body, for an entry that begins at word `at`.
+/// Returns the index of the first word of the body: of an immediate message that begins at word `at`, or else of an
+/// entry that fills its slots from the first word on.
 #[inline(always)]
 fn body_word(at: usize, well_known: Option<usize>) -> usize {
     if well_known.is_some() { at + IMMEDIATE_START / 8 } else { FIRST_START / 8 }

@@ -28,7 +28,7 @@ const WITHDRAWN: u64 = 3;
 
 /// A state in the receiver's answer: the receiver has the body.
 const TAKEN: u64 = 0;
-/// The receiver cannot copy the body and asks for it in the heap.
+/// The receiver has not copied the body, and asks for it in the heap.
 const WANTS_EAGER: u64 = 1;
 
 /// The state of a rendezvous, according to the sender's word.
@@ -81,7 +81,9 @@ pub fn withdraw(word: &AtomicU64, number: u64, answer: impl FnOnce() -> Receiver
     // either we see the claim, or the receiver sees the doubt.
     fence(Ordering::SeqCst);
     let withdrawn = answer() != ReceiverAnswer::Taken;
-    // Pair `rendezvous state`. The receiver that waits for the decision acts on this word alone.
+    // Pair `rendezvous state`: a receiver that has seen IN_DOUBT waits for this store, and reads nothing else to learn
+    // whether the sender has withdrawn. So the store publishes no other word; it is Release only because the other
+    // stores of this pair are.
     word.store(number * 4 + if withdrawn { WITHDRAWN } else { OPEN }, Ordering::Release);
     withdrawn
 }
@@ -108,9 +110,9 @@ pub fn sender_state(word: &AtomicU64, number: u64) -> SenderState {
     }
 }
 
-/// Claims the body after the copy, if the sender's memory was valid all the time; for the receiver. The result *open*
-/// means that the copy counts, and that the sender knows this or will learn it; any other result means that the copy
-/// does not count. `may_wait` returns whether to go on waiting for a sender that is about to decide.
+/// Claims the body after the copy, if the sender's memory was valid until the end of the copy; for the receiver. The
+/// result *open* means that the copy counts, and that the sender knows this or will learn it; any other result means
+/// that the copy does not count. `may_wait` returns whether to go on waiting for a sender that is about to decide.
 pub fn claim(word: &AtomicU64, taken: &AtomicU64, number: u64, mut may_wait: impl FnMut() -> bool) -> SenderState {
     // Pair `copied or changed`.
     fence(Ordering::SeqCst);

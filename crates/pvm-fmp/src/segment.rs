@@ -12,13 +12,13 @@ use rustix::mm::Advice;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// "hpvmseg3": the layout of segments and queues.
+/// The first word of a segment: the bytes of "hpvmseg3", which stand for this layout of segments and queues.
 pub const MAGIC: u64 = u64::from_be_bytes(*b"hpvmseg3");
 /// The largest number of peers that a task has, or claims to have, at a time.
 ///
-/// * Filled by: each task of the host
-/// * Setting: none, a host has no more tasks
-/// * Reached: the rest of that task's table is ignored, and the table is not searched all the time
+/// * Filled by: each task of the host, in its own segment
+/// * Setting: none, a host cannot have more tasks than this
+/// * Reached: other tasks ignore the records beyond, and search such a table less often than it changes
 /// * Test: `a_long_table_that_changes_all_the_time_is_not_searched_all_the_time`
 pub const PEERS_MAX: usize = 65_536;
 /// The number of records of the peer table right behind the header: one page.
@@ -46,8 +46,8 @@ pub struct Header {
     /// Process id of the owner, for `process_vm_readv`.
     pub pid: AtomicU32,
     _pad: AtomicU32,
-    /// A random number, and its address in the owner's memory. It proves that the process id means the owner: in
-    /// another process namespace it may mean another process.
+    /// A random number, and its address in the owner's memory. The number proves that the process id means the owner:
+    /// in another process namespace the same id may mean another process.
     pub nonce: AtomicU64,
     pub nonce_address: AtomicU64,
     /// How many records of the peer table are or were in use.
@@ -89,7 +89,7 @@ pub struct PostedWords {
 pub struct PeerRecord {
     /// The peer's tid; 0 for a free record.
     pub tid: AtomicU32,
-    /// The number of slots of the first ring, as a power of two.
+    /// The number of slots of the first ring, as an exponent of two.
     pub ring_shift: AtomicU32,
     /// Where the first ring to the peer begins; 0 for none yet.
     pub ring: AtomicU64,
@@ -105,8 +105,8 @@ pub struct PeerRecord {
     pub back_done: AtomicU64,
     /// The number of half-slots read from the peer's queue, over all its rings.
     pub consumed: AtomicU64,
-    /// The number of the peer's last rendezvous that has been answered, times four, plus one if the body could not be
-    /// copied.
+    /// The number of the peer's last rendezvous that has been answered, times four, plus one if the owner asked for the
+    /// body in the heap instead of copying it.
     pub taken: AtomicU64,
     /// The number of the rendezvous for which the receive buffer below is open to its sender; 0 for none.
     pub into_number: AtomicU64,
@@ -185,8 +185,8 @@ impl Segment {
         Err(crate::NoMemory)
     }
 
-    /// Commits memory for a range of pages. Returns an error if there is too little memory; without this check, a later
-    /// access would kill the process.
+    /// Commits memory for a range of pages. Returns an error if there is too little memory; if the memory were not
+    /// committed here, this lack would kill the process at a later access.
     pub fn commit(&self, offset: u64, bytes: u64) -> Result<(), crate::NoMemory> {
         if !self.allowance.take(bytes) {
             return Err(crate::NoMemory);

@@ -294,7 +294,7 @@ fn what_a_dead_task_had_sent_is_still_received() {
     for index in 0..500 {
         a.send_bytes(B, [index, 0, 0, 0, 0, 0], &body(index as usize * 10, 1)).map(|_| ()).unwrap();
     }
-    // More free memory than a living task would keep.
+    // Once this body is freed, the heap has more free memory than a living task would keep.
     a.send_bytes(B, [500, 0, 0, 0, 0, 0], &body(100 << 20, 1)).map(|_| ()).unwrap();
     host.table.clear(A);
     drop(a);

@@ -82,7 +82,8 @@ impl Target {
         }
     }
 
-    /// Passes the bytes to the decoder again, and measures whether it sleeps or has no core.
+    /// Passes the bytes to the decoder again. Panics if the decoder runs or sleeps for too long; time without a core is
+    /// not counted.
     #[cold]
     fn feed_again(&self, bytes: &[u8]) {
         let (start, before) = (Instant::now(), time_without_core());

@@ -140,7 +140,7 @@ pub fn send_invalid_frame(life: &mut Life, host: Tid) -> &'static str {
         }
         6 => ("an unknown kind", frame(life.prng.u8(6..), &[&[0; 40]])),
         7 => ("an endless frame", [&u32::MAX.to_le_bytes()[..], &[life.prng.u8(..), 0, 0]].concat()),
-        8 => ("no frame along", frame(IN_BAND, &[&transfer, &[0xff; 30]])),
+        8 => ("no in-band frame", frame(IN_BAND, &[&transfer, &[0xff; 30]])),
         10 => ("an acknowledgement of what was not sent", frame(ACKNOWLEDGED, &[&u64::MAX.to_le_bytes()])),
         9 => ("credit for another", frame(CREDIT, &[&life.victim().0.to_le_bytes(), &[9; 8]])),
         _ => {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const CUT_OFF_TIME_MAX: Duration = Duration::from_secs(60);
 /// How long this host sends requests without reading.
 const NO_READ_TIME: Duration = Duration::from_secs(14);
-/// How long this host is silent, or delays other hosts, before it leaves by itself.
+/// How long, in milliseconds, this host is silent or delays other hosts before it leaves by itself.
 const IDLE_MS: std::ops::Range<u64> = 500..14_000;
 /// The number of data links that this host requests.
 const DATA_LINKS: u64 = 300;

@@ -8,13 +8,13 @@ use pvm_core::wire::Frame;
 use pvm_net::Security;
 use std::time::Duration;
 
-/// The most watches at a time.
+/// The most watches (requests for a notify at the end of a task) in one flood.
 const WATCHES: u64 = 30_000;
-/// The most bytes in mailboxes at a time.
+/// The most bytes that one flood stores in mailboxes.
 const MAILBOX_BYTES: usize = 8 << 20;
-/// The most queries at a time.
+/// The most queries in one flood.
 const QUESTIONS: u64 = 3_000;
-/// The most calls at a time.
+/// The most calls in one flood.
 const CALLS: u64 = 40;
 
 /// Sends one of the floods.
@@ -31,7 +31,8 @@ pub fn flood(life: &mut Life) {
     }
 }
 
-/// On behalf of many tasks of this host, asks for a notice when a task ends: mostly the same task, sometimes any task.
+/// On behalf of many tasks of this host, requests a notify for the end of a task: mostly of the same task, sometimes of
+/// any task.
 fn watches(life: &mut Life) {
     let count = life.prng.u64(..WATCHES);
     life.note("watches", count);

@@ -367,7 +367,7 @@ impl Life {
 
     fn on_frame(&mut self, from: Tid, frame: Frame) {
         match frame {
-            // Other hostile hosts send such frames too.
+            // These frames are ignored: only the master may send them, but other hostile hosts do so, too.
             Frame::Welcome { .. } | Frame::Table { .. } | Frame::Joined { .. } if from != self.master => {}
             Frame::Welcome { version, hosts, .. } => self.know(version, hosts, &[]),
             Frame::Table { version, added, removed } => self.know(version, added, &removed),

@@ -28,8 +28,8 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// The environment variable that names the folder in which each life writes a line. If the variable is not set, lives
-/// write no lines.
+/// The environment variable with the name of a folder. Each life appends a line to the file `lives` in that folder; if
+/// the variable is not set, no lines are written.
 const FOLDER_VARIABLE: &str = "HOSTILE_FOLDER";
 /// The environment variable with the seed. Each life combines this seed with the number of its host.
 const SEED_VARIABLE: &str = "HOSTILE_SEED";

@@ -11,7 +11,7 @@ use std::net::ToSocketAddrs;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// The number of words on the command line other than switches: the master's number, its address, a size, this host's
+/// The number of arguments that do not begin with `-`: the master's number, the master's address, a size, this host's
 /// number, an address.
 const WORDS: usize = 5;
 /// The architecture that every host of these tests reports.
@@ -19,8 +19,8 @@ const ARCHITECTURE: &str = "LINUX64";
 /// If the other side of a link is silent for this time, the link is given up.
 const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Starts another process, which becomes the host, prints that process's answer, and ends, so that the remote shell can
-/// end.
+/// Starts another process that becomes the host, and prints that process's answer. Then this process ends, so that the
+/// remote shell can end.
 pub fn front(arguments: &[String]) -> Result<ExitCode, Error> {
     let mut child = Command::new("/proc/self/exe");
     let mut child = child.arg("-f").args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
@@ -31,7 +31,7 @@ pub fn front(arguments: &[String]) -> Result<ExitCode, Error> {
     Ok(if line.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Becomes a host through the start dialogue. Returns the life of the host, and a text with its name and tid.
+/// Becomes a host through the start dialogue. Returns the state of the host, and a text with its name and tid.
 pub fn join(arguments: &[String], seed: u64) -> Result<(Life, String), Error> {
     let words: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
     let name = arguments.iter().find_map(|word| word.strip_prefix("-n")).ok_or("no name")?;

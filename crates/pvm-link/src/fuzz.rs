@@ -71,7 +71,7 @@ fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 (0..4).for_each(|_| send(&far, &[0; 30_000], 0));
             }
             6 => {
-                // If the far side leaves data unread, the system reports the end of the connection in another way.
+                // If the far side closes with data unread, the system reports a reset instead of an end.
                 if choice > 127 {
                     let _ = socket.send(b"unread", &[]);
                 }
@@ -131,7 +131,7 @@ fn rendezvous(bytes: &[u8]) {
     let places = Places::new(1000, OsStr::from_bytes(lines.last().unwrap_or(&&b""[..])), set);
     assert!((1..=3).contains(&places.files.len()) && places.socket.is_none_or(|path| path.is_absolute()));
     for (file, directory) in places.files.iter().zip([set("PVM_TMP").unwrap_or_else(|| "/tmp".into())]) {
-        // Whatever the machine id is, the file stays in its directory.
+        // Whatever `PVM_VMID` is, the file stays in its directory.
         assert_eq!(file.parent(), Some(std::path::Path::new(&directory)));
     }
 }

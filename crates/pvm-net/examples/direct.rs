@@ -1,5 +1,5 @@
 //! Measures the cost of a link between two tasks, compared with a bare TCP connection: the one-way time of short
-//! messages, spinning and sleeping, and the bandwidth of long ones.
+//! messages, when the receiver spins and when it sleeps, and the bandwidth of long messages.
 //!
 //! Run `direct serve PORT` on one host, `direct call ADDRESS:PORT` on another (or on the same).
 #![forbid(unsafe_code)]
@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Rounds of measurements. The number of rounds. Each round measures one kind of connection after another. The median
+/// The number of rounds. Each round measures all kinds of connections, one after the other. The median of the rounds
 /// counts.
 const ROUNDS: usize = 5;
 const ROUND_TRIPS: usize = 3000;
@@ -166,7 +166,8 @@ fn serve(port: u16) -> Result<()> {
     Ok(())
 }
 
-/// Returns the one-way time in microseconds, spinning and sleeping, and gigabytes per second for each size.
+/// Returns the one-way time in microseconds when the receiver spins and when it sleeps, and gigabytes per second for
+/// each size.
 fn measure(end: &mut End) -> Result<[f64; 4]> {
     let mut figures = [0.0; 4];
     let mut buffer = vec![7; SIZES[1]];

@@ -52,12 +52,12 @@ impl ByteStream {
         Ok(bytes)
     }
 
-    /// Frees memory that is not needed while nothing is carried.
+    /// Frees memory that is not needed while the stream carries no data.
     pub fn release(&mut self) {
         self.0.release();
     }
 
-    /// Writes the bytes that wait for the socket. On a stream in clear, only the end of the handshake can wait.
+    /// Writes the bytes that wait for the socket. On a stream in clear, only the last bytes of the handshake can wait.
     pub fn flush(&mut self) -> Result<(), LinkError> {
         self.0.flush()
     }
@@ -72,13 +72,14 @@ impl ByteStream {
         self.0.read_bytes(into)
     }
 
-    /// Reads up to `most` bytes of an encrypted stream and passes them to `take`, piece by piece, from where they were
-    /// decrypted. So they are copied once. Returns how many bytes were read, zero if there are none now.
+    /// Reads up to `most` bytes of an encrypted stream and passes them to `take`, piece by piece, in the memory in
+    /// which they were decrypted. So only `take` copies them. Returns how many bytes were read, zero if there are none
+    /// now.
     pub fn read_by(&mut self, most: usize, take: &mut dyn FnMut(&[u8])) -> Result<usize, LinkError> {
         self.0.read_by(most, take)
     }
 
-    /// Returns whether bytes wait to be read without an event of the socket.
+    /// Returns whether received bytes wait to be read. No event of the socket reports them.
     pub fn has_unread(&self) -> bool {
         self.0.has_unread()
     }

@@ -144,7 +144,7 @@ impl Token {
         Token(bytes)
     }
 
-    /// Returns the bytes, for the peer that is to show them.
+    /// Returns the bytes, for the peer that must show the token.
     pub fn as_bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }

@@ -35,8 +35,8 @@ pub struct Carried {
     pub acknowledged: u64,
     /// Bytes received.
     pub received: u64,
-    /// Whether there are bytes that were not acknowledged in time, were sent again, and are still not acknowledged.
-    /// This does not happen if a receiver only does not read, since its system acknowledges the bytes.
+    /// Whether there are bytes that were not acknowledged in time, were sent again, and are still not acknowledged. A
+    /// receiver that merely does not read does not cause this, since its system acknowledges the bytes.
     pub retries: bool,
     /// Segments that were sent again since the connection was made.
     pub retransmissions: u32,
@@ -60,7 +60,7 @@ fn information(socket: BorrowedFd<'_>) -> Result<libc::tcp_info, Errno> {
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
     let value = (&raw mut info).cast::<libc::c_void>();
     // SAFETY: the descriptor is open while it is borrowed; `value` points to as many bytes as `length` says, and the
-    // system fills no more of them than it knows.
+    // system writes at most that many.
     let result =
         unsafe { libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, value, &raw mut length) };
     if result == 0 {

@@ -318,7 +318,7 @@ pub(crate) struct Tls {
 enum Step {
     /// Another call.
     Again,
-    /// More bytes of the peer.
+    /// More bytes from the peer.
     Idle,
     /// Nothing: the peer has closed.
     Closed,

@@ -457,7 +457,7 @@ fn one_who_calls_and_says_nothing_keeps_few_places() {
     for count in 1..=HALF_PAIRS_MAX + 3 {
         let mut link = link_to(&connector, friend.identity());
         shake(&mut connector, &mut link).unwrap();
-        // The connector has yet to receive the last message of the handshake.
+        // The connector has not received the last message of the handshake yet.
         for _ in 0..20 {
             connector.step(Instant::now());
         }

@@ -40,8 +40,8 @@ fn text(text: &str) -> ByteBuf {
     ByteBuf::from(text.as_bytes().to_vec())
 }
 
-/// Returns the probability, in thousandths, that a program may request a list of the whole machine. It is smaller in a
-/// large machine, where such requests would otherwise dominate the events.
+/// Returns the probability, in thousandths, that a step of a program may request a list of the whole machine. The
+/// probability is smaller in a large machine, where such requests would otherwise dominate the events.
 fn often(hosts: usize) -> usize {
     8000 / (hosts + 8)
 }
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// Stores in a program's state what the answer to a request tells the program.
+    /// Stores in a program's state what the program learns from the answer to a request.
     pub fn learn_from(&mut self, task: TaskId, request: &Request, reply: &Reply) {
         let one = &mut self.tasks[task];
         match (request, reply) {

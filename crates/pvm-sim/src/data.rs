@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// Notes the arrival of an item that the positions count.
+    /// Counts an item that has arrived, and sends an acknowledgement if one is due.
     pub fn data_arrived(&mut self, link: LinkId, end: usize) {
         let one = &mut self.links[link].data.ends[end];
         one.receipts.count_received(1);
@@ -119,8 +119,8 @@ impl World {
         }
     }
 
-    /// Handles an acknowledgement from the other end. `first` says that the acknowledgement is the first item on a new
-    /// connection.
+    /// Handles an acknowledgement from the other end. `first` says whether the acknowledgement is the first item on a
+    /// new connection.
     pub fn data_acknowledged(&mut self, link: LinkId, end: usize, position: u64, first: bool) {
         let one = &mut self.links[link].data.ends[end];
         let result = if first { one.sent.resume(position, drop) } else { one.sent.acknowledge(position, drop) };

@@ -7,8 +7,8 @@ use pvm_core::proto::Request;
 use pvm_core::tid::Tid;
 use std::collections::BTreeMap;
 
-/// The number of members that a barrier needs in a group with an even number. In a group with an odd number it needs
-/// all members. Since this depends only on the group, most members pass the same count.
+/// The number of members that a barrier needs if the number of the group is even. If that number is odd, the barrier
+/// needs all members. Since this depends only on the group, most members pass the same count.
 const FEW_MEMBERS: usize = 2;
 
 /// The memory that a host keeps for a group.

@@ -103,7 +103,7 @@ pub struct Link {
     pub ends: [NodeId; 2],
     /// Whether each daemon knows that the link is established.
     pub up: [bool; 2],
-    /// Whether each daemon has closed the link, or was told that it is closed.
+    /// Whether each daemon has closed the link, or has learnt that the link is closed.
     pub closed: [bool; 2],
     /// The number of packets that each end had to send again on the control connection.
     pub retransmissions: [u32; 2],

@@ -87,7 +87,7 @@ pub struct Task {
     pub to_daemon: VecDeque<ToDaemon>,
     /// The frames in the task's socket on their way from the daemon.
     pub from_daemon: VecDeque<ToTask>,
-    /// For each direction: the time when the last of these frames arrives.
+    /// The times when the last of these frames arrive: at the daemon, and at the task.
     pub last: [Nanos; 2],
     /// The task's queue to the daemon, with messages for tasks of other hosts.
     pub to_daemon_queue: VecDeque<Rc<QueuedMessage>>,

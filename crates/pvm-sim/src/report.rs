@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The number of trace lines in the report of a failure.
 const TRACE_LINES: usize = 60;
-/// The steps of each program when costs are measured.
+/// The number of steps of each program when costs are measured.
 const COST_STEPS: usize = 30;
 /// The most runs for each size of machine, and the approximate number of hosts in all runs of that size together.
 const COST_RUNS_MAX: usize = 5;

@@ -266,7 +266,7 @@ impl World {
         }
     }
 
-    /// Runs an event, unless its daemon has ended or is stopped.
+    /// Runs an event. If its daemon has ended, drops the event; if its daemon is stopped, keeps the event for later.
     pub fn dispatch(&mut self, event: Event) {
         let Some(node) = self.daemon_of(&event) else {
             self.events += 1;

@@ -16,7 +16,7 @@ const TABLE_KEPT_MAX: usize = 4096;
 const SPARE_BYTES_MAX: usize = 16 << 20;
 const SPARE_IDLE_BYTES_MAX: usize = 2 << 20;
 
-/// When the task has slept more often than this without a long body, spare memory is freed.
+/// If the task has gone to sleep more often than this since spare memory was last used, spare memory is freed.
 const SPARE_SLEEPS_MAX: u32 = 2;
 
 /// All messages of the task, by mid.

@@ -19,7 +19,6 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::PidfdFlags;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long a task waits for the daemon's welcome.
@@ -59,9 +58,9 @@ pub(crate) struct Member {
     socket_polls: SocketPolls,
     /// Whether messages or frames have arrived since the task prepared to sleep; if so, more may be waiting.
     pub may_have_more: bool,
-    /// Since when nothing has arrived. Set only while a task with much free memory sleeps.
+    /// The time since which nothing has arrived. Set only while a task with much free memory sleeps.
     pub idle_since: Option<Instant>,
-    /// Whether the endpoint shows senders that a one-call receive is waiting.
+    /// Whether the endpoint announces to senders a waiting one-call receive (`pvm_precv`).
     pub posted: bool,
     /// Whether this task has just sent a long message that the daemon must relay to another host.
     pub relay_pending: bool,
@@ -157,14 +156,6 @@ impl Member {
         }
     }
 
-    /// Returns the path of the daemon's socket.
-    pub fn daemon_socket(&self) -> Option<PathBuf> {
-        use std::os::unix::ffi::OsStrExt;
-        let address = rustix::net::getpeername(self.daemon.as_ref()?.as_fd()).ok()??;
-        let address = rustix::net::SocketAddrUnix::try_from(address).ok()?;
-        Some(PathBuf::from(std::ffi::OsStr::from_bytes(address.path_bytes()?)))
-    }
-
     // ----- sending
 
     /// Sends a frame. If the write fails, closes the connection. Returns `false` if the frame is too long.
@@ -181,7 +172,7 @@ impl Member {
     }
 
     /// Puts a message into the queue to a connected peer. If the peer sleeps and must be woken before the call ends,
-    /// asks the daemon to ring the peer.
+    /// asks the daemon to ring the peer's doorbell.
     #[inline]
     pub fn send_bytes(&mut self, to: Tid, meta: Meta, body: &[u8]) -> Result<(), Code> {
         let (socket, mut lost) = (&mut self.daemon, false);

@@ -74,7 +74,7 @@ fn number(text: &[u8]) -> Option<i32> {
 /// Why a task could not enroll.
 #[derive(Debug)]
 pub enum EnrollError {
-    /// No daemon runs: there is no rendezvous file. Another try does not help.
+    /// No daemon runs: there is no file that names a daemon's socket. Another try does not help.
     NoDaemon,
     /// A daemon should run but cannot be reached. Another try may help.
     Unreachable(FindError),
@@ -99,7 +99,7 @@ impl EnrollError {
     pub fn means_no_daemon(&self) -> bool {
         matches!(self, EnrollError::NoDaemon | EnrollError::Unreachable(FindError::Dead))
     }
-    /// Returns whether another try may help (up to 5 tries, 1 s apart).
+    /// Returns whether another try may help. Callers try up to 5 times, 1 s apart.
     pub fn is_transient(&self) -> bool {
         matches!(self, EnrollError::Unreachable(FindError::Socket(_)) | EnrollError::Broken)
     }

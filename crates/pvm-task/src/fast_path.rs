@@ -84,7 +84,7 @@ impl Task {
         true
     }
 
-    /// As [`Task::send`], for an immediate message to a connected peer. Sends only while no other work is due.
+    /// As [`Task::send`], for an immediate message to a connected peer. Does nothing if the task is due to poll.
     #[inline(always)]
     pub fn send_fast(&mut self, to: i32, tag: i32) -> FastSend {
         let State { store, context, .. } = &mut self.state;
@@ -101,7 +101,7 @@ impl Task {
         sent
     }
 
-    /// As [`Task::psend`], for an immediate message to a connected peer. Sends only while no other work is due.
+    /// As [`Task::psend`], for an immediate message to a connected peer. Does nothing if the task is due to poll.
     #[inline(always)]
     pub fn psend_fast(&mut self, to: i32, tag: i32, body: &[u8]) -> FastSend {
         let immediate = Immediate::of_numbers([self.state.context as u32, tag as u32], NATIVE, body);

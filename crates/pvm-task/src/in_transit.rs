@@ -20,7 +20,7 @@ pub(crate) fn take_in_transit(body: BodyInTransit<'_>, data: &mut [u8]) -> Optio
 /// Takes a body in transit into memory of this task, for a message that goes to the queue or to a receive buffer.
 #[cold]
 pub(crate) fn keep_in_transit(body: BodyInTransit<'_>, store: &mut Store) -> Option<Large> {
-    // If there is no memory, the body is dropped here; it arrives again as a `Remote`.
+    // If there is no memory, the body is dropped here, and the message arrives again later.
     let mut data = store.take_spare(body.len());
     data.try_reserve_exact(body.len()).ok()?;
     match body.take_all(&mut data) {

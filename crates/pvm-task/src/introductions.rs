@@ -3,7 +3,7 @@ use pvm_core::codes::Code;
 use pvm_core::tid::Tid;
 use std::os::fd::OwnedFd;
 
-/// Introductions that did not end in a connection.
+/// Introductions that have failed, or have not led to a connection yet.
 #[derive(Default)]
 pub(crate) struct Introductions {
     /// Introduced peers whose memory is not mapped, with segment and doorbell.

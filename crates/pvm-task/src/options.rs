@@ -93,7 +93,8 @@ pub(crate) struct Settings {
     pub children: TraceSettings,
     /// Further directories in which spawns search for programs (`PVMSPAWNPATH`). They are passed on to all children.
     pub spawn_directories: Option<Vec<u8>>,
-    /// The destinations of the output and the traces of children at enrollment. These tids are always allowed values.
+    /// The tids to which, at enrollment, the output and the traces of children go. Programs may always set these tids
+    /// again.
     inherited: (i32, i32),
     pub no_reset: Option<i32>,
     /// Whether `own` has changed and the daemon has not been notified.
@@ -223,7 +224,7 @@ impl Settings {
             OptionNumber::SelfTraceOptions => own.trace_options = value,
             _ => {}
         }
-        // Later children inherit the destinations of this task.
+        // Children that are spawned later inherit new destinations of this task.
         let children = &mut self.children;
         match option {
             OptionNumber::OutputTid | OptionNumber::OutputCode | OptionNumber::OutputContext => {

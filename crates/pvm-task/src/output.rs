@@ -94,7 +94,7 @@ impl Output {
         self.events.pop_front()
     }
 
-    /// Returns how many tasks have not ended.
+    /// Returns for how many tasks the end of the output or the spawner's announcement is missing.
     fn collecting(&self) -> usize {
         self.tasks.len()
     }
@@ -125,7 +125,7 @@ impl Output {
         }
     }
 
-    /// Passes a message on. Keeps no record of the task; a caller that needs a record must keep it.
+    /// Passes a message on as an event. Keeps no record of the task; a caller that needs a record must keep one itself.
     fn on_raw_message(&mut self, channel: Channel, task: Tid, length: i32, mut reader: Reader<'_>) {
         let kind = match usize::try_from(length) {
             Ok(0) => OutputKind::End,
@@ -207,7 +207,7 @@ impl Task {
         self.state.output.next()
     }
 
-    /// Returns how many collected tasks have not ended.
+    /// Returns for how many collected tasks the end of the output or the spawner's announcement is missing.
     pub fn collecting(&self) -> usize {
         self.state.output.collecting()
     }

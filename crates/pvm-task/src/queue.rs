@@ -211,7 +211,7 @@ impl Queue {
         }
     }
 
-    /// Returns the visible messages in the order of their arrival.
+    /// Returns the messages that the program can see (module `visibility`), in the order of their arrival.
     pub fn walk_visible<'a>(&self, table: &'a [Message]) -> impl Iterator<Item = u32> + 'a {
         let visible = self.visible;
         self.walk(table).take_while(move |slot| table[*slot as usize].number < visible)

@@ -13,7 +13,7 @@ use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, Endpoint, Meta, Posted, RecentShort, Sink, is_daemon};
 
-/// How often, at most, a call that does not wait polls all peers, even if more messages arrive.
+/// The most times that one call that does not wait polls all peers, even if more messages arrive.
 pub(crate) const POLLS_MAX: usize = 64;
 
 /// The header of a message: who sent it, and how its body is written.
@@ -303,7 +303,7 @@ impl Task {
         self.progress_control(count)
     }
 
-    /// Makes the next poll read the daemon's socket, whatever the port table says.
+    /// Makes the next poll read the daemon's socket, even if the port table shows no new frame.
     pub(crate) fn request_socket_poll(&mut self) {
         if let Some(member) = &mut self.member {
             member.request_socket_poll();
@@ -315,7 +315,7 @@ impl Task {
     #[inline]
     pub(crate) fn progress_control(&mut self, mut count: usize) -> usize {
         let Some(member) = &mut self.member else { return 0 };
-        // A task without links still receives route switches of peers that have a link to it.
+        // A peer may still have its side of a link that this task no longer has, and send route switches.
         if member.direct.is_active() || !self.state.route_switches.pending.is_empty() {
             count += member.progress_direct_links(&mut self.state, count);
         }
@@ -346,8 +346,8 @@ impl Task {
         self.note(1, 0);
     }
 
-    /// Notes that messages or events have arrived, and wakes the thread that sleeps for all threads: another thread may
-    /// wait for them.
+    /// Notes that messages or events have arrived, perhaps for another thread. Wakes the one waiting thread that sleeps
+    /// on the parker; the caller wakes the others ([`Task::take_news`]).
     #[inline]
     pub(crate) fn note_news(&mut self) {
         self.state.news = true;

@@ -91,7 +91,7 @@ impl Requests {
         self.pending.iter().any(|request| request.purpose == Purpose::Introduction(peer))
     }
 
-    /// Forgets all requests that the daemon, which is gone, has not answered.
+    /// Forgets all unanswered requests, since the daemon is gone.
     pub fn on_daemon_lost(&mut self) {
         self.pending.retain(|request| request.reply.is_some());
     }

@@ -313,7 +313,7 @@ impl Task {
                 Ok(Route::Default) => far.push(tid),
                 Ok(Route::Direct) => linked.push(tid),
                 Ok(Route::Introducing) => soon = true,
-                // The caller is skipped, as in PVM 3.4.
+                // The caller itself is skipped, as in PVM 3.4, and so are tasks that do not exist.
                 Ok(Route::Loopback | Route::Daemon | Route::Gone) => {}
                 Err(code) => result = Err(code),
             }
@@ -458,7 +458,7 @@ impl Task {
         self.note_news();
     }
 
-    /// In one of many calls, collects the blocks that receivers have returned, and takes in messages that have arrived.
+    /// Once in many calls, collects the blocks that receivers have returned, and takes in messages that have arrived.
     #[inline(always)]
     fn collect_returned_blocks(&mut self) {
         if self.member.as_ref().is_some_and(|member| member.endpoint.should_poll()) {

@@ -12,7 +12,6 @@ use crate::{EnrollError, Environment};
 use pvm_core::codes::{Code, native_dsig};
 use pvm_core::tid::Tid;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
 
 /// One task: its buffers, its message queue, its membership of the machine.
 ///
@@ -96,7 +95,7 @@ impl Task {
     }
 
     /// Returns whether, since the last call, a message could not be received for lack of address space (`ulimit -v`).
-    /// Every call of the library tries again to receive the message, so the caller may wait for it.
+    /// Every call of the library tries again to receive the message, so the caller may go on waiting for it.
     #[inline]
     pub fn take_starved(&mut self) -> bool {
         self.member.as_mut().is_some_and(|member| member.take_starved(&mut self.state))
@@ -132,12 +131,8 @@ impl Task {
         self.member.as_ref().map_or(native_dsig(), |member| member.dsig)
     }
 
-    /// Returns the path of the daemon's socket (for `PVMSOCK` and messages).
-    pub fn daemon_socket(&self) -> Option<PathBuf> {
-        self.member.as_ref()?.daemon_socket()
-    }
-
-    /// Begins `pvm_exit`: notifies of the task's own exit become handler calls ([`Task::next_handler_call`]).
+    /// Begins `pvm_exit`: turns the notifies that report the task's own exit into handler calls
+    /// ([`Task::next_handler_call`]).
     pub fn begin_leave(&mut self) {
         let own = self.own_tid();
         for (ctx, tag) in self.state.notifies.take_own_exit() {

@@ -44,7 +44,8 @@ pub enum Encoding {
     InPlace,
     /// `PvmDataTrace`: as `Default`, marked as a trace event.
     Trace,
-    /// Native bytes of a host with another format; only bytes can be unpacked.
+    /// Items in the native format of a host whose format differs from ours. Only items of type byte can be unpacked:
+    /// unpacking does not convert the others.
     Foreign,
 }
 

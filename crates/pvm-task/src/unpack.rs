@@ -5,8 +5,8 @@ use crate::pack::{GATHER_BYTES, padding};
 use crate::types::{Encoding, Kind};
 use pvm_core::codes::Code;
 
-/// The words before a message that is packed into another one: len ctx tag wid enc crc src dst. There are no
-/// checksums; the sixth word is the format of the inner message if it differs from that of the outer one.
+/// The words before a message that is packed into another one: len ctx tag wid enc crc src dst. There are no checksums:
+/// the sixth word, PVM's checksum, holds the format of the inner message if it differs from that of the outer one.
 const HEADER_WORDS: usize = 8;
 
 /// Unpacking from the active receive buffer.

@@ -149,7 +149,7 @@ impl Task {
         self.state.reveal_next()
     }
 
-    /// Reveals all queued messages. Called for a program that has waited.
+    /// Reveals all queued messages, for example at the end of a receive that has waited and found none that fits.
     #[inline]
     pub fn reveal_all(&mut self) {
         self.state.reveal_all();

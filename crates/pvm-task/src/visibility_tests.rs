@@ -132,7 +132,7 @@ fn a_handler_that_is_added_later_takes_hidden_messages() {
     all_come(&mut task, &[1, 5, 5]);
     assert!(!nrecv(&mut task, 9) && !nrecv(&mut task, 9));
     task.add_handler(ANY, 5, ANY, 2).unwrap();
-    // The first 5 was visible.
+    // The first message with tag 5 was already visible.
     assert!(nrecv(&mut task, 5) && !nrecv(&mut task, 5));
     assert_eq!(task.next_handler_call().unwrap().function, 2);
     task.handler_done();

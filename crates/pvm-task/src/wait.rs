@@ -370,7 +370,7 @@ impl Task {
 
     /// Leaves the task in the state of a sleeping task, so that senders ring it. Used for programs that watch the
     /// task's descriptors themselves. If messages have already arrived without the program's knowledge, rings the
-    /// doorbell.
+    /// task's own doorbell.
     pub fn arm(&mut self) {
         // If another thread sleeps, that thread has prepared the task already, and a ring for that thread must not be
         // consumed.

@@ -124,14 +124,15 @@ impl Added {
         shape::reasons(&pick(&names), &codes, &pick(&self.reasons))
     }
 
-    /// Returns the name that the machine uses for a host, if the host was in the machine before.
+    /// Returns the machine's name for a host that was not added because it is in the machine already, perhaps under
+    /// another name.
     fn known_name(&self, index: usize) -> Option<&str> {
         let reason =
             self.reasons[index].strip_prefix(KNOWN_AS).filter(|_| self.results[index] == Code::DupHost.number());
         reason.and_then(|reason| reason.lines().next())
     }
 
-    /// Returns a remark about each host that was in the machine already under another name.
+    /// Returns a remark about each host that is in the machine already, under another name.
     pub fn remarks(&self) -> String {
         let other = |index: usize| Some((&self.wanted[index].name, self.known_name(index)?));
         let others = (0..self.wanted.len()).filter_map(other).filter(|(name, known)| name != known);

@@ -47,7 +47,7 @@ pub fn jobs(jobs: impl Iterator<Item = (i32, Vec<Tid>)>) -> Value {
     .collect()
 }
 
-/// Returns the printed text.
+/// Returns the text to print.
 pub fn text(value: &Value) -> String {
     format!("{value:#}\n")
 }

@@ -1,9 +1,10 @@
 //! Suggests commands for mistyped words.
 
-/// The most wrong letters in a word, and how many letters a word must have for each wrong one.
+/// The maximum number of wrong letters in a word.
 const MISTAKES_MAX: usize = 2;
+/// The number of letters that a word must have for each wrong letter.
 const LETTERS_PER_MISTAKE: usize = 2;
-/// Names that other systems, or the command line of `pvm`, use for console commands, each with the command.
+/// Words that other systems, or the command line of `pvm`, use, each with the console command of the same meaning.
 const MEANINGS: [(&str, &str); 13] = [
     ("run", "spawn"),
     ("up", "add"),

@@ -1,5 +1,5 @@
-//! Traces as text, in the format that the tracer writes and XPVM reads: each kind of record is described before the
-//! first record of its kind.
+//! Traces as text, in the format that the tracer writes and XPVM reads: a description of each kind of record precedes
+//! the first record of this kind.
 use pvm_core::events::{Datum, Event, Form, HEAD, data_type};
 use pvm_core::proto::Host;
 use pvm_core::tid::Tid;
@@ -139,8 +139,8 @@ impl TraceText {
         self.record(KIND_OUTPUT, "output", "", &fields)
     }
 
-    /// Returns a record, preceded by a description if it is the first record of its kind. Variants of a kind with
-    /// different fields are numbered.
+    /// Returns a record, preceded by a description if it is the first record of its kind. If records of one kind have
+    /// different fields, each set of fields is a variant with a number.
     fn record(&mut self, kind: i32, name: &str, half: &str, fields: &[Field]) -> String {
         let declarations: String = fields.iter().map(Field::declaration).collect();
         let variants = self.known.entry(format!("{name}({half}")).or_default();

@@ -1,4 +1,4 @@
-//! Tests machines of several hosts: their daemons share this host, each in a directory of its own.
+//! Tests machines of several hosts. The daemons of all these hosts run on this computer, each in its own directory.
 #![forbid(unsafe_code)]
 
 mod common;

@@ -144,7 +144,7 @@ fn programs_are_found_where_a_user_expects_them() {
     assert_eq!(out(&sandbox.run(&["run", "./here"])), "here\n");
     assert_eq!(out(&sandbox.run(&["run", "here"])), "here\n");
     assert_eq!(out(&sandbox.run(&["run", "echo", "from PATH"])), "from PATH\n");
-    // PATH comes before the current directory, but after the search path.
+    // A program is looked for in the search path, then in PATH, then in the current directory.
     sandbox.program("echo", "echo mine");
     assert_eq!(out(&sandbox.run(&["run", "echo", "from PATH"])), "from PATH\n");
     sandbox.program("home/pvm3/bin/LINUX64/echo", "echo the search path");

@@ -35,7 +35,7 @@ impl Terminal {
         rustix::io::write(&self.keyboard, keys.as_bytes()).unwrap();
     }
 
-    /// Waits until the console has printed a text, after the texts of all earlier calls.
+    /// Waits until the console has printed a text after all texts for which earlier calls waited.
     fn expect(&mut self, text: &str) {
         let end = Instant::now() + PATIENCE;
         loop {

@@ -15,7 +15,7 @@ pub fn time_of_day() -> Reply {
 }
 
 /// Returns the messages that report a trace event to its collector. If `introduce` is true, the first message is the
-/// list of data events.
+/// list of all kinds of data.
 pub fn trace(
     to: (Tid, i32, i32),
     mut record: Record,

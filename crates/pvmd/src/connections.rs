@@ -30,11 +30,11 @@ pub struct Client {
     /// Whether the loop waits until the socket can take more.
     pub watches_write: bool,
     /// The pidfd, readable when the process has ended. The socket does not show the end while a child of the process
-    /// holds it open.
+    /// holds the socket open.
     pub process: Option<OwnedFd>,
     /// Whether nothing can be sent any more; frames that the task has sent are still read.
     pub write_closed: bool,
-    /// The number of bytes written to the socket at which the backlog of [`Client::has_sent_backlog`] ends.
+    /// The backlog of [`Client::has_sent_backlog`] has been sent when this number of bytes is written to the socket.
     backlog_end: Option<u64>,
 }
 
@@ -286,7 +286,7 @@ impl Connections {
     fn sent(&mut self, connection: Connection, tid: Tid, result: Result<(), ControlError>) {
         if let (Err(error), Some(client)) = (result, self.clients.get_mut(&connection)) {
             client.write_closed = true;
-            // Otherwise the task would wait for ever for the frame that was not sent.
+            // The connection is closed, since the task would wait for ever for the frame that was not sent.
             if error != ControlError::Closed {
                 self.to_close.push(connection);
             }

@@ -96,8 +96,8 @@ impl DirectLinks {
         self.held.values().any(|held| (held.task, held.peer) == (task, peer) && !held.task_is_gone)
     }
 
-    /// Returns whether this host is calling to make a link of these two tasks. For any two tasks, it is always the same
-    /// host that calls, so this check prevents a second link.
+    /// Returns whether this host is already calling the other host for a link of these two tasks. For any two tasks the
+    /// same host always calls, so this check prevents a second link.
     fn is_calling(&self, task: Tid, peer: Tid) -> bool {
         self.pending.values().any(|pending| pending.calls && (pending.task, pending.peer) == (task, peer))
     }
@@ -147,7 +147,7 @@ impl DirectLinks {
 
     fn close(&mut self, number: u32) {
         if let Some(held) = self.held.remove(&number) {
-            // The socket would stay in `epoll`, since the task also has a descriptor of it.
+            // Closing the socket here would not remove it from `epoll`, since the task also has a descriptor of it.
             let _ = epoll::delete(&self.epoll, &held.socket);
         }
     }

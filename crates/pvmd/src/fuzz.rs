@@ -49,8 +49,8 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// Reads a command line that has one word on each line. A command line that one daemon writes for another is read back
-/// unchanged.
+/// Reads a command line that has one word on each line. Checks that a command line that one daemon writes for another
+/// is read back unchanged.
 fn daemon_arguments(bytes: &[u8]) {
     let words: Vec<OsString> = bytes.split(|byte| *byte == b'\n').map(|word| OsStr::from_bytes(word).into()).collect();
     let Ok(Command::Join(options, slave)) = arguments::parse(words) else { return };
@@ -64,7 +64,7 @@ fn daemon_arguments(bytes: &[u8]) {
         by_hand: slave.by_hand,
         in_foreground: slave.in_foreground && !slave.by_hand,
     };
-    // A quoted word contains blanks.
+    // The split at blanks below cannot read a quoted name.
     if dialogue::quoted(&call.name) != call.name {
         return;
     }

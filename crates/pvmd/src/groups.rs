@@ -41,7 +41,7 @@ impl Groups {
             GroupAction::Joined { instance, tid } => memory.set(instance, tid.0),
             GroupAction::Gone { instance } => {
                 memory.clear(instance);
-                // The member may have ended before it had rung the doorbells of all sleepers.
+                // The member may have ended before it rang the doorbells of all sleepers.
                 wake(memory, connections);
             }
             GroupAction::Freeze => memory.freeze(),

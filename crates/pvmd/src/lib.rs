@@ -94,7 +94,7 @@ fn say(text: &str) -> Result<()> {
 /// Becomes the daemon. The function ends when the machine has halted.
 fn serve(options: &Options) -> Result<()> {
     core_dumps::leave_memory_out();
-    // Tasks must not inherit descriptors that the starter left open.
+    // Tasks must not inherit descriptors that the program that started this daemon left open.
     close_fds::set_fds_cloexec(3, &[]);
     let mut settings = Settings::of_master(options)?;
     let socket_directory = socket_directory::SocketDirectory::create(&settings.places)?;

@@ -60,8 +60,8 @@ impl ProgramSearch {
     }
 
     /// Looks for a program. A name with a slash is a path. Any other name is looked for in each directory of `ep=`, and
-    /// then in each directory of `beside`: the directories with the first program of a `pvm run`. `wanted`: the
-    /// directory in which the task is to run.
+    /// then in each directory of `beside`, a list like `PATH`, in which `pvm run` passes the directory of its first
+    /// program. `wanted`: the directory in which the task is to run.
     pub fn find(
         &self,
         file: &ByteBuf,

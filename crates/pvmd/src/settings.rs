@@ -114,7 +114,7 @@ impl Settings {
         self.apply_host_options(&HostOptions { path: own.path, directory: own.directory, debugger: own.debugger });
     }
 
-    /// Returns whether a person must start hosts of the hostfile (so=ms). The starter's terminal is needed for this.
+    /// Returns whether a person must start hosts of the hostfile (so=ms). The daemon needs its terminal for this.
     pub fn needs_terminal(&self) -> bool {
         self.hosts.iter().any(|line| line.start_option() == Some("ms"))
     }
@@ -266,8 +266,8 @@ fn own_names(name: &str, file: &Hostfile) -> Vec<String> {
     names
 }
 
-/// Reads `PVM_VMID=x` from standard input, where a starter on another host writes it. Reads only from a pipe or a
-/// socket and without waiting, so that no other input is consumed.
+/// Reads `PVM_VMID=x` from standard input, if the program that starts the daemon writes this line there. Reads only
+/// from a pipe or a socket and without waiting, so that no other input is consumed.
 pub fn machine_id_on_input() -> Option<OsString> {
     use rustix::event::PollFlags;
     use rustix::fs::FileType;

@@ -25,17 +25,17 @@ use std::time::{Duration, Instant};
 const GREETING_WAIT: Duration = Duration::from_secs(30);
 /// Time that the master has to close the standard input after it has read the answer.
 const CLOSE_WAIT: Duration = Duration::from_secs(60);
-/// Time to close the standard input for a master that has announced that it will confirm the answer. Such a master
-/// confirms and closes at once, unless the host that passes the answer on hangs. In that case the master starts another
-/// daemon, and this daemon must have ended by then.
+/// Time that the master has to close the standard input if it has announced that it will confirm the answer. Such a
+/// master confirms and closes at once, unless the host that passes the answer on hangs. In that case the master starts
+/// another daemon, and this daemon must have ended by then.
 const CONFIRMED_WAIT: Duration = Duration::from_secs(20);
 /// Time that a previous daemon has to end.
 const PREDECESSOR_WAIT: Duration = Duration::from_secs(4);
 /// Time for which the socket of a process that was killed may still accept connections.
 const DYING_WAIT: Duration = Duration::from_secs(1);
-/// Pause between two attempts.
+/// Pause between two attempts to make the socket directory.
 const PREDECESSOR_PAUSE: Duration = Duration::from_millis(20);
-/// The length of a greeting, in bytes.
+/// The maximum length of a greeting, in bytes.
 const GREETING_BYTES_MAX: usize = 64 << 10;
 
 /// Starts the daemon and passes its output on until the daemon needs this process no more.
@@ -110,8 +110,8 @@ fn create_socket_directory(settings: &Settings) -> crate::Result<SocketDirectory
     }
 }
 
-/// Ends daemons of PVM 3.4.6 that were started by the same command as this one: the master has found their program in
-/// another place and has skipped it. Returns whether there is one.
+/// Ends daemons of PVM 3.4.6 that were started by the same command as this one: the master first found the program of
+/// PVM 3.4.6 in another place, and skipped it. Returns whether there was such a daemon.
 fn end_older() -> bool {
     let is_call = |words: &[Vec<u8>]| words.iter().any(|word| word == b"-s");
     let own = command_line("self").map(call_of);

@@ -53,7 +53,7 @@ fn planted_use_after_free() {
 #[inline(never)]
 fn planted_race() {
     let shared = Shared(UnsafeCell::new(0));
-    // Otherwise one thread could end before the other begins.
+    // Both threads start at this barrier; otherwise one of them could end before the other begins.
     let both = Barrier::new(2);
     let (shared, both) = (&shared, &both);
     scope(|scope| {

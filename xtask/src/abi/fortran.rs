@@ -77,8 +77,8 @@ fn constants(text: &str) -> BTreeSet<String> {
     names.map(|(name, _)| name.trim_matches([' ', '(']).to_uppercase()).collect()
 }
 
-/// Compiles a program that prints each constant, with the headers in `include`. Runs the program and returns the
-/// values.
+/// Returns the values of the constants `names`: compiles a program that prints them, with the headers in `include`, and
+/// runs it.
 fn values(names: &BTreeSet<String>, include: &Path, program: &Path) -> Result<BTreeMap<String, String>> {
     let prints: String = names.iter().map(|name| format!("      print *, '{name}=', {name}\n")).collect();
     let source = program.with_extension("f");

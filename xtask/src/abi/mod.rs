@@ -14,7 +14,7 @@ use std::process::Command;
 
 mod fortran;
 
-/// The libraries that ours may need: those of the system's C compiler.
+/// The libraries on which hpvm's shared libraries may depend: those that come with the system's C compiler.
 const NEEDED_MAY_BE: &[&str] =
     &["libc.so.6", "libgcc_s.so.1", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux"];
 /// Debian's packages with programs that use PVM; hpvm does not replace these programs.
@@ -176,7 +176,8 @@ fn check_programs(checks: &mut Checks, lib: &Path) -> Result<()> {
         let program = scratch.path().join(format!("values{number}"));
         checks.check(name, values_are_right(compiler, options, lib, &program, scratch.path()));
     }
-    // A program that contains a copy of one of the library's variables defines the variable's name.
+    // A program that is not position independent contains copies of the library's variables; then the program itself
+    // defines their names.
     let copied = elf::defined(&scratch.path().join("values1")).and_then(|defined| {
         for name in ["pvm_errno", "pvmctrc", "pvmtevinfo"] {
             ensure!(defined.contains(name), "the program has no copy of {name}: the check above says nothing");
@@ -324,7 +325,8 @@ fn elf_files(package: &str) -> Result<Vec<PathBuf>> {
         std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
     };
     let files = debian_pvm::files(package).with_context(|| format!("{package} is missing: cargo xtask setup test"))?;
-    // hpvm replaces the old libraries, so they do not count as users of the library.
+    // The package of headers also contains Debian's own libraries. hpvm replaces these libraries, so hpvm need not
+    // define the names that they use.
     let is_old = |path: &PathBuf| ["libpvm3.so", "libgpvm3.so"].iter().any(|old| path.ends_with(old));
     Ok(files.into_iter().filter(|path| is_elf(path) && !is_old(path)).collect())
 }

@@ -10,7 +10,7 @@ const NAMED_MAX: usize = 4;
 /// All cases. The cases that use few functions come first, since they show the most about each function.
 pub struct Evidence {
     pub cases: Vec<Shown>,
-    /// Debian's programs that the cases must run.
+    /// The names of Debian's programs that use PVM. Each of them must be run by at least one case.
     pub programs: Vec<String>,
 }
 

@@ -159,7 +159,7 @@ const VARIABLES_IN: &[&str] = &[
     "crates/pvmd/src/settings.rs",
 ];
 
-/// Returns what a pattern finds in a file of the tree.
+/// Returns the texts in a file that the first group of a pattern matches.
 fn quoted(file: &str, pattern: &str) -> Result<BTreeSet<String>> {
     let text = std::fs::read_to_string(root().join(file)).with_context(|| format!("cannot read {file}"))?;
     let pattern = Regex::new(pattern)?;

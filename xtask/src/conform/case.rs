@@ -36,8 +36,8 @@ const TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
 pub enum Kind {
     /// A C program, linked to libpvm3.
     Program,
-    /// A Fortran program, linked to Debian's libfpvm3.a and libpvm3. A second case ([`Case::own`]) uses our header and
-    /// libraries for the program of our side.
+    /// A Fortran program, linked to Debian's libfpvm3.a and libpvm3. A second case ([`Case::own`]) has the same source;
+    /// there, the program that runs on hpvm is compiled with our header and libraries.
     Fortran,
     /// Lines for the console's standard input.
     Console,

@@ -1,8 +1,8 @@
 //! Compiles the C and Fortran cases.
 //!
 //! They are compiled with Debian's headers and linked to Debian's libraries, so that the same program runs on both
-//! systems; only `LD_LIBRARY_PATH` differs. Fortran programs then contain PVM's wrappers, so each Fortran case is
-//! compiled a second time with our header and libraries.
+//! systems; only `LD_LIBRARY_PATH` differs. Fortran programs that are linked in this way contain PVM's wrappers. To
+//! test hpvm's wrappers, each Fortran case is compiled a second time, with our header and libraries.
 
 use super::case::{Case, Kind};
 use super::machine::{self, Side};

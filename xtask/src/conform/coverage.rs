@@ -18,8 +18,8 @@ pub fn uses(case: &Case) -> Result<BTreeSet<String>> {
     }
 }
 
-/// Returns the PVM names that a Fortran source contains. The compiled program does not show these names, since it may
-/// contain PVM's wrappers.
+/// Returns the PVM names that a Fortran source contains. The dynamic symbols of the compiled program do not include
+/// these names if the program contains PVM's wrappers.
 fn fortran_names(source: &str) -> BTreeSet<String> {
     let statements = source.lines().filter(|line| !line.starts_with(['!', 'c', 'C', '*']));
     let words = statements.flat_map(|line| line.split(|letter: char| !letter.is_ascii_alphanumeric()));

@@ -1,16 +1,16 @@
-//! Finds Debian's programs that no case runs: the cases must run all programs of Debian's PVM packages.
+//! Finds Debian's PVM programs that no case runs: each of them must be run by at least one case.
 
 use super::case::{Case, Kind};
 use crate::debian_pvm;
 use crate::failures;
 use anyhow::Result;
 
-/// The package of examples; the cases must run each of its programs.
+/// The package of examples. Each of its programs must be run by at least one case.
 const PACKAGE: &str = "pvm-examples";
-/// Programs from other packages; they use PVM.
+/// Programs from other packages that use PVM. Each of them must be run by at least one case, too.
 const OTHERS: &[&str] = &["NPpvm", "pvm_gstat", "pvmgroups", "slsh", "tablix2", "tracer", "trcsort"];
 
-/// Returns the programs that the cases must run.
+/// Returns the names of the programs that must be run, each by at least one case.
 pub fn programs() -> Result<Vec<String>> {
     let (files, folder) = (debian_pvm::files(PACKAGE)?, debian_pvm::programs());
     let package = files.iter().filter_map(|file| file.strip_prefix(&folder).ok()?.to_str());

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a daemon may take to end after SIGTERM.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// The purpose in the names of the machines' folders.
+/// The word for this test in the names of the machines' folders.
 const PURPOSE: &str = "conform";
 /// The environment variable that names a tree to use instead of `target/dist`.
 pub const OURS_VARIABLE: &str = "CONFORM_OURS";

@@ -27,7 +27,7 @@ pub fn all() -> Result<Vec<Shown>> {
     cases.iter().map(shown).collect()
 }
 
-/// Returns Debian's programs that the cases must run.
+/// Returns the names of Debian's programs that use PVM. Each of them must be run by at least one case.
 pub fn programs() -> Result<Vec<String>> {
     examples::programs()
 }

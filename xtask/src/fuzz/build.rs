@@ -11,7 +11,7 @@ use std::process::Command;
 const TRACED: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-sanitizer-coverage-stack-depth";
-/// The same flags for C code.
+/// The corresponding flags for C code, and AddressSanitizer.
 const TRACED_C: &str = "-fsanitize=address -fsanitize-coverage=inline-8bit-counters,pc-table,trace-cmp";
 /// The C compiler's flags to count lines.
 const COUNTED_C: &str = "-fprofile-instr-generate -fcoverage-mapping";

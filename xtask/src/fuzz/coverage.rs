@@ -1,4 +1,4 @@
-//! Counts the lines of a decoder that its corpus reaches.
+//! Counts how many lines of a decoder run when the decoder gets the inputs of its corpus.
 use super::build::{Engine, tool};
 use super::{Target, unpacked};
 use crate::common::{output, root, sh};

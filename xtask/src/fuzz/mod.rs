@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// How long all targets together are fuzzed without `--minutes`, in minutes.
 const MINUTES: u64 = 10;
-/// The longest turn of a target.
+/// How long a target is fuzzed at most before it is the turn of the next one.
 const SLICE_MAX: Duration = Duration::from_secs(60);
 /// The most memory that a decoder may allocate, both in one piece and in total, in MiB.
 const MEMORY_MIB_MAX: u32 = 1024;
@@ -235,8 +235,8 @@ fn add(target: &str, files: &[PathBuf]) -> Result<()> {
     Ok(corpus::write(target, inputs)?)
 }
 
-/// Adds the inputs that reach more code to the corpus of a target. To keep the corpus small, an input does not count as
-/// new if it only reaches code more often, or brings a comparison nearer to success.
+/// Adds to the corpus of a target those new inputs that reach more code. To keep the corpus small, an input does not
+/// count as new if it only reaches code more often, or brings a comparison nearer to success.
 fn keep(engine: &Engine, name: &str) -> Result<()> {
     let folder = unpacked(engine, name)?;
     let output = engine

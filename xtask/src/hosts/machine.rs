@@ -82,7 +82,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Returns the host on which the machine begins.
+    /// Returns the host on which the first daemon starts.
     pub fn first(&self) -> &'a Host {
         &self.network.hosts()[0]
     }
@@ -94,8 +94,8 @@ impl<'a> Machine<'a> {
 
     /// Returns a command on a host, with the environment of this machine and no other.
     pub fn command(&self, host: &Host, program: &Path) -> Command {
-        // A process that enters a mount namespace starts in its root directory, where no files should be written; `cd`
-        // goes to the home directory.
+        // A process that enters a mount namespace starts in the root directory of the namespace, where no files should
+        // be written; so the shell changes to the home directory.
         let mut command = host.command(Path::new("/bin/sh"));
         command.args(["-c", "cd && exec \"$0\" \"$@\""]).arg(program);
         let home = self.folder.join(&host.name).join("home");

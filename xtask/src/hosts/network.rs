@@ -18,7 +18,7 @@ const DOMAIN: &str = "hpvm.test";
 /// The most hosts. The last byte of an address is the host's number.
 const HOSTS_MAX: usize = 250;
 
-/// The first process of a host: sets up the host, then waits for the end of the process's input.
+/// The program of the first process of a host: sets up the host, then waits until the end of its own input.
 const HOLDER: &str = r#"hostname "$1" && mount --bind "$2" /etc/hosts && ip link set lo up && echo ready && exec cat"#;
 
 /// A host.
@@ -134,7 +134,7 @@ impl Network {
         Ok(network)
     }
 
-    /// Returns the hosts; machines begin on the first one.
+    /// Returns the hosts. The first daemon of a machine starts on the first host.
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
     }

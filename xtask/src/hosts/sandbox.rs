@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The purpose ([`scratch`]) in the names of the folders where the sandboxes mount their file systems.
+/// The word for the sandboxes ([`scratch`]) in the names of the folders where they mount their file systems.
 const PLACE: &str = "hosts";
 /// The environment variable that names the folder of the sandbox. If it is set, the command runs inside a sandbox.
 const FOLDER_VARIABLE: &str = "HPVM_HOSTS_FOLDER";
@@ -70,8 +70,8 @@ pub fn run_as_user(arguments: &[&str], on_line: impl FnMut(&str)) -> Result<Stri
     run_by(unshare_as(true), arguments, on_line)
 }
 
-/// Does the same as [`run`], but passes each line of the output to `on_line`. Fails if the program fails without
-/// output.
+/// Does the same as [`run`], but passes each line of the output to `on_line`. Fails if the program fails and has
+/// printed nothing.
 pub fn run_with(arguments: &[&str], on_line: impl FnMut(&str)) -> Result<String> {
     run_by(unshare(), arguments, on_line)
 }

@@ -185,7 +185,8 @@ fn execute(case: &Case, machine: &Machine) -> Result<Outcome> {
     Ok(Outcome { end, text })
 }
 
-/// Matches a context in the output of Debian's examples. Its number varies, since consoles take contexts, too.
+/// Matches a context in the output of Debian's examples. The number of the context varies, since consoles take
+/// contexts, too.
 static CONTEXT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(context:?) [0-9]{6,7}\b").expect("a right pattern"));
 static TID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\bt([0-9a-f]{5,7})\b").expect("a right pattern"));
 /// The number of bits of a tid below the number of the host.

@@ -1,4 +1,5 @@
-//! Neighbours beside the torture that break every rule of shared memory: `tests/torture/hostile.c`.
+//! Hostile tasks that run on the same host during the torture test. They break every rule of shared memory
+//! (`tests/torture/hostile.c`). Here, they are called neighbours.
 use super::memory::Limits;
 use super::{Plan, compile, traffic};
 use crate::common::Checks;
@@ -7,7 +8,7 @@ use anyhow::Result;
 use std::path::Path;
 use std::time::Duration;
 
-/// The most bytes of messages from one neighbour that a task may have to keep, per second of the run.
+/// How many bytes of messages a task may have to keep for each neighbour and each second of the run.
 const KEPT_A_SECOND_MAX: u64 = 64 << 10;
 /// How much the daemon's private memory may grow, in bytes: the daemon serves neighbours that request much and read
 /// nothing.
@@ -15,7 +16,8 @@ const DAEMON_GROWTH_MAX: u64 = 4 << 20;
 /// The most descriptors that a process may hold for a living neighbour: for its connection, process, segment and
 /// doorbell.
 const DESCRIPTORS_A_NEIGHBOUR: usize = 6;
-/// How long a neighbour may still run after the end of the run, until its last life has ended.
+/// How long a neighbour may still run after the end of the run. It starts one attacking process (a life) after the
+/// other, and waits for the end of the last one.
 const LAST_LIFE: Duration = Duration::from_secs(20);
 
 /// Returns how much each resource may grow in a run of this length beside this number of neighbours. Messages that have

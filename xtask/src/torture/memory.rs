@@ -36,7 +36,7 @@ struct Look {
     memory_file_bytes: u64,
 }
 
-/// How much each resource may have grown since the first measurement; memory in bytes.
+/// How much each resource may have grown since the first measurement. Memory is in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The heap in use of a task that is never killed.
@@ -45,12 +45,12 @@ pub struct Limits {
     pub private: u64,
     /// The private memory of a daemon.
     pub daemon: u64,
-    /// The shared memory of all processes together, divided by the number of tasks. An idle task keeps a varying number
-    /// of MiB for its next messages.
+    /// The shared memory of all processes together, divided by the number of measured processes. It may grow, since the
+    /// memory that an idle task keeps for its next messages varies by some MiB.
     pub shared: u64,
-    /// The descriptors of a process.
+    /// The number of open descriptors of a process.
     pub descriptors: usize,
-    /// The mappings of a process: segments of dead tasks must not stay mapped.
+    /// The number of mappings of a process: segments of dead tasks must not stay mapped.
     pub mappings: usize,
 }
 

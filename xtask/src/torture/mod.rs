@@ -1,8 +1,8 @@
 //! `cargo xtask torture`: tasks send and receive in every way while they are killed at random moments.
 //!
-//! `tests/torture` contains the tasks, and their accounts of what was sent and received. This module contains what
-//! surrounds the tasks: the machine, the watchdog, and the checks of memory, of descriptors, and of what is left at the
-//! end.
+//! `tests/torture` contains the tasks, which keep accounts of what they send and receive. One of them, the chief,
+//! starts and kills the others, and reports to this program. This module contains what surrounds the tasks: the
+//! machine, the watchdog, and the checks of memory, of descriptors, and of what is left at the end.
 mod groups;
 mod hostile;
 mod hostile_hosts;
@@ -44,7 +44,7 @@ pub struct Plan {
     seed: u64,
     tasks: u64,
     patience: u64,
-    /// The deliberate error, for the test of the test.
+    /// The error that a task makes on purpose, if the run is a part of the self-test (`self_test.rs`).
     mutation: Option<&'static str>,
     /// Whether tasks are killed.
     killing: bool,
@@ -99,7 +99,7 @@ impl Plan {
         Ok((plan, self_test_only))
     }
 
-    /// Returns how many tasks are never killed: their memory is compared.
+    /// Returns how many tasks are never killed. Their memory at the end of each round is compared.
     fn immortals(&self) -> u64 {
         if self.killing { (self.tasks / 4).max(2) } else { self.tasks }
     }
@@ -108,7 +108,7 @@ impl Plan {
         self.chief_by(machine.command(program), &table(machine), lose_daemon)
     }
 
-    /// Completes the command that starts the chief of the tasks.
+    /// Adds the arguments of the chief to the command that starts it.
     fn chief_by(&self, mut command: Command, table: &Path, lose_daemon: bool) -> Command {
         command.arg("chief").arg(table);
         command.arg(format!("seconds={}", self.seconds)).arg(format!("round={}", self.round_seconds));
@@ -196,9 +196,9 @@ fn compile(side: Side, name: &str, files: &[&str]) -> Result<PathBuf> {
 pub struct Outcome {
     /// The totals, or the first error that the tasks found.
     traffic: Result<Total>,
-    /// Whether memory and descriptors returned to their first values.
+    /// A description of memory and descriptors at the end, or an error if they did not return to their first values.
     memory: Result<String>,
-    /// Whether anything was left after the halt.
+    /// An error if anything was left after the halt.
     left: Result<()>,
 }
 
@@ -248,7 +248,7 @@ pub fn traffic(plan: &Plan, program: &Path) -> Result<Outcome> {
 
 /// A machine that runs the tasks, and the facts about it that reports need.
 trait Surroundings {
-    /// Returns the end of the daemons' logs.
+    /// Returns the last lines of the daemons' logs.
     fn log_ends(&self) -> String;
     /// Returns all processes.
     fn all_processes(&self) -> Vec<u32>;

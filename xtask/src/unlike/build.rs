@@ -16,8 +16,8 @@ pub const TEST: &str = "unlike";
 pub fn all(extent: Extent) -> Result<()> {
     for (kind, _) in extent.foreign() {
         let libraries = format!("/usr/{}/lib", kind.tools);
-        // With these paths inside, the program and everything that it starts find the libraries without an environment
-        // variable.
+        // The paths are stored in the program, so the program and everything that it starts find the libraries without
+        // an environment variable.
         let line = format!(
             "exec {}-gcc -Wl,--dynamic-linker={libraries}/{} -Wl,--disable-new-dtags -Wl,-rpath,{libraries}",
             kind.tools, kind.loader

@@ -9,7 +9,7 @@ pub struct Kind {
     pub name: &'static str,
     /// Rust's name of the target; `None` for the machine on which this command runs.
     pub target: Option<&'static str>,
-    /// The prefix of the names of its compiler tools, and also the name of the folder of its libraries.
+    /// The prefix in the names of this kind's compiler tools, and also the name of the folder with its libraries.
     pub tools: &'static str,
     /// The dynamic linker of its programs, in that folder.
     pub loader: &'static str,
@@ -63,12 +63,13 @@ pub const KINDS: &[Kind] = &[
     },
 ];
 
-/// The kinds that are built and run.
+/// How much is built and tested.
 #[derive(Clone, Copy)]
 pub struct Extent {
     /// The kinds of hosts; the first ones of [`KINDS`].
     pub kinds: &'static [Kind],
-    /// The number of hosts on which the console is tested. Compiling the console takes as long as compiling the daemon.
+    /// The number of hosts on which the console is tested. Compiling the console takes as long as compiling the daemon,
+    /// so the short form tests only the console of the first host, which needs no compiling for another kind.
     pub consoles: usize,
 }
 
@@ -90,12 +91,12 @@ pub fn folder() -> PathBuf {
 }
 
 impl Kind {
-    /// Returns the folder of what is built for the kind: bin and lib.
+    /// Returns the folder with the files that are built for this kind: bin and lib.
     pub fn folder(&self) -> PathBuf {
         folder().join(self.name)
     }
 
-    /// Returns the folder of its `pvmd` and `pvm`.
+    /// Returns the folder with the `pvmd` and `pvm` of this kind.
     pub fn programs(&self) -> PathBuf {
         match self.target {
             Some(target) => folder().join("build").join(target).join("unlike"),
@@ -103,7 +104,7 @@ impl Kind {
         }
     }
 
-    /// Returns the folder of its `libpvm3.so`.
+    /// Returns the folder with the `libpvm3.so` of this kind.
     pub fn libraries(&self) -> PathBuf {
         if self.target.is_some() { self.folder().join("lib") } else { dist().join("lib") }
     }

@@ -28,7 +28,7 @@ const USAGE: &str = "unlike [--short] [--only ROW] [--as-it-is]
 /// The options of the command line.
 struct Options {
     extent: Extent,
-    /// The beginning of the names of the rows to run.
+    /// The text with which the names of the rows to run begin.
     only: Option<String>,
     as_it_is: bool,
 }

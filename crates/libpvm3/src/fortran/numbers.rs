@@ -198,7 +198,7 @@ pub unsafe extern "C" fn pvmfnotify_(
     unsafe { store(info, pvm_notify(*what, *tag, *count, tids)) }
 }
 
-/// Returns number `index` of the tids that `pvm_siblings` returns, counted from 0.
+/// Returns the tid at position `index`, counted from 0, in the array that `pvm_siblings` returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfsiblings_(count: *mut c_int, index: *const c_int, tid: *mut c_int) {
     let mut list = std::ptr::null_mut();
@@ -238,7 +238,7 @@ pub unsafe extern "C" fn pvmfhostsync_(
 }
 
 /// The fourth argument has no meaning, but programs pass it. The library calls the handler as it calls a handler of a C
-/// program: the message's number is passed by value.
+/// program: the buffer number of the message is passed by value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvmfaddmhf_(
     source: *const c_int,

@@ -247,8 +247,8 @@ fn reduce_long(guard: &mut Guard, operation: &Collective, this: &Call, combine: 
     result.map(|()| 0)
 }
 
-/// Receives all shares, even after a failure: a share that stayed in the queue would be taken for one of the next
-/// operation.
+/// Receives all shares, even after a failure: a share that stayed in the queue would be mistaken for a share of the
+/// next operation.
 fn reduce_at_root(guard: &mut Guard, operation: &Collective, this: &Call, combine: Combine, data: Memory) -> Outcome {
     guard.task().expect_shares(operation)?;
     // The scratch memory is moved out of the state, since the user's `combine` may call the library, even `pvm_reduce`.

@@ -57,7 +57,7 @@ unsafe fn group_call(group: *const c_char, body: impl FnOnce(&mut Guard, &[u8]) 
     code
 }
 
-/// Returns the group of that name; asks the daemon if it is not cached.
+/// Returns the group of that name; if the group is not cached, asks the daemon for it.
 #[inline]
 fn find(guard: &mut Guard, name: &[u8]) -> Result<Group, Code> {
     if !guard.task().is_connected() {

@@ -123,9 +123,12 @@ impl Machine {
         }
         command.env("PVM_TMP", &self.directory).env("HOME", &self.directory).env_remove("XDG_RUNTIME_DIR");
         if sanitizer().is_some() {
-            // The search for leaks is off: a child of a fork abandons inherited memory without freeing it.
-            let options = std::env::var("ASAN_OPTIONS").unwrap_or_default();
-            command.env("ASAN_OPTIONS", format!("{options} detect_leaks=0"));
+            // The search for leaks is off: a child of a fork abandons inherited memory without freeing it. Reports
+            // about signal handlers are off too: handlers call the library on purpose.
+            for (variable, off) in [("ASAN_OPTIONS", "detect_leaks=0"), ("TSAN_OPTIONS", "report_signal_unsafe=0")] {
+                let options = std::env::var(variable).unwrap_or_default();
+                command.env(variable, format!("{options} {off}"));
+            }
         }
         command
     }

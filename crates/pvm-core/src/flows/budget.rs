@@ -29,7 +29,7 @@ impl SenderBudgets {
         bytes
     }
 
-    /// Subtracts the cost of a message that was sent from the bytes of its sender.
+    /// After a message was sent, subtracts its cost from the bytes of its sender.
     pub fn release(&mut self, src: Tid, bytes: u64) {
         self.total -= bytes;
         let Some(sender) = self.senders.get_mut(&src) else { return };

@@ -236,8 +236,8 @@ impl<B> InboundFlows<B> {
         }
         let unsent_credit = self.unsent_credit.entry((dst, from)).or_default();
         *unsent_credit += cost;
-        // Send credit when half of the quantum is withheld. The other half is left for messages that the task has
-        // consumed without waking the daemon.
+        // Send the withheld credit as soon as it reaches half of the quantum. The other half of the quantum is left for
+        // messages that the task has consumed without waking the daemon.
         if *unsent_credit >= FLOW_QUANTUM_BYTES / 2 {
             self.issue_credit(from, dst);
         }

@@ -337,7 +337,7 @@ impl<P> Flows<P> {
         self.hosts.get(&host).is_some_and(|host_flows| host_flows.in_band_bytes > IN_BAND_QUEUED_BYTES_MAX)
     }
 
-    /// Returns the hosts to which there are flows or have been some.
+    /// Returns the hosts to which flows exist or have existed.
     pub fn hosts(&self) -> impl Iterator<Item = Tid> + '_ {
         self.hosts.keys().copied()
     }
@@ -359,8 +359,8 @@ impl<P> Flows<P> {
 
     // ----- output
 
-    /// Returns the next frame for the link to that host, if one is ready. Call this only when the link has room: a
-    /// message that stays queued takes only memory of its sender.
+    /// Returns the next frame for the link to that host, if one is ready. Call this only when the link has room: while
+    /// a message is queued, a long body stays in the memory of its sender.
     pub fn next(&mut self, host: Tid) -> Option<DataFrame<P>> {
         let host_flows = self.hosts.get_mut(&host)?;
         // Try each flow at most once, because a flow that waits for other members of a multicast is put back into the

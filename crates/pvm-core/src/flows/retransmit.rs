@@ -83,7 +83,7 @@ impl<T> RetransmitQueue<T> {
         self.end - self.acknowledged
     }
 
-    /// Handles an acknowledgement up to a position. Passes each item that is no longer needed to `free`.
+    /// Handles an acknowledgement up to a position. Calls `free` with each item that is no longer needed.
     pub fn acknowledge(&mut self, position: u64, mut free: impl FnMut(T)) -> Result<(), ProtocolViolation> {
         if position > self.at {
             return Err(ProtocolViolation);

@@ -38,7 +38,7 @@ pub enum Action {
     /// Write `data` to the standard input of the task; if `data` is empty, close the standard input; answer by
     /// `Machine::handle_input_taken`.
     Input { tid: Tid, data: ByteBuf },
-    /// The tid is in use from now on.
+    /// Note that the tid is in use from now on.
     Born { tid: Tid },
     /// The task is gone: release everything that belongs to it.
     Forget { tid: Tid },
@@ -64,7 +64,7 @@ pub enum Action {
     /// Run, or end, a command that starts a daemon on another host, as the master has ordered; report by
     /// `Machine::report_start`.
     OrderStart { number: u64, order: StartOrder },
-    /// A host reports on a command that it runs by order of `Machine::order_start`.
+    /// Handle a report from `host` about a command that `host` runs by order of `Machine::order_start`.
     StartNews { host: Tid, number: u64, news: StartNews },
     /// Accept connections from the daemon of that host, if that daemon proves that it has the key.
     KnowHost { host: Tid, key: Key },
@@ -123,7 +123,7 @@ pub struct HostStart {
 pub struct Start {
     /// The tid that the task will have.
     pub tid: Tid,
-    /// Passed on as `PVMEPID`.
+    /// The value of the process's variable `PVMEPID`.
     pub cookie: u32,
     /// The program, as found.
     pub path: ByteBuf,

@@ -7,7 +7,7 @@ use crate::proto::Reply;
 use crate::tid::{LOCAL_MASK, Tid};
 use std::collections::BTreeMap;
 
-/// Contexts of this host that are in use at a time. Contexts with higher numbers are reserved for the system.
+/// Contexts of this host that are in use at a time. Numbers above this limit are reserved for the system.
 ///
 /// * Filled by: tasks of the host
 /// * Setting: none, the number of bits of a context fixes it

@@ -17,7 +17,7 @@ const SIGNAL_TERMINATE: i32 = 15;
 const SIGNAL_KILL: i32 = 9;
 /// How long the daemon waits for killed processes to vanish before it stops.
 const KILLED_WAIT: Duration = Duration::from_secs(2);
-/// How much longer the master waits if there are other hosts, because these have just begun to kill their tasks.
+/// How much longer the master waits if there are other hosts, because those hosts have just begun to kill their tasks.
 const LEAVING_WAIT: Duration = Duration::from_secs(1);
 /// The maximum number of arguments of `pvm_tickle`.
 const TICKLE_ARGUMENTS_MAX: usize = 10;

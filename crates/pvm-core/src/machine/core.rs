@@ -20,7 +20,7 @@ pub(super) struct Core {
     pub settings: Settings,
     /// The latest time that the daemon has handed in.
     pub now: Time,
-    /// Whether the machine ends, or only this host.
+    /// Whether the machine, or only this host, is being halted.
     pub halting: bool,
     pub debug_mask: i32,
     pub hosts: HostTable,
@@ -29,7 +29,7 @@ pub(super) struct Core {
     pub links: Links,
     pub acks: PendingAcks,
     pub requests: OpenRequests,
-    /// At the master: the tasks of other hosts for which the master keeps state.
+    /// At the master: the tasks on other hosts that have state at the master, such as requests, groups or roles.
     pub clients: BTreeSet<Tid>,
     /// Actions that the daemon has not taken yet.
     pub(in crate::machine) actions: VecDeque<Action>,

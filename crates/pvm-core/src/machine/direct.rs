@@ -149,8 +149,8 @@ impl Directs {
         }
     }
 
-    /// Handles the result of [`Action::ExpectDirect`]: the secrets for the other host's call, or `None` if there is no
-    /// room or the two tasks have a link already.
+    /// Handles the result of [`Action::ExpectDirect`]: the secrets for the other host's call, or `None` if this daemon
+    /// cannot hold more links or the two tasks have a link already.
     pub fn expected(&mut self, core: &mut Core, ticket: DirectTicket, call: Option<DirectCall>) {
         let number = ticket.number;
         if ticket.host == core.own_host() {
@@ -200,7 +200,7 @@ impl Directs {
         }
     }
 
-    /// Drops the requests of a task that has left, and refuses those for links to it.
+    /// Drops the requests of a task that has left, and refuses the requests of other tasks for links to this task.
     fn forget_task(&mut self, core: &mut Core, tid: Tid) {
         self.refusing.remove(&tid);
         let own = core.own_host();

@@ -44,7 +44,7 @@ pub struct Barrier {
     pub need: u16,
     /// How many members have arrived.
     pub arrived: u16,
-    /// How many members have not arrived.
+    /// How many members have certainly not arrived; those in `arriving` are not counted here.
     pub absent: u32,
     /// How many members may have arrived or are about to arrive.
     pub arriving: u32,

@@ -22,7 +22,7 @@ pub(super) struct HostRecord {
     pub entry: HostEntry,
     /// Whether all hosts know this host; if so, it is usable.
     pub joined: bool,
-    /// At the master, for a host added there: the addresses to which its name resolved.
+    /// At the master, for each host that was added: the addresses to which its name resolved.
     pub resolved: Vec<IpAddr>,
 }
 

@@ -1,4 +1,4 @@
-//! Sorted pairs, to find what belongs to a task or a host without a search through everything; and counters by tid.
+//! Sorted pairs, to find the entries of one task or host without a search through all entries; and counters by tid.
 use crate::tid::{LOCAL_MASK, Tid};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;

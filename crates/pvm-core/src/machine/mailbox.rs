@@ -217,7 +217,7 @@ impl Mailboxes {
         Ok(index)
     }
 
-    /// Returns the class number, the index and the entry.
+    /// Finds an entry; returns the number of its class, its index and the entry.
     fn find(&self, name: &[u8], index: i32, flags: i32) -> Result<(u64, i32, &Entry), Code> {
         if name.is_empty() || index < 0 {
             return Err(Code::BadParam);

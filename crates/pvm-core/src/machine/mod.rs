@@ -250,7 +250,7 @@ impl Machine {
             return;
         }
         match frame {
-            // A second hello is ignored. Takeovers are handled by the daemon itself.
+            // A second hello is ignored. `pvmd` handles takeovers, and does not pass them to these rules.
             ToDaemon::Hello(_) | ToDaemon::TakeOver => {}
             ToDaemon::Request { wait, request } => {
                 if self.core.admit(from, wait) {
@@ -306,7 +306,7 @@ impl Machine {
         self.parts.output.printed_errors(&mut self.core, tid, data);
     }
 
-    /// Handles the report that a collector has read all, or nearly all, output that it was sent.
+    /// Handles the report that a collector has read all, or nearly all, output that was sent to it.
     pub fn handle_output_taken(&mut self, collector: Tid) {
         self.parts.output.cross_host.taken(&mut self.core, collector);
     }
@@ -450,8 +450,8 @@ impl Machine {
         self.parts.membership.data_links.expected(&mut self.core, host, call);
     }
 
-    /// Handles the result of [`Action::ExpectDirect`]: the secrets for the other host's call, or `None` if there is no
-    /// room or the two tasks have a link already.
+    /// Handles the result of [`Action::ExpectDirect`]: the secrets for the other host's call, or `None` if this daemon
+    /// cannot hold more links or the two tasks have a link already.
     pub fn handle_direct_expected(&mut self, ticket: DirectTicket, call: Option<DirectCall>) {
         self.parts.directs.expected(&mut self.core, ticket, call);
     }

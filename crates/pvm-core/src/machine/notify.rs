@@ -95,7 +95,7 @@ impl SubMachine for Notify {
 }
 
 impl Notify {
-    /// Returns whether a task has an exit notify about another one.
+    /// Returns whether `task` waits for an exit notify about `tid`.
     fn watches(&self, task: Tid, tid: Tid) -> bool {
         self.exit_notifies.contains_key(&(tid, task))
     }
@@ -374,8 +374,8 @@ impl Notify {
             let same = |one: &DelegatedNotify| one.target == target && one.what == wanted;
             return self.forget_delegated(core, |one, tid| same(one) && (all || tids.contains(&tid)));
         }
-        // As long as the manager lives, it reports the deaths of tasks on other hosts; this daemon must know which ones
-        // were reported.
+        // As long as the manager lives, it reports the deaths of tasks on other hosts. This daemon watches these tasks,
+        // too, to know which deaths the manager has reported.
         let elsewhere = tids.iter().filter(|tid| wanted == NOTIFY_TASK_EXIT && tid.host() != core.own_host());
         for tid in elsewhere.copied().collect::<Vec<_>>() {
             self.watch_remote(core, tid, target.task);

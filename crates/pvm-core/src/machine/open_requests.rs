@@ -16,7 +16,8 @@ impl OpenRequests {
     pub fn is_idle(&self) -> bool {
         self.tasks.is_empty() && self.hosts.is_empty()
     }
-    /// Counts a request of a task of this host (`own`) or of another host. Returns false if too many are open.
+    /// Counts a request of a task of this host (`own`) or of another host. If too many are open, does not count it and
+    /// returns false.
     pub fn begin(&mut self, asker: Tid, own: Tid, limits: &Limits) -> bool {
         let has_room = match asker.host() == own {
             true => self.tasks.of(asker) < limits.task_requests,

@@ -1,6 +1,7 @@
 //! The frames of the master that other hosts must acknowledge or answer at once: changes of the host table or of a
-//! group, queries for their tasks or for the members that wait in barriers. Tasks wait for these acknowledgements. A
-//! host that is alive and does not acknowledge would delay these tasks for ever, so it is removed like a silent host.
+//! group, queries for the tasks of a host or for the members that wait in barriers. Tasks wait for these
+//! acknowledgements. A host that is alive and does not acknowledge would delay these tasks for ever, so it is removed
+//! like a silent host.
 use super::settings::Time;
 use crate::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};

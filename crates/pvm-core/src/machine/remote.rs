@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 enum Asker {
     /// A task of this host. If the other host is lost, the task's answer is `lost`.
     Task { tid: Tid, wait: u32, lost: Reply },
-    /// The list with that number of the tasks of all hosts.
-    Gathering(u32),
+    /// This daemon, which collects the list with that number; the list names the tasks of all hosts.
+    TaskList(u32),
 }
 
 /// A request that another host has not answered yet.
@@ -130,7 +130,8 @@ impl Remote {
         None
     }
 
-    /// Handles the answer of another host. Returns the task of this host that gets it, the wait id and the reply.
+    /// Handles the answer of another host. Returns the task of this host that gets the answer, the wait id and the
+    /// reply.
     pub fn answered(&mut self, core: &mut Core, from: Tid, wait: u32, reply: Reply) -> Option<(Tid, u32, Reply)> {
         self.pending.get(&wait).filter(|open| open.host == from)?;
         let open = self.end(wait)?;
@@ -143,7 +144,7 @@ impl Remote {
     fn settle(&mut self, core: &mut Core, open: PendingRequest, reply: Option<Reply>) -> Option<(Tid, u32, Reply)> {
         match open.asker {
             Asker::Task { tid, wait, lost } => Some((tid, wait, reply.unwrap_or(lost))),
-            Asker::Gathering(number) => {
+            Asker::TaskList(number) => {
                 let tasks = match reply {
                     Some(Reply::Tasks(tasks)) => tasks,
                     _ => Vec::new(),
@@ -188,7 +189,7 @@ impl Remote {
         let (askers, missing) = (std::mem::take(&mut self.listeners), hosts.len() + 1);
         self.gathering = Some(Gathering { number, askers, missing, tasks });
         for host in hosts {
-            let wait = self.begin(host, Asker::Gathering(number));
+            let wait = self.begin(host, Asker::TaskList(number));
             core.acks.expect(host, Ack::Tasks(wait), core.now);
             core.send_host(host, Frame::Request { wait, from: own, request: Request::Tasks(host) });
         }
@@ -339,7 +340,7 @@ mod tests {
         let remote = &fleet.machine(MASTER).parts.remote;
         assert!(remote.pending.len() <= 2, "{} questions are open", remote.pending.len());
         assert_eq!(remote.listeners[&Fleet::host(2)].len(), LISTENERS_PER_HOST_MAX);
-        // The requests that were not refused are answered when the host answers or is gone.
+        // The requests that were not refused are answered when host 2 answers or is gone.
         fleet.kill(Fleet::host(2));
         fleet.settle();
         assert!(fleet.open.is_empty(), "{:?}", fleet.open);

@@ -64,8 +64,8 @@ impl Roles {
     pub fn common(&self) -> wire::Servers {
         wire::Servers { manager: self.manager, tracer: self.tracer, tracer_settings: self.tracer_settings.clone() }
     }
-    /// Sends the traces and the output of a new task to the collector that the tracer has set, unless they have a
-    /// collector already.
+    /// Directs the traces and the output of a new task to the collectors that the tracer has set, unless they have
+    /// collectors already.
     pub fn settle(&self, settings: &mut TraceSettings) {
         let Some(wish) = &self.tracer_settings else { return };
         if settings.trace_tid <= 0 {

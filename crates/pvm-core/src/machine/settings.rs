@@ -7,7 +7,7 @@ use crate::wire::{KEY_BYTES, Key};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The time that tasks have to end at a halt before they are killed.
+/// How long the tasks may take to end at a halt before they are killed.
 pub const HALT_GRACE: Duration = Duration::from_secs(2);
 /// How long a barrier waits for substitutes of members that had gone before it began. A program may take long to start
 /// a substitute.
@@ -53,7 +53,7 @@ pub struct Settings {
     pub tasks_max_cause: String,
     /// The limits on the rest of the state that this daemon stores.
     pub limits: Limits,
-    /// The time that a task has to end at a halt before it is killed.
+    /// How long the tasks may take to end at a halt before they are killed.
     pub halt_grace: Duration,
     /// How long a barrier waits for substitutes of members that had gone before it began.
     pub barrier_patience: Duration,

@@ -261,8 +261,8 @@ impl Tasks {
         let another = task.state == State::Connected && task.process != task.started;
         task.started = 0;
         if another {
-            // Another process is the task, so no starter reports the end of the task. This daemon notices the end
-            // itself.
+            // The started process has ended, but another process is the task now. No tasker reports the end of that
+            // process, so this daemon must notice it.
             task.origin = Origin::Spawned;
         }
         core.tasks.remember(tid, status);

@@ -19,8 +19,9 @@ const NO_NAME: &[u8] = b"-";
 pub(super) struct Traces {
     /// The events that have been described to each collector.
     collectors: BTreeMap<Tid, Described>,
-    /// For each collector on another host, the tasks of this host whose events it received; and for each such task,
-    /// these collectors. A collector without such tasks is forgotten, because its end would not be reported here.
+    /// For each collector on another host, the tasks of this host whose events the collector received. The second index
+    /// holds the same pairs by task. A collector without such tasks is forgotten, because its end would not be reported
+    /// here.
     tasks_by_collector: PairIndex<Tid, Tid>,
     collectors_by_task: PairIndex<Tid, Tid>,
 }

@@ -21,7 +21,8 @@ impl Endpoint {
         self.queue(to, Kind::Blocks, &meta, &descriptor::<24>(BORROWED, &body))
     }
 
-    /// Returns how many half-slots of the queue to a peer this peer has read, as it last published.
+    /// Returns how many half-slots of our queue to a peer have been read, according to the count that the peer last
+    /// published.
     pub fn read_by(&mut self, to: u32) -> u64 {
         let us = self.tid;
         let peer = self.index_of(to).and_then(|index| self.peers[index].as_mut());
@@ -49,7 +50,7 @@ impl Endpoint {
         parker::full_fence();
         let notice = peer.theirs(us).map_or(0, |record| record.notice.load_relaxed());
         if notice != 0 && published >= notice {
-            // The daemon's doorbell is always kept.
+            // The result is always `Done`, because this task always keeps the daemon's doorbell.
             let _ = ring(peer, false);
         }
     }

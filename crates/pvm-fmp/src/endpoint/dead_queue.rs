@@ -1,4 +1,5 @@
-//! How far the queue of a dead peer is read: to the end of what the peer left, and never in a circle.
+//! How far the queue of a dead peer is read: to the end of what the peer left, and no ring twice, even if the last ring
+//! leads back to an earlier one.
 use crate::peer::Inbound;
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -100,7 +100,8 @@ fn a_task_that_was_said_to_be_dead_and_writes_on_is_not_read_for_ever() {
             assert!(self.1 < 1_000_000);
             let reader = self.0.peers[0].as_mut().unwrap();
             let written = reader.out.as_ref().unwrap().written();
-            // The writer assumes that all has been read, and so never leaves its ring.
+            // The writer assumes that the reader has read everything. So the ring never seems full, and the writer
+            // makes no new one.
             self.0.peers[0].as_mut().unwrap().out.as_mut().unwrap().note_consumed(written);
             self.0.send_bytes(B, [1, 0, 0, 0, 0, 0], &[1]).map(|_| ()).unwrap();
         }

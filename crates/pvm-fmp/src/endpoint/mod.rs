@@ -46,8 +46,8 @@ const PROBE_PEERS: usize = 32;
 /// The number of peers that are kept in the order in which they last sent.
 const RECENT_PEERS: usize = PROBE_PEERS / 2;
 /// The number of peers that a waiting task watches, and (`WATCH_PROBES`) the number of probes of their queues in one
-/// watch, before the task polls all peers. Mostly an answer arrives within one watch; then the processor learns to
-/// predict the branches that follow.
+/// watch, before the task polls all peers. If an answer arrives within one watch, as it mostly does, the processor can
+/// learn to predict the branches that follow.
 const WATCH_PEERS: usize = 4;
 const WATCH_PROBES: usize = 16;
 /// How often a receive probes the queue of the most recent peer before it waits for a message of any peer.
@@ -109,7 +109,7 @@ pub struct Endpoint {
     parked: bool,
     sleep: u32,
     dirty: Rc<Cell<bool>>,
-    /// Set when a message to us could not be mapped for lack of address space.
+    /// Set when the memory of a message to us could not be mapped for lack of address space.
     starved: bool,
     copy_allowed: Rc<Cell<bool>>,
     rendezvous_bytes_min: usize,
@@ -126,7 +126,7 @@ impl Drop for Endpoint {
     }
 }
 
-/// What became of one entry.
+/// The result of handling one entry.
 enum Step {
     Message,
     Other,
@@ -232,7 +232,7 @@ impl Endpoint {
         self.parked = true;
         let heap = self.heap.borrow();
         let parker = &heap.source().mapping.header().parker.0;
-        // The daemon sleeps so often that fences of its senders cost less than a barrier on all cores for each sleep.
+        // The daemon sleeps often: a barrier on all cores for each sleep would cost more than its senders' fences.
         parker.choose(self.barriers && !crowded && !crate::is_daemon(self.tid));
         parker.prepare_park(self.sleep);
     }

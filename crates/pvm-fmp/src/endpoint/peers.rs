@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-/// The content of a new piece of a table that has the smallest length.
+/// Zeroes, as long as the smallest piece of a table. They are written once or several times to clear a new piece.
 const ZEROES: [u8; FIRST_RECORDS * size_of::<PeerRecord>()] = [0; FIRST_RECORDS * size_of::<PeerRecord>()];
 
 impl Endpoint {

@@ -40,8 +40,8 @@ impl Endpoint {
     }
 
     /// Probes the queues of the most recent peers for some hundred nanoseconds, or until an entry is there; takes
-    /// nothing. A waiting task calls this function between two polls, because a poll through all the layers above would
-    /// see a message later.
+    /// nothing. A waiting task calls this function between two polls: as a poll goes through all the layers above, it
+    /// takes longer, and would see a message later.
     #[inline]
     pub fn watch(&self) {
         let watched = &self.order[..self.order.len().min(WATCH_PEERS)];
@@ -292,7 +292,8 @@ impl Endpoint {
         if entries == BATCH {
             count = count.max(1);
         }
-        // A sender of many long bodies may be waiting until the first ones have been read.
+        // After long bodies, the read count is published at once: their sender may be waiting until the first ones have
+        // been read.
         let peer = self.peers[index].as_ref();
         let long = peer.is_some_and(|peer| peer.released_bytes() >= PROMPT_RELEASE_BYTES || crate::is_daemon(peer.tid));
         let inbound = self.peers[index].as_ref().and_then(|peer| peer.inbound.as_ref());
@@ -513,7 +514,7 @@ fn receive_rendezvous(
         // A dead sender decides nothing any more: the message was not sent.
         SenderState::InDoubt if !sender_lives() => Step::Other,
         SenderState::InDoubt => Step::Wait,
-        // The sender was asked to fall back to eager, and will do so. Trying again would only cost time.
+        // The sender was asked to fall back to eager, and will do so: another attempt to copy would only cost time.
         SenderState::Open
             if rendezvous::receiver_answer(&ours.taken, number) == ReceiverAnswer::WantsEager && sender_lives() =>
         {
@@ -556,8 +557,8 @@ fn words_of(entry: &Entry<'_>) -> [u64; 3] {
 }
 
 /// Passes a pipelined body, which may be incomplete, to the sink. `seen` is the number of bytes that had arrived at the
-/// last poll; the sink gets an incomplete body only if more bytes have arrived since, or the sender is dead. Also
-/// returns how many bytes have arrived now.
+/// last poll; the sink gets an incomplete body only if more bytes have arrived since, or the sender is dead. Returns
+/// the result of the step, and how many bytes have arrived by now.
 fn receive_pipelined(
     from: u32,
     owner: &Rc<Owner>,

@@ -5,7 +5,7 @@ use crate::{Immediate, Meta};
 
 /// A short message that can be taken; see [`super::Endpoint::probe_recent_short`].
 pub struct RecentShort<'a> {
-    /// Who sent it.
+    /// The tid of the sender.
     pub from: u32,
     pub(super) short: Short<'a>,
     pub(super) inbound: &'a mut Inbound,
@@ -13,9 +13,9 @@ pub struct RecentShort<'a> {
     pub(super) unpublished: &'a mut bool,
 }
 
-#[allow(clippy::len_without_is_empty)] // an empty message is one
+#[allow(clippy::len_without_is_empty)] // an empty message is a message, too
 impl RecentShort<'_> {
-    /// Returns the length of its body in bytes.
+    /// Returns the length of the message's body in bytes.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.short.len()

@@ -12,7 +12,7 @@ use crate::{Meta, NoMemory, SendError, Sent};
 use std::time::{Duration, Instant};
 
 impl Endpoint {
-    /// Returns whether the peer is in a one-call receive for a message like this.
+    /// Returns whether the peer is in a one-call receive that a message with these meta words matches.
     pub(super) fn peer_waits_for(&mut self, index: usize, meta: &Meta) -> bool {
         let crowded = self.crowded();
         let (us, peer) = (self.tid, self.peers[index].as_mut().expect("connected"));

@@ -210,9 +210,9 @@ impl Endpoint {
     }
 }
 
-/// The lengths of pipelined bodies that are copied by non-temporal stores, in bytes: copied otherwise, they would still
-/// lie in the sender's own cache when the receiver reads them. Shorter bodies are read quickly anyway; longer ones have
-/// by then moved from that cache to the cache that all cores share.
+/// The lengths, in bytes, of pipelined bodies that are copied by non-temporal stores. Copied through the caches, such a
+/// body would still lie in the sender's own cache when the receiver reads it. A shorter body is read quickly anyway; a
+/// longer one has moved by then to the cache that all cores share.
 const NON_TEMPORAL_BYTES_RANGE: std::ops::Range<usize> = 48 << 10..768 << 10;
 
 /// Returns the size of a chunk: with small chunks the receiver begins earlier, with large ones it polls less often.
@@ -220,7 +220,7 @@ fn pipelined_chunk_bytes(bytes: usize) -> usize {
     (bytes / 8).clamp(4 << 10, 32 << 10) / 64 * 64
 }
 
-/// Returns the descriptor by which a receiver finds a body: token, number of fragments, offset and length of each
+/// Returns the descriptor that tells a receiver where a body is: token, number of fragments, offset and length of each
 /// fragment.
 pub(super) fn descriptor<const BYTES: usize>(token: u32, body: &[(Block, usize)]) -> [u8; BYTES] {
     let mut bytes = [0u8; BYTES];

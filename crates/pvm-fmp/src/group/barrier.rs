@@ -10,15 +10,16 @@
 //! the word to the next generation. So the daemon, too, may die at any instruction.
 //!
 //! The daemon can also **take** the arrivals of a generation, when members of other hosts take part and the arrivals
-//! are counted elsewhere. After this exchange nobody arrives here until the daemon gives the word back. Members that
-//! have already arrived wait until the daemon moves the word to the next generation.
+//! are counted elsewhere. Once an exchange has done this, nobody arrives here until the daemon gives the word back.
+//! Members that have already arrived wait until the daemon moves the word to the next generation.
 //!
 //! Besides, each member has a **slot**, which no other member writes. It holds the generation at which the member is
 //! arriving or has arrived, so that the daemon can find the missing members; and whether the member sleeps.
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Each failure is remembered for at least this number of generations. A failure happens only when a member has ended,
-/// so no waiter ever misses so many generations.
+/// Each failure is remembered for at least this number of generations. A waiter would miss the failure of its own
+/// generation only if this number of later generations failed before it ran again, and each failure needs another
+/// member that ends.
 const FAILURES: usize = if cfg!(loom) { 2 } else { 512 };
 /// A generation is older than another one if it lies less than this number behind that one.
 const OLDER_MAX: u32 = 1 << 31;
@@ -32,7 +33,7 @@ const FINISHES_MAX: u32 = 1000;
 /// How often a member tries to arrive. A try fails only if another member arrives at the same time, or if a member
 /// breaks the rules. After so many failed tries a member must be breaking the rules, and the group is useless.
 const ARRIVAL_TRIES_MAX: u32 = 1 << 20;
-/// Replaces the number of arrivals in the word once the daemon has taken the arrivals.
+/// The value that stands in place of the number of arrivals while the daemon has taken the arrivals.
 const TAKEN: u16 = u16::MAX - 1;
 /// A bit that is set in every noted generation: otherwise a note of generation 0 would look like no note.
 const NOTED: u64 = 1 << 32;
@@ -55,7 +56,7 @@ impl Pending {
     fn word(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.need) << 16 | u64::from(self.arrived)
     }
-    /// Returns a generation without arrivals.
+    /// Returns the state of a generation without arrivals.
     fn fresh(generation: u32) -> Pending {
         Pending { generation, need: 0, arrived: 0 }
     }
@@ -143,14 +144,14 @@ impl MemberSlot {
     pub fn new() -> MemberSlot {
         MemberSlot { state: AtomicU64::new(0), asleep: AtomicU32::new(0) }
     }
-    /// Clears the words of an earlier member.
+    /// Clears the words that an earlier member of this instance number has left.
     pub fn clear(&self) {
         self.state.store(0, Ordering::Relaxed);
         self.asleep.store(0, Ordering::Relaxed);
     }
     /// Returns whether the member has arrived at a generation.
     pub fn arrival_state(&self, generation: u32) -> ArrivalState {
-        // Pair `member stands`: whoever sees the arrival sees what the barrier was then.
+        // Pair `member stands`: whoever sees the arrival sees the barrier's word as the member saw it, or a later one.
         match self.state.load(Ordering::Acquire) {
             state if state == ARRIVING | u64::from(generation) => ArrivalState::Arriving,
             state if state == ARRIVED | u64::from(generation) => ArrivalState::Arrived,
@@ -199,8 +200,8 @@ impl Barrier {
         Pending::fresh(pending.generation)
     }
 
-    /// Arrives as a member. `guess` is the generation that the member expects next: a right guess saves fetching the
-    /// word's cache line twice.
+    /// Arrives as a member. `guess` is the generation that the member expects next: if the guess is right, the word's
+    /// cache line is fetched once instead of twice.
     #[inline]
     pub fn arrive(&self, slot: &MemberSlot, need: u16, guess: u32) -> Result<Arrival, Refused> {
         let mut before = Pending::fresh(guess);
@@ -243,8 +244,8 @@ impl Barrier {
     /// Returns the result of a generation at which the caller has arrived; `None` while it is open.
     #[inline]
     pub fn passed(&self, generation: u32) -> Option<Result<(), Failed>> {
-        // Pair `barrier moved`: the last arrival moved it, or the process that finished a failure or released the
-        // arrivals.
+        // Pair `barrier moved`: the word was moved by the last arrival, or by the process that finished a failure or
+        // released the arrivals.
         let now = self.word.load(Ordering::Acquire);
         if now >> 32 == u64::from(generation) && !Pending::of(now).is_mark() {
             None
@@ -294,7 +295,8 @@ impl Barrier {
         Pending::fresh(generation)
     }
 
-    /// Releases the members whose arrivals were taken.
+    /// Releases the members whose arrivals were taken. `opened`: whether the barrier has opened; otherwise it has
+    /// failed.
     pub fn release(&self, opened: bool) {
         let seen = self.pending();
         if !seen.is_taken() {

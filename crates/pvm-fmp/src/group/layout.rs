@@ -42,8 +42,8 @@ pub(super) struct MembershipPage {
 }
 
 /// A bit that is set in the tid of a member that has gone since its group was frozen. Nobody else gets the instance
-/// number of this member, and tasks that froze the group while the member was there go on using its tid. No tid has
-/// this bit by itself.
+/// number of this member, and tasks that froze the group while the member was there go on using its tid. No valid tid
+/// has this bit.
 pub(super) const GONE: u32 = 1 << 31;
 
 /// Returns the tid, if the word is that of a member that has not gone.

@@ -180,7 +180,8 @@ impl GroupMemory {
         taken
     }
 
-    /// Releases the members whose arrivals were taken. Ring the sleepers after this.
+    /// Releases the members whose arrivals were taken. `opened`: whether the barrier has opened; otherwise it has
+    /// failed. Ring the sleepers after this.
     pub fn release(&self, opened: bool) {
         self.barrier_page.barrier.release(opened);
     }

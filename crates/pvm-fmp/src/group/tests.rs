@@ -127,8 +127,8 @@ fn the_daemon_sees_who_is_missing() {
     assert_eq!(memory.waiting(), (4, vec![101, 103]));
     let look = memory.look();
     assert_eq!((look.pending.need, look.pending.arrived, look.absent), (4, 2, 2));
-    // If a member that has arrived leaves, as many are missing as before. If a member that has not arrived leaves, one
-    // fewer is missing.
+    // If a member that has arrived leaves, the number of missing members stays the same. If a member that has not
+    // arrived leaves, that number falls by one.
     memory.clear(3);
     assert_eq!(memory.look().absent, 2);
     memory.clear(0);

@@ -81,7 +81,7 @@ impl GroupView {
         (0..self.places()).find(|instance| tid != 0 && self.tid_of(*instance) == Some(tid))
     }
 
-    /// Returns the instance and the tid of each member; the whole list is of one moment.
+    /// Returns the instance and the tid of each member; the whole list is as it was at one moment.
     pub fn members(&self) -> Vec<(u32, u32)> {
         self.read(present)
     }
@@ -118,7 +118,7 @@ impl GroupView {
     }
 
     /// Returns the barrier, and the slot of the member of that instance number. Panics for an instance that no group
-    /// has.
+    /// can have.
     #[inline]
     fn own(&self, instance: u32) -> Option<(&Barrier, &MemberSlot)> {
         self.barrier_page
@@ -158,9 +158,9 @@ impl GroupView {
         }
     }
 
-    /// Notes that the member is about to sleep, in the barrier or while it waits for another member's message. The
-    /// others then ring the member when the barrier opens or fails, and when a member goes. The caller checks once more
-    /// after this, then sleeps.
+    /// Notes that the member is about to sleep, in the barrier or while it waits for another member's message. Other
+    /// members and the daemon then ring this member when the barrier opens or fails; the daemon also does so when a
+    /// member leaves. The caller checks once more after this, then sleeps.
     pub fn prepare_park(&self, instance: u32) {
         if let Some((barrier, slot)) = self.own(instance) {
             barrier.prepare_park(slot);

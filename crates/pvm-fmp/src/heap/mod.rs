@@ -128,7 +128,7 @@ impl<S: Source> Heap<S> {
             copy_policy: CopyPolicy::default(),
         }
     }
-    /// Returns where memory comes from.
+    /// Returns the source of the heap's memory.
     pub fn source(&self) -> &S {
         &self.source
     }

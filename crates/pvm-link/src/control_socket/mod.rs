@@ -94,7 +94,7 @@ pub struct ControlSocket {
     written_bytes: u64,
     /// Set when the system has refused to send descriptors because too many are in flight.
     descriptor_limited: bool,
-    /// The length of the longest frame that has waited since the queue was empty.
+    /// The length of the longest frame that has waited since the queue was last empty.
     longest: usize,
     incoming: Vec<u8>,
     /// The descriptors of incomplete frames, one entry for each frame.
@@ -267,8 +267,8 @@ impl ControlSocket {
         }
     }
 
-    /// Returns whether a complete frame has been read that [`ControlSocket::receive`] has not returned. If so, the
-    /// socket itself need not be readable.
+    /// Returns whether a complete frame has been read that [`ControlSocket::receive`] has not returned. If so, call
+    /// [`ControlSocket::receive`] even if the socket is not readable.
     pub fn has_frame(&self) -> bool {
         matches!(self.head(), Ok(Some((length, _))) if self.incoming.len() >= HEAD_BYTES + length)
     }
@@ -433,8 +433,8 @@ fn read_once(
         }
     }
     if truncated || !descriptors.is_empty() {
-        // One read never goes on behind bytes that came with descriptors, so each frame has its own batch of
-        // descriptors.
+        // The system ends a read after the bytes that came with descriptors, so one read never returns the descriptors
+        // of two frames.
         batches.push_back(DescriptorBatch { descriptors, truncated });
     }
     match message.bytes {

@@ -131,7 +131,7 @@ fn the_end_of_the_other_side_is_told_after_its_last_frame() {
 
 /// The environment variable that is set when the test below runs again, as a user to whom the system's limit applies.
 const WITHOUT_PRIVILEGES: &str = "HPVM_TEST_WITHOUT_PRIVILEGES";
-/// The descriptor limit of that process.
+/// The descriptor limit of the process that runs the test as that user.
 const OPEN_MAX: u64 = 200;
 
 /// Sends descriptors, which nobody reads, until the limit of descriptors in flight is reached.

@@ -281,8 +281,8 @@ fn create(file: &Path) -> Result<File, Errno> {
     Ok(rustix::fs::open(file, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
-/// Opens a file only if it is regular, belongs to this user, and has no other name. If the system lets other users make
-/// hard links, the name could lead to any file of this user.
+/// Opens a file only if it is regular, belongs to this user, and has only one name. A file with two names is refused
+/// because another user may have made this name as a hard link to any file of this user.
 fn open_own(file: &Path) -> Result<File, Errno> {
     // NONBLOCK: another user may have put a pipe there.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 const ACCEPTS_IN_A_ROW_MAX: usize = 16;
 /// Time for which a connection that has begun a handshake cannot be closed in favour of a new one.
 const HANDSHAKE_TIME_LEAST: Duration = Duration::from_secs(1);
-/// The number of connections of one known peer that may wait for the peer's data link at a time. Just as many may exist
-/// that have not sent their request.
+/// The number of connections of one known peer that may wait for the peer's data link at a time. The same limit applies
+/// to the peer's connections that have not sent their request.
 ///
 /// * Filled by: each other host
 /// * Setting: none, a host connects once to each address of another host
@@ -27,7 +27,7 @@ pub const HALF_PAIRS_MAX: usize = 8;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The first byte of a TLS connection.
 const TLS_BYTE: u8 = 22;
-/// The first byte of the frame that opens a link in clear: its length.
+/// The first byte of a link in clear: the low byte of the length of its first frame.
 const CLEAR_BYTE: u8 = 32;
 
 enum Stage {
@@ -193,8 +193,9 @@ impl Acceptor {
         }
     }
 
-    /// Makes room for one more unknown connection: closes the connection that has been silent for longest. If none is
-    /// silent, closes the oldest connection if its handshake takes too long. Returns whether there is room.
+    /// Makes room for one more unknown connection. If there are too many already, or if `at_once` is set, closes the
+    /// connection that has been silent for longest; if none is silent, closes the oldest connection if its handshake
+    /// takes too long. Returns whether there is room.
     fn make_room(&mut self, common: &mut Common, now: Instant, at_once: bool) -> bool {
         let unknown: Vec<_> = self.incoming.iter().filter(|(_, incoming)| incoming.is_unknown()).collect();
         if unknown.len() < UNKNOWN_MAX && !at_once {
@@ -337,8 +338,9 @@ impl Acceptor {
         Ok(Box::new(HalfPair { control, peer, security, tokens }))
     }
 
-    /// Bounds the number of half pairs of a peer. There can be several: a peer that calls several addresses of this
-    /// host at once continues with the address that answers first, which need not be the last address that it called.
+    /// Bounds the number of half pairs of a peer. More than the newest is kept: a peer that calls several addresses of
+    /// this host at once continues with the address that answers first, which need not be the last address that it
+    /// called.
     fn make_room_for_half_pair(&mut self, peer: &PublicKey) {
         let half_pairs = self.half_pairs_of(peer);
         self.make_room_among(half_pairs);
@@ -371,7 +373,7 @@ impl Acceptor {
         self.incoming.iter().filter_map(half).collect()
     }
 
-    /// Handles a token that a connection has shown. A valid one is that of an expected peer or of a half pair.
+    /// Handles a token that a connection has shown. A valid token belongs to an expected peer or to a half pair.
     fn handle_token(
         &mut self,
         common: &mut Common,

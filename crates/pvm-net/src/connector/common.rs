@@ -36,7 +36,7 @@ impl Interest {
     }
 }
 
-/// State that both sides use.
+/// The state that the acceptor and the dialer share.
 pub struct Common {
     identity: Identity,
     epoll: OwnedFd,
@@ -104,17 +104,17 @@ impl Common {
 
     // ----- finished links
 
-    /// Hands out a pair whose peer is known.
+    /// Prepares an authenticated pair for the user of the connector.
     pub fn finish_pair(&self, control: Link, data: Link) -> Result<Box<Pair>, LinkError> {
         let mut control = self.finish_link(control)?;
-        // Control links are always read. Data links may wait for a slow receiver for as long as necessary.
+        // Daemons always read their control links. A data link may wait for a slow receiver for as long as necessary.
         control.limit_unread(self.timeout)?;
         Ok(Box::new(Pair { control, data: self.finish_link(data)? }))
     }
 
-    /// Hands out a link whose peer is known. The user of the link watches the socket from now on.
+    /// Prepares an authenticated link for its user, who watches the socket from now on.
     pub fn finish_link(&self, mut link: Link) -> Result<Link, LinkError> {
-        // The control link of an outgoing pair is not watched any more.
+        // This fails for the control link of an outgoing pair, which is not watched any more.
         self.unwatch(&link);
         link.trust(self.timeout)?;
         link.set_frame_bytes_max(FRAME_BYTES_MAX);

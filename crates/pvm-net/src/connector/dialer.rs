@@ -281,7 +281,8 @@ fn finish(
     })
 }
 
-/// Begins the handshake if the connection is complete. `is_data`: the control link is complete already.
+/// Begins the handshake if the connection is complete. `is_data` says that the connection is for the data link of a
+/// pair.
 fn connected(common: &Common, socket: OwnedFd, dial: &Dial, is_data: bool) -> Result<Stage, String> {
     match sockopt::socket_error(&socket) {
         Ok(Ok(())) => {}

@@ -40,7 +40,7 @@ pub use acceptor::HALF_PAIRS_MAX;
 /// * Filled by: whoever reaches the port
 /// * Setting: none, a silent connection is closed for the next one, so a higher limit would be of no use
 /// * Reached: the connection that has been silent for longest is closed; if none is silent, a connection with a slow
-///   handshake is closed; if there is none, the new connection
+///   handshake is closed; if there is no such connection either, the new connection is closed
 /// * Test: `those_who_dawdle_lose_their_places_and_hold_up_nobody`
 pub const UNKNOWN_MAX: usize = 64;
 /// Time from a connection's arrival until its links must be complete.

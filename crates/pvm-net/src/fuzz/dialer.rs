@@ -9,7 +9,7 @@ use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-/// The code that decodes it.
+/// The source files that decode these bytes.
 pub const DECODER: &[Source] = &[
     file("crates/pvm-net/src/connector/dialer.rs"),
     part("crates/pvm-net/src/connector/mod.rs", &["two_tokens", "explain"]),

@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// The inputs of this crate.
+/// The fuzz targets of this crate.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "link-frames",
@@ -100,7 +100,7 @@ fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 send_bytes(&mut far, kind, &header[..header.len().min(HEADER_BYTES_MAX)], &body);
             }
             4 => {
-                // If the far end has left data unread, the system reports the end of the connection in another way.
+                // If the far end closes with data unread, the system reports a reset instead of an end.
                 if from.arbitrary()? {
                     let _ = link.send(1, &[], &[&[0]]);
                 }
@@ -195,7 +195,7 @@ fn acceptor(bytes: &[u8]) {
     let _ = calls(&mut Unstructured::new(bytes));
 }
 
-/// Callers that send something.
+/// The most callers that send data.
 const CALLERS_MAX: usize = 12;
 /// No further silent callers are added once there are this many connections.
 const CROWD_MAX: usize = 100;

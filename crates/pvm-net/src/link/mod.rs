@@ -107,7 +107,7 @@ impl Head {
     }
 }
 
-/// A connection. The owner of the link watches the socket, and calls the link when the socket is ready.
+/// A connection. The owner of the link watches the socket, and calls the link's functions when the socket is ready.
 pub struct Link {
     socket: OwnedFd,
     /// Absent in clear.

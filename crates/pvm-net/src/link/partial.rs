@@ -1,4 +1,4 @@
-//! Frames that are sent in pieces. The sender decides how many bytes of them the link keeps.
+//! Sends frames in pieces. The caller decides how many bytes of a frame the link queues.
 use super::sending::{PARTS_MAX, PUSH_BYTES_MAX};
 use super::{HEADER_BYTES_MAX, Link, LinkError};
 use crate::socket;

@@ -16,8 +16,8 @@ pub const HANDSHAKE_BYTES_MAX: usize = 8 << 10;
 const STRANGER_READ_BYTES: usize = 4 << 10;
 /// Bytes read at a time.
 const READ_BYTES: usize = 64 << 10;
-/// Bytes read at a time on an encrypted link, once a read has returned as many bytes as were asked for. After each
-/// read, TCP announces in a packet to the other side that there is new room. This costs both hosts time.
+/// Bytes read at a time on an encrypted link, once a read has returned as many bytes as were asked for. Long reads save
+/// both hosts time, since after each read TCP sends a packet that announces the new room.
 const BUSY_READ_BYTES: usize = 256 << 10;
 /// The remaining part of a body is read directly to its destination if it has at least this number of bytes.
 const READ_STRAIGHT_BYTES: usize = 4 << 10;
@@ -39,7 +39,7 @@ impl Link {
         }
     }
 
-    /// Returns the beginning of the next frame and its length.
+    /// Returns the beginning of the next frame, and the number of bytes that this beginning takes.
     fn parse(&self) -> Result<Option<(Head, usize)>, LinkError> {
         let Some((prefix, rest)) = self.inbox.filled().split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
         let [a, b, c, d, kind, header_bytes] = *prefix;
@@ -157,7 +157,7 @@ impl Link {
     }
 
     /// Returns the next frame as a whole, if all of it has arrived. The link keeps an incomplete frame in memory, so
-    /// this is not for long frames: a peer could send only a part of one.
+    /// this is not for long frames: a peer that sends only a part of a frame keeps this memory in use.
     pub fn receive_whole(&mut self) -> Result<Option<(Head, &[u8])>, LinkError> {
         assert_eq!(self.body_left, 0, "the body of the frame before has not been taken");
         loop {

@@ -47,12 +47,6 @@ impl Link {
         self.outbox.len()
     }
 
-    /// Returns the bytes that wait for the socket. If the caller sends these bytes in another way, it must take all of
-    /// them.
-    pub fn queued(&self) -> &[u8] {
-        self.outbox.filled()
-    }
-
     /// Sends a frame. Bytes that the socket does not take at once are copied and sent later.
     pub fn send(&mut self, kind: u8, header: &[u8], body: &[&[u8]]) -> Result<(), LinkError> {
         let body_bytes = body.iter().map(|part| part.len()).sum();

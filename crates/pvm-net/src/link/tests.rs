@@ -341,7 +341,7 @@ fn a_body_is_pushed_as_the_socket_takes_it_and_no_copy_waits() {
             assert_eq!(heads.pop(), Some((8, vec![1, 2, 3], body.len())));
             assert!(into == body && one.body_owed() == 0 && !one.wants_write());
         }
-        // Nothing and little.
+        // An empty body by `begin`; a body of one byte, although two bytes are passed; an empty body by `send`.
         assert_eq!(one.begin(7, &[], 0, &[]), Ok(0));
         assert_eq!(one.begin(7, &[], 1, &[4, 5]), Ok(1));
         one.send(7, &[], &[]).unwrap();

@@ -4,7 +4,7 @@ use pvm_net::{ConnectEvent, Connector, Identity, KeyPair, Link, Pair, Security};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes.
+/// A time longer than any step of these tests takes.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 pub fn identity() -> Identity {

@@ -21,7 +21,7 @@ struct Collected {
 /// Everything that was collected.
 #[derive(Default)]
 pub struct Collections {
-    /// By collector and task.
+    /// What each collector has received from each task, by collector and task.
     tasks: HashMap<(Tid, Tid), Collected>,
     /// The events that each daemon has described to each collector.
     described: HashSet<(Tid, Tid, i32)>,

@@ -15,7 +15,7 @@ struct Count {
 /// All messages between tasks.
 #[derive(Default)]
 pub struct Messages {
-    /// By receiver and sender.
+    /// The counts, by receiver and sender.
     counts: HashMap<(Tid, Tid), Count>,
     /// The pairs of receiver and sender in which the receiver knows that the sender has ended.
     ended: HashSet<(Tid, Tid)>,

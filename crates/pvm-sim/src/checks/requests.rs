@@ -8,7 +8,7 @@ use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the answers have said.
+/// What the check knows from the answers and from the ends of tasks.
 #[derive(Default)]
 pub struct Requests {
     /// The tids that spawns have returned.

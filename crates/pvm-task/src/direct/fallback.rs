@@ -2,9 +2,10 @@
 //!
 //! A task that falls back first sends a fallback message on the default route. This message contains the number of
 //! messages that the peer has acknowledged. Then the task sends all messages of its send queue on the default route.
-//! The peer knows how many messages it has received on the link; the difference is the number of *repeats*, which the
-//! peer drops. The peer stops reading the link and falls back too. In this way no task waits for an answer, no message
-//! is lost or arrives twice, and the order is kept (`docs/decisions/0023`).
+//! The first of these may be *repeats*: messages that the peer has received on the link but not acknowledged. The peer
+//! compares the number in the fallback message with the number of messages that it has received, and drops the repeats.
+//! The peer stops reading the link and falls back too. In this way no task waits for an answer, no message is lost or
+//! arrives twice, and the order is kept (`docs/decisions/0023`).
 use super::send_queue::QueuedBody;
 use super::{DirectLinks, RouteEvent, SEND_WAIT_MAX};
 use crate::control::Member;
@@ -68,7 +69,7 @@ impl Backoff {
     }
 }
 
-/// What a task knows about a link until the peer has fallen back from the link.
+/// What a task knows about a link, kept until the peer's fallback message arrives.
 pub(crate) struct ReceivedOnLink {
     /// How many messages were received on the link.
     pub count: Rc<Cell<u32>>,
@@ -265,7 +266,8 @@ impl Member {
                 return;
             }
             std::thread::sleep(LEAVE_PAUSE);
-            // While the daemon relays messages, it frees memory. It may also introduce itself to this task only now.
+            // While the daemon relays messages, it frees memory. The daemon may also not have introduced itself to this
+            // task yet.
             self.poll(state);
             self.read_control(state);
         }

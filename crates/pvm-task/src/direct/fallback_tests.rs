@@ -112,7 +112,7 @@ impl Both {
         for (mut meta, body) in load.0 {
             assert_eq!(meta[FAR], receiver.0);
             meta[FAR] = sender.0;
-            // No ring is needed: the receiver polls anyway.
+            // The result says whether to ring the receiver's doorbell. The receiver polls anyway.
             let _ = self.0[1 - from].endpoint.send_bytes(receiver.0, meta, &body).unwrap();
         }
     }
@@ -174,8 +174,8 @@ fn what_a_broken_link_has_not_delivered_comes_once_by_the_default_route() {
             both.0[0].send(100);
             both.0[1].receive();
             assert_eq!(both.0[1].received, 1, "by the link");
-            // First a message that is received but not acknowledged, then messages that stay in the socket, then more
-            // messages than the socket takes.
+            // Three messages are received but not acknowledged. The hundred messages that follow fill the socket, and
+            // the socket does not take all of them.
             [100, 20_000, 0].into_iter().for_each(|bytes| both.0[0].send(bytes));
             both.0[1].receive();
             for _ in 0..100 {

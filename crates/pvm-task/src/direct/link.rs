@@ -42,8 +42,8 @@ const STALL_TIME_MAX: Duration = Duration::from_millis(2);
 /// After receiving this many bytes or this many messages, a side sends an acknowledgement without a message.
 const ACKNOWLEDGED_BYTES: usize = 256 << 10;
 const ACKNOWLEDGED_MESSAGES: u32 = 256;
-/// When its send queue has grown by this many bytes or this many messages, a side that only sends reads
-/// acknowledgements.
+/// If the send queue has grown by this many bytes or this many messages, acknowledgements are read, even if the program
+/// receives nothing.
 const UNPOLLED_BYTES_MAX: usize = 512 << 10;
 const UNPOLLED_MESSAGES_MAX: usize = 512;
 
@@ -110,7 +110,8 @@ pub(crate) struct DirectLink {
     /// Whether the peer's route switch has arrived: then the peer sends its messages on the link.
     peer_switched: bool,
     partial: Option<PartialMessage>,
-    /// How many messages this task has taken over. A message that has only been read from the socket does not count.
+    /// How many messages of this link have been delivered to the program's message queue or receive. A message that has
+    /// only been read from the socket does not count.
     received: Rc<Cell<u32>>,
     /// How many of these messages have been acknowledged, and how many bytes were received since then.
     reported: u32,
@@ -130,7 +131,7 @@ pub(crate) struct DirectLink {
     write_failed: bool,
     /// Whether this side has stopped reading from the connection.
     pub read_closed: bool,
-    /// Whether this side falls back to the default route: it sends first the messages of its send queue there, then new
+    /// Whether this side falls back to the default route: there it first sends the messages of its send queue, then new
     /// ones.
     pub falling_back: bool,
     /// Whether the fallback message has been sent to the peer.
@@ -305,7 +306,8 @@ impl DirectLink {
                     let (words, count) = parts_of(header);
                     self.on_acknowledgement(count)?;
                     self.partial = Some(PartialMessage { meta: words, bytes: head.body_bytes, body: Vec::new() });
-                    // An earlier message of this poll may be the one for which the receive waits.
+                    // If this poll has read an earlier message, that may be the message for which the receive waits:
+                    // then this one is read in the usual way.
                     if let Some(posted) = posted.as_deref_mut().filter(|_| messages == 0) {
                         self.read_posted(posted)?;
                         if posted.found.is_some() {
@@ -354,7 +356,8 @@ impl DirectLink {
     }
 
     /// Reads the body of the next message directly into the memory of the posted receive, if the receive accepts it. If
-    /// bytes are late, the rest of the body is read as for any other message.
+    /// the next bytes are late, copies the bytes read so far into the partial message; the remaining bytes are then
+    /// read as for any other message.
     fn read_posted(&mut self, posted: &mut PostedReceive<'_>) -> Result<(), LinkError> {
         let Some(PartialMessage { meta, bytes, body }) = &mut self.partial else { return Ok(()) };
         let envelope = envelope(self.peer, posted.own, *meta);
@@ -367,7 +370,7 @@ impl DirectLink {
             let count = self.connection.take(&mut posted.room[done..bytes])?;
             done += count;
             let stalls = count == 0 && !ready(&self.connection, PollFlags::IN, STALL_TIME_MAX);
-            // Without memory for a copy the receive goes on waiting.
+            // If there is no memory for a copy, the receive waits for the remaining bytes.
             if stalls && body.try_reserve_exact(bytes).is_ok() {
                 body.extend_from_slice(&posted.room[..done]);
                 return Ok(());
@@ -379,7 +382,7 @@ impl DirectLink {
         Ok(())
     }
 
-    /// Counts a message that the receiver has taken over.
+    /// Counts a message that has been delivered to the program's message queue or receive.
     pub fn count_received(&mut self, bytes: usize) {
         self.received.set(self.received.get().wrapping_add(1));
         self.unreported_bytes += bytes;
@@ -454,7 +457,7 @@ impl DirectLink {
         self.total_written.wrapping_sub(self.connection.queued_bytes() as u64)
     }
 
-    /// Returns a header by itself.
+    /// Returns the header that [`DirectLink::write_header`] writes.
     #[cfg(any(test, fuzzing))]
     pub fn header(meta: Meta, bytes: usize, received: u32) -> Vec<u8> {
         let mut head = Vec::new();
@@ -462,8 +465,8 @@ impl DirectLink {
         head
     }
 
-    /// Appends the header of a message to `into`: `bytes` is the length of its body, `received` acknowledges the
-    /// messages received so far.
+    /// Appends the header of a message to `into`: `bytes` is the length of its body, `received` is how many messages
+    /// have been received so far, which acknowledges them.
     pub fn write_header(meta: Meta, bytes: usize, received: u32, into: &mut Vec<u8>) {
         let mut header = [0; HEADER_BYTES];
         let words = meta.into_iter().take(WORDS).chain([received]);

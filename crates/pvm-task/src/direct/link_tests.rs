@@ -128,7 +128,7 @@ fn a_message_that_stops_half_way_is_read_like_others_from_there() {
 fn all_messages_of_a_dead_peer_are_read() {
     for secret in [None, Some([7; 32])] {
         let [mut one, mut two] = established(secret);
-        // These messages are more than one poll reads.
+        // One system call does not read all bytes of these messages.
         (0..4).for_each(|_| send(&mut one, 5, &[1; 30_000]));
         assert!(one.is_flushed());
         drop(one);
@@ -148,7 +148,8 @@ fn messages_are_queued_until_the_peer_has_acknowledged_them() {
         (0..3).for_each(|tag| send(&mut one, tag, &[1; 1000]));
         assert_eq!((one.queue.bytes(), one.queue.acknowledged()), (3000, 0));
         assert_eq!(tags(&mut two), Ok(vec![0, 1, 2]));
-        // The bytes are too few to cause an acknowledgement without a message.
+        // Side `two` has received too few bytes to send an acknowledgement of its own; its next message carries the
+        // acknowledgement.
         assert_eq!(tags(&mut one), Ok(vec![]));
         assert_eq!(one.queue.bytes(), 3000);
         send(&mut two, 9, b"");
@@ -199,7 +200,7 @@ fn a_stalled_link_is_given_up_and_one_with_a_slow_reader_is_not() {
     let mut stall = Stall::default();
     assert!((0..600).all(|number| !stall.is_expired(carried(7, 0, false), false, second(number))));
     assert!(!stall.is_expired(carried(7, 0, true), false, second(600)));
-    // While bytes arrive, the last messages of a dead task may still arrive.
+    // The peer is dead. While bytes arrive, its last messages may still be among them, so the link is kept.
     let mut stall = Stall::default();
     assert!((0..600).all(|number| !stall.is_expired(carried(7, number / 8, false), true, second(number))));
     assert!(stall.is_expired(carried(7, 74, false), true, second(620)));

@@ -30,14 +30,14 @@ use std::time::{Duration, Instant};
 
 /// Direct links of a task, which may use at most a quarter of the task's descriptors.
 ///
-/// * Filled by: tasks of other hosts that ask for links to it
+/// * Filled by: links that this task and tasks of other hosts request
 /// * Setting: the limit of open files, `ulimit -n`
 /// * Reached: the new link is closed, and messages stay on the default route
 /// * Test: `a_task_has_no_more_direct_links_than_the_limit`
 const LINKS_MAX: usize = 1024;
-/// Direct links may use one in this number of the descriptors that the process may have.
+/// The number of descriptors that direct links may use is the process's limit of open files divided by this number.
 const DESCRIPTOR_SHARE: u64 = 4;
-/// Up to this number of links, all are read without asking the system first which of them are readable.
+/// A task with at most this number of links reads all of them, without first asking the system which are readable.
 const READ_ALL_LINKS_MAX: usize = 2;
 /// While messages arrive by other routes, the links are polled once in this number of calls.
 const BUSY_POLLS: u32 = 16;
@@ -50,7 +50,7 @@ const STALL_POLLS: u32 = 1024;
 /// such a body before a copy could be made.
 const UNCOPIED_BYTES_MIN: usize = 8 << 20;
 
-/// The values of `PvmRoute` that programs set.
+/// Values of the option `PvmRoute`.
 const DONT_ROUTE: i32 = 1;
 const ROUTE_DIRECT: i32 = 3;
 
@@ -58,7 +58,7 @@ const ROUTE_DIRECT: i32 = 3;
 pub(crate) struct DirectLinks {
     /// All links, by the peer's tid.
     links: Vec<DirectLink>,
-    /// An epoll descriptor of all sockets, for threads that sleep.
+    /// An epoll descriptor of the sockets of all links, for threads that sleep.
     epoll: Option<OwnedFd>,
     /// For each peer to which a link has been requested before: when one may be requested again.
     backoffs: HashMap<Tid, Backoff>,
@@ -152,7 +152,7 @@ impl DirectLinks {
         self.links.len() < self.links_max
     }
 
-    /// Makes the epoll descriptor watch the socket for the events that matter now.
+    /// Makes the epoll descriptor watch the link's socket for the events that matter now.
     fn update_interest(&mut self, at: usize) {
         let Some(epoll) = &self.epoll else { return };
         let link = &mut self.links[at];
@@ -163,7 +163,7 @@ impl DirectLinks {
             flags.set(EventFlags::IN, interest.contains(PollFlags::IN));
             flags.set(EventFlags::OUT, interest.contains(PollFlags::OUT));
             let data = EventData::new_u64(u64::from(link.peer.0));
-            // Even without events to watch for, epoll would report the end of the socket again and again.
+            // A socket without events to watch for is removed: otherwise epoll would report its end again and again.
             let _ = epoll::delete(epoll, link.fd());
             if !flags.is_empty() {
                 let _ = epoll::add(epoll, link.fd(), data, flags);
@@ -187,7 +187,7 @@ impl DirectLinks {
         outcome.messages
     }
 
-    /// Counts a message that has arrived on a link and that the receiver has taken over.
+    /// Counts a message that this task has taken over from a link. Acknowledgements report this count to the peer.
     fn count_received(&mut self, state: &mut State, arrived: &LinkMessage) {
         match self.position(arrived.peer) {
             Ok(at) => self.links[at].count_received(arrived.body.len()),
@@ -273,7 +273,7 @@ impl DirectLinks {
             list.push(PollFd::from_borrowed_fd(link.fd(), flags));
         }
         let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
-        // The caller tries again in any case.
+        // An error is ignored: the caller tries again in any case.
         let _ = rustix::event::poll(&mut list, Some(&timeout));
         let readable: Vec<Tid> = std::iter::zip(&self.links, &list)
             .filter(|(_, fd)| fd.revents().intersects(!PollFlags::OUT))

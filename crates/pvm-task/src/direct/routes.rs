@@ -99,8 +99,8 @@ impl Member {
     /// Queues the messages that were read from links, and handles events of links. Returns how many messages and events
     /// there were.
     pub(crate) fn deliver_from_links(&mut self, state: &mut State) -> usize {
-        // A peer that has fallen back sends again the messages that this task has not counted. So these messages are
-        // dropped from `arrived` here.
+        // A peer that has fallen back sends the messages again that this task has not counted. So this call first drops
+        // them from `arrived`.
         self.handle_route_switches(state);
         let own = self.tid.0 as i32;
         let mut count = 0;
@@ -165,7 +165,7 @@ impl Member {
         Ok(())
     }
 
-    /// Handles the exit of a task of another host. Its last messages may still be in flight.
+    /// Handles the exit of a task of another host. The last messages of that task may still be in flight.
     pub(crate) fn on_peer_exit(&mut self, state: &mut State, peer: Tid) {
         self.handle_route_switches(state);
         self.direct.backoffs.remove(&peer);
@@ -175,8 +175,8 @@ impl Member {
                     self.direct.draining = Some(peer);
                     self.direct.poll_link(at, None);
                 }
-                // This side does not read the link yet, or no more: the peer's route switch was lost with a host on the
-                // default route, perhaps with messages before it, or the link broke.
+                // This side does not read the link. Either a lost host has taken the peer's route switch with it,
+                // perhaps with earlier messages, so that reading never began; or the link broke.
                 false => self.direct.remove(at),
             }
         }

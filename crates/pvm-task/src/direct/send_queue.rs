@@ -7,12 +7,12 @@ use pvm_core::codes::Code;
 use pvm_fmp::{Block, Meta};
 use std::collections::VecDeque;
 
-/// The most bytes of a body in the heap that one write takes.
+/// The most bytes that one write takes from a body in the heap.
 const STEP_BYTES: usize = 64 << 10;
 /// Whenever the queue grows by this size, in bytes, the task checks whether the system has memory to spare.
 const LARGE_BYTES: usize = 1 << 20;
 
-/// Copies of at least this size, in bytes, reuse memory.
+/// Copies of at least this size, in bytes, reuse the memory of earlier copies.
 const SPARE_BYTES_MIN: usize = 4 << 10;
 /// The most memory that is kept for reuse, in bytes.
 const SPARES_BYTES_MAX: usize = 8 << 20;
@@ -20,8 +20,8 @@ const SPARES_BYTES_MAX: usize = 8 << 20;
 const SPARES_TRIED_MAX: usize = 8;
 
 impl<'b> Body<'b> {
-    /// Returns some of the bytes that begin at `offset`: at least one, unless `offset` is the end of the body. Copies
-    /// bytes of blocks to `step` first.
+    /// Returns some of the bytes that begin at `offset`: at least one, unless `offset` is the end of the body. If the
+    /// body lies in blocks, copies these bytes to `step` and returns `step`.
     pub fn from<'s>(&self, mut offset: usize, step: &'s mut Vec<u8>) -> &'s [u8]
     where
         'b: 's,

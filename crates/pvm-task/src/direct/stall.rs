@@ -1,4 +1,4 @@
-//! Stalled connections: open ones that carry nothing.
+//! Stalled connections: they are open, but carry nothing.
 use pvm_net::Carried;
 use std::time::{Duration, Instant};
 

@@ -110,7 +110,7 @@ fn unpacking(bytes: &[u8]) -> pvm_fuzz::Result<()> {
     let mut task = Task::new(&Environment::from_lookup(|_| None));
     let enc = [ENC_XDR, DSIG_X86_64, ENC_IN_PLACE, ENC_TRACE, 7][usize::from(from.arbitrary::<u8>()?) % 5];
     let format = match usize::from(from.arbitrary::<u8>()? % 8) {
-        // Either byte order, longs of either width.
+        // The format has either byte order, and longs of 32 or 64 bits.
         choice if choice < 4 => Format { big_endian: choice % 2 == 1, long_bytes: 4 + choice / 2 * 4 }.signature(),
         4 => from.arbitrary()?,
         _ => Format::NATIVE.signature(),
@@ -124,7 +124,7 @@ fn unpacking(bytes: &[u8]) -> pvm_fuzz::Result<()> {
     while !from.is_empty() {
         let kind = KINDS[usize::from(from.arbitrary::<u8>()?) % KINDS.len()];
         let count = usize::from(from.arbitrary::<u16>()?) % 3000;
-        // When a one-call receive converts longs of 32 bits, the message becomes longer.
+        // Read before each call: when a one-call receive converts longs of 32 bits, the message becomes longer.
         let bytes = task.state.store.receiving().expect("one is active").len();
         match from.arbitrary::<u8>()? % 9 {
             8 => {

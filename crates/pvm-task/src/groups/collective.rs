@@ -1,8 +1,8 @@
 //! The common part of `pvm_reduce`, `pvm_gather` and `pvm_scatter`.
 //!
-//! Each operation consists of **shares** between the root and the other members. A share is a message in the
-//! group's private context with the user's tag; a receive names its sender. The shares between two members stay in
-//! order, so the n-th operation of one member meets the n-th of the other, however far one of them is ahead (D20).
+//! Each operation consists of **shares** between the root and the other members. A share is a message in the group's
+//! private context with the user's tag; each receive names the sender of the share. The shares between two members stay
+//! in order, so the n-th operation of one member meets the n-th of the other, however far one of them is ahead (D20).
 //!
 //! All shares go directly to or from the root. A tree over the members would work only if all of them saw the same
 //! membership. While a member joins or dies, they see different ones. A share that was sent to the wrong parent would
@@ -62,7 +62,8 @@ pub(super) const AHEAD_MAX: usize = 2;
 const SHORT_SHARES: u32 = 512;
 /// After receiving this number of short shares, the root wakes the sender of the last one, if this sender sleeps. The
 /// number is a prime, so that all senders have their turn, however many there are. It is just below [`SHORT_SHARES`],
-/// so that a sender soon continues, before the root has run out of shares.
+/// so that the root wakes a sender that is `AHEAD_MAX` times that far ahead when it has read about half of its shares;
+/// the root reads the other half while the sender wakes.
 const TAKEN_SHARES: u32 = 509;
 
 impl CachedGroup {
@@ -100,7 +101,7 @@ impl Collective {
         self.membership.members.last().is_none_or(|(last, _)| *last as usize + 1 == self.size())
     }
 
-    /// Returns the other members, by instance.
+    /// Returns the other members in the order of their instances.
     pub fn others(&self) -> impl Iterator<Item = GroupMember> + use<'_> {
         let others = self.membership.members.iter().filter(|(instance, _)| *instance != self.instance);
         others.map(|(instance, tid)| GroupMember { instance: *instance, tid: *tid })
@@ -196,8 +197,8 @@ impl Task {
         self.begin_group_wait(&operation.group, operation.instance, None)
     }
 
-    /// As [`Task::await_share`], for a share that is used in place. Posts no receive: with a posted receive, a sender
-    /// would deliver the whole share from its own memory.
+    /// As [`Task::await_share`], for a share that is used in place. Posts no receive: to a posted receive, the sender
+    /// would send the address of the share in its own memory (a rendezvous), and such a share cannot be used in place.
     pub fn await_share_in_place(&mut self, operation: &Collective) -> GroupWait {
         self.begin_group_wait(&operation.group, operation.instance, None)
     }

@@ -8,7 +8,7 @@ pub(super) const STALE: u32 = 1;
 pub(super) struct Membership {
     /// The version of the list from which the members were read, or [`STALE`].
     pub version: u32,
-    /// Instance and tid of each member, by instance.
+    /// Instance and tid of each member, in the order of the instances.
     pub members: Vec<(u32, u32)>,
 }
 

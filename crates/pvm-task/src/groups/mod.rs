@@ -36,17 +36,18 @@ struct CachedGroup {
     instance: Option<u32>,
     /// The members as they were last read.
     membership: RefCell<Rc<Membership>>,
-    /// The members when the group was frozen: this task goes on with them.
+    /// The members at the time of the freeze. This task continues with them even if some leave.
     frozen: OnceCell<Rc<Membership>>,
     /// How far this task had written the queue to the root after each of its latest long shares, the newest first.
+    /// `SHORT_SHARES` short shares count as one long share.
     ahead: Cell<[Option<collective::QueuePosition>; collective::AHEAD_MAX]>,
     short_shares: Cell<u32>,
     taken_shares: Cell<u32>,
 }
 
 impl CachedGroup {
-    /// Returns the members of the frozen group, if this task goes on with them: it has frozen the group
-    /// itself, or has asked for the group before a member left.
+    /// Returns the members at the time of the freeze, if this task continues with them: if it has frozen the group
+    /// itself, or has used the group after the freeze and before a member left.
     #[inline]
     fn frozen(&self) -> Option<&Rc<Membership>> {
         if self.frozen.get().is_none() && self.view.is_frozen() && !self.view.is_broken() {
@@ -101,7 +102,7 @@ impl CachedGroup {
 /// The tid that stands for an instance without a member.
 const NOBODY: i32 = -1;
 
-/// A group. A handle stays valid when its group ends, but its calls then fail.
+/// A handle to a group. It stays valid when the group ends, but calls with it then fail.
 #[derive(Clone)]
 pub struct Group(Rc<CachedGroup>);
 
@@ -136,7 +137,7 @@ impl Group {
         self.0.instance.map(|instance| instance as i32).ok_or(Code::NotInGroup)
     }
 
-    /// Returns the tids of all members, by instance.
+    /// Returns the tids of all members in the order of their instances.
     pub fn tids(&self) -> Vec<i32> {
         self.0.membership().members.iter().map(|(_, tid)| *tid as i32).collect()
     }
@@ -238,7 +239,7 @@ impl Member {
     pub(crate) fn on_group(&mut self, id: u64, descriptors: Vec<OwnedFd>) {
         let mut descriptors = descriptors.into_iter();
         let Some(list) = descriptors.next() else { return };
-        // If the memory cannot be mapped, the reply that follows does not find it, and `enter` fails.
+        // If the memory cannot be mapped, it is missing when the daemon's reply arrives, and `enter` fails.
         if let Ok(view) = GroupView::open(list, descriptors.next()) {
             self.groups.arrived.retain(|(other, _)| *other != id);
             self.groups.arrived.push((id, view));
@@ -271,7 +272,7 @@ impl Task {
         }
     }
 
-    /// Returns a frozen group that no longer exists at the daemon, if this task goes on with its members.
+    /// Returns a frozen group that no longer exists at the daemon, if this task continues with its members.
     pub fn former_group(&self, name: &[u8]) -> Option<Group> {
         let group = self.member.as_ref()?.groups.by_name(name)?;
         Some(Group(group.clone())).filter(|group| group.0.frozen.get().is_some())

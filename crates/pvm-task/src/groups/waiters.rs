@@ -2,14 +2,15 @@
 use super::CachedGroup;
 use std::rc::Rc;
 
-/// How often one call of `watch` polls the word of a barrier. These polls together take some hundred nanoseconds.
+/// How often one call of `watch` polls the barrier's word in shared memory. These polls together take some hundred
+/// nanoseconds.
 const WATCH_POLLS: u32 = 64;
 
 /// A wait for other members. [`Task::end_group_wait`](crate::Task::end_group_wait) ends the wait.
 #[must_use]
 pub struct GroupWait(u32);
 
-/// The number of a wait of a task that has left the machine.
+/// Stands for the wait of a task that has left the machine, and is in no list.
 pub(super) const NO_WAIT: GroupWait = GroupWait(0);
 
 /// A thread of the task that waits for other members.
@@ -23,7 +24,7 @@ struct GroupWaiter {
 
 impl GroupWaiter {
     /// Returns whether the barrier has opened or failed. Such a waiter can still be in the list, because its thread may
-    /// have jumped out of the wait.
+    /// have left the wait by `longjmp`.
     fn is_over(&self) -> bool {
         self.generation.is_some_and(|generation| self.group.view.passed(generation).is_some())
     }
@@ -89,7 +90,7 @@ impl GroupWaiters {
         true
     }
 
-    /// Makes members ring this task from now on when they complete a wait, since this task is about to sleep.
+    /// Makes other members ring this task from now on when one of its waits is over, since this task is about to sleep.
     pub fn prepare_park(&self) {
         self.waiters.iter().for_each(GroupWaiter::prepare_park);
     }

@@ -114,8 +114,8 @@ impl Task {
         self.state.tracer.changed = Some(changed);
     }
 
-    /// Traces an event. `values` are in the order of the list of events. `since`: when the traced function began, if
-    /// `moment` is its exit.
+    /// Traces an event. `values`: the event's data, in the order in which `pvm_core::events` lists them. `since`: when
+    /// the traced function began, if `moment` is its exit.
     pub fn trace(&mut self, event: Event, moment: Moment, at: Stamp, since: Option<Instant>, values: Vec<Value>) {
         let tid = self.tid().unwrap_or(Tid::NONE);
         let own = &self.state.settings.own;

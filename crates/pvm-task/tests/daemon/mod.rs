@@ -139,7 +139,7 @@ impl Daemon {
                     rustix::io::write(&client.descriptors[1], &1u64.to_ne_bytes()).unwrap();
                 }
                 Ok(Some((ToDaemon::Message(message), _))) => {
-                    // The message is returned, so that a test can check it.
+                    // The daemon sends the message back, so that a test can check it.
                     self.send(at, &ToTask::Message(Message { src: Tid::DAEMON, ..message }));
                 }
                 Ok(Some(_)) => panic!("not expected"),

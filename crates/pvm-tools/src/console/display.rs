@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 use unicode_width::UnicodeWidthStr;
 
-/// How long after a key the console does not redraw the line, since the editor reports a key shortly before it shows
+/// After a key, the console does not redraw the line for this time: the editor reports a key shortly before it shows
 /// the key.
 const SETTLE_TIME: Duration = Duration::from_millis(5);
 

@@ -109,7 +109,7 @@ impl Console {
     pub fn take_output(&mut self, session: &mut Session) -> Vec<u8> {
         let mut text = Vec::new();
         let traces = Filter { src: ANY, tag: ANY, ctx: self.trace_context };
-        // Without a daemon no message arrives; the loop that waits for the daemon notices its end.
+        // Without a daemon no message arrives; the console's main loop notices that the daemon has ended.
         while let Ok(Some(message)) = session.recv(traces, Some(Duration::ZERO)) {
             text.append(&mut self.jobs.handle_trace(message.tag, message.src, message.reader()));
         }

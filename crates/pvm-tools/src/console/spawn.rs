@@ -52,7 +52,8 @@ pub fn spawn(call: &mut Call<'_, '_>, _json: bool) -> io::Result<Flow> {
     Ok(Flow::Continue)
 }
 
-/// Makes a job if the output or the traces of the tasks are collected.
+/// Makes a job if the output or the traces of the tasks are collected. Returns its number, `Some(None)` without a job,
+/// and `None` after an error, which it has reported.
 fn begin_job(call: &mut Call<'_, '_>, options: &SpawnOptions) -> io::Result<Option<Option<i32>>> {
     if options.output == Output::Log && options.trace.is_none() {
         return Ok(Some(None));
@@ -77,7 +78,8 @@ fn begin_job(call: &mut Call<'_, '_>, options: &SpawnOptions) -> io::Result<Opti
     begin_trace(call, options, number)
 }
 
-/// Begins the trace of a job, if the options request a trace.
+/// Begins the trace of a job, if the options request a trace. Returns the job's number, or `None` after an error, which
+/// it has reported.
 fn begin_trace(call: &mut Call<'_, '_>, options: &SpawnOptions, number: i32) -> io::Result<Option<Option<i32>>> {
     let Some(trace) = &options.trace else { return Ok(Some(Some(number))) };
     let path = match trace {

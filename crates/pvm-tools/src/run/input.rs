@@ -7,7 +7,7 @@ use std::io::Read;
 /// The input that is being passed to a task.
 pub struct Input {
     task: Tid,
-    /// The last part, which the task has not accepted yet.
+    /// The request that passes on the last part, as long as the task has not accepted it.
     sent: Option<Ticket>,
     at_end: bool,
 }

@@ -108,8 +108,8 @@ fn with_hosts(
     }
 }
 
-/// Leaves the machine, and halts it if it was started for this run and nobody else is in it. `ending` are the tasks of
-/// the run that may not have ended completely, `borrowed` the hosts to remove.
+/// Leaves the machine, and halts it if a `pvm run` started it and no other task is in it. `ending` are the tasks of the
+/// run that may not have ended completely, `borrowed` the hosts to remove.
 fn finish(
     mut session: Session,
     daemon: Option<Child>,

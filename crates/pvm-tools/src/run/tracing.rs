@@ -49,7 +49,7 @@ impl Tracing {
     /// Handles the trace messages that have arrived.
     pub fn take(&mut self, session: &mut Session) -> io::Result<()> {
         let filter = Filter { src: ANY, tag: TRACE_TAG, ctx: self.context };
-        // Without a daemon no messages arrive; the main loop of the run notices its end.
+        // Without a daemon no messages arrive; the main loop of the run notices that the daemon has ended.
         while let Ok(Some(message)) = session.recv(filter, Some(Duration::ZERO)) {
             for part in parts(message.reader()) {
                 self.timeline.take(message.src, part)?;

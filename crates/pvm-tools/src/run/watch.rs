@@ -282,7 +282,7 @@ impl<'a> Run<'a> {
     /// Handles the end of a task: reports a failure, and ends the other tasks if `--on-failure` demands it.
     fn has_ended(&mut self, tid: Tid, end: &End) {
         let is_root = self.roots.contains(&tid);
-        // The end of another task may be intended: the task that started it may have killed it.
+        // The end of a task that this command did not start may be intended: its parent may have killed it.
         let has_failed = if is_root { end.is_failure() } else { end.is_sudden() && !end.is_by_request() };
         if is_root && self.status == 0 {
             self.status = end.exit_status();

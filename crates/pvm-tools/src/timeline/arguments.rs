@@ -1,13 +1,13 @@
-//! The arguments of a call, as its slice shows them.
+//! The arguments of a call, as the slice of the call in the timeline shows them.
 use pvm_core::events::{Datum, Event, data_type};
 use pvm_core::tid::Tid;
 use pvm_core::trace::{Record, UserItems, Value};
 use serde_json::{Map, json};
 
-/// The size of an item in bytes, by the number of `pvm_psend`'s data type.
+/// The sizes of items in bytes, indexed by the number of the data type in `pvm_psend`.
 const ITEM_BYTES: [i64; 12] = [0, 1, 2, 4, 4, 8, 8, 16, 8, 2, 4, 8];
 
-/// Returns the values of a record by their description.
+/// Returns the values of a record; the keys are the descriptions of the values.
 pub fn of(record: &Record) -> Map<String, serde_json::Value> {
     let mut told = Map::new();
     for (datum, value) in record.data().iter().zip(&record.values) {
@@ -61,7 +61,7 @@ fn int(datum: Datum, number: i32) -> serde_json::Value {
     }
 }
 
-/// Returns the items that a program packed into its own trace event, by their position.
+/// Returns the items that a program packed into its own trace event; the keys are the positions of the items.
 pub fn of_items(items: &[UserItems]) -> Map<String, serde_json::Value> {
     items.iter().enumerate().map(|(place, items)| (place.to_string(), of_user(items))).collect()
 }

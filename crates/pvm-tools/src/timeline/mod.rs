@@ -35,7 +35,7 @@ struct Open {
 #[derive(Default)]
 struct Track {
     open: Vec<Open>,
-    /// The latest time of its events, which also replaces the time of a later event if the clock has gone back.
+    /// The latest time of the task's events so far. If the clock has gone back, the next event gets this time, too.
     last: i64,
     context: i32,
     named: bool,
@@ -183,7 +183,7 @@ impl<W: Write> Timeline<W> {
         self.received(&record, at)
     }
 
-    /// Adds the messages that a call has sent or received, after it has ended.
+    /// Adds the messages that a call has sent or received. The call has ended.
     fn follow_messages(&mut self, open: &Open, exit: &Record, end: i64) -> io::Result<()> {
         let entry = &open.record;
         match exit.event {

@@ -228,7 +228,7 @@ impl Console {
         output
     }
 
-    /// Returns its process id.
+    /// Returns the console's process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

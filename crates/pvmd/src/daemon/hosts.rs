@@ -106,11 +106,11 @@ impl Daemon {
         self.step_starts();
     }
 
-    /// Continues with the daemons that are being started.
+    /// Continues the starts of daemons that are in progress.
     pub(super) fn step_starts(&mut self) {
         if self.holds_terminal && self.starter.is_idle() {
             self.holds_terminal = false;
-            // If no host had needed the terminal, the daemon would have called `setsid` at its start.
+            // The daemon did not call `setsid` at its start, since the start of hosts needed the terminal until now.
             let _ = rustix::process::setsid();
         }
         for event in self.starter.step() {

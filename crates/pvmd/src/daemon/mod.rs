@@ -167,7 +167,7 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Tells the starter where the socket is, then releases the terminal.
+    /// Prints the path of the socket for the program that started this daemon, then releases the terminal.
     pub fn announce(&mut self) -> crate::Result<()> {
         self.log_identity();
         self.log_complaints();
@@ -177,7 +177,7 @@ impl Daemon {
         self.add_hosts_at_start();
         self.execute_actions();
         let mut output = std::io::stdout();
-        // The daemon serves even if the starter does not read this.
+        // The daemon serves even if nobody reads this.
         let _ = writeln!(output, "{}", self.socket_directory.socket().display()).and_then(|()| output.flush());
         release_terminal()?;
         self.log.line("ready");
@@ -194,7 +194,7 @@ impl Daemon {
         self.log.line(&format!("{} ({socket}{port}) {} {}", host.name, host.arch, version.trim()));
     }
 
-    /// Reports to the starter and in the log what is wrong with the settings.
+    /// Reports on standard error and in the log what is wrong with the settings.
     fn log_complaints(&mut self) {
         for complaint in std::mem::take(&mut self.settings.complaints) {
             // There may be no reader.

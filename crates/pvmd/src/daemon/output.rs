@@ -80,8 +80,8 @@ impl Daemon {
         if !self.machine.has_untaken_output(tid) {
             return;
         }
-        // Output that was added after the first of these calls counts as taken, too; this is at most the limit of
-        // output in flight.
+        // Output that was added while the backlog was being sent counts as taken, too. It is no more than the limit
+        // of output in flight.
         if client.write_closed || client.has_sent_backlog() {
             self.machine.handle_output_taken(tid);
         }

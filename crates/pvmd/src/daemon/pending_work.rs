@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub struct PendingWork {
     /// Connections with frames that have been read but not handled.
     connections: BTreeSet<Connection>,
-    /// The same for hosts.
+    /// Hosts with frames that have been read but not handled.
     hosts: BTreeSet<Tid>,
     /// Connections whose socket takes no descriptors now.
     descriptor_limited: BTreeSet<Connection>,

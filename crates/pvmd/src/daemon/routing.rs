@@ -73,7 +73,8 @@ impl Daemon {
         }
     }
 
-    /// Hands a data link to the route: the first one to a host, or a replacement.
+    /// Gives the route the data link to `host`. `attach` is the method for the first link to that host, or the one for
+    /// a link that replaces a broken one.
     pub(super) fn attach_data(&mut self, host: Tid, data: ByteStream, attach: fn(&mut Route, Tid, ByteStream)) {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         match epoll::add(&self.epoll, data.as_fd(), Source::Data(host).data(), flags) {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the rendezvous file gets a new modification time, so that programs that remove old files do not remove it.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(3600);
-/// Free memory is returned to the system at the second of several quiet checks in a row, and again after every further
-/// `QUIET_CHECKS` of them: requests use memory even while no message is carried.
+/// Free memory is returned to the system at the second quiet check in a row, and again after each further
+/// `QUIET_CHECKS` quiet checks, since requests use memory even while no message is carried.
 const QUIET_CHECKS: u32 = 60;
 
 /// When the regular work is due next.

@@ -27,7 +27,7 @@ pub const HOST_BACKLOG_BYTES_MAX: usize = crate::settings::BACKLOG_BYTES_MAX;
 /// Time that a host has to read the last frames before its link is closed.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// The number of host timeouts after which the system ends the connection of a data link without progress. If the
+/// If a data link makes no progress for this many times the host timeout, the system ends the connection. If the
 /// control link still works, a new connection is made.
 const DATA_STALL_TIMEOUTS: u32 = 3;
 /// The upper bound of the time without progress: systems count this time in microseconds, in 31 bits.
@@ -181,8 +181,8 @@ impl HostLinks {
         }
     }
 
-    /// Prepares for a connection for a direct link. Tickets of direct links need more than 32 bits; tickets of hosts do
-    /// not.
+    /// Prepares for a connection for a direct link. A ticket of a direct link needs more than 32 bits and a ticket of a
+    /// host does not, so the two are never equal.
     pub fn expect_direct(&mut self, ticket: u64, tokens: Tokens) {
         self.connector.expect(ticket, None, tokens, self.timeout, Instant::now());
     }
@@ -284,7 +284,7 @@ impl HostLinks {
         let data_stall_time = self.data_stall_time();
         let Some(known) = self.hosts.get_mut(&host) else { return };
         if known.control.take().is_some() {
-            // The other side has lost its ends of the links that this side still has, and perhaps frames.
+            // The other side has lost its ends of the links, which this side still has. Frames may be lost, too.
             self.log(format!("{host} has lost its links"));
             return self.events.push_back(LinkEvent::Down { host });
         }
@@ -329,7 +329,7 @@ impl HostLinks {
         result.map_err(|error| self.on_lost(host, &error)).ok()
     }
 
-    /// Returns whether the link has frames to take, or an end to report, although no event of the socket will say so.
+    /// Returns whether frames, or the end of the link, can be taken although no event of the socket will report them.
     pub fn has_unread(&self, host: Tid) -> bool {
         let control = self.hosts.get(&host).and_then(|host| host.control.as_ref());
         control.is_some_and(|control| control.link.has_unread() || control.link.is_broken())

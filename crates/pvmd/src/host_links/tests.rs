@@ -121,7 +121,8 @@ fn frames_of_all_sizes_pass_in_order_and_the_data_link_is_as_asked() {
 #[test]
 fn what_was_sent_to_a_host_before_it_is_forgotten_still_arrives() {
     let (mut one, mut two) = linked(false);
-    // The line is longer than the sockets hold, but a loaded machine can encrypt it before the link is closed.
+    // The line is longer than the sockets hold, but short enough that even a loaded machine encrypts it before the link
+    // is closed.
     one.links.send(tid(TWO), &line(12 << 20, 1));
     one.links.send(tid(TWO), &Frame::Leave);
     // This frame is still unread when host 1 closes its end.

@@ -96,8 +96,8 @@ impl Processes {
 
     /// Sends a signal to the process group of a task.
     ///
-    /// No other group can get the group's number while a process of the group exists: the leader, until its status is
-    /// read, or the task, if a child of the leader has become the task.
+    /// No other group can get the group's number while a process of the group exists. The leader exists until its
+    /// status is read; if a child of the leader has become the task, this child exists.
     pub fn signal_group(&self, tid: Tid, process: i32, signal: i32) {
         let group_of_task = Pid::from_raw(process).and_then(|process| rustix::process::getpgid(Some(process)).ok());
         let group = self.groups.get(&tid).copied();

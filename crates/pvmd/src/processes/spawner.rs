@@ -21,8 +21,8 @@ use std::process::{Child, Command, Stdio};
 /// Descriptors that the daemon needs for each task: the output and the pidfd of its process, its connection, segment
 /// and doorbell.
 pub(crate) const DESCRIPTORS_PER_TASK: u64 = 5;
-/// Descriptors that the daemon needs for itself. A quarter of all descriptors is for direct links and for tasks that
-/// are being started.
+/// Descriptors that the daemon needs for itself. In addition, a quarter of all descriptors is reserved for direct links
+/// and for tasks that are being started.
 pub(crate) const OWN_DESCRIPTORS: u64 = 32;
 /// One more than the highest error number of any system.
 const ERRNO_END: i32 = 4096;
@@ -108,7 +108,7 @@ pub struct SpawnError {
 }
 
 impl ProcessSpawner {
-    /// Raises the daemon's own descriptor limit (D12).
+    /// Makes a spawner, and raises the daemon's own descriptor limit (D12).
     pub fn new(socket: &Path) -> io::Result<ProcessSpawner> {
         let limit = getrlimit(Resource::Nofile);
         let own_limit = Rlimit { current: limit.maximum, maximum: limit.maximum };

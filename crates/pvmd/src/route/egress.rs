@@ -5,7 +5,7 @@ use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, FAR, Meta, Remote, Sink};
 use std::collections::HashMap;
 
-/// Bytes of the list of the receivers of one multicast that are on other hosts: four bytes for each receiver.
+/// The length, in bytes, of the list of a multicast's receivers on other hosts; each receiver takes four bytes.
 ///
 /// * Filled by: each task
 /// * Setting: none, no machine has a million tasks

@@ -8,7 +8,7 @@ use pvm_net::{Identity, KeyPair, Link};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::rc::Rc;
 
-/// The code that decodes it.
+/// The code that decodes this input.
 pub const DECODER: &[Source] = &[
     file("crates/pvmd/src/route/receive.rs"),
     file("crates/pvmd/src/route/data_link.rs"),

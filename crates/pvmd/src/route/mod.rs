@@ -294,12 +294,13 @@ impl Route {
         }
         self.endpoint.prepare_park();
         let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
-        // Just before this call, a task may have read up to the position at which it is to ring. It then has not rung.
-        let stirs = self.endpoint.poll(&mut egress) > 0 || !self.tasks_past_notice().is_empty();
-        if stirs {
+        // Just before this call, a task may have reached the position at which it is to ring. Such a task has not rung,
+        // since the daemon was awake.
+        let has_work = self.endpoint.poll(&mut egress) > 0 || !self.tasks_past_notice().is_empty();
+        if has_work {
             self.endpoint.unpark_unrung();
         }
-        !stirs
+        !has_work
     }
 
     /// Handles the end of a sleep. `rung`: the doorbell is readable.
@@ -443,7 +444,8 @@ impl Route {
                 };
                 self.lent.entry(dst).or_default().push_back(block);
                 self.intake.delivered(dst, from, bytes, self.endpoint.written(dst.0));
-                // A task that has been asked to ring is not asked again before it has rung.
+                // A task that has been asked to ring the daemon when it has read up to a position will do so. Any other
+                // task is asked now, after a check how far it has read.
                 if !self.ring_positions.contains_key(&dst) {
                     self.update_read_progress(dst);
                 }

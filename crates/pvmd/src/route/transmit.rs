@@ -35,8 +35,9 @@ const STEP_BYTES: usize = 1 << 20;
 /// * Reached: further messages stay where they are and wait, as if the connection were full
 /// * Test: `no_more_is_kept_for_a_host_than_the_limit`
 const UNACKNOWLEDGED_BYTES_MAX: u64 = 8 << 20;
-/// Bytes that have been sent to one host and not been acknowledged: above the first limit, the host gets no credit
-/// either; above the second limit, it must have received bytes without acknowledging them, which violates the protocol.
+/// Bytes that have been sent to one host and not been acknowledged. Above `CREDIT_KEPT_BYTES_MAX`, the host gets no
+/// credit either. Above `KEPT_BYTES_MAX`, it must have received bytes without acknowledging them, which violates the
+/// protocol.
 const CREDIT_KEPT_BYTES_MAX: u64 = 2 * UNACKNOWLEDGED_BYTES_MAX;
 const KEPT_BYTES_MAX: u64 = 3 * UNACKNOWLEDGED_BYTES_MAX;
 /// Buffers of acknowledged batches that are kept for reuse.

@@ -344,7 +344,7 @@ impl Starter {
     fn handle_ready(&mut self, id: u64) {
         let Some(mut running) = self.running.remove(&id) else { return };
         let Runner::Local(command) = &mut running.runner else { unreachable!("it has descriptors") };
-        // The status is read first, so that after the end all output of the process is read, too.
+        // The status is read before the output: if the process has ended, all of its output is read below.
         let status = command.status();
         let errors = running.errors.read(&mut command.errors);
         let output = running.output.read(&mut command.output);
@@ -484,7 +484,7 @@ impl Starter {
         }
     }
 
-    /// Handles news of a command that a parent runs.
+    /// Handles news from `host` of a start command that it runs for the master.
     pub fn handle_news(&mut self, host: Tid, number: u64, news: StartNews) {
         // Ignores news of a command whose daemon has answered or that has ended, and news from a host that does not run
         // the command.

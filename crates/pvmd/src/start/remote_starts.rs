@@ -30,7 +30,7 @@ const INPUT_BYTES_MAX: usize = 4096;
 
 struct RemoteStart {
     command: RemoteCommand,
-    /// Whether the daemon that the command started has answered. If so, it continues without the command.
+    /// Whether the daemon that the command started has answered. If so, the daemon no longer needs the command.
     answered: bool,
     /// The number of bytes that the command has printed.
     printed: usize,
@@ -116,7 +116,7 @@ impl RemoteStarts {
 
 impl RemoteStart {
     fn step(&mut self) -> Vec<StartNews> {
-        // The status is read first, so that after the end all output of the process is read, too.
+        // The status is read before the output: if the process has ended, all of its output is read below.
         let status = self.command.status();
         let mut news = Vec::new();
         let mut tell = |pipe: &mut OutputPipe, kind: fn(ByteBuf) -> StartNews| {

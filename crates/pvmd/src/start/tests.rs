@@ -311,7 +311,7 @@ const AT_TERMINAL: &str = "HPVM_TEST_AT_TERMINAL";
 #[test]
 fn at_a_terminal_a_command_can_ask_for_a_password() {
     if std::env::var_os(AT_TERMINAL).is_some() {
-        // As ssh does.
+        // The script reads a password from the terminal, as ssh does.
         let folder = Folder::new();
         let shell =
             folder.shell(&format!("read word </dev/tty; [ \"$word\" = secret ] && echo '{}'", started().line()));

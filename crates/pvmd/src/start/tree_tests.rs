@@ -1,4 +1,4 @@
-//! Tree spawn: the same scripts, run as remote starts of hosts that have joined.
+//! Tree spawn: hosts that have joined run the scripts of `tests` as remote starts.
 use super::remote_starts::RemoteStarts;
 use super::tests::{Folder, PATIENCE, host, starter};
 use super::*;
@@ -75,7 +75,7 @@ impl Fleet {
         self.orders.iter().filter(|(_, _, order)| matches!(order, StartOrder::Run { .. })).count()
     }
 
-    /// Lets the parent `host_number(9)` alone start a host. Returns the number of the command.
+    /// Begins the start of a host by the only parent, `host_number(9)`. Returns the number of the command.
     fn with_one_under_way(shell: RemoteShell) -> (Fleet, u64) {
         let mut fleet = Fleet::new(1, shell);
         let parent = Tid::host_number(9);
@@ -201,7 +201,7 @@ fn when_a_parent_leaves_the_master_starts_its_hosts() {
     fleet.starter.remove_parent(PARENT);
     assert_eq!(fleet.starter.waiting.len(), 1);
     fleet.all_come(1);
-    // Its further news is ignored.
+    // Further news from the parent that has left is ignored.
     fleet.starter.handle_news(PARENT, number, StartNews::Ended(0));
     fleet.step();
     assert_eq!((fleet.runs(), fleet.results.len()), (1, 1));

@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long anything may take.
+/// The longest time that one step of a test may take.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A directory of one test: its path, and the guard that removes it at the end.
@@ -75,7 +75,8 @@ impl Directory {
     }
 }
 
-/// Catches SIGTERM: a daemon that ends sends it to its tasks, and the tasks of a test run in the test's own process.
+/// Catches SIGTERM. A daemon that ends sends SIGTERM to its tasks, and the tasks of a test run in the test's own
+/// process.
 pub fn catch_termination() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGTERM, flag.clone()).unwrap();
@@ -263,7 +264,7 @@ pub fn wait_for(link: &mut ControlSocket) -> Result<(ToTask, Vec<OwnedFd>), Cont
     }
 }
 
-/// Waits until something is true.
+/// Waits until `check` returns true.
 pub fn eventually(what: &str, mut check: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !check() {

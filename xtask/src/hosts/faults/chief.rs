@@ -1,4 +1,5 @@
-//! The chief of the tasks: its output, and the commands for it.
+//! Starts the chief of the tasks, reads its output, and sends it commands. The chief is the task that starts the other
+//! tasks and compares their accounts.
 
 use crate::machine::LineProcess;
 use anyhow::{Result, bail, ensure};

@@ -26,8 +26,9 @@ const LOSSY_TIME: Duration = Duration::from_secs(45);
 const LOSSY_SHARE: u32 = 300;
 /// How long the run waits after the loss of frames: until all connections that cannot recover have been closed.
 const GIVEN_UP_TIME: Duration = Duration::from_secs(25);
-/// The longest frame, in bytes, that passes a black hole, and the range of the hole's duration. The duration always
-/// exceeds the time limit for a silent host, and sometimes the time limit for a connection without progress.
+/// A black hole is a fault that drops long frames and passes short ones. These are the longest frame that passes, in
+/// bytes, and the range of the fault's duration. The duration always exceeds the time limit for a silent host, and
+/// sometimes the time limit for a connection without progress.
 const HOLE_BYTES: u32 = 700;
 const HOLE_MS: [u64; 2] = [20_000, 45_000];
 /// How often connections are killed, and the pause before each time.
@@ -138,7 +139,7 @@ impl Fault {
         self == Fault::LossyHost
     }
 
-    /// Returns whether the fault is about the data links of daemons: then tasks have no direct links.
+    /// Returns whether the fault is about the data links of daemons. If so, tasks have no direct links.
     pub fn is_of_data_links(self) -> bool {
         matches!(self, Fault::DataLinkKilled | Fault::DataBlackHole)
     }
@@ -257,7 +258,7 @@ fn black_hole(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Lets the host's kernel end the connections of processes with that name, several times.
+/// Lets the host's kernel end the connections of one program (its name is `program`), several times.
 fn kill_connections(run: &Run, program: &str) -> Result<()> {
     let mut killed = 0;
     for _ in 0..KILLS {

@@ -7,20 +7,20 @@ use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How often data links are ended at most.
+/// How often a run ends some of the data links at most, before it ends all of them once.
 const KILLS_MAX: u64 = 6;
 /// The time within which data links must be connected again.
 const AGAIN_TIME: Duration = Duration::from_secs(20);
 /// A link counts as a data link if it has carried more bytes than this, and more than four times as many as the control
 /// link.
 const DATA_BYTES_MIN: u64 = 64 << 10;
-/// How long the fault may spend ending connections while the host is cut off.
+/// How long the run may take to end connections while the host is cut off.
 const CUT_MAX: Duration = Duration::from_secs(3);
 /// The words in the daemon's log when a data link is connected again.
 const AGAIN: &str = "stands again";
 
-/// Ends data links of the host several times. Sometimes the host is cut off meanwhile, so that the other hosts are not
-/// notified that links have ended.
+/// Ends data links of the host several times. Sometimes the host is cut off meanwhile, so that the other hosts do not
+/// receive the resets of the connections.
 pub fn kill(run: &mut Run) -> Result<()> {
     let mut control = None;
     wait_until(AGAIN_TIME, || {
@@ -92,8 +92,9 @@ fn connections(host: &Host) -> Result<Vec<Connection>> {
     Ok(lines.filter_map(connection).collect())
 }
 
-/// Returns the names of a daemon's control links. A daemon has two connections to each other host; the control link is
-/// the one that has carried few bytes. Returns `None` while it is not clear which of the two is the control link.
+/// Returns the control links of a daemon, each as the addresses of its two ends. A daemon has two connections to each
+/// other host; the control link is the one that has carried few bytes. Returns `None` while it is not clear which of
+/// the two is the control link.
 fn control_links(host: &Host) -> Result<Option<Vec<String>>> {
     let mut peers: BTreeMap<String, Vec<Connection>> = BTreeMap::new();
     for one in connections(host)? {

@@ -1,8 +1,8 @@
 //! `cargo xtask hosts --faults`: makes hosts, tasks and links fail while tasks on all hosts send messages.
 //!
 //! A run is one fault with one seed, in a sandbox of its own. `tests/hosts/faults` contains the tasks and their
-//! accounts. This module causes the fault and checks the state afterwards: the survivors' tables are equal, nothing
-//! hangs, a lost host can be added as a new one, and after the halt nothing is left.
+//! accounts. This module causes the fault and checks the state afterwards: the remaining hosts have the same host
+//! table, nothing hangs, a lost host can be added as a new one, and after the halt nothing is left.
 
 mod chief;
 mod kinds;
@@ -32,12 +32,12 @@ const HOSTS: usize = 4;
 const CONSOLE_TIME: Duration = Duration::from_secs(20);
 /// How long everything may take to end after a halt.
 const END_TIME: Duration = Duration::from_secs(15);
-/// How long survivors may take to agree about the hosts.
+/// How long the remaining hosts may take until they all have the same host table.
 const AGREE_TIME: Duration = Duration::from_secs(10);
 /// The number of last lines of each log that are shown after a failure.
 const LOG_LINES: usize = 12;
 
-/// The runs.
+/// Which runs to make.
 pub struct Plan {
     /// The faults; if the list is empty, all faults.
     pub faults: Vec<Fault>,
@@ -225,7 +225,7 @@ impl<'a> Run<'a> {
         Ok(line)
     }
 
-    /// Checks that the tables of these hosts are equal, and contain these names.
+    /// Checks that these hosts have the same host table, and that it contains exactly these hosts.
     fn check_tables(&self, names: &[&str]) -> Result<()> {
         let mut said = String::new();
         let agree = wait_until(AGREE_TIME, || match self.tables(names) {

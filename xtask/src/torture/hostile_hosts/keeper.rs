@@ -1,4 +1,5 @@
-//! Adds hostile hosts again and again, and checks that the machine keeps working.
+//! Adds hostile hosts again and again, and checks that the machine keeps working. Each time that a hostile host joins,
+//! a new life of the host begins.
 use super::{CONSOLE_TIME, HONEST};
 use crate::common::Checks;
 use crate::hosts::machine::Machine;
@@ -29,20 +30,20 @@ struct Seen {
     added: usize,
     refused: usize,
     asked: usize,
-    /// The longest time that a console has waited.
+    /// The longest time that a console took.
     longest: Duration,
     peak_bytes: u64,
     peak_descriptors: usize,
     trouble: Vec<String>,
 }
 
-/// Adds hostile hosts to the machine whenever they are missing.
+/// Adds a hostile host to the machine whenever the host is not in it.
 pub struct Keeper<'a> {
     machine: &'a Machine<'a>,
     hostile: &'a [Host],
     daemons: &'a [u32],
     lives: PathBuf,
-    /// Whether hostile hosts are wanted.
+    /// Whether hostile hosts are added now.
     wanted: AtomicBool,
     /// Whether the traffic is over.
     over: AtomicBool,

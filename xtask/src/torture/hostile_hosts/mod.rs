@@ -1,4 +1,4 @@
-//! Hostile hosts beside the torture: `crates/pvm-hostile`.
+//! Runs the torture test on a machine that also has hostile hosts (`crates/pvm-hostile`).
 //!
 //! The tasks of the torture live on two honest hosts, and must lose nothing. Beside them are hosts that hold a valid
 //! key and send well-formed frames with wrong contents. A host that has been cut off is added again. The first and the
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// The number of hosts on which the tasks live.
 const HONEST: usize = 2;
-/// How long a console may take.
+/// How long a console may take to answer.
 const CONSOLE_TIME: Duration = Duration::from_secs(30);
 /// The program, by cargo's name.
 const PROGRAM: &str = "hostile-host";

@@ -2,10 +2,10 @@
 //!
 //! While all members live on one host, they synchronize in the page of that host, without the daemon. When a member
 //! joins from another host, the arrivals are taken out of the page. Members that have arrived in the page keep waiting
-//! there until an order of the master releases them. Members that arrive meanwhile wait at the master until it has the
-//! arrivals from the page. When the remaining members live on one host again and no member waits, the page of that host
-//! is used again. If a member then still arrives by way of its daemon, the master takes the arrivals out of the page
-//! once more.
+//! there until an order of the master releases them. Members that arrive meanwhile wait at the master until the master
+//! has received the arrivals from the page. When the remaining members live on one host again and no member waits, the
+//! page of that host is used again. If a member then still arrives by way of its daemon, the master takes the arrivals
+//! out of the page once more.
 use super::barrier::Verdict;
 use super::group::Group;
 use super::{ALL_MEMBERS, Groups};
@@ -19,8 +19,9 @@ use crate::wire::{Frame, GroupChange};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// After this time, members whose arrival in the page is uncertain count as arrived in the page: a member that has not
-/// arrived there arrives by way of its daemon before that time.
+/// How long the master waits for members whose arrival in the page is uncertain. A member that has not arrived in the
+/// page arrives by way of its daemon within this time; after this time, the remaining ones count as arrived in the
+/// page.
 const MAYBE_ARRIVED_WAIT: Duration = Duration::from_secs(1);
 
 /// Where the members of a group arrive at a barrier.
@@ -63,7 +64,7 @@ pub(super) struct Arrivals {
     /// The number of barriers at the master that have ended.
     generation: u32,
     pending: Option<PendingBarrier>,
-    /// Arrivals at the master that wait until it has the arrivals from a page.
+    /// Arrivals at the master that wait until the master has received the arrivals from a page.
     queue: VecDeque<Arrival>,
 }
 
@@ -82,7 +83,7 @@ impl Arrivals {
         let need = u16::try_from(pending.need).unwrap_or(u16::MAX);
         Some(Waiting { need, tids: pending.members.iter().copied().collect() })
     }
-    /// Returns the host in whose page members arrive, unless it is this host.
+    /// Returns the host in whose page members arrive, if it is another host than this one.
     pub fn elsewhere(&self, own: Tid) -> Option<Tid> {
         match self.place {
             MeetingPlace::PageOf(host) | MeetingPlace::Moving(host) if host != own => Some(host),
@@ -92,8 +93,8 @@ impl Arrivals {
 }
 
 impl Group {
-    /// Returns the barrier if members arrive at the master. (Otherwise they arrive in a page, and that host judges the
-    /// barrier.)
+    /// Returns the barrier if members arrive at the master. (Otherwise they arrive in the page of one host, and that
+    /// host judges the barrier.)
     fn barrier_at_master(&self, now: Time) -> Option<Barrier> {
         if self.arrivals.place != MeetingPlace::Master {
             return None;
@@ -153,8 +154,8 @@ impl Groups {
     pub fn arrivals_taken(&mut self, core: &mut Core, group: u64, taken: Taken) {
         let own = core.own_host();
         let Some(found) = self.by_id(group) else { return };
-        // The daemon also reports the arrivals in a new page in which no members meet; the master does not wait for
-        // these.
+        // If a new page is out of use from the start, the daemon also makes this report, but the master has not asked
+        // for it.
         if !std::mem::take(&mut found.replica.take_ordered) {
             return;
         }
@@ -259,7 +260,7 @@ impl Groups {
         }
     }
 
-    /// Answers the members at the barrier of the master, and begins the next barrier.
+    /// Ends the barrier at the master: answers or releases the members that have arrived, and begins the next barrier.
     fn end_barrier(&mut self, core: &mut Core, id: u64, answer: Result<Reply, Code>) {
         let Some(group) = self.by_id(id) else { return };
         let Some(pending) = group.arrivals.pending.take() else { return };

@@ -1,8 +1,8 @@
 //! Barriers of groups from which members have gone (D5).
 //!
 //! Members synchronize without the daemon. The daemon examines a barrier when a member leaves the group or dies, and
-//! when a member reports that it waits for more members than the group has. The result depends on the members that the
-//! barrier needs:
+//! when a member reports that it waits for more members than the group has. The result depends on which members the
+//! barrier still needs:
 //!
 //! * If the present members can complete the barrier, the daemon does nothing.
 //! * If the barrier lacks a member that left or died while the barrier was pending, the barrier fails. So does every
@@ -86,7 +86,7 @@ impl Shortage {
         self.substitutes_until = None;
         self.note_size(size);
     }
-    /// Records how many members the group had before a member went, or when a member arrived.
+    /// Records how many members the group had before a member went, or when a member arrived at the barrier.
     pub fn note_size(&mut self, size: usize) {
         self.size_before = self.size_before.max(size);
     }
@@ -94,7 +94,8 @@ impl Shortage {
     pub fn next_deadline(&self) -> Option<Time> {
         self.deadline
     }
-    /// Records that members arrive in another place from now on: earlier losses were judged in the old place.
+    /// Records that members arrive in another place from now on. Forgets the recorded size, because earlier losses were
+    /// judged in the old place.
     pub fn place_changed(&mut self) {
         self.size_before = 0;
     }

@@ -131,7 +131,7 @@ impl Groups {
             next.map(|when| self.deadlines.insert((when, id)));
         }
     }
-    /// Returns the arrivals at a barrier that members reach at the master.
+    /// Returns the arrivals at a barrier that is pending at the master.
     #[cfg(test)]
     pub fn waiting_here(&self) -> Option<super::group_page::Waiting> {
         self.groups.values().find_map(|group| group.arrivals.waiting())
@@ -218,7 +218,7 @@ impl Groups {
         self.answer_when_known(core, number, tid, wait, Ok(Reply::Group { id, instance: instance as i32 }));
     }
 
-    /// Handles a request to see a group; any task may make one.
+    /// Handles a request for the page of a group; the task need not be a member.
     pub fn look_up(&mut self, core: &mut Core, from: Tid, wait: u32, name: &[u8]) {
         match self.existing(name).map(|group| (group.id, group.instance_of(from))) {
             Ok((id, instance)) => {

@@ -1,8 +1,8 @@
 //! Replicas of groups: each host keeps a page for its tasks, which follows the decisions of the master.
 //!
 //! A host learns of a group when one of its tasks asks for it; from then on the master sends it every change until the
-//! group ends. A join or leave is answered when all hosts with a replica have acknowledged the change. So no task deals
-//! with a member that it cannot find in the group.
+//! group ends. A join or leave is answered when all hosts with a replica have acknowledged the change. So when the call
+//! of a task that joins or leaves returns, all hosts with a replica know the change.
 use super::arrivals::end_arrivals;
 use super::group::Group;
 use super::{Groups, NO_MEMBER, act};
@@ -93,8 +93,8 @@ impl Groups {
 
     /// Applies a change to this host's page and sends it to all hosts with a replica. Returns the number that their
     /// acknowledgements carry. `asking_host`, whose task asked for the change, does not acknowledge the change, because
-    /// it receives the answer to its task after the change. If no task asked (`Tid::NONE`), no acknowledgements are
-    /// requested.
+    /// the change reaches this host before the answer to the task does. If no task asked (`Tid::NONE`), no
+    /// acknowledgements are requested.
     pub(super) fn change_group(&mut self, core: &mut Core, id: u64, change: GroupChange, asking_host: Tid) -> u64 {
         self.act_on_page(core, id, action_of(&change));
         let Some(group) = self.by_id(id) else { return NO_ACK };
@@ -292,7 +292,7 @@ impl Groups {
         }
     }
 
-    /// Drops the requests of a task that waits for pages.
+    /// Drops a task's requests for the pages of groups.
     pub(super) fn forget_viewer(&mut self, tid: Tid) {
         self.replicas
             .page_requests

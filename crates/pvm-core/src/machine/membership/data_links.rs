@@ -1,10 +1,10 @@
 //! Data links that break while the control link is up; they are opened again.
 //!
 //! Data in flight are not lost when a data link breaks ([`crate::flows::RetransmitQueue`]), so the host is lost only
-//! when its control link ends. The host with the higher number, which is called, decides when a new link is opened: it
-//! makes tokens, expects a call that shows them, and sends them to the other host on the control link. Data links are
-//! numbered, and only the link with the highest number counts. So it does not matter which side first notices the end
-//! of a link, and a late report of the end of an old link is ignored.
+//! when its control link ends. The host with the lower number calls. The host with the higher number accepts the call
+//! and decides when a new link is opened: it makes tokens, expects a call that shows them, and sends them to the
+//! calling host on the control link. Data links are numbered, and only the link with the highest number counts. So it
+//! does not matter which side first notices the end of a link, and a late report of the end of an old link is ignored.
 use crate::machine::action::Action;
 use crate::machine::core::Core;
 use crate::machine::links::Links;
@@ -22,7 +22,7 @@ const LONGEST_PAUSES_PER_TIMEOUT: u32 = 4;
 /// The state of a data link.
 enum State {
     Up,
-    /// The link is to be opened at that time; the calling side already has the tokens.
+    /// The link is to be opened at that time. The tokens are present on the calling side only.
     Scheduled(Time, Option<DataCall>),
     /// Being opened.
     Connecting,
@@ -91,7 +91,7 @@ impl DataLinks {
         }
     }
 
-    /// Adds the first data link to a host, which is up.
+    /// Adds the first data link to a host; this link is up.
     pub(super) fn begin(&mut self, host: Tid, now: Time) {
         self.remove(host);
         self.links.insert(host, DataLink::new(now));
@@ -148,7 +148,7 @@ impl DataLinks {
         }
     }
 
-    /// Handles the news that the called host expects the call for a new data link.
+    /// Handles the news that the other host, which accepts calls, expects the call for a new data link.
     pub fn call_received(&mut self, core: &mut Core, host: Tid, number: u32, call: DataCall) {
         let (calls, timeout) = (core.own_host() < host, core.settings.host_timeout);
         let data = self.linked(&core.links, host).filter(|data| calls && data.number < number);

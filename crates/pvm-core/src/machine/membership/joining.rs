@@ -134,7 +134,7 @@ impl JoiningHost {
         }
     }
 
-    /// Returns the reason of the host's failure, as text.
+    /// Returns the reason for the host's failure, as text.
     fn reason(&self) -> String {
         match &self.state {
             JoinState::Failed(failure) => failure.reason.clone(),
@@ -466,7 +466,7 @@ pub(in crate::machine) fn hosts_joined(core: &mut Core, hosts: &[Tid]) {
     core.raise(Event::HostsJoined(hosts.to_vec()));
 }
 
-/// Returns the time by which the master must have connected to this host, if it has not connected yet.
+/// Returns the deadline for the master to connect to this host, if the master has not connected yet.
 pub(super) fn waits_for_master(core: &Core) -> Option<Time> {
     let waits = matches!(core.settings.rank, Rank::Slave { .. })
         && !core.hosts.is_welcomed()

@@ -57,7 +57,8 @@ impl SubMachine for Membership {
     fn is_idle(&self) -> bool {
         self.joining.is_idle()
     }
-    /// Handles an event after all other sub-machines: they have already dropped a lost host, or added a new one.
+    /// Handles an event after all other sub-machines: they have already dropped their state of a lost host, or sent the
+    /// notifies about a new host.
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
             Event::HostGone(host) if core.is_master() => {
@@ -342,8 +343,8 @@ impl Membership {
     }
 }
 
-/// Handles the request of `asking_host` that host `to` connect to it: of two hosts, only the one with the lower number
-/// connects. The master passes the request on.
+/// Handles the request of `asking_host` that host `to` connect to `asking_host`: of two hosts, only the one with the
+/// lower number connects. The master passes the request on to `to`.
 pub(super) fn connect_requested(core: &mut Core, from: Tid, to: Tid, asking_host: Tid) {
     let own = core.own_host();
     if to != own && core.is_master() && asking_host == from {

@@ -14,8 +14,8 @@ use crate::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-/// The weight of each other host that cannot reach the suspect, in bad beat intervals of the master's own link to the
-/// suspect.
+/// Each further host that cannot reach the suspect counts as much as this many bad beat intervals of the master's own
+/// link to the suspect.
 const OTHER_WEIGHT: u32 = 4;
 /// The difference in evidence that suffices to remove one of two hosts at once.
 const CLEAR_MARGIN: u32 = 4;
@@ -83,7 +83,8 @@ impl Suspicions {
         self.pairs.values().map(|pair| pair.since + patience).min()
     }
 
-    /// Decides one pair that can be decided now, if there is one; `health` is that of the master's link to a host.
+    /// Decides one pair that can be decided now, if there is one. `health` returns the health of the master's link to a
+    /// host.
     pub fn decide(&mut self, now: Time, patience: Duration, health: impl Fn(Tid) -> LinkHealth) -> Option<Eviction> {
         self.ties_won.retain(|_, losers| {
             losers.retain(|_, when| now < *when + TIE_MEMORY);

@@ -2,8 +2,8 @@
 //!
 //! The collector's daemon reports how much output the collector has taken. While too much output is in flight, the
 //! daemon of the printing tasks leaves further output in the pipes of these tasks. So the output that waits at a
-//! collector's daemon is bounded for any number of hosts. The bound is twice the limit, because output that arrives
-//! while the collector reads is reported as taken together with the output that waited before.
+//! collector's daemon is bounded for any number of hosts. The bound is twice the limit on output in flight, because
+//! output that arrives while the collector reads is reported as taken together with the output that waited before.
 use super::{ANNOUNCED, AT_END, CREATED};
 use crate::encoding::{Reader, Writer};
 use crate::machine::core::Core;
@@ -19,7 +19,7 @@ const HOST_BYTES_MAX: u64 = 256 << 10;
 /// Bytes of output in flight to a collector from all hosts together. Each host has an equal share, but never less than
 /// `SHARE_BYTES_MIN`, enough for a few messages.
 const ALL_HOSTS_BYTES_MAX: u64 = 16 << 20;
-/// The smallest share of a host in bytes.
+/// The smallest share of a host, in bytes.
 const SHARE_BYTES_MIN: u64 = 16 << 10;
 /// The daemon of a collector reports taken output as soon as it amounts to at least this many bytes.
 const CREDIT_BYTES_MIN: u64 = SHARE_BYTES_MIN / 4;
@@ -89,7 +89,7 @@ impl CrossHost {
             self.collected.remove(&place);
         }
     }
-    /// Returns the hosts whose output for that collector has not all been reported as taken.
+    /// Returns the hosts that have sent output to that collector which is not yet reported as taken.
     fn hosts_with_uncredited(&self, collector: Tid) -> Vec<Tid> {
         self.uncredited.range(pairs_with(collector)).map(|((_, host), _)| *host).collect()
     }
@@ -169,8 +169,8 @@ impl CrossHost {
         self.announce_missing(core, collector, task);
     }
 
-    /// Sends a collector the messages about a task that no host will send: the end of the output if the task's host is
-    /// lost, and the announcement if the task's host or the spawner's host is lost.
+    /// Sends a collector the messages about a task that lost hosts can no longer send: the end of the output if the
+    /// task's host is lost, and the announcement if the task's host or the spawner's host is lost.
     fn announce_missing(&mut self, core: &mut Core, collector: Tid, task: Tid) {
         let tasks = self.collected.get(&(collector, task.host()));
         let Some(collected) = tasks.and_then(|tasks| tasks.get(&task)) else { return };
@@ -204,7 +204,7 @@ impl CrossHost {
             && self.hosts_with_uncredited(collector).iter().any(|host| self.uncredited[&(collector, *host)].untaken > 0)
     }
 
-    /// Handles the news that a collector has taken all, or nearly all, output that it was sent.
+    /// Handles the news that a collector has taken all, or nearly all, output that was sent to it.
     pub fn taken(&mut self, core: &mut Core, collector: Tid) {
         for host in self.hosts_with_uncredited(collector) {
             let uncredited = self.uncredited.entry((collector, host)).or_default();

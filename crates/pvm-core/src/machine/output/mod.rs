@@ -25,11 +25,11 @@ pub const CHUNK_BYTES_MAX: usize = 3999;
 /// * Reached: the line is cut into several
 /// * Test: `a_line_without_an_end_is_cut_for_the_log`
 pub(in crate::machine) const LINE_BYTES_MAX: usize = 4096;
-/// In place of a length: the task was created.
+/// In a message to a collector, in place of the length of the output: the task was created.
 pub(super) const CREATED: i32 = -2;
-/// In place of a length: the spawner has announced the task.
+/// In place of the length: the spawner has announced the task.
 pub(super) const ANNOUNCED: i32 = -1;
-/// In place of a length: the output of the task has ended.
+/// In place of the length: the output of the task has ended.
 pub(super) const AT_END: i32 = 0;
 
 /// The output of tasks.

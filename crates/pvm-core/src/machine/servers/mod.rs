@@ -176,7 +176,8 @@ impl Servers {
         let wire::Servers { manager, tracer, tracer_settings } = servers;
         let before = std::mem::replace(&mut core.roles.manager, manager);
         if let Some(heir) = manager.filter(|manager| manager.host() == core.own_host()) {
-            // The previous manager may have passed the role on to this task.
+            // The previous manager may have passed the role on to a task of this host. If so, the master needs a report
+            // when this task ends.
             match core.tasks.get_mut(heir) {
                 Some(task) => task.known_to_master = true,
                 None => core.send_master(Frame::Left { tid: heir, ended: true }),
@@ -202,7 +203,7 @@ impl Servers {
                 self.broadcast_servers(core);
             }
         }
-        // A task that is gone may have been the manager before the present one.
+        // The present manager may live, but an earlier manager may be gone with requests that it has not answered.
         self.decide_forwarded(core, is_gone);
     }
 
@@ -334,7 +335,7 @@ impl Servers {
         core.roles.manager = heir;
         if let Some(heir) = heir {
             if heir.host() != core.own_host() {
-                // The host of the heir reports the end of the heir once it knows of the role.
+                // Once the host of the heir knows of the role, it reports the end of the heir to the master.
                 core.clients.insert(heir);
             }
             announce(core, Role::ResourceManager, heir);

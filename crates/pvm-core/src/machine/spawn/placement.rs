@@ -55,8 +55,8 @@ fn candidates(hosts: &HostTable, next: Tid, request: &Spawn) -> Vec<Tid> {
     in_turn.filter(|tid| chosen(*tid) != complement).take(request.count as usize + 1).collect()
 }
 
-/// Returns how many of `count` tasks each host gets: contiguous blocks. Together, the first n blocks have n equal
-/// shares of the tasks, rounded up.
+/// Returns how many of `count` tasks each host gets: contiguous blocks. The first n blocks together have n / `hosts` of
+/// the tasks, rounded up.
 fn block_sizes(count: usize, hosts: usize) -> impl Iterator<Item = usize> {
     let end = move |hosts_done: usize| (count * hosts_done).div_ceil(hosts);
     (0..hosts).map(move |host| end(host + 1) - end(host))

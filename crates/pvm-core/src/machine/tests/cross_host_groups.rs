@@ -360,7 +360,9 @@ fn life_of_a_far_group(seed: u64) -> (usize, usize) {
         let members = fleet.nodes.values().find_map(|node| node.boards.boards.values().next());
         let size = members.map_or(0, |board| board.members.len());
         let absent = size - waiting.len();
-        // Members that arrived and have gone count as present, so fewer members may be missing.
+        // A pending barrier waits for at least one member that has not arrived, unless it needs more than the group
+        // has. There may be fewer such members than `need - waiting.len()`, because members that arrived and have gone
+        // since still count as arrived.
         assert!(waiting.is_empty() || absent > 0 || usize::from(need) > size, "seed {seed}: {waiting:?}");
     }
     (opened, failed)

@@ -150,7 +150,7 @@ impl Fleet {
     pub fn living(&self) -> Vec<Tid> {
         self.nodes.keys().copied().collect()
     }
-    /// All living tasks.
+    /// Returns all living tasks.
     pub fn tasks(&self) -> Vec<Tid> {
         self.nodes.values().flat_map(|node| node.machine.core.tasks.iter().map(|(tid, _)| tid)).collect()
     }
@@ -275,7 +275,7 @@ impl Fleet {
             self.act(host, action);
         }
         if self.nodes.get(&host).is_some_and(|node| node.stopped) {
-            // Frames that the host sent before still arrive.
+            // Frames that the host sent before it stopped still arrive.
             self.kill(host);
         }
     }
@@ -355,7 +355,7 @@ impl Fleet {
         }
     }
 
-    /// Calls for a direct link.
+    /// Connects a task's host to the host of its peer, for a direct link.
     fn call_direct(&mut self, ticket: DirectTicket, (task, peer): (Tid, Tid), call: &DirectCall) {
         assert!(task.host() < peer.host(), "the lower number connects");
         let expected = self.nodes.get_mut(&peer.host()).map(|node| &mut node.expected);

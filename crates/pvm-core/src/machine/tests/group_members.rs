@@ -63,7 +63,7 @@ impl Board {
     pub fn waits(&self, instance: u32) -> bool {
         self.here.contains(&instance)
     }
-    /// Returns whether members wait in vain: the barrier lacks more members than are absent.
+    /// Returns whether members wait in vain: the barrier still needs more members than are absent.
     pub fn is_stuck(&self) -> bool {
         let missing = u32::from(self.need.saturating_sub(self.arrived));
         self.need != 0 && missing > self.seen().absent

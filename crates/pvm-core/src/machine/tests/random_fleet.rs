@@ -132,8 +132,8 @@ impl Story {
         }
         let count = [-1, 1, 2][self.below(3)];
         self.last_tag += 1;
-        // While a host is joining, not every other host knows it. For a task on a host that does not, the joining host
-        // does not exist.
+        // While a host is joining, not every other host knows it. For a task on a host that does not know it, the
+        // joining host does not exist.
         if self.fleet.machine(task.host()).has_host(about) {
             self.wishes.insert(self.last_tag, Wish { task, what, about, count });
         }
@@ -186,7 +186,7 @@ impl Story {
         }
     }
 
-    /// Has a spawned task enroll.
+    /// Lets a spawned task enroll.
     fn claim(&mut self) {
         let Some(host) = self.host() else { return };
         let starts = std::mem::take(&mut self.fleet.nodes.get_mut(&host).expect("runs").starts);

@@ -128,8 +128,8 @@ fn one_life(seed: u64) {
         }
         world.run();
     }
-    // This is repeated until no task is left: when a manager ends, the daemon decides the requests that the manager has
-    // not answered, and may start tasks for them.
+    // The list of living tasks is read again each time: when a manager ends, the daemon decides the requests that the
+    // manager has not answered, and may start tasks for them.
     while let Some(tid) = alive(&world).first().copied() {
         world.disconnects(tid);
         world.ends(tid, 0);

@@ -270,7 +270,7 @@ fn who_misses_several_lost_hosts_first_is_not_blamed() {
         }
         fleet.settle();
     };
-    // The last frames from hosts 3 to 5 arrive at the master a little later than the last ones that arrive at host 2.
+    // Hosts 3 to 5 answer host 2 first and the master a second later, so host 2 is the first to miss them.
     ask(&mut fleet, far);
     fleet.pass(Duration::from_secs(1));
     ask(&mut fleet, near);
@@ -367,7 +367,7 @@ fn output_on_its_way_to_another_host_counts_until_its_collector_takes_it_or_is_n
         fleet.settle();
         assert!(!fleet.machine(MASTER).has_untaken_output(collector));
         assert_eq!(fleet.machine(Fleet::host(2)).output_in_flight(collector), 0);
-        // The collector ends without taking the output, so the printing task need not wait for it.
+        // The collector ends without taking the output, so the printing task need not wait for the collector any more.
         assert_eq!(print(fleet), first);
         fleet.leave(collector);
         fleet.settle();
