@@ -40,6 +40,8 @@ static const int ring_sizes[] = {8, 4096};
 /* The sizes of a task's share in a reduction (doubles that are added) and in a gather, in bytes. */
 static const int reduce_sizes[] = {8, 1 << 20};
 static const int gather_sizes[] = {8, 64 << 10};
+/* The sizes of a broadcast, in bytes. */
+static const int bcast_sizes[] = {8, 64 << 10, 1 << 20};
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 /* How long one repetition of a measure lasts, and how many repetitions one run of the program makes. */

@@ -2,7 +2,8 @@
  *
  *   mpi_bench MEASURE REPETITION_MS REPETITIONS
  *
- * MEASURE: latency, bandwidth, rate, hosts (two ranks, pinned to cores 0 and 1), ring, groups-N (all ranks).
+ * MEASURE: latency, bandwidth, rate, hosts (two ranks, pinned to cores 0 and 1), ring, groups-N (all ranks),
+ * collectives-N (the same over N hosts, and broadcasts).
  */
 #include "bench.h"
 #include <mpi.h>
@@ -10,7 +11,7 @@
 #define TAG_DATA 4
 #define TAG_ANSWER 5
 
-enum work { PING, RATE_BLOCKING, RATE_WINDOW, RING, RING_ALL, PROVE, BARRIER, REDUCE, GATHER };
+enum work { PING, RATE_BLOCKING, RATE_WINDOW, RING, RING_ALL, PROVE, BARRIER, REDUCE, GATHER, BCAST };
 
 /* The longest message of measures with many ranks, in bytes. */
 #define MANY_BYTES_MAX (1 << 20)
@@ -128,6 +129,15 @@ static void collect(struct order order)
     }
 }
 
+/* Rank 0 broadcasts a message and gathers a short answer from each rank. */
+static void broadcast(struct order order)
+{
+    for (int i = 0; i < order.count; i++) {
+        MPI_Bcast(data, order.size, MPI_BYTE, 0, MPI_COMM_WORLD);
+        gather(8);
+    }
+}
+
 static void prove_group(void)
 {
     double number = rank + 1, sum = ranks * (ranks + 1) / 2;
@@ -157,6 +167,7 @@ static double timed(struct order order)
     case BARRIER: barrier(order); break;
     case REDUCE:
     case GATHER: collect(order); break;
+    case BCAST: broadcast(order); break;
     }
     return now_us() - start;
 }
@@ -206,7 +217,7 @@ static void measure_ring(struct effort effort)
     }
 }
 
-static void measure_group(struct effort effort)
+static void measure_group(struct effort effort, int on_hosts)
 {
     gathered = memory((size_t)ranks * gather_sizes[COUNT_OF(gather_sizes) - 1]);
     timed((struct order){PROVE, 0, 1});
@@ -215,6 +226,8 @@ static void measure_group(struct effort effort)
         measure(name_of("reduce", reduce_sizes[s]), (struct order){REDUCE, reduce_sizes[s], 0}, effort, 1);
     for (int s = 0; s < COUNT_OF(gather_sizes); s++)
         measure(name_of("gather", gather_sizes[s]), (struct order){GATHER, gather_sizes[s], 0}, effort, 1);
+    for (int s = 0; on_hosts && s < COUNT_OF(bcast_sizes); s++)
+        measure(name_of("bcast", bcast_sizes[s]), (struct order){BCAST, bcast_sizes[s], 0}, effort, 1);
 }
 
 int main(int argc, char **argv)
@@ -240,7 +253,7 @@ int main(int argc, char **argv)
     } else if (strcmp(argv[1], "ring") == 0) {
         measure_ring(effort);
     } else if (tasks_of(argv[1]) == ranks) {
-        measure_group(effort);
+        measure_group(effort, strncmp(argv[1], "collectives-", 12) == 0);
     } else {
         fail("unknown measure");
     }

@@ -3,9 +3,9 @@
  *   pvm_bench MEASURE default|direct REPETITION_MS REPETITIONS
  *
  * MEASURE: latency, bandwidth, rate (two tasks, pinned to cores 0 and 1), ring, mcast, spawn (32
- * tasks), idle-2, idle-32 (REPETITION_MS is how long the tasks wait), groups-2 to groups-32 (so
- * many tasks), hosts (the two tasks on two hosts), add-3, add-32 (that many hosts are added, whose names
- * are in BENCH_HOSTS). The master spawns the other tasks, which are the same program with the argument
+ * tasks), idle-2, idle-32 (REPETITION_MS is how long the tasks wait), groups-2 to groups-32 (that
+ * many tasks), hosts (the two tasks on two hosts), collectives-4 to collectives-32 (that many tasks, one on each
+ * host), add-3, add-32 (that many hosts are added, whose names are in BENCH_HOSTS). The master spawns the other tasks, which are the same program with the argument
  * `worker`, and tells them what to do.
  */
 #include "bench.h"
@@ -27,17 +27,17 @@
 #define HOSTS_MAX 250
 #define GROUP "bench"
 
-enum work { PING, RATE, RING, RING_ALL, MCAST, IDLE, JOIN, PROVE, FREEZE, BARRIER, REDUCE, GATHER, LEAVE,
-            END };
+enum work { PING, RATE, RING, RING_ALL, MCAST, IDLE, JOIN, PROVE, FREEZE, BARRIER, REDUCE, GATHER, BCAST,
+            LEAVE, END };
 
 /* The work that all tasks do next, at the same time. */
 struct order {
     int work, form, size, count;
 };
 
-/* This task's rank, and the tids of all tasks. */
+/* This task's rank, and the tids of all tasks. `on_hosts`: each task has a host of its own. */
 static struct {
-    int rank, tasks;
+    int rank, tasks, on_hosts;
     int tids[TASKS_MANY];
 } here;
 
@@ -173,6 +173,22 @@ static void collect(struct order order)
     }
 }
 
+/* The master broadcasts a message to the group, and gathers a short answer from each member. */
+static void broadcast(struct order order)
+{
+    int root = pvm_getinst(GROUP, here.tids[0]);
+    for (int i = 0; i < order.count; i++) {
+        if (here.rank == 0) {
+            pvm_initsend(PvmDataRaw);
+            pvm_pkbyte(data, order.size, 1);
+            must(pvm_bcast(GROUP, TAG_DATA), "pvm_bcast");
+        } else {
+            receive_form(RAW_BYTE, here.tids[0], TAG_DATA, data, order.size);
+        }
+        gather(root, 8);
+    }
+}
+
 /* Computes one sum and one gather with known results, so that a fast but wrong library does not win. */
 static void prove_group(void)
 {
@@ -198,6 +214,7 @@ static void perform(struct order order)
     case BARRIER: barrier(order); break;
     case REDUCE:
     case GATHER: collect(order); break;
+    case BCAST: broadcast(order); break;
     case LEAVE: must(pvm_lvgroup(GROUP), "pvm_lvgroup"); break;
     case PING: ping(order); break;
     case RATE: rate(order); break;
@@ -332,7 +349,7 @@ static void measure(const char *name, struct order order, struct effort effort, 
         if (order.work == RATE)
             report(name, order.size, WINDOW_MESSAGES / exchange_us, "M/s");
         else
-            report(name, order.work >= JOIN ? here.tasks : order.size, exchange_us * scale, "us");
+            report(name, order.work >= JOIN || here.on_hosts ? here.tasks : order.size, exchange_us * scale, "us");
     }
 }
 
@@ -441,8 +458,14 @@ static void measure_group(struct effort effort)
         measure(name_of("reduce", reduce_sizes[s]), (struct order){REDUCE, 0, reduce_sizes[s], 0}, effort, 1);
     for (int s = 0; s < COUNT_OF(gather_sizes); s++)
         measure(name_of("gather", gather_sizes[s]), (struct order){GATHER, 0, gather_sizes[s], 0}, effort, 1);
-    timed((struct order){FREEZE, 0, 0, 1});
-    measure("barrier_frozen", (struct order){BARRIER, 0, 0, 0}, effort, 1);
+    if (here.on_hosts) {
+        for (int s = 0; s < COUNT_OF(bcast_sizes); s++)
+            measure(name_of("bcast", bcast_sizes[s]), (struct order){BCAST, 0, bcast_sizes[s], 0}, effort, 1);
+        measure(name_of("mcast", MCAST_BYTES), (struct order){MCAST, 0, MCAST_BYTES, 0}, effort, 1);
+    } else {
+        timed((struct order){FREEZE, 0, 0, 1});
+        measure("barrier_frozen", (struct order){BARRIER, 0, 0, 0}, effort, 1);
+    }
     timed((struct order){LEAVE, 0, 0, 1});
 }
 
@@ -469,7 +492,8 @@ static void measure_spawn(char *program, int repetitions)
 
 static void master(char *program, const char *what, int route, struct effort effort)
 {
-    int group = strncmp(what, "groups-", 7) == 0, pair = strcmp(what, "latency") == 0
+    here.on_hosts = strncmp(what, "collectives-", 12) == 0;
+    int group = here.on_hosts || strncmp(what, "groups-", 7) == 0, pair = strcmp(what, "latency") == 0
         || strcmp(what, "bandwidth") == 0 || strcmp(what, "rate") == 0 || tasks_of(what) == 2;
     int far = strcmp(what, "hosts") == 0;
     pair |= far;

@@ -1,8 +1,10 @@
 //! Measures the speed of messages between two hosts (network namespaces on one bridge), and the time to add many hosts.
+//! [`super::collectives`] measures operations of many hosts in the same sandbox.
 //!
 //! The programs run inside a sandbox (`hosts::sandbox`). This command starts itself a second time in the sandbox. The
 //! inner command prints one line for each value, and the outer command collects these lines.
 
+use super::collectives;
 use super::plan::Effort;
 use super::runner::directory;
 use super::samples::median;
@@ -15,13 +17,15 @@ use crate::hosts::network::{Host, Network, Wiring, name};
 use crate::hosts::sandbox;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The name for `--only`.
 pub const NAME: &str = "hosts";
+/// The parts that run in the sandbox, by their names for `--only`.
+pub const PARTS: [&str; 2] = [NAME, collectives::NAME];
 /// The option with which the command is run inside the sandbox.
 const INSIDE: &str = "--inside";
 /// The first word of a line with a value.
@@ -38,11 +42,13 @@ const SIZES: [usize; 3] = [8, 1 << 20, 16 << 20];
 /// Fair options for Open MPI between two namespaces: by default, Open MPI tries every interface, and yields the core at
 /// each poll while it waits.
 const OPEN_MPI: &str = "--allow-run-as-root --bind-to none --mca pml ob1 --mca btl tcp,self \
-    --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 --mca mpi_yield_when_idle 0 -np 2";
+    --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0";
+/// The same for two ranks: each has a core of its own.
+const SPINNING: &str = "--mca mpi_yield_when_idle 0 -np 2";
 
 /// A compared system; the table lists the systems in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Contestant {
+pub enum Contestant {
     TcpSpinning,
     TcpSleeping,
     OpenMpi,
@@ -65,7 +71,7 @@ const ALL: [Contestant; 9] = [
 ];
 
 impl Contestant {
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             TcpSpinning => "TCP, spinning",
             TcpSleeping => "TCP, sleeping",
@@ -79,11 +85,11 @@ impl Contestant {
         }
     }
 
-    fn of_name(name: &str) -> Option<Contestant> {
+    pub fn of_name(name: &str) -> Option<Contestant> {
         ALL.into_iter().find(|one| one.name() == name)
     }
 
-    fn side(self) -> Option<Side> {
+    pub fn side(self) -> Option<Side> {
         match self {
             Pvm { .. } => Some(Side::Theirs),
             Hpvm { .. } => Some(Side::Ours),
@@ -92,7 +98,7 @@ impl Contestant {
     }
 
     /// Returns the variables for all daemons and tasks of this system's machine.
-    fn environment(self) -> Vec<(String, String)> {
+    pub fn environment(self) -> Vec<(String, String)> {
         let mut environment = Vec::new();
         if matches!(self, Hpvm { trusted: true, .. }) {
             environment.push(("PVM_TRUSTED_NET".to_owned(), "1".to_owned()));
@@ -100,7 +106,7 @@ impl Contestant {
         environment
     }
 
-    fn route(self) -> &'static str {
+    pub fn route(self) -> &'static str {
         if matches!(self, Pvm { direct: true } | Hpvm { direct: true, .. }) { "direct" } else { "default" }
     }
 }
@@ -124,12 +130,12 @@ fn amount(effort: Effort) -> Amount {
     }
 }
 
-fn program(name: &str) -> PathBuf {
+pub fn program(name: &str) -> PathBuf {
     directory().join(name)
 }
 
-/// Runs all measurements, prints tables and verdicts, and returns the verdicts.
-pub fn measure(effort: Effort, peers: bool) -> Result<Vec<Verdict>> {
+/// Runs these parts, prints tables, and returns the verdicts.
+pub fn measure(parts: &[&str], effort: Effort, peers: bool) -> Result<Vec<Verdict>> {
     if let Some(obstacle) = sandbox::obstacle() {
         println!("between hosts: not measured: {obstacle}");
         return Ok(Vec::new());
@@ -143,19 +149,28 @@ pub fn measure(effort: Effort, peers: bool) -> Result<Vec<Verdict>> {
     if peers {
         words.push("--peers");
     }
+    parts.iter().for_each(|part| words.extend(["--only", part]));
     let mut values = Values::default();
     sandbox::run_with(&words, |line| {
         if !values.take(line) {
             println!("{line}");
         }
     })?;
-    values.print();
     values.save()?;
-    Ok(values.verdicts())
+    let mut verdicts = Vec::new();
+    if parts.contains(&NAME) {
+        values.print();
+        verdicts.extend(values.verdicts());
+    }
+    if parts.contains(&collectives::NAME) {
+        collectives::print(&values);
+        verdicts.extend(collectives::verdicts(&values));
+    }
+    Ok(verdicts)
 }
 
 /// Runs the command inside the sandbox.
-pub fn inside(folder: &Path, effort: Effort, peers: bool) -> Result<()> {
+pub fn inside(folder: &Path, parts: &BTreeSet<String>, effort: Effort, peers: bool) -> Result<()> {
     let amount = amount(effort);
     let there = |one: &Contestant| match one {
         Hpvm { .. } => !peers && dist().join("bin/pvmd").exists(),
@@ -165,23 +180,33 @@ pub fn inside(folder: &Path, effort: Effort, peers: bool) -> Result<()> {
     };
     let all: Vec<Contestant> = ALL.into_iter().filter(there).collect();
     let network = Network::new(folder, ADDED[1] + 1, Wiring::Bridge)?;
-    for round in 0..amount.rounds {
-        for turn in 0..all.len() {
-            // Each round begins with another system, so that no system is always the first.
-            let contestant = all[(turn + round) % all.len()];
-            print_values(contestant, messages(&network, contestant, &amount));
-        }
+    if parts.contains(NAME) {
+        measure_pair(&network, &all, &amount);
     }
-    for contestant in all.into_iter().filter(|one| one.side().is_some() && one.route() == "default") {
-        for count in ADDED {
-            print_values(contestant, additions(&network, contestant, count, &amount));
-        }
+    if parts.contains(collectives::NAME) {
+        collectives::measure(&network, &all, effort);
     }
     Ok(())
 }
 
+/// Measures messages between two hosts, and the adding of hosts.
+fn measure_pair(network: &Network, all: &[Contestant], amount: &Amount) {
+    for round in 0..amount.rounds {
+        for turn in 0..all.len() {
+            // Each round begins with another system, so that no system is always the first.
+            let contestant = all[(turn + round) % all.len()];
+            print_values(contestant, messages(network, contestant, amount));
+        }
+    }
+    for contestant in all.iter().copied().filter(|one| one.side().is_some() && one.route() == "default") {
+        for count in ADDED {
+            print_values(contestant, additions(network, contestant, count, amount));
+        }
+    }
+}
+
 /// Prints a line for each value of a program, or the program's error.
-fn print_values(contestant: Contestant, said: Result<String>) {
+pub fn print_values(contestant: Contestant, said: Result<String>) {
     match said {
         Ok(said) => {
             said.lines().for_each(|line| println!("{VALUE}\t{}\t{line}", contestant.name()));
@@ -208,9 +233,8 @@ fn messages(network: &Network, contestant: Contestant, amount: &Amount) -> Resul
             said
         }
         OpenMpi => {
-            let mut command = machine.command(first, Path::new("/usr/bin/mpirun.openmpi"));
-            command.arg("--mca").arg("plm_rsh_agent").arg(machine.folder.join("rsh"));
-            command.args(OPEN_MPI.split_whitespace()).arg("-host").arg(format!("{},{}", first.name, second.name));
+            let mut command = mpirun(&machine, &[first, second]);
+            command.args(SPINNING.split_whitespace());
             said(command.arg(program("openmpi_bench")).arg(NAME).args(effort), &machine)
         }
         Pvm { .. } | Hpvm { .. } => {
@@ -219,6 +243,15 @@ fn messages(network: &Network, contestant: Contestant, amount: &Amount) -> Resul
             said(command.args([NAME, contestant.route()]).args(effort), &machine)
         }
     }
+}
+
+/// Returns a command that runs Open MPI on these hosts; the caller adds the program.
+pub fn mpirun(machine: &Machine, hosts: &[&Host]) -> Command {
+    let mut command = machine.command(hosts[0], Path::new("/usr/bin/mpirun.openmpi"));
+    command.arg("--mca").arg("plm_rsh_agent").arg(machine.folder.join("rsh")).args(OPEN_MPI.split_whitespace());
+    let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+    command.arg("-host").arg(names.join(","));
+    command
 }
 
 /// Measures how long one call takes to add this number of hosts.
@@ -233,7 +266,7 @@ fn additions(network: &Network, contestant: Contestant, count: usize, amount: &A
 }
 
 /// Runs a program and returns its output. If the program fails or takes too long, the error contains its messages.
-fn said(command: &mut Command, machine: &Machine) -> Result<String> {
+pub fn said(command: &mut Command, machine: &Machine) -> Result<String> {
     let (output, errors) = (machine.folder.join("values"), machine.folder.join("complaints"));
     command.stdin(Stdio::null()).stdout(std::fs::File::create(&output)?).stderr(std::fs::File::create(&errors)?);
     let began = Instant::now();
@@ -263,7 +296,7 @@ impl Values {
         true
     }
 
-    fn median(&self, contestant: Contestant, measure: &str, size: usize) -> Option<f64> {
+    pub fn median(&self, contestant: Contestant, measure: &str, size: usize) -> Option<f64> {
         median(self.0.get(&(contestant, measure.to_owned(), size))?)
     }
 

@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: compares hpvm with Debian's PVM, Open MPI, MPICH and the hardware's limit, in one run.
 //!
 //! `docs/benchmarks.md` explains what is measured, and how to read the results.
+mod collectives;
 mod hosts;
 mod picture;
 mod plan;
@@ -42,12 +43,13 @@ const ALL: [System; 8] = [
 const LOAD_SAMPLE_TIME: Duration = Duration::from_millis(500);
 /// The share of all cores that other work may take, in percent.
 const BUSY_PERCENT: f64 = 3.0;
-/// If a time is below this share of the limit's time, the two were not measured under the same conditions.
+/// If hpvm needs less than this share of the time of [`System::Limit`], the two were not measured under the same
+/// conditions.
 const DISTURBED_BELOW: f64 = 0.9;
 
 const USAGE: &str = "bench [--short] [--only NAME]... [--peers] [--as-it-is]
   --short      less than 90 s instead of several minutes
-  --only NAME  latency, bandwidth, rate, ring, mcast, spawn, groups, idle, netpipe or hosts
+  --only NAME  latency, bandwidth, rate, ring, mcast, spawn, groups, idle, netpipe, hosts or collectives
   --peers      leave hpvm out: how fast are the others here?
   --as-it-is   take target/dist as it is, without building it first";
 
@@ -69,7 +71,9 @@ fn options(arguments: &[String]) -> Result<Options> {
             Long("inside") => options.inside = true,
             Long("only") => {
                 let name = parser.value()?.string()?;
-                if name != hosts::NAME && !plan::groups(options.effort).iter().any(|group| group.name == name) {
+                if !hosts::PARTS.contains(&name.as_str())
+                    && !plan::groups(options.effort).iter().any(|group| group.name == name)
+                {
                     bail!("there is no measure {name}\n{USAGE}");
                 }
                 options.only.insert(name);
@@ -84,7 +88,7 @@ fn options(arguments: &[String]) -> Result<Options> {
 pub fn run(arguments: &[String]) -> Result<()> {
     let options = options(arguments)?;
     if let (true, Some(folder)) = (options.inside, sandbox::folder()) {
-        return hosts::inside(&folder, options.effort, options.peers);
+        return hosts::inside(&folder, &options.only, options.effort, options.peers);
     }
     if !options.peers {
         build::build_unless_told(arguments)?;
@@ -110,8 +114,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
     tables::print(&outcome.samples);
     warn_when_disturbed(&outcome.samples);
     let mut verdicts = verdicts::verdicts(&outcome.samples);
-    if options.only.is_empty() || options.only.contains(hosts::NAME) {
-        verdicts.extend(hosts::measure(options.effort, options.peers)?);
+    let is_wanted = |part: &&str| options.only.is_empty() || options.only.contains(*part);
+    let parts: Vec<&str> = hosts::PARTS.into_iter().filter(is_wanted).collect();
+    if !parts.is_empty() {
+        verdicts.extend(hosts::measure(&parts, options.effort, options.peers)?);
     }
     if !options.only.is_empty() {
         verdicts.retain(|verdict| verdict.worst().is_some());
@@ -126,7 +132,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Prints latency and bandwidth of hpvm beside the limit; takes some seconds.
+/// Prints latency and bandwidth of hpvm beside those of [`System::Limit`]; takes some seconds.
 pub fn short_table() -> Result<()> {
     let systems = BTreeSet::from([System::Limit, System::Hpvm]);
     let outcome = measure(Effort::Glance, &BTreeSet::new(), &systems)?;
@@ -228,7 +234,7 @@ fn processor() -> String {
     info.and_then(|info| info.model_name(0).map(str::to_owned)).unwrap_or_default()
 }
 
-/// Returns the lines above the picture: version, day and machine.
+/// Returns the text above the picture, line by line: version, day and machine.
 fn about(open_mpi: &str, mpich: &str) -> Vec<String> {
     let commit = Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(root()).output();
     let commit = commit.ok().filter(|output| output.status.success()).map(|output| output.stdout);

@@ -163,7 +163,8 @@ fn all_bars(samples: &Samples) -> Vec<Bars> {
     bars.into_iter().map(|(title, rows)| Bars { title, rows }).collect()
 }
 
-/// Draws the values; the lines above them say where and when they were measured. Returns false if there are no values.
+/// Draws the values. Above them is the text `about`: where and when they were measured. Returns false if there are no
+/// values.
 pub fn draw(samples: &Samples, about: &[String], path: &Path) -> Result<bool> {
     let is_full = |chart: &Chart| chart.lines.iter().any(|line| !line.points.is_empty());
     let large: Vec<Chart> = large_charts(samples).into_iter().filter(is_full).collect();

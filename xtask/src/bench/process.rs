@@ -20,11 +20,11 @@ use tempfile::TempDir;
 
 /// The variable with the mark.
 const MARK: &str = "HPVM_BENCH";
-/// The purpose in the names of our scratch directories.
+/// The word for the benchmark in the names of its scratch directories.
 pub const SCRATCH: &str = "bench";
 /// How long a daemon may take to start or to end.
 const DAEMON_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long a program may take to end after SIGTERM.
+/// How long programs may take to end after a signal, or after the end of their output.
 const GRACE: Duration = Duration::from_secs(3);
 
 static NEXT_MARK: AtomicU32 = AtomicU32::new(0);
@@ -45,7 +45,7 @@ fn command(program: &Path, signal: &str, mark: &str) -> Command {
     command
 }
 
-/// Kills the processes with this mark, and waits for their end, at most for [`GRACE`].
+/// Kills the processes with this mark, and waits until they have ended, but not longer than [`GRACE`].
 fn sweep(mark: &str) {
     let deadline = Instant::now() + GRACE;
     loop {

@@ -123,7 +123,7 @@ impl Outcome {
         self.samples.add_output(system, &program.finish(group.time_max)?)
     }
 
-    /// Runs Debian's unmodified NPpvm: a receiver, then a transmitter that looks for it.
+    /// Runs Debian's unmodified NPpvm twice: as a receiver, then as a transmitter that searches for the receiver.
     fn run_netpipe(&mut self, group: &Group, system: System, machines: &mut Machines) -> Result<()> {
         let machine = machines.get(system.vm().context("NPpvm is a PVM program")?)?;
         let start = |core: &str, more: &[&str]| {

@@ -120,7 +120,7 @@ pub fn best_mpi_bandwidth(samples: &Samples, size: usize) -> Option<f64> {
     bandwidths.reduce(f64::max)
 }
 
-/// Returns the shorter time of Debian's two routes.
+/// Returns the time that Debian's PVM needs on the faster of its two routes.
 fn best_pvm(samples: &Samples, measure: &str, size: usize) -> Option<f64> {
     let routes = [System::Pvm, System::PvmDirect];
     routes.iter().filter_map(|route| samples.median(*route, measure, size)).reduce(f64::min)
