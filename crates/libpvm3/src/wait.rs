@@ -53,8 +53,8 @@ pub fn wait_by<T>(
         match waiter.next(guard.task()) {
             Step::Again => {}
             Step::Sleep(sleep) => {
-                guard.unlocked(|| sleep.sleep());
-                waiter.woke(guard.task());
+                let by = guard.unlocked(|| sleep.sleep());
+                waiter.woke(guard.task(), by);
             }
             Step::Join(limit) => guard.wait_for_sleeper(limit),
             Step::TimedOut => break None,

@@ -80,7 +80,7 @@ pub use {
     heap::Block,
     memory::{can_have, release_free},
     preallocated::PreallocatedEndpoint,
-    spin::{Spinner, Wait},
+    spin::{Spinner, Wait, WaitHistory},
 };
 
 pub use immediate::Immediate;

@@ -3,19 +3,50 @@
 //! The sleeper sets its word, passes a fence, and polls once more. The sender publishes its message, passes a fence,
 //! and reads the word. In every order at least one of them sees the other.
 use crate::sync::{AtomicU32, Ordering, ReadOnlyLoad, fence};
+#[cfg(not(loom))]
+use std::time::{Duration, Instant};
 
 /// The words by which the owner of a segment publishes whether it sleeps.
 ///
 /// A fence for each message would cost as much as the rest of the send, because at the fence the sender would wait
-/// until the cache line of the message has gone from core to core. So while cores are free and sleeps are rare, only
-/// the sleeper pays: it makes all cores pass a barrier (`membarrier(2)`), and senders need no fence. While tasks
-/// outnumber the cores, sleeps are frequent, and both sides pass a fence.
+/// until the cache line of the message has gone from core to core. So while cores are free and sleeps are rare
+/// ([`SleepRate`]), only the sleeper pays: it makes all cores pass a barrier (`membarrier(2)`), and senders need no
+/// fence. Otherwise both sides pass a fence.
 #[repr(C)]
 pub struct Parker {
     /// Nonzero: the owner sleeps or is about to, and senders must ring. Each sleep has a different number.
     sleep: AtomicU32,
     /// Nonzero: the owner passes a barrier on all cores before it sleeps.
     asymmetric: AtomicU32,
+}
+
+/// A sleeper makes barriers on all cores only if they take less than one part in this number of its time.
+#[cfg(not(loom))]
+const BARRIER_SHARE: u32 = 64;
+
+/// Judges whether the owner of a segment sleeps so seldom that it should pay for barriers on all cores. What such a
+/// barrier costs depends on the machine and on what the other cores do, so it is measured.
+#[cfg(not(loom))]
+#[derive(Default)]
+pub struct SleepRate {
+    last: Option<Instant>,
+    /// The cost of a barrier, averaged over the last ones.
+    cost: Duration,
+}
+
+#[cfg(not(loom))]
+impl SleepRate {
+    /// Records a sleep that begins now. Returns whether a barrier costs little, compared with the time since the last
+    /// sleep.
+    pub fn is_low(&mut self, now: Instant) -> bool {
+        let last = self.last.replace(now);
+        last.is_none_or(|last| now.saturating_duration_since(last) >= self.cost * BARRIER_SHARE)
+    }
+
+    /// Records what a barrier has cost.
+    pub fn record_cost(&mut self, cost: Duration) {
+        self.cost = if self.cost.is_zero() { cost } else { (self.cost * 7 + cost) / 8 };
+    }
 }
 
 impl Parker {
@@ -109,4 +140,28 @@ pub fn register() -> bool {
     let registered =
         unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) };
     registered == 0
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn barriers_are_made_only_while_they_cost_little_of_the_time() {
+        let (start, cost) = (Instant::now(), Duration::from_micros(10));
+        let mut rate = SleepRate::default();
+        assert!(rate.is_low(start));
+        rate.record_cost(cost);
+        let soon = start + cost * (BARRIER_SHARE - 1);
+        assert!(!rate.is_low(soon));
+        assert!(rate.is_low(soon + cost * BARRIER_SHARE));
+    }
+
+    #[test]
+    fn a_single_slow_barrier_counts_little() {
+        let mut rate = SleepRate::default();
+        rate.record_cost(Duration::from_micros(8));
+        rate.record_cost(Duration::from_micros(80));
+        assert_eq!(rate.cost, Duration::from_micros(17));
+    }
 }

@@ -11,8 +11,45 @@ const YIELD_TIME: Duration = Duration::from_micros(200);
 const CROWDED_YIELDS: u32 = 1;
 /// A yield that takes longer than this has let another task run.
 const OTHERS_RAN: Duration = Duration::from_micros(3);
-/// After this number of yields that have let other tasks run, the waiting task sleeps.
+/// After this number of yields that have let other processes run, the waiting task sleeps.
 const YIELDS_TO_OTHERS_MAX: u32 = 16;
+/// One wait in this number yields up to the maximum although earlier yields were in vain, to see whether they still are.
+const PROBE_EVERY: u32 = 32;
+
+/// How long waits should spin and yield to other processes before they sleep, learned from earlier waits. While awaited
+/// messages arrive during the spins and yields, these save a wake-up. If they do not, they only take time from the
+/// processes that have to run before the message can arrive.
+#[derive(Debug)]
+pub struct WaitHistory {
+    /// The number of yields to other processes after which a wait sleeps. At 0 a wait does not spin either.
+    limit: u32,
+    waits: u32,
+}
+
+impl Default for WaitHistory {
+    fn default() -> WaitHistory {
+        WaitHistory { limit: YIELDS_TO_OTHERS_MAX, waits: 0 }
+    }
+}
+
+impl WaitHistory {
+    /// Returns the limit for a wait that begins.
+    fn next(&mut self) -> u32 {
+        self.waits = self.waits.wrapping_add(1);
+        if self.waits % PROBE_EVERY == 0 { YIELDS_TO_OTHERS_MAX } else { self.limit }
+    }
+
+    /// Learns from a wait that is over, or that is about to sleep (`slept`).
+    #[inline]
+    pub fn learn(&mut self, spinner: &Spinner, slept: bool) {
+        // A wait that sleeps although no other process wanted its core tells nothing.
+        if slept && spinner.others_ran > 0 {
+            self.limit /= 2;
+        } else if !slept && self.limit < YIELDS_TO_OTHERS_MAX {
+            self.limit = (2 * self.limit.max(spinner.others_ran)).clamp(1, YIELDS_TO_OTHERS_MAX);
+        }
+    }
+}
 
 /// What to do next while nothing has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,20 +71,35 @@ pub struct Spinner {
     spins: u32,
     yields: u32,
     others_ran: u32,
+    others_ran_max: u32,
     yielding_since: Option<Instant>,
 }
 
 impl Spinner {
     /// Begins a wait.
-    pub fn new(crowded: bool) -> Spinner {
-        Spinner { crowded, free_yields: 0, spins: 0, yields: 0, others_ran: 0, yielding_since: None }
+    pub fn new(crowded: bool, history: &mut WaitHistory) -> Spinner {
+        let others_ran_max = history.next();
+        let spins = if others_ran_max == 0 { SPINS } else { 0 };
+        Spinner { spins, others_ran_max, ..Spinner::with_all_yields(crowded) }
+    }
+
+    fn with_all_yields(crowded: bool) -> Spinner {
+        Spinner {
+            crowded,
+            free_yields: 0,
+            spins: 0,
+            yields: 0,
+            others_ran: 0,
+            others_ran_max: YIELDS_TO_OTHERS_MAX,
+            yielding_since: None,
+        }
     }
 
     /// Begins a wait in which tasks wait for one another, as in a barrier. Such a wait yields where other waits sleep,
     /// because another task would first have to wake a sleeping one before both could go on.
     pub fn patient(crowded: bool) -> Spinner {
         let spins = if crowded { SPINS } else { 0 };
-        Spinner { spins, free_yields: FREE_YIELDS, ..Spinner::new(false) }
+        Spinner { spins, free_yields: FREE_YIELDS, ..Spinner::with_all_yields(false) }
     }
 
     /// Lets a little time pass, then returns what to do.
@@ -72,7 +124,7 @@ impl Spinner {
         let enough = if self.crowded {
             self.yields >= CROWDED_YIELDS
         } else {
-            self.others_ran >= YIELDS_TO_OTHERS_MAX || before - since > YIELD_TIME
+            self.others_ran >= self.others_ran_max || before - since > YIELD_TIME
         };
         if enough {
             return Wait::Sleep;
@@ -91,12 +143,34 @@ mod tests {
     #[test]
     fn every_wait_ends_in_sleep() {
         for mut spinner in
-            [false, true].into_iter().flat_map(|crowded| [Spinner::new(crowded), Spinner::patient(crowded)])
+            [false, true].into_iter().flat_map(|crowded| [Spinner::with_all_yields(crowded), Spinner::patient(crowded)])
         {
             let start = Instant::now();
             while spinner.pause() == Wait::Again {
                 assert!(start.elapsed() < Duration::from_secs(10));
             }
         }
+    }
+
+    #[test]
+    fn yields_in_vain_become_fewer_and_are_tried_again() {
+        let mut history = WaitHistory::default();
+        let after = |others_ran| Spinner { others_ran, ..Spinner::with_all_yields(false) };
+        for _ in 0..5 {
+            history.learn(&after(16), true);
+        }
+        let limits: Vec<u32> = (0..PROBE_EVERY).map(|_| history.next()).collect();
+        assert_eq!(limits.iter().filter(|limit| **limit == 0).count() as u32, PROBE_EVERY - 1);
+        assert!(limits.contains(&YIELDS_TO_OTHERS_MAX));
+        history.learn(&after(3), false);
+        assert_eq!(history.limit, 6);
+        history.learn(&after(0), true);
+        assert_eq!(history.limit, 6);
+    }
+
+    #[test]
+    fn a_wait_that_sleeps_at_once_does_not_spin() {
+        let mut history = WaitHistory { limit: 0, waits: 0 };
+        assert_eq!(Spinner::new(false, &mut history).pause(), Wait::Sleep);
     }
 }

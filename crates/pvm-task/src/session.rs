@@ -82,8 +82,8 @@ impl Session {
             match waiter.next(&mut self.task) {
                 Step::Again | Step::Join(_) => {}
                 Step::Sleep(sleep) => {
-                    sleep.sleep();
-                    waiter.woke(&mut self.task);
+                    let by = sleep.sleep();
+                    waiter.woke(&mut self.task, by);
                 }
                 Step::TimedOut => {
                     waiter.finish(&mut self.task);

@@ -11,6 +11,7 @@ use crate::wait::Parker;
 use crate::{EnrollError, Environment};
 use pvm_core::codes::{Code, native_dsig};
 use pvm_core::tid::Tid;
+use pvm_fmp::WaitHistory;
 use std::os::fd::BorrowedFd;
 
 /// One task: its buffers, its message queue, its membership of the machine.
@@ -40,6 +41,8 @@ pub(crate) struct State {
     pub news: bool,
     /// See [`Task::note_synchronized`].
     pub synchronized: bool,
+    /// How long waits for messages and answers spin and yield before they sleep.
+    pub waits: WaitHistory,
 }
 
 /// Enrolling and leaving.
@@ -59,6 +62,7 @@ impl Task {
             route_switches: RouteSwitches::default(),
             news: false,
             synchronized: false,
+            waits: WaitHistory::default(),
         };
         Task { state, member: None, cookie: environment.cookie }
     }

@@ -7,7 +7,7 @@
 //!     if let Some(result) = attempt(&mut task) { waiter.finish(&mut task); break result }
 //!     match waiter.next(&mut task) {
 //!         Step::Again => {}
-//!         Step::Sleep(sleep) => { unlock; sleep.sleep(); lock; waiter.woke(&mut task) }
+//!         Step::Sleep(sleep) => { unlock; let by = sleep.sleep(); lock; waiter.woke(&mut task, by) }
 //!         Step::Join(timeout) => { wait on a condition variable that the sleeper signals }
 //!         Step::TimedOut => { waiter.finish(&mut task); break nothing }
 //!     }
@@ -187,13 +187,17 @@ impl Waiter {
                     member.groups.waiters.forget_passed();
                 }
                 let crowded = task.member.as_mut().is_none_or(Member::should_yield_core);
-                let spinner = if self.patient { Spinner::patient(crowded) } else { Spinner::new(crowded) };
+                let history = &mut task.state.waits;
+                let spinner = if self.patient { Spinner::patient(crowded) } else { Spinner::new(crowded, history) };
                 self.phase = Phase::Spinning(spinner);
                 Step::Again
             }
             Phase::Spinning(spinner) => {
                 if self.deadline.is_some() && spinner.pause() == Wait::Again {
                     return Step::Again;
+                }
+                if !self.patient {
+                    task.state.waits.learn(spinner, true);
                 }
                 if let Some(parks) = task.parks_of_another() {
                     let (seen, since) = self.relied_on.unwrap_or((parks, Instant::now()));
@@ -232,19 +236,35 @@ impl Waiter {
         Some(left.map_or(TIDY_PAUSE, |left| left.min(TIDY_PAUSE)))
     }
 
-    /// Ends the sleep. Must be called after [`Sleep::sleep`].
-    pub fn woke(&mut self, task: &mut Task) {
-        task.unpark();
+    /// Ends the sleep. Must be called after [`Sleep::sleep`], with what that returned.
+    pub fn woke(&mut self, task: &mut Task, by: WokenBy) {
+        task.unpark_by(by);
         self.phase = Phase::Asleep;
     }
 
     /// Ends the wait, whatever its result. Must be called.
     #[inline]
     pub fn finish(self, task: &mut Task) {
-        if matches!(self.phase, Phase::Prepared) && !task.another_thread_sleeps() {
-            task.unpark();
+        match &self.phase {
+            Phase::Prepared if !task.another_thread_sleeps() => task.unpark(),
+            Phase::Spinning(spinner) if !self.patient => task.state.waits.learn(spinner, false),
+            _ => {}
         }
     }
+}
+
+/// What may have ended a sleep; only this has to be emptied. The daemon's socket is read in any case.
+#[derive(Clone, Copy)]
+pub struct WokenBy {
+    /// The doorbell, which other tasks and the daemon ring.
+    bell: bool,
+    /// Another thread of this task.
+    thread: bool,
+}
+
+impl WokenBy {
+    /// Anything.
+    pub const ALL: WokenBy = WokenBy { bell: true, thread: true };
 }
 
 /// A sleep on the task's descriptors. It does not borrow the task.
@@ -259,13 +279,16 @@ pub struct Sleep {
 impl Sleep {
     /// Sleeps until a message, a frame or a signal arrives or the time is over. Allocates and frees no memory: a signal
     /// handler that runs during the sleep may call the library, so the handler must not interrupt the allocator.
-    pub fn sleep(&self) {
+    pub fn sleep(&self) -> WokenBy {
         let Some(descriptors) = &self.descriptors else {
             self.poll(&mut []);
-            return;
+            return WokenBy::ALL;
         };
         let (mut list, count) = self.own(descriptors);
-        self.poll(&mut list[..count]);
+        match self.poll(&mut list[..count]) {
+            true => WokenBy { bell: !list[0].revents().is_empty(), thread: !list[1].revents().is_empty() },
+            false => WokenBy::ALL,
+        }
     }
 
     /// Sleeps on other descriptors too. Returns which of `others` are ready.
@@ -414,11 +437,21 @@ impl Task {
 
     /// Ends a sleep, or, if the task has not slept, the preparation by [`Task::prepare_park`].
     pub(crate) fn unpark(&mut self) {
+        self.unpark_by(WokenBy::ALL);
+    }
+
+    /// Ends a sleep that `by` has ended.
+    fn unpark_by(&mut self, by: WokenBy) {
         if let Some(member) = &mut self.member {
-            member.endpoint.unpark();
+            match by.bell {
+                true => member.endpoint.unpark(),
+                false => member.endpoint.unpark_unrung(),
+            }
             self.state.news |= member.groups.waiters.unpark();
             if member.parker.sleeper.take().is_some() {
-                member.parker.clear_wake();
+                if by.thread {
+                    member.parker.clear_wake();
+                }
                 member.request_socket_poll();
             }
         }

@@ -29,8 +29,8 @@ fn wait_for<T>(task: &mut Task, timeout: Duration, mut attempt: impl FnMut(&mut 
         match waiter.next(task) {
             Step::Again => {}
             Step::Sleep(sleep) => {
-                sleep.sleep();
-                waiter.woke(task);
+                let by = sleep.sleep();
+                waiter.woke(task, by);
             }
             Step::Join(_) => panic!("one thread only"),
             Step::TimedOut => {
@@ -789,9 +789,9 @@ fn a_call_of_another_thread_does_not_consume_the_ring_for_the_sleeper() {
         while task.progress() == 0 {}
         task.arm();
         let start = Instant::now();
-        sleep.sleep();
+        let by = sleep.sleep();
         assert!(start.elapsed() < Duration::from_secs(2));
-        waiter.woke(task);
+        waiter.woke(task, by);
         assert!(task.receive(&task.filter(ANY, 2)).is_some());
         waiter.finish(task);
     });

@@ -43,6 +43,8 @@ pub fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    // A daemon that has started itself again as /proc/self/exe would be called "exe" by ps and pgrep.
+    let _ = rustix::thread::set_name(c"pvmd");
     let result = match command {
         Command::Join(_, slave) if !slave.in_foreground => {
             return slave::front(std::env::args_os().skip(1)).unwrap_or_else(|error| {

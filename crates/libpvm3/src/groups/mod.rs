@@ -9,7 +9,7 @@ use crate::memory::bytes;
 use crate::process::Guard;
 use crate::send::submit;
 use crate::trace::{text, traced, traced_code, traced_inline};
-use crate::wait::{request, wait_by, wrong_reply};
+use crate::wait::{request, wait, wait_by, wrong_reply};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::proto::{ByteBuf, Reply, Request};
@@ -172,14 +172,17 @@ const POLLS_PER_PROGRESS: u32 = 16;
 /// Waits at a barrier.
 fn wait_at_barrier(guard: &mut Guard, barrier: &BarrierArrival) -> Result<(), Code> {
     let mut polls = 0;
-    let passed = wait_by(guard, Waiter::for_members(None), &mut |guard| {
-        let result = guard.task().poll_barrier(barrier);
-        polls = (polls + 1) % POLLS_PER_PROGRESS;
-        if result.is_none() && (polls == 0 || guard.task().is_about_to_sleep()) {
-            guard.progress();
-        }
-        result
-    });
+    let passed = match barrier.is_through_daemon() {
+        true => wait(guard, None, |guard| guard.task().poll_barrier(barrier)),
+        false => wait_by(guard, Waiter::for_members(None), &mut |guard| {
+            let result = guard.task().poll_barrier(barrier);
+            polls = (polls + 1) % POLLS_PER_PROGRESS;
+            if result.is_none() && (polls == 0 || guard.task().is_about_to_sleep()) {
+                guard.progress();
+            }
+            result
+        }),
+    };
     passed.unwrap_or(Err(Code::SysErr))
 }
 

@@ -2,6 +2,7 @@
 use crate::doorbell;
 use crate::file;
 use crate::heap::{Block, Heap, SharedHeap};
+use crate::parker::SleepRate;
 use crate::peer::Peer;
 use crate::ports::PortView;
 use crate::segment::Segment;
@@ -10,7 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 mod borrowed;
 mod dead_queue;
@@ -106,6 +107,7 @@ pub struct Endpoint {
     unpublished: bool,
     /// Set if barriers on all cores (`membarrier(2)`) reach this process, and this process may make such barriers.
     barriers: bool,
+    sleep_rate: SleepRate,
     parked: bool,
     sleep: u32,
     dirty: Rc<Cell<bool>>,
@@ -172,6 +174,7 @@ impl Endpoint {
             bells: 0,
             unpublished: false,
             barriers,
+            sleep_rate: SleepRate::default(),
             parked: false,
             sleep: 0,
             dirty: Rc::default(),
@@ -232,9 +235,14 @@ impl Endpoint {
         self.parked = true;
         let heap = self.heap.borrow();
         let parker = &heap.source().mapping.header().parker.0;
+        let began = Instant::now();
         // The daemon sleeps often: a barrier on all cores for each sleep would cost more than its senders' fences.
-        parker.choose(self.barriers && !crowded && !crate::is_daemon(self.tid));
+        let asymmetric = self.barriers && !crowded && !crate::is_daemon(self.tid) && self.sleep_rate.is_low(began);
+        parker.choose(asymmetric);
         parker.prepare_park(self.sleep);
+        if asymmetric {
+            self.sleep_rate.record_cost(began.elapsed());
+        }
     }
 
     /// Returns whether [`Endpoint::prepare_park`] was called, and [`Endpoint::unpark`] has not been called since.

@@ -123,8 +123,8 @@ pub struct Link {
     /// The number of bytes that were read from the socket before the peer was authenticated.
     stranger_bytes: usize,
     trusted: bool,
-    /// Whether much data arrives on this encrypted link. If so, more bytes are read at a time.
-    is_busy: bool,
+    /// The number of bytes that are read at a time.
+    read_bytes: usize,
     frame_bytes_max: usize,
     queued_bytes_max: usize,
     /// The length of the longest waiting frame that alone exceeds the limit for waiting bytes. The peer needs time to
@@ -148,7 +148,7 @@ impl Link {
             body_owed: 0,
             stranger_bytes: 0,
             trusted: false,
-            is_busy: false,
+            read_bytes: receiving::FIRST_READ_BYTES,
             frame_bytes_max: FRAME_BYTES_MAX,
             queued_bytes_max: QUEUED_BYTES_MAX,
             oversize_bytes: 0,

@@ -14,10 +14,13 @@ use std::io::IoSliceMut;
 pub const HANDSHAKE_BYTES_MAX: usize = 8 << 10;
 /// Bytes read at a time from a peer that is not authenticated.
 const STRANGER_READ_BYTES: usize = 4 << 10;
-/// Bytes read at a time.
+/// Bytes read first when data arrives on a quiet link: most frames of a control link are short, and the memory for a
+/// longer read would have to be cleared.
+pub(super) const FIRST_READ_BYTES: usize = 4 << 10;
+/// Bytes read at a time, once a read has returned as many bytes as were asked for.
 const READ_BYTES: usize = 64 << 10;
-/// Bytes read at a time on an encrypted link, once a read has returned as many bytes as were asked for. Long reads save
-/// both hosts time, since after each read TCP sends a packet that announces the new room.
+/// The same on an encrypted link, once a read of `READ_BYTES` has returned all of them. Long reads save both hosts time,
+/// since after each read TCP sends a packet that announces the new room.
 const BUSY_READ_BYTES: usize = 256 << 10;
 /// The remaining part of a body is read directly to its destination if it has at least this number of bytes.
 const READ_STRAIGHT_BYTES: usize = 4 << 10;
@@ -176,9 +179,17 @@ impl Link {
         }
     }
 
+    /// Makes the next read longer if this one has returned as many bytes as were asked for.
+    fn note_read(&mut self, count: usize, asked: usize) {
+        if count == asked {
+            let is_long = self.tls.is_some() && self.read_bytes >= READ_BYTES;
+            self.read_bytes = if is_long { BUSY_READ_BYTES } else { self.read_bytes.max(READ_BYTES) };
+        }
+    }
+
     /// Frees memory that is not needed while no data arrives.
     pub(crate) fn release(&mut self) {
-        self.is_busy = false;
+        self.read_bytes = FIRST_READ_BYTES;
         self.inbox.release();
         self.outbox.release();
         if let Some(tls) = &mut self.tls {
@@ -207,17 +218,20 @@ impl Link {
         self.fill_by(least, 0, &mut |_| {})
     }
 
-    /// Reads once. Up to `straight` decrypted bytes are passed to `take`, and also count as new bytes.
+    /// Reads once, or twice if the first read ends in the middle of an encrypted record and the socket may have more. Up
+    /// to `straight` decrypted bytes are passed to `take`, and also count as new bytes.
     fn fill_by(&mut self, least: usize, straight: usize, take: &mut dyn FnMut(&[u8])) -> Result<bool, LinkError> {
+        let read_bytes = self.read_bytes;
+        let more = self.read_once(least, straight, take)?;
+        if !more && self.read_bytes > read_bytes { self.read_once(least, straight, take) } else { Ok(more) }
+    }
+
+    fn read_once(&mut self, least: usize, straight: usize, take: &mut dyn FnMut(&[u8])) -> Result<bool, LinkError> {
         if let Some(error) = &self.broken {
             return Err(error.clone());
         }
         let before = self.inbox.len();
-        let bytes = match (self.trusted, self.is_busy) {
-            (false, _) => STRANGER_READ_BYTES,
-            (true, false) => READ_BYTES,
-            (true, true) => BUSY_READ_BYTES,
-        };
+        let bytes = if self.trusted { self.read_bytes } else { STRANGER_READ_BYTES };
         // There may be no memory for a long frame.
         let (into, bytes, has_room) = match &mut self.tls {
             Some(tls) => {
@@ -244,7 +258,7 @@ impl Link {
         };
         into.commit(count);
         if self.trusted {
-            self.is_busy |= self.tls.is_some() && count == bytes;
+            self.note_read(count, bytes);
         } else {
             self.stranger_bytes += count;
             if self.stranger_bytes > HANDSHAKE_BYTES_MAX {

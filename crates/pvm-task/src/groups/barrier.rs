@@ -21,6 +21,13 @@ enum ArrivedAt {
     Daemon(Ticket),
 }
 
+impl BarrierArrival {
+    /// Returns whether the task has arrived through its daemon, whose answer opens the barrier.
+    pub fn is_through_daemon(&self) -> bool {
+        matches!(self.at, ArrivedAt::Daemon(_))
+    }
+}
+
 /// The count that stands for the size of the group at the time of the call.
 const ALL: i32 = -1;
 
