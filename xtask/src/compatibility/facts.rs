@@ -111,6 +111,10 @@ impl Facts {
         for case in named.chain(self.defect.iter().flat_map(|defect| &defect.cases)) {
             ensure!(evidence.has(case), "there is no case {case}");
         }
+        let exported = std::fs::read_to_string(root().join("crates/libpvm3/exports.map"))?;
+        let is_there = |name: &&String| exported.split([';', ' ', '\n']).any(|word| word == **name);
+        let there: Vec<&String> = self.absent.iter().flat_map(|absent| &absent.names).filter(is_there).collect();
+        ensure!(there.is_empty(), "the library exports {there:?}, which an [[absent]] entry lists");
         for defect in &self.defect {
             defect.check(evidence).with_context(|| defect.id.clone())?;
         }

@@ -9,7 +9,7 @@ mod render;
 use crate::build::build_unless_told;
 use crate::common::{Checks, root};
 use crate::counts::Counts;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 pub use page::Page;
 use std::fs;
 use std::path::Path;
@@ -30,6 +30,9 @@ pub fn counted(arguments: &[String]) -> Result<Counts> {
         arguments.iter().skip_while(|word| *word != "--only").filter(|word| *word != "--only").collect();
     let chosen: Vec<&Page> =
         pages.iter().filter(|page| only.is_empty() || only.iter().any(|part| page.name.contains(&**part))).collect();
+    if let Some(unknown) = only.iter().find(|part| !pages.iter().any(|page| page.name.contains(&***part))) {
+        bail!("no page of man/calls has {unknown} in its name");
+    }
     let mut checks = Checks::default();
     if only.is_empty() {
         check::all_pages(&mut checks, &pages)?;

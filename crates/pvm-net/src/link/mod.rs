@@ -12,6 +12,7 @@ use crate::keys::PublicKey;
 use crate::raw::{self, Carried};
 use crate::socket;
 use crate::tls::{Identity, Tls};
+use receiving::ReadSize;
 use rustix::io::Errno;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -123,8 +124,7 @@ pub struct Link {
     /// The number of bytes that were read from the socket before the peer was authenticated.
     stranger_bytes: usize,
     trusted: bool,
-    /// The number of bytes that are read at a time.
-    read_bytes: usize,
+    read_size: ReadSize,
     frame_bytes_max: usize,
     queued_bytes_max: usize,
     /// The length of the longest waiting frame that alone exceeds the limit for waiting bytes. The peer needs time to
@@ -148,7 +148,7 @@ impl Link {
             body_owed: 0,
             stranger_bytes: 0,
             trusted: false,
-            read_bytes: receiving::FIRST_READ_BYTES,
+            read_size: ReadSize::First,
             frame_bytes_max: FRAME_BYTES_MAX,
             queued_bytes_max: QUEUED_BYTES_MAX,
             oversize_bytes: 0,

@@ -16,7 +16,7 @@ pub const HANDSHAKE_BYTES_MAX: usize = 8 << 10;
 const STRANGER_READ_BYTES: usize = 4 << 10;
 /// Bytes read first when data arrives on a quiet link: most frames of a control link are short, and the memory for a
 /// longer read would have to be cleared.
-pub(super) const FIRST_READ_BYTES: usize = 4 << 10;
+const FIRST_READ_BYTES: usize = 4 << 10;
 /// Bytes read at a time, once a read has returned as many bytes as were asked for.
 const READ_BYTES: usize = 64 << 10;
 /// The same on an encrypted link, once a read of `READ_BYTES` has returned all of them. Long reads save both hosts time,
@@ -24,6 +24,24 @@ const READ_BYTES: usize = 64 << 10;
 const BUSY_READ_BYTES: usize = 256 << 10;
 /// The remaining part of a body is read directly to its destination if it has at least this number of bytes.
 const READ_STRAIGHT_BYTES: usize = 4 << 10;
+
+/// How much a link reads at a time. It reads more after a read has returned as many bytes as were asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ReadSize {
+    First,
+    Usual,
+    Busy,
+}
+
+impl ReadSize {
+    fn bytes(self) -> usize {
+        match self {
+            ReadSize::First => FIRST_READ_BYTES,
+            ReadSize::Usual => READ_BYTES,
+            ReadSize::Busy => BUSY_READ_BYTES,
+        }
+    }
+}
 
 impl Link {
     /// Returns the beginning of the next frame, if the frame's header has arrived. The body of the previous frame must
@@ -182,14 +200,14 @@ impl Link {
     /// Makes the next read longer if this one has returned as many bytes as were asked for.
     fn note_read(&mut self, count: usize, asked: usize) {
         if count == asked {
-            let is_long = self.tls.is_some() && self.read_bytes >= READ_BYTES;
-            self.read_bytes = if is_long { BUSY_READ_BYTES } else { self.read_bytes.max(READ_BYTES) };
+            let is_long = self.tls.is_some() && self.read_size >= ReadSize::Usual;
+            self.read_size = if is_long { ReadSize::Busy } else { ReadSize::Usual };
         }
     }
 
     /// Frees memory that is not needed while no data arrives.
     pub(crate) fn release(&mut self) {
-        self.read_bytes = FIRST_READ_BYTES;
+        self.read_size = ReadSize::First;
         self.inbox.release();
         self.outbox.release();
         if let Some(tls) = &mut self.tls {
@@ -221,9 +239,9 @@ impl Link {
     /// Reads once, or twice if the first read ends in the middle of an encrypted record and the socket may have more. Up
     /// to `straight` decrypted bytes are passed to `take`, and also count as new bytes.
     fn fill_by(&mut self, least: usize, straight: usize, take: &mut dyn FnMut(&[u8])) -> Result<bool, LinkError> {
-        let read_bytes = self.read_bytes;
+        let size = self.read_size;
         let more = self.read_once(least, straight, take)?;
-        if !more && self.read_bytes > read_bytes { self.read_once(least, straight, take) } else { Ok(more) }
+        if !more && self.read_size > size { self.read_once(least, straight, take) } else { Ok(more) }
     }
 
     fn read_once(&mut self, least: usize, straight: usize, take: &mut dyn FnMut(&[u8])) -> Result<bool, LinkError> {
@@ -231,7 +249,7 @@ impl Link {
             return Err(error.clone());
         }
         let before = self.inbox.len();
-        let bytes = if self.trusted { self.read_bytes } else { STRANGER_READ_BYTES };
+        let bytes = if self.trusted { self.read_size.bytes() } else { STRANGER_READ_BYTES };
         // There may be no memory for a long frame.
         let (into, bytes, has_room) = match &mut self.tls {
             Some(tls) => {
