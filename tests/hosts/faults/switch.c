@@ -14,19 +14,10 @@
  *   count                answer with the numbers of frames forwarded, dropped and doubled
  */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/if.h>
-#include <linux/if_tun.h>
+#include "../port.h"
 #include <poll.h>
-#include <sched.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
-#include <unistd.h>
 
 #define PORTS_MAX 64
 #define FRAME_BYTES_MAX 2048
@@ -235,31 +226,6 @@ static void obey(const char *line)
         printf("what is `%.*s`?\n", (int)strcspn(line, "\n"), line);
     }
     fflush(stdout);
-}
-
-static void fail(const char *what)
-{
-    printf("%s: %s\n", what, strerror(errno));
-    exit(1);
-}
-
-/* Opens a TAP device in the network namespace of a process. */
-static int open_port(const char *process)
-{
-    char path[64];
-    struct ifreq request;
-    snprintf(path, sizeof path, "/proc/%s/ns/net", process);
-    int space = open(path, O_RDONLY | O_CLOEXEC);
-    if (space < 0 || setns(space, CLONE_NEWNET) != 0)
-        fail(path);
-    close(space);
-    int port = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
-    memset(&request, 0, sizeof request);
-    request.ifr_flags = IFF_TAP | IFF_NO_PI;
-    strcpy(request.ifr_name, "eth0");
-    if (port < 0 || ioctl(port, TUNSETIFF, &request) != 0)
-        fail("/dev/net/tun");
-    return port;
 }
 
 static int wait_ms(void)

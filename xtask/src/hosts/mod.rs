@@ -9,6 +9,7 @@ pub mod network;
 pub mod sandbox;
 mod scenario;
 mod switch;
+pub mod tap;
 
 use crate::build;
 use crate::conform::case::{self, Case};

@@ -1,10 +1,9 @@
 //! The switch between hosts: `tests/hosts/faults/switch.c`, with a TAP device in each host.
 
 use super::network::Host;
-use crate::common::{root, sh};
+use super::tap;
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// A running switch. Dropping it ends the switch.
@@ -14,33 +13,25 @@ pub struct Switch {
     output: BufReader<ChildStdout>,
 }
 
-fn program() -> PathBuf {
-    root().join("target/hosts/switch")
-}
+/// The name of the program.
+const PROGRAM: &str = "switch";
 
 /// Compiles the program.
 pub fn compile() -> Result<()> {
-    std::fs::create_dir_all(root().join("target/hosts"))?;
-    let source = root().join("tests/hosts/faults/switch.c");
-    sh(Command::new("cc").args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-o"]).arg(program()).arg(source))
-}
-
-/// Returns why no switch can run here; `None` if one can.
-pub fn obstacle() -> Option<String> {
-    let device = std::fs::File::options().read(true).write(true).open("/dev/net/tun");
-    device.err().map(|error| format!("/dev/net/tun: {error}"))
+    tap::compile("faults", PROGRAM)
 }
 
 impl Switch {
     /// Connects the hosts.
     pub fn start(hosts: &[Host], seed: u64) -> Result<Switch> {
-        let mut child = Command::new(program())
+        let program = tap::program(PROGRAM);
+        let mut child = Command::new(&program)
             .arg(seed.to_string())
             .args(hosts.iter().map(|host| host.holder().to_string()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .with_context(|| format!("cannot start {}", program().display()))?;
+            .with_context(|| format!("cannot start {}", program.display()))?;
         let input = child.stdin.take().context("the input is taken once")?;
         let output = BufReader::new(child.stdout.take().context("the output is taken once")?);
         let mut switch = Switch { child, input, output };

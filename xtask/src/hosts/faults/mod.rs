@@ -10,7 +10,7 @@ mod links;
 
 use super::machine::Machine;
 use super::network::{Host, Network, Wiring};
-use super::{sandbox, scenario, switch};
+use super::{sandbox, scenario, switch, tap};
 use crate::common::{Checks, root, sh};
 use crate::conform::machine::Side;
 use crate::counts::Counts;
@@ -69,7 +69,7 @@ pub fn compile() -> Result<()> {
 
 /// Runs all faults with all seeds, each in a sandbox of its own, and prints a table.
 pub fn counted(plan: &Plan, side: Side) -> Result<Counts> {
-    if let Some(obstacle) = switch::obstacle() {
+    if let Some(obstacle) = tap::obstacle() {
         return Ok(Counts::skip(format_args!("faults: {obstacle}")));
     }
     compile()?;
