@@ -17,6 +17,7 @@ mod debian_pvm;
 mod debian_rust;
 mod demo;
 mod elf;
+mod ether;
 mod failures;
 mod fuzz;
 mod hosts;
@@ -108,6 +109,12 @@ const COMMANDS: &[(&str, &[Command])] = &[
                 "run scenarios and faults on hosts in network namespaces: hosts [--only NAME]",
                 "2 min",
                 hosts::run,
+            ),
+            command(
+                "ether",
+                "check the emulated Ethernet: its model against theory, and TCP over devices: ether [--model]",
+                "20 s",
+                ether::run,
             ),
             command(
                 "torture",

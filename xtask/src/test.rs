@@ -2,7 +2,8 @@
 use crate::common::cargo;
 use crate::counts::Counts;
 use crate::{
-    abi, build, conform, demo, failures, hosts, lint, man, old_makefiles, sanitize, second_user, sim, torture, unlike,
+    abi, build, conform, demo, ether, failures, hosts, lint, man, old_makefiles, sanitize, second_user, sim, torture,
+    unlike,
 };
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
@@ -33,6 +34,7 @@ const PARTS: &[Part] = &[
     ("second user", || second_user::counted(&[])),
     ("conformance", || conform::counted(&[])),
     ("several hosts", several_hosts),
+    ("emulated Ethernet", || ether::counted(&["--short".into()])),
     ("unlike hosts", || unlike::counted(&["--short".into()])),
     ("torture", || torture::counted(&["--seconds".into(), TORTURE_SECONDS.into()])),
     ("hostile neighbours", || torture::counted(&HOSTILE.map(String::from))),

@@ -1,7 +1,10 @@
-//! Hosts: network namespaces with names, addresses and a link each, on one bridge or one switch.
+//! Hosts: network namespaces with names, addresses and a link each, on one bridge, switch or emulated
+//! Ethernet.
 
 use super::switch::Switch;
 use crate::common::output;
+use crate::ether::device::Emulation;
+use crate::ether::model::Config;
 use crate::processes;
 use anyhow::{Context, Result, bail};
 use procfs::process::Process;
@@ -17,6 +20,10 @@ const NAMES: &[&str] = &["alfa", "bravo", "charlie", "delta", "echo", "foxtrot",
 const DOMAIN: &str = "hpvm.test";
 /// The most hosts. The last byte of an address is the host's number.
 const HOSTS_MAX: usize = 250;
+
+/// The frames that wait in the device of a host until the emulated Ethernet reads them. It drops what does not fit, so
+/// there is room for the frames of some 10 ms at 1 Gbit/s.
+const DEVICE_FRAMES: usize = 4096;
 
 /// The program of the first process of a host: sets up the host, then waits until the end of its own input.
 const HOLDER: &str = r#"hostname "$1" && mount --bind "$2" /etc/hosts && ip link set lo up && echo ready && exec cat"#;
@@ -101,12 +108,16 @@ pub enum Wiring {
     /// A program of our own that delays, drops and doubles frames, and cuts hosts off. Its random choices depend on the
     /// seed.
     Switch(u64),
+    /// An emulated Ethernet: a hub or a switch with small buffers, at the speed of a real wire.
+    /// `ether::device::compile` makes the program that it needs.
+    Ether(Config),
 }
 
 /// Hosts that can reach one another.
 pub struct Network {
     hosts: Vec<Host>,
     switch: Option<Mutex<Switch>>,
+    ether: Option<Emulation>,
     folder: PathBuf,
 }
 
@@ -122,14 +133,18 @@ impl Network {
         for number in 1..=count {
             hosts.push(start(number, &table)?);
         }
-        let mut network = Network { hosts, switch: None, folder: folder.to_path_buf() };
+        let mut network = Network { hosts, switch: None, ether: None, folder: folder.to_path_buf() };
         network.write_places()?;
         match wiring {
             Wiring::Bridge => network.bridge()?,
             Wiring::Switch(seed) => network.switch = Some(Mutex::new(Switch::start(&network.hosts, seed)?)),
+            Wiring::Ether(config) => network.ether = Some(Emulation::start(&network.hosts, config)?),
         }
         for (index, host) in network.hosts.iter().enumerate() {
             host.sh(&addresses(index + 1))?;
+            if network.ether.is_some() {
+                host.sh(&format!("ip link set eth0 txqueuelen {DEVICE_FRAMES}"))?;
+            }
         }
         Ok(network)
     }
@@ -141,8 +156,13 @@ impl Network {
 
     /// Sends a command to the switch between the hosts.
     pub fn tell_switch(&self, line: &str) -> Result<String> {
-        let switch = self.switch.as_ref().context("these hosts are on a bridge")?;
+        let switch = self.switch.as_ref().context("these hosts are not on the switch")?;
         switch.lock().expect("no thread panics while it uses the switch").execute(line)
+    }
+
+    /// Returns the emulated Ethernet between the hosts, which has counters.
+    pub fn ether(&self) -> Result<&Emulation> {
+        self.ether.as_ref().context("these hosts are not on an emulated Ethernet")
     }
 
     /// Returns the file in which scripts find the hosts: lines with address, process, name and IPv6 address.
