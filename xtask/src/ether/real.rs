@@ -39,6 +39,7 @@ struct Run {
     bytes: usize,
     /// What must be true of the share of the wire and the counters.
     check: fn(f64, &Counters) -> Result<()>,
+    /// Whether short tests leave it out.
     is_long: bool,
 }
 

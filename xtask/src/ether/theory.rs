@@ -12,8 +12,8 @@ const FRAME_BYTES_MAX: usize = 1518;
 const EFFICIENCY_MARGIN: f64 = 0.01;
 /// How far a measured number of collisions for each frame may be from the exact formula, in parts of it.
 const COLLISION_MARGIN: f64 = 0.06;
-/// The frames in the queue of each sender under overload. Each one that arrives is sent again; those that were given up
-/// are not, so there must be more than are given up.
+/// The frames in the queue of each sender under overload. Each frame that arrives is sent again. Those that a host has
+/// given up are not, so there are more than it gives up.
 const BACKLOG: usize = 1000;
 /// The room for them.
 const BACKLOG_BYTES: usize = BACKLOG * FRAME_BYTES_MAX;
@@ -71,7 +71,7 @@ fn hub(rate: Rate, hosts: usize, propagation_bits: u64, contention: Contention, 
     Ether::Hub(Hub::new(rate, hosts, propagation, contention, BACKLOG_BYTES, seed))
 }
 
-/// The number of frames in a second is that of the standard, as every textbook has it.
+/// Checks the number of frames in a second, which follows from the standard and is in every textbook.
 fn one_sender(seed: u64) -> Result<String> {
     let mut lines = Vec::new();
     // At 1 Gbit/s, a hub extends short frames to its slot.
@@ -135,6 +135,7 @@ impl Theory {
     }
 }
 
+/// Checks efficiency and collisions against the formulas for ideal contention.
 fn ideal_contention(seed: u64) -> Result<String> {
     let rate = Rate::Ten;
     // The longest cable: a collision is noticed just within a slot.
@@ -190,8 +191,8 @@ impl Measured {
     }
 }
 
-/// A host that has just sent draws from a small range and often sends again (the capture effect), so a hub under
-/// overload carries more than the formula says, as Boggs, Mogul and Kent measured in 1988.
+/// Checks that backoff is not worse than the formula. A host that has just sent draws from a small range and often sends
+/// again (the capture effect), so a hub under overload carries more, as Boggs, Mogul and Kent measured in 1988.
 fn backoff_under_overload(seed: u64) -> Result<String> {
     let rate = Rate::Ten;
     let mut lines = Vec::new();
@@ -215,7 +216,7 @@ fn backoff_under_overload(seed: u64) -> Result<String> {
     Ok(lines.join("; "))
 }
 
-/// All hosts begin together and collide. Each then waits no slot or one slot. If one of them alone waits no slot, it
+/// Checks what follows a first collision. All hosts begin together and collide. Each then waits no slot or one slot. If one of them alone waits no slot, it
 /// sends its frame; otherwise there is another collision.
 fn second_attempt(seed: u64) -> Result<String> {
     let mut lines = Vec::new();
@@ -262,8 +263,8 @@ fn switch_forwards(_seed: u64) -> Result<String> {
     Ok(format!("{} us for each frame, in both directions at once", alone as f64 / 1e3))
 }
 
-/// N hosts send k frames each at the same time. The buffer for B frames receives N and loses one frame in each period,
-/// so it accepts B + k - 1 frames, or all.
+/// Checks the loss when N hosts send k frames each at the same time. In each period N frames arrive at the buffer, which
+/// has room for B, and one leaves it. So B + k - 1 frames are accepted, or all.
 fn incast(_seed: u64) -> Result<String> {
     let mut lines = Vec::new();
     for (senders, frames, port_bytes_max) in [
