@@ -1,9 +1,9 @@
 //! A hub, or one cable for all hosts (IEEE 802.3, half duplex): carrier sense, collisions, and truncated binary
 //! exponential backoff.
 //!
-//! All hosts have the same distance to one another: what one sends, all others hear after the same delay. A host defers to the carrier and to the gap between frames. In the last third of the gap it no longer
-//! looks at the carrier. If it hears another while it sends, it completes its preamble, sends the jam and waits a random
-//! number of slots.
+//! All hosts have the same distance to one another: what one sends, all others hear after the same delay. A host defers
+//! to the carrier and to the gap between frames. In the last third of the gap it no longer looks at the carrier. If it
+//! hears another while it sends, it completes its preamble, sends the jam and waits a random number of slots.
 
 use super::schedule::Schedule;
 use super::wire::{Delivery, Frame, GAP_BITS, PREAMBLE_BITS, PortCounters, Queue, Rate, Time};
