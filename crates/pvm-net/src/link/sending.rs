@@ -47,9 +47,21 @@ impl Link {
         self.outbox.len()
     }
 
-    /// Sends a frame. Bytes that the socket does not take at once are copied and sent later.
-    pub fn send(&mut self, kind: u8, header: &[u8], body: &[&[u8]]) -> Result<(), LinkError> {
-        let body_bytes = body.iter().map(|part| part.len()).sum();
+    /// Queues a frame, which [`Link::flush`] sends together with all others that are queued then.
+    pub fn queue(&mut self, kind: u8, header: &[u8], body: &[u8]) -> Result<(), LinkError> {
+        let lead = self.lead_of(kind, header, body.len())?;
+        match &mut self.tls {
+            Some(tls) => Ok(tls.encrypt(&[lead.as_slice(), body], &mut self.outbox, &mut self.inbox)?),
+            None => {
+                self.outbox.append(lead.as_slice());
+                self.outbox.append(body);
+                Ok(())
+            }
+        }
+    }
+
+    /// Checks that a frame may be sent. Returns its beginning.
+    fn lead_of(&mut self, kind: u8, header: &[u8], body_bytes: usize) -> Result<Lead, LinkError> {
         self.check(header, body_bytes)?;
         if self.outbox.is_empty() {
             self.oversize_bytes = 0;
@@ -60,7 +72,12 @@ impl Link {
         if body_bytes > self.queued_bytes_max {
             self.oversize_bytes = self.oversize_bytes.max(body_bytes);
         }
-        let lead = Lead::new(kind, header, body_bytes);
+        Ok(Lead::new(kind, header, body_bytes))
+    }
+
+    /// Sends a frame. Bytes that the socket does not take at once are copied and sent later.
+    pub fn send(&mut self, kind: u8, header: &[u8], body: &[&[u8]]) -> Result<(), LinkError> {
+        let lead = self.lead_of(kind, header, body.iter().map(|part| part.len()).sum())?;
         let lead = lead.as_slice();
         if self.is_encrypted() {
             if let [part] = body {

@@ -72,6 +72,15 @@ impl Daemon {
         self.dispatch_link_events();
     }
 
+    /// Writes the frames to other hosts that this step has gathered.
+    pub(super) fn flush_links(&mut self) {
+        // A link that breaks leads to further frames.
+        while self.host_links.flush_all() {
+            self.dispatch_link_events();
+            self.execute_actions();
+        }
+    }
+
     /// Passes the events of the links to the machine.
     pub(super) fn dispatch_link_events(&mut self) {
         while let Some(event) = self.host_links.poll_event() {

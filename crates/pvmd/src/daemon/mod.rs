@@ -217,7 +217,9 @@ impl Daemon {
     /// Waits for events and handles them. Sleeps for `sleep_max` at most.
     fn step(&mut self, events: &mut Vec<epoll::Event>, sleep_max: Option<Duration>) -> crate::Result<()> {
         events.clear();
-        let timeout = if self.step_route() { self.timeout(sleep_max) } else { Timespec::default() };
+        let may_sleep = self.step_route();
+        self.flush_links();
+        let timeout = if may_sleep { self.timeout(sleep_max) } else { Timespec::default() };
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
@@ -235,6 +237,7 @@ impl Daemon {
             self.receive_from_host(host);
         }
         self.handle_time();
+        self.flush_links();
         Ok(())
     }
 

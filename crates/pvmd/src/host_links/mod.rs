@@ -24,6 +24,8 @@ pub const CONTROL_FRAME: u8 = 1;
 /// * Reached: the link to the host is closed, and the host is lost
 /// * Test: `a_host_that_lets_too_much_wait_is_given_up`
 pub const HOST_BACKLOG_BYTES_MAX: usize = crate::settings::BACKLOG_BYTES_MAX;
+/// Bytes of frames that are gathered for one host before they are written.
+const GATHERED_BYTES_MAX: usize = 16 << 10;
 /// Time that a host has to read the last frames before its link is closed.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -63,6 +65,8 @@ struct ControlLink {
     link: Link,
     /// Whether the loop waits until the socket can take more.
     watches_write: bool,
+    /// Whether the link is in the list of those that gather frames.
+    gathers: bool,
 }
 
 /// A control link that is closed as soon as the host has read all frames.
@@ -84,6 +88,8 @@ pub struct HostLinks {
     hosts: BTreeMap<Tid, KnownHost>,
     keys: HashMap<PublicKey, Tid>,
     closing_links: BTreeMap<Tid, ClosingLink>,
+    /// The hosts for which frames were gathered since [`HostLinks::flush_all`] was last called.
+    gathering: Vec<Tid>,
     events: VecDeque<LinkEvent>,
 }
 
@@ -101,6 +107,7 @@ impl HostLinks {
             hosts: BTreeMap::new(),
             keys: HashMap::new(),
             closing_links: BTreeMap::new(),
+            gathering: Vec::new(),
             events: VecDeque::new(),
         })
     }
@@ -294,7 +301,7 @@ impl HostLinks {
         if watched.is_err() || data.limit_unread(data_stall_time).is_err() {
             return self.events.push_back(LinkEvent::Down { host });
         }
-        let mut control = ControlLink { link: control, watches_write: false };
+        let mut control = ControlLink { link: control, watches_write: false, gathers: false };
         control.watch(&self.epoll, host);
         known.control = Some(control);
         self.events.push_back(LinkEvent::Up { host, data: data.into_byte_stream() });
@@ -302,10 +309,37 @@ impl HostLinks {
 
     // ----- using control links
 
-    /// Sends a frame to a host that has a link.
+    /// Sends a frame to a host that has a link, at the latest when [`HostLinks::flush_all`] is called. Until then,
+    /// further frames to the host are gathered: a system call and a packet cost more than a short frame.
     pub fn send(&mut self, host: Tid, frame: &Frame) {
         let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else { return };
-        let result = control.link.send(CONTROL_FRAME, &[], &[&wire::encode(frame)]);
+        let result = control.link.queue(CONTROL_FRAME, &[], &wire::encode(frame));
+        if control.link.queued_bytes() > GATHERED_BYTES_MAX {
+            return self.flush_after(host, result);
+        }
+        match result {
+            Ok(()) if !control.gathers => {
+                control.gathers = true;
+                self.gathering.push(host);
+            }
+            Ok(()) => {}
+            Err(_) => self.flush_after(host, result),
+        }
+    }
+
+    /// Sends the frames that were gathered. Returns whether there were any.
+    pub fn flush_all(&mut self) -> bool {
+        let hosts = std::mem::take(&mut self.gathering);
+        let were_any = !hosts.is_empty();
+        hosts.into_iter().for_each(|host| self.flush_after(host, Ok(())));
+        were_any
+    }
+
+    /// Writes the frames that wait for a host, if they could be queued.
+    fn flush_after(&mut self, host: Tid, queued: Result<(), LinkError>) {
+        let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else { return };
+        control.gathers = false;
+        let result = queued.and_then(|()| control.link.flush());
         control.watch(&self.epoll, host);
         if let Err(error) = result {
             self.on_lost(host, &error);
@@ -349,14 +383,10 @@ impl HostLinks {
 
     /// Writes the frames that wait for a host.
     pub fn flush(&mut self, host: Tid) {
-        let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else {
+        if !self.has_control(host) {
             return self.continue_close(host);
-        };
-        let result = control.link.flush();
-        control.watch(&self.epoll, host);
-        if let Err(error) = result {
-            self.on_lost(host, &error);
         }
+        self.flush_after(host, Ok(()));
     }
 
     fn on_lost(&mut self, host: Tid, error: &LinkError) {
@@ -368,8 +398,9 @@ impl HostLinks {
     /// Closes the links to a host. The host stays known.
     pub fn drop_link(&mut self, host: Tid) {
         self.connector.cancel(u64::from(host.0));
-        if let Some(host) = self.hosts.get_mut(&host) {
-            host.control = None;
+        if let Some(mut control) = self.hosts.get_mut(&host).and_then(|host| host.control.take()) {
+            // The other side may still read what was sent before; if it does not, nothing is to be done.
+            let _ = control.link.flush();
         }
     }
 

@@ -29,6 +29,7 @@ impl End {
 
     /// Takes one step, as the daemon's loop does.
     fn turn(&mut self) {
+        self.links.flush_all();
         self.links.step();
         let mut ready = Vec::with_capacity(8);
         let nothing = rustix::time::Timespec::default();
@@ -116,6 +117,20 @@ fn frames_of_all_sizes_pass_in_order_and_the_data_link_is_as_asked() {
             assert!(*from == tid(ONE) && *frame == line(bytes, number as u32), "{number}");
         }
     }
+}
+
+#[test]
+fn short_frames_to_a_host_are_gathered_and_long_ones_are_not() {
+    let (mut one, mut two) = linked(false);
+    (0..3).for_each(|_| one.links.send(tid(TWO), &Frame::Beat));
+    assert!(one.links.queued_bytes(tid(TWO)) > 0);
+    assert!(one.links.flush_all() && !one.links.flush_all());
+    assert_eq!(one.links.queued_bytes(tid(TWO)), 0);
+    one.links.send(tid(TWO), &Frame::Beat);
+    one.links.send(tid(TWO), &line(GATHERED_BYTES_MAX, 1));
+    assert_eq!(one.links.queued_bytes(tid(TWO)), 0);
+    one.links.flush_all();
+    drive(&mut [&mut one, &mut two], |ends| ends[1].frames.len() == 5);
 }
 
 #[test]
