@@ -31,6 +31,8 @@ const THREAD_FUNCTIONS: &[&str] = &[
 ];
 /// The programs, by cargo's names.
 const PROGRAMS: &[&str] = &["pvm", "pvmd", "pvmgetarch"];
+/// The program in C whose tasks `pvm bench` starts.
+const TASKS_OF_BENCH: &str = "pvmbench";
 
 /// `PVM_ROOT`, relative to the prefix.
 pub const CLASSIC_ROOT: &str = "lib/pvm3";
@@ -68,6 +70,7 @@ pub fn build() -> Result<()> {
     for header in files_of(&root().join("include"))? {
         place(&header, &tree.join("include").join(name_of(&header)), 0o644)?;
     }
+    tasks_of_bench(&tree)?;
     for page in files_of(&root().join("man"))? {
         let section = page.extension().context("a man page ends in its section")?.to_string_lossy().into_owned();
         let directory = tree.join("share/man").join(format!("man{section}"));
@@ -106,6 +109,8 @@ fn classic_tree(tree: &Path) -> Result<()> {
     }
     link("../../include", &classic.join("include"))?;
     link("../../share/man", &classic.join("man"))?;
+    // A host whose installation has another prefix looks for programs to spawn here.
+    link(format!("../../../../bin/{TASKS_OF_BENCH}"), &classic.join("bin").join(architecture).join(TASKS_OF_BENCH))?;
     let settings = fs::read_to_string(root().join("dist/arch.def"))?.replace("@PVM_ARCH@", architecture);
     Ok(fs::write(classic.join("conf").join(format!("{architecture}.def")), settings)?)
 }
@@ -127,6 +132,24 @@ fn programs(built: &Path, bin: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Compiles the tasks of `pvm bench`. They always use the library of their own installation, whatever
+/// `LD_LIBRARY_PATH` says.
+fn tasks_of_bench(tree: &Path) -> Result<()> {
+    let source = |name: &str| root().join("bench").join(name);
+    let inputs = [source("pvmbench.c"), source("pvmbench.h"), source("bench.h"), root().join("xtask/src/build.rs")];
+    let program = tree.join("bin").join(TASKS_OF_BENCH);
+    if !inputs.iter().any(|input| is_newer(input, &program)) {
+        return Ok(());
+    }
+    let scratch = scratch::directory("pvmbench")?;
+    let made = scratch.path().join(TASKS_OF_BENCH);
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu99", "-O2", "-Wall", "-Wextra", "-Wl,--strip-debug", "-o"]).arg(&made).arg(&inputs[0]);
+    cc.arg("-I").arg(tree.join("include")).arg("-L").arg(tree.join("lib")).arg("-lpvm3");
+    sh(cc.args(["-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN/../lib"]))?;
+    place(&made, &program, 0o755)
 }
 
 /// Returns the file with the exported symbols.

@@ -1,6 +1,7 @@
 //! `pvm`: the console of the virtual machine, and its commands.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod cli;
 mod console;
 mod control;
@@ -40,6 +41,7 @@ pub fn main() -> ExitCode {
             }
         },
         Some(Command::Run(arguments)) => run::run(arguments),
+        Some(Command::Bench(arguments)) => bench::run(arguments),
         Some(Command::Up(arguments)) => hosts::up(arguments),
         Some(Command::Down(arguments)) => hosts::down(arguments),
         Some(Command::Conf(arguments)) => list::conf(arguments),

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The mailbox class that marks a machine as one that `pvm run` has started.
+/// The mailbox class that marks a machine as one that `pvm run` or `pvm bench` has started.
 const TRANSIENT_CLASS: &str = "###_HPVM_RUN_###";
 /// How long to wait for the end of a machine.
 const HALT_WAIT: Duration = Duration::from_secs(10);

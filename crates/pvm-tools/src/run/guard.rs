@@ -1,4 +1,4 @@
-//! A process beside `pvm run` that ends the tasks of the run if `pvm run` is killed.
+//! A process beside `pvm run` or `pvm bench` that ends the tasks of the run if that command is killed.
 //!
 //! A pipe leads from `pvm run` to the guard. `pvm run` writes the names of added hosts and the tids of its tasks into
 //! the pipe, one per line. If the pipe ends without the line [`DONE`], `pvm run` was killed.
@@ -79,17 +79,23 @@ pub fn run(arguments: &cli::Guard) -> ExitCode {
         hosts.extend(line.strip_prefix(HOST).map(str::to_owned));
         known.extend(line.strip_prefix(TASK).and_then(|tid| tid.parse().ok()).map(Tid));
     }
-    match end_all(Tid(arguments.runner), &mut known, &hosts) {
+    match end_all(Tid(arguments.runner), &mut known, &hosts, None) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("pvm run: was killed, and what it had started could not be ended: {error}");
+            eprintln!("pvm: the command was killed, and what it had started could not be ended: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Kills the tasks that the run has left behind, and cleans up as the run would have done.
-fn end_all(runner: Tid, known: &mut BTreeSet<Tid>, hosts: &[String]) -> Result<(), machine::MachineError> {
+/// Kills the tasks that the run has left behind, and cleans up as the run would have done. `daemon` is the daemon's
+/// process, if this program started it.
+pub fn end_all(
+    runner: Tid,
+    known: &mut BTreeSet<Tid>,
+    hosts: &[String],
+    daemon: Option<Child>,
+) -> Result<(), machine::MachineError> {
     let mut session = match machine::join() {
         Err(machine::MachineError::None) => return Ok(()),
         joined => joined?,
@@ -101,5 +107,5 @@ fn end_all(runner: Tid, known: &mut BTreeSet<Tid>, hosts: &[String]) -> Result<(
         left = family::signal(&mut session, runner, known, SIGKILL)?;
     }
     left.push(runner);
-    finish(session, None, EXIT_KILLED, &left, hosts)
+    finish(session, daemon, EXIT_KILLED, &left, hosts)
 }

@@ -1,10 +1,10 @@
 //! `pvm run`: runs a program from its start to its end, as one command.
-mod ends;
+pub mod ends;
 mod family;
 pub mod guard;
 mod input;
 mod printer;
-mod start;
+pub mod start;
 mod tracing;
 mod watch;
 
@@ -28,11 +28,13 @@ const NAME: &[u8] = b"pvm run";
 /// The exit status if the program was not found, the same as in shells.
 const EXIT_NOT_FOUND: u8 = 127;
 /// The exit status of a run that failed for a reason other than its program.
-const EXIT_FAILURE: u8 = 1;
+pub const EXIT_FAILURE: u8 = 1;
 /// The exit status if nobody reads the output any more: 128 + SIGPIPE.
-const EXIT_NO_READER: u8 = 141;
+pub const EXIT_NO_READER: u8 = 141;
+/// The number that shells add to the number of the signal that ended a process.
+pub const EXIT_SIGNAL_BASE: u8 = 128;
 /// The exit status of an invalid command line.
-const EXIT_USAGE: u8 = 2;
+pub const EXIT_USAGE: u8 = 2;
 
 /// Runs a program.
 pub fn run(arguments: &cli::Run) -> ExitCode {
@@ -90,7 +92,7 @@ fn wanted_hosts(arguments: &cli::Run) -> Result<Option<Vec<Wanted>>, String> {
 /// Adds the hosts, and returns the place argument for the spawn. If no hosts are named, and this run started the
 /// machine (`fresh`) inside a Slurm job, adds the hosts of the job. `borrowed` receives the names of the added hosts,
 /// which are removed after the run.
-fn with_hosts(
+pub fn with_hosts(
     session: &mut Session,
     wanted: Option<Vec<Wanted>>,
     fresh: bool,
@@ -108,9 +110,9 @@ fn with_hosts(
     }
 }
 
-/// Leaves the machine, and halts it if a `pvm run` started it and no other task is in it. `ending` are the tasks of the
+/// Leaves the machine, and halts it if a `pvm run` or `pvm bench` started it and no other task is in it. `ending` are the tasks of the
 /// run that may not have ended completely, `borrowed` the hosts to remove.
-fn finish(
+pub fn finish(
     mut session: Session,
     daemon: Option<Child>,
     status: u8,
@@ -144,7 +146,7 @@ fn finish(
 
 /// The reason why a program did not run.
 #[derive(Debug)]
-enum RunError {
+pub enum RunError {
     /// There is no program with that name.
     NotFound(String),
     /// A task could not be started.

@@ -20,7 +20,7 @@ pub const ERRORS_TAG: i32 = 3;
 /// host.
 const BESIDE: &str = "PVMSPAWNPATH";
 /// Variables that identify a task: the started tasks must not inherit those of `pvm run`.
-const IDENTITY: [&str; 10] =
+pub const IDENTITY: [&str; 10] =
     ["PVMLINES", "PVMSOCK", "PVMEPID", "PVMCTX", "PVMTMASK", "PVMTRCBUF", "PVMTRCOPT", "PVMSPAWNWD", "PVMTASK", BESIDE];
 /// Variables that belong to a host or its daemon: a started task gets the values of the host where it runs.
 const OF_HOST: [&str; 6] = ["PVM_TMP", "PVM_VMID", "PVM_ARCH", "PVM_ROOT", "XDG_RUNTIME_DIR", "HOSTNAME"];

@@ -5,7 +5,7 @@ use super::input::Input;
 use super::printer::{Printer, Stream};
 use super::start::{ERRORS_TAG, OUTPUT_TAG, spawn};
 use super::tracing::Tracing;
-use super::{EXIT_FAILURE, EXIT_NO_READER, RunError, family};
+use super::{EXIT_FAILURE, EXIT_NO_READER, EXIT_SIGNAL_BASE, RunError, family};
 use crate::cli::{self, OnFailure};
 use crate::control;
 use crate::signals::Signals;
@@ -21,8 +21,6 @@ use std::time::{Duration, Instant};
 
 /// The exit status of a run that took too long, the same as that of `timeout`.
 const EXIT_TIMEOUT: u8 = 124;
-/// The number that shells add to the number of the signal that ended a process.
-const EXIT_SIGNAL_BASE: u8 = 128;
 /// How long tasks that were asked to end may take before they are killed, and the pause before they are killed again.
 const END_GRACE: Duration = Duration::from_secs(2);
 const KILL_PAUSE: Duration = Duration::from_millis(500);
