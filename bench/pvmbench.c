@@ -149,7 +149,19 @@ static void prove(struct order order)
     }
 }
 
-/* Verifies the order once, warms up, and then repeats it; reports the time of one exchange in us. */
+/* Returns the count that is wanted, but at most this factor more or less than before: a single time may be wrong. */
+static int next_count(int before, int wanted)
+{
+    const int factor = 8;
+    if (wanted / factor > before)
+        return before * factor;
+    if (wanted < before / factor)
+        return before / factor;
+    return wanted < 1 ? 1 : wanted;
+}
+
+/* Verifies the order once, warms up, and then repeats it; reports the time of one exchange in us. Each repetition has
+ * as many exchanges as the time of the one before suggests. */
 static void measure(struct order order, struct effort effort)
 {
     if (order.work > RATE && order.work != MCAST && !crew.is_in_group) {
@@ -159,15 +171,14 @@ static void measure(struct order order, struct effort effort)
     prove(order);
     order.count = 1;
     double elapsed = timed(order);
-    if (elapsed < effort.repetition_us) {
-        order.count = order.work == LATENCY || order.work == BARRIER ? warm_exchanges(order.size) : TRIAL_EXCHANGES;
+    while (elapsed < effort.repetition_us / 4 && order.count < EXCHANGES_MAX) {
+        order.count = next_count(order.count, exchanges_for(effort, elapsed, order.count) / 2);
         elapsed = timed(order);
     }
-    if (elapsed < effort.repetition_us)
-        elapsed = timed(order);
-    order.count = exchanges_for(effort, elapsed, order.count);
     for (int i = 0; i < effort.repetitions; i++) {
-        double exchange_us = timed(order) / order.count;
+        order.count = next_count(order.count, exchanges_for(effort, elapsed, order.count));
+        elapsed = timed(order);
+        double exchange_us = elapsed / order.count;
         /* Half of the way there and back; the time of one message in a window. */
         if (order.work == LATENCY)
             exchange_us /= 2;

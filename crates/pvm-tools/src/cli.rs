@@ -256,8 +256,8 @@ pub struct Guard {
 ///
 /// And spawn: the time until all tasks that one call has started have reported.
 ///
-/// The tables have the columns of the OSU micro-benchmarks: the median, then the smallest and the largest of five
-/// values. Before each measure the data are checked once.
+/// The tables have the columns of the OSU micro-benchmarks: the median, then the smallest and the largest of at least
+/// five values. Before each measure the data are checked once.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct Bench {

@@ -15,13 +15,7 @@ fn sandbox() -> Sandbox {
     static BUILT: OnceLock<()> = OnceLock::new();
     let sandbox = Sandbox::new();
     BUILT.get_or_init(|| {
-        let profile = common::pvm().parent().unwrap();
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "libpvm3", "--target-dir"]).arg(profile.parent().unwrap());
-        if profile.ends_with("release") {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().unwrap().success(), "libpvm3 does not build");
+        let profile = common::build("libpvm3");
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut cc = Command::new("cc");
         cc.args(["-std=gnu99", "-O1", "-Wall", "-Wextra", "-Werror", "-I"]).arg(root.join("include"));
@@ -45,7 +39,7 @@ fn everything_is_measured_and_nothing_stays() {
         for row in rows {
             let [minimum, median, maximum] = ["minimum", "median", "maximum"].map(|name| row[name].as_f64().unwrap());
             assert!(0.0 < minimum && minimum <= median && median <= maximum, "{row}");
-            assert_eq!(row["repetitions"], 5);
+            assert!(row["repetitions"].as_u64().unwrap() >= 5);
             let tasks = if ["latency", "bandwidth", "bidirectional", "rate"].contains(&measure) { 2 } else { 3 };
             assert_eq!((row["tasks"].as_u64(), row["hosts"].as_array().unwrap().len()), (Some(tasks), tasks as usize));
         }

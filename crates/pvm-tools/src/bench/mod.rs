@@ -24,8 +24,9 @@ use std::time::{Duration, Instant};
 
 /// The name under which lists of tasks show `pvm bench` itself, before and after the measures.
 const NAME: &[u8] = b"pvm bench";
-/// The number of values of a row.
+/// The least number of values of a row, and the longest repetition: with more time, there are more values.
 const REPETITIONS: u32 = 5;
+const REPETITION_MAX: Duration = Duration::from_secs(1);
 /// What a row needs besides its repetitions, in repetitions: the check of the data, and the estimate of the time.
 const PREPARATION: u32 = 2;
 /// The number of tasks of collective calls by default, unless there are more cores or hosts; at least 2.
@@ -216,10 +217,10 @@ impl Bench<'_> {
             } else {
                 measure.name().to_owned()
             });
-            let repetition: Duration = progress.share() / (REPETITIONS + PREPARATION);
+            let (repetition, repetitions) = effort(progress.share());
             let values = match measure {
                 Measure::Spawn => self.director.measure_spawn(crew.hosts.len(), &crew.distinct_hosts(), REPETITIONS)?,
-                _ => self.director.measure(measure, table.encoding, size, repetition, REPETITIONS)?,
+                _ => self.director.measure(measure, table.encoding, size, repetition, repetitions)?,
             };
             let values = values.into_iter().map(|exchange_us| measure.value(exchange_us, size)).collect();
             let Some(samples) = Samples::of(values) else { continue };
@@ -237,8 +238,27 @@ impl Bench<'_> {
     }
 }
 
+/// Returns how long a repetition is, and how many repetitions there are, for a row that may take this time.
+fn effort(share: Duration) -> (Duration, u32) {
+    let repetition = (share / (REPETITIONS + PREPARATION)).min(REPETITION_MAX);
+    let fitting = (share.as_secs_f64() / repetition.as_secs_f64().max(f64::MIN_POSITIVE)) as u32;
+    (repetition, fitting.saturating_sub(PREPARATION).max(REPETITIONS))
+}
+
 /// Prints to standard output at once.
 fn print(text: &str) -> Result<(), BenchError> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(BenchError::System)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_more_time_there_are_more_repetitions_and_none_is_long() {
+        assert_eq!(effort(Duration::ZERO), (Duration::ZERO, REPETITIONS));
+        assert_eq!(effort(Duration::from_millis(700)).0, Duration::from_millis(100));
+        assert_eq!(effort(Duration::from_secs(22)), (REPETITION_MAX, 20));
+    }
 }

@@ -20,16 +20,26 @@ const LINE_PAUSE: Duration = Duration::from_millis(20);
 pub fn pvm() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let pvm = PathBuf::from(env!("CARGO_BIN_EXE_pvm"));
-        let profile = pvm.parent().unwrap();
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "pvmd", "--target-dir"]).arg(profile.parent().unwrap());
-        if profile.ends_with("release") {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().unwrap().success(), "pvmd does not build");
-        pvm
+        build("pvmd");
+        PathBuf::from(env!("CARGO_BIN_EXE_pvm"))
     })
+}
+
+/// Builds a package of this workspace into the directory of the console under test. Returns the directory.
+pub fn build(package: &str) -> PathBuf {
+    let profile = Path::new(env!("CARGO_BIN_EXE_pvm")).parent().unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--package", package, "--target-dir"]).arg(profile.parent().unwrap());
+    if profile.ends_with("release") {
+        cargo.arg("--release");
+    }
+    // With these variables of the running test, cargo would compile some dependencies anew.
+    let of_test = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    std::env::vars().filter(|(name, _)| of_test(name)).for_each(|(name, _)| {
+        cargo.env_remove(name);
+    });
+    assert!(cargo.status().unwrap().success(), "{package} does not build");
+    profile.to_owned()
 }
 
 /// A temporary directory for a machine, with a home directory; dropping the value halts the machine and removes the
