@@ -178,10 +178,10 @@ impl Director {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
                 let line = String::from_utf8_lossy(&line[..end]).into_owned();
-                return match line.strip_prefix("error ") {
-                    Some(text) => Err(BenchError::Director(text.to_owned())),
-                    None => Ok(line),
-                };
+                let Some(text) = line.strip_prefix("error ") else { return Ok(line) };
+                // A call may have failed because a task has ended, which says more.
+                self.check()?;
+                return Err(BenchError::Director(text.to_owned()));
             }
             let is_readable = self.wait(check_at)?;
             if let Some(signal) = self.signals.take().first() {
@@ -244,7 +244,8 @@ impl Director {
         let tasks = control::tasks(&mut session, Tid::NONE)?;
         let (hosts, _) = control::hosts(&mut session)?;
         session.leave()?;
-        let is_there = |tid: &Tid| tasks.iter().any(|task| task.tid == *tid);
+        // The end of the director itself shows in its output.
+        let is_there = |tid: &Tid| *tid == self.tid || tasks.iter().any(|task| task.tid == *tid);
         let Some((tid, host)) = self.crew.iter().find(|(tid, _)| !is_there(tid)) else { return Ok(()) };
         let doing = &self.doing;
         Err(BenchError::Director(match hosts.iter().any(|known| known.tid == tid.host()) {
