@@ -29,7 +29,7 @@ const REPETITIONS: u32 = 5;
 const REPETITION_MAX: Duration = Duration::from_secs(1);
 /// What a row needs besides its repetitions, in repetitions: the check of the data, and the estimate of the time.
 const PREPARATION: u32 = 2;
-/// The number of tasks of collective calls by default, unless there are more cores or hosts; at least 2.
+/// The most tasks of collective calls by default, unless there are more hosts.
 const TASKS_USUAL_MAX: usize = 32;
 
 /// The reason why nothing more can be measured.
