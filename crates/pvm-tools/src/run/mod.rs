@@ -110,8 +110,8 @@ pub fn with_hosts(
     }
 }
 
-/// Leaves the machine, and halts it if a `pvm run` or `pvm bench` started it and no other task is in it. `ending` are the tasks of the
-/// run that may not have ended completely, `borrowed` the hosts to remove.
+/// Leaves the machine, and halts it if a `pvm run` or `pvm bench` started it and no other task is in it. `ending` are
+/// the tasks of the run that may not have ended completely, `borrowed` the hosts to remove.
 pub fn finish(
     mut session: Session,
     daemon: Option<Child>,
