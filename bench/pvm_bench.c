@@ -5,8 +5,8 @@
  * MEASURE: latency, bandwidth, rate (two tasks, pinned to cores 0 and 1), ring, mcast, spawn (32
  * tasks), idle-2, idle-32 (REPETITION_MS is how long the tasks wait), groups-2 to groups-32 (that
  * many tasks), hosts (the two tasks on two hosts), collectives-4 to collectives-32 (that many tasks, one on each
- * host), add-3, add-32 (that many hosts are added, whose names are in BENCH_HOSTS). The master spawns the other tasks, which are the same program with the argument
- * `worker`, and tells them what to do.
+ * host), add-3, add-32 (that many hosts are added, whose names are in BENCH_HOSTS). The master spawns the
+ * other tasks, which are the same program with the argument `worker`, and tells them what to do.
  */
 #include "bench.h"
 #include "pvm_forms.h"
