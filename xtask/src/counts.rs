@@ -12,7 +12,7 @@ pub struct Counts {
     pub passed: usize,
     /// Checks that failed.
     pub failed: usize,
-    /// Checks, or whole parts, that cannot be made on this machine.
+    /// Checks, or whole groups of checks, that cannot be made on this machine.
     pub skipped: usize,
 }
 

@@ -13,7 +13,7 @@ use std::process::Command;
 const PACKAGES: [&str; 7] = ["libpvm3", "netpipe-pvm", "pvm", "pvm-dev", "pvm-examples", "slang-pvm", "tablix2"];
 /// The packages that [`PACKAGES`] depend on; the system's package manager installs these.
 pub const NEEDED: &[&str] = &["libgfortran5", "libslang2", "libtirpc3", "libx11-6", "libxaw7", "libxml2", "libxt6"];
-/// The environment variable that names [`usr`], for scripts and programs of the cases.
+/// The environment variable with the path that [`usr`] returns, for scripts and programs of the cases.
 pub const VARIABLE: &str = "DEBIAN_PVM";
 
 /// Returns the folder that corresponds to `/usr`: bin, include, lib, share.

@@ -120,7 +120,8 @@ pub fn crates_use_what_the_map_says() -> Result<()> {
     Ok(())
 }
 
-/// Returns the crates of hpvm, without `pvm-`, that a manifest always needs; not those of tests and fuzzing.
+/// Returns the crates of hpvm that a manifest always needs, not those for tests and fuzzing. The names are without
+/// `pvm-`.
 fn dependencies(manifest: &str) -> Result<BTreeSet<String>> {
     let manifest: toml::Table = manifest.parse()?;
     let all = manifest.get("dependencies").and_then(toml::Value::as_table).into_iter().flatten();
@@ -128,8 +129,8 @@ fn dependencies(manifest: &str) -> Result<BTreeSet<String>> {
     Ok(needed.filter_map(|(name, _)| name.strip_prefix("pvm-")).map(str::to_owned).collect())
 }
 
-/// Returns the crates in the table of the map, each with those that it uses, without `pvm-`. A row can have several
-/// crates, and then has a list for each of them, with semicolons in between.
+/// Returns the crates in the table of ARCHITECTURE.md, each with the crates that it uses. The names are without `pvm-`.
+/// A row can have several crates, and then has a list for each of them, with semicolons in between.
 fn crates_in_map(text: &str) -> Result<BTreeMap<String, BTreeSet<String>>> {
     let row = Regex::new(r"(?m)^\| ((?:`[a-z0-9-]+`(?:, )?)+) \|.*\| ([a-z,; ]+) \|$")?;
     let mut map = BTreeMap::new();

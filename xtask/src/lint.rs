@@ -14,7 +14,7 @@ const UNSAFE_MODULES: [&str; 1] = ["crates/pvm-net/src/raw.rs"];
 const UNSAFE_CRATES: &[&str] = &["crates/pvm-fmp", "crates/libpvm3"];
 /// The directories of the sources; `tests` contains programs for tests.
 const SOURCES: &[&str] = &["crates", "xtask", "include", "bench", "examples", "tests"];
-/// The directories whose files must not contain paths of one machine.
+/// The directories whose files must not contain paths that exist on one computer only.
 const TEXTS: &[&str] = &["crates", "xtask", "include", "bench", "examples", "tests", "dist", "docs", "man", ".ci"];
 
 /// Runs the command.
@@ -152,7 +152,8 @@ fn unsafe_stays_home(sources: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Checks the crates that access shared memory. Tests may use any memory orders.
+/// Checks that ordered accesses to atomics name their pair, in the crates that access shared memory. Tests may use any
+/// memory orders.
 fn atomics_have_partners(sources: &[PathBuf]) -> Result<()> {
     let is_one = |path: &&PathBuf| {
         let name = short(path);

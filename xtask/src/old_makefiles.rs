@@ -1,6 +1,6 @@
 //! `cargo xtask old-makefiles`: checks that makefiles for PVM 3.4 work with an installed tree. `aimk` builds a small
-//! project, and the sources of Debian's pvm-examples with their own makefiles. These programs are run, and so is the
-//! Fortran example of hpvm.
+//! project, and builds Debian's pvm-examples with their own makefiles. The programs and the Fortran example of hpvm are
+//! run, too.
 use crate::build::{CLASSIC_ROOT, build_unless_told};
 use crate::common::{Checks, dist, in_path, output, root};
 use crate::counts::Counts;

@@ -32,13 +32,17 @@ pub fn signal(pid: u32, signal: Signal) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::wait_until;
     use std::process::Command;
+    use std::time::Duration;
 
     #[test]
     fn a_process_is_found_by_a_variable_and_ended_by_a_signal() {
         let value = format!("processes {}", std::process::id());
         let mut child = Command::new("sleep").arg("60").env("HPVM_XTASK_TEST", &value).spawn().unwrap();
-        assert_eq!(with_variable("HPVM_XTASK_TEST", OsStr::new(&value)), [child.id()]);
+        // The system shows the variables of a process a moment after its program was started.
+        let is_found = || with_variable("HPVM_XTASK_TEST", OsStr::new(&value)) == [child.id()];
+        assert!(wait_until(Duration::from_secs(10), is_found));
         signal(child.id(), Signal::KILL);
         assert!(!child.wait().unwrap().success());
         assert!(with_variable("HPVM_XTASK_TEST", OsStr::new(&value)).is_empty() && find(child.id()).is_none());

@@ -1,5 +1,5 @@
-//! `cargo xtask setup`: installs what a Debian machine lacks. If nothing is missing, it is fast, and does not call the
-//! package manager.
+//! `cargo xtask setup`: installs what a Debian machine lacks. If nothing is missing, the command is fast, and does not
+//! call the package manager.
 use crate::common::{in_path, output, sh};
 use crate::debian_pvm;
 use crate::debian_rust::{self, Part};

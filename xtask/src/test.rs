@@ -77,7 +77,7 @@ fn unit_tests() -> Result<Counts> {
     cargo_test(&["--workspace"], &[])
 }
 
-/// Runs the scenarios, some conformance programs, and two fast faults, all on several hosts.
+/// Runs the scenarios, some conformance programs, and two fault tests that take little time, all on several hosts.
 fn several_hosts() -> Result<Counts> {
     let scenarios = hosts::counted(&[build::AS_IT_IS.into(), "--short".into()])?;
     let programs = hosts::counted(&[build::AS_IT_IS.into(), "--short".into(), "--conform".into()])?;

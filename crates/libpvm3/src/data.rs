@@ -204,8 +204,8 @@ pub fn forget_identity() {
     pvmsibtids.store(null_mut(), Relaxed);
 }
 
-/// Resets the symbols to those of a new process. Symbols that a program may write, such as the error policy, keep their
-/// values.
+/// Resets the symbols to the values that they have in a new process. Symbols that a program may write, such as the
+/// error policy, keep their values.
 pub fn begin_anew() {
     forget_identity();
     pvmmyctx.store(0, Relaxed);

@@ -3,7 +3,7 @@
 //! Messages arrive through the daemon's socket, through shared memory with a doorbell, and on direct links. Programs
 //! written for PVM 3.4 expect one descriptor, so they get an epoll descriptor that watches the socket, the doorbell and
 //! the direct links. Once a program has requested this descriptor, each call of the library marks the task as parked
-//! before the call returns. Senders then ring the doorbell.
+//! before the call returns. Senders then ring the doorbell, and the epoll descriptor becomes readable.
 use crate::errors::call;
 use crate::memory::{items, store};
 use crate::process::Guard;

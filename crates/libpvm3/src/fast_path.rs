@@ -25,7 +25,7 @@ const ITEM_BYTES: [u8; 16] = {
     }
     bytes
 };
-/// The most items of one call on the fast path. The task also limits their total size.
+/// The most items of one call on the fast path. `pvm-task` also limits their total size.
 const ITEMS_MAX: usize = 16;
 
 /// Returns the size of the user's data in bytes; `None` for more than [`ITEMS_MAX`] items, a type outside
@@ -64,8 +64,8 @@ impl Drop for FastGuard {
 }
 
 impl State {
-    /// Returns whether every call must take in messages: for handlers, for output of children or for the epoll
-    /// descriptor.
+    /// Returns whether every call must take in messages: the program has message handlers, collects the output of
+    /// children, or watches the epoll descriptor of the library.
     #[inline(always)]
     fn is_watched(&self) -> bool {
         self.has_callbacks || self.watched.is_some()

@@ -38,8 +38,8 @@ pub const TARGETS: &[Target] = &[Target {
     ],
 }];
 
-/// The bytes of memory that an array argument has before the address of its first item, and again from that address
-/// on: strides may be negative.
+/// The address that is passed for an array lies in the middle of memory: this number of bytes lies before it, and the
+/// same number after it, because strides may be negative.
 const ROOM_BYTES: i64 = 4096;
 /// The most items of one format.
 const ITEMS_MAX: usize = 16;

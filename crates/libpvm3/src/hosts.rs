@@ -169,7 +169,7 @@ pub unsafe extern "C" fn pvm_archcode(arch: *const c_char) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_hostsync(host: c_int, clock: *mut libc::timeval, difference: *mut libc::timeval) -> c_int {
-    // 3.4.6 prints this name in its error messages.
+    // PVM 3.4.6 prints this name in its error messages.
     call("pvm_host_sync", |guard| {
         guard.enrolled()?;
         let before = microseconds(now());

@@ -13,7 +13,7 @@ use std::sync::atomic::compiler_fence;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 use std::time::{Duration, Instant};
 
-/// The value of a wiped page: this process, new or the child of a fork, has not acquired the lock yet.
+/// The value in a wiped page: this process is new or the child of a fork, and has not acquired the lock yet.
 const FRESH: u32 = 0;
 const FREE: u32 = 1;
 const HELD: u32 = 2;
@@ -271,7 +271,8 @@ pub fn announce_owner() {
     set_ownership(Ownership::Holder);
 }
 
-/// Releases the lock after [`Acquired::AfterFork`] if the task was not used.
+/// Releases the lock after [`Acquired::AfterFork`], if the caller has not used the task: a child may still take it
+/// over.
 pub fn release_untouched() {
     set_ownership(Ownership::Changing);
     // Pair `lock released`.

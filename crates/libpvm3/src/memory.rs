@@ -42,9 +42,9 @@ pub unsafe fn items<'a, T>(items: *const T, count: c_int) -> Result<&'a [T], Cod
 
 /// Returns the `bytes` bytes of the program's memory at `start`, for the library to write.
 ///
-/// The program need not have initialized the memory, and a reference to uninitialized bytes is undefined behaviour. The
-/// compiler must assume that an assembly block writes the memory whose address it receives; so after the empty block
-/// here the bytes count as initialized.
+/// Perhaps the program has not initialized the memory, and a reference to uninitialized bytes is undefined behaviour.
+/// The compiler must assume that an assembly block writes the memory whose address it receives; so after the empty
+/// block here the bytes count as initialized.
 ///
 /// # Safety
 /// `start` is not null, `bytes` bytes can be written there, and nobody else uses them while the reference lives.

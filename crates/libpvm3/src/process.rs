@@ -91,7 +91,7 @@ static PROCESS: Process = Process { state: UnsafeCell::new(None) };
 static USER_CODE: AtomicBool = AtomicBool::new(false);
 /// How many threads wait for the sleeper, the one thread that sleeps on the descriptors; changed under the lock.
 static WAITERS: AtomicU32 = AtomicU32::new(0);
-/// A futex word that changes when those threads must retry their calls.
+/// A futex word that changes when the threads that wait for the sleeper must retry their calls.
 static WAKE_COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// Returns the state of the process.
@@ -123,12 +123,13 @@ pub fn enter() -> Option<Guard> {
 }
 
 /// Acquires the lock at the end of the process, if the process has ever used the library and other threads release the
-/// lock in time. Calls of its parent do not count as uses by a child of `fork()`.
+/// lock in time. In a child of `fork()`, only the child's own calls count as use.
 pub fn enter_timeout(limit: Duration) -> Option<Guard> {
     let acquired = lock::acquire_timeout(limit)?;
     // SAFETY: the lock is held and was acquired before; the state is not borrowed.
     if acquired == Acquired::AfterFork && !unsafe { state() }.task.holds_back() {
-        // Nothing is left to send. This does not count as a use of the task, so a child may still take the task over.
+        // Nothing is left to send. Acquiring the lock here is not a use of the task, so a child may still take the task
+        // over.
         lock::release_untouched();
         return None;
     }
@@ -243,7 +244,7 @@ impl Guard {
         value
     }
 
-    /// Runs a long operation with the lock released, if this guard holds it.
+    /// Runs a long operation, and releases the lock meanwhile if this guard holds the lock.
     pub fn unlocked<T>(&mut self, long: impl FnOnce() -> T) -> T {
         if self.nested {
             return long();

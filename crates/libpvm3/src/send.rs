@@ -143,8 +143,8 @@ fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c
     )
 }
 
-/// Prints the failure twice, as 3.4.6 does: in 3.4.6 one public function calls another, and each of them prints the
-/// failure.
+/// Prints the failure. `PvmBadParam` is printed twice, as in 3.4.6: there `pvm_psend` calls `pvm_send`, and each of
+/// them prints this failure.
 #[cold]
 fn psend_failed(code: c_int) -> c_int {
     if code == Code::BadParam.number() {

@@ -26,8 +26,8 @@ const FLAG_ENDING: u32 = 0x4;
 
 /// The counter of uses of the task, in memory that the children share; made at the first fork.
 static USES: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
-/// The value of the counter at the last fork of this process; in a child that has not forked, its value at the parent's
-/// fork.
+/// The value of the counter at the last fork of this process; in a child that has not forked, the value at the fork
+/// that made the child.
 static SEEN: AtomicU32 = AtomicU32::new(NEVER);
 
 fn uses() -> Option<&'static AtomicU32> {
@@ -43,8 +43,8 @@ pub fn watch_forks() {
 }
 
 extern "C" fn before_fork() {
-    // A child that has not used the library is no task, so `SEEN` stays: its own children may take over the task of its
-    // parent.
+    // A child that has not used the library is no task. So `SEEN` stays unchanged: the children of this child may take
+    // over the task of its parent.
     if lock::is_fresh() {
         return;
     }
@@ -61,7 +61,8 @@ fn make_page() {
     // SAFETY: a fresh anonymous mapping touches nothing that exists.
     let page = unsafe { libc::mmap(null_mut(), size_of::<AtomicU32>(), protection, flags, -1, 0) };
     if page != libc::MAP_FAILED {
-        // If two threads fork at the same time, one page stays unused. Pair `uses page made`.
+        // If two threads fork at the same time, each maps a page, and one of the pages stays unused.
+        // Pair `uses page made`.
         let _ = USES.compare_exchange(null_mut(), page.cast(), AcqRel, Relaxed);
     }
 }
@@ -111,7 +112,8 @@ enum ParentState {
 fn check(process: u32) -> ParentState {
     // SAFETY: no signal is sent.
     let gone = unsafe { libc::kill(process as libc::pid_t, 0) } != 0;
-    // If /proc belongs to another process id namespace, its entry for this number describes another process.
+    // If /proc belongs to another process id namespace, its entry for this number describes another process; the parent
+    // then counts as running.
     let own = std::fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == &*std::process::id().to_string());
     match std::fs::read_to_string(format!("/proc/{process}/stat")) {
         _ if gone => ParentState::Gone,

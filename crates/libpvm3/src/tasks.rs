@@ -75,7 +75,7 @@ fn leave(guard: &mut Guard) -> Result<(), Code> {
 }
 
 /// `pvmendtask`: leaves the machine at once, without waiting for the output of children. Fails only if a message
-/// handler calls it. A child of `fork()` calls it to give up its parent's task.
+/// handler calls it. A child of `fork()` whose first call is this one does not take over its parent's task.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvmendtask() -> c_int {
     takeover::renounce();

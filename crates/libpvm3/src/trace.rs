@@ -41,7 +41,7 @@ pub fn traced(
     }
 }
 
-/// As [`traced`], for calls whose second record contains only the result.
+/// Does what [`traced`] does, for calls whose second record contains only the result.
 #[inline(always)]
 pub fn traced_code(event: Event, before: impl FnOnce(&mut Task) -> Values, body: impl FnOnce() -> c_int) -> c_int {
     traced(event, before, body, |_, code| vec![Value::Int(code)])
@@ -53,8 +53,8 @@ pub fn may_be_on() -> bool {
     MODE.load(Relaxed) != OFF
 }
 
-/// As [`traced`], for calls where nanoseconds count: expands the body in place twice, for untraced and for traced
-/// calls. So an untraced call need not store its variables in memory for a closure.
+/// Does what [`traced`] does, for calls where nanoseconds count: expands the body in place twice, for untraced and for
+/// traced calls. So an untraced call need not store its variables in memory for a closure.
 macro_rules! traced_inline {
     ($event:expr, $before:expr, || $body:expr $(,)?) => {
         $crate::trace::traced_inline!($event, $before, || $body, |_, code| vec![Value::Int(code)])
@@ -136,7 +136,8 @@ pub fn invalidate() {
     MODE.store(UNKNOWN, Relaxed);
 }
 
-/// Sends the records that are ready. Handlers may run during the wait; their records are sent too.
+/// Sends the records that are ready, and waits until they have been sent. Message handlers may run during the wait; the
+/// records that this produces are sent too.
 fn send(guard: &mut Guard) {
     if std::mem::replace(&mut guard.state().sending_traces, true) {
         return;

@@ -152,7 +152,7 @@ pub fn refusal_line(arch: &str, dsig: i32) -> String {
 pub enum Line {
     /// The daemon has started.
     Started(Started),
-    /// The daemon has not started, for this reason.
+    /// The daemon has not started; the code is the reason.
     Failed(Code),
     /// The started daemon is one of PVM 3.4.6, or has another protocol.
     OtherProtocol,
@@ -208,7 +208,8 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// Skips the rest of an escape sequence, which has parameters, a text, or a single character.
+/// Skips the rest of an escape sequence: parameters up to a final letter, or a text up to its end mark, or a single
+/// character.
 fn skip_escape(letters: &mut std::str::Chars<'_>) {
     let last = match letters.next() {
         Some('[') => letters.find(|letter| ('@'..='~').contains(letter)),
@@ -217,7 +218,7 @@ fn skip_escape(letters: &mut std::str::Chars<'_>) {
         _ => None,
     };
     if last == Some('\u{1b}') {
-        // The end of a text can be two characters: the escape character, which was read above, and a second one.
+        // The end mark of a text can be two characters: the escape character, which was read above, and a second one.
         let _ = letters.next();
     }
 }

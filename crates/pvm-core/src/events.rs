@@ -12,7 +12,7 @@ pub const EXIT: i32 = 0x8000;
 pub const MASK_CHARACTERS: usize = 35;
 /// The number of events that one character of a mask stands for: one event for each of the character's lowest bits.
 pub const EVENTS_PER_CHARACTER: usize = 4;
-/// The character of a mask that chooses no events.
+/// The character that stands in a mask where none of its events is chosen.
 pub const MASK_EMPTY: u8 = b'@';
 
 /// The marks between the parts of a trace message.

@@ -135,7 +135,7 @@ pub struct TraceSettings {
     pub output_tag: i32,
     pub trace_buffer: i32,
     pub trace_options: i32,
-    /// 35 characters; empty means "no event".
+    /// The trace mask of 35 characters; if it is empty, no event is traced.
     pub mask: ByteBuf,
     /// Not in `struct Pvmtracer`: settings of `pvm run` for output and process groups.
     pub run: RunSettings,
@@ -209,8 +209,8 @@ pub enum Request {
     Config,
     /// `pvm_addhosts`. Answer: `Reply::AddedHosts`.
     AddHosts(Vec<ByteBuf>),
-    /// Wait until no hosts are being added. Answer: `Reply::Failures`, with the failures of hosts in the daemon's
-    /// hostfile that were not reported before.
+    /// Wait until no hosts are being added. Answer: `Reply::Failures`. It lists which hosts of the daemon's hostfile
+    /// failed, without failures that were reported before.
     AwaitHosts,
     /// `pvm_delhosts`. Answer: `Reply::Codes`.
     DeleteHosts(Vec<ByteBuf>),
@@ -373,7 +373,7 @@ pub struct Host {
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub struct TaskInfo {
     pub tid: Tid,
-    /// 0 for none, -35 for `PvmNoSpawnParent`.
+    /// The parent; 0 for none, -35 if the task was spawned with `PvmNoSpawnParent`.
     pub parent: i32,
     pub host: Tid,
     pub flags: u32,

@@ -67,7 +67,7 @@ fn expand_word(word: &str) -> Result<Vec<String>, RangeError> {
         let (inside, after) = bracket.strip_prefix('[').and_then(|text| text.split_once(']')).ok_or_else(broken)?;
         let choices = match inside {
             _ if inside.is_empty() || inside.contains('[') => return Err(broken()),
-            // An address contains no comma. Without the brackets, this text would be read as two hosts.
+            // An address contains no comma, and code that removes the brackets would read this text as two hosts.
             _ if inside.contains(':') && inside.contains(',') => return Err(RangeError::Name(bracket.to_owned())),
             _ if inside.contains(':') => vec![format!("[{inside}]")],
             _ => numbers(inside)?,

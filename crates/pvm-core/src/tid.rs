@@ -25,7 +25,7 @@ pub const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 impl Tid {
     /// No task.
     pub const NONE: Tid = Tid(0);
-    /// "My daemon": the sender in all messages that a daemon makes for tasks of its host.
+    /// The sender in all messages that a daemon makes for tasks of its host; to a task, it means "my daemon".
     pub const DAEMON: Tid = Tid(DAEMON_BIT);
 
     /// Returns the tid of host number `host` (1 to 4095).

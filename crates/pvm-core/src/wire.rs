@@ -57,7 +57,7 @@ pub struct HostEntry {
 /// The settings of the machine that a new host learns from the master, in addition to the host table.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub struct MachineSettings {
-    /// The silence limit: a host without a frame for this many milliseconds is lost.
+    /// The silence limit: a host from which no frame arrives for this many milliseconds is lost.
     pub host_timeout_ms: u64,
     /// Whether the network is trusted, so that message data need no encryption.
     pub trusted: bool,
@@ -157,7 +157,8 @@ pub enum Frame {
     Spawn { wait: u32, parent: i32, first: i32, total: i32, spawn: Spawn },
     /// The answer to `Spawn`: tids and codes, in order.
     Spawned { wait: u32, results: Vec<i32> },
-    /// The spawn with this number has ended: the list of all tasks that it has started.
+    /// To a host that has started tasks of the spawn with this number: the spawn is complete, and `tids` are all its
+    /// tasks.
     Siblings { wait: u32, tids: Vec<Tid> },
 
     // ----- direct links
@@ -171,7 +172,7 @@ pub enum Frame {
     // ----- deaths
     /// To the host of `tid`: notify `watcher` when the task ends.
     Watch { tid: Tid, watcher: Tid },
-    /// To the host of `tid`: `watcher` no longer needs a notice.
+    /// To the host of `tid`: do not notify `watcher` any more when the task ends.
     Unwatch { tid: Tid, watcher: Tid },
     /// In band, to `watcher`: `tid` has ended.
     Died { tid: Tid, watcher: Tid },

@@ -15,7 +15,8 @@ use std::ptr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The most fragments that a body in the heap can have: a descriptor of that many fits into a queue entry.
+/// The most fragments that a body in the heap can have: a descriptor of this many fragments just fits into a queue
+/// entry.
 pub const FRAGMENTS_MAX: usize = (crate::INLINE_BYTES_MAX - 8) / 16;
 
 /// The size, in bytes, of the pieces that [`Remote::use_pieces`] makes of a body in fragments.
@@ -288,11 +289,11 @@ impl BodyInTransit<'_> {
     }
 
     /// Passes the body to `each` without a copy, piece by piece, as the sender writes it. `each` gets the offset of the
-    /// piece in the body (a multiple of 64), the address of its first byte, and its length. The piece can be read
-    /// during that call; a sender that breaks the rules may change it at any time. The first `done` bytes are skipped,
-    /// and `done` grows with each piece: after [`NotTaken::Later`] the caller passes the same `done` when the message
-    /// arrives again. For a rendezvous the result is always [`NotTaken::Later`]: its body arrives again through the
-    /// heap.
+    /// piece in the body (a multiple of 64), the address of its first byte, and its length. `each` may read the piece
+    /// only during the call; a sender that breaks the rules may change the piece at any time. The first `done` bytes
+    /// are skipped, and `done` grows with each piece: after [`NotTaken::Later`] the caller passes the same `done` when
+    /// the message arrives again. For a rendezvous the result is always [`NotTaken::Later`]: its body arrives again
+    /// through the heap.
     pub fn use_pieces(self, done: &mut usize, each: &mut dyn FnMut(usize, *const u8, usize)) -> Result<(), NotTaken> {
         let result = match &self.transit {
             Transit::Rendezvous(_) => Err(NotTaken::Later),

@@ -24,9 +24,9 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
 
 /// Copies bytes out of memory of a peer.
 ///
-/// Another process that breaks the rules may change the bytes at `from` meanwhile; then the copy holds any bytes. Rust
-/// has no copy that allows this, since its rules do not know other processes; all programs that share memory have this
-/// problem. In practice only one thing could go wrong: the compiler, which sees nobody write to `from`, could read
+/// Another process that breaks the rules may change the bytes at `from` meanwhile; then the copy holds arbitrary bytes.
+/// Rust has no copy that allows this, since its rules do not know other processes; all programs that share memory have
+/// this problem. In practice only one thing could go wrong: the compiler, which sees nobody write to `from`, could read
 /// `from` a second time where the program reads the copy, and get other bytes than those that were checked. The fence
 /// prevents this: it makes the compiler assume that the bytes at `from` have changed since.
 ///

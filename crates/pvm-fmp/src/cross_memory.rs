@@ -31,8 +31,8 @@ fn chunk_bytes(bytes: usize) -> usize {
     (bytes / 8).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX).next_multiple_of(4096)
 }
 
-/// Returns the words by which the two sides agree: `front` and `open` are in the receiver's record for the sender, the
-/// others in the sender's record for the receiver.
+/// Returns the words through which the two sides divide the copy: `front` and `open` are in the receiver's record for
+/// the sender, the others in the sender's record for the receiver.
 fn two_sided_copy<'a>(receiver: &'a PeerRecord, sender: &'a PeerRecord) -> TwoSidedCopy<'a> {
     TwoSidedCopy {
         open: &receiver.into_number,
@@ -48,9 +48,9 @@ pub fn begin(ours: &PeerRecord) {
 }
 
 /// Copies the first `bytes` bytes of the body to `into`; for the receiver. After this function has returned, the sender
-/// writes no more to `into`: it has copied every chunk that it had claimed, or its process has ended. If the sender is
-/// stopped in a chunk, the receiver has to wait, as for any message whose sender is stopped in the middle.
-/// `is_enrolled` returns whether the daemon still knows the sender.
+/// writes no more to `into`: it has copied every chunk that it had claimed, or its process has ended. If the sender's
+/// process is stopped while it copies a chunk, the receiver has to wait, as for any message that its sender has not
+/// finished. `is_enrolled` returns whether the daemon still knows the sender.
 ///
 /// # Safety
 /// The range `into` (address, length) can be written; it may be uninitialised. No reference to it is used meanwhile,
@@ -68,7 +68,7 @@ pub unsafe fn receive(
         // SAFETY: as the caller promises.
         return unsafe { read_from(sender, address, into, bytes) };
     }
-    // If a signal handler left this function by a jump, the buffer would stay open.
+    // Signal handlers wait until the end: if one left this function by a jump, the buffer would stay open.
     let handlers_wait = HandlersWait::new();
     ours.into_address.store(into as u64, Ordering::Relaxed);
     ours.into_bytes.store(bytes as u64, Ordering::Relaxed);
@@ -125,7 +125,8 @@ pub fn help(receiver: i32, theirs: &PeerRecord, ours: &PeerRecord, number: u64, 
     if theirs.front.load_relaxed() >= bytes as u64 {
         return;
     }
-    // If a signal handler left this function by a jump, a chunk would stay claimed, and the receiver would wait for it.
+    // Signal handlers wait until the end: if one left this function by a jump, a chunk would stay claimed, and the
+    // receiver would wait for it.
     let _handlers_wait = HandlersWait::new();
     let into = theirs.into_address.load_relaxed();
     let copy = |range: Range<u64>| {

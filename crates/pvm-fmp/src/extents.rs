@@ -1,4 +1,4 @@
-//! The mapping of a segment in this process: the owner's, or a peer's.
+//! The mapping of a segment in this process, which is the segment's owner or a peer of the owner.
 //!
 //! A segment grows by **extents**, which its header lists. The first one is mapped at once; a peer maps a further one
 //! when a descriptor points into it. A mapped extent never moves. A peer does not trust the header: before it touches a
@@ -48,7 +48,7 @@ enum Way {
     File(OwnedFd),
 }
 
-/// A mapping of a segment, the owner's or a peer's.
+/// A mapping of a segment, in the process of its owner or of a peer.
 pub struct Mapping {
     first: Piece,
     more: RefCell<Vec<Piece>>,
@@ -187,7 +187,7 @@ impl Mapping {
 
     // ----- growth
 
-    /// Makes the segment longer, maps the new extent, and publishes it; for the owner.
+    /// Makes the segment longer, maps the new extent, and publishes it. Only the owner of the segment calls this.
     pub fn add_extent(&self, segment: &OwnedFd, start: u64, bytes: u64) -> io::Result<()> {
         let number = self.extents().count();
         let place = self.header().ends.0.get(number).ok_or(io::ErrorKind::OutOfMemory)?;

@@ -10,7 +10,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// The zeroes of one write: on systems that have no call to commit memory, the memory is filled with zeroes instead.
+/// The zeroes that one write stores: on systems that have no call to commit memory, the memory is filled with zeroes
+/// instead.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Returns whether the error means that the system lacks or forbids the call.

@@ -1,7 +1,7 @@
 //! Untrusted input: what peers write to shared memory (docs/testing.md).
 //!
-//! Random bytes would be refused too early: a dangerous neighbour keeps most of the rules and breaks a few. So the
-//! input is a list of actions of a hostile peer, and of polls of its victim.
+//! Random bytes would be refused by the first check; more dangerous is a neighbour that keeps most of the rules and
+//! breaks a few. So the input is a list of actions of a hostile peer, and of polls of its victim.
 use crate::arrival::BORROWED;
 use crate::doorbell;
 use crate::group::{Failed, GroupMemory, GroupView};
@@ -383,7 +383,7 @@ fn standing_action(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostil
             record.eager_bytes.store(bytes, Ordering::Relaxed);
             vec![4096, bytes, value]
         }
-        // The queue goes on in another ring, or in one that was read before.
+        // The queue continues in another ring, or in one that was read before.
         6 => {
             let next = hostile.first_ring() + RINGS_BYTES / 2 * (value % 2);
             hostile.write(Kind::Continuation, &[0; 6], &words_of(&[next, hostile.shift.into()]));
@@ -430,8 +430,8 @@ fn strangers(choice: u8, victim: &mut Endpoint, hostile: &Hostile) {
     assert!(victim.connect(STRANGER, stranger, bell).is_err());
 }
 
-/// Writes an entry whose body is three words: those of `first`, then chosen ones. Sometimes only the first word is
-/// written.
+/// Writes an entry whose body is three words: those of `first`, then words that the input chooses. Sometimes only the
+/// first word is written.
 fn entry(from: &mut Unstructured<'_>, hostile: &mut Hostile, kind: Kind, first: &[u64]) -> pvm_fuzz::Result<()> {
     let end = PLAYGROUND + PLAYGROUND_BYTES;
     let mut words = first.to_vec();
@@ -541,7 +541,7 @@ fn on_the_barrier_page(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 0 => memory.freeze(),
                 1 => memory.break_up(),
                 2 => memory.close(),
-                // Another task gets the victim's instance number.
+                // Instance 1 is assigned again, to the same task, which clears its slot on the barrier page.
                 _ => memory.set(1, VICTIM + 1),
             },
             _ => {

@@ -145,7 +145,7 @@ pub fn random_bytes(bytes: &mut [u8]) -> std::io::Result<()> {
 pub enum Sent {
     /// Nothing is left to do.
     Done,
-    /// The peer sleeps, and this task has not kept its doorbell: ask the daemon to ring.
+    /// The peer sleeps, and this task does not keep the peer's doorbell open: ask the daemon to ring it.
     RingByDaemon,
 }
 

@@ -1,5 +1,5 @@
 //! Tests under limits of the process, and in sandboxes that forbid calls. A limit binds a whole process, so each test
-//! runs its second half in a separate process.
+//! runs itself again in a separate process, which alone has the limit.
 use crate::tests::{A, B, Host, Kept, body, introduce};
 use crate::*;
 use std::process::{Command, Output};
@@ -153,7 +153,7 @@ fn forbid(calls: &[libc::c_long], errno: i32) {
     }
 }
 
-/// Calls that sandboxes forbid. Without `memfd_create`, the system has no nameless memory that can be sealed.
+/// Calls that sandboxes forbid. Without `memfd_create`, segments are nameless files that cannot be sealed.
 const FORBIDDEN: &[(&str, &[libc::c_long])] = &[
     ("fallocate", &[libc::SYS_fallocate]),
     ("getrandom", &[libc::SYS_getrandom]),

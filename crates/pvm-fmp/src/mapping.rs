@@ -29,7 +29,7 @@ pub fn map(file: BorrowedFd<'_>, start: u64, bytes: usize, protection: ProtFlags
 ///
 /// # Safety
 ///
-/// One of these returned `base` for this number of bytes, and nobody uses the mapping any more.
+/// One of these two functions returned `base` for this number of bytes, and nobody uses the mapping any more.
 pub unsafe fn unmap(base: NonNull<c_void>, bytes: usize) {
     #[cfg(one_mapping)]
     if !one::leave(base) {
@@ -104,9 +104,8 @@ pub fn is_there(page: NonNull<c_void>) -> bool {
     result == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
 }
 
-/// For ThreadSanitizer, which identifies bytes by their addresses. Two tasks in one process normally have two mappings
-/// of a segment, so ThreadSanitizer would not see that they share bytes. With `--cfg one_mapping` they get the same
-/// mapping.
+/// With `--cfg one_mapping`, all tasks in a process share one mapping of a segment. Normally each task has its own
+/// mapping; ThreadSanitizer, which identifies bytes by their addresses, would then not see that the tasks share bytes.
 #[cfg(one_mapping)]
 mod one {
     use super::*;

@@ -67,7 +67,7 @@ pub fn can_have(bytes: u64) -> bool {
     spare_bytes(Path::new("/")).is_none_or(|spare| bytes <= spare)
 }
 
-/// Gives the free memory that `malloc` keeps for later back to the system. For 64 MiB of small pieces this takes 15 ms.
+/// Returns to the system the free memory that `malloc` keeps for later. For 64 MiB of small pieces this takes 15 ms.
 pub fn release_free() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it touches free memory alone.
@@ -77,7 +77,7 @@ pub fn release_free() {
 }
 
 /// Returns how much memory is available without harm to other processes, on the host and in the control groups. In a
-/// small group, an eighth of the limit stays free instead of the usual reserve.
+/// small control group, an eighth of its limit stays free instead of the usual reserve.
 fn spare_bytes(root: &Path) -> Option<u64> {
     let host = field(&root.join("proc/meminfo"), "MemAvailable:").map(|bytes| bytes.saturating_sub(RESERVE_BYTES));
     let spare = |room: Room| room.available_bytes.saturating_sub(RESERVE_BYTES.min(room.limit_bytes / 8));

@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 pub struct Parker {
     /// Nonzero: the owner sleeps or is about to, and senders must ring. Each sleep has a different number.
     sleep: AtomicU32,
-    /// Nonzero: the owner passes a barrier on all cores before it sleeps.
+    /// Nonzero: the owner makes all cores pass a barrier before it sleeps, and senders need no fence.
     asymmetric: AtomicU32,
 }
 
-/// A sleeper makes barriers on all cores only if they take less than one part in this number of its time.
+/// A sleeper makes barriers on all cores only if they take less than 1 / `BARRIER_SHARE` of its time.
 #[cfg(not(loom))]
 const BARRIER_SHARE: u32 = 64;
 
@@ -55,21 +55,21 @@ impl Parker {
         Parker { sleep: AtomicU32::new(0), asymmetric: AtomicU32::new(0) }
     }
 
-    /// Chooses whether the owner alone makes a barrier on all cores, or both sides pass a fence; for the owner, before
-    /// it parks.
+    /// Chooses whether the owner alone makes a barrier on all cores, or both sides pass a fence. The owner calls this
+    /// before it parks.
     #[cfg(not(loom))]
     pub fn choose(&self, asymmetric: bool) {
         let before = self.asymmetric.load_relaxed() != 0;
         if before != asymmetric {
             self.asymmetric.store(u32::from(asymmetric), Ordering::Relaxed);
             if before {
-                // From here on every sender sees that it has to pass a fence.
+                // After this barrier every sender sees that it has to pass a fence.
                 barrier_on_all_cores();
             }
         }
     }
 
-    /// Makes senders ring from now on; for the owner. Poll after this, then sleep.
+    /// Makes senders ring from now on. The owner calls this, polls once more, and then sleeps.
     pub fn prepare_park(&self, sleep: u32) {
         self.sleep.store(sleep, Ordering::Relaxed);
         #[cfg(not(loom))]
@@ -80,13 +80,13 @@ impl Parker {
         fence(Ordering::SeqCst);
     }
 
-    /// Makes senders stop ringing; for the owner, when it is awake.
+    /// Makes senders stop ringing. The owner calls this when it is awake.
     pub fn unpark(&self) {
         self.sleep.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the number of the sleep from which the owner must be woken, if it sleeps; for a sender, after it has
-    /// published its message. `reached`: whether barriers on all cores reach this process.
+    /// Returns the number of the sleep from which the owner must be woken, if it sleeps. A sender calls this after it
+    /// has published its message. `reached`: whether barriers on all cores reach this process.
     #[inline]
     pub fn parked(&self, reached: bool) -> Option<u32> {
         if reached && self.asymmetric.load_relaxed() != 0 {
@@ -119,7 +119,7 @@ pub fn full_fence() {
         unsafe { std::arch::asm!("lock or dword ptr [rsp], 0") };
         compiler_fence();
     }
-    // Pair `park or ring`, of the callers.
+    // Pair `park or ring`: a caller needs this fence as its part of the pair.
     #[cfg(not(all(target_arch = "x86_64", not(loom))))]
     fence(Ordering::SeqCst);
 }
@@ -132,8 +132,8 @@ fn barrier_on_all_cores() {
     fence(Ordering::SeqCst);
 }
 
-/// Registers this process for barriers of other processes. Returns whether those barriers reach this process, and it
-/// may make such barriers itself.
+/// Registers this process for barriers of other processes. Returns whether those barriers reach this process, and
+/// whether it may make such barriers itself.
 #[cfg(not(loom))]
 pub fn register() -> bool {
     // SAFETY: a registration touches no memory of ours.

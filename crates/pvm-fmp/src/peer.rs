@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 /// The number of slots of a first ring, as an exponent of two: 64 slots, 4 KiB.
 const RING_SHIFT_MIN: u32 = 6;
-/// The number of slots of the largest ring, as an exponent of two: 16384 slots, 1 MiB. A longer queue goes on in
+/// The number of slots of the largest ring, as an exponent of two: 16384 slots, 1 MiB. A longer queue continues in
 /// further rings.
 const RING_SHIFT_MAX: u32 = 14;
 
@@ -38,7 +38,7 @@ pub(crate) struct Peer {
     pub their_record: Option<RecordPointer>,
     /// `table_version` of the peer when its table was last searched.
     pub searched: Option<u32>,
-    /// The number of records of its table that may be searched now, because earlier polls did not search.
+    /// The number of records of the peer's table that may be searched now, because earlier polls did not search.
     pub saved_records: usize,
     pub out: Option<Outbound>,
     pub inbound: Option<Inbound>,
@@ -49,7 +49,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Returns the peer's record for task `us`. Searches only when its table has changed.
+    /// Returns the peer's record for task `us`. Searches the peer's table only when the table has changed.
     pub fn find_record(&mut self, us: u32) -> Option<RecordPointer> {
         if self.their_record.is_none() {
             self.search(us, true);
@@ -82,7 +82,7 @@ impl Peer {
         self.their_record = self.record_among(count, us);
     }
 
-    /// Returns the record for task `us` among the first `count` of the peer's table, if it is there.
+    /// Returns the record for task `us` if it is among the first `count` records of the peer's table.
     fn record_among(&self, count: usize, us: u32) -> Option<RecordPointer> {
         let mut from = 0;
         for piece in 0.. {
@@ -120,8 +120,8 @@ impl Peer {
         let mapping = &self.owner.mapping;
         let named = mapping.header().pid.load_relaxed();
         if self.rendezvous.process.is_none_or(|(before, _)| before != named) {
-            // Checked again when the segment names another process, as after a fork in which the child takes its
-            // parent's place: the old process id may be that of a stranger now.
+            // The process is checked again when the segment names another one, for example after a takeover by a child:
+            // the old process id may belong to an unrelated process now.
             self.rendezvous.process = Some((named, owner_of(mapping)));
         }
         if let Some((_, Some(process))) = self.rendezvous.process {
@@ -292,8 +292,8 @@ impl Outbound {
         self.base + self.writer.position()
     }
 
-    /// Notes how many half-slots the peer reports as read. The count is cut to the number written, in case the peer
-    /// reports more.
+    /// Notes how many half-slots the peer reports as read. If the peer reports more than were written, the number
+    /// written counts.
     pub fn note_consumed(&mut self, consumed: u64) {
         let consumed = consumed.min(self.written());
         self.consumed = consumed;
@@ -371,7 +371,7 @@ impl Inbound {
         self.consumed += half_slots as u64;
     }
 
-    /// Returns whether so much has been read since the read count was published that it should be published again.
+    /// Returns whether the read count should be published again: half a ring or more has been read since the last time.
     #[inline]
     pub fn should_publish(&self) -> bool {
         (self.consumed - self.published) << 1 >= self.count as u64

@@ -26,8 +26,9 @@ impl Refusal {
     }
 }
 
-/// Copies `bytes` bytes from the process of `header` to `into`, after a check of its nonce: a process id alone may mean
-/// another process, in another process namespace or after the owner's end.
+/// Copies `bytes` bytes from the process that `header` names to `into`, after a check that this process has the
+/// header's nonce: the process id alone may mean another process, if the owner has ended or lives in another PID
+/// namespace.
 ///
 /// # Safety
 /// `bytes` bytes can be written at `into`, whose memory may be uninitialised, and no reference to them is used.
@@ -107,9 +108,9 @@ fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }
 
-/// Returns the process of a segment's owner, if this process can copy to it. The owner itself names this process, and
-/// might name another one to make us write there. So a process is trusted only if it has the segment mapped for
-/// writing, which no other process has.
+/// Returns the process id of a segment's owner, if we can copy to that process. The owner itself writes this id into
+/// the segment, and might write the id of another process, to make us write to that process. So the id is trusted only
+/// if the process has mapped the segment for writing, which only the owner can have done.
 pub fn owner_of(segment: &Mapping) -> Option<i32> {
     let header = segment.header();
     let process = header.pid.load_relaxed() as i32;
@@ -158,7 +159,7 @@ impl<'a> Watch<'a> {
             Err(_) => {
                 std::thread::sleep(limit);
                 // 0 and negative numbers mean groups of processes.
-                // SAFETY: signal 0 is none, it only asks for the process.
+                // SAFETY: signal 0 is not sent; the call only checks whether the process exists.
                 self.process > 0 && unsafe { libc::kill(self.process, 0) != 0 } && last_errno() == Errno::SRCH
             }
         };
@@ -167,7 +168,8 @@ impl<'a> Watch<'a> {
             || match has_nonce(self.header) {
                 Ok(has_nonce) => !has_nonce,
                 Err(Errno::FAULT) => true,
-                // The first thread of the process has ended; the descriptor tells when all its threads have.
+                // The first thread of the process has ended; the descriptor becomes readable when all its threads have
+                // ended.
                 Err(Errno::SRCH) if self.descriptor.is_ok() => false,
                 Err(_) => !is_enrolled(),
             }
@@ -180,8 +182,8 @@ fn is_readable(descriptor: &OwnedFd, limit: Duration) -> bool {
     poll(&mut watched, Some(&limit)).is_ok_and(|ready| ready > 0)
 }
 
-/// Starts a process that only sleeps, and names it in the header as the owner; the nonce is taken from its first mapped
-/// bytes.
+/// Starts a process that only sleeps, and names it in the header as the owner, with its first mapped bytes as the
+/// nonce.
 #[cfg(test)]
 pub(crate) fn sleeping_owner(header: &Header) -> std::process::Child {
     use crate::sync::Ordering;
@@ -243,7 +245,7 @@ mod tests {
         child.wait().unwrap();
         assert!(Watch::new(header).has_ended(Duration::ZERO, &|| true));
         assert!(without_descriptor.has_ended(Duration::ZERO, &|| true));
-        // No process has this number, so only the daemon can tell.
+        // No process has this number, so only the daemon knows whether the task lives.
         header.pid.store(u32::MAX, Ordering::Relaxed);
         let watch = Watch::new(header);
         assert!(watch.has_ended(Duration::ZERO, &|| false) && !watch.has_ended(Duration::ZERO, &|| true));

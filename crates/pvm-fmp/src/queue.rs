@@ -8,9 +8,9 @@
 //! Each slot begins with a stamp word: the sequence number under which the slot was written, so that a slot of an
 //! earlier round is never taken for a new one. The stamp of an entry's first slot also holds the kind of the entry and
 //! the length of its body. If the first half of a slot holds an immediate message, the second half begins with such a
-//! stamp, too. The writer stores the stamp of an entry's first slot or half-slot last. The reader keeps its position to
-//! itself and polls the stamp of the next slot; so a short message goes from core to core in one cache line. The
-//! reader's progress is published elsewhere (`Endpoint`), so that the writer knows how much room there is.
+//! stamp, too. The writer stores the stamp of an entry's first slot or half-slot last. The reader polls the stamp of
+//! the next slot and writes nothing to the ring, so a short message goes from core to core in one cache line.
+//! `Endpoint` publishes the reader's position in other memory, so that the writer knows how much room there is.
 //!
 //! All words are atomics, so that even a writer that breaks all rules causes only wrong bytes.
 use crate::Immediate;
@@ -73,7 +73,7 @@ pub enum Kind {
     Rendezvous = 3,
     /// The tokens of blocks that belong to the reader and that the writer no longer reads.
     Release = 4,
-    /// The queue goes on in another ring.
+    /// The queue continues in another ring.
     Continuation = 5,
     /// A message whose body is being written to the writer's heap.
     Pipelined = 6,
@@ -139,7 +139,7 @@ fn well_known_number(meta: &Meta) -> Option<usize> {
     (0..WELL_KNOWN_HEADERS.len()).find(|number| WELL_KNOWN_HEADERS[*number] == last)
 }
 
-/// The writing end: where the next entry goes.
+/// The writing end, with the position of the next entry.
 #[derive(Debug)]
 pub struct Writer {
     position: u64,
@@ -458,7 +458,8 @@ impl Reader {
     }
 }
 
-/// Returns the index of the last meta words of an immediate message; `None` for any other entry.
+/// Returns the index in [`WELL_KNOWN_HEADERS`] of the last meta words of an immediate message; `None` for any other
+/// entry.
 #[inline(always)]
 fn well_known_of(stamp: u64) -> Option<usize> {
     let number = (stamp as u8).wrapping_sub(IMMEDIATE) as usize;

@@ -130,8 +130,8 @@ pub fn claim(word: &AtomicU64, taken: &AtomicU64, number: u64, mut may_wait: imp
             SenderState::InDoubt if may_wait() => yield_now(),
             // The copy also counts if the sender has fallen back just now: the copy was complete before that. It counts
             // if the word is that of the next rendezvous: a sender that has withdrawn one opens no other. And it counts
-            // if the sender is still in doubt when `may_wait` returns false: a sender that was stopped between its
-            // doubt and its look at the answer will find the claim.
+            // if the sender is still in doubt when `may_wait` returns false: a sender that was stopped after it had
+            // stored its doubt and before it read the answer will find the claim.
             _ => return SenderState::Open,
         }
     }

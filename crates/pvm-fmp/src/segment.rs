@@ -14,11 +14,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The first word of a segment: the bytes of "hpvmseg3", which stand for this layout of segments and queues.
 pub const MAGIC: u64 = u64::from_be_bytes(*b"hpvmseg3");
-/// The largest number of peers that a task has, or claims to have, at a time.
+/// The largest number of peers that a task can have, or claim to have, at a time.
 ///
 /// * Filled by: each task of the host, in its own segment
 /// * Setting: none, a host cannot have more tasks than this
-/// * Reached: other tasks ignore the records beyond, and search such a table less often than it changes
+/// * Reached: other tasks ignore the further records, and do not search such a long table after each of its changes
 /// * Test: `a_long_table_that_changes_all_the_time_is_not_searched_all_the_time`
 pub const PEERS_MAX: usize = 65_536;
 /// The number of records of the peer table right behind the header: one page.
@@ -55,7 +55,7 @@ pub struct Header {
     pub table_version: AtomicU32,
     /// Whether the owner sleeps.
     pub parker: Apart<Parker>,
-    /// What the owner waits for in a one-call receive.
+    /// What the owner waits for in a one-call receive (`pvm_precv`).
     pub posted: Apart<PostedWords>,
     /// Where each extent behind the first one ends; 0 for none yet.
     pub ends: Apart<[AtomicU64; EXTENTS_MAX]>,
@@ -108,7 +108,7 @@ pub struct PeerRecord {
     /// The number of the peer's last rendezvous that has been answered, times four, plus one if the owner asked for the
     /// body in the heap instead of copying it.
     pub taken: AtomicU64,
-    /// The number of the rendezvous for which the receive buffer below is open to its sender; 0 for none.
+    /// The number of the rendezvous whose sender may write to the receive buffer below; 0 for none.
     pub into_number: AtomicU64,
     pub into_address: AtomicU64,
     pub into_bytes: AtomicU64,

@@ -13,12 +13,13 @@ const CROWDED_YIELDS: u32 = 1;
 const OTHERS_RAN: Duration = Duration::from_micros(3);
 /// After this number of yields that have let other processes run, the waiting task sleeps.
 const YIELDS_TO_OTHERS_MAX: u32 = 16;
-/// One wait in this number yields up to the maximum although earlier yields were in vain, to see whether they still are.
+/// One in this number of waits yields up to the maximum although earlier yields were in vain, to see whether yields are
+/// still in vain.
 const PROBE_EVERY: u32 = 32;
 
-/// How long waits should spin and yield to other processes before they sleep, learned from earlier waits. While awaited
-/// messages arrive during the spins and yields, these save a wake-up. If they do not, they only take time from the
-/// processes that have to run before the message can arrive.
+/// How long waits should spin and yield to other processes before they sleep, learned from earlier waits. If awaited
+/// messages arrive during the spins and yields, the spins and yields save wake-ups. Otherwise they only take time from
+/// the processes that have to run before a message can arrive.
 #[derive(Debug)]
 pub struct WaitHistory {
     /// The number of yields to other processes after which a wait sleeps. At 0 a wait does not spin either.
@@ -42,7 +43,7 @@ impl WaitHistory {
     /// Learns from a wait that is over, or that is about to sleep (`slept`).
     #[inline]
     pub fn learn(&mut self, spinner: &Spinner, slept: bool) {
-        // A wait that sleeps although no other process wanted its core tells nothing.
+        // If no other process wanted the core, a wait that sleeps does not show whether yields help.
         if slept && spinner.others_ran > 0 {
             self.limit /= 2;
         } else if !slept && self.limit < YIELDS_TO_OTHERS_MAX {
@@ -60,7 +61,7 @@ pub enum Wait {
     Sleep,
 }
 
-/// The number of yields of a patient wait before the clock is read: mostly the wait ends earlier.
+/// The number of yields of a patient wait before the clock is first read: most waits end before that.
 const FREE_YIELDS: u32 = 4;
 
 /// One wait.

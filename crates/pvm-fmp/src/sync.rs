@@ -26,8 +26,8 @@ macro_rules! load_acquire {
     () => {
         #[inline(always)]
         fn load_acquire(&self) -> Self::Value {
-            // ThreadSanitizer does not know fences. With `one_mapping`, peers use the owner's mapping, which is
-            // writable.
+            // ThreadSanitizer does not know fences. Builds for it set `one_mapping`: peers then use the owner's
+            // mapping, which is writable, so an ordered load is possible.
             if cfg!(one_mapping) {
                 return self.load(Ordering::Acquire);
             }

@@ -390,7 +390,7 @@ fn long_bodies_go_straight_to_a_waiting_receiver() {
     });
     is_posted.recv().unwrap();
     let long = body(LONG_BYTES, 3);
-    // A sender does not wait long for a receiver that has no core.
+    // A sender does not wait long for a receiver that has no core, so more than one send may be necessary.
     for _ in 0..RENDEZVOUS_MAX {
         a.send_bytes(B, [7, 1, 2, 3, 4, 5], &long).map(|_| ()).unwrap();
         if in_transit.load(Ordering::Relaxed) > 0 {

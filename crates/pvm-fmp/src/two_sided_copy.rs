@@ -33,8 +33,8 @@ impl TwoSidedCopy<'_> {
 
     /// Copies `0..bytes` together with the helper; for the receiver. `timed_out` returns whether the helper has taken
     /// too long; then the receiver also copies the chunks that the helper has claimed. `has_ended` returns whether the
-    /// helper has ended, and so writes no more. Until it has, this function waits for the end of a chunk that the
-    /// helper has claimed.
+    /// helper has ended, and so writes no more. While the helper lives, this function returns only after the helper has
+    /// copied each chunk that it has claimed, or has given up the claim.
     pub fn receive<Failure>(
         &self,
         number: u64,
@@ -48,8 +48,8 @@ impl TwoSidedCopy<'_> {
         // Pair `buffer opened`: whoever sees the number sees where the buffer is.
         self.open.store(number, Ordering::Release);
         let result = self.receive_front(bytes, chunk, copy, timed_out);
-        // When this function returns, the buffer belongs to the caller again. So close it, and wait for a chunk that
-        // the helper has claimed, however long that takes.
+        // When this function returns, the buffer belongs to the caller again. So this function closes the buffer, and
+        // waits until the helper has finished with a claimed chunk, however long that takes.
         self.open.store(0, Ordering::Relaxed);
         // Pair `close or claim`: either the helper sees that the buffer is closed, or we see its claim.
         fence(Ordering::SeqCst);
@@ -74,7 +74,7 @@ impl TwoSidedCopy<'_> {
         let mut front = 0;
         while front < claimed() {
             let end = (front + chunk).min(claimed()).max(front);
-            // A claim orders nothing: if both copy the same chunk, they write the same bytes.
+            // A claim needs no ordering: if both sides copy the same chunk, they write the same bytes.
             self.front.store(end, Ordering::Relaxed);
             copy(front..end)?;
             front = end;

@@ -73,7 +73,7 @@ fn reopen_data_links(life: &mut Life) {
     }
 }
 
-/// Sends a frame, or other bytes, that no daemon may accept.
+/// Sends a frame, or other bytes, that every daemon must refuse.
 fn send_invalid(life: &mut Life) -> String {
     let master = life.master;
     let master_has_answered = life.flush();

@@ -62,7 +62,7 @@ fn entry(life: &mut Life) -> HostEntry {
     }
 }
 
-/// Returns any number, mostly a very small or a very large one, as the number of a version, change or group.
+/// Returns a random number for a version, a change or a group; it is mostly very small or very large.
 fn any_number(life: &mut Life) -> u64 {
     let low = life.prng.u64(..64);
     [0, low, u64::MAX, u64::MAX - low, life.prng.u64(..)][life.prng.usize(..5)]
@@ -97,7 +97,8 @@ fn of_the_master(life: &mut Life) -> Frame {
         }),
         6 => Frame::PleaseConnect { to: tid, from: watcher },
         7 => Frame::ListBarriers { number: life.prng.u32(..) },
-        // A host may suspect hosts that exist, so the frame names one that does not exist.
+        // A host is permitted to report that it cannot reach an existing host, so the frame names a host that does not
+        // exist.
         _ => Frame::Suspect(Tid::host_number(life.prng.u32(2000..4096))),
     }
 }
@@ -143,7 +144,7 @@ fn of_tasks(life: &mut Life) -> Frame {
         2 => Frame::Watch { tid, watcher },
         3 => Frame::Unwatch { tid, watcher },
         4 => Frame::Log { tid, line },
-        // A host may report its own tasks as servers, so the frame names a task of another host.
+        // A host is permitted to report its own tasks as servers, so the frame names a task of another host.
         5 => Frame::Serves { role: role[life.prng.usize(..4)], tid: life.victim(), on: life.prng.bool() },
         6 => Frame::Signal { tid: Tid(life.some_peer().0 | 0x3_fff0 | life.prng.u32(..16)), signal: life.prng.i32(..) },
         8 => Frame::SignalGroup {

@@ -14,7 +14,7 @@ const WATCHES: u64 = 30_000;
 const MAILBOX_BYTES: usize = 8 << 20;
 /// The most queries in one flood.
 const QUESTIONS: u64 = 3_000;
-/// The most calls in one flood.
+/// The most calls (attempts to connect to a host) in one flood.
 const CALLS: u64 = 40;
 
 /// Sends one of the floods.
@@ -146,7 +146,7 @@ fn questions(life: &mut Life) {
     }
 }
 
-/// Calls hosts although nobody has asked for a connection.
+/// Calls other hosts, although none of them has asked for a connection.
 fn calls(life: &mut Life) {
     let count = life.prng.u64(..CALLS);
     life.note("calls", count);

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// The kind of every frame on a control link.
+/// The number of the frame kind that all frames on a control link have.
 pub const CONTROL_FRAME: u8 = 1;
 /// The interval of heartbeats.
 const BEAT_INTERVAL: Duration = Duration::from_millis(500);
@@ -21,8 +21,8 @@ const SEARCH_TIME: Duration = Duration::from_millis(400);
 const CALL_TIME: Duration = Duration::from_secs(5);
 /// The most bytes that may wait to be sent on a link; further ones are dropped.
 const WAITING_BYTES_MAX: usize = 32 << 20;
-/// How long the master may take to handle the frames of this host: some ten thousand requests, of which some list ten
-/// thousand mailboxes.
+/// How long the master may take to handle the frames of this host: up to some ten thousand requests, and some of these
+/// list ten thousand mailboxes each.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(240);
 /// The number of the request that this host sends last before an invalid frame.
 const LAST: u32 = 0x1a57;
@@ -178,7 +178,7 @@ impl Life {
         self.ask_for_victims();
         let others: Vec<Tid> = self.table.keys().copied().filter(|host| *host != self.master).collect();
         for to in others {
-            // Of two hosts, the one with the lower number calls.
+            // Of two hosts, the one with the lower number connects to the other.
             match to < self.own {
                 true => self.send(self.master, &Frame::PleaseConnect { to, from: self.own }),
                 false => self.call(to, Security::Encrypted),
@@ -313,8 +313,8 @@ impl Life {
         self.peers.insert(host, peer);
     }
 
-    /// Notes a new data link. The first frame on the link must acknowledge the received position. This host does not
-    /// count what it receives: it sends 0, or sometimes 1.
+    /// Notes a new data link. The first frame on the link must acknowledge the bytes received so far. This host does
+    /// not count them: it sends the position 0, or sometimes 1.
     fn on_data_link(&mut self, host: Tid, link: Link) {
         let Some(peer) = self.peers.get_mut(&host) else { return };
         peer.data = Some(link.into_byte_stream());

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 const FOLDER_VARIABLE: &str = "HOSTILE_FOLDER";
 /// The environment variable with the seed. Each life combines this seed with the number of its host.
 const SEED_VARIABLE: &str = "HOSTILE_SEED";
-/// How long this program waits until it is a host of the machine.
+/// The longest time that this program waits to become a host of the machine.
 const JOIN_TIME_MAX: Duration = Duration::from_secs(90);
 /// The length of a life if nobody cuts this host off, in milliseconds.
 const LIFE_MS: std::ops::Range<u64> = 1_000..6_000;

@@ -43,7 +43,7 @@ pub const TARGETS: &[Target] = &[
 
 /// Sends frames and pieces of frames, with and without descriptors, as a hostile task does.
 fn control_socket(bytes: &[u8]) {
-    // `frames` ends when the input has no more bytes.
+    // An error of `frames` only means that the input has no more bytes.
     let _ = frames(&mut Unstructured::new(bytes));
 }
 
@@ -71,7 +71,7 @@ fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 (0..4).for_each(|_| send(&far, &[0; 30_000], 0));
             }
             6 => {
-                // If the far side closes with data unread, the system reports a reset instead of an end.
+                // If the far side closes before it has read all data, the system reports a reset instead of an end.
                 if choice > 127 {
                     let _ = socket.send(b"unread", &[]);
                 }

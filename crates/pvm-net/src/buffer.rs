@@ -1,9 +1,9 @@
 //! Buffers for received bytes and for bytes to send.
 
-/// An empty buffer that is released keeps at most this number of bytes.
+/// The most memory, in bytes, that an empty buffer keeps when it is released (`release`).
 const KEEP_BYTES: usize = 512;
 
-/// An empty buffer in use keeps at most this number of bytes.
+/// The most memory, in bytes, that an empty buffer keeps while it is in use (`release_large`).
 const LARGE_BYTES: usize = 1 << 20;
 
 /// A queue of bytes in contiguous memory.

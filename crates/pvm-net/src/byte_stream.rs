@@ -109,7 +109,7 @@ mod tests {
     use crate::{Identity, KeyPair};
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-    /// Makes two ends of a link after its handshake.
+    /// Returns the two ends of a link whose handshake is complete.
     fn links(encrypted: bool) -> [Link; 2] {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();

@@ -26,7 +26,7 @@ const PROTOCOL: &[u8] = b"hpvm/1";
 /// Bytes of data in one TLS record.
 const RECORD_BYTES: usize = 16 << 10;
 
-/// An upper bound of the number of bytes that a record has in addition to its data.
+/// An upper bound for the number of bytes that a record has in addition to its data.
 const RECORD_EXTRA_BYTES: usize = 64;
 
 /// The keys that may connect.
@@ -39,7 +39,7 @@ impl Known {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
     }
 
-    /// Refuses a key from now on. The caller must close existing links.
+    /// Refuses a key from now on. The caller must close the existing links to the owner of this key.
     pub fn remove(&self, key: &PublicKey) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }

@@ -54,7 +54,7 @@ fn shake(connector: &mut Connector, link: &mut Link) -> Result<(), LinkError> {
     panic!("the handshake does not end");
 }
 
-/// Sends a known caller's request, and returns the two tokens of the answer.
+/// Opens the control link of a known peer, and returns the two tokens of the answer.
 fn tokens(connector: &mut Connector, link: &mut Link, security: u8) -> ([u8; 32], [u8; 32]) {
     shake(connector, link).unwrap();
     link.send(OPEN_CONTROL, &[VERSION, security], &[]).unwrap();
@@ -231,7 +231,7 @@ fn one_without_a_key_is_turned_away() {
     }
 }
 
-/// Records all bytes that a known caller sends until its link is open.
+/// Records all bytes that a known peer sends until its control link is open.
 fn recorded_call(connector: &mut Connector, friend: &Connector) -> Vec<u8> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

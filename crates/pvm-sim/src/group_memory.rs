@@ -87,7 +87,7 @@ impl World {
         one.machine.handle_barriers_listed(listing, waiting);
     }
 
-    /// Ends the waiting at a barrier in a host's memory, because the barrier has opened or has failed.
+    /// Lets the waiting tasks of one host leave the group's barrier, because it has opened or has failed.
     fn barrier_is_over(&mut self, node: NodeId, group: u64, opened: bool) {
         let Some(memory) = self.nodes[node].group_memories.get_mut(&group) else { return };
         memory.generation += 1;

@@ -22,7 +22,8 @@ impl Prng {
     pub fn span(&mut self, least: Nanos, most: Nanos) -> Nanos {
         self.0.u64(least..=most.max(least))
     }
-    /// Returns a number below `limit`. Its magnitude is random, so small numbers are more frequent.
+    /// Returns a number below `limit`. First chooses the number of its bits at random, so small numbers are more
+    /// frequent.
     pub fn size(&mut self, limit: usize) -> usize {
         let magnitude = self.below(usize::BITS as usize - limit.leading_zeros() as usize + 1);
         self.below((1 << magnitude).min(limit))

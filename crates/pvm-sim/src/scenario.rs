@@ -11,8 +11,8 @@
 //! 9.000 quiet
 //! ```
 //!
-//! Hosts are named after the computers on which they run, from `h1` (the master's). Therefore a scenario means the same
-//! in the simulator and on real computers.
+//! Hosts are named after the computers on which they run: `h1` (the master's), `h2`, and so on. Therefore a scenario
+//! means the same in the simulator and on real computers.
 use crate::prng::Prng;
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 use std::fmt;

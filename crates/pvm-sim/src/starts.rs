@@ -62,7 +62,7 @@ impl World {
                 self.enter(Phase::Settle);
                 self.finish_programs();
                 if self.prng.chance(500) {
-                    // Add all hosts that were lost again.
+                    // Request all hosts once more: those that were lost are added again.
                     let all: Vec<Place> = (2..=self.scenario.hosts).collect();
                     self.queue_operator_request(Request::AddHosts(lines(&all)));
                 }

@@ -266,7 +266,8 @@ impl World {
         }
     }
 
-    /// Runs an event. If its daemon has ended, drops the event; if its daemon is stopped, keeps the event for later.
+    /// Runs an event. If the daemon that must handle it has ended, drops the event; if this daemon is stopped, keeps
+    /// the event for later.
     pub fn dispatch(&mut self, event: Event) {
         let Some(node) = self.daemon_of(&event) else {
             self.events += 1;

@@ -32,8 +32,8 @@ const FRAMES_IN_TURN_MAX: usize = 256;
 /// died.
 const QUIET_POLLS_MAX: u32 = 4096;
 
-/// When the task reads the daemon's socket. The port table counts the frames that the daemon has sent, so most polls
-/// compare this count and make no system call.
+/// The state that decides when the task reads the socket to the daemon. The port table counts the frames that the
+/// daemon has sent, so most polls compare this count and make no system call.
 struct SocketPolls {
     /// How many frames the port table had counted at the last read.
     frames_seen: u32,
@@ -60,7 +60,7 @@ pub(crate) struct Member {
     pub may_have_more: bool,
     /// The time since which nothing has arrived. Set only while a task with much free memory sleeps.
     pub idle_since: Option<Instant>,
-    /// Whether the endpoint announces to senders a waiting one-call receive (`pvm_precv`).
+    /// Whether the endpoint announces to senders that this task waits in a one-call receive (`pvm_precv`).
     pub posted: bool,
     /// Whether this task has just sent a long message that the daemon must relay to another host.
     pub relay_pending: bool,

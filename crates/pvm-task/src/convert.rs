@@ -81,8 +81,8 @@ const fn numbers_of(kind: Kind) -> usize {
     }
 }
 
-/// Converts as many items as fit from one form to another and returns how many. It stops before an item whose value the
-/// other form cannot hold. Only shorts are truncated instead, as always in the default encoding.
+/// Converts items from one form to another, as many as `to` has room for, and returns how many. Stops before an item
+/// whose value the other form cannot hold. An exception: such shorts are truncated, as always in the default encoding.
 fn convert(kind: Kind, from: (Form, &[u8]), to: (Form, &mut [u8])) -> usize {
     let ((source, from), (target, to)) = (from, to);
     let (source, target) = (source.numbers(kind), target.numbers(kind));

@@ -15,9 +15,9 @@ use pvm_fmp::{IMMEDIATE_BYTES, INLINE_BYTES_MAX, Immediate, RecentImmediate, WEL
 
 /// The encodings of the entries of [`WELL_KNOWN_HEADERS`].
 const ENCODINGS: [i32; WELL_KNOWN_HEADERS.len()] = [WELL_KNOWN_HEADERS[0][1] as i32, WELL_KNOWN_HEADERS[1][1] as i32];
-/// The index of native bytes in these tables.
+/// The index of the encoding for native bytes (`PvmDataRaw`) in [`WELL_KNOWN_HEADERS`] and [`ENCODINGS`].
 const NATIVE: usize = 0;
-/// The index of the default encoding in these tables.
+/// The index of the default encoding in both tables.
 const DEFAULT: usize = 1;
 const _: () = assert!(ENCODINGS[NATIVE] == OWN_DSIG && ENCODINGS[DEFAULT] == ENC_XDR);
 /// The most bytes that one fast call packs.

@@ -41,7 +41,8 @@ pub(crate) struct Handlers {
     users: usize,
     /// The number of the first message that may not yet become visible or be taken by a handler.
     pub bound: u64,
-    /// Senders that have fallen back from a direct link, and how many of their next messages are repeats.
+    /// Senders that have fallen back from a direct link, and how many of their next messages are repeats: messages that
+    /// have arrived on the link already.
     repeats: Vec<(i32, u32)>,
     running: Option<CallerState>,
 }
@@ -71,7 +72,7 @@ impl Handlers {
         }
     }
 
-    /// Returns the user handler that takes a message with these words, and its function.
+    /// Returns the user handler that takes a message with this sender, tag and context, and the handler's function.
     pub fn find(&self, src: i32, tag: i32, ctx: i32) -> Option<(i32, u64)> {
         self.list.iter().enumerate().rev().find_map(|(id, handler)| {
             let handler = handler.as_ref().filter(|handler| handler.accepts(src, tag, ctx))?;
@@ -122,7 +123,7 @@ impl Handlers {
 
 /// Message handlers (contract 2.4).
 impl Task {
-    /// `pvm_addmhf`; `function` is returned in [`HandlerCall`].
+    /// `pvm_addmhf`: adds a handler. When the handler has to run, `function` is returned in [`HandlerCall`].
     pub fn add_handler(&mut self, src: i32, tag: i32, ctx: i32, function: u64) -> Result<i32, Code> {
         let handlers = &mut self.state.handlers;
         if handlers.list.iter().flatten().any(|handler| handler.overlaps(src, tag, ctx)) {

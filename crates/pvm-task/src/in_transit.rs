@@ -3,7 +3,7 @@ use crate::buffers::Store;
 use crate::message::Large;
 use pvm_fmp::{BodyInTransit, NotTaken};
 
-/// Takes a body in transit into `data`. Returns the full length; `None` if there is no message (yet).
+/// Copies a body in transit to `data`. Returns the full length; `None` if there is no message (yet).
 pub(crate) fn take_in_transit(body: BodyInTransit<'_>, data: &mut [u8]) -> Option<usize> {
     let len = body.len();
     let count = len.min(data.len());
@@ -17,7 +17,8 @@ pub(crate) fn take_in_transit(body: BodyInTransit<'_>, data: &mut [u8]) -> Optio
     }
 }
 
-/// Takes a body in transit into memory of this task, for a message that goes to the queue or to a receive buffer.
+/// Keeps a body in transit for a message that goes to the queue or to a receive buffer: copies it to memory of this
+/// task, unless the sender has fallen back to eager.
 #[cold]
 pub(crate) fn keep_in_transit(body: BodyInTransit<'_>, store: &mut Store) -> Option<Large> {
     // If there is no memory, the body is dropped here, and the message arrives again later.

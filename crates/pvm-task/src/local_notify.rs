@@ -64,7 +64,7 @@ impl State {
 
 impl Task {
     /// `pvm_notify`: checks the arguments and registers the notifies that are local to the process (own exit, routes).
-    /// Returns the request for all other ones, if there are any.
+    /// Returns the request to the daemon for all other notifies, if there are any.
     pub fn notify(&mut self, what: i32, tag: i32, count: i32, tids: &[i32]) -> Result<Option<Request>, Code> {
         let ctx = self.state.context;
         let cancel = what & NOTIFY_CANCEL != 0;
@@ -100,7 +100,7 @@ impl Task {
         Ok(Some(Request::Notify { what, ctx, tag, count, tids: rest }))
     }
 
-    /// Registers or cancels notifies of the task's own exit. Returns all other tasks of the list.
+    /// Registers or cancels notifies of the task's own exit. Returns the other tasks in `tids`.
     fn watch_own_exit(&mut self, address: Address, cancel: bool, tids: &[i32]) -> Vec<Tid> {
         let own = self.own_tid();
         let mut rest = Vec::new();

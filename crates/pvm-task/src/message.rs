@@ -53,7 +53,7 @@ pub(crate) struct Message {
     pub number: u64,
     /// How many bytes of the body have been unpacked.
     pub position: usize,
-    /// A short body. A free slot keeps the memory, so that the next message needs none.
+    /// A short body. A free slot keeps this memory, so that the next message need not allocate any.
     pub small: Vec<u8>,
     pub large: Large,
 }

@@ -93,8 +93,8 @@ pub(crate) struct Settings {
     pub children: TraceSettings,
     /// Further directories in which spawns search for programs (`PVMSPAWNPATH`). They are passed on to all children.
     pub spawn_directories: Option<Vec<u8>>,
-    /// The tids to which, at enrollment, the output and the traces of children go. Programs may always set these tids
-    /// again.
+    /// The tids of the collectors of the children's output and traces, as they were at enrollment. Programs may always
+    /// set these tids again.
     inherited: (i32, i32),
     pub no_reset: Option<i32>,
     /// Whether `own` has changed and the daemon has not been notified.
@@ -178,7 +178,7 @@ impl Settings {
         })
     }
 
-    /// Checks a value and sets it. `own_tid` is allowed as a destination.
+    /// Checks a value and sets it. This task's tid `own_tid` is allowed as a destination of output and traces.
     fn set(&mut self, option: OptionNumber, value: i32, own_tid: i32) -> Result<(), Code> {
         let allowed = match option {
             OptionNumber::Route => (1..=3).contains(&value),
@@ -296,7 +296,7 @@ impl Task {
         self.state.settings.get(option).ok_or(Code::BadParam)
     }
 
-    /// Returns the index of this task's entry in the mailbox class of tasks that a reset spares.
+    /// Returns the index of this task's entry in the mailbox that lists the tasks to be spared by a reset.
     pub fn no_reset(&self) -> Option<i32> {
         self.state.settings.no_reset
     }

@@ -21,7 +21,7 @@ const CREATED: i32 = -2;
 pub struct OutputEvent {
     /// The task.
     pub task: Tid,
-    /// The context of the channel to which its output goes.
+    /// The context of the channel to which the task's output goes.
     pub ctx: i32,
     /// The tag of that channel.
     pub tag: i32,
@@ -158,7 +158,7 @@ impl Output {
         self.mark(channel, task, |collected| collected.ended = true);
     }
 
-    /// Changes the record of a task, and drops it once the task is announced and has ended.
+    /// Changes the record of a task, and drops it once the task is announced and its output has ended.
     fn mark(&mut self, channel: Channel, task: Tid, change: impl FnOnce(&mut Collected)) {
         let Some(collected) = self.tasks.get_mut(&(channel, task)) else { return };
         change(collected);

@@ -14,7 +14,7 @@ const SHORT_TEXT_BYTES_MAX: usize = 56;
 /// The padding of the default encoding.
 const ZEROES: [u8; 4] = [0; 4];
 
-/// Returns how many bytes pad `count` to a multiple of four.
+/// Returns how many bytes are missing from `count` to the next multiple of four.
 pub(crate) fn padding(count: usize) -> usize {
     count.wrapping_neg() & 3
 }
@@ -41,7 +41,7 @@ impl Task {
         }
     }
 
-    /// As [`Task::pack`], but packs into a trace event that the program makes.
+    /// Does what [`Task::pack`] does, but packs into a trace event that the program makes.
     #[cold]
     fn pack_framed(&mut self, kind: Kind, items: &[u8]) -> Result<(), Code> {
         if items.is_empty() {
@@ -184,8 +184,8 @@ fn pack_any(message: &mut Message, heap: Option<&mut Endpoint>, kind: Kind, item
     }
 }
 
-/// Packs items into a message of another format, which was received and keeps its format. If an item does not fit, only
-/// the items before it are packed.
+/// Packs items into a message of another format, which was received and keeps its format. If the value of an item is
+/// too large for that format, only the items before it are packed.
 #[cold]
 fn pack_converted(message: &mut Message, heap: Option<&mut Endpoint>, kind: Kind, items: &[u8]) -> Result<(), Code> {
     if kind == Kind::Byte {

@@ -80,7 +80,7 @@ impl Hasher for WordHasher {
 
 type Index = HashMap<Key, Chain, BuildHasherDefault<WordHasher>>;
 
-/// The queue. Its messages are in the table; the queue refers to them by their slots.
+/// The queue. Its messages are in a table; the queue refers to them by their indices in this table (`slot`).
 pub(crate) struct Queue {
     arrival: Chain,
     len: usize,

@@ -13,7 +13,7 @@ use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, Endpoint, Meta, Posted, RecentShort, Sink, is_daemon};
 
-/// The most times that one call that does not wait polls all peers, even if more messages arrive.
+/// The largest number of polls of all peers in one call that does not wait, even if more messages arrive.
 pub(crate) const POLLS_MAX: usize = 64;
 
 /// The header of a message: who sent it, and how its body is written.
@@ -63,7 +63,7 @@ impl Sink for QueueSink<'_> {
     }
 }
 
-/// The place for the message of a one-call receive.
+/// The place for the message of a one-call receive (`pvm_precv`).
 pub(crate) trait Target {
     /// Takes a body out of shared memory. Returns its full length; `None` if there is no message (yet).
     fn take(&mut self, wid: i32, body: Arrival<'_>) -> Option<usize>;
@@ -180,7 +180,7 @@ impl State {
         self.is_for_library(ctx, tag) || self.handlers.has_user_handlers() && self.is_for_handlers(envelope)
     }
 
-    /// Returns whether a message with these words is for the library itself.
+    /// Returns whether a message with this context and tag is for the library itself.
     fn is_for_library(&self, ctx: i32, tag: i32) -> bool {
         self.output.takes((ctx, tag)) || (ctx == SYSCTX_TC && is_system(tag))
     }
@@ -268,7 +268,7 @@ impl State {
     }
 }
 
-/// Receiving. None of these calls waits: call [`Task::progress`], try, wait ([`crate::Waiter`]), repeat.
+/// Receiving. None of these calls waits. To wait, repeat: [`Task::progress`], try to receive, wait ([`crate::Waiter`]).
 impl Task {
     /// Takes in what has arrived and lets the program see it, for a call that waits. Returns how many messages, replies
     /// and other events have arrived.
@@ -484,9 +484,9 @@ impl Task {
         self.member.as_ref().is_some_and(|member| member.endpoint.watch_most_recent())
     }
 
-    /// Tries once to receive for `pvm_precv`, and polls by itself. Copies the first bytes of the oldest message that
-    /// the filter accepts into `data`. Raw items in the format of another host are converted; they must all be of the
-    /// given kind.
+    /// Tries once to receive for `pvm_precv`; polls the peers if the message is not queued yet. Copies the first bytes
+    /// of the oldest message that the filter accepts into `data`. Raw items in the format of another host are
+    /// converted; they must all be of the given kind.
     #[inline(always)]
     pub fn try_precv(&mut self, filter: &Filter, kind: Kind, data: &mut [u8]) -> Option<Delivered> {
         if let Some((envelope, short, _)) = self.probe_recent_short(filter, true) {

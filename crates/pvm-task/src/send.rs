@@ -362,7 +362,7 @@ impl Task {
         self.send_encoded(to, [ctx, tag, wid, ENC_XDR], body)
     }
 
-    /// As [`Task::send_body`], in any encoding. `words`: context, tag, wait id, encoding.
+    /// Does what [`Task::send_body`] does, in any encoding. `words`: context, tag, wait id, encoding.
     pub(crate) fn send_encoded(&mut self, to: Tid, words: [i32; 4], body: &[u8]) -> Result<Submit, Code> {
         let [ctx, tag, wid, enc] = words;
         self.send_slice(to, [ctx, tag, wid, enc, OWN_DSIG, 0].map(|word| word as u32), body)

@@ -41,7 +41,7 @@ pub(crate) struct State {
     pub news: bool,
     /// See [`Task::note_synchronized`].
     pub synchronized: bool,
-    /// How long waits for messages and answers spin and yield before they sleep.
+    /// How long a wait for a message or an answer spins and yields before the thread sleeps.
     pub waits: WaitHistory,
 }
 
@@ -164,7 +164,7 @@ impl Task {
         member.leave()
     }
 
-    /// In a child of `fork()`, goes on as the parent's task, and notifies the daemon. The parent must have ended
+    /// In a child of `fork()`, takes over the parent's task, and notifies the daemon. The parent must have ended
     /// without using the task after the fork. Returns `false`, with nothing changed, if that is not possible.
     pub fn inherit(&mut self) -> bool {
         self.member.as_mut().is_some_and(Member::inherit)

@@ -36,7 +36,7 @@ fn a_call_that_does_not_wait_reveals_at_most_one_message() {
     all_come(&mut task, &[1, 2, 3, 4]);
     assert!(!nrecv(&mut task, 2));
     assert_eq!(seen(&task), [1]);
-    // A visible message is found without revealing more.
+    // A visible message is found without making more messages visible.
     assert!(nrecv(&mut task, 1));
     assert_eq!(seen(&task), []);
     assert!(nrecv(&mut task, 2));
@@ -88,7 +88,7 @@ fn a_hidden_message_that_leaves_the_queue_hides_nothing() {
     let mut task = task();
     comes(&mut task, 7, 5, GROUP);
     all_come(&mut task, &[1, 2]);
-    // A share of a group's operation is received even if it is not visible.
+    // A task's contribution to a group operation is received even if it is not visible.
     assert!(task.receive(&Filter { src: 7, tag: 5, ctx: GROUP }).is_some());
     assert_eq!(seen(&task), []);
     assert!(!nrecv(&mut task, 2) && nrecv(&mut task, 2) && nrecv(&mut task, 1));

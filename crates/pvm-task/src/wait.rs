@@ -35,7 +35,7 @@ const TIDY_PAUSE: Duration = Duration::from_millis(100);
 /// The longest single sleep of a task that is not enrolled.
 const DISCONNECTED_PAUSE: Duration = Duration::from_secs(1);
 /// The longest sleep; after it the task polls even if nobody has rung. Every peer has the task's doorbell, so a peer
-/// that breaks the rules can consume the ring of another peer.
+/// that breaks the rules can silence the doorbell after another peer has rung it.
 const SLEEP_MAX: Duration = Duration::from_secs(5);
 /// How long a thread relies on another thread that sleeps and does not wake up. That thread may have ended its wait
 /// unnoticed: a signal handler can jump out of the wait.
@@ -88,7 +88,7 @@ impl Parker {
         }
     }
 
-    /// Consumes the rings of [`Parker::wake`].
+    /// Resets the eventfd that [`Parker::wake`] has written to.
     fn clear_wake(&self) {
         if let Some(descriptors) = &self.descriptors {
             let _ = rustix::io::read(&descriptors.wake, &mut [0u8; 8]);
@@ -253,7 +253,7 @@ impl Waiter {
     }
 }
 
-/// What may have ended a sleep; only this has to be emptied. The daemon's socket is read in any case.
+/// The descriptors that may have ended a sleep; only these have to be emptied. The daemon's socket is read in any case.
 #[derive(Clone, Copy)]
 pub struct WokenBy {
     /// The doorbell, which other tasks and the daemon ring.
@@ -263,7 +263,7 @@ pub struct WokenBy {
 }
 
 impl WokenBy {
-    /// Anything.
+    /// Both descriptors.
     pub const ALL: WokenBy = WokenBy { bell: true, thread: true };
 }
 
@@ -395,8 +395,8 @@ impl Task {
     /// task's descriptors themselves. If messages have already arrived without the program's knowledge, rings the
     /// task's own doorbell.
     pub fn arm(&mut self) {
-        // If another thread sleeps, that thread has prepared the task already, and a ring for that thread must not be
-        // consumed.
+        // If another thread sleeps, that thread has prepared the task already, and a doorbell that was rung for that
+        // thread must stay rung.
         if !self.another_thread_sleeps() {
             self.unpark();
             self.prepare_park();
@@ -411,14 +411,14 @@ impl Task {
         }
     }
 
-    /// Returns the sleep to begin after the last try.
+    /// Returns the sleep that the caller begins when its last try has found nothing.
     pub(crate) fn park(&mut self, timeout: Option<Duration>) -> Sleep {
         let disconnected = Some(timeout.map_or(DISCONNECTED_PAUSE, |time| time.min(DISCONNECTED_PAUSE)));
         let Some(member) = &mut self.member else {
             return Sleep { descriptors: None, writing: false, ignore_socket: false, timeout: disconnected };
         };
         let socket = member.daemon.as_ref().map(|socket| socket.as_fd());
-        // If there is no room for descriptors, nothing can wake the task: it sleeps only for a short time.
+        // If the process cannot open the descriptors, nothing can wake the task: it sleeps only for a short time.
         let Ok(descriptors) =
             member.parker.descriptors(socket, member.endpoint.bell().as_fd(), member.direct.watched())
         else {

@@ -718,7 +718,7 @@ fn immediate_messages_keep_their_order_on_every_path() {
     );
 }
 
-/// Begins a wait, and continues it up to the point from which senders ring.
+/// Begins a wait, and continues it up to the point from which senders ring the task's doorbell.
 fn about_to_sleep(task: &mut Task) -> Waiter {
     let mut waiter = Waiter::new(Some(LONG));
     while !task.is_about_to_sleep() {
@@ -758,7 +758,7 @@ fn with_sender(one: impl FnOnce(&mut Task, &dyn Fn())) {
 fn a_task_does_not_sleep_after_another_wait_within_its_own() {
     with_sender(|task, _| {
         let mut waiter = about_to_sleep(task);
-        // A message handler that runs now may begin and end a wait of its own.
+        // Another wait begins and ends here, as in a message handler that runs now.
         assert!(wait_for(task, Duration::from_millis(20), |_| None::<()>).is_none());
         assert!(matches!(waiter.next(task), Step::Again), "nobody would ring");
         waiter.finish(task);

@@ -267,13 +267,13 @@ pub struct Bench {
     /// Sizes of messages in bytes: a list (8,1K,1M), or a range (1:64K) in which each is twice the one before
     #[arg(long, value_name = "SIZES", value_parser = plan::sizes)]
     pub sizes: Option<Sizes>,
-    /// Measure on these hosts only: a list with ranges (a,b,n[1-4]). Two tasks exchange messages on the first two, or
-    /// both on the only one. Hosts that are not in the machine are added, and removed afterwards. By default, two tasks
-    /// of this host are measured, then, if there is one, a task of another host and one of this host
+    /// Measure on these hosts only: a list with ranges (a,b,n[1-4]). Two tasks exchange messages, on the first two
+    /// hosts or both on the only host. Hosts that are not in the machine are added, and removed afterwards. By default,
+    /// two tasks of this host are measured, then, if there is one, a task of another host and one of this host
     #[arg(long, value_name = "LIST", verbatim_doc_comment)]
     pub hosts: Vec<String>,
-    /// How many tasks make collective calls, in turn on all hosts; or how many are spawned (by default one for each core
-    /// of this host, but at least one for each host, and two)
+    /// How many tasks make collective calls (started on the hosts in turn), or how many are spawned (by default one for
+    /// each core of this host, but at least one for each host, and two)
     #[arg(long, value_name = "N", value_parser = group_size, verbatim_doc_comment)]
     pub tasks: Option<usize>,
     /// The route of messages between hosts: through the daemons (default), or by a connection of the tasks (direct)
@@ -316,9 +316,9 @@ fn group_size(text: &str) -> Result<usize, String> {
 
 /// Start the machine, or add hosts to it
 ///
-/// A host is a name, a list (a,b), a range (n[01-16]), or a line of a hostfile in quotes ("h2 lo=joe"). If no hosts are
-/// named inside a Slurm job, the hosts of the job are added. Hosts that are in the machine already stay. Prints the
-/// hosts of the machine. For each host that could not be added, prints the reason, and the exit status is 1.
+/// A host is a name, a list (a,b), a range (n[01-16]), or a line of a hostfile in quotes ("h2 lo=joe"). Inside a Slurm
+/// job, if no hosts are named, the hosts of the job are added. Hosts that are already in the machine stay in it. Prints
+/// the hosts of the machine. For each host that could not be added, prints the reason, and the exit status is 1.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct Up {

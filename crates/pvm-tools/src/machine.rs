@@ -31,7 +31,7 @@ pub enum MachineError {
     NoProgram(Vec<PathBuf>),
     /// The daemon did not start.
     Start(PathBuf, io::Error),
-    /// The daemon was started but ended before it was ready, with these messages.
+    /// The daemon was started, printed these messages, and ended before it was ready.
     Ended(String),
 }
 
@@ -80,7 +80,7 @@ pub fn join_or_start(arguments: &[OsString]) -> Result<(Session, Option<Child>),
     join_or_start_as(b"", arguments)
 }
 
-/// As [`join_or_start`], but gives the task this name.
+/// Does what [`join_or_start`] does, and gives the task this name.
 pub fn join_or_start_as(name: &[u8], arguments: &[OsString]) -> Result<(Session, Option<Child>), MachineError> {
     match join_as(name) {
         Ok(session) => Ok((session, None)),
@@ -161,7 +161,7 @@ pub fn mark_transient(session: &mut Session) -> Result<(), Code> {
 /// Removes the mark of [`mark_transient`]: the machine stays, since a person uses it.
 pub fn keep(session: &mut Session) {
     let name = ByteBuf::from(TRANSIENT_CLASS);
-    // The request fails if the machine has no mark, and then it stays anyway.
+    // If the machine has no mark, this request fails, but then the machine stays anyway.
     let _ = session.request(Request::DeleteInfo { name, index: 0, flags: 0 });
 }
 

@@ -35,7 +35,7 @@ impl Terminal {
         rustix::io::write(&self.keyboard, keys.as_bytes()).unwrap();
     }
 
-    /// Waits until the console has printed a text after all texts for which earlier calls waited.
+    /// Waits until the console has printed `text`, after all texts that earlier calls have waited for.
     fn expect(&mut self, text: &str) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -95,7 +95,7 @@ fn output_of_jobs_leaves_the_line_being_typed_whole() {
     terminal.expect("pvm> ");
     terminal.press("echo typ");
     terminal.expect("[1:t40002] hello");
-    // The line is shown again below the output.
+    // The line that is being typed is shown again below the output.
     terminal.expect("echo typ");
     terminal.press("ed\r");
     terminal.expect("\r\ntyped");

@@ -34,7 +34,8 @@ pub struct Client {
     pub process: Option<OwnedFd>,
     /// Whether nothing can be sent any more; frames that the task has sent are still read.
     pub write_closed: bool,
-    /// The backlog of [`Client::has_sent_backlog`] has been sent when this number of bytes is written to the socket.
+    /// The backlog of [`Client::has_sent_backlog`] has been sent when the socket has taken this number of bytes in
+    /// total.
     backlog_end: Option<u64>,
 }
 

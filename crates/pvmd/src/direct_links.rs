@@ -104,7 +104,7 @@ impl DirectLinks {
 
     // ----- links that are being made
 
-    /// Prepares for the other host to call. Returns the secrets for the call, or `None` if the link is refused.
+    /// Prepares for a call from the other host. Returns the secrets for the call, or `None` if the link is refused.
     pub fn expect(&mut self, ticket: DirectTicket, task: Tid, peer: Tid) -> Option<DirectCall> {
         if !self.has_room() || self.has_link(task, peer) {
             return None;

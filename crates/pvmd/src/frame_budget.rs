@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 /// The number of frames.
 const FRAMES_MAX: usize = 64;
-/// The time. A request may be expensive: a list of all mailboxes takes milliseconds.
+/// The time limit of a step. A request may be expensive: a list of all mailboxes takes milliseconds.
 const TIME_MAX: Duration = Duration::from_millis(1);
 
 /// The budget of a peer.

@@ -18,7 +18,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log. Each possible rendezvous file has its own name for the log; the first usable name is taken.
+    /// Opens the log. To each possible name of the rendezvous file belongs a name of the log; the first usable one is
+    /// taken.
     pub fn open(rendezvous: &[PathBuf], temporary: &Path, bytes_max: u64) -> Log {
         let prefix = format!("[pvmd pid{}]", std::process::id());
         let file_bytes_max = pvm_fmp::file_bytes_max();

@@ -41,7 +41,7 @@ const GREETING_BYTES_MAX: usize = 64 << 10;
 /// Starts the daemon and passes its output on until the daemon needs this process no more.
 pub fn front(arguments: impl Iterator<Item = OsString>) -> crate::Result<ExitCode> {
     let mut command = Command::new("/proc/self/exe");
-    // The standard input and error belong to the daemon.
+    // The daemon inherits the standard input and error; this process passes only the output on.
     command.arg("-f").args(arguments).stdout(Stdio::piped());
     let mut child = command.spawn()?;
     let mut answered = false;
@@ -110,8 +110,9 @@ fn create_socket_directory(settings: &Settings) -> crate::Result<SocketDirectory
     }
 }
 
-/// Ends daemons of PVM 3.4.6 that were started by the same command as this one: the master first found the program of
-/// PVM 3.4.6 in another place, and skipped it. Returns whether there was such a daemon.
+/// Ends daemons of PVM 3.4.6 with the same arguments as this daemon. The master tries several places on this host: it
+/// has started the program of PVM 3.4.6 from an earlier place, and then tried the next place. Returns whether there was
+/// such a daemon.
 fn end_older() -> bool {
     let is_call = |words: &[Vec<u8>]| words.iter().any(|word| word == b"-s");
     let own = command_line("self").map(call_of);

@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-/// A user id that nobody has.
+/// The id of another user, `nobody`.
 const STRANGER: u32 = 65534;
 
 fn is_root() -> bool {
@@ -243,7 +243,7 @@ fn another_user_gets_nowhere() {
     }
     let directory = Directory::new();
     let daemon = Daemon::run(&mut daemon_of_a_stranger(&directory));
-    // Root may open every file, so only the daemon and the client can refuse.
+    // Root may open every file, so only the daemon and the client can refuse the connection.
     assert_eq!(ControlSocket::connect(&daemon.socket).err(), Some(ControlError::Stranger));
     let mut stream = UnixStream::connect(&daemon.socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

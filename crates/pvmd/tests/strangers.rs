@@ -117,13 +117,14 @@ fn strangers_get_nothing_and_a_line_each_and_the_master_is_served() {
             // An incomplete hello.
             socket.shutdown(std::net::Shutdown::Write).unwrap();
         }
-        // The connection is closed; the answer is at most an alert.
+        // The daemon closes the connection; its answer is at most an alert.
         let mut answer = Vec::new();
         let _ = socket.read_to_end(&mut answer);
         assert!(answer.len() < 10, "{answer:?}");
         daemon.await_lines(count + 1);
     }
-    // The callers have a key of another machine. They ask for both kinds of data link.
+    // The callers have a key of another machine. The first asks for encrypted data links, the second for data links in
+    // clear.
     for security in [Security::Encrypted, Security::Trusted] {
         let mut stranger = caller(KeyPair::generate().unwrap());
         let before = daemon.turned_away().len();
@@ -154,7 +155,8 @@ fn a_crowd_at_once_costs_few_lines_and_little_memory() {
     let before = daemon.resident_kib();
     let mut crowd = Vec::new();
     let mut pair = None;
-    // Both the crowd's sockets and the sockets of other tests are in this process.
+    // The sockets of the crowd and of other tests share the limit on open files of this process, so the crowd gets at
+    // most half of it.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     let size = CROWD_MAX.min(limit as usize / 2);
     for number in 0..size {

@@ -310,8 +310,8 @@ fn a_task_is_left_alone_while_a_child_of_its_process_holds_the_socket() {
     let numbers = std::fs::read_to_string(&file).unwrap();
     let mut numbers = numbers.split(' ').map(|number| number.parse::<u32>().unwrap());
     let (tid, child) = (Tid(numbers.next().unwrap()), numbers.next().unwrap());
-    // The status of the process has been read: its number may belong to another process from now on, and gets no
-    // signal.
+    // The test has read the exit status of the helper, so the helper's process id may belong to another process from
+    // now on. The daemon must send no signal to this id.
     let process = |task: &mut Client| match task.ask(Request::Tasks(tid)) {
         Reply::Tasks(tasks) => tasks.first().map(|task| task.pid),
         other => panic!("{other:?}"),

@@ -21,7 +21,7 @@ fn main() {
     }
 }
 
-/// Synchronizes threads by all means of Rust's standard library that the tests use.
+/// Synchronizes threads in each way of Rust's standard library that the tests use.
 fn nothing_wrong() {
     let count = Mutex::new(Box::new(0));
     let (sender, receiver) = channel::<Box<u32>>();

@@ -15,7 +15,8 @@ pub const NAME: &str = "collectives";
 /// Open MPI's ranks outnumber the cores, so each yields its core while it waits.
 const YIELDING: &str = "--mca mpi_yield_when_idle 1 --oversubscribe";
 
-/// The names of the measures in the output of the programs. The number of tasks takes the place of the size.
+/// The names of the measures in the output of the programs. In this output, the number of tasks stands in the field in
+/// which other programs print a size.
 const MEASURES: [&str; 9] = [
     "barrier",
     "reduce_8",
@@ -28,7 +29,7 @@ const MEASURES: [&str; 9] = [
     "mcast_65536",
 ];
 
-/// The default routes of all systems: a direct route does not change a barrier.
+/// The compared systems, all on their default routes: a direct route would not change the time of a barrier.
 const SYSTEMS: [Contestant; 4] =
     [OpenMpi, Pvm { direct: false }, Hpvm { trusted: true, direct: false }, Hpvm { trusted: false, direct: false }];
 
@@ -77,7 +78,7 @@ fn one(network: &Network, contestant: Contestant, count: usize, words: [&str; 2]
     }
 }
 
-/// Returns what a measure is called in tables: its size is in bytes.
+/// Returns the name of a measure in tables: the size in bytes at the end of the measure's name becomes readable text.
 fn title(measure: &str) -> String {
     match measure.split_once('_') {
         Some((call, size)) => format!("{call} {}", size.parse().map_or(size.to_owned(), size_text)),

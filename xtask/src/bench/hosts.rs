@@ -43,7 +43,7 @@ const SIZES: [usize; 3] = [8, 1 << 20, 16 << 20];
 /// each poll while it waits.
 const OPEN_MPI: &str = "--allow-run-as-root --bind-to none --mca pml ob1 --mca btl tcp,self \
     --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0";
-/// The same for two ranks: each has a core of its own.
+/// Further options for a run of two ranks: each rank has a core of its own, so it need not yield the core.
 const SPINNING: &str = "--mca mpi_yield_when_idle 0 -np 2";
 
 /// A compared system; the table lists the systems in this order.
@@ -300,7 +300,8 @@ impl Values {
         median(self.0.get(&(contestant, measure.to_owned(), size))?)
     }
 
-    /// Returns the time of a message in one direction, for the system's form of message that needs the fewest calls.
+    /// Returns the time of a message in one direction. If a system can send a message in several ways, the time is for
+    /// the way with the fewest calls.
     fn message(&self, contestant: Contestant, size: usize) -> Option<f64> {
         ["pingpong", "pingpong_mpi", "pingpong_psend"].iter().find_map(|measure| self.median(contestant, measure, size))
     }

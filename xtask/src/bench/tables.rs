@@ -26,7 +26,7 @@ pub const GROUP_CALLS: [(&str, &str); 6] = [
     ("gather_65536", "pvm_gather, 64 KiB each"),
 ];
 
-/// The widths of a cell, and of the first column.
+/// The widths of a cell and of the first column, in characters.
 const CELL: usize = 17;
 const HEAD: usize = 34;
 

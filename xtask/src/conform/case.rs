@@ -56,7 +56,7 @@ pub enum Theirs {
 /// A difference that the contract requires.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The defect of the contract, as in `D1`.
+    /// The defect, or the section of the contract, that explains the difference, such as `D1` or `2.12`.
     pub defect: String,
     pub theirs: String,
     pub ours: String,

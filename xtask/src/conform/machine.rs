@@ -1,4 +1,4 @@
-//! A daemon of either system in a folder of its own.
+//! A daemon of hpvm or of PVM 3.4.6, in a folder of its own.
 
 use super::compile;
 use crate::{common, debian_pvm, processes, scratch};

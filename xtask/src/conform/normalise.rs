@@ -24,7 +24,7 @@ static RULES: [Rule; 4] = [
 
 static TID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\bt([4-7][0-9a-f]{4})\b").expect("a right pattern"));
 
-/// Numbers tids by their first appearance, and replaces times, process ids and folders by names.
+/// Numbers tids by their first appearance, and replaces times, process ids, addresses and folders by words.
 pub fn text(raw: &str, machine: &Machine) -> String {
     let mut text = raw.replace(&machine.home().display().to_string(), "HOME");
     text = text.replace(&machine.folder().display().to_string(), "TMP");
@@ -44,7 +44,7 @@ pub fn user(text: &str) -> String {
     text.replace(&format!("pvmd.{uid}"), "pvmd.UID").replace(&format!("pvml.{uid}"), "pvml.UID")
 }
 
-/// Replaces times, process ids, and addresses with ports.
+/// Replaces times, process ids, and addresses (each with its port) by words.
 pub fn dates(mut text: String) -> String {
     for (pattern, word) in &RULES {
         text = pattern.replace_all(&text, *word).into_owned();

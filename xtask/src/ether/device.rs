@@ -1,15 +1,15 @@
 //! Runs the model with real hosts: reads frames from TAP devices, and writes each frame when the model delivers it.
 //!
-//! A frame begins its way in the model when this thread reads it, and is written when this thread runs after the time
-//! that the model says. If the thread gets a processor late, the frames that wait already are written late, but the next
-//! ones are not delayed further, since the model continues from its own times; only answers to late frames are late.
+//! A frame enters the model when this thread reads it. It is written when this thread next runs after the delivery time
+//! that the model has computed. If the thread gets a processor late, the frames that already wait are written late, but
+//! later frames are not delayed, since the model continues from its own times; only answers to late frames are late.
 //!
 //! Accuracy: on a machine with 2 cores, both busy with other work of normal priority, frames between a few hosts were
 //! 0.02 to 0.07 ms late on average and 5 ms at most. (0.05 ms is a 24th of a long frame at 10 Mbit/s, and four long
-//! frames at 1 Gbit/s.) With 33 hosts, which all receive each broadcast, the average was 0.9 ms at a hub. The time until
-//! this thread reads a frame is about the same, and is not counted. [`Counters`] contain the average and the maximum of a
-//! run. This is with the right to a higher priority, which root has; without it, other threads can delay this thread by
-//! some milliseconds at any time.
+//! frames at 1 Gbit/s.) With 33 hosts, which all receive each broadcast, the average was 0.9 ms at a hub. A frame also
+//! waits about as long before this thread reads it; these figures do not include that wait. [`Counters`] contain the
+//! average and the maximum of a run. The figures hold if this thread may raise its priority, which root may do;
+//! otherwise, other threads can delay it by some milliseconds at any time.
 //!
 //! At 1 Gbit/s the thread pauses between batches of frames. The same 2 cores, which ran sender and receiver too, filled
 //! 0.86 to 0.93 of this wire with TCP, and 0.94 is possible. A measurement on a machine that does not keep up slows the
@@ -43,7 +43,7 @@ const FRAME_BYTES_MAX: usize = 2048;
 const BURST: usize = 64;
 /// At 1 Gbit/s, the pause between two batches of frames while there are events: about four long frames.
 const BATCH_PAUSE: Duration = Duration::from_micros(50);
-/// The priority of the thread, where it may have this one.
+/// The nice value of the thread, if the system permits this value.
 const NICE: i32 = -20;
 
 /// Compiles the program that opens devices.
@@ -54,7 +54,7 @@ pub fn compile() -> Result<()> {
 /// A running Ethernet between hosts. Dropping it ends the Ethernet.
 pub struct Emulation {
     requests: Sender<Sender<Counters>>,
-    /// Wakes the thread; its end ends the thread.
+    /// The socket by which the thread is woken. When it is closed, the thread ends.
     wake: UnixStream,
     thread: Option<JoinHandle<Result<()>>>,
 }
@@ -162,8 +162,8 @@ impl<'a> Wire<'a> {
 
     /// Forwards frames until the other end of `woken` is closed.
     fn run(mut self) -> Result<()> {
-        // Both calls concern this thread only. Without them, timers are up to 0.05 ms later, and without the right to
-        // the first one, other threads may delay this one.
+        // Both calls concern this thread only. Without the second call, timers are up to 0.05 ms late. If the first
+        // call is not permitted, other threads may delay this thread.
         let _ = rustix::process::nice(NICE);
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         while self.wait()? {

@@ -18,7 +18,8 @@ pub const BACKOFF_LIMIT: u32 = 10;
 /// The part of the gap in which a carrier makes a host wait for another gap.
 const WATCHFUL_GAP_BITS: u64 = GAP_BITS * 2 / 3;
 
-/// Returns the slot time. At 1 Gbit/s it is longer, and short frames are extended to it, since signals are no faster.
+/// Returns the slot time. At 1 Gbit/s it is longer, and short frames are extended to it, since signals travel no faster
+/// than at lower rates.
 pub fn slot(rate: Rate) -> Time {
     match rate {
         Rate::Ten | Rate::Hundred => rate.bits(512),
@@ -36,7 +37,8 @@ pub enum Contention {
     Ideal(usize),
 }
 
-/// Events; those of the same time in this order. A host that begins when a signal arrives has not heard it yet.
+/// Events. If two have the same time, they happen in this order: a host that begins to send when a signal arrives has
+/// not heard the signal yet.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Start { host: usize, plan: u64 },
@@ -61,9 +63,9 @@ impl Event {
 enum Activity {
     /// It has nothing to send, or hears others.
     Waits,
-    /// It begins at this time, if no carrier comes before.
+    /// It begins to send at this time, unless it hears a carrier before.
     Plans { start: Time },
-    /// It sends since this time.
+    /// It has been sending since this time.
     Sends { since: Time },
     /// It has noticed a collision and sends the jam.
     Jams,
@@ -73,7 +75,7 @@ enum Activity {
 struct Host {
     queue: Queue,
     activity: Activity,
-    /// The number of the last plan; events of older plans mean nothing.
+    /// The number of the last plan; events of older plans are ignored.
     plan: u64,
     /// The collisions of the first frame in the queue.
     attempts: u32,
@@ -83,7 +85,7 @@ struct Host {
     signals: usize,
     /// When the host last heard others or itself.
     idle_since: Time,
-    /// The frames whose last bits are still under way.
+    /// The frames of this host whose last bits have not arrived at the others yet.
     sent: VecDeque<Frame>,
     counters: PortCounters,
 }
@@ -230,7 +232,7 @@ impl Hub {
         }
     }
 
-    /// Lets all hosts hear the first bit of another.
+    /// Lets all other hosts hear the first bit that the host `from` sends.
     fn hear(&mut self, from: usize, now: Time) {
         let watchful = self.rate.bits(WATCHFUL_GAP_BITS);
         let gap = self.rate.bits(GAP_BITS);
@@ -251,7 +253,7 @@ impl Hub {
         }
     }
 
-    /// Ends what a host has sent since that time with a jam.
+    /// Makes a host break off the frame that it has been sending since the time `since`, and send a jam.
     fn jam(&mut self, number: usize, since: Time, now: Time) {
         let host = &mut self.hosts[number];
         host.activity = Activity::Jams;
@@ -276,7 +278,8 @@ impl Hub {
         }
         self.hosts[number].activity = Activity::Waits;
         self.add(now + self.propagation, Event::SignalEnds { from: number, is_frame });
-        // Ideal contention has the same slots at all hosts: the sender, too, counts from when the others hear its end.
+        // In ideal contention, slots begin at all hosts at the same time: so the sender, too, counts slots from the
+        // time at which the others hear the end of its signal.
         let ideal_delay = if self.contention == Contention::Backoff { 0 } else { self.propagation };
         self.become_idle(number, now + ideal_delay);
     }

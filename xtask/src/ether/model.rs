@@ -10,10 +10,11 @@ use super::wire::{Counters, Delivery, Frame, Rate, Time};
 
 /// The default for [`Medium::Switch`]: the bytes that a port of a small switch buffers.
 pub const PORT_BYTES_MAX: usize = 64 << 10;
-/// The time from one host of a hub to another: at 10 Mbit/s 5 us, as on some hundred metres of cable with repeaters.
+/// The time from one host of a hub to another, as the number of bits that are sent meanwhile: at 10 Mbit/s 5 us, as on
+/// some hundred metres of cable with repeaters.
 pub const PROPAGATION_BITS: u64 = 50;
 
-/// The least room for frames that wait in a host: about what the systems had when wires were this slow.
+/// The smallest room, in bytes, for frames that wait in a host: about what computers had when wires were slow.
 const HOST_QUEUE_BYTES_LEAST: usize = 256 << 10;
 /// At higher rates, a host has room for the frames of this number of milliseconds, so that it can still fill the wire if
 /// the program with the devices gets no processor for some milliseconds.
@@ -36,8 +37,8 @@ pub enum Medium {
 pub struct Config {
     pub rate: Rate,
     pub medium: Medium,
-    /// The most bytes that wait in a host; further frames are dropped. A TAP device cannot make its host wait, so on real
-    /// hosts these frames would be in the buffers of sockets.
+    /// The most bytes that wait in a host; further frames are dropped. On real hosts such frames would wait in the
+    /// buffers of sockets, but a TAP device cannot make its host wait.
     pub host_queue_bytes_max: usize,
     /// Decides about each backoff.
     pub seed: u64,
@@ -105,7 +106,7 @@ impl Ether {
         }
     }
 
-    /// Returns what has happened since the start.
+    /// Returns the counters of all ports since the start.
     pub fn counters(&self) -> Counters {
         let ports = match self {
             Ether::Hub(hub) => hub.counters(),

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 /// gaps.
 const SHARE_MIN: f64 = 0.85;
 /// The share that TCP must reach at a hub. There the acknowledgements collide with data. The sender of the data draws
-/// from a small range after each frame and mostly wins, so acknowledgements wait until the sender's window is closed, and
-/// the wire is idle: the capture effect (Ramakrishnan and Yang 1994).
+/// its backoff from a small range after each frame and mostly wins, so acknowledgements wait until the sender's window
+/// is closed, and the wire is idle: the capture effect (Ramakrishnan and Yang 1994).
 const HUB_SHARE_MIN: f64 = 0.5;
 /// The most attempts of a run: on a busy machine, the hosts may be too slow for the wire.
 const ATTEMPTS: usize = 3;
@@ -35,7 +35,7 @@ struct Run {
     megabits: u64,
     medium: Medium,
     senders: usize,
-    /// The bytes that each of them sends.
+    /// The number of bytes that each sender sends.
     bytes: usize,
     /// What must be true of the share of the wire and the counters.
     check: fn(f64, &Counters) -> Result<()>,
@@ -115,7 +115,8 @@ const RUNS: &[Run] = &[
         medium: SWITCH,
         senders: 1,
         bytes: 40_000_000,
-        // How much of this wire a machine can fill depends on its processors; the counters show how late frames are.
+        // How much of this wire can be filled depends on the machine's processors, so no share is required; the
+        // counters show how late frames are.
         check: |_, _| Ok(()),
         is_long: true,
     },
@@ -190,7 +191,7 @@ fn on<T: Send>(host: &Host, act: impl FnOnce() -> Result<T> + Send) -> Result<T>
         move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))?;
         act()
     };
-    // Only the new thread moves, and it ends.
+    // Only the new thread enters the host's network namespace, and this thread ends.
     std::thread::scope(|scope| scope.spawn(inside).join().expect("no socket call panics"))
         .with_context(|| host.name.clone())
 }

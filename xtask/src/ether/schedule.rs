@@ -18,7 +18,7 @@ impl<E: Ord> Default for Schedule<E> {
     }
 }
 
-/// The bits of an event's order that count events; the kind is above them.
+/// The number of the low bits of an event's order, which count events; the bits above them hold the kind (`rank`).
 const COUNT_BITS: u32 = 56;
 
 impl<E: Ord> Schedule<E> {

@@ -4,7 +4,7 @@ use super::schedule::Schedule;
 use super::wire::{Delivery, Frame, GAP_BITS, PREAMBLE_BITS, PortCounters, Queue, Rate, Time};
 use std::collections::VecDeque;
 
-/// Events; those of the same time in this order. A frame leaves the buffer before another one arrives.
+/// Events. If two have the same time, they happen in this order: a frame leaves the buffer before another one arrives.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// The last bit of a frame has left a port of the switch, and is at the host.

@@ -10,16 +10,17 @@ use anyhow::{Result, ensure};
 const FRAME_BYTES_MAX: usize = 1518;
 /// How far a measured efficiency may be from the exact formula.
 const EFFICIENCY_MARGIN: f64 = 0.01;
-/// How far a measured number of collisions for each frame may be from the exact formula, in parts of it.
+/// How far a measured number of collisions for each frame may be from the exact formula, as a fraction of the formula's
+/// value.
 const COLLISION_MARGIN: f64 = 0.06;
-/// The frames in the queue of each sender under overload. Each frame that arrives is sent again. Those that a host has
-/// given up are not, so there are more than it gives up.
+/// The number of frames in the queue of each sender under overload. A frame that arrives is queued again, a frame that
+/// the host gives up is not. So this number is higher than the number of frames that a host gives up.
 const BACKLOG: usize = 1000;
-/// The room for them.
+/// The size of a queue for these frames, in bytes.
 const BACKLOG_BYTES: usize = BACKLOG * FRAME_BYTES_MAX;
-/// The time of an overload in frames, where its result is compared with an exact value.
+/// The duration of an overload whose result is compared with an exact value, in frames.
 const FRAMES: u64 = 30_000;
-/// The same where the result is compared with a bound.
+/// The duration of an overload whose result is compared with a bound, in frames.
 const FEW_FRAMES: u64 = 8_000;
 /// How often each first collision is repeated, with other seeds.
 const TRIALS: u64 = 2000;
@@ -50,7 +51,7 @@ fn period(rate: Rate, stored_bytes: usize) -> Time {
     rate.bits(PREAMBLE_BITS + GAP_BITS) + rate.bytes(stored_bytes)
 }
 
-/// Lets the first hosts send to the last host as fast as they can, for this time. Returns the counters.
+/// Lets the first `senders` hosts send to the last host as fast as they can, for the time `time`. Returns the counters.
 fn overload(mut ether: Ether, senders: usize, stored_bytes: usize, time: Time) -> Vec<PortCounters> {
     let to = Some(senders);
     for from in 0..senders {
@@ -91,7 +92,8 @@ fn one_sender(seed: u64) -> Result<String> {
             let ether =
                 Ether::new(&Config { seed, host_queue_bytes_max: BACKLOG_BYTES, ..Config::new(rate, medium) }, 2);
             let sent = overload(ether, 1, bytes, SECOND / parts)[0].sent * parts;
-            // The first gap, and the frame on the wire at the end.
+            // Up to two frames may be missing: because of the first gap, and of the frame that is on the wire at the
+            // end.
             ensure!(
                 sent <= expected + parts && sent + 2 * parts >= expected,
                 "{rate}, {bytes} bytes: {sent} frames in a second instead of {expected}"
@@ -117,18 +119,19 @@ impl Theory {
         Theory { acquisition: silent.powi(hosts as i32 - 1), empty: silent.powi(hosts as i32) }
     }
 
-    /// Returns the mean number of slots without a frame between two frames: their W.
+    /// Returns the mean number of slots without a frame between two frames: W in the formula of Metcalfe and Boggs.
     fn slots(&self) -> f64 {
         (1.0 - self.acquisition) / self.acquisition
     }
 
-    /// Returns their efficiency, E = P/C / (P/C + W * T), where all slots take the same time.
+    /// Returns the efficiency by the formula of Metcalfe and Boggs, E = P/C / (P/C + W * T), where all slots take the
+    /// same time T.
     fn efficiency(&self, packet: f64, slot: f64) -> f64 {
         packet / (packet + self.slots() * slot)
     }
 
-    /// Returns the same where a slot with a collision takes another time than an empty one, and the carrier of a frame
-    /// is heard for some time more.
+    /// Returns the efficiency if a slot with a collision takes another time than an empty slot, and the carrier of a
+    /// frame is heard for the time `tail` after the frame.
     fn exact_efficiency(&self, packet: f64, tail: f64, empty: f64, collision: f64) -> f64 {
         let (none, several) = (self.empty, 1.0 - self.empty - self.acquisition);
         packet / (packet + tail + (none * empty + several * collision) / self.acquisition)
@@ -157,7 +160,8 @@ fn ideal_contention(seed: u64) -> Result<String> {
                 "{name}: efficiency {:.3} instead of {expected:.3}",
                 measured.efficiency
             );
-            // In a slot, one host sends on average. So as many attempts collide as slots are lost.
+            // In a slot, one host sends on average. So the number of attempts that collide is the number of slots
+            // without a frame.
             ensure!(
                 (measured.collisions / theory.slots() - 1.0).abs() < COLLISION_MARGIN,
                 "{name}: {:.3} collisions for each frame instead of {:.3}",
@@ -191,8 +195,9 @@ impl Measured {
     }
 }
 
-/// Checks that backoff is not worse than the formula. A host that has just sent draws from a small range and often sends
-/// again (the capture effect), so a hub under overload carries more, as Boggs, Mogul and Kent measured in 1988.
+/// Checks that backoff is at least as efficient as the formula says. A host that has just sent draws from a small range
+/// and often sends again (the capture effect), so a hub under overload carries more, as Boggs, Mogul and Kent measured
+/// in 1988.
 fn backoff_under_overload(seed: u64) -> Result<String> {
     let rate = Rate::Ten;
     let mut lines = Vec::new();
@@ -216,8 +221,8 @@ fn backoff_under_overload(seed: u64) -> Result<String> {
     Ok(lines.join("; "))
 }
 
-/// Checks what follows a first collision. All hosts begin together and collide. Each then waits no slot or one slot. If one of them alone waits no slot, it
-/// sends its frame; otherwise there is another collision.
+/// Checks how often the attempt after a first collision succeeds. All hosts begin together and collide. Each then waits
+/// no slot or one slot. If one of them alone waits no slot, it sends its frame; otherwise there is another collision.
 fn second_attempt(seed: u64) -> Result<String> {
     let mut lines = Vec::new();
     for hosts in [2, 3, 5, 8] {
@@ -263,8 +268,8 @@ fn switch_forwards(_seed: u64) -> Result<String> {
     Ok(format!("{} us for each frame, in both directions at once", alone as f64 / 1e3))
 }
 
-/// Checks the loss when N hosts send k frames each at the same time. In each period N frames arrive at the buffer, which
-/// has room for B, and one leaves it. So B + k - 1 frames are accepted, or all.
+/// Checks the loss when N hosts send k frames each at the same time. In each period N frames arrive at the buffer,
+/// which has room for B, and one leaves it. So B + k - 1 frames are accepted, or all frames if there are fewer.
 fn incast(_seed: u64) -> Result<String> {
     let mut lines = Vec::new();
     for (senders, frames, port_bytes_max) in [

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::rc::Rc;
 
-/// A simulated time in nanoseconds since the start of the model. A bit takes a whole number of them at every rate.
+/// A simulated time in nanoseconds since the start of the model. A bit takes a whole number of nanoseconds at every
+/// rate.
 pub type Time = u64;
 
 /// A second in simulated time.
@@ -84,7 +85,8 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Returns the bytes of the frame on the wire, which are also those that it occupies in a queue.
+    /// Returns the length of the frame on the wire in bytes, without the preamble. The frame takes the same number of
+    /// bytes in a queue.
     pub fn stored_bytes(&self) -> usize {
         (self.bytes.len() + CHECKSUM_BYTES).max(FRAME_BYTES_MIN)
     }
@@ -177,9 +179,10 @@ pub struct PortCounters {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counters {
     pub ports: Vec<PortCounters>,
-    /// By how much a frame reached a device later than the model says, at most; zero in a run without devices.
+    /// The largest delay of a frame: how much later it reached a device than the model says; zero in a run without
+    /// devices.
     pub latest: Time,
-    /// The sum of this time over all frames.
+    /// The sum of the delays of all frames.
     pub late: Time,
     /// Frames that a device did not accept.
     pub refused: u64,

@@ -90,7 +90,7 @@ fn build(folder: &Path, triple: &str, flags: &str) -> Command {
     command
 }
 
-/// Returns the compiler's name of this kind of machine. If cargo gets this name as the target, cargo does not
+/// Returns the target triple of this machine. If this triple is passed to cargo as the target, cargo does not
 /// instrument code that runs during the build.
 fn host() -> Result<String> {
     let version = compiler()?;

@@ -96,7 +96,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
     }
     match hosts {
         Some(0) => bail!("--hosts 0: a network has one host at least"),
-        // A scenario sets its own number of hosts, on which its expected output depends.
+        // A scenario sets its own number of hosts, because its expected output depends on this number.
         Some(_) if options.script.is_none() => bail!("--hosts goes with --script alone"),
         Some(hosts) => options.hosts = hosts,
         None => {}

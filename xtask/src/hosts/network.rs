@@ -21,8 +21,8 @@ const DOMAIN: &str = "hpvm.test";
 /// The most hosts. The last byte of an address is the host's number.
 const HOSTS_MAX: usize = 250;
 
-/// The frames that wait in the device of a host until the emulated Ethernet reads them. It drops what does not fit, so
-/// there is room for the frames of some 10 ms at 1 Gbit/s.
+/// The most frames that wait in the device of a host until the emulated Ethernet reads them. The device drops further
+/// frames, so there is room for the frames of some 10 ms at 1 Gbit/s.
 const DEVICE_FRAMES: usize = 4096;
 
 /// The program of the first process of a host: sets up the host, then waits until the end of its own input.

@@ -50,8 +50,8 @@ const SHARED: &[&str] = &[
 const LONG: &[&str] =
     &["hosts_flood", "hosts_sizes", "script/groups_bandwidth", "script/groups_members", "script/tablix"];
 
-/// Programs of `tests/conform` that the short form runs on several hosts: they are fast, and their results may differ
-/// on several hosts.
+/// Programs of `tests/conform` that run on several hosts with `--short`: they are fast, and their results may differ on
+/// several hosts.
 const SHORT_FORM: &[&str] = &[
     "d8_scatter_buffer",
     "group_barrier",
@@ -64,7 +64,7 @@ const SHORT_FORM: &[&str] = &[
     "trace_family",
 ];
 
-/// Returns whether the short form leaves a scenario out.
+/// Returns whether `--short` leaves a scenario out.
 pub fn is_for_later(case: &Case) -> bool {
     match case.source.starts_with(folder()) || case.kind != Kind::Program {
         true => LONG.contains(&case.name.as_str()),

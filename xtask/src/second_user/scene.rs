@@ -131,7 +131,7 @@ impl Scene {
         }
         Ok(process)
     }
-    /// Lets the stranger listen on that socket like a daemon.
+    /// Starts a program of the other user that listens on that socket like a daemon.
     pub fn listen(&self, socket: &Path) -> Result<Process> {
         let mut process = Process::start(self.command(Who::Stranger, "stranger").arg("listen").arg(socket))?;
         process.line()?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The number of members of the group.
 const MEMBERS: u64 = 6;
 /// The variable that sets how long barriers wait for a replacement of a dead member, in seconds. With the default, the
-/// test would spend most of its time waiting for members that die between two barriers.
+/// test would spend most of its time waiting for replacements of members that die between two barriers.
 const SHORT_BARRIER_WAIT: &[(&str, &str)] = &[("HPVM_BARRIER_PATIENCE", "1")];
 
 /// Runs the test, and checks what is left.

@@ -125,8 +125,8 @@ impl Plan {
     }
 }
 
-/// The variable that makes bodies from 256 KiB use the rendezvous, so that messages take every path: queue, heap,
-/// pipelined, rendezvous.
+/// The variable that makes bodies of 256 KiB and more use the rendezvous, so that messages take every path: queue,
+/// heap, pipelined, rendezvous.
 const OFFERS: &[(&str, &str)] = &[("HPVM_OFFER_MIN", "262144")];
 
 /// Returns the file of accounts.
@@ -185,7 +185,7 @@ fn compile(side: Side, name: &str, files: &[&str]) -> Result<PathBuf> {
     if side == Side::Ours {
         cc.arg("-I").arg(dist().join("include")).arg("-L").arg(dist().join("lib"));
     }
-    // The program is replaced and not overwritten, since another run may just be starting tasks of it.
+    // The program is replaced and not overwritten, since another run may be starting tasks from it at the same time.
     let fresh = program.with_extension(std::process::id().to_string());
     sh(cc.arg("-lpvm3").arg("-o").arg(&fresh))?;
     std::fs::rename(&fresh, &program)?;

@@ -69,7 +69,7 @@ pub struct Extent {
     /// The kinds of hosts; the first ones of [`KINDS`].
     pub kinds: &'static [Kind],
     /// The number of hosts on which the console is tested. Compiling the console takes as long as compiling the daemon,
-    /// so the short form tests only the console of the first host, which needs no compiling for another kind.
+    /// so the short form tests only the console of the first host, which needs no compiling for another architecture.
     pub consoles: usize,
 }
 

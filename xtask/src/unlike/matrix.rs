@@ -24,7 +24,7 @@ impl Matrix {
         Matrix { kinds, rows: Vec::new(), cells: BTreeMap::new(), others: Vec::new(), done: false }
     }
 
-    /// Handles a line of the tests. Prints errors, and lines that are no results.
+    /// Handles a line of output from the tests. Prints errors, and lines that are no results.
     pub fn handle_line(&mut self, line: &str) {
         let kinds = self.kinds;
         let kind = |name: &str| kinds.iter().position(|kind| kind.name == name);

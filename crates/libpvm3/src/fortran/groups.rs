@@ -90,7 +90,8 @@ macro_rules! operators {
         }
     )*
 
-        /// Returns the C function of an operator, which `pvm_reduce` recognizes; returns any other function unchanged.
+        /// Replaces the Fortran function of a predefined operator by the C function, which `pvm_reduce` recognizes;
+        /// returns any other function unchanged.
         fn as_in_c(combine: Combine) -> Combine {
             let ours: [(Combine, Combine); 4] = [$(($name, $function)),*];
             let found = ours.into_iter().find(|(name, _)| std::ptr::fn_addr_eq(*name, combine));

@@ -1,6 +1,6 @@
-//! Lists that a Fortran program reads entry by entry: each call returns the next entry. The first call fetches the
-//! list. The program reads this copy until it has reached the end, or until it passes the count [`ANEW`] to fetch a new
-//! list.
+//! Lists that a Fortran program reads entry by entry: each call returns the next entry. The first call fetches the list
+//! and keeps a copy of it. Later calls return the entries of this copy, until its end, or until the program passes the
+//! count [`ANEW`], which fetches a new list.
 use super::text::{c_text, store_text};
 use crate::errors::call_silent;
 use crate::hosts::pvm_config;
@@ -84,8 +84,8 @@ struct MailboxEntry {
     flags: Vec<c_int>,
 }
 
-/// Calls `work` with the lists; returns `None` in a signal handler that has interrupted a call, since it cannot use the
-/// library.
+/// Calls `work` with the lists; returns `None` in a signal handler that has interrupted a call, since such a handler
+/// cannot use the library.
 fn with<R>(work: impl FnOnce(&mut Cursors) -> R) -> Option<R> {
     let mut result = None;
     call_silent(|guard| {

@@ -70,12 +70,13 @@ numbers! {
     pvmfserror_(policy) is set_auto_error;
 }
 
-/// `pvmfadvise`, an old name: sets `PvmRoute`. Returns 0 or an error code, not the previous value.
+/// Implements `pvmfadvise`, an old call that sets the option `PvmRoute`. Returns 0 or an error code, not the previous
+/// value.
 fn advise(route: c_int) -> c_int {
     pvm_setopt(OptionNumber::Route as c_int, route).min(0)
 }
 
-/// `pvmfserror`, an old name: sets `PvmAutoErr`.
+/// Implements `pvmfserror`, an old call that sets the option `PvmAutoErr`.
 fn set_auto_error(policy: c_int) -> c_int {
     pvm_setopt(OptionNumber::AutoErr as c_int, policy)
 }
@@ -203,7 +204,7 @@ pub unsafe extern "C" fn pvmfnotify_(
 pub unsafe extern "C" fn pvmfsiblings_(count: *mut c_int, index: *const c_int, tid: *mut c_int) {
     let mut list = std::ptr::null_mut();
     // SAFETY: a number and places for results, as the caller promises. The list is valid until the next call of
-    // `pvm_siblings`, and has as many entries as that call has returned.
+    // `pvm_siblings`, and has `entries` entries.
     unsafe {
         let entries = pvm_siblings(&mut list);
         store(count, entries);

@@ -15,10 +15,10 @@ use std::ffi::{c_char, c_int, c_void};
 use std::slice;
 use std::time::Duration;
 
-/// How long a member that is far ahead of the root waits for the root.
+/// How long a member waits when the root has not yet read its shares of several earlier operations.
 const AHEAD_WAIT_MAX: Duration = Duration::from_millis(5);
-/// The smallest share, in bytes, that is combined in place. Copying a shorter share costs little: its body is in the
-/// queue itself, or the copy stays in the caches.
+/// The smallest share, in bytes, that the root reads where the member has put it, without a copy. Copying a shorter
+/// share costs little: its body is in the queue itself, or the copy stays in the caches.
 const IN_PLACE_BYTES_MIN: usize = 1 << 10;
 /// The most scratch memory that is kept for the next reduction, in bytes.
 const SCRATCH_KEPT_BYTES: usize = 16 << 20;
@@ -35,8 +35,8 @@ struct Call {
     root: c_int,
 }
 
-/// Memory of the user. A slice of it must not outlive one step: code of the user, or other threads, may run between two
-/// steps.
+/// Memory of the user. A slice of it must not be kept during a wait or a call of the user's function, since other
+/// threads or code of the user may then run.
 #[derive(Clone, Copy)]
 struct Memory {
     start: *mut u8,
@@ -226,8 +226,8 @@ pub unsafe extern "C" fn pvm_reduce(
     })
 }
 
-/// As [`reduce_at_root`], for long shares. Only the library's own operators run here, since they do not call the
-/// library again and can combine a share piece by piece.
+/// Does what [`reduce_at_root`] does, for long shares. Only the library's own operators run here, since they do not
+/// call the library again and can combine a share piece by piece.
 #[inline(never)]
 fn reduce_long(guard: &mut Guard, operation: &Collective, this: &Call, combine: Combine, data: Memory) -> Outcome {
     let Some(combine) = combiner(combine, this.data_type) else {

@@ -166,7 +166,7 @@ fn barrier(guard: &mut Guard, name: &[u8], count: c_int) -> Outcome {
     Ok(result.map(|()| 0)?)
 }
 
-/// The number of polls of the barrier for each poll for messages, which takes longer.
+/// How many times the barrier is polled for each poll for messages, because a poll for messages takes longer.
 const POLLS_PER_PROGRESS: u32 = 16;
 
 /// Waits at a barrier.

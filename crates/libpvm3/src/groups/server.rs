@@ -1,5 +1,6 @@
-//! Internal functions that the group library of 3.4.6 exports: they name its group server and list the members of a
-//! group by host. In hpvm the daemons serve groups, but these functions return what programs expect of them.
+//! Internal functions that the group library of 3.4.6 exports: they return the tid of PVM's group server, and list the
+//! members of a group by host. In hpvm the daemons serve groups, but these functions return what programs expect of
+//! them.
 use super::{find, group_call};
 use crate::errors::call;
 use crate::memory::store;

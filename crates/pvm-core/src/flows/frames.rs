@@ -15,7 +15,7 @@ pub const IN_BAND_PAYLOAD_BYTES_MAX: usize = 64 << 20;
 /// The header of a frame, including the list of receivers: everything before the body or the in-band frame.
 ///
 /// * Filled by: each other host
-/// * Setting: none, no host has more tasks
+/// * Setting: none, a host cannot have more tasks, so no list of receivers is longer
 /// * Reached: the link to the host is closed, and the host is lost
 /// * Test: `a_frame_that_is_too_long_is_a_violation`
 pub const HEADER_BYTES_MAX: usize = START_BYTES + 4 * SLOT_MASK as usize;
@@ -121,7 +121,7 @@ fn lead(out: &mut Vec<u8>, kind: u8, whole: usize) {
     out.push(kind);
 }
 
-/// Reads the words of a header.
+/// A reader of the words of a header.
 struct Words<'a>(&'a [u8]);
 
 impl Words<'_> {

@@ -74,10 +74,10 @@ struct Unconsumed {
 pub struct InboundFlows<B> {
     arriving: HashMap<(Tid, u32), Reassembly<B>>,
     delivered: HashMap<Tid, Unconsumed>,
-    /// The credit that is withheld, by task and host.
+    /// The credit that has not been sent yet, by receiving task and sending host.
     unsent_credit: BTreeMap<(Tid, Tid), u64>,
-    /// By host and task: the cost of the messages that have begun to arrive, and whose credit has not been returned
-    /// yet.
+    /// The cost of the messages that have begun to arrive and whose credit has not been returned yet, by sending host
+    /// and receiving task.
     begun: BTreeMap<(Tid, Tid), u64>,
     credits: VecDeque<Credit>,
 }
@@ -236,7 +236,7 @@ impl<B> InboundFlows<B> {
         }
         let unsent_credit = self.unsent_credit.entry((dst, from)).or_default();
         *unsent_credit += cost;
-        // Send the withheld credit as soon as it reaches half of the quantum. The other half of the quantum is left for
+        // Send the credit as soon as it reaches half of the quantum. Up to half of the quantum more may be due for
         // messages that the task has consumed without waking the daemon.
         if *unsent_credit >= FLOW_QUANTUM_BYTES / 2 {
             self.issue_credit(from, dst);

@@ -37,8 +37,8 @@ use std::rc::Rc;
 /// * Reached: further messages wait in the memory of their senders; a host that sends them anyway is cut off
 /// * Test: `a_host_that_sends_more_than_a_window_breaks_the_rules`
 pub const FLOW_WINDOW_BYTES: u64 = 512 << 10;
-/// The most credit that the receiver may withhold, in bytes. A flow with at most this many bytes in flight may start a
-/// message of any length.
+/// The most credit that the receiver may withhold, in bytes. If a flow has at most this many bytes in flight, the
+/// receiver may have consumed all of them already; so the flow may start a message of any length.
 pub const FLOW_QUANTUM_BYTES: u64 = FLOW_WINDOW_BYTES / 4;
 /// The most bytes of a body in one frame. Other flows wait while the frame is sent.
 pub const CHUNK_BYTES_MAX: usize = 64 << 10;
@@ -157,11 +157,12 @@ struct Flow<P> {
     items: VecDeque<Item<P>>,
     in_flight: u64,
     transfer: Option<Transfer>,
-    /// Whether another flow sends the first message of this flow.
+    /// Whether the first message of this flow is a multicast that another flow sends for this flow, too.
     carried: bool,
     /// Whether the flow is in the run queue.
     is_scheduled: bool,
-    /// The total cost of the messages that were queued since the flow was made, and of those whose transfer has begun.
+    /// The total cost of all items that were ever queued in this flow (`queued`), and of those among them that the flow
+    /// has begun to send (`begun`).
     queued: u64,
     begun: u64,
 }
@@ -257,8 +258,8 @@ impl<P> Flows<P> {
         self.push(dst, Item::Message(message));
     }
 
-    /// Queues a message of a local task for several tasks, which the caller names once each. The body is sent to each
-    /// host once, unless some receivers there have credit for it and others have none.
+    /// Queues a message of a local task for several tasks. The caller must not name a task twice. The body is sent to
+    /// each host once, unless some receivers there have credit for it and others have none.
     pub fn multicast(&mut self, src: Tid, dsts: &[Tid], meta: Meta, bytes: usize, held: usize, body: P) {
         let mut dsts = dsts.to_vec();
         dsts.sort_unstable();
@@ -359,8 +360,8 @@ impl<P> Flows<P> {
 
     // ----- output
 
-    /// Returns the next frame for the link to that host, if one is ready. Call this only when the link has room: while
-    /// a message is queued, a long body stays in the memory of its sender.
+    /// Returns the next frame for the link to that host, if one is ready. Call this only when the link has room: until
+    /// then, a long body can stay in the memory of its sender.
     pub fn next(&mut self, host: Tid) -> Option<DataFrame<P>> {
         let host_flows = self.hosts.get_mut(&host)?;
         // Try each flow at most once, because a flow that waits for other members of a multicast is put back into the

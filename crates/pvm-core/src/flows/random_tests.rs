@@ -70,7 +70,7 @@ impl World {
         assert!(self.flows.held_bytes() <= 3 * (HELD_BYTES_MAX + 3 * 1000));
     }
 
-    /// Sends a few frames to one host. Returns whether it has sent any.
+    /// Sends a few frames to one host. Returns whether it has sent any frame.
     fn carry(&mut self, host: Tid, frames: u64) -> bool {
         let mut some = false;
         for _ in 0..frames {
@@ -105,7 +105,7 @@ impl World {
         for dst in header.receivers() {
             let receiver = self.receivers.get_mut(&dst).unwrap();
             // Check the window: either all messages fit into it, or at most a quantum was in flight before the last
-            // one.
+            // message.
             let before = receiver.waiting_bytes;
             receiver.waiting_bytes += cost(header.bytes);
             assert!(before <= FLOW_QUANTUM_BYTES || receiver.waiting_bytes <= FLOW_WINDOW_BYTES, "{before}");

@@ -101,7 +101,7 @@ impl<T> RetransmitQueue<T> {
         Ok(())
     }
 
-    /// Continues on a new connection, from the position that the other side has received.
+    /// Continues on a new connection, from the position up to which the other side has received.
     pub fn resume(&mut self, position: u64, free: impl FnMut(T)) -> Result<(), ProtocolViolation> {
         if position < self.acknowledged || position > self.sent {
             return Err(ProtocolViolation);

@@ -11,7 +11,8 @@ use std::net::{IpAddr, SocketAddr};
 /// Identifies a connection before a task enrolls on it.
 pub type Connection = u64;
 
-/// An instruction to the daemon. Actions are executed in order.
+/// An instruction to the daemon. Actions are executed in order. "Answer by" a function means: call that function with
+/// the result.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)] // each variant's sentence names its fields
 pub enum Action {
@@ -82,7 +83,7 @@ pub enum Action {
     /// Send a frame in the flow to that task of another host, after everything that this host has sent to the task
     /// before. The task's daemon hands the frame to `Machine::handle_host_frame`.
     SendAlong { to: Tid, frame: Frame },
-    /// Prepare for a call from the peer's host, which is to link `task` and `peer`; answer by
+    /// Prepare for a call from the peer's host (the call links `task` and `peer`); answer by
     /// `Machine::handle_direct_expected`. When the call comes, hand the connection to the task and report by
     /// `Machine::handle_direct_ended`.
     ExpectDirect { ticket: DirectTicket, task: Tid, peer: Tid },
@@ -99,7 +100,7 @@ pub enum Action {
     /// Close the data link to the host, or abandon the attempt to open it. Unsent data wait for the next link. No
     /// answer.
     DropData { host: Tid },
-    /// This daemon's host now belongs to a machine.
+    /// This daemon's host now belongs to a machine: apply the settings of the machine, and let tasks connect.
     Joined { shared: MachineSettings, options: HostOptions },
     /// Everything has ended: exit.
     Stop,

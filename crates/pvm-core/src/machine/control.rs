@@ -24,8 +24,8 @@ const TICKLE_ARGUMENTS_MAX: usize = 10;
 /// The first argument of a `pvm_tickle` that declares a host to have failed.
 const DECLARE_FAILED: i32 = 8;
 
-/// Returns the host that a `pvm_tickle` declares to have failed. Only the master executes such a request, like the
-/// deletion of a host.
+/// Returns the host that a `pvm_tickle` declares to have failed. Only the master executes such a request, just as only
+/// the master deletes hosts.
 pub(super) fn declared_failed(arguments: &[i32]) -> Option<Tid> {
     match arguments {
         [DECLARE_FAILED, host, ..] => Some(Tid(*host as u32)),
@@ -37,9 +37,9 @@ pub(super) fn declared_failed(arguments: &[i32]) -> Option<Tid> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Halt {
     No,
-    /// Tasks were asked to end; those that still run at that time are killed.
+    /// Tasks were asked to end; at the given time, those that still run are killed.
     Asked(Time),
-    /// Tasks were killed; the daemon stops at that time at the latest.
+    /// Tasks were killed; the daemon stops at the given time at the latest.
     Killed(Time),
     Stopped,
 }

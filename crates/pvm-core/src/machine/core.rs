@@ -18,7 +18,7 @@ const SLEEPS_PER_TIMEOUT: u32 = 2;
 /// The state that all sub-machines share.
 pub(super) struct Core {
     pub settings: Settings,
-    /// The latest time that the daemon has handed in.
+    /// The latest time that the daemon has passed to the core.
     pub now: Time,
     /// Whether the machine, or only this host, is being halted.
     pub halting: bool,
@@ -31,7 +31,7 @@ pub(super) struct Core {
     pub requests: OpenRequests,
     /// At the master: the tasks on other hosts that have state at the master, such as requests, groups or roles.
     pub clients: BTreeSet<Tid>,
-    /// Actions that the daemon has not taken yet.
+    /// Actions that the daemon has not fetched yet.
     pub(in crate::machine) actions: VecDeque<Action>,
     /// Events that have not been delivered yet.
     events: VecDeque<Event>,

@@ -13,10 +13,10 @@ use crate::tid::Tid;
 use crate::wire::{DirectCall, Frame};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Requests for direct links that wait for a task of this host to enroll.
+/// Requests for a direct link to a task of this host that has not enrolled yet.
 ///
 /// * Filled by: all other hosts
-/// * Setting: none, without a link messages take the default route
+/// * Setting: none, since messages without a link take the default route
 /// * Reached: the link is refused
 /// * Test: `the_links_that_wait_for_a_task_are_limited`
 pub(super) const WAITING_MAX: usize = 4096;
@@ -43,7 +43,7 @@ pub(super) struct Directs {
     last: u32,
     /// Requests of tasks of this host, by number.
     requests: BTreeMap<u32, LinkRequest>,
-    /// Requests of other hosts that wait for a task to enroll.
+    /// Requests from other hosts for links to tasks of this host that have not enrolled yet.
     deferred: Vec<DeferredRequest>,
     /// Tasks that refuse direct links.
     refusing: BTreeSet<Tid>,

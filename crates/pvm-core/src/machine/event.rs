@@ -13,16 +13,16 @@ pub(super) enum Event {
     TaskLeft { tid: Tid, spawn: Option<SpawnId>, peers: Vec<Tid> },
     /// A task of this host has ended. Its tid is free.
     TaskGone { tid: Tid, task: Box<Task> },
-    /// At the master: a task of another host, for which the master keeps state, has left PVM. `ended`: the task has
-    /// ended, too.
+    /// At the master: a task of another host has left PVM, and the master keeps state for this task. `ended`: the task
+    /// has ended, too.
     ClientLeft { tid: Tid, ended: bool },
-    /// The host that distributed the spawn of this task was lost before it announced the task.
+    /// The host that distributed the spawn of this task was lost before it could announce the task to the collector.
     SpawnerLost(Tid),
     /// A host has been removed from the machine, together with its tasks.
     HostGone(Tid),
     /// New hosts are usable.
     HostsJoined(Vec<Tid>),
-    /// The master is lost or has violated the protocol, for this reason.
+    /// The master is lost or has violated the protocol; the text is the reason.
     MasterLost(String),
     /// At the master: a task has taken a role.
     RoleTaken { role: Role, tid: Tid },

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum GroupAction {
     /// Make the page; answer by `Machine::handle_group_made`.
     Make,
-    /// Enter the task as the member with that instance number.
+    /// Record in the page that the task is the member with that instance number.
     Joined { instance: u32, tid: Tid },
     /// Remove that member; wake the members that wait in the barrier.
     Gone { instance: u32 },
@@ -67,7 +67,7 @@ pub struct Taken {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // each variant's sentence names its fields
 pub enum Listing {
-    /// The task `to`, which asked in that context.
+    /// The task `to`, which sent its request in the context `ctx`.
     Task { to: Tid, ctx: i32 },
     /// The log, because the task `from` asked to write the list there.
     Log { from: Tid },

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 ///
 /// * Filled by: all tasks of the machine
 /// * Setting: none, a tid has no bits for more
-/// * Reached: `pvm_addhosts` says `PvmBadParam` for more names, and returns `PvmOutOfRes` in place of tids
+/// * Reached: `pvm_addhosts` says `PvmBadParam` for more names, and `PvmOutOfRes` if no host number is free
 /// * Test: `the_number_of_hosts_is_limited`
 pub const HOSTS_MAX: usize = (HOST_MASK >> HOST_SHIFT) as usize;
 /// The number of the first host, the master.
@@ -35,7 +35,8 @@ pub(super) struct HostTable {
     master: Tid,
     /// The records are boxed, so that a look-up touches little memory.
     table: BTreeMap<Tid, Box<HostRecord>>,
-    /// The hosts by name: the name under which a host was added, and its other names in lower case.
+    /// The hosts by name: `names` has the names under which hosts were added, `aliases` their other names in lower
+    /// case.
     names: Names,
     aliases: Names,
     /// At the master: hosts whose daemon runs and that are not in the table yet.
@@ -104,7 +105,7 @@ impl HostTable {
     }
     /// Returns whether that host belongs to the machine.
     pub fn is_here(&self, tid: Tid) -> bool {
-        // A host counts its master as present even before the master's welcome.
+        // A daemon treats its master as a host of the machine even before the master's welcome.
         self.table.contains_key(&tid.host()) || tid.host() == self.master
     }
     pub fn record(&self, tid: Tid) -> Option<&HostRecord> {

@@ -1,6 +1,6 @@
 //! Limits on what tasks and other hosts can make a daemon store.
 //!
-//! The limits are generous. A machine of 500 hosts with 5,000 tasks needs far less, even if each task watches all
+//! The limits are generous. A machine of 500 hosts with 5,000 tasks stays far below them, even if each task watches all
 //! others. A task that reaches a limit gets an error; a task that reaches a limit because it does not read its messages
 //! is disconnected.
 
@@ -20,11 +20,12 @@ pub const MAILBOX_BYTES_MAX: usize = 1 << 30;
 /// * Test: `the_watches_of_a_task_are_limited`
 pub const TASK_WATCHES_MAX: usize = 1 << 18;
 
-/// Pairs of a watching task on one host and a watched task on another; the limit applies to each two hosts separately.
+/// Pairs of a watching task on one host and a watched task on another; the limit applies to each pair of hosts
+/// separately.
 ///
 /// * Filled by: each other host, and its tasks
 /// * Setting: `HPVM_HOST_WATCHES_MAX`, of the first daemon for the whole machine
-/// * Reached: `pvm_notify` says `PvmOutOfRes`; further watches of a host are ignored
+/// * Reached: `pvm_notify` says `PvmOutOfRes`; if another host exceeds the limit, its further watches are ignored
 /// * Test: `the_watches_of_a_host_are_limited`
 pub const HOST_WATCHES_MAX: usize = 1 << 20;
 

@@ -76,7 +76,7 @@ impl Links {
             }
         }
     }
-    /// Takes the next host whose deadline has passed.
+    /// Removes the earliest deadline if it has passed, and returns its host.
     pub fn take_due(&mut self, now: Time) -> Option<Tid> {
         let (when, host) = self.deadlines.first().copied().filter(|(when, _)| *when <= now)?;
         self.deadlines.remove(&(when, host));

@@ -97,7 +97,7 @@ pub(super) struct Mailboxes {
     owned: BTreeMap<Tid, BTreeSet<(u64, i32)>>,
     /// The pending receives, by the name of the class.
     pending_receives: BTreeMap<Vec<u8>, Vec<PendingReceive>>,
-    /// The names of the classes for which each task waits.
+    /// By task: the names of the classes in which the task waits for an entry.
     awaited_names: BTreeMap<Tid, BTreeSet<Vec<u8>>>,
 }
 
@@ -328,7 +328,7 @@ impl Mailboxes {
         self.pending_receives.entry(one.name.clone()).or_default().push(one);
     }
 
-    /// Takes the pending receives for a class.
+    /// Removes the pending receives for a class, and returns them.
     fn take_pending_receives(&mut self, name: &[u8]) -> Vec<PendingReceive> {
         let all = self.pending_receives.remove(name).unwrap_or_default();
         for one in &all {

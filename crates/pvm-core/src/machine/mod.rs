@@ -363,7 +363,7 @@ impl Machine {
         self.parts.groups.barrier_changed(now, group);
     }
 
-    /// Handles the arrivals taken out of this host's page ([`GroupAction::Take`]).
+    /// Handles the arrivals that were taken out of this host's barrier page ([`GroupAction::Take`]).
     pub fn handle_barrier_taken(&mut self, group: u64, taken: Taken) {
         self.parts.groups.arrivals_taken(&mut self.core, group, taken);
     }
@@ -443,15 +443,15 @@ impl Machine {
         self.parts.membership.data_links.down(&mut self.core, host);
     }
 
-    /// Handles the result of [`Action::ExpectData`]: the tokens for the other host's call, or `None` if the call could
-    /// not be prepared.
+    /// Handles the result of [`Action::ExpectData`]: the tokens with which the other host connects, or `None` if this
+    /// daemon could not prepare for that.
     pub fn handle_data_expected(&mut self, now: Time, host: Tid, call: Option<DataCall>) {
         self.advance_time(now);
         self.parts.membership.data_links.expected(&mut self.core, host, call);
     }
 
-    /// Handles the result of [`Action::ExpectDirect`]: the secrets for the other host's call, or `None` if this daemon
-    /// cannot hold more links or the two tasks have a link already.
+    /// Handles the result of [`Action::ExpectDirect`]: the secrets with which the other host connects, or `None` if
+    /// this daemon cannot hold more links or the two tasks have a link already.
     pub fn handle_direct_expected(&mut self, ticket: DirectTicket, call: Option<DirectCall>) {
         self.parts.directs.expected(&mut self.core, ticket, call);
     }

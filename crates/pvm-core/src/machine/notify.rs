@@ -45,9 +45,9 @@ pub(super) struct Notify {
     remote_watching: PairIndex<Tid, Tid>,
     /// The number of exit and host-delete notifies of each watching task.
     open_notifies: TidCounts,
-    /// The number of pairs of a watched task elsewhere and a watching task here, by the host of the watched task.
+    /// For each other host: the number of pairs of a watched task there and a watching task here.
     watched_pairs: TidCounts,
-    /// The number of pairs of a watched task here and a watching task elsewhere, by the host of the watching task.
+    /// For each other host: the number of pairs of a watched task here and a watching task there.
     watcher_pairs: TidCounts,
     /// The notifies that resource managers were asked to send.
     delegated: Vec<DelegatedNotify>,
@@ -82,7 +82,7 @@ impl SubMachine for Notify {
                 self.manager_gone(core, |manager| manager == *tid);
             }
             Event::HostGone(host) => {
-                // Other hosts learn from the master that the manager is gone.
+                // The slaves need not do this here: the master announces to them that the manager is gone.
                 if core.is_master() {
                     self.manager_gone(core, |manager| manager.host() == *host);
                 }
@@ -111,13 +111,13 @@ impl Notify {
         watched
     }
 
-    /// Takes all exit notifies about a task.
+    /// Removes and returns all exit notifies about a task.
     fn take_exits(&mut self, tid: Tid) -> Vec<Target> {
         let tasks: Vec<Tid> = self.exit_notifies.range(pairs_with(tid)).map(|((_, task), _)| *task).collect();
         tasks.into_iter().flat_map(|task| self.take_exit(tid, task)).collect()
     }
 
-    /// Takes the exit notifies of one task about another.
+    /// Removes and returns the exit notifies of one task about another.
     fn take_exit(&mut self, tid: Tid, task: Tid) -> Vec<Target> {
         self.watched.remove(task, tid);
         let Some(targets) = self.exit_notifies.remove(&(tid, task)) else { return Vec::new() };
@@ -126,7 +126,7 @@ impl Notify {
         targets
     }
 
-    /// Takes all notifies about a host.
+    /// Removes and returns all host-delete notifies about a host.
     fn take_deletions(&mut self, host: Tid) -> Vec<(Target, Tid)> {
         let tasks: Vec<Tid> = self.host_delete_notifies.range(pairs_with(host)).map(|((_, task), _)| *task).collect();
         tasks.iter().for_each(|task| _ = self.watched.remove(*task, host));

@@ -6,9 +6,9 @@ use crate::tid::Tid;
 /// Counters of open requests.
 #[derive(Default)]
 pub(super) struct OpenRequests {
-    /// By the task that asked.
+    /// The number of open requests, by the task that asked.
     tasks: TidCounts,
-    /// By the host of the task that asked.
+    /// The number of open requests, by the host of the task that asked.
     hosts: TidCounts,
 }
 

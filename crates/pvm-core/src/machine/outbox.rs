@@ -109,7 +109,8 @@ impl Core {
             let addresses = self.hosts.addresses_of(host);
             self.push(Action::OpenLink { host, addresses });
         } else if host != master {
-            // The master connects without a request, so only other hosts are asked.
+            // The host with the lower tid connects to the other. The master does so without a request, so only other
+            // hosts are asked.
             self.send_master(Frame::PleaseConnect { to: host, from: own });
         }
     }

@@ -1,7 +1,7 @@
 //! The frames of the master that other hosts must acknowledge or answer at once: changes of the host table or of a
-//! group, queries for the tasks of a host or for the members that wait in barriers. Tasks wait for these
-//! acknowledgements. A host that is alive and does not acknowledge would delay these tasks for ever, so it is removed
-//! like a silent host.
+//! group, queries for the tasks of a host or for the members that wait in barriers. Requests of tasks are completed
+//! only after these acknowledgements. If a host that is alive never acknowledged, the tasks would wait for ever, so
+//! such a host is removed like a silent one.
 use super::settings::Time;
 use crate::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// * Test: `a_host_that_never_says_that_it_knows_the_table_does_not_hold_up_adds`
 pub(super) const TIMEOUTS_MAX: u32 = 3;
 
-/// A pending acknowledgement, by the number under which the frame was sent.
+/// A pending acknowledgement, identified by the number of the frame that must be acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Ack {
     /// `TableAck`

@@ -1,4 +1,4 @@
-//! Requests of tasks that another host decides.
+//! Requests of tasks, each decided by another host than the task's own.
 //!
 //! The deciding daemon handles a request as if the task lived on its host. The answer returns to the daemon on the
 //! task's host, which knows the waiting task. Requests that are pending at a lost host fail at once.
@@ -32,7 +32,7 @@ struct PendingRequest {
 ///
 /// * Filled by: tasks of each host
 /// * Setting: none, each task waits for one answer at a time
-/// * Reached: `pvm_tasks` says `PvmOutOfRes`
+/// * Reached: `pvm_tasks` returns `PvmOutOfRes`
 /// * Test: `hosts_are_not_asked_for_their_tasks_more_often_than_they_answer`
 const LISTENERS_PER_HOST_MAX: usize = 4096;
 

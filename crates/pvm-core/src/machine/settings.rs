@@ -9,8 +9,8 @@ use std::time::Duration;
 
 /// How long the tasks may take to end at a halt before they are killed.
 pub const HALT_GRACE: Duration = Duration::from_secs(2);
-/// How long a barrier waits for substitutes of members that had gone before it began. A program may take long to start
-/// a substitute.
+/// How long a barrier waits for substitutes of members that were gone before the barrier began. A program may take long
+/// to start a substitute.
 pub const BARRIER_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a host may be silent before it is considered dead.
 pub const HOST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -55,7 +55,7 @@ pub struct Settings {
     pub limits: Limits,
     /// How long the tasks may take to end at a halt before they are killed.
     pub halt_grace: Duration,
-    /// How long a barrier waits for substitutes of members that had gone before it began.
+    /// How long a barrier waits for substitutes of members that were gone before the barrier began.
     pub barrier_patience: Duration,
     /// Whether this is the master.
     pub rank: Rank,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 /// The first cookie. PVM's taskers receive cookies in place of process ids, so cookies are numbers that are too high
 /// for process ids.
 const COOKIE_FIRST: u32 = 10_000_000;
-/// The number of different cookies; then cookies repeat.
+/// The number of different cookies; after this many, cookies repeat.
 const COOKIES: u32 = 1 << 30;
 /// Tasks of this host at a time: as many as the port table has slots.
 ///
@@ -16,10 +16,10 @@ const COOKIES: u32 = 1 << 30;
 /// * Reached: `pvm_spawn` returns `PvmOutOfRes` in place of tids; a task that is started by hand is refused
 /// * Test: `the_tasks_of_a_host_are_limited`
 pub const TASKS_MAX: usize = SLOT_MASK as usize;
-/// Ended tasks whose wait status is remembered, enough for those of the largest spawn.
+/// Ended tasks whose wait status is remembered: enough for all tasks of the largest spawn.
 ///
 /// * Filled by: all tasks and hosts of the machine
-/// * Setting: none, a host never has more tasks at a time
+/// * Setting: none, since a host cannot have more tasks than this at a time
 /// * Reached: the oldest wait status is forgotten
 /// * Test: `how_a_task_ended_is_remembered_for_a_while`
 pub const ENDED_MAX: usize = SLOT_MASK as usize;
@@ -64,7 +64,7 @@ pub(super) struct Task {
     pub peers: BTreeSet<Tid>,
     /// The spawn that started the task.
     pub spawn: Option<SpawnId>,
-    /// A line of output that has not ended yet.
+    /// The beginning of a line of output whose end has not arrived yet.
     pub line: Vec<u8>,
     /// The resource manager at the time when the task enrolled; this manager decides the requests of the task.
     pub manager: Tid,

@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 /// Requests that wait for the end of a task of this host.
 #[derive(Default)]
 pub(super) struct Tasks {
-    /// The requests by the task whose end they wait for: the task that asked, and its wait id.
+    /// By the task whose end is awaited: each task that asked, and the wait id of its request.
     exit_waiters: BTreeMap<Tid, Vec<(Tid, u32)>>,
-    /// By the task that asked: the tasks whose end it waits for.
+    /// By the task that asked: the tasks whose end it awaits.
     awaited: PairIndex<Tid, Tid>,
 }
 
@@ -168,14 +168,14 @@ fn end(core: &mut Core, tid: Tid) {
     core.raise(Event::TaskGone { tid, task: Box::new(task) });
 }
 
-/// Tells the master that a task for which it keeps state has left PVM, or has ended.
+/// Informs the master that a task has left PVM or has ended, if the master keeps state for this task.
 fn tell_master_left(core: &mut Core, tid: Tid, known_to_master: bool, ended: bool) {
     if known_to_master && !core.is_master() {
         core.send_master(Frame::Left { tid, ended });
     }
 }
 
-/// Removes a task that could not be started, without notifies and without an end of output.
+/// Removes a task that could not be started. Sends neither notifies nor an end of output.
 pub(super) fn discard(core: &mut Core, tid: Tid) {
     detach(core, tid);
     if core.tasks.remove(tid).is_some() {
@@ -261,8 +261,8 @@ impl Tasks {
         let another = task.state == State::Connected && task.process != task.started;
         task.started = 0;
         if another {
-            // The started process has ended, but another process is the task now. No tasker reports the end of that
-            // process, so this daemon must notice it.
+            // The started process has ended, but another process is the task now. No tasker will report the end of this
+            // other process, so this daemon must notice it.
             task.origin = Origin::Spawned;
         }
         core.tasks.remember(tid, status);
@@ -299,13 +299,13 @@ impl Tasks {
         }
     }
 
-    /// Drops all requests of a task that wait for the end of another.
+    /// Drops all requests by which a task asked for the end of other tasks.
     fn stop_waiting(&mut self, asker: Tid) {
         for of in self.awaited.take(asker) {
             self.remove_waiter(asker, of);
         }
     }
-    /// Drops the requests of one task that wait for the end of another.
+    /// Drops the requests by which one task (`asker`) asked for the end of another (`of`).
     fn remove_waiter(&mut self, asker: Tid, of: Tid) {
         let Some(waiting) = self.exit_waiters.get_mut(&of) else { return };
         waiting.retain(|(other, _)| *other != asker);
@@ -313,7 +313,7 @@ impl Tasks {
             self.exit_waiters.remove(&of);
         }
     }
-    /// Takes the requests that wait for the end of a task.
+    /// Removes the requests that wait for the end of a task, and returns them.
     fn take_waiting(&mut self, of: Tid) -> Vec<(Tid, u32)> {
         let waiting = self.exit_waiters.remove(&of).unwrap_or_default();
         waiting.iter().for_each(|(asker, _)| _ = self.awaited.remove(*asker, of));

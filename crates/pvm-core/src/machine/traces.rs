@@ -9,9 +9,9 @@ use crate::tid::Tid;
 use crate::trace::{Described, Moment, Record, Stamp, Value};
 use std::collections::BTreeMap;
 
-/// The value of the parent and of the flags of a task that was started by hand.
+/// In trace events: the parent and the flags of a task that was started by hand.
 const STARTED_BY_HAND: i32 = -1;
-/// The value of the name of such a task.
+/// In trace events: the name of a task that was started by hand.
 const NO_NAME: &[u8] = b"-";
 
 /// Which events have been described to which collectors.
@@ -60,8 +60,8 @@ impl Traces {
     }
 
     /// Records that a collector gets an event. If `of` is a task of this host, the collector is on another host, and is
-    /// remembered as long as this task lives. Returns whether the collector must first receive the list of data, and
-    /// whether it must first receive the description of this event.
+    /// remembered as long as `of` lives. Returns whether the collector must first receive the list of data, and whether
+    /// it must first receive the description of this event.
     fn introduce(&mut self, collector: Tid, event: Event, of: Option<Tid>) -> (bool, bool) {
         let introduce = !self.collectors.contains_key(&collector);
         if let Some(tid) = of {

@@ -1,8 +1,8 @@
 //! Borrowed payloads: messages from other hosts, on their way from the daemon to a task.
 //!
 //! The payload lies in the daemon's heap until the task has read the entry, and the task copies it out at once. So the
-//! daemon learns from the read count of the queue which payloads are free, and no release has to wait in a queue behind
-//! messages that the task has sent.
+//! daemon learns from the read count of the queue which payloads are free. The task need not report this by an entry in
+//! its own queue to the daemon, where the entry would wait behind messages of the task.
 
 use super::Endpoint;
 use super::send::{descriptor, ring};
@@ -30,12 +30,12 @@ impl Endpoint {
     }
 
     /// Asks the peer to ring when it has read `mark` half-slots; `None` withdraws the request. Returns whether the peer
-    /// has read that many already; in this case it may fail to ring.
+    /// has read that many already; in this case the peer does not necessarily ring.
     pub fn want_notice(&mut self, to: u32, mark: Option<u64>) -> bool {
         let us = self.tid;
         let Some(peer) = self.index_of(to).and_then(|index| self.peers[index].as_mut()) else { return false };
         peer.our_record.get().notice.store(mark.unwrap_or(0), Ordering::Relaxed);
-        // Pair `wanted or read`: either the reader sees what is wanted, or we see how far it has read.
+        // Pair `wanted or read`: either the reader sees our request, or we see how far the reader has read.
         parker::full_fence();
         mark.is_some_and(|mark| peer.consumed(us) >= mark)
     }
@@ -55,8 +55,8 @@ impl Endpoint {
         }
     }
 
-    /// Passes to the sink everything that a peer has sent until now, whether the sink wants it or not. The peer may go
-    /// on sending.
+    /// Passes to the sink everything that a peer has sent until now, whether the sink wants it or not. The peer may
+    /// send further messages meanwhile.
     pub fn poll_through(&mut self, tid: u32, sink: &mut impl crate::Sink) -> usize {
         let count = self.poll_dead(tid, sink);
         if let Some(index) = self.index_of(tid) {

@@ -9,7 +9,7 @@ use std::ops::Range;
 pub(super) struct DeadQueue {
     /// All rings so far, including the present one: the end address of each, by its start address.
     rings: BTreeMap<usize, usize>,
-    /// The addresses of the present ring, and (`end`) the read count, in half-slots, at the end of this ring.
+    /// `ring`: the addresses of the present ring. `end`: the read count, in half-slots, at the end of this ring.
     ring: Range<usize>,
     end: u64,
 }

@@ -10,10 +10,11 @@ use std::sync::{Arc, mpsc};
 const BODY_BYTES: usize = 16 << 20;
 /// How long the sender is held between its claim of a chunk and the write.
 const HELD: Duration = Duration::from_millis(600);
-/// How long the sender tries to take part in a copy. On a busy machine the receiver is often not scheduled in time.
+/// How long the test repeats the send until the sender takes part in a copy. On a busy machine the receiver is often
+/// not scheduled in time.
 const TRIES_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Takes bodies in transit into one buffer, and overwrites that buffer at once.
+/// A sink that takes bodies in transit into one buffer, and overwrites that buffer at once.
 struct Reusing(Vec<u8>);
 
 impl Sink for Reusing {

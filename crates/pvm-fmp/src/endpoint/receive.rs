@@ -40,8 +40,8 @@ impl Endpoint {
     }
 
     /// Probes the queues of the most recent peers for some hundred nanoseconds, or until an entry is there; takes
-    /// nothing. A waiting task calls this function between two polls: as a poll goes through all the layers above, it
-    /// takes longer, and would see a message later.
+    /// nothing. A waiting task calls this function between two polls: a poll goes through all the layers above, so it
+    /// takes longer and would notice a message later.
     #[inline]
     pub fn watch(&self) {
         let watched = &self.order[..self.order.len().min(WATCH_PEERS)];
@@ -254,7 +254,7 @@ impl Endpoint {
         if peer.damaged {
             return 0;
         }
-        // Before a sleep no queue may be overlooked.
+        // The last search before a sleep is thorough, because it must not overlook a queue.
         let record = if thoroughly { peer.find_record(us) } else { peer.probe_record(us) };
         if let Some(record) = record {
             peer.inbound = Inbound::find(&peer.owner, record.get());
@@ -463,7 +463,7 @@ impl Endpoint {
         let heap = self.heap.borrow();
         let words = &heap.source().mapping.header().posted.0;
         let Some(wanted) = wanted else {
-            // This store orders nothing: a rendezvous that arrives nevertheless is taken, or falls back to eager.
+            // This store needs no ordering: the rendezvous of a sender that still sees the old value is no problem.
             return words.active.store(0, Ordering::Relaxed);
         };
         words.active.store(0, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The next message of the most recent peer, still in its queue.
+//! The next message of the peer that sent last; the message is still in the queue.
 use crate::peer::Inbound;
 use crate::queue::Short;
 use crate::{Immediate, Meta};

@@ -1,4 +1,4 @@
-//! Rendezvous whose body does not fit in the sender's heap: the receiver takes them, or they are withdrawn.
+//! A rendezvous whose body does not fit in the sender's heap: the receiver takes it, or the sender withdraws it.
 use super::*;
 use crate::tests::{A, B, Host, Kept, beside, body};
 use crate::{Arrival, Meta, Posted, SendError, Sent, Sink};
@@ -8,7 +8,7 @@ use std::time::Instant;
 const BODY_BYTES: usize = 256 << 10;
 const ANY: Posted = Posted { from: 0, mask: [0; 6], value: [0; 6] };
 
-/// Opens the queue to B, and then leaves the heap without further memory.
+/// Opens the queue to B, and then lets the heap get no more memory.
 fn leave_no_memory(a: &mut Endpoint) {
     a.rendezvous_bytes_min = BODY_BYTES;
     a.send_bytes(B, [1, 0, 0, 0, 0, 0], b"first").map(|_| ()).unwrap();

@@ -86,8 +86,8 @@ impl Endpoint {
         if rendezvous && self.peer_waits_for(index, &meta) {
             return self.send_rendezvous(index, meta, body, ringer);
         }
-        // A daemon never waits for a body. While tasks outnumber the cores, the peer would often have to wait for us in
-        // the middle of the body.
+        // A body to a daemon is not pipelined, since a daemon never waits for the end of a body. While tasks outnumber
+        // the cores, no body is pipelined: the peer would often have to wait for us in the middle of the body.
         if waits && body.len() >= PIPELINED_BYTES_MIN && !self.crowded() {
             return self.send_pipelined(index, meta, body);
         }
@@ -233,7 +233,7 @@ pub(super) fn descriptor<const BYTES: usize>(token: u32, body: &[(Block, usize)]
     bytes
 }
 
-/// Wakes the peer if it sleeps. Returns what is left to do.
+/// Wakes the peer if it sleeps. Returns whether the daemon must still ring the peer's doorbell.
 #[inline(always)]
 pub(super) fn ring(peer: &Peer, reached: bool) -> Sent {
     match peer.owner.mapping.header().parker.0.parked(reached) {

@@ -1,4 +1,4 @@
-//! The barrier: one word that members change by compare-exchange alone.
+//! The barrier: one word that members change only by compare-exchange.
 //!
 //! The word holds the generation of the barrier, the count at which it opens (`need`) and the number of arrivals. The
 //! first arrival sets the need; the exchange of the last arrival also moves the word to the next generation. So a
@@ -41,7 +41,7 @@ const NOTED: u64 = 1 << 32;
 /// The state of the barrier at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pending {
-    /// The number of the barrier; counts up and wraps.
+    /// The number of generations before this one; it wraps.
     pub generation: u32,
     /// How many must arrive; 0 before the first arrival.
     pub need: u16,
@@ -92,7 +92,7 @@ impl Pending {
 pub struct Arrival {
     /// The generation of the barrier.
     pub generation: u32,
-    /// Set for the last arrival: all may go on, and the sleepers must be rung.
+    /// Set for the last arrival: all members may go on, and this one must ring the doorbells of the sleepers.
     pub last: bool,
     /// Set if the group has too few members for this barrier to open. The group may still grow, or it has just shrunk:
     /// the daemon must be notified, since it may have checked the barrier before this arrival.
@@ -106,7 +106,7 @@ pub enum Refused {
     Mismatch,
     /// The group has ended, or is frozen and broken.
     Closed,
-    /// The daemon has taken the arrivals: arrive through the daemon.
+    /// The daemon has taken the arrivals: the member must send its arrival to the daemon.
     Elsewhere,
     /// This task has no barrier page, because it was no member when it asked for the group; or the page is too short to
     /// have a slot for the task.
@@ -158,7 +158,7 @@ impl MemberSlot {
             _ => ArrivalState::Away,
         }
     }
-    /// Returns whether the member wants to be rung.
+    /// Returns whether the member sleeps or is about to, and so must be woken.
     pub fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::Relaxed) != 0
     }
@@ -176,7 +176,7 @@ pub(crate) struct Barrier {
     sleeping: AtomicU64,
     #[cfg(not(loom))]
     _pad: [AtomicU64; 6],
-    /// By generation modulo [`FAILURES`]: the last such generation that has failed, with [`NOTED`] set; 0 for none.
+    /// Element `n`: the newest failed generation that is `n` modulo [`FAILURES`], with [`NOTED`] set; 0 for none.
     failed: [AtomicU64; FAILURES],
 }
 
@@ -214,7 +214,7 @@ impl Barrier {
                 return Err(Refused::Elsewhere);
             }
             if before.need != 0 && before.need != need {
-                // `before` is no guess here: a guess has the need 0.
+                // The need is not 0, so `before` was read from the word: a guess has the need 0.
                 slot.state.store(0, Ordering::Relaxed);
                 return Err(Refused::Mismatch);
             }
@@ -256,7 +256,7 @@ impl Barrier {
 
     fn fate(&self, generation: u32) -> Result<(), Failed> {
         if self.pending().generation == generation {
-            // Only a member that breaks the rules can bring a generation back.
+            // Only a member that breaks the rules can set the word back to an earlier generation.
             return Err(Failed);
         }
         let noted = self.failed[generation as usize % FAILURES].load(Ordering::Relaxed);

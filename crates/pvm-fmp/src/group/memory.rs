@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// What the daemon sees when it looks at a barrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
-    /// The state of the barrier; its need is 0 while nobody has arrived.
+    /// The state of the barrier; `need`, the number of members that must arrive, is 0 while nobody has arrived.
     pub pending: Pending,
     /// The number of members that have not arrived.
     pub absent: u32,
@@ -17,10 +17,10 @@ pub struct Look {
     pub arriving: u32,
 }
 
-/// What the daemon has taken out of a barrier.
+/// The arrivals that the daemon has taken out of a barrier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenArrivals {
-    /// The state of the barrier; its need is 0 if nobody had arrived.
+    /// The state of the barrier; `need`, the number of members that must arrive, is 0 if nobody had arrived.
     pub pending: Pending,
     /// The tids of members that had arrived.
     pub arrived_members: Vec<u32>,
@@ -67,7 +67,8 @@ impl GroupMemory {
         self.change(instance, tid);
     }
 
-    /// Removes the member of that instance number. The caller must check the barrier and ring the sleepers after this.
+    /// Removes the member of that instance number. The caller must then check the barrier and ring the doorbells of the
+    /// [`GroupMemory::sleepers`].
     pub fn clear(&self, instance: u32) {
         let tid = self.membership.tids.0[instance as usize].load(Ordering::Relaxed);
         let frozen = self.membership.state.load(Ordering::Relaxed) & FROZEN != 0;
@@ -108,8 +109,8 @@ impl GroupMemory {
         self.set_state_bit(FROZEN);
     }
 
-    /// Notes that a member of the frozen group has gone: nobody arrives at a barrier any more. The caller must make the
-    /// pending barrier fail and ring the sleepers after this.
+    /// Notes that a member of the frozen group has gone: from now on nobody can arrive at a barrier. The caller must
+    /// then make the pending barrier fail and ring the doorbells of the [`GroupMemory::sleepers`].
     pub fn break_up(&self) {
         self.set_state_bit(BROKEN);
     }
@@ -154,7 +155,8 @@ impl GroupMemory {
         look
     }
 
-    /// Returns the need of the barrier, and the tids of members that have arrived.
+    /// Returns how many members must arrive at the barrier (0 before the first arrival), and the tids of members that
+    /// have arrived.
     pub fn waiting(&self) -> (u16, Vec<u32>) {
         let pending = self.barrier_page.barrier.pending();
         let arrived = |(instance, _): &(usize, u32)| {
@@ -181,7 +183,7 @@ impl GroupMemory {
     }
 
     /// Releases the members whose arrivals were taken. `opened`: whether the barrier has opened; otherwise it has
-    /// failed. Ring the sleepers after this.
+    /// failed. The caller must then ring the doorbells of the [`GroupMemory::sleepers`].
     pub fn release(&self, opened: bool) {
         self.barrier_page.barrier.release(opened);
     }
@@ -191,13 +193,13 @@ impl GroupMemory {
         self.barrier_page.barrier.give();
     }
 
-    /// Makes the barrier fail, if nobody has arrived since [`GroupMemory::look`] returned `pending`. Ring the sleepers
-    /// after this.
+    /// Makes the barrier fail, if nobody has arrived since [`GroupMemory::look`] returned `pending`. The caller must
+    /// then ring the doorbells of the [`GroupMemory::sleepers`].
     pub fn fail(&self, pending: Pending) -> bool {
         self.barrier_page.barrier.fail(pending)
     }
 
-    /// Returns the tids of the members that want to be rung.
+    /// Returns the tids of the members that sleep until their doorbells are rung.
     pub fn sleepers(&self) -> Vec<u32> {
         // Pair `park or open`: either we see the sleeper, or the sleeper sees our change.
         fence(Ordering::SeqCst);

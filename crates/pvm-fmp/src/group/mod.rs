@@ -1,8 +1,8 @@
 //! The shared memory of a group: its members and its barrier.
 //!
 //! The daemon makes two memfds for each group. It alone writes the **membership page**; every task that asks for the
-//! group maps that page read-only. The **barrier page** holds the barrier, and all members write there: see `barrier`
-//! for why a death at any instruction leaves it consistent.
+//! group maps that page read-only. The **barrier page** holds the barrier, and all members write there. The barrier
+//! stays consistent even if a member dies at any instruction: see `barrier`.
 
 mod barrier;
 

@@ -233,8 +233,8 @@ fn under_load_all_waiters_agree() {
             if look.pending.generation >= GENERATIONS {
                 break;
             }
-            // Only every fifth barrier may fail. The others need all four members, so no member misses more failures
-            // than are remembered.
+            // Only every fifth barrier may fail. All others open only when all four members have arrived, so no member
+            // falls so far behind that it misses more failures than the barrier remembers.
             if look.pending.generation % 5 == 0 && look.pending.need > 0 && memory.fail(look.pending) {
                 failures.insert(look.pending.generation);
             }

@@ -15,7 +15,7 @@ const RETRIES_MAX: u32 = 10_000;
 pub struct GroupView {
     membership: Mapped<MembershipPage>,
     barrier_page: Option<Mapped<BarrierPage>>,
-    /// The next generation, as far as this member knows.
+    /// The number of the next barrier (its generation), as far as this member knows.
     guess: Cell<u32>,
 }
 

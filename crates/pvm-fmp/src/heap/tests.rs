@@ -82,7 +82,7 @@ fn what_is_written_is_there_by_whichever_way_it_went() {
     for is_slow in [false, true] {
         for offset in [0, 3, 64] {
             let block = Block::allocate(&heap, BYTES + 64).unwrap();
-            // So many timed copies that one more, slow or quick, does not change the mode.
+            // After this many recorded copies, one more slow or fast copy does not change the mode.
             for _ in 0..100 {
                 heap.borrow_mut().copy_policy.record(PIECE_BYTES, Duration::from_secs(is_slow.into()));
             }

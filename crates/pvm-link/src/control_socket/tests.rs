@@ -129,7 +129,8 @@ fn the_end_of_the_other_side_is_told_after_its_last_frame() {
     assert_eq!(there.send_to_task(&ToTask::Halting, &[]), Err(ControlError::Closed));
 }
 
-/// The environment variable that is set when the test below runs again, as a user to whom the system's limit applies.
+/// The environment variable that is set when the test below runs again, as a user to whom the system's limit of
+/// descriptors in flight applies.
 const WITHOUT_PRIVILEGES: &str = "HPVM_TEST_WITHOUT_PRIVILEGES";
 /// The descriptor limit of the process that runs the test as that user.
 const OPEN_MAX: u64 = 200;

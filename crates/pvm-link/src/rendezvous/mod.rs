@@ -1,7 +1,7 @@
 //! How a task finds the daemon of its user, and how a daemon publishes its socket.
 //!
 //! The daemon writes the path of its socket to the rendezvous file `<tmp>/pvmd.<uid>[.<vmid>]`, and holds a lock on
-//! that file while it lives. So a file that nobody locks is stale, unless its socket still accepts connections; and if
+//! that file while it lives. So a file whose lock is free is stale, unless the socket still accepts connections; and if
 //! two daemons start at the same time, only one of them gets the file. A name that another user has taken is skipped;
 //! daemon and tasks try the same further names in the same order.
 use crate::{ControlError, ControlSocket};
@@ -203,7 +203,7 @@ impl Published {
         &self.file
     }
 
-    /// Returns the socket of the dead daemon whose file was taken over.
+    /// Returns the path of a dead daemon's socket, if this daemon has taken over the dead daemon's file.
     pub fn stale_socket(&self) -> Option<&Path> {
         self.stale.as_deref()
     }
@@ -284,7 +284,7 @@ fn create(file: &Path) -> Result<File, Errno> {
 /// Opens a file only if it is regular, belongs to this user, and has only one name. A file with two names is refused
 /// because another user may have made this name as a hard link to any file of this user.
 fn open_own(file: &Path) -> Result<File, Errno> {
-    // NONBLOCK: another user may have put a pipe there.
+    // With NONBLOCK, the call does not wait for the other end of a pipe that another user may have put there.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let status = rustix::fs::lstat(file)?;
     let own = |status: &rustix::fs::Stat| {

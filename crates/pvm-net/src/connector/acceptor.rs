@@ -19,11 +19,11 @@ const HANDSHAKE_TIME_LEAST: Duration = Duration::from_secs(1);
 /// to the peer's connections that have not sent their request.
 ///
 /// * Filled by: each other host
-/// * Setting: none, a host connects once to each address of another host
+/// * Setting: none, an honest host connects only once to each address of another host
 /// * Reached: the oldest of these connections is closed
 /// * Test: `one_who_calls_again_and_again_keeps_few_places`, `one_who_calls_and_says_nothing_keeps_few_places`
 pub const HALF_PAIRS_MAX: usize = 8;
-/// Pause in accepting when there is no descriptor left for a new connection.
+/// The pause in accepting after there was no descriptor or no memory for a new connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The first byte of a TLS connection.
 const TLS_BYTE: u8 = 22;
@@ -88,7 +88,7 @@ pub struct Acceptor {
     incoming: HashMap<u64, Incoming>,
     expected: HashMap<u64, Expected>,
     refusals: Refusals,
-    /// No connection is accepted before this time, since there was no descriptor for one.
+    /// No connection is accepted before this time, since there was no descriptor or no memory for one.
     paused_until: Option<Instant>,
 }
 
@@ -338,8 +338,8 @@ impl Acceptor {
         Ok(Box::new(HalfPair { control, peer, security, tokens }))
     }
 
-    /// Bounds the number of half pairs of a peer. More than the newest is kept: a peer that calls several addresses of
-    /// this host at once continues with the address that answers first, which need not be the last address that it
+    /// Bounds the number of half pairs of a peer. Not only the newest one is kept: a peer that calls several addresses
+    /// of this host at once continues with the address that answers first, which need not be the last address that it
     /// called.
     fn make_room_for_half_pair(&mut self, peer: &PublicKey) {
         let half_pairs = self.half_pairs_of(peer);
@@ -411,8 +411,8 @@ impl Acceptor {
         Ok(())
     }
 
-    /// Returns the expectation that a token belongs to. Always compares all tokens, so that the duration reveals
-    /// nothing.
+    /// Returns the ticket of the expected peer that a token belongs to. Always compares all tokens, so that the
+    /// duration reveals nothing.
     fn ticket_of(&self, shown: &[u8]) -> Option<u64> {
         self.expected.iter().fold(None, |found, (ticket, expected)| match expected.tokens.shown.is(shown) {
             true => Some(*ticket),
@@ -420,7 +420,7 @@ impl Acceptor {
         })
     }
 
-    /// Takes out the half pair that a token belongs to. The token is not valid any more.
+    /// Removes and returns the half pair that a token belongs to. After this the token is not valid any more.
     fn take_half_pair(&mut self, shown: &[u8]) -> Option<Box<HalfPair>> {
         let id = self.incoming.iter().fold(None, |found, (id, incoming)| match &incoming.stage {
             Stage::AwaitingData(half) if half.tokens.shown.is(shown) => Some(*id),

@@ -42,7 +42,7 @@ pub struct Common {
     epoll: OwnedFd,
     last_id: u64,
     events: VecDeque<ConnectEvent>,
-    /// Silence of the network after which a link fails.
+    /// The time of network silence after which a link fails.
     timeout: Duration,
 }
 

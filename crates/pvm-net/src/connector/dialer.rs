@@ -29,7 +29,7 @@ pub enum Purpose {
 
 /// A call to one peer at all its addresses.
 pub struct Dial {
-    /// The key of the peer. Without a key the peer is known by its tokens alone.
+    /// The key of the peer. Without a key, only the tokens prove that the right peer has answered.
     peer: Option<PublicKey>,
     purpose: Purpose,
     addresses: Vec<SocketAddr>,

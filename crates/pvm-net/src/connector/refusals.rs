@@ -23,8 +23,8 @@ const LINE_TIME: Duration = Duration::from_secs(10);
 /// Addresses whose refusals are counted.
 ///
 /// * Filled by: whoever reaches the port
-/// * Setting: none, the limit bounds a log
-/// * Reached: refusals of further addresses are counted together
+/// * Setting: none, the counts serve only the log
+/// * Reached: refusals of further addresses are neither counted nor logged
 /// * Test: `many_addresses_are_bounded_too`
 const ADDRESSES_MAX: usize = 256;
 

@@ -29,8 +29,8 @@ pub const HEADER_BYTES_MAX: usize = 128;
 /// * Reached: the link is closed
 /// * Test: `a_frame_that_is_too_long_is_refused_on_both_sides`
 pub const FRAME_BYTES_MAX: usize = 1 << 20;
-/// Bytes that may wait for the socket of a link when another frame is sent. A waiting frame that alone is longer than
-/// the limit does not count. The user of the link can set another limit.
+/// The largest number of bytes that may wait for the socket of a link when another frame is sent. A waiting frame that
+/// alone is longer than the limit does not count. The user of the link can set another limit.
 ///
 /// * Filled by: each other host that does not read
 /// * Setting: none, daemons set other limits for their links
@@ -119,7 +119,7 @@ pub struct Link {
     outbox: Buffer,
     /// The number of bytes of the received frame's body that have not been taken.
     body_left: usize,
-    /// The number of bytes of the sent frame's body that have not been pushed.
+    /// The number of body bytes of the frame being sent that the link has not taken yet.
     body_owed: usize,
     /// The number of bytes that were read from the socket before the peer was authenticated.
     stranger_bytes: usize,
@@ -178,7 +178,7 @@ impl Link {
         Ok(socket::tune(&self.socket, timeout)?)
     }
 
-    /// From now on, gives the peer up if it leaves sent data unread for `timeout`.
+    /// Makes the link fail, from now on, if the peer leaves sent data unread for `timeout`.
     pub fn limit_unread(&mut self, timeout: Duration) -> Result<(), LinkError> {
         Ok(socket::limit_unread(&self.socket, timeout)?)
     }

@@ -19,8 +19,8 @@ const STRANGER_READ_BYTES: usize = 4 << 10;
 const FIRST_READ_BYTES: usize = 4 << 10;
 /// Bytes read at a time, once a read has returned as many bytes as were asked for.
 const READ_BYTES: usize = 64 << 10;
-/// The same on an encrypted link, once a read of `READ_BYTES` has returned all of them. Long reads save both hosts time,
-/// since after each read TCP sends a packet that announces the new room.
+/// Bytes read at a time on an encrypted link, once a read has returned `READ_BYTES` bytes. Long reads save both hosts
+/// time, since after each read TCP sends a packet that announces the free room.
 const BUSY_READ_BYTES: usize = 256 << 10;
 /// The remaining part of a body is read directly to its destination if it has at least this number of bytes.
 const READ_STRAIGHT_BYTES: usize = 4 << 10;
@@ -236,8 +236,9 @@ impl Link {
         self.fill_by(least, 0, &mut |_| {})
     }
 
-    /// Reads once, or twice if the first read ends in the middle of an encrypted record and the socket may have more. Up
-    /// to `straight` decrypted bytes are passed to `take`, and also count as new bytes.
+    /// Reads once, or twice if the first read ends in the middle of an encrypted record and the socket may have more.
+    /// Up to `straight` decrypted bytes are passed to `take`. Returns whether new bytes have arrived, those for `take`
+    /// included.
     fn fill_by(&mut self, least: usize, straight: usize, take: &mut dyn FnMut(&[u8])) -> Result<bool, LinkError> {
         let size = self.read_size;
         let more = self.read_once(least, straight, take)?;
@@ -250,12 +251,13 @@ impl Link {
         }
         let before = self.inbox.len();
         let bytes = if self.trusted { self.read_size.bytes() } else { STRANGER_READ_BYTES };
-        // There may be no memory for a long frame.
+        // `has_room` is false if there is no memory for the bytes of a long frame.
         let (into, bytes, has_room) = match &mut self.tls {
             Some(tls) => {
                 let cipher = tls.cipher();
                 let comes = cipher.len() + bytes;
-                // Bytes that are passed to `take` without a copy need no memory here.
+                // Memory in the inbox is reserved only if the inbox is long already: bytes that are passed directly to
+                // `take` need none.
                 let is_long = self.inbox.len() > BUSY_READ_BYTES;
                 let has_room = cipher.reserve(bytes) && (!is_long || self.inbox.reserve(comes));
                 (cipher, bytes, has_room)
@@ -307,7 +309,7 @@ impl Link {
         let waiting_bytes = self.outbox.len();
         let result = tls.advance(&mut self.outbox, &mut clear);
         let left = clear.straight_left();
-        // This also sends an alert if there is one and the socket takes it.
+        // The flush also sends a TLS alert, if there is one and the socket takes it.
         let answers = !self.trusted || self.outbox.len() > waiting_bytes;
         let flushed = if answers { self.flush() } else { Ok(()) };
         let result = match result {

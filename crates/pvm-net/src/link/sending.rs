@@ -47,7 +47,7 @@ impl Link {
         self.outbox.len()
     }
 
-    /// Queues a frame, which [`Link::flush`] sends together with all others that are queued then.
+    /// Queues a frame. The next [`Link::flush`] sends it together with all other queued frames.
     pub fn queue(&mut self, kind: u8, header: &[u8], body: &[u8]) -> Result<(), LinkError> {
         let lead = self.lead_of(kind, header, body.len())?;
         match &mut self.tls {
@@ -95,9 +95,10 @@ impl Link {
         Ok(())
     }
 
-    /// Begins a frame whose body follows by [`Link::push`], and sends as much of the body as the socket takes. Returns
-    /// the number of bytes of the body that the socket has taken. Nothing else can be sent before the body is complete.
-    /// The body is not copied.
+    /// Begins a frame whose body follows by [`Link::push`], and sends as much of `first`, the beginning of the body, as
+    /// the link takes. Returns the number of bytes of the body that the link has taken. Nothing else can be sent before
+    /// the body is complete. A link in clear does not copy the body; an encrypted link takes at most `PUSH_BYTES_MAX`
+    /// bytes at a time, and keeps those that the socket does not accept.
     pub fn begin(&mut self, kind: u8, header: &[u8], body_bytes: usize, first: &[u8]) -> Result<usize, LinkError> {
         self.check(header, body_bytes)?;
         let first = &first[..first.len().min(body_bytes)];
@@ -120,7 +121,7 @@ impl Link {
         Ok(taken)
     }
 
-    /// Sends more of a frame's body. Returns how many bytes the socket has taken.
+    /// Sends more of a frame's body. Returns how many bytes the link has taken, as [`Link::begin`] does.
     pub fn push(&mut self, part: &[u8]) -> Result<usize, LinkError> {
         self.flush()?;
         let part = &part[..part.len().min(self.body_owed)];
@@ -180,7 +181,7 @@ impl Link {
         self.flush()
     }
 
-    /// Encrypts and sends bytes, which `fill` copies piece by piece.
+    /// Encrypts and sends `bytes` bytes; `fill` copies them, piece by piece, into the memory that it is given.
     pub(crate) fn write_encrypted_by(
         &mut self,
         bytes: usize,

@@ -130,7 +130,7 @@ fn who_is_reading_a_long_frame_is_not_given_up_for_what_comes_behind_it() {
             }
         }
         assert_eq!(lengths, [&[long][..], &[1000; 10]].concat());
-        // From now on the usual limit applies.
+        // Once the long frame has been received, the limit on queued bytes applies again.
         let error = (0..10_000).find_map(|_| one.send(1, &[], &[&[0; 50_000]]).err());
         assert_eq!(error, Some(LinkError::Backlog));
         assert!(one.queued_bytes() < 200_000);

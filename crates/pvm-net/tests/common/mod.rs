@@ -54,7 +54,7 @@ pub fn drive(caller: &mut Connector, called: &mut Connector) -> (ConnectEvent, V
         called.step(Instant::now());
         seen.extend(events(called));
         if let Some(event) = caller.poll_event() {
-            // Messages in flight still arrive.
+            // These steps let messages in flight arrive.
             for _ in 0..3 {
                 called.step(Instant::now());
             }

@@ -1,5 +1,5 @@
-//! Invariant: output and traces of a task arrive at their collector completely and in order, and each of the two ends
-//! exactly once.
+//! Invariant: the output and the traces of a task arrive at their collectors completely and in order, and the end of
+//! the output and the end of the traces are each reported exactly once.
 use super::{Checks, Unsettled};
 use crate::collect::{LINE_BYTES, OUTPUT_CONTEXT, TRACE_CONTEXT};
 use crate::program::Stage;
@@ -52,12 +52,13 @@ impl Collections {
     fn trace(&mut self, collector: Tid, body: &mut Reader<'_>) -> Result<(), String> {
         let [event, tid, describes, host] = [(); 4].map(|()| body.int().unwrap_or(0));
         let (tid, host) = (Tid(tid as u32), Tid(host as u32));
-        // A daemon that has not reported for a while may describe the event again.
+        // A second description is no error: a daemon that has reported nothing for a while may describe the event
+        // again.
         if self.described.insert((host, collector, event)) && describes == 0 {
             return Err(format!("{host} tells {collector} of event {event} without having described it"));
         }
         if event == Event::Spntask as i32 {
-            // The spawner's daemon may report this event at any time.
+            // The spawner's daemon may report this event at any time, even after the end of the task.
             return Ok(());
         }
         let ends = event == Event::Endtask as i32;

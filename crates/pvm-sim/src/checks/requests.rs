@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// Checks that nobody waits for an answer, and that the operator has sent all its requests.
+    /// Checks that no task waits for an answer, and that the operator has sent all its requests.
     pub fn requests_are_answered(&self) -> Unsettled {
         for (number, task) in self.tasks.iter().enumerate() {
             let Some(open) = &task.open else { continue };

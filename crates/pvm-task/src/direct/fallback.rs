@@ -266,8 +266,8 @@ impl Member {
                 return;
             }
             std::thread::sleep(LEAVE_PAUSE);
-            // While the daemon relays messages, it frees memory. The daemon may also not have introduced itself to this
-            // task yet.
+            // The next attempt may succeed: the daemon frees memory as it relays messages, or introduces itself to this
+            // task now.
             self.poll(state);
             self.read_control(state);
         }

@@ -323,7 +323,7 @@ fn a_link_is_requested_again_after_ever_longer_pauses() {
     assert!(backoff.may_request());
     backoff.requested();
     assert!(!backoff.may_request());
-    // After a link has broken, a later link that was not made is requested again too.
+    // After a link has broken, a link is requested again even if the next one could not be made.
     backoff.on_break(false);
     assert!(backoff.at.is_some());
 }

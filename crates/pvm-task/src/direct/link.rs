@@ -306,8 +306,8 @@ impl DirectLink {
                     let (words, count) = parts_of(header);
                     self.on_acknowledgement(count)?;
                     self.partial = Some(PartialMessage { meta: words, bytes: head.body_bytes, body: Vec::new() });
-                    // If this poll has read an earlier message, that may be the message for which the receive waits:
-                    // then this one is read in the usual way.
+                    // Only the first message of this poll can go directly to the receiver's memory: if there was one
+                    // before, it may be the message for which the receive waits.
                     if let Some(posted) = posted.as_deref_mut().filter(|_| messages == 0) {
                         self.read_posted(posted)?;
                         if posted.found.is_some() {
@@ -528,7 +528,7 @@ impl DirectLink {
     /// Returns whether acknowledgements should be read now. A task that only sends would otherwise not read them.
     pub fn should_poll(&mut self) -> bool {
         let (bytes, messages) = (self.queue.bytes(), self.queue.len());
-        // Some messages may have been acknowledged since.
+        // If messages have been acknowledged since then, the queue may be shorter than `polled_at`.
         self.polled_at = (self.polled_at.0.min(bytes), self.polled_at.1.min(messages));
         let much =
             bytes - self.polled_at.0 >= UNPOLLED_BYTES_MAX || messages - self.polled_at.1 >= UNPOLLED_MESSAGES_MAX;
@@ -560,7 +560,7 @@ impl DirectLink {
     }
 
     /// Returns whether the connection has carried nothing for too long. `waits`: whether this task waits for the last
-    /// messages of a peer that has exited; then received bytes count too.
+    /// messages of a peer that has exited; if so, received bytes count as progress, too.
     pub fn has_stalled(&mut self, waits: bool, now: Instant) -> bool {
         if self.read_closed || (self.queue.is_empty() && !waits) {
             self.stall.reset();

@@ -46,8 +46,8 @@ const SEND_WAIT_MAX: Duration = Duration::from_millis(20);
 
 /// One in this number of polls also checks for stalled links.
 const STALL_POLLS: u32 = 1024;
-/// Bodies of at least this size, in bytes, are not copied while the peer goes on reading: the peer has read most of
-/// such a body before a copy could be made.
+/// Bodies of at least this size, in bytes, are not copied while the peer goes on reading: the peer reads most of such a
+/// body in the time that a copy would take.
 const UNCOPIED_BYTES_MIN: usize = 8 << 20;
 
 /// Values of the option `PvmRoute`.

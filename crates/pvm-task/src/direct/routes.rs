@@ -99,8 +99,8 @@ impl Member {
     /// Queues the messages that were read from links, and handles events of links. Returns how many messages and events
     /// there were.
     pub(crate) fn deliver_from_links(&mut self, state: &mut State) -> usize {
-        // A peer that has fallen back sends the messages again that this task has not counted. So this call first drops
-        // them from `arrived`.
+        // A peer that has fallen back sends those messages again that this task has not counted as received. So this
+        // call first drops these messages from `arrived`.
         self.handle_route_switches(state);
         let own = self.tid.0 as i32;
         let mut count = 0;
@@ -131,7 +131,7 @@ impl Member {
         count
     }
 
-    /// Starts to use the links whose peers read from them: later messages to these peers go on the links.
+    /// Starts to send on each link from which the peer reads: later messages to this peer go on the link.
     fn switch_routes(&mut self) {
         let switching = self.direct.links.iter().filter(|link| link.may_switch()).map(|link| link.peer);
         for peer in switching.collect::<Vec<Tid>>() {
@@ -175,8 +175,8 @@ impl Member {
                     self.direct.draining = Some(peer);
                     self.direct.poll_link(at, None);
                 }
-                // This side does not read the link. Either a lost host has taken the peer's route switch with it,
-                // perhaps with earlier messages, so that reading never began; or the link broke.
+                // This side does not read the link. Either the peer's route switch was lost with a host, perhaps
+                // together with earlier messages, so that reading never began; or the link broke.
                 false => self.direct.remove(at),
             }
         }

@@ -124,7 +124,8 @@ fn unpacking(bytes: &[u8]) -> pvm_fuzz::Result<()> {
     while !from.is_empty() {
         let kind = KINDS[usize::from(from.arbitrary::<u8>()?) % KINDS.len()];
         let count = usize::from(from.arbitrary::<u16>()?) % 3000;
-        // Read before each call: when a one-call receive converts longs of 32 bits, the message becomes longer.
+        // The length is read before each call: when a one-call receive converts longs of 32 bits, the message becomes
+        // longer.
         let bytes = task.state.store.receiving().expect("one is active").len();
         match from.arbitrary::<u8>()? % 9 {
             8 => {
@@ -279,7 +280,7 @@ fn write_as_peer(far: &mut Option<Link>, bytes: &[u8]) {
     }
 }
 
-/// Takes in messages of daemons with the output of children. The input holds a length and a body for each message.
+/// Takes in daemons' messages with the output of child tasks. The input holds a length and a body for each message.
 fn child_output(bytes: &[u8]) {
     let from = &mut Unstructured::new(bytes);
     let mut task = Task::new(&Environment::from_lookup(|_| None));

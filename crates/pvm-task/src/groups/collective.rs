@@ -5,8 +5,8 @@
 //! in order, so the n-th operation of one member meets the n-th of the other, however far one of them is ahead (D20).
 //!
 //! All shares go directly to or from the root. A tree over the members would work only if all of them saw the same
-//! membership. While a member joins or dies, they see different ones. A share that was sent to the wrong parent would
-//! then be mistaken for a share of another operation.
+//! membership. While a member joins or dies, the others may see different memberships. A share that was sent to the
+//! wrong parent would then be mistaken for a share of another operation.
 use super::{CachedGroup, Group, GroupWait, InPlace, Membership};
 use crate::Task;
 use crate::message::OWN_DSIG;
@@ -60,10 +60,10 @@ pub(super) struct QueuePosition {
 pub(super) const AHEAD_MAX: usize = 2;
 /// How many short shares count as one long share.
 const SHORT_SHARES: u32 = 512;
-/// After receiving this number of short shares, the root wakes the sender of the last one, if this sender sleeps. The
-/// number is a prime, so that all senders have their turn, however many there are. It is just below [`SHORT_SHARES`],
-/// so that the root wakes a sender that is `AHEAD_MAX` times that far ahead when it has read about half of its shares;
-/// the root reads the other half while the sender wakes.
+/// After receiving this number of short shares, the root wakes the sender of the last share, if this sender sleeps. The
+/// number is a prime, so that all senders have their turn, however many there are. A sleeping sender is `AHEAD_MAX`
+/// (two) times [`SHORT_SHARES`] short shares ahead. `TAKEN_SHARES` is just below [`SHORT_SHARES`], so the root wakes
+/// the sender after reading about half of these shares, and reads the other half while the sender wakes.
 const TAKEN_SHARES: u32 = 509;
 
 impl CachedGroup {

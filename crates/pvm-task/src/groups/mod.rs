@@ -38,8 +38,8 @@ struct CachedGroup {
     membership: RefCell<Rc<Membership>>,
     /// The members at the time of the freeze. This task continues with them even if some leave.
     frozen: OnceCell<Rc<Membership>>,
-    /// How far this task had written the queue to the root after each of its latest long shares, the newest first.
-    /// `SHORT_SHARES` short shares count as one long share.
+    /// How far this task had written the queue to the root after each of its latest long shares (its parts of
+    /// collective operations), the newest first. `SHORT_SHARES` short shares count as one long share.
     ahead: Cell<[Option<collective::QueuePosition>; collective::AHEAD_MAX]>,
     short_shares: Cell<u32>,
     taken_shares: Cell<u32>,
@@ -150,7 +150,8 @@ pub(crate) struct Groups {
     cached: Vec<Rc<CachedGroup>>,
     /// Group numbers and the memory of these groups. The memory arrives before the daemon's reply about the group.
     arrived: Vec<(u64, GroupView)>,
-    /// Shares of operations that this task has given up. They are dropped when they arrive.
+    /// Shares that other members still send for collective operations that this task has given up. They are dropped
+    /// when they arrive.
     abandoned: Vec<Filter>,
     pub(crate) waiters: GroupWaiters,
 }
@@ -294,7 +295,7 @@ impl Task {
         if receivers.is_empty() { Err(Code::NoInst) } else { Ok(receivers) }
     }
 
-    /// Begins a wait for other members, which ring this task when they have done their part.
+    /// Begins a wait for other members, which ring this task's doorbell when they have done their part.
     fn begin_group_wait(&mut self, group: &Rc<CachedGroup>, instance: u32, generation: Option<u32>) -> GroupWait {
         let asleep = self.another_thread_sleeps();
         match &mut self.member {

@@ -10,7 +10,7 @@ const WATCH_POLLS: u32 = 64;
 #[must_use]
 pub struct GroupWait(u32);
 
-/// Stands for the wait of a task that has left the machine, and is in no list.
+/// The wait of a task that has left the machine. This wait is in no list.
 pub(super) const NO_WAIT: GroupWait = GroupWait(0);
 
 /// A thread of the task that waits for other members.
@@ -95,8 +95,8 @@ impl GroupWaiters {
         self.waiters.iter().for_each(GroupWaiter::prepare_park);
     }
 
-    /// Makes members stop ringing, after the task has slept. Returns whether the ring may have been for a thread other
-    /// than the one that slept.
+    /// Makes the other members stop ringing this task, after it has slept. Returns whether the ring may have been for a
+    /// thread other than the one that slept.
     pub fn unpark(&self) -> bool {
         self.waiters.iter().for_each(|waiter| waiter.group.view.unpark(waiter.instance));
         self.waiters.len() > 1

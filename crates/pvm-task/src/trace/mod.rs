@@ -102,7 +102,7 @@ impl Task {
         &self.state.settings.own.mask
     }
 
-    /// Returns whether another task collects the traces of this task, and the trace options are known ones. No task
+    /// Returns whether another task collects the traces of this task, and `PvmTraceOptions` has a known value. No task
     /// traces to itself.
     fn has_collector(&self) -> bool {
         let own = &self.state.settings.own;

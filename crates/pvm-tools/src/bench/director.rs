@@ -1,7 +1,7 @@
 //! The process `pvmbench`, a task of the machine that starts the other tasks and measures (`bench/pvmbench.c`).
 //!
-//! It is the only task here: `pvm bench` itself leaves the machine while it measures. Otherwise it would count as one
-//! more task of this host, and where tasks outnumber the cores, tasks that wait do not spin.
+//! `pvm bench` itself leaves the machine while the director measures. Otherwise `pvm bench` would count as one more
+//! task of this host, and where tasks outnumber the cores, tasks that wait do not spin.
 use super::BenchError;
 use super::plan::{Crew, Encoding, Measure};
 use crate::control;
@@ -25,11 +25,11 @@ use std::time::{Duration, Instant};
 const PROGRAM: &str = "pvmbench";
 /// The variable with the daemon's socket: the director joins the machine of `pvm bench`.
 const SOCKET: &str = "PVMSOCK";
-/// If an answer is late by this time, and each time it has passed again, checks whether all tasks still run.
+/// How late an answer must be before the first check whether all tasks still run; also the interval of further checks.
 const CHECK_PAUSE: Duration = Duration::from_secs(2);
 /// The longest time by which an answer may be late.
 const LATE_MAX: Duration = Duration::from_secs(180);
-/// An answer is late after this number of repetitions: how long a repetition takes is estimated.
+/// An answer is late after this many times the estimated duration of a repetition.
 const REPETITIONS_LATE: u32 = 3;
 
 /// The director.
@@ -37,14 +37,14 @@ pub struct Director {
     child: Child,
     input: Option<ChildStdin>,
     output: ChildStdout,
-    /// Bytes that the director has written and that have not been taken.
+    /// Output of the director that has been read, but not yet returned as a line.
     rest: Vec<u8>,
     signals: Signals,
     /// The director's tid.
     pub tid: Tid,
     /// The tasks of the crew with their hosts.
     crew: Vec<(Tid, String)>,
-    /// What the director does now, for messages.
+    /// What the director does now, for error messages.
     doing: String,
     /// How long an answer may take before it is late.
     expected: Duration,
@@ -94,7 +94,7 @@ impl Director {
     pub fn dismiss(&mut self) -> Result<(), BenchError> {
         self.doing = "the end of tasks".into();
         self.say("dismiss")?;
-        // The tasks end now, so they are not missed.
+        // The tasks are supposed to end now, so checks no longer expect them to run.
         self.crew.clear();
         self.values().map(|_| ())
     }
@@ -179,7 +179,7 @@ impl Director {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
                 let line = String::from_utf8_lossy(&line[..end]).into_owned();
                 let Some(text) = line.strip_prefix("error ") else { return Ok(line) };
-                // A call may have failed because a task has ended, which says more.
+                // A call may have failed because a task has ended; then the check returns this more helpful error.
                 self.check()?;
                 return Err(BenchError::Director(text.to_owned()));
             }
@@ -202,7 +202,8 @@ impl Director {
         }
     }
 
-    /// Waits for output of the director, a signal, or the given time. Returns whether there is output, or its end.
+    /// Waits for output of the director, a signal, or the given time. Returns whether there is output, or the output
+    /// has ended.
     fn wait(&mut self, until: Instant) -> Result<bool, BenchError> {
         let mut list = vec![PollFd::new(&self.output, PollFlags::IN)];
         let signals: Vec<_> = self.signals.descriptors().collect();

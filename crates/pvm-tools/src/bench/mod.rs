@@ -24,10 +24,11 @@ use std::time::{Duration, Instant};
 
 /// The name under which lists of tasks show `pvm bench` itself, before and after the measures.
 const NAME: &[u8] = b"pvm bench";
-/// The least number of values of a row, and the longest repetition: with more time, there are more values.
+/// The least number of repetitions for a row, and the longest duration of one repetition. If more time is left, there
+/// are more repetitions.
 const REPETITIONS: u32 = 5;
 const REPETITION_MAX: Duration = Duration::from_secs(1);
-/// What a row needs besides its repetitions, in repetitions: the check of the data, and the estimate of the time.
+/// The time that a row needs in addition, to check the data and to estimate its duration; counted in repetitions.
 const PREPARATION: u32 = 2;
 /// The most tasks of collective calls by default, unless there are more hosts.
 const TASKS_USUAL_MAX: usize = 32;

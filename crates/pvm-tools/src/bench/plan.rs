@@ -135,7 +135,7 @@ impl Encoding {
         }
     }
 
-    /// Returns the encoding in a call that sends to many tasks; `pvm_psend` sends to one.
+    /// Returns the encoding to use in a call that sends to many tasks, since `pvm_psend` sends to only one.
     fn to_many(self) -> Encoding {
         if self == Encoding::Psend { Encoding::Raw } else { self }
     }
@@ -192,12 +192,12 @@ fn size(text: &str) -> Result<u32, String> {
     bytes.ok_or_else(|| format!("{text:?}: a size is a number of bytes from 1 to 1G, such as 8, 64K or 1M"))
 }
 
-/// The tasks that make some measures together.
+/// The tasks that make the measurements of some tables together.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Crew {
     /// The host of each task.
     pub hosts: Vec<String>,
-    /// Whether the director is the first task; it runs on the host of this command.
+    /// Whether the director is also the first task; the director runs on the host of this command.
     pub joins: bool,
     /// What the tasks measure.
     pub tables: Vec<Table>,

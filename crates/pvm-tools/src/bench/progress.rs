@@ -2,7 +2,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Returns the cursor to the start of the line, and clears the line.
+/// The characters that move the cursor to the start of the line and clear the line.
 const CLEAR: &str = "\r\x1b[K";
 
 /// The time that is left, and the line that shows it.
@@ -52,7 +52,7 @@ impl Progress {
 
     fn write(&self, text: &str) {
         let mut terminal = io::stderr().lock();
-        // Without progress, the measures go on.
+        // If the line cannot be shown, the measurement continues without it.
         let _ = terminal.write_all(text.as_bytes()).and_then(|()| terminal.flush());
     }
 }

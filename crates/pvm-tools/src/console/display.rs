@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 use unicode_width::UnicodeWidthStr;
 
-/// After a key, the console does not redraw the line for this time: the editor reports a key shortly before it shows
+/// How long the console waits after a key before it redraws the line: the editor reports a key shortly before it shows
 /// the key.
 const SETTLE_TIME: Duration = Duration::from_millis(5);
 

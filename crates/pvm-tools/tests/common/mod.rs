@@ -120,7 +120,7 @@ impl Sandbox {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Returns whether a daemon runs on this host, which the remote shell has simulated.
+    /// Returns whether a daemon runs on this host, one of those that the remote shell simulates.
     pub fn has_daemon_on(&self, host: &str) -> bool {
         let names = std::fs::read_dir(self.path().join(host)).into_iter().flatten();
         names.filter_map(Result::ok).any(|entry| entry.file_name().to_string_lossy().starts_with("pvmd."))

@@ -14,7 +14,7 @@ use crate::direct_links::{PendingLink, id_of};
 const DEBUG_ROUTES: i32 = 0x4000;
 
 impl Daemon {
-    /// Prepares for the other host to call for a link between two tasks.
+    /// Prepares to accept the other host's call, which makes a link between two tasks.
     pub(super) fn expect_direct(&mut self, ticket: DirectTicket, task: Tid, peer: Tid) {
         let call = self.direct_links.expect(ticket, task, peer);
         if let Some(DirectCall { shown, back, .. }) = &call {
@@ -24,7 +24,7 @@ impl Daemon {
         self.machine.handle_direct_expected(ticket, call);
     }
 
-    /// Calls the other host for a link between two tasks.
+    /// Calls the other host, to make a link between two tasks.
     pub(super) fn call_direct(
         &mut self,
         ticket: DirectTicket,

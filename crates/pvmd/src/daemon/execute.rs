@@ -69,7 +69,8 @@ impl Daemon {
 
     /// Lets a task enroll.
     fn welcome(&mut self, connection: Connection, tid: Tid, welcome: Welcome) {
-        // The process is watched before the welcome, so that no descriptor is needed after the welcome.
+        // Watching the process needs a descriptor. It is opened before the welcome, so that the daemon needs none
+        // afterwards.
         self.watch_peer_process(connection, tid);
         self.connections.welcome(connection, tid, welcome);
         self.log_task_event(tid, "has enrolled");

@@ -72,7 +72,7 @@ impl Daemon {
         self.dispatch_link_events();
     }
 
-    /// Writes the frames to other hosts that this step has gathered.
+    /// Writes the frames that this step has gathered for other hosts.
     pub(super) fn flush_links(&mut self) {
         // A link that breaks leads to further frames.
         while self.host_links.flush_all() {

@@ -13,7 +13,8 @@ const QUIET_CHECKS: u32 = 60;
 pub struct Upkeep {
     next_check: Instant,
     next_refresh: Instant,
-    /// The number of quiet checks in a row. A check is quiet if nothing was carried since the check before.
+    /// The number of quiet checks in a row. A check is quiet if the daemon has carried no message since the check
+    /// before.
     quiet_checks: u32,
 }
 
@@ -37,7 +38,7 @@ impl Upkeep {
         is_due
     }
 
-    /// Returns whether free memory should be returned to the system. `is_quiet`: nothing was carried since the last
+    /// Returns whether free memory should be returned to the system. `is_quiet`: no message was carried since the last
     /// check.
     pub fn should_release_memory(&mut self, is_quiet: bool) -> bool {
         self.quiet_checks = if is_quiet { self.quiet_checks.wrapping_add(1) } else { 0 };

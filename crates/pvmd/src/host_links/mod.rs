@@ -216,7 +216,8 @@ impl HostLinks {
         self.connector.cancel(u64::from(host.0));
     }
 
-    /// Returns the key that a host must show on its data link. On a link in clear the host's token is enough.
+    /// Returns the key that a host must show on its data link; `None` for a link in clear, where the host's token is
+    /// enough.
     fn data_key(&self, host: Tid) -> Option<PublicKey> {
         self.hosts.get(&host).filter(|_| self.encrypts()).map(|host| host.key)
     }
@@ -291,7 +292,8 @@ impl HostLinks {
         let data_stall_time = self.data_stall_time();
         let Some(known) = self.hosts.get_mut(&host) else { return };
         if known.control.take().is_some() {
-            // The other side has lost its ends of the links, which this side still has. Frames may be lost, too.
+            // The other side has lost its ends of the links, although this side still has its own ends. Frames may be
+            // lost, too.
             self.log(format!("{host} has lost its links"));
             return self.events.push_back(LinkEvent::Down { host });
         }
@@ -335,7 +337,8 @@ impl HostLinks {
         were_any
     }
 
-    /// Writes the frames that wait for a host, if they could be queued.
+    /// Writes the frames that wait for a host. If `queued`, the result of queueing the newest frame, is an error, or if
+    /// writing fails, reports the link as lost.
     fn flush_after(&mut self, host: Tid, queued: Result<(), LinkError>) {
         let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else { return };
         control.gathers = false;
@@ -442,7 +445,7 @@ impl ControlLink {
 }
 
 impl ClosingLink {
-    /// Returns whether the link is closed.
+    /// Does the part of closing that is possible now. Returns whether the link is closed.
     fn advance(&mut self, epoll: &OwnedFd, host: Tid) -> bool {
         if self.control.link.flush().is_err() {
             return true;

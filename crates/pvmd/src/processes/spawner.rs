@@ -112,7 +112,7 @@ impl ProcessSpawner {
     pub fn new(socket: &Path) -> io::Result<ProcessSpawner> {
         let limit = getrlimit(Resource::Nofile);
         let own_limit = Rlimit { current: limit.maximum, maximum: limit.maximum };
-        // If raising the limit is forbidden, the host can have fewer tasks.
+        // If raising the limit is forbidden, the host can only have fewer tasks.
         let raised = setrlimit(Resource::Nofile, own_limit).is_ok();
         let own_limit = if raised { own_limit } else { limit };
         let mut spawner = ProcessSpawner { limit, own_limit, low: Vec::new(), socket: socket.to_owned() };
@@ -234,7 +234,7 @@ impl ProcessSpawner {
             .env("PVMSOCK", &self.socket);
         command.env("PVMEPID", start.cookie.to_string());
         if start.run.errors_tag != 0 && !start.run.terminal {
-            // hpvm's library then makes the C library flush each line.
+            // With this variable, hpvm's library makes the C library flush each line.
             command.env("PVMLINES", "1");
         }
         if let Some(id) = &settings.machine_id {
@@ -269,7 +269,7 @@ pub fn signal(process: i32, signal: i32, own: Option<BorrowedFd<'_>>) {
 /// Sends a signal to a process group.
 pub fn signal_group(group: Pid, signal: i32) {
     match Signal::from_named_raw(signal) {
-        // An empty group needs no signal.
+        // Errors are ignored, since a group without processes needs no signal.
         Some(signal) => drop(rustix::process::kill_process_group(group, signal)),
         None if signal == 0 => {}
         None => shell_kill(signal, &format!("-{}", group.as_raw_nonzero())),

@@ -66,8 +66,8 @@ fn what_is_on_its_way_when_links_break_arrives_once_and_in_order() {
                 5 => a.take(),
                 6 => [&mut c, &mut d].into_iter().for_each(Task::take),
                 7 => {
-                    // One side finds the end first. The other side finds the end later, or gets the new connection
-                    // before it finds the end.
+                    // One side notices the end of the connection first. The other side notices it later, or gets the
+                    // new connection before that.
                     if prng.next_below(2) == 0 {
                         one.route.disconnect(other.tid)
                     } else {

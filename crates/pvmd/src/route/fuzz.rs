@@ -165,7 +165,8 @@ impl World {
         Ok(())
     }
 
-    /// Closes the connection, or opens another one, on which the host sends a position.
+    /// Closes the connection. If it is closed already, opens another one, on which the host first sends the position up
+    /// to which it acknowledges.
     fn break_or_resume(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         if self.far.take().is_none() {
             let (near, far) = streams(self.encrypted);

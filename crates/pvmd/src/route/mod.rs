@@ -35,10 +35,11 @@ use std::time::Duration;
 /// If there was no memory for a message, its delivery is tried again after this time.
 pub const PAUSE: Duration = Duration::from_millis(20);
 
-/// Messages taken from a task before its next frame is handled: as many as the daemon holds for a task.
+/// The most messages that are taken from a task before its next frame is handled: as many as the daemon holds for a
+/// task.
 const TAKEN_MESSAGES_MAX: usize = (HELD_BYTES_MAX / MESSAGE_BYTES) as usize;
 
-/// What the route needs of the daemon.
+/// The functions of the daemon that the route calls.
 pub trait RouteContext {
     /// Returns whether messages can reach a task of this host, now or once it has enrolled.
     fn accepts_messages(&self, task: Tid) -> bool;
@@ -266,7 +267,7 @@ impl Route {
         }
     }
 
-    /// Forgets a task that was drained before.
+    /// Forgets a task whose messages [`Route::drain`] has taken.
     pub fn forget_task(&mut self, task: Tid) {
         self.endpoint.peer_gone(task.0);
         self.egress_flows.lists.remove(&task);

@@ -15,7 +15,7 @@ const READ_BYTES: usize = 64 << 10;
 const BEHIND_BYTES: usize = 256;
 /// The number of bytes after which a step reads no more from one link.
 const STEP_BYTES: usize = 1 << 20;
-/// The number of times that a step reads from one link: on an encrypted link, even few bytes can be much work.
+/// The largest number of reads from one link in a step: on an encrypted link, even few bytes can be much work.
 const STEP_READS: usize = 64;
 /// The other side keeps sent bytes until they are acknowledged. An acknowledgement is due after this number of bytes;
 /// it is sent earlier if this side sends messages on the link.
@@ -83,8 +83,8 @@ enum Next {
     Again,
     /// Stop: the daemon handles a frame first.
     Stop,
-    /// Wait: there is no memory for the body. Since the window of one task (`FLOW_WINDOW_BYTES`) is small, this host
-    /// must be short of memory. The link waits for memory, as senders on this host do.
+    /// Wait: there is no memory for the body. The window of one task (`FLOW_WINDOW_BYTES`) is small, so this can happen
+    /// only if the host is short of memory. The link waits for memory, as senders on this host do.
     Stall,
 }
 
@@ -335,7 +335,8 @@ impl Route {
     }
 }
 
-/// Returns whether a host may send this message: a host sends from its own tasks to tasks of this host.
+/// Returns whether a host may send this message: the sender is a task of that host, and all receivers are tasks of this
+/// host.
 fn has_valid_addresses(host: Tid, own: Tid, header: &MessageHeader) -> bool {
     let named_well = header.src.host() == host && header.src.is_task();
     named_well && header.receivers().all(|dst| dst.host() == own && dst.is_task())

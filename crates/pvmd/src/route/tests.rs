@@ -17,7 +17,7 @@ pub(super) struct Host {
     pub route: Route,
     pub context: Tasks,
     pub frames: Vec<Frame>,
-    /// The number of connections whose end the host has found.
+    /// The number of connections whose end this host has noticed.
     pub cuts: usize,
 }
 
@@ -270,7 +270,7 @@ fn a_daemon_does_not_sleep_over_what_a_task_was_to_tell() {
 fn an_end_that_is_told_and_does_not_come_holds_nobody_up() {
     let (mut one, mut other) = two();
     let (mut a, mut b) = (one.task(1), other.task(1));
-    // The event is late: it belongs to an earlier socket of this host.
+    // The event is late: it reports the end of an earlier socket to this host.
     other.route.on_socket_ready(one.tid, true, true, true);
     settle([&mut one, &mut other], &mut []);
     a.send(b.tid, 1, &pattern(100_000, 1));

@@ -15,8 +15,8 @@ use std::rc::Rc;
 
 /// Heads and short bodies gathered for one write, in bytes.
 const GATHER_BYTES: usize = 32 << 10;
-/// Long pieces gathered for one write in clear, in bytes. The last packet of a write is usually not full, and costs
-/// both hosts as much as a full one.
+/// Long pieces gathered for one write in clear, in bytes. Writes are long because the last packet of a write is usually
+/// not full, and costs both hosts as much as a full one.
 const CLEAR_BYTES: usize = 512 << 10;
 /// Long pieces gathered for one write on an encrypted link, in bytes. The link keeps a copy of those that the socket
 /// has not taken.
@@ -24,10 +24,10 @@ const ENCRYPTED_BYTES: usize = 256 << 10;
 /// The longest piece of a body that is copied behind its head, in bytes. Longer pieces are written from where they are.
 const COPY_BYTES_MAX: usize = 4 << 10;
 
-/// Bytes written to one link in a step.
+/// One call of `write` ends when it has written at least this many bytes.
 const STEP_BYTES: usize = 1 << 20;
 
-/// Bytes that have been sent to one host and not been acknowledged, not counting the last batch. Until the
+/// Bytes that have been sent to one host and have not been acknowledged, not counting the last batch. Until the
 /// acknowledgement, long bodies stay in their senders' memory; all other bytes are copied.
 ///
 /// * Filled by: each other host that does not read, and each task
@@ -35,9 +35,9 @@ const STEP_BYTES: usize = 1 << 20;
 /// * Reached: further messages stay where they are and wait, as if the connection were full
 /// * Test: `no_more_is_kept_for_a_host_than_the_limit`
 const UNACKNOWLEDGED_BYTES_MAX: u64 = 8 << 20;
-/// Bytes that have been sent to one host and not been acknowledged. Above `CREDIT_KEPT_BYTES_MAX`, the host gets no
-/// credit either. Above `KEPT_BYTES_MAX`, it must have received bytes without acknowledging them, which violates the
-/// protocol.
+/// Bytes that have been sent to one host and not been acknowledged. Above `UNACKNOWLEDGED_BYTES_MAX`, the host gets no
+/// messages; above `CREDIT_KEPT_BYTES_MAX`, it gets no credit either. Above `KEPT_BYTES_MAX`, it must have received
+/// bytes without acknowledging them, which violates the protocol.
 const CREDIT_KEPT_BYTES_MAX: u64 = 2 * UNACKNOWLEDGED_BYTES_MAX;
 const KEPT_BYTES_MAX: u64 = 3 * UNACKNOWLEDGED_BYTES_MAX;
 /// Buffers of acknowledged batches that are kept for reuse.
@@ -100,11 +100,12 @@ impl Position {
 /// written and not been acknowledged. All further messages wait in the flows.
 pub(super) struct TransmitState {
     sent: RetransmitQueue<WriteBatch>,
-    /// The length of the longest batch since everything was last acknowledged. One frame can be longer than the limit.
+    /// The length of the longest batch since everything was last acknowledged. This length is not counted against the
+    /// limits, because one frame can be longer than a limit.
     longest: u64,
     /// How far the current batch is written.
     place: Position,
-    /// The position in the bytes of the last batch at which the last credit ends.
+    /// Where the last credit ends, as a position in the bytes of the last batch.
     credit_end: usize,
     /// Credit that is not in a batch yet, summed for each task. So the credit for a host that does not read needs no
     /// more memory than this map.
@@ -218,8 +219,8 @@ impl TransmitState {
         self.spare_buffers = Vec::new();
     }
 
-    /// Writes until the socket is full, nothing is left to write, or the step's limit is reached. Returns whether
-    /// another call may write more at once.
+    /// Writes until the socket is full, nothing is left to write, or at least `STEP_BYTES` have been written. Returns
+    /// whether another call may write more immediately.
     pub fn write(
         &mut self,
         stream: &mut ByteStream,
@@ -318,7 +319,8 @@ impl TransmitState {
         let Some((batch, done)) = self.sent.current() else { return Ok(0) };
         let (bytes, mut place) = ((batch.length() - done) as usize, self.place);
         let written = stream.write_by(bytes, &mut |into| copy(batch, &mut place, into))?;
-        // The link may take only a part although the socket has room.
+        // The link may take only a part although the socket has room, so `written` does not show whether the socket is
+        // full.
         self.writable = !stream.wants_write();
         Ok(written)
     }

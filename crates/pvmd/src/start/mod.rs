@@ -1,6 +1,6 @@
 //! Starts daemons on other hosts (contract 5.5): many at a time, each with a time limit, without blocking the daemon's
-//! loop. If there are more hosts than the master starts at a time, hosts that have a link to it start some of them
-//! (`docs/decisions/0021`).
+//! loop. If there are more hosts than the master starts at a time, hosts that already have a link to the master start
+//! some of them (`docs/decisions/0021`).
 //!
 //! `remote_shell` chooses the program that runs commands on other hosts, `remote_command` runs such a command, `reason`
 //! explains failures, `manual` asks a person to start a daemon, `tree_spawn` chooses which host starts which,
@@ -46,7 +46,8 @@ const STARTS_MAX: usize = 64;
 const STARTS_PER_PROCESSOR: usize = 16;
 /// Time that a host has to start its daemon.
 const START_WAIT: Duration = Duration::from_secs(60);
-/// Time that another host has to start the daemon. After this time the master starts the daemon.
+/// Time that a parent in the tree spawn has to start a daemon for the master. After this time the master itself starts
+/// the daemon.
 const PARENT_WAIT: Duration = Duration::from_secs(10);
 /// Time that a person has to start a daemon.
 const MANUAL_WAIT: Duration = Duration::from_secs(600);
@@ -523,14 +524,14 @@ impl Starter {
         self.continue_with(number, running, status);
     }
 
-    /// Leaves to the master a start that a parent was to make, and logs why.
+    /// Hands a start that a parent was to make back to the master, and logs why.
     fn return_to_master(&mut self, parent: Tid, job: &StartJob, why: &str, is_stray: bool) {
         self.tree_spawn.end(parent, false);
         self.events.push(StartEvent::Log(format!("host {}: not by {parent}: {why}", job.host.line.name())));
         self.requeue(job, is_stray.then(|| Instant::now() + STRAY_WAIT));
     }
 
-    /// Queues a start that the master makes again from the beginning.
+    /// Queues a start, which the master then makes itself, from the beginning.
     fn requeue(&mut self, job: &StartJob, stray_until: Option<Instant>) {
         let job = self.job(job.request, job.host.clone());
         self.waiting.push_front(StartJob { may_be_remote: false, stray_until, ..job });

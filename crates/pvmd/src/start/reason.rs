@@ -52,8 +52,8 @@ pub fn says_key_changed(line: &str) -> bool {
     line.contains("remote host identification has changed") || line.contains("host key") && line.contains("has changed")
 }
 
-/// Returns whether the daemon is not at the place that was tried, so that another place should be tried. Some shells
-/// use a general exit status in this case.
+/// Returns whether the daemon is not at the place that was tried. If so, another place should be tried. Some shells use
+/// a general exit status in this case.
 pub fn is_not_found(status: ExitStatus, last_error: &str) -> bool {
     match status.code() {
         Some(STATUS_NOT_FOUND | STATUS_NOT_EXECUTABLE) => true,

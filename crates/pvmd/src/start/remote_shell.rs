@@ -23,8 +23,8 @@ pub enum RemoteShell {
 }
 
 impl RemoteShell {
-    /// Chooses the remote shell: `$PVM_RSH` with its arguments; else `srun` inside a Slurm job; else `ssh`. `terminal`:
-    /// a person can be asked for a password.
+    /// Chooses the remote shell: `$PVM_RSH` with its arguments; else `srun` inside a Slurm job; else `ssh`; without
+    /// `ssh`, the `pvm-rsh` of Debian if it exists. `terminal`: whether a person can be asked for a password.
     pub fn find(variable: impl Fn(&str) -> Option<OsString>, terminal: bool) -> RemoteShell {
         if let Some(words) = variable("PVM_RSH") {
             let words = words.to_string_lossy().split_ascii_whitespace().map(OsString::from).collect::<Vec<_>>();
@@ -46,7 +46,8 @@ impl RemoteShell {
         RemoteShell::Program(words[..count].iter().map(OsString::from).collect())
     }
 
-    /// Returns whether a daemon must stay in the foreground, since all its processes end with the command.
+    /// Returns whether a daemon must stay in the foreground, because this shell ends all processes of a command when
+    /// the command ends.
     pub fn needs_foreground(&self) -> bool {
         *self == RemoteShell::Srun
     }

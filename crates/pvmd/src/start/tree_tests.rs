@@ -142,7 +142,7 @@ fn where_only_the_master_can_start_hosts_it_starts_all() {
     fleet.starter.parent_shell = RemoteShell::Program(vec!["/nowhere/rsh".into()]);
     fleet.start(0..20);
     fleet.all_come(20);
-    // Tree spawn is futile now, and no parent is asked again.
+    // Tree spawn has turned out to be impossible, so no parent is asked again.
     let asked = fleet.runs();
     assert!(asked >= tree_spawn::FAN_OUT);
     fleet.start(20..40);

@@ -1,4 +1,5 @@
-//! The faults: how each is prepared and caused, and which events are awaited before the accounts are compared.
+//! The faults: how each is prepared and caused, and which events are awaited before the tasks compare their accounts of
+//! the messages.
 
 use super::Run;
 use super::chief::Chief;
@@ -241,7 +242,7 @@ fn cut_off(run: &Run, chief: &mut Chief) -> Result<()> {
     Ok(())
 }
 
-/// Lets tasks send messages over bad links. The links are still bad while the accounts are compared.
+/// Lets tasks send messages over bad links. The links are still bad while the tasks compare their accounts.
 fn talk(run: &Run, lines: &[&str]) -> Result<()> {
     for line in lines {
         run.network.tell_switch(line)?;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How often a run ends some of the data links at most, before it ends all of them once.
+/// The most times that a run ends some of the data links, before it ends all of them once.
 const KILLS_MAX: u64 = 6;
 /// The time within which data links must be connected again.
 const AGAIN_TIME: Duration = Duration::from_secs(20);

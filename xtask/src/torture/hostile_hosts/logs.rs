@@ -2,7 +2,8 @@
 use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 
-/// The most lines that one life of a hostile host may cause: that it joined, that it was rejected, why it left.
+/// The most lines that one life of a hostile host may cause: for example about its joining, a rejection, and why it
+/// left.
 const LINES_A_LIFE_MAX: usize = 24;
 /// The most lines that are not caused by hostile hosts.
 const LINES_MAX: usize = 60;

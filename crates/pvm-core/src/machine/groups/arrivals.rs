@@ -19,9 +19,9 @@ use crate::wire::{Frame, GroupChange};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// How long the master waits for members whose arrival in the page is uncertain. A member that has not arrived in the
-/// page arrives by way of its daemon within this time; after this time, the remaining ones count as arrived in the
-/// page.
+/// How long the master waits for members whose arrival in the page is uncertain. If such a member has not arrived in
+/// the page, it arrives by way of its daemon within this time. After this time, the members that are still uncertain
+/// count as arrived in the page.
 const MAYBE_ARRIVED_WAIT: Duration = Duration::from_secs(1);
 
 /// Where the members of a group arrive at a barrier.

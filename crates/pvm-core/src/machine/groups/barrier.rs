@@ -7,8 +7,9 @@
 //! * If the present members can complete the barrier, the daemon does nothing.
 //! * If the barrier lacks a member that left or died while the barrier was pending, the barrier fails. So does every
 //!   later barrier of that size, until a task has joined in place of the missing member.
-//! * If the barrier lacks members that had gone before it began, it fails unless tasks join in their place within
-//!   [`Settings::barrier_patience`](crate::machine::Settings). During this time a program may start substitutes.
+//! * If the barrier lacks members that had gone before the barrier began, the barrier fails unless tasks join in their
+//!   place within [`Settings::barrier_patience`](crate::machine::Settings). During this time a program may start
+//!   substitutes.
 //! * If the barrier needs more members than the group ever had, it waits for tasks to join, without a time limit.
 use super::group::Freezing;
 use super::{Groups, act};
@@ -31,8 +32,8 @@ pub(super) struct Shortage {
     /// The largest size of the group that was recorded since the last judgement of the barrier (other than
     /// [`Verdict::Recheck`]).
     size_before: usize,
-    /// The generation of a barrier, and the number of members that arrived at it and have gone since: they count as
-    /// present.
+    /// The generation of a barrier, and how many members have gone after they arrived at this barrier. Such members
+    /// count as present.
     gone: (u32, usize),
     /// When the barrier is to be examined again.
     deadline: Option<Time>,
@@ -54,8 +55,8 @@ pub(super) enum Verdict {
 
 /// Judges a barrier. `sure`: the number of present members, of those that went while the barrier was pending, and of
 /// those whose loss failed an earlier barrier. `likely`: the number of present members and of all that have gone and
-/// have not been replaced. If too few members can arrive, a barrier that needs at most `sure` members fails; one that
-/// needs at most `likely` waits for substitutes.
+/// have not been replaced. If too few members can still arrive, a barrier that needs at most `sure` members fails, and
+/// a barrier that needs more, but at most `likely`, waits for substitutes.
 fn judge(barrier: &Barrier, sure: usize, likely: usize) -> Verdict {
     let need = usize::from(barrier.need);
     let missing = u32::from(barrier.need.saturating_sub(barrier.arrived));
@@ -80,7 +81,7 @@ impl Shortage {
         }
         self.substitutes_until = None;
     }
-    /// Records that a member has gone from a group of that size.
+    /// Records that a member has gone from a group that had `size` members.
     pub fn member_left(&mut self, size: usize) {
         self.lost += 1;
         self.substitutes_until = None;
@@ -94,8 +95,8 @@ impl Shortage {
     pub fn next_deadline(&self) -> Option<Time> {
         self.deadline
     }
-    /// Records that members arrive in another place from now on. Forgets the recorded size, because earlier losses were
-    /// judged in the old place.
+    /// Records that members arrive at barriers in another place from now on: in the page of a host, or at the master.
+    /// Forgets the recorded size, because earlier losses were judged in the old place.
     pub fn place_changed(&mut self) {
         self.size_before = 0;
     }

@@ -38,7 +38,7 @@ pub(super) struct Group {
     pub broken: bool,
     /// The pending freeze.
     pub freezing: Option<Freezing>,
-    /// The members that the group's barrier lacks.
+    /// The members that have gone and have not been replaced: the group's barrier may fail because of them.
     pub shortage: Shortage,
     /// At the master: arrivals at the group's barrier.
     pub arrivals: Arrivals,

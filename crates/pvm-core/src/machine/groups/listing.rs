@@ -16,9 +16,9 @@ use crate::tid::Tid;
 use crate::wire::Frame;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The list of a group's instance numbers is filled up to a multiple of this length, as in PVM 3.4.
+/// The number of entries in the list of a group's instances is rounded up to a multiple of this, as in PVM 3.4.
 const INSTANCES_STEP: u32 = 10;
-/// In the list: a free instance number, or the count of a barrier without arrivals.
+/// The value that stands in the list for a free instance number, and for the count of a barrier without arrivals.
 const NONE_IN_LIST: i32 = -1;
 
 /// A list that waits for answers of other hosts.
@@ -79,7 +79,7 @@ impl Groups {
         self.finish_listing(core, number);
     }
 
-    /// Completes the lists that wait for a lost host.
+    /// Handles the loss of a host: the lists no longer wait for its answer.
     pub(super) fn listing_host_lost(&mut self, core: &mut Core, host: Tid) {
         let numbers: Vec<u32> = self.listings.pending.keys().copied().collect();
         numbers.into_iter().for_each(|number| self.listed_there(core, host, number, BTreeMap::new()));

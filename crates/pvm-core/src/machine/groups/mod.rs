@@ -33,7 +33,7 @@ use crate::tid::{SLOT_MASK, Tid};
 use crate::wire::GroupChange;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The count that means: as many as the group has members.
+/// The count that stands for the number of members of the group.
 const ALL_MEMBERS: i32 = -1;
 /// The instance number of a task that is no member.
 const NO_MEMBER: i32 = -1;

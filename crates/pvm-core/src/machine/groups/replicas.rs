@@ -32,7 +32,7 @@ enum PageState {
 #[derive(Default)]
 pub(super) struct Replica {
     page: PageState,
-    /// Whether members arrive in this host's page.
+    /// Whether members that reach the barrier arrive in this host's page.
     pub meets_here: bool,
     /// Whether the master has ordered this host to send the arrivals in its page, and waits for them.
     pub take_ordered: bool,
@@ -92,8 +92,8 @@ impl Groups {
     // ----- the master
 
     /// Applies a change to this host's page and sends it to all hosts with a replica. Returns the number that their
-    /// acknowledgements carry. `asking_host`, whose task asked for the change, does not acknowledge the change, because
-    /// the change reaches this host before the answer to the task does. If no task asked (`Tid::NONE`), no
+    /// acknowledgements carry. `asking_host`, the host of the task that asked for the change, does not acknowledge it,
+    /// because the change reaches `asking_host` before the answer to that task does. If no task asked (`Tid::NONE`), no
     /// acknowledgements are requested.
     pub(super) fn change_group(&mut self, core: &mut Core, id: u64, change: GroupChange, asking_host: Tid) -> u64 {
         self.act_on_page(core, id, action_of(&change));
@@ -180,7 +180,8 @@ impl Groups {
         for number in self.change_acks.unacknowledged.take(host) {
             self.count_ack(core, number);
         }
-        // `ids` includes all groups whose members arrive in the page of that host, because such a host has a replica.
+        // If members of a group arrive in the page of the lost host, `ids` includes the group, because that host has a
+        // replica of it.
         for id in ids {
             self.arrivals_host_lost(core, id, host);
         }

@@ -40,7 +40,7 @@ struct DataLink {
     attempts: u32,
     /// When the last attempt began.
     last_attempt: Time,
-    /// Its entry in `DataLinks::deadlines`.
+    /// The time of this link's entry in `DataLinks::deadlines`.
     registered_deadline: Option<Time>,
 }
 

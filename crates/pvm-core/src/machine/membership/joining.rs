@@ -241,7 +241,7 @@ impl Joining {
     pub fn host_started(&mut self, core: &mut Core, request: u32, index: usize, result: Result<Started, StartFailure>) {
         let Some(adding) = self.adding(request) else { return };
         let Some(host) = adding.hosts.get_mut(index) else { return };
-        // Only a host whose daemon was to be started has a tid.
+        // A host without a tid cannot have a result yet: the tid is assigned before the daemon is started.
         if !matches!(host.state, JoinState::Starting) || host.tid == Tid::NONE {
             return;
         }
@@ -307,7 +307,7 @@ impl Joining {
         self.settle_add(core);
     }
 
-    /// Adds the new hosts to the table when each has succeeded or failed.
+    /// When each new host has succeeded or failed, adds those that have succeeded to the table.
     fn settle_add(&mut self, core: &mut Core) {
         if self.adding.as_ref().is_none_or(|adding| adding.unacknowledged.is_some() || adding.is_open()) {
             return;

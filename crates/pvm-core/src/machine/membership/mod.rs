@@ -300,7 +300,7 @@ impl Membership {
         }
     }
 
-    /// Fails an add as a whole, and abandons the daemons that it has started.
+    /// Fails a request to add hosts as a whole, and abandons the daemons that it has started.
     pub fn fail_add(&mut self, core: &mut Core, code: Code) {
         self.joining.fail(core, code);
         self.data_links.forget_unlinked(core);

@@ -5,17 +5,17 @@
 //! master compares the evidence against each: the quality of the master's own link to the suspect, which no other host
 //! can forge, and the number of other hosts that cannot reach the suspect. If the difference is too small, the master
 //! waits for more evidence, for at most the host timeout. Then a small difference suffices, and without any difference
-//! the host that joined later is removed. For a while, such a tie counts as evidence against the host that stays: so a
-//! host that lies or breaks its links cannot cause the removal of others again and again. Ties are remembered by the
-//! names of the hosts, because a host that rejoins gets a new tid.
+//! the host that joined later is removed. For a while, such a tie counts as evidence against the host that stays, so a
+//! host that lies or breaks its links cannot win ties, and thereby cause the removal of other hosts, again and again.
+//! Ties are remembered by the names of the hosts, because a host that rejoins gets a new tid.
 use crate::machine::link_quality::HISTORY_BEATS;
 use crate::machine::settings::Time;
 use crate::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-/// Each further host that cannot reach the suspect counts as much as this many bad beat intervals of the master's own
-/// link to the suspect.
+/// Each host outside the pair that cannot reach the suspect counts as much as this many bad beat intervals (see
+/// `link_quality`) of the master's own link to the suspect.
 const OTHER_WEIGHT: u32 = 4;
 /// The difference in evidence that suffices to remove one of two hosts at once.
 const CLEAR_MARGIN: u32 = 4;
@@ -25,7 +25,7 @@ const TIE_MEMORY: Duration = Duration::from_secs(600);
 /// The health of the master's own link to a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LinkHealth {
-    /// The number of bad beat intervals.
+    /// The number of recent beat intervals that were bad (see `link_quality`).
     pub bad_beats: u32,
     /// Whether the last frame arrived in time.
     pub received_in_time: bool,
@@ -185,7 +185,7 @@ mod tests {
         suspicions.report(host(3), host(4), now);
         let health = |tid| LinkHealth { bad_beats: u32::from(tid == Tid::host_number(3)), received_in_time: true };
         assert_eq!(evicted(&mut suspicions, now, health), None);
-        // A repeated report, from either side, is no new evidence.
+        // A repeated report, from either host, is no new evidence and does not restart the wait.
         suspicions.report(host(4), host(3), now + PATIENCE / 2);
         assert_eq!(suspicions.next_decision(PATIENCE), Some(now + PATIENCE));
         assert_eq!(evicted(&mut suspicions, now + PATIENCE, health), Some(Tid::host_number(3)));
@@ -203,7 +203,7 @@ mod tests {
             say(2, 5);
             say(2, 4);
             assert_eq!(evicted(&mut suspicions, now, |_| FINE), Some(Tid::host_number(2)));
-            // The reports of the removed host are forgotten.
+            // The pairs that contain the removed host have been dropped, so no other host is removed.
             assert_eq!(evicted(&mut suspicions, now + PATIENCE, |_| FINE), None);
         }
     }
@@ -218,7 +218,7 @@ mod tests {
             now += PATIENCE;
             assert_eq!(evicted(&mut suspicions, now, |_| FINE), Some(Tid::host_number(number)));
         }
-        // Now a different host has a tie with host 2: host 2 is removed.
+        // Now a different host cannot reach host 2. Because of the earlier ties, host 2 is removed.
         suspicions.report(host(2), host(101), now);
         assert_eq!(evicted(&mut suspicions, now, |_| FINE), Some(Tid::host_number(2)));
         now += TIE_MEMORY;

@@ -80,7 +80,7 @@ impl CrossHost {
         let remembers = tasks.len() < COLLECTED_MAX || tasks.contains_key(&task);
         remembers.then(|| tasks.entry(task).or_default())
     }
-    /// Drops a task about whose output the collector has received everything.
+    /// Drops a task: the collector has received everything about its output.
     fn forget_task(&mut self, collector: Tid, task: Tid) {
         let place = (collector, task.host());
         let Some(tasks) = self.collected.get_mut(&place) else { return };
@@ -89,7 +89,7 @@ impl CrossHost {
             self.collected.remove(&place);
         }
     }
-    /// Returns the hosts that have sent output to that collector which is not yet reported as taken.
+    /// Returns the hosts from which that collector has output that is not yet reported as taken.
     fn hosts_with_uncredited(&self, collector: Tid) -> Vec<Tid> {
         self.uncredited.range(pairs_with(collector)).map(|((_, host), _)| *host).collect()
     }
@@ -136,8 +136,9 @@ impl CrossHost {
             }
             return;
         }
-        // News of a lost host's task is ignored, because the collector has received the end of its output. News that
-        // does not come from the task's host is ignored, too, except the announcement, which the spawner's host sends.
+        // News of a lost host's task is ignored, because the collector has already received the end of the task's
+        // output. News that does not come from the task's host is ignored, too, except the announcement, which the
+        // spawner's host sends.
         if !core.hosts.is_here(task.host()) || task.host() != from && length != ANNOUNCED {
             return;
         }
@@ -190,7 +191,8 @@ impl CrossHost {
         }
     }
 
-    /// Handles the loss of a host: this host reports the end of the output of the lost host's tasks.
+    /// Handles the loss of a host: this host reports to its collectors that the output of the lost host's tasks has
+    /// ended.
     pub(super) fn host_gone(&mut self, core: &mut Core, host: Tid) {
         self.forget_host(host);
         let places = self.collected.iter();

@@ -18,7 +18,7 @@ use crate::wire::Frame;
 
 /// The maximum number of bytes of output in one message to a collector.
 pub const CHUNK_BYTES_MAX: usize = 3999;
-/// Length in bytes of a line that a task without a collector prints to the log.
+/// The largest length, in bytes, of a line in the log that a task without a collector has printed.
 ///
 /// * Filled by: each task that is spawned
 /// * Setting: none, no output is lost, and collectors get it as it was printed
@@ -99,9 +99,9 @@ impl Output {
         self.send_to_collector(core, settings, body.finish(), false);
     }
 
-    /// Reports to the collector that a task was created: the task was started by hand, or another host spawned it here.
-    /// A spawned task is announced by the spawner's host, so that the announcement arrives before anything that the
-    /// spawner sends later.
+    /// Reports to the collector that a task was created which was started by hand, or which another host has spawned
+    /// here. A spawned task is announced by the spawner's host, so that the announcement arrives before anything that
+    /// the spawner sends later.
     pub fn announce_arrival(&mut self, core: &mut Core, tid: Tid) {
         let Some(task) = core.tasks.get(tid) else { return };
         let (settings, parent) = (task.trace_settings.clone(), task.parent);
@@ -171,7 +171,8 @@ impl Output {
         core.push(Action::SendAlong { to, frame: Frame::Output(message) });
     }
 
-    /// Ends the output of a task to that collector; logs `line`, an unfinished last line.
+    /// Reports the end of the output of a task to the collector that `settings` names; logs `line`, an unfinished last
+    /// line.
     fn end(&mut self, core: &mut Core, tid: Tid, settings: &TraceSettings, line: Vec<u8>) {
         if !line.is_empty() {
             log_line(core, tid, line);

@@ -10,11 +10,11 @@ use crate::tid::Tid;
 
 /// A request that is pending at the hoster.
 pub(super) struct HosterRequest {
-    /// The wait id of the message.
+    /// The wait id of the message to the hoster.
     wid: i32,
-    /// The number of the add.
+    /// The number of the request to add hosts.
     request: u32,
-    /// The hosts, with their index in the add.
+    /// The hosts to start, each with its index in that request.
     hosts: Vec<(Tid, usize)>,
 }
 

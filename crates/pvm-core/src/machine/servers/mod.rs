@@ -231,7 +231,8 @@ impl Servers {
         for ForwardedRequest { task, wait, request, mut started, .. } in left {
             match request {
                 Request::Spawn(spawn) if !started.is_empty() => {
-                    // The spawn is not repeated: its remaining tasks have failed.
+                    // Some tasks of the spawn have started, so the spawn is not repeated: its other tasks count as
+                    // failed.
                     let wanted = usize::try_from(spawn.count).unwrap_or(0).min(LOCAL_MASK as usize);
                     started.resize(started.len().max(wanted), Code::DSysErr.number());
                     core.reply(task, wait, Ok(Reply::Tids(started)));
@@ -268,7 +269,8 @@ impl Servers {
         let Some((tag, body)) = manager_request(&request) else { return Some(request) };
         core.send_message(Message { wid: wait as i32, ..Message::new(from, manager, 0, tag, body.finish()) });
         match request {
-            // The manager passes the request on or sends the notifies itself; it does not answer.
+            // The manager passes the request on or sends the notifies itself; it does not answer, so this daemon
+            // answers the task.
             Request::Notify { what, ctx, tag, count, tids } => {
                 notify.delegate(core, manager, notify::Target { task: from, ctx, tag }, what, count, &tids);
                 core.reply(from, wait, Ok(Reply::Done));

@@ -103,7 +103,7 @@ pub(super) struct Spawns {
     jobs: BTreeMap<u32, SpawnJob>,
     shares: BTreeMap<SpawnId, LocalShare>,
     siblings_of: BTreeMap<SpawnId, Siblings>,
-    /// The next spawn starts at the first usable host from this host on.
+    /// The host that the next spawn tries first; if it is not usable, the next usable host comes first.
     next_host: Tid,
 }
 
@@ -238,7 +238,7 @@ impl Spawns {
         core.send_host(id.host, Frame::Spawned { wait: id.number, results });
     }
 
-    /// Begins a share: first its program is searched for.
+    /// Begins a share with the search for its program.
     fn begin_share(&mut self, core: &mut Core, spawn: SpawnId, parent: i32, first: i32, total: i32, request: Spawn) {
         let (_, directory) = split_place(request.flags, &request.place);
         let directory = directory.map(|directory| ByteBuf::from(directory.to_vec()));
@@ -385,7 +385,7 @@ impl Spawns {
         }
     }
 
-    /// Reports a share when every task of it has been tried.
+    /// Reports a share after the start of each of its tasks was tried.
     fn finish_share(&mut self, core: &mut Core, spawn: SpawnId) {
         let Some(share) = self.shares.remove(&spawn) else { return };
         let mut results: Vec<i32> = share.started.iter().map(|tid| tid.0 as i32).collect();
@@ -485,7 +485,7 @@ impl Spawns {
             let ours = core.tasks.iter().filter(|(_, task)| task.spawn == Some(spawn));
             let tids: Vec<Tid> = ours.map(|(tid, _)| tid).collect();
             if self.siblings_of.get(&spawn).is_some_and(|siblings| siblings.tids.is_none()) {
-                // The lost host will not announce these tasks any more.
+                // The lost host can no longer announce these tasks to their collector, so this host announces them.
                 tids.iter().for_each(|tid| core.raise(Event::SpawnerLost(*tid)));
             }
             self.siblings_complete(core, spawn, tids.iter().map(|tid| tid.0 as i32).collect());
@@ -535,7 +535,7 @@ fn parent_for(asker: Asker, flags: i32) -> i32 {
 }
 
 impl LocalShare {
-    /// Records that code as the result of all tasks that have not been tried.
+    /// Records `code` as the result of all tasks whose start has not been tried.
     fn fail_rest(&mut self, code: Code) {
         self.results.resize(self.results.len() + self.wanted - self.tried, code.number());
         self.tried = self.wanted;

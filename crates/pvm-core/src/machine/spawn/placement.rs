@@ -35,7 +35,8 @@ pub(super) fn hosts_for(hosts: &HostTable, next: Tid, request: &Spawn) -> (Vec<T
     (chosen, next)
 }
 
-/// Returns the allowed hosts in cyclic order from `next` on, at most one more than there are tasks.
+/// Returns the allowed hosts in cyclic order from `next` on, at most one more than there are tasks: the next spawn may
+/// start at that last host.
 fn candidates(hosts: &HostTable, next: Tid, request: &Spawn) -> Vec<Tid> {
     let flags = request.flags;
     let (place, directory) = split_place(flags, &request.place);
@@ -55,8 +56,8 @@ fn candidates(hosts: &HostTable, next: Tid, request: &Spawn) -> Vec<Tid> {
     in_turn.filter(|tid| chosen(*tid) != complement).take(request.count as usize + 1).collect()
 }
 
-/// Returns how many of `count` tasks each host gets: contiguous blocks. The first n blocks together have n / `hosts` of
-/// the tasks, rounded up.
+/// Splits `count` tasks into one contiguous block for each host, and returns the sizes of the blocks. The first n
+/// blocks together have n / `hosts` of the tasks, rounded up.
 fn block_sizes(count: usize, hosts: usize) -> impl Iterator<Item = usize> {
     let end = move |hosts_done: usize| (count * hosts_done).div_ceil(hosts);
     (0..hosts).map(move |host| end(host + 1) - end(host))

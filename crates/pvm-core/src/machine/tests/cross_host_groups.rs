@@ -1,4 +1,4 @@
-//! Groups with members on several hosts; boards stand in for the pages of each host.
+//! Groups with members on several hosts; on each host, a board stands in for the shared memory of a group.
 use super::fleet::{Fleet, MASTER};
 use super::world::text;
 use super::*;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 const SEEDS: u64 = 60;
 
-/// Where a member waits at a barrier: in the page of its host, or for an answer of its daemon.
+/// Where a member waits at a barrier: at the board of its host, or for an answer of its daemon.
 #[derive(Debug, Clone, Copy)]
 enum At {
     Board { host: Tid, group: u64, generation: u32 },
@@ -160,7 +160,7 @@ fn arrivals_are_kept_when_members_of_another_host_come_and_go() {
         waiting.push(fleet.arrive(tasks[3], 4));
         fleet.settle();
         assert!(waiting.iter().all(|at| fleet.fate(*at) == Some(Ok(()))));
-        // The members meet across hosts once more, then on one host again.
+        // The members pass one more barrier across hosts, then one on a single host.
         let last: Vec<At> = tasks.iter().map(|tid| fleet.arrive(*tid, 4)).collect();
         assert!(last.iter().all(|at| matches!(at, At::Daemon { .. })));
         fleet.settle();
@@ -192,7 +192,7 @@ fn a_barrier_over_hosts_fails_when_members_or_hosts_die() {
         let another = [0, 1, 2].map(|member| fleet.arrive(tasks[member], 3));
         fleet.settle();
         assert!(another.iter().all(|at| fleet.fate(*at) == Some(Ok(()))));
-        // The other host dies, and with it a member that has arrived; this member still counts.
+        // A barrier opens for two members, although the group has three.
         let last = fleet.arrive(tasks[0], 2);
         fleet.arrive(tasks[1], 2);
         fleet.settle();
@@ -309,7 +309,7 @@ fn no_arrival_is_lost_or_counted_twice_while_hosts_join_in() {
     (1..=200).for_each(growing_group);
 }
 
-/// Members join, leave and die, and hosts die; no member may wait for members that have gone.
+/// Members join, leave and die, and hosts die; no member is left waiting for members that have gone.
 fn life_of_a_far_group(seed: u64) -> (usize, usize) {
     let mut fleet = Fleet::new(4, seed);
     let mut waiting: BTreeMap<Tid, At> = BTreeMap::new();

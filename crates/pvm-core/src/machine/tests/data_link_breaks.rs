@@ -34,11 +34,11 @@ impl Fleet {
         self.work(to);
         self.settle();
     }
-    /// Returns the actions since the last call.
+    /// Returns the actions about data links since the last call, each with its host.
     fn wanted(&mut self) -> Vec<(Tid, Action)> {
         std::mem::take(&mut self.data).into_iter().map(|(_, host, action)| (host, action)).collect()
     }
-    /// Returns the times at which attempts began on that host.
+    /// Returns the times at which that host began an attempt to make a data link.
     fn attempts(&mut self, host: Tid) -> Vec<Time> {
         let begins = |action: &Action| matches!(action, Action::ExpectData { .. } | Action::CallData { .. });
         let all = std::mem::take(&mut self.data).into_iter();
@@ -144,7 +144,7 @@ fn a_host_says_nothing_of_data_links_for_another_side_than_its_own() {
     fleet.says(HIGH, LOW, Frame::DataLost { number: 0 });
     fleet.says(LOW, HIGH, Frame::DataCall { number: 1, call: call(1) });
     assert_eq!(fleet.wanted(), []);
-    // The host could not prepare the call, and tries again later.
+    // `HIGH` cannot prepare for the call of `LOW`, and tries again later.
     fleet.data_down(HIGH, LOW);
     assert_eq!(fleet.wanted(), [expect()]);
     let now = fleet.now;

@@ -47,7 +47,7 @@ pub(in crate::machine) struct Node {
     connections: u64,
     processes: i32,
     pub starts: Vec<Start>,
-    /// Direct links for which this host expects a call: the secrets of the call, and the task of this host.
+    /// Direct links for which this host expects a connection: the secrets of the connection, and the task of this host.
     expected: Vec<(DirectTicket, DirectCall, Tid)>,
     pub stopped: bool,
     /// Whether this host is suspended.
@@ -78,7 +78,7 @@ pub(in crate::machine) struct Fleet {
     /// Requests that have not been answered.
     pub open: BTreeMap<(Tid, u32), Request>,
     pub log: Vec<(Tid, Tid, String)>,
-    /// Direct links that are up, the caller first.
+    /// Direct links that are up: the task whose host connected, and its peer.
     pub directs: Vec<(Tid, Tid)>,
     /// Which daemon has sent the list of all kinds of trace data to which collector.
     pub descriptions: Vec<(Tid, Tid)>,

@@ -1,4 +1,4 @@
-//! Groups; boards stand in for their pages.
+//! Tests of groups. A [`Board`] stands in for the page of each group.
 use super::world::{PATIENCE, World, text};
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ pub(in crate::machine) struct Board {
     arrived: u16,
     /// The instance numbers of members that have arrived.
     here: BTreeSet<u32>,
-    /// Whether it is still uncertain for the daemon that these members have arrived.
+    /// Whether the daemon cannot be certain yet that these members have arrived.
     pub in_doubt: bool,
     /// Whether a member arrives whenever the barrier is about to fail.
     restless: bool,
@@ -63,7 +63,8 @@ impl Board {
     pub fn waits(&self, instance: u32) -> bool {
         self.here.contains(&instance)
     }
-    /// Returns whether members wait in vain: the barrier still needs more members than are absent.
+    /// Returns whether members wait in vain: the barrier still needs more arrivals than there are members that have not
+    /// arrived.
     pub fn is_stuck(&self) -> bool {
         let missing = u32::from(self.need.saturating_sub(self.arrived));
         self.need != 0 && missing > self.seen().absent

@@ -147,7 +147,7 @@ fn a_host_that_reaches_nobody_is_removed_itself() {
         says(&mut fleet, Fleet::host(2), MASTER, Frame::Suspect(Fleet::host(other)));
         fleet.settle();
     }
-    // No other host is removed in place of host 2.
+    // Host 2 is removed, and none of the hosts that it has reported.
     fleet.pass(Duration::from_secs(30));
     assert_eq!(hosts_of(&mut fleet, asker), 5);
     for other in 3..=6 {

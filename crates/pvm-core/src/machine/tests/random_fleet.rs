@@ -26,7 +26,7 @@ struct Wish {
 /// The state of the test: what tasks have done, and what they must receive.
 struct Story {
     fleet: Fleet,
-    /// What tasks watch, by the tag of the notify message.
+    /// The notifies that tasks have requested, by the tag of the notify message.
     wishes: BTreeMap<i32, Wish>,
     /// All tasks, living or ended.
     seen: Vec<Tid>,

@@ -134,7 +134,7 @@ fn one_life(seed: u64) {
         world.disconnects(tid);
         world.ends(tid, 0);
     }
-    // The last add ends, whatever its number is.
+    // An addition of hosts may still be pending under any number, so the checks of all numbers are answered.
     for request in 0..STEPS {
         world.machine.handle_hosts_checked(request, Vec::new());
     }
@@ -199,7 +199,8 @@ fn life_of_a_group(seed: u64) -> (usize, usize) {
         if world.boards.boards.values().any(|board| board.in_doubt) {
             continue;
         }
-        // Now no arrival is uncertain for the daemon any more: no member may wait for members that are gone.
+        // No board is in doubt any more, so the daemon knows all arrivals: no member may wait for members that are
+        // gone.
         while let Some(when) = world.machine.next_wakeup() {
             now = now.max(when);
             world.machine.handle_time(now);

@@ -270,7 +270,7 @@ fn who_misses_several_lost_hosts_first_is_not_blamed() {
         }
         fleet.settle();
     };
-    // Hosts 3 to 5 answer host 2 first and the master a second later, so host 2 is the first to miss them.
+    // Hosts 3 to 5 answer host 2 first and the master a second later, so host 2 is the first to notice their silence.
     ask(&mut fleet, far);
     fleet.pass(Duration::from_secs(1));
     ask(&mut fleet, near);
@@ -367,7 +367,8 @@ fn output_on_its_way_to_another_host_counts_until_its_collector_takes_it_or_is_n
         fleet.settle();
         assert!(!fleet.machine(MASTER).has_untaken_output(collector));
         assert_eq!(fleet.machine(Fleet::host(2)).output_in_flight(collector), 0);
-        // The collector ends without taking the output, so the printing task need not wait for the collector any more.
+        // The collector ends before it takes this output, so the printing task need not wait for the collector any
+        // more.
         assert_eq!(print(fleet), first);
         fleet.leave(collector);
         fleet.settle();
@@ -523,7 +524,8 @@ fn hosts_that_cannot_reach_each_other_do_not_both_stay() {
         let (two, three) = (fleet.task(Fleet::host(2)), fleet.task(Fleet::host(3)));
         assert_eq!(fleet.ask(two, Request::TaskStatus(three)), Some(Reply::Code(0)));
         fleet.cut(Fleet::host(2), Fleet::host(3));
-        // The master waits for evidence; there is none, and the host that joined later is removed.
+        // The master waits for evidence of which host is at fault. There is none, so the host that joined later is
+        // removed.
         fleet.pass(Duration::from_secs(5));
         assert_eq!(fleet.living().len(), 4);
         fleet.pass(Duration::from_secs(6));
@@ -538,7 +540,7 @@ fn the_host_that_loses_frames_goes_and_not_the_one_that_it_complains_of() {
         let (ill, well) = (Fleet::host(2), Fleet::host(4));
         let (one, other) = (fleet.task(ill), fleet.task(well));
         assert_eq!(fleet.ask(one, Request::TaskStatus(other)), Some(Reply::Code(0)));
-        // In each beat interval, the master retransmits a packet.
+        // In each beat interval, the master retransmits a packet to the host `ill`.
         for total in 1..=6 {
             fleet.pass(Duration::from_secs(2));
             fleet.machine(MASTER).handle_retransmissions(ill, total);

@@ -1,4 +1,4 @@
-//! Traces of one machine; each test makes all inputs itself.
+//! Tests of traces on one `Machine`; each test makes all inputs itself.
 use super::world::{World, spawn_of};
 use super::*;
 use crate::encoding::Writer;

@@ -1,4 +1,4 @@
-//! One machine; each test makes all inputs itself.
+//! One `Machine` for unit tests; each test makes all inputs itself.
 use super::group_members::Boards;
 use super::*;
 use crate::codes::{
