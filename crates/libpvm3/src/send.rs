@@ -29,7 +29,8 @@ pub fn submit(guard: &mut Guard, mut send: impl FnMut(&mut Task) -> Result<Submi
     }
 }
 
-/// Makes one arrived message visible before a send, so that its handler runs or its output is printed.
+/// Processes at most one message that has arrived, before a send: runs its handler, or prints the output of a child
+/// task that it holds.
 #[inline(never)]
 fn poll_before_send(guard: &mut Guard) {
     guard.task().reveal_one();

@@ -268,7 +268,7 @@ fn an_immediate_message_goes_to_its_receiver_also_when_another_task_has_the_slot
             .all(|tid| a.send_immediate(*tid, &immediate).is_none() && c.send_immediate(*tid, &immediate).is_none())
     );
     assert!(nobody.iter().all(|tid| host.endpoint(C).send_immediate(*tid, &immediate).is_none()));
-    // An ordinary message creates the queue.
+    // The first ordinary message to B creates the queue that immediate messages need.
     a.send_bytes(B, [0; 6], b"x").map(|_| ()).unwrap();
     assert_eq!(a.send_immediate(B, &immediate), Some(false));
     a.peer_gone(B);

@@ -256,7 +256,7 @@ impl World {
         self.queue.push((self.now + RETRY).min(end), Event::DataAttempt { node, host, number });
     }
 
-    /// Establishes the connection for which the end `near` has called.
+    /// Establishes the connection that the end `near` has asked the other end to accept.
     fn data_link(&mut self, link: LinkId, near: usize) {
         let data = &mut self.links[link].data;
         (data.newest, data.is_established) = (data.newest + 1, true);

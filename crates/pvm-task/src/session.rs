@@ -33,7 +33,8 @@ pub struct Received {
 }
 
 impl Received {
-    /// Returns a reader of the body, which must be in the default encoding.
+    /// Returns a reader of the body. The body must have been packed in the default encoding; the reader converts it
+    /// from the sender's format.
     pub fn reader(&self) -> Reader<'_> {
         Reader::of(&self.body, self.format)
     }

@@ -1,4 +1,5 @@
-/* A call that is not allowed in a handler leaves the handler's message unchanged. */
+/* In hpvm, a call that is not allowed in a handler leaves the handler's message unchanged; in PVM 3.4.6 the message is
+ * lost. */
 //@ differs 2.4: pvm_getrbuf() == message: 0 => pvm_getrbuf() == message: 1
 //@ differs 2.4: pvm_upkint(&got, 1, 1): -15 => pvm_upkint(&got, 1, 1): 0
 //@ differs 2.4: got: 0 => got: 12

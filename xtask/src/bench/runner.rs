@@ -73,7 +73,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Runs a group on the systems that are installed.
+    /// Runs a group of measures on each message system (hpvm, a PVM, an MPI) of the group that is in `systems`.
     pub fn run(&mut self, group: &Group, systems: &BTreeSet<System>) -> Result<()> {
         let members: Vec<System> = group.systems.iter().copied().filter(|system| systems.contains(system)).collect();
         let mut machines = Machines::default();

@@ -198,7 +198,8 @@ pub fn name(number: usize) -> String {
     NAMES.get(number - 1).map_or_else(|| format!("n{number:03}"), |name| name.to_string())
 }
 
-/// Returns `/etc/hosts` for all hosts: the name, the full name, an alias, and another name for the same address.
+/// Returns `/etc/hosts` for all hosts. Name and full name of a host have an IPv4 and an IPv6 address; the alias with
+/// `-alias` has only the first, the one with `-six` only the second.
 fn names(count: usize) -> String {
     let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
     for number in 1..=count {

@@ -14,7 +14,7 @@ const HELD: Duration = Duration::from_millis(600);
 /// not scheduled in time.
 const TRIES_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// A sink that takes bodies in transit into one buffer, and overwrites that buffer at once.
+/// A sink that copies each body in transit to the same buffer, and overwrites this buffer right after the copy.
 struct Reusing(Vec<u8>);
 
 impl Sink for Reusing {

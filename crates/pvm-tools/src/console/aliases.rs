@@ -30,8 +30,8 @@ impl Aliases {
         self.0.keys().map(String::as_str)
     }
 
-    /// Replaces the first word by its meaning, as long as the first word is an alias. If the meaning of an alias begins
-    /// with the alias's own name, that name means the command and is not replaced again.
+    /// Replaces the first word by its meaning, and repeats this until the first word is no alias. If the meaning of an
+    /// alias begins with the alias's own name, that name means the command and is not replaced again.
     pub fn resolve(&self, mut words: Vec<String>) -> Result<Vec<String>, Loop> {
         let mut seen = BTreeSet::new();
         while let Some((name, meaning)) = words.first().and_then(|word| self.0.get_key_value(word)) {

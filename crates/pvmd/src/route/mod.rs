@@ -340,8 +340,9 @@ impl Route {
         true
     }
 
-    /// Takes the messages that wait and carries them as far as possible. Returns whether an immediate further step may
-    /// find more work; work that [`Route::prepare_park`] finds is not considered.
+    /// Takes the messages that wait and carries them as far as possible. Returns whether the caller should call this
+    /// again at once. If not, tasks may have sent something meanwhile: [`Route::prepare_park`] checks that before the
+    /// daemon sleeps.
     pub fn step(&mut self, context: &mut dyn RouteContext) -> bool {
         let mut egress = Egress { egress_flows: &mut self.egress_flows, context: &*context };
         self.was_active |= self.endpoint.poll(&mut egress) > 0;

@@ -18,8 +18,8 @@ fn wish(tracer: Tid) -> TraceSettings {
     }
 }
 
-/// Returns the trace events that were sent: collector, event, task, and whether the list of all kinds of data and the
-/// description of the event were sent with the event.
+/// Returns for each trace event that was sent: the collector, the event, the traced task, whether the list of all kinds
+/// of data was sent with it (`introduce`), and whether the description of the event was (`describe`).
 fn told(world: &mut World) -> Vec<(Tid, Event, Tid, bool, bool)> {
     let actions = world.take_seen();
     let traces = actions.into_iter().filter_map(|action| match action {
