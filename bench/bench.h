@@ -19,6 +19,13 @@
 #include <time.h>
 #include <unistd.h>
 
+/* The tags of messages. */
+#define TAG_SETUP 1
+#define TAG_ORDER 2
+#define TAG_READY 3
+#define TAG_DATA 4
+#define TAG_ANSWER 5
+#define TAG_END 6
 /* The longest message of any measure, in bytes. */
 #define MESSAGE_BYTES_MAX (16 << 20)
 /* Messages that a sender sends before it waits for a short answer. */

@@ -8,8 +8,6 @@
 #include "bench.h"
 #include <mpi.h>
 
-#define TAG_DATA 4
-#define TAG_ANSWER 5
 
 enum work { PING, RATE_BLOCKING, RATE_WINDOW, RING, RING_ALL, PROVE, BARRIER, REDUCE, GATHER, BCAST };
 

@@ -16,12 +16,6 @@
 /* The longest message of measures with many tasks, in bytes. */
 #define MANY_BYTES_MAX (1 << 20)
 #define MCAST_BYTES (64 << 10)
-#define TAG_SETUP 1
-#define TAG_ORDER 2
-#define TAG_READY 3
-#define TAG_DATA 4
-#define TAG_ANSWER 5
-#define TAG_END 6
 
 /* The most hosts that a measure adds. */
 #define HOSTS_MAX 250

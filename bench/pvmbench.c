@@ -15,8 +15,8 @@
  *   spawn TASKS HOSTS REPETITIONS    the same, for the start of TASKS tasks on the list HOSTS
  *   dismiss                          ends the crew. Answer: `done`
  *
- * The director's first line is `tid TID`. A line `error TEXT` is its last one. It ends at the end of its input. It waits
- * for nothing but messages: `pvm bench` notices if a member has ended, and ends the others.
+ * The director's first line is `tid TID`. A line `error TEXT` is its last one. It ends at the end of its input. It
+ * waits for nothing but messages: `pvm bench` notices if a member has ended, and ends the others.
  */
 #include "pvmbench.h"
 #include <errno.h>

@@ -6,12 +6,6 @@
 #include <pvm3.h>
 #include <stdarg.h>
 
-#define TAG_SETUP 1
-#define TAG_ORDER 2
-#define TAG_READY 3
-#define TAG_DATA 4
-#define TAG_ANSWER 5
-#define TAG_END 6
 #define TAG_RESULT 7
 #define TAG_VERDICT 8
 

@@ -58,12 +58,16 @@ struct Found {
     outside: BTreeSet<String>,
 }
 
+/// Returns a file's text without its unit tests and comments.
+fn code_of(text: &str) -> String {
+    let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
+    code.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()
+}
+
 /// Finds the imports of a file, without its unit tests. In a file that is itself a module of the machine (`is_module`),
 /// `super` means the machine.
 fn imports_of(text: &str, is_module: bool) -> Result<Found> {
-    let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
-    let code: String =
-        code.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect();
+    let code = code_of(text);
     let start = if is_module { r"(?:super|crate::machine)" } else { r"(?:super::super|crate::machine)" };
     let one = Regex::new(&format!(r"\b{start}::(\w+)"))?;
     let several = Regex::new(&format!(r"\b{start}::\{{([^}}]*)\}}"))?;
@@ -161,10 +165,8 @@ pub fn core_does_no_io(sources: &[PathBuf]) -> Result<()> {
 
 /// Returns the names in a file, without its unit tests, that stand for I/O, a clock or threads.
 fn io_in(text: &str) -> Result<Vec<String>> {
-    let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
     let of_system = Regex::new(r"\bstd::(?:fs|io|thread|process|os|env)\b|\b(?:Instant|SystemTime|Tcp\w+|Udp\w+)\b")?;
-    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-    Ok(lines.flat_map(|line| of_system.find_iter(line)).map(|found| found.as_str().to_owned()).collect())
+    Ok(of_system.find_iter(&code_of(text)).map(|found| found.as_str().to_owned()).collect())
 }
 
 /// Checks that the daemon's code for actions names every action: its `match` has no wildcard, so no action can be

@@ -144,7 +144,7 @@ const COMMANDS: &[(&str, &[Command])] = &[
         &[command(
             "bench",
             "compare with PVM 3.4.6, Open MPI, MPICH and the hardware's limit: bench [--short]",
-            "3 min",
+            "15 min",
             bench::run,
         )],
     ),

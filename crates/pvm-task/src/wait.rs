@@ -264,7 +264,7 @@ pub struct WokenBy {
 
 impl WokenBy {
     /// Both descriptors.
-    pub const ALL: WokenBy = WokenBy { bell: true, thread: true };
+    const BOTH: WokenBy = WokenBy { bell: true, thread: true };
 }
 
 /// A sleep on the task's descriptors. It does not borrow the task.
@@ -282,12 +282,12 @@ impl Sleep {
     pub fn sleep(&self) -> WokenBy {
         let Some(descriptors) = &self.descriptors else {
             self.poll(&mut []);
-            return WokenBy::ALL;
+            return WokenBy::BOTH;
         };
         let (mut list, count) = self.own(descriptors);
         match self.poll(&mut list[..count]) {
             true => WokenBy { bell: !list[0].revents().is_empty(), thread: !list[1].revents().is_empty() },
-            false => WokenBy::ALL,
+            false => WokenBy::BOTH,
         }
     }
 
@@ -437,7 +437,7 @@ impl Task {
 
     /// Ends a sleep, or, if the task has not slept, the preparation by [`Task::prepare_park`].
     pub(crate) fn unpark(&mut self) {
-        self.unpark_by(WokenBy::ALL);
+        self.unpark_by(WokenBy::BOTH);
     }
 
     /// Ends a sleep that `by` has ended.

@@ -43,7 +43,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // A daemon that has started itself again as /proc/self/exe would be called "exe" by ps and pgrep.
+    // `pgrep` and `top` would otherwise call a daemon "exe" that has started itself again as /proc/self/exe.
     let _ = rustix::thread::set_name(c"pvmd");
     let result = match command {
         Command::Join(_, slave) if !slave.in_foreground => {

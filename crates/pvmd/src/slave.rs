@@ -18,6 +18,7 @@ use rustix::process::{Pid, Signal};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -41,6 +42,8 @@ const GREETING_BYTES_MAX: usize = 64 << 10;
 /// Starts the daemon and passes its output on until the daemon needs this process no more.
 pub fn front(arguments: impl Iterator<Item = OsString>) -> crate::Result<ExitCode> {
     let mut command = Command::new("/proc/self/exe");
+    // The name that `ps` shows.
+    command.arg0("pvmd");
     // The daemon inherits the standard input and error; this process passes only the output on.
     command.arg("-f").args(arguments).stdout(Stdio::piped());
     let mut child = command.spawn()?;

@@ -35,7 +35,7 @@ const SYSTEMS: [Contestant; 4] =
 
 /// Returns the number of rounds, and for each run of a program the time of a repetition in ms and the repetitions.
 fn amount(effort: Effort) -> (usize, [&'static str; 2]) {
-    if effort == Effort::Full { (3, ["100", "3"]) } else { (1, ["30", "3"]) }
+    if effort == Effort::Full { (2, ["50", "3"]) } else { (1, ["30", "3"]) }
 }
 
 /// The numbers of hosts.

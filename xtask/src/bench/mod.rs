@@ -48,7 +48,7 @@ const BUSY_PERCENT: f64 = 3.0;
 const DISTURBED_BELOW: f64 = 0.9;
 
 const USAGE: &str = "bench [--short] [--only NAME]... [--peers] [--as-it-is]
-  --short      less than 90 s instead of several minutes
+  --short      about 2 min instead of about 15
   --only NAME  latency, bandwidth, rate, ring, mcast, spawn, groups, idle, netpipe, hosts or collectives
   --peers      leave hpvm out: how fast are the others here?
   --as-it-is   take target/dist as it is, without building it first";

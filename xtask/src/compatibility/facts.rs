@@ -1,5 +1,6 @@
 //! Reads docs/compatibility.toml.
 use super::evidence::Evidence;
+use crate::build::exported;
 use crate::common::root;
 use crate::lint::files_under;
 use anyhow::{Context, Result, ensure};
@@ -111,8 +112,8 @@ impl Facts {
         for case in named.chain(self.defect.iter().flat_map(|defect| &defect.cases)) {
             ensure!(evidence.has(case), "there is no case {case}");
         }
-        let exported = std::fs::read_to_string(root().join("crates/libpvm3/exports.map"))?;
-        let is_there = |name: &&String| exported.split([';', ' ', '\n']).any(|word| word == **name);
+        let exported = exported(&root().join("crates/libpvm3/exports.map"))?;
+        let is_there = |name: &&String| exported.contains(name);
         let there: Vec<&String> = self.absent.iter().flat_map(|absent| &absent.names).filter(is_there).collect();
         ensure!(there.is_empty(), "the library exports {there:?}, which an [[absent]] entry lists");
         for defect in &self.defect {

@@ -13,8 +13,8 @@
 //!
 //! At 1 Gbit/s the thread pauses between batches of frames. The same 2 cores, which ran sender and receiver too, filled
 //! 0.86 to 0.93 of this wire with TCP, and 0.94 is possible. A measurement on a machine that does not keep up slows the
-//! wire down ([`Config::slowdown`]): one second of the model then takes several seconds, and the hosts seem to be faster
-//! by this factor. Their time limits are not slowed down.
+//! wire down ([`Config::slowdown`]): one second of the model then takes several seconds, and the hosts seem to be
+//! faster by this factor. Their time limits are not slowed down.
 
 use super::model::{Config, Ether};
 use super::wire::{Counters, Frame, HEADER_BYTES, Rate, Time};
@@ -54,7 +54,7 @@ pub fn compile() -> Result<()> {
 /// A running Ethernet between hosts. Dropping it ends the Ethernet.
 pub struct Emulation {
     requests: Sender<Sender<Counters>>,
-    /// The socket by which the thread is woken. When it is closed, the thread ends.
+    /// A byte written to this socket wakes the thread. The thread ends when the socket is closed.
     wake: UnixStream,
     thread: Option<JoinHandle<Result<()>>>,
 }

@@ -1,8 +1,8 @@
 //! `cargo xtask ether`: an emulated Ethernet between hosts that are network namespaces. It is a hub with collisions, or
 //! a switch with small buffers.
 //!
-//! [`model`] decides, in simulated time, when each frame arrives; [`device`] reads and writes the frames of real hosts at
-//! these times. The command compares the model with [`theory`], and runs TCP over devices ([`real`]).
+//! [`model`] decides, in simulated time, when each frame arrives; [`device`] reads and writes the frames of real hosts
+//! at these times. The command compares the model with [`theory`], and runs TCP over devices ([`real`]).
 
 pub mod device;
 mod hub;

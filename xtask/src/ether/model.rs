@@ -1,8 +1,8 @@
 //! The model of an Ethernet: events in simulated time, without devices and without a clock.
 //!
 //! A user calls [`Ether::advance`] up to the present, then [`Ether::poll_delivery`] until there is nothing left, then
-//! [`Ether::send`] for new frames, and waits until [`Ether::next_event`]. The same calls and the same seed have the same
-//! result.
+//! [`Ether::send`] for new frames, and waits until [`Ether::next_event`]. The same calls and the same seed have the
+//! same result.
 
 use super::hub::{Contention, Hub};
 use super::switch::Switch;
@@ -16,8 +16,8 @@ pub const PROPAGATION_BITS: u64 = 50;
 
 /// The smallest room, in bytes, for frames that wait in a host: about what computers had when wires were slow.
 const HOST_QUEUE_BYTES_LEAST: usize = 256 << 10;
-/// At higher rates, a host has room for the frames of this number of milliseconds, so that it can still fill the wire if
-/// the program with the devices gets no processor for some milliseconds.
+/// At higher rates, a host has room for the frames of this number of milliseconds, so that it can still fill the wire
+/// if the program with the devices gets no processor for some milliseconds.
 const HOST_QUEUE_MS: u64 = 10;
 
 /// What connects the hosts.

@@ -104,8 +104,8 @@ fn one_sender(seed: u64) -> Result<String> {
     Ok(lines.join("; "))
 }
 
-/// What Metcalfe and Boggs's model of contention says for Q hosts, each of which sends in a slot with probability
-/// 1/Q.
+/// Predictions of Metcalfe and Boggs's model of contention: Q hosts wait, and in each slot each host sends with
+/// probability 1/Q.
 struct Theory {
     /// The probability that exactly one sends.
     acquisition: f64,

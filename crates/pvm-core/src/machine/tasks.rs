@@ -299,13 +299,13 @@ impl Tasks {
         }
     }
 
-    /// Drops all requests by which a task asked for the end of other tasks.
+    /// Drops all requests of a task to be told when other tasks end.
     fn stop_waiting(&mut self, asker: Tid) {
         for of in self.awaited.take(asker) {
             self.remove_waiter(asker, of);
         }
     }
-    /// Drops the requests by which one task (`asker`) asked for the end of another (`of`).
+    /// Drops the requests of one task (`asker`) to be told when another (`of`) ends.
     fn remove_waiter(&mut self, asker: Tid, of: Tid) {
         let Some(waiting) = self.exit_waiters.get_mut(&of) else { return };
         waiting.retain(|(other, _)| *other != asker);

@@ -230,17 +230,16 @@ impl Endpoint {
 
     /// Makes senders ring from now on. The caller must [`Endpoint::poll`] once more before it sleeps on the doorbell.
     pub fn prepare_park(&mut self) {
-        let crowded = self.crowded();
+        // The daemon sleeps often: a barrier on all cores for each sleep would cost more than its senders' fences.
+        let may_be_asymmetric = self.barriers && !self.crowded() && !crate::is_daemon(self.tid);
+        let began = may_be_asymmetric.then(Instant::now).filter(|began| self.sleep_rate.is_low(*began));
         self.sleep = self.sleep.wrapping_add(1).max(1);
         self.parked = true;
         let heap = self.heap.borrow();
         let parker = &heap.source().mapping.header().parker.0;
-        let began = Instant::now();
-        // The daemon sleeps often: a barrier on all cores for each sleep would cost more than its senders' fences.
-        let asymmetric = self.barriers && !crowded && !crate::is_daemon(self.tid) && self.sleep_rate.is_low(began);
-        parker.choose(asymmetric);
+        parker.choose(began.is_some());
         parker.prepare_park(self.sleep);
-        if asymmetric {
+        if let Some(began) = began {
             self.sleep_rate.record_cost(began.elapsed());
         }
     }

@@ -64,12 +64,8 @@ impl Link {
         if !self.outbox.reserve(bytes + bytes / EXTRA_PART + EXTRA_BYTES) {
             return Ok(false);
         }
-        if self.is_encrypted() {
-            self.write_encrypted(parts)?;
-        } else {
-            parts.iter().for_each(|part| self.outbox.append(part));
-            self.flush()?;
-        }
+        self.append(parts)?;
+        self.flush()?;
         Ok(true)
     }
 }

@@ -50,14 +50,7 @@ impl Link {
     /// Queues a frame. The next [`Link::flush`] sends it together with all other queued frames.
     pub fn queue(&mut self, kind: u8, header: &[u8], body: &[u8]) -> Result<(), LinkError> {
         let lead = self.lead_of(kind, header, body.len())?;
-        match &mut self.tls {
-            Some(tls) => Ok(tls.encrypt(&[lead.as_slice(), body], &mut self.outbox, &mut self.inbox)?),
-            None => {
-                self.outbox.append(lead.as_slice());
-                self.outbox.append(body);
-                Ok(())
-            }
-        }
+        self.append(&[lead.as_slice(), body])
     }
 
     /// Checks that a frame may be sent. Returns its beginning.
@@ -106,7 +99,7 @@ impl Link {
         let lead = lead.as_slice();
         self.flush()?;
         let taken = if !self.outbox.is_empty() {
-            self.append(lead)?;
+            self.append(&[lead])?;
             0
         } else if self.is_encrypted() {
             let first = &first[..first.len().min(PUSH_BYTES_MAX)];
@@ -165,14 +158,12 @@ impl Link {
     }
 
     /// Appends bytes to those that wait for the socket.
-    fn append(&mut self, bytes: &[u8]) -> Result<(), LinkError> {
+    pub(super) fn append(&mut self, parts: &[&[u8]]) -> Result<(), LinkError> {
         match &mut self.tls {
-            Some(tls) => Ok(tls.encrypt(&[bytes], &mut self.outbox, &mut self.inbox)?),
-            None => {
-                self.outbox.append(bytes);
-                Ok(())
-            }
+            Some(tls) => tls.encrypt(parts, &mut self.outbox, &mut self.inbox)?,
+            None => parts.iter().for_each(|part| self.outbox.append(part)),
         }
+        Ok(())
     }
 
     pub(crate) fn write_encrypted(&mut self, parts: &[&[u8]]) -> Result<(), LinkError> {

@@ -27,7 +27,7 @@ const PROGRAM: &str = "pvmbench";
 const SOCKET: &str = "PVMSOCK";
 /// How late an answer must be before the first check whether all tasks still run; also the interval of further checks.
 const CHECK_PAUSE: Duration = Duration::from_secs(2);
-/// The longest time by which an answer may be late.
+/// An answer that is later than this is an error.
 const LATE_MAX: Duration = Duration::from_secs(180);
 /// An answer is late after this many times the estimated duration of a repetition.
 const REPETITIONS_LATE: u32 = 3;

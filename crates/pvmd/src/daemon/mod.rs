@@ -237,6 +237,7 @@ impl Daemon {
             self.receive_from_host(host);
         }
         self.handle_time();
+        // Frames on control links precede the frames that the next step writes to data links.
         self.flush_links();
         Ok(())
     }

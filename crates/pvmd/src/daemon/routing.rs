@@ -73,8 +73,8 @@ impl Daemon {
         }
     }
 
-    /// Gives the route the data link to `host`. `attach` is the method for the first link to that host, or the one for
-    /// a link that replaces a broken one.
+    /// Gives the route the data link to `host`, by one of two methods: `Route::attach` for the first link to a host,
+    /// `Route::resume` for a link that replaces a broken one.
     pub(super) fn attach_data(&mut self, host: Tid, data: ByteStream, attach: fn(&mut Route, Tid, ByteStream)) {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         match epoll::add(&self.epoll, data.as_fd(), Source::Data(host).data(), flags) {

@@ -315,17 +315,14 @@ impl HostLinks {
     /// further frames to the host are gathered: a system call and a packet cost more than a short frame.
     pub fn send(&mut self, host: Tid, frame: &Frame) {
         let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else { return };
-        let result = control.link.queue(CONTROL_FRAME, &[], &wire::encode(frame));
-        if control.link.queued_bytes() > GATHERED_BYTES_MAX {
-            return self.flush_after(host, result);
-        }
-        match result {
-            Ok(()) if !control.gathers => {
+        match control.link.queue(CONTROL_FRAME, &[], &wire::encode(frame)) {
+            Err(error) => self.on_lost(host, &error),
+            Ok(()) if control.link.queued_bytes() > GATHERED_BYTES_MAX => self.write(host),
+            Ok(()) if control.gathers => {}
+            Ok(()) => {
                 control.gathers = true;
                 self.gathering.push(host);
             }
-            Ok(()) => {}
-            Err(_) => self.flush_after(host, result),
         }
     }
 
@@ -333,16 +330,15 @@ impl HostLinks {
     pub fn flush_all(&mut self) -> bool {
         let hosts = std::mem::take(&mut self.gathering);
         let were_any = !hosts.is_empty();
-        hosts.into_iter().for_each(|host| self.flush_after(host, Ok(())));
+        hosts.into_iter().for_each(|host| self.write(host));
         were_any
     }
 
-    /// Writes the frames that wait for a host. If `queued`, the result of queueing the newest frame, is an error, or if
-    /// writing fails, reports the link as lost.
-    fn flush_after(&mut self, host: Tid, queued: Result<(), LinkError>) {
+    /// Writes the frames that wait for a host. Reports the link as lost if that fails.
+    fn write(&mut self, host: Tid) {
         let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else { return };
         control.gathers = false;
-        let result = queued.and_then(|()| control.link.flush());
+        let result = control.link.flush();
         control.watch(&self.epoll, host);
         if let Err(error) = result {
             self.on_lost(host, &error);
@@ -389,7 +385,7 @@ impl HostLinks {
         if !self.has_control(host) {
             return self.continue_close(host);
         }
-        self.flush_after(host, Ok(()));
+        self.write(host);
     }
 
     fn on_lost(&mut self, host: Tid, error: &LinkError) {

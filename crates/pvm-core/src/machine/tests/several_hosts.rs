@@ -524,8 +524,7 @@ fn hosts_that_cannot_reach_each_other_do_not_both_stay() {
         let (two, three) = (fleet.task(Fleet::host(2)), fleet.task(Fleet::host(3)));
         assert_eq!(fleet.ask(two, Request::TaskStatus(three)), Some(Reply::Code(0)));
         fleet.cut(Fleet::host(2), Fleet::host(3));
-        // The master waits for evidence of which host is at fault. There is none, so the host that joined later is
-        // removed.
+        // The master waits for evidence. There is none against either host, so it removes the one that joined later.
         fleet.pass(Duration::from_secs(5));
         assert_eq!(fleet.living().len(), 4);
         fleet.pass(Duration::from_secs(6));
