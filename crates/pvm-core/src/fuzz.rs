@@ -1,6 +1,7 @@
 //! Fuzz targets: untrusted input for the decoders of this crate (docs/testing.md).
 use crate::dialogue::{self, Greeting, Line};
 use crate::flows::frames::{FrameHeader, read_header};
+use crate::flows::multicast::{BodyRequest, Stored};
 use crate::flows::{DataFrame, InboundFlows};
 use crate::format::Format;
 use crate::hostfile::{self, Hostfile};
@@ -99,12 +100,7 @@ fn data_link(bytes: &[u8]) {
     while let Ok(Some((head, used))) = read_header(rest) {
         assert!(used <= flows::frames::HEADER_BYTES_MAX && used <= rest.len());
         rest = &rest[used..];
-        let follow = match &head {
-            FrameHeader::Start { first, .. } => *first,
-            FrameHeader::Chunk { bytes, .. } | FrameHeader::InBand { bytes, .. } => *bytes,
-            FrameHeader::Credit { .. } | FrameHeader::Acknowledged { .. } => 0,
-        };
-        let Some((body, after)) = rest.split_at_checked(follow) else { break };
+        let Some((body, after)) = rest.split_at_checked(head.following_bytes()) else { break };
         rest = after;
         if !takes(&mut inbound, host, head, body) {
             break;
@@ -136,6 +132,25 @@ fn takes(inbound: &mut InboundFlows<Vec<u8>>, host: Tid, head: FrameHeader, body
             rewritten(&DataFrame::<()>::InBand { dst, payload: body.to_vec() }, bytes);
             true
         }
+        FrameHeader::Announce { header, announcement } => {
+            rewritten(&DataFrame::Announce { header: header.clone(), announcement }, 0);
+            inbound.admit(host, &header).is_ok() && inbound.fetches.begin(header, &announcement, Vec::new()).is_ok()
+        }
+        FrameHeader::Request { key, request } => {
+            rewritten(&DataFrame::Request { key, request }, 0);
+            if request == BodyRequest::Unavailable {
+                inbound.fetches.unavailable(host, key);
+            }
+            true
+        }
+        FrameHeader::Part { key, at, bytes } => {
+            let Some(place) = inbound.fetches.place(host, key, at, bytes).map(|place| place.at) else { return true };
+            rewritten(&DataFrame::Part { key, range: place..place + bytes, body: Rc::new(()) }, bytes);
+            if matches!(inbound.fetches.placed(host, key, place, bytes), Stored::Complete(_)) {
+                assert!(inbound.fetches.finish(key).is_some_and(|(header, _)| header.bytes == place + bytes));
+            }
+            true
+        }
         FrameHeader::Credit { dst, bytes } => {
             let mut written = Vec::new();
             flows::frames::write_credit(&flows::Credit { host, dst, bytes }, &mut written);
@@ -156,12 +171,7 @@ fn rewritten(frame: &DataFrame<()>, bytes: usize) {
     let mut head = Vec::new();
     flows::frames::write_header(frame, &mut head);
     let Ok(Some((read, used))) = read_header(&head) else { panic!("an encoded header cannot be decoded") };
-    let follow = match read {
-        FrameHeader::Start { first, .. } => first,
-        FrameHeader::Chunk { bytes, .. } | FrameHeader::InBand { bytes, .. } => bytes,
-        FrameHeader::Credit { .. } | FrameHeader::Acknowledged { .. } => 0,
-    };
-    assert_eq!((used, follow), (head.len(), bytes));
+    assert_eq!((used, read.following_bytes()), (head.len(), bytes));
 }
 
 /// Parses the lines of the start dialogue. The first byte chooses the kind of line.

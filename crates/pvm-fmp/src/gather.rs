@@ -48,6 +48,12 @@ impl<'a> GatherList<'a> {
         }
     }
 
+    /// Adds a range of a block of this process. Panics past the end of the block.
+    pub fn add_block(&mut self, block: &'a Block, range: Range<usize>) {
+        assert!(range.start <= range.end && range.end <= block.capacity());
+        self.push(block.address().wrapping_add(range.start), range.len());
+    }
+
     fn push(&mut self, address: *const u8, bytes: usize) {
         if bytes > 0 && self.list.len() < GATHER_PARTS_MAX {
             self.list.push(part(address, bytes));
@@ -64,8 +70,8 @@ impl<'a> GatherList<'a> {
         // SAFETY: all zeroes is a valid header: no address, no control data.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         (message.msg_iov, message.msg_iovlen) = (self.list.as_mut_ptr(), self.list.len() as _);
-        // SAFETY: the parts are slices, and fragments that were checked to lie in a mapping; `self` borrows
-        // the slices and the bodies that keep the mappings. The kernel reads them, whatever their bytes are.
+        // SAFETY: the parts are slices, and fragments and blocks that were checked to lie in a mapping; `self`
+        // borrows the slices and the bodies that keep the mappings. The kernel reads them, whatever their bytes are.
         let written = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
         usize::try_from(written).map_err(|_| io::Error::last_os_error())
     }

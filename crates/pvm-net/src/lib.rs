@@ -4,6 +4,7 @@
 //! * [`Link`]: a connection that carries frames, encrypted (TLS 1.3, both sides authenticated by raw Ed25519 keys) or
 //!   in clear; never blocks;
 //! * [`ByteStream`]: a connection without frames;
+//! * [`Digest`]: the digest of a body that another host relays;
 //! * [`Connector`]: makes the links between daemons and refuses strangers;
 //! * [`direct`]: functions with time limits for a link between two tasks;
 //! * [`polling`]: waiting for descriptors.
@@ -16,6 +17,7 @@
 mod buffer;
 mod byte_stream;
 mod connector;
+mod digest;
 pub mod direct;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -30,6 +32,7 @@ pub use byte_stream::ByteStream;
 pub use connector::{
     ConnectEvent, Connector, HALF_PAIRS_MAX, HANDSHAKE_TIME_MAX, Pair, Security, UNKNOWN_MAX, listener,
 };
+pub use digest::Digest;
 pub use keys::{KEY_BYTES, KeyPair, NoRandomness, NotAKey, PublicKey, Token, Tokens};
 pub use link::{FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX, HEADER_BYTES_MAX, Head, Link, LinkError};
 pub use raw::Carried;

@@ -1,4 +1,5 @@
 //! The receiving daemon: reassembly of messages from their chunks, and return of credit.
+use super::multicast::Fetches;
 use super::{FLOW_QUANTUM_BYTES, FLOW_WINDOW_BYTES, Meta, cost};
 use crate::tid::Tid;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -80,6 +81,8 @@ pub struct InboundFlows<B> {
     /// and receiving task.
     begun: BTreeMap<(Tid, Tid), u64>,
     credits: VecDeque<Credit>,
+    /// The bodies of announced messages that this host fetches.
+    pub fetches: Fetches<B>,
 }
 
 impl<B> Default for InboundFlows<B> {
@@ -91,6 +94,7 @@ impl<B> Default for InboundFlows<B> {
             unsent_credit: BTreeMap::new(),
             begun: BTreeMap::new(),
             credits: VecDeque::new(),
+            fetches: Fetches::default(),
         }
     }
 }
@@ -156,6 +160,7 @@ impl<B> InboundFlows<B> {
     /// Drops the incomplete messages and the credit of a host that has gone.
     pub fn host_gone(&mut self, host: Tid) {
         self.arriving.retain(|(from, _), _| *from != host);
+        self.fetches.host_gone(host);
         self.unsent_credit.retain(|(_, to), _| *to != host);
         self.begun.retain(|(from, _), _| *from != host);
         self.credits.retain(|credit| credit.host != host);
@@ -166,7 +171,7 @@ impl<B> InboundFlows<B> {
 
     /// Returns the number of incomplete messages.
     pub fn arriving(&self) -> usize {
-        self.arriving.len()
+        self.arriving.len() + self.fetches.count()
     }
 
     // ----- credit

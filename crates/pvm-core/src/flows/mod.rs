@@ -13,6 +13,7 @@
 mod budget;
 pub mod frames;
 mod inbound;
+pub mod multicast;
 #[cfg(test)]
 mod random_tests;
 mod retransmit;
@@ -24,6 +25,7 @@ pub use retransmit::{AckTracker, RetransmitQueue};
 
 use crate::tid::{GROUP_BIT, Tid};
 use budget::SenderBudgets;
+use multicast::{Announcement, Bodies, BodyKey, BodyRequest, Relayed};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -107,6 +109,29 @@ pub enum DataFrame<P> {
         /// The frame.
         payload: Vec<u8>,
     },
+    /// A multicast whose body the receiving host fetches.
+    Announce {
+        /// The header of the message.
+        header: MessageHeader,
+        /// What the host must know about the body.
+        announcement: Announcement,
+    },
+    /// A request or report about the body of a multicast.
+    Request {
+        /// The body.
+        key: BodyKey,
+        /// The request.
+        request: BodyRequest,
+    },
+    /// A part of the body of a multicast, for a host that has requested it.
+    Part {
+        /// The body, as hosts name it.
+        key: BodyKey,
+        /// The range of the body that the frame holds.
+        range: Range<usize>,
+        /// The body.
+        body: Rc<P>,
+    },
 }
 
 /// A message in a flow.
@@ -120,6 +145,8 @@ struct QueuedMessage<P> {
     /// For a multicast: the members to which the message must still be sent, each with the position at which the
     /// message ends in that member's flow. Otherwise empty.
     members: RefCell<Vec<(Tid, u64)>>,
+    /// For a multicast along a tree: what all hosts share. Otherwise absent.
+    relayed: Option<Rc<Relayed>>,
 }
 
 enum Item<P> {
@@ -200,6 +227,10 @@ impl<P> Flow<P> {
     fn is_idle(&self) -> bool {
         self.items.is_empty() && self.in_flight == 0
     }
+    /// Returns whether the flow is sending a message or can send its next one.
+    fn makes_progress(&self) -> bool {
+        self.carried || self.transfer.is_some() || self.is_ready()
+    }
     fn holds_first(&self, message: &Rc<QueuedMessage<P>>) -> bool {
         matches!(self.items.front(), Some(Item::Shared(first)) if Rc::ptr_eq(first, message))
     }
@@ -235,11 +266,20 @@ impl<P> HostFlows<P> {
 pub struct Flows<P> {
     hosts: HashMap<Tid, HostFlows<P>>,
     budgets: SenderBudgets,
+    bodies: Bodies<P>,
+    /// Whether the last frame was a part of a body that its receiver has requested. Such parts and the flows to a host
+    /// take turns.
+    was_part: bool,
 }
 
 impl<P> Default for Flows<P> {
     fn default() -> Self {
-        Flows { hosts: HashMap::new(), budgets: SenderBudgets::default() }
+        Flows {
+            hosts: HashMap::new(),
+            budgets: SenderBudgets::default(),
+            bodies: Bodies::default(),
+            was_part: false,
+        }
     }
 }
 
@@ -254,23 +294,38 @@ impl<P> Flows<P> {
     /// Queues a message of a local task. `held` is how many bytes of the body are in the daemon's own memory.
     pub fn send(&mut self, src: Tid, dst: Tid, meta: Meta, bytes: usize, held: usize, body: P) {
         let held = self.budgets.charge(src, held);
-        let message = QueuedMessage { src, meta, bytes, held, body: Rc::new(body), members: RefCell::default() };
-        self.push(dst, Item::Message(message));
+        let (body, members) = (Rc::new(body), RefCell::default());
+        self.push(dst, Item::Message(QueuedMessage { src, meta, bytes, held, body, members, relayed: None }));
     }
 
     /// Queues a message of a local task for several tasks. The caller must not name a task twice. The body is sent to
-    /// each host once, unless some receivers there have credit for it and others have none.
-    pub fn multicast(&mut self, src: Tid, dsts: &[Tid], meta: Meta, bytes: usize, held: usize, body: P) {
+    /// each host once, unless some receivers there have credit for it and others have none. With `relayed`, it travels
+    /// along a tree.
+    pub fn multicast(
+        &mut self,
+        src: Tid,
+        dsts: &[Tid],
+        meta: Meta,
+        (bytes, held): (usize, usize),
+        body: P,
+        relayed: Option<Relayed>,
+    ) {
         let mut dsts = dsts.to_vec();
         dsts.sort_unstable();
-        let body = Rc::new(body);
+        let (body, relayed) = (Rc::new(body), relayed.map(Rc::new));
+        if let Some(relayed) = &relayed {
+            self.keep_body(src, relayed, bytes, &body);
+        }
         for group in dsts.chunk_by(|one, other| one.host() == other.host()) {
             let held = self.budgets.charge(src, held);
             let (body, members) = (body.clone(), RefCell::new(Vec::with_capacity(group.len())));
-            let message = Rc::new(QueuedMessage { src, meta, bytes, held, body, members });
+            let relayed = relayed.clone();
+            let message = Rc::new(QueuedMessage { src, meta, bytes, held, body, members, relayed });
             for dst in group {
                 self.push(*dst, Item::Shared(message.clone()));
-                message.members.borrow_mut().push((*dst, self.flow(*dst).map_or(0, |flow| flow.queued)));
+                let end = self.flow(*dst).map_or(0, |flow| flow.queued);
+                message.members.borrow_mut().push((*dst, end));
+                message.relayed.iter().for_each(|relayed| relayed.note_end(*dst, end));
             }
         }
     }
@@ -306,6 +361,7 @@ impl<P> Flows<P> {
 
     /// Drops the flows to a host that has gone.
     pub fn host_gone(&mut self, host: Tid) {
+        self.forget_body_host(host);
         let Some(host_flows) = self.hosts.remove(&host) else { return };
         for item in host_flows.flows.into_values().flat_map(|flow| flow.items) {
             match item {
@@ -338,14 +394,15 @@ impl<P> Flows<P> {
         self.hosts.get(&host).is_some_and(|host_flows| host_flows.in_band_bytes > IN_BAND_QUEUED_BYTES_MAX)
     }
 
-    /// Returns the hosts to which flows exist or have existed.
+    /// Returns the hosts to which flows exist or have existed, or that exchange bodies of multicasts with this one.
     pub fn hosts(&self) -> impl Iterator<Item = Tid> + '_ {
-        self.hosts.keys().copied()
+        self.hosts.keys().copied().chain(self.bodies.hosts().filter(|host| !self.hosts.contains_key(host)))
     }
 
     /// Returns whether any message waits for that host, with or without credit.
     pub fn has_items(&self, host: Tid) -> bool {
-        self.hosts.get(&host).is_some_and(|host_flows| host_flows.flows.values().any(|flow| !flow.items.is_empty()))
+        let has_items = |host_flows: &HostFlows<P>| host_flows.flows.values().any(|flow| !flow.items.is_empty());
+        self.hosts.get(&host).is_some_and(has_items) || self.bodies.has_items(host)
     }
 
     /// Returns how many bytes the daemon holds for all senders.
@@ -355,7 +412,8 @@ impl<P> Flows<P> {
 
     /// Returns whether no state is left.
     pub fn is_idle(&self) -> bool {
-        self.budgets.total() == 0 && self.hosts.values().all(|host_flows| host_flows.flows.is_empty())
+        let has_flows = self.hosts.values().any(|host_flows| !host_flows.flows.is_empty());
+        self.budgets.total() == 0 && !has_flows && self.bodies.is_idle()
     }
 
     // ----- output
@@ -363,11 +421,27 @@ impl<P> Flows<P> {
     /// Returns the next frame for the link to that host, if one is ready. Call this only when the link has room: until
     /// then, a long body can stay in the memory of its sender.
     pub fn next(&mut self, host: Tid) -> Option<DataFrame<P>> {
-        let host_flows = self.hosts.get_mut(&host)?;
+        if let Some((key, request)) = self.bodies.next_request(host) {
+            return Some(DataFrame::Request { key, request });
+        }
+        let mut frame = None;
+        for is_part in [!self.was_part, self.was_part] {
+            frame = frame.or_else(|| match is_part {
+                true => self.bodies.next_part(host).map(DataFrame::from),
+                false => self.next_of_flows(host),
+            });
+        }
+        self.was_part = matches!(frame, Some(DataFrame::Part { .. }));
+        frame
+    }
+
+    fn next_of_flows(&mut self, host: Tid) -> Option<DataFrame<P>> {
         // Try each flow at most once, because a flow that waits for other members of a multicast is put back into the
         // run queue.
-        for _ in 0..host_flows.run_queue.len() {
-            let dst = host_flows.run_queue.pop_front()?;
+        for _ in 0..self.hosts.get(&host)?.run_queue.len() {
+            let dst = self.hosts.get_mut(&host)?.run_queue.pop_front()?;
+            let near = self.near_parents(dst);
+            let host_flows = self.hosts.get_mut(&host)?;
             let Some(flow) = host_flows.flows.get_mut(&dst) else { continue };
             flow.is_scheduled = false;
             if !flow.is_ready() {
@@ -377,7 +451,7 @@ impl<P> Flows<P> {
                 }
                 continue;
             }
-            let frame = match host_flows.advance(dst, &mut self.budgets) {
+            let frame = match host_flows.advance(dst, &near, &mut self.budgets) {
                 Some(frame) => frame,
                 None => {
                     host_flows.schedule(dst);
@@ -395,8 +469,9 @@ impl<P> Flows<P> {
 }
 
 impl<P> HostFlows<P> {
-    /// Returns the next frame of a ready flow, or `None` if the flow's multicast waits for other members.
-    fn advance(&mut self, dst: Tid, budgets: &mut SenderBudgets) -> Option<DataFrame<P>> {
+    /// Returns the next frame of a ready flow, or `None` if the flow's multicast waits for other members. `near`: see
+    /// [`Flows::near_parents`].
+    fn advance(&mut self, dst: Tid, near: &[Tid], budgets: &mut SenderBudgets) -> Option<DataFrame<P>> {
         let flow = self.flows.get_mut(&dst)?;
         if let Some(transfer) = &mut flow.transfer {
             let message = flow.items.front().and_then(Item::message).expect("a transfer has a message");
@@ -415,11 +490,12 @@ impl<P> HostFlows<P> {
                 self.in_band_bytes -= cost(payload.len());
                 Some(DataFrame::InBand { dst, payload })
             }
-            Item::Message(_) => Some(self.start(dst, Vec::new(), budgets)),
+            Item::Message(_) => Some(self.start(dst, Vec::new(), None, budgets)),
             Item::Shared(message) => {
                 let message = message.clone();
                 let others = self.companions(dst, &message)?;
-                Some(self.start(dst, others, budgets))
+                let announcement = message.relayed.as_ref().and_then(|relayed| relayed.announce(dst.host(), near));
+                Some(self.start(dst, others, announcement, budgets))
             }
         }
     }
@@ -439,7 +515,7 @@ impl<P> HostFlows<P> {
             // Do not wait for a member whose flow itself waits with a multicast: the two flows could wait for each
             // other forever.
             let at_multicast = matches!(flow.items.front(), Some(Item::Shared(_)));
-            let makes_progress = flow.carried || flow.transfer.is_some() || (flow.is_ready() && !at_multicast);
+            let makes_progress = flow.makes_progress() && !(flow.transfer.is_none() && !flow.carried && at_multicast);
             if makes_progress && end - flow.begun <= MULTICAST_WAIT_BYTES_MAX + cost(message.bytes) {
                 return None;
             }
@@ -447,8 +523,15 @@ impl<P> HostFlows<P> {
         Some(others)
     }
 
-    /// Starts the first message in the flow of `dst`, which is also the first message in the flows of `others`.
-    fn start(&mut self, dst: Tid, others: Vec<Tid>, budgets: &mut SenderBudgets) -> DataFrame<P> {
+    /// Starts the first message in the flow of `dst`, which is also the first message in the flows of `others`, or
+    /// announces it.
+    fn start(
+        &mut self,
+        dst: Tid,
+        others: Vec<Tid>,
+        announcement: Option<Announcement>,
+        budgets: &mut SenderBudgets,
+    ) -> DataFrame<P> {
         self.last_transfer = self.last_transfer.wrapping_add(1);
         let number = self.last_transfer;
         for other in &others {
@@ -464,6 +547,10 @@ impl<P> HostFlows<P> {
         let (body, first) = (message.body.clone(), message.bytes.min(CHUNK_BYTES_MAX));
         flow.begin(cost(header.bytes));
         flow.transfer = Some(Transfer { number, at: first, others });
+        if let Some(announcement) = announcement {
+            self.finish(dst, budgets);
+            return DataFrame::Announce { header, announcement };
+        }
         if first == header.bytes {
             self.finish(dst, budgets);
         }

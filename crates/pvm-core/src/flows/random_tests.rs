@@ -65,7 +65,7 @@ impl World {
         dsts.iter().for_each(|dst| self.sent.entry((src, *dst)).or_default().push(number));
         match dsts[..] {
             [dst] => self.flows.send(src, dst, [number; 5], bytes, bytes.min(500), number),
-            _ => self.flows.multicast(src, &dsts, [number; 5], bytes, bytes.min(500), number),
+            _ => self.flows.multicast(src, &dsts, [number; 5], (bytes, bytes.min(500)), number, None),
         }
         assert!(self.flows.held_bytes() <= 3 * (HELD_BYTES_MAX + 3 * 1000));
     }
@@ -92,6 +92,7 @@ impl World {
                     inbound.chunk_placed(HOME, transfer, range.len())
                 }
                 DataFrame::InBand { .. } => None,
+                other => panic!("no multicast goes along a tree here: {other:?}"),
             };
             if let Some((header, number)) = whole {
                 self.hand_out(host, &header, number);

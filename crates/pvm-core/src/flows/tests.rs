@@ -30,6 +30,7 @@ fn carry(flows: &mut Flows<u32>) -> Vec<u32> {
                 }
             }
             DataFrame::InBand { payload, .. } => whole.push(u32::from(payload[0])),
+            other => panic!("no multicast goes along a tree here: {other:?}"),
         }
     }
     whole
@@ -111,7 +112,7 @@ fn a_sender_over_its_budget_is_paused_until_half_of_it_is_free() {
 fn a_multicast_is_sent_to_a_host_once() {
     let mut flows = Flows::new();
     flows.send(sender(1), task(3), META, 200_000, 0, 9);
-    flows.multicast(sender(1), &[task(1), task(2), task(3), Tid(0xc0001)], META, 300_000, 0, 5);
+    flows.multicast(sender(1), &[task(1), task(2), task(3), Tid(0xc0001)], META, (300_000, 0), 5, None);
     assert_eq!(carry(&mut flows), [9, 5]);
     let Some(DataFrame::Start { header, .. }) = flows.next(Tid(0xc0000)) else { panic!() };
     assert_eq!(header.receivers().collect::<Vec<_>>(), [Tid(0xc0001)]);
@@ -123,7 +124,7 @@ fn a_multicast_does_not_wait_for_a_member_without_credit() {
     let long = 2 * FLOW_WINDOW_BYTES as usize;
     flows.send(sender(1), task(1), META, long, 0, 1);
     assert_eq!(carry(&mut flows), [1]);
-    flows.multicast(sender(1), &[task(1), task(2)], META, 10, 0, 2);
+    flows.multicast(sender(1), &[task(1), task(2)], META, (10, 0), 2, None);
     assert_eq!(carry(&mut flows), [2]);
     flows.credit(task(1), cost(long));
     let Some(DataFrame::Start { header, .. }) = flows.next(host()) else { panic!() };
@@ -135,10 +136,10 @@ fn a_multicast_does_not_wait_for_a_member_without_credit() {
 #[test]
 fn multicasts_that_cross_do_not_wait_for_each_other() {
     let mut flows = Flows::new();
-    flows.multicast(sender(1), &[task(1), task(2)], META, 10, 0, 1);
-    flows.multicast(sender(2), &[task(1), task(2)], META, 10, 0, 2);
-    flows.multicast(sender(3), &[task(2), task(3)], META, 10, 0, 3);
-    flows.multicast(sender(4), &[task(3), task(1)], META, 10, 0, 4);
+    flows.multicast(sender(1), &[task(1), task(2)], META, (10, 0), 1, None);
+    flows.multicast(sender(2), &[task(1), task(2)], META, (10, 0), 2, None);
+    flows.multicast(sender(3), &[task(2), task(3)], META, (10, 0), 3, None);
+    flows.multicast(sender(4), &[task(3), task(1)], META, (10, 0), 4, None);
     carry(&mut flows);
     assert!(!flows.has_items(host()) && flows.held_bytes() == 0);
 }
@@ -147,7 +148,7 @@ fn multicasts_that_cross_do_not_wait_for_each_other() {
 fn a_lost_host_leaves_nothing_behind() {
     let mut flows = Flows::new();
     flows.send(sender(1), task(1), META, 1_000_000, 0, 1);
-    flows.multicast(sender(1), &[task(1), task(2), Tid(0xc0001)], META, 10, 0, 2);
+    flows.multicast(sender(1), &[task(1), task(2), Tid(0xc0001)], META, (10, 0), 2, None);
     flows.send_in_band(task(2), vec![1]);
     flows.next(host());
     flows.host_gone(host());
@@ -246,6 +247,31 @@ fn headers_are_decoded_as_they_were_encoded() {
 }
 
 #[test]
+fn headers_of_multicasts_are_decoded_as_they_were_encoded() {
+    let mut out = Vec::new();
+    let mut written = |frame: DataFrame<()>, following| {
+        out.clear();
+        write_header(&frame, &mut out);
+        reread(&out, following)
+    };
+    let key = BodyKey { origin: host(), secret: [7; 16] };
+    let announcement = Announcement { key, digest: [8; 32], parent: Tid(0xc0000), children: 3 };
+    let header = MessageHeader { src: sender(1), dst: task(1), others: vec![task(2)], meta: META, bytes: 100_000 };
+    assert_eq!(
+        written(DataFrame::Announce { header: header.clone(), announcement }, 0),
+        FrameHeader::Announce { header, announcement }
+    );
+    let fetch = BodyRequest::Fetch { at: 1 << 30 };
+    for request in [fetch, BodyRequest::Cancel, BodyRequest::Received, BodyRequest::Unavailable] {
+        assert_eq!(written(DataFrame::Request { key, request }, 0), FrameHeader::Request { key, request });
+    }
+    assert_eq!(
+        written(DataFrame::Part { key, range: 10..30, body: Rc::new(()) }, 20),
+        FrameHeader::Part { key, at: 10, bytes: 20 }
+    );
+}
+
+#[test]
 fn malformed_headers_are_violations() {
     for bytes in [[0xff; 64], [0; 64], [4; 64]] {
         assert_eq!(read_header(&bytes), Err(ProtocolViolation));
@@ -309,7 +335,7 @@ fn a_host_that_receives_no_notices_is_detected() {
 #[test]
 fn a_flow_whose_last_message_another_has_sent_is_removed_even_if_its_credit_precedes_its_turn() {
     let mut flows = Flows::new();
-    flows.multicast(sender(1), &[task(1), task(2)], META, 10, 0, 1);
+    flows.multicast(sender(1), &[task(1), task(2)], META, (10, 0), 1, None);
     assert!(matches!(flows.next(host()), Some(DataFrame::Start { header, .. }) if header.others == [task(2)]));
     [1, 2].into_iter().for_each(|number| flows.credit(task(number), cost(10)));
     assert!(flows.next(host()).is_none());

@@ -288,6 +288,7 @@ impl Daemon {
     fn check(&mut self, now: Time) {
         self.resume_outputs();
         self.route.acknowledge();
+        self.route.tick();
         let is_quiet = self.route.trim();
         if self.upkeep.should_release_memory(is_quiet) {
             pvm_fmp::release_free();

@@ -1,9 +1,12 @@
 //! Egress: the messages that tasks send to other hosts.
 use super::RouteContext;
+use pvm_core::flows::multicast::{BODY_SECRET_BYTES, BodyKey, McastRoute, Relayed, Tree};
 use pvm_core::flows::{self, Flows};
 use pvm_core::tid::Tid;
-use pvm_fmp::{Arrival, FAR, Meta, Remote, Sink};
+use pvm_fmp::{Arrival, Block, FAR, Meta, Remote, Sink, random_bytes};
+use pvm_net::Digest;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// The length, in bytes, of the list of a multicast's receivers on other hosts; each receiver takes four bytes.
 ///
@@ -19,6 +22,8 @@ pub(super) enum Body {
     Bytes(Vec<u8>),
     /// A body in the sender's heap.
     Remote(Remote),
+    /// A body of a multicast that this host relays, in the daemon's own heap.
+    Relayed(Block),
 }
 
 impl Body {
@@ -26,16 +31,42 @@ impl Body {
         match self {
             Body::Bytes(bytes) => bytes.len(),
             Body::Remote(remote) => remote.len(),
+            Body::Relayed(block) => block.capacity(),
         }
     }
+
+    /// Copies the bytes from a position on.
+    pub fn read(&self, at: usize, into: &mut [u8]) {
+        match self {
+            Body::Bytes(bytes) => into.copy_from_slice(&bytes[at..at + into.len()]),
+            Body::Remote(remote) => remote.read(at, into),
+            Body::Relayed(block) => block.read(at, into),
+        }
+    }
+
+    fn digest(&self) -> [u8; Digest::BYTES] {
+        digest_of(0..self.len(), |at, into| self.read(at, into))
+    }
+}
+
+/// Returns the digest of the bytes that `read` copies from a position on.
+pub(super) fn digest_of(range: Range<usize>, read: impl Fn(usize, &mut [u8])) -> [u8; Digest::BYTES] {
+    let (mut digest, mut bytes, mut at) = (Digest::new(), [0; 16 << 10], range.start);
+    while at < range.end {
+        let count = bytes.len().min(range.end - at);
+        read(at, &mut bytes[..count]);
+        digest.add(&bytes[..count]);
+        at += count;
+    }
+    digest.finish()
 }
 
 /// The messages for other hosts.
 pub(super) struct EgressFlows {
     pub own: Tid,
     pub flows: Flows<Body>,
-    /// The receivers of each sender's next message, by sender.
-    pub lists: HashMap<Tid, Vec<Tid>>,
+    /// The receivers of each sender's next message, and how it reaches their hosts, by sender.
+    pub lists: HashMap<Tid, (Vec<Tid>, McastRoute)>,
 }
 
 /// Takes the messages that tasks have queued, and puts them into flows.
@@ -50,21 +81,31 @@ impl Egress<'_> {
         tid.is_task() && tid.host() != self.egress_flows.own && self.context.is_member(tid.host())
     }
 
-    fn keep_list(&mut self, from: Tid, body: &Body) {
+    fn keep_list(&mut self, from: Tid, route: McastRoute, body: &Body) {
         if body.len() > LIST_BYTES_MAX {
             self.egress_flows.lists.remove(&from);
             return;
         }
         let mut bytes = vec![0; body.len()];
-        match body {
-            Body::Bytes(list) => bytes.copy_from_slice(list),
-            Body::Remote(remote) => remote.read(0, &mut bytes),
-        }
+        body.read(0, &mut bytes);
         let words = bytes.chunks_exact(4).map(|word| Tid(u32::from_ne_bytes(word.try_into().expect("four"))));
         let mut list: Vec<Tid> = words.filter(|tid| self.is_remote_task(*tid)).collect();
         list.sort_unstable();
         list.dedup();
-        self.egress_flows.lists.insert(from, list);
+        self.egress_flows.lists.insert(from, (list, route));
+    }
+
+    /// Plans how a multicast reaches the hosts of its receivers: along a tree, or else from this host directly. A body
+    /// in the queue itself is short, and never travels along a tree.
+    fn plan(&self, list: &[Tid], route: McastRoute, body: &Body) -> Option<Relayed> {
+        let Body::Remote(_) = body else { return None };
+        let mut hosts: Vec<Tid> = list.iter().map(|tid| tid.host()).collect();
+        hosts.dedup();
+        let tree = Tree::plan(route, self.egress_flows.own, &hosts, body.len())?;
+        let mut secret = [0; BODY_SECRET_BYTES];
+        // Without random bytes the name of the body would not be secret.
+        random_bytes(&mut secret).ok()?;
+        Some(Relayed::new(tree, BodyKey { origin: self.egress_flows.own, secret }, body.digest()))
     }
 }
 
@@ -84,10 +125,11 @@ impl Sink for Egress<'_> {
         let [ctx, tag, wid, enc, format, _] = meta;
         let meta = [ctx, tag, wid, enc, format];
         match far {
-            flows::LIST => self.keep_list(from, &body),
+            flows::LIST => self.keep_list(from, McastRoute::from_word(tag).unwrap_or_default(), &body),
             flows::LISTED => {
-                let list = self.egress_flows.lists.remove(&from).unwrap_or_default();
-                self.egress_flows.flows.multicast(from, &list, meta, bytes, held, body);
+                let (list, route) = self.egress_flows.lists.remove(&from).unwrap_or_default();
+                let relayed = self.plan(&list, route, &body);
+                self.egress_flows.flows.multicast(from, &list, meta, (bytes, held), body, relayed);
             }
             far if self.is_remote_task(Tid(far)) => {
                 self.egress_flows.flows.send(from, Tid(far), meta, bytes, held, body)

@@ -1,5 +1,6 @@
 //! Untrusted input on a data link: the bytes of a hostile host, on their way to the memory of tasks (docs/testing.md).
 use super::*;
+use pvm_core::flows::multicast::{Announcement, BodyKey, BodyRequest};
 use pvm_core::flows::{CHUNK_BYTES_MAX, Credit, DataFrame, frames};
 use pvm_fmp::ports::PortTable;
 use pvm_fmp::{Arrival, FAR, Sink};
@@ -11,6 +12,7 @@ use std::rc::Rc;
 /// The code that decodes this input.
 pub const DECODER: &[Source] = &[
     file("crates/pvmd/src/route/receive.rs"),
+    file("crates/pvmd/src/route/announced.rs"),
     file("crates/pvmd/src/route/data_link.rs"),
     part("crates/pvmd/src/route/transmit.rs", &["acknowledged", "resume"]),
     part("crates/pvm-core/src/flows/retransmit.rs", &["acknowledge", "resume"]),
@@ -33,6 +35,9 @@ pub const DECODER: &[Source] = &[
         ],
     ),
     file("crates/pvm-core/src/flows/inbound.rs"),
+    file("crates/pvm-core/src/flows/multicast/fetches.rs"),
+    file("crates/pvm-core/src/flows/multicast/in_order.rs"),
+    part("crates/pvm-core/src/flows/multicast/bodies.rs", &["relay", "grow", "refuse", "fetch", "cancel", "next_part"]),
 ];
 
 const OWN: Tid = Tid(0x40000);
@@ -141,7 +146,7 @@ impl World {
     }
 
     fn act(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
-        match from.arbitrary::<u8>()? % 12 {
+        match from.arbitrary::<u8>()? % 13 {
             0 => self.pending.extend(from.bytes_of_some_length()?),
             1..=3 => self.start(from)?,
             4 => {
@@ -160,6 +165,7 @@ impl World {
             }
             7 => self.act_as_task(from)?,
             8 => self.break_or_resume(from)?,
+            9 => self.multicast(from)?,
             _ => self.turn(),
         }
         Ok(())
@@ -179,19 +185,37 @@ impl World {
         Ok(())
     }
 
+    /// Announces a message, or sends a request for a body, a report about it or a part of it.
+    fn multicast(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+        let (what, number) = (from.arbitrary::<u8>()?, from.arbitrary::<u8>()? % 4);
+        let origin = if from.arbitrary::<u8>()? % 4 > 0 { HOSTILE } else { name(from)? };
+        let key = BodyKey { origin, secret: [number; 16] };
+        match what % 8 {
+            0..=2 => {
+                let header = message_header(from)?;
+                let announcement = Announcement { key, digest: [0; 32], parent: name(from)?, children: what.into() };
+                self.send(&DataFrame::Announce { header, announcement }, 0);
+            }
+            3 => {
+                let at = u64::from(from.arbitrary::<u32>()?);
+                let requests =
+                    [BodyRequest::Fetch { at }, BodyRequest::Cancel, BodyRequest::Received, BodyRequest::Unavailable];
+                self.send(&DataFrame::Request { key, request: requests[usize::from(what / 8) % 4] }, 0);
+            }
+            _ => {
+                let place = self.route.intake.fetches.get(key).map_or(0, |(header, _)| header.bytes);
+                let bytes = place.clamp(1, CHUNK_BYTES_MAX);
+                let at = usize::from(from.arbitrary::<u8>()?) % 4 * bytes;
+                self.send(&DataFrame::Part { key, range: at..at + bytes, body: Rc::new(()) }, bytes);
+            }
+        }
+        Ok(())
+    }
+
     /// Begins a message.
     fn start(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
-        let (src, dst, transfer) = (name(from)?, name(from)?, from.arbitrary::<u8>()?.into());
-        let bytes = match from.arbitrary::<u8>()? % 4 {
-            0 => u32::from(from.arbitrary::<u8>()?),
-            1 => u32::from(from.arbitrary::<u16>()?),
-            2 => CHUNK_BYTES_MAX as u32 + u32::from(from.arbitrary::<u8>()?) - 8,
-            _ => from.arbitrary::<u32>()? % BODY_BYTES_MAX,
-        } as usize;
-        let count = from.arbitrary::<u8>()? % 4;
-        let others = (0..count).map(|_| name(from)).collect::<pvm_fuzz::Result<_>>()?;
-        let header = MessageHeader { src, dst, others, meta: [1, 2, 3, 4, 5], bytes };
-        let first = bytes.min(CHUNK_BYTES_MAX);
+        let (transfer, header) = (from.arbitrary::<u8>()?.into(), message_header(from)?);
+        let first = header.bytes.min(CHUNK_BYTES_MAX);
         self.send(&DataFrame::Start { transfer, header, first, body: Rc::new(()) }, first);
         Ok(())
     }
@@ -259,7 +283,7 @@ impl World {
             task.take();
             self.route.update_read_progress(task.tid);
         }
-        assert!(self.route.lent.is_empty() && self.route.undelivered.is_empty());
+        assert!(self.route.lent.is_empty() && self.route.undelivered.is_empty() && self.route.held.is_empty());
         assert_eq!((self.route.intake.arriving(), self.route.intake.holders().count()), (0, 0));
     }
 }
@@ -270,6 +294,20 @@ impl Task {
         // The next poll hands back the blocks of the messages that were taken last.
         self.endpoint.poll(&mut self.taken);
     }
+}
+
+/// Returns the header of a message that the hostile host sends.
+fn message_header(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<MessageHeader> {
+    let (src, dst) = (name(from)?, name(from)?);
+    let bytes = match from.arbitrary::<u8>()? % 4 {
+        0 => u32::from(from.arbitrary::<u8>()?),
+        1 => u32::from(from.arbitrary::<u16>()?),
+        2 => CHUNK_BYTES_MAX as u32 + u32::from(from.arbitrary::<u8>()?) - 8,
+        _ => from.arbitrary::<u32>()? % BODY_BYTES_MAX,
+    } as usize;
+    let count = from.arbitrary::<u8>()? % 4;
+    let others = (0..count).map(|_| name(from)).collect::<pvm_fuzz::Result<_>>()?;
+    Ok(MessageHeader { src, dst, others, meta: [1, 2, 3, 4, 5], bytes })
 }
 
 /// Returns one of the tids that the hostile host may name.

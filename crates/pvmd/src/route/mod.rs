@@ -7,7 +7,9 @@
 //! and each host that sends to it.
 //!
 //! * `data_link`: the data link to one host, with `receive` and `transmit` for its two directions;
-//! * `egress`: puts the messages of tasks into flows.
+//! * `egress`: puts the messages of tasks into flows;
+//! * `announced`: fetches and relays the bodies of multicasts along trees.
+mod announced;
 #[cfg(test)]
 mod breaking_tests;
 mod data_link;
@@ -19,8 +21,10 @@ mod receive;
 mod tests;
 mod transmit;
 
+use announced::Held;
 use data_link::DataLink;
 use egress::{Egress, EgressFlows};
+use pvm_core::flows::multicast::InOrder;
 use pvm_core::flows::{Flows, HELD_BYTES_MAX, InboundFlows, MESSAGE_BYTES, MessageHeader, ProtocolViolation};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{Frame, decode, encode};
@@ -82,6 +86,14 @@ struct Undelivered {
     payload: Payload,
 }
 
+impl Undelivered {
+    fn new(from: Tid, dst: Tid, header: &MessageHeader, payload: &Payload) -> Undelivered {
+        let [ctx, tag, wid, enc, format] = header.meta;
+        let meta = [ctx, tag, wid, enc, format, header.src.0];
+        Undelivered { from, dst, meta, bytes: header.bytes, payload: payload.clone() }
+    }
+}
+
 /// The default route of this daemon.
 pub struct Route {
     own: Tid,
@@ -93,6 +105,10 @@ pub struct Route {
     /// For each task that is to ring the daemon's doorbell: the task rings when it has read up to this position.
     ring_positions: HashMap<Tid, u64>,
     undelivered: VecDeque<Undelivered>,
+    /// Messages and frames behind announced messages whose bodies are being fetched.
+    held: InOrder<Held>,
+    /// The sending hosts and receivers for which the next step continues to deliver what was held.
+    released: Vec<(Tid, Tid)>,
     data_links: BTreeMap<Tid, DataLink>,
     /// Hosts to which links were requested.
     wanted: BTreeSet<Tid>,
@@ -142,6 +158,8 @@ impl Route {
             lent: HashMap::new(),
             ring_positions: HashMap::new(),
             undelivered: VecDeque::new(),
+            held: InOrder::default(),
+            released: Vec::new(),
             data_links: BTreeMap::new(),
             wanted: BTreeSet::new(),
             events: VecDeque::new(),
@@ -208,6 +226,8 @@ impl Route {
         self.wanted.remove(&host);
         self.egress_flows.flows.host_gone(host);
         self.intake.host_gone(host);
+        self.held.host_gone(host);
+        self.send_body_requests();
     }
 
     /// Notes that the socket of a data link has become ready. `epoll` reports this only once. `ended`: the other side
@@ -274,6 +294,7 @@ impl Route {
         self.lent.remove(&task);
         self.ring_positions.remove(&task);
         self.undelivered.retain(|message| message.dst != task);
+        self.forget_held(task);
         self.intake.task_gone(task);
     }
 
@@ -349,6 +370,7 @@ impl Route {
         let mut more = false;
         self.request_missing_links();
         self.retry_undelivered(context);
+        self.continue_released(context);
         self.update_all_read_progress();
         let hosts: Vec<Tid> = self.data_links.keys().copied().collect();
         for host in &hosts {
@@ -358,6 +380,7 @@ impl Route {
                 Err(failure) => self.on_link_failure(*host, &failure),
             }
         }
+        self.send_body_requests();
         while let Some(credit) = self.intake.poll_credit() {
             if let Some(data_link) = self.data_links.get_mut(&credit.host) {
                 data_link.transmit.add_credit(&credit);
@@ -371,6 +394,7 @@ impl Route {
                 Err(failure) => self.on_link_failure(*host, &failure),
             }
         }
+        more |= !self.released.is_empty();
         more | !self.egress_flows.flows.take_freed().is_empty() | !self.events.is_empty()
     }
 
@@ -391,27 +415,34 @@ impl Route {
 
     // ----- what has arrived
 
-    fn on_frame(&mut self, from: Tid, bytes: &[u8]) -> Result<(), LinkFailure> {
-        let frame = decode(bytes).ok_or(LinkFailure::ProtocolViolation)?;
+    fn on_frame(&mut self, from: Tid, bytes: &[u8]) -> Result<(), ProtocolViolation> {
+        let frame = decode(bytes).ok_or(ProtocolViolation)?;
         self.events.push_back(RouteEvent::Frame { from, frame: Box::new(frame) });
         Ok(())
     }
 
     /// Delivers a complete message to its receivers.
     fn deliver(&mut self, from: Tid, header: &MessageHeader, payload: &Payload, context: &mut dyn RouteContext) {
-        self.was_active = true;
-        let [ctx, tag, wid, enc, format] = header.meta;
-        let meta = [ctx, tag, wid, enc, format, header.src.0];
         for dst in header.receivers() {
-            if !context.accepts_messages(dst) || !self.is_introduced(dst, context) {
-                self.intake.dropped(dst, from, header.bytes);
-                continue;
+            let message = Undelivered::new(from, dst, header, payload);
+            if self.held.is_held(from, dst) {
+                self.held.hold(from, dst, Held::Message(message));
+            } else {
+                self.deliver_to_task(message, context);
             }
-            let message = Undelivered { from, dst, meta, bytes: header.bytes, payload: payload.clone() };
-            let waits = self.undelivered.iter().any(|other| other.dst == dst);
-            if waits || !self.queue_to_task(&message, context) {
-                self.undelivered.push_back(message);
-            }
+        }
+    }
+
+    /// Delivers a message to a task, after all messages that its host has sent to the task before.
+    fn deliver_to_task(&mut self, message: Undelivered, context: &mut dyn RouteContext) {
+        self.was_active = true;
+        let dst = message.dst;
+        if !context.accepts_messages(dst) || !self.is_introduced(dst, context) {
+            return self.intake.dropped(dst, message.from, message.bytes);
+        }
+        let waits = self.undelivered.iter().any(|other| other.dst == dst);
+        if waits || !self.queue_to_task(&message, context) {
+            self.undelivered.push_back(message);
         }
     }
 

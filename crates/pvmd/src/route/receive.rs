@@ -1,9 +1,12 @@
 //! The receiving direction of a data link.
+use super::announced::Held;
+use super::data_link::DataLink;
 use super::{LinkFailure, Payload, Route, RouteContext, is_short};
 use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, FrameHeader, read_header};
+use pvm_core::flows::multicast::BodyKey;
 use pvm_core::flows::{AckTracker, MessageHeader, ProtocolViolation};
 use pvm_core::tid::Tid;
-use pvm_fmp::Block;
+use pvm_fmp::{Block, NoMemory};
 use pvm_net::{ByteStream, LinkError};
 use rustix::io::Errno;
 use std::io;
@@ -22,22 +25,26 @@ const STEP_READS: usize = 64;
 const ACKNOWLEDGED_EVERY: u64 = 128 << 10;
 
 /// What to do when a body is complete.
-enum OnComplete {
+pub(super) enum OnComplete {
     /// Deliver it: it is a whole message.
     Deliver(MessageHeader),
     /// Begin a transfer: further pieces of the message will follow.
     Begin { transfer: u32, header: MessageHeader },
     /// Continue a transfer.
     Add { transfer: u32, bytes: usize },
+    /// Add a part to the body of an announced multicast.
+    AddPart { key: BodyKey, at: usize, bytes: usize },
+    /// Nothing: the bytes were not wanted.
+    Drop,
 }
 
 /// A body, or a piece of a body, that is being read into its block.
-struct Incoming {
+pub(super) struct Incoming {
     /// Absent for a message without a receiver, whose body is read and dropped.
-    block: Option<Block>,
-    at: usize,
-    left: usize,
-    then: OnComplete,
+    pub block: Option<Block>,
+    pub at: usize,
+    pub left: usize,
+    pub then: OnComplete,
 }
 
 /// The state of the receiving direction: the bytes that have been read and not handled.
@@ -114,6 +121,14 @@ impl ReceiveState {
             return left == 0;
         }
         incoming.left == 0
+    }
+
+    /// Drops the rest of a part of this body, if one is being read.
+    pub fn drop_part(&mut self, key: BodyKey) {
+        let is_part = |incoming: &Incoming| matches!(incoming.then, OnComplete::AddPart { key: other, .. } if other == key);
+        if let Some(incoming) = self.incoming.as_mut().filter(|incoming| is_part(incoming)) {
+            (incoming.block, incoming.then) = (None, OnComplete::Drop);
+        }
     }
 
     /// Reads once. Returns how many bytes were read, and notes whether the socket may have more.
@@ -257,11 +272,42 @@ impl Route {
                 Ok(Next::Again)
             }
             FrameHeader::InBand { bytes, .. } if there < bytes => Ok(Next::Read(bytes - there)),
-            FrameHeader::InBand { bytes, .. } => {
+            FrameHeader::InBand { bytes, dst } => {
                 let frame = receive.filled()[head_bytes..head_bytes + bytes].to_vec();
                 receive.consume(head_bytes + bytes);
+                if self.held.is_held(host, dst) {
+                    self.held.hold_frame(host, dst, Held::Frame(frame), bytes)?;
+                    return Ok(Next::Again);
+                }
                 self.on_frame(host, &frame)?;
                 Ok(Next::Stop)
+            }
+            FrameHeader::Request { key, request } => {
+                receive.consume(head_bytes);
+                self.on_body_request(host, key, request)?;
+                Ok(Next::Again)
+            }
+            FrameHeader::Announce { header, announcement }
+                if announcement.key.origin != host || !has_valid_addresses(host, self.own, &header) =>
+            {
+                Err(LinkFailure::ProtocolViolation)
+            }
+            FrameHeader::Announce { header, announcement } => {
+                let Ok(block) = self.allocate(&header, context) else { return Ok(Next::Stall) };
+                if let Some(data_link) = self.data_links.get_mut(&host) {
+                    data_link.receive.consume(head_bytes);
+                }
+                self.on_announcement(host, header, announcement, block, context)?;
+                Ok(Next::Again)
+            }
+            FrameHeader::Part { key, at, bytes } => {
+                receive.consume(head_bytes);
+                receive.long = true;
+                let incoming = self.place_part(host, key, at, bytes);
+                if let Some(data_link) = self.data_links.get_mut(&host) {
+                    data_link.receive.incoming = Some(incoming);
+                }
+                Ok(Next::Again)
             }
             FrameHeader::Start { header, .. } if !has_valid_addresses(host, self.own, &header) => {
                 Err(LinkFailure::ProtocolViolation)
@@ -278,14 +324,8 @@ impl Route {
                 Ok(Next::Again)
             }
             FrameHeader::Start { transfer, header, first } => {
-                // A message without a receiver needs no memory, and must not wait for any.
-                let block = match header.receivers().any(|dst| context.accepts_messages(dst)) {
-                    false => None,
-                    true => match self.endpoint.allocate(header.bytes) {
-                        Ok(block) => Some(block),
-                        Err(_) => return Ok(Next::Stall),
-                    },
-                };
+                let Ok(block) = self.allocate(&header, context) else { return Ok(Next::Stall) };
+                let Some(DataLink { receive, .. }) = self.data_links.get_mut(&host) else { return Ok(Next::Again) };
                 receive.consume(head_bytes);
                 self.intake.admit(host, &header)?;
                 let whole = first == header.bytes;
@@ -317,8 +357,19 @@ impl Route {
                     self.deliver_long(host, &header, block, context);
                 }
             }
+            OnComplete::AddPart { key, at, bytes } => self.on_part(host, key, at, bytes, context)?,
+            OnComplete::Drop => {}
         }
         Ok(())
+    }
+
+    /// Allocates the memory for the body of a message. A message without a receiver needs none, and must not wait for
+    /// any.
+    fn allocate(&mut self, header: &MessageHeader, context: &dyn RouteContext) -> Result<Option<Block>, NoMemory> {
+        match header.receivers().any(|dst| context.accepts_messages(dst)) {
+            false => Ok(None),
+            true => self.endpoint.allocate(header.bytes).map(Some),
+        }
     }
 
     fn deliver_long(

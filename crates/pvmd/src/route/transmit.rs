@@ -267,8 +267,9 @@ impl TransmitState {
                     bytes.extend_from_slice(&frame);
                     continue;
                 }
+                DataFrame::Announce { .. } | DataFrame::Request { .. } => continue,
                 DataFrame::Start { first, body, .. } => (body, 0..first),
-                DataFrame::Chunk { range, body, .. } => (body, range),
+                DataFrame::Chunk { range, body, .. } | DataFrame::Part { range, body, .. } => (body, range),
             };
             if range.len() <= COPY_BYTES_MAX {
                 append(&mut bytes, &body, range);
@@ -298,6 +299,7 @@ impl TransmitState {
             match &**body {
                 Body::Bytes(bytes) => parts.add(&bytes[range]),
                 Body::Remote(remote) => parts.add_remote(remote, range),
+                Body::Relayed(block) => parts.add_block(block, range),
             }
             at = at.end..long.get(index + 1).map_or(bytes.len(), |long| long.before);
             parts.add(&bytes[at.clone()]);
@@ -346,7 +348,7 @@ fn copy(WriteBatch { bytes, long }: &WriteBatch, place: &mut Position, mut into:
         into = rest;
         let (Some(BodySlice { body, range, .. }), false) = (next, into.is_empty()) else { continue };
         let (piece, rest) = into.split_at_mut(into.len().min(range.len() - place.body_at));
-        read(body, range.start + place.body_at, piece);
+        body.read(range.start + place.body_at, piece);
         place.body_at += piece.len();
         into = rest;
         if place.body_at == range.len() {
@@ -358,14 +360,7 @@ fn copy(WriteBatch { bytes, long }: &WriteBatch, place: &mut Position, mut into:
 fn append(bytes: &mut Vec<u8>, body: &Body, range: Range<usize>) {
     let start = bytes.len();
     bytes.resize(start + range.len(), 0);
-    read(body, range.start, &mut bytes[start..]);
-}
-
-fn read(body: &Body, at: usize, into: &mut [u8]) {
-    match body {
-        Body::Bytes(bytes) => into.copy_from_slice(&bytes[at..at + into.len()]),
-        Body::Remote(remote) => remote.read(at, into),
-    }
+    body.read(range.start, &mut bytes[start..]);
 }
 
 #[cfg(test)]
@@ -433,11 +428,7 @@ mod tests {
                 self.came += self.bytes.len() as u64 - before;
             }
             while let Some((head, head_bytes)) = read_header(&self.bytes).unwrap_or_else(|_| panic!("rubbish")) {
-                let behind = match &head {
-                    FrameHeader::Start { first, .. } => *first,
-                    FrameHeader::Chunk { bytes, .. } | FrameHeader::InBand { bytes, .. } => *bytes,
-                    FrameHeader::Credit { .. } | FrameHeader::Acknowledged { .. } => 0,
-                };
+                let behind = head.following_bytes();
                 if self.bytes.len() < head_bytes + behind {
                     return;
                 }
@@ -459,6 +450,7 @@ mod tests {
                     self.credit += bytes;
                 }
                 FrameHeader::Acknowledged { .. } => {}
+                other => panic!("no multicast goes along a tree here: {other:?}"),
             }
             if self.bodies.get(self.whole).is_some_and(|(bytes, body)| body.len() == *bytes) {
                 flows.credit(Tid(HOST.0 | 1), cost(self.bodies[self.whole].0));

@@ -1,0 +1,139 @@
+//! The bodies of announced multicasts that this host fetches.
+use super::super::{Chunk, MessageHeader, ProtocolViolation};
+use super::{Announcement, BodyKey, BodyRequest, DIGEST_BYTES, Stored};
+use crate::tid::Tid;
+use std::collections::{HashMap, VecDeque};
+
+/// A body that this host fetches.
+struct Fetch<B> {
+    header: MessageHeader,
+    digest: [u8; DIGEST_BYTES],
+    block: B,
+    /// How many bytes have arrived.
+    at: usize,
+    /// The host that sends the body.
+    source: Tid,
+    /// Whether a part has arrived since the last tick, or the fetch began after it.
+    has_progress: bool,
+}
+
+/// The bodies that this host fetches. `B` is the type of the memory for a body.
+pub struct Fetches<B> {
+    open: HashMap<BodyKey, Fetch<B>>,
+    requests: VecDeque<(Tid, BodyKey, BodyRequest)>,
+}
+
+impl<B> Default for Fetches<B> {
+    fn default() -> Self {
+        Fetches { open: HashMap::new(), requests: VecDeque::new() }
+    }
+}
+
+impl<B> Fetches<B> {
+    /// Begins to fetch the body of a message that was announced. The announcement of a body that is being fetched is a
+    /// violation.
+    pub fn begin(
+        &mut self,
+        header: MessageHeader,
+        announcement: &Announcement,
+        block: B,
+    ) -> Result<(), ProtocolViolation> {
+        let Announcement { key, digest, parent: source, .. } = *announcement;
+        if self.open.contains_key(&key) || header.bytes == 0 {
+            return Err(ProtocolViolation);
+        }
+        self.open.insert(key, Fetch { header, digest, block, at: 0, source, has_progress: true });
+        self.requests.push_back((source, key, BodyRequest::Fetch { at: 0 }));
+        Ok(())
+    }
+
+    /// Returns the place for a part of a body, or `None` if the part is not wanted: the body comes from another host
+    /// now, or the part is not the next one.
+    pub fn place(&self, from: Tid, key: BodyKey, at: u64, bytes: usize) -> Option<Chunk<'_, B>> {
+        let fetch = self.open.get(&key).filter(|fetch| fetch.source == from && fetch.at as u64 == at)?;
+        (bytes <= fetch.header.bytes - fetch.at).then_some(Chunk { block: &fetch.block, at: fetch.at })
+    }
+
+    /// Notes that a part is in its place. Meanwhile the body may have been dropped, or come from another host.
+    pub fn placed(&mut self, from: Tid, key: BodyKey, at: usize, bytes: usize) -> Stored {
+        let fetch = self.open.get_mut(&key).filter(|fetch| fetch.source == from && fetch.at == at);
+        let Some(fetch) = fetch else { return Stored::Unwanted };
+        fetch.at += bytes;
+        fetch.has_progress = true;
+        match fetch.at == fetch.header.bytes {
+            false => Stored::Partial(fetch.at),
+            true => Stored::Complete((from != key.origin).then_some(fetch.digest)),
+        }
+    }
+
+    /// Returns the header and the memory of a body that is being fetched.
+    pub fn get(&self, key: BodyKey) -> Option<(&MessageHeader, &B)> {
+        self.open.get(&key).map(|fetch| (&fetch.header, &fetch.block))
+    }
+
+    /// Ends the fetch of a complete body whose digest is right, or which comes from the sender's host.
+    pub fn finish(&mut self, key: BodyKey) -> Option<(MessageHeader, B)> {
+        let Fetch { header, block, .. } = self.open.remove(&key)?;
+        self.requests.push_back((key.origin, key, BodyRequest::Received));
+        Some((header, block))
+    }
+
+    /// Fetches a body again whose digest is wrong, from the sender's host.
+    pub fn discard(&mut self, key: BodyKey) {
+        if let Some(fetch) = self.open.get_mut(&key) {
+            fetch.at = 0;
+            Self::turn_to_origin(&mut self.requests, key, fetch);
+        }
+    }
+
+    /// Reports the receipt of a body that no task of this host wants any more.
+    pub fn decline(&mut self, key: BodyKey) {
+        self.requests.push_back((key.origin, key, BodyRequest::Received));
+    }
+
+    /// Handles the report that a host does not send a body.
+    pub fn unavailable(&mut self, from: Tid, key: BodyKey) {
+        if let Some(fetch) = self.open.get_mut(&key).filter(|fetch| fetch.source == from && from != key.origin) {
+            Self::turn_to_origin(&mut self.requests, key, fetch);
+        }
+    }
+
+    /// Drops the bodies from a host that has gone, and fetches from the senders' hosts what it was to relay.
+    pub fn host_gone(&mut self, host: Tid) {
+        self.open.retain(|key, _| key.origin != host);
+        self.requests.retain(|(to, _, _)| *to != host);
+        for (key, fetch) in self.open.iter_mut().filter(|(_, fetch)| fetch.source == host) {
+            Self::turn_to_origin(&mut self.requests, *key, fetch);
+        }
+    }
+
+    /// Fetches from the senders' hosts the bodies of which nothing has arrived since the last tick. The daemon calls
+    /// this about once a second.
+    pub fn tick(&mut self) {
+        for (key, fetch) in &mut self.open {
+            if !std::mem::take(&mut fetch.has_progress) && fetch.source != key.origin {
+                self.requests.push_back((fetch.source, *key, BodyRequest::Cancel));
+                Self::turn_to_origin(&mut self.requests, *key, fetch);
+            }
+        }
+    }
+
+    fn turn_to_origin(
+        requests: &mut VecDeque<(Tid, BodyKey, BodyRequest)>,
+        key: BodyKey,
+        fetch: &mut Fetch<B>,
+    ) {
+        (fetch.source, fetch.has_progress) = (key.origin, true);
+        requests.push_back((key.origin, key, BodyRequest::Fetch { at: fetch.at as u64 }));
+    }
+
+    /// Returns the next request to send, and its host.
+    pub fn poll_request(&mut self) -> Option<(Tid, BodyKey, BodyRequest)> {
+        self.requests.pop_front()
+    }
+
+    /// Returns the number of bodies that are being fetched.
+    pub fn count(&self) -> usize {
+        self.open.len()
+    }
+}

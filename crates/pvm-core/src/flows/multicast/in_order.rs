@@ -1,0 +1,154 @@
+//! Messages that must wait until the body of an announced message before them is there.
+use super::super::ProtocolViolation;
+use super::BodyKey;
+use crate::tid::Tid;
+use std::collections::{HashMap, VecDeque};
+
+/// In-band frames of another daemon that wait behind announced messages, in bytes.
+///
+/// * Filled by: each other host that announces messages and does not send the bodies
+/// * Setting: none, a living host sends the bodies
+/// * Reached: the link to the host is closed, and the host is lost
+/// * Test: `frames_beyond_the_limit_are_a_violation`
+pub const HELD_FRAMES_BYTES_MAX: usize = 64 << 20;
+
+enum Slot<M> {
+    /// An announced message whose body is still being fetched.
+    Awaited(BodyKey),
+    /// A message that can be delivered after those before it, and its length if it is an in-band frame.
+    Ready(M, usize),
+}
+
+/// The messages of flows in which an announced message is incomplete: for each sending host and receiver, in order.
+/// `M` is the type of a message.
+pub struct InOrder<M> {
+    queues: HashMap<(Tid, Tid), VecDeque<Slot<M>>>,
+    /// The length of the in-band frames of each host that wait.
+    frame_bytes: HashMap<Tid, usize>,
+}
+
+impl<M> Default for InOrder<M> {
+    fn default() -> Self {
+        InOrder { queues: HashMap::new(), frame_bytes: HashMap::new() }
+    }
+}
+
+impl<M> InOrder<M> {
+    /// Notes that a message for `dst` was announced.
+    pub fn announced(&mut self, from: Tid, dst: Tid, key: BodyKey) {
+        self.queues.entry((from, dst)).or_default().push_back(Slot::Awaited(key));
+    }
+
+    /// Returns whether a message has to wait. If so, the caller passes it to [`InOrder::hold`].
+    pub fn is_held(&self, from: Tid, dst: Tid) -> bool {
+        self.queues.contains_key(&(from, dst))
+    }
+
+    /// Keeps a message until all messages before it can be delivered. Its credit bounds the memory that it takes.
+    pub fn hold(&mut self, from: Tid, dst: Tid, message: M) {
+        self.queues.entry((from, dst)).or_default().push_back(Slot::Ready(message, 0));
+    }
+
+    /// Keeps an in-band frame until all messages before it can be delivered.
+    pub fn hold_frame(&mut self, from: Tid, dst: Tid, frame: M, bytes: usize) -> Result<(), ProtocolViolation> {
+        let held = self.frame_bytes.entry(from).or_default();
+        if *held > HELD_FRAMES_BYTES_MAX {
+            return Err(ProtocolViolation);
+        }
+        *held += bytes;
+        self.queues.entry((from, dst)).or_default().push_back(Slot::Ready(frame, bytes));
+        Ok(())
+    }
+
+    /// Puts an announced message, which is complete now, into its place.
+    pub fn complete(&mut self, from: Tid, dst: Tid, key: BodyKey, message: M) {
+        let Some(queue) = self.queues.get_mut(&(from, dst)) else { return };
+        let slot = queue.iter_mut().find(|slot| matches!(slot, Slot::Awaited(other) if *other == key));
+        if let Some(slot) = slot {
+            *slot = Slot::Ready(message, 0);
+        }
+    }
+
+    /// Removes the next message that can be delivered.
+    pub fn pop(&mut self, from: Tid, dst: Tid) -> Option<M> {
+        let queue = self.queues.get_mut(&(from, dst))?;
+        let Slot::Ready(message, bytes) = queue.pop_front_if(|slot| matches!(slot, Slot::Ready(..)))? else { return None };
+        if queue.is_empty() {
+            self.queues.remove(&(from, dst));
+        }
+        self.frame_bytes.entry(from).and_modify(|held| *held -= bytes);
+        Some(message)
+    }
+
+    /// Removes what is held for a task that has gone. Returns the messages and frames, and the hosts that sent them.
+    pub fn task_gone(&mut self, task: Tid) -> Vec<(Tid, M)> {
+        let keys: Vec<(Tid, Tid)> = self.queues.keys().copied().filter(|(_, dst)| *dst == task).collect();
+        let mut removed = Vec::new();
+        for (from, dst) in keys {
+            for slot in self.queues.remove(&(from, dst)).unwrap_or_default() {
+                let Slot::Ready(message, bytes) = slot else { continue };
+                self.frame_bytes.entry(from).and_modify(|held| *held -= bytes);
+                removed.push((from, message));
+            }
+        }
+        removed
+    }
+
+    /// Drops the messages from a host that has gone.
+    pub fn host_gone(&mut self, host: Tid) {
+        self.queues.retain(|(from, _), _| *from != host);
+        self.frame_bytes.remove(&host);
+    }
+
+    /// Returns whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FROM: Tid = Tid(0x80000);
+    const DST: Tid = Tid(0x40001);
+
+    #[test]
+    fn messages_wait_for_the_announced_ones_before_them() {
+        let key = |number| BodyKey { origin: FROM, secret: [number; 16] };
+        let mut held = InOrder::default();
+        assert!(!held.is_held(FROM, DST));
+        held.announced(FROM, DST, key(1));
+        held.hold(FROM, DST, "b");
+        held.announced(FROM, DST, key(2));
+        held.hold(FROM, DST, "d");
+        assert!(held.is_held(FROM, DST) && !held.is_held(FROM, Tid(DST.0 + 1)));
+        held.complete(FROM, DST, key(2), "c");
+        assert_eq!(held.pop(FROM, DST), None);
+        held.complete(FROM, DST, key(1), "a");
+        let popped: Vec<&str> = std::iter::from_fn(|| held.pop(FROM, DST)).collect();
+        assert_eq!(popped, ["a", "b", "c", "d"]);
+        assert!(held.is_empty());
+        held.announced(FROM, DST, key(3));
+        held.hold(FROM, DST, "f");
+        assert_eq!(held.task_gone(DST), [(FROM, "f")]);
+        held.complete(FROM, DST, key(3), "e");
+        assert!(held.is_empty() && held.pop(FROM, DST).is_none());
+        held.announced(FROM, DST, key(3));
+        held.host_gone(FROM);
+        assert!(held.is_empty());
+    }
+
+    #[test]
+    fn frames_beyond_the_limit_are_a_violation() {
+        let key = BodyKey { origin: FROM, secret: [0; 16] };
+        let mut held = InOrder::default();
+        held.announced(FROM, DST, key);
+        assert_eq!(held.hold_frame(FROM, DST, 1, HELD_FRAMES_BYTES_MAX), Ok(()));
+        assert_eq!(held.hold_frame(FROM, DST, 2, 1), Ok(()));
+        assert_eq!(held.hold_frame(FROM, DST, 3, 1), Err(ProtocolViolation));
+        held.complete(FROM, DST, key, 0);
+        assert_eq!([0; 2].map(|_| held.pop(FROM, DST)), [Some(0), Some(1)]);
+        assert_eq!(held.hold_frame(FROM, DST, 4, 1), Ok(()));
+    }
+}

@@ -1,0 +1,352 @@
+//! Random tests of multicasts along trees, with many hosts of which some die, some relay wrong bytes and some relay
+//! nothing: each message arrives once and in order at each living receiver, and no state is left.
+use super::super::{Credit, FLOW_WINDOW_BYTES, InboundFlows, MessageHeader};
+use super::*;
+use crate::prng::Prng;
+use std::collections::VecDeque;
+
+/// The body of a message: the number of the message, and whether a relay has changed a part of it.
+type Body = Rc<(u32, RefCell<bool>)>;
+
+/// What travels on a link.
+enum Wire {
+    Frame(DataFrame<Body>),
+    Credit(Credit),
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Conduct {
+    Honest,
+    /// Changes the parts that it relays.
+    Lies,
+    /// Answers no request for a body of another host.
+    Mute,
+}
+
+/// What a receiver gets: a message with its sender and number, or an in-band frame with its number.
+#[derive(Clone, Debug, PartialEq)]
+enum Item {
+    Message(Tid, u32, usize),
+    Frame(u32),
+}
+
+struct Node {
+    flows: Flows<Body>,
+    inbound: InboundFlows<Body>,
+    held: InOrder<Item>,
+    conduct: Conduct,
+    /// The hosts that this one has not noticed to be dead.
+    members: Vec<Tid>,
+    /// For each task what it was given, and how much of it the task has consumed.
+    given: HashMap<Tid, (Vec<(Tid, Item)>, usize)>,
+}
+
+struct World {
+    prng: Prng,
+    nodes: HashMap<Tid, Node>,
+    hosts: Vec<Tid>,
+    wires: HashMap<(Tid, Tid), VecDeque<Wire>>,
+    sent: HashMap<(Tid, Tid), Vec<Item>>,
+    last: u32,
+    wrong_parts: usize,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut prng = Prng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let hosts: Vec<Tid> = (1..=3 + prng.below(9) as u32).map(Tid::host_number).collect();
+        let mut nodes = HashMap::new();
+        for host in &hosts {
+            let conduct = match prng.below(8) {
+                0 => Conduct::Lies,
+                1 => Conduct::Mute,
+                _ => Conduct::Honest,
+            };
+            let (flows, inbound, held) = (Flows::new(), InboundFlows::new(), InOrder::default());
+            let members = hosts.iter().copied().filter(|other| other != host).collect();
+            nodes.insert(*host, Node { flows, inbound, held, conduct, members, given: HashMap::new() });
+        }
+        World { prng, nodes, hosts, wires: HashMap::new(), sent: HashMap::new(), last: 0, wrong_parts: 0 }
+    }
+
+    fn pick(&mut self) -> Tid {
+        self.hosts[self.prng.below(self.hosts.len() as u64) as usize]
+    }
+
+    /// Sends a message from a task of `host` to tasks of some other hosts.
+    fn send(&mut self, host: Tid) {
+        let src = Tid(host.0 | 1 + self.prng.below(2) as u32);
+        let limit = 1 + self.prng.below(4);
+        let node = self.nodes.get(&host).unwrap();
+        let mut dsts = Vec::new();
+        for other in node.members.clone() {
+            (1..=2).filter(|_| self.prng.below(4) < limit).for_each(|task| dsts.push(Tid(other.0 | task)));
+        }
+        if dsts.is_empty() || !node.flows.may_take(src) {
+            return;
+        }
+        self.last += 1;
+        let (number, magnitude) = (self.last, 10 + self.prng.below(10));
+        let bytes = self.prng.below(1 << magnitude) as usize;
+        let mut hosts: Vec<Tid> = dsts.iter().map(|dst| dst.host()).collect();
+        hosts.dedup();
+        let route = McastRoute::from_word(self.prng.below(4) as u32).unwrap();
+        let mut secret = [0; BODY_SECRET_BYTES];
+        secret[..4].copy_from_slice(&number.to_le_bytes());
+        let key = BodyKey { origin: host, secret };
+        let mut digest = [0; DIGEST_BYTES];
+        digest[..4].copy_from_slice(&number.to_le_bytes());
+        let relayed = Tree::plan(route, host, &hosts, bytes).map(|tree| Relayed::new(tree, key, digest));
+        dsts.iter().for_each(|dst| {
+            self.sent.entry((host, *dst)).or_default().push(Item::Message(src, number, bytes));
+        });
+        let body = Rc::new((number, RefCell::new(false)));
+        self.nodes.get_mut(&host).unwrap().flows.multicast(src, &dsts, [number; 5], (bytes, 0), body, relayed);
+    }
+
+    fn send_frame(&mut self, host: Tid) {
+        let members = &self.nodes[&host].members;
+        if members.is_empty() {
+            return;
+        }
+        let dst = Tid(members[self.prng.below(members.len() as u64) as usize].0 | 1);
+        self.last += 1;
+        self.sent.entry((host, dst)).or_default().push(Item::Frame(self.last));
+        self.nodes.get_mut(&host).unwrap().flows.send_in_band(dst, self.last.to_le_bytes().to_vec());
+    }
+
+    /// Moves frames from the flows of `from` to the wire. Returns whether there were any.
+    fn transmit(&mut self, from: Tid, to: Tid, frames: u64) -> bool {
+        let node = self.nodes.get_mut(&from).unwrap();
+        while let Some((host, key, request)) = node.inbound.fetches.poll_request() {
+            node.flows.send_body_request(host, key, request);
+        }
+        let wire = self.wires.entry((from, to)).or_default();
+        let before = wire.len();
+        wire.extend((0..frames).map_while(|_| node.flows.next(to)).map(Wire::Frame));
+        wire.len() > before
+    }
+
+    /// Handles frames that have arrived at `to`. Returns whether there were any.
+    fn receive(&mut self, from: Tid, to: Tid, frames: u64) -> bool {
+        let mut some = false;
+        for _ in 0..frames {
+            let Some(frame) = self.wires.get_mut(&(from, to)).and_then(VecDeque::pop_front) else { break };
+            some = true;
+            let node = self.nodes.get_mut(&to).unwrap();
+            match frame {
+                Wire::Credit(credit) => node.flows.credit(credit.dst, credit.bytes),
+                Wire::Frame(frame) => self.wrong_parts += usize::from(node.handle(to, from, frame)),
+            }
+        }
+        some
+    }
+
+    fn consume(&mut self, host: Tid, count: usize) -> bool {
+        let node = self.nodes.get_mut(&host).unwrap();
+        let mut some = false;
+        for (dst, (given, taken)) in &mut node.given {
+            let end = given.len().min(*taken + count);
+            some |= end > *taken;
+            *taken = end;
+            if node.inbound.wakeup_mark(*dst).is_some_and(|mark| mark <= end as u64) {
+                node.inbound.consumed_to(*dst, end as u64);
+            }
+        }
+        while let Some(credit) = node.inbound.poll_credit() {
+            self.wires.entry((host, credit.host)).or_default().push_back(Wire::Credit(credit));
+        }
+        some
+    }
+
+    fn kill(&mut self, host: Tid) {
+        self.hosts.retain(|other| *other != host);
+        self.nodes.remove(&host);
+        self.wires.retain(|(_, to), _| *to != host);
+    }
+
+    /// Lets a host notice the deaths of others.
+    fn notice(&mut self, host: Tid) {
+        let node = self.nodes.get_mut(&host).unwrap();
+        let dead: Vec<Tid> = node.members.iter().copied().filter(|other| !self.hosts.contains(other)).collect();
+        for other in dead {
+            node.members.retain(|member| *member != other);
+            node.flows.host_gone(other);
+            node.inbound.host_gone(other);
+            node.held.host_gone(other);
+            self.wires.retain(|ends, _| *ends != (other, host) && *ends != (host, other));
+        }
+    }
+
+    fn settle(&mut self) {
+        let hosts = self.hosts.clone();
+        hosts.iter().for_each(|host| self.notice(*host));
+        let mut still = 0;
+        while still < 12 {
+            let mut moved = false;
+            for from in &hosts {
+                moved |= self.consume(*from, usize::MAX / 2);
+                for to in &hosts {
+                    moved |= self.transmit(*from, *to, 50) | self.receive(*from, *to, 50);
+                }
+            }
+            still = if moved { 0 } else { still + 1 };
+            if !moved {
+                hosts.iter().for_each(|host| self.tick(*host));
+            }
+        }
+    }
+
+    fn tick(&mut self, host: Tid) {
+        let node = self.nodes.get_mut(&host).unwrap();
+        node.inbound.fetches.tick();
+        node.flows.tick_bodies();
+    }
+
+    /// Checks what the receivers on living hosts have: all from senders on living hosts, the beginning from dead ones.
+    fn check(&self, seed: u64) {
+        for ((from, dst), items) in self.sent.iter().filter(|((_, dst), _)| self.hosts.contains(&dst.host())) {
+            let given = self.nodes[&dst.host()].given.get(dst).map_or(&[][..], |(given, _)| given);
+            let given: Vec<&Item> = given.iter().filter(|(host, _)| host == from).map(|(_, item)| item).collect();
+            if self.hosts.contains(from) {
+                assert_eq!(given.len(), items.len(), "seed {seed}: from {from} to {dst}");
+            }
+            assert!(given.iter().copied().eq(&items[..given.len()]), "seed {seed}: from {from} to {dst}");
+        }
+        for (host, node) in &self.nodes {
+            assert!(node.held.is_empty() && node.inbound.arriving() == 0, "seed {seed}: {host} waits");
+            assert_eq!((node.flows.held_bytes(), node.flows.bodies.count()), (0, 0), "seed {seed}: {host} keeps bodies");
+        }
+    }
+}
+
+impl Node {
+    /// Handles a frame, as a daemon does. Returns whether the frame was a part that a relay has changed.
+    fn handle(&mut self, own: Tid, from: Tid, frame: DataFrame<Body>) -> bool {
+        match frame {
+            DataFrame::Start { transfer, header, first, body } => {
+                self.inbound.admit(from, &header).unwrap();
+                if first == header.bytes {
+                    self.arrived(from, &header, &body);
+                } else {
+                    self.inbound.begin(from, transfer, header, (*body).clone(), first).unwrap();
+                }
+            }
+            DataFrame::Chunk { transfer, range, .. } => {
+                self.inbound.chunk_place(from, transfer, range.len()).unwrap();
+                if let Some((header, body)) = self.inbound.chunk_placed(from, transfer, range.len()) {
+                    self.arrived(from, &header, &body);
+                }
+            }
+            DataFrame::InBand { dst, payload } => {
+                let frame = Item::Frame(u32::from_le_bytes(payload[..4].try_into().unwrap()));
+                match self.held.is_held(from, dst) {
+                    true => self.held.hold_frame(from, dst, frame, payload.len()).unwrap(),
+                    false => self.give(from, dst, frame),
+                }
+            }
+            DataFrame::Announce { header, mut announcement } => {
+                self.inbound.admit(from, &header).unwrap();
+                assert_eq!(announcement.key.origin, from);
+                if !self.members.contains(&announcement.parent) {
+                    announcement.parent = from;
+                }
+                let (key, number) = (announcement.key, header.meta[0]);
+                header.receivers().for_each(|dst| self.held.announced(from, dst, key));
+                let body = Rc::new((number, RefCell::new(false)));
+                self.flows.relay_body(key, header.bytes, announcement.children, body.clone());
+                self.inbound.fetches.begin(header, &announcement, body).unwrap();
+            }
+            DataFrame::Request { key, request } => match request {
+                BodyRequest::Fetch { .. } if self.conduct == Conduct::Mute && key.origin != own => {}
+                BodyRequest::Fetch { at } => self.flows.fetch_body(from, key, at),
+                BodyRequest::Cancel => self.flows.cancel_body(from, key),
+                BodyRequest::Received => self.flows.body_received(from, key),
+                BodyRequest::Unavailable => self.inbound.fetches.unavailable(from, key),
+            },
+            DataFrame::Part { key, range, body } => return self.handle_part(own, from, key, range, &body),
+        }
+        false
+    }
+
+    fn handle_part(&mut self, own: Tid, from: Tid, key: BodyKey, range: Range<usize>, body: &Body) -> bool {
+        let Some(place) = self.inbound.fetches.place(from, key, range.start as u64, range.len()) else { return false };
+        let (number, is_wrong) = (place.block.0, *body.1.borrow() || (self.conduct == Conduct::Lies && from != key.origin));
+        // The first part overwrites what was wrong before.
+        let before = range.start > 0 && *place.block.1.borrow();
+        *place.block.1.borrow_mut() = before || is_wrong;
+        let is_intact = !(before || is_wrong);
+        match self.inbound.fetches.placed(from, key, range.start, range.len()) {
+            Stored::Unwanted => panic!("there was a place"),
+            Stored::Partial(bytes) => self.flows.body_grows(key, bytes),
+            Stored::Complete(digest) if digest.is_some() && !is_intact => {
+                self.inbound.fetches.discard(key);
+                self.flows.refuse_body(key);
+            }
+            Stored::Complete(_) => {
+                assert!(is_intact, "the sender's host sends what the task has sent");
+                let (header, _) = self.inbound.fetches.finish(key).unwrap();
+                assert_eq!((header.meta, key.origin == own), ([number; 5], false));
+                self.flows.body_grows(key, header.bytes);
+                for dst in header.receivers() {
+                    let item = Item::Message(header.src, number, header.bytes);
+                    self.held.complete(key.origin, dst, key, item);
+                    while let Some(item) = self.held.pop(key.origin, dst) {
+                        self.give(key.origin, dst, item);
+                    }
+                }
+            }
+        }
+        is_wrong
+    }
+
+    fn arrived(&mut self, from: Tid, header: &MessageHeader, body: &Body) {
+        for dst in header.receivers() {
+            let item = Item::Message(header.src, body.0, header.bytes);
+            match self.held.is_held(from, dst) {
+                true => self.held.hold(from, dst, item),
+                false => self.give(from, dst, item),
+            }
+        }
+    }
+
+    fn give(&mut self, from: Tid, dst: Tid, item: Item) {
+        let (given, _) = self.given.entry(dst).or_default();
+        given.push((from, item.clone()));
+        if let Item::Message(_, _, bytes) = item {
+            self.inbound.delivered(dst, from, bytes, given.len() as u64);
+        }
+    }
+}
+
+/// Runs a world. Returns how many parts a relay has changed.
+fn live(seed: u64) -> usize {
+    let mut world = World::new(seed);
+    let deaths = seed % 3;
+    for step in 0..600 {
+        let host = world.pick();
+        match world.prng.below(12) {
+            0 => (0..world.prng.below(4)).for_each(|_| world.send(host)),
+            1 => world.send_frame(host),
+            2 => drop(world.consume(host, 5)),
+            3 => world.notice(host),
+            4 if step % 7 == 0 => world.tick(host),
+            5 if step % 40 == 0 && world.hosts.len() > 2 && world.prng.below(10) < deaths => world.kill(host),
+            _ => {
+                let (other, frames) = (world.pick(), world.prng.below(30));
+                world.transmit(host, other, frames);
+                world.receive(other, host, frames);
+            }
+        }
+    }
+    world.settle();
+    world.check(seed);
+    assert!(world.nodes.values().all(|node| node.flows.held_bytes() <= FLOW_WINDOW_BYTES));
+    world.wrong_parts
+}
+
+#[test]
+fn each_multicast_arrives_once_and_in_order() {
+    let wrong: usize = (1..=300).map(live).sum();
+    assert!(wrong > 0, "some relays have changed parts");
+}

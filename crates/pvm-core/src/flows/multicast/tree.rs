@@ -1,0 +1,233 @@
+//! The tree of hosts along which the body of a multicast travels. The sender's host is the root.
+use crate::tid::{HOST_SHIFT, Tid};
+use std::collections::BTreeMap;
+
+/// How a multicast reaches the hosts of its receivers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum McastRoute {
+    /// The sender's daemon chooses for each message.
+    #[default]
+    Automatic,
+    /// The sender's host sends the body to each host.
+    Iterative,
+    /// The body travels along a binomial tree. Its nodes are numbered by their place in the list of hosts.
+    Binomial,
+    /// The body travels along the edges of a hypercube. Its nodes are numbered by the host table.
+    Hypercube,
+}
+
+impl McastRoute {
+    /// Returns the route that a word stands for.
+    pub fn from_word(word: u32) -> Option<McastRoute> {
+        Some(match word {
+            0 => McastRoute::Automatic,
+            1 => McastRoute::Iterative,
+            2 => McastRoute::Binomial,
+            3 => McastRoute::Hypercube,
+            _ => return None,
+        })
+    }
+}
+
+/// The smallest number of hosts, beside the sender's, for which a tree differs from sending to each host.
+const TREE_HOSTS_MIN: usize = 3;
+/// The shortest body that travels along a tree, in bytes. A shorter one costs less than the announcement of it.
+const TREE_BYTES_MIN: usize = 4 << 10;
+
+/// The node of a host in the tree.
+struct Node {
+    position: u32,
+    children: u32,
+    /// Whether the message was announced to the host.
+    is_announced: bool,
+}
+
+/// The host from which another one gets the body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parent {
+    /// The sender's host.
+    Root,
+    /// A host that receives the message, too.
+    Host(Tid),
+}
+
+/// A tree of hosts.
+///
+/// The root has position 0. The parent of a position is that position without its highest bit: so the root has the
+/// children 1, 2, 4, ..., and a body reaches n hosts in about log2(n) steps. If positions are missing, the parent is
+/// the nearest ancestor that exists.
+pub struct Tree {
+    nodes: BTreeMap<Tid, Node>,
+    /// The hosts by position.
+    hosts: BTreeMap<u32, Tid>,
+}
+
+impl Tree {
+    /// Returns the tree for a message of `bytes` bytes from the host `own` to these hosts, or `None` if the sender's
+    /// host is to send the body to each host. `hosts` must be in ascending order.
+    pub fn plan(route: McastRoute, own: Tid, hosts: &[Tid], bytes: usize) -> Option<Tree> {
+        if hosts.len() < TREE_HOSTS_MIN || bytes < TREE_BYTES_MIN {
+            return None;
+        }
+        match route {
+            McastRoute::Iterative => None,
+            McastRoute::Automatic if !is_tree_faster(hosts.len(), bytes) => None,
+            McastRoute::Automatic | McastRoute::Binomial => Some(Tree::binomial(own, hosts)),
+            McastRoute::Hypercube => Some(Tree::hypercube(own, hosts)),
+        }
+    }
+
+    /// Makes a binomial tree. The host that follows the root in the host table has position 1, so trees of different
+    /// roots burden different hosts.
+    fn binomial(own: Tid, hosts: &[Tid]) -> Tree {
+        let (lower, higher) = hosts.split_at(hosts.partition_point(|host| *host < own));
+        let order = higher.iter().chain(lower);
+        Tree::new(order.zip(1..).map(|(host, position)| (*host, position)))
+    }
+
+    /// Makes a tree of edges of a hypercube: a host's position is the exclusive or of its number and the root's.
+    fn hypercube(own: Tid, hosts: &[Tid]) -> Tree {
+        let number = |host: Tid| host.0 >> HOST_SHIFT;
+        Tree::new(hosts.iter().map(|host| (*host, number(*host) ^ number(own))))
+    }
+
+    fn new(positions: impl Iterator<Item = (Tid, u32)>) -> Tree {
+        let hosts: BTreeMap<u32, Tid> = positions.map(|(host, position)| (position, host)).collect();
+        let node = |(position, host): (&u32, &Tid)| (*host, Node { position: *position, children: 0, is_announced: false });
+        let mut nodes: BTreeMap<Tid, Node> = hosts.iter().map(node).collect();
+        for position in hosts.keys() {
+            if let Some(parent) = ancestors(*position).find_map(|ancestor| hosts.get(&ancestor)) {
+                nodes.get_mut(parent).expect("each host has a node").children += 1;
+            }
+        }
+        Tree { nodes, hosts }
+    }
+
+    /// Returns all hosts of the tree but the root.
+    pub fn hosts(&self) -> impl Iterator<Item = Tid> + '_ {
+        self.nodes.keys().copied()
+    }
+
+    /// Returns the ancestors of a host to which the message was not announced yet, the nearest first. Returns nothing
+    /// if it was announced to the host itself.
+    pub fn unannounced_ancestors(&self, host: Tid) -> Vec<Tid> {
+        let node = self.nodes.get(&host).filter(|node| !node.is_announced);
+        let positions = node.into_iter().flat_map(|node| ancestors(node.position));
+        positions.filter_map(|position| self.hosts.get(&position).copied()).filter(|host| !self.nodes[host].is_announced).collect()
+    }
+
+    /// Notes that the message is announced to a host. Returns the host's parent, and how many children the host will
+    /// probably have.
+    ///
+    /// The parent is the nearest ancestor to which the message was announced before, or for which `is_near` returns
+    /// true. So a host that the message reaches late delays no other one.
+    pub fn announce(&mut self, host: Tid, is_near: impl Fn(Tid) -> bool) -> Option<(Parent, u32)> {
+        let node = self.nodes.get_mut(&host).filter(|node| !node.is_announced)?;
+        node.is_announced = true;
+        let (position, children) = (node.position, node.children);
+        let is_usable = |host: &Tid| self.nodes[host].is_announced || is_near(*host);
+        let parent = ancestors(position).filter_map(|ancestor| self.hosts.get(&ancestor)).find(|host| is_usable(host));
+        Some((parent.map_or(Parent::Root, |host| Parent::Host(*host)), children))
+    }
+}
+
+/// Returns whether a tree is probably faster than sending the body to each host.
+fn is_tree_faster(hosts: usize, bytes: usize) -> bool {
+    hosts >= AUTOMATIC_HOSTS_MIN && bytes >= AUTOMATIC_BYTES_MIN
+}
+
+/// The smallest number of hosts, and the shortest body, for which the daemon chooses a tree.
+const AUTOMATIC_HOSTS_MIN: usize = 4;
+const AUTOMATIC_BYTES_MIN: usize = 32 << 10;
+
+/// Returns the ancestors of a position, from its parent up to the child of the root.
+fn ancestors(position: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(position), |position| Some(position & !(1 << position.ilog2())).filter(|next| *next != 0))
+        .skip(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(number: u32) -> Tid {
+        Tid::host_number(number)
+    }
+
+    /// Announces a message to hosts in this order. Returns each host's parent (the root, if it has no other).
+    fn parents(mut tree: Tree, root: Tid, order: &[Tid]) -> Vec<Tid> {
+        let mut parent_of = |host: &Tid| match tree.announce(*host, |_| true).expect("announced once").0 {
+            Parent::Root => root,
+            Parent::Host(parent) => parent,
+        };
+        order.iter().map(|host| parent_of(host)).collect()
+    }
+
+    #[test]
+    fn a_binomial_tree_has_a_logarithmic_depth_and_degree() {
+        for count in 3..70 {
+            let hosts: Vec<Tid> = (2..2 + count).map(host).collect();
+            let tree = Tree::binomial(host(1), &hosts);
+            let children: Vec<u32> = hosts.iter().map(|host| tree.nodes[host].children).collect();
+            let parents = parents(tree, host(1), &hosts);
+            let levels = count.ilog2() + 1;
+            for at in 0..hosts.len() {
+                let (mut depth, mut node) = (0, hosts[at]);
+                while node != host(1) {
+                    node = parents[hosts.iter().position(|other| *other == node).unwrap()];
+                    depth += 1;
+                }
+                assert!(depth <= levels, "{count} hosts: depth {depth}");
+                let fetching = parents.iter().filter(|parent| **parent == hosts[at]).count();
+                assert_eq!(children[at] as usize, fetching, "in this order, each host has the children it expects");
+            }
+            let of_root = parents.iter().filter(|parent| **parent == host(1)).count();
+            assert_eq!(of_root as u32, levels, "{count} hosts");
+        }
+    }
+
+    #[test]
+    fn hosts_in_a_hypercube_have_neighbours_as_parents() {
+        for (count, root) in [(4, 1), (16, 1), (16, 6), (11, 3), (100, 37)] {
+            let hosts: Vec<Tid> = (0..count).filter(|number| *number != root).map(host).collect();
+            for (child, parent) in hosts.iter().zip(parents(Tree::hypercube(host(root), &hosts), host(root), &hosts)) {
+                let bits = ((child.0 ^ parent.0) >> HOST_SHIFT).count_ones();
+                // If the neighbour does not exist, the parent is farther away.
+                assert!(bits == 1 || !count.is_power_of_two(), "{child} {parent}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_late_host_is_no_parent() {
+        let hosts: Vec<Tid> = (2..10).map(host).collect();
+        let mut tree = Tree::binomial(host(1), &hosts);
+        let late = |_| false;
+        // Position 3 is below 1, position 7 below 3, position 5 below 1.
+        assert_eq!(tree.announce(host(8), late), Some((Parent::Root, 0)));
+        assert_eq!(tree.announce(host(2), late), Some((Parent::Root, 2)));
+        assert_eq!(tree.announce(host(4), late), Some((Parent::Host(host(2)), 1)));
+        assert_eq!(tree.announce(host(4), late), None, "a second time");
+        assert_eq!(tree.announce(host(20), late), None, "not in the tree");
+        let mut tree = Tree::binomial(host(1), &hosts);
+        assert_eq!(tree.unannounced_ancestors(host(8)), [host(4), host(2)]);
+        tree.announce(host(4), late);
+        assert_eq!(tree.unannounced_ancestors(host(8)), [host(2)]);
+        assert_eq!(tree.unannounced_ancestors(host(4)), []);
+    }
+
+    #[test]
+    fn short_messages_and_few_hosts_need_no_tree() {
+        let hosts: Vec<Tid> = (2..10).map(host).collect();
+        let plans = |route, hosts: &[Tid], bytes| Tree::plan(route, host(1), hosts, bytes).is_some();
+        assert!(plans(McastRoute::Binomial, &hosts, TREE_BYTES_MIN));
+        assert!(plans(McastRoute::Hypercube, &hosts, TREE_BYTES_MIN));
+        assert!(!plans(McastRoute::Iterative, &hosts, 1 << 20));
+        assert!(!plans(McastRoute::Binomial, &hosts, TREE_BYTES_MIN - 1));
+        assert!(!plans(McastRoute::Binomial, &hosts[..2], 1 << 20));
+        assert!(plans(McastRoute::Automatic, &hosts, 1 << 20));
+        assert!(!plans(McastRoute::Automatic, &hosts, TREE_BYTES_MIN));
+        let routes = [0, 1, 2, 3].map(McastRoute::from_word);
+        assert!(routes.iter().all(Option::is_some) && McastRoute::from_word(4).is_none());
+    }
+}

@@ -1,0 +1,172 @@
+//! Announced multicasts: their bodies are fetched from other hosts, and relayed to them.
+use super::egress::{Body, digest_of};
+use super::receive::{Incoming, OnComplete};
+use super::{LinkFailure, Payload, Route, RouteContext, Undelivered};
+use pvm_core::flows::multicast::{Announcement, BodyKey, BodyRequest, Stored};
+use pvm_core::flows::{MessageHeader, ProtocolViolation};
+use pvm_core::tid::Tid;
+use pvm_fmp::Block;
+
+/// What waits behind an announced message.
+pub(super) enum Held {
+    Message(Undelivered),
+    Frame(Vec<u8>),
+}
+
+impl Route {
+    /// Begins to fetch the body of an announced message. Without a block no task of this host wants the message.
+    pub(super) fn on_announcement(
+        &mut self,
+        from: Tid,
+        header: MessageHeader,
+        mut announcement: Announcement,
+        block: Option<Block>,
+        context: &dyn RouteContext,
+    ) -> Result<(), ProtocolViolation> {
+        let key = announcement.key;
+        self.intake.admit(from, &header)?;
+        let Some(block) = block else {
+            self.egress_flows.flows.refuse_body(key);
+            self.intake.fetches.decline(key);
+            header.receivers().for_each(|dst| self.intake.dropped(dst, from, header.bytes));
+            return Ok(());
+        };
+        // The parent may have left since, or this host may not know it yet.
+        if !context.is_member(announcement.parent) {
+            announcement.parent = from;
+        }
+        let (bytes, receivers) = (header.bytes, header.receivers().collect::<Vec<Tid>>());
+        self.intake.fetches.begin(header, &announcement, Some(block.clone()))?;
+        self.egress_flows.flows.relay_body(key, bytes, announcement.children, Body::Relayed(block));
+        receivers.into_iter().for_each(|dst| self.held.announced(from, dst, key));
+        Ok(())
+    }
+
+    /// Handles a request or report about a body.
+    pub(super) fn on_body_request(&mut self, from: Tid, key: BodyKey, request: BodyRequest) -> Result<(), LinkFailure> {
+        let flows = &mut self.egress_flows.flows;
+        match request {
+            BodyRequest::Fetch { at } => flows.fetch_body(from, key, at),
+            BodyRequest::Cancel => flows.cancel_body(from, key),
+            BodyRequest::Received if key.origin == self.own => flows.body_received(from, key),
+            BodyRequest::Received => return Err(LinkFailure::ProtocolViolation),
+            BodyRequest::Unavailable => self.intake.fetches.unavailable(from, key),
+        }
+        Ok(())
+    }
+
+    /// Returns where the next part of a body goes. A part that is not wanted is read and dropped.
+    pub(super) fn place_part(&self, from: Tid, key: BodyKey, at: u64, bytes: usize) -> Incoming {
+        match self.intake.fetches.place(from, key, at, bytes) {
+            Some(place) => {
+                let then = OnComplete::AddPart { key, at: place.at, bytes };
+                Incoming { block: place.block.clone(), at: place.at, left: bytes, then }
+            }
+            None => Incoming { block: None, at: 0, left: bytes, then: OnComplete::Drop },
+        }
+    }
+
+    /// Handles a part of a body that is in its place.
+    pub(super) fn on_part(
+        &mut self,
+        from: Tid,
+        key: BodyKey,
+        at: usize,
+        bytes: usize,
+        context: &mut dyn RouteContext,
+    ) -> Result<(), ProtocolViolation> {
+        match self.intake.fetches.placed(from, key, at, bytes) {
+            Stored::Unwanted => {}
+            Stored::Partial(bytes) => self.egress_flows.flows.body_grows(key, bytes),
+            Stored::Complete(digest) if digest.is_some_and(|digest| !self.has_digest(key, digest)) => {
+                self.egress_flows.flows.refuse_body(key);
+                self.intake.fetches.discard(key);
+            }
+            Stored::Complete(_) => {
+                let Some((header, Some(block))) = self.intake.fetches.finish(key) else { return Ok(()) };
+                self.egress_flows.flows.body_grows(key, header.bytes);
+                self.deliver_announced(key, &header, &Payload::Block(block), context)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_digest(&self, key: BodyKey, digest: [u8; pvm_net::Digest::BYTES]) -> bool {
+        let Some((header, Some(block))) = self.intake.fetches.get(key) else { return false };
+        digest_of(0..header.bytes, |at, into| block.read(at, into)) == digest
+    }
+
+    fn deliver_announced(
+        &mut self,
+        key: BodyKey,
+        header: &MessageHeader,
+        payload: &Payload,
+        context: &mut dyn RouteContext,
+    ) -> Result<(), ProtocolViolation> {
+        let from = key.origin;
+        for dst in header.receivers() {
+            let message = Undelivered::new(from, dst, header, payload);
+            self.held.complete(from, dst, key, Held::Message(message));
+            self.release_held(from, dst, context)?;
+        }
+        Ok(())
+    }
+
+    /// Delivers what no announced message precedes any more. After each frame the daemon handles that frame first; the
+    /// next step continues.
+    fn release_held(&mut self, from: Tid, dst: Tid, context: &mut dyn RouteContext) -> Result<(), ProtocolViolation> {
+        while let Some(held) = self.held.pop(from, dst) {
+            match held {
+                Held::Message(message) => self.deliver_to_task(message, context),
+                Held::Frame(frame) => {
+                    self.released.push((from, dst));
+                    return self.on_frame(from, &frame);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Continues to deliver what was held, after the daemon has handled a frame.
+    pub(super) fn continue_released(&mut self, context: &mut dyn RouteContext) {
+        for (from, dst) in std::mem::take(&mut self.released) {
+            if self.release_held(from, dst, context).is_err() {
+                self.on_link_failure(from, &LinkFailure::ProtocolViolation);
+            }
+        }
+    }
+
+    /// Forgets a task that may have messages behind an announced one.
+    pub(super) fn forget_held(&mut self, task: Tid) {
+        for (from, held) in self.held.task_gone(task) {
+            match held {
+                Held::Message(message) => self.intake.dropped(task, from, message.bytes),
+                Held::Frame(frame) => {
+                    if self.on_frame(from, &frame).is_err() {
+                        self.on_link_failure(from, &LinkFailure::ProtocolViolation);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Queues the requests for bodies. If a body comes from another host from now on, a part of it that is being read
+    /// must not be stored any more.
+    pub(super) fn send_body_requests(&mut self) {
+        while let Some((host, key, request)) = self.intake.fetches.poll_request() {
+            if matches!(request, BodyRequest::Fetch { .. }) {
+                let others = self.data_links.iter_mut().filter(|(other, _)| **other != host);
+                others.for_each(|(_, data_link)| data_link.receive.drop_part(key));
+            }
+            self.egress_flows.flows.send_body_request(host, key, request);
+        }
+    }
+
+    /// Fetches bodies that have made no progress from the senders' hosts, and drops bodies that nobody has fetched for
+    /// a while. The daemon calls this about once a second.
+    pub fn tick(&mut self) {
+        self.intake.fetches.tick();
+        self.egress_flows.flows.tick_bodies();
+        self.send_body_requests();
+    }
+}
