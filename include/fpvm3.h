@@ -111,6 +111,11 @@
       integer PVMSOUTPUTCTX
       integer PVMSTRACECTX
       integer PVMNORESET
+      integer PVMMCASTROUTE
+      integer PVMMCASTAUTOMATIC
+      integer PVMMCASTITERATIVE
+      integer PVMMCASTBINOMIAL
+      integer PVMMCASTHYPERCUBE
       parameter (PVMROUTE         = 1)
       parameter (PVMDEBUGMASK     = 2)
       parameter (PVMAUTOERR       = 3)
@@ -136,6 +141,11 @@
       parameter (PVMSOUTPUTCTX    = 23)
       parameter (PVMSTRACECTX     = 24)
       parameter (PVMNORESET       = 25)
+      parameter (PVMMCASTROUTE    = 1002)
+      parameter (PVMMCASTAUTOMATIC = 0)
+      parameter (PVMMCASTITERATIVE = 1)
+      parameter (PVMMCASTBINOMIAL = 2)
+      parameter (PVMMCASTHYPERCUBE = 3)
 
 ! values of some options
       integer PVMDONTROUTE

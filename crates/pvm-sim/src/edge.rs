@@ -69,6 +69,7 @@ impl World {
             Action::Forget { tid } => {
                 self.nodes[node].tasks.remove(&tid);
                 self.nodes[node].kept.remove(&tid);
+                self.forget_held(node, tid);
                 self.nodes[node].inbound.task_gone(tid);
             }
             Action::TellTime { to, wait } => {

@@ -18,6 +18,7 @@ mod edge;
 mod group_memory;
 mod library;
 mod links;
+mod multicast;
 mod network;
 mod node;
 mod prng;

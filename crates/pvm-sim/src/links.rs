@@ -1,4 +1,5 @@
 //! Links between daemons, and the frames and messages on them.
+use crate::multicast::Held;
 use crate::network::{Item, Kind, Link, LinkId, NodeId};
 use crate::node::NodeState;
 use crate::program::{QueuedMessage, Stage, TaskId};
@@ -109,6 +110,8 @@ impl World {
         self.nodes[node].data_calls.remove(&host);
         self.nodes[node].flows.host_gone(host);
         self.nodes[node].inbound.host_gone(host);
+        self.nodes[node].held.host_gone(host);
+        self.send_body_requests(node);
         self.poll_freed(node);
         if let Some(link) = self.nodes[node].links.remove(&host) {
             let end = self.links[link].end_of(node);
@@ -284,7 +287,7 @@ impl World {
         }
     }
 
-    fn frame_arrived(&mut self, node: NodeId, host: Tid, frame: &[u8]) {
+    pub fn frame_arrived(&mut self, node: NodeId, host: Tid, frame: &[u8]) {
         let now = self.time(node);
         let frame: Frame = wire::decode(frame).expect("what was encoded");
         self.checks.frame(self.nodes[node].tid, host, &frame);
@@ -312,18 +315,28 @@ impl World {
                 assert_eq!(place.at, range.start);
                 inbound.chunk_placed(host, *transfer, range.len())
             }
-            DataFrame::InBand { payload: frame, .. } => {
-                self.frame_arrived(node, host, frame);
-                None
+            DataFrame::InBand { dst, payload } if self.nodes[node].held.is_held(host, *dst) => {
+                let frame = Held::Frame(payload.clone());
+                let held = self.nodes[node].held.hold_frame(host, *dst, frame, payload.len());
+                return held.expect("few frames wait");
             }
+            DataFrame::InBand { payload, .. } => return self.frame_arrived(node, host, payload),
+            DataFrame::Announce { header, announcement } => return self.announced(node, host, header, announcement),
+            DataFrame::Request { key, request } => return self.body_request(node, host, *key, *request),
+            DataFrame::Part { key, range, .. } => return self.body_part(node, host, *key, range),
         };
-        if let Some((header, message)) = whole {
-            self.hand_out(node, host, &header, &message);
+        let Some((header, message)) = whole else { return };
+        for dst in header.receivers() {
+            let to_one = MessageHeader { dst, others: Vec::new(), ..header.clone() };
+            match self.nodes[node].held.is_held(host, dst) {
+                true => self.nodes[node].held.hold(host, dst, Held::Message(to_one, message.clone())),
+                false => self.hand_out(node, host, &to_one, &message),
+            }
         }
     }
 
     /// Delivers a complete message to its receivers.
-    fn hand_out(&mut self, node: NodeId, from: Tid, header: &MessageHeader, message: &Rc<QueuedMessage>) {
+    pub fn hand_out(&mut self, node: NodeId, from: Tid, header: &MessageHeader, message: &Rc<QueuedMessage>) {
         for dst in header.receivers() {
             let task = self.nodes[node].tasks.get(&dst).copied();
             let task = task.filter(|task| matches!(self.tasks[*task].stage, Stage::Starting | Stage::Enrolled));
@@ -401,14 +414,16 @@ impl World {
             let own = self.nodes[node].tid;
             let known = |tid: &Tid| tid.host() != own && self.nodes[node].known.contains_key(&tid.host());
             let dsts: Vec<Tid> = message.to.iter().map(|(tid, _)| *tid).filter(known).collect();
-            let copy =
-                QueuedMessage { src, to: message.to.clone(), bytes: message.bytes, known_task: message.known_task };
+            let copy = QueuedMessage { src, ..(*message).clone() };
             let (meta, bytes) = ([0; 5], message.bytes);
             let held = if bytes < 4096 { bytes } else { 0 };
             match dsts.as_slice() {
                 [] => continue,
                 [dst] => self.nodes[node].flows.send(src, *dst, meta, bytes, held, copy),
-                several => self.nodes[node].flows.multicast(src, several, meta, bytes, held, copy),
+                several => {
+                    let relayed = self.plan_multicast(node, several, bytes, &copy);
+                    self.nodes[node].flows.multicast(src, several, meta, (bytes, held), copy, relayed);
+                }
             }
             let mut hosts: Vec<Tid> = dsts.iter().map(|tid| tid.host()).collect();
             hosts.sort_unstable();

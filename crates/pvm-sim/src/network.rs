@@ -46,6 +46,8 @@ impl Item {
                 DataFrame::Start { first, .. } => 64 + first,
                 DataFrame::Chunk { range, .. } => 16 + range.len(),
                 DataFrame::InBand { payload, .. } => 16 + payload.len(),
+                DataFrame::Part { range, .. } => 32 + range.len(),
+                DataFrame::Announce { .. } | DataFrame::Request { .. } => 64,
             },
             _ => 32,
         }

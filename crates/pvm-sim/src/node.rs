@@ -1,11 +1,13 @@
 //! A simulated daemon: the machine's rules, the flows, and the state of its edge.
 use crate::data::Attempt;
 use crate::group_memory::GroupMemory;
+use crate::multicast::Held;
 use crate::network::LinkId;
 use crate::program::{QueuedMessage, TaskId};
 use crate::queue::Nanos;
 use crate::scenario::Place;
 use crate::world::Event;
+use pvm_core::flows::multicast::InOrder;
 use pvm_core::flows::{Flows, InboundFlows};
 use pvm_core::machine::{HostSettings, Machine, Rank, Settings};
 use pvm_core::proto::ToTask;
@@ -47,6 +49,10 @@ pub struct Node {
     pub flows: Flows<QueuedMessage>,
     /// The messages from other hosts.
     pub inbound: InboundFlows<std::rc::Rc<QueuedMessage>>,
+    /// The messages behind announced ones whose bodies are being fetched.
+    pub held: InOrder<Held>,
+    /// When the daemon last noticed which bodies make progress.
+    pub last_body_tick: Nanos,
     /// Whether the daemon runs.
     pub state: NodeState,
     /// The events that happened while the daemon was stopped.
@@ -95,6 +101,8 @@ impl Node {
             machine: Machine::new(settings),
             flows: Flows::new(),
             inbound: InboundFlows::new(),
+            held: InOrder::default(),
+            last_body_tick: since,
             state: NodeState::Running,
             deferred: VecDeque::new(),
             known: BTreeMap::new(),

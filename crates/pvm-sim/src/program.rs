@@ -14,7 +14,7 @@ pub type TaskId = usize;
 const KNOWN_MAX: usize = 24;
 
 /// A message between tasks.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct QueuedMessage {
     /// The sender.
     pub src: Tid,

@@ -3,16 +3,18 @@ use crate::checks::{Checks, Violation};
 use crate::network::{Kind, Link, LinkId, Network, NodeId};
 use crate::node::{Node, NodeState};
 use crate::prng::Prng;
-use crate::program::{ProgramRole, Stage, Task, TaskId};
+use crate::program::{ProgramRole, QueuedMessage, Stage, Task, TaskId};
 use crate::queue::{MICROSECOND, MILLISECOND, Nanos, Queue, SECOND};
 use crate::scenario::{Place, Scenario};
 use crate::trace::Trace;
 use pvm_core::codes::Code;
+use pvm_core::flows::multicast::BodyKey;
 use pvm_core::machine::{Found, Rank, SpawnId, Start};
 use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// The index of the first daemon: the master.
@@ -132,6 +134,8 @@ pub struct World {
     pub tasks: Vec<Task>,
     /// Links.
     pub links: Vec<Link>,
+    /// The bodies of multicasts along trees.
+    pub bodies: BTreeMap<BodyKey, Rc<QueuedMessage>>,
     /// Which traffic passes between computers.
     pub network: Network,
     /// Daemons by address.
@@ -186,6 +190,7 @@ impl World {
             nodes: Vec::new(),
             tasks: Vec::new(),
             links: Vec::new(),
+            bodies: BTreeMap::new(),
             network,
             listeners: BTreeMap::new(),
             by_tid: BTreeMap::new(),
@@ -333,6 +338,10 @@ impl World {
     }
 
     fn wake(&mut self, node: NodeId) {
+        if self.now >= self.nodes[node].last_body_tick + SECOND {
+            self.nodes[node].last_body_tick = self.now;
+            self.tick_bodies(node);
+        }
         let now = self.time(node);
         let node = &mut self.nodes[node];
         if node.wake_at.is_some_and(|at| at <= self.now) {

@@ -2,6 +2,7 @@
 use crate::{Environment, Task};
 use pvm_core::codes::Code;
 use pvm_core::events::{MASK_CHARACTERS, MASK_EMPTY};
+use pvm_core::flows::multicast::McastRoute;
 use pvm_core::proto::{Request, TraceSettings};
 use pvm_core::tid::Tid;
 use serde_bytes::ByteBuf;
@@ -44,12 +45,17 @@ pub enum OptionNumber {
     SelfOutputContext = 23,
     SelfTraceContext = 24,
     NoReset = 25,
+    /// How multicasts reach other hosts ([`McastRoute`]). PVM 3.4 does not have this option.
+    McastRoute = 1002,
 }
 
 impl OptionNumber {
     /// Returns the option with this number.
     pub fn from_number(number: i32) -> Option<OptionNumber> {
         use OptionNumber::*;
+        if number == OptionNumber::McastRoute as i32 {
+            return Some(OptionNumber::McastRoute);
+        }
         const ALL: [OptionNumber; 25] = [
             Route,
             DebugMask,
@@ -89,6 +95,7 @@ pub(crate) struct Settings {
     fragment_bytes: i32,
     pub reserved: i32,
     show_tids: i32,
+    pub mcast_route: i32,
     pub own: TraceSettings,
     pub children: TraceSettings,
     /// Further directories in which spawns search for programs (`PVMSPAWNPATH`). They are passed on to all children.
@@ -110,6 +117,7 @@ impl Settings {
             fragment_bytes: FRAGMENT_BYTES_DEFAULT,
             reserved: 0,
             show_tids: 1,
+            mcast_route: 0,
             own: nowhere(),
             children: nowhere(),
             spawn_directories: None,
@@ -174,6 +182,7 @@ impl Settings {
             OptionNumber::SelfTraceOptions => own.trace_options,
             OptionNumber::ShowTids => self.show_tids,
             OptionNumber::NoReset => i32::from(self.no_reset.is_some()),
+            OptionNumber::McastRoute => self.mcast_route,
             OptionNumber::PollType | OptionNumber::PollTime => return None,
         })
     }
@@ -187,6 +196,7 @@ impl Settings {
             OptionNumber::OutputTid => value == 0 || value == own_tid || value == self.inherited.0,
             OptionNumber::TraceTid => value == 0 || value == own_tid || value == self.inherited.1,
             OptionNumber::NoReset => false,
+            OptionNumber::McastRoute => u32::try_from(value).ok().and_then(McastRoute::from_word).is_some(),
             OptionNumber::PollType | OptionNumber::PollTime => return Err(Code::NotImpl),
             OptionNumber::SelfOutputContext | OptionNumber::SelfTraceContext => return Err(Code::NotImpl),
             _ => true,
@@ -207,6 +217,7 @@ impl Settings {
             OptionNumber::FragSize => self.fragment_bytes = value,
             OptionNumber::ResvTids => self.reserved = value,
             OptionNumber::ShowTids => self.show_tids = value,
+            OptionNumber::McastRoute => self.mcast_route = value,
             OptionNumber::OutputTid => self.children.output_tid = value,
             OptionNumber::OutputCode => self.children.output_tag = value,
             OptionNumber::OutputContext => self.children.output_ctx = value,

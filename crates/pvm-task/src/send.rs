@@ -76,14 +76,21 @@ impl Outgoing<'_> {
     }
 
     /// Puts the body into the queue to the daemon, for tasks of other hosts. If there is more than one receiver, a
-    /// message with the receivers' tids precedes the body.
-    fn send_by_default_route(&self, member: &mut Member, to: &[Tid], mut meta: Meta) -> Result<(), Code> {
+    /// message precedes the body, with the receivers' tids and, in place of a tag, how the body reaches their hosts.
+    fn send_by_default_route(
+        &self,
+        member: &mut Member,
+        to: &[Tid],
+        mut meta: Meta,
+        mcast_route: i32,
+    ) -> Result<(), Code> {
         meta[FAR] = to[0].0;
         let daemon = to_daemon(member);
         if to.len() > 1 {
             let list: Vec<u8> = to.iter().flat_map(|tid| tid.0.to_ne_bytes()).collect();
-            meta[FAR] = LIST;
-            let sent = member.endpoint.send_bytes(daemon.0, meta, &list);
+            let [ctx, _, wid, enc, format, _] = meta;
+            let header = [ctx, mcast_route as u32, wid, enc, format, LIST];
+            let sent = member.endpoint.send_bytes(daemon.0, header, &list);
             member.finish_send(daemon, sent)?;
             meta[FAR] = LISTED;
         }
@@ -297,7 +304,7 @@ impl Task {
         if (tag < 0 && !reserved) || !receivers.iter().all(|tid| tid.is_task()) {
             return Err(Code::BadParam);
         }
-        let context = self.state.context;
+        let (context, mcast_route) = (self.state.context, self.state.settings.mcast_route);
         let message = self.state.store.sending()?;
         message.check_length()?;
         let member = self.member.as_mut().ok_or(Code::SysErr)?;
@@ -331,7 +338,7 @@ impl Task {
             }
         };
         if !far.is_empty() {
-            note(body.send_by_default_route(member, &far, meta));
+            note(body.send_by_default_route(member, &far, meta, mcast_route));
         }
         for tid in reachable {
             note(body.send(member, tid, meta));
@@ -340,7 +347,7 @@ impl Task {
             // An earlier send in this loop may have shown that the link to this receiver is broken too.
             note(match member.direct.carries(tid) {
                 true => member.send_direct(tid, meta, body.as_body()),
-                false => body.send_by_default_route(member, &[tid], meta),
+                false => body.send_by_default_route(member, &[tid], meta, mcast_route),
             });
         }
         self.collect_returned_blocks();

@@ -274,12 +274,7 @@ pub struct Flows<P> {
 
 impl<P> Default for Flows<P> {
     fn default() -> Self {
-        Flows {
-            hosts: HashMap::new(),
-            budgets: SenderBudgets::default(),
-            bodies: Bodies::default(),
-            was_part: false,
-        }
+        Flows { hosts: HashMap::new(), budgets: SenderBudgets::default(), bodies: Bodies::default(), was_part: false }
     }
 }
 

@@ -16,7 +16,7 @@ impl World {
         for node in self.living() {
             let open = if node.flows.held_bytes() > 0 {
                 "messages that wait"
-            } else if node.inbound.arriving() > 0 {
+            } else if node.inbound.arriving() > 0 || !node.held.is_empty() {
                 "parts of messages"
             } else {
                 continue;

@@ -106,7 +106,9 @@ impl Route {
         let from = key.origin;
         for dst in header.receivers() {
             let message = Undelivered::new(from, dst, header, payload);
-            self.held.complete(from, dst, key, Held::Message(message));
+            if let Some(Held::Message(message)) = self.held.complete(from, dst, key, Held::Message(message)) {
+                self.deliver_to_task(message, context);
+            }
             self.release_held(from, dst, context)?;
         }
         Ok(())

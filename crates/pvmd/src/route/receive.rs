@@ -125,7 +125,8 @@ impl ReceiveState {
 
     /// Drops the rest of a part of this body, if one is being read.
     pub fn drop_part(&mut self, key: BodyKey) {
-        let is_part = |incoming: &Incoming| matches!(incoming.then, OnComplete::AddPart { key: other, .. } if other == key);
+        let is_part =
+            |incoming: &Incoming| matches!(incoming.then, OnComplete::AddPart { key: other, .. } if other == key);
         if let Some(incoming) = self.incoming.as_mut().filter(|incoming| is_part(incoming)) {
             (incoming.block, incoming.then) = (None, OnComplete::Drop);
         }

@@ -87,7 +87,14 @@ impl<P> Bodies<P> {
     // ----- bodies
 
     /// Keeps the body of a local sender until these hosts have it.
-    pub fn keep(&mut self, key: BodyKey, body: Rc<P>, bytes: usize, budget: (Tid, u64), hosts: impl Iterator<Item = Tid>) {
+    pub fn keep(
+        &mut self,
+        key: BodyKey,
+        body: Rc<P>,
+        bytes: usize,
+        budget: (Tid, u64),
+        hosts: impl Iterator<Item = Tid>,
+    ) {
         let keeper = Keeper::Sender { budget, waiting: hosts.collect() };
         self.bodies.insert(key, Body { body, bytes, available: bytes, keeper });
     }

@@ -118,11 +118,7 @@ impl<B> Fetches<B> {
         }
     }
 
-    fn turn_to_origin(
-        requests: &mut VecDeque<(Tid, BodyKey, BodyRequest)>,
-        key: BodyKey,
-        fetch: &mut Fetch<B>,
-    ) {
+    fn turn_to_origin(requests: &mut VecDeque<(Tid, BodyKey, BodyRequest)>, key: BodyKey, fetch: &mut Fetch<B>) {
         (fetch.source, fetch.has_progress) = (key.origin, true);
         requests.push_back((key.origin, key, BodyRequest::Fetch { at: fetch.at as u64 }));
     }

@@ -60,19 +60,25 @@ impl<M> InOrder<M> {
         Ok(())
     }
 
-    /// Puts an announced message, which is complete now, into its place.
-    pub fn complete(&mut self, from: Tid, dst: Tid, key: BodyKey, message: M) {
-        let Some(queue) = self.queues.get_mut(&(from, dst)) else { return };
-        let slot = queue.iter_mut().find(|slot| matches!(slot, Slot::Awaited(other) if *other == key));
-        if let Some(slot) = slot {
-            *slot = Slot::Ready(message, 0);
+    /// Puts an announced message, which is complete now, into its place. Returns it if its receiver has gone.
+    #[must_use]
+    pub fn complete(&mut self, from: Tid, dst: Tid, key: BodyKey, message: M) -> Option<M> {
+        let mut slots = self.queues.get_mut(&(from, dst)).into_iter().flatten();
+        match slots.find(|slot| matches!(slot, Slot::Awaited(other) if *other == key)) {
+            Some(slot) => {
+                *slot = Slot::Ready(message, 0);
+                None
+            }
+            None => Some(message),
         }
     }
 
     /// Removes the next message that can be delivered.
     pub fn pop(&mut self, from: Tid, dst: Tid) -> Option<M> {
         let queue = self.queues.get_mut(&(from, dst))?;
-        let Slot::Ready(message, bytes) = queue.pop_front_if(|slot| matches!(slot, Slot::Ready(..)))? else { return None };
+        let Slot::Ready(message, bytes) = queue.pop_front_if(|slot| matches!(slot, Slot::Ready(..)))? else {
+            return None;
+        };
         if queue.is_empty() {
             self.queues.remove(&(from, dst));
         }
@@ -123,16 +129,16 @@ mod tests {
         held.announced(FROM, DST, key(2));
         held.hold(FROM, DST, "d");
         assert!(held.is_held(FROM, DST) && !held.is_held(FROM, Tid(DST.0 + 1)));
-        held.complete(FROM, DST, key(2), "c");
+        assert_eq!(held.complete(FROM, DST, key(2), "c"), None);
         assert_eq!(held.pop(FROM, DST), None);
-        held.complete(FROM, DST, key(1), "a");
+        assert_eq!(held.complete(FROM, DST, key(1), "a"), None);
         let popped: Vec<&str> = std::iter::from_fn(|| held.pop(FROM, DST)).collect();
         assert_eq!(popped, ["a", "b", "c", "d"]);
         assert!(held.is_empty());
         held.announced(FROM, DST, key(3));
         held.hold(FROM, DST, "f");
         assert_eq!(held.task_gone(DST), [(FROM, "f")]);
-        held.complete(FROM, DST, key(3), "e");
+        assert_eq!(held.complete(FROM, DST, key(3), "e"), Some("e"));
         assert!(held.is_empty() && held.pop(FROM, DST).is_none());
         held.announced(FROM, DST, key(3));
         held.host_gone(FROM);
@@ -147,7 +153,7 @@ mod tests {
         assert_eq!(held.hold_frame(FROM, DST, 1, HELD_FRAMES_BYTES_MAX), Ok(()));
         assert_eq!(held.hold_frame(FROM, DST, 2, 1), Ok(()));
         assert_eq!(held.hold_frame(FROM, DST, 3, 1), Err(ProtocolViolation));
-        held.complete(FROM, DST, key, 0);
+        assert_eq!(held.complete(FROM, DST, key, 0), None);
         assert_eq!([0; 2].map(|_| held.pop(FROM, DST)), [Some(0), Some(1)]);
         assert_eq!(held.hold_frame(FROM, DST, 4, 1), Ok(()));
     }

@@ -215,7 +215,11 @@ impl World {
         }
         for (host, node) in &self.nodes {
             assert!(node.held.is_empty() && node.inbound.arriving() == 0, "seed {seed}: {host} waits");
-            assert_eq!((node.flows.held_bytes(), node.flows.bodies.count()), (0, 0), "seed {seed}: {host} keeps bodies");
+            assert_eq!(
+                (node.flows.held_bytes(), node.flows.bodies.count()),
+                (0, 0),
+                "seed {seed}: {host} keeps bodies"
+            );
         }
     }
 }
@@ -271,7 +275,8 @@ impl Node {
 
     fn handle_part(&mut self, own: Tid, from: Tid, key: BodyKey, range: Range<usize>, body: &Body) -> bool {
         let Some(place) = self.inbound.fetches.place(from, key, range.start as u64, range.len()) else { return false };
-        let (number, is_wrong) = (place.block.0, *body.1.borrow() || (self.conduct == Conduct::Lies && from != key.origin));
+        let (number, is_wrong) =
+            (place.block.0, *body.1.borrow() || (self.conduct == Conduct::Lies && from != key.origin));
         // The first part overwrites what was wrong before.
         let before = range.start > 0 && *place.block.1.borrow();
         *place.block.1.borrow_mut() = before || is_wrong;
@@ -290,7 +295,7 @@ impl Node {
                 self.flows.body_grows(key, header.bytes);
                 for dst in header.receivers() {
                     let item = Item::Message(header.src, number, header.bytes);
-                    self.held.complete(key.origin, dst, key, item);
+                    assert_eq!(self.held.complete(key.origin, dst, key, item), None);
                     while let Some(item) = self.held.pop(key.origin, dst) {
                         self.give(key.origin, dst, item);
                     }

@@ -93,7 +93,8 @@ impl Tree {
 
     fn new(positions: impl Iterator<Item = (Tid, u32)>) -> Tree {
         let hosts: BTreeMap<u32, Tid> = positions.map(|(host, position)| (position, host)).collect();
-        let node = |(position, host): (&u32, &Tid)| (*host, Node { position: *position, children: 0, is_announced: false });
+        let node =
+            |(position, host): (&u32, &Tid)| (*host, Node { position: *position, children: 0, is_announced: false });
         let mut nodes: BTreeMap<Tid, Node> = hosts.iter().map(node).collect();
         for position in hosts.keys() {
             if let Some(parent) = ancestors(*position).find_map(|ancestor| hosts.get(&ancestor)) {
@@ -113,7 +114,10 @@ impl Tree {
     pub fn unannounced_ancestors(&self, host: Tid) -> Vec<Tid> {
         let node = self.nodes.get(&host).filter(|node| !node.is_announced);
         let positions = node.into_iter().flat_map(|node| ancestors(node.position));
-        positions.filter_map(|position| self.hosts.get(&position).copied()).filter(|host| !self.nodes[host].is_announced).collect()
+        positions
+            .filter_map(|position| self.hosts.get(&position).copied())
+            .filter(|host| !self.nodes[host].is_announced)
+            .collect()
     }
 
     /// Notes that the message is announced to a host. Returns the host's parent, and how many children the host will
@@ -142,8 +146,10 @@ const AUTOMATIC_BYTES_MIN: usize = 32 << 10;
 
 /// Returns the ancestors of a position, from its parent up to the child of the root.
 fn ancestors(position: u32) -> impl Iterator<Item = u32> {
-    std::iter::successors(Some(position), |position| Some(position & !(1 << position.ilog2())).filter(|next| *next != 0))
-        .skip(1)
+    std::iter::successors(Some(position), |position| {
+        Some(position & !(1 << position.ilog2())).filter(|next| *next != 0)
+    })
+    .skip(1)
 }
 
 #[cfg(test)]

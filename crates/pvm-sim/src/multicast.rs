@@ -1,0 +1,140 @@
+//! Multicasts along trees of daemons: announcements, and the bodies that daemons fetch from each other.
+use crate::network::NodeId;
+use crate::program::QueuedMessage;
+use crate::world::World;
+use pvm_core::flows::MessageHeader;
+use pvm_core::flows::multicast::{
+    Announcement, BODY_SECRET_BYTES, BodyKey, BodyRequest, DIGEST_BYTES, McastRoute, Relayed, Stored, Tree,
+};
+use pvm_core::tid::Tid;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// What waits behind an announced message.
+pub enum Held {
+    /// A message for one task.
+    Message(MessageHeader, Rc<QueuedMessage>),
+    /// An in-band frame.
+    Frame(Vec<u8>),
+}
+
+impl World {
+    /// Plans how a multicast of a daemon reaches the hosts of its receivers.
+    pub fn plan_multicast(
+        &mut self,
+        node: NodeId,
+        dsts: &[Tid],
+        bytes: usize,
+        message: &QueuedMessage,
+    ) -> Option<Relayed> {
+        let own = self.nodes[node].tid;
+        let mut hosts: Vec<Tid> = dsts.iter().map(|tid| tid.host()).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        let route = McastRoute::from_word(self.prng.below(4) as u32)?;
+        let tree = Tree::plan(route, own, &hosts, bytes)?;
+        let mut secret = [0; BODY_SECRET_BYTES];
+        secret[..8].copy_from_slice(&(self.bodies.len() as u64).to_le_bytes());
+        let key = BodyKey { origin: own, secret };
+        self.bodies.insert(key, Rc::new(message.clone()));
+        Some(Relayed::new(tree, key, [0; DIGEST_BYTES]))
+    }
+
+    /// Handles the announcement of a multicast.
+    pub fn announced(&mut self, node: NodeId, from: Tid, header: &MessageHeader, announcement: &Announcement) {
+        let (key, body) = (announcement.key, self.bodies[&announcement.key].clone());
+        let wanted = header.receivers().any(|dst| self.nodes[node].tasks.contains_key(&dst));
+        let one = &mut self.nodes[node];
+        one.inbound.admit(from, header).expect("flows keep to their windows");
+        if !wanted {
+            one.flows.refuse_body(key);
+            one.inbound.fetches.decline(key);
+            header.receivers().for_each(|dst| one.inbound.dropped(dst, from, header.bytes));
+            return self.send_body_requests(node);
+        }
+        let mut announcement = *announcement;
+        if !one.known.contains_key(&announcement.parent) {
+            announcement.parent = from;
+        }
+        header.receivers().for_each(|dst| one.held.announced(from, dst, key));
+        one.flows.relay_body(key, header.bytes, announcement.children, (*body).clone());
+        one.inbound.fetches.begin(header.clone(), &announcement, body).expect("each body is announced once");
+        self.send_body_requests(node);
+    }
+
+    /// Handles a request or report about a body.
+    pub fn body_request(&mut self, node: NodeId, from: Tid, key: BodyKey, request: BodyRequest) {
+        let one = &mut self.nodes[node];
+        match request {
+            BodyRequest::Fetch { at } => one.flows.fetch_body(from, key, at),
+            BodyRequest::Cancel => one.flows.cancel_body(from, key),
+            BodyRequest::Received => one.flows.body_received(from, key),
+            BodyRequest::Unavailable => one.inbound.fetches.unavailable(from, key),
+        }
+        self.send_body_requests(node);
+        self.carry(node, from);
+    }
+
+    /// Handles a part of a body.
+    pub fn body_part(&mut self, node: NodeId, from: Tid, key: BodyKey, range: &Range<usize>) {
+        let one = &mut self.nodes[node];
+        let fetches = &mut one.inbound.fetches;
+        if fetches.place(from, key, range.start as u64, range.len()).is_none() {
+            return;
+        }
+        match fetches.placed(from, key, range.start, range.len()) {
+            Stored::Unwanted => {}
+            Stored::Partial(bytes) => one.flows.body_grows(key, bytes),
+            Stored::Complete(_) => {
+                let Some((header, message)) = fetches.finish(key) else { return };
+                one.flows.body_grows(key, header.bytes);
+                for dst in header.receivers() {
+                    let to_one = MessageHeader { dst, others: Vec::new(), ..header.clone() };
+                    let held = Held::Message(to_one.clone(), message.clone());
+                    if self.nodes[node].held.complete(key.origin, dst, key, held).is_some() {
+                        self.hand_out(node, key.origin, &to_one, &message);
+                    }
+                    self.release_held(node, key.origin, dst);
+                }
+            }
+        }
+        self.send_body_requests(node);
+        let hosts: Vec<Tid> = self.nodes[node].flows.hosts().collect();
+        hosts.into_iter().for_each(|host| self.carry(node, host));
+    }
+
+    /// Delivers what no announced message precedes any more.
+    fn release_held(&mut self, node: NodeId, from: Tid, dst: Tid) {
+        while let Some(held) = self.nodes[node].held.pop(from, dst) {
+            match held {
+                Held::Message(header, message) => self.hand_out(node, from, &header, &message),
+                Held::Frame(frame) => self.frame_arrived(node, from, &frame),
+            }
+        }
+    }
+
+    /// Forgets a task that may have messages behind an announced one.
+    pub fn forget_held(&mut self, node: NodeId, task: Tid) {
+        for (from, held) in self.nodes[node].held.task_gone(task) {
+            match held {
+                Held::Message(header, _) => self.nodes[node].inbound.dropped(task, from, header.bytes),
+                Held::Frame(frame) => self.frame_arrived(node, from, &frame),
+            }
+        }
+    }
+
+    /// Sends the requests for bodies.
+    pub fn send_body_requests(&mut self, node: NodeId) {
+        while let Some((host, key, request)) = self.nodes[node].inbound.fetches.poll_request() {
+            self.nodes[node].flows.send_body_request(host, key, request);
+            self.carry(node, host);
+        }
+    }
+
+    /// Lets a daemon notice that bodies make no progress. Daemons do this about once a second.
+    pub fn tick_bodies(&mut self, node: NodeId) {
+        self.nodes[node].inbound.fetches.tick();
+        self.nodes[node].flows.tick_bodies();
+        self.send_body_requests(node);
+    }
+}
