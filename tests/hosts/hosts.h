@@ -7,6 +7,11 @@
 /* The longest time that a message from another host may take, in seconds. */
 #define PATIENCE 20.0
 
+/* The scenarios are compiled with the header of PVM 3.4.6, which lacks this option of hpvm. */
+#define PvmMcastRoute 1002
+#define PvmMcastAutomatic 0
+#define PvmMcastHypercube 3
+
 /* Returns the index of the host with this name in the result of pvm_config, or -1. */
 static int host_index(const char *name)
 {

@@ -180,7 +180,9 @@ impl World {
         to.sort_unstable();
         to.dedup();
         let prng = &mut self.tasks[task].prng;
-        let bytes = if prng.chance(20) { prng.size(2 << 20) } else { prng.size(20_000) };
+        // Only long messages to several hosts travel along trees.
+        let long_chance = if to.len() > 2 { 300 } else { 20 };
+        let bytes = if prng.chance(long_chance) { prng.size(2 << 20) } else { prng.size(20_000) };
         self.send_message(task, to, bytes);
     }
 

@@ -73,29 +73,60 @@ static int random_size(void)
     return kind < 70 ? rand() % 1000 : kind < 95 ? rand() % 40000 : rand() % here.longest;
 }
 
-static void send_one(int to)
+/* Returns whether a message may be sent to a worker now. */
+static int may_send(int to)
 {
     struct peer *peer = &here.peers[to];
-    int size = random_size();
+    return to != here.me && !peer->ends && peer->sent - peer->told < WINDOW;
+}
+
+/* Packs a message. It holds, for each worker, the number that the message has for this worker. */
+static void pack(int seed, int size, const int *numbers)
+{
     for (int i = 0; i < size; i++)
-        bytes[i] = byte_at(here.me, peer->sent, i);
+        bytes[i] = byte_at(here.me, seed, i);
     pvm_initsend(rand() % 2 ? PvmDataDefault : PvmDataRaw);
     pvm_pkint(&here.me, 1, 1);
-    pvm_pkint(&peer->sent, 1, 1);
+    pvm_pkint(&seed, 1, 1);
     pvm_pkint(&size, 1, 1);
+    pvm_pkint((int *)numbers, here.count, 1);
     pvm_pkbyte(bytes, size, 1);
-    int result = pvm_send(peer->tid, DATA);
+}
+
+/* Sends a message to one worker, or to all that can take one. */
+static void send_some(int to)
+{
+    int numbers[WORKERS_MAX], tids[WORKERS_MAX], count = 0, is_multicast = rand() % 8 == 0;
+    int size = random_size(), seed = rand() % 1000;
+    for (int i = 0; i < here.count; i++) {
+        numbers[i] = here.peers[i].sent;
+        if (is_multicast && may_send(i))
+            tids[count++] = here.peers[i].tid;
+    }
+    if (is_multicast && size > here.longest / 4)
+        size /= 4; /* the same bytes go to all */
+    pack(seed, size, numbers);
+    int result;
+    if (is_multicast) {
+        pvm_setopt(PvmMcastRoute, rand() % (PvmMcastHypercube + 1));
+        result = pvm_mcast(tids, count, DATA);
+    } else {
+        result = pvm_send(here.peers[to].tid, DATA);
+    }
     if (result < 0)
-        wrong("pvm_send", result, to, peer->sent);
-    peer->sent++;
+        wrong("pvm_send or pvm_mcast", result, to, numbers[to]);
+    for (int i = 0; i < here.count; i++)
+        here.peers[i].sent += is_multicast ? may_send(i) : i == to;
 }
 
 static void take_data(int source)
 {
-    int from, number, size;
+    int from, seed, size, numbers[WORKERS_MAX], number;
     pvm_upkint(&from, 1, 1);
-    pvm_upkint(&number, 1, 1);
+    pvm_upkint(&seed, 1, 1);
     pvm_upkint(&size, 1, 1);
+    pvm_upkint(numbers, here.count, 1);
+    number = numbers[here.me];
     if (from < 0 || from >= here.count || here.peers[from].tid != source || size < 0 || size > here.longest) {
         wrong("a strange message", from, number, size);
         return;
@@ -108,7 +139,7 @@ static void take_data(int source)
     if (pvm_upkbyte(bytes, size, 1) < 0)
         wrong("pvm_upkbyte", from, number, size);
     for (int i = 0; i < size; i++) {
-        if (bytes[i] != byte_at(from, number, i)) {
+        if (bytes[i] != byte_at(from, seed, i)) {
             wrong("wrong content", from, number, i);
             break;
         }
@@ -249,9 +280,8 @@ static void worker(void)
         if (message < 0 || (message > 0 && !handle(message)))
             break;
         int to = rand() % here.count;
-        if (here.talking && seconds() >= next && to != here.me && !here.peers[to].ends
-            && here.peers[to].sent - here.peers[to].told < WINDOW) {
-            send_one(to);
+        if (here.talking && seconds() >= next && may_send(to)) {
+            send_some(to);
             next = seconds() + PACE;
         }
         int complete = expecting && is_complete(sent_to_me, dead, lost);
