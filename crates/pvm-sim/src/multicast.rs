@@ -4,7 +4,7 @@ use crate::program::QueuedMessage;
 use crate::world::World;
 use pvm_core::flows::MessageHeader;
 use pvm_core::flows::multicast::{
-    Announcement, BODY_SECRET_BYTES, BodyKey, BodyRequest, DIGEST_BYTES, McastRoute, Relayed, Stored, Tree,
+    Announcement, BODY_SECRET_BYTES, BodyKey, BodyRequest, DIGEST_BYTES, McastRoute, Relayed, Stored,
 };
 use pvm_core::tid::Tid;
 use std::ops::Range;
@@ -32,7 +32,9 @@ impl World {
         hosts.sort_unstable();
         hosts.dedup();
         let route = McastRoute::from_word(self.prng.below(4) as u32)?;
-        let tree = Tree::plan(route, own, &hosts, bytes)?;
+        let now = self.time(node);
+        self.nodes[node].flows.note_time(now);
+        let tree = self.nodes[node].flows.plan_multicast(route, own, &hosts, bytes)?;
         let mut secret = [0; BODY_SECRET_BYTES];
         secret[..8].copy_from_slice(&(self.bodies.len() as u64).to_le_bytes());
         let key = BodyKey { origin: own, secret };

@@ -25,11 +25,12 @@ pub use retransmit::{AckTracker, RetransmitQueue};
 
 use crate::tid::{GROUP_BIT, Tid};
 use budget::SenderBudgets;
-use multicast::{Announcement, Bodies, BodyKey, BodyRequest, Relayed};
+use multicast::{Announcement, Bodies, BodyKey, BodyRequest, Choice, Relayed, Way};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The bytes in flight from one host to one task: sent, but not yet consumed by the task. While a flow has few bytes in
 /// flight, it may start one message of any length.
@@ -192,12 +193,22 @@ struct Flow<P> {
     /// has begun to send (`begun`).
     queued: u64,
     begun: u64,
+    /// If a multicast is being measured: the position at which it ends, and the number of the measurement.
+    measured: Option<(u64, u32)>,
 }
 
 impl<P> Default for Flow<P> {
     fn default() -> Self {
-        let items = VecDeque::new();
-        Flow { items, in_flight: 0, transfer: None, carried: false, is_scheduled: false, queued: 0, begun: 0 }
+        Flow {
+            items: VecDeque::new(),
+            in_flight: 0,
+            transfer: None,
+            carried: false,
+            is_scheduled: false,
+            queued: 0,
+            begun: 0,
+            measured: None,
+        }
     }
 }
 
@@ -267,6 +278,8 @@ pub struct Flows<P> {
     hosts: HashMap<Tid, HostFlows<P>>,
     budgets: SenderBudgets,
     bodies: Bodies<P>,
+    choice: Choice,
+    now: Duration,
     /// Whether the last frame was a part of a body that its receiver has requested. Such parts and the flows to a host
     /// take turns.
     was_part: bool,
@@ -274,7 +287,14 @@ pub struct Flows<P> {
 
 impl<P> Default for Flows<P> {
     fn default() -> Self {
-        Flows { hosts: HashMap::new(), budgets: SenderBudgets::default(), bodies: Bodies::default(), was_part: false }
+        Flows {
+            hosts: HashMap::new(),
+            budgets: SenderBudgets::default(),
+            bodies: Bodies::default(),
+            choice: Choice::default(),
+            now: Duration::ZERO,
+            was_part: false,
+        }
     }
 }
 
@@ -311,7 +331,9 @@ impl<P> Flows<P> {
         if let Some(relayed) = &relayed {
             self.keep_body(src, relayed, bytes, &body);
         }
+        let (mut hosts, way) = (0, if relayed.is_some() { Way::Tree } else { Way::Iterative });
         for group in dsts.chunk_by(|one, other| one.host() == other.host()) {
+            hosts += 1;
             let held = self.budgets.charge(src, held);
             let (body, members) = (body.clone(), RefCell::new(Vec::with_capacity(group.len())));
             let relayed = relayed.clone();
@@ -323,6 +345,7 @@ impl<P> Flows<P> {
                 message.relayed.iter().for_each(|relayed| relayed.note_end(*dst, end));
             }
         }
+        self.measure(&dsts, hosts, bytes, way);
     }
 
     /// Queues an in-band frame for a task. The frame is sent after the messages that are already queued for that task.
@@ -347,6 +370,9 @@ impl<P> Flows<P> {
         let Some(host_flows) = self.hosts.get_mut(&dst.host()) else { return };
         let Some(flow) = host_flows.flows.get_mut(&dst) else { return };
         flow.in_flight = flow.in_flight.saturating_sub(bytes);
+        self.credit_arrived(dst);
+        let Some(host_flows) = self.hosts.get_mut(&dst.host()) else { return };
+        let Some(flow) = host_flows.flows.get_mut(&dst) else { return };
         if flow.is_idle() && !flow.is_scheduled {
             host_flows.flows.remove(&dst);
         } else {
@@ -358,6 +384,8 @@ impl<P> Flows<P> {
     pub fn host_gone(&mut self, host: Tid) {
         self.forget_body_host(host);
         let Some(host_flows) = self.hosts.remove(&host) else { return };
+        let measured = host_flows.flows.values().filter_map(|flow| flow.measured);
+        measured.for_each(|(_, number)| self.choice.give_up(number));
         for item in host_flows.flows.into_values().flat_map(|flow| flow.items) {
             match item {
                 Item::Message(message) => self.budgets.release(message.src, message.held),

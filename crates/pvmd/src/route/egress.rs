@@ -1,6 +1,6 @@
 //! Egress: the messages that tasks send to other hosts.
 use super::RouteContext;
-use pvm_core::flows::multicast::{BODY_SECRET_BYTES, BodyKey, McastRoute, Relayed, Tree};
+use pvm_core::flows::multicast::{BODY_SECRET_BYTES, BodyKey, McastRoute, Relayed};
 use pvm_core::flows::{self, Flows};
 use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, Block, FAR, Meta, Remote, Sink, random_bytes};
@@ -97,15 +97,16 @@ impl Egress<'_> {
 
     /// Plans how a multicast reaches the hosts of its receivers: along a tree, or else from this host directly. A body
     /// in the queue itself is short, and never travels along a tree.
-    fn plan(&self, list: &[Tid], route: McastRoute, body: &Body) -> Option<Relayed> {
+    fn plan(&mut self, list: &[Tid], route: McastRoute, body: &Body) -> Option<Relayed> {
         let Body::Remote(_) = body else { return None };
         let mut hosts: Vec<Tid> = list.iter().map(|tid| tid.host()).collect();
         hosts.dedup();
-        let tree = Tree::plan(route, self.egress_flows.own, &hosts, body.len())?;
+        let EgressFlows { own, flows, .. } = self.egress_flows;
+        let tree = flows.plan_multicast(route, *own, &hosts, body.len())?;
         let mut secret = [0; BODY_SECRET_BYTES];
         // Without random bytes the name of the body would not be secret.
         random_bytes(&mut secret).ok()?;
-        Some(Relayed::new(tree, BodyKey { origin: self.egress_flows.own, secret }, body.digest()))
+        Some(Relayed::new(tree, BodyKey { origin: *own, secret }, body.digest()))
     }
 }
 

@@ -364,7 +364,8 @@ impl Route {
     /// Takes the messages that wait and carries them as far as possible. Returns whether the caller should call this
     /// again at once. If not, tasks may have sent something meanwhile: [`Route::prepare_park`] checks that before the
     /// daemon sleeps.
-    pub fn step(&mut self, context: &mut dyn RouteContext) -> bool {
+    pub fn step(&mut self, now: Duration, context: &mut dyn RouteContext) -> bool {
+        self.egress_flows.flows.note_time(now);
         let mut egress = Egress { egress_flows: &mut self.egress_flows, context: &*context };
         self.was_active |= self.endpoint.poll(&mut egress) > 0;
         let mut more = false;

@@ -10,6 +10,7 @@
 //! or gets nothing or wrong bytes from it, fetches from the sender's host. So no other host can withhold or change the
 //! body.
 mod bodies;
+mod choice;
 mod fetches;
 mod in_order;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod random_tests;
 mod tree;
 
 pub(super) use bodies::Bodies;
+pub(super) use choice::{Choice, Way};
 pub use fetches::Fetches;
 pub use in_order::InOrder;
 pub use tree::{McastRoute, Parent, Tree};
@@ -27,6 +29,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The length of a [`BodyKey::secret`] in bytes.
 pub const BODY_SECRET_BYTES: usize = 16;
@@ -109,6 +112,48 @@ impl Relayed {
 }
 
 impl<P> Flows<P> {
+    /// Plans how a multicast of `bytes` bytes from the host `own` to these hosts travels: along a tree, or else from
+    /// `own` to each host. `hosts` must be in ascending order.
+    pub fn plan_multicast(&mut self, route: McastRoute, own: Tid, hosts: &[Tid], bytes: usize) -> Option<Tree> {
+        let route = match route {
+            McastRoute::Automatic if Tree::suits(hosts.len(), bytes) => match self.choice.way(bytes, hosts.len()) {
+                Way::Iterative => McastRoute::Iterative,
+                Way::Tree => McastRoute::Binomial,
+            },
+            other => other,
+        };
+        Tree::plan(route, own, hosts, bytes)
+    }
+
+    /// Notes the time, for measurements. The daemon calls this before each step.
+    pub fn note_time(&mut self, now: Duration) {
+        self.now = now;
+    }
+
+    /// Begins to measure how long a multicast takes, if nothing precedes it in the flows of its receivers.
+    pub(super) fn measure(&mut self, dsts: &[Tid], hosts: usize, bytes: usize, way: Way) {
+        let is_first = |dst: &Tid| self.flow(*dst).is_some_and(|flow| flow.items.len() == 1 && flow.in_flight == 0);
+        if !Tree::suits(hosts, bytes) || !dsts.iter().all(is_first) {
+            return;
+        }
+        let Some(number) = self.choice.begin(self.now, way, bytes, hosts, dsts.len()) else { return };
+        for dst in dsts {
+            if let Some(flow) = self.hosts.get_mut(&dst.host()).and_then(|host_flows| host_flows.flows.get_mut(dst)) {
+                flow.measured = Some((flow.queued, number));
+            }
+        }
+    }
+
+    /// Notes that credit has arrived in the flow of a receiver.
+    pub(super) fn credit_arrived(&mut self, dst: Tid) {
+        let host_flows = self.hosts.get_mut(&dst.host());
+        let Some(flow) = host_flows.and_then(|host_flows| host_flows.flows.get_mut(&dst)) else { return };
+        let consumed = flow.begun.saturating_sub(flow.in_flight);
+        if let Some((_, number)) = flow.measured.take_if(|(end, _)| consumed >= *end) {
+            self.choice.consumed(self.now, number);
+        }
+    }
+
     /// Keeps the body of a multicast along a tree for the hosts of its receivers.
     pub(super) fn keep_body(&mut self, src: Tid, relayed: &Relayed, bytes: usize, body: &Rc<P>) {
         let held = self.budgets.charge(src, 0);

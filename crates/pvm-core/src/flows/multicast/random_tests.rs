@@ -96,7 +96,10 @@ impl World {
         let key = BodyKey { origin: host, secret };
         let mut digest = [0; DIGEST_BYTES];
         digest[..4].copy_from_slice(&number.to_le_bytes());
-        let relayed = Tree::plan(route, host, &hosts, bytes).map(|tree| Relayed::new(tree, key, digest));
+        let flows = &mut self.nodes.get_mut(&host).unwrap().flows;
+        flows.note_time(Duration::from_millis(number.into()));
+        let tree = flows.plan_multicast(route, host, &hosts, bytes);
+        let relayed = tree.map(|tree| Relayed::new(tree, key, digest));
         dsts.iter().for_each(|dst| {
             self.sent.entry((host, *dst)).or_default().push(Item::Message(src, number, bytes));
         });

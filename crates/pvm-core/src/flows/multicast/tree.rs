@@ -63,16 +63,20 @@ pub struct Tree {
 }
 
 impl Tree {
+    /// Returns whether a message of `bytes` bytes to this number of hosts can travel along a tree.
+    pub(super) fn suits(hosts: usize, bytes: usize) -> bool {
+        hosts >= TREE_HOSTS_MIN && bytes >= TREE_BYTES_MIN
+    }
+
     /// Returns the tree for a message of `bytes` bytes from the host `own` to these hosts, or `None` if the sender's
-    /// host is to send the body to each host. `hosts` must be in ascending order.
-    pub fn plan(route: McastRoute, own: Tid, hosts: &[Tid], bytes: usize) -> Option<Tree> {
-        if hosts.len() < TREE_HOSTS_MIN || bytes < TREE_BYTES_MIN {
+    /// host is to send the body to each host.
+    pub(super) fn plan(route: McastRoute, own: Tid, hosts: &[Tid], bytes: usize) -> Option<Tree> {
+        if !Tree::suits(hosts.len(), bytes) {
             return None;
         }
         match route {
-            McastRoute::Iterative => None,
-            McastRoute::Automatic if !is_tree_faster(hosts.len(), bytes) => None,
-            McastRoute::Automatic | McastRoute::Binomial => Some(Tree::binomial(own, hosts)),
+            McastRoute::Automatic | McastRoute::Iterative => None,
+            McastRoute::Binomial => Some(Tree::binomial(own, hosts)),
             McastRoute::Hypercube => Some(Tree::hypercube(own, hosts)),
         }
     }
@@ -134,15 +138,6 @@ impl Tree {
         Some((parent.map_or(Parent::Root, |host| Parent::Host(*host)), children))
     }
 }
-
-/// Returns whether a tree is probably faster than sending the body to each host.
-fn is_tree_faster(hosts: usize, bytes: usize) -> bool {
-    hosts >= AUTOMATIC_HOSTS_MIN && bytes >= AUTOMATIC_BYTES_MIN
-}
-
-/// The smallest number of hosts, and the shortest body, for which the daemon chooses a tree.
-const AUTOMATIC_HOSTS_MIN: usize = 4;
-const AUTOMATIC_BYTES_MIN: usize = 32 << 10;
 
 /// Returns the ancestors of a position, from its parent up to the child of the root.
 fn ancestors(position: u32) -> impl Iterator<Item = u32> {
@@ -231,8 +226,6 @@ mod tests {
         assert!(!plans(McastRoute::Iterative, &hosts, 1 << 20));
         assert!(!plans(McastRoute::Binomial, &hosts, TREE_BYTES_MIN - 1));
         assert!(!plans(McastRoute::Binomial, &hosts[..2], 1 << 20));
-        assert!(plans(McastRoute::Automatic, &hosts, 1 << 20));
-        assert!(!plans(McastRoute::Automatic, &hosts, TREE_BYTES_MIN));
         let routes = [0, 1, 2, 3].map(McastRoute::from_word);
         assert!(routes.iter().all(Option::is_some) && McastRoute::from_word(4).is_none());
     }
