@@ -4,6 +4,7 @@
 //! The names of types are not part of the frames. So after a pure rename, change the files by hand and keep the
 //! version.
 use crate::codes::Code;
+use crate::flows::multicast::{Announcement, BodyKey, BodyRequest};
 use crate::flows::{Credit, DataFrame, MessageHeader, frames};
 use crate::proto::{self, Reply, Request, Role, ToDaemon, ToTask};
 use crate::tid::Tid;
@@ -43,7 +44,15 @@ fn frames_on_data_links() -> String {
         meta: [1, 2, 3, 4, 5],
         bytes: 7,
     };
-    let frames_of_each_kind: [DataFrame<()>; 3] = [
+    let key = BodyKey { origin: Tid(0x4_0000), secret: [10; 16] };
+    let announcement = Announcement { key, digest: [11; 32], parent: Tid(0x8_0000), children: 12 };
+    let frames_of_each_kind: [DataFrame<()>; 9] = [
+        DataFrame::Announce { header: header.clone(), announcement },
+        DataFrame::Request { key, request: BodyRequest::Fetch { at: 13 } },
+        DataFrame::Request { key, request: BodyRequest::Cancel },
+        DataFrame::Request { key, request: BodyRequest::Received },
+        DataFrame::Request { key, request: BodyRequest::Unavailable },
+        DataFrame::Part { key, range: 16..32, body: Rc::new(()) },
         DataFrame::Start { transfer: 6, header, first: 7, body: Rc::new(()) },
         DataFrame::Chunk { transfer: 6, range: 16..32, body: Rc::new(()) },
         DataFrame::InBand { dst: Tid(0xc_0002), payload: vec![8, 9] },

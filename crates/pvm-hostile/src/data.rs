@@ -11,6 +11,14 @@ const CHUNK: u8 = 2;
 const IN_BAND: u8 = 3;
 const CREDIT: u8 = 4;
 const ACKNOWLEDGED: u8 = 5;
+const ANNOUNCE: u8 = 6;
+const REQUEST: u8 = 7;
+const PART: u8 = 8;
+/// No frame has this kind or a greater one.
+const UNKNOWN: u8 = 100;
+/// The kinds of requests and reports about bodies, and the kind of a report that only the sender's host gets.
+const REQUEST_KINDS: std::ops::RangeInclusive<u32> = 1..=4;
+const RECEIVED: u32 = 3;
 /// The most messages in a burst.
 const BURST: u64 = 30;
 /// The longest valid message, in bytes.
@@ -40,16 +48,36 @@ struct Start {
 
 impl Start {
     fn frame(&self) -> Vec<u8> {
+        frame(START, &[&self.transfer.to_le_bytes(), &self.header(), &vec![3; self.first]])
+    }
+
+    /// Returns an announcement of the message as a multicast of the host `origin`, whose body the receiver is to fetch
+    /// from `parent`.
+    fn announcement(&self, origin: Tid, secret: u8, parent: Tid, children: u32) -> Vec<u8> {
+        let (key, words) = (body_key(origin, secret), [parent.0.to_le_bytes(), children.to_le_bytes()].concat());
+        frame(ANNOUNCE, &[&key, &[5; 32], &words, &self.header()])
+    }
+
+    fn header(&self) -> Vec<u8> {
         let mut head = Vec::new();
         let dsig = pvm_core::codes::native_dsig() as u32;
-        for word in [self.transfer, self.src.0, self.dst.0, 0, self.tag, 0, dsig, dsig] {
+        for word in [self.src.0, self.dst.0, 0, self.tag, 0, dsig, dsig] {
             head.extend_from_slice(&word.to_le_bytes());
         }
         head.extend_from_slice(&self.length.to_le_bytes());
         head.extend_from_slice(&(self.others.len() as u32).to_le_bytes());
         self.others.iter().for_each(|tid| head.extend_from_slice(&tid.0.to_le_bytes()));
-        frame(START, &[&head, &vec![3; self.first]])
+        head
     }
+}
+
+/// Returns how hosts name the body of a multicast.
+fn body_key(origin: Tid, secret: u8) -> Vec<u8> {
+    [&origin.0.to_le_bytes()[..], &[secret; 16]].concat()
+}
+
+fn body_request(origin: Tid, secret: u8, kind: u32, at: u64) -> Vec<u8> {
+    frame(REQUEST, &[&body_key(origin, secret), &kind.to_le_bytes(), &at.to_le_bytes()])
 }
 
 fn start(life: &mut Life, host: Tid, length: usize) -> Start {
@@ -63,7 +91,9 @@ pub fn send_valid(life: &mut Life) {
     let (host, count) = (life.some_peer(), life.prng.u64(1..BURST));
     life.note("data frames", count);
     for _ in 0..count {
-        match life.prng.u32(..8) {
+        match life.prng.u32(..10) {
+            8 => send_multicast(life, host),
+            9 => send_about_bodies(life, host),
             0..3 => send_message(life, host),
             3 => send_to_missing_tasks(life, host),
             4 => send_credit(life, host),
@@ -83,6 +113,37 @@ fn send_message(life: &mut Life, host: Tid) {
         let part = left.min(life.prng.usize(1..=CHUNK_BYTES_MAX));
         left -= part;
         life.stream(host, &frame(CHUNK, &[&start.transfer.to_le_bytes(), &vec![3; part]]));
+    }
+}
+
+/// Announces a message, and sends its body, wrong parts of it, or nothing.
+fn send_multicast(life: &mut Life, host: Tid) {
+    let length = life.prng.usize(1..MESSAGE_BYTES_MAX);
+    let (own, parent, secret) = (life.own, life.any_tid().host(), life.prng.u8(..));
+    let (mut start, children) = (start(life, host, length), life.prng.u32(..4));
+    // Messages for dead tasks use no credit, so they can be repeated.
+    start.dst = Tid(host.0 | life.prng.u32(1..1 << 18));
+    life.stream(host, &start.announcement(own, secret, parent, children));
+    let (mut at, parts) = (0, life.prng.usize(..5));
+    for _ in 0..parts {
+        let part = life.prng.usize(1..=CHUNK_BYTES_MAX);
+        life.stream(host, &frame(PART, &[&body_key(own, secret), &(at as u64).to_le_bytes(), &vec![3; part]]));
+        at += part;
+    }
+}
+
+/// Sends requests and reports about bodies that the other host does not have or want.
+fn send_about_bodies(life: &mut Life, host: Tid) {
+    let origin = if life.prng.bool() { life.own } else { life.any_tid().host() };
+    for _ in 0..life.prng.usize(..200) {
+        let (secret, at) = (life.prng.u8(..), life.prng.u64(..));
+        let kind = life.prng.u32(REQUEST_KINDS);
+        let bytes = match kind {
+            RECEIVED => body_request(host, secret, RECEIVED, 0),
+            1 => body_request(origin, secret, kind, at),
+            _ => body_request(origin, secret, kind, 0),
+        };
+        life.stream(host, &bytes);
     }
 }
 
@@ -113,7 +174,12 @@ fn send_with_false_frame(life: &mut Life, host: Tid) {
 pub fn send_invalid_frame(life: &mut Life, host: Tid) -> &'static str {
     let mut start = start(life, host, 1000);
     let transfer = start.transfer.to_le_bytes();
-    let (what, bytes) = match life.prng.u32(..12) {
+    let (what, bytes) = match life.prng.u32(..14) {
+        12 => {
+            let origin = life.victim().host();
+            ("a multicast of another host", start.announcement(origin, 1, life.own, 0))
+        }
+        13 => ("the receipt of another host's body", body_request(life.own, 1, RECEIVED, 0)),
         0 => {
             let own = life.own_task().0;
             let names = [life.victim(), life.own, Tid(own | DAEMON_BIT), Tid(own | GROUP_BIT), Tid::DAEMON];
@@ -138,7 +204,7 @@ pub fn send_invalid_frame(life: &mut Life, host: Tid) -> &'static str {
             start.length = life.prng.u64(..);
             ("a lying length", start.frame())
         }
-        6 => ("an unknown kind", frame(life.prng.u8(6..), &[&[0; 40]])),
+        6 => ("an unknown kind", frame(life.prng.u8(UNKNOWN..), &[&[0; 40]])),
         7 => ("an endless frame", [&u32::MAX.to_le_bytes()[..], &[life.prng.u8(..), 0, 0]].concat()),
         8 => ("no in-band frame", frame(IN_BAND, &[&transfer, &[0xff; 30]])),
         10 => ("an acknowledgement of what was not sent", frame(ACKNOWLEDGED, &[&u64::MAX.to_le_bytes()])),

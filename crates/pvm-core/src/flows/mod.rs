@@ -195,6 +195,8 @@ struct Flow<P> {
     begun: u64,
     /// If a multicast is being measured: the position at which it ends, and the number of the measurement.
     measured: Option<(u64, u32)>,
+    /// The announced messages that were not consumed yet: the position at which each ends, and its body.
+    announced: VecDeque<(u64, BodyKey)>,
 }
 
 impl<P> Default for Flow<P> {
@@ -208,6 +210,7 @@ impl<P> Default for Flow<P> {
             queued: 0,
             begun: 0,
             measured: None,
+            announced: VecDeque::new(),
         }
     }
 }
@@ -571,6 +574,7 @@ impl<P> HostFlows<P> {
         flow.begin(cost(header.bytes));
         flow.transfer = Some(Transfer { number, at: first, others });
         if let Some(announcement) = announcement {
+            flow.announced.push_back((flow.begun, announcement.key));
             self.finish(dst, budgets);
             return DataFrame::Announce { header, announcement };
         }

@@ -66,6 +66,16 @@ struct Client {
     unsent: VecDeque<(BodyKey, BodyRequest)>,
 }
 
+impl Client {
+    /// Reports that a body will not be sent. A host that does not read its reports misses some of them; after a while
+    /// it fetches from the sender's host without one.
+    fn refuse(&mut self, key: BodyKey) {
+        if self.unsent.len() < BODY_REQUESTS_MAX {
+            self.unsent.push_back((key, BodyRequest::Unavailable));
+        }
+    }
+}
+
 /// The bodies that this host sends, and the requests for them.
 pub struct Bodies<P> {
     bodies: HashMap<BodyKey, Body<P>>,
@@ -133,7 +143,7 @@ impl<P> Bodies<P> {
             let before = client.fetches.len();
             client.fetches.retain(|fetch| fetch.key != key);
             if client.fetches.len() < before {
-                client.unsent.push_back((key, BodyRequest::Unavailable));
+                client.refuse(key);
             }
         }
     }
@@ -201,7 +211,7 @@ impl<P> Bodies<P> {
         let client = self.clients.entry(host).or_default();
         client.fetches.retain(|fetch| fetch.key != key);
         if is_refused || client.fetches.len() >= BODY_REQUESTS_MAX {
-            client.unsent.push_back((key, BodyRequest::Unavailable));
+            client.refuse(key);
         } else {
             client.fetches.push_back(Fetch { key, at, unknown_ticks: 0 });
         }
@@ -322,8 +332,11 @@ mod tests {
     #[test]
     fn requests_beyond_the_limit_are_refused() {
         let mut bodies = Bodies::<()>::default();
-        (0..BODY_REQUESTS_MAX as u32 + 1).for_each(|number| bodies.fetch(CHILD, key(number), 0));
-        assert_eq!(requests(&mut bodies), [(key(BODY_REQUESTS_MAX as u32), BodyRequest::Unavailable)]);
+        let limit = BODY_REQUESTS_MAX as u32;
+        (0..limit + 1).for_each(|number| bodies.fetch(CHILD, key(number), 0));
+        assert_eq!(requests(&mut bodies), [(key(limit), BodyRequest::Unavailable)]);
+        (0..2 * limit).for_each(|number| bodies.fetch(CHILD, key(limit + number), 0));
+        assert_eq!(requests(&mut bodies).len(), BODY_REQUESTS_MAX, "the host does not read its reports");
         // A request replaces an earlier one for the same body.
         bodies.fetch(CHILD, key(0), 7);
         assert_eq!(requests(&mut bodies), []);

@@ -152,6 +152,11 @@ impl<P> Flows<P> {
         if let Some((_, number)) = flow.measured.take_if(|(end, _)| consumed >= *end) {
             self.choice.consumed(self.now, number);
         }
+        // What a task has consumed, its host has received, even if the host does not report it.
+        let count = flow.announced.iter().take_while(|(end, _)| consumed >= *end).count();
+        for (_, key) in flow.announced.drain(..count).collect::<Vec<_>>() {
+            self.body_received(dst.host(), key);
+        }
     }
 
     /// Keeps the body of a multicast along a tree for the hosts of its receivers.

@@ -89,9 +89,10 @@ impl Tree {
         Tree::new(order.zip(1..).map(|(host, position)| (*host, position)))
     }
 
-    /// Makes a tree of edges of a hypercube: a host's position is the exclusive or of its number and the root's.
+    /// Makes a tree of edges of a hypercube: a host's position is the exclusive or of its number and the root's. Hosts
+    /// are numbered from 0 there, and from 1 in their tids.
     fn hypercube(own: Tid, hosts: &[Tid]) -> Tree {
-        let number = |host: Tid| host.0 >> HOST_SHIFT;
+        let number = |host: Tid| (host.0 >> HOST_SHIFT).wrapping_sub(1);
         Tree::new(hosts.iter().map(|host| (*host, number(*host) ^ number(own))))
     }
 
@@ -190,9 +191,10 @@ mod tests {
     #[test]
     fn hosts_in_a_hypercube_have_neighbours_as_parents() {
         for (count, root) in [(4, 1), (16, 1), (16, 6), (11, 3), (100, 37)] {
-            let hosts: Vec<Tid> = (0..count).filter(|number| *number != root).map(host).collect();
+            let hosts: Vec<Tid> = (1..=count).filter(|number| *number != root).map(host).collect();
             for (child, parent) in hosts.iter().zip(parents(Tree::hypercube(host(root), &hosts), host(root), &hosts)) {
-                let bits = ((child.0 ^ parent.0) >> HOST_SHIFT).count_ones();
+                let number = |host: Tid| (host.0 >> HOST_SHIFT) - 1;
+                let bits = (number(*child) ^ number(parent)).count_ones();
                 // If the neighbour does not exist, the parent is farther away.
                 assert!(bits == 1 || !count.is_power_of_two(), "{child} {parent}");
             }
