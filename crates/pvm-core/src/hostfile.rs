@@ -6,6 +6,8 @@ use crate::ranges::{self, RangeError};
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// The greatest value of `sp=`; the least is 1.
 pub const SPEED_MAX: i32 = 1_000_000;
+/// The greatest value of `node=`.
+pub const NODE_MAX: u32 = 1_000_000;
 /// The greatest value of `slots=`; the least is 1.
 pub const SLOTS_MAX: u32 = 65_535;
 
@@ -67,6 +69,8 @@ pub struct Options {
     pub debugger: Option<String>,
     /// `sp=`: the relative speed.
     pub speed: Option<i32>,
+    /// `node=`: the host's number in the physical network, for multicasts along a hypercube.
+    pub node: Option<u32>,
     /// `ip=`: the name or address to connect to.
     pub address: Option<String>,
     /// `id=`: the identifier of the virtual machine.
@@ -98,6 +102,10 @@ impl Options {
                 let speed = value.parse().ok().filter(|speed| (1..=SPEED_MAX).contains(speed));
                 self.speed = Some(speed.ok_or_else(wrong)?);
             }
+            "node" => {
+                let node = value.parse().ok().filter(|node| *node <= NODE_MAX);
+                self.node = Some(node.ok_or_else(wrong)?);
+            }
             _ => return Err(wrong()),
         }
         Ok(())
@@ -114,6 +122,7 @@ impl Options {
             directory: self.directory.or(defaults.directory),
             debugger: self.debugger.or(defaults.debugger),
             speed: self.speed.or(defaults.speed),
+            node: self.node.or(defaults.node),
             address: self.address.or(defaults.address),
             machine: self.machine.or(defaults.machine),
             slots: self.slots.or(defaults.slots),
@@ -169,6 +178,7 @@ impl std::fmt::Display for HostLine {
         write!(f, "{later}{overload}{open}{}{close}", self.name)?;
         let options = &self.options;
         let (speed, slots) = (options.speed.map(|it| it.to_string()), options.slots.map(|it| it.to_string()));
+        let node = options.node.map(|it| it.to_string());
         for (name, value) in [
             ("lo", &options.login),
             ("so", &options.start),
@@ -179,6 +189,7 @@ impl std::fmt::Display for HostLine {
             ("ip", &options.address),
             ("id", &options.machine),
             ("sp", &speed),
+            ("node", &node),
             ("slots", &slots),
         ] {
             if let Some(value) = value {
@@ -335,11 +346,13 @@ mod tests {
 
     #[test]
     fn lines_are_hosts_with_options() {
-        let file = Hostfile::parse("# comment\n\nalfa lo=joe sp=500\n  # another\n&beta ip=10.0.0.2\n& $gamma\n");
+        let file =
+            Hostfile::parse("# comment\n\nalfa lo=joe sp=500 node=7\n  # another\n&beta ip=10.0.0.2\n& $gamma\n");
         assert_eq!(file.errors, []);
         let names: Vec<_> = file.hosts.iter().map(HostLine::name).collect();
         assert_eq!(names, ["alfa", "beta", "gamma"]);
         assert_eq!((file.hosts[0].login(), file.hosts[0].options.speed), (Some("joe"), Some(500)));
+        assert_eq!((file.hosts[0].options.node, file.hosts[1].options.node), (Some(7), None));
         assert!(!file.hosts[0].later && file.hosts[1].later && file.hosts[2].later && file.hosts[2].overload);
         assert_eq!(file.hosts[1].address(), "10.0.0.2");
     }

@@ -46,6 +46,8 @@ pub struct HostEntry {
     pub arch: String,
     /// The relative speed: `sp=` of the hostfile.
     pub speed: i32,
+    /// The number in the physical network, if it is known: `node=` of the hostfile.
+    pub node: Option<u32>,
     /// The data signature.
     pub dsig: i32,
     /// The addresses on which the daemon listens, the best first.
@@ -373,6 +375,7 @@ mod tests {
             aliases: vec!["beta.example".into()],
             arch: "LINUX64".into(),
             speed: 1000,
+            node: Some(3),
             dsig: 7,
             addresses: vec!["192.0.2.1:4000".parse().unwrap(), "[2001:db8::1]:4000".parse().unwrap()],
             key: [9; KEY_BYTES],

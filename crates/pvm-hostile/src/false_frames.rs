@@ -50,12 +50,14 @@ fn entry(life: &mut Life) -> HostEntry {
     let name = ["alfa", "localhost", "", "nowhere", "a b\nc"][life.prng.usize(..5)].to_owned();
     let addresses = vec!["10.77.0.1:1".parse().expect("an address"), "255.255.255.255:9".parse().expect("one")];
     let (speed, dsig) = (life.prng.i32(..), life.prng.i32(..));
+    let node = life.prng.bool().then(|| life.prng.u32(..8));
     HostEntry {
         tid,
         name,
         aliases: vec!["bravo".into()],
         arch: "LINUX64".into(),
         speed,
+        node,
         dsig,
         addresses,
         key: [6; KEY_BYTES],

@@ -34,7 +34,7 @@ impl World {
         let route = McastRoute::from_word(self.prng.below(4) as u32)?;
         let now = self.time(node);
         self.nodes[node].flows.note_time(now);
-        let tree = self.nodes[node].flows.plan_multicast(route, own, &hosts, bytes)?;
+        let tree = self.nodes[node].flows.plan_multicast(route, own, &hosts, bytes, |_| None)?;
         let mut secret = [0; BODY_SECRET_BYTES];
         secret[..8].copy_from_slice(&(self.bodies.len() as u64).to_le_bytes());
         let key = BodyKey { origin: own, secret };

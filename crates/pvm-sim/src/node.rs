@@ -87,7 +87,7 @@ impl Node {
         let mut key = [0; KEY_BYTES];
         key[..8].copy_from_slice(&(number as u64 + 1).to_le_bytes());
         let address = SocketAddr::new(address_of(place), FIRST_PORT + (number % 60_000) as u16);
-        let host = HostSettings { name: name_of(place), arch: ARCH.into(), speed: 1000, dsig: DSIG };
+        let host = HostSettings { name: name_of(place), arch: ARCH.into(), speed: 1000, node: None, dsig: DSIG };
         let settings = Settings { rank, host_timeout: timeout, addresses: vec![address], key, ..Settings::new(host) };
         let tid = match rank {
             Rank::Master => Tid::host_number(1),

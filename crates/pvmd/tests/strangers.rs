@@ -213,6 +213,7 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
         aliases: Vec::new(),
         arch: "LINUX64".to_owned(),
         speed: 1000,
+        node: None,
         dsig: native_dsig(),
         addresses: vec![host.address],
         key: [number as u8; 32],

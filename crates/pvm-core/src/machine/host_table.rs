@@ -53,9 +53,9 @@ impl HostTable {
             Rank::Master => (Tid::host_number(FIRST), Tid::host_number(FIRST)),
             Rank::Slave { own, master } => (own, master),
         };
-        let HostSettings { name, arch, speed, dsig } = settings.host.clone();
+        let HostSettings { name, arch, speed, node, dsig } = settings.host.clone();
         let (aliases, addresses, key) = (settings.aliases.clone(), settings.addresses.clone(), settings.key);
-        let entry = HostEntry { tid: own, name, aliases, arch, speed, dsig, addresses, key };
+        let entry = HostEntry { tid: own, name, aliases, arch, speed, node, dsig, addresses, key };
         let (names, aliases) = (Names::new(), Names::new());
         let mut hosts = HostTable {
             own,

@@ -138,6 +138,10 @@ impl Machine {
     pub fn has_host(&self, tid: Tid) -> bool {
         self.core.hosts.is_here(tid)
     }
+    /// Returns the number of a host in the physical network, if the hostfile tells it (`node=`).
+    pub fn node_number(&self, host: Tid) -> Option<u32> {
+        self.core.hosts.record(host)?.entry.node
+    }
     /// Returns the process id of a connected task.
     pub fn process_of(&self, task: Tid) -> Option<i32> {
         self.core.tasks.get(task).filter(|_| self.core.tasks.is_connected(task)).map(|task| task.process)

@@ -39,6 +39,7 @@ pub struct HostSettings {
     pub name: String,
     pub arch: String,
     pub speed: i32,
+    pub node: Option<u32>,
     pub dsig: i32,
 }
 

@@ -25,6 +25,9 @@ impl RouteContext for DaemonContext<'_> {
     fn is_member(&self, host: Tid) -> bool {
         self.machine.has_host(host)
     }
+    fn node_number(&self, host: Tid) -> Option<u32> {
+        self.machine.node_number(host)
+    }
     fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()> {
         self.connections.introduce_daemon(task, endpoint)
     }

@@ -112,6 +112,7 @@ impl Fixture {
             aliases: Vec::new(),
             arch: "LINUX64".to_owned(),
             speed: 1000,
+            node: None,
             dsig: native_dsig(),
             addresses: vec![self.address],
             key: [number as u8; 32],

@@ -101,8 +101,8 @@ impl Egress<'_> {
         let Body::Remote(_) = body else { return None };
         let mut hosts: Vec<Tid> = list.iter().map(|tid| tid.host()).collect();
         hosts.dedup();
-        let EgressFlows { own, flows, .. } = self.egress_flows;
-        let tree = flows.plan_multicast(route, *own, &hosts, body.len())?;
+        let (context, EgressFlows { own, flows, .. }) = (self.context, &mut *self.egress_flows);
+        let tree = flows.plan_multicast(route, *own, &hosts, body.len(), |host| context.node_number(host))?;
         let mut secret = [0; BODY_SECRET_BYTES];
         // Without random bytes the name of the body would not be secret.
         random_bytes(&mut secret).ok()?;

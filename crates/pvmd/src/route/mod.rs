@@ -49,6 +49,8 @@ pub trait RouteContext {
     fn accepts_messages(&self, task: Tid) -> bool;
     /// Returns whether the host belongs to the machine.
     fn is_member(&self, host: Tid) -> bool;
+    /// Returns the number of a host in the physical network, if it is known.
+    fn node_number(&self, host: Tid) -> Option<u32>;
     /// Introduces a task of this host and the daemon to each other.
     fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()>;
     /// Rings a task's doorbell.

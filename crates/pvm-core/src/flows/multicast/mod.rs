@@ -113,8 +113,16 @@ impl Relayed {
 
 impl<P> Flows<P> {
     /// Plans how a multicast of `bytes` bytes from the host `own` to these hosts travels: along a tree, or else from
-    /// `own` to each host. `hosts` must be in ascending order.
-    pub fn plan_multicast(&mut self, route: McastRoute, own: Tid, hosts: &[Tid], bytes: usize) -> Option<Tree> {
+    /// `own` to each host. `hosts` must be in ascending order. `node` returns the number of a host in the physical
+    /// network, if it is known.
+    pub fn plan_multicast(
+        &mut self,
+        route: McastRoute,
+        own: Tid,
+        hosts: &[Tid],
+        bytes: usize,
+        node: impl Fn(Tid) -> Option<u32>,
+    ) -> Option<Tree> {
         let route = match route {
             McastRoute::Automatic if Tree::suits(hosts.len(), bytes) => match self.choice.way(bytes, hosts.len()) {
                 Way::Iterative => McastRoute::Iterative,
@@ -122,7 +130,7 @@ impl<P> Flows<P> {
             },
             other => other,
         };
-        Tree::plan(route, own, hosts, bytes)
+        Tree::plan(route, own, hosts, bytes, node)
     }
 
     /// Notes the time, for measurements. The daemon calls this before each step.

@@ -98,7 +98,7 @@ impl World {
         digest[..4].copy_from_slice(&number.to_le_bytes());
         let flows = &mut self.nodes.get_mut(&host).unwrap().flows;
         flows.note_time(Duration::from_millis(number.into()));
-        let tree = flows.plan_multicast(route, host, &hosts, bytes);
+        let tree = flows.plan_multicast(route, host, &hosts, bytes, |_| None);
         let relayed = tree.map(|tree| Relayed::new(tree, key, digest));
         dsts.iter().for_each(|dst| {
             self.sent.entry((host, *dst)).or_default().push(Item::Message(src, number, bytes));

@@ -1,6 +1,6 @@
 //! The tree of hosts along which the body of a multicast travels. The sender's host is the root.
 use crate::tid::{HOST_SHIFT, Tid};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How a multicast reaches the hosts of its receivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -70,14 +70,20 @@ impl Tree {
 
     /// Returns the tree for a message of `bytes` bytes from the host `own` to these hosts, or `None` if the sender's
     /// host is to send the body to each host.
-    pub(super) fn plan(route: McastRoute, own: Tid, hosts: &[Tid], bytes: usize) -> Option<Tree> {
+    pub(super) fn plan(
+        route: McastRoute,
+        own: Tid,
+        hosts: &[Tid],
+        bytes: usize,
+        node: impl Fn(Tid) -> Option<u32>,
+    ) -> Option<Tree> {
         if !Tree::suits(hosts.len(), bytes) {
             return None;
         }
         match route {
             McastRoute::Automatic | McastRoute::Iterative => None,
             McastRoute::Binomial => Some(Tree::binomial(own, hosts)),
-            McastRoute::Hypercube => Some(Tree::hypercube(own, hosts)),
+            McastRoute::Hypercube => Some(Tree::hypercube(own, hosts, node)),
         }
     }
 
@@ -89,10 +95,13 @@ impl Tree {
         Tree::new(order.zip(1..).map(|(host, position)| (*host, position)))
     }
 
-    /// Makes a tree of edges of a hypercube: a host's position is the exclusive or of its number and the root's. Hosts
-    /// are numbered from 0 there, and from 1 in their tids.
-    fn hypercube(own: Tid, hosts: &[Tid]) -> Tree {
-        let number = |host: Tid| (host.0 >> HOST_SHIFT).wrapping_sub(1);
+    /// Makes a tree of edges of a hypercube: a host's position is the exclusive or of its number and the root's. The
+    /// numbers are those of `node` if all hosts have one and no two the same, or else those of the host table, from 0.
+    fn hypercube(own: Tid, hosts: &[Tid], node: impl Fn(Tid) -> Option<u32>) -> Tree {
+        let mut all: BTreeSet<u32> = hosts.iter().filter_map(|host| node(*host)).collect();
+        all.extend(node(own));
+        let are_physical = all.len() == hosts.len() + 1;
+        let number = |host: Tid| node(host).filter(|_| are_physical).unwrap_or((host.0 >> HOST_SHIFT).wrapping_sub(1));
         Tree::new(hosts.iter().map(|host| (*host, number(*host) ^ number(own))))
     }
 
@@ -192,13 +201,33 @@ mod tests {
     fn hosts_in_a_hypercube_have_neighbours_as_parents() {
         for (count, root) in [(4, 1), (16, 1), (16, 6), (11, 3), (100, 37)] {
             let hosts: Vec<Tid> = (1..=count).filter(|number| *number != root).map(host).collect();
-            for (child, parent) in hosts.iter().zip(parents(Tree::hypercube(host(root), &hosts), host(root), &hosts)) {
+            for (child, parent) in
+                hosts.iter().zip(parents(Tree::hypercube(host(root), &hosts, |_| None), host(root), &hosts))
+            {
                 let number = |host: Tid| (host.0 >> HOST_SHIFT) - 1;
                 let bits = (number(*child) ^ number(parent)).count_ones();
                 // If the neighbour does not exist, the parent is farther away.
                 assert!(bits == 1 || !count.is_power_of_two(), "{child} {parent}");
             }
         }
+    }
+
+    #[test]
+    fn a_hypercube_is_numbered_by_the_physical_network_if_all_numbers_are_known() {
+        let hosts = [2, 3, 4].map(host);
+        let cube = |numbers: [Option<u32>; 4]| {
+            let tree = Tree::hypercube(host(1), &hosts, |host| numbers[(host.0 >> HOST_SHIFT) as usize - 1]);
+            parents(tree, host(1), &hosts)
+        };
+        let table = [host(1), host(1), host(2)];
+        assert_eq!(cube([None; 4]), table);
+        assert_eq!(
+            cube([Some(5), Some(6), Some(4), Some(7)]),
+            [host(3), host(1), host(1)],
+            "5 has the neighbours 4, 7"
+        );
+        assert_eq!(cube([Some(5), Some(6), None, Some(7)]), table, "one number is missing");
+        assert_eq!(cube([Some(5), Some(6), Some(6), Some(7)]), table, "two hosts have the same number");
     }
 
     #[test]
@@ -222,7 +251,7 @@ mod tests {
     #[test]
     fn short_messages_and_few_hosts_need_no_tree() {
         let hosts: Vec<Tid> = (2..10).map(host).collect();
-        let plans = |route, hosts: &[Tid], bytes| Tree::plan(route, host(1), hosts, bytes).is_some();
+        let plans = |route, hosts: &[Tid], bytes| Tree::plan(route, host(1), hosts, bytes, |_| None).is_some();
         assert!(plans(McastRoute::Binomial, &hosts, TREE_BYTES_MIN));
         assert!(plans(McastRoute::Hypercube, &hosts, TREE_BYTES_MIN));
         assert!(!plans(McastRoute::Iterative, &hosts, 1 << 20));

@@ -116,8 +116,8 @@ impl JoiningHost {
         let mut aliases = std::mem::take(&mut self.aliases);
         aliases.extend(self.resolved.iter().map(IpAddr::to_string).chain(names));
         let speed = line.options.speed.unwrap_or(SPEED_DEFAULT);
-        let (tid, name) = (self.tid, line.name().to_owned());
-        self.entry = Some(HostEntry { tid, name, aliases, arch, speed, dsig, addresses, key });
+        let (tid, name, node) = (self.tid, line.name().to_owned(), line.options.node);
+        self.entry = Some(HostEntry { tid, name, aliases, arch, speed, node, dsig, addresses, key });
         self.state = JoinState::Started;
         Some((tid, key))
     }

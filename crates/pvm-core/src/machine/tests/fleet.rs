@@ -92,7 +92,7 @@ fn pair(one: Tid, other: Tid) -> (Tid, Tid) {
 }
 
 fn settings(name: &str, rank: Rank) -> Settings {
-    let host = HostSettings { name: name.into(), arch: "LINUX64".into(), speed: 1000, dsig: 7 };
+    let host = HostSettings { name: name.into(), arch: "LINUX64".into(), speed: 1000, node: None, dsig: 7 };
     Settings { rank, ..Settings::new(host) }
 }
 

@@ -16,7 +16,17 @@ fn says(fleet: &mut Fleet, from: Tid, to: Tid, frame: Frame) {
 
 fn entry(tid: Tid) -> HostEntry {
     let (name, arch) = ("evil".to_owned(), "LINUX64".to_owned());
-    HostEntry { tid, name, aliases: Vec::new(), arch, speed: 1, dsig: 7, addresses: Vec::new(), key: [6; KEY_BYTES] }
+    HostEntry {
+        tid,
+        name,
+        aliases: Vec::new(),
+        arch,
+        speed: 1,
+        node: None,
+        dsig: 7,
+        addresses: Vec::new(),
+        key: [6; KEY_BYTES],
+    }
 }
 
 fn hosts_of(fleet: &mut Fleet, asker: Tid) -> usize {
