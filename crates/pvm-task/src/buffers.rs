@@ -201,6 +201,12 @@ impl Store {
         self.queue.find(&mut self.table, filter)
     }
 
+    /// Returns the oldest queued message that both the filter and `accept` accept.
+    pub fn find_where(&mut self, filter: &Filter, accept: impl Fn(&Message) -> bool) -> Option<&Message> {
+        let slot = self.queue.find_where(&mut self.table, filter, accept)?;
+        Some(&self.table[slot as usize])
+    }
+
     /// Returns the oldest visible message that the filter accepts.
     #[inline]
     pub fn find_visible(&mut self, filter: &Filter) -> Option<u32> {

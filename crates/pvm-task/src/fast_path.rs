@@ -104,7 +104,13 @@ impl Task {
     /// As [`Task::psend`], for an immediate message to a connected peer. Does nothing if the task is due to poll.
     #[inline(always)]
     pub fn psend_fast(&mut self, to: i32, tag: i32, body: &[u8]) -> FastSend {
-        let immediate = Immediate::of_numbers([self.state.context as u32, tag as u32], NATIVE, body);
+        self.send_bytes_fast(to, self.state.context, tag, body)
+    }
+
+    /// Sends native bytes in any context, as [`Task::psend_fast`] does in the current one.
+    #[inline(always)]
+    pub(crate) fn send_bytes_fast(&mut self, to: i32, ctx: i32, tag: i32, body: &[u8]) -> FastSend {
+        let immediate = Immediate::of_numbers([ctx as u32, tag as u32], NATIVE, body);
         send(&mut self.member, to, tag, immediate)
     }
 

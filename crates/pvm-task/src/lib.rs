@@ -12,6 +12,7 @@ mod convert;
 mod direct;
 mod environment;
 mod fast_path;
+mod fmp;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod groups;
@@ -29,6 +30,7 @@ mod requests;
 mod send;
 mod session;
 mod system;
+mod target;
 mod task;
 #[cfg(test)]
 mod test_daemon;
@@ -40,6 +42,7 @@ mod wait;
 
 pub use environment::{EnrollError, Environment};
 pub use fast_path::FastSend;
+pub use fmp::{FmpFound, FmpReceived, FmpSide};
 pub use groups::{BarrierArrival, Collective, Group, GroupMember, GroupWait, InPlace};
 pub use options::OptionNumber;
 pub use output::{OutputEvent, OutputKind};

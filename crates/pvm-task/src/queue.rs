@@ -211,6 +211,26 @@ impl Queue {
         }
     }
 
+    /// Returns the oldest message that both the filter and `accept` accept.
+    pub fn find_where(
+        &mut self,
+        table: &mut [Message],
+        filter: &Filter,
+        accept: impl Fn(&Message) -> bool,
+    ) -> Option<u32> {
+        // This search makes the index if the queue is long.
+        let first = self.find(table, filter)?;
+        let chain = match (&self.index, key(filter)) {
+            (Some(_), Some(key)) => usize::from(key.chain),
+            _ => ARRIVAL,
+        };
+        let is_wanted = |slot: &u32| {
+            let message = &table[*slot as usize];
+            fits(message, filter) && accept(message)
+        };
+        walk_chain(table, chain, first).find(is_wanted)
+    }
+
     /// Returns the messages that the program can see (module `visibility`), in the order of their arrival.
     pub fn walk_visible<'a>(&self, table: &'a [Message]) -> impl Iterator<Item = u32> + 'a {
         let visible = self.visible;
@@ -219,12 +239,7 @@ impl Queue {
 
     /// Returns all messages in the order of their arrival.
     pub fn walk<'a>(&self, table: &'a [Message]) -> impl Iterator<Item = u32> + 'a {
-        let mut slot = self.arrival.first;
-        std::iter::from_fn(move || {
-            let here = (slot != NONE).then_some(slot)?;
-            slot = table[here as usize].links[ARRIVAL].next;
-            Some(here)
-        })
+        walk_chain(table, ARRIVAL, self.arrival.first)
     }
 
     fn make_index(&mut self, table: &mut [Message]) {
@@ -236,6 +251,16 @@ impl Queue {
         }
         self.index = Some(Box::new(index));
     }
+}
+
+/// Returns the messages of a chain from `first` on.
+fn walk_chain(table: &[Message], chain: usize, first: u32) -> impl Iterator<Item = u32> + '_ {
+    let mut slot = first;
+    std::iter::from_fn(move || {
+        let here = (slot != NONE).then_some(slot)?;
+        slot = table[here as usize].links[chain].next;
+        Some(here)
+    })
 }
 
 /// Returns whether the filter accepts the message.

@@ -33,6 +33,9 @@ fn compare(seed: u64, kinds: u32, inserts_of_ten: u32) {
         let filter = Filter { ctx: wild(ctx), tag: wild(tag), src: wild(src) };
         let expected = list.iter().position(|slot| fits(&table[*slot as usize], &filter));
         assert_eq!(queue.find(&mut table, &filter), expected.map(|at| list[at]), "{filter:?}");
+        let is_odd = |slot: &&u32| table[**slot as usize].src % 2 != 0;
+        let odd = list.iter().filter(is_odd).find(|slot| fits(&table[**slot as usize], &filter)).copied();
+        assert_eq!(queue.find_where(&mut table, &filter, |message| message.src % 2 != 0), odd, "{filter:?}");
         if let Some(at) = expected {
             queue.remove(&mut table, list.remove(at));
         }

@@ -2,10 +2,11 @@
 use crate::Task;
 use crate::direct::PostedReceive;
 use crate::direct::fallback::RouteSwitch;
-use crate::in_transit::{keep_in_transit, take_in_transit};
+use crate::in_transit::keep_in_transit;
 use crate::message::{Large, Message, OWN_DSIG, SlotState};
 use crate::queue::accepts;
 use crate::system::{TC_FALLBACK, TC_ROUTE_SWITCH, is_system};
+use crate::target::Target;
 use crate::task::State;
 use crate::types::{ANY, Delivered, Filter, Kind, PRIVATE_CONTEXTS};
 use pvm_core::codes::SYSCTX_TC;
@@ -45,7 +46,7 @@ impl Envelope {
     }
 
     #[inline(always)]
-    fn delivered(&self, len: usize) -> Delivered {
+    pub(crate) fn delivered(&self, len: usize) -> Delivered {
         Delivered { src: self.src, tag: self.tag, wid: self.wid, len, failure: None }
     }
 }
@@ -60,47 +61,6 @@ impl Sink for QueueSink<'_> {
     #[inline]
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
         self.state.on_message(Envelope::new(from, self.own, meta), body);
-    }
-}
-
-/// The place for the message of a one-call receive (`pvm_precv`).
-pub(crate) trait Target {
-    /// Takes a body out of shared memory. Returns its full length; `None` if there is no message (yet).
-    fn take(&mut self, wid: i32, body: Arrival<'_>) -> Option<usize>;
-    /// Takes the body of a queued message.
-    fn take_queued(&mut self, message: &Message);
-    /// Returns memory into which a body may be read, if there is any.
-    fn room(&mut self) -> Option<&mut [u8]> {
-        None
-    }
-}
-
-/// Memory of the caller. It receives the first bytes of a body, as many as fit.
-impl Target for [u8] {
-    #[inline]
-    fn take(&mut self, _wid: i32, body: Arrival<'_>) -> Option<usize> {
-        match body {
-            Arrival::Inline(inline) => {
-                inline.copy_to(self);
-                Some(inline.len())
-            }
-            Arrival::Remote(remote) => {
-                let count = remote.len().min(self.len());
-                remote.read(0, &mut self[..count]);
-                Some(remote.len())
-            }
-            Arrival::InTransit(body) => take_in_transit(body, self),
-        }
-    }
-
-    #[inline]
-    fn take_queued(&mut self, message: &Message) {
-        let count = message.len().min(self.len());
-        message.copy_out(0, &mut self[..count]);
-    }
-
-    fn room(&mut self) -> Option<&mut [u8]> {
-        Some(self)
     }
 }
 
@@ -119,11 +79,17 @@ impl<T: Target + ?Sized> Sink for DeliverSink<'_, T> {
         let envelope = Envelope::new(from, self.own, meta);
         let fits = accepts(self.filter, envelope.src, envelope.tag, envelope.ctx);
         // A message that has to be converted is queued first, and converted when it is taken from the queue.
-        if self.delivered.is_some() || !fits || !envelope.is_native() || self.state.is_intercepted(&envelope) {
+        if self.delivered.is_some()
+            || !fits
+            || !envelope.is_native()
+            || self.state.is_intercepted(&envelope)
+            || !self.target.accepts(&body)
+        {
             return self.state.on_message(envelope, body);
         }
         let Some(len) = self.target.take(envelope.wid, body) else { return };
-        self.state.store.queue.reveal_all(); // no handler waits: otherwise the message would be intercepted
+        // A message in a private context passes messages for which a handler waits.
+        self.state.reveal_all();
         self.delivered = Some(envelope.delivered(len));
     }
 
@@ -455,7 +421,7 @@ impl Task {
     /// Returns the next message, if it is a short one that the filter accepts, no message is queued before it, and no
     /// handler or collector can intercept it.
     #[inline(always)]
-    fn probe_recent_short(
+    pub(crate) fn probe_recent_short(
         &mut self,
         filter: &Filter,
         only_native: bool,
@@ -496,10 +462,21 @@ impl Task {
     }
 
     fn try_precv_any(&mut self, filter: &Filter, kind: Kind, data: &mut [u8]) -> Option<Delivered> {
-        if let Some(delivered) = self.deliver_queued(filter, kind, data) {
+        self.try_precv_into(filter, kind, data)
+    }
+
+    /// Does the work of [`Task::try_precv`] for any target.
+    #[inline]
+    pub(crate) fn try_precv_into<T: Target + ?Sized>(
+        &mut self,
+        filter: &Filter,
+        kind: Kind,
+        target: &mut T,
+    ) -> Option<Delivered> {
+        if let Some(delivered) = self.deliver_queued(filter, kind, target) {
             return Some(delivered);
         }
-        self.deliver(filter, kind, data, |endpoint, sink| endpoint.poll(sink))
+        self.deliver(filter, kind, target, |endpoint, sink| endpoint.poll(sink))
     }
 
     /// As [`Task::try_precv`], for a filter that names the sender: messages of other senders stay in their queues.
@@ -565,7 +542,7 @@ impl Task {
         let others = member.deliver_from_links(state);
         match found {
             Some((envelope, len)) => {
-                self.state.store.queue.reveal_all();
+                self.state.reveal_all();
                 self.note(others + 1, 1);
                 Some(envelope.delivered(len))
             }
@@ -584,8 +561,10 @@ impl Task {
         let failure = if message.is_foreign_raw() { message.make_native(kind).err() } else { None };
         let Message { src, tag, wid, .. } = *message;
         let delivered = Delivered { src, tag, wid, len: message.len(), failure };
-        target.take_queued(message);
-        self.state.store.free(slot as i32 + 1);
+        if target.accepts_queued(delivered.len) {
+            target.take_queued(message);
+            self.state.store.free(slot as i32 + 1);
+        }
         Some(delivered)
     }
 

@@ -1,12 +1,17 @@
 //! Small types of the interface.
 use pvm_core::codes::Code;
+use std::ops::Range;
 
 /// Any sender, any tag, any context.
 pub const ANY: i32 = -1;
 
-/// The contexts of the library's own messages between tasks. A receive of the user accepts messages in such a context
-/// only if its filter names the context.
-pub(crate) const PRIVATE_CONTEXTS: std::ops::Range<i32> = i32::MIN..-(1 << 30);
+/// The contexts of the messages that operations of groups send.
+pub(crate) const GROUP_CONTEXTS: Range<i32> = i32::MIN..-(1 << 30);
+/// The context of FMP's messages (module `fmp`).
+pub(crate) const FMP_CONTEXT: i32 = GROUP_CONTEXTS.end;
+/// The contexts of messages that are not PVM's: those of groups and of FMP. A receive accepts a message in such a
+/// context only if its filter names the context.
+pub(crate) const PRIVATE_CONTEXTS: Range<i32> = GROUP_CONTEXTS.start..FMP_CONTEXT + 1;
 
 /// The messages that a receive accepts; [`ANY`] (-1) in a field accepts all values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use crate::message::Message;
 use crate::queue::fits;
 use crate::receive::{Envelope, POLLS_MAX, QueueSink};
 use crate::task::State;
-use crate::types::{Filter, PRIVATE_CONTEXTS};
+use crate::types::{FMP_CONTEXT, Filter, PRIVATE_CONTEXTS};
 use pvm_fmp::{Arrival, Meta, Sink};
 
 /// A sink that takes only one message of each peer, so that every peer gets its turn.
@@ -40,8 +40,19 @@ impl State {
         }
     }
 
+    /// Reveals the messages of FMP that are older than all hidden messages of PVM: calls of PVM pass them over.
+    fn reveal_fmp(&mut self) {
+        while let Some(slot) = self.store.queue.first_hidden() {
+            if self.store.table[slot as usize].ctx != FMP_CONTEXT {
+                return;
+            }
+            self.store.queue.reveal_through(&self.store.table, slot);
+        }
+    }
+
     /// Reveals one more message; a handler may take it instead.
     fn reveal_next(&mut self) -> Option<u32> {
+        self.reveal_fmp();
         let slot = self.store.queue.first_hidden()?;
         if self.handlers.has_user_handlers() {
             self.handlers.bound = self.store.table[slot as usize].number + 1;
@@ -143,6 +154,7 @@ impl Task {
     /// Reveals one more message, if one is queued or can be taken in now. Returns `None` also if a handler takes the
     /// message.
     pub fn reveal_one(&mut self) -> Option<u32> {
+        self.state.reveal_fmp();
         if self.state.store.queue.first_hidden().is_none() {
             self.take_in_some();
         }
@@ -178,6 +190,7 @@ impl Task {
         let mut arriving = OnePerPeer(QueueSink { state: &mut self.state, own: member.tid.0 as i32 });
         let mut count = member.endpoint.poll(&mut arriving);
         for _ in 0..POLLS_MAX {
+            arriving.0.state.reveal_fmp();
             if arriving.0.state.store.queue.first_hidden().is_some() {
                 break;
             }

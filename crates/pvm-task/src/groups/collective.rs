@@ -10,7 +10,7 @@
 use super::{CachedGroup, Group, GroupWait, InPlace, Membership};
 use crate::Task;
 use crate::message::OWN_DSIG;
-use crate::receive::Target;
+use crate::target::Target;
 use crate::types::{Delivered, Filter, Kind, Submit};
 use pvm_core::codes::Code;
 use pvm_core::tid::Tid;

@@ -1,6 +1,6 @@
 //! Shares that are used in place, without a copy.
 use crate::message::{Large, Message};
-use crate::receive::Target;
+use crate::target::Target;
 use pvm_fmp::{Arrival, BodyInTransit, INLINE_BYTES_MAX, NotTaken, Remote};
 
 /// A share that is used piece by piece where the sender has put it. The receiver needs no memory for it and makes no

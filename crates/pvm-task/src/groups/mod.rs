@@ -17,7 +17,7 @@ pub use waiters::GroupWait;
 
 use crate::Task;
 use crate::control::Member;
-use crate::types::{Filter, PRIVATE_CONTEXTS};
+use crate::types::{Filter, GROUP_CONTEXTS};
 use membership::{Membership, STALE};
 use pvm_core::codes::Code;
 use pvm_core::proto::Reply;
@@ -90,7 +90,7 @@ impl CachedGroup {
 
     /// Returns the context of the group's own messages.
     fn ctx(&self) -> i32 {
-        PRIVATE_CONTEXTS.start + (self.id % PRIVATE_CONTEXTS.len() as u64) as i32
+        GROUP_CONTEXTS.start + (self.id % GROUP_CONTEXTS.len() as u64) as i32
     }
 
     /// Returns the code with which a wait for a member fails if the member is gone.
