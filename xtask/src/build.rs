@@ -15,6 +15,8 @@ use std::process::Command;
 pub const SONAME: &str = "libpvm3.so.3";
 /// The library that contains the group functions in PVM 3.4; in hpvm, [`SONAME`] contains them.
 pub const GROUP_SONAME: &str = "libgpvm3.so.3";
+/// The shared library of FMP. It contains only jumps to functions of [`SONAME`].
+pub const FMP_SONAME: &str = "libfmp.so.1";
 /// The thread functions to which the runtime libraries of Fortran and C++ have weak references. If a program contains
 /// one of these functions, the runtime libraries assume that the program has threads, and call all of the functions.
 /// Our library contains some of them. So a statically linked program must contain all of them; otherwise it would crash
@@ -57,7 +59,8 @@ pub fn build() -> Result<()> {
     if !std::io::stderr().is_terminal() {
         cargo.arg("--quiet");
     }
-    cargo.args(["build", "--release", "--package", "libpvm3", "--package", "pvmd", "--package", "pvm-tools"]);
+    cargo.args(["build", "--release", "--package", "libpvm3", "--package", "libfmp"]);
+    cargo.args(["--package", "pvmd", "--package", "pvm-tools"]);
     sh(&mut cargo)?;
     let built = target_directory()?.join("release");
     let tree = dist();
@@ -67,6 +70,7 @@ pub fn build() -> Result<()> {
     }
     programs(&built, &tree.join("bin"))?;
     libraries(&built.join("libpvm3.a"), &tree.join("lib"))?;
+    fmp_libraries(&built.join("libfmp.a"), &tree.join("lib"))?;
     for header in files_of(&root().join("include"))? {
         place(&header, &tree.join("include").join(name_of(&header)), 0o644)?;
     }
@@ -78,7 +82,9 @@ pub fn build() -> Result<()> {
         place(&page, &directory.join(name_of(&page)), 0o644)?;
     }
     crate::man::write(&tree.join("share/man/man3"))?;
-    place(&root().join("dist/pvm3.pc"), &tree.join("lib/pkgconfig/pvm3.pc"), 0o644)?;
+    for file in ["pvm3.pc", "fmp.pc"] {
+        place(&root().join("dist").join(file), &tree.join("lib/pkgconfig").join(file), 0o644)?;
+    }
     let cmake = tree.join("lib/cmake/pvm3");
     fs::create_dir_all(&cmake)?;
     for file in files_of(&root().join("dist/cmake"))? {
@@ -152,9 +158,14 @@ fn tasks_of_bench(tree: &Path) -> Result<()> {
     place(&made, &program, 0o755)
 }
 
-/// Returns the file with the exported symbols.
+/// Returns the file with the exported symbols of libpvm3.
 fn exports() -> PathBuf {
     root().join("crates/libpvm3/exports.map")
+}
+
+/// Returns the file with the exported symbols of libfmp.
+pub fn fmp_exports() -> PathBuf {
+    root().join("crates/libfmp/exports.map")
 }
 
 fn libraries(archive: &Path, lib: &Path) -> Result<()> {
@@ -168,6 +179,34 @@ fn libraries(archive: &Path, lib: &Path) -> Result<()> {
     }
     link(SONAME, &lib.join("libpvm3.so"))?;
     link(GROUP_SONAME, &lib.join("libgpvm3.so"))
+}
+
+fn fmp_libraries(archive: &Path, lib: &Path) -> Result<()> {
+    let map = fmp_exports();
+    let this_file = root().join("xtask/src/build.rs");
+    let inputs = [archive, &map, &this_file];
+    if inputs.iter().any(|input| is_newer(input, &lib.join(FMP_SONAME))) {
+        let scratch = scratch::directory("archive")?;
+        let (object, made) = (scratch.path().join("fmp.o"), scratch.path().join("libfmp.a"));
+        one_object(archive, &exported(&map)?, &[], &object)?;
+        sh(Command::new("ar").arg("rcs").arg(&made).arg(&object))?;
+        place(&made, &lib.join("libfmp.a"), 0o644)?;
+        fmp_shared_library("cc", archive, lib)?;
+    }
+    link(FMP_SONAME, &lib.join("libfmp.so"))
+}
+
+/// Links the shared library of FMP, which needs the one of PVM in the same directory.
+pub fn fmp_shared_library(compiler: &str, archive: &Path, lib: &Path) -> Result<()> {
+    let scratch = scratch::directory("link")?;
+    let made = scratch.path().join(FMP_SONAME);
+    sh(shared(compiler, FMP_SONAME, &made)
+        .args(["-static-libgcc", "-Wl,--gc-sections", "-Wl,--as-needed", "-Wl,--whole-archive"])
+        .arg(archive)
+        .args(["-Wl,--no-whole-archive", "-Wl,-rpath,$ORIGIN"])
+        .arg(lib.join(SONAME))
+        .arg(format!("-Wl,--version-script={}", fmp_exports().display())))?;
+    place(&made, &lib.join(FMP_SONAME), 0o644)
 }
 
 /// Returns a linker command with the options of all our shared libraries.
@@ -203,24 +242,12 @@ pub fn shared_library(compiler: &str, archive: &Path, lib: &Path) -> Result<()> 
 /// other library, such as one in Rust.
 fn static_library(archive: &Path, exported: &[String], lib: &Path) -> Result<()> {
     let scratch = scratch::directory("archive")?;
-    let (all, kept) = (scratch.path().join("all.o"), scratch.path().join("pvm3.o"));
-    let names = scratch.path().join("names");
-    fs::write(&names, exported.join("\n"))?;
-    let mut ld = Command::new("ld");
-    // Without `--force-group-allocation`, the object would share symbols with the user's Rust program.
-    ld.args(["-r", "--gc-sections", "--force-group-allocation"]).arg("-o").arg(&all);
-    for name in exported.iter().map(String::as_str).chain(THREAD_FUNCTIONS.iter().copied()) {
-        ld.arg(format!("--undefined={name}"));
-    }
-    sh(ld.arg("--whole-archive").arg(archive))?;
+    let kept = scratch.path().join("pvm3.o");
+    one_object(archive, exported, THREAD_FUNCTIONS, &kept)?;
+    // A program may define Fortran's symbols itself, since they are in a separate library in PVM 3.4.
     let weak = scratch.path().join("weak");
     fs::write(&weak, FORTRAN.join("\n"))?;
-    sh(Command::new("objcopy")
-        .args(["--strip-debug", "--remove-section=.llvmbc", "--remove-section=.llvmcmd"])
-        .arg(format!("--keep-global-symbols={}", names.display()))
-        // A program may define Fortran's symbols itself, since they are in a separate library in PVM 3.4.
-        .arg(format!("--weaken-symbols={}", weak.display()))
-        .args([&all, &kept]))?;
+    sh(Command::new("objcopy").arg(format!("--weaken-symbols={}", weak.display())).arg(&kept))?;
     // The first archive contains everything; the others are empty, and exist because makefiles refer to their names.
     let archives = [("libpvm3.a", Some(&kept)), ("libgpvm3.a", None), ("libfpvm3.a", None)];
     for (name, object) in archives {
@@ -229,6 +256,26 @@ fn static_library(archive: &Path, exported: &[String], lib: &Path) -> Result<()>
         place(&made, &lib.join(name), 0o644)?;
     }
     Ok(())
+}
+
+/// Makes one object of an archive, with the code that the exported functions need. The object exports only these
+/// functions, and contains `also` from the C library.
+fn one_object(archive: &Path, exported: &[String], also: &[&str], to: &Path) -> Result<()> {
+    let scratch = scratch::directory("object")?;
+    let (all, names) = (scratch.path().join("all.o"), scratch.path().join("names"));
+    fs::write(&names, exported.join("\n"))?;
+    let mut ld = Command::new("ld");
+    // Without `--force-group-allocation`, the object would share symbols with the user's Rust program.
+    ld.args(["-r", "--gc-sections", "--force-group-allocation"]).arg("-o").arg(&all);
+    for name in exported.iter().map(String::as_str).chain(also.iter().copied()) {
+        ld.arg(format!("--undefined={name}"));
+    }
+    sh(ld.arg("--whole-archive").arg(archive))?;
+    sh(Command::new("objcopy")
+        .args(["--strip-debug", "--remove-section=.llvmbc", "--remove-section=.llvmcmd"])
+        .arg(format!("--keep-global-symbols={}", names.display()))
+        .arg(&all)
+        .arg(to))
 }
 
 /// Returns the names in the `global:` part of the linker's version script.

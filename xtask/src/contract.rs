@@ -30,6 +30,13 @@ pub const FUNCTIONS: &[&str] = &[
     "pvm_lvgroup", "pvm_reduce", "pvm_scatter", "gs_getgstid",
 ];
 
+/// Functions of `fmp.h`; `libfmp.so` exports these and no others.
+#[rustfmt::skip]
+pub const FMP: &[&str] = &[
+    "fmp_parent", "fmp_probe_local", "fmp_probe_network", "fmp_receive", "fmp_self", "fmp_send", "fmp_siblings",
+    "fmp_strerror",
+];
+
 /// Subroutines that Fortran programs call. No name contains an underscore except the one at its end: some compilers
 /// append two underscores instead of one to a name that contains an underscore, and would not find such a subroutine.
 #[rustfmt::skip]

@@ -11,7 +11,7 @@ const LINES_MAX: usize = 600;
 /// Modules that may contain unsafe code; the rest of their crate denies it.
 const UNSAFE_MODULES: [&str; 1] = ["crates/pvm-net/src/raw.rs"];
 /// Crates that may contain unsafe code; all others have `#![forbid(unsafe_code)]`.
-const UNSAFE_CRATES: &[&str] = &["crates/pvm-fmp", "crates/libpvm3"];
+const UNSAFE_CRATES: &[&str] = &["crates/pvm-fmp", "crates/libpvm3", "crates/libfmp"];
 /// The directories of the sources; `tests` contains programs for tests.
 const SOURCES: &[&str] = &["crates", "xtask", "include", "bench", "examples", "tests"];
 /// The directories whose files must not contain paths that exist on one computer only.

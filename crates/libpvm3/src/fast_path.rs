@@ -9,7 +9,7 @@ use crate::errors::call_silent;
 use crate::lock;
 use crate::memory::writable;
 use crate::process::{self, State};
-use pvm_task::{Delivered, FastSend, Kind};
+use pvm_task::{Delivered, FastSend, FmpFound, Kind};
 use std::ffi::{c_int, c_void};
 use std::slice;
 
@@ -27,6 +27,8 @@ const ITEM_BYTES: [u8; 16] = {
 };
 /// The most items of one call on the fast path. `pvm-task` also limits their total size.
 const ITEMS_MAX: usize = 16;
+/// The longest message of FMP on the fast path.
+const FMP_BYTES_MAX: usize = pvm_fmp::IMMEDIATE_BYTES;
 
 /// Returns the size of the user's data in bytes; `None` for more than [`ITEMS_MAX`] items, a type outside
 /// [`ITEM_BYTES`] or a null pointer.
@@ -86,6 +88,42 @@ pub unsafe fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, d
     }
     // SAFETY: as promised.
     state.task.psend_fast(tid, tag, unsafe { slice::from_raw_parts(data.cast(), bytes) })
+}
+
+/// `fmp_send` on the fast path.
+///
+/// # Safety
+/// `data` points to `bytes` bytes, as the caller of `fmp_send` promises.
+#[inline(always)]
+pub unsafe fn fmp_send(tid: c_int, tag: c_int, data: *const c_void, bytes: usize) -> FastSend {
+    if bytes > FMP_BYTES_MAX || data.is_null() {
+        return FastSend::NotDone;
+    }
+    let Some(mut guard) = FastGuard::enter() else { return FastSend::NotDone };
+    let state = guard.state();
+    if state.is_watched() {
+        return FastSend::NotDone;
+    }
+    // SAFETY: as promised.
+    state.task.fmp_send_fast(tid, tag, unsafe { slice::from_raw_parts(data.cast(), bytes) })
+}
+
+/// `fmp_receive` on the fast path; spins for a short time.
+///
+/// # Safety
+/// `data` has room for `bytes` bytes, as the caller of `fmp_receive` promises.
+#[inline(always)]
+pub unsafe fn fmp_receive(source: c_int, tag: c_int, data: *mut c_void, bytes: usize) -> Option<FmpFound> {
+    if data.is_null() {
+        return None;
+    }
+    let mut guard = FastGuard::enter()?;
+    let state = guard.state();
+    if state.is_watched() {
+        return None;
+    }
+    // SAFETY: as promised; the fast path writes no more than the first bytes.
+    state.task.fmp_receive_fast(source, tag, unsafe { writable(data.cast(), bytes.min(FMP_BYTES_MAX)) })
 }
 
 /// Finishes a send after [`FastSend::Wake`].

@@ -13,6 +13,7 @@ mod data;
 mod descriptors;
 mod errors;
 mod fast_path;
+mod fmp;
 mod fortran;
 #[cfg(all(any(test, fuzzing), target_arch = "x86_64"))]
 pub mod fuzz;

@@ -8,7 +8,7 @@ use crate::lock::{self, Acquired};
 use crate::{at_exit, catchout, data, handlers, line_buffering, takeover, trace};
 use pvm_core::codes::Code;
 use pvm_core::events::MASK_EMPTY;
-use pvm_task::{Environment, Task};
+use pvm_task::{EnrollError, Environment, Task};
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::marker::PhantomData;
@@ -321,14 +321,20 @@ impl Guard {
         catchout::print(self);
     }
 
-    /// Enrolls the process unless it is a task already.
+    /// Enrolls the process unless it is a task already. If that fails, prints the reason.
     #[inline(always)]
     pub fn enrolled(&mut self) -> Result<(), Code> {
-        if self.task().is_enrolled() { Ok(()) } else { self.enroll() }
+        if self.task().is_enrolled() { Ok(()) } else { self.enroll(crate::errors::log_enroll_failure) }
+    }
+
+    /// Enrolls the process unless it is a task already; prints nothing.
+    #[inline(always)]
+    pub fn enrolled_silently(&mut self) -> Result<(), Code> {
+        if self.task().is_enrolled() { Ok(()) } else { self.enroll(|_, _| ()) }
     }
 
     #[cold]
-    fn enroll(&mut self) -> Result<(), Code> {
+    fn enroll(&mut self, report: fn(&Environment, &EnrollError)) -> Result<(), Code> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -338,7 +344,7 @@ impl Guard {
                 Ok(_) => break,
                 Err(error) => error,
             };
-            crate::errors::log_enroll_failure(&environment, &error);
+            report(&environment, &error);
             if !error.is_transient() || tries == ENROLL_TRIES {
                 return Err(error.code());
             }

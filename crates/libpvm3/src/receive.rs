@@ -79,7 +79,7 @@ fn receive_slow(guard: &mut Guard, filter: &Filter, limit: Limit) -> Outcome {
 /// Returns the reason why no message can arrive, if there is one: the daemon has ended, or this process lacks the
 /// address space for a message.
 #[inline(always)]
-fn cannot_receive<T>(guard: &mut Guard) -> Option<Result<T, Failure>> {
+pub fn cannot_receive<T>(guard: &mut Guard) -> Option<Result<T, Failure>> {
     if guard.task().take_starved() {
         return Some(Err(Code::NoMem.into()));
     }

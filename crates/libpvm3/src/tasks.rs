@@ -188,6 +188,15 @@ pub unsafe extern "C" fn pvm_tasks(place: c_int, count: *mut c_int, list: *mut *
     )
 }
 
+/// Returns the tids of the siblings of an enrolled task; asks the daemon the first time.
+pub fn siblings<'a>(guard: &'a mut Guard) -> Result<&'a mut Vec<c_int>, Code> {
+    if guard.state().lists.siblings.is_empty() {
+        let Reply::Tids(tids) = request(guard, Request::Siblings)? else { return Err(Code::BadMsg) };
+        guard.state().lists.siblings = tids;
+    }
+    Ok(&mut guard.state().lists.siblings)
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_siblings(list: *mut *mut c_int) -> c_int {
     traced(
@@ -196,11 +205,7 @@ pub unsafe extern "C" fn pvm_siblings(list: *mut *mut c_int) -> c_int {
         || {
             call("pvm_siblings", |guard| {
                 guard.enrolled()?;
-                if guard.state().lists.siblings.is_empty() {
-                    let Reply::Tids(tids) = request(guard, Request::Siblings)? else { return Err(Code::BadMsg.into()) };
-                    guard.state().lists.siblings = tids;
-                }
-                let siblings = &mut guard.state().lists.siblings;
+                let siblings = siblings(guard)?;
                 let count = siblings.len() as c_int;
                 pvmnsibs.store(count, Relaxed);
                 pvmsibtids.store(siblings.as_mut_ptr(), Relaxed);

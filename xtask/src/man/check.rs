@@ -4,7 +4,7 @@ use super::markup::{Block, blocks, references};
 use super::page::{Page, fortran_name};
 use crate::build::files_of;
 use crate::common::{Checks, in_path, output, root};
-use crate::contract::{DATA, FORTRAN, FUNCTIONS};
+use crate::contract::{DATA, FMP, FORTRAN, FUNCTIONS};
 use crate::scratch;
 use anyhow::{Context, Result, bail, ensure};
 use regex::Regex;
@@ -18,7 +18,7 @@ const COLUMNS_MAX: usize = 73;
 /// The indent of tables, in columns.
 const VERBATIM_INDENT: usize = 4;
 /// Words in the names of our own pages; pages without these words belong to the system.
-const OWN_WORDS: &[&str] = &["pvm", "gs_", "gstid", "aimk"];
+const OWN_WORDS: &[&str] = &["pvm", "fmp", "gs_", "gstid", "aimk"];
 
 /// Checks all pages together.
 pub fn all_pages(checks: &mut Checks, pages: &[Page]) -> Result<()> {
@@ -71,7 +71,7 @@ fn none_missing<'a>(public: impl Iterator<Item = &'a str>, names: &BTreeSet<Stri
 /// Returns the names that the libraries export; Fortran's names are as programs write them.
 fn public_names() -> impl Iterator<Item = &'static str> {
     let data = DATA.iter().map(|(name, _)| name);
-    FUNCTIONS.iter().chain(data).chain(FORTRAN).map(|name| name.trim_end_matches('_'))
+    FUNCTIONS.iter().chain(FMP).chain(data).chain(FORTRAN).map(|name| name.trim_end_matches('_'))
 }
 
 /// Returns the pages that are written as roff, such as `pvm.1`.

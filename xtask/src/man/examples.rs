@@ -51,7 +51,8 @@ fn compile(source: &str, directory: &Path) -> Result<()> {
     fs::write(&file, source)?;
     let mut cc = Command::new("cc");
     cc.args(["-std=gnu99", "-Wall", "-Wextra", "-Werror"]).arg(format!("-I{}", root().join("include").display()));
-    cc.arg(&file).arg(format!("-L{}", dist().join("lib").display())).arg("-lpvm3").arg("-o").arg(&program);
+    let libraries: &[&str] = if source.contains("<fmp.h>") { &["-lfmp", "-lpvm3"] } else { &["-lpvm3"] };
+    cc.arg(&file).arg(format!("-L{}", dist().join("lib").display())).args(libraries).arg("-o").arg(&program);
     output(&mut cc).map(drop)
 }
 
