@@ -4,6 +4,61 @@
 //! Every task owns one segment, a memfd that grows. Only the task writes there; its peers map the segment read-only. A
 //! segment has a header, a record for each peer, queues, and a heap. Groups have memory of their own: a list of members
 //! and a barrier. See `ARCHITECTURE.md`. This crate moves bytes and a few opaque words; it never learns what a tag is.
+//!
+//! An [`Endpoint`] is one task's side. It sends to connected peers, and passes the messages that arrive to a [`Sink`].
+//! Programs use this layer through `libfmp` (`docs/fmp.md`), which adds tags, matching, waiting, and messages between
+//! hosts. In the example, one process plays the daemon and both tasks:
+//!
+//! ```
+//! use pvm_fmp::ports::{PortTable, PortView};
+//! use pvm_fmp::{Arrival, Endpoint, Meta, Sent, Sink};
+//!
+//! #[derive(Default)]
+//! struct Received(Vec<(u32, Meta, Vec<u8>)>);
+//!
+//! impl Sink for Received {
+//!     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
+//!         let mut bytes = Vec::new();
+//!         match body {
+//!             Arrival::Inline(inline) => {
+//!                 bytes.resize(inline.len(), 0);
+//!                 inline.copy_to(&mut bytes);
+//!             }
+//!             Arrival::Remote(remote) => remote.append_to(&mut bytes),
+//!             // Only a receiver that has posted a receive gets a body in transit.
+//!             Arrival::InTransit(_) => return,
+//!         }
+//!         self.0.push((from, meta, bytes));
+//!     }
+//! }
+//!
+//! # fn main() -> std::io::Result<()> {
+//! // The daemon's part: the table of the tasks of this host, and the introduction of the two tasks.
+//! const TASKS: [u32; 2] = [0x40001, 0x40002];
+//! let table = PortTable::new(2)?;
+//! TASKS.map(|tid| table.set(tid));
+//! let (mut one, mut other) = (Endpoint::new()?, Endpoint::new()?);
+//! for (endpoint, tid) in [(&mut one, TASKS[0]), (&mut other, TASKS[1])] {
+//!     endpoint.enrolled(tid, PortView::new(table.descriptor().try_clone_to_owned()?)?);
+//! }
+//! let ([segment_of_one, bell_of_one], [segment, bell]) = (one.descriptors()?, other.descriptors()?);
+//! one.connect(TASKS[1], segment, bell)?;
+//! other.connect(TASKS[0], segment_of_one, bell_of_one)?;
+//!
+//! // A short message travels in the queue, a long one in the heap of its sender.
+//! for body in [&b"short"[..], &[7; 100_000]] {
+//!     let sent = one.send_bytes(TASKS[1], [1, 2, 3, 4, 5, 0], body);
+//!     assert_eq!(sent, Ok(Sent::Done));
+//! }
+//! let mut received = Received::default();
+//! while received.0.len() < 2 {
+//!     other.poll(&mut received);
+//! }
+//! assert_eq!(received.0[0], (TASKS[0], [1, 2, 3, 4, 5, 0], b"short".to_vec()));
+//! assert_eq!(received.0[1].2, [7; 100_000]);
+//! # Ok(())
+//! # }
+//! ```
 
 #![cfg_attr(loom, allow(dead_code))] // loom's models use only parts of the modules
 
