@@ -36,6 +36,7 @@ void make_rows(void)
 {
     int i;
     messages_rows();
+    fmp_rows();
     /* The rows about messages run on both routes; those about the machine do not depend on the route. */
     for (i = 0; i < row_count; i++)
         rows[i].by_both_routes = rows[i].via < 0;

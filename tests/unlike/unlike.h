@@ -114,6 +114,7 @@ void make_row(const char *name, int argument, int via, const struct step steps[S
 /* Makes a row with two steps: one worker sends, another one receives and checks. */
 void make_pair(const char *name, int argument, action send, action check);
 void messages_rows(void);
+void fmp_rows(void);
 void machine_rows(void);
 
 /* Returns the kind of this host. */

@@ -1,7 +1,7 @@
 //! `cargo xtask abi`: checks that the libraries keep the binary interface of PVM 3.4.6.
-use crate::build::{GROUP_SONAME, SONAME, build_unless_told, exported, files_of};
+use crate::build::{FMP_SONAME, GROUP_SONAME, SONAME, build_unless_told, exported, files_of, fmp_exports};
 use crate::common::{Checks, dist, in_path, output, root};
-use crate::contract::{DATA, FORTRAN, FUNCTIONS};
+use crate::contract::{DATA, FMP, FORTRAN, FUNCTIONS};
 use crate::counts::Counts;
 use crate::debian_pvm;
 use crate::elf::{self, Symbol};
@@ -81,18 +81,23 @@ fn is_none(what: &str, names: &[&str]) -> Result<()> {
 
 fn check_libraries(checks: &mut Checks, lib: &Path) {
     let (main, group) = (lib.join(SONAME), lib.join(GROUP_SONAME));
-    for (file, soname) in [(&main, SONAME), (&group, GROUP_SONAME)] {
+    let fmp = lib.join(FMP_SONAME);
+    for (file, soname) in [(&main, SONAME), (&group, GROUP_SONAME), (&fmp, FMP_SONAME)] {
         let result = elf::soname(file).and_then(|name| {
             ensure!(name == soname, "SONAME is {name}");
             Ok(())
         });
         checks.check(&format!("the name in {soname}"), result);
     }
-    let needed = elf::needed(&main).and_then(|names| {
-        let strange = |name: &&String| !NEEDED_MAY_BE.iter().any(|known| name.starts_with(known));
-        is_none("needs", &names.iter().filter(strange).map(|name| &**name).collect::<Vec<_>>())
-    });
-    checks.check("libpvm3 needs nothing but the system's C library", needed);
+    checks.check("libpvm3 needs nothing but the system's C library", needs_only(&main, &[]));
+    checks.check("libfmp needs nothing but libpvm3 and the system's C library", needs_only(&fmp, &[SONAME]));
+    let fmp_names = || -> Result<()> {
+        let functions = FMP.iter().map(|name| name.to_string()).collect();
+        differences(&exported(&fmp_exports())?.into_iter().collect(), &functions)?;
+        differences(&elf::defined(&fmp)?, &functions)?;
+        differences(&elf::defined_in_archive(&lib.join("libfmp.a"))?, &functions)
+    };
+    checks.check("libfmp exports the functions of fmp.h and nothing else", fmp_names());
     let group_needs = elf::needed(&group).and_then(|names| {
         ensure!(names == [SONAME], "needs {names:?}");
         let own = elf::defined(&group)?;
@@ -105,6 +110,13 @@ fn check_libraries(checks: &mut Checks, lib: &Path) {
         "libpvm3.a exports exactly the names in exports.map",
         archive_shows_only_the_map(&lib.join("libpvm3.a")),
     );
+}
+
+/// Checks that a library depends only on `own` and on libraries of the system.
+fn needs_only(library: &Path, own: &[&str]) -> Result<()> {
+    let names = elf::needed(library)?;
+    let is_known = |name: &str| own.contains(&name) || NEEDED_MAY_BE.iter().any(|known| name.starts_with(known));
+    is_none("needs", &names.iter().map(String::as_str).filter(|name| !is_known(name)).collect::<Vec<_>>())
 }
 
 fn map() -> Result<BTreeSet<String>> {
@@ -129,20 +141,21 @@ fn archive_shows_only_the_map(archive: &Path) -> Result<()> {
 fn check_headers(checks: &mut Checks) -> Result<()> {
     let scratch = scratch::directory("headers")?;
     let include = root().join("include");
-    let layout = root().join("tests/abi/layout.c");
     for &(compiler, standard) in LANGUAGES {
-        let strict = ["-pedantic", "-Wall", "-Wextra", "-Werror", "-c"];
-        let result = output(
-            Command::new(compiler)
-                .args(["-x", if compiler == "cc" { "c" } else { "c++" }])
-                .arg(format!("-std={standard}"))
-                .args(strict)
-                .arg(format!("-I{}", include.display()))
-                .arg(&layout)
-                .arg("-o")
-                .arg(scratch.path().join("layout.o")),
-        );
-        checks.check(&format!("headers, layouts and numbers in {standard}"), result.map(drop));
+        for (what, source) in [("headers, layouts and numbers", "layout.c"), ("fmp.h", "fmp.c")] {
+            let strict = ["-pedantic", "-Wall", "-Wextra", "-Werror", "-c"];
+            let result = output(
+                Command::new(compiler)
+                    .args(["-x", if compiler == "cc" { "c" } else { "c++" }])
+                    .arg(format!("-std={standard}"))
+                    .args(strict)
+                    .arg(format!("-I{}", include.display()))
+                    .arg(root().join("tests/abi").join(source))
+                    .arg("-o")
+                    .arg(scratch.path().join("layout.o")),
+            );
+            checks.check(&format!("{what} in {standard}"), result.map(drop));
+        }
     }
     for header in files_of(&include)?.into_iter().filter(|header| !fortran::is_header(header)) {
         let alone = scratch.path().join("alone.c");
@@ -174,7 +187,16 @@ fn check_programs(checks: &mut Checks, lib: &Path) -> Result<()> {
     ];
     for (number, (name, compiler, options)) in ways.iter().enumerate() {
         let program = scratch.path().join(format!("values{number}"));
-        checks.check(name, values_are_right(compiler, options, lib, &program, scratch.path()));
+        checks.check(name, values_are_right(("values.c", compiler), options, lib, &program, scratch.path()));
+    }
+    let with_fmp: &[(&str, &[&str])] = &[
+        ("libfmp alone, shared library", &["-lfmp"]),
+        ("libfmp and libpvm3, shared libraries", &["-lfmp", "-lpvm3"]),
+        ("libfmp, static", &["-Wl,-Bstatic", "-lfmp", "-lpvm3", "-Wl,-Bdynamic"]),
+    ];
+    for (number, (name, options)) in with_fmp.iter().enumerate() {
+        let program = scratch.path().join(format!("fmp{number}"));
+        checks.check(name, values_are_right(("fmp.c", "cc"), options, lib, &program, scratch.path()));
     }
     // A program that is not position independent contains copies of the library's variables; then the program itself
     // defines their names.
@@ -185,16 +207,26 @@ fn check_programs(checks: &mut Checks, lib: &Path) -> Result<()> {
         Ok(())
     });
     checks.check("the program with copy relocations has some", copied);
-    checks.check("pvm3.pc finds headers and library", package_config(lib, scratch.path()));
+    for (package, source) in [("pvm3", "values.c"), ("fmp", "fmp.c")] {
+        let found = package_config(package, source, lib, scratch.path());
+        checks.check(&format!("{package}.pc finds headers and library"), found);
+    }
     checks.check("CMake finds headers and libraries", cmake(lib, scratch.path()));
     Ok(())
 }
 
-fn values_are_right(compiler: &str, options: &[&str], lib: &Path, program: &Path, scratch: &Path) -> Result<()> {
+/// Compiles a program of `tests/abi`, given with the compiler, and runs it.
+fn values_are_right(
+    (source, compiler): (&str, &str),
+    options: &[&str],
+    lib: &Path,
+    program: &Path,
+    scratch: &Path,
+) -> Result<()> {
     output(
         Command::new(compiler)
             .arg(format!("-I{}", root().join("include").display()))
-            .arg(root().join("tests/abi/values.c"))
+            .arg(root().join("tests/abi").join(source))
             .arg(format!("-L{}", lib.display()))
             .args(options)
             .arg("-o")
@@ -212,17 +244,17 @@ fn run_values(program: &Path, lib: &Path, scratch: &Path) -> Result<()> {
     Ok(())
 }
 
-fn package_config(lib: &Path, scratch: &Path) -> Result<()> {
+fn package_config(package: &str, source: &str, lib: &Path, scratch: &Path) -> Result<()> {
     if !in_path("pkg-config") {
         bail!("pkg-config is missing: cargo xtask setup test");
     }
     let flags = output(
-        Command::new("pkg-config").env("PKG_CONFIG_PATH", lib.join("pkgconfig")).args(["--cflags", "--libs", "pvm3"]),
+        Command::new("pkg-config").env("PKG_CONFIG_PATH", lib.join("pkgconfig")).args(["--cflags", "--libs", package]),
     )?;
-    let program = scratch.join("by-package-config");
+    let program = scratch.join(format!("{package}-by-package-config"));
     output(
         Command::new("cc")
-            .arg(root().join("tests/abi/values.c"))
+            .arg(root().join("tests/abi").join(source))
             .args(flags.split_whitespace())
             .arg("-o")
             .arg(&program),

@@ -56,7 +56,8 @@ pub enum Theirs {
 /// A difference that the contract requires.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The defect, or the section of the contract, that explains the difference, such as `D1` or `2.12`.
+    /// What explains the difference: the defect, such as `D1`, the section of the contract, such as `2.12`, or the
+    /// mechanism of the papers, such as `F6`.
     pub defect: String,
     pub theirs: String,
     pub ours: String,

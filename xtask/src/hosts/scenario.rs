@@ -101,13 +101,18 @@ fn program(case: &Case) -> PathBuf {
 pub fn compile(cases: &[Case]) -> Result<()> {
     std::fs::create_dir_all(programs())?;
     let helpers = root().join("tests/conform");
-    let headers = [helpers.join("case.h"), folder().join("hosts.h"), folder().join("numbered.h")];
+    let helper_headers = [helpers.join("case.h"), folder().join("hosts.h"), folder().join("numbered.h")];
     for case in cases.iter().filter(|case| case.kind == Kind::Program) {
         // The source of a case for a trusted network includes the source of the ordinary case.
         let included = case.name.strip_suffix("_trusted").map(|name| case.source.with_file_name(format!("{name}.c")));
-        let inputs: Vec<PathBuf> = headers.iter().cloned().chain(included).collect();
+        let inputs: Vec<PathBuf> = helper_headers.iter().cloned().chain(included).collect();
         let mut command = compile::c(&helpers);
         command.arg("-I").arg(folder()).arg(&case.source);
+        if std::fs::read_to_string(&case.source)?.contains("<fmp.h>") {
+            // PVM 3.4 has no FMP.
+            let headers = Side::Ours.headers();
+            command.arg("-I").arg(&headers).arg("-L").arg(headers.with_file_name("lib")).arg("-lfmp");
+        }
         command.args(["-Wl,--as-needed", "-lgpvm3", "-Wl,--no-as-needed", "-lpvm3", "-lpthread"]);
         compile::make(&mut command, &case.source, &program(case), &inputs)?;
     }

@@ -1,12 +1,12 @@
 //! Builds hpvm and its tests for each kind of host.
 
 use super::kinds::{Extent, Kind, folder};
-use crate::build::{SONAME, is_newer, shared_library};
+use crate::build::{FMP_SONAME, SONAME, fmp_shared_library, is_newer, shared_library};
 use crate::common::{cargo, root, sh};
 use crate::debian_rust::{self, write_command};
 use anyhow::{Context, Result};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The name of the test program.
@@ -27,7 +27,7 @@ pub fn all(extent: Extent) -> Result<()> {
     }
     let mut build = cargo();
     build.args(["build", "--quiet", "--profile", "unlike"]);
-    build.args(["--package", "libpvm3", "--package", "pvmd"]);
+    build.args(["--package", "libpvm3", "--package", "libfmp", "--package", "pvmd"]);
     if extent.consoles > 1 {
         build.args(["--package", "pvm-tools"]);
     }
@@ -40,17 +40,22 @@ pub fn all(extent: Extent) -> Result<()> {
     extent.foreign().try_for_each(|(kind, _)| library(kind))
 }
 
-/// Links the shared library, if it is older than its parts.
+/// Links the shared libraries that are older than their parts.
 fn library(kind: &Kind) -> Result<()> {
-    let archive = kind.programs().join("libpvm3.a");
-    let lib = kind.libraries();
+    let (lib, compiler) = (kind.libraries(), kind.compiler().display().to_string());
     fs::create_dir_all(&lib)?;
-    if is_newer(&archive, &lib.join(SONAME)) {
-        shared_library(&kind.compiler().display().to_string(), &archive, &lib)?;
-    }
-    let link = lib.join("libpvm3.so");
-    if !link.exists() {
-        std::os::unix::fs::symlink(SONAME, link)?;
+    type Link = fn(&str, &Path, &Path) -> Result<()>;
+    let libraries: [(&str, &str, Link); 2] =
+        [("libpvm3", SONAME, shared_library), ("libfmp", FMP_SONAME, fmp_shared_library)];
+    for (name, soname, link) in libraries {
+        let archive = kind.programs().join(format!("{name}.a"));
+        if is_newer(&archive, &lib.join(soname)) {
+            link(&compiler, &archive, &lib)?;
+        }
+        let short = lib.join(format!("{name}.so"));
+        if !short.exists() {
+            std::os::unix::fs::symlink(soname, short)?;
+        }
     }
     Ok(())
 }
@@ -58,20 +63,21 @@ fn library(kind: &Kind) -> Result<()> {
 /// Builds the test programs for all machines.
 pub fn test_programs(extent: Extent) -> Result<()> {
     let sources = crate::build::files_of(&root().join("tests/unlike"))?;
-    let header = root().join("include/pvm3.h");
+    let headers = ["pvm3.h", "fmp.h"].map(|name| root().join("include").join(name));
     for kind in extent.kinds {
         let (bin, lib) = (kind.folder().join("bin"), kind.libraries());
         fs::create_dir_all(&bin)?;
         let program = bin.join(TEST);
         let mut inputs: Vec<PathBuf> = sources.clone();
-        inputs.extend([header.clone(), lib.join(SONAME)]);
+        inputs.extend(headers.clone());
+        inputs.extend([lib.join(SONAME), lib.join(FMP_SONAME)]);
         if !inputs.iter().any(|input| is_newer(input, &program)) {
             continue;
         }
         let mut command = Command::new(kind.compiler());
         command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-I"]).arg(root().join("include"));
         command.args(sources.iter().filter(|path| path.extension().is_some_and(|extension| extension == "c")));
-        command.arg("-L").arg(&lib).arg("-lpvm3").arg(format!("-Wl,-rpath,{}", lib.display()));
+        command.arg("-L").arg(&lib).args(["-lfmp", "-lpvm3"]).arg(format!("-Wl,-rpath,{}", lib.display()));
         sh(command.arg("-o").arg(&program)).with_context(|| format!("the tests for {}", kind.name))?;
     }
     Ok(())

@@ -1,4 +1,5 @@
 //! Runs C programs that are linked to the library as users link their programs, each on a separate virtual machine.
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -24,13 +25,13 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Returns a directory with `bin/pvmd`, `lib/libpvm3.so.3` and `lib/libpvm3.a`, which the first call makes.
+/// Returns a directory with `bin/pvmd` and, in `lib`, the libraries of PVM and of FMP; the first call makes it.
 fn tree() -> &'static Path {
     static TREE: OnceLock<PathBuf> = OnceLock::new();
     TREE.get_or_init(|| {
         let profile = profile();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "pvmd", "--package", "libpvm3"]);
+        cargo.args(["build", "--quiet", "--package", "pvmd", "--package", "libpvm3", "--package", "libfmp"]);
         if sanitizer().is_none() {
             // With a sanitizer, environment variables set the directory and the target platform.
             cargo.arg("--target-dir").arg(profile.parent().unwrap());
@@ -43,17 +44,27 @@ fn tree() -> &'static Path {
         fs::create_dir_all(tree.join("bin")).unwrap();
         fs::create_dir_all(tree.join("lib")).unwrap();
         fs::copy(profile.join("pvmd"), tree.join("bin/pvmd")).unwrap();
-        fs::copy(profile.join("libpvm3.a"), tree.join("lib/libpvm3.a")).unwrap();
-        let map = source().join("exports.map");
-        let mut cc = Command::new("cc");
-        cc.args(["-shared", "-Wl,-soname,libpvm3.so.3", "-Wl,-z,now", "-Wl,--gc-sections"]);
-        // With a sanitizer, the programs define its functions, so the library may leave them undefined.
-        cc.arg(if sanitizer().is_some() { "-Wl,-z,undefs" } else { "-Wl,-z,defs" });
-        cc.arg(format!("-Wl,--version-script={}", map.display())).arg("-Wl,--whole-archive");
-        cc.arg(profile.join("libpvm3.a")).arg("-Wl,--no-whole-archive").arg("-o").arg(tree.join("lib/libpvm3.so.3"));
-        run(&mut cc);
+        for archive in ["libpvm3.a", "libfmp.a"] {
+            fs::copy(profile.join(archive), tree.join("lib").join(archive)).unwrap();
+        }
+        let (pvm, fmp) = (tree.join("lib/libpvm3.so.3"), tree.join("lib/libfmp.so.1"));
+        shared_library(&profile.join("libpvm3.a"), &source().join("exports.map"), &pvm, &[]);
+        let found = [pvm.as_os_str(), OsStr::new("-Wl,-rpath,$ORIGIN")];
+        shared_library(&profile.join("libfmp.a"), &source().join("../libfmp/exports.map"), &fmp, &found);
         tree
     })
+}
+
+/// Links a shared library; `more` are further arguments of the linker.
+fn shared_library(archive: &Path, map: &Path, to: &Path, more: &[&OsStr]) {
+    let soname = to.file_name().unwrap().to_string_lossy();
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-Wl,-z,now", "-Wl,--gc-sections"]).arg(format!("-Wl,-soname,{soname}"));
+    // With a sanitizer, the programs define its functions, so the library may leave them undefined.
+    cc.arg(if sanitizer().is_some() { "-Wl,-z,undefs" } else { "-Wl,-z,defs" });
+    cc.arg(format!("-Wl,--version-script={}", map.display())).arg("-Wl,--whole-archive");
+    cc.arg(archive).arg("-Wl,--no-whole-archive").args(more).arg("-o").arg(to);
+    run(&mut cc);
 }
 
 /// Returns the library of the sanitizer with which the Rust code was compiled, if any (`cargo xtask sanitize`).
@@ -80,9 +91,16 @@ fn compiled(name: &str, linked: Linked) -> PathBuf {
     }
     cc.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"]).arg(source().join("../../include"));
     cc.arg(source().join("tests/programs").join(format!("{name}.c"))).arg("-o").arg(&program);
+    let libraries: &[&str] = match (linked, name.starts_with("fmp")) {
+        (Linked::Shared, false) => &["libpvm3.so.3"],
+        (Linked::Shared, true) => &["libfmp.so.1", "libpvm3.so.3"],
+        (Linked::Static, false) => &["libpvm3.a"],
+        (Linked::Static, true) => &["libfmp.a", "libpvm3.a"],
+    };
+    cc.args(libraries.iter().map(|library| tree().join("lib").join(library)));
     match linked {
-        Linked::Shared => cc.arg("-no-pie").arg(tree().join("lib/libpvm3.so.3")).arg("-Wl,-rpath,$ORIGIN/lib"),
-        Linked::Static => cc.arg(tree().join("lib/libpvm3.a")).args(["-lgcc_s", "-lm", "-ldl"]),
+        Linked::Shared => cc.args(["-no-pie", "-Wl,-rpath,$ORIGIN/lib"]),
+        Linked::Static => cc.args(["-lgcc_s", "-lm", "-ldl"]),
     };
     run(&mut cc);
     program
@@ -257,6 +275,12 @@ fn a_reduction_without_memory_fails_and_nothing_else() {
 #[test]
 fn a_message_without_address_space_fails_the_call_and_comes_when_there_is_space() {
     passes("starved", Linked::Shared);
+}
+
+#[test]
+fn a_process_with_both_libraries_is_one_task_and_messages_of_fmp_do_not_mix_with_those_of_pvm() {
+    passes("fmp", Linked::Shared);
+    passes("fmp", Linked::Static);
 }
 
 #[test]
