@@ -189,7 +189,7 @@ pub unsafe extern "C" fn pvm_tasks(place: c_int, count: *mut c_int, list: *mut *
 }
 
 /// Returns the tids of the siblings of an enrolled task; asks the daemon the first time.
-pub fn siblings<'a>(guard: &'a mut Guard) -> Result<&'a mut Vec<c_int>, Code> {
+pub fn siblings(guard: &mut Guard) -> Result<&mut Vec<c_int>, Code> {
     if guard.state().lists.siblings.is_empty() {
         let Reply::Tids(tids) = request(guard, Request::Siblings)? else { return Err(Code::BadMsg) };
         guard.state().lists.siblings = tids;
