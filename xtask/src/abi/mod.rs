@@ -198,6 +198,7 @@ fn check_programs(checks: &mut Checks, lib: &Path) -> Result<()> {
         let program = scratch.path().join(format!("fmp{number}"));
         checks.check(name, values_are_right(("fmp.c", "cc"), options, lib, &program, scratch.path()));
     }
+    checks.check("pvm run starts tasks that know libfmp alone", siblings_meet(lib, scratch.path()));
     // A program that is not position independent contains copies of the library's variables; then the program itself
     // defines their names.
     let copied = elf::defined(&scratch.path().join("values1")).and_then(|defined| {
@@ -233,6 +234,27 @@ fn values_are_right(
             .arg(program),
     )?;
     run_values(program, lib, scratch)
+}
+
+/// Compiles a program and links it to libfmp alone; starts three tasks of it on a machine of their own.
+fn siblings_meet(lib: &Path, scratch: &Path) -> Result<()> {
+    let program = scratch.join("fmp_siblings");
+    output(
+        Command::new("cc")
+            .arg(format!("-I{}", root().join("include").display()))
+            .arg(root().join("tests/abi/fmp_siblings.c"))
+            .arg(format!("-L{}", lib.display()))
+            .args(["-lfmp", "-o"])
+            .arg(&program),
+    )?;
+    let folder = scratch.join("machine");
+    std::fs::create_dir(&folder)?;
+    let mut pvm = Command::new(dist().join("bin/pvm"));
+    pvm.args(["run", "-np", "3"]).arg(&program);
+    pvm.env("LD_LIBRARY_PATH", lib).env("PVM_TMP", &folder).env("HOME", &folder).env_remove("PVMSOCK");
+    let printed = output(&mut pvm)?;
+    ensure!(printed == "3 tasks, sum 3\n", "it printed {printed:?}");
+    Ok(())
 }
 
 fn run_values(program: &Path, lib: &Path, scratch: &Path) -> Result<()> {
