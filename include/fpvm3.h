@@ -141,7 +141,7 @@
       parameter (PVMSOUTPUTCTX    = 23)
       parameter (PVMSTRACECTX     = 24)
       parameter (PVMNORESET       = 25)
-      parameter (PVMMCASTROUTE    = 1002)
+      parameter (PVMMCASTROUTE    = 1004)
       parameter (PVMMCASTAUTOMATIC = 0)
       parameter (PVMMCASTITERATIVE = 1)
       parameter (PVMMCASTBINOMIAL = 2)

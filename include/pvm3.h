@@ -99,7 +99,7 @@
 /* Not in PVM 3.4, and for pvm_getopt only: how many items from hosts of another kind this task has converted. */
 #define PvmItemsConverted 1001
 /* Not in PVM 3.4: how the bodies of multicasts reach other hosts. */
-#define PvmMcastRoute 1002
+#define PvmMcastRoute 1004
 #define PvmMcastAutomatic 0  /* the daemon chooses for each message */
 #define PvmMcastIterative 1  /* from the sender's host to each host */
 #define PvmMcastBinomial 2   /* along a binomial tree of hosts */

@@ -8,7 +8,7 @@
 #define PATIENCE 20.0
 
 /* The scenarios are compiled with the header of PVM 3.4.6, which lacks this option of hpvm. */
-#define PvmMcastRoute 1002
+#define PvmMcastRoute 1004
 #define PvmMcastAutomatic 0
 #define PvmMcastHypercube 3
 

@@ -46,7 +46,7 @@ pub enum OptionNumber {
     SelfTraceContext = 24,
     NoReset = 25,
     /// How multicasts reach other hosts ([`McastRoute`]). PVM 3.4 does not have this option.
-    McastRoute = 1002,
+    McastRoute = 1004,
 }
 
 impl OptionNumber {

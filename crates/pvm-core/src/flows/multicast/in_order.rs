@@ -76,9 +76,10 @@ impl<M> InOrder<M> {
     /// Removes the next message that can be delivered.
     pub fn pop(&mut self, from: Tid, dst: Tid) -> Option<M> {
         let queue = self.queues.get_mut(&(from, dst))?;
-        let Slot::Ready(message, bytes) = queue.pop_front_if(|slot| matches!(slot, Slot::Ready(..)))? else {
+        if matches!(queue.front()?, Slot::Awaited(_)) {
             return None;
-        };
+        }
+        let Some(Slot::Ready(message, bytes)) = queue.pop_front() else { return None };
         if queue.is_empty() {
             self.queues.remove(&(from, dst));
         }

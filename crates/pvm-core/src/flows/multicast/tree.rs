@@ -171,7 +171,7 @@ mod tests {
             Parent::Root => root,
             Parent::Host(parent) => parent,
         };
-        order.iter().map(|host| parent_of(host)).collect()
+        order.iter().map(parent_of).collect()
     }
 
     #[test]
