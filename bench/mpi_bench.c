@@ -1,9 +1,11 @@
 /* The same measures on MPI.
  *
  *   mpi_bench MEASURE REPETITION_MS REPETITIONS
+ *   mpi_bench pair EXCHANGES REPETITIONS SIZE...
  *
  * MEASURE: latency, bandwidth, rate, hosts (two ranks, pinned to cores 0 and 1), ring, groups-N (all ranks),
- * collectives-N (the same over N hosts, and broadcasts).
+ * collectives-N (the same over N hosts, and broadcasts). pair: ping-pong of these sizes with a fixed number of round
+ * trips in a repetition.
  */
 #include "bench.h"
 #include <mpi.h>
@@ -207,6 +209,21 @@ static void measure_pair(const int *sizes, int size_count, struct effort effort)
     }
 }
 
+/* Measures with a fixed number of round trips. */
+static void measure_exchanges(int exchanges, int repetitions, char **sizes, int size_count)
+{
+    for (int s = 0; s < size_count; s++) {
+        struct order order = {PING, atoi(sizes[s]), exchanges};
+        prove(order.size);
+        timed(order);
+        for (int i = 0; i < repetitions; i++) {
+            double elapsed = timed(order);
+            if (rank == 0)
+                report("native", order.size, elapsed / exchanges / 2, "us");
+        }
+    }
+}
+
 static void measure_ring(struct effort effort)
 {
     for (int s = 0; s < COUNT_OF(ring_sizes); s++) {
@@ -233,13 +250,16 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (argc != 4)
-        fail("usage: mpi_bench MEASURE REPETITION_MS REPETITIONS");
+    int is_pair = argc > 4 && strcmp(argv[1], "pair") == 0;
+    if (argc != 4 && !is_pair)
+        fail("usage: mpi_bench MEASURE REPETITION_MS REPETITIONS, or mpi_bench pair EXCHANGES REPETITIONS SIZE...");
     struct effort effort = {atof(argv[2]) * 1e3, atoi(argv[3])};
     if (ranks == 2)
         pin_to_core(rank);
     data = memory(ranks == 2 ? MESSAGE_BYTES_MAX : MANY_BYTES_MAX);
-    if (strcmp(argv[1], "latency") == 0) {
+    if (is_pair) {
+        measure_exchanges(atoi(argv[2]), atoi(argv[3]), argv + 4, argc - 4);
+    } else if (strcmp(argv[1], "latency") == 0) {
         measure_pair(latency_sizes, COUNT_OF(latency_sizes), effort);
     } else if (strcmp(argv[1], "bandwidth") == 0) {
         measure_pair(bandwidth_sizes, COUNT_OF(bandwidth_sizes), effort);

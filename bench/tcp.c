@@ -2,8 +2,10 @@
  *
  *   tcp serve sleeping|spinning PORT
  *   tcp connect sleeping|spinning PORT ADDRESS REPETITION_MS REPETITIONS
+ *   tcp pair sleeping|spinning PORT ADDRESS EXCHANGES REPETITIONS SIZE...
  *
- * A waiting process sleeps in the kernel, or polls the socket.
+ * A waiting process sleeps in the kernel, or polls the socket. pair: ping-pong of these sizes with a fixed number of
+ * round trips in a repetition.
  */
 #include "bench.h"
 #include <arpa/inet.h>
@@ -123,17 +125,37 @@ static void measure(struct sockaddr_in address, struct effort effort)
     put(connection, &end, sizeof end);
 }
 
+/* Measures with a fixed number of round trips. */
+static void measure_exchanges(struct sockaddr_in address, int exchanges, int repetitions, char **sizes, int size_count)
+{
+    int connection = open_connection(address);
+    prepare(connection);
+    for (int s = 0; s < size_count; s++) {
+        int size = atoi(sizes[s]);
+        fill(data, size, s);
+        timed(connection, size, exchanges);
+        check(data, size, s);
+        for (int i = 0; i < repetitions; i++)
+            report("native", size, timed(connection, size, exchanges) / exchanges / 2, "us");
+    }
+    struct order end = {0, 0};
+    put(connection, &end, sizeof end);
+}
+
 int main(int argc, char **argv)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
     if (argc < 4)
-        fail("usage: tcp serve|connect sleeping|spinning PORT [ADDRESS REPETITION_MS REPETITIONS]");
+        fail("usage: tcp serve|connect|pair sleeping|spinning PORT [ADDRESS ...]");
     spinning = strcmp(argv[2], "spinning") == 0;
     address.sin_port = htons((unsigned short)atoi(argv[3]));
     data = memory(MESSAGE_BYTES_MAX);
     if (argc == 4) {
         pin_to_core(1);
         serve(address);
+    } else if (argc > 7 && strcmp(argv[1], "pair") == 0 && inet_pton(AF_INET, argv[4], &address.sin_addr) == 1) {
+        pin_to_core(0);
+        measure_exchanges(address, atoi(argv[5]), atoi(argv[6]), argv + 7, argc - 7);
     } else if (argc == 7 && inet_pton(AF_INET, argv[4], &address.sin_addr) == 1) {
         pin_to_core(0);
         measure(address, (struct effort){atof(argv[5]) * 1e3, atoi(argv[6])});

@@ -29,6 +29,7 @@ mod machine;
 mod man;
 mod modules;
 mod old_makefiles;
+mod papers;
 mod processes;
 mod sanitize;
 mod scratch;
@@ -141,12 +142,20 @@ const COMMANDS: &[(&str, &[Command])] = &[
     ),
     (
         "Measure",
-        &[command(
-            "bench",
-            "compare with PVM 3.4.6, Open MPI, MPICH and the hardware's limit: bench [--short]",
-            "15 min",
-            bench::run,
-        )],
+        &[
+            command(
+                "bench",
+                "compare with PVM 3.4.6, Open MPI, MPICH and the hardware's limit: bench [--short]",
+                "15 min",
+                bench::run,
+            ),
+            command(
+                "papers",
+                "repeat the experiments of the papers, and write a report: papers [--short] [--only NAME]",
+                "30 min",
+                papers::run,
+            ),
+        ],
     ),
     (
         "Write documents from the sources",

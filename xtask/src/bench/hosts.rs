@@ -33,7 +33,7 @@ const VALUE: &str = "value";
 /// How long a program may take.
 const PROGRAM_TIME: Duration = Duration::from_secs(120);
 /// The port of the bare TCP connection; nothing else in the namespace uses it.
-const PORT: &str = "7001";
+pub const PORT: &str = "7001";
 /// The numbers of hosts that one call adds.
 const ADDED: [usize; 2] = [3, 32];
 /// The sizes of messages, in bytes.
@@ -44,7 +44,7 @@ const SIZES: [usize; 3] = [8, 1 << 20, 16 << 20];
 const OPEN_MPI: &str = "--allow-run-as-root --bind-to none --mca pml ob1 --mca btl tcp,self \
     --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0";
 /// Further options for a run of two ranks: each rank has a core of its own, so it need not yield the core.
-const SPINNING: &str = "--mca mpi_yield_when_idle 0 -np 2";
+pub const SPINNING: &str = "--mca mpi_yield_when_idle 0 -np 2";
 
 /// A compared system; the table lists the systems in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -134,14 +134,19 @@ pub fn program(name: &str) -> PathBuf {
     directory().join(name)
 }
 
+/// Compiles the program for bare TCP.
+pub fn compile_tcp() -> Result<()> {
+    let source = crate::common::root().join("bench/tcp.c");
+    sh(Command::new("cc").args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-o"]).arg(program("tcp")).arg(source))
+}
+
 /// Runs these parts, prints tables, and returns the verdicts.
 pub fn measure(parts: &[&str], effort: Effort, peers: bool) -> Result<Vec<Verdict>> {
     if let Some(obstacle) = sandbox::obstacle() {
         println!("between hosts: not measured: {obstacle}");
         return Ok(Vec::new());
     }
-    let source = crate::common::root().join("bench/tcp.c");
-    sh(Command::new("cc").args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-o"]).arg(program("tcp")).arg(source))?;
+    compile_tcp()?;
     let mut words = vec!["bench", INSIDE];
     if effort != Effort::Full {
         words.push("--short");

@@ -2,14 +2,14 @@
 //!
 //! `docs/benchmarks.md` explains what is measured, and how to read the results.
 mod collectives;
-mod hosts;
+pub mod hosts;
 mod picture;
 mod plan;
 mod process;
-mod runner;
-mod samples;
-mod systems;
-mod tables;
+pub mod runner;
+pub mod samples;
+pub mod systems;
+pub mod tables;
 mod verdicts;
 
 use crate::build;
@@ -28,7 +28,8 @@ use std::time::{Duration, Instant};
 use systems::{MPIS, System};
 use verdicts::{Standing, Verdict};
 
-const ALL: [System; 8] = [
+/// All systems that may be compared.
+pub const ALL: [System; 8] = [
     System::Limit,
     System::Hpvm,
     System::Pvm,
@@ -248,6 +249,19 @@ fn about(open_mpi: &str, mpich: &str) -> Vec<String> {
     ]
 }
 
+/// Returns the versions of the MPIs that are installed, or empty texts.
+fn mpi_versions(is_there: impl Fn(&System) -> bool) -> (String, String) {
+    let open_mpi = if is_there(&MPIS[0]) { first_line("mpirun.openmpi", "--version") } else { String::new() };
+    let mpich = if is_there(&MPIS[2]) { first_line("mpichversion", "-v") } else { String::new() };
+    (open_mpi, mpich)
+}
+
+/// Returns lines with the versions, the day and the machine, for a report.
+pub fn about_here() -> Vec<String> {
+    let (open_mpi, mpich) = mpi_versions(|system| system.is_there());
+    about(&open_mpi, &mpich)
+}
+
 fn save(outcome: &Outcome, verdicts: &[Verdict], systems: &BTreeSet<System>) -> Result<()> {
     let measures: Vec<_> = outcome
         .samples
@@ -270,8 +284,7 @@ fn save(outcome: &Outcome, verdicts: &[Verdict], systems: &BTreeSet<System>) -> 
             })
         })
         .collect();
-    let open_mpi = if systems.contains(&MPIS[0]) { first_line("mpirun.openmpi", "--version") } else { String::new() };
-    let mpich = if systems.contains(&MPIS[2]) { first_line("mpichversion", "-v") } else { String::new() };
+    let (open_mpi, mpich) = mpi_versions(|system| systems.contains(system));
     let results = json!({
         "processor": processor(),
         "cores": std::thread::available_parallelism().map_or(0, usize::from),

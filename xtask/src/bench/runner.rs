@@ -38,13 +38,19 @@ pub fn compile(systems: &BTreeSet<System>) -> Result<()> {
         compiler
     };
     sh(compiler("cc").arg(directory.join("limit")).arg(source("limit.c")))?;
-    let mut pvm = compiler("cc");
-    debian_pvm::compiles(&mut pvm).arg(directory.join("pvm_bench")).arg(source("pvm_bench.c"));
-    if systems.contains(&System::Hpvm) {
-        pvm.arg("-I").arg(dist().join("include")).arg("-L").arg(dist().join("lib"));
+    for (name, source) in [
+        ("pvm_bench", source("pvm_bench.c")),
+        ("papers", source("papers.c")),
+        ("roots", root().join("examples/roots/roots.c")),
+    ] {
+        let mut pvm = compiler("cc");
+        debian_pvm::compiles(&mut pvm).arg(directory.join(name)).arg(source);
+        if systems.contains(&System::Hpvm) {
+            pvm.arg("-I").arg(dist().join("include")).arg("-L").arg(dist().join("lib"));
+        }
+        // With Debian's PVM, the program also needs libgpvm3; our libpvm3 contains the group functions.
+        sh(pvm.args(["-Wl,--no-as-needed", "-lgpvm3", "-lpvm3"]))?;
     }
-    // With Debian's PVM, the program also needs libgpvm3; our libpvm3 contains the group functions.
-    sh(pvm.args(["-Wl,--no-as-needed", "-lgpvm3", "-lpvm3"]))?;
     let compilers: BTreeSet<_> = systems.iter().filter_map(|system| system.mpi_compiler()).collect();
     for (wrapper, program) in compilers {
         sh(compiler(wrapper).arg(directory.join(program)).arg(source("mpi_bench.c")))?;
