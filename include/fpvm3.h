@@ -111,6 +111,7 @@
       integer PVMSOUTPUTCTX
       integer PVMSTRACECTX
       integer PVMNORESET
+      integer PVMBACKOFF
       integer PVMMCASTROUTE
       integer PVMMCASTAUTOMATIC
       integer PVMMCASTITERATIVE
@@ -141,6 +142,8 @@
       parameter (PVMSOUTPUTCTX    = 23)
       parameter (PVMSTRACECTX     = 24)
       parameter (PVMNORESET       = 25)
+! Not in PVM 3.4.
+      parameter (PVMBACKOFF       = 1003)
       parameter (PVMMCASTROUTE    = 1004)
       parameter (PVMMCASTAUTOMATIC = 0)
       parameter (PVMMCASTITERATIVE = 1)

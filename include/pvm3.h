@@ -98,6 +98,10 @@
 #define PvmNoReset 25
 /* Not in PVM 3.4, and for pvm_getopt only: how many items from hosts of another kind this task has converted. */
 #define PvmItemsConverted 1001
+/* Not in PVM 3.4, and for pvm_getopt only: how many KiB of long messages this task has copied. */
+#define PvmKibCopied 1002
+/* Not in PVM 3.4: instance n of a group waits n times this number of us before it sends to one task. */
+#define PvmBackoff 1003
 /* Not in PVM 3.4: how the bodies of multicasts reach other hosts. */
 #define PvmMcastRoute 1004
 #define PvmMcastAutomatic 0  /* the daemon chooses for each message */

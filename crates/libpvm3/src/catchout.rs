@@ -19,6 +19,7 @@ pub extern "C" fn pvm_catchout(file: *mut libc::FILE) -> c_int {
             guard.enrolled()?;
             guard.state().output = file;
             guard.state().has_callbacks = true;
+            guard.state().choose_path();
             guard.task().catch_output();
         }
         guard.publish_settings();

@@ -62,6 +62,7 @@ pub unsafe extern "C" fn pvm_getfds(list: *mut *mut c_int) -> c_int {
                 if guard.state().watched.is_none() {
                     let watched = guard.task().descriptors().ok_or(Code::SysErr)?;
                     guard.state().watched = Some(Watch::new(&watched).ok_or(Code::OutOfRes)?);
+                    guard.state().choose_path();
                 }
                 let state = guard.state();
                 state.lists.descriptors = state.watched.iter().map(|watch| watch.0.as_raw_fd()).collect();

@@ -65,15 +65,6 @@ impl Drop for FastGuard {
     }
 }
 
-impl State {
-    /// Returns whether every call must take in messages: the program has message handlers, collects the output of
-    /// children, or watches the epoll descriptor of the library.
-    #[inline(always)]
-    fn is_watched(&self) -> bool {
-        self.has_callbacks || self.watched.is_some()
-    }
-}
-
 /// `pvm_psend` on the fast path.
 ///
 /// # Safety
@@ -83,7 +74,7 @@ pub unsafe fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, d
     let Some(bytes) = few_bytes(data, count, data_type) else { return FastSend::NotDone };
     let Some(mut guard) = FastGuard::enter() else { return FastSend::NotDone };
     let state = guard.state();
-    if state.is_watched() {
+    if state.ordinary_only {
         return FastSend::NotDone;
     }
     // SAFETY: as promised.
@@ -150,7 +141,7 @@ pub unsafe fn precv(
     let bytes = few_bytes(data, count, data_type)?;
     let mut guard = FastGuard::enter()?;
     let state = guard.state();
-    if state.is_watched() {
+    if state.ordinary_only {
         return None;
     }
     let filter = state.task.filter(tid, tag);
@@ -169,7 +160,7 @@ pub fn init_send(encoding: c_int) -> Option<c_int> {
 pub fn send(tid: c_int, tag: c_int) -> FastSend {
     let Some(mut guard) = FastGuard::enter() else { return FastSend::NotDone };
     let state = guard.state();
-    if state.is_watched() { FastSend::NotDone } else { state.task.send_fast(tid, tag) }
+    if state.ordinary_only { FastSend::NotDone } else { state.task.send_fast(tid, tag) }
 }
 
 /// `pvm_recv` on the fast path; spins for a short time.
@@ -177,7 +168,7 @@ pub fn send(tid: c_int, tag: c_int) -> FastSend {
 pub fn receive(tid: c_int, tag: c_int) -> Option<c_int> {
     let mut guard = FastGuard::enter()?;
     let state = guard.state();
-    if state.is_watched() || state.matcher.is_some() {
+    if state.ordinary_only || state.matcher.is_some() {
         return None;
     }
     let filter = state.task.filter(tid, tag);

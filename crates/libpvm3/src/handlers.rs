@@ -37,6 +37,7 @@ pub extern "C" fn pvm_addmhf(src: c_int, tag: c_int, ctx: c_int, handler: Option
                 let handler = handler.ok_or(Code::BadParam)?;
                 let id = guard.task().add_handler(src, tag, ctx, handler as usize as u64)?;
                 guard.state().has_callbacks = true;
+                guard.state().choose_path();
                 Ok(id)
             })
         },

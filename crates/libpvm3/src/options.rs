@@ -56,6 +56,7 @@ pub extern "C" fn pvm_setopt(what: c_int, value: c_int) -> c_int {
                     guard.enrolled()?;
                 }
                 let previous = guard.task().set_option(what, value)?;
+                guard.state().choose_path();
                 if let Some(symbol) = shown(what) {
                     symbol.store(value, Relaxed);
                 }

@@ -35,6 +35,8 @@ pub struct State {
     pub output: *mut libc::FILE,
     /// Whether there are message handlers, or output of children is printed. If so, even sends take in messages.
     pub has_callbacks: bool,
+    /// Whether no call may take the fast path, see [`State::choose_path`].
+    pub ordinary_only: bool,
     /// The descriptor that `pvm_getfds` has returned, if it was called.
     pub watched: Option<crate::descriptors::Watch>,
     /// The name under which the task will be listed.
@@ -67,6 +69,7 @@ impl State {
             matcher: None,
             output: std::ptr::null_mut(),
             has_callbacks: false,
+            ordinary_only: false,
             watched: None,
             name: Vec::new(),
             scratch: Vec::new(),
@@ -77,6 +80,13 @@ impl State {
             process: std::process::id(),
             spawned: environment.cookie.is_some(),
         }
+    }
+
+    /// Chooses the path of calls. Must be called after a change of what decides. All calls take the ordinary path if the
+    /// program has message handlers, collects the output of children, watches the epoll descriptor of the library, or
+    /// has set `PvmBackoff`: then even a send takes in messages.
+    pub fn choose_path(&mut self) {
+        self.ordinary_only = self.has_callbacks || self.watched.is_some() || self.task.backs_off();
     }
 }
 

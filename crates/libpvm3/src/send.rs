@@ -4,14 +4,16 @@ use crate::fast_path;
 use crate::memory::items;
 use crate::process::Guard;
 use crate::trace::{address, ints, sending_bytes, traced_inline};
-use crate::wait::wait;
+use crate::wait::{wait, wait_by};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
+use pvm_core::tid::Tid;
 use pvm_core::trace::Value;
-use pvm_task::{FastSend, Kind, Submit, Task};
+use pvm_task::{FastSend, Kind, Submit, Task, Waiter};
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::slice;
+use std::time::Duration;
 
 /// Sends a message; waits if the daemon must first introduce the receiver.
 #[inline(always)]
@@ -37,6 +39,32 @@ fn poll_before_send(guard: &mut Guard) {
     guard.run_callbacks();
 }
 
+/// Waits before a send for as long as `PvmBackoff` demands of this instance of a group. Messages that arrive meanwhile
+/// are taken in. A message handler does not wait, since the program waits for the handler.
+#[cold]
+#[inline(never)]
+pub fn back_off(guard: &mut Guard, instance: Option<u32>) {
+    let wait = instance.map_or(Duration::ZERO, |instance| guard.task().backoff(instance));
+    if wait.is_zero() || guard.task().in_handler() {
+        return;
+    }
+    wait_by(guard, Waiter::new(Some(wait)), &mut |guard| {
+        guard.progress();
+        None::<()>
+    });
+}
+
+/// Sends a message to one task, after the wait of `PvmBackoff`. The number in the wait is the instance in the group that
+/// this task has joined last.
+#[inline(always)]
+fn submit_to(guard: &mut Guard, tid: c_int, send: impl FnMut(&mut Task) -> Result<Submit, Code>) -> Outcome {
+    if guard.task().backs_off() && Tid(tid as u32).is_task() && guard.task().tid() != Some(Tid(tid as u32)) {
+        let instance = guard.task().last_instance();
+        back_off(guard, instance);
+    }
+    submit(guard, send)
+}
+
 #[cold]
 fn submit_slow(guard: &mut Guard, send: &mut dyn FnMut(&mut Task) -> Result<Submit, Code>) -> Result<c_int, Code> {
     wait(guard, None, |guard| match send(guard.task()) {
@@ -60,7 +88,7 @@ pub extern "C" fn pvm_send(tid: c_int, tag: c_int) -> c_int {
 fn send(tid: c_int, tag: c_int) -> c_int {
     traced_inline!(Event::Send, move |task| ints(&[sending_bytes(task), tid, tag, task.context()]), || call(
         "pvm_send",
-        |guard| submit(guard, |task| task.send(tid, tag))
+        |guard| submit_to(guard, tid, |task| task.send(tid, tag))
     ),)
 }
 
@@ -136,7 +164,7 @@ fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c
             let data = if bytes == 0 { NonNull::dangling().as_ptr() } else { data.cast_mut().cast() };
             // SAFETY: data as the caller promises.
             let body = unsafe { slice::from_raw_parts(data, bytes) };
-            match call_silent(|guard| submit(guard, |task| task.psend(tid, tag, body))) {
+            match call_silent(|guard| submit_to(guard, tid, |task| task.psend(tid, tag, body))) {
                 code @ ..0 => psend_failed(code),
                 done => done,
             }

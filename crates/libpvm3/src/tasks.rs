@@ -68,6 +68,7 @@ fn leave(guard: &mut Guard) -> Result<(), Code> {
     guard.state().has_callbacks = false;
     guard.state().registered = Default::default();
     guard.state().watched = None;
+    guard.state().choose_path();
     guard.state().lists.siblings = Vec::new();
     data::forget_identity();
     pvmmyctx.store(guard.task().context(), Relaxed);

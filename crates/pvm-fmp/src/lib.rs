@@ -126,6 +126,7 @@ mod tests;
 #[cfg(not(loom))]
 pub use {
     arrival::{Arrival, BodyInTransit, Inline, NotTaken, Remote, Sink},
+    copy::{copied_bytes, count_copy},
     endpoint::{Endpoint, RecentImmediate, RecentShort},
     file::{bytes_max as file_bytes_max, make as make_file, seal as seal_file},
     gather::GatherList,

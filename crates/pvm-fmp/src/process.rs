@@ -1,4 +1,5 @@
 //! Processes of peers: whether they live, and copies between their memory and ours.
+use crate::copy::count_copy;
 use crate::extents::Mapping;
 use crate::segment::Header;
 use crate::sync::ReadOnlyLoad;
@@ -62,6 +63,7 @@ unsafe fn read_with_nonce(header: &Header, address: u64, into: *mut u8, bytes: u
     // kernel's to check.
     let count = unsafe { libc::process_vm_readv(process, into.as_ptr(), 2, from.as_ptr(), 2, 0) };
     let count = usize::try_from(count).map_err(|_| last_errno())?;
+    count_copy(count);
     let is_owner = count >= 8 && u64::from_ne_bytes(nonce) == header.nonce.load_relaxed();
     Ok(is_owner.then(|| count - 8))
 }
@@ -94,7 +96,10 @@ pub fn write_to(process: i32, address: u64, data: &[u8]) -> Result<(), Refusal> 
     // SAFETY: the local bytes are read only; the remote address is the kernel's to check.
     let count = unsafe { libc::process_vm_writev(process, &raw const from, 1, &raw const into, 1, 0) };
     match usize::try_from(count) {
-        Ok(count) if count == data.len() => Ok(()),
+        Ok(count) if count == data.len() => {
+            count_copy(count);
+            Ok(())
+        }
         Ok(_) => Err(Refusal::Gone),
         Err(_) => Err(Refusal::of(last_errno())),
     }

@@ -8,6 +8,7 @@ use crate::pack::GATHER_BYTES;
 use crate::types::{Encoding, Kind};
 use pvm_core::codes::Code;
 use pvm_core::format::{Format, swap};
+use pvm_fmp::count_copy;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many items this process has converted, for users who want to check that nothing is converted.
@@ -88,6 +89,7 @@ fn convert(kind: Kind, from: (Form, &[u8]), to: (Form, &mut [u8])) -> usize {
     let (source, target) = (source.numbers(kind), target.numbers(kind));
     if source.bytes == target.bytes {
         let bytes = from.len().min(to.len());
+        count_copy(bytes);
         to[..bytes].copy_from_slice(&from[..bytes]);
         if source.swapped != target.swapped {
             swap(&mut to[..bytes], source.bytes);

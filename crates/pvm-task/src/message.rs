@@ -2,7 +2,7 @@
 use crate::queue::Links;
 use crate::types::{Encoding, Kind, Source};
 use pvm_core::codes::{Code, ENC_IN_PLACE, ENC_TRACE, ENC_XDR, native_dsig};
-use pvm_fmp::{Block, Endpoint, INLINE_BYTES_MAX, Remote};
+use pvm_fmp::{Block, Endpoint, INLINE_BYTES_MAX, Remote, count_copy};
 
 /// The longest body, in bytes: lengths are C `int`s.
 pub(crate) const BODY_BYTES_MAX: usize = i32::MAX as usize;
@@ -119,7 +119,10 @@ impl Message {
     pub fn copy_out(&self, offset: usize, data: &mut [u8]) {
         match &self.large {
             Large::None => data.copy_from_slice(&self.small[offset..offset + data.len()]),
-            Large::Bytes(bytes) => data.copy_from_slice(&bytes[offset..offset + data.len()]),
+            Large::Bytes(bytes) => {
+                count_copy(data.len());
+                data.copy_from_slice(&bytes[offset..offset + data.len()]);
+            }
             Large::Blocks(blocks) => copy_out_of_blocks(blocks, offset, data),
             Large::Remote(remote) => remote.read(offset, data),
             Large::Pieces(_) => debug_assert!(data.is_empty(), "pieces count as empty"),
@@ -233,6 +236,7 @@ fn allocate(heap: &mut Endpoint, bytes: usize) -> Result<Block, Code> {
 
 fn append_to_bytes(bytes: &mut Vec<u8>, data: &[u8]) -> Result<(), Code> {
     bytes.try_reserve(data.len()).map_err(|_| Code::NoMem)?;
+    count_copy(data.len());
     bytes.extend_from_slice(data);
     Ok(())
 }
@@ -292,6 +296,7 @@ pub(crate) fn gather(pieces: &[Box<dyn Source>]) -> Result<Vec<u8>, Code> {
     let length = pieces.iter().map(|piece| piece.bytes().len()).sum();
     bytes.try_reserve_exact(length).map_err(|_| Code::NoMem)?;
     for piece in pieces {
+        count_copy(piece.bytes().len());
         bytes.extend_from_slice(piece.bytes());
     }
     Ok(bytes)

@@ -6,6 +6,7 @@ use pvm_core::flows::multicast::McastRoute;
 use pvm_core::proto::{Request, TraceSettings};
 use pvm_core::tid::Tid;
 use serde_bytes::ByteBuf;
+use std::time::Duration;
 
 /// The fragment sizes that are accepted, in bytes. They have no effect (D39).
 const FRAGMENT_BYTES: std::ops::RangeInclusive<i32> = 52..=1_048_576;
@@ -14,6 +15,9 @@ const FRAGMENT_BYTES_DEFAULT: i32 = 4080;
 /// A number that `pvm_getopt` accepts in addition to the options of PVM 3.4. For this number, `pvm_getopt` returns how
 /// many items this process has converted.
 const ITEMS_CONVERTED: i32 = 1001;
+
+/// The same for the KiB of long messages that this process has copied.
+const KIB_COPIED: i32 = 1002;
 
 /// An option of `pvm_setopt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +49,8 @@ pub enum OptionNumber {
     SelfOutputContext = 23,
     SelfTraceContext = 24,
     NoReset = 25,
+    /// Not in PVM 3.4. The numbers of such options begin where programs for PVM 3.4 have none.
+    Backoff = 1003,
     /// How multicasts reach other hosts ([`McastRoute`]). PVM 3.4 does not have this option.
     McastRoute = 1004,
 }
@@ -83,6 +89,9 @@ impl OptionNumber {
             SelfTraceContext,
             NoReset,
         ];
+        if number == Backoff as i32 {
+            return Some(Backoff);
+        }
         ALL.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
     }
 }
@@ -95,6 +104,7 @@ pub(crate) struct Settings {
     fragment_bytes: i32,
     pub reserved: i32,
     show_tids: i32,
+    backoff_us: i32,
     pub mcast_route: i32,
     pub own: TraceSettings,
     pub children: TraceSettings,
@@ -117,6 +127,7 @@ impl Settings {
             fragment_bytes: FRAGMENT_BYTES_DEFAULT,
             reserved: 0,
             show_tids: 1,
+            backoff_us: 0,
             mcast_route: 0,
             own: nowhere(),
             children: nowhere(),
@@ -182,6 +193,7 @@ impl Settings {
             OptionNumber::SelfTraceOptions => own.trace_options,
             OptionNumber::ShowTids => self.show_tids,
             OptionNumber::NoReset => i32::from(self.no_reset.is_some()),
+            OptionNumber::Backoff => self.backoff_us,
             OptionNumber::McastRoute => self.mcast_route,
             OptionNumber::PollType | OptionNumber::PollTime => return None,
         })
@@ -196,6 +208,7 @@ impl Settings {
             OptionNumber::OutputTid => value == 0 || value == own_tid || value == self.inherited.0,
             OptionNumber::TraceTid => value == 0 || value == own_tid || value == self.inherited.1,
             OptionNumber::NoReset => false,
+            OptionNumber::Backoff => value >= 0,
             OptionNumber::McastRoute => u32::try_from(value).ok().and_then(McastRoute::from_word).is_some(),
             OptionNumber::PollType | OptionNumber::PollTime => return Err(Code::NotImpl),
             OptionNumber::SelfOutputContext | OptionNumber::SelfTraceContext => return Err(Code::NotImpl),
@@ -217,6 +230,7 @@ impl Settings {
             OptionNumber::FragSize => self.fragment_bytes = value,
             OptionNumber::ResvTids => self.reserved = value,
             OptionNumber::ShowTids => self.show_tids = value,
+            OptionNumber::Backoff => self.backoff_us = value,
             OptionNumber::McastRoute => self.mcast_route = value,
             OptionNumber::OutputTid => self.children.output_tid = value,
             OptionNumber::OutputCode => self.children.output_tag = value,
@@ -303,8 +317,22 @@ impl Task {
         if what == ITEMS_CONVERTED {
             return Ok(i32::try_from(self.items_converted()).unwrap_or(i32::MAX));
         }
+        if what == KIB_COPIED {
+            return Ok(i32::try_from(pvm_fmp::copied_bytes() / 1024).unwrap_or(i32::MAX));
+        }
         let option = OptionNumber::from_number(what).ok_or(Code::BadParam)?;
         self.state.settings.get(option).ok_or(Code::BadParam)
+    }
+
+    /// Returns whether the program has set `PvmBackoff`.
+    #[inline(always)]
+    pub fn backs_off(&self) -> bool {
+        self.state.settings.backoff_us != 0
+    }
+
+    /// Returns how long the instance of a group waits before it sends to a receiver to which other members send too.
+    pub fn backoff(&self, instance: u32) -> Duration {
+        Duration::from_micros(self.state.settings.backoff_us.unsigned_abs().into()).saturating_mul(instance)
     }
 
     /// Returns the index of this task's entry in the mailbox that lists the tasks to be spared by a reset.

@@ -46,6 +46,20 @@ fn values_are_checked_as_in_pvm_3_4() {
 }
 
 #[test]
+fn the_wait_of_an_instance_is_its_number_times_the_backoff() {
+    let mut task = task();
+    let option = OptionNumber::Backoff as i32;
+    assert!(!task.backs_off() && task.backoff(7).is_zero());
+    assert_eq!(task.set_option(option, -1), Err(Code::BadParam));
+    assert_eq!(task.set_option(option, 300), Ok(0));
+    assert!(task.backs_off());
+    assert_eq!((task.option(option), task.backoff(0)), (Ok(300), Duration::ZERO));
+    assert_eq!(task.backoff(7), Duration::from_micros(2100));
+    assert_eq!(task.set_option(option, i32::MAX), Ok(300));
+    assert_eq!(task.backoff(u32::MAX).as_micros(), u128::from(i32::MAX.unsigned_abs()) * u128::from(u32::MAX));
+}
+
+#[test]
 fn a_tag_for_own_output_needs_a_collector() {
     let mut task = task();
     assert_eq!(task.set_option(OptionNumber::SelfOutputCode as i32, 5), Ok(0));

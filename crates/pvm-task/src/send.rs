@@ -11,7 +11,7 @@ use pvm_core::flows::{LIST, LISTED};
 use pvm_core::machine::limits::DAEMON_MESSAGE_BYTES_MAX;
 use pvm_core::proto::{self, ByteBuf, Request, ToDaemon};
 use pvm_core::tid::{DAEMON_BIT, Tid};
-use pvm_fmp::{Block, Endpoint, FAR, INLINE_BYTES_MAX, Meta, SendError, Sent, WELL_KNOWN_HEADERS};
+use pvm_fmp::{Block, Endpoint, FAR, INLINE_BYTES_MAX, Meta, SendError, Sent, WELL_KNOWN_HEADERS, count_copy};
 
 /// The tid and tag by which a program's send addresses the collector of trace events.
 const TRACE_DESTINATION: (i32, i32) = (-1111, -2222);
@@ -426,6 +426,7 @@ impl Task {
                 let envelope = self_envelope(member.tid, meta);
                 let mut copy = Vec::new();
                 copy.try_reserve_exact(body.len()).map_err(|_| Code::NoMem)?;
+                count_copy(body.len());
                 copy.extend_from_slice(body);
                 self.deliver_to_self(envelope, copy);
             }

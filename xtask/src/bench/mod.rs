@@ -226,7 +226,7 @@ fn print_verdicts(verdicts: &[Verdict]) {
 fn first_line(program: &str, argument: &str) -> String {
     let output = Command::new(program).arg(argument).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    text.lines().next().unwrap_or_default().trim().to_owned()
+    text.lines().next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the processor's name.

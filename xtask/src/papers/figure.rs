@@ -138,10 +138,9 @@ impl Figure<'_> {
                     let key = move |(x, y)| PathElement::new(vec![(x, y), (x + LEGEND_WIDTH, y)], style);
                     drawn.label(&self.sheet.rows[*row]).legend(key);
                     let thin = self.color(*row).stroke_width(1);
-                    let spread = |point: &Point| PathElement::new(
-                        vec![(point.place, point.low.max(low)), (point.place, point.high)],
-                        thin,
-                    );
+                    let spread = |point: &Point| {
+                        PathElement::new(vec![(point.place, point.low.max(low)), (point.place, point.high)], thin)
+                    };
                     chart.draw_series(points.iter().map(spread)).map_err(fail)?;
                 }
                 let mut legend = chart.configure_series_labels();

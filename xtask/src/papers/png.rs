@@ -3,9 +3,7 @@
 use ab_glyph::{Font, FontVec, ScaleFont, point};
 use anyhow::{Context, Result};
 use plotters_backend::text_anchor::{HPos, VPos};
-use plotters_backend::{
-    BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingBackend, DrawingErrorKind,
-};
+use plotters_backend::{BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingBackend, DrawingErrorKind};
 use std::convert::Infallible;
 use std::fs::File;
 use std::io::BufWriter;
@@ -21,6 +19,8 @@ const CAPITAL: f32 = 0.73;
 const SCALE: u32 = 2;
 /// The number of lines in a pixel at which the border of a polygon is computed.
 const LINES: u32 = 4;
+/// A circle is drawn as a polygon with this number of corners.
+const CIRCLE_CORNERS: u32 = 16;
 
 /// Returns the font; `None` if it is not installed.
 pub fn font() -> Option<FontVec> {
@@ -98,8 +98,7 @@ impl<'a> Canvas<'a> {
 
     /// Draws a stroke between two points of the drawing.
     fn stroke(&mut self, from: BackendCoord, to: BackendCoord, color: BackendColor, width: u32) {
-        let scaled = |place: i32| f64::from(place * SCALE as i32) + f64::from(SCALE) / 2.0;
-        let (x, y, to_x, to_y) = (scaled(from.0), scaled(from.1), scaled(to.0), scaled(to.1));
+        let (x, y, to_x, to_y) = (place(from.0), place(from.1), place(to.0), place(to.1));
         let length = (to_x - x).hypot(to_y - y).max(1e-9);
         let half = f64::from(width * SCALE) / 2.0;
         let (dx, dy) = ((to_x - x) / length * half, (to_y - y) / length * half);
@@ -117,6 +116,11 @@ impl<'a> Canvas<'a> {
         encoder.set_filter(png::Filter::Up);
         Ok(encoder.write_header()?.write_image_data(pixels)?)
     }
+}
+
+/// Returns where a coordinate of the drawing is in the picture.
+fn place(coordinate: i32) -> f64 {
+    f64::from(coordinate * SCALE as i32) + f64::from(SCALE) / 2.0
 }
 
 /// Returns where a horizontal line enters and leaves a convex polygon.
@@ -178,6 +182,22 @@ impl DrawingBackend for Canvas<'_> {
         let points: Vec<BackendCoord> = path.into_iter().collect();
         for pair in points.windows(2) {
             self.stroke(pair[0], pair[1], style.color(), style.stroke_width());
+        }
+        Ok(())
+    }
+
+    fn draw_circle<S: BackendStyle>(&mut self, at: BackendCoord, radius: u32, style: &S, is_filled: bool) -> Drawn {
+        let (center_x, center_y) = (place(at.0), place(at.1));
+        let corner = |number: u32, radius: f64| {
+            let angle = std::f64::consts::TAU * f64::from(number) / f64::from(CIRCLE_CORNERS);
+            (center_x + radius * angle.cos(), center_y + radius * angle.sin())
+        };
+        let radius = f64::from(radius * SCALE);
+        let inner = if is_filled { 0.0 } else { radius - f64::from(style.stroke_width() * SCALE) };
+        for number in 0..CIRCLE_CORNERS {
+            let next = number + 1;
+            let corners = [corner(number, inner), corner(number, radius), corner(next, radius), corner(next, inner)];
+            self.fill(&corners, style.color());
         }
         Ok(())
     }

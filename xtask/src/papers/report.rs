@@ -14,6 +14,9 @@ use std::fs;
 /// The report's file.
 pub const FILE: &str = "papers.md";
 
+/// What a figure shows beside the medians.
+const RANGE: &str = "; the thin lines reach from the smallest value to the largest";
+
 const HEAD: &str = "# The papers' experiments, on hpvm
 
 Each table and each figure shows the median of its runs; the CSV file beside it has every value. `docs/papers.md` tells
@@ -41,7 +44,12 @@ pub fn write(store: &Store, form: Form, parts: &[Part]) -> Result<Vec<String>> {
         for line in &record.about {
             writeln!(text, "* {line}")?;
         }
-        writeln!(text, "* {:.0} s in all\n\nThe papers' numbers:\n\n{}\n", record.seconds, experiment.paper.trim())?;
+        writeln!(
+            text,
+            "* {:.0} s for all runs\n\nThe papers' numbers:\n\n{}\n",
+            record.seconds,
+            experiment.paper.trim()
+        )?;
         for sheet in (experiment.sheets)(form) {
             let figures = figure::draw(&sheet, &record.cells, &about(&sheet, record), &store.directory)?;
             table(&mut text, &sheet, &record.cells)?;
@@ -62,12 +70,13 @@ pub fn write(store: &Store, form: Form, parts: &[Part]) -> Result<Vec<String>> {
 /// Returns the text above a figure.
 fn about(sheet: &Sheet, record: &Record) -> Vec<String> {
     let runs = match record.cells.runs(sheet) {
-        Some((one, other)) if one == other => format!("median of {one} runs"),
-        Some((low, high)) => format!("median of {low} to {high} runs"),
+        Some((1, 1)) => "one run".into(),
+        Some((one, other)) if one == other => format!("median of {one} runs{RANGE}"),
+        Some((low, high)) => format!("median of {low} to {high} runs{RANGE}"),
         None => "no runs".into(),
     };
     let mut lines = record.about.clone();
-    lines.push(format!("{runs}; the thin lines reach from the smallest value to the largest"));
+    lines.push(runs);
     lines
 }
 

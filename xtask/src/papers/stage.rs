@@ -99,8 +99,7 @@ impl Stage {
             }
             Contestant::Pvm { .. } => debian_pvm::obstacle(),
             Contestant::OpenMpi => {
-                let is_there =
-                    Path::new("/usr/bin/mpirun.openmpi").exists() && program("openmpi_bench").exists();
+                let is_there = Path::new("/usr/bin/mpirun.openmpi").exists() && program("openmpi_bench").exists();
                 (!is_there).then(|| "Open MPI is not here (`cargo xtask setup bench`)".into())
             }
             Contestant::TcpSpinning | Contestant::TcpSleeping => None,

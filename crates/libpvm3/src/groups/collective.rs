@@ -4,7 +4,7 @@ use super::{find, name_of, traced_name};
 use crate::errors::{Failure, Outcome, call};
 use crate::memory::writable;
 use crate::process::Guard;
-use crate::send::submit;
+use crate::send::{back_off, submit};
 use crate::trace::traced_code;
 use crate::wait::wait_by;
 use pvm_core::codes::Code;
@@ -100,6 +100,9 @@ fn send(guard: &mut Guard, operation: &Collective, to: GroupMember, share: Resul
 
 /// Sends this task's share to the root.
 fn send_to_root(guard: &mut Guard, operation: &Collective, root: GroupMember, data: Memory) -> Outcome {
+    if guard.task().backs_off() {
+        back_off(guard, Some(operation.instance()));
+    }
     send(guard, operation, root, Ok(data.read()))?;
     if guard.task().is_far_ahead(operation) {
         // The wait is limited, since the root may do other work for a long time before it receives.

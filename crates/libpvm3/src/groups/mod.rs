@@ -86,7 +86,10 @@ pub unsafe extern "C" fn pvm_joingroup(group: *const c_char) -> c_int {
         let join = |guard: &mut Guard, name: &[u8]| {
             let reply = request(guard, Request::JoinGroup(ByteBuf::from(name)))?;
             match guard.task().enter_group(name, reply) {
-                Ok(group) => Ok(group.instance()?),
+                Ok(group) => {
+                    guard.task().joined_group(&group);
+                    Ok(group.instance()?)
+                }
                 Err(code) => {
                     request(guard, Request::LeaveGroup(ByteBuf::from(name)))?;
                     Err(code.into())

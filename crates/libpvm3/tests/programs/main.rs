@@ -268,6 +268,11 @@ fn long_shares_are_combined_once_or_not_at_all() {
 }
 
 #[test]
+fn a_member_waits_its_number_of_times_before_it_sends() {
+    passes("backoff", Linked::Shared);
+}
+
+#[test]
 fn a_reduction_without_memory_fails_and_nothing_else() {
     passes("no_memory", Linked::Shared);
 }

@@ -16,7 +16,7 @@ use crate::receive::Envelope;
 use crate::types::Filter;
 use pvm_core::proto::Direct;
 use pvm_core::tid::Tid;
-use pvm_fmp::Meta;
+use pvm_fmp::{Meta, count_copy};
 use pvm_net::{Carried, Identity, KeyPair, Link, LinkError};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::Shutdown;
@@ -372,6 +372,7 @@ impl DirectLink {
             let stalls = count == 0 && !ready(&self.connection, PollFlags::IN, STALL_TIME_MAX);
             // If there is no memory for a copy, the receive waits for the remaining bytes.
             if stalls && body.try_reserve_exact(bytes).is_ok() {
+                count_copy(done);
                 body.extend_from_slice(&posted.room[..done]);
                 return Ok(());
             }

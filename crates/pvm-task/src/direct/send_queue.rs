@@ -4,7 +4,7 @@
 //! not taken yet are in the queue too, after those that it has taken.
 use crate::direct::Body;
 use pvm_core::codes::Code;
-use pvm_fmp::{Block, Meta};
+use pvm_fmp::{Block, Meta, count_copy};
 use std::collections::VecDeque;
 
 /// The most bytes that one write takes from a body in the heap.
@@ -102,6 +102,7 @@ impl QueuedBody {
     pub fn fill(&mut self, body: Body<'_>) {
         if let (QueuedBody::Bytes(copy), Body::Bytes(bytes)) = (self, body) {
             if copy.is_empty() {
+                count_copy(bytes.len());
                 copy.extend_from_slice(bytes);
             }
         }

@@ -150,6 +150,8 @@ pub(crate) struct Groups {
     cached: Vec<Rc<CachedGroup>>,
     /// Group numbers and the memory of these groups. The memory arrives before the daemon's reply about the group.
     arrived: Vec<(u64, GroupView)>,
+    /// The numbers and instances of the groups that this task is a member of, in the order in which it joined.
+    joined: Vec<(u64, u32)>,
     /// Shares that other members still send for collective operations that this task has given up. They are dropped
     /// when they arrive.
     abandoned: Vec<Filter>,
@@ -265,6 +267,18 @@ impl Task {
         groups.enter(name, id, u32::try_from(instance).ok())
     }
 
+    /// Notes that this task has joined the group.
+    pub fn joined_group(&mut self, group: &Group) {
+        if let (Some(member), Some(instance)) = (&mut self.member, group.0.instance) {
+            member.groups.joined.push((group.0.id, instance));
+        }
+    }
+
+    /// Returns the instance of this task in the group that it has joined last, of those that it has not left.
+    pub fn last_instance(&self) -> Option<u32> {
+        Some(self.member.as_ref()?.groups.joined.last()?.1)
+    }
+
     /// Notes that `pvm_freezegroup` of this task has succeeded.
     pub fn froze_group(&mut self, name: &[u8]) {
         let group = self.member.as_ref().and_then(|member| member.groups.by_name(name));
@@ -282,6 +296,9 @@ impl Task {
     /// Notes that this task has left the group.
     pub fn left_group(&mut self, name: &[u8]) {
         if let Some(group) = self.member.as_mut().and_then(|member| member.groups.remove(name)) {
+            if let Some(member) = &mut self.member {
+                member.groups.joined.retain(|(id, _)| *id != group.id);
+            }
             self.drop_all_shares(&group);
         }
     }

@@ -59,25 +59,25 @@ fn sheets(form: Form) -> Vec<Sheet> {
 fn measure(stage: &Stage) -> Result<()> {
     let most = |place: &Place| stage.either(place.short, place.full).iter().copied().max().unwrap_or(1);
     let network = stage.bridge(most(&BRIDGE))?;
-    of_network(stage, &network, &BRIDGE, stage.either(30, 500));
+    of_network(stage, &network, &BRIDGE, stage.either(30, 300));
     drop(network);
     if let Some(obstacle) = no_ether() {
         nothing_here(stage, &of_place(stage.form, &ETHER), &obstacle);
         return Ok(());
     }
     let network = stage.ether(most(&ETHER), Rate::Ten, Medium::Hub)?;
-    of_network(stage, &network, &ETHER, stage.either(10, 100));
+    of_network(stage, &network, &ETHER, stage.either(10, 50));
     Ok(())
 }
 
 fn of_network(stage: &Stage, network: &Network, place: &Place, barriers: usize) {
-    let repetitions = stage.either(1, 5);
+    let repetitions = stage.either(1, 3);
     let (times, spreads) = (format!("d_barrier{}", place.end), format!("d_spread{}", place.end));
     for count in stage.either(place.short, place.full) {
         for (who, row) in SYSTEMS {
-            let said = stage.machine(who, network, *count).and_then(|machine| {
-                stage.papers(who, &machine, &[&"barrier", count, &barriers, &repetitions])
-            });
+            let said = stage
+                .machine(who, network, *count)
+                .and_then(|machine| stage.papers(who, &machine, &[&"barrier", count, &barriers, &repetitions]));
             match said {
                 Ok(values) => {
                     for one in values {

@@ -129,13 +129,7 @@ fn measure(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-fn pvm(
-    stage: &Stage,
-    network: &Network,
-    who: Contestant,
-    system: &str,
-    (sheet, word): (&str, &str),
-) -> Result<()> {
+fn pvm(stage: &Stage, network: &Network, who: Contestant, system: &str, (sheet, word): (&str, &str)) -> Result<()> {
     let machine = stage.machine(who, network, 2)?;
     let mut values = Vec::new();
     let [short, long] = exchanges(stage);

@@ -54,8 +54,7 @@ fn measure(stage: &Stage) -> Result<()> {
         for (who, row, way) in WAYS {
             let mut words: Vec<&dyn Display> = vec![&"mcast", way, count, &ms, &repetitions];
             words.extend(sizes(stage.form).iter().map(|size| size as &dyn Display));
-            let said =
-                stage.machine(*who, &network, *count).and_then(|machine| stage.papers(*who, &machine, &words));
+            let said = stage.machine(*who, &network, *count).and_then(|machine| stage.papers(*who, &machine, &words));
             match said {
                 Ok(values) => values.iter().for_each(|one| stage.value(&id(one.size), row, count, one.value)),
                 Err(error) => {

@@ -63,8 +63,14 @@ fn sheets(form: Form) -> Vec<Sheet> {
                 [("time", "us (less is better)", "One way"), ("bandwidth", "MB/s (more is better)", "Bandwidth")]
             {
                 let title = format!("{title} {place_text}, {route}");
-                let sheet =
-                    Sheet::of_numbers(id(what, place, direct), title, "bytes of a message", unit, sizes(form), Plot::Lines);
+                let sheet = Sheet::of_numbers(
+                    id(what, place, direct),
+                    title,
+                    "bytes of a message",
+                    unit,
+                    sizes(form),
+                    Plot::Lines,
+                );
                 sheets.push(sheet.with_rows(&rows));
             }
         }
@@ -84,9 +90,8 @@ fn measure(stage: &Stage) -> Result<()> {
                     let mut words: Vec<&dyn Display> = vec![&"pair", &word, &0, &ms, &1];
                     words.extend(sizes.iter().map(|size| size as &dyn Display));
                     let said = machine.as_ref().map_err(|error| format!("{error:#}"));
-                    let said = said.and_then(|machine| {
-                        stage.papers(who, machine, &words).map_err(|error| format!("{error:#}"))
-                    });
+                    let said = said
+                        .and_then(|machine| stage.papers(who, machine, &words).map_err(|error| format!("{error:#}")));
                     report(stage, who, (place, direct), said);
                 }
             }

@@ -45,9 +45,8 @@ fn gains() -> Vec<String> {
 }
 
 fn sheets(form: Form) -> Vec<Sheet> {
-    let sheet = |id: &str, title: &str, unit, plot| {
-        Sheet::of_numbers(id, title, "bytes of a message", unit, sizes(form), plot)
-    };
+    let sheet =
+        |id: &str, title: &str, unit, plot| Sheet::of_numbers(id, title, "bytes of a message", unit, sizes(form), plot);
     let mut rows = Vec::new();
     for (_, place) in PLACES {
         for (route, direct) in ROUTES {
