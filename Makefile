@@ -10,6 +10,7 @@ help:
 	@echo 'make demo                 the main job on this host: a farm of tasks, and how fast messages are'
 	@echo 'make test                 every test'
 	@echo 'make bench                the speed beside PVM 3.4.6, Open MPI and MPICH'
+	@echo 'make papers               the experiments of the papers, as a report in target/papers'
 	@echo 'make install PREFIX=DIR   install to DIR ($(PREFIX)); DESTDIR is honoured'
 	@echo 'make clean                remove everything that was built'
 	@echo 'dist/bootstrap.sh xtask   the commands for developers'
@@ -32,6 +33,10 @@ bench:
 	@$(CARGO) xtask setup bench
 	@$(CARGO) xtask bench
 
+papers:
+	@$(CARGO) xtask setup bench
+	@$(CARGO) xtask papers
+
 install: build
 	@DESTDIR='$(DESTDIR)' $(CARGO) xtask install '$(PREFIX)'
 
@@ -39,4 +44,4 @@ clean:
 	@$(CARGO) clean
 	@rm -rf target
 
-.PHONY: all help build demo test bench install clean
+.PHONY: all help build demo test bench papers install clean

@@ -12,9 +12,13 @@ use std::process::Command;
 /// The packages for building and for the demo. (`dist/bootstrap.sh` installs cargo itself.)
 const BUILD: &[&str] = &["gcc", "libc6-dev", "binutils", "make"];
 
+/// The font of figures that are written as PNG.
+const FONT: &str = "fonts-dejavu-core";
+
 /// The packages for tests.
 const TEST: &[&str] = &[
     "cmake",
+    FONT,
     "g++",
     "gfortran",
     "groff-base",
@@ -31,7 +35,7 @@ const TEST: &[&str] = &[
 ];
 
 /// The packages for comparisons. The two MPIs coexist; each has commands of its own (`mpicc.openmpi`, ...).
-const BENCH: &[&str] = &["openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev"];
+const BENCH: &[&str] = &[FONT, "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev"];
 
 /// The message before anything is installed.
 const TEST_NOTICE: &str = "hpvm: every test takes about 25 minutes on two cores, 3 GB of memory, and 7 GB of disk below \

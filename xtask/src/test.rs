@@ -2,8 +2,8 @@
 use crate::common::cargo;
 use crate::counts::Counts;
 use crate::{
-    abi, build, conform, demo, ether, failures, hosts, lint, man, old_makefiles, sanitize, second_user, sim, torture,
-    unlike,
+    abi, build, conform, demo, ether, failures, hosts, lint, man, old_makefiles, papers, sanitize, second_user, sim,
+    torture, unlike,
 };
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
@@ -35,6 +35,7 @@ const PARTS: &[Part] = &[
     ("conformance", || conform::counted(&[])),
     ("several hosts", several_hosts),
     ("emulated Ethernet", || ether::counted(&["--short".into()])),
+    ("papers", || papers::counted(&["--short".into(), build::AS_IT_IS.into()])),
     ("unlike hosts", || unlike::counted(&["--short".into()])),
     ("torture", || torture::counted(&["--seconds".into(), TORTURE_SECONDS.into()])),
     ("hostile neighbours", || torture::counted(&HOSTILE.map(String::from))),
