@@ -5,6 +5,7 @@ use super::super::sheet::{Plot, Sheet};
 use super::super::stage::{Measured, PVM, Stage};
 use super::Experiment;
 use crate::bench::hosts::Contestant;
+use crate::hosts::network::Network;
 use anyhow::Result;
 use std::fmt::Display;
 
@@ -63,38 +64,50 @@ fn measure(stage: &Stage) -> Result<()> {
     let network = stage.bridge(2)?;
     let sizes = sizes(stage.form);
     let (rounds, ms) = stage.either((1, 1), (5, 20));
-    for (route, direct) in ROUTES {
-        let machines = systems(direct).map(|who| (who, stage.machine(who, &network, 2)));
-        for _ in 0..rounds {
-            for (word, place) in PLACES {
-                let mut times: Vec<Vec<Measured>> = Vec::new();
-                for (who, machine) in &machines {
-                    let mut words: Vec<&dyn Display> = vec![&"pair", &word, &0, &ms, &1];
-                    words.extend(sizes.iter().map(|size| size as &dyn Display));
-                    let row = row(*who, place, route);
-                    let said = match machine {
-                        Ok(machine) => stage.papers(*who, machine, &words).map_err(|error| format!("{error:#}")),
-                        Err(error) => Err(format!("{error:#}")),
-                    };
-                    match said {
-                        Ok(mut values) => {
-                            values.retain(|one| one.name == "raw");
-                            values.iter().for_each(|one| stage.value("h_time", &row, one.size, one.value));
-                            times.push(values);
-                        }
-                        Err(error) => {
-                            stage.failed(*who, "h_time", &row, "*", &error);
-                            stage.failed(*who, "h_gain", &format!("{place}, {route}"), "*", &error);
-                        }
-                    }
-                }
-                if let [ours, theirs] = &times[..] {
-                    for (ours, theirs) in ours.iter().zip(theirs) {
-                        stage.value("h_gain", &format!("{place}, {route}"), ours.size, theirs.value / ours.value);
-                    }
+    for _ in 0..rounds {
+        for (route, direct) in ROUTES {
+            // Only one machine runs at a time: a process on a host cannot be assigned to one of several machines.
+            let [ours, theirs] = systems(direct).map(|who| times(stage, &network, who, route, (&sizes, ms)));
+            for (place, ours) in ours {
+                let Some((_, theirs)) = theirs.iter().find(|(other, _)| *other == place) else { continue };
+                for (ours, theirs) in ours.iter().zip(theirs) {
+                    stage.value("h_gain", &format!("{place}, {route}"), ours.size, theirs.value / ours.value);
                 }
             }
         }
     }
     Ok(())
+}
+
+/// Measures one system. Reports its times, and returns those of each place.
+fn times(
+    stage: &Stage,
+    network: &Network,
+    who: Contestant,
+    route: &str,
+    (sizes, ms): (&[usize], i32),
+) -> Vec<(&'static str, Vec<Measured>)> {
+    let machine = stage.machine(who, network, 2);
+    let mut all = Vec::new();
+    for (word, place) in PLACES {
+        let mut words: Vec<&dyn Display> = vec![&"pair", &word, &0, &ms, &1];
+        words.extend(sizes.iter().map(|size| size as &dyn Display));
+        let row = row(who, place, route);
+        let said = match &machine {
+            Ok(machine) => stage.papers(who, machine, &words).map_err(|error| format!("{error:#}")),
+            Err(error) => Err(format!("{error:#}")),
+        };
+        match said {
+            Ok(mut values) => {
+                values.retain(|one| one.name == "raw");
+                values.iter().for_each(|one| stage.value("h_time", &row, one.size, one.value));
+                all.push((place, values));
+            }
+            Err(error) => {
+                stage.failed(who, "h_time", &row, "*", &error);
+                stage.failed(who, "h_gain", &format!("{place}, {route}"), "*", &error);
+            }
+        }
+    }
+    all
 }
