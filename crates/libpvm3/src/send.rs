@@ -39,8 +39,8 @@ fn poll_before_send(guard: &mut Guard) {
     guard.run_callbacks();
 }
 
-/// Waits before a send for as long as `PvmBackoff` demands of this instance of a group. Messages that arrive meanwhile
-/// are taken in. A message handler does not wait, since the program waits for the handler.
+/// Waits before a send for as long as `PvmBackoff` demands of this instance of a group (papers D4). Messages that arrive
+/// meanwhile are taken in. A message handler does not wait, since the program waits for the handler.
 #[cold]
 #[inline(never)]
 pub fn back_off(guard: &mut Guard, instance: Option<u32>) {

@@ -1,7 +1,7 @@
 //! Draws a table of the report as SVG and as PNG.
 
 use super::png::{self, Canvas};
-use super::sheet::{Cells, Plot, Sheet, digits};
+use super::sheet::{Cells, Column, Plot, Sheet, digits};
 use crate::bench::tables::size_text;
 use ab_glyph::FontVec;
 use anyhow::{Result, anyhow};
@@ -95,14 +95,16 @@ impl Figure<'_> {
     }
 
     fn points(&self, row: &str) -> Vec<Point> {
-        let point = |column: &super::sheet::Column| {
+        let point = |(index, column): (usize, &Column)| {
             let value = self.cells.median(self.sheet, row, &column.name)?;
             let (low, high) = self.cells.range(self.sheet, row, &column.name)?;
             // A logarithmic axis has no place for what is not positive.
             let is_drawn = value > 0.0 || self.sheet.plot != Plot::Lines;
-            is_drawn.then_some(Point { place: column.place, value, low, high })
+            // Groups of bars stand side by side, whatever their numbers are.
+            let place = if self.sheet.plot == Plot::Bars { index as f64 } else { column.place };
+            is_drawn.then_some(Point { place, value, low, high })
         };
-        self.sheet.columns.iter().filter_map(point).collect()
+        self.sheet.columns.iter().enumerate().filter_map(point).collect()
     }
 
     fn color(&self, row: usize) -> RGBColor {
@@ -167,7 +169,12 @@ impl Figure<'_> {
         let mut chart = builder.build_cartesian_2d(places, 0.0..high * 1.25).map_err(fail)?;
         let (x_text, y_text) = (|_: &f64| String::new(), |value: &f64| digits(*value));
         let mut mesh = chart.configure_mesh();
-        mesh.disable_x_mesh().y_desc(self.sheet.unit).x_label_formatter(&x_text).y_label_formatter(&y_text);
+        mesh.disable_x_mesh()
+            .x_labels(0)
+            .x_desc(self.sheet.column_title)
+            .y_desc(self.sheet.unit)
+            .x_label_formatter(&x_text)
+            .y_label_formatter(&y_text);
         mesh.light_line_style(RGBColor(243, 243, 243)).draw().map_err(fail)?;
         for (place, (row, points)) in rows.iter().enumerate() {
             let style = self.color(*row);
@@ -188,8 +195,8 @@ impl Figure<'_> {
         legend.position(SeriesLabelPosition::UpperLeft).background_style(WHITE.mix(0.8)).border_style(BLACK);
         legend.label_font(("sans-serif", 14)).draw().map_err(fail)?;
         let text = ("sans-serif", 14).into_text_style(area);
-        for column in &self.sheet.columns {
-            let (x, y) = chart.backend_coord(&(column.place, 0.0));
+        for (index, column) in self.sheet.columns.iter().enumerate() {
+            let (x, y) = chart.backend_coord(&(index as f64, 0.0));
             let (base_x, base_y) = area.get_base_pixel();
             let wide = (column.name.len() as i32 * 7) / 2;
             area.draw_text(&column.name, &text, (x - base_x - wide, y - base_y + 8)).map_err(fail)?;

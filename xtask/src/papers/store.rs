@@ -44,10 +44,14 @@ impl Store {
         self.directory.join(UNFINISHED)
     }
 
-    /// Begins a run. If the last run was interrupted, the new one continues it; otherwise `keeps` says whether the
-    /// results of finished experiments are kept.
+    /// Returns whether the last run was interrupted.
+    pub fn is_unfinished(&self) -> bool {
+        self.unfinished().exists()
+    }
+
+    /// Begins a run. `keeps`: whether the results of finished experiments are kept.
     pub fn begin(&self, keeps: bool) -> Result<()> {
-        if !keeps && !self.unfinished().exists() {
+        if !keeps {
             for entry in fs::read_dir(self.directory.join("results"))?.flatten() {
                 fs::remove_file(entry.path())?;
             }
@@ -85,18 +89,17 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_run_continues_and_a_finished_one_begins_anew() {
+    fn a_run_that_keeps_nothing_begins_anew() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("results")).unwrap();
         let store = Store { directory: folder.path().into() };
         store.begin(false).unwrap();
         store.put(&record("one")).unwrap();
-        store.begin(false).unwrap();
-        assert_eq!(store.get("one"), Some(record("one")));
-        store.end().unwrap();
+        assert!(store.is_unfinished());
         store.begin(true).unwrap();
-        assert!(store.get("one").is_some() && store.get("two").is_none());
+        assert_eq!((store.get("one"), store.get("two")), (Some(record("one")), None));
         store.end().unwrap();
+        assert!(!store.is_unfinished());
         store.begin(false).unwrap();
         assert_eq!(store.get("one"), None);
     }
