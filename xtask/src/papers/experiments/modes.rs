@@ -111,7 +111,7 @@ fn measure(stage: &Stage) -> Result<()> {
             COPIES.iter().for_each(|copies| stage.absent(sheet, native, copies, NO_COUNTERS));
         }
         stage.row_absent(sheet, "FMP", "there is no program for FMP by itself yet");
-        for _ in 0..stage.either(1, 5) {
+        for _ in 0..stage.either(1, 3) {
             for (who, system) in SYSTEMS {
                 if let Err(error) = pvm(stage, &network, who, system, (sheet, word)) {
                     let fail = |mode| stage.failed(who, sheet, &row(system, mode), "*", format!("{error:#}"));
