@@ -121,7 +121,7 @@ impl Table<'_> {
 }
 
 /// Returns a number with three significant digits.
-fn digits(value: f64) -> String {
+pub fn digits(value: f64) -> String {
     match value.abs() {
         large if large >= 100.0 => format!("{value:.0}"),
         medium if medium >= 10.0 => format!("{value:.1}"),

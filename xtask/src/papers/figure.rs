@@ -1,7 +1,7 @@
 //! Draws a table of the report as SVG and as PNG.
 
 use super::png::{self, Canvas};
-use super::sheet::{Cells, Column, Plot, Sheet, digits};
+use super::sheet::{Cells, Column, Plot, Sheet, number_text};
 use crate::bench::tables::size_text;
 use ab_glyph::FontVec;
 use anyhow::{Result, anyhow};
@@ -28,7 +28,7 @@ const COLORS: [RGBColor; 10] = [
     RGBColor(170, 150, 60),
 ];
 
-/// The height of a figure with this text above it.
+/// Returns the size of a figure with this text above it.
 fn size(about: &[String]) -> (u32, u32) {
     (SIZE.0, SIZE.1 + TEXT_HEIGHT * about.len() as u32)
 }
@@ -127,7 +127,7 @@ impl Figure<'_> {
             ($chart:expr) => {{
                 let mut chart = $chart.map_err(fail)?;
                 let x_text = |place: &f64| if is_bytes { size_text(*place as usize) } else { format!("{place}") };
-                let y_text = |value: &f64| digits(*value);
+                let y_text = |value: &f64| number_text(*value);
                 let mut mesh = chart.configure_mesh();
                 mesh.x_desc(self.sheet.column_title).y_desc(self.sheet.unit).x_labels(13);
                 mesh.x_label_formatter(&x_text).y_label_formatter(&y_text);
@@ -167,7 +167,7 @@ impl Figure<'_> {
         builder.caption(&self.sheet.title, ("sans-serif", 20)).margin(14).x_label_area_size(44).y_label_area_size(84);
         let places = -0.5..self.sheet.columns.len() as f64 - 0.5;
         let mut chart = builder.build_cartesian_2d(places, 0.0..high * 1.25).map_err(fail)?;
-        let (x_text, y_text) = (|_: &f64| String::new(), |value: &f64| digits(*value));
+        let (x_text, y_text) = (|_: &f64| String::new(), |value: &f64| number_text(*value));
         let mut mesh = chart.configure_mesh();
         mesh.disable_x_mesh()
             .x_labels(0)

@@ -2,7 +2,7 @@
 
 use super::experiments::Experiment;
 use super::figure;
-use super::sheet::{Cell, Cells, Sheet, digits};
+use super::sheet::{Cell, Cells, Sheet, number_text};
 use super::store::{Record, Store};
 use super::{Form, png};
 use crate::bench::tables::size_text;
@@ -118,7 +118,7 @@ fn cell(sheet: &Sheet, cells: &Cells, row: &str, column: &str) -> String {
     let (Some(median), Some((low, high))) = (cells.median(sheet, row, column), cells.range(sheet, row, column)) else {
         return "-".into();
     };
-    match [low, median, high].map(digits) {
+    match [low, median, high].map(number_text) {
         [low, median, high] if low == high && low == median => median,
         [low, median, high] => format!("{median} ({low} to {high})"),
     }
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(
             text,
             "### A title, us\n\n| bytes of a message | 4 KiB | 8 B |\n| --- | ---: | ---: |\n\
-             | one | 2.00 (1.00 to 4.00) | 0.500 |\n| two | - | - |\n\n* two: not here\n\n"
+             | one | 2 (1 to 4) | 0.500 |\n| two | - | - |\n\n* two: not here\n\n"
         );
         assert_eq!(csv(&sheet, &cells).lines().count(), 5);
         assert!(csv(&sheet, &cells).contains("\"one\",\"4096\",3,4,\"us\""));

@@ -1,6 +1,7 @@
 //! The tables of the report: which cells each has, and what was measured for them.
 
 use crate::bench::samples::median;
+use crate::bench::tables;
 use serde::{Deserialize, Serialize};
 
 /// How a table is drawn.
@@ -175,15 +176,9 @@ impl Cells {
     }
 }
 
-/// Returns a number with three significant digits.
-pub fn digits(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".into(),
-        large if large >= 100.0 => format!("{value:.0}"),
-        medium if medium >= 10.0 => format!("{value:.1}"),
-        small if small >= 1.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
+/// Returns a number as text: counts as they are, other numbers with three significant digits.
+pub fn number_text(value: f64) -> String {
+    if value.fract() == 0.0 { format!("{value:.0}") } else { tables::digits(value) }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use super::{Experiment, nothing_here};
 use crate::bench::hosts::Contestant;
 use crate::ether::model::{Medium, PORT_BYTES_MAX};
 use crate::ether::wire::{Counters, Rate};
+use crate::hosts::machine::Machine;
 use crate::hosts::network::Network;
 use anyhow::{Context, Result};
 
@@ -35,7 +36,7 @@ const SYSTEMS: [(Contestant, &str); 4] = [
     (Contestant::Pvm { direct: true }, "PVM 3.4.6, direct route"),
 ];
 
-/// The senders, and the sizes of a message.
+/// Returns the number of senders, and the sizes of a message.
 fn amounts(form: Form) -> (usize, &'static [usize]) {
     form.either((3, &[16 << 10]), (32, &[16 << 10, 64 << 10, 256 << 10, 1 << 20]))
 }
@@ -89,7 +90,7 @@ fn measure(stage: &Stage) -> Result<()> {
 fn one(
     stage: &Stage,
     who: Contestant,
-    machine: &crate::hosts::machine::Machine,
+    machine: &Machine,
     network: &Network,
     (senders, size): (usize, usize),
 ) -> Result<[f64; 3]> {

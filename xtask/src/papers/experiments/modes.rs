@@ -51,7 +51,7 @@ const SHORT_BYTES: [usize; 8] = [8, 64, 128, 256, 384, 512, 768, 1024];
 const LONG_BYTES: [usize; 3] = [1 << 20, 2 << 20, 4 << 20];
 const NO_COUNTERS: &str = "it does not count copies";
 
-/// The native layers of a place.
+/// Returns the native layers of a place.
 fn natives(place: &str) -> &'static [&'static str] {
     if place == "m_inside" { &["FMP", "Open MPI", "MPICH"] } else { &["TCP, spinning", "TCP, sleeping", "Open MPI"] }
 }
@@ -99,7 +99,7 @@ fn report(stage: &Stage, sheet: &str, row_of: &dyn Fn(&str) -> Option<String>, v
     }
 }
 
-/// The round trips of a short and of a long message.
+/// Returns the numbers of round trips of a short and of a long message.
 fn exchanges(stage: &Stage) -> [usize; 2] {
     stage.either([10, 1], [100, 20])
 }

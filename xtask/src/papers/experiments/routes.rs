@@ -2,7 +2,7 @@
 
 use super::super::Form;
 use super::super::sheet::{Plot, Sheet};
-use super::super::stage::{HPVM, PVM, Stage};
+use super::super::stage::{HPVM, Measured, PVM, Stage};
 use super::{Experiment, FORMS, form_name};
 use crate::bench::hosts::Contestant;
 use anyhow::Result;
@@ -26,7 +26,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 const PLACES: [(&str, &str, &str); 2] =
     [("inside", "here", "inside a host"), ("between", "there", "between two hosts")];
 
-/// The compared systems, with the direct route or without.
+/// Returns the compared systems, with the direct route or without.
 fn systems(direct: bool) -> [Contestant; 2] {
     [Contestant::Hpvm { trusted: true, direct }, Contestant::Pvm { direct }]
 }
@@ -40,7 +40,7 @@ fn row(who: Contestant, form: &str) -> String {
     format!("{} {}", name(who), form_name(form))
 }
 
-/// Every second power of two.
+/// Returns every second power of two.
 fn sizes(form: Form) -> Vec<usize> {
     match form {
         Form::Short => vec![1, 4096],
@@ -100,12 +100,7 @@ fn measure(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-fn report(
-    stage: &Stage,
-    who: Contestant,
-    (place, direct): (&str, bool),
-    said: Result<Vec<super::super::stage::Measured>, String>,
-) {
+fn report(stage: &Stage, who: Contestant, (place, direct): (&str, bool), said: Result<Vec<Measured>, String>) {
     let (times, bandwidths) = (id("time", place, direct), id("bandwidth", place, direct));
     match said {
         Ok(values) => {

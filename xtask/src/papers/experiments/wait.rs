@@ -45,7 +45,7 @@ const WIRE: &str = "the wire";
 const SEGMENT_BYTES: usize = 1448;
 const FRAME_BITS: usize = 8 * 1538;
 
-/// The numbers of doubles of each node, and for each the numbers of nodes.
+/// Returns the numbers of doubles of each node, and for each the numbers of nodes.
 fn loads(form: Form) -> &'static [(usize, &'static [usize])] {
     form.either(&[(1000, &[2])], &[(10_000, &[1, 4, 8, 12, 16, 24]), (100_000, &[4, 16])])
 }
