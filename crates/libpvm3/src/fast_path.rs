@@ -92,7 +92,7 @@ pub unsafe fn fmp_send(tid: c_int, tag: c_int, data: *const c_void, bytes: usize
     }
     let Some(mut guard) = FastGuard::enter() else { return FastSend::NotDone };
     let state = guard.state();
-    if state.is_watched() {
+    if state.ordinary_only {
         return FastSend::NotDone;
     }
     // SAFETY: as promised.
@@ -110,7 +110,7 @@ pub unsafe fn fmp_receive(source: c_int, tag: c_int, data: *mut c_void, bytes: u
     }
     let mut guard = FastGuard::enter()?;
     let state = guard.state();
-    if state.is_watched() {
+    if state.ordinary_only {
         return None;
     }
     // SAFETY: as promised; the fast path writes no more than the first bytes.

@@ -22,7 +22,13 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// The ways: a system, the name of its row, and the value of `PvmMcastRoute` (0: as the system decides).
-const WAYS: &[(Contestant, &str, i32)] = &[(HPVM, "hpvm, automatic", 0), (PVM, "PVM 3.4.6", 0)];
+const WAYS: &[(Contestant, &str, i32)] = &[
+    (HPVM, "hpvm, automatic", 0),
+    (HPVM, "hpvm, iterative", 1),
+    (HPVM, "hpvm, binomial", 2),
+    (HPVM, "hpvm, hypercube", 3),
+    (PVM, "PVM 3.4.6", 0),
+];
 
 fn sizes(form: Form) -> &'static [usize] {
     form.either(&[8, 4096], &[8, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20])
