@@ -1,6 +1,6 @@
 /* The experiments of `cargo xtask papers` on any PVM: compiled once, run on every libpvm3 through LD_LIBRARY_PATH.
  *
- *   papers pair ROUTE here|there EXCHANGES REPETITION_MS REPETITIONS SIZE...
+ *   papers pair|fmp ROUTE here|there EXCHANGES REPETITION_MS REPETITIONS SIZE...
  *   papers barrier ROUTE TASKS BARRIERS REPETITIONS
  *   papers collect ROUTE TASKS DOUBLES MESSAGES WAIT_US none|program|library REPETITIONS
  *   papers copies ROUTE here|there SIZE MESSAGES
@@ -17,6 +17,7 @@
  * `name size value unit`.
  */
 #include "bench.h"
+#include <dlfcn.h>
 #include <limits.h>
 #include <pvm3.h>
 
@@ -29,7 +30,8 @@
 #define TAG_STAMPS 7
 #define TAG_GO 8
 
-enum form { PSEND, RAW, IN_PLACE, DEFAULT, FORM_COUNT };
+/* FMP is not a form of PVM: only hpvm has it, beside PVM. */
+enum form { PSEND, RAW, IN_PLACE, DEFAULT, FORM_COUNT, FMP = FORM_COUNT };
 static const char *const form_names[FORM_COUNT] = {"psend", "raw", "in_place", "default"};
 
 enum work { PING, JOIN, BARRIER, COLLECT, COPIES, MCAST, END };
@@ -59,6 +61,23 @@ static int must(int result, const char *call)
     return result;
 }
 
+static struct {
+    int (*send)(int, int, const void *, size_t);
+    int (*receive)(int, int, void *, size_t, void *);
+} fmp;
+
+/* Finds the functions of libfmp (fmp.h), which this program is not linked with, so that it runs on PVM 3.4.6 too. */
+static void load_fmp(void)
+{
+    void *library = dlopen("libfmp.so.1", RTLD_NOW);
+    if (!library)
+        fail(dlerror());
+    *(void **)&fmp.send = dlsym(library, "fmp_send");
+    *(void **)&fmp.receive = dlsym(library, "fmp_receive");
+    if (!fmp.send || !fmp.receive)
+        fail("libfmp lacks a function");
+}
+
 /* The default encoding converts integers on PVM 3.4.6; a single byte is never converted. */
 static int is_of_ints(int form, int size)
 {
@@ -68,6 +87,10 @@ static int is_of_ints(int form, int size)
 static void send_form(int form, int to, int tag, char *from, int size)
 {
     static const int encodings[FORM_COUNT] = {PvmDataRaw, PvmDataRaw, PvmDataInPlace, PvmDataDefault};
+    if (form == FMP) {
+        must(fmp.send(to, tag, from, size), "fmp_send");
+        return;
+    }
     if (form == PSEND) {
         must(pvm_psend(to, tag, from, size, PVM_BYTE), "pvm_psend");
         return;
@@ -83,6 +106,10 @@ static void send_form(int form, int to, int tag, char *from, int size)
 static void receive_form(int form, int from, int tag, char *to, int size)
 {
     int sender, its_tag, length;
+    if (form == FMP) {
+        must(fmp.receive(from, tag, to, size, NULL), "fmp_receive");
+        return;
+    }
     if (form == PSEND) {
         must(pvm_precv(from, tag, to, size, PVM_BYTE, &sender, &its_tag, &length), "pvm_precv");
         if (length != size)
@@ -100,6 +127,8 @@ static void receive_form(int form, int from, int tag, char *to, int size)
 
 static void ping(struct order order)
 {
+    if (order.form == FMP && !fmp.send)
+        load_fmp();
     int peer = here.tids[1 - here.rank];
     for (int i = 0; i < order.count; i++) {
         if (here.rank == 0)
@@ -357,6 +386,16 @@ static void pair(char **sizes, int size_count, int exchanges, struct effort effo
     }
 }
 
+/* The same on the layer below PVM. */
+static void pair_of_fmp(char **sizes, int size_count, int exchanges, struct effort effort)
+{
+    for (int s = 0; s < size_count; s++) {
+        struct order order = {.work = PING, .form = FMP, .size = atoi(sizes[s])};
+        prove(order);
+        measure("fmp", order, exchanges, effort, 0.5);
+    }
+}
+
 static int is_less(const void *one, const void *other)
 {
     double difference = *(const double *)one - *(const double *)other;
@@ -443,7 +482,7 @@ int main(int argc, char **argv)
     }
     char program[PATH_MAX];
     if (argc < 6)
-        fail("usage: papers pair|barrier|collect|copies|mcast ROUTE ...");
+        fail("usage: papers pair|fmp|barrier|collect|copies|mcast ROUTE ...");
     if (!realpath(argv[0], program))
         fail("run me by my path");
     int route = strcmp(argv[2], "direct") == 0 ? PvmRouteDirect : PvmAllowDirect;
@@ -457,6 +496,9 @@ int main(int argc, char **argv)
         start_workers(program, atoi(argv[3]), 0, route, 0);
         measure_collect((struct order){COLLECT, RAW, atoi(argv[4]), atoi(argv[5]), atoi(argv[6]), number_of(argv[7])},
                         atoi(argv[8]));
+    } else if (strcmp(argv[1], "fmp") == 0 && argc > 7) {
+        start_workers(program, 2, strcmp(argv[3], "here") == 0, route, 1);
+        pair_of_fmp(argv + 7, argc - 7, atoi(argv[4]), (struct effort){atof(argv[5]) * 1e3, atoi(argv[6])});
     } else if (strcmp(argv[1], "copies") == 0 && argc == 6) {
         start_workers(program, 2, strcmp(argv[3], "here") == 0, route, 1);
         measure_copies(atoi(argv[4]), atoi(argv[5]));

@@ -49,11 +49,16 @@ const COPIES: [&str; 2] = ["copies by the sender", "copies by the receiver"];
 /// The sizes from which latency and bandwidth follow.
 const SHORT_BYTES: [usize; 8] = [8, 64, 128, 256, 384, 512, 768, 1024];
 const LONG_BYTES: [usize; 3] = [1 << 20, 2 << 20, 4 << 20];
+/// The row of libfmp, which is measured on the machine of hpvm.
+const FMP: &str = "FMP";
 const NO_COUNTERS: &str = "it does not count copies";
 
 /// Returns the native layers of a place.
 fn natives(place: &str) -> &'static [&'static str] {
-    if place == "m_inside" { &["FMP", "Open MPI", "MPICH"] } else { &["TCP, spinning", "TCP, sleeping", "Open MPI"] }
+    match place {
+        "m_inside" => &[FMP, "Open MPI", "MPICH"],
+        _ => &[FMP, "TCP, spinning", "TCP, sleeping", "Open MPI"],
+    }
 }
 
 fn row(system: &str, mode: &str) -> String {
@@ -110,7 +115,6 @@ fn measure(stage: &Stage) -> Result<()> {
         for native in natives(sheet) {
             COPIES.iter().for_each(|copies| stage.absent(sheet, native, copies, NO_COUNTERS));
         }
-        stage.row_absent(sheet, "FMP", "there is no program for FMP by itself yet");
         for _ in 0..stage.either(1, 3) {
             for (who, system) in SYSTEMS {
                 if let Err(error) = pvm(stage, &network, who, system, (sheet, word)) {
@@ -118,7 +122,7 @@ fn measure(stage: &Stage) -> Result<()> {
                     MODES.into_iter().for_each(fail);
                 }
             }
-            for native in natives(sheet).iter().filter(|native| **native != "FMP") {
+            for native in natives(sheet).iter().filter(|native| **native != FMP) {
                 match native_layer(stage, &network, native, sheet == "m_inside") {
                     Ok(values) => report(stage, sheet, &|_| Some((*native).to_owned()), &values),
                     Err(error) => stage.row_absent(sheet, native, format!("{error:#}")),
@@ -145,6 +149,13 @@ fn pvm(stage: &Stage, network: &Network, who: Contestant, system: &str, (sheet, 
         });
         return Ok(());
     }
+    let mut values = Vec::new();
+    for (count, sizes) in [(short, &SHORT_BYTES[..]), (long, &LONG_BYTES[..])] {
+        let mut words: Vec<&dyn Display> = vec![&"fmp", &word, &count, &0, &1];
+        words.extend(sizes.iter().map(|size| size as &dyn Display));
+        values.extend(stage.papers(who, &machine, &words)?);
+    }
+    report(stage, sheet, &|_| Some(FMP.to_owned()), &values);
     let said = stage.papers(who, &machine, &[&"copies", &word, &LONG_BYTES[0], &stage.either(2, 50)])?;
     for one in said {
         let Some((mode, side)) = one.name.split_once('/') else { continue };
