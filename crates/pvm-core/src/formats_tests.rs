@@ -61,6 +61,7 @@ fn frames_on_data_links() -> String {
         frames_of_each_kind.iter().map(|frame| written(|out| frames::write_header(frame, out))).collect();
     heads.push(written(|out| frames::write_credit(&Credit { host: Tid(1), dst: Tid(0xc_0002), bytes: 0x1234 }, out)));
     heads.push(written(|out| frames::write_acknowledged(0x1234, out)));
+    heads.push(written(|out| frames::write_grant(0x1234, out)));
     heads
         .iter()
         .map(|head| format!("frame {}\n", head.iter().map(|byte| format!("{byte:02x}")).collect::<String>()))

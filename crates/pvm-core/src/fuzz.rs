@@ -163,6 +163,12 @@ fn takes(inbound: &mut InboundFlows<Vec<u8>>, host: Tid, head: FrameHeader, body
             assert_eq!(read_header(&written), Ok(Some((FrameHeader::Acknowledged { position }, written.len()))));
             true
         }
+        FrameHeader::Grant { up_to } => {
+            let mut written = Vec::new();
+            flows::frames::write_grant(up_to, &mut written);
+            assert_eq!(read_header(&written), Ok(Some((FrameHeader::Grant { up_to }, written.len()))));
+            true
+        }
     }
 }
 

@@ -69,6 +69,8 @@ pub struct MachineSettings {
     pub debug_mask: i32,
     /// The most watches that a host may have at any other host ([`crate::machine::Limits`]).
     pub host_watches: u64,
+    /// Whether receivers pace long messages ([`crate::flows::pacing`]).
+    pub pacing: bool,
 }
 
 /// Options of the hostfile that only the new host needs.

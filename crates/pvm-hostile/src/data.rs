@@ -2,6 +2,7 @@
 use crate::false_frames;
 use crate::life::Life;
 use pvm_core::flows::CHUNK_BYTES_MAX;
+use pvm_core::flows::pacing::is_paced;
 use pvm_core::tid::{DAEMON_BIT, GROUP_BIT, Tid};
 use pvm_core::wire;
 
@@ -19,6 +20,7 @@ const UNKNOWN: u8 = 100;
 /// The kinds of requests and reports about bodies, and the kind of a report that only the sender's host gets.
 const REQUEST_KINDS: std::ops::RangeInclusive<u32> = 1..=4;
 const RECEIVED: u32 = 3;
+const GRANT: u8 = 20;
 /// The most messages in a burst.
 const BURST: u64 = 30;
 /// The longest valid message, in bytes.
@@ -91,9 +93,10 @@ pub fn send_valid(life: &mut Life) {
     let (host, count) = (life.some_peer(), life.prng.u64(1..BURST));
     life.note("data frames", count);
     for _ in 0..count {
-        match life.prng.u32(..10) {
+        match life.prng.u32(..11) {
             8 => send_multicast(life, host),
             9 => send_about_bodies(life, host),
+            10 => send_grants(life, host),
             0..3 => send_message(life, host),
             3 => send_to_missing_tasks(life, host),
             4 => send_credit(life, host),
@@ -102,10 +105,13 @@ pub fn send_valid(life: &mut Life) {
     }
 }
 
-/// Sends a valid message from a task that does not exist.
+/// Sends a valid message from a task that does not exist, without regard to the limits of pacing.
 fn send_message(life: &mut Life, host: Tid) {
     let length = life.prng.usize(..MESSAGE_BYTES_MAX) >> life.prng.u32(..16);
     let mut start = start(life, host, length);
+    if is_paced(length) && life.prng.bool() {
+        start.first = life.prng.usize(..=start.first);
+    }
     start.others = (0..life.prng.usize(..4)).map(|_| life.victim_at(host)).collect();
     life.stream(host, &start.frame());
     let mut left = length - start.first;
@@ -162,6 +168,15 @@ fn send_to_missing_tasks(life: &mut Life, host: Tid) {
 fn send_credit(life: &mut Life, host: Tid) {
     let (dst, bytes) = (life.own_task(), [u64::MAX, 0, life.prng.u64(..)][life.prng.usize(..3)]);
     life.stream(host, &frame(CREDIT, &[&dst.0.to_le_bytes(), &bytes.to_le_bytes()]));
+}
+
+/// Sends grants that nobody has asked for: for everything, for nothing, many.
+fn send_grants(life: &mut Life, host: Tid) {
+    let count = if life.prng.u32(..8) == 0 { 10_000 } else { 3 };
+    for _ in 0..count {
+        let up_to = [u64::MAX, 0, life.prng.u64(..), life.prng.u64(..1 << 20)][life.prng.usize(..4)];
+        life.stream(host, &frame(GRANT, &[&up_to.to_le_bytes()]));
+    }
 }
 
 /// Sends a false frame in band: in the flow to a task.

@@ -76,8 +76,14 @@ fn of_the_master(life: &mut Life) -> Frame {
     match life.prng.u32(..9) {
         0 => {
             let servers = Servers { manager: Some(tid), tracer: Some(watcher), tracer_settings: None };
-            let shared =
-                MachineSettings { host_timeout_ms: 1, trusted: true, servers, debug_mask: -1, host_watches: u64::MAX };
+            let shared = MachineSettings {
+                host_timeout_ms: 1,
+                trusted: true,
+                servers,
+                debug_mask: -1,
+                host_watches: u64::MAX,
+                pacing: false,
+            };
             let (hosts, joining) = (vec![entry(life)], vec![tid]);
             Frame::Welcome {
                 wire: life.prng.u32(..3),

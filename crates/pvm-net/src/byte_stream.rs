@@ -1,5 +1,6 @@
 //! A connection as a stream of bytes, for users that have their own format of frames.
 use crate::link::{Link, LinkError};
+use crate::raw;
 use crate::socket;
 use rustix::io::Errno;
 use std::io::IoSlice;
@@ -82,6 +83,12 @@ impl ByteStream {
     /// Returns whether received bytes wait to be read. No event of the socket reports them.
     pub fn has_unread(&self) -> bool {
         self.0.has_unread()
+    }
+
+    /// Returns how many packets have arrived out of order since the connection was made. Such packets follow lost ones,
+    /// as a rule.
+    pub fn out_of_order(&self) -> u32 {
+        raw::carried(self.0.as_fd()).map_or(0, |carried| carried.out_of_order)
     }
 
     /// Returns the socket, if the bytes in the socket are exactly the bytes of the stream. This is so on a stream in

@@ -40,6 +40,9 @@ pub struct Carried {
     pub retries: bool,
     /// Segments that were sent again since the connection was made.
     pub retransmissions: u32,
+    /// Segments that arrived out of order since the connection was made: segments before them were lost, or took
+    /// another path.
+    pub out_of_order: u32,
 }
 
 /// Returns the counters of a connection.
@@ -50,6 +53,7 @@ pub fn carried(socket: BorrowedFd<'_>) -> Result<Carried, Errno> {
         received: info.tcpi_bytes_received,
         retries: info.tcpi_unacked > 0 && info.tcpi_retransmits > 0,
         retransmissions: info.tcpi_total_retrans,
+        out_of_order: info.tcpi_rcv_ooopack,
     })
 }
 

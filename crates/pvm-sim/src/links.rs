@@ -1,10 +1,11 @@
 //! Links between daemons, and the frames and messages on them.
 use crate::multicast::Held;
 use crate::network::{Item, Kind, Link, LinkId, NodeId};
-use crate::node::NodeState;
+use crate::node::{Node, NodeState};
 use crate::program::{QueuedMessage, Stage, TaskId};
 use crate::queue::{MICROSECOND, MILLISECOND};
 use crate::world::{Event, Phase, World};
+use pvm_core::flows::pacing::Grant;
 use pvm_core::flows::{Credit, DataFrame, MessageHeader};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame};
@@ -110,6 +111,7 @@ impl World {
         self.nodes[node].data_calls.remove(&host);
         self.nodes[node].flows.host_gone(host);
         self.nodes[node].inbound.host_gone(host);
+        self.nodes[node].pacer.host_gone(host);
         self.nodes[node].held.host_gone(host);
         self.send_body_requests(node);
         self.poll_freed(node);
@@ -239,7 +241,7 @@ impl World {
         self.plan_channel(link, end, kind);
         let (node, from) = (self.links[link].ends[end], self.links[link].ends[1 - end]);
         let host = self.nodes[from].tid;
-        let counted = matches!(item, Item::Piece(_) | Item::Credit(_) | Item::Acknowledged(_));
+        let counted = matches!(item, Item::Piece(_) | Item::Credit(_) | Item::Grant(_) | Item::Acknowledged(_));
         match item {
             Item::Up => self.link_up(node, link, end),
             Item::Close => self.closed_by_other(node, link, end),
@@ -247,6 +249,10 @@ impl World {
             Item::Piece(piece) => self.piece_arrived(node, host, &piece),
             Item::Credit(credit) => {
                 self.nodes[node].flows.credit(credit.dst, credit.bytes);
+                self.carry(node, host);
+            }
+            Item::Grant(up_to) => {
+                self.nodes[node].flows.grant(host, up_to);
                 self.carry(node, host);
             }
             Item::Acknowledged(position) => {
@@ -296,9 +302,15 @@ impl World {
     }
 
     fn piece_arrived(&mut self, node: NodeId, host: Tid, piece: &DataFrame<QueuedMessage>) {
-        let inbound = &mut self.nodes[node].inbound;
-        if let DataFrame::Start { header, .. } = piece {
-            inbound.admit(host, header).expect("flows keep to their windows");
+        let Node { inbound, pacer, .. } = &mut self.nodes[node];
+        match piece {
+            DataFrame::Start { transfer, header, first, .. } => {
+                inbound.admit(host, header).expect("flows keep to their windows");
+                pacer.handle_start(host, *transfer, header.bytes);
+                pacer.handle_bytes(host, *transfer, *first);
+            }
+            DataFrame::Chunk { transfer, range, .. } => pacer.handle_bytes(host, *transfer, range.len()),
+            _ => {}
         }
         let whole = match piece {
             DataFrame::Start { header, first, body, .. } if *first == header.bytes => {
@@ -372,6 +384,18 @@ impl World {
             self.send_data(link, end, Item::Piece(Rc::new(piece)));
         }
         self.poll_freed(node);
+    }
+
+    /// Sends grants to the hosts that send long messages.
+    pub fn send_grants(&mut self, node: NodeId) {
+        let now = self.time(node);
+        self.nodes[node].pacer.handle_time(now);
+        while let Some(Grant { host, up_to }) = self.nodes[node].pacer.poll_grant() {
+            if let Some(link) = self.nodes[node].links.get(&host).copied() {
+                let end = self.links[link].end_of(node);
+                self.send_data(link, end, Item::Grant(up_to));
+            }
+        }
     }
 
     /// Returns credit to other hosts.

@@ -30,6 +30,8 @@ pub enum Item {
     Piece(Rc<DataFrame<QueuedMessage>>),
     /// Credit on the data link.
     Credit(Credit),
+    /// A grant on the data link: this number of bytes of long messages may have been sent in all.
+    Grant(u64),
     /// An acknowledgement: this number of items has arrived on the data link.
     Acknowledged(u64),
     /// An acknowledgement that is the first item on a new connection.

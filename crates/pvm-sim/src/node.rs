@@ -8,6 +8,7 @@ use crate::queue::Nanos;
 use crate::scenario::Place;
 use crate::world::Event;
 use pvm_core::flows::multicast::InOrder;
+use pvm_core::flows::pacing::Pacer;
 use pvm_core::flows::{Flows, InboundFlows};
 use pvm_core::machine::{HostSettings, Machine, Rank, Settings};
 use pvm_core::proto::ToTask;
@@ -49,6 +50,8 @@ pub struct Node {
     pub flows: Flows<QueuedMessage>,
     /// The messages from other hosts.
     pub inbound: InboundFlows<std::rc::Rc<QueuedMessage>>,
+    /// The limits of the hosts that send long messages.
+    pub pacer: Pacer,
     /// The messages behind announced ones whose bodies are being fetched.
     pub held: InOrder<Held>,
     /// When the daemon last noticed which bodies make progress.
@@ -101,6 +104,7 @@ impl Node {
             machine: Machine::new(settings),
             flows: Flows::new(),
             inbound: InboundFlows::new(),
+            pacer: Pacer::new(),
             held: InOrder::default(),
             last_body_tick: since,
             state: NodeState::Running,

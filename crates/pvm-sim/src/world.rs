@@ -353,7 +353,8 @@ impl World {
     /// Schedules the next wake-up that a daemon's rules have requested.
     pub fn plan_wake(&mut self, number: NodeId) {
         let node = &mut self.nodes[number];
-        let Some(when) = node.machine.next_wakeup() else { return };
+        let wakeups = [node.machine.next_wakeup(), node.pacer.next_wakeup()];
+        let Some(when) = wakeups.into_iter().flatten().min() else { return };
         let when = (node.since + when.as_nanos() as Nanos).max(self.now);
         if node.wake_at.is_none_or(|at| when < at) {
             node.wake_at = Some(when);

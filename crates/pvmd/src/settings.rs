@@ -98,6 +98,7 @@ impl Settings {
         settings.helpers = helpers();
         settings.machine.hostfile = file;
         settings.machine.trusted = variable("PVM_TRUSTED_NET").is_some_and(|value| value != "0");
+        settings.machine.pacing = pacing(variable("PVM_PACING"));
         settings.machine.host_timeout = seconds(variable("HPVM_HOST_TIMEOUT"), machine::HOST_TIMEOUT);
         Ok(settings)
     }
@@ -239,6 +240,11 @@ pub(crate) fn seconds(text: Option<OsString>, default: Duration) -> Duration {
     value.map_or(default, |value| value.min(PATIENCE_MAX))
 }
 
+/// Reads `PVM_PACING`. Only `off` turns pacing off.
+fn pacing(text: Option<OsString>) -> bool {
+    text.is_none_or(|text| lossy(text).trim() != "off")
+}
+
 /// Reads `PVMDLOGMAX`.
 pub(crate) fn log_bytes_max(text: Option<OsString>) -> u64 {
     text.and_then(|text| lossy(text).trim().parse().ok()).unwrap_or(LOG_BYTES_MAX)
@@ -330,6 +336,12 @@ mod tests {
         for nonsense in ["", "0", "-1", "many", "1e9", "99999999999999999999999"] {
             assert_eq!(of("HPVM_GROUPS_MAX", nonsense), usual, "{nonsense}");
         }
+    }
+
+    #[test]
+    fn only_off_turns_pacing_off() {
+        assert!(!pacing(Some("off".into())));
+        assert!([None, Some("on".into()), Some("".into())].into_iter().all(pacing));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! can be sent from the body's memory and received into it without a copy.
 use super::inbound::{MessageHeader, ProtocolViolation};
 use super::multicast::{Announcement, BODY_SECRET_BYTES, BodyKey, BodyRequest, DIGEST_BYTES};
+use super::pacing::is_paced;
 use super::{CHUNK_BYTES_MAX, Credit, DataFrame};
 use crate::tid::{SLOT_MASK, Tid};
 
@@ -41,6 +42,7 @@ const REQUEST_BYTES: usize = LEAD_BYTES + KEY_BYTES + 4 + 8;
 const PART_BYTES: usize = LEAD_BYTES + KEY_BYTES + 8;
 /// The length of an acknowledgement.
 pub const ACKNOWLEDGED_BYTES: usize = LEAD_BYTES + 8;
+const GRANT_BYTES: usize = LEAD_BYTES + 8;
 
 const START: u8 = 1;
 const CHUNK: u8 = 2;
@@ -55,6 +57,7 @@ const FETCH: u32 = 1;
 const CANCEL: u32 = 2;
 const RECEIVED: u32 = 3;
 const UNAVAILABLE: u32 = 4;
+const GRANT: u8 = 20;
 
 /// The header of a frame: all of it but the payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,6 +121,11 @@ pub enum FrameHeader {
         /// The number of bytes received since the link was first made.
         position: u64,
     },
+    /// A new limit for the bytes of long messages.
+    Grant {
+        /// The number of such bytes that may have been sent in all.
+        up_to: u64,
+    },
 }
 
 impl FrameHeader {
@@ -131,7 +139,8 @@ impl FrameHeader {
             FrameHeader::Announce { .. }
             | FrameHeader::Request { .. }
             | FrameHeader::Credit { .. }
-            | FrameHeader::Acknowledged { .. } => 0,
+            | FrameHeader::Acknowledged { .. }
+            | FrameHeader::Grant { .. } => 0,
         }
     }
 }
@@ -211,6 +220,12 @@ pub fn write_acknowledged(position: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&position.to_le_bytes());
 }
 
+/// Appends a grant.
+pub fn write_grant(up_to: u64, out: &mut Vec<u8>) {
+    lead(out, GRANT, GRANT_BYTES);
+    out.extend_from_slice(&up_to.to_le_bytes());
+}
+
 /// Appends the length and the kind of a frame. `whole` is the length of the frame in bytes, including the length field.
 fn lead(out: &mut Vec<u8>, kind: u8, whole: usize) {
     out.extend_from_slice(&((whole - 4) as u32).to_le_bytes());
@@ -254,6 +269,7 @@ pub fn read_header(bytes: &[u8]) -> Result<Option<(FrameHeader, usize)>, Protoco
         ANNOUNCE => (ANNOUNCE_BYTES, HEADER_BYTES_MAX),
         REQUEST => (REQUEST_BYTES, REQUEST_BYTES),
         PART => (PART_BYTES, PART_BYTES + CHUNK_BYTES_MAX),
+        GRANT => (GRANT_BYTES, GRANT_BYTES),
         _ => return Err(ProtocolViolation),
     };
     let rest = whole.checked_sub(head_bytes).filter(|_| whole <= limit).ok_or(ProtocolViolation)?;
@@ -267,6 +283,7 @@ pub fn read_header(bytes: &[u8]) -> Result<Option<(FrameHeader, usize)>, Protoco
         CHUNK => FrameHeader::Chunk { transfer: words.word(), bytes: rest },
         IN_BAND => FrameHeader::InBand { dst: Tid(words.word()), bytes: rest },
         ACKNOWLEDGED => FrameHeader::Acknowledged { position: words.long() },
+        GRANT => FrameHeader::Grant { up_to: words.long() },
         _ => FrameHeader::Credit { dst: Tid(words.word()), bytes: words.long() },
     };
     Ok(Some((head, head_bytes)))
@@ -313,8 +330,9 @@ fn read_start(
 ) -> Result<Option<(FrameHeader, usize)>, ProtocolViolation> {
     let transfer = words.word();
     let Some((header, end, first)) = read_message(&mut words, bytes, START_BYTES, rest)? else { return Ok(None) };
-    // A message in several frames begins with a full chunk.
-    if first != header.bytes.min(CHUNK_BYTES_MAX) {
+    // Only a paced message may begin with fewer bytes than fit in the frame.
+    let most = header.bytes.min(CHUNK_BYTES_MAX);
+    if first > most || (first < most && !is_paced(header.bytes)) {
         return Err(ProtocolViolation);
     }
     Ok(Some((FrameHeader::Start { transfer, header, first }, end)))

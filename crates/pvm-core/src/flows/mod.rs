@@ -7,13 +7,17 @@
 //! [`InboundFlows`] reassembles the chunks, and returns credit when the receiving *task* has consumed the message.
 //! Therefore no flow blocks another one, and the memory of each daemon is bounded.
 //!
+//! [`pacing`] limits what is under way to a host to which many hosts send.
+//!
 //! [`frames`] defines the format of frames on the link. [`RetransmitQueue`] and [`AckTracker`] count the bytes sent and
 //! received, so that a broken connection can be remade without loss.
 
 mod budget;
+mod flow;
 pub mod frames;
 mod inbound;
 pub mod multicast;
+pub mod pacing;
 #[cfg(test)]
 mod random_tests;
 mod retransmit;
@@ -25,7 +29,9 @@ pub use retransmit::{AckTracker, RetransmitQueue};
 
 use crate::tid::{GROUP_BIT, Tid};
 use budget::SenderBudgets;
+use flow::{Flow, Item, QueuedMessage, Transfer};
 use multicast::{Announcement, Bodies, BodyKey, BodyRequest, Choice, Relayed, Way};
+use pacing::{FIRST_LIMIT_BYTES, SendLimit};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -135,121 +141,6 @@ pub enum DataFrame<P> {
     },
 }
 
-/// A message in a flow.
-struct QueuedMessage<P> {
-    src: Tid,
-    meta: Meta,
-    bytes: usize,
-    /// The cost of the message in the sender's budget, in bytes.
-    held: u64,
-    body: Rc<P>,
-    /// For a multicast: the members to which the message must still be sent, each with the position at which the
-    /// message ends in that member's flow. Otherwise empty.
-    members: RefCell<Vec<(Tid, u64)>>,
-    /// For a multicast along a tree: what all hosts share. Otherwise absent.
-    relayed: Option<Rc<Relayed>>,
-}
-
-enum Item<P> {
-    Message(QueuedMessage<P>),
-    Shared(Rc<QueuedMessage<P>>),
-    InBand(Vec<u8>),
-}
-
-impl<P> Item<P> {
-    fn message(&self) -> Option<&QueuedMessage<P>> {
-        match self {
-            Item::Message(message) => Some(message),
-            Item::Shared(message) => Some(message),
-            Item::InBand(_) => None,
-        }
-    }
-    fn cost(&self) -> u64 {
-        match self {
-            Item::InBand(payload) => cost(payload.len()),
-            other => other.message().map_or(0, |message| cost(message.bytes)),
-        }
-    }
-}
-
-/// The transfer of a message that has been sent only in part.
-struct Transfer {
-    number: u32,
-    at: usize,
-    /// The other flows for which this flow sends the message. The message is the first one in each of them.
-    others: Vec<Tid>,
-}
-
-/// The queue of messages to one task.
-struct Flow<P> {
-    items: VecDeque<Item<P>>,
-    in_flight: u64,
-    transfer: Option<Transfer>,
-    /// Whether the first message of this flow is a multicast that another flow sends for this flow, too.
-    carried: bool,
-    /// Whether the flow is in the run queue.
-    is_scheduled: bool,
-    /// The total cost of all items that were ever queued in this flow (`queued`), and of those among them that the flow
-    /// has begun to send (`begun`).
-    queued: u64,
-    begun: u64,
-    /// If a multicast is being measured: the position at which it ends, and the number of the measurement.
-    measured: Option<(u64, u32)>,
-    /// The announced messages that were not consumed yet: the position at which each ends, and its body.
-    announced: VecDeque<(u64, BodyKey)>,
-}
-
-impl<P> Default for Flow<P> {
-    fn default() -> Self {
-        Flow {
-            items: VecDeque::new(),
-            in_flight: 0,
-            transfer: None,
-            carried: false,
-            is_scheduled: false,
-            queued: 0,
-            begun: 0,
-            measured: None,
-            announced: VecDeque::new(),
-        }
-    }
-}
-
-impl<P> Flow<P> {
-    fn has_credit(&self, cost: u64) -> bool {
-        self.in_flight <= FLOW_QUANTUM_BYTES || self.in_flight + cost <= FLOW_WINDOW_BYTES
-    }
-    /// Returns whether the next frame can be sent.
-    fn is_ready(&self) -> bool {
-        match self.items.front() {
-            _ if self.carried => false,
-            None => false,
-            Some(_) if self.transfer.is_some() => true,
-            Some(Item::InBand(_)) => true,
-            Some(item) => self.has_credit(item.cost()),
-        }
-    }
-    fn push(&mut self, item: Item<P>) {
-        self.queued += item.cost();
-        self.items.push_back(item);
-    }
-    /// Counts the first message as in flight.
-    fn begin(&mut self, cost: u64) {
-        self.begun += cost;
-        self.in_flight += cost;
-    }
-    fn is_idle(&self) -> bool {
-        self.items.is_empty() && self.in_flight == 0
-    }
-    /// Returns whether the flow is sending a message or can send its next one.
-    fn makes_progress(&self) -> bool {
-        self.carried || self.transfer.is_some() || self.is_ready()
-    }
-    fn holds_first(&self, message: &Rc<QueuedMessage<P>>) -> bool {
-        matches!(self.items.front(), Some(Item::Shared(first)) if Rc::ptr_eq(first, message))
-    }
-}
-
 /// The flows to the tasks of one host.
 struct HostFlows<P> {
     flows: HashMap<Tid, Flow<P>>,
@@ -258,15 +149,15 @@ struct HostFlows<P> {
     last_transfer: u32,
     /// The cost of the queued in-band frames.
     in_band_bytes: u64,
-}
-
-impl<P> Default for HostFlows<P> {
-    fn default() -> Self {
-        HostFlows { flows: HashMap::new(), run_queue: VecDeque::new(), last_transfer: 0, in_band_bytes: 0 }
-    }
+    limit: SendLimit,
 }
 
 impl<P> HostFlows<P> {
+    fn new(limit_bytes: u64) -> HostFlows<P> {
+        let (flows, run_queue, limit) = (HashMap::new(), VecDeque::new(), SendLimit::new(limit_bytes));
+        HostFlows { flows, run_queue, last_transfer: 0, in_band_bytes: 0, limit }
+    }
+
     fn schedule(&mut self, dst: Tid) {
         let Some(flow) = self.flows.get_mut(&dst) else { return };
         if !flow.is_scheduled && flow.is_ready() {
@@ -286,6 +177,8 @@ pub struct Flows<P> {
     /// Whether the last frame was a part of a body that its receiver has requested. Such parts and the flows to a host
     /// take turns.
     was_part: bool,
+    /// The limit for hosts that have sent no grant.
+    first_limit_bytes: u64,
 }
 
 impl<P> Default for Flows<P> {
@@ -297,6 +190,7 @@ impl<P> Default for Flows<P> {
             choice: Choice::default(),
             now: Duration::ZERO,
             was_part: false,
+            first_limit_bytes: FIRST_LIMIT_BYTES,
         }
     }
 }
@@ -305,6 +199,11 @@ impl<P> Flows<P> {
     /// Makes an empty set of flows.
     pub fn new() -> Flows<P> {
         Flows::default()
+    }
+
+    /// Turns pacing on or off, before any message is queued. All hosts of a machine must agree.
+    pub fn set_pacing(&mut self, is_on: bool) {
+        self.first_limit_bytes = if is_on { FIRST_LIMIT_BYTES } else { u64::MAX };
     }
 
     // ----- input
@@ -353,15 +252,18 @@ impl<P> Flows<P> {
 
     /// Queues an in-band frame for a task. The frame is sent after the messages that are already queued for that task.
     pub fn send_in_band(&mut self, dst: Tid, payload: Vec<u8>) {
-        let host_flows = self.hosts.entry(dst.host()).or_default();
-        host_flows.in_band_bytes += cost(payload.len());
+        self.host_flows(dst.host()).in_band_bytes += cost(payload.len());
         self.push(dst, Item::InBand(payload));
     }
 
     fn push(&mut self, dst: Tid, item: Item<P>) {
-        let host_flows = self.hosts.entry(dst.host()).or_default();
+        let host_flows = self.host_flows(dst.host());
         host_flows.flows.entry(dst).or_default().push(item);
         host_flows.schedule(dst);
+    }
+
+    fn host_flows(&mut self, host: Tid) -> &mut HostFlows<P> {
+        self.hosts.entry(host).or_insert_with(|| HostFlows::new(self.first_limit_bytes))
     }
 
     fn flow(&self, dst: Tid) -> Option<&Flow<P>> {
@@ -381,6 +283,16 @@ impl<P> Flows<P> {
         } else {
             host_flows.schedule(dst);
         }
+    }
+
+    /// Handles a grant from a host: `up_to` bytes of long messages may be sent to it in all.
+    pub fn grant(&mut self, host: Tid, up_to: u64) {
+        let Some(host_flows) = self.hosts.get_mut(&host) else { return };
+        host_flows.limit.set(up_to);
+        let mut waiting = std::mem::take(&mut host_flows.limit.waiting);
+        // The message that is nearest to its end comes first.
+        waiting.sort_by_key(|dst| host_flows.flows.get(dst).map_or(0, Flow::left));
+        waiting.into_iter().for_each(|dst| host_flows.schedule(dst));
     }
 
     /// Drops the flows to a host that has gone.
@@ -477,6 +389,10 @@ impl<P> Flows<P> {
                 }
                 continue;
             }
+            if flow.waits_for_grant(&host_flows.limit) {
+                host_flows.limit.wait(dst);
+                continue;
+            }
             let frame = match host_flows.advance(dst, &near, &mut self.budgets) {
                 Some(frame) => frame,
                 None => {
@@ -501,7 +417,8 @@ impl<P> HostFlows<P> {
         let flow = self.flows.get_mut(&dst)?;
         if let Some(transfer) = &mut flow.transfer {
             let message = flow.items.front().and_then(Item::message).expect("a transfer has a message");
-            let range = transfer.at..message.bytes.min(transfer.at + CHUNK_BYTES_MAX);
+            let count = self.limit.take(message.bytes, CHUNK_BYTES_MAX.min(message.bytes - transfer.at));
+            let range = transfer.at..transfer.at + count;
             transfer.at = range.end;
             let frame = DataFrame::Chunk { transfer: transfer.number, range, body: message.body.clone() };
             if transfer.at == message.bytes {
@@ -570,8 +487,13 @@ impl<P> HostFlows<P> {
         let message = flow.items.front().and_then(Item::message).expect("the first item is a message");
         let header =
             MessageHeader { src: message.src, dst, others: others.clone(), meta: message.meta, bytes: message.bytes };
-        let (body, first) = (message.body.clone(), message.bytes.min(CHUNK_BYTES_MAX));
+        let body = message.body.clone();
         flow.begin(cost(header.bytes));
+        // An announcement contains no bytes of the body, so they do not count.
+        let first = match announcement {
+            Some(_) => 0,
+            None => self.limit.take(header.bytes, header.bytes.min(CHUNK_BYTES_MAX)),
+        };
         flow.transfer = Some(Transfer { number, at: first, others });
         if let Some(announcement) = announcement {
             flow.announced.push_back((flow.begun, announcement.key));

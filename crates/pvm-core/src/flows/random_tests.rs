@@ -1,6 +1,8 @@
 //! Random tests of both sides of flows: messages arrive in order for each pair of tasks, none is lost or duplicated,
 //! the bounds hold, and a task that consumes no messages does not block other tasks.
+use super::pacing::Pacer;
 use super::*;
+use crate::machine::Time;
 use crate::prng::Prng;
 
 const HOME: Tid = Tid(0x40000);
@@ -20,6 +22,9 @@ struct Receiver {
 struct World {
     prng: Prng,
     flows: Flows<u32>,
+    pacers: HashMap<Tid, Pacer>,
+    /// Advances with each frame.
+    now: Time,
     inbound_flows: HashMap<Tid, InboundFlows<u32>>,
     receivers: HashMap<Tid, Receiver>,
     sent: HashMap<(Tid, Tid), Vec<u32>>,
@@ -34,6 +39,8 @@ impl World {
         World {
             prng: Prng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             flows: Flows::new(),
+            pacers: (0..HOSTS).map(|host| (Tid((host + 2) << 18), Pacer::new())).collect(),
+            now: Time::ZERO,
             inbound_flows: (0..HOSTS).map(|host| (Tid((host + 2) << 18), InboundFlows::new())).collect(),
             receivers: tids.map(|tid| (tid, Receiver::default())).collect(),
             sent: HashMap::new(),
@@ -76,6 +83,7 @@ impl World {
         for _ in 0..frames {
             let Some(frame) = self.flows.next(host) else { break };
             some = true;
+            self.pace(host, &frame);
             let inbound = self.inbound_flows.get_mut(&host).unwrap();
             if let DataFrame::Start { header, .. } = &frame {
                 inbound.admit(HOME, header).unwrap();
@@ -96,6 +104,42 @@ impl World {
             };
             if let Some((header, number)) = whole {
                 self.hand_out(host, &header, number);
+            }
+        }
+        some | self.grant(host)
+    }
+
+    /// Counts the bytes of a frame. Sometimes, others send to the host too.
+    fn pace(&mut self, host: Tid, frame: &DataFrame<u32>) {
+        let pacer = self.pacers.get_mut(&host).unwrap();
+        let other = Tid(0x140000);
+        match frame {
+            DataFrame::Start { transfer, header, first, .. } => {
+                pacer.handle_start(HOME, *transfer, header.bytes);
+                pacer.handle_bytes(HOME, *transfer, *first);
+                if self.prng.below(8) == 0 {
+                    pacer.handle_start(other, *transfer, header.bytes);
+                }
+            }
+            DataFrame::Chunk { transfer, range, .. } => {
+                assert!(!range.is_empty());
+                pacer.handle_bytes(HOME, *transfer, range.len());
+                pacer.handle_bytes(other, *transfer, range.len());
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends the grants of a host. Returns whether a grant has arrived.
+    fn grant(&mut self, host: Tid) -> bool {
+        self.now += Time::from_millis(50);
+        let pacer = self.pacers.get_mut(&host).unwrap();
+        pacer.handle_time(self.now);
+        let mut some = false;
+        while let Some(grant) = pacer.poll_grant() {
+            if grant.host == HOME {
+                self.flows.grant(host, grant.up_to);
+                some = true;
             }
         }
         some
@@ -141,7 +185,7 @@ impl World {
             let mut moved = false;
             let hosts: Vec<Tid> = self.inbound_flows.keys().copied().collect();
             for host in hosts {
-                moved |= self.carry(host, 1000);
+                moved |= self.carry(host, 1000) || self.pacers[&host].next_wakeup().is_some();
             }
             let tids: Vec<Tid> = self.receivers.keys().copied().filter(|tid| Some(*tid) != except).collect();
             for tid in tids {

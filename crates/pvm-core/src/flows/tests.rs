@@ -14,6 +14,12 @@ fn host() -> Tid {
     Tid(0x80000)
 }
 
+fn unpaced() -> Flows<u32> {
+    let mut flows = Flows::new();
+    flows.set_pacing(false);
+    flows
+}
+
 /// Takes frames until none is ready. Returns the handle of each complete message.
 fn carry(flows: &mut Flows<u32>) -> Vec<u32> {
     let mut whole = Vec::new();
@@ -38,7 +44,7 @@ fn carry(flows: &mut Flows<u32>) -> Vec<u32> {
 
 #[test]
 fn messages_to_a_task_go_in_order() {
-    let mut flows = Flows::new();
+    let mut flows = unpaced();
     (0..5).for_each(|number| flows.send(sender(1), task(1), META, 100, 0, number));
     assert_eq!(carry(&mut flows), [0, 1, 2, 3, 4]);
     assert_eq!(flows.held_bytes(), 0);
@@ -46,7 +52,7 @@ fn messages_to_a_task_go_in_order() {
 
 #[test]
 fn a_flow_without_credit_stops_and_others_go_on() {
-    let mut flows = Flows::new();
+    let mut flows = unpaced();
     let half = FLOW_WINDOW_BYTES as usize / 2;
     (0..4).for_each(|number| flows.send(sender(1), task(1), META, half, 0, number));
     (10..12).for_each(|number| flows.send(sender(1), task(2), META, 10, 0, number));
@@ -58,7 +64,7 @@ fn a_flow_without_credit_stops_and_others_go_on() {
 
 #[test]
 fn a_message_longer_than_the_window_is_sent_when_little_is_in_flight() {
-    let mut flows = Flows::new();
+    let mut flows = unpaced();
     let long = 3 * FLOW_WINDOW_BYTES as usize;
     flows.send(sender(1), task(1), META, long, 0, 1);
     flows.send(sender(1), task(1), META, 1, 0, 2);
@@ -69,7 +75,7 @@ fn a_message_longer_than_the_window_is_sent_when_little_is_in_flight() {
 
 #[test]
 fn a_long_message_lets_others_pass_after_each_chunk() {
-    let mut flows = Flows::new();
+    let mut flows = unpaced();
     flows.send(sender(1), task(1), META, 4 * CHUNK_BYTES_MAX, 0, 1);
     assert!(matches!(flows.next(host()), Some(DataFrame::Start { first: CHUNK_BYTES_MAX, .. })));
     flows.send(sender(2), task(2), META, 8, 0, 2);
@@ -79,7 +85,7 @@ fn a_long_message_lets_others_pass_after_each_chunk() {
 
 #[test]
 fn in_band_frames_need_no_credit_but_keep_their_place() {
-    let mut flows = Flows::new();
+    let mut flows = unpaced();
     let long = 2 * FLOW_WINDOW_BYTES as usize;
     flows.send_in_band(task(1), vec![7]);
     flows.send(sender(1), task(1), META, long, 0, 1);
@@ -92,7 +98,7 @@ fn in_band_frames_need_no_credit_but_keep_their_place() {
 
 #[test]
 fn a_sender_over_its_budget_is_paused_until_half_of_it_is_free() {
-    let mut flows = Flows::new();
+    let mut flows = unpaced();
     let mut count = 0;
     while flows.may_take(sender(1)) {
         flows.send(sender(1), task(1), META, 1000, 1000, count);
@@ -110,7 +116,7 @@ fn a_sender_over_its_budget_is_paused_until_half_of_it_is_free() {
 
 #[test]
 fn a_multicast_is_sent_to_a_host_once() {
-    let mut flows = Flows::new();
+    let mut flows = unpaced();
     flows.send(sender(1), task(3), META, 200_000, 0, 9);
     flows.multicast(sender(1), &[task(1), task(2), task(3), Tid(0xc0001)], META, (300_000, 0), 5, None);
     assert_eq!(carry(&mut flows), [9, 5]);
@@ -120,7 +126,7 @@ fn a_multicast_is_sent_to_a_host_once() {
 
 #[test]
 fn a_multicast_does_not_wait_for_a_member_without_credit() {
-    let mut flows = Flows::new();
+    let mut flows = unpaced();
     let long = 2 * FLOW_WINDOW_BYTES as usize;
     flows.send(sender(1), task(1), META, long, 0, 1);
     assert_eq!(carry(&mut flows), [1]);
@@ -135,7 +141,7 @@ fn a_multicast_does_not_wait_for_a_member_without_credit() {
 
 #[test]
 fn multicasts_that_cross_do_not_wait_for_each_other() {
-    let mut flows = Flows::new();
+    let mut flows = unpaced();
     flows.multicast(sender(1), &[task(1), task(2)], META, (10, 0), 1, None);
     flows.multicast(sender(2), &[task(1), task(2)], META, (10, 0), 2, None);
     flows.multicast(sender(3), &[task(2), task(3)], META, (10, 0), 3, None);
@@ -146,7 +152,7 @@ fn multicasts_that_cross_do_not_wait_for_each_other() {
 
 #[test]
 fn a_lost_host_leaves_nothing_behind() {
-    let mut flows = Flows::new();
+    let mut flows = unpaced();
     flows.send(sender(1), task(1), META, 1_000_000, 0, 1);
     flows.multicast(sender(1), &[task(1), task(2), Tid(0xc0001)], META, (10, 0), 2, None);
     flows.send_in_band(task(2), vec![1]);
@@ -159,7 +165,7 @@ fn a_lost_host_leaves_nothing_behind() {
 
 #[test]
 fn the_last_frame_releases_the_body() {
-    let mut flows = Flows::new();
+    let mut flows = unpaced();
     flows.send(sender(1), task(1), META, 2 * CHUNK_BYTES_MAX, 0, 1);
     assert!(matches!(flows.next(host()), Some(DataFrame::Start { body, .. }) if Rc::strong_count(&body) == 2));
     assert!(matches!(flows.next(host()), Some(DataFrame::Chunk { body, .. }) if Rc::strong_count(&body) == 1));
@@ -334,7 +340,7 @@ fn a_host_that_receives_no_notices_is_detected() {
 
 #[test]
 fn a_flow_whose_last_message_another_has_sent_is_removed_even_if_its_credit_precedes_its_turn() {
-    let mut flows = Flows::new();
+    let mut flows = unpaced();
     flows.multicast(sender(1), &[task(1), task(2)], META, (10, 0), 1, None);
     assert!(matches!(flows.next(host()), Some(DataFrame::Start { header, .. }) if header.others == [task(2)]));
     [1, 2].into_iter().for_each(|number| flows.credit(task(number), cost(10)));

@@ -64,6 +64,8 @@ pub struct Settings {
     pub host_timeout: Duration,
     /// Whether the network is trusted, as the master sets it (`PVM_TRUSTED_NET`).
     pub trusted: bool,
+    /// Whether receivers pace long messages, as the master sets it (`PVM_PACING`).
+    pub pacing: bool,
     /// Other names of this host.
     pub aliases: Vec<String>,
     /// The addresses on which this daemon listens for others.
@@ -87,6 +89,7 @@ impl Settings {
             rank: Rank::Master,
             host_timeout: HOST_TIMEOUT,
             trusted: false,
+            pacing: true,
             aliases: Vec::new(),
             addresses: Vec::new(),
             key: [0; KEY_BYTES],

@@ -18,6 +18,8 @@ impl World {
                 "messages that wait"
             } else if node.inbound.arriving() > 0 || !node.held.is_empty() {
                 "parts of messages"
+            } else if !node.pacer.is_idle() {
+                "hosts that were granted bytes which they do not send"
             } else {
                 continue;
             };

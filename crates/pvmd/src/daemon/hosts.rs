@@ -154,6 +154,7 @@ impl Daemon {
     /// Takes over the settings of the machine that this host has joined, and lets tasks connect.
     pub(super) fn on_joined(&mut self, shared: &MachineSettings, options: &HostOptions) {
         self.host_links.set_shared(shared.trusted, Duration::from_millis(shared.host_timeout_ms));
+        self.route.set_pacing(shared.pacing);
         self.settings.apply_host_options(options);
         let _ = std::env::set_current_dir(&self.settings.program_search.directory);
         for complaint in std::mem::take(&mut self.settings.complaints) {

@@ -17,7 +17,7 @@ use crate::log::Log;
 use crate::name_lookups::NameLookups;
 use crate::processes::Processes;
 use crate::processes::spawner::ProcessSpawner;
-use crate::route::{self, Route};
+use crate::route::Route;
 use crate::settings::Settings;
 use crate::socket_directory::SocketDirectory;
 use crate::source::Source;
@@ -136,6 +136,7 @@ impl Daemon {
         epoll::add(&epoll, &signals, Source::Signals.data(), EventFlags::IN)?;
         let mut connections = Connections::new(machine.own_host())?;
         let mut route = Route::new(machine.own_host(), connections.ports()?)?;
+        route.set_pacing(settings.machine.pacing);
         connections.set_daemon(route.descriptors()?);
         connections.limit_backlog(settings.backlog_bytes_max);
         epoll::add(&epoll, route.bell(), Source::Bell.data(), EventFlags::IN)?;
@@ -254,7 +255,7 @@ impl Daemon {
         let check = self.upkeep.next_check().saturating_duration_since(Instant::now());
         let wakeup = self.machine.next_wakeup().map(|when| when.saturating_sub(self.now()));
         let limits = self.time_to_next_start().into_iter().chain(self.time_to_next_link_step()).chain(pending);
-        let limits = limits.chain(self.route.waits_for_memory().then_some(route::PAUSE)).chain(sleep_max);
+        let limits = limits.chain(self.route.time_to_next_step()).chain(sleep_max);
         let wait = wakeup.into_iter().chain(limits).fold(check, Duration::min);
         // It is better to wake up a little late than to wake up too early and have to wait a second time.
         timespec(wait + Duration::from_millis(1))

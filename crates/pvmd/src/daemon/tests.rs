@@ -119,8 +119,14 @@ impl Fixture {
         };
         let hosts = vec![entry(1), entry(2)];
         let servers = Servers::default();
-        let shared =
-            MachineSettings { host_timeout_ms: 60_000, trusted: false, servers, debug_mask: 0, host_watches: 1000 };
+        let shared = MachineSettings {
+            host_timeout_ms: 60_000,
+            trusted: false,
+            servers,
+            debug_mask: 0,
+            host_watches: 1000,
+            pacing: true,
+        };
         let options = HostOptions::default();
         let (version, joining) = (1, vec![host(2)]);
         self.send(&Frame::Welcome { wire: wire::VERSION, version, hosts, joining, shared, options });

@@ -60,9 +60,19 @@ impl Route {
         match self.intake.fetches.place(from, key, at, bytes) {
             Some(place) => {
                 let then = OnComplete::AddPart { key, at: place.at, bytes };
-                Incoming { block: place.block.clone(), at: place.at, left: bytes, then }
+                Incoming {
+                    block: place.block.clone(),
+                    at: place.at,
+                    left: bytes,
+                    transfer: None,
+                    counted: place.at,
+                    then,
+                }
             }
-            None => Incoming { block: None, at: 0, left: bytes, then: OnComplete::Drop },
+            None => {
+                let then = OnComplete::Drop;
+                Incoming { block: None, at: 0, left: bytes, transfer: None, counted: 0, then }
+            }
         }
     }
 

@@ -12,6 +12,8 @@ pub(super) struct DataLink {
     pub transmit: TransmitState,
     /// The handshake of a connection that replaces an earlier one.
     handshake: Option<ResumeHandshake>,
+    /// How many packets had arrived out of order at the last check.
+    out_of_order: u32,
 }
 
 /// An acknowledgement in each direction. Each side then continues at the position that the other side has acknowledged.
@@ -23,7 +25,14 @@ struct ResumeHandshake {
 impl DataLink {
     /// Makes a data link, with its first connection or without one.
     pub fn new(stream: Option<ByteStream>) -> DataLink {
-        DataLink { stream, receive: ReceiveState::default(), transmit: TransmitState::default(), handshake: None }
+        let (receive, transmit) = (ReceiveState::default(), TransmitState::default());
+        DataLink { stream, receive, transmit, handshake: None, out_of_order: 0 }
+    }
+
+    /// Returns whether packets were lost on their way to this host since the last call.
+    pub fn has_new_losses(&mut self) -> bool {
+        let count = self.stream.as_ref().map_or(0, ByteStream::out_of_order);
+        count > std::mem::replace(&mut self.out_of_order, count)
     }
 
     /// Drops the connection.

@@ -1,6 +1,7 @@
 //! Untrusted input on a data link: the bytes of a hostile host, on their way to the memory of tasks (docs/testing.md).
 use super::*;
 use pvm_core::flows::multicast::{Announcement, BodyKey, BodyRequest};
+use pvm_core::flows::pacing::is_paced;
 use pvm_core::flows::{CHUNK_BYTES_MAX, Credit, DataFrame, frames};
 use pvm_fmp::ports::PortTable;
 use pvm_fmp::{Arrival, FAR, Sink};
@@ -38,6 +39,7 @@ pub const DECODER: &[Source] = &[
     file("crates/pvm-core/src/flows/multicast/fetches.rs"),
     file("crates/pvm-core/src/flows/multicast/in_order.rs"),
     part("crates/pvm-core/src/flows/multicast/bodies.rs", &["relay", "grow", "refuse", "fetch", "cancel", "next_part"]),
+    file("crates/pvm-core/src/flows/pacing/receiver.rs"),
 ];
 
 const OWN: Tid = Tid(0x40000);
@@ -166,6 +168,7 @@ impl World {
                 let (dst, bytes) = (name(from)?, from.arbitrary::<u32>()?.into());
                 frames::write_credit(&Credit { host: OWN, dst, bytes }, &mut self.pending);
             }
+            10 => frames::write_grant(from.arbitrary::<u32>()?.into(), &mut self.pending),
             7 => self.act_as_task(from)?,
             8 => self.break_or_resume(from)?,
             9 => self.multicast(from)?,
@@ -218,7 +221,9 @@ impl World {
     /// Begins a message.
     fn start(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         let (transfer, header) = (from.arbitrary::<u8>()?.into(), message_header(from)?);
-        let first = header.bytes.min(CHUNK_BYTES_MAX);
+        let most = header.bytes.min(CHUNK_BYTES_MAX);
+        // Only the beginning of a message may come first.
+        let first = if is_paced(header.bytes) && header.others.len() == 3 { most / 2 } else { most };
         self.send(&DataFrame::Start { transfer, header, first, body: Rc::new(()) }, first);
         Ok(())
     }

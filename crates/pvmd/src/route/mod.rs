@@ -25,6 +25,7 @@ use announced::Held;
 use data_link::DataLink;
 use egress::{Egress, EgressFlows};
 use pvm_core::flows::multicast::InOrder;
+use pvm_core::flows::pacing::Pacer;
 use pvm_core::flows::{Flows, HELD_BYTES_MAX, InboundFlows, MESSAGE_BYTES, MessageHeader, ProtocolViolation};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{Frame, decode, encode};
@@ -34,7 +35,7 @@ use pvm_net::{ByteStream, LinkError};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// If there was no memory for a message, its delivery is tried again after this time.
 pub const PAUSE: Duration = Duration::from_millis(20);
@@ -102,6 +103,9 @@ pub struct Route {
     endpoint: Endpoint,
     egress_flows: EgressFlows,
     intake: InboundFlows<Option<Block>>,
+    pacer: Pacer,
+    /// When the route was made: the zero of the pacer's time.
+    made: Instant,
     /// The blocks lent to each task, one entry for each message, in order.
     lent: HashMap<Tid, VecDeque<Option<Block>>>,
     /// For each task that is to ring the daemon's doorbell: the task rings when it has read up to this position.
@@ -157,6 +161,8 @@ impl Route {
             endpoint,
             egress_flows: EgressFlows { own, flows: Flows::new(), lists: HashMap::new() },
             intake: InboundFlows::new(),
+            pacer: Pacer::new(),
+            made: Instant::now(),
             lent: HashMap::new(),
             ring_positions: HashMap::new(),
             undelivered: VecDeque::new(),
@@ -168,6 +174,12 @@ impl Route {
             has_peers: false,
             was_active: false,
         })
+    }
+
+    /// Turns pacing on or off, as the machine has it. To be called before any data link is attached.
+    pub fn set_pacing(&mut self, is_on: bool) {
+        self.pacer.set_on(is_on);
+        self.egress_flows.flows.set_pacing(is_on);
     }
 
     /// Returns the daemon's segment and doorbell, for tasks.
@@ -228,6 +240,7 @@ impl Route {
         self.wanted.remove(&host);
         self.egress_flows.flows.host_gone(host);
         self.intake.host_gone(host);
+        self.pacer.host_gone(host);
         self.held.host_gone(host);
         self.send_body_requests();
     }
@@ -336,9 +349,15 @@ impl Route {
         }
     }
 
-    /// Returns whether a message waits for memory. If so, [`Route::step`] is due after [`PAUSE`].
-    pub fn waits_for_memory(&self) -> bool {
+    /// Returns whether a message waits for memory.
+    fn waits_for_memory(&self) -> bool {
         !self.undelivered.is_empty() || self.data_links.values().any(|data_link| data_link.receive.stalled)
+    }
+
+    /// Returns the time after which [`Route::step`] is due even if nothing happens.
+    pub fn time_to_next_step(&self) -> Option<Duration> {
+        let pacing = self.pacer.next_wakeup().map(|when| when.saturating_sub(self.made.elapsed()));
+        pacing.into_iter().chain(self.waits_for_memory().then_some(PAUSE)).min()
     }
 
     /// Makes the acknowledgement of all received bytes due, so that other hosts need not keep these bytes.
@@ -389,6 +408,7 @@ impl Route {
                 data_link.transmit.add_credit(&credit);
             }
         }
+        self.pace();
         for host in &hosts {
             let connection = self.data_links.get_mut(host).and_then(DataLink::connection);
             let Some((stream, receive, transmit)) = connection else { continue };
@@ -399,6 +419,22 @@ impl Route {
         }
         more |= !self.released.is_empty();
         more | !self.egress_flows.flows.take_freed().is_empty() | !self.events.is_empty()
+    }
+
+    /// Lets the pacer decide about what has arrived, and passes its grants to the links.
+    fn pace(&mut self) {
+        let now = self.made.elapsed();
+        for host in self.pacer.hosts_to_check(now) {
+            if self.data_links.get_mut(&host).is_some_and(DataLink::has_new_losses) {
+                self.pacer.handle_loss(now);
+            }
+        }
+        self.pacer.handle_time(now);
+        while let Some(grant) = self.pacer.poll_grant() {
+            if let Some(data_link) = self.data_links.get_mut(&grant.host) {
+                data_link.transmit.set_grant(grant.up_to);
+            }
+        }
     }
 
     /// Handles the failure of a link: a lost connection is replaced, a protocol violation ends the link.

@@ -44,6 +44,10 @@ pub(super) struct Incoming {
     pub block: Option<Block>,
     pub at: usize,
     pub left: usize,
+    /// The number of the message; `None` for a part of a multicast's body, which is not paced.
+    pub transfer: Option<u32>,
+    /// The position in the body up to which the pacer has counted.
+    pub counted: usize,
     pub then: OnComplete,
 }
 
@@ -216,6 +220,23 @@ impl Route {
     /// Handles the frames that have arrived from a host. Returns whether an immediate further call may find more
     /// frames.
     pub(super) fn receive_from(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<bool, LinkFailure> {
+        let result = self.receive_frames(host, context);
+        self.count_incoming(host);
+        result
+    }
+
+    /// Tells the pacer how much of the body that is being read has arrived.
+    fn count_incoming(&mut self, host: Tid) {
+        let incoming = self.data_links.get_mut(&host).and_then(|data_link| data_link.receive.incoming.as_mut());
+        if let Some(Incoming { at, transfer, counted, .. }) = incoming {
+            let bytes = *at - std::mem::replace(counted, *at);
+            if let Some(transfer) = transfer {
+                self.pacer.handle_bytes(host, *transfer, bytes);
+            }
+        }
+    }
+
+    fn receive_frames(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<bool, LinkFailure> {
         let (mut taken, mut reads) = (0, 0);
         while taken < STEP_BYTES && reads < STEP_READS && self.undelivered.is_empty() {
             let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(false) };
@@ -270,6 +291,11 @@ impl Route {
                 receive.consume(head_bytes);
                 receive.receipts.count_acknowledgement(ACKNOWLEDGED_BYTES as u64);
                 data_link.transmit.acknowledged(position)?;
+                Ok(Next::Again)
+            }
+            FrameHeader::Grant { up_to } => {
+                receive.consume(head_bytes);
+                self.egress_flows.flows.grant(host, up_to);
                 Ok(Next::Again)
             }
             FrameHeader::InBand { bytes, .. } if there < bytes => Ok(Next::Read(bytes - there)),
@@ -329,16 +355,18 @@ impl Route {
                 let Some(DataLink { receive, .. }) = self.data_links.get_mut(&host) else { return Ok(Next::Again) };
                 receive.consume(head_bytes);
                 self.intake.admit(host, &header)?;
+                self.pacer.handle_start(host, transfer, header.bytes);
                 let whole = first == header.bytes;
                 let then = if whole { OnComplete::Deliver(header) } else { OnComplete::Begin { transfer, header } };
                 receive.long = true;
-                receive.incoming = Some(Incoming { block, at: 0, left: first, then });
+                receive.incoming =
+                    Some(Incoming { block, at: 0, left: first, transfer: Some(transfer), counted: 0, then });
                 Ok(Next::Again)
             }
             FrameHeader::Chunk { transfer, bytes } => {
                 let chunk = self.intake.chunk_place(host, transfer, bytes)?;
-                let then = OnComplete::Add { transfer, bytes };
-                let incoming = Incoming { block: chunk.block.clone(), at: chunk.at, left: bytes, then };
+                let (block, at, then) = (chunk.block.clone(), chunk.at, OnComplete::Add { transfer, bytes });
+                let incoming = Incoming { block, at, left: bytes, transfer: Some(transfer), counted: at, then };
                 receive.consume(head_bytes);
                 receive.long = true;
                 receive.incoming = Some(incoming);
@@ -348,6 +376,7 @@ impl Route {
     }
 
     fn on_body_complete(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<(), ProtocolViolation> {
+        self.count_incoming(host);
         let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(()) };
         let Some(Incoming { block, at, then, .. }) = data_link.receive.incoming.take() else { return Ok(()) };
         match then {

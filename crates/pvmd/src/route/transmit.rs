@@ -1,7 +1,7 @@
 //! The transmitting direction of a data link.
 use super::LinkFailure;
 use super::egress::Body;
-use pvm_core::flows::frames::{write_acknowledged, write_credit, write_header};
+use pvm_core::flows::frames::{write_acknowledged, write_credit, write_grant, write_header};
 use pvm_core::flows::{AckTracker, Credit, DataFrame, Flows, ProtocolViolation, RetransmitQueue};
 use pvm_core::tid::Tid;
 use pvm_fmp::GatherList;
@@ -110,6 +110,8 @@ pub(super) struct TransmitState {
     /// Credit that is not in a batch yet, summed for each task. So the credit for a host that does not read needs no
     /// more memory than this map.
     credit: BTreeMap<Tid, u64>,
+    /// The newest grant that is not in a batch yet.
+    grant: Option<u64>,
     spare_buffers: Vec<Vec<u8>>,
     /// Whether the socket may take more.
     pub writable: bool,
@@ -123,6 +125,7 @@ impl Default for TransmitState {
             place: Position::default(),
             credit_end: 0,
             credit: BTreeMap::new(),
+            grant: None,
             spare_buffers: Vec::new(),
             writable: true,
         }
@@ -142,6 +145,11 @@ impl TransmitState {
     pub fn add_credit(&mut self, credit: &Credit) {
         let bytes = self.credit.entry(credit.dst).or_default();
         *bytes = bytes.saturating_add(credit.bytes);
+    }
+
+    /// Sets the grant for the host.
+    pub fn set_grant(&mut self, up_to: u64) {
+        self.grant = Some(up_to);
     }
 
     /// Handles an acknowledgement: the other side has received everything up to `position`.
@@ -168,10 +176,11 @@ impl TransmitState {
         Ok(())
     }
 
-    /// Inserts credit, and an acknowledgement if one is due, behind the piece that is being written and behind earlier
+    /// Inserts credit, a grant, and an acknowledgement if one is due, behind the piece that is being written and behind earlier
     /// credit. Inserts nothing among bytes that have been sent on an earlier connection.
     fn gather_control(&mut self, receipts: &mut AckTracker) {
-        let gives_credit = !self.credit.is_empty() && self.kept_beside_longest() < CREDIT_KEPT_BYTES_MAX;
+        let has_credit = !self.credit.is_empty() || self.grant.is_some();
+        let gives_credit = has_credit && self.kept_beside_longest() < CREDIT_KEPT_BYTES_MAX;
         if !(gives_credit || receipts.is_due())
             || !self.sent.has_only_new()
             || (!self.is_written() && self.place.at < self.credit_end)
@@ -182,6 +191,9 @@ impl TransmitState {
         let credit = if gives_credit { std::mem::take(&mut self.credit) } else { BTreeMap::new() };
         for (dst, bytes) in credit {
             write_credit(&Credit { host: dst.host(), dst, bytes }, &mut frames);
+        }
+        if let Some(up_to) = self.grant.take_if(|_| gives_credit) {
+            write_grant(up_to, &mut frames);
         }
         if receipts.is_due() {
             write_acknowledged(receipts.take_position(), &mut frames);
@@ -401,6 +413,13 @@ mod tests {
         })
     }
 
+    /// Returns flows whose other side sends no grants.
+    fn unpaced() -> Flows<Body> {
+        let mut flows = Flows::new();
+        flows.set_pacing(false);
+        flows
+    }
+
     fn pattern(number: usize, bytes: usize) -> Vec<u8> {
         (0..bytes).map(|at| (at * 31 + number * 7) as u8).collect()
     }
@@ -449,7 +468,7 @@ mod tests {
                 FrameHeader::Credit { bytes, .. } => {
                     self.credit += bytes;
                 }
-                FrameHeader::Acknowledged { .. } => {}
+                FrameHeader::Acknowledged { .. } | FrameHeader::Grant { .. } => {}
                 other => panic!("no multicast goes along a tree here: {other:?}"),
             }
             if self.bodies.get(self.whole).is_some_and(|(bytes, body)| body.len() == *bytes) {
@@ -463,7 +482,7 @@ mod tests {
     fn what_is_gathered_goes_out_whole_and_in_order_and_the_link_is_never_left_while_it_has_room() {
         for encrypted in [false, true] {
             let [mut near, mut far] = streams(encrypted);
-            let (mut transmit, mut flows, mut reader) = (TransmitState::default(), Flows::new(), Reader::default());
+            let (mut transmit, mut flows, mut reader) = (TransmitState::default(), unpaced(), Reader::default());
             let sizes = [10, 70_000, 4096, 4097, 0, 900_000, 65_536, 65_537, 3, 2_000_000, 1];
             let dst = Tid(HOST.0 | 1);
             for (number, bytes) in sizes.into_iter().enumerate() {
@@ -499,7 +518,7 @@ mod tests {
     fn credit_for_a_host_that_does_not_read_takes_little_memory_and_time() {
         for encrypted in [false, true] {
             let [mut near, mut far] = streams(encrypted);
-            let (mut transmit, mut flows, mut reader) = (TransmitState::default(), Flows::new(), Reader::default());
+            let (mut transmit, mut flows, mut reader) = (TransmitState::default(), unpaced(), Reader::default());
             let (long, mut full) = (30 << 20, None);
             flows.send(SRC, Tid(HOST.0 | 1), [0; 5], long, long, Body::Bytes(pattern(0, long)));
             for round in 0..1000 {
@@ -525,7 +544,7 @@ mod tests {
     #[test]
     fn no_more_is_kept_for_a_host_than_the_limit() {
         let [mut near, mut far] = streams(false);
-        let (mut transmit, mut flows, mut reader) = (TransmitState::default(), Flows::new(), Reader::default());
+        let (mut transmit, mut flows, mut reader) = (TransmitState::default(), unpaced(), Reader::default());
         let (long, mut receipts) = (20 << 20, AckTracker::new(1));
         flows.send(SRC, Tid(HOST.0 | 1), [0; 5], long, long, Body::Bytes(pattern(0, long)));
         let mut step = |transmit: &mut TransmitState, reader: &mut Reader, receipts: &mut AckTracker| {

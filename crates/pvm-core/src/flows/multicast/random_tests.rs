@@ -62,7 +62,8 @@ impl World {
                 1 => Conduct::Mute,
                 _ => Conduct::Honest,
             };
-            let (flows, inbound, held) = (Flows::new(), InboundFlows::new(), InOrder::default());
+            let (mut flows, inbound, held) = (Flows::new(), InboundFlows::new(), InOrder::default());
+            flows.set_pacing(false);
             let members = hosts.iter().copied().filter(|other| other != host).collect();
             nodes.insert(*host, Node { flows, inbound, held, conduct, members, given: HashMap::new() });
         }

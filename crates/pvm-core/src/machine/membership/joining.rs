@@ -449,6 +449,7 @@ fn welcome_host(core: &mut Core, tid: Tid, new: &[Tid], options: HostOptions) {
         servers: core.roles.common(),
         debug_mask: core.debug_mask,
         host_watches: core.settings.limits.host_watches as u64,
+        pacing: core.settings.pacing,
     };
     let (version, hosts) = (core.hosts.version, core.hosts.entries());
     let joining = new.to_vec();

@@ -44,7 +44,8 @@ fn message(src: Tid, dst: Tid) -> Message {
 /// Returns frames that only the master may send, and frames about a task that only the task's host may send.
 fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
     let servers = Servers::default();
-    let shared = MachineSettings { host_timeout_ms: 1, trusted: true, servers, debug_mask: -1, host_watches: 0 };
+    let shared =
+        MachineSettings { host_timeout_ms: 1, trusted: true, servers, debug_mask: -1, host_watches: 0, pacing: false };
     let name = ByteBuf::from(b"g".to_vec());
     vec![
         Frame::Welcome {

@@ -1,0 +1,135 @@
+//! A flow: the queue of messages to one task of another host.
+use super::multicast::{BodyKey, Relayed};
+use super::pacing::SendLimit;
+use super::{FLOW_QUANTUM_BYTES, FLOW_WINDOW_BYTES, Meta, cost};
+use crate::tid::Tid;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// A message in a flow.
+pub(super) struct QueuedMessage<P> {
+    pub src: Tid,
+    pub meta: Meta,
+    pub bytes: usize,
+    /// The cost of the message in the sender's budget, in bytes.
+    pub held: u64,
+    pub body: Rc<P>,
+    /// For a multicast: the members to which the message must still be sent, each with the position at which the
+    /// message ends in that member's flow. Otherwise empty.
+    pub members: RefCell<Vec<(Tid, u64)>>,
+    /// For a multicast along a tree: what all hosts share. Otherwise absent.
+    pub relayed: Option<Rc<Relayed>>,
+}
+
+pub(super) enum Item<P> {
+    Message(QueuedMessage<P>),
+    Shared(Rc<QueuedMessage<P>>),
+    InBand(Vec<u8>),
+}
+
+impl<P> Item<P> {
+    pub fn message(&self) -> Option<&QueuedMessage<P>> {
+        match self {
+            Item::Message(message) => Some(message),
+            Item::Shared(message) => Some(message),
+            Item::InBand(_) => None,
+        }
+    }
+    pub fn cost(&self) -> u64 {
+        match self {
+            Item::InBand(payload) => cost(payload.len()),
+            other => other.message().map_or(0, |message| cost(message.bytes)),
+        }
+    }
+}
+
+/// The transfer of a message that has been sent only in part.
+pub(super) struct Transfer {
+    pub number: u32,
+    pub at: usize,
+    /// The other flows for which this flow sends the message. The message is the first one in each of them.
+    pub others: Vec<Tid>,
+}
+
+/// The queue of messages to one task.
+pub(super) struct Flow<P> {
+    pub items: VecDeque<Item<P>>,
+    pub in_flight: u64,
+    pub transfer: Option<Transfer>,
+    /// Whether the first message of this flow is a multicast that another flow sends for this flow, too.
+    pub carried: bool,
+    /// Whether the flow is in the run queue.
+    pub is_scheduled: bool,
+    /// The total cost of all items that were ever queued in this flow (`queued`), and of those among them that the flow
+    /// has begun to send (`begun`).
+    pub queued: u64,
+    pub begun: u64,
+    /// If a multicast is being measured: the position at which it ends, and the number of the measurement.
+    pub measured: Option<(u64, u32)>,
+    /// The announced messages that were not consumed yet: the position at which each ends, and its body.
+    pub announced: VecDeque<(u64, BodyKey)>,
+}
+
+impl<P> Default for Flow<P> {
+    fn default() -> Self {
+        Flow {
+            items: VecDeque::new(),
+            in_flight: 0,
+            transfer: None,
+            carried: false,
+            is_scheduled: false,
+            queued: 0,
+            begun: 0,
+            measured: None,
+            announced: VecDeque::new(),
+        }
+    }
+}
+
+impl<P> Flow<P> {
+    pub fn has_credit(&self, cost: u64) -> bool {
+        self.in_flight <= FLOW_QUANTUM_BYTES || self.in_flight + cost <= FLOW_WINDOW_BYTES
+    }
+    /// Returns whether the next frame can be sent.
+    pub fn is_ready(&self) -> bool {
+        match self.items.front() {
+            _ if self.carried => false,
+            None => false,
+            Some(_) if self.transfer.is_some() => true,
+            Some(Item::InBand(_)) => true,
+            Some(item) => self.has_credit(item.cost()),
+        }
+    }
+    pub fn push(&mut self, item: Item<P>) {
+        self.queued += item.cost();
+        self.items.push_back(item);
+    }
+    /// Returns whether the next frame is a chunk that waits for a grant.
+    pub fn waits_for_grant(&self, limit: &SendLimit) -> bool {
+        self.transfer.is_some() && self.first_message().is_some_and(|message| limit.holds(message.bytes))
+    }
+    pub fn first_message(&self) -> Option<&QueuedMessage<P>> {
+        self.items.front().and_then(Item::message)
+    }
+    /// Returns how many bytes of the message that is being sent are left.
+    pub fn left(&self) -> usize {
+        let at = self.transfer.as_ref().map_or(0, |transfer| transfer.at);
+        self.first_message().map_or(0, |message| message.bytes - at)
+    }
+    /// Counts the first message as in flight.
+    pub fn begin(&mut self, cost: u64) {
+        self.begun += cost;
+        self.in_flight += cost;
+    }
+    pub fn is_idle(&self) -> bool {
+        self.items.is_empty() && self.in_flight == 0
+    }
+    /// Returns whether the flow is sending a message or can send its next one.
+    pub fn makes_progress(&self) -> bool {
+        self.carried || self.transfer.is_some() || self.is_ready()
+    }
+    pub fn holds_first(&self, message: &Rc<QueuedMessage<P>>) -> bool {
+        matches!(self.items.front(), Some(Item::Shared(first)) if Rc::ptr_eq(first, message))
+    }
+}

@@ -1,0 +1,412 @@
+//! The receiving side: which host may send how much.
+use super::path::Path;
+use super::{FIRST_LIMIT_BYTES, is_paced};
+use crate::flows::CHUNK_BYTES_MAX;
+use crate::machine::Time;
+use crate::tid::Tid;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+/// The room for a grant is at least this part of the bytes that should be under way, so that grants are few.
+const GRANT_PARTS: u64 = 4;
+/// The hosts together may send one of this number of parts of the bytes that should be under way without a grant.
+const ALLOWANCE_PARTS: u64 = 4;
+/// One of this number of grants goes to the host with the oldest message.
+const OLDEST_EVERY: u64 = 8;
+/// The connections are checked for lost packets at this interval at most.
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
+/// A host is late if its bytes have not arrived after this time and twice the expected time. A daemon on a busy machine
+/// can be without a processor for about as long.
+const LATE_AFTER: Duration = Duration::from_millis(10);
+
+/// A new limit for a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// The host.
+    pub host: Tid,
+    /// The number of bytes of long messages that the host may have sent in all.
+    pub up_to: u64,
+}
+
+/// A message that has begun to arrive.
+struct Transfer {
+    left: u64,
+    /// The age: the number of messages that began before.
+    number: u64,
+}
+
+/// What is known of a host that sends long messages. Positions count the bytes of these messages from the first one on.
+struct SendingHost {
+    /// The position up to which bytes have arrived.
+    arrived: u64,
+    /// The position at the end of all messages that have begun.
+    announced: u64,
+    /// The position up to which the host may send.
+    limit: u64,
+    transfers: HashMap<u32, Transfer>,
+    /// The transfers by the number of bytes that are left, and by age.
+    by_left: BTreeSet<(u64, u32)>,
+    by_age: BTreeSet<(u64, u32)>,
+    /// The position that should have arrived by this time.
+    due: Option<(u64, Time)>,
+    is_late: bool,
+    /// A grant to the host while almost nothing of it was under way: the position from which on it counts, its time, and
+    /// how many bytes were under way from all hosts.
+    timed: Option<(u64, Time, u64)>,
+}
+
+impl SendingHost {
+    fn new() -> SendingHost {
+        SendingHost {
+            arrived: 0,
+            announced: 0,
+            limit: FIRST_LIMIT_BYTES,
+            transfers: HashMap::new(),
+            by_left: BTreeSet::new(),
+            by_age: BTreeSet::new(),
+            due: None,
+            is_late: false,
+            timed: None,
+        }
+    }
+
+    /// Returns how many bytes are under way: granted, announced, and not arrived.
+    fn under_way(&self) -> u64 {
+        self.limit.min(self.announced).saturating_sub(self.arrived)
+    }
+
+    /// Returns how many announced bytes have no grant.
+    fn demand(&self) -> u64 {
+        self.announced.saturating_sub(self.limit.max(self.arrived))
+    }
+
+    fn count(&mut self, transfer: u32, bytes: u64) -> u64 {
+        let Some(one) = self.transfers.get_mut(&transfer) else { return 0 };
+        let bytes = bytes.min(one.left);
+        self.by_left.remove(&(one.left, transfer));
+        one.left -= bytes;
+        if one.left > 0 {
+            self.by_left.insert((one.left, transfer));
+        } else {
+            self.by_age.remove(&(one.number, transfer));
+            self.transfers.remove(&transfer);
+        }
+        self.arrived += bytes;
+        bytes
+    }
+}
+
+/// The decisions of a receiving daemon about its senders.
+pub struct Pacer {
+    is_on: bool,
+    hosts: BTreeMap<Tid, SendingHost>,
+    /// The hosts with messages that have not arrived wholly.
+    pub(super) active: BTreeSet<Tid>,
+    /// The host that has a limit far ahead, because it was the only active one.
+    favourite: Option<Tid>,
+    pub(super) path: Path,
+    /// Hosts from which bytes have arrived since the last decision.
+    touched: BTreeSet<Tid>,
+    grants: BTreeMap<Tid, u64>,
+    last_number: u64,
+    turns: u64,
+    wakeup: Option<Time>,
+    /// When the hosts were last checked for losses.
+    checked: Time,
+}
+
+impl Default for Pacer {
+    fn default() -> Self {
+        Pacer {
+            is_on: true,
+            hosts: BTreeMap::new(),
+            active: BTreeSet::new(),
+            favourite: None,
+            path: Path::default(),
+            touched: BTreeSet::new(),
+            grants: BTreeMap::new(),
+            last_number: 0,
+            turns: 0,
+            wakeup: None,
+            checked: Time::ZERO,
+        }
+    }
+}
+
+impl Pacer {
+    /// Makes a pacer without senders.
+    pub fn new() -> Pacer {
+        Pacer::default()
+    }
+
+    /// Turns pacing on or off, before any message arrives. All hosts of a machine must agree.
+    pub fn set_on(&mut self, is_on: bool) {
+        self.is_on = is_on;
+    }
+
+    // ----- input
+
+    /// Notes that a message of this length begins to arrive.
+    pub fn handle_start(&mut self, from: Tid, transfer: u32, bytes: usize) {
+        if !self.is_on || !is_paced(bytes) {
+            return;
+        }
+        let host = self.hosts.entry(from).or_insert_with(SendingHost::new);
+        // A number in use is a violation, which `InboundFlows` finds.
+        if host.transfers.contains_key(&transfer) {
+            return;
+        }
+        self.last_number += 1;
+        let (left, number) = (bytes as u64, self.last_number);
+        host.transfers.insert(transfer, Transfer { left, number });
+        host.by_left.insert((left, transfer));
+        host.by_age.insert((number, transfer));
+        host.announced += left;
+        self.active.insert(from);
+        self.touched.insert(from);
+    }
+
+    /// Counts bytes of a message that have arrived.
+    pub fn handle_bytes(&mut self, from: Tid, transfer: u32, bytes: usize) {
+        let Some(host) = self.hosts.get_mut(&from) else { return };
+        let counted = host.count(transfer, bytes as u64);
+        if counted == 0 {
+            return;
+        }
+        if host.transfers.is_empty() {
+            self.active.remove(&from);
+        }
+        self.path.count(counted);
+        self.touched.insert(from);
+    }
+
+    /// Returns the hosts whose connections the caller should check for lost packets now: hosts that have sent while
+    /// others send too.
+    pub fn hosts_to_check(&mut self, now: Time) -> Vec<Tid> {
+        if self.active.len() < 2 || self.touched.is_empty() || now < self.checked + CHECK_INTERVAL {
+            return Vec::new();
+        }
+        self.checked = now;
+        self.touched.iter().copied().collect()
+    }
+
+    /// Handles the loss of packets of a host that sends while others send too: from now on, less is under way.
+    pub fn handle_loss(&mut self, now: Time) {
+        self.path.handle_loss(now);
+        let allowance = self.allowance_bytes();
+        let mut reduced = Vec::new();
+        for (from, host) in &self.hosts {
+            if self.favourite != Some(*from) && host.limit > host.announced + allowance {
+                reduced.push((*from, host.announced + allowance));
+            }
+        }
+        reduced.into_iter().for_each(|(from, limit)| self.set_limit(from, limit));
+    }
+
+    /// Forgets a host that has gone. What it was granted is granted to others.
+    pub fn host_gone(&mut self, host: Tid) {
+        if self.hosts.remove(&host).is_some() {
+            self.active.remove(&host);
+            self.touched.remove(&host);
+            self.grants.remove(&host);
+            self.favourite = self.favourite.filter(|favourite| *favourite != host);
+            // The next call decides, however early it is.
+            self.wakeup = Some(Time::ZERO);
+        }
+    }
+
+    /// Decides, if anything has arrived or a host is late. To be called after all that has arrived was counted.
+    pub fn handle_time(&mut self, now: Time) {
+        if self.touched.is_empty() && self.wakeup.is_none_or(|wakeup| wakeup > now) {
+            return;
+        }
+        self.wakeup = None;
+        self.measure(now);
+        let touched = std::mem::take(&mut self.touched);
+        match self.active.len() {
+            0 => {}
+            1 => self.serve_only_host(now),
+            _ => self.share(now),
+        }
+        touched.into_iter().for_each(|host| self.refill(host));
+        self.path.handle_time(now, self.active.iter().any(|host| self.hosts[host].under_way() > 0));
+    }
+
+    /// Returns the time at which [`Pacer::handle_time`] is due even if nothing arrives.
+    pub fn next_wakeup(&self) -> Option<Time> {
+        self.wakeup
+    }
+
+    /// Returns whether all messages that have begun have arrived wholly.
+    pub fn is_idle(&self) -> bool {
+        self.active.is_empty()
+    }
+
+    /// Returns the next grant to send. A host has at most one grant here.
+    pub fn poll_grant(&mut self) -> Option<Grant> {
+        self.grants.pop_first().map(|(host, up_to)| Grant { host, up_to })
+    }
+
+    // ----- decisions
+
+    /// Measures the path by what has arrived.
+    fn measure(&mut self, now: Time) {
+        for from in &self.touched {
+            let Some(host) = self.hosts.get_mut(from) else { continue };
+            if let Some((_, since, ahead)) = host.timed.filter(|(position, ..)| host.arrived > *position) {
+                host.timed = None;
+                self.path.grant_took(now.saturating_sub(since), ahead);
+            }
+        }
+    }
+
+    /// Returns how many bytes of long messages each host may send without a grant, at most. Together, these are few of
+    /// those that should be under way: all hosts may send them at once, while others send what they were granted.
+    fn allowance_bytes(&self) -> u64 {
+        let share = self.path.target_bytes() / ALLOWANCE_PARTS / self.hosts.len().max(1) as u64;
+        share.clamp(FIRST_LIMIT_BYTES, CHUNK_BYTES_MAX as u64)
+    }
+
+    fn set_limit(&mut self, from: Tid, limit: u64) {
+        if let Some(host) = self.hosts.get_mut(&from).filter(|host| host.limit != limit) {
+            host.limit = limit;
+            self.grants.insert(from, limit);
+        }
+    }
+
+    /// Serves the only host with messages that have not arrived wholly.
+    fn serve_only_host(&mut self, now: Time) {
+        let Some(from) = self.active.first().copied() else { return };
+        let needs_grant = self.hosts[&from].demand() > 0;
+        if self.favourite != Some(from) && needs_grant {
+            self.end_favour();
+            self.favourite = Some(from);
+            self.note_grant(from, now, 0);
+            self.refill(from);
+        }
+    }
+
+    /// Lets the limit of a host follow what has arrived from it.
+    fn refill(&mut self, from: Tid) {
+        let Some(host) = self.hosts.get(&from) else { return };
+        let (arrived, announced, limit) = (host.arrived, host.announced, host.limit);
+        if self.favourite == Some(from) {
+            let lead = self.path.lead_bytes();
+            if limit < arrived + lead / 2 {
+                self.set_limit(from, arrived + lead);
+            }
+        } else if host.transfers.is_empty() && limit < announced + self.allowance_bytes() / 2 {
+            self.set_limit(from, announced + self.allowance_bytes());
+        }
+    }
+
+    /// Takes the lead from the host that has it: the host may send what it has announced, and little more.
+    fn end_favour(&mut self) {
+        let Some(from) = self.favourite.take() else { return };
+        let most = self.hosts.get(&from).map_or(0, |host| host.announced) + self.allowance_bytes();
+        if self.hosts.get(&from).is_some_and(|host| host.limit > most) {
+            self.set_limit(from, most);
+        }
+    }
+
+    /// Shares what may be under way among several hosts.
+    fn share(&mut self, now: Time) {
+        self.end_favour();
+        let target = self.path.target_bytes();
+        let mut under_way = self.count_under_way(now);
+        let may_be_granted = |host: &SendingHost| !host.is_late && host.demand() > 0;
+        let active = self.active.iter().copied();
+        let mut candidates: BTreeSet<Tid> = active.filter(|from| may_be_granted(&self.hosts[from])).collect();
+        while let Some(from) = self.next_in_turn(&candidates) {
+            let host = &self.hosts[&from];
+            let room = target.saturating_sub(under_way);
+            let demand = host.demand();
+            if room < demand.min(target / GRANT_PARTS) {
+                self.wakeup = self.active.iter().filter_map(|host| self.deadline(host)).min();
+                return;
+            }
+            self.turns += 1;
+            let shortest = host.by_left.first().map_or(0, |(left, _)| *left);
+            let count = demand.min(room).min(shortest.max(target / GRANT_PARTS));
+            let limit = host.limit.max(host.arrived) + count;
+            self.note_grant(from, now, under_way);
+            let is_all = count == demand;
+            self.set_limit(from, if is_all { limit + self.allowance_bytes() } else { limit });
+            under_way += count;
+            self.expect_arrival(from, now, under_way);
+            if is_all {
+                candidates.remove(&from);
+            }
+        }
+    }
+
+    /// Returns how many bytes are under way, without those of late hosts.
+    fn count_under_way(&mut self, now: Time) -> u64 {
+        let mut total = 0;
+        let active: Vec<Tid> = self.active.iter().copied().collect();
+        for from in &active {
+            let Some(host) = self.hosts.get_mut(from) else { continue };
+            if host.due.is_some_and(|(position, _)| host.arrived >= position) {
+                (host.due, host.is_late) = (None, false);
+            }
+            total += if host.is_late { 0 } else { host.under_way() };
+        }
+        let overdue = active.iter().copied().find(|from| self.deadline(from).is_some_and(|when| when <= now));
+        if let Some(late) = overdue {
+            total -= self.hosts[&late].under_way();
+            self.give_up_on(late, now + self.patience(total));
+        }
+        active.into_iter().for_each(|from| self.expect_arrival(from, now, total));
+        total
+    }
+
+    /// Marks a host as late. The others have until the given time at least: if packets were lost, all may be overdue at
+    /// once, and grants to all hosts in their place would make it worse.
+    fn give_up_on(&mut self, late: Tid, until: Time) {
+        for (from, host) in &mut self.hosts {
+            host.is_late |= *from == late;
+            if let Some((_, when)) = &mut host.due {
+                *when = until.max(*when);
+            }
+        }
+    }
+
+    /// Returns the time after which a host is late, if this number of bytes is under way.
+    fn patience(&self, bytes: u64) -> Duration {
+        LATE_AFTER + 2 * self.path.expected(bytes)
+    }
+
+    /// Notes when the granted bytes of a host should have arrived. `total` is how many bytes are under way.
+    fn expect_arrival(&mut self, from: Tid, now: Time, total: u64) {
+        let when = now + self.patience(total);
+        let Some(host) = self.hosts.get_mut(&from) else { return };
+        if host.due.is_none() && host.under_way() > 0 {
+            host.due = Some((host.limit.min(host.announced), when));
+        }
+    }
+
+    fn deadline(&self, from: &Tid) -> Option<Time> {
+        let host = self.hosts.get(from).filter(|host| !host.is_late && host.under_way() > 0)?;
+        host.due.map(|(_, when)| when)
+    }
+
+    /// Returns the host that is granted bytes next: the one whose message is nearest to its end, in some turns the one
+    /// with the oldest message.
+    fn next_in_turn(&self, candidates: &BTreeSet<Tid>) -> Option<Tid> {
+        let first = |from: &Tid| {
+            let host = &self.hosts[from];
+            match (self.turns + 1) % OLDEST_EVERY {
+                0 => host.by_age.first().map(|(number, _)| *number),
+                _ => host.by_left.first().map(|(left, _)| *left),
+            }
+        };
+        candidates.iter().copied().min_by_key(first)
+    }
+
+    /// Notes the time of a grant if the host has been waiting for it.
+    fn note_grant(&mut self, from: Tid, now: Time, ahead: u64) {
+        if let Some(host) = self.hosts.get_mut(&from).filter(|host| host.under_way() <= FIRST_LIMIT_BYTES) {
+            host.timed = Some((host.arrived.max(host.limit), now, ahead));
+        }
+    }
+}
