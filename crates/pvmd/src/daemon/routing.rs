@@ -50,7 +50,7 @@ impl Daemon {
         if !self.route.is_needed() {
             return true;
         }
-        let mut is_active = self.route.step(self.now(), &mut context!(self));
+        let mut is_active = self.route.step(&mut context!(self));
         while let Some(event) = self.route.poll_event() {
             self.dispatch_route_event(event);
             self.execute_actions();

@@ -264,7 +264,7 @@ impl World {
         }
         self.pending.truncate(PENDING_BYTES_MAX);
         self.route.on_socket_ready(HOSTILE, true, true, self.far.is_none());
-        self.route.step(Duration::ZERO, &mut self.context);
+        self.route.step(&mut self.context);
         self.route.prepare_park(&self.context);
         self.route.wake(true);
         while let Some(event) = self.route.poll_event() {

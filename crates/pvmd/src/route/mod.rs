@@ -104,7 +104,7 @@ pub struct Route {
     egress_flows: EgressFlows,
     intake: InboundFlows<Option<Block>>,
     pacer: Pacer,
-    /// When the route was made: the zero of the pacer's time.
+    /// When the route was made: the zero of the time of flows and pacer.
     made: Instant,
     /// The blocks lent to each task, one entry for each message, in order.
     lent: HashMap<Tid, VecDeque<Option<Block>>>,
@@ -385,8 +385,8 @@ impl Route {
     /// Takes the messages that wait and carries them as far as possible. Returns whether the caller should call this
     /// again at once. If not, tasks may have sent something meanwhile: [`Route::prepare_park`] checks that before the
     /// daemon sleeps.
-    pub fn step(&mut self, now: Duration, context: &mut dyn RouteContext) -> bool {
-        self.egress_flows.flows.note_time(now);
+    pub fn step(&mut self, context: &mut dyn RouteContext) -> bool {
+        self.egress_flows.flows.note_time(self.made.elapsed());
         let mut egress = Egress { egress_flows: &mut self.egress_flows, context: &*context };
         self.was_active |= self.endpoint.poll(&mut egress) > 0;
         let mut more = false;

@@ -124,7 +124,7 @@ impl Host {
         // The real loop gets one event for a ready socket; checking all sockets each time is harmless.
         let hosts: Vec<Tid> = self.route.data_links.keys().copied().collect();
         hosts.iter().for_each(|host| self.route.on_socket_ready(*host, true, true, false));
-        let mut more = self.route.step(Duration::ZERO, &mut self.context) || !self.route.prepare_park(&self.context);
+        let mut more = self.route.step(&mut self.context) || !self.route.prepare_park(&self.context);
         self.route.wake(true);
         while let Some(event) = self.route.poll_event() {
             more = true;
@@ -261,7 +261,7 @@ fn a_daemon_does_not_sleep_over_what_a_task_was_to_tell() {
     assert!(!other.route.ring_positions.is_empty());
     // The task reads after the daemon's last poll before a sleep. It sees that the daemon is not asleep yet, and does
     // not ring.
-    while other.route.step(Duration::ZERO, &mut other.context) {}
+    while other.route.step(&mut other.context) {}
     b.take();
     assert!(!other.route.prepare_park(&other.context));
     other.route.wake(false);
@@ -379,7 +379,7 @@ fn what_waits_for_a_link_goes_when_it_comes_and_is_dropped_with_its_host() {
     let (mut one, mut other) = (Host::new(0x40000), Host::new(0x80000));
     let (mut a, mut b) = (one.task(1), other.task(1));
     a.send(b.tid, 1, b"early");
-    one.route.step(Duration::ZERO, &mut one.context);
+    one.route.step(&mut one.context);
     assert_eq!(one.route.poll_event(), Some(RouteEvent::Wanted { host: other.tid }));
     assert_eq!(one.route.poll_event(), None);
     join(&mut one, &mut other);
@@ -411,7 +411,7 @@ fn a_host_that_speaks_for_others_or_talks_rubbish_is_cut_off() {
         far.write(&bytes).unwrap();
         std::thread::sleep(Duration::from_millis(20));
         one.route.on_socket_ready(other.tid, true, false, false);
-        one.route.step(Duration::ZERO, &mut one.context);
+        one.route.step(&mut one.context);
         assert!(matches!(one.route.poll_event(), Some(RouteEvent::Broken { host, .. }) if host == other.tid));
         assert!(one.route.data_links.is_empty());
     }

@@ -167,7 +167,7 @@ mod tests {
 
     /// Announces a message to hosts in this order. Returns each host's parent (the root, if it has no other).
     fn parents(mut tree: Tree, root: Tid, order: &[Tid]) -> Vec<Tid> {
-        let mut parent_of = |host: &Tid| match tree.announce(*host, |_| true).expect("announced once").0 {
+        let parent_of = |host: &Tid| match tree.announce(*host, |_| true).expect("announced once").0 {
             Parent::Root => root,
             Parent::Host(parent) => parent,
         };
