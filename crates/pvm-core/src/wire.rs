@@ -5,6 +5,7 @@
 //! not use the control link: they travel in band, in the flow of messages to a task, so that they do not overtake
 //! earlier messages. No type here is recursive, so no frame can exhaust the reader's stack.
 use crate::codes::Code;
+use crate::flows::pacing::Pacing;
 use crate::machine::{Taken, Waiting};
 use crate::proto::{ByteBuf, Message, Reply, Request, Role, Spawn, TraceSettings};
 use crate::tid::Tid;
@@ -69,8 +70,8 @@ pub struct MachineSettings {
     pub debug_mask: i32,
     /// The most watches that a host may have at any other host ([`crate::machine::Limits`]).
     pub host_watches: u64,
-    /// Whether receivers pace long messages ([`crate::flows::pacing`]).
-    pub pacing: bool,
+    /// When receivers pace long messages.
+    pub pacing: Pacing,
 }
 
 /// Options of the hostfile that only the new host needs.

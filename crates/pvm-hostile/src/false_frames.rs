@@ -1,6 +1,7 @@
 //! Frames with false contents, or with contents that this host may not send.
 use crate::life::Life;
 use pvm_core::codes;
+use pvm_core::flows::pacing::Pacing;
 use pvm_core::machine::{Taken, Waiting};
 use pvm_core::proto::{ByteBuf, Message, Reply, Request, Role, TraceSettings};
 use pvm_core::tid::Tid;
@@ -82,7 +83,7 @@ fn of_the_master(life: &mut Life) -> Frame {
                 servers,
                 debug_mask: -1,
                 host_watches: u64::MAX,
-                pacing: false,
+                pacing: Pacing::Off,
             };
             let (hosts, joining) = (vec![entry(life)], vec![tid]);
             Frame::Welcome {

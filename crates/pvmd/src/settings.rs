@@ -4,6 +4,7 @@ use crate::program_search::ProgramSearch;
 use crate::resolve::HOSTS_FILE;
 use crate::start::starts_max;
 use crate::{addresses, resolve};
+use pvm_core::flows::pacing::Pacing;
 use pvm_core::hostfile::{HostLine, Hostfile};
 use pvm_core::machine::limits::{
     GROUPS_MAX, HOST_REQUESTS_MAX, HOST_WATCHES_MAX, Limits, MAILBOX_BYTES_MAX, MEMBERS_MAX, TASK_REQUESTS_MAX,
@@ -240,9 +241,13 @@ pub(crate) fn seconds(text: Option<OsString>, default: Duration) -> Duration {
     value.map_or(default, |value| value.min(PATIENCE_MAX))
 }
 
-/// Reads `PVM_PACING`. Only `off` turns pacing off.
-fn pacing(text: Option<OsString>) -> bool {
-    text.is_none_or(|text| lossy(text).trim() != "off")
+/// Reads `PVM_PACING`. Any other text leaves the default.
+fn pacing(text: Option<OsString>) -> Pacing {
+    match text.map(|text| lossy(text).trim().to_owned()).as_deref() {
+        Some("off") => Pacing::Off,
+        Some("always") => Pacing::Always,
+        _ => Pacing::OnLoss,
+    }
 }
 
 /// Reads `PVMDLOGMAX`.
@@ -339,9 +344,10 @@ mod tests {
     }
 
     #[test]
-    fn only_off_turns_pacing_off() {
-        assert!(!pacing(Some("off".into())));
-        assert!([None, Some("on".into()), Some("".into())].into_iter().all(pacing));
+    fn pacing_begins_with_a_loss_unless_the_variable_says_otherwise() {
+        let of = |text: &str| pacing(Some(text.into()));
+        assert_eq!([of("off"), of(" always "), of("")], [Pacing::Off, Pacing::Always, Pacing::OnLoss]);
+        assert_eq!([pacing(None), of("nonsense")], [Pacing::OnLoss; 2]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod common;
 use common::{Directory, PATIENCE};
 use pvm_core::codes::native_dsig;
 use pvm_core::dialogue::{self, Greeting, Line};
+use pvm_core::flows::pacing::Pacing;
 use pvm_core::proto;
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame, HostEntry, MachineSettings, Started};
@@ -224,7 +225,7 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
         servers: wire::Servers::default(),
         debug_mask: 0,
         host_watches: 1000,
-        pacing: true,
+        pacing: Pacing::default(),
     };
     let (hosts, options) = (vec![entry(1, "h1"), entry(2, "h2")], wire::HostOptions::default());
     let script = format!("yes | head -n {LINES}");

@@ -31,7 +31,7 @@ use crate::tid::{GROUP_BIT, Tid};
 use budget::SenderBudgets;
 use flow::{Flow, Item, QueuedMessage, Transfer};
 use multicast::{Announcement, Bodies, BodyKey, BodyRequest, Choice, Relayed, Way};
-use pacing::{FIRST_LIMIT_BYTES, SendLimit};
+use pacing::{FIRST_LIMIT_BYTES, Pacing, SendLimit};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -201,9 +201,9 @@ impl<P> Flows<P> {
         Flows::default()
     }
 
-    /// Turns pacing on or off, before any message is queued. All hosts of a machine must agree.
-    pub fn set_pacing(&mut self, is_on: bool) {
-        self.first_limit_bytes = if is_on { FIRST_LIMIT_BYTES } else { u64::MAX };
+    /// Sets when receivers pace, before any message is queued.
+    pub fn set_pacing(&mut self, pacing: Pacing) {
+        self.first_limit_bytes = pacing.first_limit();
     }
 
     // ----- input

@@ -16,7 +16,7 @@ fn host() -> Tid {
 
 fn unpaced() -> Flows<u32> {
     let mut flows = Flows::new();
-    flows.set_pacing(false);
+    flows.set_pacing(Pacing::Off);
     flows
 }
 

@@ -1,6 +1,7 @@
 //! The settings that a daemon has from its start: its host, its rank, its limits.
 use super::limits::Limits;
 use super::task_table::TASKS_MAX;
+use crate::flows::pacing::Pacing;
 use crate::hostfile::Hostfile;
 use crate::tid::Tid;
 use crate::wire::{KEY_BYTES, Key};
@@ -64,8 +65,8 @@ pub struct Settings {
     pub host_timeout: Duration,
     /// Whether the network is trusted, as the master sets it (`PVM_TRUSTED_NET`).
     pub trusted: bool,
-    /// Whether receivers pace long messages, as the master sets it (`PVM_PACING`).
-    pub pacing: bool,
+    /// When receivers pace long messages, as the master sets it (`PVM_PACING`).
+    pub pacing: Pacing,
     /// Other names of this host.
     pub aliases: Vec<String>,
     /// The addresses on which this daemon listens for others.
@@ -89,7 +90,7 @@ impl Settings {
             rank: Rank::Master,
             host_timeout: HOST_TIMEOUT,
             trusted: false,
-            pacing: true,
+            pacing: Pacing::default(),
             aliases: Vec::new(),
             addresses: Vec::new(),
             key: [0; KEY_BYTES],

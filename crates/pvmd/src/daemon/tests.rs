@@ -5,6 +5,7 @@ use crate::route::RouteEvent;
 use crate::settings::tests_support::settings_in;
 use pvm_core::codes::native_dsig;
 use pvm_core::flows::frames::write_acknowledged;
+use pvm_core::flows::pacing::Pacing;
 use pvm_core::machine::Rank;
 use pvm_core::proto::{ByteBuf, Spawn, TraceSettings};
 use pvm_core::wire::{self, Frame, HostEntry, HostOptions, MachineSettings, Servers};
@@ -125,7 +126,7 @@ impl Fixture {
             servers,
             debug_mask: 0,
             host_watches: 1000,
-            pacing: true,
+            pacing: Pacing::default(),
         };
         let options = HostOptions::default();
         let (version, joining) = (1, vec![host(2)]);

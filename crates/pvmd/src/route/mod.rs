@@ -25,7 +25,7 @@ use announced::Held;
 use data_link::DataLink;
 use egress::{Egress, EgressFlows};
 use pvm_core::flows::multicast::InOrder;
-use pvm_core::flows::pacing::Pacer;
+use pvm_core::flows::pacing::{Pacer, Pacing};
 use pvm_core::flows::{Flows, HELD_BYTES_MAX, InboundFlows, MESSAGE_BYTES, MessageHeader, ProtocolViolation};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{Frame, decode, encode};
@@ -176,10 +176,10 @@ impl Route {
         })
     }
 
-    /// Turns pacing on or off, as the machine has it. To be called before any data link is attached.
-    pub fn set_pacing(&mut self, is_on: bool) {
-        self.pacer.set_on(is_on);
-        self.egress_flows.flows.set_pacing(is_on);
+    /// Sets when receivers pace, as the machine has it. To be called before any data link is attached.
+    pub fn set_pacing(&mut self, pacing: Pacing) {
+        self.pacer.set_pacing(pacing);
+        self.egress_flows.flows.set_pacing(pacing);
     }
 
     /// Returns the daemon's segment and doorbell, for tasks.

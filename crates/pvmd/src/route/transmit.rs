@@ -379,6 +379,7 @@ fn append(bytes: &mut Vec<u8>, body: &Body, range: Range<usize>) {
 mod tests {
     use super::*;
     use pvm_core::flows::frames::{FrameHeader, read_header};
+    use pvm_core::flows::pacing::Pacing;
     use pvm_core::flows::{CHUNK_BYTES_MAX, cost};
     use pvm_net::{Identity, KeyPair, Link};
     use std::net::{TcpListener, TcpStream};
@@ -416,7 +417,7 @@ mod tests {
     /// Returns flows whose other side sends no grants.
     fn unpaced() -> Flows<Body> {
         let mut flows = Flows::new();
-        flows.set_pacing(false);
+        flows.set_pacing(Pacing::Off);
         flows
     }
 

@@ -2,6 +2,7 @@
 //! nothing: each message arrives once and in order at each living receiver, and no state is left.
 use super::super::{Credit, FLOW_WINDOW_BYTES, InboundFlows, MessageHeader};
 use super::*;
+use crate::flows::pacing::Pacing;
 use crate::prng::Prng;
 use std::collections::VecDeque;
 
@@ -63,7 +64,7 @@ impl World {
                 _ => Conduct::Honest,
             };
             let (mut flows, inbound, held) = (Flows::new(), InboundFlows::new(), InOrder::default());
-            flows.set_pacing(false);
+            flows.set_pacing(Pacing::Off);
             let members = hosts.iter().copied().filter(|other| other != host).collect();
             nodes.insert(*host, Node { flows, inbound, held, conduct, members, given: HashMap::new() });
         }

@@ -22,11 +22,31 @@ mod tests;
 pub use receiver::{Grant, Pacer};
 
 use crate::tid::Tid;
+use serde::{Deserialize, Serialize};
+
+/// When receivers pace long messages. All hosts of a machine have the same setting.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pacing {
+    /// Never.
+    Off,
+    /// From the first loss of a packet of several senders on, until no two hosts have sent at the same time for a while.
+    #[default]
+    OnLoss,
+    /// From the first message on.
+    Always,
+}
+
+impl Pacing {
+    /// Returns the bytes of long messages that a host may send to another one before the first grant.
+    pub fn first_limit(self) -> u64 {
+        if self == Pacing::Always { FIRST_LIMIT_BYTES } else { u64::MAX }
+    }
+}
 
 /// A message with at most this many bytes is not paced: it is no longer than a few packets.
 pub const UNPACED_BYTES_MAX: usize = 4 << 10;
-/// The bytes of long messages that a host may send to another one before the first grant. All hosts of a machine may
-/// do so at the same time, so these and the header fit in one packet.
+/// With [`Pacing::Always`], the bytes of long messages that a host may send to another one before the first grant. All
+/// hosts of a machine may do so at the same time, so these and the header fit in one packet.
 pub const FIRST_LIMIT_BYTES: u64 = 1 << 10;
 
 /// Returns whether a message of this length is paced.

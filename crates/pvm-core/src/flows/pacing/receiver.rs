@@ -1,6 +1,6 @@
 //! The receiving side: which host may send how much.
 use super::path::Path;
-use super::{FIRST_LIMIT_BYTES, is_paced};
+use super::{FIRST_LIMIT_BYTES, Pacing, is_paced};
 use crate::flows::CHUNK_BYTES_MAX;
 use crate::machine::Time;
 use crate::tid::Tid;
@@ -18,6 +18,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// A host is late if its bytes have not arrived after this time and twice the expected time. A daemon on a busy machine
 /// can be without a processor for about as long.
 const LATE_AFTER: Duration = Duration::from_millis(10);
+
+/// With [`Pacing::OnLoss`], pacing ends when no two hosts have sent at the same time for this long.
+const CALM: Duration = Duration::from_secs(10);
 
 /// A new limit for a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,11 +59,11 @@ struct SendingHost {
 }
 
 impl SendingHost {
-    fn new() -> SendingHost {
+    fn new(limit: u64) -> SendingHost {
         SendingHost {
             arrived: 0,
             announced: 0,
-            limit: FIRST_LIMIT_BYTES,
+            limit,
             transfers: HashMap::new(),
             by_left: BTreeSet::new(),
             by_age: BTreeSet::new(),
@@ -98,7 +101,11 @@ impl SendingHost {
 
 /// The decisions of a receiving daemon about its senders.
 pub struct Pacer {
-    is_on: bool,
+    pacing: Pacing,
+    /// Whether hosts have limits now.
+    is_pacing: bool,
+    /// When two hosts sent at the same time last.
+    last_contention: Time,
     hosts: BTreeMap<Tid, SendingHost>,
     /// The hosts with messages that have not arrived wholly.
     pub(super) active: BTreeSet<Tid>,
@@ -118,7 +125,9 @@ pub struct Pacer {
 impl Default for Pacer {
     fn default() -> Self {
         Pacer {
-            is_on: true,
+            pacing: Pacing::Always,
+            is_pacing: true,
+            last_contention: Time::ZERO,
             hosts: BTreeMap::new(),
             active: BTreeSet::new(),
             favourite: None,
@@ -139,19 +148,20 @@ impl Pacer {
         Pacer::default()
     }
 
-    /// Turns pacing on or off, before any message arrives. All hosts of a machine must agree.
-    pub fn set_on(&mut self, is_on: bool) {
-        self.is_on = is_on;
+    /// Sets when to pace, before any message arrives.
+    pub fn set_pacing(&mut self, pacing: Pacing) {
+        (self.pacing, self.is_pacing) = (pacing, pacing == Pacing::Always);
     }
 
     // ----- input
 
     /// Notes that a message of this length begins to arrive.
     pub fn handle_start(&mut self, from: Tid, transfer: u32, bytes: usize) {
-        if !self.is_on || !is_paced(bytes) {
+        if self.pacing == Pacing::Off || !is_paced(bytes) {
             return;
         }
-        let host = self.hosts.entry(from).or_insert_with(SendingHost::new);
+        let first_limit = self.pacing.first_limit();
+        let host = self.hosts.entry(from).or_insert_with(|| SendingHost::new(first_limit));
         // A number in use is a violation, which `InboundFlows` finds.
         if host.transfers.contains_key(&transfer) {
             return;
@@ -162,8 +172,12 @@ impl Pacer {
         host.by_left.insert((left, transfer));
         host.by_age.insert((number, transfer));
         host.announced += left;
+        let (announced, is_unlimited) = (host.announced, host.limit == u64::MAX);
         self.active.insert(from);
         self.touched.insert(from);
+        if self.is_pacing && is_unlimited {
+            self.set_limit(from, announced + self.allowance_bytes());
+        }
     }
 
     /// Counts bytes of a message that have arrived.
@@ -192,12 +206,16 @@ impl Pacer {
 
     /// Handles the loss of packets of a host that sends while others send too: from now on, less is under way.
     pub fn handle_loss(&mut self, now: Time) {
+        self.last_contention = now;
+        let begins = !std::mem::replace(&mut self.is_pacing, true);
         self.path.handle_loss(now);
         let allowance = self.allowance_bytes();
         let mut reduced = Vec::new();
         for (from, host) in &self.hosts {
-            if self.favourite != Some(*from) && host.limit > host.announced + allowance {
-                reduced.push((*from, host.announced + allowance));
+            // When pacing begins, hosts without a limit stop, also in the middle of a message.
+            let most = if begins { host.arrived } else { host.announced } + allowance;
+            if self.favourite != Some(*from) && host.limit > most {
+                reduced.push((*from, most));
             }
         }
         reduced.into_iter().for_each(|(from, limit)| self.set_limit(from, limit));
@@ -223,6 +241,15 @@ impl Pacer {
         self.wakeup = None;
         self.measure(now);
         let touched = std::mem::take(&mut self.touched);
+        if self.active.len() > 1 {
+            self.last_contention = now;
+        } else if self.pacing == Pacing::OnLoss && self.is_pacing && now > self.last_contention + CALM {
+            self.end_pacing();
+        }
+        if !self.is_pacing {
+            let is_busy = !self.active.is_empty();
+            return self.path.handle_time(now, is_busy);
+        }
         match self.active.len() {
             0 => {}
             1 => self.serve_only_host(now),
@@ -265,6 +292,12 @@ impl Pacer {
     fn allowance_bytes(&self) -> u64 {
         let share = self.path.target_bytes() / ALLOWANCE_PARTS / self.hosts.len().max(1) as u64;
         share.clamp(FIRST_LIMIT_BYTES, CHUNK_BYTES_MAX as u64)
+    }
+
+    fn end_pacing(&mut self) {
+        (self.is_pacing, self.favourite) = (false, None);
+        let hosts: Vec<Tid> = self.hosts.keys().copied().collect();
+        hosts.into_iter().for_each(|from| self.set_limit(from, u64::MAX));
     }
 
     fn set_limit(&mut self, from: Tid, limit: u64) {

@@ -120,7 +120,7 @@ fn what_a_host_was_granted_goes_to_others_when_the_host_has_gone() {
 #[test]
 fn without_pacing_there_are_no_grants() {
     let mut pacer = Pacer::new();
-    pacer.set_on(false);
+    pacer.set_pacing(Pacing::Off);
     begin(&mut pacer, host(2), 1, 50_000);
     begin(&mut pacer, host(3), 1, 50_000);
     pacer.handle_time(at(0));
@@ -277,6 +277,36 @@ impl Model {
             }
         }
     }
+}
+
+#[test]
+fn pacing_on_loss_begins_with_a_loss_and_ends_when_all_is_calm() {
+    let mut pacer = Pacer::new();
+    pacer.set_pacing(Pacing::OnLoss);
+    for number in 2..4 {
+        pacer.handle_start(host(number), 1, 1 << 20);
+        pacer.handle_bytes(host(number), 1, 100_000);
+    }
+    assert_eq!(pacer.hosts_to_check(at(2 * MILLISECOND)).len(), 2);
+    pacer.handle_time(at(2 * MILLISECOND));
+    assert_eq!((grants(&mut pacer), pacer.next_wakeup()), (vec![], None));
+    pacer.handle_loss(at(3 * MILLISECOND));
+    pacer.handle_bytes(host(2), 1, 100_000);
+    pacer.handle_time(at(4 * MILLISECOND));
+    let limits = grants(&mut pacer);
+    assert!(limits.len() == 2 && limits.iter().all(|(_, up_to)| (100_000..500_000).contains(up_to)), "{limits:?}");
+    // A host that sends for the first time has no limit before.
+    pacer.handle_start(host(4), 1, 1 << 20);
+    pacer.handle_time(at(5 * MILLISECOND));
+    assert!(grants(&mut pacer).iter().any(|(from, up_to)| *from == host(4) && *up_to < u64::MAX));
+    for number in 2..5 {
+        pacer.handle_bytes(host(number), 1, 1 << 20);
+    }
+    pacer.handle_time(at(6 * MILLISECOND));
+    grants(&mut pacer);
+    pacer.handle_start(host(2), 2, 1 << 20);
+    pacer.handle_time(at(11 * SECOND));
+    assert_eq!(grants(&mut pacer), [2, 3, 4].map(|number| (host(number), u64::MAX)));
 }
 
 #[test]

@@ -3,6 +3,7 @@ use super::fleet::{Fleet, MASTER};
 use super::world::spawn_of;
 use super::*;
 use crate::codes::{NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT};
+use crate::flows::pacing::Pacing;
 use crate::proto::Role;
 use crate::wire::{GroupChange, HostEntry, MachineSettings, Servers, StartNews, StartOrder};
 
@@ -44,8 +45,14 @@ fn message(src: Tid, dst: Tid) -> Message {
 /// Returns frames that only the master may send, and frames about a task that only the task's host may send.
 fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
     let servers = Servers::default();
-    let shared =
-        MachineSettings { host_timeout_ms: 1, trusted: true, servers, debug_mask: -1, host_watches: 0, pacing: false };
+    let shared = MachineSettings {
+        host_timeout_ms: 1,
+        trusted: true,
+        servers,
+        debug_mask: -1,
+        host_watches: 0,
+        pacing: Pacing::Off,
+    };
     let name = ByteBuf::from(b"g".to_vec());
     vec![
         Frame::Welcome {
