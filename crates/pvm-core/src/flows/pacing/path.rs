@@ -108,7 +108,8 @@ impl Path {
     /// Ends the current sample if it is long enough, and begins a sample if bytes are under way.
     pub fn handle_time(&mut self, now: Time, is_busy: bool) {
         let passed = now.saturating_sub(std::mem::replace(&mut self.last_time, now));
-        self.ceiling *= (passed.as_secs_f64() / RECOVERY.as_secs_f64()).exp2();
+        // In many small steps this doubles in the recovery time. `exp2` would need the C library's libm in programs.
+        self.ceiling *= 1.0 + std::f64::consts::LN_2 * passed.as_secs_f64() / RECOVERY.as_secs_f64();
         if let Some((since, bytes)) = self.sample {
             let time = now.saturating_sub(since);
             if bytes >= SAMPLE_BYTES_MIN && time >= SAMPLE_TIME_MIN {
