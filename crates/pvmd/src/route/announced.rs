@@ -32,7 +32,7 @@ impl Route {
             return Ok(());
         };
         // The parent may have left since, or this host may not know it yet.
-        if !context.is_member(announcement.parent) {
+        if announcement.parent == self.own || !context.is_member(announcement.parent) {
             announcement.parent = from;
         }
         let (bytes, receivers) = (header.bytes, header.receivers().collect::<Vec<Tid>>());

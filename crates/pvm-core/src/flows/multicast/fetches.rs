@@ -4,6 +4,11 @@ use super::{Announcement, BodyKey, BodyRequest, DIGEST_BYTES, Stored};
 use crate::tid::Tid;
 use std::collections::{HashMap, VecDeque};
 
+/// A relay that sends fewer bytes in a tick than this, and than a part of the body, is left: so it can delay a body by a
+/// limited time only.
+const PROGRESS_BYTES_MIN: usize = 16 << 10;
+const PROGRESS_PARTS: usize = 1024;
+
 /// A body that this host fetches.
 struct Fetch<B> {
     header: MessageHeader,
@@ -13,8 +18,17 @@ struct Fetch<B> {
     at: usize,
     /// The host that sends the body.
     source: Tid,
-    /// Whether a part has arrived since the last tick, or the fetch began after it.
-    has_progress: bool,
+    /// How many bytes had arrived at the last tick, or `None` if the host fetches from this source only since then.
+    at_tick: Option<usize>,
+}
+
+impl<B> Fetch<B> {
+    /// Notes a tick. Returns whether enough bytes have arrived since the last one.
+    fn tick(&mut self) -> bool {
+        let before = self.at_tick.replace(self.at);
+        let least = PROGRESS_BYTES_MIN.max(self.header.bytes / PROGRESS_PARTS);
+        before.is_none_or(|before| self.at - before >= least)
+    }
 }
 
 /// The bodies that this host fetches. `B` is the type of the memory for a body.
@@ -42,7 +56,7 @@ impl<B> Fetches<B> {
         if self.open.contains_key(&key) || header.bytes == 0 {
             return Err(ProtocolViolation);
         }
-        self.open.insert(key, Fetch { header, digest, block, at: 0, source, has_progress: true });
+        self.open.insert(key, Fetch { header, digest, block, at: 0, source, at_tick: None });
         self.requests.push_back((source, key, BodyRequest::Fetch { at: 0 }));
         Ok(())
     }
@@ -51,7 +65,7 @@ impl<B> Fetches<B> {
     /// now, or the part is not the next one.
     pub fn place(&self, from: Tid, key: BodyKey, at: u64, bytes: usize) -> Option<Chunk<'_, B>> {
         let fetch = self.open.get(&key).filter(|fetch| fetch.source == from && fetch.at as u64 == at)?;
-        (bytes <= fetch.header.bytes - fetch.at).then_some(Chunk { block: &fetch.block, at: fetch.at })
+        (1..=fetch.header.bytes - fetch.at).contains(&bytes).then_some(Chunk { block: &fetch.block, at: fetch.at })
     }
 
     /// Notes that a part is in its place. Meanwhile the body may have been dropped, or come from another host.
@@ -59,7 +73,6 @@ impl<B> Fetches<B> {
         let fetch = self.open.get_mut(&key).filter(|fetch| fetch.source == from && fetch.at == at);
         let Some(fetch) = fetch else { return Stored::Unwanted };
         fetch.at += bytes;
-        fetch.has_progress = true;
         match fetch.at == fetch.header.bytes {
             false => Stored::Partial(fetch.at),
             true => Stored::Complete((from != key.origin).then_some(fetch.digest)),
@@ -107,11 +120,11 @@ impl<B> Fetches<B> {
         }
     }
 
-    /// Fetches from the senders' hosts the bodies of which nothing has arrived since the last tick. The daemon calls
+    /// Fetches from the senders' hosts the bodies of which too little has arrived since the last tick. The daemon calls
     /// this about once a second.
     pub fn tick(&mut self) {
         for (key, fetch) in &mut self.open {
-            if !std::mem::take(&mut fetch.has_progress) && fetch.source != key.origin {
+            if !fetch.tick() && fetch.source != key.origin {
                 self.requests.push_back((fetch.source, *key, BodyRequest::Cancel));
                 Self::turn_to_origin(&mut self.requests, *key, fetch);
             }
@@ -119,7 +132,7 @@ impl<B> Fetches<B> {
     }
 
     fn turn_to_origin(requests: &mut VecDeque<(Tid, BodyKey, BodyRequest)>, key: BodyKey, fetch: &mut Fetch<B>) {
-        (fetch.source, fetch.has_progress) = (key.origin, true);
+        (fetch.source, fetch.at_tick) = (key.origin, None);
         requests.push_back((key.origin, key, BodyRequest::Fetch { at: fetch.at as u64 }));
     }
 
@@ -131,5 +144,59 @@ impl<B> Fetches<B> {
     /// Returns the number of bodies that are being fetched.
     pub fn count(&self) -> usize {
         self.open.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ORIGIN: Tid = Tid(0x80000);
+    const RELAY: Tid = Tid(0xc0000);
+
+    fn fetches(bytes: usize) -> (Fetches<()>, BodyKey) {
+        let key = BodyKey { origin: ORIGIN, secret: [1; 16] };
+        let header = MessageHeader { src: Tid(0x80001), dst: Tid(0x40001), others: Vec::new(), meta: [0; 5], bytes };
+        let mut fetches = Fetches::default();
+        let announcement = Announcement { key, digest: [2; 32], parent: RELAY, children: 0 };
+        assert_eq!(fetches.begin(header.clone(), &announcement, ()), Ok(()));
+        assert_eq!(fetches.begin(header, &announcement, ()), Err(ProtocolViolation), "announced twice");
+        assert_eq!(fetches.poll_request(), Some((RELAY, key, BodyRequest::Fetch { at: 0 })));
+        (fetches, key)
+    }
+
+    #[test]
+    fn a_relay_that_sends_too_little_is_left() {
+        let (mut fetches, key) = fetches(100_000);
+        let mut at = 0;
+        for bytes in [0, PROGRESS_BYTES_MIN, PROGRESS_BYTES_MIN, 10] {
+            if bytes > 0 {
+                assert!(fetches.place(RELAY, key, at as u64, bytes).is_some());
+                assert_eq!(fetches.placed(RELAY, key, at, bytes), Stored::Partial(at + bytes));
+                at += bytes;
+            }
+            fetches.tick();
+        }
+        assert_eq!(fetches.poll_request(), Some((RELAY, key, BodyRequest::Cancel)));
+        assert_eq!(fetches.poll_request(), Some((ORIGIN, key, BodyRequest::Fetch { at: at as u64 })));
+        // The sender's host may be as slow as it likes: nobody else has the body.
+        (0..3).for_each(|_| fetches.tick());
+        assert_eq!(fetches.poll_request(), None);
+        assert!(fetches.place(RELAY, key, at as u64, 10).is_none(), "the relay is not the source any more");
+    }
+
+    #[test]
+    fn parts_that_do_not_fit_are_not_wanted() {
+        let (mut fetches, key) = fetches(1000);
+        for (at, bytes) in [(0, 0), (0, 1001), (1, 10), (u64::MAX, 1)] {
+            assert!(fetches.place(RELAY, key, at, bytes).is_none(), "{at} {bytes}");
+        }
+        assert!(fetches.place(ORIGIN, key, 0, 10).is_none(), "not from there");
+        assert_eq!(fetches.placed(RELAY, key, 0, 1000), Stored::Complete(Some([2; 32])));
+        fetches.discard(key);
+        assert_eq!(fetches.poll_request(), Some((ORIGIN, key, BodyRequest::Fetch { at: 0 })));
+        assert_eq!(fetches.placed(ORIGIN, key, 0, 1000), Stored::Complete(None));
+        assert!(fetches.finish(key).is_some() && fetches.count() == 0);
+        assert_eq!(fetches.poll_request(), Some((ORIGIN, key, BodyRequest::Received)));
     }
 }
