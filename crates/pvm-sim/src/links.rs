@@ -445,8 +445,8 @@ impl World {
                 [] => continue,
                 [dst] => self.nodes[node].flows.send(src, *dst, meta, bytes, held, copy),
                 several => {
-                    let relayed = self.plan_multicast(node, several, bytes, &copy);
-                    self.nodes[node].flows.multicast(src, several, meta, (bytes, held), copy, relayed);
+                    let delivery = self.plan_multicast(node, several, bytes, &copy);
+                    self.nodes[node].flows.multicast(src, several, meta, (bytes, held), copy, delivery);
                 }
             }
             let mut hosts: Vec<Tid> = dsts.iter().map(|tid| tid.host()).collect();

@@ -4,7 +4,7 @@ use crate::program::QueuedMessage;
 use crate::world::World;
 use pvm_core::flows::MessageHeader;
 use pvm_core::flows::multicast::{
-    Announcement, BODY_SECRET_BYTES, BodyKey, BodyRequest, DIGEST_BYTES, McastRoute, Relayed, Stored,
+    Announcement, BODY_SECRET_BYTES, BodyKey, BodyRequest, DIGEST_BYTES, Delivery, McastRoute, Stored,
 };
 use pvm_core::tid::Tid;
 use std::ops::Range;
@@ -20,26 +20,20 @@ pub enum Held {
 
 impl World {
     /// Plans how a multicast of a daemon reaches the hosts of its receivers.
-    pub fn plan_multicast(
-        &mut self,
-        node: NodeId,
-        dsts: &[Tid],
-        bytes: usize,
-        message: &QueuedMessage,
-    ) -> Option<Relayed> {
+    pub fn plan_multicast(&mut self, node: NodeId, dsts: &[Tid], bytes: usize, message: &QueuedMessage) -> Delivery {
         let own = self.nodes[node].tid;
-        let mut hosts: Vec<Tid> = dsts.iter().map(|tid| tid.host()).collect();
-        hosts.sort_unstable();
-        hosts.dedup();
-        let route = McastRoute::from_word(self.prng.below(4) as u32)?;
+        let route = McastRoute::from_word(self.prng.below(4) as u32).expect("four routes");
         let now = self.time(node);
         self.nodes[node].flows.note_time(now);
-        let tree = self.nodes[node].flows.plan_multicast(route, own, &hosts, bytes, |_| None)?;
+        let plan = self.nodes[node].flows.plan_multicast(route, own, dsts, bytes, |_| None);
+        if !plan.has_tree() {
+            return plan.to_each_host();
+        }
         let mut secret = [0; BODY_SECRET_BYTES];
         secret[..8].copy_from_slice(&(self.bodies.len() as u64).to_le_bytes());
         let key = BodyKey { origin: own, secret };
         self.bodies.insert(key, Rc::new(message.clone()));
-        Some(Relayed::new(tree, key, [0; DIGEST_BYTES]))
+        plan.with_body(key, [0; DIGEST_BYTES])
     }
 
     /// Handles the announcement of a multicast.

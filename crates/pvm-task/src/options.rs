@@ -59,10 +59,7 @@ impl OptionNumber {
     /// Returns the option with this number.
     pub fn from_number(number: i32) -> Option<OptionNumber> {
         use OptionNumber::*;
-        if number == OptionNumber::McastRoute as i32 {
-            return Some(OptionNumber::McastRoute);
-        }
-        const ALL: [OptionNumber; 25] = [
+        const ALL: [OptionNumber; 27] = [
             Route,
             DebugMask,
             AutoErr,
@@ -88,11 +85,10 @@ impl OptionNumber {
             SelfOutputContext,
             SelfTraceContext,
             NoReset,
+            Backoff,
+            OptionNumber::McastRoute,
         ];
-        if number == Backoff as i32 {
-            return Some(Backoff);
-        }
-        ALL.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
+        ALL.into_iter().find(|option| *option as i32 == number)
     }
 }
 

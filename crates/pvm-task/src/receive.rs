@@ -458,10 +458,6 @@ impl Task {
         if let Some((envelope, short, _)) = self.probe_recent_short(filter, true) {
             return Some(envelope.delivered(short.take(data)));
         }
-        self.try_precv_any(filter, kind, data)
-    }
-
-    fn try_precv_any(&mut self, filter: &Filter, kind: Kind, data: &mut [u8]) -> Option<Delivered> {
         self.try_precv_into(filter, kind, data)
     }
 

@@ -52,6 +52,14 @@ pub(super) struct Transfer {
     pub others: Vec<Tid>,
 }
 
+/// The multicasts that a task has consumed.
+pub(super) struct Consumed {
+    /// The number of the measurement of one of them, if there is any.
+    pub measurement: Option<u32>,
+    /// The bodies of those that were announced.
+    pub bodies: Vec<BodyKey>,
+}
+
 /// The queue of messages to one task.
 pub(super) struct Flow<P> {
     pub items: VecDeque<Item<P>>,
@@ -116,6 +124,18 @@ impl<P> Flow<P> {
     pub fn left(&self) -> usize {
         let at = self.transfer.as_ref().map_or(0, |transfer| transfer.at);
         self.first_message().map_or(0, |message| message.bytes - at)
+    }
+    /// Returns whether the next frame begins a multicast along a tree.
+    pub fn begins_along_tree(&self) -> bool {
+        self.transfer.is_none() && self.first_message().is_some_and(|message| message.relayed.is_some())
+    }
+    /// Counts credit. Returns what the task has consumed.
+    pub fn credit(&mut self, bytes: u64) -> Consumed {
+        self.in_flight = self.in_flight.saturating_sub(bytes);
+        let consumed = self.begun.saturating_sub(self.in_flight);
+        let measurement = self.measured.take_if(|(end, _)| consumed >= *end).map(|(_, number)| number);
+        let count = self.announced.iter().take_while(|(end, _)| consumed >= *end).count();
+        Consumed { measurement, bodies: self.announced.drain(..count).map(|(_, key)| key).collect() }
     }
     /// Counts the first message as in flight.
     pub fn begin(&mut self, cost: u64) {

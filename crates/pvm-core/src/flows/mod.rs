@@ -30,7 +30,7 @@ pub use retransmit::{AckTracker, RetransmitQueue};
 use crate::tid::{GROUP_BIT, Tid};
 use budget::SenderBudgets;
 use flow::{Flow, Item, QueuedMessage, Transfer};
-use multicast::{Announcement, Bodies, BodyKey, BodyRequest, Choice, Relayed, Way};
+use multicast::{Announcement, Bodies, BodyKey, BodyRequest, Choice, Delivery};
 use pacing::{FIRST_LIMIT_BYTES, Pacing, SendLimit};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -216,8 +216,8 @@ impl<P> Flows<P> {
     }
 
     /// Queues a message of a local task for several tasks. The caller must not name a task twice. The body is sent to
-    /// each host once, unless some receivers there have credit for it and others have none. With `relayed`, it travels
-    /// along a tree.
+    /// each host once, unless some receivers there have credit for it and others have none. See
+    /// [`Flows::plan_multicast`] for `delivery`.
     pub fn multicast(
         &mut self,
         src: Tid,
@@ -225,17 +225,15 @@ impl<P> Flows<P> {
         meta: Meta,
         (bytes, held): (usize, usize),
         body: P,
-        relayed: Option<Relayed>,
+        delivery: Delivery,
     ) {
         let mut dsts = dsts.to_vec();
         dsts.sort_unstable();
-        let (body, relayed) = (Rc::new(body), relayed.map(Rc::new));
+        let (body, relayed) = (Rc::new(body), delivery.relayed.map(Rc::new));
         if let Some(relayed) = &relayed {
             self.keep_body(src, relayed, bytes, &body);
         }
-        let (mut hosts, way) = (0, if relayed.is_some() { Way::Tree } else { Way::Iterative });
         for group in dsts.chunk_by(|one, other| one.host() == other.host()) {
-            hosts += 1;
             let held = self.budgets.charge(src, held);
             let (body, members) = (body.clone(), RefCell::new(Vec::with_capacity(group.len())));
             let relayed = relayed.clone();
@@ -247,7 +245,9 @@ impl<P> Flows<P> {
                 message.relayed.iter().for_each(|relayed| relayed.note_end(*dst, end));
             }
         }
-        self.measure(&dsts, hosts, bytes, way);
+        if let Some(number) = delivery.measurement {
+            self.measure(&dsts, number);
+        }
     }
 
     /// Queues an in-band frame for a task. The frame is sent after the messages that are already queued for that task.
@@ -274,15 +274,13 @@ impl<P> Flows<P> {
     pub fn credit(&mut self, dst: Tid, bytes: u64) {
         let Some(host_flows) = self.hosts.get_mut(&dst.host()) else { return };
         let Some(flow) = host_flows.flows.get_mut(&dst) else { return };
-        flow.in_flight = flow.in_flight.saturating_sub(bytes);
-        self.credit_arrived(dst);
-        let Some(host_flows) = self.hosts.get_mut(&dst.host()) else { return };
-        let Some(flow) = host_flows.flows.get_mut(&dst) else { return };
+        let consumed = flow.credit(bytes);
         if flow.is_idle() && !flow.is_scheduled {
             host_flows.flows.remove(&dst);
         } else {
             host_flows.schedule(dst);
         }
+        self.on_consumed(dst.host(), consumed);
     }
 
     /// Handles a grant from a host: `up_to` bytes of long messages may be sent to it in all.
@@ -376,10 +374,9 @@ impl<P> Flows<P> {
     fn next_of_flows(&mut self, host: Tid) -> Option<DataFrame<P>> {
         // Try each flow at most once, because a flow that waits for other members of a multicast is put back into the
         // run queue.
-        for _ in 0..self.hosts.get(&host)?.run_queue.len() {
-            let dst = self.hosts.get_mut(&host)?.run_queue.pop_front()?;
-            let near = self.near_parents(dst);
-            let host_flows = self.hosts.get_mut(&host)?;
+        let mut host_flows = self.hosts.get_mut(&host)?;
+        for _ in 0..host_flows.run_queue.len() {
+            let dst = host_flows.run_queue.pop_front()?;
             let Some(flow) = host_flows.flows.get_mut(&dst) else { continue };
             flow.is_scheduled = false;
             if !flow.is_ready() {
@@ -392,6 +389,11 @@ impl<P> Flows<P> {
             if flow.waits_for_grant(&host_flows.limit) {
                 host_flows.limit.wait(dst);
                 continue;
+            }
+            let mut near = Vec::new();
+            if flow.begins_along_tree() {
+                near = self.near_parents(dst);
+                host_flows = self.hosts.get_mut(&host)?;
             }
             let frame = match host_flows.advance(dst, &near, &mut self.budgets) {
                 Some(frame) => frame,

@@ -72,7 +72,7 @@ impl World {
         dsts.iter().for_each(|dst| self.sent.entry((src, *dst)).or_default().push(number));
         match dsts[..] {
             [dst] => self.flows.send(src, dst, [number; 5], bytes, bytes.min(500), number),
-            _ => self.flows.multicast(src, &dsts, [number; 5], (bytes, bytes.min(500)), number, None),
+            _ => self.flows.multicast(src, &dsts, [number; 5], (bytes, bytes.min(500)), number, Delivery::default()),
         }
         assert!(self.flows.held_bytes() <= 3 * (HELD_BYTES_MAX + 3 * 1000));
     }

@@ -118,7 +118,7 @@ fn a_sender_over_its_budget_is_paused_until_half_of_it_is_free() {
 fn a_multicast_is_sent_to_a_host_once() {
     let mut flows = unpaced();
     flows.send(sender(1), task(3), META, 200_000, 0, 9);
-    flows.multicast(sender(1), &[task(1), task(2), task(3), Tid(0xc0001)], META, (300_000, 0), 5, None);
+    flows.multicast(sender(1), &[task(1), task(2), task(3), Tid(0xc0001)], META, (300_000, 0), 5, Delivery::default());
     assert_eq!(carry(&mut flows), [9, 5]);
     let Some(DataFrame::Start { header, .. }) = flows.next(Tid(0xc0000)) else { panic!() };
     assert_eq!(header.receivers().collect::<Vec<_>>(), [Tid(0xc0001)]);
@@ -130,7 +130,7 @@ fn a_multicast_does_not_wait_for_a_member_without_credit() {
     let long = 2 * FLOW_WINDOW_BYTES as usize;
     flows.send(sender(1), task(1), META, long, 0, 1);
     assert_eq!(carry(&mut flows), [1]);
-    flows.multicast(sender(1), &[task(1), task(2)], META, (10, 0), 2, None);
+    flows.multicast(sender(1), &[task(1), task(2)], META, (10, 0), 2, Delivery::default());
     assert_eq!(carry(&mut flows), [2]);
     flows.credit(task(1), cost(long));
     let Some(DataFrame::Start { header, .. }) = flows.next(host()) else { panic!() };
@@ -142,10 +142,10 @@ fn a_multicast_does_not_wait_for_a_member_without_credit() {
 #[test]
 fn multicasts_that_cross_do_not_wait_for_each_other() {
     let mut flows = unpaced();
-    flows.multicast(sender(1), &[task(1), task(2)], META, (10, 0), 1, None);
-    flows.multicast(sender(2), &[task(1), task(2)], META, (10, 0), 2, None);
-    flows.multicast(sender(3), &[task(2), task(3)], META, (10, 0), 3, None);
-    flows.multicast(sender(4), &[task(3), task(1)], META, (10, 0), 4, None);
+    flows.multicast(sender(1), &[task(1), task(2)], META, (10, 0), 1, Delivery::default());
+    flows.multicast(sender(2), &[task(1), task(2)], META, (10, 0), 2, Delivery::default());
+    flows.multicast(sender(3), &[task(2), task(3)], META, (10, 0), 3, Delivery::default());
+    flows.multicast(sender(4), &[task(3), task(1)], META, (10, 0), 4, Delivery::default());
     carry(&mut flows);
     assert!(!flows.has_items(host()) && flows.held_bytes() == 0);
 }
@@ -154,7 +154,7 @@ fn multicasts_that_cross_do_not_wait_for_each_other() {
 fn a_lost_host_leaves_nothing_behind() {
     let mut flows = unpaced();
     flows.send(sender(1), task(1), META, 1_000_000, 0, 1);
-    flows.multicast(sender(1), &[task(1), task(2), Tid(0xc0001)], META, (10, 0), 2, None);
+    flows.multicast(sender(1), &[task(1), task(2), Tid(0xc0001)], META, (10, 0), 2, Delivery::default());
     flows.send_in_band(task(2), vec![1]);
     flows.next(host());
     flows.host_gone(host());
@@ -341,7 +341,7 @@ fn a_host_that_receives_no_notices_is_detected() {
 #[test]
 fn a_flow_whose_last_message_another_has_sent_is_removed_even_if_its_credit_precedes_its_turn() {
     let mut flows = unpaced();
-    flows.multicast(sender(1), &[task(1), task(2)], META, (10, 0), 1, None);
+    flows.multicast(sender(1), &[task(1), task(2)], META, (10, 0), 1, Delivery::default());
     assert!(matches!(flows.next(host()), Some(DataFrame::Start { header, .. }) if header.others == [task(2)]));
     [1, 2].into_iter().for_each(|number| flows.credit(task(number), cost(10)));
     assert!(flows.next(host()).is_none());

@@ -76,7 +76,7 @@ impl Daemon {
         }
     }
 
-    /// Gives the route the data link to `host`, by one of two methods: `Route::attach` for the first link to a host,
+    /// Hands the data link to `host` to the route, by one of two methods: `Route::attach` for the first link to a host,
     /// `Route::resume` for a link that replaces a broken one.
     pub(super) fn attach_data(&mut self, host: Tid, data: ByteStream, attach: fn(&mut Route, Tid, ByteStream)) {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;

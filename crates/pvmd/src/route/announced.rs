@@ -37,7 +37,7 @@ impl Route {
         }
         let (bytes, receivers) = (header.bytes, header.receivers().collect::<Vec<Tid>>());
         self.intake.fetches.begin(header, &announcement, Some(block.clone()))?;
-        self.egress_flows.flows.relay_body(key, bytes, announcement.children, Body::Relayed(block));
+        self.egress_flows.flows.relay_body(key, bytes, announcement.children, Body::Relayed(block, bytes));
         receivers.into_iter().for_each(|dst| self.held.announced(from, dst, key));
         Ok(())
     }
@@ -57,23 +57,11 @@ impl Route {
 
     /// Returns where the next part of a body goes. A part that is not wanted is read and dropped.
     pub(super) fn place_part(&self, from: Tid, key: BodyKey, at: u64, bytes: usize) -> Incoming {
-        match self.intake.fetches.place(from, key, at, bytes) {
-            Some(place) => {
-                let then = OnComplete::AddPart { key, at: place.at, bytes };
-                Incoming {
-                    block: place.block.clone(),
-                    at: place.at,
-                    left: bytes,
-                    transfer: None,
-                    counted: place.at,
-                    then,
-                }
-            }
-            None => {
-                let then = OnComplete::Drop;
-                Incoming { block: None, at: 0, left: bytes, transfer: None, counted: 0, then }
-            }
-        }
+        let (block, at, then) = match self.intake.fetches.place(from, key, at, bytes) {
+            Some(place) => (place.block.clone(), place.at, OnComplete::AddPart { key, at: place.at, bytes }),
+            None => (None, 0, OnComplete::Drop),
+        };
+        Incoming { block, at, left: bytes, transfer: None, counted: at, then }
     }
 
     /// Handles a part of a body that is in its place.

@@ -1,6 +1,6 @@
 //! Egress: the messages that tasks send to other hosts.
 use super::RouteContext;
-use pvm_core::flows::multicast::{BODY_SECRET_BYTES, BodyKey, McastRoute, Relayed};
+use pvm_core::flows::multicast::{BODY_SECRET_BYTES, BodyKey, Delivery, McastRoute};
 use pvm_core::flows::{self, Flows};
 use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, Block, FAR, Meta, Remote, Sink, random_bytes};
@@ -22,8 +22,8 @@ pub(super) enum Body {
     Bytes(Vec<u8>),
     /// A body in the sender's heap.
     Remote(Remote),
-    /// A body of a multicast that this host relays, in the daemon's own heap.
-    Relayed(Block),
+    /// A body of a multicast that this host relays, in the daemon's own heap, and its length.
+    Relayed(Block, usize),
 }
 
 impl Body {
@@ -31,7 +31,7 @@ impl Body {
         match self {
             Body::Bytes(bytes) => bytes.len(),
             Body::Remote(remote) => remote.len(),
-            Body::Relayed(block) => block.capacity(),
+            Body::Relayed(_, bytes) => *bytes,
         }
     }
 
@@ -40,7 +40,7 @@ impl Body {
         match self {
             Body::Bytes(bytes) => into.copy_from_slice(&bytes[at..at + into.len()]),
             Body::Remote(remote) => remote.read(at, into),
-            Body::Relayed(block) => block.read(at, into),
+            Body::Relayed(block, _) => block.read(at, into),
         }
     }
 
@@ -95,18 +95,18 @@ impl Egress<'_> {
         self.egress_flows.lists.insert(from, (list, route));
     }
 
-    /// Plans how a multicast reaches the hosts of its receivers: along a tree, or else from this host directly. A body
-    /// in the queue itself is short, and never travels along a tree.
-    fn plan(&mut self, list: &[Tid], route: McastRoute, body: &Body) -> Option<Relayed> {
-        let Body::Remote(_) = body else { return None };
-        let mut hosts: Vec<Tid> = list.iter().map(|tid| tid.host()).collect();
-        hosts.dedup();
+    /// Plans how a multicast reaches the hosts of its receivers. A body in the queue itself is short, and never travels
+    /// along a tree.
+    fn plan(&mut self, list: &[Tid], route: McastRoute, body: &Body) -> Delivery {
+        let Body::Remote(_) = body else { return Delivery::default() };
         let (context, EgressFlows { own, flows, .. }) = (self.context, &mut *self.egress_flows);
-        let tree = flows.plan_multicast(route, *own, &hosts, body.len(), |host| context.node_number(host))?;
+        let plan = flows.plan_multicast(route, *own, list, body.len(), |host| context.node_number(host));
         let mut secret = [0; BODY_SECRET_BYTES];
         // Without random bytes the name of the body would not be secret.
-        random_bytes(&mut secret).ok()?;
-        Some(Relayed::new(tree, BodyKey { origin: *own, secret }, body.digest()))
+        if !plan.has_tree() || random_bytes(&mut secret).is_err() {
+            return plan.to_each_host();
+        }
+        plan.with_body(BodyKey { origin: *own, secret }, body.digest())
     }
 }
 
@@ -129,8 +129,8 @@ impl Sink for Egress<'_> {
             flows::LIST => self.keep_list(from, McastRoute::from_word(tag).unwrap_or_default(), &body),
             flows::LISTED => {
                 let (list, route) = self.egress_flows.lists.remove(&from).unwrap_or_default();
-                let relayed = self.plan(&list, route, &body);
-                self.egress_flows.flows.multicast(from, &list, meta, (bytes, held), body, relayed);
+                let delivery = self.plan(&list, route, &body);
+                self.egress_flows.flows.multicast(from, &list, meta, (bytes, held), body, delivery);
             }
             far if self.is_remote_task(Tid(far)) => {
                 self.egress_flows.flows.send(from, Tid(far), meta, bytes, held, body)

@@ -311,7 +311,7 @@ impl TransmitState {
             match &**body {
                 Body::Bytes(bytes) => parts.add(&bytes[range]),
                 Body::Remote(remote) => parts.add_remote(remote, range),
-                Body::Relayed(block) => parts.add_block(block, range),
+                Body::Relayed(block, _) => parts.add_block(block, range),
             }
             at = at.end..long.get(index + 1).map_or(bytes.len(), |long| long.before);
             parts.add(&bytes[at.clone()]);

@@ -3,11 +3,11 @@
 //! A tree spares the sender's network adapter but makes more work for processors. Which of them is the bottleneck
 //! depends on the network, the hosts and their load, so the daemon tries both ways and measures how long it takes until
 //! all receivers have consumed the message.
+use super::McastRoute;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// The shortest body of which both ways are tried, in bytes. The credit for shorter ones returns late, so they cannot
-/// be measured.
+/// Both ways are measured with bodies of at least this many bytes. The credit for shorter ones returns late.
 pub const MEASURED_BYTES_MIN: usize = 64 << 10;
 /// The shortest body that takes the way that is better for bodies of [`MEASURED_BYTES_MIN`], in bytes.
 const ALIKE_BYTES_MIN: usize = 16 << 10;
@@ -21,15 +21,6 @@ const MEASUREMENT_MAX: Duration = Duration::from_secs(10);
 /// The number of measurements of a way that count. The shortest of them is compared, because receivers may be busy with
 /// something else.
 const REMEMBERED: usize = 4;
-
-/// A way of a multicast.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// From the sender's host to each host.
-    Iterative,
-    /// Along a binomial tree.
-    Tree,
-}
 
 /// How many bytes and hosts, as powers of two.
 type Class = (u32, u32);
@@ -57,21 +48,23 @@ impl Times {
 struct Record {
     iterative: Times,
     tree: Times,
-    /// The multicasts since both ways were measured.
+    /// The measured multicasts since both ways were measured.
     since_both: u32,
 }
 
 impl Record {
-    fn better(&self) -> Way {
+    fn better(&self) -> McastRoute {
         match (self.iterative.seconds(), self.tree.seconds()) {
-            (Some(iterative), Some(tree)) if tree < iterative => Way::Tree,
-            _ => Way::Iterative,
+            (Some(iterative), Some(tree)) if tree < iterative => McastRoute::Binomial,
+            _ => McastRoute::Iterative,
         }
     }
 
-    fn next(&mut self) -> Way {
+    /// Returns the way of a multicast that can be measured.
+    fn next_measured(&mut self) -> McastRoute {
         if self.iterative.count.min(self.tree.count) < FIRST_TRIES {
-            return if self.iterative.count <= self.tree.count { Way::Iterative } else { Way::Tree };
+            let is_iterative = self.iterative.count <= self.tree.count;
+            return if is_iterative { McastRoute::Iterative } else { McastRoute::Binomial };
         }
         let times = [&self.iterative, &self.tree].map(|times| times.seconds().unwrap_or_default());
         let factor = times[0].max(times[1]) / times[0].min(times[1]).max(1e-9);
@@ -81,8 +74,8 @@ impl Record {
         }
         self.since_both = 0;
         match self.better() {
-            Way::Iterative => Way::Tree,
-            Way::Tree => Way::Iterative,
+            McastRoute::Iterative => McastRoute::Binomial,
+            _ => McastRoute::Iterative,
         }
     }
 }
@@ -90,7 +83,7 @@ impl Record {
 /// A multicast that is being measured.
 struct Measurement {
     class: Class,
-    way: Way,
+    way: McastRoute,
     since: Duration,
     /// How many receivers have not consumed it.
     left: usize,
@@ -106,26 +99,28 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Returns the way for a body of `bytes` bytes to `hosts` hosts.
-    pub fn way(&mut self, bytes: usize, hosts: usize) -> Way {
-        if bytes >= MEASURED_BYTES_MIN {
-            return self.records.entry(class(bytes, hosts)).or_default().next();
-        }
-        let like = self.records.get(&class(MEASURED_BYTES_MIN, hosts)).filter(|_| bytes >= ALIKE_BYTES_MIN);
-        like.map_or(Way::Iterative, Record::better)
-    }
-
-    /// Begins to measure a multicast to `receivers` tasks. Returns the number of the measurement, or `None` if the
-    /// multicast is not measured.
-    pub fn begin(&mut self, now: Duration, way: Way, bytes: usize, hosts: usize, receivers: usize) -> Option<u32> {
+    /// Chooses the way of a body of `bytes` bytes to `hosts` hosts: [`McastRoute::Iterative`] or
+    /// [`McastRoute::Binomial`]. If the multicast can be measured, `receivers` is the number of its receivers. Returns
+    /// the way, and the number of the measurement if one begins. Only measured multicasts try a way that may be slower.
+    pub fn choose(
+        &mut self,
+        now: Duration,
+        bytes: usize,
+        hosts: usize,
+        receivers: Option<usize>,
+    ) -> (McastRoute, Option<u32>) {
         let is_busy = self.measurement.as_ref().is_some_and(|open| now < open.since + MEASUREMENT_MAX);
-        if is_busy || bytes < MEASURED_BYTES_MIN {
-            return None;
-        }
+        let receivers = receivers.filter(|_| bytes >= MEASURED_BYTES_MIN && !is_busy);
+        let Some(left) = receivers else {
+            let like = (bytes >= ALIKE_BYTES_MIN).then(|| class(bytes.max(MEASURED_BYTES_MIN), hosts));
+            let record = like.and_then(|class| self.records.get(&class));
+            return (record.map_or(McastRoute::Iterative, Record::better), None);
+        };
+        let class = class(bytes, hosts);
+        let way = self.records.entry(class).or_default().next_measured();
         self.last_number = self.last_number.wrapping_add(1);
-        let (class, number) = (class(bytes, hosts), self.last_number);
-        self.measurement = Some(Measurement { class, way, since: now, left: receivers, number });
-        Some(number)
+        self.measurement = Some(Measurement { class, way, since: now, left, number: self.last_number });
+        (way, Some(self.last_number))
     }
 
     /// Notes that a receiver has consumed a multicast that is being measured.
@@ -134,13 +129,13 @@ impl Choice {
         open.left -= 1;
         if open.left == 0 {
             let record = self.records.entry(open.class).or_default();
-            let times = if open.way == Way::Tree { &mut record.tree } else { &mut record.iterative };
+            let times = if open.way == McastRoute::Binomial { &mut record.tree } else { &mut record.iterative };
             times.add(now.saturating_sub(open.since));
             self.measurement = None;
         }
     }
 
-    /// Gives a measurement up: a receiver has gone.
+    /// Abandons a measurement, because a receiver has gone.
     pub fn give_up(&mut self, number: u32) {
         self.measurement.take_if(|open| open.number == number);
     }
@@ -159,15 +154,22 @@ mod tests {
     fn trees(choice: &mut Choice, count: u32, bytes: usize, iterative: u64, tree: u64) -> u32 {
         let (mut now, mut trees) = (Duration::ZERO, 0);
         for _ in 0..count {
-            let way = choice.way(bytes, 16);
-            let number = choice.begin(now, way, bytes, 16, 2);
-            now += Duration::from_micros(if way == Way::Tree { tree } else { iterative });
+            let (way, number) = choice.choose(now, bytes, 16, Some(2));
+            let is_tree = way == McastRoute::Binomial;
+            now += Duration::from_micros(if is_tree { tree } else { iterative });
             for _ in 0..2 {
                 number.into_iter().for_each(|number| choice.consumed(now, number));
             }
-            trees += u32::from(way == Way::Tree);
+            trees += u32::from(is_tree);
         }
         trees
+    }
+
+    /// Returns the way of a multicast that cannot be measured.
+    fn unmeasured(choice: &mut Choice, bytes: usize, hosts: usize) -> McastRoute {
+        let (way, number) = choice.choose(Duration::ZERO, bytes, hosts, None);
+        assert_eq!(number, None);
+        way
     }
 
     #[test]
@@ -187,26 +189,39 @@ mod tests {
     #[test]
     fn shorter_bodies_take_the_way_of_the_shortest_measured_ones() {
         let mut choice = Choice::default();
-        assert_eq!(choice.way(20_000, 16), Way::Iterative, "nothing is known");
+        assert_eq!(unmeasured(&mut choice, 20_000, 16), McastRoute::Iterative, "nothing is known");
         trees(&mut choice, 20, MEASURED_BYTES_MIN, 5000, 1000);
-        assert_eq!(choice.way(20_000, 16), Way::Tree);
-        assert_eq!(choice.way(ALIKE_BYTES_MIN - 1, 16), Way::Iterative);
-        assert_eq!(choice.way(20_000, 4), Way::Iterative, "another number of hosts");
+        assert_eq!(unmeasured(&mut choice, 20_000, 16), McastRoute::Binomial);
+        assert_eq!(unmeasured(&mut choice, ALIKE_BYTES_MIN - 1, 16), McastRoute::Iterative);
+        assert_eq!(unmeasured(&mut choice, 20_000, 4), McastRoute::Iterative, "another number of hosts");
     }
 
     #[test]
-    fn one_multicast_is_measured_at_a_time_and_a_lost_receiver_ends_the_measurement() {
+    fn a_multicast_that_is_not_measured_takes_no_way_that_is_not_known_to_be_faster() {
         let mut choice = Choice::default();
-        let now = Duration::from_secs(1);
-        let number = choice.begin(now, Way::Iterative, 1 << 20, 8, 3).unwrap();
-        assert_eq!(choice.begin(now, Way::Tree, 1 << 20, 8, 3), None);
-        choice.give_up(number);
-        let number = choice.begin(now, Way::Iterative, 1 << 20, 8, 1).unwrap();
+        let (now, bytes) = (Duration::from_secs(1), 1 << 20);
+        let (way, number) = choice.choose(now, bytes, 16, Some(1));
+        choice.consumed(now, number.unwrap());
+        assert_eq!(way, McastRoute::Iterative);
+        // The tree comes next, but only in a multicast that shows how long it takes.
+        assert_eq!(unmeasured(&mut choice, bytes, 16), McastRoute::Iterative);
+        assert!(matches!(choice.choose(now, bytes, 16, Some(1)), (McastRoute::Binomial, Some(_))));
+        assert!(matches!(choice.choose(now, bytes, 16, Some(1)), (McastRoute::Iterative, None)), "one at a time");
+    }
+
+    #[test]
+    fn a_lost_or_busy_receiver_ends_the_measurement() {
+        let mut choice = Choice::default();
+        let (now, bytes) = (Duration::from_secs(1), 1 << 20);
+        let (_, number) = choice.choose(now, bytes, 8, Some(3));
+        choice.give_up(number.unwrap());
+        let (way, late) = choice.choose(now, bytes, 8, Some(1));
+        assert_eq!(way, McastRoute::Iterative, "the measurement was abandoned");
         let later = now + MEASUREMENT_MAX;
-        let newer = choice.begin(later, Way::Iterative, 1 << 20, 8, 1).unwrap();
-        choice.consumed(later, number);
-        assert_eq!(choice.way(1 << 20, 8), Way::Iterative, "the old measurement does not count");
-        choice.consumed(later, newer);
-        assert_eq!(choice.way(1 << 20, 8), Way::Tree);
+        let (way, newer) = choice.choose(later, bytes, 8, Some(1));
+        choice.consumed(later, late.unwrap());
+        assert_eq!(way, McastRoute::Iterative, "it took too long");
+        choice.consumed(later, newer.unwrap());
+        assert_eq!(choice.choose(later, bytes, 8, Some(1)).0, McastRoute::Binomial);
     }
 }

@@ -120,7 +120,7 @@ impl<B> Fetches<B> {
         }
     }
 
-    /// Fetches from the senders' hosts the bodies of which too little has arrived since the last tick. The daemon calls
+    /// Fetches the bodies whose arrival is too slow from the senders' hosts instead. The daemon calls
     /// this about once a second.
     pub fn tick(&mut self) {
         for (key, fetch) in &mut self.open {

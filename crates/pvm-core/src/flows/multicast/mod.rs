@@ -18,11 +18,13 @@ mod random_tests;
 mod tree;
 
 pub(super) use bodies::Bodies;
-pub(super) use choice::{Choice, Way};
+pub(super) use choice::Choice;
 pub use fetches::Fetches;
 pub use in_order::InOrder;
-pub use tree::{McastRoute, Parent, Tree};
+pub use tree::McastRoute;
+use tree::Tree;
 
+use super::flow::Consumed;
 use super::{DataFrame, Flow, Flows, MULTICAST_WAIT_BYTES_MAX, QueuedMessage, cost};
 use crate::tid::Tid;
 use std::cell::RefCell;
@@ -80,8 +82,42 @@ pub enum BodyRequest {
     Unavailable,
 }
 
+/// How a multicast will travel. The default: from the sender's host to each host.
+#[derive(Default)]
+pub struct Plan {
+    tree: Option<Tree>,
+    /// The number of the measurement, if this multicast is measured.
+    pub(super) measurement: Option<u32>,
+}
+
+impl Plan {
+    /// Returns whether the body travels along a tree. Such a body needs a name and a digest.
+    pub fn has_tree(&self) -> bool {
+        self.tree.is_some()
+    }
+
+    /// Gives the body its name and digest. Nobody else may know `key.secret` yet.
+    pub fn with_body(self, key: BodyKey, digest: [u8; DIGEST_BYTES]) -> Delivery {
+        let relayed = self.tree.map(|tree| Relayed { key, digest, tree: RefCell::new(tree), ends: RefCell::default() });
+        Delivery { relayed, measurement: self.measurement }
+    }
+
+    /// Returns the delivery of a body that travels to each host.
+    pub fn to_each_host(self) -> Delivery {
+        // A measurement of the tree would be wrong.
+        Delivery { relayed: None, measurement: self.measurement.filter(|_| self.tree.is_none()) }
+    }
+}
+
+/// How a multicast travels. The default: from the sender's host to each host.
+#[derive(Default)]
+pub struct Delivery {
+    pub(super) relayed: Option<Relayed>,
+    pub(super) measurement: Option<u32>,
+}
+
 /// A multicast along a tree, as its sender's daemon makes it.
-pub struct Relayed {
+pub(super) struct Relayed {
     key: BodyKey,
     digest: [u8; DIGEST_BYTES],
     tree: RefCell<Tree>,
@@ -90,11 +126,6 @@ pub struct Relayed {
 }
 
 impl Relayed {
-    /// Makes the multicast of a body with this digest. Nobody else may know `key.secret` yet.
-    pub fn new(tree: Tree, key: BodyKey, digest: [u8; DIGEST_BYTES]) -> Relayed {
-        Relayed { key, digest, tree: RefCell::new(tree), ends: RefCell::default() }
-    }
-
     /// Notes where the message ends in the flow of a receiver.
     pub(super) fn note_end(&self, dst: Tid, end: u64) {
         self.ends.borrow_mut().insert(dst.host(), (dst, end));
@@ -103,34 +134,39 @@ impl Relayed {
     /// Makes the announcement for a host. Returns `None` if the message was announced to the host before.
     pub(super) fn announce(&self, host: Tid, near: &[Tid]) -> Option<Announcement> {
         let (parent, children) = self.tree.borrow_mut().announce(host, |other| near.contains(&other))?;
-        let parent = match parent {
-            Parent::Root => self.key.origin,
-            Parent::Host(parent) => parent,
-        };
         Some(Announcement { key: self.key, digest: self.digest, parent, children })
     }
 }
 
 impl<P> Flows<P> {
-    /// Plans how a multicast of `bytes` bytes from the host `own` to these hosts travels: along a tree, or else from
-    /// `own` to each host. `hosts` must be in ascending order. `node` returns the number of a host in the physical
+    /// Plans how a multicast of `bytes` bytes from the host `own` to these tasks travels: along a tree, or else from
+    /// `own` to each host. `dsts` must be in ascending order. `node` returns the number of a host in the physical
     /// network, if it is known.
     pub fn plan_multicast(
         &mut self,
         route: McastRoute,
         own: Tid,
-        hosts: &[Tid],
+        dsts: &[Tid],
         bytes: usize,
         node: impl Fn(Tid) -> Option<u32>,
-    ) -> Option<Tree> {
-        let route = match route {
-            McastRoute::Automatic if Tree::suits(hosts.len(), bytes) => match self.choice.way(bytes, hosts.len()) {
-                Way::Iterative => McastRoute::Iterative,
-                Way::Tree => McastRoute::Binomial,
-            },
-            other => other,
+    ) -> Plan {
+        let mut hosts: Vec<Tid> = dsts.iter().map(|dst| dst.host()).collect();
+        hosts.dedup();
+        if !Tree::suits(hosts.len(), bytes) {
+            return Plan::default();
+        }
+        let (mut route, mut measurement) = (route, None);
+        if route == McastRoute::Automatic {
+            let is_idle = |dst: &Tid| self.flow(*dst).is_none_or(|flow| flow.items.is_empty() && flow.in_flight == 0);
+            let can_measure = dsts.iter().all(is_idle);
+            (route, measurement) = self.choice.choose(self.now, bytes, hosts.len(), can_measure.then_some(dsts.len()));
+        }
+        let tree = match route {
+            McastRoute::Automatic | McastRoute::Iterative => None,
+            McastRoute::Binomial => Some(Tree::binomial(own, &hosts)),
+            McastRoute::Hypercube => Some(Tree::hypercube(own, &hosts, node)),
         };
-        Tree::plan(route, own, hosts, bytes, node)
+        Plan { tree, measurement }
     }
 
     /// Notes the time, for measurements. The daemon calls this before each step.
@@ -138,13 +174,8 @@ impl<P> Flows<P> {
         self.now = now;
     }
 
-    /// Begins to measure how long a multicast takes, if nothing precedes it in the flows of its receivers.
-    pub(super) fn measure(&mut self, dsts: &[Tid], hosts: usize, bytes: usize, way: Way) {
-        let is_first = |dst: &Tid| self.flow(*dst).is_some_and(|flow| flow.items.len() == 1 && flow.in_flight == 0);
-        if !Tree::suits(hosts, bytes) || !dsts.iter().all(is_first) {
-            return;
-        }
-        let Some(number) = self.choice.begin(self.now, way, bytes, hosts, dsts.len()) else { return };
+    /// Marks the end of a multicast that is measured in the flows of its receivers.
+    pub(super) fn measure(&mut self, dsts: &[Tid], number: u32) {
         for dst in dsts {
             if let Some(flow) = self.hosts.get_mut(&dst.host()).and_then(|host_flows| host_flows.flows.get_mut(dst)) {
                 flow.measured = Some((flow.queued, number));
@@ -152,19 +183,13 @@ impl<P> Flows<P> {
         }
     }
 
-    /// Notes that credit has arrived in the flow of a receiver.
-    pub(super) fn credit_arrived(&mut self, dst: Tid) {
-        let host_flows = self.hosts.get_mut(&dst.host());
-        let Some(flow) = host_flows.and_then(|host_flows| host_flows.flows.get_mut(&dst)) else { return };
-        let consumed = flow.begun.saturating_sub(flow.in_flight);
-        if let Some((_, number)) = flow.measured.take_if(|(end, _)| consumed >= *end) {
+    /// Handles what a task of another host has consumed.
+    pub(super) fn on_consumed(&mut self, host: Tid, consumed: Consumed) {
+        if let Some(number) = consumed.measurement {
             self.choice.consumed(self.now, number);
         }
         // What a task has consumed, its host has received, even if the host does not report it.
-        let count = flow.announced.iter().take_while(|(end, _)| consumed >= *end).count();
-        for (_, key) in flow.announced.drain(..count).collect::<Vec<_>>() {
-            self.body_received(dst.host(), key);
-        }
+        consumed.bodies.into_iter().for_each(|key| self.body_received(host, key));
     }
 
     /// Keeps the body of a multicast along a tree for the hosts of its receivers.

@@ -33,6 +33,9 @@ impl McastRoute {
 const TREE_HOSTS_MIN: usize = 3;
 /// The shortest body that travels along a tree, in bytes. A shorter one costs less than the announcement of it.
 const TREE_BYTES_MIN: usize = 4 << 10;
+/// The longest body that travels along a tree, in bytes. Meanwhile each daemon does nothing else than compute the digest
+/// of the body.
+const TREE_BYTES_MAX: usize = 32 << 20;
 
 /// The node of a host in the tree.
 struct Node {
@@ -42,21 +45,13 @@ struct Node {
     is_announced: bool,
 }
 
-/// The host from which another one gets the body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parent {
-    /// The sender's host.
-    Root,
-    /// A host that receives the message, too.
-    Host(Tid),
-}
-
 /// A tree of hosts.
 ///
 /// The root has position 0. The parent of a position is that position without its highest bit: so the root has the
 /// children 1, 2, 4, ..., and a body reaches n hosts in about log2(n) steps. If positions are missing, the parent is
 /// the nearest ancestor that exists.
 pub struct Tree {
+    root: Tid,
     nodes: BTreeMap<Tid, Node>,
     /// The hosts by position.
     hosts: BTreeMap<u32, Tid>,
@@ -64,48 +59,29 @@ pub struct Tree {
 
 impl Tree {
     /// Returns whether a message of `bytes` bytes to this number of hosts can travel along a tree.
-    pub(super) fn suits(hosts: usize, bytes: usize) -> bool {
-        hosts >= TREE_HOSTS_MIN && bytes >= TREE_BYTES_MIN
-    }
-
-    /// Returns the tree for a message of `bytes` bytes from the host `own` to these hosts, or `None` if the sender's
-    /// host is to send the body to each host.
-    pub(super) fn plan(
-        route: McastRoute,
-        own: Tid,
-        hosts: &[Tid],
-        bytes: usize,
-        node: impl Fn(Tid) -> Option<u32>,
-    ) -> Option<Tree> {
-        if !Tree::suits(hosts.len(), bytes) {
-            return None;
-        }
-        match route {
-            McastRoute::Automatic | McastRoute::Iterative => None,
-            McastRoute::Binomial => Some(Tree::binomial(own, hosts)),
-            McastRoute::Hypercube => Some(Tree::hypercube(own, hosts, node)),
-        }
+    pub fn suits(hosts: usize, bytes: usize) -> bool {
+        hosts >= TREE_HOSTS_MIN && (TREE_BYTES_MIN..=TREE_BYTES_MAX).contains(&bytes)
     }
 
     /// Makes a binomial tree. The host that follows the root in the host table has position 1, so trees of different
     /// roots burden different hosts.
-    fn binomial(own: Tid, hosts: &[Tid]) -> Tree {
+    pub fn binomial(own: Tid, hosts: &[Tid]) -> Tree {
         let (lower, higher) = hosts.split_at(hosts.partition_point(|host| *host < own));
         let order = higher.iter().chain(lower);
-        Tree::new(order.zip(1..).map(|(host, position)| (*host, position)))
+        Tree::new(own, order.zip(1..).map(|(host, position)| (*host, position)))
     }
 
     /// Makes a tree of edges of a hypercube: a host's position is the exclusive or of its number and the root's. The
     /// numbers are those of `node` if all hosts have one and no two the same, or else those of the host table, from 0.
-    fn hypercube(own: Tid, hosts: &[Tid], node: impl Fn(Tid) -> Option<u32>) -> Tree {
+    pub fn hypercube(own: Tid, hosts: &[Tid], node: impl Fn(Tid) -> Option<u32>) -> Tree {
         let mut all: BTreeSet<u32> = hosts.iter().filter_map(|host| node(*host)).collect();
         all.extend(node(own));
         let are_physical = all.len() == hosts.len() + 1;
         let number = |host: Tid| node(host).filter(|_| are_physical).unwrap_or((host.0 >> HOST_SHIFT).wrapping_sub(1));
-        Tree::new(hosts.iter().map(|host| (*host, number(*host) ^ number(own))))
+        Tree::new(own, hosts.iter().map(|host| (*host, number(*host) ^ number(own))))
     }
 
-    fn new(positions: impl Iterator<Item = (Tid, u32)>) -> Tree {
+    fn new(root: Tid, positions: impl Iterator<Item = (Tid, u32)>) -> Tree {
         let hosts: BTreeMap<u32, Tid> = positions.map(|(host, position)| (position, host)).collect();
         let node =
             |(position, host): (&u32, &Tid)| (*host, Node { position: *position, children: 0, is_announced: false });
@@ -115,7 +91,7 @@ impl Tree {
                 nodes.get_mut(parent).expect("each host has a node").children += 1;
             }
         }
-        Tree { nodes, hosts }
+        Tree { root, nodes, hosts }
     }
 
     /// Returns all hosts of the tree but the root.
@@ -139,13 +115,13 @@ impl Tree {
     ///
     /// The parent is the nearest ancestor to which the message was announced before, or for which `is_near` returns
     /// true. So a host that the message reaches late delays no other one.
-    pub fn announce(&mut self, host: Tid, is_near: impl Fn(Tid) -> bool) -> Option<(Parent, u32)> {
+    pub fn announce(&mut self, host: Tid, is_near: impl Fn(Tid) -> bool) -> Option<(Tid, u32)> {
         let node = self.nodes.get_mut(&host).filter(|node| !node.is_announced)?;
         node.is_announced = true;
         let (position, children) = (node.position, node.children);
         let is_usable = |host: &Tid| self.nodes[host].is_announced || is_near(*host);
         let parent = ancestors(position).filter_map(|ancestor| self.hosts.get(&ancestor)).find(|host| is_usable(host));
-        Some((parent.map_or(Parent::Root, |host| Parent::Host(*host)), children))
+        Some((parent.copied().unwrap_or(self.root), children))
     }
 }
 
@@ -165,13 +141,9 @@ mod tests {
         Tid::host_number(number)
     }
 
-    /// Announces a message to hosts in this order. Returns each host's parent (the root, if it has no other).
-    fn parents(mut tree: Tree, root: Tid, order: &[Tid]) -> Vec<Tid> {
-        let parent_of = |host: &Tid| match tree.announce(*host, |_| true).expect("announced once").0 {
-            Parent::Root => root,
-            Parent::Host(parent) => parent,
-        };
-        order.iter().map(parent_of).collect()
+    /// Announces a message to hosts in this order. Returns each host's parent.
+    fn parents(mut tree: Tree, order: &[Tid]) -> Vec<Tid> {
+        order.iter().map(|host| tree.announce(*host, |_| true).expect("announced once").0).collect()
     }
 
     #[test]
@@ -180,7 +152,7 @@ mod tests {
             let hosts: Vec<Tid> = (2..2 + count).map(host).collect();
             let tree = Tree::binomial(host(1), &hosts);
             let children: Vec<u32> = hosts.iter().map(|host| tree.nodes[host].children).collect();
-            let parents = parents(tree, host(1), &hosts);
+            let parents = parents(tree, &hosts);
             let levels = count.ilog2() + 1;
             for at in 0..hosts.len() {
                 let (mut depth, mut node) = (0, hosts[at]);
@@ -201,9 +173,7 @@ mod tests {
     fn hosts_in_a_hypercube_have_neighbours_as_parents() {
         for (count, root) in [(4, 1), (16, 1), (16, 6), (11, 3), (100, 37)] {
             let hosts: Vec<Tid> = (1..=count).filter(|number| *number != root).map(host).collect();
-            for (child, parent) in
-                hosts.iter().zip(parents(Tree::hypercube(host(root), &hosts, |_| None), host(root), &hosts))
-            {
+            for (child, parent) in hosts.iter().zip(parents(Tree::hypercube(host(root), &hosts, |_| None), &hosts)) {
                 let number = |host: Tid| (host.0 >> HOST_SHIFT) - 1;
                 let bits = (number(*child) ^ number(parent)).count_ones();
                 // If the neighbour does not exist, the parent is farther away.
@@ -217,7 +187,7 @@ mod tests {
         let hosts = [2, 3, 4].map(host);
         let cube = |numbers: [Option<u32>; 4]| {
             let tree = Tree::hypercube(host(1), &hosts, |host| numbers[(host.0 >> HOST_SHIFT) as usize - 1]);
-            parents(tree, host(1), &hosts)
+            parents(tree, &hosts)
         };
         let table = [host(1), host(1), host(2)];
         assert_eq!(cube([None; 4]), table);
@@ -236,9 +206,9 @@ mod tests {
         let mut tree = Tree::binomial(host(1), &hosts);
         let late = |_| false;
         // Position 3 is below 1, position 7 below 3, position 5 below 1.
-        assert_eq!(tree.announce(host(8), late), Some((Parent::Root, 0)));
-        assert_eq!(tree.announce(host(2), late), Some((Parent::Root, 2)));
-        assert_eq!(tree.announce(host(4), late), Some((Parent::Host(host(2)), 1)));
+        assert_eq!(tree.announce(host(8), late), Some((host(1), 0)));
+        assert_eq!(tree.announce(host(2), late), Some((host(1), 2)));
+        assert_eq!(tree.announce(host(4), late), Some((host(2), 1)));
         assert_eq!(tree.announce(host(4), late), None, "a second time");
         assert_eq!(tree.announce(host(20), late), None, "not in the tree");
         let mut tree = Tree::binomial(host(1), &hosts);
@@ -249,14 +219,10 @@ mod tests {
     }
 
     #[test]
-    fn short_messages_and_few_hosts_need_no_tree() {
-        let hosts: Vec<Tid> = (2..10).map(host).collect();
-        let plans = |route, hosts: &[Tid], bytes| Tree::plan(route, host(1), hosts, bytes, |_| None).is_some();
-        assert!(plans(McastRoute::Binomial, &hosts, TREE_BYTES_MIN));
-        assert!(plans(McastRoute::Hypercube, &hosts, TREE_BYTES_MIN));
-        assert!(!plans(McastRoute::Iterative, &hosts, 1 << 20));
-        assert!(!plans(McastRoute::Binomial, &hosts, TREE_BYTES_MIN - 1));
-        assert!(!plans(McastRoute::Binomial, &hosts[..2], 1 << 20));
+    fn few_hosts_and_very_short_or_long_bodies_need_no_tree() {
+        assert!(Tree::suits(TREE_HOSTS_MIN, TREE_BYTES_MIN) && Tree::suits(100, TREE_BYTES_MAX));
+        assert!(!Tree::suits(TREE_HOSTS_MIN - 1, 1 << 20));
+        assert!(!Tree::suits(100, TREE_BYTES_MIN - 1) && !Tree::suits(100, TREE_BYTES_MAX + 1));
         let routes = [0, 1, 2, 3].map(McastRoute::from_word);
         assert!(routes.iter().all(Option::is_some) && McastRoute::from_word(4).is_none());
     }
