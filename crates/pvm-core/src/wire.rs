@@ -11,7 +11,7 @@ use crate::proto::{ByteBuf, Message, Reply, Request, Role, Spawn, TraceSettings}
 use crate::tid::Tid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 
 pub use crate::proto::{decode, encode};
 
@@ -72,6 +72,8 @@ pub struct MachineSettings {
     pub host_watches: u64,
     /// When receivers pace long messages.
     pub pacing: Pacing,
+    /// The multicast group to which hosts send what is for all hosts, unless the machine does without it.
+    pub broadcast: Option<SocketAddrV4>,
 }
 
 /// Options of the hostfile that only the new host needs.

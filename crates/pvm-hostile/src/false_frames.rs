@@ -84,6 +84,7 @@ fn of_the_master(life: &mut Life) -> Frame {
                 debug_mask: -1,
                 host_watches: u64::MAX,
                 pacing: Pacing::Off,
+                broadcast: None,
             };
             let (hosts, joining) = (vec![entry(life)], vec![tid]);
             Frame::Welcome {

@@ -5,6 +5,7 @@
 //!   in clear; never blocks;
 //! * [`ByteStream`]: a connection without frames;
 //! * [`Digest`]: the digest of a body that another host relays;
+//! * [`MulticastSocket`], [`Seal`]: datagrams to all hosts of a machine;
 //! * [`Connector`]: makes the links between daemons and refuses strangers;
 //! * [`direct`]: functions with time limits for a link between two tasks;
 //! * [`polling`]: waiting for descriptors.
@@ -23,8 +24,10 @@ pub mod direct;
 pub mod fuzz;
 mod keys;
 mod link;
+mod multicast;
 pub mod polling;
 mod raw;
+mod seal;
 mod socket;
 mod tls;
 
@@ -35,5 +38,7 @@ pub use connector::{
 pub use digest::Digest;
 pub use keys::{KEY_BYTES, KeyPair, NoRandomness, NotAKey, PublicKey, Token, Tokens};
 pub use link::{FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX, HEADER_BYTES_MAX, Head, Link, LinkError};
+pub use multicast::{MulticastSocket, is_out_of_reach};
 pub use raw::Carried;
+pub use seal::{SECRET_BYTES, SECRET_NAME_BYTES, Seal, TAG_BYTES};
 pub use tls::{Identity, Known};

@@ -6,6 +6,7 @@
 
 mod addresses;
 mod arguments;
+mod broadcast;
 mod clock;
 mod connections;
 mod core_dumps;

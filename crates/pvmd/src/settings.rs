@@ -16,10 +16,13 @@ use pvm_core::{codes, machine};
 use pvm_link::rendezvous::Places;
 use pvm_net::{Connector, Identity, KeyPair};
 use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The first of the ports that nobody registers (RFC 6335).
+const FIRST_DYNAMIC_PORT: u16 = 0xc000;
 /// The maximum length of a log, in bytes. There can be two logs: the current one and the previous one.
 ///
 /// * Filled by: everybody who causes log lines: tasks that print, strangers that connect
@@ -100,6 +103,10 @@ impl Settings {
         settings.machine.hostfile = file;
         settings.machine.trusted = variable("PVM_TRUSTED_NET").is_some_and(|value| value != "0");
         settings.machine.pacing = pacing(variable("PVM_PACING"));
+        match broadcast_group(variable("PVM_BROADCAST")) {
+            Ok(group) => settings.machine.broadcast = group,
+            Err(complaint) => settings.complaints.push(complaint),
+        }
         settings.machine.host_timeout = seconds(variable("HPVM_HOST_TIMEOUT"), machine::HOST_TIMEOUT);
         Ok(settings)
     }
@@ -241,6 +248,28 @@ pub(crate) fn seconds(text: Option<OsString>, default: Duration) -> Duration {
     value.map_or(default, |value| value.min(PATIENCE_MAX))
 }
 
+/// Reads `PVM_BROADCAST`: `off`, or a multicast group and its port. Without a text the group is chosen at random from
+/// those that stay within a site (RFC 2365).
+fn broadcast_group(text: Option<OsString>) -> Result<Option<SocketAddrV4>, String> {
+    let text = text.map(|text| text.to_string_lossy().trim().to_owned()).filter(|text| !text.is_empty());
+    let Some(text) = text else {
+        let mut random = [0; 4];
+        // Without random bytes, the machine may share the group with another one, which costs time only.
+        let _ = pvm_fmp::random_bytes(&mut random);
+        let port = FIRST_DYNAMIC_PORT | u16::from_le_bytes([random[2], random[3]]);
+        return Ok(Some(SocketAddrV4::new(Ipv4Addr::new(239, 255, random[0], random[1]), port)));
+    };
+    if text == "off" {
+        return Ok(None);
+    }
+    let group: Option<SocketAddrV4> = text.parse().ok().filter(|group: &SocketAddrV4| group.ip().is_multicast());
+    let group = group.filter(|group| group.port() != 0);
+    group.map(Some).ok_or(format!(
+        "PVM_BROADCAST is `{text}`, which is neither `off` nor a multicast group and port such as 239.255.1.2:50000; \
+         nothing is broadcast"
+    ))
+}
+
 /// Reads `PVM_PACING`. Any other text leaves the default.
 fn pacing(text: Option<OsString>) -> Pacing {
     match text.map(|text| lossy(text).trim().to_owned()).as_deref() {
@@ -340,6 +369,19 @@ mod tests {
         assert_eq!(of("HPVM_HOST_REQUESTS_MAX", "11"), Limits { host_requests: 11, ..usual.clone() });
         for nonsense in ["", "0", "-1", "many", "1e9", "99999999999999999999999"] {
             assert_eq!(of("HPVM_GROUPS_MAX", nonsense), usual, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn a_machine_has_a_group_of_its_own_unless_the_variable_says_otherwise() {
+        let of = |text: &str| broadcast_group(Some(text.into()));
+        let random = [broadcast_group(None), of(" ")].map(|group| group.unwrap().unwrap());
+        assert!(random.iter().all(|group| group.ip().is_multicast() && group.port() >= FIRST_DYNAMIC_PORT));
+        assert_ne!(random[0], random[1]);
+        assert_eq!(of("off"), Ok(None));
+        assert_eq!(of("239.1.2.3:4567"), Ok(Some(SocketAddrV4::new(Ipv4Addr::new(239, 1, 2, 3), 4567))));
+        for text in ["on", "239.1.2.3", "239.1.2.3:0", "192.0.2.1:4567"] {
+            assert!(of(text).is_err_and(|complaint| complaint.contains(text)));
         }
     }
 

@@ -51,6 +51,10 @@ pub enum Source {
     Data(Tid),
     /// A direct link of a task.
     Direct(u32),
+    /// Datagrams to all hosts.
+    Datagrams,
+    /// The socket that sends such datagrams. It is ready when it has room.
+    DatagramRoom,
 }
 
 /// The position of the kind of a source in an event's data.
@@ -76,6 +80,8 @@ impl Source {
             Source::Data(host) => (11, u64::from(host.0)),
             Source::Direct(number) => (12, u64::from(number)),
             Source::RemoteStarts => (13, 0),
+            Source::Datagrams => (16, 0),
+            Source::DatagramRoom => (17, 0),
         };
         EventData::new_u64(kind << KIND_SHIFT | number)
     }
@@ -99,6 +105,8 @@ impl Source {
             11 => Source::Data(Tid(number as u32)),
             12 => Source::Direct(number as u32),
             13 => Source::RemoteStarts,
+            16 => Source::Datagrams,
+            17 => Source::DatagramRoom,
             5 => Source::NameLookup(number as u32),
             kind => unreachable!("the daemon watches nothing of kind {kind}"),
         }
@@ -129,6 +137,8 @@ mod tests {
             Source::Bell,
             Source::Data(tid),
             Source::Direct(u32::MAX),
+            Source::Datagrams,
+            Source::DatagramRoom,
         ];
         for source in sources {
             assert_eq!(Source::of(source.data()), source);
@@ -138,7 +148,7 @@ mod tests {
                 Source::Listener | Source::Signals | Source::Client(_) | Source::Peer(_) => {}
                 Source::Output(..) | Source::Input(_) | Source::Process(_) | Source::NameLookup(_) => {}
                 Source::Starts | Source::RemoteStarts | Source::Connector | Source::Control(_) => {}
-                Source::Bell | Source::Data(_) | Source::Direct(_) => {}
+                Source::Bell | Source::Data(_) | Source::Direct(_) | Source::Datagrams | Source::DatagramRoom => {}
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::flows::pacing::Pacing;
 use crate::hostfile::Hostfile;
 use crate::tid::Tid;
 use crate::wire::{KEY_BYTES, Key};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 /// How long the tasks may take to end at a halt before they are killed.
@@ -67,6 +67,8 @@ pub struct Settings {
     pub trusted: bool,
     /// When receivers pace long messages, as the master sets it (`PVM_PACING`).
     pub pacing: Pacing,
+    /// The multicast group to which hosts send what is for all hosts, as the master sets it (`PVM_BROADCAST`).
+    pub broadcast: Option<SocketAddrV4>,
     /// Other names of this host.
     pub aliases: Vec<String>,
     /// The addresses on which this daemon listens for others.
@@ -91,6 +93,7 @@ impl Settings {
             host_timeout: HOST_TIMEOUT,
             trusted: false,
             pacing: Pacing::default(),
+            broadcast: None,
             aliases: Vec::new(),
             addresses: Vec::new(),
             key: [0; KEY_BYTES],

@@ -155,6 +155,7 @@ impl Daemon {
     pub(super) fn on_joined(&mut self, shared: &MachineSettings, options: &HostOptions) {
         self.host_links.set_shared(shared.trusted, Duration::from_millis(shared.host_timeout_ms));
         self.route.set_pacing(shared.pacing);
+        self.broadcast.set_group(shared.broadcast);
         self.settings.apply_host_options(options);
         let _ = std::env::set_current_dir(&self.settings.program_search.directory);
         for complaint in std::mem::take(&mut self.settings.complaints) {

@@ -8,6 +8,7 @@
 //! * `processes`: processes of tasks; `output`: what they print;
 //! * `successors`: tasks that continue in another process;
 //! * `pending_work`, `upkeep`: work that is done without an event.
+use crate::broadcast::Broadcast;
 use crate::connections::{Connections, Descriptors};
 use crate::direct_links::DirectLinks;
 use crate::frame_budget::FrameBudget;
@@ -81,6 +82,7 @@ pub struct Daemon {
     /// Whether the terminal is still needed, so that a person can start hosts.
     holds_terminal: bool,
     host_links: HostLinks,
+    broadcast: Broadcast,
     direct_links: DirectLinks,
     epoll: Rc<OwnedFd>,
     signals: UnixStream,
@@ -140,6 +142,7 @@ impl Daemon {
         connections.set_daemon(route.descriptors()?);
         connections.limit_backlog(settings.backlog_bytes_max);
         epoll::add(&epoll, route.bell(), Source::Bell.data(), EventFlags::IN)?;
+        let broadcast = Broadcast::new(epoll.clone(), settings.machine.broadcast);
         let daemon = Daemon {
             settings,
             socket_directory,
@@ -154,6 +157,7 @@ impl Daemon {
             remote_starts,
             holds_terminal: false,
             host_links,
+            broadcast,
             direct_links: DirectLinks::new(epoll.clone()),
             epoll,
             signals,
@@ -329,6 +333,9 @@ impl Daemon {
             Source::Direct(number) => self.direct_links.on_ready(number),
             Source::Connector => self.step_links(),
             Source::Control(host) => self.on_control_ready(host, flags),
+            Source::Datagrams => self.receive_datagrams(),
+            // The next step of the route sends more datagrams.
+            Source::DatagramRoom => {}
             Source::Starts => self.step_starts(),
             Source::RemoteStarts => self.step_remote_starts(),
         }

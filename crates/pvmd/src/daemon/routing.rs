@@ -10,6 +10,7 @@ use pvm_fmp::Endpoint;
 use pvm_net::ByteStream;
 use rustix::event::epoll::{self, EventFlags};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 /// The parts of the daemon that the route needs.
@@ -81,9 +82,19 @@ impl Daemon {
     pub(super) fn attach_data(&mut self, host: Tid, data: ByteStream, attach: fn(&mut Route, Tid, ByteStream)) {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         match epoll::add(&self.epoll, data.as_fd(), Source::Data(host).data(), flags) {
-            Ok(()) => attach(&mut self.route, host, data),
+            Ok(()) => {
+                let own = rustix::net::getsockname(data.as_fd()).ok();
+                let own = own.and_then(|address| SocketAddr::try_from(address).ok());
+                self.broadcast.note_link(own.map(|address| address.ip()));
+                attach(&mut self.route, host, data);
+            }
             Err(errno) => self.dispatch_route_event(RouteEvent::Cut { host, why: errno.to_string() }),
         }
+    }
+
+    /// Handles datagrams to all hosts. What is not understood is dropped: anybody may send datagrams.
+    pub(super) fn receive_datagrams(&mut self) {
+        while self.broadcast.receive().is_some() {}
     }
 
     /// Notes that the socket of a data link is ready.

@@ -127,6 +127,7 @@ impl Fixture {
             debug_mask: 0,
             host_watches: 1000,
             pacing: Pacing::default(),
+            broadcast: None,
         };
         let options = HostOptions::default();
         let (version, joining) = (1, vec![host(2)]);

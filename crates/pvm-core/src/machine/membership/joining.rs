@@ -450,6 +450,7 @@ fn welcome_host(core: &mut Core, tid: Tid, new: &[Tid], options: HostOptions) {
         debug_mask: core.debug_mask,
         host_watches: core.settings.limits.host_watches as u64,
         pacing: core.settings.pacing,
+        broadcast: core.settings.broadcast,
     };
     let (version, hosts) = (core.hosts.version, core.hosts.entries());
     let joining = new.to_vec();

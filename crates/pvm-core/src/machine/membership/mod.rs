@@ -338,6 +338,7 @@ impl Membership {
         core.settings.host_timeout = Duration::from_millis(shared.host_timeout_ms);
         core.settings.trusted = shared.trusted;
         core.settings.pacing = shared.pacing;
+        core.settings.broadcast = shared.broadcast;
         core.settings.limits.host_watches = usize::try_from(shared.host_watches).unwrap_or(usize::MAX);
         core.debug_mask = shared.debug_mask;
         core.push(Action::Joined { shared: shared.clone(), options });

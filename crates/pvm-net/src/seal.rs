@@ -1,0 +1,101 @@
+//! Datagrams that only those who know a secret can make or read.
+use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::hkdf::{HKDF_SHA256, KeyType, Salt};
+
+/// The length of a secret in bytes.
+pub const SECRET_BYTES: usize = 16;
+/// The length of the name of a secret in bytes.
+pub const SECRET_NAME_BYTES: usize = 8;
+/// How many bytes a sealed datagram is longer than its payload and header.
+pub const TAG_BYTES: usize = 16;
+
+/// The length of what is derived from a secret: its name and a key.
+struct Derived;
+
+impl KeyType for Derived {
+    fn len(&self) -> usize {
+        SECRET_NAME_BYTES + 16
+    }
+}
+
+/// Seals and opens the datagrams of one sender under one secret.
+pub struct Seal {
+    key: LessSafeKey,
+    /// Names the secret without telling anything about it.
+    name: [u8; SECRET_NAME_BYTES],
+    is_encrypted: bool,
+}
+
+impl Seal {
+    /// Makes the seal of a secret. Without encryption, payloads are authenticated only.
+    pub fn new(secret: &[u8; SECRET_BYTES], is_encrypted: bool) -> Seal {
+        let mut derived = [0; SECRET_NAME_BYTES + 16];
+        let purpose: [&[u8]; 1] = [if is_encrypted { b"encrypted" } else { b"clear" }];
+        let extracted = Salt::new(HKDF_SHA256, b"hpvm datagrams").extract(secret);
+        extracted.expand(&purpose, Derived).and_then(|okm| okm.fill(&mut derived)).expect("the length is allowed");
+        let (name, key) = derived.split_at(SECRET_NAME_BYTES);
+        let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, key).expect("the key has this length"));
+        Seal { key, name: name.try_into().expect("the name has this length"), is_encrypted }
+    }
+
+    /// Returns the public name of the secret.
+    pub fn name(&self) -> [u8; SECRET_NAME_BYTES] {
+        self.name
+    }
+
+    /// Seals a datagram: encrypts what follows the first `head_bytes` bytes, and appends the tag. No two datagrams of a
+    /// secret may have the same `serial`.
+    pub fn seal(&self, serial: u64, head_bytes: usize, datagram: &mut Vec<u8>) {
+        let (head, payload) = datagram.split_at_mut(head_bytes);
+        let tag = match self.is_encrypted {
+            true => self.key.seal_in_place_separate_tag(nonce(serial), Aad::from(&*head), payload),
+            false => self.key.seal_in_place_separate_tag(nonce(serial), Aad::from(&*datagram), &mut []),
+        };
+        datagram.extend_from_slice(tag.expect("no datagram is too long").as_ref());
+    }
+
+    /// Opens a datagram in place. Returns the payload, or `None` if the datagram was not sealed with this secret.
+    pub fn open<'a>(&self, serial: u64, head_bytes: usize, datagram: &'a mut [u8]) -> Option<&'a [u8]> {
+        let end = datagram.len().checked_sub(TAG_BYTES).filter(|end| *end >= head_bytes)?;
+        if self.is_encrypted {
+            let (head, sealed) = datagram.split_at_mut(head_bytes);
+            return self.key.open_in_place(nonce(serial), Aad::from(&*head), sealed).ok().map(|payload| &*payload);
+        }
+        let (clear, tag) = datagram.split_at_mut(end);
+        self.key.open_in_place(nonce(serial), Aad::from(&*clear), tag).ok()?;
+        Some(&clear[head_bytes..])
+    }
+}
+
+fn nonce(serial: u64) -> Nonce {
+    let mut bytes = [0; NONCE_LEN];
+    bytes[..8].copy_from_slice(&serial.to_le_bytes());
+    Nonce::assume_unique_for_key(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_changed_or_sealed_with_another_secret_is_refused() {
+        for is_encrypted in [true, false] {
+            let seals = [[1; SECRET_BYTES], [2; SECRET_BYTES]].map(|secret| Seal::new(&secret, is_encrypted));
+            assert_ne!(seals[0].name(), seals[1].name());
+            let mut sealed = b"head, payload".to_vec();
+            seals[0].seal(7, 5, &mut sealed);
+            assert_eq!(sealed.len(), 13 + TAG_BYTES);
+            assert_eq!(sealed.windows(7).any(|part| part == b"payload"), !is_encrypted);
+            let open = |seal: &Seal, serial, mut bytes: Vec<u8>| seal.open(serial, 5, &mut bytes).map(<[u8]>::to_vec);
+            assert_eq!(open(&seals[0], 7, sealed.clone()).as_deref(), Some(&b" payload"[..]));
+            assert_eq!(open(&seals[1], 7, sealed.clone()), None);
+            assert_eq!(open(&seals[0], 8, sealed.clone()), None);
+            for at in 0..sealed.len() {
+                let mut changed = sealed.clone();
+                changed[at] ^= 1;
+                assert_eq!(open(&seals[0], 7, changed), None, "byte {at}");
+                assert_eq!(open(&seals[0], 7, sealed[..at].to_vec()), None, "{at} bytes");
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Datagrams to all hosts of the machine at once. The first byte of a datagram says who handles it.
+use crate::addresses;
+use crate::source::Source;
+use pvm_net::{MulticastSocket, is_out_of_reach};
+use rustix::event::epoll::{self, EventFlags};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+/// The longest datagram that is received, in bytes.
+const DATAGRAM_BYTES_MAX: usize = 64 << 10;
+
+/// What became of a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// The system has it.
+    Done,
+    /// There is no room for it now. [`Source::DatagramRoom`] reports when there is.
+    NoRoom,
+    /// This host cannot send to all hosts.
+    Never,
+}
+
+/// The state of the socket.
+enum State {
+    Closed,
+    Open(MulticastSocket),
+    /// The socket could not be opened, or could not send.
+    Failed,
+}
+
+/// The multicast group of the machine.
+pub struct Broadcast {
+    epoll: Rc<OwnedFd>,
+    group: Option<SocketAddrV4>,
+    /// The address of this host in the network on which it sends.
+    network: Option<Ipv4Addr>,
+    state: State,
+    /// The reason of a failure that was not logged yet.
+    complaint: Option<String>,
+    buffer: Vec<u8>,
+}
+
+impl Broadcast {
+    /// Makes the closed socket of a machine that broadcasts to this group, or never.
+    pub fn new(epoll: Rc<OwnedFd>, group: Option<SocketAddrV4>) -> Broadcast {
+        Broadcast { epoll, group, network: None, state: State::Closed, complaint: None, buffer: Vec::new() }
+    }
+
+    /// Sets the group of the machine that this host has joined.
+    pub fn set_group(&mut self, group: Option<SocketAddrV4>) {
+        self.group = group;
+    }
+
+    /// Notes the address that this host has on its link to another one. The first one decides on which network this
+    /// host sends.
+    pub fn note_link(&mut self, address: Option<IpAddr>) {
+        if let (None, Some(IpAddr::V4(address))) = (self.network, address) {
+            self.network = Some(address);
+        }
+    }
+
+    /// Opens the socket if it is closed. Returns the length of the longest datagram in bytes, or `None` if this host
+    /// cannot broadcast.
+    pub fn open(&mut self) -> Option<usize> {
+        if let State::Closed = self.state {
+            let (group, network) = (self.group?, self.network?);
+            self.state = match self.make_socket(group, network) {
+                Ok(socket) => State::Open(socket),
+                Err(error) => {
+                    self.complaint = Some(format!("no broadcast to {group} from {network}: {error}"));
+                    State::Failed
+                }
+            };
+        }
+        match &self.state {
+            State::Open(socket) => Some(socket.datagram_bytes()),
+            State::Closed | State::Failed => None,
+        }
+    }
+
+    fn make_socket(&self, group: SocketAddrV4, network: Ipv4Addr) -> std::io::Result<MulticastSocket> {
+        let v4 = |address| if let IpAddr::V4(address) = address { Some(address) } else { None };
+        let joined: Vec<Ipv4Addr> = addresses::own().into_iter().filter_map(v4).collect();
+        let socket = MulticastSocket::new(group, network, &joined)?;
+        let (readable, writable) = (EventFlags::IN | EventFlags::ET, EventFlags::OUT | EventFlags::ET);
+        epoll::add(&self.epoll, socket.receiver(), Source::Datagrams.data(), readable)?;
+        epoll::add(&self.epoll, socket.sender(), Source::DatagramRoom.data(), writable)?;
+        Ok(socket)
+    }
+
+    /// Returns why the socket has failed, once.
+    pub fn take_complaint(&mut self) -> Option<String> {
+        self.complaint.take()
+    }
+
+    /// Sends a datagram to all hosts.
+    pub fn send(&mut self, datagram: &[u8]) -> Sent {
+        if self.open().is_none() {
+            return Sent::Never;
+        }
+        let State::Open(socket) = &self.state else { return Sent::Never };
+        match socket.send(datagram) {
+            Ok(()) => Sent::Done,
+            Err(error) if is_out_of_reach(&error) => {
+                self.complaint = Some(format!("broadcasts end: {error}"));
+                self.state = State::Failed;
+                Sent::Never
+            }
+            Err(_) => Sent::NoRoom,
+        }
+    }
+
+    /// Receives a datagram. Anybody may have sent it.
+    pub fn receive(&mut self) -> Option<Vec<u8>> {
+        let State::Open(socket) = &self.state else { return None };
+        self.buffer.resize(DATAGRAM_BYTES_MAX, 0);
+        let count = socket.receive(&mut self.buffer)?;
+        Some(self.buffer[..count].to_vec())
+    }
+}
