@@ -117,6 +117,7 @@
       integer PVMMCASTITERATIVE
       integer PVMMCASTBINOMIAL
       integer PVMMCASTHYPERCUBE
+      integer PVMMCASTBROADCAST
       parameter (PVMROUTE         = 1)
       parameter (PVMDEBUGMASK     = 2)
       parameter (PVMAUTOERR       = 3)
@@ -149,6 +150,7 @@
       parameter (PVMMCASTITERATIVE = 1)
       parameter (PVMMCASTBINOMIAL = 2)
       parameter (PVMMCASTHYPERCUBE = 3)
+      parameter (PVMMCASTBROADCAST = 4)
 
 ! values of some options
       integer PVMDONTROUTE

@@ -108,6 +108,7 @@
 #define PvmMcastIterative 1  /* from the sender's host to each host */
 #define PvmMcastBinomial 2   /* along a binomial tree of hosts */
 #define PvmMcastHypercube 3  /* along the edges of a hypercube of hosts */
+#define PvmMcastBroadcast 4  /* in datagrams to all hosts at once */
 
 /* ---- the owner of a trace mask: pvm_settmask, pvm_gettmask ---- */
 

@@ -4,6 +4,7 @@
 //! The names of types are not part of the frames. So after a pure rename, change the files by hand and keep the
 //! version.
 use crate::codes::Code;
+use crate::flows::multicast::datagram::{DatagramHead, NAME_BYTES};
 use crate::flows::multicast::{Announcement, BodyKey, BodyRequest};
 use crate::flows::pacing::Pacing;
 use crate::flows::{Credit, DataFrame, MessageHeader, frames};
@@ -46,13 +47,17 @@ fn frames_on_data_links() -> String {
         bytes: 7,
     };
     let key = BodyKey { origin: Tid(0x4_0000), secret: [10; 16] };
-    let announcement = Announcement { key, digest: [11; 32], parent: Tid(0x8_0000), children: 12 };
-    let frames_of_each_kind: [DataFrame<()>; 9] = [
+    let announcement = Announcement { key, digest: [11; 32], parent: Tid(0x8_0000), children: 12, part_bytes: None };
+    let broadcast = Announcement { part_bytes: Some(1400), ..announcement };
+    let frames_of_each_kind: [DataFrame<()>; 12] = [
         DataFrame::Announce { header: header.clone(), announcement },
+        DataFrame::Announce { header: header.clone(), announcement: broadcast },
         DataFrame::Request { key, request: BodyRequest::Fetch { at: 13 } },
         DataFrame::Request { key, request: BodyRequest::Cancel },
         DataFrame::Request { key, request: BodyRequest::Received },
         DataFrame::Request { key, request: BodyRequest::Unavailable },
+        DataFrame::Request { key, request: BodyRequest::Ready },
+        DataFrame::Request { key, request: BodyRequest::Report { round: 14, missing: vec![15..17, 19..20] } },
         DataFrame::Part { key, range: 16..32, body: Rc::new(()) },
         DataFrame::Start { transfer: 6, header, first: 7, body: Rc::new(()) },
         DataFrame::Chunk { transfer: 6, range: 16..32, body: Rc::new(()) },
@@ -63,6 +68,8 @@ fn frames_on_data_links() -> String {
     heads.push(written(|out| frames::write_credit(&Credit { host: Tid(1), dst: Tid(0xc_0002), bytes: 0x1234 }, out)));
     heads.push(written(|out| frames::write_acknowledged(0x1234, out)));
     heads.push(written(|out| frames::write_grant(0x1234, out)));
+    let head = DatagramHead { name: [16; NAME_BYTES], serial: 17, part: 18, sent: 19, round: 20 };
+    heads.push(written(|out| head.write(out)));
     heads
         .iter()
         .map(|head| format!("frame {}\n", head.iter().map(|byte| format!("{byte:02x}")).collect::<String>()))

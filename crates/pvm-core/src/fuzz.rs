@@ -1,7 +1,7 @@
 //! Fuzz targets: untrusted input for the decoders of this crate (docs/testing.md).
 use crate::dialogue::{self, Greeting, Line};
 use crate::flows::frames::{FrameHeader, read_header};
-use crate::flows::multicast::{BodyRequest, Stored};
+use crate::flows::multicast::{BodyKey, BodyRequest, Fetches, PART_BYTES_MIN, Stored};
 use crate::flows::{DataFrame, InboundFlows};
 use crate::format::Format;
 use crate::hostfile::{self, Hostfile};
@@ -137,9 +137,16 @@ fn takes(inbound: &mut InboundFlows<Vec<u8>>, host: Tid, head: FrameHeader, body
             inbound.admit(host, &header).is_ok() && inbound.fetches.begin(header, &announcement, Vec::new()).is_ok()
         }
         FrameHeader::Request { key, request } => {
-            rewritten(&DataFrame::Request { key, request }, 0);
-            if request == BodyRequest::Unavailable {
-                inbound.fetches.unavailable(host, key);
+            rewritten(&DataFrame::Request { key, request: request.clone() }, 0);
+            match request {
+                BodyRequest::Unavailable => inbound.fetches.unavailable(host, key),
+                // The first part is heard before the reports are due.
+                BodyRequest::Ready => hear(&mut inbound.fetches, key, 0),
+                BodyRequest::Report { round, missing } => {
+                    missing.into_iter().for_each(|range| hear(&mut inbound.fetches, key, range.start));
+                    inbound.fetches.report(key, round, u32::MAX);
+                }
+                BodyRequest::Fetch { .. } | BodyRequest::Cancel | BodyRequest::Received => {}
             }
             true
         }
@@ -169,6 +176,19 @@ fn takes(inbound: &mut InboundFlows<Vec<u8>>, host: Tid, head: FrameHeader, body
             assert_eq!(read_header(&written), Ok(Some((FrameHeader::Grant { up_to }, written.len()))));
             true
         }
+    }
+}
+
+/// Hears a part of a body, if this host listens to it.
+fn hear(fetches: &mut Fetches<Vec<u8>>, key: BodyKey, part: u32) {
+    for bytes in [PART_BYTES_MIN, 1400, 1, 0] {
+        let Some(at) = fetches.place_heard(key, part, bytes).map(|place| place.at) else { continue };
+        assert!(fetches.get(key).is_some_and(|(header, _)| at + bytes <= header.bytes));
+        if matches!(fetches.placed_heard(key, part), Stored::Complete(Some(_))) {
+            fetches.discard(key);
+            return;
+        }
+        assert!(fetches.place_heard(key, part, bytes).is_none(), "it was heard before");
     }
 }
 

@@ -21,6 +21,7 @@ impl World {
         if self.nodes[node].state == NodeState::Running {
             self.return_credit(node);
             self.send_grants(node);
+            self.send_datagrams(node);
             self.plan_wake(node);
         }
     }

@@ -5,12 +5,14 @@
 //! * `world`, `queue`, `prng`: the whole state, time, random numbers;
 //! * `node`, `edge`, `group_memory`: a daemon, its edge, and the shared memory of groups;
 //! * `network`, `links`, `data`, `starts`: connections and their contents, hosts that start and end;
+//! * `multicast`, `broadcast`: bodies that several hosts receive;
 //! * `program`, `library`, `behaviour`, `collect`: tasks;
 //! * `checks`: the invariants;
 //! * `trace`, [`report`]: the events of a run, and the report of a failure.
 #![forbid(unsafe_code)]
 
 mod behaviour;
+mod broadcast;
 mod checks;
 mod collect;
 mod data;

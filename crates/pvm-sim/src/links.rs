@@ -334,7 +334,7 @@ impl World {
             }
             DataFrame::InBand { payload, .. } => return self.frame_arrived(node, host, payload),
             DataFrame::Announce { header, announcement } => return self.announced(node, host, header, announcement),
-            DataFrame::Request { key, request } => return self.body_request(node, host, *key, *request),
+            DataFrame::Request { key, request } => return self.body_request(node, host, *key, request.clone()),
             DataFrame::Part { key, range, .. } => return self.body_part(node, host, *key, range),
         };
         let Some((header, message)) = whole else { return };

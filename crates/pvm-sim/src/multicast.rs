@@ -1,4 +1,5 @@
-//! Multicasts along trees of daemons: announcements, and the bodies that daemons fetch from each other.
+//! Announced multicasts, and the bodies that daemons fetch from each other.
+use crate::broadcast::PART_BYTES;
 use crate::network::NodeId;
 use crate::program::QueuedMessage;
 use crate::world::World;
@@ -22,11 +23,11 @@ impl World {
     /// Plans how a multicast of a daemon reaches the hosts of its receivers.
     pub fn plan_multicast(&mut self, node: NodeId, dsts: &[Tid], bytes: usize, message: &QueuedMessage) -> Delivery {
         let own = self.nodes[node].tid;
-        let route = McastRoute::from_word(self.prng.below(4) as u32).expect("four routes");
+        let route = McastRoute::from_word(self.prng.below(5) as u32).expect("five routes");
         let now = self.time(node);
         self.nodes[node].flows.note_time(now);
-        let plan = self.nodes[node].flows.plan_multicast(route, own, dsts, bytes, |_| None);
-        if !plan.has_tree() {
+        let plan = self.nodes[node].flows.plan_multicast(route, own, dsts, bytes, |_| None, || Some(PART_BYTES));
+        if !plan.is_announced() {
             return plan.to_each_host();
         }
         let mut secret = [0; BODY_SECRET_BYTES];
@@ -60,12 +61,16 @@ impl World {
 
     /// Handles a request or report about a body.
     pub fn body_request(&mut self, node: NodeId, from: Tid, key: BodyKey, request: BodyRequest) {
+        let now = self.time(node);
         let one = &mut self.nodes[node];
+        one.flows.note_time(now);
         match request {
             BodyRequest::Fetch { at } => one.flows.fetch_body(from, key, at),
             BodyRequest::Cancel => one.flows.cancel_body(from, key),
             BodyRequest::Received => one.flows.body_received(from, key),
             BodyRequest::Unavailable => one.inbound.fetches.unavailable(from, key),
+            BodyRequest::Ready => one.flows.body_ready(from, key),
+            BodyRequest::Report { round, missing } => one.flows.body_report(from, key, round, &missing),
         }
         self.send_body_requests(node);
         self.carry(node, from);
@@ -81,22 +86,26 @@ impl World {
         match fetches.placed(from, key, range.start, range.len()) {
             Stored::Unwanted => {}
             Stored::Partial(bytes) => one.flows.body_grows(key, bytes),
-            Stored::Complete(_) => {
-                let Some((header, message)) = fetches.finish(key) else { return };
-                one.flows.body_grows(key, header.bytes);
-                for dst in header.receivers() {
-                    let to_one = MessageHeader { dst, others: Vec::new(), ..header.clone() };
-                    let held = Held::Message(to_one.clone(), message.clone());
-                    if self.nodes[node].held.complete(key.origin, dst, key, held).is_some() {
-                        self.hand_out(node, key.origin, &to_one, &message);
-                    }
-                    self.release_held(node, key.origin, dst);
-                }
-            }
+            Stored::Complete(_) => self.body_complete(node, key),
         }
         self.send_body_requests(node);
         let hosts: Vec<Tid> = self.nodes[node].flows.hosts().collect();
         hosts.into_iter().for_each(|host| self.carry(node, host));
+    }
+
+    /// Delivers a complete body.
+    pub fn body_complete(&mut self, node: NodeId, key: BodyKey) {
+        let one = &mut self.nodes[node];
+        let Some((header, message)) = one.inbound.fetches.finish(key) else { return };
+        one.flows.body_grows(key, header.bytes);
+        for dst in header.receivers() {
+            let to_one = MessageHeader { dst, others: Vec::new(), ..header.clone() };
+            let held = Held::Message(to_one.clone(), message.clone());
+            if self.nodes[node].held.complete(key.origin, dst, key, held).is_some() {
+                self.hand_out(node, key.origin, &to_one, &message);
+            }
+            self.release_held(node, key.origin, dst);
+        }
     }
 
     /// Delivers what no announced message precedes any more.

@@ -155,6 +155,10 @@ pub struct Network {
     slow: Vec<Nanos>,
     /// How many of a thousand packets from or to each computer are lost.
     lossy: Vec<usize>,
+    /// How many of a thousand datagrams are lost on any way.
+    datagram_loss: usize,
+    /// The computers that no datagram reaches.
+    deaf: Vec<bool>,
     last: u64,
 }
 
@@ -165,7 +169,9 @@ impl Network {
         let jitter = if prng.chance(700) { base } else { 20 * base };
         let (cuts, parts, without_data_links) = (Vec::new(), Vec::new(), Vec::new());
         let (slow, lossy) = (vec![0; places + 1], vec![0; places + 1]);
-        Network { base, jitter, cuts, parts, without_data_links, slow, lossy, last: 0 }
+        let datagram_loss = [0, 10, 50, 200][prng.below(4)];
+        let deaf = (0..=places).map(|_| prng.chance(100)).collect();
+        Network { base, jitter, cuts, parts, without_data_links, slow, lossy, datagram_loss, deaf, last: 0 }
     }
     /// Returns the delay between two computers.
     pub fn latency(&self, prng: &mut Prng, one: Place, other: Place) -> Nanos {
@@ -231,6 +237,14 @@ impl Network {
             (count, time, pause) = (count + 1, time + pause, 2 * pause);
         }
         (count, time)
+    }
+    /// Returns how many of a thousand datagrams between two computers are lost.
+    pub fn datagram_loss(&self, one: Place, other: Place) -> usize {
+        self.datagram_loss.max(self.lossy[one]).max(self.lossy[other])
+    }
+    /// Returns whether no datagram reaches a computer.
+    pub fn is_deaf(&self, place: Place) -> bool {
+        self.deaf[place]
     }
     /// Sets the additional delay of a computer's connections.
     pub fn slow(&mut self, place: Place, delay: Nanos) {

@@ -8,7 +8,7 @@ use crate::queue::{MICROSECOND, MILLISECOND, Nanos, Queue, SECOND};
 use crate::scenario::{Place, Scenario};
 use crate::trace::Trace;
 use pvm_core::codes::Code;
-use pvm_core::flows::multicast::BodyKey;
+use pvm_core::flows::multicast::{BodyKey, PartToSend};
 use pvm_core::machine::{Found, Rank, SpawnId, Start};
 use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
@@ -83,6 +83,8 @@ pub enum Event {
     EndSlowness(Place),
     /// A computer's connections no longer lose packets.
     EndLoss(Place),
+    /// A datagram to all hosts arrives at a daemon.
+    Datagram { node: NodeId, part: Box<PartToSend> },
     /// The simulator checks whether the machine has settled.
     CheckSettled,
 }
@@ -136,6 +138,8 @@ pub struct World {
     pub links: Vec<Link>,
     /// The bodies of multicasts along trees.
     pub bodies: BTreeMap<BodyKey, Rc<QueuedMessage>>,
+    /// How many parts of bodies have arrived in datagrams.
+    pub heard: u64,
     /// Which traffic passes between computers.
     pub network: Network,
     /// Daemons by address.
@@ -191,6 +195,7 @@ impl World {
             tasks: Vec::new(),
             links: Vec::new(),
             bodies: BTreeMap::new(),
+            heard: 0,
             network,
             listeners: BTreeMap::new(),
             by_tid: BTreeMap::new(),
@@ -260,7 +265,7 @@ impl World {
             | Event::GiveUp { link, end }
             | Event::DataUp { link, end, .. }
             | Event::DataEnded { link, end, .. } => Some(self.links[*link].ends[*end]),
-            Event::DataAttempt { node, .. } => Some(*node),
+            Event::DataAttempt { node, .. } | Event::Datagram { node, .. } => Some(*node),
             Event::HostsChecked { node, .. } | Event::HostStarted { node, .. } => Some(*node),
             Event::ProgramFound { node, .. } | Event::ProcessStarted { node, .. } => Some(*node),
             Event::Hello(task) | Event::FromTask(task) | Event::PollQueue(task) => Some(self.tasks[*task].node),
@@ -294,6 +299,7 @@ impl World {
     fn happen_at(&mut self, node: NodeId, event: Event) {
         match event {
             Event::Wake(_) => self.wake(node),
+            Event::Datagram { part, .. } => self.datagram_arrived(node, &part),
             Event::Arrive { link, end, kind } => self.arrive(link, end, kind),
             Event::GiveUp { link, end } => self.give_up(link, end),
             Event::Attempt { host, number, .. } => self.attempt(node, host, number),
@@ -353,7 +359,7 @@ impl World {
     /// Schedules the next wake-up that a daemon's rules have requested.
     pub fn plan_wake(&mut self, number: NodeId) {
         let node = &mut self.nodes[number];
-        let wakeups = [node.machine.next_wakeup(), node.pacer.next_wakeup()];
+        let wakeups = [node.machine.next_wakeup(), node.pacer.next_wakeup(), node.flows.next_wakeup()];
         let Some(when) = wakeups.into_iter().flatten().min() else { return };
         let when = (node.since + when.as_nanos() as Nanos).max(self.now);
         if node.wake_at.is_none_or(|at| when < at) {

@@ -12,7 +12,7 @@ const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 
 /// What became of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sent {
+pub enum DatagramSent {
     /// The system has it.
     Done,
     /// There is no room for it now. [`Source::DatagramRoom`] reports when there is.
@@ -60,11 +60,9 @@ impl Broadcast {
         }
     }
 
-    /// Opens the socket if it is closed. Returns the length of the longest datagram in bytes, or `None` if this host
-    /// cannot broadcast.
-    pub fn open(&mut self) -> Option<usize> {
-        if let State::Closed = self.state {
-            let (group, network) = (self.group?, self.network?);
+    /// Opens the socket if it is closed. Returns whether it is open.
+    pub fn open(&mut self) -> bool {
+        if let (State::Closed, Some(group), Some(network)) = (&self.state, self.group, self.network) {
             self.state = match self.make_socket(group, network) {
                 Ok(socket) => State::Open(socket),
                 Err(error) => {
@@ -73,6 +71,11 @@ impl Broadcast {
                 }
             };
         }
+        matches!(self.state, State::Open(_))
+    }
+
+    /// Returns the length of the longest datagram in bytes, or `None` if the socket is not open.
+    pub fn datagram_bytes(&self) -> Option<usize> {
         match &self.state {
             State::Open(socket) => Some(socket.datagram_bytes()),
             State::Closed | State::Failed => None,
@@ -94,20 +97,17 @@ impl Broadcast {
         self.complaint.take()
     }
 
-    /// Sends a datagram to all hosts.
-    pub fn send(&mut self, datagram: &[u8]) -> Sent {
-        if self.open().is_none() {
-            return Sent::Never;
-        }
-        let State::Open(socket) = &self.state else { return Sent::Never };
+    /// Sends a datagram to all hosts, if the socket is open.
+    pub fn send(&mut self, datagram: &[u8]) -> DatagramSent {
+        let State::Open(socket) = &self.state else { return DatagramSent::Never };
         match socket.send(datagram) {
-            Ok(()) => Sent::Done,
+            Ok(()) => DatagramSent::Done,
             Err(error) if is_out_of_reach(&error) => {
                 self.complaint = Some(format!("broadcasts end: {error}"));
                 self.state = State::Failed;
-                Sent::Never
+                DatagramSent::Never
             }
-            Err(_) => Sent::NoRoom,
+            Err(_) => DatagramSent::NoRoom,
         }
     }
 

@@ -57,7 +57,7 @@ int main(int argc, char **argv)
     SHOW(pvm_getopt(PvmMcastRoute));
     SHOW(pvm_setopt(PvmMcastRoute, -1));
     SHOW(pvm_setopt(PvmMcastRoute, 100));
-    for (route = PvmMcastAutomatic; route <= PvmMcastHypercube; route++) {
+    for (route = PvmMcastAutomatic; route <= PvmMcastBroadcast; route++) {
         SHOW(pvm_setopt(PvmMcastRoute, route));
         SHOW(case_spawn("child", TASKS, tids));
         for (i = 0; i < MESSAGES; i++) {

@@ -108,7 +108,7 @@ static void send_some(int to)
     pack(seed, size, numbers);
     int result;
     if (is_multicast) {
-        pvm_setopt(PvmMcastRoute, rand() % (PvmMcastHypercube + 1));
+        pvm_setopt(PvmMcastRoute, rand() % (PvmMcastBroadcast + 1));
         result = pvm_mcast(tids, count, DATA);
     } else {
         result = pvm_send(here.peers[to].tid, DATA);

@@ -90,8 +90,15 @@ fn values(names: &BTreeSet<String>, include: &Path, program: &Path) -> Result<BT
 }
 
 /// The names in hpvm's header that Debian's does not have.
-const MORE_CONSTANTS: &[&str] =
-    &["PVMBACKOFF", "PVMMCASTAUTOMATIC", "PVMMCASTBINOMIAL", "PVMMCASTHYPERCUBE", "PVMMCASTITERATIVE", "PVMMCASTROUTE"];
+const MORE_CONSTANTS: &[&str] = &[
+    "PVMBACKOFF",
+    "PVMMCASTAUTOMATIC",
+    "PVMMCASTBINOMIAL",
+    "PVMMCASTBROADCAST",
+    "PVMMCASTHYPERCUBE",
+    "PVMMCASTITERATIVE",
+    "PVMMCASTROUTE",
+];
 
 fn same_constants(scratch: &Path) -> Result<()> {
     let include = root().join("include");

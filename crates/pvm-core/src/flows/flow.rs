@@ -1,5 +1,5 @@
 //! A flow: the queue of messages to one task of another host.
-use super::multicast::{BodyKey, Relayed};
+use super::multicast::Relayed;
 use super::pacing::SendLimit;
 use super::{FLOW_QUANTUM_BYTES, FLOW_WINDOW_BYTES, Meta, cost};
 use crate::tid::Tid;
@@ -52,14 +52,6 @@ pub(super) struct Transfer {
     pub others: Vec<Tid>,
 }
 
-/// The multicasts that a task has consumed.
-pub(super) struct Consumed {
-    /// The number of the measurement of one of them, if there is any.
-    pub measurement: Option<u32>,
-    /// The bodies of those that were announced.
-    pub bodies: Vec<BodyKey>,
-}
-
 /// The queue of messages to one task.
 pub(super) struct Flow<P> {
     pub items: VecDeque<Item<P>>,
@@ -75,8 +67,6 @@ pub(super) struct Flow<P> {
     pub begun: u64,
     /// If a multicast is being measured: the position at which it ends, and the number of the measurement.
     pub measured: Option<(u64, u32)>,
-    /// The announced messages that were not consumed yet: the position at which each ends, and its body.
-    pub announced: VecDeque<(u64, BodyKey)>,
 }
 
 impl<P> Default for Flow<P> {
@@ -90,7 +80,6 @@ impl<P> Default for Flow<P> {
             queued: 0,
             begun: 0,
             measured: None,
-            announced: VecDeque::new(),
         }
     }
 }
@@ -129,13 +118,12 @@ impl<P> Flow<P> {
     pub fn begins_along_tree(&self) -> bool {
         self.transfer.is_none() && self.first_message().is_some_and(|message| message.relayed.is_some())
     }
-    /// Counts credit. Returns what the task has consumed.
-    pub fn credit(&mut self, bytes: u64) -> Consumed {
+    /// Counts credit. Returns the number of the measurement of a multicast that the task has consumed thereby, if there is
+    /// one.
+    pub fn credit(&mut self, bytes: u64) -> Option<u32> {
         self.in_flight = self.in_flight.saturating_sub(bytes);
         let consumed = self.begun.saturating_sub(self.in_flight);
-        let measurement = self.measured.take_if(|(end, _)| consumed >= *end).map(|(_, number)| number);
-        let count = self.announced.iter().take_while(|(end, _)| consumed >= *end).count();
-        Consumed { measurement, bodies: self.announced.drain(..count).map(|(_, key)| key).collect() }
+        self.measured.take_if(|(end, _)| consumed >= *end).map(|(_, number)| number)
     }
     /// Counts the first message as in flight.
     pub fn begin(&mut self, cost: u64) {

@@ -2,7 +2,7 @@
 //! fields of that kind. All numbers are little endian. The bytes of a body are at the end of the frame, so that they
 //! can be sent from the body's memory and received into it without a copy.
 use super::inbound::{MessageHeader, ProtocolViolation};
-use super::multicast::{Announcement, BODY_SECRET_BYTES, BodyKey, BodyRequest, DIGEST_BYTES};
+use super::multicast::{Announcement, BODY_SECRET_BYTES, BodyKey, BodyRequest, DIGEST_BYTES, REPORT_RANGES_MAX};
 use super::pacing::is_paced;
 use super::{CHUNK_BYTES_MAX, Credit, DataFrame};
 use crate::tid::{SLOT_MASK, Tid};
@@ -39,6 +39,9 @@ const KEY_BYTES: usize = 4 + BODY_SECRET_BYTES;
 const ANNOUNCEMENT_BYTES: usize = KEY_BYTES + DIGEST_BYTES + 4 + 4;
 const ANNOUNCE_BYTES: usize = LEAD_BYTES + ANNOUNCEMENT_BYTES + MESSAGE_BYTES;
 const REQUEST_BYTES: usize = LEAD_BYTES + KEY_BYTES + 4 + 8;
+/// The length of a report without its ranges: name, round, number of ranges.
+const REPORT_BYTES: usize = LEAD_BYTES + KEY_BYTES + 4 + 4;
+const RANGE_BYTES: usize = 4 + 4;
 const PART_BYTES: usize = LEAD_BYTES + KEY_BYTES + 8;
 /// The length of an acknowledgement.
 pub const ACKNOWLEDGED_BYTES: usize = LEAD_BYTES + 8;
@@ -52,11 +55,13 @@ const ACKNOWLEDGED: u8 = 5;
 const ANNOUNCE: u8 = 6;
 const REQUEST: u8 = 7;
 const PART: u8 = 8;
+const REPORT: u8 = 9;
 
 const FETCH: u32 = 1;
 const CANCEL: u32 = 2;
 const RECEIVED: u32 = 3;
 const UNAVAILABLE: u32 = 4;
+const READY: u32 = 5;
 const GRANT: u8 = 20;
 
 /// The header of a frame: all of it but the payload.
@@ -154,13 +159,23 @@ pub fn write_header<P>(frame: &DataFrame<P>, out: &mut Vec<u8>) {
             write_message(header, out);
         }
         DataFrame::Announce { header, announcement } => {
-            let Announcement { key, digest, parent, children } = announcement;
+            let Announcement { key, digest, parent, children, part_bytes } = announcement;
+            // A broadcast has no parent, and parts of this length in place of children.
+            let (parent, children) = part_bytes.map_or((*parent, *children), |part_bytes| (Tid::NONE, part_bytes));
             lead(out, ANNOUNCE, ANNOUNCE_BYTES + 4 * header.others.len());
             write_key(key, out);
             out.extend_from_slice(digest);
             out.extend_from_slice(&parent.0.to_le_bytes());
             out.extend_from_slice(&children.to_le_bytes());
             write_message(header, out);
+        }
+        DataFrame::Request { key, request: BodyRequest::Report { round, missing } } => {
+            lead(out, REPORT, REPORT_BYTES + RANGE_BYTES * missing.len());
+            write_key(key, out);
+            let ranges = missing.iter().flat_map(|range| [range.start, range.end]);
+            for word in [*round, missing.len() as u32].into_iter().chain(ranges) {
+                out.extend_from_slice(&word.to_le_bytes());
+            }
         }
         DataFrame::Request { key, request } => {
             lead(out, REQUEST, REQUEST_BYTES);
@@ -170,6 +185,8 @@ pub fn write_header<P>(frame: &DataFrame<P>, out: &mut Vec<u8>) {
                 BodyRequest::Cancel => (CANCEL, 0),
                 BodyRequest::Received => (RECEIVED, 0),
                 BodyRequest::Unavailable => (UNAVAILABLE, 0),
+                BodyRequest::Ready => (READY, 0),
+                BodyRequest::Report { .. } => unreachable!("a report is a frame of its own"),
             };
             out.extend_from_slice(&kind.to_le_bytes());
             out.extend_from_slice(&at.to_le_bytes());
@@ -269,6 +286,7 @@ pub fn read_header(bytes: &[u8]) -> Result<Option<(FrameHeader, usize)>, Protoco
         ANNOUNCE => (ANNOUNCE_BYTES, HEADER_BYTES_MAX),
         REQUEST => (REQUEST_BYTES, REQUEST_BYTES),
         PART => (PART_BYTES, PART_BYTES + CHUNK_BYTES_MAX),
+        REPORT => (REPORT_BYTES, REPORT_BYTES + RANGE_BYTES * REPORT_RANGES_MAX),
         GRANT => (GRANT_BYTES, GRANT_BYTES),
         _ => return Err(ProtocolViolation),
     };
@@ -278,6 +296,7 @@ pub fn read_header(bytes: &[u8]) -> Result<Option<(FrameHeader, usize)>, Protoco
     let head = match lead[4] {
         START => return read_start(words, bytes, rest),
         ANNOUNCE => return read_announcement(words, bytes, rest),
+        REPORT => return read_report(words, bytes, rest),
         REQUEST => FrameHeader::Request { key: words.key(), request: read_request(&mut words)? },
         PART => FrameHeader::Part { key: words.key(), at: words.long(), bytes: rest },
         CHUNK => FrameHeader::Chunk { transfer: words.word(), bytes: rest },
@@ -296,8 +315,26 @@ fn read_request(words: &mut Words<'_>) -> Result<BodyRequest, ProtocolViolation>
         (CANCEL, 0) => BodyRequest::Cancel,
         (RECEIVED, 0) => BodyRequest::Received,
         (UNAVAILABLE, 0) => BodyRequest::Unavailable,
+        (READY, 0) => BodyRequest::Ready,
         _ => return Err(ProtocolViolation),
     })
+}
+
+/// Parses a report. `rest` is the number of bytes of the frame after its fixed part.
+fn read_report(
+    mut words: Words<'_>,
+    bytes: &[u8],
+    rest: usize,
+) -> Result<Option<(FrameHeader, usize)>, ProtocolViolation> {
+    let (key, round, count) = (words.key(), words.word(), words.word() as usize);
+    if count > REPORT_RANGES_MAX || rest != RANGE_BYTES * count {
+        return Err(ProtocolViolation);
+    }
+    let end = REPORT_BYTES + rest;
+    let Some(list) = bytes.get(REPORT_BYTES..end) else { return Ok(None) };
+    let mut list = Words(list);
+    let missing = (0..count).map(|_| list.word()..list.word()).collect();
+    Ok(Some((FrameHeader::Request { key, request: BodyRequest::Report { round, missing } }, end)))
 }
 
 /// Parses the header of a message: `words` is at its fixed part, which ends at the position `end` of the frame. `rest` is
@@ -345,7 +382,11 @@ fn read_announcement(
     rest: usize,
 ) -> Result<Option<(FrameHeader, usize)>, ProtocolViolation> {
     let (key, digest) = (words.key(), words.bytes());
-    let announcement = Announcement { key, digest, parent: Tid(words.word()), children: words.word() };
+    let (parent, children) = (Tid(words.word()), words.word());
+    let announcement = match parent {
+        Tid::NONE => Announcement { key, digest, parent: key.origin, children: 0, part_bytes: Some(children) },
+        _ => Announcement { key, digest, parent, children, part_bytes: None },
+    };
     let Some((header, end, behind)) = read_message(&mut words, bytes, ANNOUNCE_BYTES, rest)? else { return Ok(None) };
     if behind != 0 {
         return Err(ProtocolViolation);

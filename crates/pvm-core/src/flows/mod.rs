@@ -30,7 +30,7 @@ pub use retransmit::{AckTracker, RetransmitQueue};
 use crate::tid::{GROUP_BIT, Tid};
 use budget::SenderBudgets;
 use flow::{Flow, Item, QueuedMessage, Transfer};
-use multicast::{Announcement, Bodies, BodyKey, BodyRequest, Choice, Delivery};
+use multicast::{Announcement, Bodies, BodyKey, BodyRequest, Broadcasts, Choice, Delivery};
 use pacing::{FIRST_LIMIT_BYTES, Pacing, SendLimit};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -172,6 +172,7 @@ pub struct Flows<P> {
     hosts: HashMap<Tid, HostFlows<P>>,
     budgets: SenderBudgets,
     bodies: Bodies<P>,
+    broadcasts: Broadcasts,
     choice: Choice,
     now: Duration,
     /// Whether the last frame was a part of a body that its receiver has requested. Such parts and the flows to a host
@@ -187,6 +188,7 @@ impl<P> Default for Flows<P> {
             hosts: HashMap::new(),
             budgets: SenderBudgets::default(),
             bodies: Bodies::default(),
+            broadcasts: Broadcasts::default(),
             choice: Choice::default(),
             now: Duration::ZERO,
             was_part: false,
@@ -274,13 +276,14 @@ impl<P> Flows<P> {
     pub fn credit(&mut self, dst: Tid, bytes: u64) {
         let Some(host_flows) = self.hosts.get_mut(&dst.host()) else { return };
         let Some(flow) = host_flows.flows.get_mut(&dst) else { return };
-        let consumed = flow.credit(bytes);
+        if let Some(number) = flow.credit(bytes) {
+            self.choice.consumed(self.now, number);
+        }
         if flow.is_idle() && !flow.is_scheduled {
             host_flows.flows.remove(&dst);
         } else {
             host_flows.schedule(dst);
         }
-        self.on_consumed(dst.host(), consumed);
     }
 
     /// Handles a grant from a host: `up_to` bytes of long messages may be sent to it in all.
@@ -349,7 +352,7 @@ impl<P> Flows<P> {
     /// Returns whether no state is left.
     pub fn is_idle(&self) -> bool {
         let has_flows = self.hosts.values().any(|host_flows| !host_flows.flows.is_empty());
-        self.budgets.total() == 0 && !has_flows && self.bodies.is_idle()
+        self.budgets.total() == 0 && !has_flows && self.bodies.is_idle() && self.broadcasts.is_idle()
     }
 
     // ----- output
@@ -498,7 +501,6 @@ impl<P> HostFlows<P> {
         };
         flow.transfer = Some(Transfer { number, at: first, others });
         if let Some(announcement) = announcement {
-            flow.announced.push_back((flow.begun, announcement.key));
             self.finish(dst, budgets);
             return DataFrame::Announce { header, announcement };
         }

@@ -138,6 +138,10 @@ impl Machine {
     pub fn has_host(&self, tid: Tid) -> bool {
         self.core.hosts.is_here(tid)
     }
+    /// Returns whether the network is trusted.
+    pub fn trusts_network(&self) -> bool {
+        self.core.settings.trusted
+    }
     /// Returns the number of a host in the physical network, if the hostfile tells it (`node=`).
     pub fn node_number(&self, host: Tid) -> Option<u32> {
         self.core.hosts.record(host)?.entry.node

@@ -1,8 +1,10 @@
 //! The daemon's part in carrying messages between hosts.
 use super::Daemon;
+use crate::broadcast::{Broadcast, DatagramSent};
 use crate::connections::Connections;
 use crate::route::{Route, RouteContext, RouteEvent};
 use crate::source::Source;
+use pvm_core::flows::multicast::datagram::BODY_PART;
 use pvm_core::machine::Machine;
 use pvm_core::tid::Tid;
 use pvm_core::wire::Frame;
@@ -17,6 +19,7 @@ use std::os::fd::AsFd;
 struct DaemonContext<'a> {
     machine: &'a Machine,
     connections: &'a mut Connections,
+    broadcast: &'a mut Broadcast,
 }
 
 impl RouteContext for DaemonContext<'_> {
@@ -29,6 +32,18 @@ impl RouteContext for DaemonContext<'_> {
     fn node_number(&self, host: Tid) -> Option<u32> {
         self.machine.node_number(host)
     }
+    fn encrypts(&self) -> bool {
+        !self.machine.trusts_network()
+    }
+    fn datagram_bytes(&self) -> Option<usize> {
+        self.broadcast.datagram_bytes()
+    }
+    fn join_group(&mut self) -> bool {
+        self.broadcast.open()
+    }
+    fn send_datagram(&mut self, datagram: &[u8]) -> DatagramSent {
+        self.broadcast.send(datagram)
+    }
     fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()> {
         self.connections.introduce_daemon(task, endpoint)
     }
@@ -40,7 +55,11 @@ impl RouteContext for DaemonContext<'_> {
 /// Borrows only the parts that the context needs, so that the route can be borrowed at the same time.
 macro_rules! context {
     ($daemon:expr) => {
-        DaemonContext { machine: &$daemon.machine, connections: &mut $daemon.connections }
+        DaemonContext {
+            machine: &$daemon.machine,
+            connections: &mut $daemon.connections,
+            broadcast: &mut $daemon.broadcast,
+        }
     };
 }
 
@@ -85,8 +104,15 @@ impl Daemon {
             Ok(()) => {
                 let own = rustix::net::getsockname(data.as_fd()).ok();
                 let own = own.and_then(|address| SocketAddr::try_from(address).ok());
-                self.broadcast.note_link(own.map(|address| address.ip()));
+                // A listener for both families has mapped addresses.
+                self.broadcast.note_link(own.map(|address| address.ip().to_canonical()));
                 attach(&mut self.route, host, data);
+                if self.route.is_broadcaster() {
+                    self.broadcast.open();
+                }
+                if let Some(complaint) = self.broadcast.take_complaint() {
+                    self.log.line(&complaint);
+                }
             }
             Err(errno) => self.dispatch_route_event(RouteEvent::Cut { host, why: errno.to_string() }),
         }
@@ -94,7 +120,11 @@ impl Daemon {
 
     /// Handles datagrams to all hosts. What is not understood is dropped: anybody may send datagrams.
     pub(super) fn receive_datagrams(&mut self) {
-        while self.broadcast.receive().is_some() {}
+        while let Some(mut datagram) = self.broadcast.receive() {
+            if let Some(&BODY_PART) = datagram.first() {
+                self.route.on_datagram(&mut datagram, &mut context!(self));
+            }
+        }
     }
 
     /// Notes that the socket of a data link is ready.

@@ -1,4 +1,4 @@
-//! Announced multicasts: their bodies are fetched from other hosts, and relayed to them.
+//! Announced multicasts: their bodies are heard or fetched from other hosts, and relayed to them.
 use super::egress::{Body, digest_of};
 use super::receive::{Incoming, OnComplete};
 use super::{LinkFailure, Payload, Route, RouteContext, Undelivered};
@@ -21,7 +21,7 @@ impl Route {
         header: MessageHeader,
         mut announcement: Announcement,
         block: Option<Block>,
-        context: &dyn RouteContext,
+        context: &mut dyn RouteContext,
     ) -> Result<(), ProtocolViolation> {
         let key = announcement.key;
         self.intake.admit(from, &header)?;
@@ -39,6 +39,9 @@ impl Route {
         self.intake.fetches.begin(header, &announcement, Some(block.clone()))?;
         self.egress_flows.flows.relay_body(key, bytes, announcement.children, Body::Relayed(block, bytes));
         receivers.into_iter().for_each(|dst| self.held.announced(from, dst, key));
+        if announcement.part_bytes.is_some() {
+            self.listen(key, context);
+        }
         Ok(())
     }
 
@@ -51,6 +54,11 @@ impl Route {
             BodyRequest::Received if key.origin == self.own => flows.body_received(from, key),
             BodyRequest::Received => return Err(LinkFailure::ProtocolViolation),
             BodyRequest::Unavailable => self.intake.fetches.unavailable(from, key),
+            BodyRequest::Ready | BodyRequest::Report { .. } if key.origin != self.own => {
+                return Err(LinkFailure::ProtocolViolation);
+            }
+            BodyRequest::Ready => flows.body_ready(from, key),
+            BodyRequest::Report { round, missing } => flows.body_report(from, key, round, &missing),
         }
         Ok(())
     }
@@ -76,17 +84,26 @@ impl Route {
         match self.intake.fetches.placed(from, key, at, bytes) {
             Stored::Unwanted => {}
             Stored::Partial(bytes) => self.egress_flows.flows.body_grows(key, bytes),
-            Stored::Complete(digest) if digest.is_some_and(|digest| !self.has_digest(key, digest)) => {
-                self.egress_flows.flows.refuse_body(key);
-                self.intake.fetches.discard(key);
-            }
-            Stored::Complete(_) => {
-                let Some((header, Some(block))) = self.intake.fetches.finish(key) else { return Ok(()) };
-                self.egress_flows.flows.body_grows(key, header.bytes);
-                self.deliver_announced(key, &header, &Payload::Block(block), context)?;
-            }
+            Stored::Complete(digest) => self.on_complete_body(key, digest, context)?,
         }
         Ok(())
+    }
+
+    /// Delivers a body that is complete. If its digest is wrong, this host fetches it from the sender's host.
+    pub(super) fn on_complete_body(
+        &mut self,
+        key: BodyKey,
+        digest: Option<[u8; pvm_net::Digest::BYTES]>,
+        context: &mut dyn RouteContext,
+    ) -> Result<(), ProtocolViolation> {
+        if digest.is_some_and(|digest| !self.has_digest(key, digest)) {
+            self.egress_flows.flows.refuse_body(key);
+            self.intake.fetches.discard(key);
+            return Ok(());
+        }
+        let Some((header, Some(block))) = self.intake.fetches.finish(key) else { return Ok(()) };
+        self.egress_flows.flows.body_grows(key, header.bytes);
+        self.deliver_announced(key, &header, &Payload::Block(block), context)
     }
 
     fn has_digest(&self, key: BodyKey, digest: [u8; pvm_net::Digest::BYTES]) -> bool {
@@ -131,7 +148,7 @@ impl Route {
     pub(super) fn continue_released(&mut self, context: &mut dyn RouteContext) {
         for (from, dst) in std::mem::take(&mut self.released) {
             if self.release_held(from, dst, context).is_err() {
-                self.on_link_failure(from, &LinkFailure::ProtocolViolation);
+                self.break_link(from);
             }
         }
     }
@@ -143,7 +160,7 @@ impl Route {
                 Held::Message(message) => self.intake.dropped(task, from, message.bytes),
                 Held::Frame(frame) => {
                     if self.on_frame(from, &frame).is_err() {
-                        self.on_link_failure(from, &LinkFailure::ProtocolViolation);
+                        self.break_link(from);
                     }
                 }
             }
@@ -160,6 +177,7 @@ impl Route {
             }
             self.egress_flows.flows.send_body_request(host, key, request);
         }
+        self.request_missing_links();
     }
 
     /// Fetches bodies that have made no progress from the senders' hosts, and drops bodies that nobody has fetched for

@@ -1,5 +1,6 @@
 //! Egress: the messages that tasks send to other hosts.
 use super::RouteContext;
+use super::datagrams::part_bytes;
 use pvm_core::flows::multicast::{BODY_SECRET_BYTES, BodyKey, Delivery, McastRoute};
 use pvm_core::flows::{self, Flows};
 use pvm_core::tid::Tid;
@@ -100,10 +101,11 @@ impl Egress<'_> {
     fn plan(&mut self, list: &[Tid], route: McastRoute, body: &Body) -> Delivery {
         let Body::Remote(_) = body else { return Delivery::default() };
         let (context, EgressFlows { own, flows, .. }) = (self.context, &mut *self.egress_flows);
-        let plan = flows.plan_multicast(route, *own, list, body.len(), |host| context.node_number(host));
+        let part_bytes = || context.datagram_bytes().map(part_bytes);
+        let plan = flows.plan_multicast(route, *own, list, body.len(), |host| context.node_number(host), part_bytes);
         let mut secret = [0; BODY_SECRET_BYTES];
         // Without random bytes the name of the body would not be secret.
-        if !plan.has_tree() || random_bytes(&mut secret).is_err() {
+        if !plan.is_announced() || random_bytes(&mut secret).is_err() {
             return plan.to_each_host();
         }
         plan.with_body(BodyKey { origin: *own, secret }, body.digest())

@@ -1,12 +1,14 @@
 //! Untrusted input on a data link: the bytes of a hostile host, on their way to the memory of tasks (docs/testing.md).
 use super::*;
+use crate::broadcast::DatagramSent;
+use pvm_core::flows::multicast::datagram::{DatagramHead, HEAD_BYTES};
 use pvm_core::flows::multicast::{Announcement, BodyKey, BodyRequest};
 use pvm_core::flows::pacing::is_paced;
 use pvm_core::flows::{CHUNK_BYTES_MAX, Credit, DataFrame, frames};
 use pvm_fmp::ports::PortTable;
 use pvm_fmp::{Arrival, FAR, Sink};
 use pvm_fuzz::{Source, Unstructured, file, part};
-use pvm_net::{Identity, KeyPair, Link};
+use pvm_net::{Identity, KeyPair, Link, Seal};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::rc::Rc;
 
@@ -65,6 +67,18 @@ impl RouteContext for Tasks {
     }
     fn node_number(&self, _host: Tid) -> Option<u32> {
         None
+    }
+    fn encrypts(&self) -> bool {
+        true
+    }
+    fn datagram_bytes(&self) -> Option<usize> {
+        None
+    }
+    fn join_group(&mut self) -> bool {
+        true
+    }
+    fn send_datagram(&mut self, _: &[u8]) -> DatagramSent {
+        DatagramSent::Never
     }
     fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()> {
         let [segment, bell] = self.0.get(&task).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -199,15 +213,26 @@ impl World {
         match what % 8 {
             0..=2 => {
                 let header = message_header(from)?;
-                let announcement = Announcement { key, digest: [0; 32], parent: name(from)?, children: what.into() };
+                let part_bytes = (what % 8 == 2).then_some(u32::from(what) * 64);
+                let announcement =
+                    Announcement { key, digest: [0; 32], parent: name(from)?, children: what.into(), part_bytes };
                 self.send(&DataFrame::Announce { header, announcement }, 0);
             }
             3 => {
                 let at = u64::from(from.arbitrary::<u32>()?);
-                let requests =
-                    [BodyRequest::Fetch { at }, BodyRequest::Cancel, BodyRequest::Received, BodyRequest::Unavailable];
-                self.send(&DataFrame::Request { key, request: requests[usize::from(what / 8) % 4] }, 0);
+                let (round, missing) = (number.into(), Vec::from([0..number.into(), u32::MAX - 1..u32::MAX]));
+                let requests = [
+                    BodyRequest::Fetch { at },
+                    BodyRequest::Cancel,
+                    BodyRequest::Received,
+                    BodyRequest::Unavailable,
+                    BodyRequest::Ready,
+                    BodyRequest::Report { round, missing },
+                ];
+                let request = requests[usize::from(what / 8) % requests.len()].clone();
+                self.send(&DataFrame::Request { key, request }, 0);
             }
+            4 => self.broadcast(key, from)?,
             _ => {
                 let place = self.route.intake.fetches.get(key).map_or(0, |(header, _)| header.bytes);
                 let bytes = place.clamp(1, CHUNK_BYTES_MAX);
@@ -215,6 +240,24 @@ impl World {
                 self.send(&DataFrame::Part { key, range: at..at + bytes, body: Rc::new(()) }, bytes);
             }
         }
+        Ok(())
+    }
+
+    /// Sends a datagram, which may be truncated or changed, with a part of a body.
+    fn broadcast(&mut self, key: BodyKey, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
+        let seal = Seal::new(&key.secret, true);
+        let (part, serial) = (from.arbitrary::<u8>()?.into(), from.arbitrary::<u8>()?.into());
+        let head = DatagramHead { name: seal.name(), serial, part, sent: part + 1, round: part % 4 };
+        let mut datagram = Vec::new();
+        head.write(&mut datagram);
+        let bytes = self.route.intake.fetches.get(key).map_or(0, |(header, _)| header.bytes);
+        datagram.resize(HEAD_BYTES + bytes.min(usize::from(from.arbitrary::<u16>()?)), 0);
+        seal.seal(serial, HEAD_BYTES, &mut datagram);
+        if from.arbitrary::<u8>()? % 8 == 0 {
+            datagram.truncate(from.arbitrary::<u8>()?.into());
+            datagram.iter_mut().take(20).for_each(|byte| *byte ^= part as u8);
+        }
+        self.route.on_datagram(&mut datagram, &mut self.context);
         Ok(())
     }
 

@@ -8,11 +8,13 @@
 //!
 //! * `data_link`: the data link to one host, with `receive` and `transmit` for its two directions;
 //! * `egress`: puts the messages of tasks into flows;
-//! * `announced`: fetches and relays the bodies of multicasts along trees.
+//! * `announced`: fetches and relays the bodies of multicasts along trees;
+//! * `datagrams`: broadcasts and hears such bodies.
 mod announced;
 #[cfg(test)]
 mod breaking_tests;
 mod data_link;
+mod datagrams;
 mod egress;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -21,10 +23,12 @@ mod receive;
 mod tests;
 mod transmit;
 
+use crate::broadcast::DatagramSent;
 use announced::Held;
 use data_link::DataLink;
+use datagrams::Seals;
 use egress::{Egress, EgressFlows};
-use pvm_core::flows::multicast::InOrder;
+use pvm_core::flows::multicast::{InOrder, LISTENERS_MIN};
 use pvm_core::flows::pacing::{Pacer, Pacing};
 use pvm_core::flows::{Flows, HELD_BYTES_MAX, InboundFlows, MESSAGE_BYTES, MessageHeader, ProtocolViolation};
 use pvm_core::tid::Tid;
@@ -52,6 +56,14 @@ pub trait RouteContext {
     fn is_member(&self, host: Tid) -> bool;
     /// Returns the number of a host in the physical network, if it is known.
     fn node_number(&self, host: Tid) -> Option<u32>;
+    /// Returns whether data between hosts are encrypted.
+    fn encrypts(&self) -> bool;
+    /// Returns the length of the longest datagram to all hosts, in bytes, or `None` if this host can send none.
+    fn datagram_bytes(&self) -> Option<usize>;
+    /// Receives datagrams to all hosts from now on. Returns whether this is possible.
+    fn join_group(&mut self) -> bool;
+    /// Sends a datagram to all hosts.
+    fn send_datagram(&mut self, datagram: &[u8]) -> DatagramSent;
     /// Introduces a task of this host and the daemon to each other.
     fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()>;
     /// Rings a task's doorbell.
@@ -115,6 +127,7 @@ pub struct Route {
     held: InOrder<Held>,
     /// The sending hosts and receivers for which the next step continues to deliver what was held.
     released: Vec<(Tid, Tid)>,
+    seals: Seals,
     data_links: BTreeMap<Tid, DataLink>,
     /// Hosts to which links were requested.
     wanted: BTreeSet<Tid>,
@@ -168,6 +181,7 @@ impl Route {
             undelivered: VecDeque::new(),
             held: InOrder::default(),
             released: Vec::new(),
+            seals: Seals::default(),
             data_links: BTreeMap::new(),
             wanted: BTreeSet::new(),
             events: VecDeque::new(),
@@ -245,6 +259,11 @@ impl Route {
         self.send_body_requests();
     }
 
+    /// Returns whether this host has links to as many hosts as a broadcast is worth.
+    pub fn is_broadcaster(&self) -> bool {
+        self.data_links.len() >= LISTENERS_MIN
+    }
+
     /// Notes that the socket of a data link has become ready. `epoll` reports this only once. `ended`: the other side
     /// has closed.
     pub fn on_socket_ready(&mut self, host: Tid, readable: bool, writable: bool, ended: bool) {
@@ -314,7 +333,7 @@ impl Route {
     }
 
     /// Requests links to the hosts for which messages wait.
-    fn request_missing_links(&mut self) {
+    pub(super) fn request_missing_links(&mut self) {
         let flows = &self.egress_flows.flows;
         let lacks = |host: &Tid| !self.data_links.contains_key(host) && !self.wanted.contains(host);
         let hosts: Vec<Tid> = flows.hosts().filter(|host| lacks(host) && flows.has_items(*host)).collect();
@@ -357,7 +376,8 @@ impl Route {
     /// Returns the time after which [`Route::step`] is due even if nothing happens.
     pub fn time_to_next_step(&self) -> Option<Duration> {
         let pacing = self.pacer.next_wakeup().map(|when| when.saturating_sub(self.made.elapsed()));
-        pacing.into_iter().chain(self.waits_for_memory().then_some(PAUSE)).min()
+        let broadcast = self.egress_flows.flows.next_wakeup().map(|when| when.saturating_sub(self.made.elapsed()));
+        pacing.into_iter().chain(broadcast).chain(self.waits_for_memory().then_some(PAUSE)).min()
     }
 
     /// Makes the acknowledgement of all received bytes due, so that other hosts need not keep these bytes.
@@ -402,6 +422,7 @@ impl Route {
                 Err(failure) => self.on_link_failure(*host, &failure),
             }
         }
+        more |= self.send_datagrams(context);
         self.send_body_requests();
         while let Some(credit) = self.intake.poll_credit() {
             if let Some(data_link) = self.data_links.get_mut(&credit.host) {
@@ -435,6 +456,11 @@ impl Route {
                 data_link.transmit.set_grant(grant.up_to);
             }
         }
+    }
+
+    /// Ends the link to a host that has violated the protocol.
+    fn break_link(&mut self, host: Tid) {
+        self.on_link_failure(host, &LinkFailure::ProtocolViolation);
     }
 
     /// Handles the failure of a link: a lost connection is replaced, a protocol violation ends the link.

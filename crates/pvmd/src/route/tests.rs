@@ -1,5 +1,6 @@
 //! The routes of two daemons and their tasks in one process, joined by a real socket.
 use super::*;
+use crate::broadcast::DatagramSent;
 use pvm_fmp::ports::PortTable;
 use pvm_fmp::{Arrival, FAR, Sink};
 use pvm_net::Link;
@@ -37,6 +38,18 @@ impl RouteContext for Tasks {
     }
     fn node_number(&self, _host: Tid) -> Option<u32> {
         None
+    }
+    fn encrypts(&self) -> bool {
+        true
+    }
+    fn datagram_bytes(&self) -> Option<usize> {
+        None
+    }
+    fn join_group(&mut self) -> bool {
+        true
+    }
+    fn send_datagram(&mut self, _: &[u8]) -> DatagramSent {
+        DatagramSent::Never
     }
     fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()> {
         let [segment, bell] = &self.tasks[&task];

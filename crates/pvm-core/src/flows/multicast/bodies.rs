@@ -97,16 +97,14 @@ impl<P> Bodies<P> {
     // ----- bodies
 
     /// Keeps the body of a local sender until these hosts have it.
-    pub fn keep(
-        &mut self,
-        key: BodyKey,
-        body: Rc<P>,
-        bytes: usize,
-        budget: (Tid, u64),
-        hosts: impl Iterator<Item = Tid>,
-    ) {
-        let keeper = Keeper::Sender { budget, waiting: hosts.collect() };
+    pub fn keep(&mut self, key: BodyKey, body: Rc<P>, bytes: usize, budget: (Tid, u64), hosts: BTreeSet<Tid>) {
+        let keeper = Keeper::Sender { budget, waiting: hosts };
         self.bodies.insert(key, Body { body, bytes, available: bytes, keeper });
+    }
+
+    /// Returns a body.
+    pub fn get(&self, key: BodyKey) -> Option<Rc<P>> {
+        self.bodies.get(&key).map(|body| body.body.clone())
     }
 
     /// Keeps a body that this host is receiving, for `children` hosts.
@@ -215,6 +213,11 @@ impl<P> Bodies<P> {
         } else {
             client.fetches.push_back(Fetch { key, at, unknown_ticks: 0 });
         }
+    }
+
+    /// Tells a host that it gets a body only if it fetches it.
+    pub fn refuse_host(&mut self, host: Tid, key: BodyKey) {
+        self.clients.entry(host).or_default().refuse(key);
     }
 
     /// Handles the cancellation of a request.
@@ -360,7 +363,7 @@ mod tests {
     fn the_body_of_a_local_sender_is_kept_until_all_hosts_have_it_or_are_gone() {
         let mut bodies = Bodies::default();
         let (own, hosts) = (BodyKey { origin: OWN, ..key(1) }, [CHILD, ORIGIN, Tid(0x100000)]);
-        bodies.keep(own, Rc::new(()), 10, (Tid(0x40001), 64), hosts.into_iter());
+        bodies.keep(own, Rc::new(()), 10, (Tid(0x40001), 64), hosts.into());
         assert_eq!(bodies.received(CHILD, own), None);
         assert_eq!(bodies.received(CHILD, own), None, "reported twice");
         assert_eq!(bodies.host_gone(ORIGIN), []);

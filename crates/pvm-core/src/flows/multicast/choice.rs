@@ -1,23 +1,23 @@
-//! The choice between sending a multicast to each host and sending it along a tree, by what earlier ones have cost.
+//! The choice among the ways of a multicast, by what earlier ones have cost.
 //!
-//! A tree spares the sender's network adapter but makes more work for processors. Which of them is the bottleneck
-//! depends on the network, the hosts and their load, so the daemon tries both ways and measures how long it takes until
-//! all receivers have consumed the message.
+//! A tree spares the sender's network adapter but makes more work for processors; a broadcast spares the network but
+//! needs a system call for each packet. Which of them is the bottleneck depends on the network, the hosts and their
+//! load, so the daemon tries all ways and measures how long it takes until all receivers have consumed the message.
 use super::McastRoute;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Both ways are measured with bodies of at least this many bytes. The credit for shorter ones returns late.
+/// The ways are measured with bodies of at least this many bytes. The credit for shorter ones returns late.
 pub const MEASURED_BYTES_MIN: usize = 64 << 10;
 /// The shortest body that takes the way that is better for bodies of [`MEASURED_BYTES_MIN`], in bytes.
 const ALIKE_BYTES_MIN: usize = 16 << 10;
 /// Each way is measured this number of times before one is preferred.
 const FIRST_TRIES: usize = 3;
-/// After this number of multicasts by the better way, the other one is measured again. If it is slower by a factor f,
-/// this is done f times more rarely.
+/// After this number of multicasts by the best way, the other ones are measured again. A way that is slower by a factor
+/// f is measured f times more rarely.
 const RETRY_AFTER: u32 = 48;
 /// A measurement that takes longer is given up: a receiver does something else.
-const MEASUREMENT_MAX: Duration = Duration::from_secs(10);
+const MEASUREMENT_MAX: Duration = Duration::from_secs(60);
 /// The number of measurements of a way that count. The shortest of them is compared, because receivers may be busy with
 /// something else.
 const REMEMBERED: usize = 4;
@@ -44,46 +44,46 @@ impl Times {
     }
 }
 
+/// The ways among which the daemon chooses. The last one is not possible everywhere.
+const WAYS: [McastRoute; 3] = [McastRoute::Iterative, McastRoute::Binomial, McastRoute::Broadcast];
+
 #[derive(Default)]
 struct Record {
-    iterative: Times,
-    tree: Times,
-    /// The measured multicasts since both ways were measured.
-    since_both: u32,
+    /// The measurements of each way.
+    times: [Times; WAYS.len()],
+    /// The number of measured multicasts since each way was measured.
+    since: [u32; WAYS.len()],
 }
 
 impl Record {
-    fn better(&self) -> McastRoute {
-        match (self.iterative.seconds(), self.tree.seconds()) {
-            (Some(iterative), Some(tree)) if tree < iterative => McastRoute::Binomial,
-            _ => McastRoute::Iterative,
-        }
+    /// Returns the place of the best of the first `count` ways.
+    fn best(&self, count: usize) -> usize {
+        let seconds = |way: &usize| self.times[*way].seconds().unwrap_or(f64::INFINITY);
+        (0..count).min_by(|one, other| seconds(one).total_cmp(&seconds(other))).unwrap_or(0)
     }
 
-    /// Returns the way of a multicast that can be measured.
-    fn next_measured(&mut self) -> McastRoute {
-        if self.iterative.count.min(self.tree.count) < FIRST_TRIES {
-            let is_iterative = self.iterative.count <= self.tree.count;
-            return if is_iterative { McastRoute::Iterative } else { McastRoute::Binomial };
-        }
-        let times = [&self.iterative, &self.tree].map(|times| times.seconds().unwrap_or_default());
-        let factor = times[0].max(times[1]) / times[0].min(times[1]).max(1e-9);
-        self.since_both += 1;
-        if f64::from(self.since_both) < f64::from(RETRY_AFTER) * factor {
-            return self.better();
-        }
-        self.since_both = 0;
-        match self.better() {
-            McastRoute::Iterative => McastRoute::Binomial,
-            _ => McastRoute::Iterative,
-        }
+    /// Returns the place of the way of a multicast that can be measured.
+    fn next_measured(&mut self, count: usize) -> usize {
+        let untried = (0..count).min_by_key(|way| self.times[*way].count);
+        let untried = untried.filter(|way| self.times[*way].count < FIRST_TRIES);
+        let way = untried.unwrap_or_else(|| {
+            let best = self.best(count);
+            let seconds = |way: usize| self.times[way].seconds().unwrap_or_default();
+            let factor = |way: usize| seconds(way) / seconds(best).max(1e-9);
+            let is_due = |way: &usize| f64::from(self.since[*way]) >= f64::from(RETRY_AFTER) * factor(*way);
+            (0..count).filter(|way| *way != best).find(is_due).unwrap_or(best)
+        });
+        self.since.iter_mut().for_each(|since| *since = since.saturating_add(1));
+        self.since[way] = 0;
+        way
     }
 }
 
 /// A multicast that is being measured.
 struct Measurement {
     class: Class,
-    way: McastRoute,
+    /// The place of the way in [`WAYS`].
+    way: usize,
     since: Duration,
     /// How many receivers have not consumed it.
     left: usize,
@@ -99,28 +99,30 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Chooses the way of a body of `bytes` bytes to `hosts` hosts: [`McastRoute::Iterative`] or
-    /// [`McastRoute::Binomial`]. If the multicast can be measured, `receivers` is the number of its receivers. Returns
-    /// the way, and the number of the measurement if one begins. Only measured multicasts try a way that may be slower.
+    /// Chooses the way of a body of `bytes` bytes to `hosts` hosts: one of [`WAYS`]. If the multicast can be measured,
+    /// `receivers` is the number of its receivers. Returns the way, and the number of the measurement if one begins. Only
+    /// measured multicasts try a way that may be slower.
     pub fn choose(
         &mut self,
         now: Duration,
         bytes: usize,
         hosts: usize,
         receivers: Option<usize>,
+        can_broadcast: bool,
     ) -> (McastRoute, Option<u32>) {
+        let count = WAYS.len() - usize::from(!can_broadcast);
         let is_busy = self.measurement.as_ref().is_some_and(|open| now < open.since + MEASUREMENT_MAX);
         let receivers = receivers.filter(|_| bytes >= MEASURED_BYTES_MIN && !is_busy);
         let Some(left) = receivers else {
             let like = (bytes >= ALIKE_BYTES_MIN).then(|| class(bytes.max(MEASURED_BYTES_MIN), hosts));
             let record = like.and_then(|class| self.records.get(&class));
-            return (record.map_or(McastRoute::Iterative, Record::better), None);
+            return (WAYS[record.map_or(0, |record| record.best(count))], None);
         };
         let class = class(bytes, hosts);
-        let way = self.records.entry(class).or_default().next_measured();
+        let way = self.records.entry(class).or_default().next_measured(count);
         self.last_number = self.last_number.wrapping_add(1);
         self.measurement = Some(Measurement { class, way, since: now, left, number: self.last_number });
-        (way, Some(self.last_number))
+        (WAYS[way], Some(self.last_number))
     }
 
     /// Notes that a receiver has consumed a multicast that is being measured.
@@ -129,8 +131,7 @@ impl Choice {
         open.left -= 1;
         if open.left == 0 {
             let record = self.records.entry(open.class).or_default();
-            let times = if open.way == McastRoute::Binomial { &mut record.tree } else { &mut record.iterative };
-            times.add(now.saturating_sub(open.since));
+            record.times[open.way].add(now.saturating_sub(open.since));
             self.measurement = None;
         }
     }
@@ -154,7 +155,7 @@ mod tests {
     fn trees(choice: &mut Choice, count: u32, bytes: usize, iterative: u64, tree: u64) -> u32 {
         let (mut now, mut trees) = (Duration::ZERO, 0);
         for _ in 0..count {
-            let (way, number) = choice.choose(now, bytes, 16, Some(2));
+            let (way, number) = choice.choose(now, bytes, 16, Some(2), false);
             let is_tree = way == McastRoute::Binomial;
             now += Duration::from_micros(if is_tree { tree } else { iterative });
             for _ in 0..2 {
@@ -167,7 +168,7 @@ mod tests {
 
     /// Returns the way of a multicast that cannot be measured.
     fn unmeasured(choice: &mut Choice, bytes: usize, hosts: usize) -> McastRoute {
-        let (way, number) = choice.choose(Duration::ZERO, bytes, hosts, None);
+        let (way, number) = choice.choose(Duration::ZERO, bytes, hosts, None, false);
         assert_eq!(number, None);
         way
     }
@@ -187,6 +188,23 @@ mod tests {
     }
 
     #[test]
+    fn broadcasts_are_tried_where_they_are_possible() {
+        let mut choice = Choice::default();
+        let mut now = Duration::ZERO;
+        let mut ways = Vec::new();
+        for _ in 0..2000 {
+            let (way, number) = choice.choose(now, 1 << 20, 16, Some(1), true);
+            let time = WAYS.iter().position(|other| *other == way).map(|place| [4000, 8000, 1000][place]);
+            now += Duration::from_micros(time.unwrap());
+            number.into_iter().for_each(|number| choice.consumed(now, number));
+            ways.push(way);
+        }
+        let count = |way| ways.iter().filter(|other| **other == way).count();
+        assert!(count(McastRoute::Broadcast) > 1950 && count(McastRoute::Iterative) > count(McastRoute::Binomial));
+        assert_eq!(choice.choose(now, 1 << 20, 16, Some(1), false).0, McastRoute::Iterative, "impossible now");
+    }
+
+    #[test]
     fn shorter_bodies_take_the_way_of_the_shortest_measured_ones() {
         let mut choice = Choice::default();
         assert_eq!(unmeasured(&mut choice, 20_000, 16), McastRoute::Iterative, "nothing is known");
@@ -200,28 +218,31 @@ mod tests {
     fn a_multicast_that_is_not_measured_takes_no_way_that_is_not_known_to_be_faster() {
         let mut choice = Choice::default();
         let (now, bytes) = (Duration::from_secs(1), 1 << 20);
-        let (way, number) = choice.choose(now, bytes, 16, Some(1));
+        let (way, number) = choice.choose(now, bytes, 16, Some(1), false);
         choice.consumed(now, number.unwrap());
         assert_eq!(way, McastRoute::Iterative);
         // The tree comes next, but only in a multicast that shows how long it takes.
         assert_eq!(unmeasured(&mut choice, bytes, 16), McastRoute::Iterative);
-        assert!(matches!(choice.choose(now, bytes, 16, Some(1)), (McastRoute::Binomial, Some(_))));
-        assert!(matches!(choice.choose(now, bytes, 16, Some(1)), (McastRoute::Iterative, None)), "one at a time");
+        assert!(matches!(choice.choose(now, bytes, 16, Some(1), false), (McastRoute::Binomial, Some(_))));
+        assert!(
+            matches!(choice.choose(now, bytes, 16, Some(1), false), (McastRoute::Iterative, None)),
+            "one at a time"
+        );
     }
 
     #[test]
     fn a_lost_or_busy_receiver_ends_the_measurement() {
         let mut choice = Choice::default();
         let (now, bytes) = (Duration::from_secs(1), 1 << 20);
-        let (_, number) = choice.choose(now, bytes, 8, Some(3));
+        let (_, number) = choice.choose(now, bytes, 8, Some(3), false);
         choice.give_up(number.unwrap());
-        let (way, late) = choice.choose(now, bytes, 8, Some(1));
+        let (way, late) = choice.choose(now, bytes, 8, Some(1), false);
         assert_eq!(way, McastRoute::Iterative, "the measurement was abandoned");
         let later = now + MEASUREMENT_MAX;
-        let (way, newer) = choice.choose(later, bytes, 8, Some(1));
+        let (way, newer) = choice.choose(later, bytes, 8, Some(1), false);
         choice.consumed(later, late.unwrap());
         assert_eq!(way, McastRoute::Iterative, "it took too long");
         choice.consumed(later, newer.unwrap());
-        assert_eq!(choice.choose(later, bytes, 8, Some(1)).0, McastRoute::Binomial);
+        assert_eq!(choice.choose(later, bytes, 8, Some(1), false).0, McastRoute::Binomial);
     }
 }

@@ -1,6 +1,7 @@
 //! The bodies of announced multicasts that this host fetches.
 use super::super::{Chunk, MessageHeader, ProtocolViolation};
-use super::{Announcement, BodyKey, BodyRequest, DIGEST_BYTES, Stored};
+use super::parts::Parts;
+use super::{Announcement, BodyKey, BodyRequest, DIGEST_BYTES, PART_BYTES_MIN, Stored};
 use crate::tid::Tid;
 use std::collections::{HashMap, VecDeque};
 
@@ -18,8 +19,19 @@ struct Fetch<B> {
     at: usize,
     /// The host that sends the body.
     source: Tid,
+    /// Whether another host can have made bytes that have arrived, so that the digest is to be checked.
+    is_doubtful: bool,
+    /// The parts that have arrived, if the sender's host broadcasts the body.
+    heard: Option<Heard>,
     /// How many bytes had arrived at the last tick, or `None` if the host fetches from this source only since then.
     at_tick: Option<usize>,
+}
+
+/// What was heard of a broadcast body.
+struct Heard {
+    parts: Parts,
+    /// The last round about which this host has reported.
+    round: u32,
 }
 
 impl<B> Fetch<B> {
@@ -52,30 +64,73 @@ impl<B> Fetches<B> {
         announcement: &Announcement,
         block: B,
     ) -> Result<(), ProtocolViolation> {
-        let Announcement { key, digest, parent: source, .. } = *announcement;
-        if self.open.contains_key(&key) || header.bytes == 0 {
+        let Announcement { key, digest, parent: source, part_bytes, .. } = *announcement;
+        let are_short = part_bytes.is_some_and(|part_bytes| (part_bytes as usize) < PART_BYTES_MIN);
+        if self.open.contains_key(&key) || header.bytes == 0 || are_short {
             return Err(ProtocolViolation);
         }
-        self.open.insert(key, Fetch { header, digest, block, at: 0, source, at_tick: None });
-        self.requests.push_back((source, key, BodyRequest::Fetch { at: 0 }));
+        let (mut source, mut request, mut heard) = (source, BodyRequest::Fetch { at: 0 }, None);
+        if let Some(part_bytes) = part_bytes {
+            let parts = Parts::new(header.bytes, part_bytes as usize);
+            (source, request, heard) = (key.origin, BodyRequest::Ready, Some(Heard { parts, round: 0 }));
+        }
+        let is_doubtful = source != key.origin || heard.is_some();
+        self.open.insert(key, Fetch { header, digest, block, at: 0, source, is_doubtful, heard, at_tick: None });
+        self.requests.push_back((source, key, request));
         Ok(())
+    }
+
+    /// Returns the place for a broadcast part of a body, or `None` if the part is not wanted.
+    pub fn place_heard(&self, key: BodyKey, part: u32, bytes: usize) -> Option<Chunk<'_, B>> {
+        let fetch = self.open.get(&key)?;
+        let parts = &fetch.heard.as_ref()?.parts;
+        let range = parts.range(part).filter(|range| range.len() == bytes && !parts.contains(part))?;
+        Some(Chunk { block: &fetch.block, at: range.start })
+    }
+
+    /// Notes that a broadcast part of a body is in its place. Each receiver of the body could have made the part, so the
+    /// digest is to be checked.
+    pub fn placed_heard(&mut self, key: BodyKey, part: u32) -> Stored {
+        let Some(fetch) = self.open.get_mut(&key) else { return Stored::Unwanted };
+        let Some(heard) = &mut fetch.heard else { return Stored::Unwanted };
+        heard.parts.insert(part);
+        fetch.at = heard.parts.leading_bytes();
+        match heard.parts.is_complete() {
+            false => Stored::Partial(fetch.at),
+            true => Stored::Complete(Some(fetch.digest)),
+        }
+    }
+
+    /// Reports which of the first `sent` parts of a body are missing at the end of a round.
+    pub fn report(&mut self, key: BodyKey, round: u32, sent: u32) {
+        let heard = self.open.get_mut(&key).and_then(|fetch| fetch.heard.as_mut());
+        let Some(heard) = heard.filter(|heard| round > heard.round) else { return };
+        heard.round = round;
+        let missing = heard.parts.missing(sent);
+        self.requests.push_back((key.origin, key, BodyRequest::Report { round, missing }));
+    }
+
+    /// Returns whether this host listens to the broadcast of a body.
+    pub fn listens(&self, key: BodyKey) -> bool {
+        self.open.get(&key).is_some_and(|fetch| fetch.heard.is_some())
     }
 
     /// Returns the place for a part of a body, or `None` if the part is not wanted: the body comes from another host
     /// now, or the part is not the next one.
     pub fn place(&self, from: Tid, key: BodyKey, at: u64, bytes: usize) -> Option<Chunk<'_, B>> {
-        let fetch = self.open.get(&key).filter(|fetch| fetch.source == from && fetch.at as u64 == at)?;
+        let is_next = |fetch: &&Fetch<B>| fetch.source == from && fetch.heard.is_none() && fetch.at as u64 == at;
+        let fetch = self.open.get(&key).filter(is_next)?;
         (1..=fetch.header.bytes - fetch.at).contains(&bytes).then_some(Chunk { block: &fetch.block, at: fetch.at })
     }
 
     /// Notes that a part is in its place. Meanwhile the body may have been dropped, or come from another host.
     pub fn placed(&mut self, from: Tid, key: BodyKey, at: usize, bytes: usize) -> Stored {
-        let fetch = self.open.get_mut(&key).filter(|fetch| fetch.source == from && fetch.at == at);
-        let Some(fetch) = fetch else { return Stored::Unwanted };
+        let is_next = |fetch: &&mut Fetch<B>| fetch.source == from && fetch.heard.is_none() && fetch.at == at;
+        let Some(fetch) = self.open.get_mut(&key).filter(is_next) else { return Stored::Unwanted };
         fetch.at += bytes;
         match fetch.at == fetch.header.bytes {
             false => Stored::Partial(fetch.at),
-            true => Stored::Complete((from != key.origin).then_some(fetch.digest)),
+            true => Stored::Complete(fetch.is_doubtful.then_some(fetch.digest)),
         }
     }
 
@@ -106,7 +161,8 @@ impl<B> Fetches<B> {
 
     /// Handles the report that a host does not send a body.
     pub fn unavailable(&mut self, from: Tid, key: BodyKey) {
-        if let Some(fetch) = self.open.get_mut(&key).filter(|fetch| fetch.source == from && from != key.origin) {
+        let is_other = |fetch: &Fetch<B>| from != key.origin || fetch.heard.is_some();
+        if let Some(fetch) = self.open.get_mut(&key).filter(|fetch| fetch.source == from && is_other(fetch)) {
             Self::turn_to_origin(&mut self.requests, key, fetch);
         }
     }
@@ -120,8 +176,8 @@ impl<B> Fetches<B> {
         }
     }
 
-    /// Fetches the bodies whose arrival is too slow from the senders' hosts instead. The daemon calls
-    /// this about once a second.
+    /// Fetches the bodies whose arrival is too slow from the senders' hosts instead. The daemon calls this about once a
+    /// second.
     pub fn tick(&mut self) {
         for (key, fetch) in &mut self.open {
             if !fetch.tick() && fetch.source != key.origin {
@@ -132,7 +188,8 @@ impl<B> Fetches<B> {
     }
 
     fn turn_to_origin(requests: &mut VecDeque<(Tid, BodyKey, BodyRequest)>, key: BodyKey, fetch: &mut Fetch<B>) {
-        (fetch.source, fetch.at_tick) = (key.origin, None);
+        (fetch.source, fetch.at_tick, fetch.heard) = (key.origin, None, None);
+        fetch.is_doubtful &= fetch.at > 0;
         requests.push_back((key.origin, key, BodyRequest::Fetch { at: fetch.at as u64 }));
     }
 
@@ -158,7 +215,7 @@ mod tests {
         let key = BodyKey { origin: ORIGIN, secret: [1; 16] };
         let header = MessageHeader { src: Tid(0x80001), dst: Tid(0x40001), others: Vec::new(), meta: [0; 5], bytes };
         let mut fetches = Fetches::default();
-        let announcement = Announcement { key, digest: [2; 32], parent: RELAY, children: 0 };
+        let announcement = Announcement { key, digest: [2; 32], parent: RELAY, children: 0, part_bytes: None };
         assert_eq!(fetches.begin(header.clone(), &announcement, ()), Ok(()));
         assert_eq!(fetches.begin(header, &announcement, ()), Err(ProtocolViolation), "announced twice");
         assert_eq!(fetches.poll_request(), Some((RELAY, key, BodyRequest::Fetch { at: 0 })));
@@ -183,6 +240,17 @@ mod tests {
         (0..3).for_each(|_| fetches.tick());
         assert_eq!(fetches.poll_request(), None);
         assert!(fetches.place(RELAY, key, at as u64, 10).is_none(), "the relay is not the source any more");
+    }
+
+    #[test]
+    fn the_digest_is_checked_if_any_byte_came_from_another_host() {
+        let (mut fetches, key) = fetches(1000);
+        assert_eq!(fetches.placed(RELAY, key, 0, 400), Stored::Partial(400));
+        fetches.unavailable(RELAY, key);
+        assert_eq!(fetches.poll_request(), Some((ORIGIN, key, BodyRequest::Fetch { at: 400 })));
+        assert_eq!(fetches.placed(ORIGIN, key, 400, 600), Stored::Complete(Some([2; 32])));
+        fetches.discard(key);
+        assert_eq!(fetches.placed(ORIGIN, key, 0, 1000), Stored::Complete(None));
     }
 
     #[test]

@@ -10,25 +10,30 @@
 //! or gets nothing or wrong bytes from it, fetches from the sender's host. So no other host can withhold or change the
 //! body.
 mod bodies;
+mod broadcast;
 mod choice;
+pub mod datagram;
 mod fetches;
 mod in_order;
+mod parts;
 #[cfg(test)]
 mod random_tests;
 mod tree;
 
 pub(super) use bodies::Bodies;
+pub(super) use broadcast::Broadcasts;
+pub use broadcast::PartToSend;
 pub(super) use choice::Choice;
 pub use fetches::Fetches;
 pub use in_order::InOrder;
+pub use parts::REPORT_RANGES_MAX;
 pub use tree::McastRoute;
 use tree::Tree;
 
-use super::flow::Consumed;
 use super::{DataFrame, Flow, Flows, MULTICAST_WAIT_BYTES_MAX, QueuedMessage, cost};
 use crate::tid::Tid;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -37,6 +42,11 @@ use std::time::Duration;
 pub const BODY_SECRET_BYTES: usize = 16;
 /// The length of the digest of a body in bytes.
 pub const DIGEST_BYTES: usize = 32;
+
+/// The shortest parts in which a body is broadcast, in bytes. With shorter ones, headers would be most of the traffic.
+pub const PART_BYTES_MIN: usize = 512;
+/// A broadcast to fewer hosts is not worth its reports.
+pub const LISTENERS_MIN: usize = 3;
 
 /// The body of a multicast, as hosts name it to each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,16 +68,18 @@ impl std::fmt::Debug for BodyKey {
 pub struct Announcement {
     /// The body.
     pub key: BodyKey,
-    /// The digest of the body. The receiver checks it unless it gets the body from the sender's host.
+    /// The digest of the body. The receiver checks it unless all bytes come from the sender's host by its data link.
     pub digest: [u8; DIGEST_BYTES],
     /// The host from which the receiver fetches the body.
     pub parent: Tid,
     /// The number of hosts that will probably fetch the body from the receiver.
     pub children: u32,
+    /// If the sender's host broadcasts the body: the length of its parts in bytes. There is no parent then.
+    pub part_bytes: Option<u32>,
 }
 
 /// A request or report about a body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BodyRequest {
     /// Send the body, from this position on.
     Fetch {
@@ -80,32 +92,57 @@ pub enum BodyRequest {
     Received,
     /// The sender of the report will not send the body, or no more of it.
     Unavailable,
+    /// The sender of the report has memory for a body that is to be broadcast. Only the origin gets this report.
+    Ready,
+    /// What the sender of the report lacks at the end of a round of a broadcast. Only the origin gets this report.
+    Report {
+        /// The round.
+        round: u32,
+        /// The parts that are missing, in ascending order: [`REPORT_RANGES_MAX`] ranges at most.
+        missing: Vec<Range<u32>>,
+    },
 }
 
 /// How a multicast will travel. The default: from the sender's host to each host.
 #[derive(Default)]
 pub struct Plan {
     tree: Option<Tree>,
+    listeners: Option<Listeners>,
     /// The number of the measurement, if this multicast is measured.
     pub(super) measurement: Option<u32>,
 }
 
+/// The hosts that a broadcast reaches.
+struct Listeners {
+    hosts: BTreeSet<Tid>,
+    part_bytes: usize,
+}
+
 impl Plan {
-    /// Returns whether the body travels along a tree. Such a body needs a name and a digest.
-    pub fn has_tree(&self) -> bool {
-        self.tree.is_some()
+    /// Returns whether hosts get the body otherwise than from the sender's host alone. Such a body needs a name and a
+    /// digest.
+    pub fn is_announced(&self) -> bool {
+        self.tree.is_some() || self.listeners.is_some()
     }
 
     /// Gives the body its name and digest. Nobody else may know `key.secret` yet.
     pub fn with_body(self, key: BodyKey, digest: [u8; DIGEST_BYTES]) -> Delivery {
-        let relayed = self.tree.map(|tree| Relayed { key, digest, tree: RefCell::new(tree), ends: RefCell::default() });
+        let is_announced = self.is_announced();
+        let relayed = is_announced.then(|| Relayed {
+            key,
+            digest,
+            tree: RefCell::new(self.tree.unwrap_or_else(|| Tree::binomial(key.origin, &[]))),
+            unannounced: RefCell::new(self.listeners.iter().flat_map(|one| one.hosts.iter().copied()).collect()),
+            listeners: self.listeners,
+            ends: RefCell::default(),
+        });
         Delivery { relayed, measurement: self.measurement }
     }
 
     /// Returns the delivery of a body that travels to each host.
     pub fn to_each_host(self) -> Delivery {
-        // A measurement of the tree would be wrong.
-        Delivery { relayed: None, measurement: self.measurement.filter(|_| self.tree.is_none()) }
+        // A measurement of another way would be wrong.
+        Delivery { relayed: None, measurement: self.measurement.filter(|_| !self.is_announced()) }
     }
 }
 
@@ -116,11 +153,15 @@ pub struct Delivery {
     pub(super) measurement: Option<u32>,
 }
 
-/// A multicast along a tree, as its sender's daemon makes it.
+/// An announced multicast, as its sender's daemon makes it.
 pub(super) struct Relayed {
     key: BodyKey,
     digest: [u8; DIGEST_BYTES],
+    /// The hosts that are not listeners.
     tree: RefCell<Tree>,
+    listeners: Option<Listeners>,
+    /// The listeners to which the message was not announced yet.
+    unannounced: RefCell<BTreeSet<Tid>>,
     /// For each host a receiver there, and the position at which the message ends in that receiver's flow.
     ends: RefCell<HashMap<Tid, (Tid, u64)>>,
 }
@@ -133,15 +174,20 @@ impl Relayed {
 
     /// Makes the announcement for a host. Returns `None` if the message was announced to the host before.
     pub(super) fn announce(&self, host: Tid, near: &[Tid]) -> Option<Announcement> {
+        let (key, digest) = (self.key, self.digest);
+        if let Some(listeners) = self.listeners.as_ref().filter(|_| self.unannounced.borrow_mut().remove(&host)) {
+            let part_bytes = Some(listeners.part_bytes as u32);
+            return Some(Announcement { key, digest, parent: key.origin, children: 0, part_bytes });
+        }
         let (parent, children) = self.tree.borrow_mut().announce(host, |other| near.contains(&other))?;
-        Some(Announcement { key: self.key, digest: self.digest, parent, children })
+        Some(Announcement { key, digest, parent, children, part_bytes: None })
     }
 }
 
 impl<P> Flows<P> {
-    /// Plans how a multicast of `bytes` bytes from the host `own` to these tasks travels: along a tree, or else from
-    /// `own` to each host. `dsts` must be in ascending order. `node` returns the number of a host in the physical
-    /// network, if it is known.
+    /// Plans how a multicast of `bytes` bytes from the host `own` to these tasks travels. `dsts` must be in ascending
+    /// order. `node` returns the number of a host in the physical network, if it is known. `part_bytes` returns how many
+    /// bytes of a body a datagram to all hosts can hold, if there are such datagrams.
     pub fn plan_multicast(
         &mut self,
         route: McastRoute,
@@ -149,24 +195,41 @@ impl<P> Flows<P> {
         dsts: &[Tid],
         bytes: usize,
         node: impl Fn(Tid) -> Option<u32>,
+        part_bytes: impl FnOnce() -> Option<usize>,
     ) -> Plan {
         let mut hosts: Vec<Tid> = dsts.iter().map(|dst| dst.host()).collect();
         hosts.dedup();
         if !Tree::suits(hosts.len(), bytes) {
             return Plan::default();
         }
+        let mut part_bytes = match route {
+            McastRoute::Automatic | McastRoute::Broadcast => part_bytes(),
+            McastRoute::Iterative | McastRoute::Binomial | McastRoute::Hypercube => None,
+        };
+        part_bytes = part_bytes.filter(|part_bytes| *part_bytes >= PART_BYTES_MIN);
+        let listeners: BTreeSet<Tid> = match part_bytes {
+            Some(_) => hosts.iter().copied().filter(|host| self.broadcasts.reaches(self.now, *host)).collect(),
+            None => BTreeSet::new(),
+        };
+        let can_broadcast = listeners.len() >= LISTENERS_MIN;
         let (mut route, mut measurement) = (route, None);
         if route == McastRoute::Automatic {
             let is_idle = |dst: &Tid| self.flow(*dst).is_none_or(|flow| flow.items.is_empty() && flow.in_flight == 0);
-            let can_measure = dsts.iter().all(is_idle);
-            (route, measurement) = self.choice.choose(self.now, bytes, hosts.len(), can_measure.then_some(dsts.len()));
+            let receivers = dsts.iter().all(is_idle).then_some(dsts.len());
+            (route, measurement) = self.choice.choose(self.now, bytes, hosts.len(), receivers, can_broadcast);
         }
-        let tree = match route {
-            McastRoute::Automatic | McastRoute::Iterative => None,
-            McastRoute::Binomial => Some(Tree::binomial(own, &hosts)),
-            McastRoute::Hypercube => Some(Tree::hypercube(own, &hosts, node)),
-        };
-        Plan { tree, measurement }
+        let mut plan = Plan { measurement, ..Plan::default() };
+        match route {
+            McastRoute::Automatic | McastRoute::Iterative => {}
+            McastRoute::Hypercube => plan.tree = Some(Tree::hypercube(own, &hosts, node)),
+            McastRoute::Broadcast if can_broadcast => {
+                hosts.retain(|host| !listeners.contains(host));
+                plan.tree = Some(Tree::binomial(own, &hosts));
+                plan.listeners = part_bytes.map(|part_bytes| Listeners { hosts: listeners, part_bytes });
+            }
+            McastRoute::Binomial | McastRoute::Broadcast => plan.tree = Some(Tree::binomial(own, &hosts)),
+        }
+        plan
     }
 
     /// Notes the time, for measurements. The daemon calls this before each step.
@@ -183,19 +246,15 @@ impl<P> Flows<P> {
         }
     }
 
-    /// Handles what a task of another host has consumed.
-    pub(super) fn on_consumed(&mut self, host: Tid, consumed: Consumed) {
-        if let Some(number) = consumed.measurement {
-            self.choice.consumed(self.now, number);
-        }
-        // What a task has consumed, its host has received, even if the host does not report it.
-        consumed.bodies.into_iter().for_each(|key| self.body_received(host, key));
-    }
-
     /// Keeps the body of a multicast along a tree for the hosts of its receivers.
     pub(super) fn keep_body(&mut self, src: Tid, relayed: &Relayed, bytes: usize, body: &Rc<P>) {
         let held = self.budgets.charge(src, 0);
-        self.bodies.keep(relayed.key, body.clone(), bytes, (src, held), relayed.tree.borrow().hosts());
+        let listeners = relayed.listeners.iter().flat_map(|one| one.hosts.iter().copied());
+        let hosts: BTreeSet<Tid> = relayed.tree.borrow().hosts().chain(listeners).collect();
+        self.bodies.keep(relayed.key, body.clone(), bytes, (src, held), hosts);
+        if let Some(Listeners { hosts, part_bytes }) = &relayed.listeners {
+            self.broadcasts.begin(relayed.key, bytes, *part_bytes, hosts.iter().copied());
+        }
     }
 
     /// Returns the hosts that can be parents of `host` although the message was not announced to them yet, if the flow
@@ -237,6 +296,7 @@ impl<P> Flows<P> {
 
     /// Handles a request for a body.
     pub fn fetch_body(&mut self, from: Tid, key: BodyKey, at: u64) {
+        self.broadcasts.leave(self.now, from, key);
         self.bodies.fetch(from, key, at);
     }
 
@@ -247,13 +307,55 @@ impl<P> Flows<P> {
 
     /// Handles the report that a host has received a body of this host.
     pub fn body_received(&mut self, from: Tid, key: BodyKey) {
+        self.broadcasts.received(self.now, from, key);
         if let Some((src, held)) = self.bodies.received(from, key) {
             self.budgets.release(src, held);
         }
     }
 
+    /// Handles the report that a host has memory for a body that is to be broadcast.
+    pub fn body_ready(&mut self, from: Tid, key: BodyKey) {
+        self.broadcasts.ready(self.now, from, key);
+        self.send_dropped();
+    }
+
+    /// Handles the report of a host about the parts of a body that it lacks.
+    pub fn body_report(&mut self, from: Tid, key: BodyKey, round: u32, missing: &[Range<u32>]) {
+        self.broadcasts.report(self.now, from, key, round, missing);
+        self.send_dropped();
+    }
+
+    /// Returns the next datagram to all hosts, if one can be sent now.
+    pub fn next_datagram(&mut self) -> Option<Datagram<P>> {
+        let part = self.broadcasts.next(self.now);
+        self.send_dropped();
+        let part = part?;
+        // A body is kept until all its hosts have it; those that listen are among them.
+        let body = self.bodies.get(part.key).expect("a body that is broadcast is kept");
+        Some(Datagram { part, body })
+    }
+
+    /// Returns when [`Flows::next_datagram`] must be called next, even if nothing arrives.
+    pub fn next_wakeup(&self) -> Option<Duration> {
+        self.broadcasts.next_wakeup()
+    }
+
+    /// Ends all broadcasts: this host cannot send datagrams.
+    pub fn broadcasts_fail(&mut self) {
+        self.broadcasts.fail();
+        self.send_dropped();
+    }
+
+    /// Tells the hosts that were dropped that they must fetch.
+    fn send_dropped(&mut self) {
+        while let Some((host, key)) = self.broadcasts.poll_dropped() {
+            self.bodies.refuse_host(host, key);
+        }
+    }
+
     /// Drops what a host that has gone wanted.
     pub(super) fn forget_body_host(&mut self, host: Tid) {
+        self.broadcasts.host_gone(self.now, host);
         for (src, held) in self.bodies.host_gone(host) {
             self.budgets.release(src, held);
         }
@@ -263,6 +365,14 @@ impl<P> Flows<P> {
     pub fn tick_bodies(&mut self) {
         self.bodies.tick();
     }
+}
+
+/// A datagram to all hosts.
+pub struct Datagram<P> {
+    /// The part of the body.
+    pub part: PartToSend,
+    /// The body.
+    pub body: Rc<P>,
 }
 
 /// A part of a body, as it is sent.

@@ -1,5 +1,6 @@
-//! Random tests of multicasts along trees. Some hosts die, some relay wrong bytes, some relay nothing. Each message
-//! arrives once and in order at each living receiver, and no state is left.
+//! Random tests of multicasts along trees and by broadcast. Some hosts die, some relay wrong bytes or forge datagrams,
+//! some relay nothing or hear nothing; datagrams are lost, doubled and overtake each other. Each message arrives once and
+//! in order at each living receiver, and no state is left.
 use super::super::{Credit, InboundFlows, MessageHeader};
 use super::*;
 use crate::flows::pacing::Pacing;
@@ -22,6 +23,8 @@ enum Conduct {
     Lies,
     /// Answers no request for a body of another host.
     Mute,
+    /// Receives no datagrams.
+    Deaf,
 }
 
 /// What a receiver gets: a message with its sender and number, or an in-band frame with its number.
@@ -42,8 +45,20 @@ struct Node {
     given: HashMap<Tid, (Vec<(Tid, Item)>, usize)>,
 }
 
+/// A broadcast part of a body that is on its way to a host, and whether it was forged.
+struct PartOnWay {
+    to: Tid,
+    part: PartToSend,
+    is_wrong: bool,
+}
+
 struct World {
     prng: Prng,
+    now: Duration,
+    /// How many of 100 datagrams are lost.
+    loss: u64,
+    datagrams: Vec<PartOnWay>,
+    heard: usize,
     nodes: HashMap<Tid, Node>,
     hosts: Vec<Tid>,
     wires: HashMap<(Tid, Tid), VecDeque<Wire>>,
@@ -56,11 +71,13 @@ impl World {
     fn new(seed: u64) -> World {
         let mut prng = Prng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let hosts: Vec<Tid> = (1..=3 + prng.below(9) as u32).map(Tid::host_number).collect();
+        let loss = [0, 5, 20, 50][prng.below(4) as usize];
         let mut nodes = HashMap::new();
         for host in &hosts {
             let conduct = match prng.below(8) {
                 0 => Conduct::Lies,
                 1 => Conduct::Mute,
+                2 => Conduct::Deaf,
                 _ => Conduct::Honest,
             };
             let (mut flows, inbound, held) = (Flows::new(), InboundFlows::new(), InOrder::default());
@@ -68,7 +85,19 @@ impl World {
             let members = hosts.iter().copied().filter(|other| other != host).collect();
             nodes.insert(*host, Node { flows, inbound, held, conduct, members, given: HashMap::new() });
         }
-        World { prng, nodes, hosts, wires: HashMap::new(), sent: HashMap::new(), last: 0, wrong_parts: 0 }
+        World {
+            prng,
+            now: Duration::ZERO,
+            loss,
+            datagrams: Vec::new(),
+            heard: 0,
+            nodes,
+            hosts,
+            wires: HashMap::new(),
+            sent: HashMap::new(),
+            last: 0,
+            wrong_parts: 0,
+        }
     }
 
     fn pick(&mut self) -> Tid {
@@ -90,15 +119,16 @@ impl World {
         self.last += 1;
         let (number, magnitude) = (self.last, 10 + self.prng.below(10));
         let bytes = self.prng.below(1 << magnitude) as usize;
-        let route = McastRoute::from_word(self.prng.below(4) as u32).unwrap();
+        let route = McastRoute::from_word(self.prng.below(5) as u32).unwrap();
         let mut secret = [0; BODY_SECRET_BYTES];
         secret[..4].copy_from_slice(&number.to_le_bytes());
         let key = BodyKey { origin: host, secret };
         let mut digest = [0; DIGEST_BYTES];
         digest[..4].copy_from_slice(&number.to_le_bytes());
         let flows = &mut self.nodes.get_mut(&host).unwrap().flows;
-        flows.note_time(Duration::from_millis(number.into()));
-        let delivery = flows.plan_multicast(route, host, &dsts, bytes, |_| None).with_body(key, digest);
+        flows.note_time(self.now);
+        let part_bytes = || Some(PART_BYTES_MIN + number as usize);
+        let delivery = flows.plan_multicast(route, host, &dsts, bytes, |_| None, part_bytes).with_body(key, digest);
         dsts.iter().for_each(|dst| {
             self.sent.entry((host, *dst)).or_default().push(Item::Message(src, number, bytes));
         });
@@ -129,6 +159,40 @@ impl World {
         wire.len() > before
     }
 
+    /// Broadcasts some datagrams of a host, and lets some datagrams of all hosts arrive. Returns whether there were any.
+    fn broadcast(&mut self, from: Tid, count: u64) -> bool {
+        let node = self.nodes.get_mut(&from).unwrap();
+        node.flows.note_time(self.now);
+        let mut parts: Vec<(PartToSend, bool)> = Vec::new();
+        while parts.len() < count as usize {
+            let Some(datagram) = node.flows.next_datagram() else { break };
+            parts.push((datagram.part, false));
+        }
+        // A receiver that knows the secret of a body can make parts of it.
+        if node.conduct == Conduct::Lies && self.prng.below(3) == 0 {
+            let forged = self.datagrams.first().map(|on_way| on_way.part.clone());
+            parts.extend(forged.filter(|part| node.inbound.fetches.listens(part.key)).map(|part| (part, true)));
+        }
+        let moved = !parts.is_empty() || !self.datagrams.is_empty();
+        for (part, is_wrong) in parts {
+            for to in self.hosts.iter().copied().filter(|to| *to != from) {
+                let copies = if self.prng.below(100) < self.loss { 0 } else { 1 + self.prng.below(10) / 9 };
+                (0..copies).for_each(|_| self.datagrams.push(PartOnWay { to, part: part.clone(), is_wrong }));
+            }
+        }
+        for _ in 0..5 * count {
+            if self.datagrams.is_empty() {
+                break;
+            }
+            let place = self.prng.below(self.datagrams.len().min(20) as u64) as usize;
+            let PartOnWay { to, part, is_wrong } = self.datagrams.remove(place);
+            if let Some(node) = self.nodes.get_mut(&to) {
+                self.heard += usize::from(node.hear(&part, is_wrong));
+            }
+        }
+        moved
+    }
+
     /// Handles frames that have arrived at `to`. Returns whether there were any.
     fn receive(&mut self, from: Tid, to: Tid, frames: u64) -> bool {
         let mut some = false;
@@ -136,6 +200,7 @@ impl World {
             let Some(frame) = self.wires.get_mut(&(from, to)).and_then(VecDeque::pop_front) else { break };
             some = true;
             let node = self.nodes.get_mut(&to).unwrap();
+            node.flows.note_time(self.now);
             match frame {
                 Wire::Credit(credit) => node.flows.credit(credit.dst, credit.bytes),
                 Wire::Frame(frame) => self.wrong_parts += usize::from(node.handle(to, from, frame)),
@@ -192,8 +257,13 @@ impl World {
                     moved |= self.transmit(*from, *to, 50) | self.receive(*from, *to, 50);
                 }
             }
+            for host in &hosts {
+                moved |= self.broadcast(*host, 50);
+            }
             still = if moved { 0 } else { still + 1 };
+            self.now += Duration::from_millis(1);
             if !moved {
+                self.now += Duration::from_secs(1);
                 hosts.iter().for_each(|host| self.tick(*host));
             }
         }
@@ -269,10 +339,52 @@ impl Node {
                 BodyRequest::Cancel => self.flows.cancel_body(from, key),
                 BodyRequest::Received => self.flows.body_received(from, key),
                 BodyRequest::Unavailable => self.inbound.fetches.unavailable(from, key),
+                BodyRequest::Ready => self.flows.body_ready(from, key),
+                BodyRequest::Report { round, missing } => self.flows.body_report(from, key, round, &missing),
             },
             DataFrame::Part { key, range, body } => return self.handle_part(own, from, key, range, &body),
         }
         false
+    }
+
+    /// Handles a datagram. Returns whether it has a part that was wanted.
+    fn hear(&mut self, part: &PartToSend, is_wrong: bool) -> bool {
+        if self.conduct == Conduct::Deaf {
+            return false;
+        }
+        let fetches = &mut self.inbound.fetches;
+        let place = fetches.place_heard(part.key, part.part, part.range.len());
+        let is_wanted = place.is_some();
+        if let Some(place) = place {
+            assert_eq!(place.at, part.range.start);
+            let number = place.block.0;
+            *place.block.1.borrow_mut() |= is_wrong;
+            let is_intact = !*place.block.1.borrow();
+            if let Stored::Complete(digest) = fetches.placed_heard(part.key, part.part) {
+                assert!(digest.is_some());
+                match is_intact {
+                    true => self.complete(part.key, number),
+                    false => fetches.discard(part.key),
+                }
+            }
+        }
+        if part.round > 0 {
+            self.inbound.fetches.report(part.key, part.round, part.sent);
+        }
+        is_wanted
+    }
+
+    fn complete(&mut self, key: BodyKey, number: u32) {
+        let (header, _) = self.inbound.fetches.finish(key).unwrap();
+        assert_eq!(header.meta, [number; 5]);
+        self.flows.body_grows(key, header.bytes);
+        for dst in header.receivers() {
+            let item = Item::Message(header.src, number, header.bytes);
+            assert_eq!(self.held.complete(key.origin, dst, key, item), None);
+            while let Some(item) = self.held.pop(key.origin, dst) {
+                self.give(key.origin, dst, item);
+            }
+        }
     }
 
     fn handle_part(&mut self, own: Tid, from: Tid, key: BodyKey, range: Range<usize>, body: &Body) -> bool {
@@ -292,16 +404,8 @@ impl Node {
             }
             Stored::Complete(_) => {
                 assert!(is_intact, "the sender's host sends what the task has sent");
-                let (header, _) = self.inbound.fetches.finish(key).unwrap();
-                assert_eq!((header.meta, key.origin == own), ([number; 5], false));
-                self.flows.body_grows(key, header.bytes);
-                for dst in header.receivers() {
-                    let item = Item::Message(header.src, number, header.bytes);
-                    assert_eq!(self.held.complete(key.origin, dst, key, item), None);
-                    while let Some(item) = self.held.pop(key.origin, dst) {
-                        self.give(key.origin, dst, item);
-                    }
-                }
+                assert_ne!(key.origin, own);
+                self.complete(key, number);
             }
         }
         is_wrong
@@ -326,18 +430,20 @@ impl Node {
     }
 }
 
-/// Runs a world. Returns how many parts a relay has changed.
-fn live(seed: u64) -> usize {
+/// Runs a world. Returns how many parts a relay has changed, and how many were heard.
+fn live(seed: u64) -> [usize; 2] {
     let mut world = World::new(seed);
     let deaths = seed % 3;
     for step in 0..600 {
         let host = world.pick();
+        world.now += Duration::from_millis(1);
         match world.prng.below(12) {
             0 => (0..world.prng.below(4)).for_each(|_| world.send(host)),
             1 => world.send_frame(host),
             2 => drop(world.consume(host, 5)),
             3 => world.notice(host),
             4 if step % 7 == 0 => world.tick(host),
+            6 | 7 => drop(world.broadcast(host, 20)),
             5 if step % 40 == 0 && world.hosts.len() > 2 && world.prng.below(10) < deaths => world.kill(host),
             _ => {
                 let (other, frames) = (world.pick(), world.prng.below(30));
@@ -348,11 +454,13 @@ fn live(seed: u64) -> usize {
     }
     world.settle();
     world.check(seed);
-    world.wrong_parts
+    [world.wrong_parts, world.heard]
 }
 
 #[test]
 fn each_multicast_arrives_once_and_in_order() {
-    let wrong: usize = (1..=300).map(live).sum();
+    let counts: Vec<[usize; 2]> = (1..=300).map(live).collect();
+    let [wrong, heard] = [0, 1].map(|place| counts.iter().map(|counts| counts[place]).sum::<usize>());
     assert!(wrong > 0, "some relays have changed parts");
+    assert!(heard > 10_000, "only {heard} parts were heard");
 }

@@ -14,6 +14,8 @@ pub enum McastRoute {
     Binomial,
     /// The body travels along the edges of a hypercube. Its nodes are numbered by the host table.
     Hypercube,
+    /// Each part of the body reaches all hosts of the sender's network at once. Hosts elsewhere get it along a tree.
+    Broadcast,
 }
 
 impl McastRoute {
@@ -24,6 +26,7 @@ impl McastRoute {
             1 => McastRoute::Iterative,
             2 => McastRoute::Binomial,
             3 => McastRoute::Hypercube,
+            4 => McastRoute::Broadcast,
             _ => return None,
         })
     }
@@ -223,7 +226,7 @@ mod tests {
         assert!(Tree::suits(TREE_HOSTS_MIN, TREE_BYTES_MIN) && Tree::suits(100, TREE_BYTES_MAX));
         assert!(!Tree::suits(TREE_HOSTS_MIN - 1, 1 << 20));
         assert!(!Tree::suits(100, TREE_BYTES_MIN - 1) && !Tree::suits(100, TREE_BYTES_MAX + 1));
-        let routes = [0, 1, 2, 3].map(McastRoute::from_word);
-        assert!(routes.iter().all(Option::is_some) && McastRoute::from_word(4).is_none());
+        let routes = [0, 1, 2, 3, 4].map(McastRoute::from_word);
+        assert!(routes.iter().all(Option::is_some) && McastRoute::from_word(5).is_none());
     }
 }

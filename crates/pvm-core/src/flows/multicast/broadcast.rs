@@ -1,0 +1,364 @@
+//! Bodies that this host broadcasts: each datagram reaches all listeners at once.
+//!
+//! The listeners report that they have memory for the body. Then the sender broadcasts in **rounds**: parts that were
+//! reported missing, then new ones, as many as the window allows. The last datagram of a round asks for reports, which
+//! travel on the data links and name the parts that are missing. So each listener acknowledges, nobody needs to
+//! suppress reports, and the window adapts to the listener that loses most. A listener that does not answer, or falls
+//! behind for too long, is dropped: it fetches the body on its data link.
+use super::BodyKey;
+use super::parts::{count_of, range_of};
+use crate::tid::Tid;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
+use std::time::Duration;
+
+/// The first window and its bounds, in parts.
+const WINDOW_FIRST: u32 = 16;
+const WINDOW_MIN: u32 = 8;
+const WINDOW_MAX: u32 = 1024;
+/// How long the sender waits for further listeners after the first one is ready.
+const GATHER: Duration = Duration::from_millis(50);
+/// The first time after which missing reports are requested again, and the bounds of this time. It doubles with each
+/// request.
+const PATIENCE_FIRST: Duration = Duration::from_millis(50);
+const PATIENCE_MIN: Duration = Duration::from_millis(20);
+const PATIENCE_MAX: Duration = Duration::from_millis(500);
+/// The patience as a multiple of the usual time until all reports are there.
+const PATIENCE_FACTOR: u32 = 4;
+/// A listener that leaves this number of requests unanswered is dropped.
+const REQUESTS_MAX: u32 = 3;
+/// A listener that lacks more than half of a round, this number of rounds in succession, is dropped.
+const BAD_ROUNDS_MAX: u32 = 4;
+/// After this number of rounds with repairs only, the listeners that still lack parts are dropped.
+const REPAIR_ROUNDS_MAX: u32 = 16;
+/// How long broadcasts do without a host that has not answered any request, at first and at most. The time doubles.
+const DEAF_FIRST: Duration = Duration::from_secs(10);
+const DEAF_MAX: Duration = Duration::from_secs(1280);
+
+/// A host that hears a broadcast.
+#[derive(Default)]
+struct Listener {
+    is_ready: bool,
+    /// Whether it has reported in this round.
+    has_reported: bool,
+    /// Whether it has ever reported.
+    has_heard: bool,
+    /// The number of requests for reports in this round.
+    requests: u32,
+    /// How many parts it lacked at the end of the last round.
+    missing: u32,
+    bad_rounds: u32,
+}
+
+enum Phase {
+    /// Listeners get memory. The broadcast begins when all of them are ready, or at this time.
+    Gathering(Option<Duration>),
+    /// These parts of the round are left to be sent.
+    Sending(VecDeque<u32>),
+    /// All parts of the round are sent, and listeners report.
+    Waiting { since: Duration, until: Duration },
+}
+
+struct Broadcast {
+    key: BodyKey,
+    bytes: usize,
+    part_bytes: usize,
+    listeners: BTreeMap<Tid, Listener>,
+    phase: Phase,
+    /// How many parts were sent at least once.
+    sent: u32,
+    repairs: BTreeSet<u32>,
+    round: u32,
+    /// The number of parts in this round, and the last one of them.
+    round_parts: u32,
+    last: u32,
+    repair_rounds: u32,
+    patience: Duration,
+}
+
+/// A part of a body that is to be broadcast.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartToSend {
+    /// The body.
+    pub key: BodyKey,
+    /// The number of the part.
+    pub part: u32,
+    /// Where the part lies in the body, in bytes.
+    pub range: Range<usize>,
+    /// How many parts were sent at least once, with this one.
+    pub sent: u32,
+    /// The round that ends with this part, or 0 within a round.
+    pub round: u32,
+}
+
+/// The broadcasts of this host.
+pub struct Broadcasts {
+    queue: VecDeque<Broadcast>,
+    window: u32,
+    /// The usual time until all listeners have reported.
+    report_time: Option<Duration>,
+    /// Hosts that broadcasts do not reach: until when, and for how long the next time.
+    deaf: HashMap<Tid, (Duration, Duration)>,
+    /// The listeners that were dropped.
+    dropped: Vec<(Tid, BodyKey)>,
+}
+
+impl Default for Broadcasts {
+    fn default() -> Self {
+        let (queue, deaf, dropped) = (VecDeque::new(), HashMap::new(), Vec::new());
+        Broadcasts { queue, window: WINDOW_FIRST, report_time: None, deaf, dropped }
+    }
+}
+
+impl Broadcasts {
+    // ----- input
+
+    /// Begins to broadcast a body of the sender `key.origin` to these hosts.
+    pub fn begin(&mut self, key: BodyKey, bytes: usize, part_bytes: usize, hosts: impl Iterator<Item = Tid>) {
+        self.queue.push_back(Broadcast {
+            key,
+            bytes,
+            part_bytes,
+            listeners: hosts.map(|host| (host, Listener::default())).collect(),
+            phase: Phase::Gathering(None),
+            sent: 0,
+            repairs: BTreeSet::new(),
+            round: 0,
+            round_parts: 0,
+            last: 0,
+            repair_rounds: 0,
+            patience: PATIENCE_FIRST,
+        });
+    }
+
+    /// Handles the report that a host has memory for a body. A host that is too late is dropped.
+    pub fn ready(&mut self, now: Duration, host: Tid, key: BodyKey) {
+        let is_late = match self.queue.iter_mut().find(|one| one.key == key) {
+            Some(Broadcast { phase: Phase::Gathering(until), listeners, .. }) => {
+                until.get_or_insert(now + GATHER);
+                listeners.get_mut(&host).map(|listener| listener.is_ready = true).is_none()
+            }
+            Some(one) => !one.listeners.contains_key(&host),
+            None => true,
+        };
+        if is_late {
+            self.dropped.push((host, key));
+        }
+    }
+
+    /// Handles the report of a host about the parts that it lacks at the end of a round.
+    pub fn report(&mut self, now: Duration, host: Tid, key: BodyKey, round: u32, missing: &[Range<u32>]) {
+        let Some(place) = self.queue.iter().position(|one| one.key == key && one.round == round) else { return };
+        let one = &mut self.queue[place];
+        let Some(listener) = one.listeners.get_mut(&host).filter(|listener| !listener.has_reported) else { return };
+        (listener.has_reported, listener.has_heard, listener.missing) = (true, true, 0);
+        for range in missing {
+            // A host can only lack what was sent.
+            let range = range.start.min(one.sent)..range.end.min(one.sent);
+            listener.missing += range.len() as u32;
+            one.repairs.extend(range);
+        }
+        self.deaf.remove(&host);
+        self.end_round_if_reported(now, place);
+    }
+
+    /// Notes that a host has a body.
+    pub fn received(&mut self, now: Duration, host: Tid, key: BodyKey) {
+        if self.leave(now, host, key) {
+            self.deaf.remove(&host);
+        }
+    }
+
+    /// Notes that a host needs no part of a body any more: it has the body, fetches it, or has gone. Returns whether it
+    /// was a listener.
+    pub fn leave(&mut self, now: Duration, host: Tid, key: BodyKey) -> bool {
+        let Some(place) = self.queue.iter().position(|one| one.key == key) else { return false };
+        if self.queue[place].listeners.remove(&host).is_none() {
+            return false;
+        }
+        self.end_round_if_reported(now, place);
+        true
+    }
+
+    /// Forgets a host that has gone.
+    pub fn host_gone(&mut self, now: Duration, host: Tid) {
+        let keys: Vec<BodyKey> = self.queue.iter().map(|one| one.key).collect();
+        for key in keys {
+            self.leave(now, host, key);
+        }
+        self.deaf.remove(&host);
+        self.dropped.retain(|(other, _)| *other != host);
+    }
+
+    /// Drops all listeners: this host cannot broadcast.
+    pub fn fail(&mut self) {
+        let keys = self.queue.drain(..).flat_map(|one| one.listeners.into_keys().map(move |host| (host, one.key)));
+        self.dropped.extend(keys);
+    }
+
+    // ----- output
+
+    /// Returns whether broadcasts are likely to reach a host.
+    pub fn reaches(&self, now: Duration, host: Tid) -> bool {
+        self.deaf.get(&host).is_none_or(|(until, _)| now >= *until)
+    }
+
+    /// Returns a listener that was dropped, and the body that it must fetch.
+    pub fn poll_dropped(&mut self) -> Option<(Tid, BodyKey)> {
+        self.dropped.pop()
+    }
+
+    /// Returns when [`Broadcasts::next`] must be called next, even if nothing arrives.
+    pub fn next_wakeup(&self) -> Option<Duration> {
+        let deadline = |one: &Broadcast| match one.phase {
+            Phase::Gathering(until) => until,
+            Phase::Sending(_) => None,
+            Phase::Waiting { until, .. } => Some(until),
+        };
+        match self.active() {
+            Some(place) => deadline(&self.queue[place]),
+            None => self.queue.iter().filter_map(deadline).min(),
+        }
+    }
+
+    /// Returns the body whose rounds are under way. There is one at most.
+    fn active(&self) -> Option<usize> {
+        self.queue.iter().position(|one| !matches!(one.phase, Phase::Gathering(_)))
+    }
+
+    /// Returns the next part to send, if one can be sent now.
+    pub fn next(&mut self, now: Duration) -> Option<PartToSend> {
+        loop {
+            let Some(place) = self.active() else {
+                self.begin_gathered(now)?;
+                continue;
+            };
+            match &mut self.queue[place].phase {
+                Phase::Sending(_) => return Some(self.send_part(now, place)),
+                Phase::Waiting { until, .. } if now >= *until => self.request_reports(now, place),
+                Phase::Waiting { .. } | Phase::Gathering(_) => return None,
+            }
+        }
+    }
+
+    /// Begins the first body whose listeners are ready. The other listeners are dropped when they are ready.
+    fn begin_gathered(&mut self, now: Duration) -> Option<()> {
+        let is_gathered = |one: &Broadcast| match one.phase {
+            Phase::Gathering(Some(until)) => now >= until || one.listeners.values().all(|listener| listener.is_ready),
+            _ => false,
+        };
+        let place = self.queue.iter().position(is_gathered)?;
+        let one = &mut self.queue[place];
+        one.listeners.retain(|_, listener| listener.is_ready);
+        one.patience = self.report_time.map_or(PATIENCE_FIRST, |time| time * PATIENCE_FACTOR);
+        self.begin_round(place);
+        Some(())
+    }
+
+    fn send_part(&mut self, now: Duration, place: usize) -> PartToSend {
+        let one = &mut self.queue[place];
+        let Phase::Sending(parts) = &mut one.phase else { unreachable!("the caller has looked") };
+        let part = parts.pop_front().expect("a round has parts");
+        one.sent = one.sent.max(part + 1);
+        let is_last = parts.is_empty();
+        if is_last {
+            let patience = one.patience.clamp(PATIENCE_MIN, PATIENCE_MAX);
+            one.phase = Phase::Waiting { since: now, until: now + patience };
+        }
+        let range = range_of(one.bytes, one.part_bytes, part).expect("the body has this part");
+        PartToSend { key: one.key, part, range, sent: one.sent, round: if is_last { one.round } else { 0 } }
+    }
+
+    // ----- rounds
+
+    /// Begins a round. Drops the body if nothing is left to be sent.
+    fn begin_round(&mut self, place: usize) {
+        let one = &mut self.queue[place];
+        let count = count_of(one.bytes, one.part_bytes);
+        let window = self.window as usize;
+        let mut parts: VecDeque<u32> = one.repairs.iter().copied().take(window).collect();
+        one.repairs.retain(|part| !parts.contains(part));
+        one.repair_rounds = if one.sent == count { one.repair_rounds + 1 } else { 0 };
+        parts.extend((one.sent..count).take(window - parts.len()));
+        let Some(last) = parts.back().copied().filter(|_| !one.listeners.is_empty()) else {
+            self.queue.remove(place);
+            return;
+        };
+        one.round += 1;
+        (one.round_parts, one.last) = (parts.len() as u32, last);
+        for listener in one.listeners.values_mut() {
+            (listener.has_reported, listener.requests) = (false, 0);
+        }
+        one.phase = Phase::Sending(parts);
+    }
+
+    /// Ends the round if all listeners have reported.
+    fn end_round_if_reported(&mut self, now: Duration, place: usize) {
+        let one = &mut self.queue[place];
+        if one.listeners.is_empty() {
+            self.queue.remove(place);
+            return;
+        }
+        let Phase::Waiting { since, .. } = one.phase else { return };
+        if !one.listeners.values().all(|listener| listener.has_reported) {
+            return;
+        }
+        let time = now.saturating_sub(since);
+        let usual = self.report_time.map_or(time, |usual| (7 * usual + time) / 8);
+        self.report_time = Some(usual);
+        one.patience = usual * PATIENCE_FACTOR;
+        let worst = one.listeners.values().map(|listener| listener.missing).max().unwrap_or(0);
+        if 4 * worst > one.round_parts {
+            self.window = (self.window / 2).max(WINDOW_MIN);
+        } else if 16 * worst < one.round_parts {
+            self.window = (self.window * 2).min(WINDOW_MAX);
+        }
+        let is_overdue = one.repair_rounds >= REPAIR_ROUNDS_MAX;
+        let round_parts = one.round_parts;
+        self.drop_listeners(place, |listener| {
+            let is_bad = 2 * listener.missing > round_parts;
+            listener.bad_rounds = if is_bad { listener.bad_rounds + 1 } else { 0 };
+            listener.bad_rounds >= BAD_ROUNDS_MAX || (is_overdue && listener.missing > 0)
+        });
+        self.begin_round(place);
+    }
+
+    /// Requests the missing reports once more, by sending the last part of the round again. Drops the listeners that
+    /// have not answered for long.
+    fn request_reports(&mut self, now: Duration, place: usize) {
+        let one = &mut self.queue[place];
+        for (host, listener) in one.listeners.iter_mut().filter(|(_, listener)| !listener.has_reported) {
+            listener.requests += 1;
+            if listener.requests >= REQUESTS_MAX && !listener.has_heard {
+                let time = self.deaf.get(host).map_or(DEAF_FIRST, |(_, next)| *next);
+                self.deaf.insert(*host, (now + time, (2 * time).min(DEAF_MAX)));
+            }
+        }
+        one.patience = (2 * one.patience).clamp(PATIENCE_MIN, PATIENCE_MAX);
+        one.phase = Phase::Sending(VecDeque::from([one.last]));
+        self.drop_listeners(place, |listener| !listener.has_reported && listener.requests >= REQUESTS_MAX);
+        let one = &mut self.queue[place];
+        if one.listeners.values().all(|listener| listener.has_reported) {
+            one.phase = Phase::Waiting { since: now, until: now };
+            self.end_round_if_reported(now, place);
+        }
+    }
+
+    /// Drops the listeners of which `is_dropped` is true.
+    fn drop_listeners(&mut self, place: usize, mut is_dropped: impl FnMut(&mut Listener) -> bool) {
+        let one = &mut self.queue[place];
+        let (key, dropped) = (one.key, &mut self.dropped);
+        one.listeners.retain(|host, listener| {
+            let is_dropped = is_dropped(listener);
+            if is_dropped {
+                dropped.push((*host, key));
+            }
+            !is_dropped
+        });
+    }
+
+    /// Returns whether nothing is broadcast.
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+}
