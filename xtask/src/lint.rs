@@ -128,6 +128,7 @@ fn is_crate_root(path: &Path) -> bool {
         [src, file] if src == "src" => file == "lib.rs" || file == "main.rs",
         [src, bin, _] if src == "src" => bin == "bin",
         [directory, _] => matches!(&**directory, "tests" | "examples" | "benches"),
+        [directory, _, file] if directory == "tests" => file == "main.rs",
         _ => false,
     }
 }
@@ -203,7 +204,8 @@ mod tests {
 
     #[test]
     fn crate_roots_are_the_files_that_cargo_starts_from() {
-        for root in ["crates/pvmd/src/main.rs", "crates/a/tests/b.rs", "crates/a/build.rs", "xtask/src/main.rs"] {
+        let roots = ["src/main.rs", "tests/b.rs", "tests/b/main.rs", "build.rs"].map(|file| format!("crates/a/{file}"));
+        for root in roots.iter().map(String::as_str).chain(["xtask/src/main.rs"]) {
             assert!(is_crate_root(Path::new(root)), "{root}");
         }
         for other in ["crates/pvmd/src/tasks.rs", "xtask/src/build.rs", "crates/a/src/b/main.rs", "tests/a/b.rs"] {

@@ -4,7 +4,7 @@
 //! `cargo run --release -p pvm-task --example cost [ROUNDS]`
 #![forbid(unsafe_code)]
 
-#[path = "../tests/daemon/mod.rs"]
+#[path = "../tests/tasks/daemon/mod.rs"]
 mod daemon;
 
 use daemon::Running;
