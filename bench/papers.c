@@ -4,14 +4,14 @@
  *   papers barrier ROUTE TASKS BARRIERS REPETITIONS
  *   papers collect ROUTE TASKS DOUBLES MESSAGES WAIT_US none|program|library REPETITIONS
  *   papers copies ROUTE here|there SIZE MESSAGES
- *   papers mcast ROUTE WAY TASKS REPETITION_MS REPETITIONS SIZE...
+ *   papers mcast ROUTE WAY TASKS TRIALS REPETITION_MS REPETITIONS SIZE...
  *
  * pair: ping-pong in all forms, with a task on this host or on another one; EXCHANGES round trips in a repetition, or
  * as many as REPETITION_MS needs if EXCHANGES is 0. barrier: the time of a barrier, and how far apart the members
  * leave it. collect: all other tasks send doubles to the master at the same time; who waits before each send (nobody,
  * the program, or the library with PvmBackoff): task n waits n times WAIT_US. copies: how often the libraries of sender
  * and receiver copy each byte of a message, in all forms (hpvm alone counts this). mcast: a multicast and a short answer
- * from each task; WAY is a value of PvmMcastRoute, or 0.
+ * from each task; WAY is a value of PvmMcastRoute, or 0; TRIALS multicasts of each size are not measured.
  *
  * The master is the first task, and starts the others on the other hosts, one on each. Each line of the output is
  * `name size value unit`.
@@ -361,18 +361,35 @@ static void prove(struct order order)
 }
 
 /* Repeats the order; reports the time of one exchange in us, multiplied by `scale`. */
-static void measure(const char *name, struct order order, int exchanges, struct effort effort, double scale)
+static void repeat(const char *name, struct order order, int repetitions, double scale)
 {
-    order.count = exchanges > 0 ? exchanges : TRIAL_EXCHANGES;
+    for (int i = 0; i < repetitions; i++)
+        report(name, order.size, timed(order) / order.count * scale, "us");
+}
+
+/* Finds out, by some exchanges, how many exchanges a repetition has, and repeats the order. */
+static void measure_after(int trials, const char *name, struct order order, struct effort effort, double scale)
+{
+    order.count = trials;
     double elapsed = timed(order);
-    if (exchanges == 0 && elapsed < effort.repetition_us / 4) {
+    if (elapsed < effort.repetition_us / 4) {
         order.count = exchanges_for((struct effort){effort.repetition_us / 4, 1}, elapsed, order.count);
         elapsed = timed(order);
     }
-    if (exchanges == 0)
-        order.count = exchanges_for(effort, elapsed, order.count);
-    for (int i = 0; i < effort.repetitions; i++)
-        report(name, order.size, timed(order) / order.count * scale, "us");
+    order.count = exchanges_for(effort, elapsed, order.count);
+    repeat(name, order, effort.repetitions, scale);
+}
+
+/* Repeats the order with this number of exchanges, or with as many as a repetition needs. */
+static void measure(const char *name, struct order order, int exchanges, struct effort effort, double scale)
+{
+    if (exchanges == 0) {
+        measure_after(TRIAL_EXCHANGES, name, order, effort, scale);
+        return;
+    }
+    order.count = exchanges;
+    timed(order);
+    repeat(name, order, effort.repetitions, scale);
 }
 
 static void pair(char **sizes, int size_count, int exchanges, struct effort effort)
@@ -463,10 +480,10 @@ static void measure_copies(int size, int messages)
     }
 }
 
-static void measure_mcast(char **sizes, int size_count, struct effort effort)
+static void measure_mcast(char **sizes, int size_count, int trials, struct effort effort)
 {
     for (int s = 0; s < size_count; s++)
-        measure("mcast", (struct order){.work = MCAST, .size = atoi(sizes[s])}, 0, effort, 1);
+        measure_after(trials, "mcast", (struct order){.work = MCAST, .size = atoi(sizes[s])}, effort, 1);
 }
 
 static int number_of(const char *name)
@@ -502,14 +519,15 @@ int main(int argc, char **argv)
     } else if (strcmp(argv[1], "copies") == 0 && argc == 6) {
         start_workers(program, 2, strcmp(argv[3], "here") == 0, route, 1);
         measure_copies(atoi(argv[4]), atoi(argv[5]));
-    } else if (strcmp(argv[1], "mcast") == 0 && argc > 7) {
+    } else if (strcmp(argv[1], "mcast") == 0 && argc > 8) {
         here.way = atoi(argv[3]);
 #ifdef PvmMcastRoute
         if (here.way != 0)
             must(pvm_setopt(PvmMcastRoute, here.way), "pvm_setopt");
 #endif
         start_workers(program, atoi(argv[4]), 0, route, 0);
-        measure_mcast(argv + 7, argc - 7, (struct effort){atof(argv[5]) * 1e3, atoi(argv[6])});
+        struct effort effort = {atof(argv[6]) * 1e3, atoi(argv[7])};
+        measure_mcast(argv + 8, argc - 8, atoi(argv[5]), effort);
     } else {
         fail("wrong arguments");
     }

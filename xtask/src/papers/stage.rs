@@ -67,7 +67,13 @@ impl Stage {
 
     /// Connects hosts by an emulated Ethernet.
     pub fn ether(&self, hosts: usize, rate: Rate, medium: Medium) -> Result<Network> {
-        Network::new(&self.folder, hosts, Wiring::Ether(Config::new(rate, medium)))
+        self.slow_ether(hosts, rate, medium, 1)
+    }
+
+    /// Connects hosts by an emulated Ethernet whose second takes several seconds. Measured times must be divided by
+    /// `slowdown`.
+    pub fn slow_ether(&self, hosts: usize, rate: Rate, medium: Medium, slowdown: u32) -> Result<Network> {
+        Network::new(&self.folder, hosts, Wiring::Ether(Config { slowdown, ..Config::new(rate, medium) }))
     }
 
     /// Reports the value of one run.

@@ -1,11 +1,16 @@
-//! Multicast to one task on each of several hosts, by each way between hosts (D3, F5, H6).
+//! Multicast to one task on each of several hosts, by each way between hosts (D1, D3, F5, H6).
 
 use super::super::Form;
 use super::super::sheet::{Plot, Sheet};
-use super::super::stage::{HPVM, PVM, Stage};
-use super::Experiment;
+use super::super::stage::{HPVM, PVM, Stage, no_ether};
+use super::{Experiment, nothing_here};
 use crate::bench::hosts::Contestant;
+use crate::bench::samples::median;
 use crate::bench::tables::size_text;
+use crate::ether::model::Medium;
+use crate::ether::wire::Rate;
+use crate::hosts::machine::Machine;
+use crate::hosts::network::Network;
 use anyhow::Result;
 use std::fmt::Display;
 
@@ -14,21 +19,59 @@ pub const EXPERIMENT: Experiment = Experiment {
     tags: "D1, D3, F5, H6",
     title: "multicast over hosts",
     about: "The first task multicasts a message to one task on each of the other hosts, and receives a short answer \
-            from each. The hosts are namespaces on the kernel's bridge.",
+            from each. The hosts are namespaces: first on the kernel's bridge; then on an emulated switch of 1 Gbit/s \
+            with 1 MiB of buffer for each port; then on an emulated segment of 10 Mbit/s, half duplex, with \
+            collisions. Two cores cannot do the work of all hosts as fast as a switch of 1 Gbit/s carries it, so one \
+            second on that switch takes 16 seconds here, and its times are divided by 16. Time limits of the systems, \
+            such as those after which packets are sent again, do not become longer by this. By default hpvm measures \
+            each way and takes the best one, so some multicasts come before the measured ones. The tables of this \
+            choice have its time divided by that of the best fixed way.",
     paper: "None in numbers: D proposes broadcast and the hypercube, F and H a binomial tree for many hosts or long \
             messages.",
     sheets,
     measure,
 };
 
-/// The ways: a system, the name of its row, and the value of `PvmMcastRoute` (0: as the system decides).
-const WAYS: &[(Contestant, &str, i32)] = &[
-    (HPVM, "hpvm, automatic", 0),
+/// A way: the system, the name of its row, and the value of `PvmMcastRoute` (0: as the system decides).
+type Way = (Contestant, &'static str, i32);
+
+/// All ways, those of one system together.
+const WAYS: &[Way] = &[
+    (HPVM, "hpvm, automatic", AUTOMATIC),
     (HPVM, "hpvm, iterative", 1),
     (HPVM, "hpvm, binomial", 2),
     (HPVM, "hpvm, hypercube", 3),
     (PVM, "PVM 3.4.6", 0),
 ];
+const AUTOMATIC: i32 = 0;
+/// Unmeasured multicasts by the automatic way: the daemon measures each of up to three ways three times before it
+/// prefers one.
+const TRIALS_AUTOMATIC: usize = 9;
+
+/// An emulated network.
+struct Place {
+    /// The end of the name of its table.
+    end: &'static str,
+    text: &'static str,
+    rate: Rate,
+    medium: Medium,
+    slowdown: u32,
+}
+
+const SWITCH: Place = Place {
+    end: "switch",
+    text: "a switch of 1 Gbit/s",
+    rate: Rate::Gigabit,
+    medium: Medium::Switch { port_bytes_max: 1 << 20 },
+    slowdown: 16,
+};
+const SEGMENT: Place =
+    Place { end: "segment", text: "a segment of 10 Mbit/s", rate: Rate::Ten, medium: Medium::Hub, slowdown: 1 };
+const PLACES: [Place; 2] = [SWITCH, SEGMENT];
+
+const CHOICE: &str = "d_mcast_choice";
+const CHOICE_ETHER: &str = "d_mcast_choice_ether";
+const CHOICE_UNIT: &str = "automatic / best fixed (less is better)";
 
 fn sizes(form: Form) -> &'static [usize] {
     form.either(&[8, 4096], &[8, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20])
@@ -38,38 +81,211 @@ fn counts(form: Form) -> &'static [usize] {
     form.either(&[2, 4], &[2, 4, 8, 16, 32])
 }
 
+/// Returns how many hosts an emulated network has.
+fn ether_hosts(form: Form) -> usize {
+    form.either(4, 16)
+}
+
+fn ether_sizes(form: Form) -> &'static [usize] {
+    form.either(&[64 << 10], &[8 << 10, 64 << 10, 1 << 20])
+}
+
 fn id(size: usize) -> String {
     format!("d_mcast_{size}")
 }
 
-fn sheets(form: Form) -> Vec<Sheet> {
+impl Place {
+    fn id(&self) -> String {
+        format!("d_mcast_{}", self.end)
+    }
+
+    fn sheet(&self, form: Form) -> Sheet {
+        let slowdown = match self.slowdown {
+            1 => String::new(),
+            factor => format!(", slowed down by {factor} and divided by {factor}"),
+        };
+        let title = format!("pvm_mcast over {} hosts with answers, {}{slowdown}", ether_hosts(form), self.text);
+        let sizes = ether_sizes(form).iter().copied();
+        Sheet::of_numbers(self.id(), title, "bytes of a message", "ms (less is better)", sizes, Plot::Lines)
+            .with_rows(WAYS.iter().map(|(_, row, _)| *row))
+    }
+}
+
+fn bridge_sheets(form: Form) -> Vec<Sheet> {
+    let counts = || counts(form).iter().copied();
     let sheet = |size: &usize| {
         let title = format!("pvm_mcast of {} with answers", size_text(*size));
-        let counts = counts(form).iter().copied();
-        Sheet::of_numbers(id(*size), title, "hosts", "us (less is better)", counts, Plot::Lines)
+        Sheet::of_numbers(id(*size), title, "hosts", "us (less is better)", counts(), Plot::Lines)
             .with_rows(WAYS.iter().map(|(_, row, _)| *row))
     };
-    sizes(form).iter().map(sheet).collect()
+    let mut sheets: Vec<Sheet> = sizes(form).iter().map(sheet).collect();
+    let choice =
+        Sheet::of_numbers(CHOICE, "The automatic way, on a bridge", "hosts", CHOICE_UNIT, counts(), Plot::None);
+    sheets.push(choice.with_rows(sizes(form).iter().map(|size| size_text(*size))));
+    sheets
+}
+
+fn ether_sheets(form: Form) -> Vec<Sheet> {
+    let mut sheets: Vec<Sheet> = PLACES.iter().map(|place| place.sheet(form)).collect();
+    let title = format!("The automatic way, {} hosts", ether_hosts(form));
+    let sizes = ether_sizes(form).iter().copied();
+    let choice = Sheet::of_numbers(CHOICE_ETHER, title, "bytes of a message", CHOICE_UNIT, sizes, Plot::None);
+    sheets.push(choice.with_rows(PLACES.iter().map(|place| place.text)));
+    sheets
+}
+
+fn sheets(form: Form) -> Vec<Sheet> {
+    [bridge_sheets(form), ether_sheets(form)].concat()
+}
+
+/// How much is measured of one way and size. The first multicasts are not measured.
+#[derive(Clone, Copy, PartialEq)]
+struct Effort {
+    trials: usize,
+    repetition_ms: u32,
+    repetitions: u32,
+}
+
+impl Effort {
+    /// Adds the trials of the automatic way.
+    fn of_way(self, way: i32) -> Effort {
+        Effort { trials: if way == AUTOMATIC { TRIALS_AUTOMATIC } else { self.trials }, ..self }
+    }
+}
+
+/// The values of one size by one way.
+struct Times {
+    way: Way,
+    size: usize,
+    values: Vec<f64>,
 }
 
 fn measure(stage: &Stage) -> Result<()> {
+    on_bridge(stage)?;
+    if let Some(obstacle) = no_ether() {
+        nothing_here(stage, &ether_sheets(stage.form), &obstacle);
+        return Ok(());
+    }
+    PLACES.iter().try_for_each(|place| on_ether(stage, place))
+}
+
+fn on_bridge(stage: &Stage) -> Result<()> {
     let most = counts(stage.form).iter().copied().max().unwrap_or(2);
     let network = stage.bridge(most)?;
-    let (ms, repetitions) = stage.either((1, 1), (50, 5));
+    let (trials, (repetition_ms, repetitions)) = (3, stage.either((1, 1), (50, 5)));
+    let sizes = sizes(stage.form);
     for count in counts(stage.form) {
-        for (who, row, way) in WAYS {
-            let mut words: Vec<&dyn Display> = vec![&"mcast", way, count, &ms, &repetitions];
-            words.extend(sizes(stage.form).iter().map(|size| size as &dyn Display));
-            let said = stage.machine(*who, &network, *count).and_then(|machine| stage.papers(*who, &machine, &words));
-            match said {
-                Ok(values) => values.iter().for_each(|one| stage.value(&id(one.size), row, count, one.value)),
-                Err(error) => {
-                    for size in sizes(stage.form) {
-                        stage.failed(*who, &id(*size), row, count, format!("{error:#}"));
-                    }
-                }
-            }
+        let effort = |_: usize| Effort { trials, repetition_ms, repetitions };
+        let times = by_all_ways(stage, &network, *count, sizes, &effort, &mut |way, size, said| match said {
+            Ok(value) => stage.value(&id(size), way.1, count, value),
+            Err(error) => stage.failed(way.0, &id(size), way.1, count, error),
+        });
+        for size in sizes {
+            tell_choice(stage, &times, *size, (CHOICE, &size_text(*size)), *count);
         }
     }
     Ok(())
+}
+
+fn on_ether(stage: &Stage, place: &Place) -> Result<()> {
+    let hosts = ether_hosts(stage.form);
+    let network = stage.slow_ether(hosts, place.rate, place.medium, place.slowdown)?;
+    let scale = 1e-3 / f64::from(place.slowdown);
+    let sizes = ether_sizes(stage.form);
+    let effort = |size: usize| {
+        // On the segment, 1 MiB to each of 16 hosts takes 14 s.
+        let is_long = place.rate == Rate::Ten && size >= 1 << 20;
+        let (trials, repetitions) = if is_long { (0, 1) } else { (1, stage.either(1, 3)) };
+        Effort { trials, repetition_ms: 0, repetitions }
+    };
+    let times = by_all_ways(stage, &network, hosts, sizes, &effort, &mut |way, size, said| match said {
+        Ok(value) => stage.value(&place.id(), way.1, size, value * scale),
+        Err(error) => stage.failed(way.0, &place.id(), way.1, size, error),
+    });
+    sizes.iter().for_each(|size| tell_choice(stage, &times, *size, (CHOICE_ETHER, place.text), *size));
+    Ok(())
+}
+
+/// Measures all ways over the first `hosts` hosts of a network, and reports each value, in us, or why there is none.
+fn by_all_ways(
+    stage: &Stage,
+    network: &Network,
+    hosts: usize,
+    sizes: &[usize],
+    effort: &dyn Fn(usize) -> Effort,
+    report: &mut dyn FnMut(Way, usize, Result<f64, &str>),
+) -> Vec<Times> {
+    let mut all = Vec::new();
+    for way in WAYS {
+        let (who, _, number) = *way;
+        let machine = stage.machine(who, network, hosts);
+        let effort_of = |size: &usize| effort(*size).of_way(number);
+        for sizes in sizes.chunk_by(|one, other| effort_of(one) == effort_of(other)) {
+            let machine = machine.as_ref().map_err(|error| format!("{error:#}"));
+            let said = machine.and_then(|machine| {
+                one_run(stage, machine, *way, hosts, sizes, effort_of(&sizes[0])).map_err(|error| format!("{error:#}"))
+            });
+            match said {
+                Ok(times) => {
+                    for one in times {
+                        one.values.iter().for_each(|value| report(*way, one.size, Ok(*value)));
+                        all.push(one);
+                    }
+                }
+                Err(error) => sizes.iter().for_each(|size| report(*way, *size, Err(&error))),
+            }
+        }
+    }
+    all
+}
+
+/// Runs the program once, for some sizes.
+fn one_run(
+    stage: &Stage,
+    machine: &Machine,
+    way: Way,
+    hosts: usize,
+    sizes: &[usize],
+    effort: Effort,
+) -> Result<Vec<Times>> {
+    let (who, _, number) = way;
+    let Effort { trials, repetition_ms, repetitions } = effort;
+    let mut words: Vec<&dyn Display> = vec![&"mcast", &number, &hosts, &trials, &repetition_ms, &repetitions];
+    words.extend(sizes.iter().map(|size| size as &dyn Display));
+    let said = stage.papers(who, machine, &words)?;
+    let of_size = |size: &usize| said.iter().filter(|one| one.size == *size).map(|one| one.value).collect();
+    Ok(sizes.iter().map(|size| Times { way, size: *size, values: of_size(size) }).collect())
+}
+
+/// Reports how long the automatic way takes, in comparison with the best fixed one.
+fn tell_choice(stage: &Stage, times: &[Times], size: usize, (sheet, row): (&str, &str), column: usize) {
+    match choice(times, size) {
+        Some(ratio) => stage.value(sheet, row, column, ratio),
+        None => stage.failed(HPVM, sheet, row, column, "a way has no time"),
+    }
+}
+
+/// Returns the time of the automatic way divided by the time of the best fixed one.
+fn choice(times: &[Times], size: usize) -> Option<f64> {
+    let ours = times.iter().filter(|one| one.size == size && one.way.0 == HPVM);
+    let medians: Vec<(i32, f64)> = ours.filter_map(|one| Some((one.way.2, median(&one.values)?))).collect();
+    let automatic = medians.iter().find(|(way, _)| *way == AUTOMATIC)?.1;
+    let fixed = medians.iter().filter(|(way, _)| *way != AUTOMATIC).map(|(_, time)| *time);
+    fixed.reduce(f64::min).map(|best| automatic / best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_automatic_way_is_compared_with_the_best_fixed_one() {
+        let values = [[30.0, 20.0, 33.0], [60.0, 50.0, 61.0], [20.0, 25.0, 10.0], [70.0; 3], [1.0; 3]];
+        let of_way = |(way, values): (&Way, [f64; 3])| Times { way: *way, size: 8, values: values.to_vec() };
+        let mut times: Vec<Times> = WAYS.iter().zip(values).map(of_way).collect();
+        assert_eq!(choice(&times, 8), Some(1.5));
+        assert_eq!(choice(&times, 9), None);
+        times.remove(0);
+        assert_eq!(choice(&times, 8), None);
+    }
 }
