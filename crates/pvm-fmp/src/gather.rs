@@ -79,9 +79,9 @@ impl<'a> GatherList<'a> {
 
 impl Block {
     /// Reads from a socket: up to `count` bytes to `at` in this block, and the bytes that follow them into `behind`.
-    /// Returns how many bytes were read. Panics past the end of the block.
+    /// Returns how many bytes were read. Panics past the end of the block, and while the block is lent.
     pub fn read_from(&self, socket: BorrowedFd<'_>, at: usize, count: usize, behind: &mut [u8]) -> io::Result<usize> {
-        assert!(at.checked_add(count).is_some_and(|end| end <= self.capacity()));
+        self.check_writable(at, count);
         let parts = [part(self.address().wrapping_add(at), count), part(behind.as_mut_ptr(), behind.len())];
         // SAFETY: the first range was checked to lie in the block, which only this process writes and
         // to which there are no references; the second one is a slice lent for writing.

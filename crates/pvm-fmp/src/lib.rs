@@ -133,7 +133,7 @@ pub use {
     group::{
         Arrival as BarrierArrival, Failed, GroupMemory, GroupView, Look, MEMBERS_MAX, Pending, Refused, TakenArrivals,
     },
-    heap::Block,
+    heap::{Block, Lent},
     memory::{can_have, release_free},
     preallocated::PreallocatedEndpoint,
     spin::{Spinner, Wait, WaitHistory},

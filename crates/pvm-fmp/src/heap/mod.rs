@@ -3,15 +3,19 @@
 //! Small blocks come from spans of one size class (powers of two). Large blocks are runs of pages, chosen by best fit;
 //! free neighbours are joined. Free runs are *resident* (their memory is still committed; they are used first) or
 //! *hollow* (their memory was never committed, or has been given back).
+mod lent;
+
 use crate::NoMemory;
 use crate::copy;
 use crate::copy_policy::{CopyMode, CopyPolicy, NON_TEMPORAL_BYTES_MIN, PIECE_BYTES, POLICY_BYTES_MIN};
 use crate::segment::{FIRST_BYTES, HEAP_START, PAGE_BYTES, Segment};
 use crate::sync::AtomicU64;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Instant;
+
+pub use lent::Lent;
 
 /// The smallest block, in bytes.
 const SMALL_BYTES_MIN: u64 = 1024;
@@ -293,6 +297,8 @@ struct Inner {
     address: *mut u8,
     offset: u64,
     size: u64,
+    /// How many references to the bytes of the block exist.
+    lent: Cell<u32>,
 }
 
 impl Drop for Inner {
@@ -312,7 +318,7 @@ impl Block {
         let mut borrowed = heap.borrow_mut();
         let (offset, size) = borrowed.allocate(bytes as u64)?;
         let address = borrowed.source().mapping.address(offset, size);
-        Ok(Block(Rc::new(Inner { heap: heap.clone(), address, offset, size })))
+        Ok(Block(Rc::new(Inner { heap: heap.clone(), address, offset, size, lent: Cell::new(0) })))
     }
     /// Returns its offset in the segment.
     pub(crate) fn offset(&self) -> u64 {
@@ -332,7 +338,7 @@ impl Block {
     pub fn capacity(&self) -> usize {
         self.0.size as usize
     }
-    /// Copies `data` to `offset`. Panics past the end.
+    /// Copies `data` to `offset`. Panics past the end, and while the block is lent.
     #[inline]
     pub fn write(&self, offset: usize, data: &[u8]) {
         if data.len() >= POLICY_BYTES_MIN {
@@ -361,30 +367,34 @@ impl Block {
         }
     }
     fn write_cached(&self, offset: usize, data: &[u8]) {
-        self.check(offset, data.len());
-        // SAFETY: checked to lie in the block, which only this process writes; `data` cannot
-        // overlap it, for no reference to segment memory is ever handed out.
+        self.check_writable(offset, data.len());
+        // SAFETY: checked to lie in the block, which only this process writes; no reference to the block exists, so
+        // `data` cannot overlap it.
         unsafe { copy::copy(data.as_ptr(), self.0.address.add(offset), data.len()) }
     }
     /// Does what [`Block::write`] does, by non-temporal stores.
     pub(crate) fn write_non_temporal(&self, offset: usize, data: &[u8]) {
-        self.check(offset, data.len());
+        self.check_writable(offset, data.len());
         // SAFETY: as in `write_cached`.
         unsafe { copy::copy_non_temporal(data.as_ptr(), self.0.address.add(offset), data.len()) }
     }
-    fn check(&self, offset: usize, bytes: usize) {
+    /// Panics unless the range lies in the block and no reference to the block exists.
+    pub(crate) fn check_writable(&self, offset: usize, bytes: usize) {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.capacity()));
+        assert!(self.0.lent.get() == 0, "a lent block is written");
     }
     /// Copies the first `count` bytes of another block to `offset`. Panics past either end.
     pub(crate) fn fill_from(&self, offset: usize, from: &Block, count: usize) {
-        assert!(count <= from.capacity() && offset.checked_add(count).is_some_and(|end| end <= self.capacity()));
-        // SAFETY: both ranges lie in blocks of this process, and blocks do not overlap.
+        assert!(count <= from.capacity());
+        self.check_writable(offset, count);
+        // SAFETY: both ranges lie in blocks of this process; blocks do not overlap, and no reference to this one exists.
         unsafe { copy::copy(from.address(), self.0.address.add(offset), count) }
     }
     /// Copies from `offset` to `data`. Panics past the end.
     pub fn read(&self, offset: usize, data: &mut [u8]) {
         assert!(offset.checked_add(data.len()).is_some_and(|end| end <= self.capacity()));
-        // SAFETY: as in `write`.
+        // SAFETY: checked to lie in the block, which only this process writes; `data` cannot overlap it, since blocks are
+        // lent for reading only.
         unsafe { copy::copy(self.0.address.add(offset), data.as_mut_ptr(), data.len()) }
     }
 }

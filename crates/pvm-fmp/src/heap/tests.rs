@@ -95,6 +95,40 @@ fn what_is_written_is_there_by_whichever_way_it_went() {
     }
 }
 
+fn block_of(data: &[u8]) -> Block {
+    let block = Block::allocate(&Rc::new(RefCell::new(Heap::new(Segment::new().unwrap()))), data.len()).unwrap();
+    block.write(0, data);
+    block
+}
+
+#[test]
+fn a_lent_block_is_read_where_it_lies_and_can_be_written_again_afterwards() {
+    let block = block_of(b"0123456789");
+    let [one, other] = [block.lend(2..6), block.lend(5..10)];
+    assert_eq!((&*one, &*other), (&b"2345"[..], &b"56789"[..]));
+    let copy = &mut [0; 3];
+    block.read(4, copy);
+    assert_eq!(copy, b"456");
+    drop((one, other));
+    block.clone().write(3, b"x");
+    assert_eq!(&*block.lend(2..5), b"2x4");
+}
+
+#[test]
+#[should_panic(expected = "a lent block is written")]
+fn a_lent_block_is_not_written() {
+    let block = block_of(b"0123456789");
+    let _lent = block.lend(0..1);
+    block.clone().write(9, b"x");
+}
+
+#[test]
+#[should_panic(expected = "assertion failed")]
+fn nothing_behind_a_block_is_lent() {
+    let block = block_of(&[1; 1000]);
+    let _lent = block.lend(0..block.capacity() + 1);
+}
+
 /// These tests have one thread, so ThreadSanitizer (`--cfg one_mapping`) has nothing to find in them.
 #[cfg(not(one_mapping))]
 mod generated {

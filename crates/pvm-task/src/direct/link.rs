@@ -487,11 +487,11 @@ impl DirectLink {
             DirectLink::write_header(meta, body.len(), self.reported, &mut self.header);
         }
         let whole = self.header.len() + body.len();
-        let mut step = Vec::new();
         while self.written < whole {
             let lead = &self.header[self.written.min(self.header.len())..];
-            let piece = body.from(self.written.saturating_sub(self.header.len()), &mut step);
-            match self.connection.try_write(&[lead, piece]) {
+            let offset = self.written.saturating_sub(self.header.len());
+            // Whether in clear or encrypted, the bytes are read where they lie, without a copy.
+            match body.with_rest(lead, offset, |parts| self.connection.try_write(parts)) {
                 Ok(0) => return false,
                 Ok(count) => {
                     self.written += count;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::direct::stall::STALL_LIMIT;
+use pvm_fmp::Endpoint;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use std::time::Instant;
 
@@ -27,11 +28,15 @@ fn tags(link: &mut DirectLink) -> Result<Vec<u32>, LinkError> {
 
 /// Sends as a task does: messages that the socket does not take are queued.
 fn send(link: &mut DirectLink, tag: u32, bytes: &[u8]) {
-    let (meta, body) = ([0, tag, 0, 0, 0, 0], Body::Bytes(bytes));
+    send_body(link, tag, Body::Bytes(bytes));
+}
+
+fn send_body(link: &mut DirectLink, tag: u32, body: Body<'_>) {
+    let meta = [0, tag, 0, 0, 0, 0];
     let mut copy = QueuedBody::reserve(body, &mut link.queue.pool).unwrap();
     copy.fill(body);
     let written = link.queue.all_written() && link.write(meta, body);
-    link.enqueue(QueuedMessage { meta, body: copy, length: bytes.len() }, written);
+    link.enqueue(QueuedMessage { meta, body: copy, length: body.len() }, written);
 }
 
 /// Returns both sides of an established link.
@@ -103,6 +108,37 @@ fn a_message_is_read_into_the_receivers_memory_unless_another_comes_first() {
     two.read(&mut arrived, Some(&mut posted), &mut ReadOutcome::default()).unwrap();
     assert!(posted.found.is_none());
     assert_eq!(arrived.iter().map(|one| one.meta[1]).collect::<Vec<_>>(), [5, 6]);
+}
+
+#[test]
+fn a_body_in_blocks_arrives_whole_and_stays_in_its_blocks() {
+    let mut heap = Endpoint::new().unwrap();
+    // More blocks than one system call writes, and more bytes than the socket takes.
+    let lengths = (1..40).map(|number| number * number * 137 % 9000 + 1).chain([1_000_000, 1]);
+    let (mut blocks, mut body) = (Vec::new(), Vec::new());
+    for length in lengths {
+        let block = heap.allocate(length + 10).unwrap();
+        let bytes: Vec<u8> = (0..length).map(|at| (body.len() + at * 7 + at / 251) as u8).collect();
+        block.write(0, &bytes);
+        body.extend(bytes);
+        blocks.push((block, length));
+    }
+    for secret in [None, Some([7; 32])] {
+        let [mut one, mut two] = established(secret);
+        two.on_route_switch();
+        for tag in 0..2 {
+            send_body(&mut one, tag, Body::Blocks(&blocks));
+        }
+        assert!(!one.queue.all_written() && one.queue.bytes() == 2 * body.len());
+        assert!(matches!(&one.queue.last().unwrap().body, QueuedBody::Blocks(kept) if kept.len() == blocks.len()));
+        let (mut arrived, end) = (Vec::new(), Instant::now() + Duration::from_secs(20));
+        while arrived.len() < 2 {
+            assert!(Instant::now() < end);
+            one.flush();
+            two.read(&mut arrived, None, &mut ReadOutcome::default()).unwrap();
+        }
+        assert!(arrived.iter().all(|one: &LinkMessage| one.body == body));
+    }
 }
 
 #[test]

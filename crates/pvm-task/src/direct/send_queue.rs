@@ -4,11 +4,9 @@
 //! not taken yet are in the queue too, after those that it has taken.
 use crate::direct::Body;
 use pvm_core::codes::Code;
-use pvm_fmp::{Block, Meta, count_copy};
+use pvm_fmp::{Block, Lent, Meta, count_copy};
 use std::collections::VecDeque;
 
-/// The most bytes that one write takes from a body in the heap.
-const STEP_BYTES: usize = 64 << 10;
 /// Whenever the queue grows by this size, in bytes, the task checks whether the system has memory to spare.
 const LARGE_BYTES: usize = 1 << 20;
 
@@ -19,26 +17,22 @@ const SPARES_BYTES_MAX: usize = 8 << 20;
 /// How many pooled buffers are considered for reuse.
 const SPARES_TRIED_MAX: usize = 8;
 
-impl<'b> Body<'b> {
-    /// Returns some of the bytes that begin at `offset`: at least one, unless `offset` is the end of the body. If the
-    /// body lies in blocks, copies these bytes to `step` and returns `step`.
-    pub fn from<'s>(&self, mut offset: usize, step: &'s mut Vec<u8>) -> &'s [u8]
-    where
-        'b: 's,
-    {
+impl Body<'_> {
+    /// Calls `take` with `lead` and the bytes of the body that begin at `offset`, where they lie.
+    pub fn with_rest<T>(&self, lead: &[u8], mut offset: usize, take: impl FnOnce(&[&[u8]]) -> T) -> T {
         let blocks = match self {
-            Body::Bytes(bytes) => return &bytes[offset..],
+            Body::Bytes(bytes) => return take(&[lead, &bytes[offset..]]),
             Body::Blocks(blocks) => blocks,
         };
+        let mut lent: Vec<Lent<'_>> = Vec::with_capacity(blocks.len());
         for (block, used) in *blocks {
             if offset < *used {
-                step.resize(STEP_BYTES.min(used - offset), 0);
-                block.read(offset, step);
-                return step;
+                lent.push(block.lend(offset..*used));
             }
-            offset -= used;
+            offset = offset.saturating_sub(*used);
         }
-        &[]
+        let parts: Vec<&[u8]> = std::iter::once(lead).chain(lent.iter().map(|part| &**part)).collect();
+        take(&parts)
     }
 }
 
@@ -221,5 +215,29 @@ impl SendQueue {
     /// Returns the length of all bodies in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pvm_fmp::Endpoint;
+
+    #[test]
+    fn a_body_is_written_from_where_it_lies() {
+        let mut heap = Endpoint::new().unwrap();
+        let blocks = [&b"abc"[..], b"defgh", b"i"].map(|bytes| {
+            let block = heap.allocate(100).unwrap();
+            block.write(0, bytes);
+            (block, bytes.len())
+        });
+        for offset in 0..=9 {
+            let [whole, in_blocks] = [Body::Bytes(b"abcdefghi"), Body::Blocks(&blocks)]
+                .map(|body| body.with_rest(b"head", offset, |parts| parts.concat()));
+            assert_eq!((&whole, &whole[4..]), (&in_blocks, &b"abcdefghi"[offset..]));
+        }
+        Body::Blocks(&blocks).with_rest(b"", 5, |parts| {
+            assert_eq!(parts[1].as_ptr(), blocks[1].0.lend(2..5).as_ptr());
+        });
     }
 }
