@@ -147,6 +147,9 @@ struct Effort {
     repetitions: u32,
 }
 
+/// Takes a value of a way and a size, or why there is none.
+type Report<'a> = &'a mut dyn FnMut(Way, usize, Result<f64, &str>);
+
 /// The values of one size by one way.
 struct Times {
     way: Way,
@@ -209,7 +212,7 @@ fn by_all_ways(
     hosts: usize,
     sizes: &[usize],
     effort: &dyn Fn(Contestant, usize) -> Result<Effort, &'static str>,
-    report: &mut dyn FnMut(Way, usize, Result<f64, &str>),
+    report: Report,
 ) -> Vec<Times> {
     let mut all = Vec::new();
     for way in WAYS {
