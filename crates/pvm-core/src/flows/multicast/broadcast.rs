@@ -362,3 +362,110 @@ impl Broadcasts {
         self.queue.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: BodyKey = BodyKey { origin: Tid(0x40000), secret: [1; 16] };
+    const PART: usize = 1000;
+
+    fn hosts() -> [Tid; 3] {
+        [2, 3, 4].map(Tid::host_number)
+    }
+
+    fn ms(number: u64) -> Duration {
+        Duration::from_millis(number)
+    }
+
+    /// Begins to broadcast a body of this number of parts to hosts that are ready.
+    fn begun(parts: usize) -> Broadcasts {
+        let mut broadcasts = Broadcasts::default();
+        broadcasts.begin(KEY, parts * PART, PART, hosts().into_iter());
+        hosts().into_iter().for_each(|host| broadcasts.ready(ms(0), host, KEY));
+        broadcasts
+    }
+
+    /// Sends a round. Returns its parts and its number.
+    fn round(broadcasts: &mut Broadcasts, now: Duration) -> (Vec<u32>, u32) {
+        let sent: Vec<PartToSend> = std::iter::from_fn(|| broadcasts.next(now)).collect();
+        let round = sent.last().map_or(0, |part| part.round);
+        assert!(sent.iter().rev().skip(1).all(|part| part.round == 0), "only the last part ends the round");
+        (sent.iter().map(|part| part.part).collect(), round)
+    }
+
+    fn report_all(broadcasts: &mut Broadcasts, now: Duration, round: u32) {
+        hosts().into_iter().for_each(|host| broadcasts.report(now, host, KEY, round, &[]));
+    }
+
+    #[test]
+    fn the_window_grows_without_losses_and_shrinks_with_them() {
+        let mut broadcasts = begun(1000);
+        let (parts, number) = round(&mut broadcasts, ms(0));
+        assert_eq!((parts, number), ((0..WINDOW_FIRST).collect(), 1));
+        report_all(&mut broadcasts, ms(1), 1);
+        assert_eq!(round(&mut broadcasts, ms(1)).0.len() as u32, 2 * WINDOW_FIRST);
+        let [one, two, three] = hosts();
+        broadcasts.report(ms(2), one, KEY, 2, &[]);
+        broadcasts.report(ms(2), two, KEY, 2, &[20..30]);
+        assert_eq!(broadcasts.next(ms(2)), None, "a report is missing");
+        broadcasts.report(ms(2), three, KEY, 2, &[25..31, 5000..6000]);
+        let (parts, _) = round(&mut broadcasts, ms(2));
+        assert_eq!(parts, (20..31).chain(48..53).collect::<Vec<u32>>(), "repairs come first");
+    }
+
+    #[test]
+    fn a_host_that_hears_nothing_is_dropped_and_left_out_for_a_while() {
+        let mut broadcasts = begun(10);
+        let [one, two, deaf] = hosts();
+        assert_eq!(round(&mut broadcasts, ms(0)).0.len(), 10);
+        [one, two].into_iter().for_each(|host| broadcasts.received(ms(1), host, KEY));
+        let mut now = ms(1);
+        for _ in 1..REQUESTS_MAX {
+            now = broadcasts.next_wakeup().unwrap();
+            assert_eq!(round(&mut broadcasts, now), (vec![9], 1), "the report is requested again");
+        }
+        assert_eq!(broadcasts.poll_dropped(), None);
+        now = broadcasts.next_wakeup().unwrap();
+        assert_eq!((broadcasts.next(now), broadcasts.poll_dropped()), (None, Some((deaf, KEY))));
+        assert!(broadcasts.is_idle() && broadcasts.reaches(now, one) && !broadcasts.reaches(now, deaf));
+        assert!(broadcasts.reaches(now + DEAF_FIRST, deaf));
+    }
+
+    #[test]
+    fn who_is_ready_too_late_or_lags_behind_must_fetch() {
+        let mut broadcasts = Broadcasts::default();
+        let [one, two, three] = hosts();
+        broadcasts.begin(KEY, 1000 * PART, PART, hosts().into_iter());
+        broadcasts.ready(ms(0), one, KEY);
+        broadcasts.ready(ms(1), two, KEY);
+        assert_eq!((broadcasts.next(ms(1)), broadcasts.next_wakeup()), (None, Some(GATHER)));
+        assert!(broadcasts.next(GATHER).is_some());
+        broadcasts.ready(GATHER, three, KEY);
+        assert_eq!(broadcasts.poll_dropped(), Some((three, KEY)));
+        for number in 1..=BAD_ROUNDS_MAX {
+            assert_eq!(broadcasts.poll_dropped(), None);
+            round(&mut broadcasts, GATHER);
+            broadcasts.report(GATHER, one, KEY, number, &[]);
+            broadcasts.report(GATHER, two, KEY, number, &[0..16 * number]);
+        }
+        assert_eq!(broadcasts.poll_dropped(), Some((two, KEY)));
+        assert!(broadcasts.reaches(GATHER, two), "it has heard something");
+        broadcasts.leave(GATHER, one, KEY);
+        assert!(broadcasts.is_idle());
+    }
+
+    #[test]
+    fn a_second_body_waits_for_the_first_one() {
+        let mut broadcasts = begun(10);
+        let other = BodyKey { secret: [2; 16], ..KEY };
+        broadcasts.begin(other, PART, PART, hosts().into_iter());
+        hosts().into_iter().for_each(|host| broadcasts.ready(ms(0), host, other));
+        assert_eq!(round(&mut broadcasts, ms(0)).0.len(), 10);
+        hosts().into_iter().for_each(|host| broadcasts.received(ms(1), host, KEY));
+        assert_eq!(broadcasts.next(ms(1)).map(|part| part.key), Some(other));
+        broadcasts.fail();
+        assert_eq!(std::iter::from_fn(|| broadcasts.poll_dropped()).count(), 3);
+        assert!(broadcasts.is_idle());
+    }
+}
