@@ -6,6 +6,7 @@
 //! the daemon's memory: by `HELD_BYTES_MAX` for each sender, and by one window (or one long message) for each receiver
 //! and each host that sends to it.
 //!
+//! * `context`: what the route asks of the daemon;
 //! * `data_link`: the data link to one host, with `receive` and `transmit` for its two directions;
 //! * `egress`: puts the messages of tasks into flows;
 //! * `announced`: fetches and relays the bodies of multicasts along trees;
@@ -13,6 +14,7 @@
 mod announced;
 #[cfg(test)]
 mod breaking_tests;
+mod context;
 mod data_link;
 mod datagrams;
 mod egress;
@@ -23,8 +25,8 @@ mod receive;
 mod tests;
 mod transmit;
 
-use crate::broadcast::DatagramSent;
 use announced::Held;
+pub use context::RouteContext;
 use data_link::DataLink;
 use datagrams::Seals;
 use egress::{Egress, EgressFlows};
@@ -47,28 +49,6 @@ pub const PAUSE: Duration = Duration::from_millis(20);
 /// The most messages that are taken from a task before its next frame is handled: as many as the daemon holds for a
 /// task.
 const TAKEN_MESSAGES_MAX: usize = (HELD_BYTES_MAX / MESSAGE_BYTES) as usize;
-
-/// The functions of the daemon that the route calls.
-pub trait RouteContext {
-    /// Returns whether messages can reach a task of this host, now or once it has enrolled.
-    fn accepts_messages(&self, task: Tid) -> bool;
-    /// Returns whether the host belongs to the machine.
-    fn is_member(&self, host: Tid) -> bool;
-    /// Returns the number of a host in the physical network, if it is known.
-    fn node_number(&self, host: Tid) -> Option<u32>;
-    /// Returns whether data between hosts are encrypted.
-    fn encrypts(&self) -> bool;
-    /// Returns the length of the longest datagram to all hosts, in bytes, or `None` if this host can send none.
-    fn datagram_bytes(&self) -> Option<usize>;
-    /// Receives datagrams to all hosts from now on. Returns whether this is possible.
-    fn join_group(&mut self) -> bool;
-    /// Sends a datagram to all hosts.
-    fn send_datagram(&mut self, datagram: &[u8]) -> DatagramSent;
-    /// Introduces a task of this host and the daemon to each other.
-    fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()>;
-    /// Rings a task's doorbell.
-    fn ring(&mut self, task: Tid);
-}
 
 /// An event of the route.
 #[derive(Debug, PartialEq)]

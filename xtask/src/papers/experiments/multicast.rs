@@ -41,6 +41,7 @@ const WAYS: &[Way] = &[
     (HPVM, "hpvm, iterative", 1),
     (HPVM, "hpvm, binomial", 2),
     (HPVM, "hpvm, hypercube", 3),
+    (HPVM, "hpvm, broadcast", 4),
     (PVM, "PVM 3.4.6", 0),
 ];
 const AUTOMATIC: i32 = 0;

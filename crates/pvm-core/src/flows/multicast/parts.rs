@@ -83,18 +83,18 @@ pub fn range_of(bytes: usize, part_bytes: usize, part: u32) -> Option<Range<usiz
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::iter::once;
 
     #[test]
     fn what_is_missing_is_known() {
         let mut parts = Parts::new(100 * 1000 + 1, 1000);
         assert_eq!((parts.range(99), parts.range(100)), (Some(99_000..100_000), Some(100_000..100_001)));
         assert_eq!((parts.range(101), parts.range(u32::MAX)), (None, None));
-        assert_eq!((parts.leading_bytes(), parts.missing(3), parts.missing(u32::MAX)), (0, vec![0..3], vec![0..101]));
+        assert_eq!(parts.leading_bytes(), 0);
+        assert!(parts.missing(3).into_iter().eq(once(0..3)) && parts.missing(u32::MAX).into_iter().eq(once(0..101)));
         (0..101).filter(|part| ![70, 71, 100].contains(part)).for_each(|part| parts.insert(part));
-        assert_eq!(
-            (parts.leading_bytes(), parts.missing(71), parts.missing(101)),
-            (70_000, vec![70..71], vec![70..72, 100..101])
-        );
+        assert!(parts.missing(71).into_iter().eq(once(70..71)));
+        assert_eq!((parts.leading_bytes(), parts.missing(101)), (70_000, vec![70..72, 100..101]));
         assert!(parts.contains(69) && !parts.contains(70) && !parts.contains(9999) && !parts.is_complete());
         [70, 71, 100].into_iter().for_each(|part| parts.insert(part));
         assert!(parts.is_complete() && parts.missing(101).is_empty());
