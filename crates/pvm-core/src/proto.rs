@@ -14,7 +14,7 @@ pub use serde_bytes::ByteBuf;
 
 /// The version of the protocol. The daemon refuses a task of another version with `PvmBadVersion`. A test compares
 /// the formats of the frames with `formats/tasks.txt`.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A frame between a task and its daemon. The longest one holds an entry of a mailbox.
 ///
@@ -278,6 +278,9 @@ pub enum Request {
     /// The reasons why hosts were lost, for `pvm run`: a text for each of the hosts that were lost most recently.
     /// Answer: `Reply::Failures`.
     LostHosts,
+    /// Like [`Request::Barrier`], but the barrier is released by one datagram to all hosts if possible
+    /// (`pvm_lanbarr`).
+    LanBarrier { group: u64, count: i32 },
 }
 
 /// The bytes of input for a task in one request.

@@ -72,6 +72,8 @@ pub struct MachineSettings {
     pub host_watches: u64,
     /// When receivers pace long messages.
     pub pacing: Pacing,
+    /// The number of hosts with members of a group from which on arrivals at barriers travel along a tree.
+    pub barrier_tree_hosts: u32,
     /// The multicast group to which hosts send what is for all hosts, unless the machine does without it.
     pub broadcast: Option<SocketAddrV4>,
 }
@@ -215,6 +217,50 @@ pub enum Frame {
     // ----- pvm run
     /// To the host of a task: a signal for the whole process group of the task.
     SignalGroup { tid: Tid, signal: i32 },
+
+    // ----- barriers
+    /// To the parent in the tree of arrivals, or to the master: members have arrived at the barrier of the group.
+    Arrived { id: u64, arrivals: Vec<Arrival> },
+    /// Master to the host of these arrivals (member and number): their barrier has opened, or has failed. `release` is
+    /// the newest release of the group's barriers; if `late` is set, the host should have got it in another way.
+    BarrierEnded { id: u64, ended: Vec<(Tid, u64)>, failure: Option<Code>, release: Option<Release>, late: bool },
+    /// From the master, or from the parent in the tree of arrivals: the barrier of the group has opened.
+    Released { id: u64, release: Release },
+    /// To the master: members waited for a release that came only when the master repeated it.
+    ReleaseMissed { id: u64 },
+}
+
+/// The arrival of a member at a barrier of its group, by way of the daemons.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
+pub struct Arrival {
+    /// The member.
+    pub tid: Tid,
+    /// The number of the arrival. Later arrivals of a host have higher numbers.
+    pub turn: u64,
+    /// How many changes of the group's members the host of the member knew.
+    pub version: u64,
+    /// The count of `pvm_barrier`.
+    pub count: i32,
+    /// Whether the member asks for a release by broadcast (`pvm_lanbarr`).
+    pub lan: bool,
+}
+
+/// The length of a value of a chain of releases, in bytes.
+pub const CHAIN_VALUE_BYTES: usize = 32;
+
+/// A value of a chain of releases.
+pub type ChainValue = [u8; CHAIN_VALUE_BYTES];
+
+/// The release of a barrier that all members of a group have reached. Only the master can make it; everybody who knows
+/// an earlier one of the same chain can check it.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
+pub struct Release {
+    /// The number of the chain. A chain ends with every change of the group's members.
+    pub chain: u32,
+    /// The place in the chain; 0 is its anchor, which releases nothing.
+    pub index: u32,
+    /// The value at this place.
+    pub value: ChainValue,
 }
 
 /// The output of a command that a host runs for the master. The command starts a daemon on another host.
@@ -267,6 +313,10 @@ pub struct GroupState {
     pub broken: bool,
     /// Whether the group's barriers take place in the barrier page of the receiving host.
     pub meets_here: bool,
+    /// How often the members have changed.
+    pub version: u64,
+    /// The newest release of the group's barriers, or the anchor, if there is a chain of releases.
+    pub chain: Option<Release>,
 }
 
 /// A change of a group, or of its barrier page.
@@ -289,6 +339,8 @@ pub enum GroupChange {
     Give,
     /// The barrier has opened or failed for the members that had arrived in the receiving host's barrier page.
     Release { opened: bool },
+    /// The releases of the group's barriers are values of a new chain, which begins with this anchor.
+    Chain(Release),
 }
 
 /// The length of each secret of a connection, in bytes.

@@ -6,8 +6,8 @@ use pvm_core::machine::{Taken, Waiting};
 use pvm_core::proto::{ByteBuf, Message, Reply, Request, Role, TraceSettings};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{
-    DirectCall, Frame, GroupChange, GroupState, HostEntry, HostOptions, KEY_BYTES, MachineSettings, SECRET_BYTES,
-    Servers, StartNews, StartOrder,
+    Arrival, CHAIN_VALUE_BYTES, DirectCall, Frame, GroupChange, GroupState, HostEntry, HostOptions, KEY_BYTES,
+    MachineSettings, Release, SECRET_BYTES, Servers, StartNews, StartOrder,
 };
 use std::collections::BTreeMap;
 
@@ -84,6 +84,7 @@ fn of_the_master(life: &mut Life) -> Frame {
                 debug_mask: -1,
                 host_watches: u64::MAX,
                 pacing: Pacing::Off,
+                barrier_tree_hosts: 1,
                 broadcast: None,
             };
             let (hosts, joining) = (vec![entry(life)], vec![tid]);
@@ -125,24 +126,42 @@ fn of_groups(life: &mut Life) -> Frame {
         GroupChange::Take,
         GroupChange::Give,
         GroupChange::Release { opened: true },
+        GroupChange::Chain(release(life)),
     ];
-    let waiting = Waiting::default();
-    match life.prng.u32(..6) {
+    let (waiting, turn) = (Waiting::default(), life.prng.u64(..));
+    match life.prng.u32(..10) {
         0 => Frame::GroupChanged { id, number, change: changes[life.prng.usize(..changes.len())].clone() },
         1 => {
             let name = ByteBuf::from(b"hostile".to_vec());
             let members = vec![(instance, tid), (0, tid)];
-            Frame::GroupKnown(GroupState { id, name, members, frozen: true, broken: true, meets_here: true })
+            let chain = Some(release(life));
+            let (frozen, broken, meets_here) = (true, true, true);
+            Frame::GroupKnown(GroupState { id, name, members, frozen, broken, meets_here, version: turn, chain })
         }
         2 => Frame::GroupSeen { number },
         3 => Frame::GroupTaken { id, taken: Taken::default() },
         4 => Frame::BarriersListed { number: instance, waiting: BTreeMap::from([(id, waiting)]) },
+        5 => {
+            let arrival = Arrival { tid, turn, version: turn, count: life.prng.i32(-2..5), lan: life.prng.bool() };
+            Frame::Arrived { id, arrivals: vec![arrival; life.prng.usize(..50)] }
+        }
+        6 => {
+            let (release, late) = (Some(release(life)), life.prng.bool());
+            Frame::BarrierEnded { id, ended: vec![(tid, turn); 3], failure: None, release, late }
+        }
+        7 => Frame::Released { id, release: release(life) },
+        8 => Frame::ReleaseMissed { id },
         _ => Frame::Request {
             wait: instance,
             from: tid,
             request: Request::LeaveGroup(ByteBuf::from(b"hostile".to_vec())),
         },
     }
+}
+
+fn release(life: &mut Life) -> Release {
+    let value = [life.prng.u8(..); CHAIN_VALUE_BYTES];
+    Release { chain: life.prng.u32(..4), index: life.prng.u32(..1025), value }
 }
 
 fn of_tasks(life: &mut Life) -> Frame {

@@ -113,6 +113,7 @@ fn groups(life: &mut Life) {
             3 => Request::LeaveGroup(name),
             4 => Request::Group(name),
             5 => Request::FreezeGroup { name, count },
+            6 => Request::LanBarrier { group, count },
             _ => Request::Barrier { group, count },
         };
         ask(life, master, request);

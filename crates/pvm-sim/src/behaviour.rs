@@ -77,7 +77,9 @@ impl World {
                 one.joined.push((String::from_utf8_lossy(name).into_owned(), *id, *instance as u32));
             }
             (Request::Register { on: true, .. }, Reply::Int(_)) => self.became_tracer(task),
-            (Request::Barrier { group, .. }, reply) => self.left_barrier(task, *group, *reply == Reply::Done),
+            (Request::Barrier { group, .. } | Request::LanBarrier { group, .. }, reply) => {
+                self.left_barrier(task, *group, *reply == Reply::Done)
+            }
             _ => {}
         }
     }

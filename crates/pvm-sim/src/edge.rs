@@ -106,6 +106,8 @@ impl World {
             Action::CallData { host, call, .. } => self.call_data(node, host, &call),
             Action::DropData { host } => self.drop_data(node, host),
             Action::SendHost { host, frame } => self.send_host(node, host, &frame),
+            Action::Broadcast { bytes } => self.broadcast(node, &bytes),
+            Action::ReceiveBroadcasts => {}
             Action::SendAlong { to, frame } => self.send_along(node, to, &frame),
             Action::Joined { .. } => {
                 let (tid, now) = (self.nodes[node].tid, self.now);

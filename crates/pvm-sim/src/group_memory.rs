@@ -1,6 +1,7 @@
 //! The shared memory of groups: the members, and the tasks that wait at the barrier.
 use crate::network::NodeId;
 use crate::program::TaskId;
+use crate::queue::MICROSECOND;
 use crate::world::World;
 use pvm_core::machine::{Barrier, GroupAction, Listing, Taken, Waiting};
 use pvm_core::proto::Request;
@@ -114,7 +115,13 @@ impl World {
         let need = if group % 2 == 0 { size.min(FEW_MEMBERS) } else { size } as u16;
         if memory.uses_daemon {
             self.checks.arrived(group, task, need, self.now);
-            return self.ask(task, Request::Barrier { group, count: need.into() });
+            let count = need.into();
+            // One in three, without a random number.
+            let request = match self.now / MICROSECOND % 3 {
+                0 => Request::LanBarrier { group, count },
+                _ => Request::Barrier { group, count },
+            };
+            return self.ask(task, request);
         }
         if memory.need != 0 && memory.need != need {
             return self.plan_step(task);

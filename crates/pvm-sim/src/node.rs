@@ -10,12 +10,12 @@ use crate::world::Event;
 use pvm_core::flows::multicast::InOrder;
 use pvm_core::flows::pacing::Pacer;
 use pvm_core::flows::{Flows, InboundFlows};
-use pvm_core::machine::{HostSettings, Machine, Rank, Settings};
+use pvm_core::machine::{HostSettings, Machine, OneWay, Rank, Settings};
 use pvm_core::proto::ToTask;
 use pvm_core::tid::Tid;
-use pvm_core::wire::{KEY_BYTES, Key};
+use pvm_core::wire::{CHAIN_VALUE_BYTES, ChainValue, KEY_BYTES, Key};
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 /// The data signature of all simulated hosts.
@@ -91,7 +91,19 @@ impl Node {
         key[..8].copy_from_slice(&(number as u64 + 1).to_le_bytes());
         let address = SocketAddr::new(address_of(place), FIRST_PORT + (number % 60_000) as u16);
         let host = HostSettings { name: name_of(place), arch: ARCH.into(), speed: 1000, node: None, dsig: DSIG };
-        let settings = Settings { rank, host_timeout: timeout, addresses: vec![address], key, ..Settings::new(host) };
+        let one_way = Some(OneWay { secret: key, function: mix });
+        let settings = Settings {
+            rank,
+            host_timeout: timeout,
+            addresses: vec![address],
+            key,
+            broadcast: Some(SocketAddrV4::new(Ipv4Addr::new(239, 255, 0, 1), FIRST_PORT)),
+            // So few that all ways of a release are taken.
+            barrier_tree_hosts: 3,
+            barrier_broadcast_hosts: 5,
+            one_way,
+            ..Settings::new(host)
+        };
         let tid = match rank {
             Rank::Master => Tid::host_number(1),
             Rank::Slave { own, .. } => own,
@@ -122,6 +134,17 @@ impl Node {
             last_process: 100,
         }
     }
+}
+
+/// The one-way function of simulated daemons, which is not one.
+fn mix(value: &ChainValue) -> ChainValue {
+    const WORDS: usize = CHAIN_VALUE_BYTES / 8;
+    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| value[8 * (at % WORDS) + byte]));
+    let mixed: [u64; WORDS] = std::array::from_fn(|at| {
+        let sum = word(at).wrapping_add(word(at + 1).rotate_left(23)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (sum ^ sum >> 29).wrapping_add(at as u64)
+    });
+    std::array::from_fn(|byte| mixed[byte / 8].to_le_bytes()[byte % 8])
 }
 
 /// Returns the name of a computer.

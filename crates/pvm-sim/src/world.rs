@@ -43,6 +43,8 @@ pub enum Event {
     DataUp { link: LinkId, end: usize, connection: u64 },
     /// An end of a data link notices that its connection has ended.
     DataEnded { link: LinkId, end: usize, connection: u64 },
+    /// A datagram for all hosts reaches a daemon.
+    Datagram { node: NodeId, bytes: Box<[u8]> },
     /// Names have been looked up.
     HostsChecked { node: NodeId, request: u32, names: Box<[ByteBuf]> },
     /// A daemon was started, or the start has failed.
@@ -304,6 +306,10 @@ impl World {
             Event::GiveUp { link, end } => self.give_up(link, end),
             Event::Attempt { host, number, .. } => self.attempt(node, host, number),
             Event::DataAttempt { host, number, .. } => self.data_attempt(node, host, number),
+            Event::Datagram { bytes, .. } => {
+                let now = self.time(node);
+                self.nodes[node].machine.handle_broadcast(now, &bytes);
+            }
             Event::DataUp { link, end, connection } => self.data_up(link, end, connection),
             Event::DataEnded { link, end, connection } => self.data_ended(link, end, connection),
             Event::HostsChecked { request, names, .. } => self.hosts_checked(node, request, &names),

@@ -7,6 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
+/// The first byte of a datagram for the rules of the machine.
+pub const FOR_THE_MACHINE: u8 = 2;
 /// The longest datagram that is received, in bytes.
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 

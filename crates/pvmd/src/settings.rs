@@ -10,11 +10,11 @@ use pvm_core::machine::limits::{
     GROUPS_MAX, HOST_REQUESTS_MAX, HOST_WATCHES_MAX, Limits, MAILBOX_BYTES_MAX, MEMBERS_MAX, TASK_REQUESTS_MAX,
     TASK_WATCHES_MAX,
 };
-use pvm_core::machine::{HostSettings, Rank};
-use pvm_core::wire::{HostOptions, Key};
+use pvm_core::machine::{HostSettings, OneWay, Rank};
+use pvm_core::wire::{CHAIN_VALUE_BYTES, ChainValue, HostOptions, Key};
 use pvm_core::{codes, machine};
 use pvm_link::rendezvous::Places;
-use pvm_net::{Connector, Identity, KeyPair};
+use pvm_net::{Connector, Digest, Identity, KeyPair};
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::unix::ffi::OsStringExt;
@@ -107,6 +107,9 @@ impl Settings {
             Ok(group) => settings.machine.broadcast = group,
             Err(complaint) => settings.complaints.push(complaint),
         }
+        settings.machine.barrier_tree_hosts = hosts_from(variable("HPVM_BARRIER_TREE"), machine::BARRIER_TREE_HOSTS);
+        let hosts = hosts_from(variable("HPVM_BARRIER_BROADCAST"), machine::BARRIER_BROADCAST_HOSTS);
+        settings.machine.barrier_broadcast_hosts = hosts;
         settings.machine.host_timeout = seconds(variable("HPVM_HOST_TIMEOUT"), machine::HOST_TIMEOUT);
         Ok(settings)
     }
@@ -161,6 +164,7 @@ impl Settings {
                 limits: limits(variable),
                 barrier_patience: seconds(variable("HPVM_BARRIER_PATIENCE"), machine::BARRIER_PATIENCE),
                 rank,
+                one_way: one_way(),
                 key: keys.public().0,
                 aliases,
                 ..machine::Settings::new(own)
@@ -268,6 +272,28 @@ fn broadcast_group(text: Option<OsString>) -> Result<Option<SocketAddrV4>, Strin
         "PVM_BROADCAST is `{text}`, which is neither `off` nor a multicast group and port such as 239.255.1.2:50000; \
          nothing is broadcast"
     ))
+}
+
+/// Returns what proves that releases of barriers are this host's. Without random bytes there is none, and each host gets
+/// each release on its control link.
+fn one_way() -> Option<OneWay> {
+    let mut secret = [0; CHAIN_VALUE_BYTES];
+    pvm_fmp::random_bytes(&mut secret).ok()?;
+    let function = |value: &ChainValue| {
+        let mut digest = Digest::new();
+        digest.add(value);
+        digest.finish()
+    };
+    Some(OneWay { secret, function })
+}
+
+/// Reads the number of hosts from which on something is done: a number or `off`. Any other text leaves the default.
+fn hosts_from(text: Option<OsString>, default: usize) -> usize {
+    match text.map(|text| lossy(text).trim().to_owned()).as_deref() {
+        Some("off") => usize::MAX,
+        Some(text) => text.parse().unwrap_or(default),
+        None => default,
+    }
 }
 
 /// Reads `PVM_PACING`. Any other text leaves the default.
@@ -383,6 +409,14 @@ mod tests {
         for text in ["on", "239.1.2.3", "239.1.2.3:0", "192.0.2.1:4567"] {
             assert!(of(text).is_err_and(|complaint| complaint.contains(text)));
         }
+    }
+
+    #[test]
+    fn from_how_many_hosts_on_barriers_take_other_ways_can_be_set() {
+        let of = |text: &str| hosts_from(Some(text.into()), 7);
+        assert_eq!([of("3"), of(" 12 "), of("off"), of("many"), hosts_from(None, 7)], [3, 12, usize::MAX, 7, 7]);
+        let one_way = one_way().expect("random bytes");
+        assert_ne!((one_way.function)(&one_way.secret), one_way.secret);
     }
 
     #[test]

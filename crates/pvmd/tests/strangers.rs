@@ -226,6 +226,7 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
         debug_mask: 0,
         host_watches: 1000,
         pacing: Pacing::default(),
+        barrier_tree_hosts: 48,
         broadcast: None,
     };
     let (hosts, options) = (vec![entry(1, "h1"), entry(2, "h2")], wire::HostOptions::default());

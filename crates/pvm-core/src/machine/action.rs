@@ -83,6 +83,11 @@ pub enum Action {
     /// Send a frame in the flow to that task of another host, after everything that this host has sent to the task
     /// before. The task's daemon hands the frame to `Machine::handle_host_frame`.
     SendAlong { to: Tid, frame: Frame },
+    /// Send these bytes to all hosts of the machine by one datagram, of at most 1,200 bytes. The datagram may be lost.
+    /// The daemons there hand the bytes to `Machine::handle_broadcast`.
+    Broadcast { bytes: Vec<u8> },
+    /// Receive such datagrams from now on.
+    ReceiveBroadcasts,
     /// Prepare for a call from the peer's host (the call links `task` and `peer`); answer by
     /// `Machine::handle_direct_expected`. When the call comes, hand the connection to the task and report by
     /// `Machine::handle_direct_ended`.

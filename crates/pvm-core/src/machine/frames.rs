@@ -35,6 +35,13 @@ impl Parts {
             }
             Frame::GroupSeen { number } if core.is_master() => self.groups.change_acknowledged(core, from, number),
             Frame::GroupTaken { id, taken } if core.is_master() => self.groups.arrivals_moved(core, from, id, taken),
+            Frame::Arrived { id, arrivals } => self.groups.combined_arrived(core, from, id, arrivals),
+            Frame::BarrierEnded { id, ended, failure, release, late } if from_master => {
+                let outcome = failure.map_or(Ok(()), Err);
+                self.groups.barrier_ended(core, id, &ended, outcome, release.as_ref(), late);
+            }
+            Frame::Released { id, release } => self.groups.released(core, id, &release, true),
+            Frame::ReleaseMissed { .. } if core.is_master() => self.groups.release_missed(from),
             Frame::BarriersListed { number, waiting } if core.is_master() => {
                 self.groups.listed_there(core, from, number, waiting);
             }
@@ -90,7 +97,7 @@ impl Parts {
                 self.settle(core);
                 core.send_master(Frame::TableAck { version });
             }
-            Frame::GroupKnown(state) if from_master => self.groups.replicate(state),
+            Frame::GroupKnown(state) if from_master => self.groups.replicate(core, state),
             Frame::GroupChanged { id, number, change } if from_master => {
                 self.groups.change_received(core, id, number, &change);
             }
@@ -109,6 +116,8 @@ impl Parts {
             | Frame::TableAck { .. }
             | Frame::GroupSeen { .. }
             | Frame::GroupTaken { .. }
+            | Frame::BarrierEnded { .. }
+            | Frame::ReleaseMissed { .. }
             | Frame::BarriersListed { .. }
             | Frame::StartNews { .. }
             | Frame::Left { .. }

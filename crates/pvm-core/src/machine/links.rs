@@ -29,6 +29,8 @@ pub(super) struct Link {
     pub last_received: Time,
     pub sent: Time,
     pub quality: LinkQuality,
+    /// Whether nothing needs the link, so that it does not matter if it cannot be opened.
+    pub is_optional: bool,
     /// When the link must be checked next.
     deadline: Time,
 }
@@ -59,7 +61,7 @@ impl Links {
     pub fn begin(&mut self, host: Tid, state: State, now: Time, deadline_after: Duration) {
         self.remove(host);
         let (quality, deadline) = (LinkQuality::begin(now), now + deadline_after);
-        self.links.insert(host, Link { state, last_received: now, sent: now, quality, deadline });
+        self.links.insert(host, Link { state, last_received: now, sent: now, quality, is_optional: false, deadline });
         self.deadlines.insert((deadline, host));
     }
     pub fn remove(&mut self, host: Tid) {

@@ -60,7 +60,10 @@ pub use action::{Action, Connection, DirectTicket, Found, HostStart, SpawnId, St
 pub use group_page::{Barrier, GroupAction, Listing, Taken, Waiting};
 pub use limits::Limits;
 pub use membership::{KNOWN_AS, WELCOME_WAIT};
-pub use settings::{BARRIER_PATIENCE, HALT_GRACE, HOST_TIMEOUT, HostSettings, Rank, Settings, Time};
+pub use settings::{
+    BARRIER_BROADCAST_HOSTS, BARRIER_PATIENCE, BARRIER_TREE_HOSTS, HALT_GRACE, HOST_TIMEOUT, HostSettings, OneWay,
+    Rank, Settings, Time,
+};
 pub use spawn::BESIDE_VARIABLE;
 pub use task_table::TASKS_MAX;
 
@@ -270,7 +273,7 @@ impl Machine {
             ToDaemon::CheckBarrier { group, size } => {
                 self.parts.groups.check_barrier(&mut self.core, from, group, size)
             }
-            ToDaemon::Bye => tasks::leave(&mut self.core, from),
+            ToDaemon::Bye => self.parts.leave(&mut self.core, from),
         }
         self.settle();
     }
@@ -282,7 +285,7 @@ impl Machine {
 
     /// Handles the end of a task's connection.
     pub fn handle_disconnect(&mut self, tid: Tid) {
-        tasks::leave(&mut self.core, tid);
+        self.parts.leave(&mut self.core, tid);
         self.settle();
     }
 
@@ -374,6 +377,14 @@ impl Machine {
     /// Handles the arrivals that were taken out of this host's barrier page ([`GroupAction::Take`]).
     pub fn handle_barrier_taken(&mut self, group: u64, taken: Taken) {
         self.parts.groups.arrivals_taken(&mut self.core, group, taken);
+    }
+
+    /// Handles the bytes of [`Action::Broadcast`]. Anybody on the network may have sent it, at any time and any
+    /// number of times.
+    pub fn handle_broadcast(&mut self, now: Time, bytes: &[u8]) {
+        self.advance_time(now);
+        self.parts.groups.datagram_received(&mut self.core, bytes);
+        self.settle();
     }
 
     /// Handles the result of [`Action::ListBarriers`], by group number.

@@ -84,7 +84,10 @@ impl Core {
                 link.sent = now;
                 self.push(Action::SendHost { host, frame });
             }
-            State::Wanted { frames, .. } => frames.push(frame),
+            State::Wanted { frames, .. } => {
+                link.is_optional = false;
+                frames.push(frame);
+            }
             State::Failed => {}
         }
     }
@@ -96,8 +99,19 @@ impl Core {
 
     /// Opens the link to a host if there is none.
     pub fn want_link(&mut self, host: Tid) {
-        if self.hosts.is_known(host) && self.links.get(host).is_none() {
+        match self.links.get_mut(host) {
+            Some(link) => link.is_optional = false,
+            None if self.hosts.is_known(host) => self.make_link(host, Vec::new()),
+            None => {}
+        }
+    }
+
+    /// Opens the link to a host if there is none. If this fails, nobody is to blame. Only the host with the lower tid
+    /// may call this.
+    pub fn try_link(&mut self, host: Tid) {
+        if self.hosts.is_known(host) && self.links.get(host).is_none() && self.own_host() < host {
             self.make_link(host, Vec::new());
+            self.links.get_mut(host).into_iter().for_each(|link| link.is_optional = true);
         }
     }
 

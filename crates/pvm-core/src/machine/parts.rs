@@ -81,6 +81,12 @@ impl Parts {
         all!(self)
     }
 
+    /// Handles the goodbye or the end of a task.
+    pub fn leave(&mut self, core: &mut Core, tid: Tid) {
+        self.groups.task_leaves(core, tid);
+        tasks::leave(core, tid);
+    }
+
     /// Delivers events to all sub-machines until no event is left.
     pub fn settle(&mut self, core: &mut Core) {
         while let Some(event) = core.take_event() {

@@ -288,6 +288,7 @@ fn deciding_host(core: &Core, request: &Request) -> Option<(Tid, Reply)> {
         | Request::Group(_)
         | Request::FreezeGroup { .. }
         | Request::Barrier { .. }
+        | Request::LanBarrier { .. }
         | Request::LostHosts
         | Request::Halt => (core.hosts.master(), failed),
         Request::Register { role, .. } if *role != Role::Tasker => (core.hosts.master(), failed),

@@ -13,6 +13,12 @@ impl Parts {
     /// Handles a request of a task of this host, which the manager, another host, or this daemon decides.
     pub fn handle_request(&mut self, core: &mut Core, from: Tid, wait: u32, request: Request) {
         let Some(request) = self.servers.for_manager(core, &mut self.notify, from, wait, request) else { return };
+        if let Request::Barrier { group, count } | Request::LanBarrier { group, count } = request {
+            let lan = matches!(request, Request::LanBarrier { .. });
+            if self.groups.combine(core, from, wait, group, count, lan) {
+                return;
+            }
+        }
         let Some(request) = self.remote.for_other_host(core, from, wait, request) else { return };
         self.decide(core, from, wait, request);
     }
@@ -69,7 +75,8 @@ impl Parts {
             Request::ExitStatus(tid) => return self.tasks.exit_status(core, from, wait, tid),
             Request::JoinGroup(name) => return self.groups.join(core, from, wait, name),
             Request::LeaveGroup(name) => return self.groups.leave(core, from, wait, &name),
-            Request::Barrier { group, count } => return self.groups.arrive(core, from, wait, group, count),
+            Request::Barrier { group, count } => return self.groups.arrive(core, from, wait, group, count, false),
+            Request::LanBarrier { group, count } => return self.groups.arrive(core, from, wait, group, count, true),
             Request::Group(name) => return self.groups.look_up(core, from, wait, &name),
             Request::FreezeGroup { name, count } => return self.groups.freeze(core, from, wait, &name, count),
             Request::Halt => {

@@ -4,7 +4,7 @@ use super::task_table::TASKS_MAX;
 use crate::flows::pacing::Pacing;
 use crate::hostfile::Hostfile;
 use crate::tid::Tid;
-use crate::wire::{KEY_BYTES, Key};
+use crate::wire::{ChainValue, KEY_BYTES, Key};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
@@ -13,6 +13,11 @@ pub const HALT_GRACE: Duration = Duration::from_secs(2);
 /// How long a barrier waits for substitutes of members that were gone before the barrier began. A program may take long
 /// to start a substitute.
 pub const BARRIER_PATIENCE: Duration = Duration::from_secs(30);
+/// The number of hosts with members from which on hosts send arrivals at barriers to one another. With fewer hosts, the
+/// master has received all arrivals before one could have passed through another host.
+pub const BARRIER_TREE_HOSTS: usize = 48;
+/// The number of other hosts with members from which on barriers are released by broadcast.
+pub const BARRIER_BROADCAST_HOSTS: usize = 3;
 /// How long a host may be silent before it is considered dead.
 pub const HOST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -69,6 +74,14 @@ pub struct Settings {
     pub pacing: Pacing,
     /// The multicast group to which hosts send what is for all hosts, as the master sets it (`PVM_BROADCAST`).
     pub broadcast: Option<SocketAddrV4>,
+    /// The number of hosts with members from which on hosts send their arrivals at barriers to one another, as the
+    /// master sets it (`HPVM_BARRIER_TREE`).
+    pub barrier_tree_hosts: usize,
+    /// The number of other hosts with members from which on the master releases barriers by broadcast
+    /// (`HPVM_BARRIER_BROADCAST`).
+    pub barrier_broadcast_hosts: usize,
+    /// What proves that releases of barriers are the master's; without it, they go to each host by itself.
+    pub one_way: Option<OneWay>,
     /// Other names of this host.
     pub aliases: Vec<String>,
     /// The addresses on which this daemon listens for others.
@@ -77,6 +90,28 @@ pub struct Settings {
     pub key: Key,
     /// The master's hostfile.
     pub hostfile: Hostfile,
+}
+
+/// What proves that releases of barriers are the master's: a secret and a one-way function.
+#[derive(Clone)]
+pub struct OneWay {
+    /// Random bytes that nobody else knows.
+    pub secret: ChainValue,
+    /// The one-way function.
+    pub function: fn(&ChainValue) -> ChainValue,
+}
+
+impl std::fmt::Debug for OneWay {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a one-way function")
+    }
+}
+
+impl OneWay {
+    /// Applies the function that many times.
+    pub(super) fn apply(&self, value: &ChainValue, times: u32) -> ChainValue {
+        (0..times).fold(*value, |value, _| (self.function)(&value))
+    }
 }
 
 impl Settings {
@@ -94,6 +129,9 @@ impl Settings {
             trusted: false,
             pacing: Pacing::default(),
             broadcast: None,
+            barrier_tree_hosts: BARRIER_TREE_HOSTS,
+            barrier_broadcast_hosts: BARRIER_BROADCAST_HOSTS,
+            one_way: None,
             aliases: Vec::new(),
             addresses: Vec::new(),
             key: [0; KEY_BYTES],

@@ -55,7 +55,10 @@ impl World {
     /// Returns whether the task waits at the barrier of the group.
     fn waits_in_barrier(&self, task: TaskId, group: u64) -> bool {
         let one = &self.tasks[task];
-        let asks = |request: &Request| matches!(request, Request::Barrier { group: other, .. } if *other == group);
+        let asks = |request: &Request| match request {
+            Request::Barrier { group: other, .. } | Request::LanBarrier { group: other, .. } => *other == group,
+            _ => false,
+        };
         one.waits_in_barrier == Some(group) || one.open.as_ref().is_some_and(|open| asks(&open.request))
     }
 

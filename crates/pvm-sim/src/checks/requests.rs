@@ -74,7 +74,7 @@ impl Requests {
             (Request::Signal { .. } | Request::SignalGroup { .. }, Reply::Done) => {}
             (Request::Input { .. }, Reply::Done | Reply::Error(Code::NoTask | Code::Already)) => {}
             (Request::ResetInfo { .. } | Request::LeaveGroup(_) | Request::Halt, Reply::Done) => {}
-            (Request::Barrier { .. } | Request::SetTracer(_), Reply::Done) => {}
+            (Request::Barrier { .. } | Request::LanBarrier { .. } | Request::SetTracer(_), Reply::Done) => {}
             (Request::Register { .. }, Reply::Int(_)) => {}
             (Request::PutInfo { .. } | Request::DeleteInfo { .. } | Request::ExitStatus(_), Reply::Int(_)) => {}
             (Request::RecvInfo { .. }, Reply::Info(_)) => {}
@@ -122,7 +122,7 @@ impl World {
                 .get(tid)
                 .is_some_and(|task| self.tasks[*task].stage != Stage::Dead && self.in_machine(*task)),
             // Another invariant covers this wait.
-            Request::Barrier { .. } => true,
+            Request::Barrier { .. } | Request::LanBarrier { .. } => true,
             _ => false,
         }
     }

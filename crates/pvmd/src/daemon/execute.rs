@@ -53,6 +53,8 @@ impl Daemon {
                 self.machine.handle_retransmissions(host, self.host_links.retransmissions(host))
             }
             Action::SendHost { host, frame } => self.host_links.send(host, &frame),
+            Action::Broadcast { bytes } => self.broadcast_for_machine(&bytes),
+            Action::ReceiveBroadcasts => drop(self.open_broadcast()),
             Action::SendAlong { to, frame } => self.send_along(to, &frame),
             Action::ExpectData { host } => self.expect_data(host),
             Action::CallData { host, addresses, call } => self.connect_data(host, &addresses, call),

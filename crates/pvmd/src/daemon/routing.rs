@@ -1,6 +1,6 @@
 //! The daemon's part in carrying messages between hosts.
 use super::Daemon;
-use crate::broadcast::{Broadcast, DatagramSent};
+use crate::broadcast::{Broadcast, DatagramSent, FOR_THE_MACHINE};
 use crate::connections::Connections;
 use crate::route::{Route, RouteContext, RouteEvent};
 use crate::source::Source;
@@ -108,10 +108,7 @@ impl Daemon {
                 self.broadcast.note_link(own.map(|address| address.ip().to_canonical()));
                 attach(&mut self.route, host, data);
                 if self.route.is_broadcaster() {
-                    self.broadcast.open();
-                }
-                if let Some(complaint) = self.broadcast.take_complaint() {
-                    self.log.line(&complaint);
+                    self.open_broadcast();
                 }
             }
             Err(errno) => self.dispatch_route_event(RouteEvent::Cut { host, why: errno.to_string() }),
@@ -121,9 +118,32 @@ impl Daemon {
     /// Handles datagrams to all hosts. What is not understood is dropped: anybody may send datagrams.
     pub(super) fn receive_datagrams(&mut self) {
         while let Some(mut datagram) = self.broadcast.receive() {
-            if let Some(&BODY_PART) = datagram.first() {
-                self.route.on_datagram(&mut datagram, &mut context!(self));
+            match datagram.split_first() {
+                Some((&BODY_PART, _)) => self.route.on_datagram(&mut datagram, &mut context!(self)),
+                Some((&FOR_THE_MACHINE, bytes)) => self.machine.handle_broadcast(self.started.elapsed(), bytes),
+                _ => {}
             }
+        }
+    }
+
+    /// Sends bytes of the machine to all hosts. The machine expects that they may be lost.
+    pub(super) fn broadcast_for_machine(&mut self, bytes: &[u8]) {
+        if self.open_broadcast() {
+            let _ = self.broadcast.send(&[&[FOR_THE_MACHINE], bytes].concat());
+            self.log_broadcast_failure();
+        }
+    }
+
+    /// Opens the socket for datagrams to all hosts, unless it is open. Returns whether it is open.
+    pub(super) fn open_broadcast(&mut self) -> bool {
+        let is_open = self.broadcast.open();
+        self.log_broadcast_failure();
+        is_open
+    }
+
+    fn log_broadcast_failure(&mut self) {
+        if let Some(complaint) = self.broadcast.take_complaint() {
+            self.log.line(&complaint);
         }
     }
 

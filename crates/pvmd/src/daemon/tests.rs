@@ -127,6 +127,7 @@ impl Fixture {
             debug_mask: 0,
             host_watches: 1000,
             pacing: Pacing::default(),
+            barrier_tree_hosts: 48,
             broadcast: None,
         };
         let options = HostOptions::default();

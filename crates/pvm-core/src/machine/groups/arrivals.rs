@@ -6,17 +6,20 @@
 //! has received the arrivals from the page. When the remaining members live on one host again and no member waits, the
 //! page of that host is used again. If a member then still arrives by way of its daemon, the master takes the arrivals
 //! out of the page once more.
+//!
+//! An arrival of a member of another host is a request of the member, or it comes in a frame with others
+//! ([`super::combining`]). Such an arrival may come twice, and in any order: each has a number.
 use super::barrier::Verdict;
 use super::group::Group;
+use super::releases::{Releases, Senders};
 use super::{ALL_MEMBERS, Groups};
 use crate::codes::Code;
 use crate::machine::core::Core;
 use crate::machine::group_page::{Barrier, Taken, Waiting};
 use crate::machine::settings::Time;
-use crate::proto::Reply;
 use crate::tid::Tid;
-use crate::wire::{Frame, GroupChange};
-use std::collections::{BTreeSet, VecDeque};
+use crate::wire::{self, Frame, GroupChange};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// How long the master waits for members whose arrival in the page is uncertain. If such a member has not arrived in
@@ -38,23 +41,61 @@ enum MeetingPlace {
     Master,
 }
 
-/// An arrival by way of the daemon: task, wait id, count.
-type Arrival = (Tid, u32, i32);
+/// A member that has arrived by way of its daemon.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Arriver {
+    /// By a request.
+    Request { tid: Tid, wait: u32 },
+    /// By the arrival with this number of the member's host.
+    Combined { tid: Tid, turn: u64 },
+}
+
+impl Arriver {
+    pub fn tid(&self) -> Tid {
+        let (Arriver::Request { tid, .. } | Arriver::Combined { tid, .. }) = self;
+        *tid
+    }
+}
+
+/// An arrival by way of the daemon.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrival {
+    pub arriver: Arriver,
+    /// The host that has sent it.
+    pub sender: Tid,
+    pub count: i32,
+    pub lan: bool,
+}
+
+/// What the master knows about the arrivals of a member.
+#[derive(Default)]
+struct Turn {
+    /// The version of the group since which the task is a member.
+    since: u64,
+    /// The number of the last arrival.
+    last: u64,
+    /// How its barrier has ended.
+    outcome: Option<Result<(), Code>>,
+}
 
 /// A barrier at the master; at least one member has arrived.
-struct PendingBarrier {
-    need: u32,
-    arrived: u32,
+pub(super) struct PendingBarrier {
+    pub need: u32,
+    pub arrived: u32,
     /// The members that have arrived, including those in the page of `page_host`.
-    members: BTreeSet<Tid>,
+    pub members: BTreeSet<Tid>,
     /// Members that may have arrived in the page before it was taken out of use.
     maybe_arrived: BTreeSet<Tid>,
     /// The time from which the members in `maybe_arrived` count as arrived.
     maybe_until: Time,
-    /// Arrivals by way of the daemon: task and wait id.
-    to_answer: Vec<(Tid, u32)>,
+    /// Arrivals by way of the daemon.
+    pub to_answer: Vec<Arriver>,
+    /// The other hosts from which these arrivals came.
+    pub senders: Senders,
+    /// Whether a member has asked for a release by broadcast.
+    pub lan: bool,
     /// The host, if any, in whose page some of the members wait until the master releases them.
-    page_host: Option<Tid>,
+    pub page_host: Option<Tid>,
 }
 
 /// The place where the members of a group arrive, and the arrivals at the master.
@@ -66,6 +107,9 @@ pub(super) struct Arrivals {
     pending: Option<PendingBarrier>,
     /// Arrivals at the master that wait until the master has received the arrivals from a page.
     queue: VecDeque<Arrival>,
+    /// At the master: all members.
+    turns: BTreeMap<Tid, Turn>,
+    pub releases: Releases,
 }
 
 impl Arrivals {
@@ -82,6 +126,20 @@ impl Arrivals {
         let pending = self.pending.as_ref()?;
         let need = u16::try_from(pending.need).unwrap_or(u16::MAX);
         Some(Waiting { need, tids: pending.members.iter().copied().collect() })
+    }
+    /// Records since which version of the group a task is a member.
+    pub fn member_came(&mut self, tid: Tid, version: u64) {
+        self.turns.insert(tid, Turn { since: version, ..Turn::default() });
+    }
+    /// Records how the barrier of an arrival has ended.
+    pub fn note_outcome(&mut self, tid: Tid, turn: u64, outcome: Result<(), Code>) {
+        if let Some(known) = self.turns.get_mut(&tid).filter(|known| known.last == turn) {
+            known.outcome = Some(outcome);
+        }
+    }
+    /// Forgets a member that has gone.
+    pub fn member_gone(&mut self, tid: Tid) {
+        self.turns.remove(&tid);
     }
     /// Returns the host in whose page members arrive, if it is another host than this one.
     pub fn elsewhere(&self, own: Tid) -> Option<Tid> {
@@ -177,13 +235,12 @@ impl Groups {
         if taken.need > 0 {
             let Taken { need, arrived, arrived_members, maybe_arrived } = taken;
             arrivals.pending = Some(PendingBarrier {
-                need: need.into(),
                 arrived: arrived.into(),
                 members: arrived_members.into_iter().collect(),
                 maybe_arrived: maybe_arrived.into_iter().collect(),
                 maybe_until,
-                to_answer: Vec::new(),
                 page_host: Some(from),
+                ..PendingBarrier::new(need.into())
             });
         }
         for arrival in std::mem::take(&mut arrivals.queue) {
@@ -193,26 +250,91 @@ impl Groups {
         self.choose_place(core, id);
     }
 
-    /// Handles the arrival of a member by way of its daemon.
-    pub fn arrive(&mut self, core: &mut Core, from: Tid, wait: u32, id: u64, count: i32) {
+    /// Handles the request of a member to arrive.
+    pub fn arrive(&mut self, core: &mut Core, from: Tid, wait: u32, id: u64, count: i32, lan: bool) {
+        let arriver = Arriver::Request { tid: from, wait };
+        self.arrive_by_daemon(core, id, Arrival { arriver, sender: from.host(), count, lan });
+    }
+
+    /// Handles arrivals that other hosts have sent.
+    pub fn combined_arrived(&mut self, core: &mut Core, from: Tid, id: u64, arrivals: Vec<wire::Arrival>) {
+        if !core.is_master() {
+            return self.arrivals_passing(core, from, id, arrivals);
+        }
+        for arrival in arrivals {
+            if self.is_new(core, from, id, &arrival) {
+                self.release_confirmed(id, arrival.tid.host());
+                let wire::Arrival { tid, turn, count, lan, .. } = arrival;
+                let arriver = Arriver::Combined { tid, turn };
+                self.arrive_by_daemon(core, id, Arrival { arriver, sender: from, count, lan });
+            }
+        }
+    }
+
+    /// Returns whether a combined arrival is to be counted. It is not if it comes a second time, or if it is older than
+    /// the membership, or if its sender may not speak for the member: a host speaks for its own members, and if it has
+    /// members in the group, for all members of other hosts.
+    fn is_new(&mut self, core: &mut Core, from: Tid, id: u64, arrival: &wire::Arrival) -> bool {
+        let (own, tid, turn) = (core.own_host(), arrival.tid, arrival.turn);
+        let Some(group) = self.by_id(id) else { return false };
+        let is_own = tid.host() == from;
+        if tid.host() == own || !is_own && !group.has_members_on(from) {
+            return false;
+        }
+        let Some(known) = group.arrivals.turns.get_mut(&tid) else {
+            if is_own {
+                core.send_host(from, ended(id, (tid, turn), Err(Code::NotInGroup)));
+            }
+            return false;
+        };
+        if arrival.version < known.since {
+            return false;
+        }
+        if turn > known.last {
+            (known.last, known.outcome) = (turn, None);
+            return true;
+        }
+        if let Some(outcome) = known.outcome.filter(|_| turn == known.last && is_own) {
+            self.answer_again(core, id, (tid, turn), outcome);
+        }
+        false
+    }
+
+    /// Handles an arrival by way of the daemon.
+    fn arrive_by_daemon(&mut self, core: &mut Core, id: u64, arrival: Arrival) {
         let Some(group) = self.by_id(id).filter(|group| group.size() > 0) else {
-            return core.reply(from, wait, Err(Code::NoGroup));
+            return self.refuse(core, id, arrival.arriver, Code::NoGroup);
         };
         match group.arrivals.place {
             MeetingPlace::PageOf(host) => {
-                group.arrivals.queue.push_back((from, wait, count));
+                group.arrivals.queue.push_back(arrival);
                 self.move_to_master(core, id, host);
             }
-            MeetingPlace::Moving(_) => group.arrivals.queue.push_back((from, wait, count)),
+            MeetingPlace::Moving(_) => group.arrivals.queue.push_back(arrival),
             MeetingPlace::Master | MeetingPlace::Nowhere => {
-                self.arrive_at_master(core, id, (from, wait, count));
+                self.arrive_at_master(core, id, arrival);
                 self.choose_place(core, id);
             }
         }
     }
 
+    /// Refuses an arrival.
+    fn refuse(&mut self, core: &mut Core, id: u64, arriver: Arriver, code: Code) {
+        match arriver {
+            Arriver::Request { tid, wait } => core.reply(tid, wait, Err(code)),
+            Arriver::Combined { tid, turn } => {
+                if let Some(group) = self.by_id(id) {
+                    group.arrivals.note_outcome(tid, turn, Err(code));
+                }
+                core.send_host(tid.host(), ended(id, (tid, turn), Err(code)));
+            }
+        }
+    }
+
     /// Counts an arrival at the master; opens the barrier if this arrival was the last.
-    fn arrive_at_master(&mut self, core: &mut Core, id: u64, (from, wait, count): Arrival) {
+    fn arrive_at_master(&mut self, core: &mut Core, id: u64, arrival: Arrival) {
+        let (own, Arrival { arriver, sender, count, lan }) = (core.own_host(), arrival);
+        let from = arriver.tid();
         let Some(group) = self.by_id(id) else { return };
         let size = group.size();
         let need = match count {
@@ -227,15 +349,17 @@ impl Groups {
             _ => None,
         };
         if let Some(code) = refusal {
-            return core.reply(from, wait, Err(code));
+            return self.refuse(core, id, arriver, code);
         }
         let pending = group.arrivals.pending.get_or_insert_with(|| PendingBarrier::new(need));
         pending.maybe_arrived.remove(&from);
         pending.members.insert(from);
-        pending.to_answer.push((from, wait));
+        pending.to_answer.push(arriver);
+        pending.senders.extend(Some(sender).filter(|sender| *sender != own));
+        pending.lan |= lan;
         pending.arrived += 1;
         if pending.arrived >= pending.need {
-            self.end_barrier(core, id, Ok(Reply::Done));
+            self.end_barrier(core, id, Ok(()));
         } else if size < need as usize {
             group.shortage.note_size(size);
             self.examine_barrier(core, id);
@@ -261,15 +385,14 @@ impl Groups {
     }
 
     /// Ends the barrier at the master: answers or releases the members that have arrived, and begins the next barrier.
-    fn end_barrier(&mut self, core: &mut Core, id: u64, answer: Result<Reply, Code>) {
+    fn end_barrier(&mut self, core: &mut Core, id: u64, outcome: Result<(), Code>) {
         let Some(group) = self.by_id(id) else { return };
         let Some(pending) = group.arrivals.pending.take() else { return };
         group.arrivals.generation = group.arrivals.generation.wrapping_add(1);
-        for (tid, wait) in pending.to_answer {
-            core.reply(tid, wait, answer.clone());
-        }
-        if let Some(host) = pending.page_host {
-            self.order_group(core, host, id, GroupChange::Release { opened: answer.is_ok() });
+        let page_host = pending.page_host;
+        self.answer_all(core, id, pending, outcome);
+        if let Some(host) = page_host {
+            self.order_group(core, host, id, GroupChange::Release { opened: outcome.is_ok() });
         }
     }
 
@@ -294,17 +417,27 @@ impl PendingBarrier {
             maybe_arrived: BTreeSet::new(),
             maybe_until: Time::ZERO,
             to_answer: Vec::new(),
+            senders: Senders::new(),
+            lan: false,
             page_host: None,
         }
     }
 }
 
-/// Answers the members that wait at the barrier of a group that has ended.
+/// Returns the frame that tells a host that the barrier of one arrival has ended.
+pub(super) fn ended(id: u64, arrival: (Tid, u64), outcome: Result<(), Code>) -> Frame {
+    Frame::BarrierEnded { id, ended: vec![arrival], failure: outcome.err(), release: None, late: false }
+}
+
+/// Answers the members that wait at the barrier of a group that has ended. (Other hosts answer those whose arrivals came
+/// combined when they learn that the group has ended.)
 pub(super) fn end_arrivals(core: &mut Core, arrivals: Arrivals) {
     let waiting = arrivals.pending.into_iter().flat_map(|pending| pending.to_answer);
-    let queued = arrivals.queue.into_iter().map(|(tid, wait, _)| (tid, wait));
-    let left: Vec<(Tid, u32)> = waiting.chain(queued).collect();
-    for (tid, wait) in left {
-        core.reply(tid, wait, Err(Code::NoGroup));
+    let queued = arrivals.queue.into_iter().map(|arrival| arrival.arriver);
+    let left: Vec<Arriver> = waiting.chain(queued).collect();
+    for arriver in left {
+        if let Arriver::Request { tid, wait } = arriver {
+            core.reply(tid, wait, Err(Code::NoGroup));
+        }
     }
 }

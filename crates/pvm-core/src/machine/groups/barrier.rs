@@ -197,16 +197,24 @@ impl Groups {
 
     /// Examines the barriers whose deadline has passed.
     pub fn on_time(&mut self, core: &mut Core) {
-        let mut ids = Vec::new();
-        while let Some((_, id)) = self.next_deadline().filter(|(when, _)| *when <= core.now) {
-            if let Some(group) = self.by_id(id) {
+        let ids: Vec<u64> = std::iter::from_fn(|| self.take_due(core.now)).collect();
+        let now = core.now;
+        let is_due = |when: Option<Time>| when.is_some_and(|when| when <= now);
+        for id in ids {
+            let Some(group) = self.by_id(id) else { continue };
+            let (examines, repeats) =
+                (is_due(group.shortage.deadline), is_due(group.arrivals.releases.next_deadline()));
+            if examines {
                 group.shortage.deadline = None;
             }
+            self.combine_on_time(core, id);
+            if repeats {
+                self.repeat_release(core, id);
+            }
+            if examines {
+                self.examine_barrier(core, id);
+            }
             self.register_deadline(id);
-            ids.push(id);
-        }
-        for id in ids {
-            self.examine_barrier(core, id);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One group: its members, their instance numbers, and its state.
 use super::arrivals::Arrivals;
 use super::barrier::Shortage;
+use super::combining::Combining;
 use super::replicas::Replica;
 use crate::machine::settings::Time;
 use crate::tid::Tid;
@@ -42,6 +43,10 @@ pub(super) struct Group {
     pub shortage: Shortage,
     /// At the master: arrivals at the group's barrier.
     pub arrivals: Arrivals,
+    /// On other hosts: arrivals on their way to the master.
+    pub combining: Combining,
+    /// How often the members have changed.
+    pub version: u64,
 }
 
 impl Group {
@@ -72,6 +77,19 @@ impl Group {
     pub fn only_host(&self) -> Option<Tid> {
         let mut hosts = self.hosts.keys().copied();
         hosts.next().filter(|_| hosts.next().is_none())
+    }
+
+    /// Returns the hosts with members, in the order of the host table.
+    pub fn hosts(&self) -> impl Iterator<Item = Tid> + '_ {
+        self.hosts.keys().copied()
+    }
+    pub fn has_members_on(&self, host: Tid) -> bool {
+        self.hosts.contains_key(&host)
+    }
+    /// Returns when something is due.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let barriers = [self.shortage.next_deadline(), self.combining.next_deadline()];
+        barriers.into_iter().chain([self.arrivals.releases.next_deadline()]).flatten().min()
     }
 
     /// Makes the task a member with the lowest free instance number; returns this number.

@@ -7,18 +7,24 @@
 //! * `group`: one group
 //! * `replicas`: the groups that each host replicates
 //! * `arrivals`: barriers of members on several hosts
+//! * `combining`: arrivals on their way to the master
+//! * `releases`, `chain`: the way back
 //! * `barrier`: barriers that lack members
 //! * `listing`: the group server's messages
 
 mod arrivals;
 mod barrier;
+mod chain;
+mod combining;
 mod group;
 mod listing;
+mod releases;
 mod replicas;
 
 use self::group::{Freezing, Group};
 use self::listing::Listings;
 pub(super) use self::listing::ask_group_server;
+use self::releases::Reach;
 use self::replicas::{ChangeAcks, NO_ACK, Replicas};
 use super::action::Action;
 use super::core::{Core, SubMachine};
@@ -61,6 +67,9 @@ pub(super) struct Groups {
     replicas: Replicas,
     change_acks: ChangeAcks,
     listings: Listings,
+    /// The number of the last arrival that this host has combined with others.
+    last_turn: u64,
+    reach: Reach,
 }
 
 impl SubMachine for Groups {
@@ -75,11 +84,14 @@ impl SubMachine for Groups {
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
             Event::TaskLeft { tid, .. } => {
+                self.task_leaves(core, *tid);
                 self.leave_all(core, *tid);
                 self.forget_viewer(*tid);
             }
             Event::ClientLeft { tid, .. } => self.leave_all(core, *tid),
             Event::HostGone(host) => {
+                self.reach.host_gone(*host);
+                self.combining_host_lost(core, *host);
                 self.replica_lost(core, *host);
                 self.listing_host_lost(core, *host);
                 for (tid, id) in self.memberships.take_host(*host) {
@@ -121,15 +133,25 @@ impl Groups {
         }
         Some(group)
     }
-    /// Registers the deadline of a group's barrier, which may have changed.
+    /// Registers the deadline of a group's barrier, which may have changed. An earlier one stays registered, because
+    /// that costs less than to remove it at every barrier.
     fn register_deadline(&mut self, id: u64) {
         let Some(group) = self.groups.get_mut(&id) else { return };
-        let next = group.shortage.next_deadline();
-        let before = std::mem::replace(&mut group.registered_deadline, next);
-        if before != next {
+        let Some(next) = group.next_deadline() else { return };
+        if group.registered_deadline.is_none_or(|before| next < before) {
+            let before = group.registered_deadline.replace(next);
             before.map(|when| self.deadlines.remove(&(when, id)));
-            next.map(|when| self.deadlines.insert((when, id)));
+            self.deadlines.insert((next, id));
         }
+    }
+    /// Takes a group whose registered deadline has passed.
+    fn take_due(&mut self, now: Time) -> Option<u64> {
+        let (when, id) = self.deadlines.first().copied().filter(|(when, _)| *when <= now)?;
+        self.deadlines.remove(&(when, id));
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.registered_deadline = None;
+        }
+        Some(id)
     }
     /// Returns the arrivals at a barrier that is pending at the master.
     #[cfg(test)]
@@ -263,6 +285,7 @@ impl Groups {
         group.shortage.member_left(size);
         let frozen = group.frozen;
         group.broken = frozen;
+        group.arrivals.member_gone(tid);
         let number = self.change_group(core, id, GroupChange::Gone { instance }, asking_host);
         if frozen {
             self.change_group(core, id, GroupChange::Break, Tid::NONE);

@@ -4,9 +4,12 @@
 //! group ends. A join or leave is answered when all hosts with a replica have acknowledged the change. So when the call
 //! of a task that joins or leaves returns, all hosts with a replica know the change.
 use super::arrivals::end_arrivals;
+use super::chain::KnownChain;
+use super::combining::end_combining;
 use super::group::Group;
 use super::{Groups, NO_MEMBER, act};
 use crate::codes::Code;
+use crate::machine::action::Action;
 use crate::machine::core::Core;
 use crate::machine::group_page::{GroupAction, Taken};
 use crate::machine::index::PairIndex;
@@ -44,6 +47,10 @@ impl Replica {
     /// Returns whether this host has a page of the group.
     pub fn is_made(&self) -> bool {
         self.page == PageState::Ready
+    }
+    /// Returns the other hosts with a replica, at the master.
+    pub fn hosts(&self) -> Vec<Tid> {
+        self.hosts.iter().copied().collect()
     }
 }
 
@@ -96,9 +103,18 @@ impl Groups {
     /// because the change reaches `asking_host` before the answer to that task does. If no task asked (`Tid::NONE`), no
     /// acknowledgements are requested.
     pub(super) fn change_group(&mut self, core: &mut Core, id: u64, change: GroupChange, asking_host: Tid) -> u64 {
-        self.act_on_page(core, id, action_of(&change));
+        if let Some(action) = action_of(&change) {
+            self.act_on_page(core, id, action);
+        }
         let Some(group) = self.by_id(id) else { return NO_ACK };
-        let hosts: Vec<Tid> = group.replica.hosts.iter().copied().collect();
+        if matches!(change, GroupChange::Joined { .. } | GroupChange::Gone { .. }) {
+            group.version += 1;
+            group.arrivals.releases.end_chain();
+        }
+        if let GroupChange::Joined { tid, .. } = change {
+            group.arrivals.member_came(tid, group.version);
+        }
+        let hosts = group.replica.hosts();
         let mut waited: BTreeSet<Tid> = hosts.iter().copied().filter(|host| *host != asking_host).collect();
         if asking_host == Tid::NONE {
             waited.clear();
@@ -129,7 +145,9 @@ impl Groups {
         }
         let (name, members) = (ByteBuf::from(group.name().to_vec()), group.members().collect());
         let meets_here = group.arrivals.is_at(host);
-        let state = GroupState { id, name, members, frozen: group.frozen, broken: group.broken, meets_here };
+        let chain = group.arrivals.releases.chain(core.settings.one_way.as_ref());
+        let (frozen, broken, version) = (group.frozen, group.broken, group.version);
+        let state = GroupState { id, name, members, frozen, broken, meets_here, version, chain };
         self.replicas.by_host.insert(host, id);
         core.send_host(host, Frame::GroupKnown(state));
     }
@@ -313,16 +331,21 @@ impl Groups {
             core.reply(to, wait, Err(Code::NoGroup));
         }
         end_arrivals(core, group.arrivals);
+        end_combining(core, group.combining);
     }
 
     // ----- hosts other than the master
 
     /// Adds a group that this host replicates from now on.
-    pub fn replicate(&mut self, state: GroupState) {
-        let GroupState { id, name, members, frozen, broken, meets_here } = state;
+    pub fn replicate(&mut self, core: &mut Core, state: GroupState) {
+        let GroupState { id, name, members, frozen, broken, meets_here, version, chain } = state;
         let mut group = Group::new(id, name.into_vec());
+        if chain.is_some() {
+            core.push(Action::ReceiveBroadcasts);
+        }
         members.into_iter().for_each(|(instance, tid)| group.put(instance, tid));
         (group.frozen, group.broken, group.replica.meets_here) = (frozen, broken, meets_here);
+        (group.version, group.combining.known_chain) = (version, chain.map(KnownChain::new));
         self.insert(group);
     }
 
@@ -352,11 +375,20 @@ impl Groups {
             GroupChange::Freeze => group.frozen = true,
             GroupChange::Break => group.broken = true,
             GroupChange::Close => {}
+            GroupChange::Chain(anchor) => {
+                group.combining.known_chain = Some(KnownChain::new(anchor.clone()));
+                core.push(Action::ReceiveBroadcasts);
+            }
             GroupChange::Take | GroupChange::Give | GroupChange::Release { .. } => {
                 return self.page_ordered(core, id, change);
             }
         }
-        self.act_on_page(core, id, action_of(change));
+        if let Some(action) = action_of(change) {
+            self.act_on_page(core, id, action);
+        }
+        if matches!(change, GroupChange::Joined { .. } | GroupChange::Gone { .. }) {
+            self.members_changed(core, id);
+        }
         match change {
             GroupChange::Gone { .. } | GroupChange::Break => self.examine_barrier(core, id),
             GroupChange::Close => self.forget_group(core, id),
@@ -377,7 +409,7 @@ impl Groups {
             _ => {}
         }
         match (made, change) {
-            (true, change) => act(core, id, action_of(change)),
+            (true, change) => action_of(change).into_iter().for_each(|action| act(core, id, action)),
             // No member can have arrived.
             (false, GroupChange::Take) => self.arrivals_taken(core, id, Taken::default()),
             (false, _) => {}
@@ -385,9 +417,9 @@ impl Groups {
     }
 }
 
-/// Returns the action that applies a change to a page.
-fn action_of(change: &GroupChange) -> GroupAction {
-    match change {
+/// Returns the action that applies a change to a page, if the change concerns the page.
+fn action_of(change: &GroupChange) -> Option<GroupAction> {
+    Some(match change {
         GroupChange::Joined { instance, tid } => GroupAction::Joined { instance: *instance, tid: *tid },
         GroupChange::Gone { instance } => GroupAction::Gone { instance: *instance },
         GroupChange::Freeze => GroupAction::Freeze,
@@ -396,5 +428,6 @@ fn action_of(change: &GroupChange) -> GroupAction {
         GroupChange::Take => GroupAction::Take,
         GroupChange::Give => GroupAction::Give,
         GroupChange::Release { opened } => GroupAction::Release { opened: *opened },
-    }
+        GroupChange::Chain(_) => return None,
+    })
 }

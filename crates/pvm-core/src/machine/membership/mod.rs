@@ -169,6 +169,9 @@ impl Membership {
         if matches!(link.state, State::Failed) {
             return;
         }
+        if link.is_optional && matches!(link.state, State::Wanted { .. }) {
+            return core.links.remove(host);
+        }
         link.state = State::Failed;
         if core.is_master() {
             self.lose_host(core, host, why);
@@ -186,6 +189,8 @@ impl Membership {
         let link = core.links.get_mut(host)?;
         let lost = match &link.state {
             State::Failed => return None,
+            // The daemon still tries to open it, and will report the result.
+            State::Wanted { .. } if link.is_optional => return Some(now + timeout),
             State::Wanted { since, .. } if now >= *since + timeout => "it cannot be reached".to_owned(),
             State::Wanted { since, .. } => return Some(*since + timeout),
             State::Up if now >= link.last_received + timeout => format!("silent for {} s", timeout.as_secs_f32()),
@@ -338,6 +343,7 @@ impl Membership {
         core.settings.host_timeout = Duration::from_millis(shared.host_timeout_ms);
         core.settings.trusted = shared.trusted;
         core.settings.pacing = shared.pacing;
+        core.settings.barrier_tree_hosts = usize::try_from(shared.barrier_tree_hosts).unwrap_or(usize::MAX);
         core.settings.broadcast = shared.broadcast;
         core.settings.limits.host_watches = usize::try_from(shared.host_watches).unwrap_or(usize::MAX);
         core.debug_mask = shared.debug_mask;

@@ -3,8 +3,9 @@
 use super::group_members::Boards;
 use super::*;
 use crate::proto::{VERSION, decode, encode};
-use crate::wire::{ResolvedHost, Started};
+use crate::wire::{CHAIN_VALUE_BYTES, ChainValue, ResolvedHost, Started};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 pub(in crate::machine) const MASTER: Tid = Tid(0x40000);
 
@@ -37,6 +38,8 @@ enum Event {
     Connect { from: Tid, to: Tid },
     /// Host names have been resolved.
     ResolvedHost { request: u32, names: Vec<ByteBuf> },
+    /// A datagram for all hosts reaches one of them.
+    Datagram { to: Tid, bytes: Vec<u8> },
 }
 
 pub(in crate::machine) struct Node {
@@ -82,6 +85,13 @@ pub(in crate::machine) struct Fleet {
     pub directs: Vec<(Tid, Tid)>,
     /// Which daemon has sent the list of all kinds of trace data to which collector.
     pub descriptions: Vec<(Tid, Tid)>,
+    /// How many datagrams for all hosts were sent.
+    pub broadcasts: usize,
+    pub sent_datagrams: Vec<Vec<u8>>,
+    /// The connections that fail: from and to.
+    refused: BTreeSet<(Tid, Tid)>,
+    /// Whether datagrams are lost.
+    pub loses_datagrams: bool,
     /// The actions of daemons on data links: time, host, action.
     pub data: Vec<(Time, Tid, Action)>,
     pub prng: Prng,
@@ -93,7 +103,17 @@ fn pair(one: Tid, other: Tid) -> (Tid, Tid) {
 
 fn settings(name: &str, rank: Rank) -> Settings {
     let host = HostSettings { name: name.into(), arch: "LINUX64".into(), speed: 1000, node: None, dsig: 7 };
-    Settings { rank, ..Settings::new(host) }
+    let one_way = Some(OneWay { secret: [9; CHAIN_VALUE_BYTES], function: mix });
+    let broadcast = Some(SocketAddrV4::new(Ipv4Addr::new(239, 255, 0, 1), 4000));
+    Settings { rank, one_way, broadcast, barrier_tree_hosts: 5, ..Settings::new(host) }
+}
+
+/// The one-way function of tests, which is not one.
+pub(in crate::machine) fn mix(value: &ChainValue) -> ChainValue {
+    let words: Vec<u64> = value.chunks(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes"))).collect();
+    let sum = words.iter().fold(1u64, |sum, word| (sum.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mixed = words.iter().map(|word| (word ^ sum.rotate_left(31)).wrapping_mul(0xbf58_476d_1ce4_e5b9).to_le_bytes());
+    mixed.collect::<Vec<_>>().concat().try_into().expect("as long as the value")
 }
 
 impl Fleet {
@@ -112,6 +132,10 @@ impl Fleet {
             log: Vec::new(),
             directs: Vec::new(),
             descriptions: Vec::new(),
+            broadcasts: 0,
+            sent_datagrams: Vec::new(),
+            refused: BTreeSet::new(),
+            loses_datagrams: false,
             data: Vec::new(),
             prng: Prng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
         };
@@ -181,6 +205,11 @@ impl Fleet {
             }
             self.flows.retain(|(from, to), _| pair(*from, to.host()) != pair(one, other));
         }
+    }
+
+    /// Lets all connections from one host to another fail.
+    pub fn refuse(&mut self, from: Tid, to: Tid) {
+        self.refused.insert((from, to));
     }
 
     // ----- what happens to tasks
@@ -339,6 +368,16 @@ impl Fleet {
                 node.machine.want_link(now, to.host());
                 self.flows.entry((host, to)).or_default().push_back(encode(&frame));
             }
+            Action::Broadcast { bytes } => {
+                self.broadcasts += 1;
+                self.sent_datagrams.push(bytes.clone());
+                for to in self.living().into_iter().filter(|to| *to != host) {
+                    // Lost, or once or twice there.
+                    for _ in 0..if self.loses_datagrams { 0 } else { self.prng.below(3) } {
+                        self.events.push(Event::Datagram { to, bytes: bytes.clone() });
+                    }
+                }
+            }
             Action::Trace { to, introduce: true, .. } => self.descriptions.push((host, to)),
             Action::Stop => node.stopped = true,
             Action::ExpectDirect { ticket, task, .. } => {
@@ -392,6 +431,7 @@ impl Fleet {
         let stands_still = |host: &Tid| self.nodes.get(host).is_some_and(|node| node.frozen);
         let possible = |index: &usize| match &self.events[*index] {
             Event::Connect { from, to } => !stands_still(from) && !stands_still(to),
+            Event::Datagram { to, .. } => !stands_still(to),
             _ => !stands_still(&MASTER),
         };
         let events = (0..self.events.len()).filter(possible).map(Choice::Event);
@@ -465,8 +505,17 @@ impl Fleet {
                 self.machine(MASTER).handle_host_started(now, request, start.index, result);
                 self.work(MASTER);
             }
+            Event::Datagram { to, bytes } if self.nodes.contains_key(&to) => {
+                if self.prng.below(4) == 0 {
+                    // It comes again, perhaps much later.
+                    self.events.push(Event::Datagram { to, bytes: bytes.clone() });
+                }
+                self.machine(to).handle_broadcast(now, &bytes);
+                self.work(to);
+            }
             Event::Connect { from, to } => {
                 let welcome = self.nodes.get(&to).is_some_and(|node| node.known.contains(&from));
+                let welcome = welcome && !self.refused.contains(&(from, to));
                 let ways = [(from, to), (to, from)];
                 if welcome && self.nodes.contains_key(&from) {
                     self.links.insert(pair(from, to));

@@ -52,6 +52,7 @@ fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
         debug_mask: -1,
         host_watches: 0,
         pacing: Pacing::Off,
+        barrier_tree_hosts: 48,
         broadcast: None,
     };
     let name = ByteBuf::from(b"g".to_vec());

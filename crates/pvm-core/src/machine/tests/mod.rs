@@ -1,5 +1,6 @@
 //! Tests of the rules: one machine with its tasks (`world`), and several connected machines (`fleet`).
 
+mod barrier_trees;
 mod cross_host_groups;
 mod data_link_breaks;
 mod direct_links;

@@ -1,0 +1,157 @@
+//! Chains of one-way values, by which hosts know that a release of a barrier is the master's.
+//!
+//! The master makes random bytes and applies a one-way function to them again and again. It tells the last value, the
+//! anchor, to the hosts of the group over their control links. Each release discloses the value before the one that
+//! was disclosed last. Everybody can check this value by applying the function once, but nobody can compute the next
+//! one. So a release needs no key and no protection against replays, whatever way it takes.
+use crate::machine::settings::OneWay;
+use crate::wire::{ChainValue, Release};
+
+/// The values of a chain, without the anchor: the number of barriers until a new chain is needed.
+const LINKS: u32 = 1024;
+/// The master stores one of so many values, and computes those between two stored ones when it needs them.
+const STEP: u32 = 32;
+/// Releases in a row that a host may miss before it no longer accepts a release that it has not got from the master
+/// itself. This bounds the work for a forged release.
+const MISSED_MAX: u32 = 8;
+
+/// A chain at the master.
+pub(super) struct Chain {
+    number: u32,
+    /// The index of the value that was disclosed last; 0 is the anchor.
+    disclosed: u32,
+    /// Every [`STEP`]th value, the anchor last.
+    stored: Vec<ChainValue>,
+    /// The values from the stored one with that position up to the next.
+    computed: (usize, Vec<ChainValue>),
+}
+
+impl Chain {
+    /// Makes the chain with that number. No two chains of a secret have the same number.
+    pub fn new(one_way: &OneWay, number: u32) -> Chain {
+        let mut start = one_way.secret;
+        let (head, _) = start.split_at_mut(size_of::<u32>());
+        head.iter_mut().zip(number.to_le_bytes()).for_each(|(byte, mask)| *byte ^= mask);
+        let first = one_way.apply(&start, 1);
+        let next = |value: &ChainValue| Some(one_way.apply(value, STEP));
+        let stored: Vec<ChainValue> =
+            std::iter::successors(Some(first), next).take((LINKS / STEP) as usize + 1).collect();
+        Chain { number, disclosed: 0, stored, computed: (0, Vec::new()) }
+    }
+
+    /// Returns the release that was disclosed last, or the anchor.
+    pub fn last(&mut self, one_way: &OneWay) -> Release {
+        Release { chain: self.number, index: self.disclosed, value: self.value(one_way, self.disclosed) }
+    }
+
+    /// Discloses the next release, if there is one left.
+    pub fn disclose(&mut self, one_way: &OneWay) -> Option<Release> {
+        if self.disclosed == LINKS {
+            return None;
+        }
+        self.disclosed += 1;
+        Some(self.last(one_way))
+    }
+
+    fn value(&mut self, one_way: &OneWay, index: u32) -> ChainValue {
+        let place = LINKS - index;
+        let (part, rest) = ((place / STEP) as usize, (place % STEP) as usize);
+        if rest == 0 {
+            return self.stored[part];
+        }
+        if self.computed.0 != part || self.computed.1.is_empty() {
+            let next = |value: &ChainValue| Some(one_way.apply(value, 1));
+            let values = std::iter::successors(Some(self.stored[part]), next).take(STEP as usize).collect();
+            self.computed = (part, values);
+        }
+        self.computed.1[rest]
+    }
+}
+
+/// A chain as another host knows it: the release that it knows last.
+pub(super) struct KnownChain(Release);
+
+impl KnownChain {
+    /// Returns a chain of which the master has told this release, or the anchor.
+    pub fn new(told: Release) -> KnownChain {
+        KnownChain(told)
+    }
+
+    /// Accepts a release that anybody may have sent, if it is the master's and newer than the one that is known.
+    pub fn accept(&mut self, one_way: &OneWay, release: &Release) -> bool {
+        let known = &self.0;
+        let newer = release.index.checked_sub(known.index).filter(|newer| (1..=1 + MISSED_MAX).contains(newer));
+        let Some(newer) = newer.filter(|_| release.chain == known.chain) else { return false };
+        let is_true = one_way.apply(&release.value, newer) == known.value;
+        if is_true {
+            self.0 = release.clone();
+        }
+        is_true
+    }
+
+    /// Notes a release that the master itself has told. Returns whether it is new.
+    pub fn told(&mut self, release: &Release) -> bool {
+        let is_new = release.chain == self.0.chain && release.index > self.0.index;
+        if is_new {
+            self.0 = release.clone();
+        }
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::tests::fleet::mix;
+    use crate::wire::CHAIN_VALUE_BYTES;
+
+    fn test_one_way(secret: u8) -> OneWay {
+        OneWay { secret: [secret; CHAIN_VALUE_BYTES], function: mix }
+    }
+
+    #[test]
+    fn each_release_is_accepted_once_and_in_order() {
+        let one_way = test_one_way(1);
+        let mut chain = Chain::new(&one_way, 5);
+        let mut known = KnownChain::new(chain.last(&one_way));
+        let mut before = None;
+        for index in 1..=LINKS {
+            let release = chain.disclose(&one_way).expect("not used up");
+            assert_eq!((release.chain, release.index), (5, index));
+            let forged = Release { value: [7; CHAIN_VALUE_BYTES], ..release.clone() };
+            let of_another_chain = Release { chain: 6, ..release.clone() };
+            assert!(!known.accept(&one_way, &forged) && !known.accept(&one_way, &of_another_chain));
+            assert!(known.accept(&one_way, &release), "{index}");
+            assert!(!known.accept(&one_way, &release), "a replay");
+            let older = before.replace(release.clone());
+            assert!(!older.is_some_and(|older| known.accept(&one_way, &older)));
+            let ahead = Release { index: index + 1, ..release };
+            assert!(!known.accept(&one_way, &ahead), "with a value that is known");
+        }
+        assert_eq!(chain.disclose(&one_way), None);
+    }
+
+    #[test]
+    fn a_host_may_miss_some_releases() {
+        let one_way = test_one_way(2);
+        let mut chain = Chain::new(&one_way, 1);
+        let mut known = KnownChain::new(chain.last(&one_way));
+        let mut releases = std::iter::from_fn(|| chain.disclose(&one_way));
+        let near = releases.nth(MISSED_MAX as usize).expect("long enough");
+        assert!(known.accept(&one_way, &near));
+        let far = releases.nth(MISSED_MAX as usize + 1).expect("long enough");
+        assert!(!known.accept(&one_way, &far));
+        assert!(known.told(&far) && !known.told(&far) && !known.told(&near));
+        assert!(known.accept(&one_way, &releases.next().expect("long enough")));
+    }
+
+    #[test]
+    fn chains_of_other_numbers_and_secrets_are_different() {
+        let anchor = |secret, number| {
+            let one_way = test_one_way(secret);
+            Chain::new(&one_way, number).last(&one_way).value
+        };
+        assert_ne!(anchor(1, 1), anchor(1, 2));
+        assert_ne!(anchor(1, 1), anchor(2, 1));
+    }
+}

@@ -1,0 +1,374 @@
+//! Barriers over many hosts: arrivals along a tree, releases by broadcast or along the tree, with losses and deaths.
+use super::fleet::{Fleet, MASTER};
+use super::world::text;
+use super::*;
+use crate::wire::{Arrival, CHAIN_VALUE_BYTES, GroupChange, Release};
+
+/// Longer than arrivals are kept back in any tree here, and releases are repeated.
+const LATER: Duration = Duration::from_millis(200);
+/// Longer than the time after which a host repeats an arrival.
+const MUCH_LATER: Duration = Duration::from_secs(2);
+
+/// The program of one member: barrier after barrier.
+struct Member {
+    tid: Tid,
+    /// The request of its present arrival: wait id, count, and when it arrived.
+    waits: Option<(u32, usize, usize)>,
+    /// When it last passed a barrier that opened.
+    opened: Option<usize>,
+    passed: usize,
+}
+
+/// Members of one group on several hosts.
+struct Programs {
+    group: u64,
+    members: Vec<Member>,
+    /// The number of steps so far, as a clock.
+    steps: usize,
+    opened: usize,
+    failed: usize,
+    /// Whether members pass -1 for the count now and then. Then the master counts the members.
+    leaves_count_open: bool,
+    /// The members that have gone. Those that waited stay counted at the barrier at which they had arrived.
+    gone: Vec<Member>,
+}
+
+impl Programs {
+    fn new(fleet: &mut Fleet, hosts: &[u32]) -> Programs {
+        let tids: Vec<Tid> = hosts.iter().map(|host| fleet.task(Fleet::host(*host))).collect();
+        let mut programs = Programs {
+            group: 0,
+            members: Vec::new(),
+            steps: 0,
+            opened: 0,
+            failed: 0,
+            leaves_count_open: true,
+            gone: Vec::new(),
+        };
+        tids.into_iter().for_each(|tid| programs.join(fleet, tid));
+        programs
+    }
+
+    fn join(&mut self, fleet: &mut Fleet, tid: Tid) {
+        match fleet.ask(tid, Request::JoinGroup(text("g"))) {
+            Some(Reply::Group { id, .. }) => self.group = id,
+            other => panic!("{other:?}"),
+        }
+        self.members.push(Member { tid, waits: None, opened: None, passed: 0 });
+    }
+
+    /// Lets one member, if it does not wait, arrive at a barrier of `count` members.
+    fn arrive(&mut self, fleet: &mut Fleet, member: usize, count: usize) {
+        let Member { tid, waits: None, .. } = self.members[member] else { return };
+        let (group, all) = (self.group, self.members.len());
+        let is_open = self.leaves_count_open && count == all && fleet.prng.below(2) == 0;
+        let count_passed = if is_open { -1 } else { count as i32 };
+        let request = match fleet.prng.below(3) {
+            0 => Request::LanBarrier { group, count: count_passed },
+            _ => Request::Barrier { group, count: count_passed },
+        };
+        self.steps += 1;
+        let wait = fleet.send(tid, request);
+        self.members[member].waits = Some((wait, count, self.steps));
+        self.look(fleet);
+    }
+
+    /// Notes which barriers have ended. Asserts that enough members have met in each one that opened.
+    fn look(&mut self, fleet: &Fleet) {
+        self.steps += 1;
+        for member in 0..self.members.len() {
+            let one = &mut self.members[member];
+            let Some((wait, count, since)) = one.waits else { continue };
+            let Some(answer) = fleet.answer(one.tid, wait) else { continue };
+            one.waits = None;
+            if answer != Reply::Done {
+                assert!(matches!(answer, Reply::Error(Code::NoTask | Code::Mismatch)), "{answer:?}");
+                self.failed += 1;
+                continue;
+            }
+            self.opened += 1;
+            (one.opened, one.passed) = (Some(self.steps), one.passed + 1);
+            let met = |other: &&Member| other.waits.is_some() || other.opened.is_some_and(|at| at >= since);
+            let met = self.members.iter().chain(&self.gone).filter(met).count();
+            assert!(met >= count, "{} has met {met} of {count}", self.members[member].tid);
+        }
+    }
+
+    /// Lets all members pass `rounds` barriers of the whole group, in any order.
+    fn pass(&mut self, fleet: &mut Fleet, rounds: usize) {
+        let (all, ends) = (self.members.len(), self.members.iter().map(|one| one.passed).max().unwrap_or(0) + rounds);
+        let mut idle = 0;
+        while self.members.iter().any(|one| one.passed < ends) {
+            let member = fleet.prng.below(all);
+            if self.members[member].passed < ends {
+                self.arrive(fleet, member, all);
+            }
+            for _ in 0..fleet.prng.below(6) {
+                fleet.step();
+                self.look(fleet);
+            }
+            // Members compute for a while now and then.
+            if fleet.prng.below(20) == 0 {
+                fleet.pass(Duration::from_millis(5));
+                self.look(fleet);
+            }
+            idle = if self.members.iter().all(|one| one.waits.is_some() || one.passed == ends) { idle + 1 } else { 0 };
+            if idle > 20 {
+                fleet.pass(MUCH_LATER);
+                self.look(fleet);
+            }
+            assert!(idle < 40, "members wait at {:?}", self.members.iter().map(|one| one.passed).collect::<Vec<_>>());
+        }
+        self.members.iter().for_each(|one| assert_eq!(one.passed, ends));
+    }
+
+    fn forget(&mut self, gone: impl Fn(Tid) -> bool) {
+        let (gone, stay) = std::mem::take(&mut self.members).into_iter().partition(|one| gone(one.tid));
+        self.members = stay;
+        self.gone.extend::<Vec<Member>>(gone);
+    }
+}
+
+/// Sets from how many hosts on trees and broadcasts are used.
+fn fleet(hosts: usize, seed: u64, tree: usize, broadcast: usize) -> Fleet {
+    let mut fleet = Fleet::new(hosts, seed);
+    for host in fleet.living() {
+        let settings = &mut fleet.machine(host).core.settings;
+        (settings.barrier_tree_hosts, settings.barrier_broadcast_hosts) = (tree, broadcast);
+    }
+    fleet
+}
+
+/// The hosts from which the master got arrivals since the links were last looked at.
+fn links_between_slaves(fleet: &Fleet) -> usize {
+    let slaves: Vec<Tid> = fleet.living().into_iter().filter(|host| *host != MASTER).collect();
+    let links = |host: &Tid| slaves.iter().filter(|other| fleet.nodes[host].machine.core.links.is_up(**other)).count();
+    slaves.iter().map(links).sum::<usize>() / 2
+}
+
+#[test]
+fn members_of_many_hosts_pass_barriers_in_step_by_all_ways() {
+    for (tree, broadcast) in [(3, usize::MAX), (3, 2), (usize::MAX, 2), (usize::MAX, usize::MAX)] {
+        for seed in 1..=12 {
+            let mut fleet = fleet(9, seed, tree, broadcast);
+            fleet.loses_datagrams = seed % 4 == 0;
+            let mut programs = Programs::new(&mut fleet, &[1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 9, 9]);
+            programs.pass(&mut fleet, 12);
+            assert_eq!(programs.failed, 0);
+            assert!(broadcast == usize::MAX || fleet.broadcasts >= 3, "{} broadcasts", fleet.broadcasts);
+            assert!(tree == usize::MAX || links_between_slaves(&fleet) == 4, "positions 3, 5, 6 and 7 have parents");
+            // Another member: other expectations, another chain.
+            let late = fleet.task(Fleet::host(4));
+            programs.members.iter_mut().for_each(|member| member.passed = 0);
+            programs.join(&mut fleet, late);
+            programs.pass(&mut fleet, 6);
+            assert_eq!(programs.failed, 0);
+        }
+    }
+}
+
+#[test]
+fn without_a_group_to_broadcast_to_nothing_is_broadcast() {
+    let mut fleet = fleet(4, 1, usize::MAX, 1);
+    fleet.machine(MASTER).core.settings.broadcast = None;
+    Programs::new(&mut fleet, &[1, 2, 3, 4]).pass(&mut fleet, 5);
+    assert_eq!(fleet.broadcasts, 0);
+}
+
+#[test]
+fn hosts_that_broadcasts_do_not_reach_are_served_by_their_links() {
+    let mut fleet = fleet(4, 1, usize::MAX, 1);
+    fleet.loses_datagrams = true;
+    let mut programs = Programs::new(&mut fleet, &[1, 2, 3, 4]);
+    programs.pass(&mut fleet, 12);
+    let broadcasts = fleet.broadcasts;
+    assert!((1..9).contains(&broadcasts), "{broadcasts} broadcasts");
+    programs.pass(&mut fleet, 12);
+    assert_eq!(fleet.broadcasts, broadcasts, "nobody would hear them");
+}
+
+#[test]
+fn the_death_of_a_relay_loses_nobodys_arrival() {
+    for seed in 1..=60 {
+        let mut fleet = fleet(9, seed, 3, [2, usize::MAX][seed as usize % 2]);
+        let mut programs = Programs::new(&mut fleet, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        programs.pass(&mut fleet, 3);
+        // Host 2 is the parent of 4, 6; that of 4 is the parent of 8.
+        let dies = Fleet::host([2, 4, 3][seed as usize % 3]);
+        let rest: Vec<usize> = (0..9).filter(|member| programs.members[*member].tid.host() != dies).collect();
+        let late = fleet.prng.below(rest.len());
+        for member in rest.iter().filter(|member| **member != rest[late]) {
+            programs.arrive(&mut fleet, *member, 8);
+            (0..fleet.prng.below(12)).for_each(|_| _ = fleet.step());
+        }
+        fleet.pass(Duration::from_millis(fleet.prng.0 % 30));
+        fleet.kill(dies);
+        (0..fleet.prng.below(40)).for_each(|_| _ = fleet.step());
+        programs.arrive(&mut fleet, rest[late], 8);
+        fleet.pass(LATER);
+        programs.look(&fleet);
+        assert!(programs.members.iter().all(|member| member.waits.is_none()), "seed {seed}");
+        assert_eq!(programs.failed, 0, "seed {seed}: eight members are there, and eight were needed");
+        programs.forget(|tid| tid.host() == dies);
+        programs.members.iter_mut().for_each(|member| member.passed = 0);
+        programs.pass(&mut fleet, 3);
+    }
+}
+
+#[test]
+fn members_and_hosts_that_come_and_go_leave_nobody_waiting() {
+    let (mut opened, mut failed) = (0, 0);
+    for seed in 1..=80 {
+        let mut fleet = fleet(8, seed, 3, [2, usize::MAX, 5][seed as usize % 3]);
+        let mut programs = Programs::new(&mut fleet, &[1, 2, 3, 4, 5, 6, 7, 8, 2, 5]);
+        programs.leaves_count_open = false;
+        for turn in 0..120 {
+            let all = programs.members.len();
+            let member = fleet.prng.below(all);
+            match fleet.prng.below(60) {
+                0 if all > 4 => {
+                    let tid = programs.members[member].tid;
+                    fleet.leave(tid);
+                    programs.forget(|other| other == tid);
+                }
+                1 if turn % 3 == 0 && all > 6 && programs.members[member].tid.host() != MASTER => {
+                    let host = programs.members[member].tid.host();
+                    fleet.kill(host);
+                    programs.forget(|tid| tid.host() == host);
+                }
+                2 => {
+                    let host = fleet.living()[fleet.prng.below(fleet.nodes.len())];
+                    let tid = fleet.task(host);
+                    programs.join(&mut fleet, tid);
+                }
+                // Members that do not know of the latest change, and others who want only some members.
+                3 => programs.arrive(&mut fleet, member, all.div_ceil(2)),
+                _ => programs.arrive(&mut fleet, member, all),
+            }
+            for _ in 0..fleet.prng.below(12) {
+                fleet.step();
+                programs.look(&fleet);
+            }
+            if fleet.prng.below(10) == 0 {
+                fleet.pass(Duration::from_millis(30));
+                programs.look(&fleet);
+            }
+        }
+        fleet.pass(super::BARRIER_PATIENCE + MUCH_LATER);
+        programs.look(&fleet);
+        let all = programs.members.len();
+        let waiting = programs.members.iter().filter(|member| member.waits.is_some()).count();
+        let needs = programs.members.iter().filter_map(|member| member.waits).map(|(_, count, _)| count).max();
+        // They wait for members that may still arrive, or that may still join.
+        assert!(waiting < all || needs.is_some_and(|need| need > all), "seed {seed}: {waiting} of {all} wait");
+        (opened, failed) = (opened + programs.opened, failed + programs.failed);
+        for member in std::mem::take(&mut programs.members) {
+            fleet.leave(member.tid);
+        }
+        fleet.settle();
+        assert!(fleet.nodes.values().all(|node| node.machine.leftovers().is_empty()), "seed {seed}");
+    }
+    assert!(opened > 1000 && failed > 300, "{opened} opened, {failed} failed");
+}
+
+#[test]
+fn a_host_that_cannot_be_reached_by_its_parent_is_not_blamed() {
+    let mut fleet = fleet(9, 5, 3, usize::MAX);
+    // Positions 1 and 3: host 2 is to connect to host 4.
+    fleet.refuse(Fleet::host(2), Fleet::host(4));
+    let mut programs = Programs::new(&mut fleet, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    programs.pass(&mut fleet, 10);
+    assert_eq!((fleet.nodes.len(), links_between_slaves(&fleet)), (9, 3));
+}
+
+// ----- hostile hosts and strangers
+
+fn says(fleet: &mut Fleet, from: Tid, to: Tid, frame: Frame) {
+    let now = fleet.now;
+    fleet.machine(to).handle_host_frame(now, from, frame);
+    fleet.work(to);
+}
+
+#[test]
+fn strangers_cannot_release_a_barrier() {
+    let mut fleet = fleet(5, 3, usize::MAX, 2);
+    let mut programs = Programs::new(&mut fleet, &[1, 2, 3, 4, 5]);
+    programs.pass(&mut fleet, 6);
+    (1..4).for_each(|member| programs.arrive(&mut fleet, member, 5));
+    fleet.settle();
+    let (group, now) = (programs.group, fleet.now);
+    for old in fleet.sent_datagrams.clone() {
+        for chain in 0..4 {
+            for index in 0..40 {
+                let release = Release { chain, index, value: [index as u8; CHAIN_VALUE_BYTES] };
+                let bytes = crate::wire::encode(&(group, release));
+                fleet.machine(Fleet::host(3)).handle_broadcast(now, &bytes);
+            }
+        }
+        for cut in 0..old.len() {
+            let mut changed = old.clone();
+            changed[cut] ^= 0x55;
+            for bytes in [&old[..cut], &old[..], &changed[..], &[&old[..], &[0; 3000]].concat()] {
+                fleet.machine(Fleet::host(3)).handle_broadcast(now, bytes);
+            }
+        }
+    }
+    fleet.work(Fleet::host(3));
+    fleet.settle();
+    programs.look(&fleet);
+    assert!((1..4).all(|member| programs.members[member].waits.is_some()));
+    programs.pass(&mut fleet, 3);
+}
+
+#[test]
+fn a_host_without_members_cannot_touch_a_group() {
+    let mut fleet = fleet(4, 3, 2, 2);
+    let mut programs = Programs::new(&mut fleet, &[1, 2, 3]);
+    programs.pass(&mut fleet, 4);
+    let (evil, id) = (Fleet::host(4), programs.group);
+    (0..2).for_each(|member| programs.arrive(&mut fleet, member, 3));
+    fleet.pass(LATER);
+    let victim = programs.members[2].tid;
+    let arrival = |tid, turn| Arrival { tid, turn, version: 1000, count: 3, lan: false };
+    let release = Release { chain: 1, index: 5, value: [1; CHAIN_VALUE_BYTES] };
+    let ended = programs.members.iter().flat_map(|one| (0..60).map(|turn| (one.tid, turn))).collect();
+    for to in [MASTER, Fleet::host(2), Fleet::host(3)] {
+        for frame in [
+            Frame::Arrived { id, arrivals: vec![arrival(victim, u64::MAX), arrival(Tid(evil.0 | 1), 5)] },
+            Frame::BarrierEnded { id, ended: Vec::clone(&ended), failure: None, release: None, late: false },
+            Frame::BarrierEnded { id, ended: Vec::new(), failure: None, release: Some(release.clone()), late: false },
+            Frame::Released { id, release: release.clone() },
+            Frame::GroupChanged { id, number: 0, change: GroupChange::Chain(release.clone()) },
+            Frame::ReleaseMissed { id },
+        ] {
+            says(&mut fleet, evil, to, frame);
+        }
+    }
+    fleet.pass(LATER);
+    programs.look(&fleet);
+    assert!((0..2).all(|member| programs.members[member].waits.is_some()), "one has not arrived");
+    programs.pass(&mut fleet, 4);
+    assert_eq!(programs.failed, 0);
+}
+
+#[test]
+fn a_relay_that_keeps_arrivals_delays_a_barrier_by_a_second() {
+    let mut fleet = fleet(9, 7, 3, usize::MAX);
+    let mut programs = Programs::new(&mut fleet, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    programs.pass(&mut fleet, 3);
+    let relay = Fleet::host(2);
+    programs.arrive(&mut fleet, 1, 9);
+    fleet.pass(LATER);
+    fleet.nodes.get_mut(&relay).expect("a host").frozen = true;
+    (0..9).for_each(|member| programs.arrive(&mut fleet, member, 9));
+    fleet.pass(LATER);
+    programs.look(&fleet);
+    assert!(programs.members.iter().all(|member| member.waits.is_some()), "the children of the relay are missing");
+    fleet.pass(MUCH_LATER);
+    programs.look(&fleet);
+    assert!(programs.members.iter().all(|member| member.waits.is_some() == (member.tid.host() == relay)));
+    // When the relay goes on, its old frames are no arrivals at the next barrier.
+    fleet.nodes.get_mut(&relay).expect("a host").frozen = false;
+    programs.pass(&mut fleet, 3);
+    assert_eq!(programs.failed, 0);
+}
