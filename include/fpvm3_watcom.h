@@ -38,6 +38,7 @@
 *$pragma aux pvmfjoingroup "!_"
 *$pragma aux pvmfjoingrp "!_"
 *$pragma aux pvmfkill "!_"
+*$pragma aux pvmflanbarr "!_"
 *$pragma aux pvmflvgroup "!_"
 *$pragma aux pvmflvgrp "!_"
 *$pragma aux pvmfmcast "!_"

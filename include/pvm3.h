@@ -374,6 +374,7 @@ int pvm_gsize(char *group);
 int pvm_gettid(char *group, int instance);
 int pvm_getinst(char *group, int tid);
 int pvm_barrier(char *group, int count);
+int pvm_lanbarr(char *group, int count);
 int pvm_bcast(char *group, int tag);
 int pvm_freezegroup(char *group, int count);
 int pvm_gather(void *result, void *data, int count, int type, int tag, char *group, int root);

@@ -28,6 +28,8 @@ pub const FUNCTIONS: &[&str] = &[
     "PvmMax", "PvmMin", "PvmProduct", "PvmSum", "pvm_barrier", "pvm_bcast", "pvm_freezegroup", "pvm_gather",
     "pvm_getinst", "pvm_gettid", "pvm_grphostinfo", "pvm_grpvhostinfo", "pvm_gsdump", "pvm_gsize", "pvm_joingroup",
     "pvm_lvgroup", "pvm_reduce", "pvm_scatter", "gs_getgstid",
+    // This is new: the papers propose it (D1).
+    "pvm_lanbarr",
 ];
 
 /// Functions of `fmp.h`; `libfmp.so` exports these and no others.
@@ -56,6 +58,8 @@ pub const FORTRAN: &[&str] = &[
     "pvmffrzgrp_",
     "pvmfadvise_", "pvmfgetminfo_", "pvmfjoingrp_", "pvmflvgrp_", "pvmfpkmesg_", "pvmfpkmesgbody_", "pvmfserror_",
     "pvmfsetminfo_", "pvmftidtoh_", "pvmfupkmesg_",
+    // This is new.
+    "pvmflanbarr_",
 ];
 
 /// Data, with their sizes in bytes on 64-bit machines. A program that is not position independent contains a copy of

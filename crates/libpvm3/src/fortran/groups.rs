@@ -4,7 +4,8 @@ use super::text::c_text;
 use crate::groups::collective::{Combine, pvm_gather, pvm_reduce, pvm_scatter};
 use crate::groups::operators::{PvmMax, PvmMin, PvmProduct, PvmSum};
 use crate::groups::{
-    pvm_barrier, pvm_bcast, pvm_freezegroup, pvm_getinst, pvm_gettid, pvm_gsize, pvm_joingroup, pvm_lvgroup,
+    pvm_barrier, pvm_bcast, pvm_freezegroup, pvm_getinst, pvm_gettid, pvm_gsize, pvm_joingroup, pvm_lanbarr,
+    pvm_lvgroup,
 };
 use crate::memory::store;
 use std::ffi::{c_char, c_int, c_void};
@@ -18,6 +19,7 @@ named! {
     pvmfgetinst_(name, tid) is pvm_getinst;
     pvmfgettid_(name, instance) is pvm_gettid;
     pvmfbarrier_(name, count) is pvm_barrier;
+    pvmflanbarr_(name, count) is pvm_lanbarr;
     pvmfbcast_(name, tag) is pvm_bcast;
     pvmffreezegroup_(name, count) is pvm_freezegroup;
     pvmffrzgrp_(name, count) is pvm_freezegroup;

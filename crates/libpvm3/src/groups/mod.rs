@@ -152,14 +152,31 @@ pub unsafe extern "C" fn pvm_barrier(group: *const c_char, count: c_int) -> c_in
     let before = move |_: &mut Task| vec![unsafe { traced_name(group) }, Value::Int(count)];
     traced_inline!(Event::Barrier, before, || {
         // SAFETY: as promised by the caller.
-        unsafe { group_call(group, |guard, name| barrier(guard, name, count)) }
+        unsafe { group_call(group, |guard, name| barrier(guard, name, |task, group| task.begin_barrier(group, count))) }
+    })
+}
+
+/// Like [`pvm_barrier`], but asks for a release by broadcast (D1). In a trace it is a call of `pvm_barrier`, since old
+/// tracers know no other.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_lanbarr(group: *const c_char, count: c_int) -> c_int {
+    // SAFETY: as promised by the caller.
+    let before = move |_: &mut Task| vec![unsafe { traced_name(group) }, Value::Int(count)];
+    traced_code(Event::Barrier, before, || {
+        let arrive = |task: &mut Task, group: &Group| task.begin_lan_barrier(group, count);
+        // SAFETY: as promised by the caller.
+        unsafe { group_call(group, |guard, name| barrier(guard, name, arrive)) }
     })
 }
 
 #[inline]
-fn barrier(guard: &mut Guard, name: &[u8], count: c_int) -> Outcome {
+fn barrier(
+    guard: &mut Guard,
+    name: &[u8],
+    arrive: impl FnOnce(&mut Task, &Group) -> Result<BarrierArrival, Code>,
+) -> Outcome {
     let group = find(guard, name)?;
-    let barrier = guard.task().begin_barrier(&group, count)?;
+    let barrier = arrive(guard.task(), &group)?;
     let result = match guard.task().poll_barrier(&barrier) {
         Some(result) => result,
         None => wait_at_barrier(guard, &barrier),

@@ -1,4 +1,4 @@
-//! `pvm_barrier`. If all members of the group are on one host, they meet in shared memory. Otherwise every member
+//! `pvm_barrier` and `pvm_lanbarr`. If all members of the group are on one host, they meet in shared memory. Otherwise every member
 //! arrives through its daemon.
 use super::{Group, GroupWait};
 use crate::{Task, Ticket};
@@ -37,6 +37,22 @@ impl Task {
     /// `Mismatch` if other members wait with another count, and with `NoGroup` if the group has ended.
     #[inline]
     pub fn begin_barrier(&mut self, group: &Group, count: i32) -> Result<BarrierArrival, Code> {
+        self.begin_barrier_by(group, count, |group| Request::Barrier { group, count })
+    }
+
+    /// Like [`Task::begin_barrier`], but asks for a release by one datagram to all hosts (`pvm_lanbarr`).
+    pub fn begin_lan_barrier(&mut self, group: &Group, count: i32) -> Result<BarrierArrival, Code> {
+        self.begin_barrier_by(group, count, |group| Request::LanBarrier { group, count })
+    }
+
+    /// Arrives at the group's barrier; through the daemon by that request.
+    #[inline]
+    fn begin_barrier_by(
+        &mut self,
+        group: &Group,
+        count: i32,
+        by_daemon: impl FnOnce(u64) -> Request,
+    ) -> Result<BarrierArrival, Code> {
         self.check_connected()?;
         if self.in_handler() {
             return Err(Code::NotImpl);
@@ -54,7 +70,7 @@ impl Task {
             Err(Refused::Mismatch) => return Err(Code::Mismatch),
             Err(Refused::NotMember) => return Err(Code::NotInGroup),
             Err(Refused::Closed) => return Err(Code::NoGroup),
-            Err(Refused::Elsewhere) => return self.arrive_by_daemon(group, count),
+            Err(Refused::Elsewhere) => return self.arrive_by_daemon(group, by_daemon(group.0.id)),
         };
         let generation = arrival.generation;
         if arrival.last {
@@ -70,8 +86,8 @@ impl Task {
 
     /// Arrives through the daemon, which counts the arrivals of all hosts.
     #[cold]
-    fn arrive_by_daemon(&mut self, group: &Group, count: i32) -> Result<BarrierArrival, Code> {
-        let ticket = self.begin(Request::Barrier { group: group.0.id, count })?;
+    fn arrive_by_daemon(&mut self, group: &Group, request: Request) -> Result<BarrierArrival, Code> {
+        let ticket = self.begin(request)?;
         Ok(BarrierArrival { group: group.clone(), at: ArrivedAt::Daemon(ticket) })
     }
 
