@@ -88,7 +88,9 @@ impl Broadcast {
         let v4 = |address| if let IpAddr::V4(address) = address { Some(address) } else { None };
         let joined: Vec<Ipv4Addr> = addresses::own().into_iter().filter_map(v4).collect();
         let socket = MulticastSocket::new(group, network, &joined)?;
-        let (readable, writable) = (EventFlags::IN | EventFlags::ET, EventFlags::OUT | EventFlags::ET);
+        // After a datagram for the machine the daemon does not look for another one: mostly there is none, and epoll
+        // tells if there is.
+        let (readable, writable) = (EventFlags::IN, EventFlags::OUT | EventFlags::ET);
         epoll::add(&self.epoll, socket.receiver(), Source::Datagrams.data(), readable)?;
         epoll::add(&self.epoll, socket.sender(), Source::DatagramRoom.data(), writable)?;
         Ok(socket)

@@ -15,6 +15,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
+/// Datagrams to all hosts that are handled in a row before other events are.
+const DATAGRAMS_IN_A_ROW_MAX: usize = 256;
+
 /// The parts of the daemon that the route needs.
 struct DaemonContext<'a> {
     machine: &'a Machine,
@@ -117,10 +120,12 @@ impl Daemon {
 
     /// Handles datagrams to all hosts. What is not understood is dropped: anybody may send datagrams.
     pub(super) fn receive_datagrams(&mut self) {
-        while let Some(mut datagram) = self.broadcast.receive() {
+        for _ in 0..DATAGRAMS_IN_A_ROW_MAX {
+            let Some(mut datagram) = self.broadcast.receive() else { return };
             match datagram.split_first() {
                 Some((&BODY_PART, _)) => self.route.on_datagram(&mut datagram, &mut context!(self)),
-                Some((&FOR_THE_MACHINE, bytes)) => self.machine.handle_broadcast(self.started.elapsed(), bytes),
+                // Mostly there is no other datagram then.
+                Some((&FOR_THE_MACHINE, bytes)) => return self.machine.handle_broadcast(self.started.elapsed(), bytes),
                 _ => {}
             }
         }

@@ -25,8 +25,9 @@ use std::time::Duration;
 const REPEAT_AFTER: Duration = Duration::from_millis(20);
 /// A host that has missed so many broadcasts, one after another, is served on its control link from then on.
 const MISSED_MAX: u8 = 3;
-/// After this number of broadcasts, hosts that missed earlier ones are tried again.
-const TRY_AGAIN_AFTER: u32 = 256;
+/// After this number of barriers, hosts that missed broadcasts are tried again. If they miss another one, that costs a
+/// barrier [`REPEAT_AFTER`].
+const TRY_AGAIN_AFTER: u32 = 4096;
 
 /// A datagram of the master for all hosts.
 #[derive(Serialize, Deserialize)]
@@ -71,7 +72,8 @@ impl Releases {
 pub(super) struct Reach {
     /// How many broadcasts in a row a host has missed.
     missed: BTreeMap<Tid, u8>,
-    broadcasts: u32,
+    /// The barriers that could be released by broadcast since hosts were last tried again.
+    barriers: u32,
     /// The number of the last chain of releases.
     last_chain: u32,
 }
@@ -80,11 +82,11 @@ impl Reach {
     fn is_out_of_reach(&self, host: Tid) -> bool {
         self.missed.get(&host).is_some_and(|missed| *missed >= MISSED_MAX)
     }
-    /// Records a broadcast.
-    fn broadcast(&mut self) {
-        self.broadcasts += 1;
-        if self.broadcasts == TRY_AGAIN_AFTER {
-            self.broadcasts = 0;
+    /// Counts a barrier that could be released by broadcast.
+    fn count_barrier(&mut self) {
+        self.barriers += 1;
+        if self.barriers == TRY_AGAIN_AFTER {
+            self.barriers = 0;
             self.missed.values_mut().for_each(|missed| *missed = (*missed).min(MISSED_MAX - 1));
         }
     }
@@ -165,6 +167,7 @@ impl Groups {
         mut ended: BTreeMap<Tid, Vec<(Tid, u64)>>,
     ) {
         let Some(one_way) = core.settings.one_way.clone() else { return };
+        self.reach.count_barrier();
         let way = self.choose_way(core, pending, ended.keys().copied());
         let Some(group) = self.groups.get_mut(&id) else { return };
         let releases = &mut group.arrivals.releases;
@@ -178,7 +181,6 @@ impl Groups {
         if way == Way::Broadcast {
             let datagram = Datagram { group: id, release: release.clone() };
             core.push(Action::Broadcast { bytes: crate::wire::encode(&datagram) });
-            self.reach.broadcast();
             let (near, far) = ended.into_iter().partition(|(host, _)| !self.reach.is_out_of_reach(*host));
             ended = near;
             tell_each(core, id, far, Ok(()), Some(&release), false);
