@@ -156,17 +156,12 @@ pub unsafe extern "C" fn pvm_barrier(group: *const c_char, count: c_int) -> c_in
     })
 }
 
-/// Like [`pvm_barrier`], but asks for a release by broadcast (D1). In a trace it is a call of `pvm_barrier`, since old
-/// tracers know no other.
+/// Like [`pvm_barrier`], but asks for a release by broadcast (D1).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_lanbarr(group: *const c_char, count: c_int) -> c_int {
+    let arrive = |task: &mut Task, group: &Group| task.begin_lan_barrier(group, count);
     // SAFETY: as promised by the caller.
-    let before = move |_: &mut Task| vec![unsafe { traced_name(group) }, Value::Int(count)];
-    traced_code(Event::Barrier, before, || {
-        let arrive = |task: &mut Task, group: &Group| task.begin_lan_barrier(group, count);
-        // SAFETY: as promised by the caller.
-        unsafe { group_call(group, |guard, name| barrier(guard, name, arrive)) }
-    })
+    unsafe { group_call(group, |guard, name| barrier(guard, name, arrive)) }
 }
 
 #[inline]

@@ -273,6 +273,11 @@ fn a_member_waits_its_number_of_times_before_it_sends() {
 }
 
 #[test]
+fn a_barrier_released_by_broadcast_is_a_barrier_inside_a_host() {
+    passes("lanbarr", Linked::Shared);
+}
+
+#[test]
 fn a_reduction_without_memory_fails_and_nothing_else() {
     passes("no_memory", Linked::Shared);
 }

@@ -5,7 +5,9 @@ use super::*;
 use crate::codes::{NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT};
 use crate::flows::pacing::Pacing;
 use crate::proto::Role;
-use crate::wire::{GroupChange, HostEntry, MachineSettings, Servers, StartNews, StartOrder};
+use crate::wire::{
+    Arrival, CHAIN_VALUE_BYTES, GroupChange, HostEntry, MachineSettings, Release, Servers, StartNews, StartOrder,
+};
 
 const EXIT_TAG: i32 = 7;
 
@@ -73,6 +75,13 @@ fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
         Frame::StartOrder { number: 1, order: StartOrder::Run { words: vec![name.clone()], input: ByteBuf::new() } },
         Frame::GroupChanged { id: 1, number: 0, change: GroupChange::Close },
         Frame::GroupSeen { number: u64::MAX },
+        Frame::Arrived {
+            id: 1,
+            arrivals: vec![Arrival { tid: task, turn: u64::MAX, version: u64::MAX, count: 1, lan: true }],
+        },
+        Frame::BarrierEnded { id: 1, ended: vec![(task, 1)], failure: None, release: None, late: true },
+        Frame::Released { id: 1, release: Release { chain: 1, index: 1, value: [0; CHAIN_VALUE_BYTES] } },
+        Frame::ReleaseMissed { id: 1 },
         Frame::Left { tid: task, ended: true },
         Frame::Died { tid: task, watcher },
         Frame::Serves { role: Role::Tasker, tid: task, on: true },
