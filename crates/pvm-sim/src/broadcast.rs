@@ -33,12 +33,12 @@ impl World {
         let copies = if self.prng.chance(share) { 0 } else { 1 + usize::from(self.prng.chance(DOUBLED)) };
         for _ in 0..copies {
             let late = self.network.latency(&mut self.prng, one, other) * (1 + self.prng.below(3) as u64);
-            self.queue.push(self.now + late, Event::Datagram { node: to, part: Box::new(part.clone()) });
+            self.queue.push(self.now + late, Event::Part { node: to, part: Box::new(part.clone()) });
         }
     }
 
     /// Handles a datagram.
-    pub fn datagram_arrived(&mut self, node: NodeId, part: &PartToSend) {
+    pub fn part_arrived(&mut self, node: NodeId, part: &PartToSend) {
         let fetches = &mut self.nodes[node].inbound.fetches;
         if fetches.place_heard(part.key, part.part, part.range.len()).is_some() {
             self.heard += 1;

@@ -85,8 +85,8 @@ pub enum Event {
     EndSlowness(Place),
     /// A computer's connections no longer lose packets.
     EndLoss(Place),
-    /// A datagram to all hosts arrives at a daemon.
-    Datagram { node: NodeId, part: Box<PartToSend> },
+    /// A datagram with a part of a body arrives at a daemon.
+    Part { node: NodeId, part: Box<PartToSend> },
     /// The simulator checks whether the machine has settled.
     CheckSettled,
 }
@@ -267,7 +267,7 @@ impl World {
             | Event::GiveUp { link, end }
             | Event::DataUp { link, end, .. }
             | Event::DataEnded { link, end, .. } => Some(self.links[*link].ends[*end]),
-            Event::DataAttempt { node, .. } | Event::Datagram { node, .. } => Some(*node),
+            Event::DataAttempt { node, .. } | Event::Datagram { node, .. } | Event::Part { node, .. } => Some(*node),
             Event::HostsChecked { node, .. } | Event::HostStarted { node, .. } => Some(*node),
             Event::ProgramFound { node, .. } | Event::ProcessStarted { node, .. } => Some(*node),
             Event::Hello(task) | Event::FromTask(task) | Event::PollQueue(task) => Some(self.tasks[*task].node),
@@ -301,7 +301,7 @@ impl World {
     fn happen_at(&mut self, node: NodeId, event: Event) {
         match event {
             Event::Wake(_) => self.wake(node),
-            Event::Datagram { part, .. } => self.datagram_arrived(node, &part),
+            Event::Part { part, .. } => self.part_arrived(node, &part),
             Event::Arrive { link, end, kind } => self.arrive(link, end, kind),
             Event::GiveUp { link, end } => self.give_up(link, end),
             Event::Attempt { host, number, .. } => self.attempt(node, host, number),
