@@ -1,6 +1,6 @@
 //! Datagrams to all hosts of a machine, by IP multicast.
 use rustix::io::Errno;
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -28,12 +28,13 @@ impl MulticastSocket {
     ///
     /// Those of the system. A network on which the group cannot be joined is left out.
     pub fn new(group: SocketAddrV4, from: Ipv4Addr, joined: &[Ipv4Addr]) -> io::Result<MulticastSocket> {
-        let receiver = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
+        // No task inherits the socket.
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let receiver = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
         // Several daemons on one host receive the datagrams of the group.
         sockopt::set_socket_reuseaddr(&receiver, true)?;
         rustix::net::bind(&receiver, &group)?;
         let receiver = UdpSocket::from(receiver);
-        receiver.set_nonblocking(true)?;
         let _ = sockopt::set_socket_recv_buffer_size(&receiver, RECEIVE_BUFFER_BYTES);
         let is_joined = |address: &&Ipv4Addr| receiver.join_multicast_v4(group.ip(), address).is_ok();
         if joined.iter().filter(is_joined).count() == 0 {

@@ -18,7 +18,8 @@ pub(super) fn part_bytes(datagram_bytes: usize) -> usize {
 /// The seals of the bodies that this host broadcasts or hears.
 #[derive(Default)]
 pub(super) struct Seals {
-    /// The body that is being sent, and the serial number of its last datagram.
+    /// The body that is being sent, and the serial number of its next datagram. A body that another one has replaced is
+    /// never sent again (`flows/multicast/broadcast.rs`), so no serial number is used twice with one secret.
     sending: Option<(BodyKey, Seal, u64)>,
     /// The bodies that other hosts broadcast, by the public name of their secret.
     hearing: HashMap<[u8; NAME_BYTES], (BodyKey, Seal)>,
