@@ -9,6 +9,10 @@ use crate::failures;
 use anyhow::Result;
 use std::collections::BTreeSet;
 
+/// The functions that PVM 3.4.6 lacks, so that no case can compare them. `crates/libpvm3/tests/programs/lanbarr.c` calls
+/// them.
+const NEW: &[&str] = &["pvm_lanbarr", "pvmflanbarr_"];
+
 /// Returns the library symbols that a case uses; none for a script, whose symbols are not known.
 pub fn uses(case: &Case) -> Result<BTreeSet<String>> {
     match case.kind {
@@ -34,7 +38,7 @@ pub fn report(cases: &[Case]) -> Result<usize> {
         called.extend(uses(case)?);
     }
     let promised = FUNCTIONS.iter().chain(FORTRAN).copied();
-    let missing: Vec<&str> = promised.filter(|name| !called.contains(*name)).collect();
+    let missing: Vec<&str> = promised.filter(|name| !called.contains(*name) && !NEW.contains(name)).collect();
     if missing.is_empty() {
         println!("ok       every function is called by some case");
         return Ok(0);

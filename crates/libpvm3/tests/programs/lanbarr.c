@@ -3,6 +3,9 @@
 
 #define GROUP "lan"
 
+/* As a program in Fortran calls it. */
+void pvmflanbarr_(const char *group, const int *count, int *info, size_t length);
+
 enum { ROUNDS = 1000 };
 
 static void pass(int instance)
@@ -17,6 +20,8 @@ static void pass(int instance)
 
 int main(void)
 {
+    const int one = 1;
+    int info = 1;
     pid_t child;
 
     pvm_mytid();
@@ -37,6 +42,8 @@ int main(void)
     CHECK(pvm_lanbarr(GROUP, -2) == PvmBadParam);
     CHECK(status_of(child) == 0);
     CHECK(pvm_lanbarr(GROUP, 1) == 0);
+    pvmflanbarr_(GROUP, &one, &info, sizeof GROUP - 1);
+    CHECK(info == 0);
     CHECK(pvm_exit() == 0);
     return 0;
 }

@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn the_automatic_way_is_compared_with_the_best_fixed_one() {
-        let values = [[30.0, 20.0, 33.0], [60.0, 50.0, 61.0], [20.0, 25.0, 10.0], [70.0; 3], [1.0; 3]];
+        let values = [[30.0, 20.0, 33.0], [60.0, 50.0, 61.0], [20.0, 25.0, 10.0], [70.0; 3], [80.0; 3], [1.0; 3]];
         let of_way = |(way, values): (&Way, [f64; 3])| Times { way: *way, size: 8, values: values.to_vec() };
         let mut times: Vec<Times> = WAYS.iter().zip(values).map(of_way).collect();
         assert_eq!(choice(&times, 8), Some(1.5));
