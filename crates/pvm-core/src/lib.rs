@@ -13,6 +13,7 @@
 //! * [`machine`]: the rules of the virtual machine, as the daemon of one host applies them.
 #![forbid(unsafe_code)]
 
+mod binomial;
 pub mod codes;
 pub mod dialogue;
 pub mod encoding;

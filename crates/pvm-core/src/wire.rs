@@ -227,7 +227,7 @@ pub enum Frame {
     /// From the master, or from the parent in the tree of arrivals: the barrier of the group has opened.
     Released { id: u64, release: Release },
     /// To the master: members waited for a release that came only when the master repeated it.
-    ReleaseMissed { id: u64 },
+    ReleaseMissed,
 }
 
 /// The arrival of a member at a barrier of its group, by way of the daemons.

@@ -40,13 +40,21 @@ pub struct Broadcast {
     state: State,
     /// The reason of a failure that was not logged yet.
     complaint: Option<String>,
+    /// Room for the longest datagram.
     buffer: Vec<u8>,
 }
 
 impl Broadcast {
     /// Makes the closed socket of a machine that broadcasts to this group, or never.
     pub fn new(epoll: Rc<OwnedFd>, group: Option<SocketAddrV4>) -> Broadcast {
-        Broadcast { epoll, group, network: None, state: State::Closed, complaint: None, buffer: Vec::new() }
+        Broadcast {
+            epoll,
+            group,
+            network: None,
+            state: State::Closed,
+            complaint: None,
+            buffer: vec![0; DATAGRAM_BYTES_MAX],
+        }
     }
 
     /// Sets the group of the machine that this host has joined.
@@ -115,11 +123,20 @@ impl Broadcast {
         }
     }
 
-    /// Receives a datagram. Anybody may have sent it.
-    pub fn receive(&mut self) -> Option<Vec<u8>> {
+    /// Receives a datagram into this buffer ([`Broadcast::take_buffer`]). Anybody may have sent it.
+    pub fn receive<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a mut [u8]> {
         let State::Open(socket) = &self.state else { return None };
-        self.buffer.resize(DATAGRAM_BYTES_MAX, 0);
-        let count = socket.receive(&mut self.buffer)?;
-        Some(self.buffer[..count].to_vec())
+        let count = socket.receive(buffer)?;
+        Some(&mut buffer[..count])
+    }
+
+    /// Lends the buffer for datagrams.
+    pub fn take_buffer(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.buffer)
+    }
+
+    /// Takes the buffer back.
+    pub fn return_buffer(&mut self, buffer: Vec<u8>) {
+        self.buffer = buffer;
     }
 }

@@ -103,13 +103,21 @@ impl Settings {
         settings.machine.hostfile = file;
         settings.machine.trusted = variable("PVM_TRUSTED_NET").is_some_and(|value| value != "0");
         settings.machine.pacing = pacing(variable("PVM_PACING"));
-        match broadcast_group(variable("PVM_BROADCAST")) {
-            Ok(group) => settings.machine.broadcast = group,
-            Err(complaint) => settings.complaints.push(complaint),
-        }
-        settings.machine.barrier_tree_hosts = hosts_from(variable("HPVM_BARRIER_TREE"), machine::BARRIER_TREE_HOSTS);
-        let hosts = hosts_from(variable("HPVM_BARRIER_BROADCAST"), machine::BARRIER_BROADCAST_HOSTS);
-        settings.machine.barrier_broadcast_hosts = hosts;
+        let complaints = &mut settings.complaints;
+        settings.machine.broadcast = broadcast_group(variable("PVM_BROADCAST")).unwrap_or_else(|complaint| {
+            complaints.push(complaint);
+            None
+        });
+        let mut hosts_from = |name, default| {
+            hosts_from(variable(name), default).unwrap_or_else(|text| {
+                let expected = "neither `off` nor a number of hosts";
+                complaints.push(format!("{name} is `{text}`, which is {expected}; {default} is used"));
+                default
+            })
+        };
+        settings.machine.barrier_tree_hosts = hosts_from("HPVM_BARRIER_TREE", machine::BARRIER_TREE_HOSTS);
+        settings.machine.barrier_broadcast_hosts =
+            hosts_from("HPVM_BARRIER_BROADCAST", machine::BARRIER_BROADCAST_HOSTS);
         settings.machine.host_timeout = seconds(variable("HPVM_HOST_TIMEOUT"), machine::HOST_TIMEOUT);
         Ok(settings)
     }
@@ -287,12 +295,13 @@ fn one_way() -> Option<OneWay> {
     Some(OneWay { secret, function })
 }
 
-/// Reads the number of hosts from which on something is done: a number or `off`. Any other text leaves the default.
-fn hosts_from(text: Option<OsString>, default: usize) -> usize {
-    match text.map(|text| lossy(text).trim().to_owned()).as_deref() {
-        Some("off") => usize::MAX,
-        Some(text) => text.parse().unwrap_or(default),
-        None => default,
+/// Reads the number of hosts from which on something is done: a number, or `off`. Returns any other text as an error.
+fn hosts_from(text: Option<OsString>, default: usize) -> Result<usize, String> {
+    let text = text.map(|text| lossy(text).trim().to_owned()).filter(|text| !text.is_empty());
+    match text.as_deref() {
+        None => Ok(default),
+        Some("off") => Ok(usize::MAX),
+        Some(text) => text.parse().map_err(|_| text.to_owned()),
     }
 }
 
@@ -414,7 +423,9 @@ mod tests {
     #[test]
     fn from_how_many_hosts_on_barriers_take_other_ways_can_be_set() {
         let of = |text: &str| hosts_from(Some(text.into()), 7);
-        assert_eq!([of("3"), of(" 12 "), of("off"), of("many"), hosts_from(None, 7)], [3, 12, usize::MAX, 7, 7]);
+        let known = [of("3"), of(" 12 "), of("off"), of(" "), hosts_from(None, 7)];
+        assert_eq!(known, [3, 12, usize::MAX, 7, 7].map(Ok));
+        assert_eq!(of("many "), Err("many".to_owned()));
         let one_way = one_way().expect("random bytes");
         assert_ne!((one_way.function)(&one_way.secret), one_way.secret);
     }

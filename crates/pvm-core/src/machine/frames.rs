@@ -41,7 +41,7 @@ impl Parts {
                 self.groups.barrier_ended(core, id, &ended, outcome, release.as_ref(), late);
             }
             Frame::Released { id, release } => self.groups.released(core, id, &release, true),
-            Frame::ReleaseMissed { .. } if core.is_master() => self.groups.release_missed(from),
+            Frame::ReleaseMissed if core.is_master() => self.groups.release_missed(from),
             Frame::BarriersListed { number, waiting } if core.is_master() => {
                 self.groups.listed_there(core, from, number, waiting);
             }
@@ -117,7 +117,7 @@ impl Parts {
             | Frame::GroupSeen { .. }
             | Frame::GroupTaken { .. }
             | Frame::BarrierEnded { .. }
-            | Frame::ReleaseMissed { .. }
+            | Frame::ReleaseMissed
             | Frame::BarriersListed { .. }
             | Frame::StartNews { .. }
             | Frame::Left { .. }

@@ -1,5 +1,5 @@
-//! `pvm_barrier` and `pvm_lanbarr`. If all members of the group are on one host, they meet in shared memory. Otherwise every member
-//! arrives through its daemon.
+//! `pvm_barrier` and `pvm_lanbarr`. If all members of the group are on one host, they meet in shared memory. Otherwise
+//! every member arrives through its daemon.
 use super::{Group, GroupWait};
 use crate::{Task, Ticket};
 use pvm_core::codes::Code;

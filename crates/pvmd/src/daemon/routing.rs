@@ -120,15 +120,20 @@ impl Daemon {
 
     /// Handles datagrams to all hosts. What is not understood is dropped: anybody may send datagrams.
     pub(super) fn receive_datagrams(&mut self) {
+        let mut buffer = self.broadcast.take_buffer();
         for _ in 0..DATAGRAMS_IN_A_ROW_MAX {
-            let Some(mut datagram) = self.broadcast.receive() else { return };
+            let Some(datagram) = self.broadcast.receive(&mut buffer) else { break };
             match datagram.split_first() {
-                Some((&BODY_PART, _)) => self.route.on_datagram(&mut datagram, &mut context!(self)),
-                // Mostly there is no other datagram then.
-                Some((&FOR_THE_MACHINE, bytes)) => return self.machine.handle_broadcast(self.started.elapsed(), bytes),
+                Some((&BODY_PART, _)) => self.route.on_datagram(datagram, &mut context!(self)),
+                Some((&FOR_THE_MACHINE, bytes)) => {
+                    self.machine.handle_broadcast(self.started.elapsed(), bytes);
+                    // Mostly there is no other datagram then.
+                    break;
+                }
                 _ => {}
             }
         }
+        self.broadcast.return_buffer(buffer);
     }
 
     /// Sends bytes of the machine to all hosts. The machine expects that they may be lost.

@@ -1,6 +1,6 @@
 //! Untrusted input on a data link: the bytes of a hostile host, on their way to the memory of tasks (docs/testing.md).
+use super::test_context::TestContext;
 use super::*;
-use crate::broadcast::DatagramSent;
 use pvm_core::flows::multicast::datagram::{DatagramHead, HEAD_BYTES};
 use pvm_core::flows::multicast::{Announcement, BodyKey, BodyRequest};
 use pvm_core::flows::pacing::is_paced;
@@ -55,38 +55,6 @@ const BODY_BYTES_MAX: u32 = 3 << 20;
 /// The hostile host sends no more while this number of bytes waits for the socket.
 const PENDING_BYTES_MAX: usize = 1 << 20;
 
-/// The tasks of this host.
-struct Tasks(HashMap<Tid, [OwnedFd; 2]>);
-
-impl RouteContext for Tasks {
-    fn accepts_messages(&self, task: Tid) -> bool {
-        self.0.contains_key(&task) || task.0 == NAMES[3]
-    }
-    fn is_member(&self, host: Tid) -> bool {
-        host == HOSTILE
-    }
-    fn node_number(&self, _host: Tid) -> Option<u32> {
-        None
-    }
-    fn encrypts(&self) -> bool {
-        true
-    }
-    fn datagram_bytes(&self) -> Option<usize> {
-        None
-    }
-    fn join_group(&mut self) -> bool {
-        true
-    }
-    fn send_datagram(&mut self, _: &[u8]) -> DatagramSent {
-        DatagramSent::Never
-    }
-    fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()> {
-        let [segment, bell] = self.0.get(&task).ok_or(io::ErrorKind::OutOfMemory)?;
-        endpoint.connect(task.0, segment.try_clone()?, bell.try_clone()?)
-    }
-    fn ring(&mut self, _task: Tid) {}
-}
-
 /// A task that counts what it has received.
 struct Task {
     tid: Tid,
@@ -115,7 +83,7 @@ impl Sink for Taken {
 /// A daemon with tasks, and the other end of its data link.
 struct World {
     route: Route,
-    context: Tasks,
+    context: TestContext,
     tasks: Vec<Task>,
     /// The hostile host's end; absent when it has closed.
     far: Option<ByteStream>,
@@ -148,14 +116,15 @@ impl World {
         ports.set(OWN.0);
         let descriptor = || ports.descriptor().try_clone_to_owned().expect("a descriptor");
         let mut route = Route::new(OWN, descriptor()).expect("memory");
-        let mut context = Tasks(HashMap::new());
+        let mut context =
+            TestContext { members: vec![HOSTILE], no_memory: Some(Tid(NAMES[3])), ..TestContext::default() };
         let task = |name: &u32| {
             ports.set(*name);
             let mut endpoint = Endpoint::new().expect("memory");
             endpoint.enrolled(*name, PortView::new(descriptor()).expect("a table"));
             let [segment, bell] = route.descriptors().expect("descriptors");
             endpoint.connect(OWN.0, segment, bell).expect("the daemon");
-            context.0.insert(Tid(*name), endpoint.descriptors().expect("descriptors"));
+            context.tasks.insert(Tid(*name), endpoint.descriptors().expect("descriptors"));
             Task { tid: Tid(*name), endpoint, taken: Taken::default() }
         };
         let tasks = NAMES[1..3].iter().map(task).collect();
@@ -284,7 +253,7 @@ impl World {
             0 => {
                 let tid = task.tid;
                 self.ports.clear(tid.0);
-                self.context.0.remove(&tid);
+                self.context.tasks.remove(&tid);
                 self.route.drain(tid, &self.context);
                 self.route.forget_task(tid);
                 self.tasks.swap_remove(which);

@@ -17,10 +17,14 @@ mod breaking_tests;
 mod context;
 mod data_link;
 mod datagrams;
+#[cfg(test)]
+mod datagrams_tests;
 mod egress;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod receive;
+#[cfg(any(test, fuzzing))]
+mod test_context;
 #[cfg(test)]
 mod tests;
 mod transmit;

@@ -1,6 +1,6 @@
 //! The routes of two daemons and their tasks in one process, joined by a real socket.
+use super::test_context::TestContext;
 use super::*;
-use crate::broadcast::DatagramSent;
 use pvm_fmp::ports::PortTable;
 use pvm_fmp::{Arrival, FAR, Sink};
 use pvm_net::Link;
@@ -16,49 +16,10 @@ pub(super) struct Host {
     pub tid: Tid,
     ports: PortTable,
     pub route: Route,
-    pub context: Tasks,
+    pub context: TestContext,
     pub frames: Vec<Frame>,
     /// The number of connections whose end this host has noticed.
     pub cuts: usize,
-}
-
-#[derive(Default)]
-pub(super) struct Tasks {
-    tasks: HashMap<Tid, [OwnedFd; 2]>,
-    introduced: Vec<Tid>,
-    rung: usize,
-}
-
-impl RouteContext for Tasks {
-    fn accepts_messages(&self, task: Tid) -> bool {
-        self.tasks.contains_key(&task)
-    }
-    fn is_member(&self, host: Tid) -> bool {
-        [Tid(0x40000), Tid(0x80000)].contains(&host)
-    }
-    fn node_number(&self, _host: Tid) -> Option<u32> {
-        None
-    }
-    fn encrypts(&self) -> bool {
-        true
-    }
-    fn datagram_bytes(&self) -> Option<usize> {
-        None
-    }
-    fn join_group(&mut self) -> bool {
-        true
-    }
-    fn send_datagram(&mut self, _: &[u8]) -> DatagramSent {
-        DatagramSent::Never
-    }
-    fn introduce(&mut self, task: Tid, endpoint: &mut Endpoint) -> io::Result<()> {
-        let [segment, bell] = &self.tasks[&task];
-        self.introduced.push(task);
-        endpoint.connect(task.0, segment.try_clone()?, bell.try_clone()?)
-    }
-    fn ring(&mut self, _task: Tid) {
-        self.rung += 1;
-    }
 }
 
 /// A task that keeps what it has received.
@@ -118,7 +79,9 @@ impl Host {
         let (tid, ports) = (Tid(tid), PortTable::new(64).unwrap());
         ports.set(tid.0);
         let route = Route::new(tid, ports.descriptor().try_clone_to_owned().unwrap()).unwrap();
-        Host { tid, ports, route, context: Tasks::default(), frames: Vec::new(), cuts: 0 }
+        let members = (1..=5).map(Tid::host_number).collect();
+        let context = TestContext { members, ..TestContext::default() };
+        Host { tid, ports, route, context, frames: Vec::new(), cuts: 0 }
     }
     pub fn task(&mut self, number: u32) -> Task {
         let tid = Tid(self.tid.0 + number);
@@ -174,7 +137,7 @@ fn streams() -> (ByteStream, ByteStream) {
     (stream(near), stream(far))
 }
 
-fn join(one: &mut Host, other: &mut Host) {
+pub(super) fn join(one: &mut Host, other: &mut Host) {
     let (near, far) = streams();
     assert!(near.as_fd().try_clone_to_owned().is_ok());
     one.route.attach(other.tid, near);

@@ -344,7 +344,7 @@ impl Broadcasts {
         }
     }
 
-    /// Drops the listeners of which `is_dropped` is true.
+    /// Drops the listeners for which `is_dropped` returns true.
     fn drop_listeners(&mut self, place: usize, mut is_dropped: impl FnMut(&mut Listener) -> bool) {
         let one = &mut self.queue[place];
         let (key, dropped) = (one.key, &mut self.dropped);

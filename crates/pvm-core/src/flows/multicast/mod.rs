@@ -125,7 +125,7 @@ impl Plan {
         self.tree.is_some() || self.listeners.is_some()
     }
 
-    /// Gives the body its name and digest. Nobody else may know `key.secret` yet.
+    /// Sets the body's name and digest. Nobody else may know `key.secret` yet.
     pub fn with_body(self, key: BodyKey, digest: [u8; DIGEST_BYTES]) -> Delivery {
         let is_announced = self.is_announced();
         let relayed = is_announced.then(|| Relayed {

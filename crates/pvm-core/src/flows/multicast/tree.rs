@@ -1,4 +1,5 @@
 //! The tree of hosts along which the body of a multicast travels. The sender's host is the root.
+use crate::binomial;
 use crate::tid::{HOST_SHIFT, Tid};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +43,7 @@ const TREE_BYTES_MAX: usize = 32 << 20;
 
 /// The node of a host in the tree.
 struct Node {
-    position: u32,
+    position: usize,
     children: u32,
     /// Whether the message was announced to the host.
     is_announced: bool,
@@ -50,14 +51,13 @@ struct Node {
 
 /// A tree of hosts.
 ///
-/// The root has position 0. The parent of a position is that position without its highest bit: so the root has the
-/// children 1, 2, 4, ..., and a body reaches n hosts in about log2(n) steps. If positions are missing, the parent is
-/// the nearest ancestor that exists.
+/// The positions are those of a binomial tree ([`binomial`]). If positions are missing, the parent is the nearest
+/// ancestor that exists.
 pub struct Tree {
     root: Tid,
     nodes: BTreeMap<Tid, Node>,
     /// The hosts by position.
-    hosts: BTreeMap<u32, Tid>,
+    hosts: BTreeMap<usize, Tid>,
 }
 
 impl Tree {
@@ -81,13 +81,13 @@ impl Tree {
         all.extend(node(own));
         let are_physical = all.len() == hosts.len() + 1;
         let number = |host: Tid| node(host).filter(|_| are_physical).unwrap_or((host.0 >> HOST_SHIFT).wrapping_sub(1));
-        Tree::new(own, hosts.iter().map(|host| (*host, number(*host) ^ number(own))))
+        Tree::new(own, hosts.iter().map(|host| (*host, (number(*host) ^ number(own)) as usize)))
     }
 
-    fn new(root: Tid, positions: impl Iterator<Item = (Tid, u32)>) -> Tree {
-        let hosts: BTreeMap<u32, Tid> = positions.map(|(host, position)| (position, host)).collect();
+    fn new(root: Tid, positions: impl Iterator<Item = (Tid, usize)>) -> Tree {
+        let hosts: BTreeMap<usize, Tid> = positions.map(|(host, position)| (position, host)).collect();
         let node =
-            |(position, host): (&u32, &Tid)| (*host, Node { position: *position, children: 0, is_announced: false });
+            |(position, host): (&usize, &Tid)| (*host, Node { position: *position, children: 0, is_announced: false });
         let mut nodes: BTreeMap<Tid, Node> = hosts.iter().map(node).collect();
         for position in hosts.keys() {
             if let Some(parent) = ancestors(*position).find_map(|ancestor| hosts.get(&ancestor)) {
@@ -129,11 +129,8 @@ impl Tree {
 }
 
 /// Returns the ancestors of a position, from its parent up to the child of the root.
-fn ancestors(position: u32) -> impl Iterator<Item = u32> {
-    std::iter::successors(Some(position), |position| {
-        Some(position & !(1 << position.ilog2())).filter(|next| *next != 0)
-    })
-    .skip(1)
+fn ancestors(position: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(binomial::parent(position), |position| binomial::parent(*position)).filter(|next| *next != 0)
 }
 
 #[cfg(test)]

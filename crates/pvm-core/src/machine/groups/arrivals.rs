@@ -11,7 +11,7 @@
 //! ([`super::combining`]). Such an arrival may come twice, and in any order: each has a number.
 use super::barrier::Verdict;
 use super::group::Group;
-use super::releases::{Releases, Senders};
+use super::releases::Releases;
 use super::{ALL_MEMBERS, Groups};
 use crate::codes::Code;
 use crate::machine::core::Core;
@@ -91,7 +91,7 @@ pub(super) struct PendingBarrier {
     /// Arrivals by way of the daemon.
     pub to_answer: Vec<Arriver>,
     /// The other hosts from which these arrivals came.
-    pub senders: Senders,
+    pub senders: BTreeSet<Tid>,
     /// Whether a member has asked for a release by broadcast.
     pub lan: bool,
     /// The host, if any, in whose page some of the members wait until the master releases them.
@@ -417,7 +417,7 @@ impl PendingBarrier {
             maybe_arrived: BTreeSet::new(),
             maybe_until: Time::ZERO,
             to_answer: Vec::new(),
-            senders: Senders::new(),
+            senders: BTreeSet::new(),
             lan: false,
             page_host: None,
         }

@@ -1,4 +1,4 @@
-//! Chains of one-way values, by which hosts know that a release of a barrier is the master's.
+//! Hash chains: they prove to hosts that a release of a barrier comes from the master.
 //!
 //! The master makes random bytes and applies a one-way function to them again and again. It tells the last value, the
 //! anchor, to the hosts of the group over their control links. Each release discloses the value before the one that
@@ -9,7 +9,7 @@ use crate::wire::{ChainValue, Release};
 
 /// The values of a chain, without the anchor: the number of barriers until a new chain is needed.
 const LINKS: u32 = 1024;
-/// The master stores one of so many values, and computes those between two stored ones when it needs them.
+/// The master stores every 32nd value. It computes those between two stored ones when it needs them.
 const STEP: u32 = 32;
 /// Releases in a row that a host may miss before it no longer accepts a release that it has not got from the master
 /// itself. This bounds the work for a forged release.
@@ -72,7 +72,7 @@ impl Chain {
 pub(super) struct KnownChain(Release);
 
 impl KnownChain {
-    /// Returns a chain of which the master has told this release, or the anchor.
+    /// Starts with what the master has told: this release, or the anchor of the chain.
     pub fn new(told: Release) -> KnownChain {
         KnownChain(told)
     }

@@ -4,7 +4,7 @@
 //! until all arrived that came this way to the barrier before, then sends it in one frame. It keeps nothing longer than
 //! [`HOLD`]; so a member that is late, or that never comes, delays the others' arrivals by a short time only, and the
 //! master alone decides about every arrival. In a large group the parent of a host is another host of the group
-//! ([`parent_of`]); otherwise, and if there is no link to the parent, it is the master.
+//! ([`binomial`]); otherwise, and if there is no link to the parent, it is the master.
 //!
 //! An arrival that went to another host than the master is sent again, to the master, if a host is lost, the member
 //! leaves, or the barrier has not ended after [`REPEAT_AFTER`]. The master recognizes it by its number.
@@ -14,6 +14,7 @@
 use super::chain::KnownChain;
 use super::group::Group;
 use super::{ALL_MEMBERS, Groups};
+use crate::binomial;
 use crate::codes::Code;
 use crate::machine::core::Core;
 use crate::machine::settings::Time;
@@ -92,17 +93,6 @@ impl Combining {
     }
 }
 
-/// Returns the position of the parent of a position in a binomial tree, whose root, the master, has position 0.
-fn parent_of(position: usize) -> usize {
-    position & !(1 << position.ilog2())
-}
-
-/// Returns the positions of the children of a position among `count` positions.
-fn children_of(position: usize, count: usize) -> impl Iterator<Item = usize> {
-    let bits = (0..usize::BITS).map(|bit| 1 << bit);
-    bits.skip_while(move |bit| *bit <= position).map(move |bit| position | bit).take_while(move |child| *child < count)
-}
-
 /// Returns the tree of hosts with members: the master, then the other hosts in the order of the host table. Returns
 /// `None` if there are too few hosts.
 fn tree_of(core: &Core, group: &Group) -> Option<Vec<Tid>> {
@@ -116,8 +106,11 @@ fn tree_of(core: &Core, group: &Group) -> Option<Vec<Tid>> {
 fn parent(core: &Core, group: &Group) -> Tid {
     let master = core.hosts.master();
     let Some(tree) = tree_of(core, group) else { return master };
-    let own = tree.iter().position(|host| *host == core.own_host()).filter(|own| *own > 0);
-    own.map(|own| tree[parent_of(own)]).filter(|parent| core.links.is_up(*parent)).unwrap_or(master)
+    let own = tree.iter().position(|host| *host == core.own_host());
+    own.and_then(binomial::parent)
+        .map(|parent| tree[parent])
+        .filter(|parent| core.links.is_up(*parent))
+        .unwrap_or(master)
 }
 
 impl Groups {
@@ -150,7 +143,7 @@ impl Groups {
         }
         let Some(tree) = tree_of(core, group) else { return };
         let own = tree.iter().position(|host| *host == core.own_host());
-        for child in own.into_iter().flat_map(|own| children_of(own, tree.len())) {
+        for child in own.into_iter().flat_map(|own| binomial::children(own, tree.len())) {
             core.try_link(tree[child]);
         }
     }
@@ -304,7 +297,7 @@ impl Groups {
             }
         }
         if late && !answers.is_empty() {
-            core.send_master(Frame::ReleaseMissed { id });
+            core.send_master(Frame::ReleaseMissed);
         }
         for (tid, wait) in answers {
             core.reply(tid, wait, outcome.map(|()| Reply::Done));
@@ -347,19 +340,6 @@ pub(super) fn end_combining(core: &mut Core, combining: Combining) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn parents_and_children_agree_and_lie_in_order() {
-        for count in 2..100 {
-            let mut all: Vec<usize> = (0..count).flat_map(|position| children_of(position, count)).collect();
-            all.sort_unstable();
-            assert_eq!(all, (1..count).collect::<Vec<_>>(), "each position but the root is a child");
-            for position in 0..count {
-                assert!(children_of(position, count).all(|child| parent_of(child) == position && child > position));
-            }
-            assert_eq!(children_of(0, count).count(), (count - 1).ilog2() as usize + 1);
-        }
-    }
 
     #[test]
     fn arrivals_are_kept_until_those_who_came_before_have_arrived() {

@@ -17,13 +17,13 @@ use crate::proto::Reply;
 use crate::tid::Tid;
 use crate::wire::{Frame, GroupChange, Release};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long the master waits for a sign that a host knows a release. In a program that does little between barriers,
 /// the next arrival comes earlier.
 const REPEAT_AFTER: Duration = Duration::from_millis(20);
-/// A host that has missed so many broadcasts, one after another, is served on its control link from then on.
+/// A host that has missed this number of broadcasts, one after another, is served on its control link from then on.
 const MISSED_MAX: u8 = 3;
 /// After this number of barriers, hosts that missed broadcasts are tried again. If they miss another one, that costs a
 /// barrier [`REPEAT_AFTER`].
@@ -280,6 +280,3 @@ fn tell_each(
         core.send_host(host, Frame::BarrierEnded { id, ended, failure, release, late });
     }
 }
-
-/// The hosts from which the master has got arrivals.
-pub(super) type Senders = BTreeSet<Tid>;

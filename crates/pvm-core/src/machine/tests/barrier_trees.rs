@@ -339,7 +339,7 @@ fn a_host_without_members_cannot_touch_a_group() {
             Frame::BarrierEnded { id, ended: Vec::new(), failure: None, release: Some(release.clone()), late: false },
             Frame::Released { id, release: release.clone() },
             Frame::GroupChanged { id, number: 0, change: GroupChange::Chain(release.clone()) },
-            Frame::ReleaseMissed { id },
+            Frame::ReleaseMissed,
         ] {
             says(&mut fleet, evil, to, frame);
         }

@@ -81,7 +81,7 @@ fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
         },
         Frame::BarrierEnded { id: 1, ended: vec![(task, 1)], failure: None, release: None, late: true },
         Frame::Released { id: 1, release: Release { chain: 1, index: 1, value: [0; CHAIN_VALUE_BYTES] } },
-        Frame::ReleaseMissed { id: 1 },
+        Frame::ReleaseMissed,
         Frame::Left { tid: task, ended: true },
         Frame::Died { tid: task, watcher },
         Frame::Serves { role: Role::Tasker, tid: task, on: true },
