@@ -150,7 +150,7 @@ fn of_groups(life: &mut Life) -> Frame {
             Frame::BarrierEnded { id, ended: vec![(tid, turn); 3], failure: None, release, late }
         }
         7 => Frame::Released { id, release: release(life) },
-        8 => Frame::ReleaseMissed { id },
+        8 => Frame::ReleaseMissed,
         _ => Frame::Request {
             wait: instance,
             from: tid,
