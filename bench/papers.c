@@ -1,7 +1,7 @@
 /* The experiments of `cargo xtask papers` on any PVM: compiled once, run on every libpvm3 through LD_LIBRARY_PATH.
  *
  *   papers pair|fmp ROUTE here|there EXCHANGES REPETITION_MS REPETITIONS SIZE...
- *   papers barrier ROUTE TASKS BARRIERS REPETITIONS
+ *   papers barrier ROUTE pvm_barrier|pvm_lanbarr TASKS BARRIERS REPETITIONS
  *   papers collect ROUTE TASKS DOUBLES MESSAGES WAIT_US none|program|library REPETITIONS
  *   papers copies ROUTE here|there SIZE MESSAGES
  *   papers mcast ROUTE WAY TASKS TRIALS REPETITION_MS REPETITIONS SIZE...
@@ -34,7 +34,7 @@
 enum form { PSEND, RAW, IN_PLACE, DEFAULT, FORM_COUNT, FMP = FORM_COUNT };
 static const char *const form_names[FORM_COUNT] = {"psend", "raw", "in_place", "default"};
 
-enum work { PING, JOIN, BARRIER, COLLECT, COPIES, MCAST, END };
+enum work { PING, JOIN, BARRIER, LAN_BARRIER, COLLECT, COPIES, MCAST, END };
 enum waits { NOBODY, PROGRAM, LIBRARY };
 
 /* The work that all tasks do next. */
@@ -148,10 +148,23 @@ static void join(void)
     must(pvm_barrier(GROUP, here.tasks), "pvm_barrier");
 }
 
+static int lan_barrier(void)
+{
+#ifdef PvmMcastRoute
+    return pvm_lanbarr(GROUP, here.tasks);
+#else
+    fail("PVM 3.4.6 has no pvm_lanbarr");
+    return PvmNotImpl;
+#endif
+}
+
 static void barriers(struct order order)
 {
     for (int i = 0; i < order.count; i++) {
-        must(pvm_barrier(GROUP, here.tasks), "pvm_barrier");
+        if (order.work == LAN_BARRIER)
+            must(lan_barrier(), "pvm_lanbarr");
+        else
+            must(pvm_barrier(GROUP, here.tasks), "pvm_barrier");
         stamps[i] = now_us();
     }
     if (here.rank != 0)
@@ -240,7 +253,8 @@ static void perform(struct order order)
     switch (order.work) {
     case PING: ping(order); break;
     case JOIN: join(); break;
-    case BARRIER: barriers(order); break;
+    case BARRIER:
+    case LAN_BARRIER: barriers(order); break;
     case COLLECT: collect(order); break;
     case COPIES: copies(order); break;
     case MCAST: multicast(order); break;
@@ -421,11 +435,11 @@ static int is_less(const void *one, const void *other)
 
 /* Reports the time of a barrier, and of the spreads (from the first to the last release of one barrier) the median and
  * the largest. */
-static void one_barrier_run(int count)
+static void one_barrier_run(int work, int count)
 {
     double *first = memory(count * sizeof *first), *last = memory(count * sizeof *last);
     double *theirs = memory(count * sizeof *theirs), start = now_us();
-    timed((struct order){.work = BARRIER, .count = count});
+    timed((struct order){.work = work, .count = count});
     memcpy(first, stamps, count * sizeof *first);
     memcpy(last, stamps, count * sizeof *last);
     for (int rank = 1; rank < here.tasks; rank++) {
@@ -448,15 +462,15 @@ static void one_barrier_run(int count)
     free(theirs);
 }
 
-static void measure_barrier(int count, int repetitions)
+static void measure_barrier(int work, int count, int repetitions)
 {
     must(pvm_joingroup(GROUP), "pvm_joingroup");
     timed((struct order){.work = JOIN});
-    timed((struct order){.work = BARRIER, .count = WARM_BARRIERS});
+    timed((struct order){.work = work, .count = WARM_BARRIERS});
     for (int rank = 1; rank < here.tasks; rank++)
         must(pvm_recv(here.tids[rank], TAG_STAMPS), "pvm_recv");
     for (int i = 0; i < repetitions; i++)
-        one_barrier_run(count);
+        one_barrier_run(work, count);
 }
 
 static void measure_collect(struct order order, int repetitions)
@@ -506,9 +520,9 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "pair") == 0 && argc > 7) {
         start_workers(program, 2, strcmp(argv[3], "here") == 0, route, 1);
         pair(argv + 7, argc - 7, atoi(argv[4]), (struct effort){atof(argv[5]) * 1e3, atoi(argv[6])});
-    } else if (strcmp(argv[1], "barrier") == 0 && argc == 6) {
-        start_workers(program, atoi(argv[3]), 0, route, 0);
-        measure_barrier(atoi(argv[4]), atoi(argv[5]));
+    } else if (strcmp(argv[1], "barrier") == 0 && argc == 7) {
+        start_workers(program, atoi(argv[4]), 0, route, 0);
+        measure_barrier(strcmp(argv[3], "pvm_lanbarr") == 0 ? LAN_BARRIER : BARRIER, atoi(argv[5]), atoi(argv[6]));
     } else if (strcmp(argv[1], "collect") == 0 && argc == 9) {
         start_workers(program, atoi(argv[3]), 0, route, 0);
         measure_collect((struct order){COLLECT, RAW, atoi(argv[4]), atoi(argv[5]), atoi(argv[6]), number_of(argv[7])},

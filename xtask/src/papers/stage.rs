@@ -114,11 +114,24 @@ impl Stage {
 
     /// Starts a machine of a PVM over the first hosts of a network.
     pub fn machine<'a>(&self, who: Contestant, network: &'a Network, hosts: usize) -> Result<Machine<'a>> {
+        self.machine_with(who, network, hosts, &[])
+    }
+
+    /// Starts a machine whose daemons also have these variables.
+    pub fn machine_with<'a>(
+        &self,
+        who: Contestant,
+        network: &'a Network,
+        hosts: usize,
+        variables: &[(&str, &str)],
+    ) -> Result<Machine<'a>> {
         if let Some(obstacle) = self.obstacle(who) {
             bail!("{obstacle}");
         }
         let side = who.side().context("a virtual machine")?;
-        let mut machine = Machine::new(side, network, &who.environment())?;
+        let mut environment = who.environment();
+        environment.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let mut machine = Machine::new(side, network, &environment)?;
         machine.start(hosts, &[])?;
         Ok(machine)
     }

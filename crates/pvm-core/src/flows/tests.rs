@@ -52,6 +52,21 @@ fn messages_to_a_task_go_in_order() {
 }
 
 #[test]
+fn a_multicast_is_measured_if_little_else_is_under_way() {
+    let receivers: Vec<Tid> = (2..6).map(|number| Tid(Tid::host_number(number).0 + 1)).collect();
+    let is_measured = |short: usize| {
+        let mut flows = unpaced();
+        flows.send(sender(1), receivers[0], META, short, 0, 1);
+        while flows.next(receivers[0].host()).is_some() {}
+        let plan =
+            flows.plan_multicast(McastRoute::Automatic, Tid::host_number(1), &receivers, 1 << 20, |_| None, || None);
+        plan.measurement.is_some()
+    };
+    assert!(is_measured(100), "the credit for a short message returns late");
+    assert!(!is_measured(300 << 10));
+}
+
+#[test]
 fn a_flow_without_credit_stops_and_others_go_on() {
     let mut flows = unpaced();
     let half = FLOW_WINDOW_BYTES as usize / 2;

@@ -9,10 +9,14 @@ use std::time::Duration;
 
 /// The ways are measured with bodies of at least this many bytes. The credit for shorter ones returns late.
 pub const MEASURED_BYTES_MIN: usize = 64 << 10;
-/// The shortest body that takes the way that is better for bodies of [`MEASURED_BYTES_MIN`], in bytes.
+/// The shortest body that takes the best way for bodies of [`MEASURED_BYTES_MIN`], in bytes. A shorter one takes it only
+/// if the iterative way is slower by [`CLEARLY_SLOWER`]: the shorter the bodies, the less the ways differ.
 const ALIKE_BYTES_MIN: usize = 16 << 10;
-/// Each way is measured this number of times before one is preferred.
+/// Each way is measured this number of times before one is preferred, unless the first time it was slower than another
+/// one by [`CLEARLY_SLOWER`].
 const FIRST_TRIES: usize = 3;
+/// The factor between times that do not differ by chance.
+const CLEARLY_SLOWER: f64 = 2.0;
 /// After this number of multicasts by the best way, the other ones are measured again. A way that is slower by a factor
 /// f is measured f times more rarely.
 const RETRY_AFTER: u32 = 48;
@@ -46,6 +50,8 @@ impl Times {
 
 /// The ways among which the daemon chooses. The last one is not possible everywhere.
 const WAYS: [McastRoute; 3] = [McastRoute::Iterative, McastRoute::Binomial, McastRoute::Broadcast];
+/// The place of the way that suits best while nothing is known.
+const ITERATIVE: usize = 0;
 
 #[derive(Default)]
 struct Record {
@@ -59,18 +65,22 @@ impl Record {
     /// Returns the place of the best of the first `count` ways.
     fn best(&self, count: usize) -> usize {
         let seconds = |way: &usize| self.times[*way].seconds().unwrap_or(f64::INFINITY);
-        (0..count).min_by(|one, other| seconds(one).total_cmp(&seconds(other))).unwrap_or(0)
+        (0..count).min_by(|one, other| seconds(one).total_cmp(&seconds(other))).unwrap_or(ITERATIVE)
+    }
+
+    /// Returns how much slower one way is than another one, as a factor. Returns 0 for a way that was not measured.
+    fn factor(&self, way: usize, other: usize) -> f64 {
+        let seconds = |way: usize| self.times[way].seconds().unwrap_or_default();
+        seconds(way) / seconds(other).max(1e-9)
     }
 
     /// Returns the place of the way of a multicast that can be measured.
     fn next_measured(&mut self, count: usize) -> usize {
-        let untried = (0..count).min_by_key(|way| self.times[*way].count);
-        let untried = untried.filter(|way| self.times[*way].count < FIRST_TRIES);
+        let best = self.best(count);
+        let is_open = |way: &usize| self.times[*way].count < FIRST_TRIES && self.factor(*way, best) < CLEARLY_SLOWER;
+        let untried = (0..count).filter(is_open).min_by_key(|way| self.times[*way].count);
         let way = untried.unwrap_or_else(|| {
-            let best = self.best(count);
-            let seconds = |way: usize| self.times[way].seconds().unwrap_or_default();
-            let factor = |way: usize| seconds(way) / seconds(best).max(1e-9);
-            let is_due = |way: &usize| f64::from(self.since[*way]) >= f64::from(RETRY_AFTER) * factor(*way);
+            let is_due = |way: &usize| f64::from(self.since[*way]) >= f64::from(RETRY_AFTER) * self.factor(*way, best);
             (0..count).filter(|way| *way != best).find(is_due).unwrap_or(best)
         });
         self.since.iter_mut().for_each(|since| *since = since.saturating_add(1));
@@ -114,9 +124,12 @@ impl Choice {
         let is_busy = self.measurement.as_ref().is_some_and(|open| now < open.since + MEASUREMENT_MAX);
         let receivers = receivers.filter(|_| bytes >= MEASURED_BYTES_MIN && !is_busy);
         let Some(left) = receivers else {
-            let like = (bytes >= ALIKE_BYTES_MIN).then(|| class(bytes.max(MEASURED_BYTES_MIN), hosts));
-            let record = like.and_then(|class| self.records.get(&class));
-            return (WAYS[record.map_or(0, |record| record.best(count))], None);
+            let record = self.records.get(&class(bytes.max(MEASURED_BYTES_MIN), hosts));
+            let best = record.map(|record| (record, record.best(count)));
+            let is_better = |(record, best): &(&Record, usize)| {
+                bytes >= ALIKE_BYTES_MIN || record.factor(ITERATIVE, *best) >= CLEARLY_SLOWER
+            };
+            return (WAYS[best.filter(is_better).map_or(ITERATIVE, |(_, best)| best)], None);
         };
         let class = class(bytes, hosts);
         let way = self.records.entry(class).or_default().next_measured(count);
@@ -205,13 +218,25 @@ mod tests {
     }
 
     #[test]
+    fn a_way_that_is_clearly_slower_is_tried_once() {
+        let mut choice = Choice::default();
+        assert_eq!(trees(&mut choice, 20, 1 << 20, 1000, 2500), 1);
+        let mut choice = Choice::default();
+        assert_eq!(trees(&mut choice, 20, 1 << 20, 2500, 1000), 19);
+    }
+
+    #[test]
     fn shorter_bodies_take_the_way_of_the_shortest_measured_ones() {
         let mut choice = Choice::default();
         assert_eq!(unmeasured(&mut choice, 20_000, 16), McastRoute::Iterative, "nothing is known");
         trees(&mut choice, 20, MEASURED_BYTES_MIN, 5000, 1000);
         assert_eq!(unmeasured(&mut choice, 20_000, 16), McastRoute::Binomial);
-        assert_eq!(unmeasured(&mut choice, ALIKE_BYTES_MIN - 1, 16), McastRoute::Iterative);
+        assert_eq!(unmeasured(&mut choice, ALIKE_BYTES_MIN - 1, 16), McastRoute::Binomial, "much faster");
         assert_eq!(unmeasured(&mut choice, 20_000, 4), McastRoute::Iterative, "another number of hosts");
+        let mut choice = Choice::default();
+        trees(&mut choice, 20, MEASURED_BYTES_MIN, 1500, 1000);
+        assert_eq!(unmeasured(&mut choice, ALIKE_BYTES_MIN, 16), McastRoute::Binomial);
+        assert_eq!(unmeasured(&mut choice, ALIKE_BYTES_MIN - 1, 16), McastRoute::Iterative, "a little faster");
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub const DIGEST_BYTES: usize = 32;
 
 /// The shortest parts in which a body is broadcast, in bytes. With shorter ones, headers would be most of the traffic.
 pub const PART_BYTES_MIN: usize = 512;
+/// A multicast is measured if the bytes that are under way to each receiver are at most this part of it. The credit for
+/// short messages, which programs send between multicasts, returns late.
+const MEASURED_PART_IN_FLIGHT: u64 = 8;
 /// A broadcast to fewer hosts is not worth its reports.
 pub const LISTENERS_MIN: usize = 3;
 
@@ -214,7 +217,9 @@ impl<P> Flows<P> {
         let can_broadcast = listeners.len() >= LISTENERS_MIN;
         let (mut route, mut measurement) = (route, None);
         if route == McastRoute::Automatic {
-            let is_idle = |dst: &Tid| self.flow(*dst).is_none_or(|flow| flow.items.is_empty() && flow.in_flight == 0);
+            let little = bytes as u64 / MEASURED_PART_IN_FLIGHT;
+            let is_idle =
+                |dst: &Tid| self.flow(*dst).is_none_or(|flow| flow.items.is_empty() && flow.in_flight <= little);
             let receivers = dsts.iter().all(is_idle).then_some(dsts.len());
             (route, measurement) = self.choice.choose(self.now, bytes, hosts.len(), receivers, can_broadcast);
         }
