@@ -5,7 +5,7 @@
 //! version.
 use crate::codes::Code;
 use crate::flows::multicast::datagram::{DatagramHead, NAME_BYTES};
-use crate::flows::multicast::{Announcement, BodyKey, BodyRequest};
+use crate::flows::multicast::{Announcement, BodyKey, BodyRequest, McastRoute};
 use crate::flows::pacing::Pacing;
 use crate::flows::{Credit, DataFrame, MessageHeader, frames};
 use crate::proto::{self, Reply, Request, Role, ToDaemon, ToTask};
@@ -98,7 +98,8 @@ fn compare(name: &str, number: &str, version: u32, formats: &str) {
 
 #[test]
 fn the_formats_of_daemons_change_with_their_version() {
-    let types = formats!(Frame, Code, GroupChange, Pacing, Reply, Request, Role, SocketAddr, StartNews, StartOrder);
+    let types =
+        formats!(Frame, Code, GroupChange, McastRoute, Pacing, Reply, Request, Role, SocketAddr, StartNews, StartOrder);
     compare("daemons.txt", "wire::VERSION", wire::VERSION, &(types + &frames_on_data_links()));
 }
 

@@ -1,5 +1,6 @@
 //! The hostfile (contract 5.3): one host per line, options, defaults. The forms that MPI uses are accepted
 //! too: `node slots=4`, `node:4`, `n[01-16]`.
+use crate::flows::multicast::McastRoute;
 use crate::ranges::{self, RangeError};
 
 /// The longest line, in bytes.
@@ -71,6 +72,8 @@ pub struct Options {
     pub speed: Option<i32>,
     /// `node=`: the host's number in the physical network, for multicasts along a hypercube.
     pub node: Option<u32>,
+    /// `mcast=`: the route of multicasts of tasks on this host that choose none.
+    pub mcast: Option<McastRoute>,
     /// `ip=`: the name or address to connect to.
     pub address: Option<String>,
     /// `id=`: the identifier of the virtual machine.
@@ -106,6 +109,7 @@ impl Options {
                 let node = value.parse().ok().filter(|node| *node <= NODE_MAX);
                 self.node = Some(node.ok_or_else(wrong)?);
             }
+            "mcast" => self.mcast = Some(McastRoute::from_name(value).ok_or_else(wrong)?),
             _ => return Err(wrong()),
         }
         Ok(())
@@ -123,6 +127,7 @@ impl Options {
             debugger: self.debugger.or(defaults.debugger),
             speed: self.speed.or(defaults.speed),
             node: self.node.or(defaults.node),
+            mcast: self.mcast.or(defaults.mcast),
             address: self.address.or(defaults.address),
             machine: self.machine.or(defaults.machine),
             slots: self.slots.or(defaults.slots),
@@ -179,6 +184,7 @@ impl std::fmt::Display for HostLine {
         let options = &self.options;
         let (speed, slots) = (options.speed.map(|it| it.to_string()), options.slots.map(|it| it.to_string()));
         let node = options.node.map(|it| it.to_string());
+        let mcast = options.mcast.map(|it| it.name().to_owned());
         for (name, value) in [
             ("lo", &options.login),
             ("so", &options.start),
@@ -190,6 +196,7 @@ impl std::fmt::Display for HostLine {
             ("id", &options.machine),
             ("sp", &speed),
             ("node", &node),
+            ("mcast", &mcast),
             ("slots", &slots),
         ] {
             if let Some(value) = value {
@@ -346,13 +353,16 @@ mod tests {
 
     #[test]
     fn lines_are_hosts_with_options() {
-        let file =
-            Hostfile::parse("# comment\n\nalfa lo=joe sp=500 node=7\n  # another\n&beta ip=10.0.0.2\n& $gamma\n");
+        let file = Hostfile::parse(
+            "# comment\n\nalfa lo=joe sp=500 node=7 mcast=hypercube\n  # another\n&beta ip=10.0.0.2\n& $gamma\n",
+        );
         assert_eq!(file.errors, []);
         let names: Vec<_> = file.hosts.iter().map(HostLine::name).collect();
         assert_eq!(names, ["alfa", "beta", "gamma"]);
         assert_eq!((file.hosts[0].login(), file.hosts[0].options.speed), (Some("joe"), Some(500)));
         assert_eq!((file.hosts[0].options.node, file.hosts[1].options.node), (Some(7), None));
+        let routes = (file.hosts[0].options.mcast, file.hosts[1].options.mcast);
+        assert_eq!(routes, (Some(McastRoute::Hypercube), None));
         assert!(!file.hosts[0].later && file.hosts[1].later && file.hosts[2].later && file.hosts[2].overload);
         assert_eq!(file.hosts[1].address(), "10.0.0.2");
     }

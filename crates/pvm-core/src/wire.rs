@@ -5,6 +5,7 @@
 //! not use the control link: they travel in band, in the flow of messages to a task, so that they do not overtake
 //! earlier messages. No type here is recursive, so no frame can exhaust the reader's stack.
 use crate::codes::Code;
+use crate::flows::multicast::McastRoute;
 use crate::flows::pacing::Pacing;
 use crate::machine::{Taken, Waiting};
 use crate::proto::{ByteBuf, Message, Reply, Request, Role, Spawn, TraceSettings};
@@ -87,6 +88,8 @@ pub struct HostOptions {
     pub directory: Option<String>,
     /// `bx=`: the debugger script.
     pub debugger: Option<String>,
+    /// `mcast=`: the route of multicasts of tasks that choose none.
+    pub mcast: McastRoute,
 }
 
 /// The registered servers that serve the whole machine.

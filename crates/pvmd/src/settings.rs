@@ -4,6 +4,7 @@ use crate::program_search::ProgramSearch;
 use crate::resolve::HOSTS_FILE;
 use crate::start::starts_max;
 use crate::{addresses, resolve};
+use pvm_core::flows::multicast::McastRoute;
 use pvm_core::flows::pacing::Pacing;
 use pvm_core::hostfile::{HostLine, Hostfile};
 use pvm_core::machine::limits::{
@@ -73,6 +74,8 @@ pub struct Settings {
     pub debug_mask: i32,
     /// Where tasks find their programs and where they run.
     pub program_search: ProgramSearch,
+    /// `mcast=`: the route of multicasts of tasks that choose none.
+    pub mcast_route: McastRoute,
     /// The key of this daemon.
     pub keys: KeyPair,
     /// Hosts of the hostfile that are to be started now.
@@ -132,7 +135,13 @@ impl Settings {
         self.hosts = file.hosts.iter().filter(|line| !line.later && !is_own(line)).cloned().collect();
         self.machine.host.speed = own.speed.unwrap_or(codes::SPEED_DEFAULT);
         self.machine.host.node = own.node;
-        self.apply_host_options(&HostOptions { path: own.path, directory: own.directory, debugger: own.debugger });
+        let mcast = own.mcast.unwrap_or_default();
+        self.apply_host_options(&HostOptions {
+            path: own.path,
+            directory: own.directory,
+            debugger: own.debugger,
+            mcast,
+        });
     }
 
     /// Returns whether a person must start hosts of the hostfile (so=ms). The daemon needs its terminal for this.
@@ -179,6 +188,7 @@ impl Settings {
             },
             debug_mask: debug_mask.unwrap_or(0),
             program_search,
+            mcast_route: McastRoute::default(),
             keys,
             hosts: Vec::new(),
             master_key: None,
@@ -215,6 +225,7 @@ impl Settings {
     pub fn apply_host_options(&mut self, options: &HostOptions) {
         let mut complaints = Vec::new();
         self.program_search = ProgramSearch::new(options, &mut complaints);
+        self.mcast_route = options.mcast;
         complaints.retain(|complaint| !self.complaints.contains(complaint));
         self.complaints.extend(complaints);
     }

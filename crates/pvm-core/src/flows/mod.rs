@@ -30,7 +30,7 @@ pub use retransmit::{AckTracker, RetransmitQueue};
 use crate::tid::{GROUP_BIT, Tid};
 use budget::SenderBudgets;
 use flow::{Flow, Item, QueuedMessage, Transfer};
-use multicast::{Announcement, Bodies, BodyKey, BodyRequest, Broadcasts, Choice, Delivery};
+use multicast::{Announcement, Bodies, BodyKey, BodyRequest, Broadcasts, Choice, Delivery, McastRoute};
 use pacing::{FIRST_LIMIT_BYTES, Pacing, SendLimit};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -174,6 +174,8 @@ pub struct Flows<P> {
     bodies: Bodies<P>,
     broadcasts: Broadcasts,
     choice: Choice,
+    /// The route of multicasts whose senders choose none.
+    host_route: McastRoute,
     now: Duration,
     /// Whether the last frame was a part of a body that its receiver has requested. Such parts and the flows to a host
     /// take turns.
@@ -190,6 +192,7 @@ impl<P> Default for Flows<P> {
             bodies: Bodies::default(),
             broadcasts: Broadcasts::default(),
             choice: Choice::default(),
+            host_route: McastRoute::Automatic,
             now: Duration::ZERO,
             was_part: false,
             first_limit_bytes: FIRST_LIMIT_BYTES,
@@ -206,6 +209,11 @@ impl<P> Flows<P> {
     /// Sets when receivers pace, before any message is queued.
     pub fn set_pacing(&mut self, pacing: Pacing) {
         self.first_limit_bytes = pacing.first_limit();
+    }
+
+    /// Sets the route of multicasts whose senders choose none.
+    pub fn set_host_route(&mut self, route: McastRoute) {
+        self.host_route = route;
     }
 
     // ----- input

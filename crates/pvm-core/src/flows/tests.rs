@@ -67,6 +67,19 @@ fn a_multicast_is_measured_if_little_else_is_under_way() {
 }
 
 #[test]
+fn a_multicast_without_a_route_takes_the_one_of_its_host() {
+    let receivers: Vec<Tid> = (2..6).map(|number| Tid(Tid::host_number(number).0 + 1)).collect();
+    let mut flows = unpaced();
+    let is_announced = |flows: &mut Flows<u32>, route| {
+        flows.plan_multicast(route, Tid::host_number(1), &receivers, 10_000, |_| None, || None).is_announced()
+    };
+    assert!(!is_announced(&mut flows, McastRoute::Automatic), "nothing is known");
+    flows.set_host_route(McastRoute::Binomial);
+    assert!(is_announced(&mut flows, McastRoute::Automatic));
+    assert!(!is_announced(&mut flows, McastRoute::Iterative), "the task's choice");
+}
+
+#[test]
 fn a_flow_without_credit_stops_and_others_go_on() {
     let mut flows = unpaced();
     let half = FLOW_WINDOW_BYTES as usize / 2;

@@ -157,6 +157,7 @@ impl Daemon {
         self.route.set_pacing(shared.pacing);
         self.broadcast.set_group(shared.broadcast);
         self.settings.apply_host_options(options);
+        self.route.set_mcast_route(self.settings.mcast_route);
         let _ = std::env::set_current_dir(&self.settings.program_search.directory);
         for complaint in std::mem::take(&mut self.settings.complaints) {
             self.log.line(&complaint);

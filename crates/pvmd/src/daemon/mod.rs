@@ -139,6 +139,7 @@ impl Daemon {
         let mut connections = Connections::new(machine.own_host())?;
         let mut route = Route::new(machine.own_host(), connections.ports()?)?;
         route.set_pacing(settings.machine.pacing);
+        route.set_mcast_route(settings.mcast_route);
         connections.set_daemon(route.descriptors()?);
         connections.limit_backlog(settings.backlog_bytes_max);
         epoll::add(&epoll, route.bell(), Source::Bell.data(), EventFlags::IN)?;

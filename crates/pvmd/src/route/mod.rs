@@ -34,7 +34,7 @@ pub use context::RouteContext;
 use data_link::DataLink;
 use datagrams::Seals;
 use egress::{Egress, EgressFlows};
-use pvm_core::flows::multicast::{InOrder, LISTENERS_MIN};
+use pvm_core::flows::multicast::{InOrder, LISTENERS_MIN, McastRoute};
 use pvm_core::flows::pacing::{Pacer, Pacing};
 use pvm_core::flows::{Flows, HELD_BYTES_MAX, InboundFlows, MESSAGE_BYTES, MessageHeader, ProtocolViolation};
 use pvm_core::tid::Tid;
@@ -178,6 +178,11 @@ impl Route {
     pub fn set_pacing(&mut self, pacing: Pacing) {
         self.pacer.set_pacing(pacing);
         self.egress_flows.flows.set_pacing(pacing);
+    }
+
+    /// Sets the route of multicasts of tasks that choose none.
+    pub fn set_mcast_route(&mut self, route: McastRoute) {
+        self.egress_flows.flows.set_host_route(route);
     }
 
     /// Returns the daemon's segment and doorbell, for tasks.

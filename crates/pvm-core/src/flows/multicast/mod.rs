@@ -205,6 +205,7 @@ impl<P> Flows<P> {
         if !Tree::suits(hosts.len(), bytes) {
             return Plan::default();
         }
+        let route = if route == McastRoute::Automatic { self.host_route } else { route };
         let mut part_bytes = match route {
             McastRoute::Automatic | McastRoute::Broadcast => part_bytes(),
             McastRoute::Iterative | McastRoute::Binomial | McastRoute::Hypercube => None,

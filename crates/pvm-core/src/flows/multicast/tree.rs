@@ -1,10 +1,11 @@
 //! The tree of hosts along which the body of a multicast travels. The sender's host is the root.
 use crate::binomial;
 use crate::tid::{HOST_SHIFT, Tid};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How a multicast reaches the hosts of its receivers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum McastRoute {
     /// The sender's daemon chooses for each message.
     #[default]
@@ -20,16 +21,28 @@ pub enum McastRoute {
 }
 
 impl McastRoute {
+    /// All routes, by the words that stand for them in messages, and by their names in hostfiles.
+    const NAMES: [(McastRoute, &str); 5] = [
+        (McastRoute::Automatic, "automatic"),
+        (McastRoute::Iterative, "iterative"),
+        (McastRoute::Binomial, "binomial"),
+        (McastRoute::Hypercube, "hypercube"),
+        (McastRoute::Broadcast, "broadcast"),
+    ];
+
+    /// Returns the name of a route.
+    pub fn name(self) -> &'static str {
+        McastRoute::NAMES[self as usize].1
+    }
+
+    /// Returns the route of that name.
+    pub fn from_name(name: &str) -> Option<McastRoute> {
+        McastRoute::NAMES.into_iter().find(|(_, other)| *other == name).map(|(route, _)| route)
+    }
+
     /// Returns the route that a word stands for.
     pub fn from_word(word: u32) -> Option<McastRoute> {
-        Some(match word {
-            0 => McastRoute::Automatic,
-            1 => McastRoute::Iterative,
-            2 => McastRoute::Binomial,
-            3 => McastRoute::Hypercube,
-            4 => McastRoute::Broadcast,
-            _ => return None,
-        })
+        McastRoute::NAMES.get(usize::try_from(word).ok()?).map(|(route, _)| *route)
     }
 }
 
@@ -225,5 +238,9 @@ mod tests {
         assert!(!Tree::suits(100, TREE_BYTES_MIN - 1) && !Tree::suits(100, TREE_BYTES_MAX + 1));
         let routes = [0, 1, 2, 3, 4].map(McastRoute::from_word);
         assert!(routes.iter().all(Option::is_some) && McastRoute::from_word(5).is_none());
+        for route in routes.into_iter().flatten() {
+            assert_eq!(McastRoute::from_name(route.name()), Some(route));
+        }
+        assert_eq!(McastRoute::from_word(4), McastRoute::from_name("broadcast"));
     }
 }

@@ -7,7 +7,7 @@
 use super::broadcast_table_change;
 use crate::codes::{Code, SM_ADDACK, SPEED_DEFAULT};
 use crate::encoding::Writer;
-use crate::hostfile::{self, HostLine};
+use crate::hostfile::{self, HostLine, Options};
 use crate::machine::action::{Action, HostStart};
 use crate::machine::core::Core;
 use crate::machine::event::Event;
@@ -123,7 +123,8 @@ impl JoiningHost {
     }
     fn options(&self) -> HostOptions {
         let options = self.line.as_ref().map(|line| line.options.clone()).unwrap_or_default();
-        HostOptions { path: options.path, directory: options.directory, debugger: options.debugger }
+        let Options { path, directory, debugger, mcast, .. } = options;
+        HostOptions { path, directory, debugger, mcast: mcast.unwrap_or_default() }
     }
     /// Returns the tid of the host, or the code of its failure.
     fn number(&self) -> i32 {
