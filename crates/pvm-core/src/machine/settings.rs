@@ -77,8 +77,8 @@ pub struct Settings {
     /// The number of hosts with members from which on hosts send their arrivals at barriers to one another, as the
     /// master sets it (`HPVM_BARRIER_TREE`).
     pub barrier_tree_hosts: usize,
-    /// The number of other hosts with members from which on the master releases barriers by broadcast
-    /// (`HPVM_BARRIER_BROADCAST`).
+    /// The number of other hosts with members from which on the master releases barriers by broadcast where that is
+    /// faster (`HPVM_BARRIER_BROADCAST`).
     pub barrier_broadcast_hosts: usize,
     /// What proves that releases of barriers are the master's; without it, they go to each host by itself.
     pub one_way: Option<OneWay>,

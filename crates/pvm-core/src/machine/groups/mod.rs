@@ -8,7 +8,7 @@
 //! * `replicas`: the groups that each host replicates
 //! * `arrivals`: barriers of members on several hosts
 //! * `combining`: arrivals on their way to the master
-//! * `releases`, `chain`: the way back
+//! * `releases`, `chain`, `faster_way`: the way back
 //! * `barrier`: barriers that lack members
 //! * `listing`: the group server's messages
 
@@ -16,6 +16,7 @@ mod arrivals;
 mod barrier;
 mod chain;
 mod combining;
+mod faster_way;
 mod group;
 mod listing;
 mod releases;

@@ -7,6 +7,7 @@
 //! their members shows it.
 use super::arrivals::{Arriver, PendingBarrier};
 use super::chain::Chain;
+use super::faster_way::FasterWay;
 use super::replicas::NO_ACK;
 use super::{Groups, group::Group};
 use crate::codes::Code;
@@ -50,6 +51,7 @@ pub(super) struct Releases {
     was_broadcast: bool,
     /// When the last release is repeated.
     repeat_at: Option<Time>,
+    faster_way: FasterWay,
 }
 
 impl Releases {
@@ -59,7 +61,7 @@ impl Releases {
     }
     /// Ends the chain, because the members change.
     pub fn end_chain(&mut self) {
-        self.chain = None;
+        (self.chain, self.faster_way) = (None, FasterWay::default());
     }
     /// Returns the last release of the chain.
     pub fn chain(&mut self, one_way: Option<&OneWay>) -> Option<Release> {
@@ -135,9 +137,13 @@ impl Groups {
         }
         // What was not confirmed is repeated now, because the next release replaces it.
         self.repeat_release(core, id);
-        match may_release && !ended.is_empty() {
-            true => self.release(core, id, &pending, ended),
-            false => tell_each(core, id, ended, outcome, None, false),
+        if may_release && !ended.is_empty() {
+            self.release(core, id, &pending, ended);
+        } else {
+            if let Some(group) = self.by_id(id) {
+                group.arrivals.releases.faster_way.interrupt();
+            }
+            tell_each(core, id, ended, outcome, None, false);
         }
         for (tid, wait) in requests {
             core.reply(tid, wait, outcome.map(|()| Reply::Done));
@@ -145,11 +151,23 @@ impl Groups {
     }
 
     /// Chooses the way of the release of a barrier that the whole group has reached.
-    fn choose_way(&self, core: &Core, pending: &PendingBarrier, hosts: impl Iterator<Item = Tid> + Clone) -> Way {
+    fn choose_way(
+        &mut self,
+        core: &Core,
+        id: u64,
+        pending: &PendingBarrier,
+        hosts: impl Iterator<Item = Tid> + Clone,
+    ) -> Way {
         let count = hosts.clone().count();
         let reached = hosts.filter(|host| !self.reach.is_out_of_reach(*host)).count();
-        let wants_broadcast = pending.lan || count >= core.settings.barrier_broadcast_hosts;
-        if wants_broadcast && core.settings.broadcast.is_some() && reached * 2 > count {
+        let may_broadcast = core.settings.broadcast.is_some() && reached * 2 > count;
+        let Some(group) = self.by_id(id) else { return Way::Each };
+        let faster_way = &mut group.arrivals.releases.faster_way;
+        let is_measured = may_broadcast && !pending.lan && count >= core.settings.barrier_broadcast_hosts;
+        if !is_measured {
+            faster_way.interrupt();
+        }
+        if may_broadcast && pending.lan || is_measured && faster_way.is_broadcast(core.now) {
             Way::Broadcast
         } else if pending.senders.len() < count {
             Way::Tree
@@ -168,7 +186,7 @@ impl Groups {
     ) {
         let Some(one_way) = core.settings.one_way.clone() else { return };
         self.reach.count_barrier();
-        let way = self.choose_way(core, pending, ended.keys().copied());
+        let way = self.choose_way(core, id, pending, ended.keys().copied());
         let Some(group) = self.groups.get_mut(&id) else { return };
         let releases = &mut group.arrivals.releases;
         let disclosed = releases.chain.as_mut().filter(|_| way != Way::Each).and_then(|chain| chain.disclose(&one_way));
