@@ -64,6 +64,13 @@ mod tests {
     }
 
     #[test]
+    fn a_data_link_that_ends_before_its_link_is_up_is_made_again() {
+        // In this run a data link ended before the called daemon knew that the link was up.
+        let outcome = run(569, &Scenario::from_seed(569, 57, 296));
+        assert_eq!(outcome.violation, None);
+    }
+
+    #[test]
     fn the_same_seed_gives_the_same_hash_and_another_seed_another() {
         let hash = |seed: u64| {
             let outcome = run(seed, &Scenario::from_seed(seed, 6, 15));

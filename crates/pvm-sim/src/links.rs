@@ -91,6 +91,7 @@ impl World {
         let (now, other) = (self.time(node), self.nodes[self.links[link].ends[1 - end]].tid);
         self.links[link].up[end] = true;
         self.nodes[node].machine.handle_link_up(now, other);
+        self.report_early_data_end(link, end);
         self.carry(node, other);
         self.plan_channel(link, end, Kind::Data);
     }
