@@ -20,6 +20,9 @@ use std::fmt;
 /// The number of a computer, from 1. Computer 1 is the master's.
 pub type Place = usize;
 
+/// With fewer hosts, no host relays a body.
+const TREE_HOSTS_MIN: usize = 4;
+
 /// A command of a scenario: a fault, or a request of the operator. A duration is the time until a fault ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // each variant's sentence names its fields
@@ -192,7 +195,7 @@ fn add_fault(prng: &mut Prng, hosts: usize, timeout: Nanos, end: Nanos, commands
         return break_data_links(prng, hosts, timeout, end, commands);
     }
     let mut add = |at: Nanos, command: Command| commands.push(Timed { at, command });
-    match prng.weighted(&[4, 4, 4, 4, 3, 3, 3, 3, 6, 2, 1, 3, 4]) {
+    match prng.weighted(&[4, 4, 4, 4, 3, 3, 3, 3, 6, 2, 1, 3, 12]) {
         0 if hosts > 1 => {
             add(at, Command::Crash(slave));
             if prng.chance(600) {
@@ -231,7 +234,7 @@ fn add_fault(prng: &mut Prng, hosts: usize, timeout: Nanos, end: Nanos, commands
             let command = if prng.chance(500) { Command::Crash(1) } else { Command::Kill(1) };
             add(at.max(end / 2), command);
         }
-        12 if hosts > 3 => add(at, Command::KillRelay),
+        12 if hosts >= TREE_HOSTS_MIN => add(at / 2, Command::KillRelay),
         11 if hosts > 1 => add(at, Command::Lossy(slave, long, 200 + prng.below(400))),
         _ => add(at, Command::KillTasks(1 + prng.below(4))),
     }
