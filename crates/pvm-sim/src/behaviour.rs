@@ -46,6 +46,10 @@ fn often(hosts: usize) -> usize {
     8000 / (hosts + 8)
 }
 
+/// The longest body of the multicasts whose lengths are all equally frequent. Most of them travel in several parts, so
+/// that a relay can die in the middle of one.
+const MULTICAST_BYTES_MAX: usize = 256 << 10;
+
 impl World {
     /// Returns the number of steps of one program.
     pub fn steps_of_one(&self) -> usize {
@@ -122,7 +126,7 @@ impl World {
 
     fn some_step(&mut self, task: TaskId) {
         let prng = &mut self.tasks[task].prng;
-        let kinds = [400, 50, 40, 80, 20, 40, 90, 50, 60, 10, 15, 8, 20, 30, 40, 10, 6];
+        let kinds = [400, 80, 40, 80, 20, 40, 90, 50, 60, 10, 15, 8, 20, 30, 40, 10, 6];
         match prng.weighted(&kinds) {
             0 => self.some_send(task, 1),
             1 => {
@@ -183,8 +187,12 @@ impl World {
         to.dedup();
         let prng = &mut self.tasks[task].prng;
         // Only long messages to several hosts travel along trees.
-        let long_chance = if to.len() > 2 { 300 } else { 20 };
-        let bytes = if prng.chance(long_chance) { prng.size(2 << 20) } else { prng.size(20_000) };
+        let chances = if to.len() > 2 { [400, 200, 400] } else { [980, 20, 0] };
+        let bytes = match prng.weighted(&chances) {
+            0 => prng.size(20_000),
+            1 => prng.size(2 << 20),
+            _ => prng.below(MULTICAST_BYTES_MAX),
+        };
         self.send_message(task, to, bytes);
     }
 

@@ -173,6 +173,18 @@ impl World {
         if self.links[link].data.ends[end].connection == connection && self.nodes[node].links.get(&host) == Some(&link)
         {
             self.detach(link, end);
+            // A daemon attaches a data link when its link is up, and cannot notice earlier that it has ended.
+            if self.links[link].up[end] {
+                self.data_is_down(node, host);
+            }
+        }
+    }
+
+    /// Reports to an end whose link has just come up that the data link has ended in the meantime, if it has.
+    pub fn report_early_data_end(&mut self, link: LinkId, end: usize) {
+        let node = self.links[link].ends[end];
+        let host = self.nodes[self.links[link].ends[1 - end]].tid;
+        if self.links[link].data.ends[end].connection == 0 {
             self.data_is_down(node, host);
         }
     }

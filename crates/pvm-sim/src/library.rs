@@ -101,6 +101,9 @@ impl World {
         self.trace.number(u64::from(tid.0) << 32 | u64::from(message.src.0));
         let host = self.nodes[self.tasks[task].node].tid;
         self.trace.line(self.now, host, || format!("{tid} has number {number:?} of {}", message.src));
+        if let Some(number) = message.multicast {
+            self.checks.multicast_arrived(message.src, tid, number);
+        }
         self.checks.message(message.src, tid, number);
     }
 
@@ -181,7 +184,8 @@ impl World {
         let (src, node, known_task) = (one.tid, one.node, one.prng.pick(&one.known).copied());
         let to: Vec<(Tid, u64)> = unsent.to.iter().map(|dst| (*dst, self.checks.sent(src, *dst))).collect();
         self.trace.line(self.now, own, || format!("{src} sends {to:?}"));
-        let message = Rc::new(QueuedMessage { src, to, bytes: unsent.bytes, known_task });
+        let multicast = (to.len() > 1).then(|| self.checks.multicast(src, &unsent.to));
+        let message = Rc::new(QueuedMessage { src, to, bytes: unsent.bytes, multicast, known_task });
         for dst in unsent.to.iter().filter(|dst| dst.host() == own) {
             if let Some(other) = self.nodes[node].tasks.get(dst).copied() {
                 self.tasks[other].from_peers.entry(src).or_default().push_back(message.clone());

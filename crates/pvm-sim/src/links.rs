@@ -3,7 +3,7 @@ use crate::multicast::Held;
 use crate::network::{Item, Kind, Link, LinkId, NodeId};
 use crate::node::{Node, NodeState};
 use crate::program::{QueuedMessage, Stage, TaskId};
-use crate::queue::{MICROSECOND, MILLISECOND, SECOND};
+use crate::queue::{MICROSECOND, MILLISECOND};
 use crate::world::{Event, Phase, World};
 use pvm_core::flows::pacing::Grant;
 use pvm_core::flows::{Credit, DataFrame, MessageHeader};
@@ -91,6 +91,7 @@ impl World {
         let (now, other) = (self.time(node), self.nodes[self.links[link].ends[1 - end]].tid);
         self.links[link].up[end] = true;
         self.nodes[node].machine.handle_link_up(now, other);
+        self.report_early_data_end(link, end);
         self.carry(node, other);
         self.plan_channel(link, end, Kind::Data);
     }
@@ -183,32 +184,6 @@ impl World {
         };
         let end = self.links[link].end_of(node);
         self.push_item(link, 1 - end, Kind::Control, Item::Frame(frame));
-    }
-
-    /// Sends a datagram to all other daemons. It may be lost, changed, late, and come more than once.
-    pub fn broadcast(&mut self, node: NodeId, bytes: &[u8]) {
-        let (tid, from) = (self.nodes[node].tid, self.nodes[node].place);
-        self.trace.line(self.now, tid, || format!("=> all, {} bytes", bytes.len()));
-        self.trace.bytes(bytes);
-        for other in (0..self.nodes.len()).filter(|other| *other != node) {
-            let to = self.nodes[other].place;
-            if !self.network.passes(from, to) {
-                continue;
-            }
-            while !self.prng.chance(200) {
-                let mut bytes: Box<[u8]> = bytes.into();
-                if self.prng.chance(30) {
-                    let place = self.prng.below(bytes.len());
-                    bytes[place] ^= 1;
-                }
-                let slow = if self.prng.chance(100) { 2 * SECOND } else { MILLISECOND };
-                let late = self.prng.span(20 * MICROSECOND, slow);
-                self.queue.push(self.now + late, Event::Datagram { node: other, bytes });
-                if self.prng.chance(800) {
-                    break;
-                }
-            }
-        }
     }
 
     /// Sends an item to one end of a link.

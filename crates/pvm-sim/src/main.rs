@@ -99,16 +99,26 @@ fn one(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
+/// With this number of seeds or more, each way of multicasts and each of their faults has to occur.
+const SEEDS_THAT_TRY_ALL: u64 = 50;
+
 fn seeds(options: &Options, count: u64) -> Result<(), String> {
     let began = Instant::now();
-    let (failures, events) = report::run_seeds(options.from, count, options.hosts, options.tasks);
+    let (failures, events, tried) = report::run_seeds(options.from, count, options.hosts, options.tasks);
     for failure in &failures {
         let violation = failure.outcome.violation.as_ref().expect("it failed");
         println!("seed {}: {}: {}", failure.seed, violation.invariant, violation.text);
     }
     let seconds = began.elapsed().as_secs_f64();
     println!("{} of {count} seeds passed, {events} events, {seconds:.1} s", count - failures.len() as u64);
-    let Some(first) = failures.first() else { return Ok(()) };
+    println!("{tried}");
+    let Some(first) = failures.first() else {
+        let missing = if count >= SEEDS_THAT_TRY_ALL { tried.missing() } else { Vec::new() };
+        return match missing.as_slice() {
+            [] => Ok(()),
+            missing => Err(format!("in all these seeds there were no {}", missing.join(", no "))),
+        };
+    };
     let invariant = first.outcome.violation.as_ref().expect("it failed").invariant;
     let small = report::shrink(first.seed, &first.scenario, invariant);
     Err(failure_of_seed(first.seed, &small, options.trace))

@@ -1,8 +1,9 @@
 //! Announced multicasts, and the bodies that daemons fetch from each other.
 use crate::broadcast::PART_BYTES;
 use crate::network::NodeId;
+use crate::node::NodeState;
 use crate::program::QueuedMessage;
-use crate::world::World;
+use crate::world::{MASTER, World};
 use pvm_core::flows::MessageHeader;
 use pvm_core::flows::multicast::{
     Announcement, BODY_SECRET_BYTES, BodyKey, BodyRequest, DIGEST_BYTES, Delivery, McastRoute, Stored,
@@ -27,6 +28,17 @@ impl World {
         let now = self.time(node);
         self.nodes[node].flows.note_time(now);
         let plan = self.nodes[node].flows.plan_multicast(route, own, dsts, bytes, |_| None, || Some(PART_BYTES));
+        let several = {
+            let mut hosts = dsts.iter().map(|dst| dst.host());
+            let first = hosts.next();
+            hosts.any(|host| Some(host) != first)
+        };
+        match route {
+            _ if !plan.is_announced() => self.tried.iterative += u64::from(several),
+            McastRoute::Binomial => self.tried.binomial += 1,
+            McastRoute::Hypercube => self.tried.hypercube += 1,
+            _ => {}
+        }
         if !plan.is_announced() {
             return plan.to_each_host();
         }
@@ -53,6 +65,7 @@ impl World {
         if !one.known.contains_key(&announcement.parent) {
             announcement.parent = from;
         }
+        self.tried.broadcast += u64::from(announcement.part_bytes.is_some());
         header.receivers().for_each(|dst| one.held.announced(from, dst, key));
         one.flows.relay_body(key, header.bytes, announcement.children, (*body).clone());
         one.inbound.fetches.begin(header.clone(), &announcement, body).expect("each body is announced once");
@@ -83,7 +96,18 @@ impl World {
         if fetches.place(from, key, range.start as u64, range.len()).is_none() {
             return;
         }
-        match fetches.placed(from, key, range.start, range.len()) {
+        let stored = fetches.placed(from, key, range.start, range.len());
+        let is_relayed = from != key.origin;
+        self.tried.relayed += u64::from(is_relayed);
+        if stored != Stored::Unwanted {
+            self.checks.body_part(one.tid, key, range);
+        }
+        // The relay dies in the middle: this host has a part of the body, and lacks another.
+        if self.relays_to_kill > 0 && is_relayed && matches!(stored, Stored::Partial(_)) {
+            self.kill_relay(from);
+        }
+        let one = &mut self.nodes[node];
+        match stored {
             Stored::Unwanted => {}
             Stored::Partial(bytes) => one.flows.body_grows(key, bytes),
             Stored::Complete(_) => self.body_complete(node, key),
@@ -93,11 +117,22 @@ impl World {
         hosts.into_iter().for_each(|host| self.carry(node, host));
     }
 
+    /// Kills a daemon that relays a body, unless it is the master: without that, the machine ends.
+    fn kill_relay(&mut self, host: Tid) {
+        let relay = self.nodes.iter().position(|node| node.tid == host && node.state != NodeState::Dead);
+        let Some(relay) = relay.filter(|relay| *relay != MASTER) else { return };
+        self.relays_to_kill -= 1;
+        self.tried.relays_killed += 1;
+        self.checks.fault_of(self.nodes[relay].place);
+        self.end_daemon(relay, "is killed while it relays a body", true);
+    }
+
     /// Delivers a complete body.
     pub fn body_complete(&mut self, node: NodeId, key: BodyKey) {
         let one = &mut self.nodes[node];
         let Some((header, message)) = one.inbound.fetches.finish(key) else { return };
         one.flows.body_grows(key, header.bytes);
+        self.checks.body_complete(one.tid, key, header.bytes);
         for dst in header.receivers() {
             let to_one = MessageHeader { dst, others: Vec::new(), ..header.clone() };
             let held = Held::Message(to_one.clone(), message.clone());
@@ -131,6 +166,9 @@ impl World {
     /// Sends the requests for bodies.
     pub fn send_body_requests(&mut self, node: NodeId) {
         while let Some((host, key, request)) = self.nodes[node].inbound.fetches.poll_request() {
+            // A fetch from the sender's host that does not begin at the start follows one from another host.
+            let resumes = matches!(request, BodyRequest::Fetch { at } if at > 0);
+            self.tried.fetched_again += u64::from(resumes && host == key.origin);
             self.nodes[node].flows.send_body_request(host, key, request);
             self.carry(node, host);
         }

@@ -22,6 +22,8 @@ pub struct QueuedMessage {
     pub to: Vec<(Tid, u64)>,
     /// The number of bytes of the body.
     pub bytes: usize,
+    /// If there are several receivers: the number of this multicast.
+    pub multicast: Option<u64>,
     /// A task that the sender knows; the receivers learn of it from this message.
     pub known_task: Option<Tid>,
 }

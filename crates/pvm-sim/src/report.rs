@@ -3,7 +3,7 @@ use crate::prng::Prng;
 use crate::queue::SECOND;
 use crate::scenario::Scenario;
 use crate::world::World;
-use crate::{Outcome, run};
+use crate::{Outcome, Tried, run};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,32 +35,35 @@ pub struct Failure {
     pub outcome: Outcome,
 }
 
-/// Runs seeds on all processors. Returns the failures, and the number of events.
-pub fn run_seeds(first: u64, count: u64, hosts: Option<usize>, tasks: Option<usize>) -> (Vec<Failure>, u64) {
+/// Runs seeds on all processors. Returns the failures, the number of events, and how often what
+/// the runs are about has occurred.
+pub fn run_seeds(first: u64, count: u64, hosts: Option<usize>, tasks: Option<usize>) -> (Vec<Failure>, u64, Tried) {
     let next = AtomicU64::new(first);
     let one = || {
-        let (mut failures, mut events) = (Vec::new(), 0);
+        let (mut failures, mut events, mut tried) = (Vec::new(), 0, Tried::default());
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= first + count {
-                return (failures, events);
+                return (failures, events, tried);
             }
             let scenario = scenario_of(seed, hosts, tasks);
             let outcome = run(seed, &scenario);
             events += outcome.events;
+            tried.add(&outcome.tried);
             if outcome.violation.is_some() {
                 failures.push(Failure { seed, scenario, outcome });
             }
         }
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut all = (Vec::new(), 0);
+    let mut all = (Vec::new(), 0, Tried::default());
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
         for thread in threads {
-            let (failures, events) = thread.join().expect("a run does not panic");
+            let (failures, events, tried) = thread.join().expect("a run does not panic");
             all.0.extend(failures);
             all.1 += events;
+            all.2.add(&tried);
         }
     });
     all.0.sort_by_key(|failure| failure.seed);

@@ -20,6 +20,9 @@ use std::fmt;
 /// The number of a computer, from 1. Computer 1 is the master's.
 pub type Place = usize;
 
+/// With fewer hosts, no host relays a body.
+const TREE_HOSTS_MIN: usize = 4;
+
 /// A command of a scenario: a fault, or a request of the operator. A duration is the time until a fault ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // each variant's sentence names its fields
@@ -36,6 +39,8 @@ pub enum Command {
     Power(Place),
     /// The daemon is killed; the operating system closes its connections.
     Kill(Place),
+    /// The next daemon (but the master's) that is seen to relay a body is killed in the middle of it.
+    KillRelay,
     /// The daemon is stopped; its connections stay.
     Stop(Place, Nanos),
     /// No traffic passes between these computers and the other ones.
@@ -190,7 +195,7 @@ fn add_fault(prng: &mut Prng, hosts: usize, timeout: Nanos, end: Nanos, commands
         return break_data_links(prng, hosts, timeout, end, commands);
     }
     let mut add = |at: Nanos, command: Command| commands.push(Timed { at, command });
-    match prng.weighted(&[4, 4, 4, 4, 3, 3, 3, 3, 6, 2, 1, 3]) {
+    match prng.weighted(&[4, 4, 4, 4, 3, 3, 3, 3, 6, 2, 1, 3, 12]) {
         0 if hosts > 1 => {
             add(at, Command::Crash(slave));
             if prng.chance(600) {
@@ -229,6 +234,7 @@ fn add_fault(prng: &mut Prng, hosts: usize, timeout: Nanos, end: Nanos, commands
             let command = if prng.chance(500) { Command::Crash(1) } else { Command::Kill(1) };
             add(at.max(end / 2), command);
         }
+        12 if hosts >= TREE_HOSTS_MIN => add(at / 2, Command::KillRelay),
         11 if hosts > 1 => add(at, Command::Lossy(slave, long, 200 + prng.below(400))),
         _ => add(at, Command::KillTasks(1 + prng.below(4))),
     }
@@ -244,7 +250,9 @@ impl Command {
                 vec![*place]
             }
             Command::Stop(place, _) | Command::Slow(place, _, _) | Command::Lossy(place, _, _) => vec![*place],
-            Command::Spawn(_) | Command::KillTasks(_) | Command::Quiet | Command::Halt => Vec::new(),
+            Command::Spawn(_) | Command::KillTasks(_) | Command::KillRelay | Command::Quiet | Command::Halt => {
+                Vec::new()
+            }
         }
     }
 }
@@ -277,6 +285,7 @@ fn read_command(words: &[&str]) -> Option<Command> {
         ["lossy", host, span, share] => Command::Lossy(read_place(host)?, read_span(span)?, share.parse().ok()?),
         ["refuse", host] => Command::Refuse(read_place(host)?),
         ["killtasks", count] => Command::KillTasks(count.parse().ok()?),
+        ["killrelay"] => Command::KillRelay,
         ["quiet"] => Command::Quiet,
         ["halt"] => Command::Halt,
         _ => return None,
@@ -314,6 +323,7 @@ impl fmt::Display for Command {
             Command::Lossy(place, span, share) => write!(f, "lossy h{place} {} {share}", Span(*span)),
             Command::Refuse(place) => write!(f, "refuse h{place}"),
             Command::KillTasks(count) => write!(f, "killtasks {count}"),
+            Command::KillRelay => f.write_str("killrelay"),
             Command::Quiet => f.write_str("quiet"),
             Command::Halt => f.write_str("halt"),
         }

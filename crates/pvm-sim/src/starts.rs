@@ -28,6 +28,7 @@ impl World {
             Command::Crash(place) => self.crash(place),
             Command::Power(place) => self.power(place),
             Command::Kill(place) => self.with_daemon(place, |world, node| world.end_daemon(node, "is killed", true)),
+            Command::KillRelay => self.relays_to_kill += 1,
             Command::Stop(place, span) => self.with_daemon(place, |world, node| world.stop(node, span)),
             Command::Cut(places, span) => {
                 let number = self.network.cut(&places);

@@ -7,6 +7,7 @@ use crate::program::{ProgramRole, QueuedMessage, Stage, Task, TaskId};
 use crate::queue::{MICROSECOND, MILLISECOND, Nanos, Queue, SECOND};
 use crate::scenario::{Place, Scenario};
 use crate::trace::Trace;
+use crate::tried::Tried;
 use pvm_core::codes::Code;
 use pvm_core::flows::multicast::{BodyKey, PartToSend};
 use pvm_core::machine::{Found, Rank, SpawnId, Start};
@@ -140,8 +141,10 @@ pub struct World {
     pub links: Vec<Link>,
     /// The bodies of multicasts along trees.
     pub bodies: BTreeMap<BodyKey, Rc<QueuedMessage>>,
-    /// How many parts of bodies have arrived in datagrams.
-    pub heard: u64,
+    /// How often the ways of multicasts and their faults have occurred.
+    pub tried: Tried,
+    /// How many of the next hosts that are seen to relay a body will be killed.
+    pub relays_to_kill: usize,
     /// Which traffic passes between computers.
     pub network: Network,
     /// Daemons by address.
@@ -178,6 +181,8 @@ pub struct Outcome {
     pub end: Nanos,
     /// The invariant that was violated, if any.
     pub violation: Option<Violation>,
+    /// How often the ways of multicasts and their faults occurred.
+    pub tried: Tried,
 }
 
 impl World {
@@ -197,7 +202,8 @@ impl World {
             tasks: Vec::new(),
             links: Vec::new(),
             bodies: BTreeMap::new(),
-            heard: 0,
+            tried: Tried::default(),
+            relays_to_kill: 0,
             network,
             listeners: BTreeMap::new(),
             by_tid: BTreeMap::new(),
@@ -255,7 +261,9 @@ impl World {
             self.checks.fail("progress", "nothing will ever happen any more", &[]);
         }
         let violation = self.checks.violation.take();
-        (Outcome { hash: self.trace.hash(), events: self.events, end: self.now, violation }, self.trace)
+        let outcome =
+            Outcome { hash: self.trace.hash(), events: self.events, end: self.now, violation, tried: self.tried };
+        (outcome, self.trace)
     }
 
     /// Returns the daemon that handles an event.
@@ -409,6 +417,7 @@ impl World {
     /// Ends all faults.
     fn end_faults(&mut self) {
         self.network.remove_all_faults();
+        self.relays_to_kill = 0;
         self.unblock();
         for place in 1..self.computers.len() {
             self.computers[place].refusals = 0;

@@ -23,6 +23,11 @@ impl Checks {
         self.faults.master |= places.contains(&1);
         self.faults.hosts.extend(places);
     }
+
+    /// Notes that a computer has had a fault.
+    pub fn fault_of(&mut self, place: Place) {
+        self.faults.hosts.insert(place);
+    }
 }
 
 impl World {

@@ -6,6 +6,7 @@ mod gone;
 mod innocent;
 mod leaks;
 mod messages;
+mod multicasts;
 mod notifies;
 mod requests;
 mod servers;
@@ -34,6 +35,7 @@ pub struct Checks {
     tables: tables::Tables,
     notifies: notifies::Notifies,
     messages: messages::Messages,
+    multicasts: multicasts::Multicasts,
     requests: requests::Requests,
     barriers: barriers::Barriers,
     faults: innocent::Faults,
@@ -71,8 +73,9 @@ type Unsettled = Result<(), (String, Vec<Tid>)>;
 impl World {
     /// Returns what has not settled although all faults are over.
     pub fn unsettled(&self) -> Option<Violation> {
-        let parts: [(&'static str, Check); 7] = [
+        let parts: [(&'static str, Check); 8] = [
             ("requests", World::requests_are_answered),
+            ("multicasts", World::multicasts_arrived),
             ("messages", World::messages_arrived),
             ("notifies", World::notifies_arrived),
             ("barriers", World::barriers_can_open),

@@ -1,0 +1,61 @@
+//! How often the ways of multicasts and their faults occurred. A run that passes without them proves nothing about them.
+use std::fmt;
+
+macro_rules! tried {
+    ($($(#[doc = $doc:literal])+ $name:ident: $text:literal,)+) => {
+        /// The counts.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Tried {
+            $($(#[doc = $doc])+ pub $name: u64,)+
+        }
+
+        impl Tried {
+            /// Returns each count with its description.
+            pub fn counts(&self) -> Vec<(&'static str, u64)> {
+                vec![$(($text, self.$name),)+]
+            }
+
+            /// Adds the counts of another run.
+            pub fn add(&mut self, other: &Tried) {
+                $(self.$name += other.$name;)+
+            }
+        }
+    };
+}
+
+tried! {
+    /// Multicasts whose body went from the sender's host to each host.
+    iterative: "multicasts to each host",
+    /// Multicasts along a binomial tree.
+    binomial: "along a binomial tree",
+    /// Multicasts along a hypercube.
+    hypercube: "along a hypercube",
+    /// Announcements of a body that is broadcast.
+    broadcast: "announcements of a broadcast",
+    /// Parts of bodies that came from a host which is not the sender's.
+    relayed: "relayed parts",
+    /// Parts of bodies that were heard.
+    heard: "heard parts",
+    /// Datagrams that were lost.
+    lost: "lost datagrams",
+    /// Datagrams that arrived twice.
+    doubled: "doubled datagrams",
+    /// Hosts that were killed while they relayed a body.
+    relays_killed: "killed relays",
+    /// Fetches that began again at the sender's host.
+    fetched_again: "bodies fetched from the sender's host instead",
+}
+
+impl Tried {
+    /// Returns the descriptions of what never occurred.
+    pub fn missing(&self) -> Vec<&'static str> {
+        self.counts().into_iter().filter(|(_, count)| *count == 0).map(|(text, _)| text).collect()
+    }
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<String> = self.counts().iter().map(|(text, count)| format!("{count} {text}")).collect();
+        f.write_str(&all.join(", "))
+    }
+}
