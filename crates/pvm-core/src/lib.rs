@@ -8,6 +8,7 @@
 //! * [`mod@format`]: how hosts represent numbers.
 //! * [`flows`]: messages between hosts on the default route.
 //! * [`hostfile`]: the file that lists the hosts of a machine; [`ranges`]: lists such as `n[1-4]`.
+//! * [`datagram_error`]: why a datagram to all hosts is not used.
 //! * [`dialogue`]: the dialogue between a master and a daemon that it starts.
 //! * [`wire`]: the protocol between daemons.
 //! * [`machine`]: the rules of the virtual machine, as the daemon of one host applies them.
@@ -15,6 +16,7 @@
 
 mod binomial;
 pub mod codes;
+pub mod datagram_error;
 pub mod dialogue;
 pub mod encoding;
 pub mod events;

@@ -316,7 +316,7 @@ impl World {
             Event::DataAttempt { host, number, .. } => self.data_attempt(node, host, number),
             Event::Datagram { bytes, .. } => {
                 let now = self.time(node);
-                self.nodes[node].machine.handle_broadcast(now, &bytes);
+                let _ = self.nodes[node].machine.handle_broadcast(now, &bytes);
             }
             Event::DataUp { link, end, connection } => self.data_up(link, end, connection),
             Event::DataEnded { link, end, connection } => self.data_ended(link, end, connection),

@@ -21,6 +21,7 @@ mod log;
 mod name_lookups;
 mod processes;
 mod program_search;
+mod refused_datagrams;
 mod resolve;
 mod route;
 mod settings;

@@ -72,6 +72,7 @@ use self::output::CrossHost;
 use self::parts::Parts;
 use self::spawn::Observers;
 use crate::codes::Code;
+use crate::datagram_error::DatagramError;
 use crate::hostfile::HostLine;
 use crate::proto::{ByteBuf, Hello, Host, Message, Reply, ToDaemon};
 use crate::tid::Tid;
@@ -381,10 +382,11 @@ impl Machine {
 
     /// Handles the bytes of [`Action::Broadcast`]. Anybody on the network may have sent it, at any time and any
     /// number of times.
-    pub fn handle_broadcast(&mut self, now: Time, bytes: &[u8]) {
+    pub fn handle_broadcast(&mut self, now: Time, bytes: &[u8]) -> Result<(), DatagramError> {
         self.advance_time(now);
-        self.parts.groups.datagram_received(&mut self.core, bytes);
+        let result = self.parts.groups.datagram_received(&mut self.core, bytes);
         self.settle();
+        result
     }
 
     /// Handles the result of [`Action::ListBarriers`], by group number.

@@ -18,6 +18,7 @@ use crate::log::Log;
 use crate::name_lookups::NameLookups;
 use crate::processes::Processes;
 use crate::processes::spawner::ProcessSpawner;
+use crate::refused_datagrams::RefusedDatagrams;
 use crate::route::Route;
 use crate::settings::Settings;
 use crate::socket_directory::SocketDirectory;
@@ -83,6 +84,7 @@ pub struct Daemon {
     holds_terminal: bool,
     host_links: HostLinks,
     broadcast: Broadcast,
+    refused_datagrams: RefusedDatagrams,
     direct_links: DirectLinks,
     epoll: Rc<OwnedFd>,
     signals: UnixStream,
@@ -159,6 +161,7 @@ impl Daemon {
             holds_terminal: false,
             host_links,
             broadcast,
+            refused_datagrams: RefusedDatagrams::default(),
             direct_links: DirectLinks::new(epoll.clone()),
             epoll,
             signals,
@@ -216,6 +219,9 @@ impl Daemon {
             self.step(&mut events, None)?;
         }
         self.host_links.close_all();
+        if let Some(line) = self.refused_datagrams.sum() {
+            self.log.line(&line);
+        }
         self.log.line("halted");
         Ok(())
     }

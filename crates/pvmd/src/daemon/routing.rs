@@ -4,6 +4,7 @@ use crate::broadcast::{Broadcast, DatagramSent, FOR_THE_MACHINE};
 use crate::connections::Connections;
 use crate::route::{Route, RouteContext, RouteEvent};
 use crate::source::Source;
+use pvm_core::datagram_error::DatagramError;
 use pvm_core::flows::multicast::datagram::BODY_PART;
 use pvm_core::machine::Machine;
 use pvm_core::tid::Tid;
@@ -118,19 +119,22 @@ impl Daemon {
         }
     }
 
-    /// Handles datagrams to all hosts. What is not understood is dropped: anybody may send datagrams.
+    /// Handles datagrams to all hosts. What cannot be used is dropped and counted: anybody may send datagrams.
     pub(super) fn receive_datagrams(&mut self) {
         let mut buffer = self.broadcast.take_buffer();
         for _ in 0..DATAGRAMS_IN_A_ROW_MAX {
             let Some(datagram) = self.broadcast.receive(&mut buffer) else { break };
-            match datagram.split_first() {
-                Some((&BODY_PART, _)) => self.route.on_datagram(datagram, &mut context!(self)),
-                Some((&FOR_THE_MACHINE, bytes)) => {
-                    self.machine.handle_broadcast(self.started.elapsed(), bytes);
-                    // Mostly there is no other datagram then.
-                    break;
-                }
-                _ => {}
+            let (result, ends) = match datagram.split_first() {
+                Some((&BODY_PART, _)) => (self.route.on_datagram(datagram, &mut context!(self)), false),
+                // Mostly there is no other datagram then.
+                Some((&FOR_THE_MACHINE, bytes)) => (self.machine.handle_broadcast(self.started.elapsed(), bytes), true),
+                _ => (Err(DatagramError::Malformed), false),
+            };
+            if let Some(line) = result.err().and_then(|error| self.refused_datagrams.count(error)) {
+                self.log.line(&line);
+            }
+            if ends {
+                break;
             }
         }
         self.broadcast.return_buffer(buffer);

@@ -1,6 +1,7 @@
 //! Bodies of multicasts in datagrams to all hosts.
 use super::{Route, RouteContext};
 use crate::broadcast::DatagramSent;
+use pvm_core::datagram_error::DatagramError;
 use pvm_core::flows::multicast::datagram::{DatagramHead, HEAD_BYTES, NAME_BYTES};
 use pvm_core::flows::multicast::{BodyKey, Stored};
 use pvm_net::{Seal, TAG_BYTES};
@@ -40,10 +41,10 @@ impl Route {
     }
 
     /// Handles a datagram with a part of a body. Anybody may have sent it.
-    pub fn on_datagram(&mut self, datagram: &mut [u8], context: &mut dyn RouteContext) {
-        let Some(head) = DatagramHead::read(datagram) else { return };
-        let Some((key, seal)) = self.seals.hearing.get(&head.name) else { return };
-        let Some(part) = seal.open(head.serial, HEAD_BYTES, datagram) else { return };
+    pub fn on_datagram(&mut self, datagram: &mut [u8], context: &mut dyn RouteContext) -> Result<(), DatagramError> {
+        let head = DatagramHead::read(datagram).ok_or(DatagramError::Malformed)?;
+        let (key, seal) = self.seals.hearing.get(&head.name).ok_or(DatagramError::Unexpected)?;
+        let part = seal.open(head.serial, HEAD_BYTES, datagram).ok_or(DatagramError::Forged)?;
         let key = *key;
         let fetches = &mut self.intake.fetches;
         if let Some(place) = fetches.place_heard(key, head.part, part.len()) {
@@ -60,6 +61,7 @@ impl Route {
         if head.round > 0 {
             self.intake.fetches.report(key, head.round, head.sent);
         }
+        Ok(())
     }
 
     /// Broadcasts what is due. Returns whether more could be sent at once.

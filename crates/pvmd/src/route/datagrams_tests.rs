@@ -11,6 +11,7 @@ const PART_BYTES: usize = 1000;
 const BROADCAST: u32 = 4;
 
 /// What the network does to a datagram on its way to one host.
+#[derive(Debug)]
 enum Fate {
     Arrives,
     Lost,
@@ -66,14 +67,16 @@ impl World {
         match fate {
             Fate::Lost => return,
             Fate::Arrives => {}
-            Fate::Twice => route.on_datagram(&mut datagram.clone(), context),
+            Fate::Twice => drop(route.on_datagram(&mut datagram.clone(), context)),
             Fate::Changed(at) => {
                 let at = (*at).min(datagram.len() - 1);
                 datagram[at] ^= 0x10;
             }
             Fate::Truncated(bytes) => datagram.truncate(*bytes),
         }
-        route.on_datagram(&mut datagram, context);
+        let result = route.on_datagram(&mut datagram, context);
+        let is_spoilt = matches!(fate, Fate::Changed(_) | Fate::Truncated(_));
+        assert!(result.is_err() || !is_spoilt, "{fate:?} is not noticed");
     }
 
     fn multicast(&mut self, number: u32, body: &[u8]) {

@@ -226,7 +226,7 @@ impl World {
             datagram.truncate(from.arbitrary::<u8>()?.into());
             datagram.iter_mut().take(20).for_each(|byte| *byte ^= part as u8);
         }
-        self.route.on_datagram(&mut datagram, &mut self.context);
+        let _ = self.route.on_datagram(&mut datagram, &mut self.context);
         Ok(())
     }
 

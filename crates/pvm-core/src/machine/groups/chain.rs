@@ -4,6 +4,7 @@
 //! anchor, to the hosts of the group over their control links. Each release discloses the value before the one that
 //! was disclosed last. Everybody can check this value by applying the function once, but nobody can compute the next
 //! one. So a release needs no key and no protection against replays, whatever way it takes.
+use crate::datagram_error::DatagramError;
 use crate::machine::settings::OneWay;
 use crate::wire::{ChainValue, Release};
 
@@ -78,15 +79,15 @@ impl KnownChain {
     }
 
     /// Accepts a release that anybody may have sent, if it is the master's and newer than the one that is known.
-    pub fn accept(&mut self, one_way: &OneWay, release: &Release) -> bool {
+    pub fn accept(&mut self, one_way: &OneWay, release: &Release) -> Result<(), DatagramError> {
         let known = &self.0;
         let newer = release.index.checked_sub(known.index).filter(|newer| (1..=1 + MISSED_MAX).contains(newer));
-        let Some(newer) = newer.filter(|_| release.chain == known.chain) else { return false };
-        let is_true = one_way.apply(&release.value, newer) == known.value;
-        if is_true {
-            self.0 = release.clone();
+        let newer = newer.filter(|_| release.chain == known.chain).ok_or(DatagramError::Unexpected)?;
+        if one_way.apply(&release.value, newer) != known.value {
+            return Err(DatagramError::Forged);
         }
-        is_true
+        self.0 = release.clone();
+        Ok(())
     }
 
     /// Notes a release that the master itself has told. Returns whether it is new.
@@ -120,13 +121,16 @@ mod tests {
             assert_eq!((release.chain, release.index), (5, index));
             let forged = Release { value: [7; CHAIN_VALUE_BYTES], ..release.clone() };
             let of_another_chain = Release { chain: 6, ..release.clone() };
-            assert!(!known.accept(&one_way, &forged) && !known.accept(&one_way, &of_another_chain));
-            assert!(known.accept(&one_way, &release), "{index}");
-            assert!(!known.accept(&one_way, &release), "a replay");
-            let older = before.replace(release.clone());
-            assert!(!older.is_some_and(|older| known.accept(&one_way, &older)));
+            let (false_one, unexpected) = (Err(DatagramError::Forged), Err(DatagramError::Unexpected));
+            assert_eq!(known.accept(&one_way, &forged), false_one);
+            assert_eq!(known.accept(&one_way, &of_another_chain), unexpected);
+            assert_eq!(known.accept(&one_way, &release), Ok(()), "{index}");
+            assert_eq!(known.accept(&one_way, &release), unexpected, "a replay");
+            if let Some(older) = before.replace(release.clone()) {
+                assert_eq!(known.accept(&one_way, &older), unexpected);
+            }
             let ahead = Release { index: index + 1, ..release };
-            assert!(!known.accept(&one_way, &ahead), "with a value that is known");
+            assert_eq!(known.accept(&one_way, &ahead), false_one, "with a value that is known");
         }
         assert_eq!(chain.disclose(&one_way), None);
     }
@@ -138,11 +142,11 @@ mod tests {
         let mut known = KnownChain::new(chain.last(&one_way));
         let mut releases = std::iter::from_fn(|| chain.disclose(&one_way));
         let near = releases.nth(MISSED_MAX as usize).expect("long enough");
-        assert!(known.accept(&one_way, &near));
+        assert_eq!(known.accept(&one_way, &near), Ok(()));
         let far = releases.nth(MISSED_MAX as usize + 1).expect("long enough");
-        assert!(!known.accept(&one_way, &far));
+        assert_eq!(known.accept(&one_way, &far), Err(DatagramError::Unexpected));
         assert!(known.told(&far) && !known.told(&far) && !known.told(&near));
-        assert!(known.accept(&one_way, &releases.next().expect("long enough")));
+        assert_eq!(known.accept(&one_way, &releases.next().expect("long enough")), Ok(()));
     }
 
     #[test]

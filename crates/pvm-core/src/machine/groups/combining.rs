@@ -16,6 +16,7 @@ use super::group::Group;
 use super::{ALL_MEMBERS, Groups};
 use crate::binomial;
 use crate::codes::Code;
+use crate::datagram_error::DatagramError;
 use crate::machine::core::Core;
 use crate::machine::settings::Time;
 use crate::proto::Reply;
@@ -310,14 +311,17 @@ impl Groups {
     /// The master ends a chain before it changes the members, and so does this host. So if the release is of the chain
     /// that this host knows, it releases exactly the members that this host knows, and all arrivals of this host that
     /// were not answered before.
-    pub fn released(&mut self, core: &mut Core, id: u64, release: &Release, along_tree: bool) {
-        let Some(one_way) = core.settings.one_way.clone() else { return };
-        let Some(group) = self.by_id(id) else { return };
-        let combining = &mut group.combining;
-        let Some(known) = &mut combining.known_chain else { return };
-        if !known.accept(&one_way, release) {
-            return;
-        }
+    pub fn released(
+        &mut self,
+        core: &mut Core,
+        id: u64,
+        release: &Release,
+        along_tree: bool,
+    ) -> Result<(), DatagramError> {
+        let one_way = core.settings.one_way.clone().ok_or(DatagramError::Unexpected)?;
+        let combining = &mut self.by_id(id).ok_or(DatagramError::Unexpected)?.combining;
+        let known = combining.known_chain.as_mut().ok_or(DatagramError::Unexpected)?;
+        known.accept(&one_way, release)?;
         combining.repeat_at = None;
         let own = std::mem::take(&mut combining.own);
         let below: Vec<Tid> = combining.below.iter().copied().filter(|_| along_tree).collect();
@@ -327,6 +331,7 @@ impl Groups {
         for (tid, own) in own {
             core.reply(tid, own.wait, Ok(Reply::Done));
         }
+        Ok(())
     }
 }
 

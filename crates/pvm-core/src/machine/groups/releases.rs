@@ -11,6 +11,7 @@ use super::faster_way::FasterWay;
 use super::replicas::NO_ACK;
 use super::{Groups, group::Group};
 use crate::codes::Code;
+use crate::datagram_error::DatagramError;
 use crate::machine::action::Action;
 use crate::machine::core::Core;
 use crate::machine::settings::{OneWay, Time};
@@ -270,11 +271,10 @@ impl Groups {
     }
 
     /// Handles a datagram that anybody may have sent.
-    pub fn datagram_received(&mut self, core: &mut Core, bytes: &[u8]) {
+    pub fn datagram_received(&mut self, core: &mut Core, bytes: &[u8]) -> Result<(), DatagramError> {
         let datagram = Some(bytes).filter(|bytes| bytes.len() <= DATAGRAM_BYTES_MAX).and_then(crate::wire::decode);
-        if let Some(Datagram { group, release }) = datagram {
-            self.released(core, group, &release, false);
-        }
+        let Datagram { group, release } = datagram.ok_or(DatagramError::Malformed)?;
+        self.released(core, group, &release, false)
     }
 
     /// Handles a host's news that it got a release only when it was repeated.

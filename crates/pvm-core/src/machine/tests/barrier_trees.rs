@@ -302,15 +302,20 @@ fn strangers_cannot_release_a_barrier() {
             for index in 0..40 {
                 let release = Release { chain, index, value: [index as u8; CHAIN_VALUE_BYTES] };
                 let bytes = crate::wire::encode(&(group, release));
-                fleet.machine(Fleet::host(3)).handle_broadcast(now, &bytes);
+                assert!(fleet.machine(Fleet::host(3)).handle_broadcast(now, &bytes).is_err());
             }
         }
         for cut in 0..old.len() {
             let mut changed = old.clone();
             changed[cut] ^= 0x55;
-            for bytes in [&old[..cut], &old[..], &changed[..], &[&old[..], &[0; 3000]].concat()] {
-                fleet.machine(Fleet::host(3)).handle_broadcast(now, bytes);
-            }
+            let is_malformed = |bytes: &[u8], fleet: &mut Fleet| {
+                let result = fleet.machine(Fleet::host(3)).handle_broadcast(now, bytes);
+                result.expect_err("not accepted") == DatagramError::Malformed
+            };
+            assert!(is_malformed(&old[..cut], &mut fleet));
+            assert!(is_malformed(&[&old[..], &[0; 3000]].concat(), &mut fleet));
+            assert!(!is_malformed(&old, &mut fleet), "a replay");
+            is_malformed(&changed, &mut fleet);
         }
     }
     fleet.work(Fleet::host(3));

@@ -510,7 +510,7 @@ impl Fleet {
                     // It comes again, perhaps much later.
                     self.events.push(Event::Datagram { to, bytes: bytes.clone() });
                 }
-                self.machine(to).handle_broadcast(now, &bytes);
+                let _ = self.machine(to).handle_broadcast(now, &bytes);
                 self.work(to);
             }
             Event::Connect { from, to } => {
