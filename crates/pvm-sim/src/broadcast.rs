@@ -4,6 +4,7 @@ use crate::node::NodeState;
 use crate::queue::{Nanos, SECOND};
 use crate::world::{Event, World};
 use pvm_core::flows::multicast::{PART_BYTES_MIN, PartToSend, Stored};
+use std::collections::BTreeSet;
 
 /// The bytes of a body that a datagram holds.
 pub const PART_BYTES: usize = 2 * PART_BYTES_MIN;
@@ -26,7 +27,7 @@ impl World {
                 self.send_datagram(node, other, &datagram.part);
             }
         }
-        let hosts: Vec<_> = self.nodes[node].flows.hosts().collect();
+        let hosts: BTreeSet<_> = self.nodes[node].flows.hosts().collect();
         hosts.into_iter().for_each(|host| self.carry(node, host));
     }
 

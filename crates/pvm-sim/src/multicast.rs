@@ -9,6 +9,7 @@ use pvm_core::flows::multicast::{
     Announcement, BODY_SECRET_BYTES, BodyKey, BodyRequest, DIGEST_BYTES, Delivery, McastRoute, Stored,
 };
 use pvm_core::tid::Tid;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -113,7 +114,7 @@ impl World {
             Stored::Complete(_) => self.body_complete(node, key),
         }
         self.send_body_requests(node);
-        let hosts: Vec<Tid> = self.nodes[node].flows.hosts().collect();
+        let hosts: BTreeSet<Tid> = self.nodes[node].flows.hosts().collect();
         hosts.into_iter().for_each(|host| self.carry(node, host));
     }
 

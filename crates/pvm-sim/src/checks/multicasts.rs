@@ -77,3 +77,38 @@ impl World {
         Err((format!("{dst} lacks {} multicasts of {src}", due.len()), vec![src.host(), dst.host()]))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SRC: Tid = Tid(0x40001);
+    const DST: Tid = Tid(0x80001);
+
+    #[test]
+    fn a_multicast_that_comes_twice_too_early_or_with_a_gap_is_found() {
+        let sent = || {
+            let mut checks = Checks::default();
+            assert_eq!([checks.multicast(SRC, &[DST]), checks.multicast(SRC, &[DST])], [1, 2]);
+            checks
+        };
+        let text_after = |numbers: &[u64]| {
+            let mut checks = sent();
+            numbers.iter().for_each(|number| checks.multicast_arrived(SRC, DST, *number));
+            checks.violation.map(|violation| violation.text)
+        };
+        assert_eq!(text_after(&[1, 2]), None);
+        assert!(text_after(&[1, 1]).is_some_and(|text| text.contains("where Some(2) was to come")));
+        assert!(text_after(&[2]).is_some() && text_after(&[1, 2, 2]).is_some());
+
+        let key = BodyKey { origin: SRC.host(), secret: [1; 16] };
+        let complete_after = |ranges: &[Range<usize>]| {
+            let mut checks = Checks::default();
+            ranges.iter().for_each(|range| checks.body_part(DST.host(), key, range));
+            checks.body_complete(DST.host(), key, 100);
+            checks.violation.is_none()
+        };
+        assert!(complete_after(&[50..100, 0..50, 20..60]));
+        assert!(!complete_after(&[0..50, 51..100]) && !complete_after(&[0..99]) && !complete_after(&[]));
+    }
+}

@@ -2,7 +2,7 @@
 use super::super::CHUNK_BYTES_MAX;
 use super::{BodyKey, BodyPart, BodyRequest};
 use crate::tid::Tid;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 /// The bodies of other hosts' multicasts that a daemon keeps for its children in the tree after it has received them
@@ -78,8 +78,8 @@ impl Client {
 
 /// The bodies that this host sends, and the requests for them.
 pub struct Bodies<P> {
-    bodies: HashMap<BodyKey, Body<P>>,
-    clients: HashMap<Tid, Client>,
+    bodies: BTreeMap<BodyKey, Body<P>>,
+    clients: BTreeMap<Tid, Client>,
     /// The complete bodies that are kept for other hosts only, oldest first, and their length.
     complete: VecDeque<(BodyKey, usize)>,
     complete_bytes: usize,
@@ -88,7 +88,7 @@ pub struct Bodies<P> {
 
 impl<P> Default for Bodies<P> {
     fn default() -> Self {
-        let (bodies, clients) = (HashMap::new(), HashMap::new());
+        let (bodies, clients) = (BTreeMap::new(), BTreeMap::new());
         Bodies { bodies, clients, complete: VecDeque::new(), complete_bytes: 0, refused: VecDeque::new() }
     }
 }

@@ -3,7 +3,7 @@ use super::super::{Chunk, MessageHeader, ProtocolViolation};
 use super::parts::Parts;
 use super::{Announcement, BodyKey, BodyRequest, DIGEST_BYTES, PART_BYTES_MIN, Stored};
 use crate::tid::Tid;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// A relay that sends fewer bytes in a tick than this, and than a part of the body, is left: so it can delay a body by a
 /// limited time only.
@@ -45,13 +45,13 @@ impl<B> Fetch<B> {
 
 /// The bodies that this host fetches. `B` is the type of the memory for a body.
 pub struct Fetches<B> {
-    open: HashMap<BodyKey, Fetch<B>>,
+    open: BTreeMap<BodyKey, Fetch<B>>,
     requests: VecDeque<(Tid, BodyKey, BodyRequest)>,
 }
 
 impl<B> Default for Fetches<B> {
     fn default() -> Self {
-        Fetches { open: HashMap::new(), requests: VecDeque::new() }
+        Fetches { open: BTreeMap::new(), requests: VecDeque::new() }
     }
 }
 

@@ -2,7 +2,7 @@
 use super::super::ProtocolViolation;
 use super::BodyKey;
 use crate::tid::Tid;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// In-band frames of another daemon that wait behind announced messages, in bytes.
 ///
@@ -22,14 +22,14 @@ enum Slot<M> {
 /// The messages of flows in which an announced message is incomplete: for each sending host and receiver, in order.
 /// `M` is the type of a message.
 pub struct InOrder<M> {
-    queues: HashMap<(Tid, Tid), VecDeque<Slot<M>>>,
+    queues: BTreeMap<(Tid, Tid), VecDeque<Slot<M>>>,
     /// The length of the in-band frames of each host that wait.
-    frame_bytes: HashMap<Tid, usize>,
+    frame_bytes: BTreeMap<Tid, usize>,
 }
 
 impl<M> Default for InOrder<M> {
     fn default() -> Self {
-        InOrder { queues: HashMap::new(), frame_bytes: HashMap::new() }
+        InOrder { queues: BTreeMap::new(), frame_bytes: BTreeMap::new() }
     }
 }
 
