@@ -109,6 +109,6 @@ mod tests {
             checks.violation.is_none()
         };
         assert!(complete_after(&[50..100, 0..50, 20..60]));
-        assert!(!complete_after(&[0..50, 51..100]) && !complete_after(&[0..99]) && !complete_after(&[]));
+        assert!(!complete_after(&[0..50, 51..100]) && !complete_after(&[0..50, 50..99]) && !complete_after(&[]));
     }
 }
