@@ -78,7 +78,7 @@ fn unit_tests() -> Result<Counts> {
     cargo_test(&["--workspace"], &[])
 }
 
-/// Runs the scenarios, some conformance programs, and two fault tests that take little time, all on several hosts.
+/// Runs the scenarios, some conformance programs, and fault tests that take little time, all on several hosts.
 fn several_hosts() -> Result<Counts> {
     let scenarios = hosts::counted(&[build::AS_IT_IS.into(), "--short".into()])?;
     let programs = hosts::counted(&[build::AS_IT_IS.into(), "--short".into(), "--conform".into()])?;
@@ -86,7 +86,9 @@ fn several_hosts() -> Result<Counts> {
     let mut arguments: Vec<String> = faults.iter().map(|word| word.to_string()).collect();
     arguments.push(build::AS_IT_IS.into());
     let faults = hosts::counted(&arguments)?;
-    Ok(scenarios + programs + faults)
+    // One run for each share of lost datagrams.
+    let multicasts = ["--multicasts", "1000", "--seeds", "3", build::AS_IT_IS].map(str::to_owned);
+    Ok(scenarios + programs + faults + hosts::counted(&multicasts)?)
 }
 
 /// Runs the lock-free algorithms with every order of memory accesses that a processor may choose.

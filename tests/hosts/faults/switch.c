@@ -5,6 +5,7 @@
  * It executes each line of its standard input at once, and answers with `ok`:
  *   delay MS JITTER_MS   delay each frame by MS, and up to JITTER_MS more (frames may then overtake)
  *   loss PERMILLE        drop this number of a thousand frames
+ *   deaf PERMILLE        of frames to all, receivers lose this number of a thousand, each receiver others
  *   double PERMILLE      deliver this number of a thousand frames twice
  *   lossy N PERMILLE     drop this number of a thousand frames from or to host N (from 0)
  *   cut N                cut host N (from 0) off from all others
@@ -38,7 +39,7 @@ static int ports[PORTS_MAX], port_count;
 static char cut[PORTS_MAX][PORTS_MAX];
 /* The longest frame that each port forwards, in bytes. */
 static int longest[PORTS_MAX];
-static double delay_ms, jitter_ms, loss, doubled, lossy[PORTS_MAX];
+static double delay_ms, jitter_ms, loss, deaf, doubled, lossy[PORTS_MAX];
 static struct frame heap[FRAMES_MAX];
 static int heap_count;
 static uint64_t next_number, forwarded, dropped, doubles, state;
@@ -124,6 +125,9 @@ static void forward(int from, int to, const char *bytes, int length)
 {
     int hole = (longest[from] && length > longest[from]) || (longest[to] && length > longest[to]);
     double share = loss;
+    /* The lowest bit of the first byte says that a frame is for several receivers. */
+    if ((bytes[0] & 1) && deaf > share)
+        share = deaf;
     if (lossy[from] > share)
         share = lossy[from];
     if (lossy[to] > share)
@@ -197,7 +201,7 @@ static void obey(const char *line)
 {
     int one, other;
     if (sscanf(line, "delay %lf %lf", &delay_ms, &jitter_ms) == 2 || sscanf(line, "loss %lf", &loss) == 1
-        || sscanf(line, "double %lf", &doubled) == 1) {
+        || sscanf(line, "deaf %lf", &deaf) == 1 || sscanf(line, "double %lf", &doubled) == 1) {
         puts("ok");
     } else if (sscanf(line, "lossy %d %d", &one, &other) == 2 && one >= 0 && one < port_count) {
         lossy[one] = other;
@@ -217,7 +221,7 @@ static void obey(const char *line)
         memset(cut, 0, sizeof cut);
         memset(lossy, 0, sizeof lossy);
         memset(longest, 0, sizeof longest);
-        delay_ms = jitter_ms = loss = doubled = 0;
+        delay_ms = jitter_ms = loss = deaf = doubled = 0;
         puts("ok");
     } else if (strncmp(line, "count", 5) == 0) {
         printf("ok %llu %llu %llu\n", (unsigned long long)forwarded, (unsigned long long)dropped,

@@ -19,6 +19,7 @@ use crate::conform::verdict::judge;
 use crate::counts::Counts;
 use crate::failures;
 use anyhow::{Result, bail};
+use faults::multicasts::{self, MulticastPlan};
 use faults::{Fault, Plan};
 use lexopt::prelude::*;
 use network::{Network, Wiring};
@@ -37,7 +38,9 @@ const USAGE: &str =
   --ours         hpvm alone, and what comes out; --theirs: Debian's PVM
   --as-it-is     take target/dist as it is, without building it first
 hosts --faults [--fault NAME]... [--seeds N] [--first-seed N] [--jobs N]
-  --faults       hosts, tasks and links fail while tasks talk; with each seed from the first on";
+  --faults       hosts, tasks and links fail while tasks talk; with each seed from the first on
+hosts --multicasts N [--seeds N] [--first-seed N]
+  --multicasts N N multicasts while datagrams are lost, and hosts are killed, leave and join";
 
 /// The number of seeds for each fault, without `--seeds`.
 const SEEDS: u64 = 20;
@@ -56,6 +59,9 @@ struct Options {
     faults: Option<Plan>,
     /// The fault and the seed to run, inside the sandbox.
     one: Option<(Fault, u64)>,
+    multicasts: Option<MulticastPlan>,
+    /// The number of multicasts and the seed to run, inside the sandbox.
+    one_multicasts: Option<(u64, u64)>,
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
@@ -69,8 +75,11 @@ fn parse(arguments: &[String]) -> Result<Options> {
         short: false,
         faults: None,
         one: None,
+        multicasts: None,
+        one_multicasts: None,
     };
     let (mut one, mut seed, mut with_faults, mut hosts) = (None, 1, false, None);
+    let (mut multicasts, mut one_seed) = (None, None);
     let mut plan = Plan { faults: Vec::new(), seeds: SEEDS, first_seed: 1, jobs: 1 };
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
@@ -89,6 +98,8 @@ fn parse(arguments: &[String]) -> Result<Options> {
             Long("first-seed") => plan.first_seed = parser.value()?.parse()?,
             Long("jobs") => plan.jobs = parser.value()?.parse()?,
             Long("one-fault") => one = Some(Fault::of_name(&parser.value()?.string()?)?),
+            Long("multicasts") => multicasts = Some(parser.value()?.parse()?),
+            Long("one-seed") => one_seed = Some(parser.value()?.parse()?),
             Long("seed") => seed = parser.value()?.parse()?,
             Long("as-it-is") => {}
             other => bail!("{}\n{USAGE}", other.unexpected()),
@@ -102,6 +113,9 @@ fn parse(arguments: &[String]) -> Result<Options> {
         None => {}
     }
     options.one = one.map(|fault| (fault, seed));
+    options.one_multicasts = multicasts.zip(one_seed);
+    options.multicasts =
+        multicasts.map(|count| MulticastPlan { count, seeds: plan.seeds, first_seed: plan.first_seed });
     options.faults = with_faults.then_some(plan);
     Ok(options)
 }
@@ -124,6 +138,9 @@ pub fn counted(arguments: &[String]) -> Result<Counts> {
         build::build_unless_told(arguments)?;
     }
     require(options.side)?;
+    if let Some(plan) = &options.multicasts {
+        return multicasts::counted(plan);
+    }
     if let Some(plan) = &options.faults {
         return faults::counted(plan, options.side.unwrap_or(Side::Ours));
     }
@@ -138,6 +155,9 @@ pub fn counted(arguments: &[String]) -> Result<Counts> {
 }
 
 fn inside(folder: &Path, options: &Options) -> Result<()> {
+    if let Some((count, seed)) = options.one_multicasts {
+        return multicasts::inside(folder, count, seed);
+    }
     if let Some((fault, seed)) = options.one {
         return faults::inside(folder, fault, seed, options.side.unwrap_or(Side::Ours));
     }

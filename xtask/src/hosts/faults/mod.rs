@@ -7,6 +7,7 @@
 mod chief;
 mod kinds;
 mod links;
+pub mod multicasts;
 
 use super::machine::Machine;
 use super::network::{Host, Network, Wiring};

@@ -1,0 +1,164 @@
+//! `cargo xtask hosts --multicasts N`: multicasts by all ways while datagrams are lost, and hosts are killed, leave and
+//! join. `tests/hosts/faults/multicasts.c` contains the tasks, which check every message.
+use super::super::machine::Machine;
+use super::super::network::{Network, Wiring};
+use super::super::{sandbox, scenario, switch, tap};
+use super::{CONSOLE_TIME, END_TIME};
+use crate::common::{Checks, root, sh};
+use crate::conform::machine::Side;
+use crate::counts::Counts;
+use crate::machine::{LineProcess, wait_until};
+use crate::processes::signal;
+use crate::{debian_pvm, failures};
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Signal;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The number of hosts. Not all are in the machine from the start.
+const HOSTS: usize = 8;
+const HOSTS_AT_START: usize = 6;
+/// The first hosts, which stay: the senders are there.
+const HOSTS_THAT_STAY: usize = 2;
+/// How many of a thousand datagrams a receiver loses, by seed.
+const LOSSES: [u32; 3] = [0, 50, 200];
+/// The pause before a host is killed, leaves or joins, in milliseconds.
+const PAUSE_MS: std::ops::Range<u64> = 100..700;
+/// How long nothing may be heard from the tasks.
+const SILENCE_MAX: Duration = Duration::from_secs(150);
+
+/// Which runs to make.
+pub struct MulticastPlan {
+    /// The number of multicasts in each run.
+    pub count: u64,
+    pub seeds: u64,
+    pub first_seed: u64,
+}
+
+fn program() -> PathBuf {
+    scenario::programs().join("multicasts")
+}
+
+fn compile() -> Result<()> {
+    let tests = root().join("tests");
+    std::fs::create_dir_all(scenario::programs())?;
+    let mut cc = Command::new("cc");
+    debian_pvm::compiles(&mut cc)
+        .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-unused-function", "-I"])
+        .arg(tests.join("conform"));
+    cc.arg("-I").arg(tests.join("hosts")).arg(tests.join("hosts/faults/multicasts.c"));
+    sh(cc.arg("-o").arg(program()).arg("-lpvm3"))?;
+    switch::compile()
+}
+
+/// Runs all seeds, each in a sandbox of its own.
+pub fn counted(plan: &MulticastPlan) -> Result<Counts> {
+    if let Some(obstacle) = tap::obstacle() {
+        return Ok(Counts::skip(format_args!("multicasts: {obstacle}")));
+    }
+    compile()?;
+    let mut checks = Checks::default();
+    for seed in plan.first_seed..plan.first_seed + plan.seeds {
+        let (seed, count) = (seed.to_string(), plan.count.to_string());
+        let outcome = sandbox::run(&["hosts", "--multicasts", &count, "--one-seed", &seed]).and_then(|last| {
+            ensure!(Counts::parse(&last)? == Counts::one(true), "see above");
+            Ok(())
+        });
+        checks.check(&format!("multicasts, seed {seed}"), outcome);
+    }
+    Ok(checks.counts())
+}
+
+/// Runs one seed, inside the sandbox.
+pub fn inside(folder: &Path, count: u64, seed: u64) -> Result<()> {
+    let network = Network::new(folder, HOSTS, Wiring::Switch(seed))?;
+    // The seed decides whether the network is trusted.
+    let trusted = (seed % 2 == 0).then(|| ("PVM_TRUSTED_NET".to_owned(), "1".to_owned()));
+    let machine = Machine::new(Side::Ours, &network, trusted.as_slice())?;
+    let mut run =
+        Run { network: &network, machine, random: fastrand::Rng::with_seed(seed), killed: 0, left: 0, joined: 0 };
+    let result = run.all(count, seed);
+    match &result {
+        Ok(said) => {
+            let Run { killed, left, joined, .. } = run;
+            println!("ok       multicasts seed {seed}: {said}, {killed} hosts killed, {left} left, {joined} joined");
+        }
+        Err(error) => {
+            failures::report(format_args!("FAILED   multicasts seed {seed}: {error:#}"));
+            network.hosts().iter().for_each(|host| println!("    {}: {}", host.name, run.machine.log(host)));
+        }
+    }
+    println!("hosts: {}", Counts::one(result.is_ok()));
+    Ok(())
+}
+
+struct Run<'a> {
+    network: &'a Network,
+    machine: Machine<'a>,
+    random: fastrand::Rng,
+    killed: usize,
+    left: usize,
+    joined: usize,
+}
+
+impl Run<'_> {
+    fn all(&mut self, count: u64, seed: u64) -> Result<String> {
+        self.machine.start(HOSTS_AT_START, &[])?;
+        self.network.tell_switch(&format!("deaf {}", LOSSES[seed as usize % LOSSES.len()]))?;
+        let mut command = self.machine.command(self.machine.first(), &program());
+        command.arg(count.to_string()).arg(seed.to_string()).stderr(Stdio::null());
+        let mut chief = LineProcess::start(&mut command)?;
+        let (mut heard, mut is_running) = (Instant::now(), false);
+        let mut next = Instant::now() + self.pause();
+        let settled = loop {
+            let wait = next.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            match chief.next_line(wait) {
+                Ok(Some(line)) if line.starts_with("error ") => bail!(line),
+                Ok(Some(line)) if line.starts_with("settled ") => break line,
+                Ok(Some(line)) => (heard, is_running) = (Instant::now(), is_running || line == "running"),
+                Ok(None) => bail!("the chief of the tasks has ended"),
+                Err(_) => ensure!(heard.elapsed() < SILENCE_MAX, "nothing happens any more"),
+            }
+            if is_running && Instant::now() >= next {
+                self.change_a_host()?;
+                next = Instant::now() + self.pause();
+            }
+        };
+        ensure!(chief.end(END_TIME)?, "the chief ended badly");
+        self.network.tell_switch("heal")?;
+        self.machine.console(self.machine.first(), "halt\n", CONSOLE_TIME)?;
+        let left = || self.network.hosts().iter().flat_map(|host| host.processes()).count();
+        ensure!(wait_until(END_TIME, || left() == 0), "processes are left after the halt");
+        Ok(settled)
+    }
+
+    fn pause(&mut self) -> Duration {
+        Duration::from_millis(self.random.u64(PAUSE_MS))
+    }
+
+    /// Kills the daemon of a host, deletes the host, or adds it.
+    fn change_a_host(&mut self) -> Result<()> {
+        let host = &self.network.hosts()[self.random.usize(HOSTS_THAT_STAY..HOSTS)];
+        match host.daemon() {
+            Some(daemon) if self.random.bool() => {
+                signal(daemon, Signal::KILL);
+                self.killed += 1;
+            }
+            Some(_) => {
+                self.console(&format!("delete {}\n", host.name))?;
+                self.left += 1;
+            }
+            None => {
+                // The first daemon may not have noticed yet that the host is lost; then it refuses.
+                let said = self.console(&format!("add {}\n", host.name))?;
+                self.joined += usize::from(said.contains("\n1 successful\n"));
+            }
+        }
+        Ok(())
+    }
+
+    fn console(&self, line: &str) -> Result<String> {
+        self.machine.console(self.machine.first(), line, CONSOLE_TIME).with_context(|| line.trim().to_owned())
+    }
+}
