@@ -18,6 +18,7 @@ enum Fate {
     Twice,
     /// The byte at this position, or at the last one, is changed.
     Changed(usize),
+    /// The datagram ends at this position, or before its last byte.
     Truncated(usize),
 }
 
@@ -72,7 +73,7 @@ impl World {
                 let at = (*at).min(datagram.len() - 1);
                 datagram[at] ^= 0x10;
             }
-            Fate::Truncated(bytes) => datagram.truncate(*bytes),
+            Fate::Truncated(at) => datagram.truncate((*at).min(datagram.len() - 1)),
         }
         let result = route.on_datagram(&mut datagram, context);
         let is_spoilt = matches!(fate, Fate::Changed(_) | Fate::Truncated(_));
