@@ -236,11 +236,7 @@ impl Task {
         bytes: usize,
         target: &mut T,
     ) -> Option<Result<(), i32>> {
-        let filter = operation.filter(from);
-        if self.has_abandoned_shares() {
-            self.drop_abandoned_shares(&filter);
-        }
-        match self.try_precv_from(&filter, operation.kind, target) {
+        match self.take_share(operation, from, target) {
             Some(delivered) => {
                 // Earlier messages of the share's sender have been taken in too. They become visible now.
                 self.reveal_all();
@@ -256,6 +252,21 @@ impl Task {
         }
     }
 
+    /// Receives the next share of a member, if it has arrived. Abandoned shares of this member are dropped before.
+    #[inline]
+    fn take_share<T: Target + ?Sized>(
+        &mut self,
+        operation: &Collective,
+        from: GroupMember,
+        target: &mut T,
+    ) -> Option<Delivered> {
+        let filter = operation.filter(from);
+        if self.has_abandoned_shares() && !self.drop_abandoned_shares(&filter) {
+            return None;
+        }
+        self.try_precv_from(&filter, operation.kind, target)
+    }
+
     /// Tries a last time to receive the share of a member that is gone.
     #[cold]
     fn last_share<T: Target + ?Sized>(
@@ -267,7 +278,7 @@ impl Task {
     ) -> Option<Result<(), i32>> {
         self.request_socket_poll();
         self.take_in_all();
-        match self.try_precv_from(&operation.filter(from), operation.kind, target) {
+        match self.take_share(operation, from, target) {
             Some(delivered) => Some(content(delivered, bytes)),
             None => Some(Err(operation.group.loss().number())),
         }
@@ -311,17 +322,19 @@ impl Task {
         self.member.as_ref().is_some_and(|member| member.groups.has_abandoned_shares())
     }
 
-    /// Drops the abandoned shares that the filter accepts: they would be mistaken for the expected share.
+    /// Drops the abandoned shares that the filter accepts: they would be mistaken for the expected share. Returns whether
+    /// all of them have arrived; a share that arrives after a call that returned false may be an abandoned one.
     #[cold]
-    fn drop_abandoned_shares(&mut self, filter: &Filter) {
+    fn drop_abandoned_shares(&mut self, filter: &Filter) -> bool {
         while self.member.as_ref().is_some_and(|member| member.groups.abandons(filter)) {
             if self.try_precv_from(filter, Kind::Byte, &mut [][..]).is_none() {
-                return;
+                return false;
             }
             if let Some(member) = &mut self.member {
                 member.groups.dropped_share(filter);
             }
         }
+        true
     }
 
     /// Reads the members anew. Drops the shares of tasks that are not members any more.
