@@ -1,4 +1,5 @@
 //! Valid requests in excessive numbers.
+use crate::datagrams::Group;
 use crate::false_frames;
 use crate::life::Life;
 use pvm_core::codes::{self, MBOX_MULTI_INSTANCE, MBOX_WAIT_FOR_INFO};
@@ -16,10 +17,14 @@ const MAILBOX_BYTES: usize = 8 << 20;
 const QUESTIONS: u64 = 3_000;
 /// The most calls (attempts to connect to a host) in one flood.
 const CALLS: u64 = 40;
+/// The most datagrams in one flood, and how many are sent in a row.
+const DATAGRAMS: usize = 5_000;
+const DATAGRAMS_IN_A_ROW: usize = 100;
 
 /// Sends one of the floods.
 pub fn flood(life: &mut Life) {
-    match life.prng.u32(..9) {
+    match life.prng.u32(..10) {
+        8 => datagrams(life),
         0 => watches(life),
         1 => spawns(life),
         2 => mailboxes(life),
@@ -166,6 +171,18 @@ fn output(life: &mut Life) {
     for _ in 0..count {
         let (tid, line) = (life.own_task(), vec![life.prng.u8(..); life.prng.usize(..200)]);
         life.send(life.master, &Frame::Log { tid, line });
+    }
+}
+
+/// Sends datagrams to the machine's multicast group.
+fn datagrams(life: &mut Life) {
+    let Some(Ok(mut group)) = life.group.map(|group| Group::join(group, life.address)) else { return };
+    let count = life.prng.usize(..DATAGRAMS);
+    life.note("datagrams", count as u64);
+    for sent in (0..count).step_by(DATAGRAMS_IN_A_ROW) {
+        group.listen();
+        group.send_without_secret(&mut life.prng, DATAGRAMS_IN_A_ROW.min(count - sent));
+        life.step(Duration::from_millis(1));
     }
 }
 

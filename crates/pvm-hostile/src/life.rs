@@ -1,6 +1,7 @@
 //! One life of the hostile host: its links to other hosts, what it knows of the machine, and its correct behaviour.
 use fastrand::Rng;
-use pvm_core::flows::frames::write_acknowledged;
+use pvm_core::flows::Credit;
+use pvm_core::flows::frames::{FrameHeader, read_header, write_acknowledged, write_credit, write_grant};
 use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::{DAEMON_BIT, GROUP_BIT, Tid};
 use pvm_core::wire::{self, DataCall, Frame, HostEntry, Key};
@@ -8,7 +9,7 @@ use pvm_net::polling::timespec;
 use pvm_net::{ByteStream, ConnectEvent, Connector, Link, Pair, PublicKey, Security, Token, Tokens};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
 /// The number of the frame kind that all frames on a control link have.
@@ -36,6 +37,12 @@ pub struct Peer {
     data: Option<ByteStream>,
     /// Bytes that the data link has not accepted yet.
     unsent: VecDeque<u8>,
+    /// Received bytes of an unfinished frame.
+    unread: Vec<u8>,
+    /// The number of bytes received on data links, without the acknowledgement at the beginning of each further link.
+    position: u64,
+    /// Whether that acknowledgement has not arrived yet.
+    awaits_greeting: bool,
     /// Whether half a frame has been sent, so that no whole frame can follow.
     pub has_partial_frame: bool,
 }
@@ -60,6 +67,17 @@ pub struct Life {
     pub reads_nothing: bool,
     /// Whether this host withholds its acknowledgements.
     pub withholds_acks: bool,
+    /// Whether this host reads its data links, with correct acknowledgements and credit, and has tasks that others
+    /// spawn. Otherwise it drops the bytes.
+    pub has_tasks: bool,
+    /// The frames on the data links: by whom, and without their bodies.
+    pub arrived: VecDeque<(Tid, FrameHeader)>,
+    /// The machine's multicast group.
+    pub group: Option<SocketAddrV4>,
+    /// The address of this host.
+    pub address: Ipv4Addr,
+    /// Whether the network is not trusted.
+    pub encrypts: bool,
     next_beat: Instant,
     done: BTreeMap<&'static str, u64>,
     last: &'static str,
@@ -67,7 +85,7 @@ pub struct Life {
 
 impl Life {
     /// Makes a host that waits for the call of its master.
-    pub fn new(connector: Connector, own: Tid, master: Tid, key: Key, seed: u64) -> Life {
+    pub fn new(connector: Connector, own: Tid, address: Ipv4Addr, master: Tid, key: Key, seed: u64) -> Life {
         connector.identity().known().add(PublicKey(key));
         Life {
             prng: Rng::with_seed(seed),
@@ -83,6 +101,11 @@ impl Life {
             master_has_answered: false,
             reads_nothing: false,
             withholds_acks: false,
+            has_tasks: false,
+            arrived: VecDeque::new(),
+            group: None,
+            address,
+            encrypts: true,
             next_beat: Instant::now(),
             done: BTreeMap::new(),
             last: "joining",
@@ -97,6 +120,12 @@ impl Life {
     /// Returns whether the master has closed the link to this host.
     pub fn is_cut_off(&self) -> bool {
         self.cut_off
+    }
+
+    /// Closes all links.
+    pub fn leave(&mut self) {
+        self.peers.clear();
+        self.cut_off = true;
     }
 
     /// Counts an attack.
@@ -308,19 +337,27 @@ impl Life {
         }
         control.set_frame_bytes_max(pvm_core::proto::FRAME_BYTES_MAX);
         control.set_queued_bytes_max(usize::MAX);
-        let peer =
-            Peer { control, data: Some(data.into_byte_stream()), unsent: VecDeque::new(), has_partial_frame: false };
+        let peer = Peer {
+            control,
+            data: Some(data.into_byte_stream()),
+            unsent: VecDeque::new(),
+            unread: Vec::new(),
+            position: 0,
+            awaits_greeting: false,
+            has_partial_frame: false,
+        };
         self.peers.insert(host, peer);
     }
 
-    /// Notes a new data link. The first frame on the link must acknowledge the bytes received so far. This host does
-    /// not count them: it sends the position 0, or sometimes 1.
+    /// Notes a new data link. The first frame on the link must acknowledge the bytes received so far. A host without
+    /// tasks does not count them: it sends the position 0, or sometimes 1.
     fn on_data_link(&mut self, host: Tid, link: Link) {
         let Some(peer) = self.peers.get_mut(&host) else { return };
         peer.data = Some(link.into_byte_stream());
-        peer.unsent.clear();
+        (peer.unsent, peer.unread, peer.awaits_greeting) = (VecDeque::new(), Vec::new(), true);
         let mut greeting = Vec::new();
-        write_acknowledged(u64::from(self.prng.u32(..20) == 0), &mut greeting);
+        let position = if self.has_tasks { peer.position } else { u64::from(self.prng.u32(..20) == 0) };
+        write_acknowledged(position, &mut greeting);
         self.stream(host, &greeting);
     }
 
@@ -355,9 +392,13 @@ impl Life {
         while let Some(data) = peer.data.as_mut().filter(|_| well && !self.reads_nothing) {
             match data.read(&mut bytes) {
                 Ok(0) => break,
+                Ok(count) if self.has_tasks => peer.unread.extend_from_slice(&bytes[..count]),
                 Ok(_) => {}
                 Err(_) => peer.data = None,
             }
+        }
+        if self.has_tasks {
+            self.read_data(host);
         }
         frames.into_iter().for_each(|frame| self.on_frame(host, frame));
         if !well {
@@ -365,17 +406,51 @@ impl Life {
         }
     }
 
+    /// Splits received bytes into frames. Acknowledges them, and returns all credit.
+    fn read_data(&mut self, host: Tid) {
+        let Some(peer) = self.peers.get_mut(&host) else { return };
+        let (before, mut answer) = (peer.position, Vec::new());
+        while let Ok(Some((header, header_bytes))) = read_header(&peer.unread) {
+            let bytes = header_bytes + header.following_bytes();
+            if peer.unread.len() < bytes {
+                break;
+            }
+            peer.unread.drain(..bytes);
+            if !std::mem::take(&mut peer.awaits_greeting) {
+                peer.position += bytes as u64;
+            }
+            if let FrameHeader::Start { header, .. } | FrameHeader::Announce { header, .. } = &header {
+                for dst in header.receivers() {
+                    write_credit(&Credit { host, dst, bytes: u64::MAX }, &mut answer);
+                }
+            }
+            self.arrived.push_back((host, header));
+        }
+        if peer.position > before {
+            write_acknowledged(peer.position, &mut answer);
+            write_grant(u64::MAX, &mut answer);
+            self.stream(host, &answer);
+        }
+    }
+
     fn on_frame(&mut self, from: Tid, frame: Frame) {
         match frame {
             // These frames are ignored: only the master may send them, but other hostile hosts do so, too.
             Frame::Welcome { .. } | Frame::Table { .. } | Frame::Joined { .. } if from != self.master => {}
-            Frame::Welcome { version, hosts, .. } => self.know(version, hosts, &[]),
+            Frame::Welcome { version, hosts, shared, .. } => {
+                (self.group, self.encrypts) = (shared.broadcast, !shared.trusted);
+                self.know(version, hosts, &[]);
+            }
             Frame::Table { version, added, removed } => self.know(version, added, &removed),
             Frame::Joined { hosts } => self.joined |= hosts.contains(&self.own),
             Frame::GroupChanged { number, .. } if number != 0 && !self.withholds_acks => {
                 self.send(from, &Frame::GroupSeen { number });
             }
             Frame::DataCall { call, .. } => self.call_data(from, call),
+            Frame::Spawn { wait, spawn, .. } if self.has_tasks => {
+                let results = (1..=spawn.count).map(|number| self.own.0 as i32 | number).collect();
+                self.send(from, &Frame::Spawned { wait, results });
+            }
             Frame::PleaseConnect { to, from: asking } if to == self.own => self.call(asking, Security::Encrypted),
             Frame::Reply { wait: LAST, .. } => self.master_has_answered = true,
             Frame::Reply { wait: SEARCH, reply: Reply::Tasks(tasks) } => {

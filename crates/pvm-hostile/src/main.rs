@@ -13,16 +13,22 @@
 //! * `false_frames`: frames with false contents;
 //! * `floods`: excessive numbers of valid requests;
 //! * `data`: data links;
+//! * `datagrams`: datagrams to all hosts, also by a stranger, who is no host (`hostile-host stranger`);
+//! * `receiver`: false reports and false parts of multicasts to a task of this host. A life consists of these alone if
+//!   `HOSTILE_RECEIVER` is set;
 //! * `ends`: attacks for which a daemon must cut this host off at once, and other ways in which a life ends.
 #![forbid(unsafe_code)]
 
 mod data;
+mod datagrams;
 mod ends;
 mod false_frames;
 mod floods;
 mod life;
+mod receiver;
 mod start;
 
+use datagrams::Group;
 use life::Life;
 use std::io::Write;
 use std::process::ExitCode;
@@ -33,6 +39,8 @@ use std::time::{Duration, Instant};
 const FOLDER_VARIABLE: &str = "HOSTILE_FOLDER";
 /// The environment variable with the seed. Each life combines this seed with the number of its host.
 const SEED_VARIABLE: &str = "HOSTILE_SEED";
+/// The environment variable that makes this host a receiver of multicasts.
+const RECEIVER_VARIABLE: &str = "HOSTILE_RECEIVER";
 /// The longest time that this program waits to become a host of the machine.
 const JOIN_TIME_MAX: Duration = Duration::from_secs(90);
 /// The length of a life if nobody cuts this host off, in milliseconds.
@@ -44,9 +52,13 @@ type Error = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let result = match arguments.iter().any(|word| word == "-f") {
-        true => live(&arguments).map(|()| ExitCode::SUCCESS),
-        false => start::front(&arguments),
+    let result = match arguments.first() {
+        Some(word) if word == "stranger" => datagrams::be_a_stranger(&arguments[1..]).map(|count| {
+            println!("{count}");
+            ExitCode::SUCCESS
+        }),
+        _ if arguments.iter().any(|word| word == "-f") => live(&arguments).map(|()| ExitCode::SUCCESS),
+        _ => start::front(&arguments),
     };
     result.unwrap_or_else(|error| {
         eprintln!("hostile-host: {error}");
@@ -58,11 +70,19 @@ fn live(arguments: &[String]) -> Result<(), Error> {
     let seed = std::env::var(SEED_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     let (mut life, place) = start::join(arguments, seed)?;
     let _ = rustix::process::nice(NICENESS);
+    life.has_tasks = std::env::var_os(RECEIVER_VARIABLE).is_some();
     let start = Instant::now();
     while !life.has_joined() && start.elapsed() < JOIN_TIME_MAX && !life.is_cut_off() {
         life.step(Duration::from_millis(20));
     }
-    let kind = if life.is_cut_off() { "never joined".to_owned() } else { misbehave(&mut life) };
+    let kind = match life.group.filter(|_| life.has_tasks) {
+        _ if life.is_cut_off() => "never joined".to_owned(),
+        Some(group) => {
+            let mut group = Group::join(group, life.address)?;
+            receiver::receive(&mut life, &mut group)
+        }
+        None => misbehave(&mut life),
+    };
     if let Some(folder) = std::env::var_os(FOLDER_VARIABLE) {
         let path = std::path::Path::new(&folder).join("lives");
         let mut file = std::fs::File::options().create(true).append(true).open(path)?;

@@ -7,7 +7,7 @@ use pvm_core::tid::Tid;
 use pvm_core::wire::Started;
 use pvm_net::{Connector, Identity, KeyPair};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::ToSocketAddrs;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -45,7 +45,9 @@ pub fn join(arguments: &[String], seed: u64) -> Result<(Life, String), Error> {
     let key = keys.public().0;
     let mut connector = Connector::new(Identity::new(keys), LINK_TIMEOUT)?;
     connector.listen(0)?;
-    let addresses = (name, connector.port()).to_socket_addrs()?.collect();
+    let addresses: Vec<SocketAddr> = (name, connector.port()).to_socket_addrs()?.collect();
+    let v4 = |address: &SocketAddr| if let IpAddr::V4(address) = address.ip() { Some(address) } else { None };
+    let address = addresses.iter().find_map(v4).ok_or("no IPv4 address")?;
     let started =
         Started { arch: ARCHITECTURE.into(), dsig: codes::native_dsig(), addresses, key, names: vec![name.to_owned()] };
     println!("{}", started.line());
@@ -54,7 +56,7 @@ pub fn join(arguments: &[String], seed: u64) -> Result<(Life, String), Error> {
     std::io::stdin().read_to_end(&mut Vec::new())?;
     let _ = rustix::process::setsid();
     let place = format!("{name} {own}");
-    Ok((Life::new(connector, own, master, master_key, seed ^ u64::from(number) << 32), place))
+    Ok((Life::new(connector, own, address, master, master_key, seed ^ u64::from(number) << 32), place))
 }
 
 fn greeting() -> Result<Greeting, Error> {

@@ -39,8 +39,9 @@ const USAGE: &str =
   --as-it-is     take target/dist as it is, without building it first
 hosts --faults [--fault NAME]... [--seeds N] [--first-seed N] [--jobs N]
   --faults       hosts, tasks and links fail while tasks talk; with each seed from the first on
-hosts --multicasts N [--seeds N] [--first-seed N]
-  --multicasts N N multicasts while datagrams are lost, and hosts are killed, leave and join";
+hosts --multicasts N [--attacked] [--seeds N] [--first-seed N]
+  --multicasts N N multicasts while datagrams are lost, and hosts are killed, leave and join
+  --attacked     while a host lies about multicasts, and a stranger sends false datagrams";
 
 /// The number of seeds for each fault, without `--seeds`.
 const SEEDS: u64 = 20;
@@ -62,6 +63,7 @@ struct Options {
     multicasts: Option<MulticastPlan>,
     /// The number of multicasts and the seed to run, inside the sandbox.
     one_multicasts: Option<(u64, u64)>,
+    attacked: bool,
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
@@ -77,6 +79,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         one: None,
         multicasts: None,
         one_multicasts: None,
+        attacked: false,
     };
     let (mut one, mut seed, mut with_faults, mut hosts) = (None, 1, false, None);
     let (mut multicasts, mut one_seed) = (None, None);
@@ -99,6 +102,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
             Long("jobs") => plan.jobs = parser.value()?.parse()?,
             Long("one-fault") => one = Some(Fault::of_name(&parser.value()?.string()?)?),
             Long("multicasts") => multicasts = Some(parser.value()?.parse()?),
+            Long("attacked") => options.attacked = true,
             Long("one-seed") => one_seed = Some(parser.value()?.parse()?),
             Long("seed") => seed = parser.value()?.parse()?,
             Long("as-it-is") => {}
@@ -114,8 +118,8 @@ fn parse(arguments: &[String]) -> Result<Options> {
     }
     options.one = one.map(|fault| (fault, seed));
     options.one_multicasts = multicasts.zip(one_seed);
-    options.multicasts =
-        multicasts.map(|count| MulticastPlan { count, seeds: plan.seeds, first_seed: plan.first_seed });
+    let (seeds, first_seed, attacked) = (plan.seeds, plan.first_seed, options.attacked);
+    options.multicasts = multicasts.map(|count| MulticastPlan { count, seeds, first_seed, attacked });
     options.faults = with_faults.then_some(plan);
     Ok(options)
 }
@@ -156,7 +160,7 @@ pub fn counted(arguments: &[String]) -> Result<Counts> {
 
 fn inside(folder: &Path, options: &Options) -> Result<()> {
     if let Some((count, seed)) = options.one_multicasts {
-        return multicasts::inside(folder, count, seed);
+        return multicasts::inside(folder, count, seed, options.attacked);
     }
     if let Some((fault, seed)) = options.one {
         return faults::inside(folder, fault, seed, options.side.unwrap_or(Side::Ours));

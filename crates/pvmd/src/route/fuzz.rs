@@ -17,6 +17,10 @@ pub const DECODER: &[Source] = &[
     file("crates/pvmd/src/route/receive.rs"),
     file("crates/pvmd/src/route/announced.rs"),
     file("crates/pvmd/src/route/data_link.rs"),
+    part("crates/pvmd/src/route/datagrams.rs", &["listen", "on_datagram"]),
+    part("crates/pvm-core/src/flows/multicast/datagram.rs", &["read"]),
+    file("crates/pvm-core/src/flows/multicast/parts.rs"),
+    part("crates/pvm-net/src/seal.rs", &["open"]),
     part("crates/pvmd/src/route/transmit.rs", &["acknowledged", "resume"]),
     part("crates/pvm-core/src/flows/retransmit.rs", &["acknowledge", "resume"]),
     part(

@@ -4,6 +4,7 @@
 //! accounts. This module causes the fault and checks the state afterwards: the remaining hosts have the same host
 //! table, nothing hangs, a lost host can be added as a new one, and after the halt nothing is left.
 
+mod attackers;
 mod chief;
 mod kinds;
 mod links;

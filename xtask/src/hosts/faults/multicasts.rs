@@ -1,8 +1,11 @@
 //! `cargo xtask hosts --multicasts N`: multicasts by all ways while datagrams are lost, and hosts are killed, leave and
-//! join. `tests/hosts/faults/multicasts.c` contains the tasks, which check every message.
+//! join. `tests/hosts/faults/multicasts.c` contains the tasks, which check every message. With `--attacked`, a host of
+//! the machine lies about the multicasts that it receives, and a stranger on the network sends false datagrams
+//! (`crates/pvm-hostile`).
 use super::super::machine::Machine;
 use super::super::network::{Network, Wiring};
 use super::super::{sandbox, scenario, switch, tap};
+use super::attackers::{self, Attackers};
 use super::{CONSOLE_TIME, END_TIME};
 use crate::common::{Checks, root, sh};
 use crate::conform::machine::Side;
@@ -34,6 +37,8 @@ pub struct MulticastPlan {
     pub count: u64,
     pub seeds: u64,
     pub first_seed: u64,
+    /// Whether there are attackers.
+    pub attacked: bool,
 }
 
 fn program() -> PathBuf {
@@ -58,10 +63,15 @@ pub fn counted(plan: &MulticastPlan) -> Result<Counts> {
         return Ok(Counts::skip(format_args!("multicasts: {obstacle}")));
     }
     compile()?;
+    if plan.attacked {
+        attackers::compile()?;
+    }
     let mut checks = Checks::default();
     for seed in plan.first_seed..plan.first_seed + plan.seeds {
         let (seed, count) = (seed.to_string(), plan.count.to_string());
-        let outcome = sandbox::run(&["hosts", "--multicasts", &count, "--one-seed", &seed]).and_then(|last| {
+        let mut words = vec!["hosts", "--multicasts", &count, "--one-seed", &seed];
+        words.extend(plan.attacked.then_some("--attacked"));
+        let outcome = sandbox::run(&words).and_then(|last| {
             ensure!(Counts::parse(&last)? == Counts::one(true), "see above");
             Ok(())
         });
@@ -71,13 +81,16 @@ pub fn counted(plan: &MulticastPlan) -> Result<Counts> {
 }
 
 /// Runs one seed, inside the sandbox.
-pub fn inside(folder: &Path, count: u64, seed: u64) -> Result<()> {
-    let network = Network::new(folder, HOSTS, Wiring::Switch(seed))?;
+pub fn inside(folder: &Path, count: u64, seed: u64, attacked: bool) -> Result<()> {
+    let network = Network::new(folder, HOSTS + if attacked { attackers::HOSTS } else { 0 }, Wiring::Switch(seed))?;
     // The seed decides whether the network is trusted.
     let trusted = (seed % 2 == 0).then(|| ("PVM_TRUSTED_NET".to_owned(), "1".to_owned()));
-    let machine = Machine::new(Side::Ours, &network, trusted.as_slice())?;
-    let mut run =
-        Run { network: &network, machine, random: fastrand::Rng::with_seed(seed), killed: 0, left: 0, joined: 0 };
+    let mut environment: Vec<(String, String)> = trusted.into_iter().collect();
+    let attackers = attacked.then(|| Attackers::new(&network.hosts()[HOSTS..], folder, seed));
+    environment.extend(attackers.iter().flat_map(Attackers::environment));
+    let machine = Machine::new(Side::Ours, &network, &environment)?;
+    let random = fastrand::Rng::with_seed(seed);
+    let mut run = Run { network: &network, machine, attackers, random, killed: 0, left: 0, joined: 0 };
     let result = run.all(count, seed);
     match &result {
         Ok(said) => {
@@ -96,6 +109,7 @@ pub fn inside(folder: &Path, count: u64, seed: u64) -> Result<()> {
 struct Run<'a> {
     network: &'a Network,
     machine: Machine<'a>,
+    attackers: Option<Attackers<'a>>,
     random: fastrand::Rng,
     killed: usize,
     left: usize,
@@ -104,10 +118,16 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn all(&mut self, count: u64, seed: u64) -> Result<String> {
-        self.machine.start(HOSTS_AT_START, &[])?;
+        let hostfile: Vec<String> = self.attackers.iter().map(Attackers::hostfile_line).collect();
+        self.machine.start(HOSTS_AT_START, &hostfile)?;
         self.network.tell_switch(&format!("deaf {}", LOSSES[seed as usize % LOSSES.len()]))?;
         let mut command = self.machine.command(self.machine.first(), &program());
         command.arg(count.to_string()).arg(seed.to_string()).stderr(Stdio::null());
+        command.args(self.attackers.iter().map(Attackers::host_name));
+        if let Some(attackers) = &mut self.attackers {
+            attackers.start_stranger()?;
+            self.keep_attacker()?;
+        }
         let mut chief = LineProcess::start(&mut command)?;
         let (mut heard, mut is_running) = (Instant::now(), false);
         let mut next = Instant::now() + self.pause();
@@ -122,15 +142,31 @@ impl Run<'_> {
             }
             if is_running && Instant::now() >= next {
                 self.change_a_host()?;
+                self.keep_attacker()?;
                 next = Instant::now() + self.pause();
             }
         };
         ensure!(chief.end(END_TIME)?, "the chief ended badly");
         self.network.tell_switch("heal")?;
+        let datagrams = self.attackers.as_mut().map(Attackers::end_stranger).transpose()?;
         self.machine.console(self.machine.first(), "halt\n", CONSOLE_TIME)?;
         let left = || self.network.hosts().iter().flat_map(|host| host.processes()).count();
         ensure!(wait_until(END_TIME, || left() == 0), "processes are left after the halt");
+        if let Some((attackers, datagrams)) = self.attackers.as_ref().zip(datagrams) {
+            let logs = self.network.hosts()[..HOSTS_THAT_STAY].iter().map(|host| self.machine.log(host));
+            println!("    a stranger sent {datagrams} datagrams; {}", attackers::check_logs(logs)?);
+            println!("{}", attackers.lives()?);
+        }
         Ok(settled)
+    }
+
+    /// Adds the hostile host again if it has left, and measures the daemons that stay.
+    fn keep_attacker(&mut self) -> Result<()> {
+        let Some(attackers) = &self.attackers else { return Ok(()) };
+        if attackers.is_away() {
+            self.console(&format!("add {}\n", attackers.host_name()))?;
+        }
+        attackers::check_memory(self.network.hosts()[..HOSTS_THAT_STAY].iter().filter_map(|host| host.daemon()))
     }
 
     fn pause(&mut self) -> Duration {
