@@ -149,7 +149,7 @@ impl Defect {
 /// Matches a command in the console's table.
 const COMMAND: &str = r#"\bcommand\(\s*"([a-z]+)""#;
 /// Matches the definition of an option of `pvm_setopt` in the header.
-const OPTION: &str = r"(?m)^#define (Pvm(?:Self)?(?:Route|DebugMask|AutoErr|Output[A-Z][a-z]+|Trace(?:Tid|Code|Buffer|Options|Context)|FragSize|ResvTids|ShowTids|PollType|PollTime|NoReset|Backoff)) \d+";
+const OPTION: &str = r"(?m)^#define (Pvm(?:Self)?(?:Route|DebugMask|AutoErr|Output[A-Z][a-z]+|Trace(?:Tid|Code|Buffer|Options|Context)|FragSize|ResvTids|ShowTids|PollType|PollTime|NoReset|Backoff|McastRoute|GroupHost)) \d+";
 /// Matches an environment variable.
 const VARIABLE: &str = r#""(H?PVM[A-Z_]+)""#;
 /// The files that read environment variables.
