@@ -11,6 +11,7 @@
 #define PvmMcastRoute 1004
 #define PvmMcastAutomatic 0
 #define PvmMcastHypercube 3
+#define PvmMcastIterative 1
 #define PvmMcastBroadcast 4
 
 /* Returns the index of the host with this name in the result of pvm_config, or -1. */

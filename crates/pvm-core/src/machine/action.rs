@@ -55,6 +55,8 @@ pub enum Action {
     Group { group: u64, action: GroupAction },
     /// List the members that wait in the groups' barriers; answer by `Machine::handle_barriers_listed`.
     ListBarriers { listing: Listing },
+    /// Write the statistics of messages between hosts to the log; count from 0 again if `reset` is true.
+    LogStatistics { reset: bool },
     /// Resolve these host names; answer by `Machine::handle_hosts_checked`.
     CheckHosts { request: u32, names: Vec<ByteBuf> },
     /// Start daemons on these hosts, within the time limit of each; answer for each by `Machine::handle_host_started`.

@@ -120,6 +120,7 @@ pub(super) fn tickle(core: &mut Core, targets: &mut TickleTargets<'_>, arguments
         0..=4 => dump(core, targets, arguments[0]),
         5 => return Ok(Reply::Ints(vec![core.debug_mask])),
         6 => core.debug_mask = argument,
+        9 => core.push(Action::LogStatistics { reset: argument != 0 }),
         DECLARE_FAILED => {
             // Only the master executes this.
             let host = Tid(argument as u32);

@@ -160,7 +160,8 @@ const TICKLE: &str = "tickle how [ arg ... ]
 How:      0 totals, 1 hosts, 2 tasks, 3 spawns, 4 mailboxes: written to the log
           5 shows, 6 (mask) sets the debug mask
           8 (tid) declares that a host has failed
-          7 and 9 have no effect";
+          9 (1) multicasts by way, written to the log (and counted anew)
+          7 has no effect";
 
 const TRACE: &str = "trace
   or     trace [ + | - ] name ...     choose, or no longer; * is all

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use crate::direct_links::{PendingLink, id_of};
 
 /// The bit of the debug mask that makes the daemon log direct links.
-const DEBUG_ROUTES: i32 = 0x4000;
+pub(super) const DEBUG_ROUTES: i32 = 0x4000;
 
 impl Daemon {
     /// Prepares to accept the other host's call, which makes a link between two tasks.

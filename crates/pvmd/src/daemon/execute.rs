@@ -30,6 +30,9 @@ impl Daemon {
                 self.groups.execute(group, action, &mut self.connections, &mut self.machine, self.started.elapsed());
             }
             Action::ListBarriers { listing } => self.machine.handle_barriers_listed(listing, self.groups.waiting()),
+            Action::LogStatistics { reset } => {
+                self.route.multicast_summary(reset).iter().for_each(|line| self.log.line(line));
+            }
             // The clock and the log.
             Action::Trace { to, ctx, tag, record, describe, introduce } => {
                 let messages = clock::trace((to, ctx, tag), record, describe, introduce);

@@ -1,5 +1,6 @@
 //! The daemon's part in carrying messages between hosts.
 use super::Daemon;
+use super::direct::DEBUG_ROUTES;
 use crate::broadcast::{Broadcast, DatagramSent, FOR_THE_MACHINE};
 use crate::connections::Connections;
 use crate::route::{Route, RouteContext, RouteEvent};
@@ -35,6 +36,9 @@ impl RouteContext for DaemonContext<'_> {
     }
     fn node_number(&self, host: Tid) -> Option<u32> {
         self.machine.node_number(host)
+    }
+    fn traces_routes(&self) -> bool {
+        self.machine.debug_mask() & DEBUG_ROUTES != 0
     }
     fn encrypts(&self) -> bool {
         !self.machine.trusts_network()
@@ -96,6 +100,7 @@ impl Daemon {
                 self.log.line(&format!("data link to {host}: {why}; another one is made"));
                 self.machine.handle_data_down(now, host);
             }
+            RouteEvent::Note(text) => self.log.line(&text),
             RouteEvent::Lost { task, why } => self.log.line(&format!("cannot send to {task}: {why}")),
         }
     }

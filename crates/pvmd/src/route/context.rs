@@ -12,6 +12,8 @@ pub trait RouteContext {
     fn is_member(&self, host: Tid) -> bool;
     /// Returns the number of a host in the physical network, if it is known.
     fn node_number(&self, host: Tid) -> Option<u32>;
+    /// Returns whether the log is to have lines about the ways that messages take.
+    fn traces_routes(&self) -> bool;
     /// Returns whether data between hosts are encrypted.
     fn encrypts(&self) -> bool;
     /// Returns the length of the longest datagram to all hosts, in bytes, or `None` if this host can send none.

@@ -1,5 +1,5 @@
 //! Egress: the messages that tasks send to other hosts.
-use super::RouteContext;
+use super::{Route, RouteContext};
 use super::datagrams::part_bytes;
 use pvm_core::flows::multicast::{BODY_SECRET_BYTES, BodyKey, Delivery, McastRoute};
 use pvm_core::flows::{self, Flows};
@@ -68,6 +68,26 @@ pub(super) struct EgressFlows {
     pub flows: Flows<Body>,
     /// The receivers of each sender's next message, and how it reaches their hosts, by sender.
     pub lists: HashMap<Tid, (Vec<Tid>, McastRoute)>,
+    /// Lines for the log about the ways of multicasts.
+    pub notes: Vec<String>,
+}
+
+impl EgressFlows {
+    pub fn new(own: Tid) -> EgressFlows {
+        EgressFlows { own, flows: Flows::new(), lists: HashMap::new(), notes: Vec::new() }
+    }
+}
+
+impl Route {
+    /// Sets the route of multicasts of tasks that choose none.
+    pub fn set_mcast_route(&mut self, route: McastRoute) {
+        self.egress_flows.flows.set_host_route(route);
+    }
+
+    /// Returns lines about the ways of the multicasts so far, and counts from 0 again if `reset` is true.
+    pub fn multicast_summary(&mut self, reset: bool) -> Vec<String> {
+        self.egress_flows.flows.multicast_summary(reset)
+    }
 }
 
 /// Takes the messages that tasks have queued, and puts them into flows.
@@ -98,11 +118,15 @@ impl Egress<'_> {
 
     /// Plans how a multicast reaches the hosts of its receivers. A body in the queue itself is short, and never travels
     /// along a tree.
-    fn plan(&mut self, list: &[Tid], route: McastRoute, body: &Body) -> Delivery {
+    fn plan(&mut self, from: Tid, list: &[Tid], route: McastRoute, body: &Body) -> Delivery {
         let Body::Remote(_) = body else { return Delivery::default() };
-        let (context, EgressFlows { own, flows, .. }) = (self.context, &mut *self.egress_flows);
+        let (context, EgressFlows { own, flows, notes, .. }) = (self.context, &mut *self.egress_flows);
         let part_bytes = || context.datagram_bytes().map(part_bytes);
         let plan = flows.plan_multicast(route, *own, list, body.len(), |host| context.node_number(host), part_bytes);
+        if let Some(way) = plan.way.filter(|_| context.traces_routes()) {
+            let (bytes, tasks) = (body.len(), list.len());
+            notes.push(format!("multicast of {bytes} bytes from {from} to {tasks} tasks elsewhere: {}", way.name()));
+        }
         let mut secret = [0; BODY_SECRET_BYTES];
         // Without random bytes the name of the body would not be secret.
         if !plan.is_announced() || random_bytes(&mut secret).is_err() {
@@ -131,7 +155,7 @@ impl Sink for Egress<'_> {
             flows::LIST => self.keep_list(from, McastRoute::from_word(tag).unwrap_or_default(), &body),
             flows::LISTED => {
                 let (list, route) = self.egress_flows.lists.remove(&from).unwrap_or_default();
-                let delivery = self.plan(&list, route, &body);
+                let delivery = self.plan(from, &list, route, &body);
                 self.egress_flows.flows.multicast(from, &list, meta, (bytes, held), body, delivery);
             }
             far if self.is_remote_task(Tid(far)) => {

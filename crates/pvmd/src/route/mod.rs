@@ -34,9 +34,9 @@ pub use context::RouteContext;
 use data_link::DataLink;
 use datagrams::Seals;
 use egress::{Egress, EgressFlows};
-use pvm_core::flows::multicast::{InOrder, LISTENERS_MIN, McastRoute};
+use pvm_core::flows::multicast::{InOrder, LISTENERS_MIN};
 use pvm_core::flows::pacing::{Pacer, Pacing};
-use pvm_core::flows::{Flows, HELD_BYTES_MAX, InboundFlows, MESSAGE_BYTES, MessageHeader, ProtocolViolation};
+use pvm_core::flows::{HELD_BYTES_MAX, InboundFlows, MESSAGE_BYTES, MessageHeader, ProtocolViolation};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{Frame, decode, encode};
 use pvm_fmp::ports::PortView;
@@ -67,6 +67,8 @@ pub enum RouteEvent {
     Wanted { host: Tid },
     /// A task could not be introduced, and a message for it is lost.
     Lost { task: Tid, why: String },
+    /// A line for the log ([`RouteContext::traces_routes`]).
+    Note(String),
 }
 
 /// The body of a message that has arrived.
@@ -156,7 +158,7 @@ impl Route {
         Ok(Route {
             own,
             endpoint,
-            egress_flows: EgressFlows { own, flows: Flows::new(), lists: HashMap::new() },
+            egress_flows: EgressFlows::new(own),
             intake: InboundFlows::new(),
             pacer: Pacer::new(),
             made: Instant::now(),
@@ -178,11 +180,6 @@ impl Route {
     pub fn set_pacing(&mut self, pacing: Pacing) {
         self.pacer.set_pacing(pacing);
         self.egress_flows.flows.set_pacing(pacing);
-    }
-
-    /// Sets the route of multicasts of tasks that choose none.
-    pub fn set_mcast_route(&mut self, route: McastRoute) {
-        self.egress_flows.flows.set_host_route(route);
     }
 
     /// Returns the daemon's segment and doorbell, for tasks.
@@ -398,6 +395,7 @@ impl Route {
         self.egress_flows.flows.note_time(self.made.elapsed());
         let mut egress = Egress { egress_flows: &mut self.egress_flows, context: &*context };
         self.was_active |= self.endpoint.poll(&mut egress) > 0;
+        self.events.extend(self.egress_flows.notes.drain(..).map(RouteEvent::Note));
         let mut more = false;
         self.request_missing_links();
         self.retry_undelivered(context);

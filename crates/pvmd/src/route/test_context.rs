@@ -33,6 +33,9 @@ impl RouteContext for TestContext {
     fn node_number(&self, _host: Tid) -> Option<u32> {
         None
     }
+    fn traces_routes(&self) -> bool {
+        true
+    }
     fn encrypts(&self) -> bool {
         true
     }

@@ -4,7 +4,8 @@
 //! needs a system call for each packet. Which of them is the bottleneck depends on the network, the hosts and their
 //! load, so the daemon tries all ways and measures how long it takes until all receivers have consumed the message.
 use super::McastRoute;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::iter::once;
 use std::time::Duration;
 
 /// The ways are measured with bodies of at least this many bytes. The credit for shorter ones returns late.
@@ -89,6 +90,22 @@ impl Record {
     }
 }
 
+impl Record {
+    /// Returns a line with the shortest of the last times of each way.
+    fn summary(&self, (bytes, hosts): Class) -> String {
+        let time = |times: &Times| match times.seconds() {
+            Some(seconds) => format!("{:.0} us", seconds * 1e6),
+            None => "not measured".to_owned(),
+        };
+        let times: Vec<String> = (WAYS.iter().zip(&self.times))
+            .map(|(way, times)| format!("{} {}", way.name(), time(times)))
+            .collect();
+        let (bytes, hosts) = (1_u64 << bytes, 1_u64 << hosts);
+        let (bytes_end, hosts_end) = (2 * bytes - 1, 2 * hosts - 1);
+        format!("multicasts of {bytes} to {bytes_end} bytes to {hosts} to {hosts_end} hosts: {}", times.join(", "))
+    }
+}
+
 /// A multicast that is being measured.
 struct Measurement {
     class: Class,
@@ -103,7 +120,9 @@ struct Measurement {
 /// Chooses the way of each multicast.
 #[derive(Default)]
 pub struct Choice {
-    records: HashMap<Class, Record>,
+    /// How many multicasts took each way.
+    taken: BTreeMap<McastRoute, u64>,
+    records: BTreeMap<Class, Record>,
     measurement: Option<Measurement>,
     last_number: u32,
 }
@@ -136,6 +155,23 @@ impl Choice {
         self.last_number = self.last_number.wrapping_add(1);
         self.measurement = Some(Measurement { class, way, since: now, left, number: self.last_number });
         (WAYS[way], Some(self.last_number))
+    }
+
+    /// Counts a multicast that takes a way.
+    pub fn note_taken(&mut self, way: McastRoute) {
+        *self.taken.entry(way).or_default() += 1;
+    }
+
+    /// Returns lines with the numbers of multicasts by each way, and with the measured times.
+    pub fn summary(&self) -> impl Iterator<Item = String> + '_ {
+        let taken: Vec<String> = self.taken.iter().map(|(way, count)| format!("{count} {}", way.name())).collect();
+        let first = format!("multicasts: {}", if taken.is_empty() { "none".to_owned() } else { taken.join(", ") });
+        once(first).chain(self.records.iter().map(|(class, record)| record.summary(*class)))
+    }
+
+    /// Counts from 0 again. The measurements remain.
+    pub fn reset_counts(&mut self) {
+        self.taken.clear();
     }
 
     /// Notes that a receiver has consumed a multicast that is being measured.
@@ -269,5 +305,23 @@ mod tests {
         assert_eq!(way, McastRoute::Iterative, "it took too long");
         choice.consumed(later, newer.unwrap());
         assert_eq!(choice.choose(later, bytes, 8, Some(1), false).0, McastRoute::Binomial);
+    }
+
+    #[test]
+    fn the_summary_shows_counts_and_times() {
+        let mut choice = Choice::default();
+        assert_eq!(choice.summary().collect::<Vec<_>>(), ["multicasts: none"]);
+        trees(&mut choice, 6, 1 << 20, 1000, 1500);
+        choice.note_taken(McastRoute::Hypercube);
+        choice.note_taken(McastRoute::Iterative);
+        choice.note_taken(McastRoute::Iterative);
+        let lines: Vec<String> = choice.summary().collect();
+        assert_eq!(lines, [
+            "multicasts: 2 iterative, 1 hypercube",
+            "multicasts of 1048576 to 2097151 bytes to 16 to 31 hosts: iterative 1000 us, binomial 1500 us, \
+             broadcast not measured",
+        ]);
+        choice.reset_counts();
+        assert_eq!(choice.summary().count(), 2, "what was measured is still used");
     }
 }

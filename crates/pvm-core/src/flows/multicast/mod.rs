@@ -109,6 +109,8 @@ pub enum BodyRequest {
 /// How a multicast will travel. The default: from the sender's host to each host.
 #[derive(Default)]
 pub struct Plan {
+    /// The way that was chosen, unless all ways are the same.
+    pub way: Option<McastRoute>,
     tree: Option<Tree>,
     listeners: Option<Listeners>,
     /// The number of the measurement, if this multicast is measured.
@@ -224,18 +226,29 @@ impl<P> Flows<P> {
             let receivers = dsts.iter().all(is_idle).then_some(dsts.len());
             (route, measurement) = self.choice.choose(self.now, bytes, hosts.len(), receivers, can_broadcast);
         }
-        let mut plan = Plan { measurement, ..Plan::default() };
-        match route {
+        let way = if route == McastRoute::Broadcast && !can_broadcast { McastRoute::Binomial } else { route };
+        self.choice.note_taken(way);
+        let mut plan = Plan { way: Some(way), measurement, ..Plan::default() };
+        match way {
             McastRoute::Automatic | McastRoute::Iterative => {}
             McastRoute::Hypercube => plan.tree = Some(Tree::hypercube(own, &hosts, node)),
-            McastRoute::Broadcast if can_broadcast => {
+            McastRoute::Broadcast => {
                 hosts.retain(|host| !listeners.contains(host));
                 plan.tree = Some(Tree::binomial(own, &hosts));
                 plan.listeners = part_bytes.map(|part_bytes| Listeners { hosts: listeners, part_bytes });
             }
-            McastRoute::Binomial | McastRoute::Broadcast => plan.tree = Some(Tree::binomial(own, &hosts)),
+            McastRoute::Binomial => plan.tree = Some(Tree::binomial(own, &hosts)),
         }
         plan
+    }
+
+    /// Returns lines about the ways of the multicasts so far, and counts from 0 again if `reset` is true.
+    pub fn multicast_summary(&mut self, reset: bool) -> Vec<String> {
+        let lines = self.choice.summary().collect();
+        if reset {
+            self.choice.reset_counts();
+        }
+        lines
     }
 
     /// Notes the time, for measurements. The daemon calls this before each step.
