@@ -1,6 +1,6 @@
 //! Egress: the messages that tasks send to other hosts.
-use super::{Route, RouteContext};
 use super::datagrams::part_bytes;
+use super::{Route, RouteContext};
 use pvm_core::flows::multicast::{BODY_SECRET_BYTES, BodyKey, Delivery, McastRoute};
 use pvm_core::flows::{self, Flows};
 use pvm_core::tid::Tid;

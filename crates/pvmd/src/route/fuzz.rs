@@ -1,4 +1,5 @@
 //! Untrusted input on a data link: the bytes of a hostile host, on their way to the memory of tasks (docs/testing.md).
+use super::egress::digest_of;
 use super::test_context::TestContext;
 use super::*;
 use pvm_core::flows::multicast::datagram::{DatagramHead, HEAD_BYTES};
@@ -45,17 +46,24 @@ pub const DECODER: &[Source] = &[
     file("crates/pvm-core/src/flows/multicast/fetches.rs"),
     file("crates/pvm-core/src/flows/multicast/in_order.rs"),
     part("crates/pvm-core/src/flows/multicast/bodies.rs", &["relay", "grow", "refuse", "fetch", "cancel", "next_part"]),
-    file("crates/pvm-core/src/flows/pacing/receiver.rs"),
+    part(
+        "crates/pvm-core/src/flows/pacing/receiver.rs",
+        &["handle_start", "handle_bytes", "count", "under_way", "demand", "serve_only_host", "refill", "set_limit"],
+    ),
 ];
 
 const OWN: Tid = Tid(0x40000);
 /// The hostile host.
 const HOSTILE: Tid = Tid(0x80000);
+/// Another host, which is never connected.
+const OTHER: Tid = Tid(0xc0000);
 /// The tids that the hostile host may name: its own task, tasks of this host (one of them without memory, one absent),
 /// a task of another host, hosts, none.
 const NAMES: [u32; 9] = [0x80001, 0x40001, 0x40002, 0x40003, 0x40009, 0xc0001, 0x40000, 0x80000, 0];
 /// The longest body in these tests, in bytes.
 const BODY_BYTES_MAX: u32 = 3 << 20;
+/// The byte of which bodies consist.
+const FILLER: u8 = 7;
 /// The hostile host sends no more while this number of bytes waits for the socket.
 const PENDING_BYTES_MAX: usize = 1 << 20;
 
@@ -121,7 +129,8 @@ impl World {
         let descriptor = || ports.descriptor().try_clone_to_owned().expect("a descriptor");
         let mut route = Route::new(OWN, descriptor()).expect("memory");
         let mut context =
-            TestContext { members: vec![HOSTILE], no_memory: Some(Tid(NAMES[3])), ..TestContext::default() };
+            TestContext { members: vec![HOSTILE, OTHER], no_memory: Some(Tid(NAMES[3])), ..TestContext::default() };
+        context.trusts_network = !encrypted;
         let task = |name: &u32| {
             ports.set(*name);
             let mut endpoint = Endpoint::new().expect("memory");
@@ -159,6 +168,7 @@ impl World {
             7 => self.act_as_task(from)?,
             8 => self.break_or_resume(from)?,
             9 => self.multicast(from)?,
+            12 => self.route.tick(),
             _ => self.turn(),
         }
         Ok(())
@@ -187,8 +197,11 @@ impl World {
             0..=2 => {
                 let header = message_header(from)?;
                 let part_bytes = (what % 8 == 2).then_some(u32::from(what) * 64);
-                let announcement =
-                    Announcement { key, digest: [0; 32], parent: name(from)?, children: what.into(), part_bytes };
+                // All bytes that this host sends in bodies are the same.
+                let is_true = (what / 8) % 2 == 1;
+                let digest = if is_true { digest_of(0..header.bytes, |_, into| into.fill(FILLER)) } else { [0; 32] };
+                let parent = name(from)?.host();
+                let announcement = Announcement { key, digest, parent, children: what.into(), part_bytes };
                 self.send(&DataFrame::Announce { header, announcement }, 0);
             }
             3 => {
@@ -218,13 +231,13 @@ impl World {
 
     /// Sends a datagram, which may be truncated or changed, with a part of a body.
     fn broadcast(&mut self, key: BodyKey, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
-        let seal = Seal::new(&key.secret, true);
+        let seal = Seal::new(&key.secret, self.encrypted);
         let (part, serial) = (from.arbitrary::<u8>()?.into(), from.arbitrary::<u8>()?.into());
         let head = DatagramHead { name: seal.name(), serial, part, sent: part + 1, round: part % 4 };
         let mut datagram = Vec::new();
         head.write(&mut datagram);
         let bytes = self.route.intake.fetches.get(key).map_or(0, |(header, _)| header.bytes);
-        datagram.resize(HEAD_BYTES + bytes.min(usize::from(from.arbitrary::<u16>()?)), 0);
+        datagram.resize(HEAD_BYTES + bytes.min(usize::from(from.arbitrary::<u16>()?)), FILLER);
         seal.seal(serial, HEAD_BYTES, &mut datagram);
         if from.arbitrary::<u8>()? % 8 == 0 {
             datagram.truncate(from.arbitrary::<u8>()?.into());
@@ -246,7 +259,7 @@ impl World {
 
     fn send(&mut self, piece: &DataFrame<()>, body: usize) {
         frames::write_header(piece, &mut self.pending);
-        self.pending.resize(self.pending.len() + body, 7);
+        self.pending.resize(self.pending.len() + body, FILLER);
     }
 
     /// Makes a task of this host end, send or receive.
@@ -292,7 +305,8 @@ impl World {
                 }
                 RouteEvent::Cut { host, why } => assert!(host == HOSTILE && !why.is_empty()),
                 RouteEvent::Lost { task, .. } => assert_eq!(task.0, NAMES[3]),
-                RouteEvent::Wanted { host } => assert_eq!(host, HOSTILE),
+                RouteEvent::Wanted { host } => assert!([HOSTILE, OTHER].contains(&host)),
+                RouteEvent::Note(text) => panic!("this host multicasts to one host: {text}"),
             }
         }
     }

@@ -15,6 +15,7 @@ pub struct TestContext {
     /// A task for which there is no memory.
     pub no_memory: Option<Tid>,
     pub members: Vec<Tid>,
+    pub trusts_network: bool,
     /// The length of the longest datagram, if this host can send some.
     pub datagram_bytes: Option<usize>,
     /// The datagrams that were sent.
@@ -37,7 +38,7 @@ impl RouteContext for TestContext {
         true
     }
     fn encrypts(&self) -> bool {
-        true
+        !self.trusts_network
     }
     fn datagram_bytes(&self) -> Option<usize> {
         self.datagram_bytes

@@ -97,9 +97,8 @@ impl Record {
             Some(seconds) => format!("{:.0} us", seconds * 1e6),
             None => "not measured".to_owned(),
         };
-        let times: Vec<String> = (WAYS.iter().zip(&self.times))
-            .map(|(way, times)| format!("{} {}", way.name(), time(times)))
-            .collect();
+        let times: Vec<String> =
+            (WAYS.iter().zip(&self.times)).map(|(way, times)| format!("{} {}", way.name(), time(times))).collect();
         let (bytes, hosts) = (1_u64 << bytes, 1_u64 << hosts);
         let (bytes_end, hosts_end) = (2 * bytes - 1, 2 * hosts - 1);
         format!("multicasts of {bytes} to {bytes_end} bytes to {hosts} to {hosts_end} hosts: {}", times.join(", "))
@@ -316,11 +315,14 @@ mod tests {
         choice.note_taken(McastRoute::Iterative);
         choice.note_taken(McastRoute::Iterative);
         let lines: Vec<String> = choice.summary().collect();
-        assert_eq!(lines, [
-            "multicasts: 2 iterative, 1 hypercube",
-            "multicasts of 1048576 to 2097151 bytes to 16 to 31 hosts: iterative 1000 us, binomial 1500 us, \
+        assert_eq!(
+            lines,
+            [
+                "multicasts: 2 iterative, 1 hypercube",
+                "multicasts of 1048576 to 2097151 bytes to 16 to 31 hosts: iterative 1000 us, binomial 1500 us, \
              broadcast not measured",
-        ]);
+            ]
+        );
         choice.reset_counts();
         assert_eq!(choice.summary().count(), 2, "what was measured is still used");
     }
