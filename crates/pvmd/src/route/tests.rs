@@ -106,7 +106,7 @@ impl Host {
             more = true;
             match event {
                 RouteEvent::Frame { frame, .. } => self.frames.push(*frame),
-                RouteEvent::Wanted { .. } => {}
+                RouteEvent::Wanted { .. } | RouteEvent::Note(_) => {}
                 RouteEvent::Cut { .. } => self.cuts += 1,
                 other => panic!("{other:?}"),
             }
