@@ -434,7 +434,7 @@ impl Route {
         let now = self.made.elapsed();
         for host in self.pacer.hosts_to_check(now) {
             if self.data_links.get_mut(&host).is_some_and(DataLink::has_new_losses) {
-                self.pacer.handle_loss(now);
+                self.pacer.handle_loss(now, host);
             }
         }
         self.pacer.handle_time(now);

@@ -19,6 +19,11 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// can be without a processor for about as long.
 const LATE_AFTER: Duration = Duration::from_millis(10);
 
+/// With [`Pacing::OnLoss`], pacing begins when one in this number of the sending hosts, and at least two, have lost packets
+/// within this time: then the port before this host overflows. A cable that loses a packet now and then, or a shared wire
+/// on which frames collide, loses those of single hosts, and a grant there only costs time.
+const LOSING_PARTS: usize = 4;
+const LOSING_TIME: Duration = Duration::from_millis(100);
 /// With [`Pacing::OnLoss`], pacing ends when no two hosts have sent at the same time for this long.
 const CALM: Duration = Duration::from_secs(10);
 
@@ -106,6 +111,8 @@ pub struct Pacer {
     is_pacing: bool,
     /// When two hosts sent at the same time last.
     last_contention: Time,
+    /// When each host lost packets last, while nothing is paced.
+    losses: BTreeMap<Tid, Time>,
     hosts: BTreeMap<Tid, SendingHost>,
     /// The hosts with messages that have not arrived wholly.
     pub(super) active: BTreeSet<Tid>,
@@ -128,6 +135,7 @@ impl Default for Pacer {
             pacing: Pacing::Always,
             is_pacing: true,
             last_contention: Time::ZERO,
+            losses: BTreeMap::new(),
             hosts: BTreeMap::new(),
             active: BTreeSet::new(),
             favourite: None,
@@ -204,10 +212,15 @@ impl Pacer {
         self.touched.iter().copied().collect()
     }
 
-    /// Handles the loss of packets of a host that sends while others send too: from now on, less is under way.
-    pub fn handle_loss(&mut self, now: Time) {
+    /// Handles the loss of packets of a host that sends while others send too: if others lose packets as well, from now on
+    /// less is under way.
+    pub fn handle_loss(&mut self, now: Time, from: Tid) {
+        let begins = !self.is_pacing;
+        if begins && !self.is_loss_of_many(now, from) {
+            return;
+        }
         self.last_contention = now;
-        let begins = !std::mem::replace(&mut self.is_pacing, true);
+        self.is_pacing = true;
         self.path.handle_loss(now);
         let allowance = self.allowance_bytes();
         let mut reduced = Vec::new();
@@ -221,12 +234,24 @@ impl Pacer {
         reduced.into_iter().for_each(|(from, limit)| self.set_limit(from, limit));
     }
 
+    /// Notes a loss. Returns whether enough of the sending hosts have lost packets at about the same time.
+    fn is_loss_of_many(&mut self, now: Time, from: Tid) -> bool {
+        self.losses.insert(from, now);
+        self.losses.retain(|_, when| now <= *when + LOSING_TIME);
+        let is_enough = self.losses.len() >= self.active.len().div_ceil(LOSING_PARTS).max(2);
+        if is_enough {
+            self.losses.clear();
+        }
+        is_enough
+    }
+
     /// Forgets a host that has gone. What it was granted is granted to others.
     pub fn host_gone(&mut self, host: Tid) {
         if self.hosts.remove(&host).is_some() {
             self.active.remove(&host);
             self.touched.remove(&host);
             self.grants.remove(&host);
+            self.losses.remove(&host);
             self.favourite = self.favourite.filter(|favourite| *favourite != host);
             // The next call decides, however early it is.
             self.wakeup = Some(Time::ZERO);

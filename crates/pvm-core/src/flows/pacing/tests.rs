@@ -214,7 +214,7 @@ impl Model {
         let queue_bytes = (self.port_free - here) * self.wire.bytes_a_second / SECOND;
         // The port buffers everything, but a full one is a loss for the pacer.
         if queue_bytes > PORT_BYTES {
-            self.pacer.handle_loss(at(self.now));
+            self.pacer.handle_loss(at(self.now), host(from + 2));
         }
         self.longest_port_bytes = self.longest_port_bytes.max(queue_bytes);
         self.plan(self.port_free + self.wire.delay / 2, Event::Packet { from, starts, transfer, bytes });
@@ -290,7 +290,8 @@ fn pacing_on_loss_begins_with_a_loss_and_ends_when_all_is_calm() {
     assert_eq!(pacer.hosts_to_check(at(2 * MILLISECOND)).len(), 2);
     pacer.handle_time(at(2 * MILLISECOND));
     assert_eq!((grants(&mut pacer), pacer.next_wakeup()), (vec![], None));
-    pacer.handle_loss(at(3 * MILLISECOND));
+    pacer.handle_loss(at(3 * MILLISECOND), host(2));
+    pacer.handle_loss(at(3 * MILLISECOND), host(3));
     pacer.handle_bytes(host(2), 1, 100_000);
     pacer.handle_time(at(4 * MILLISECOND));
     let limits = grants(&mut pacer);
@@ -307,6 +308,27 @@ fn pacing_on_loss_begins_with_a_loss_and_ends_when_all_is_calm() {
     pacer.handle_start(host(2), 2, 1 << 20);
     pacer.handle_time(at(11 * SECOND));
     assert_eq!(grants(&mut pacer), [2, 3, 4].map(|number| (host(number), u64::MAX)));
+}
+
+#[test]
+fn single_losses_do_not_begin_pacing() {
+    let mut pacer = Pacer::new();
+    pacer.set_pacing(Pacing::OnLoss);
+    for number in 2..18 {
+        pacer.handle_start(host(number), 1, 1 << 20);
+        pacer.handle_bytes(host(number), 1, 1000);
+    }
+    let begins = |pacer: &mut Pacer, ms: u64, number: u32| {
+        pacer.handle_loss(at(ms * MILLISECOND), host(number));
+        pacer.handle_time(at(ms * MILLISECOND));
+        !grants(pacer).is_empty()
+    };
+    // Host after host loses packets, three of the sixteen within the time of a loss of many.
+    assert!((0..16).all(|number| !begins(&mut pacer, 10 + 40 * u64::from(number), 2 + number)));
+    // One host loses many packets.
+    assert!((0..50).all(|ms| !begins(&mut pacer, 1000 + ms, 2)));
+    assert!((3..5).all(|number| !begins(&mut pacer, 1050, number)));
+    assert!(begins(&mut pacer, 1051, 5));
 }
 
 #[test]
