@@ -55,12 +55,14 @@ fn start(guard: &mut Guard, arguments: &[Vec<u8>], block: bool) -> Outcome {
     Ok(0)
 }
 
-/// Searches for the daemon's program: relative to this library, then in `PVM_ROOT`, then in `PATH`.
+/// Searches for the daemon's program: relative to this library (in `lib`, or in `lib/x86_64-linux-gnu` as Debian has
+/// it), then in `PVM_ROOT`, then in `PATH`.
 fn daemon_program() -> Option<PathBuf> {
-    let beside = own_directory().map(|directory| directory.join("../bin/pvmd"));
+    let own = own_directory();
+    let beside = |path: &str| own.as_ref().map(|directory| directory.join(path));
     let root = std::env::var_os("PVM_ROOT").filter(|root| !root.is_empty()).map(PathBuf::from);
     let below = |directory: &str| root.as_ref().map(|root| root.join(directory).join("pvmd"));
-    let known = [beside, below("lib"), below("bin")];
+    let known = [beside("../bin/pvmd"), beside("../../bin/pvmd"), below("lib"), below("bin")];
     let path = std::env::var_os("PATH").unwrap_or_default();
     let searched = std::env::split_paths(&path).map(|directory| directory.join("pvmd"));
     known.into_iter().flatten().chain(searched).find(|path| path.is_file())
