@@ -131,7 +131,10 @@ mod tests {
         assert!(!text.contains("rpath"), "{text}");
         let cmake = "dist/cmake/pvm3-config.cmake";
         let text = adapted(&debian(), "lib/cmake/pvm3/pvm3-config.cmake", cmake).unwrap().unwrap();
-        assert!(text.contains("LIST_DIR}/../../../..\"") && text.contains("}/lib/x86_64-linux-gnu/libpvm3.a"), "{text}");
+        assert!(
+            text.contains("LIST_DIR}/../../../..\"") && text.contains("}/lib/x86_64-linux-gnu/libpvm3.a"),
+            "{text}"
+        );
         let plain = Layout::new(Path::new("/opt/hpvm"), "lib").unwrap();
         assert!(adapted(&plain, "lib/pkgconfig/fmp.pc", "dist/fmp.pc").unwrap().is_none());
         let fedora = Layout::new(Path::new("/opt/hpvm"), "lib64").unwrap();

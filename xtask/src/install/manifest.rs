@@ -83,7 +83,10 @@ impl Manifest {
     /// Removes the files that `new` lacks, and the directories that are empty then.
     pub fn remove_what_is_not_in(&self, prefix: &Path, new: &Manifest) -> Result<()> {
         let list = Path::new(PATH);
-        self.files.difference(&new.files).filter(|file| *file != list).try_for_each(|file| remove(&prefix.join(file)))?;
+        self.files
+            .difference(&new.files)
+            .filter(|file| *file != list)
+            .try_for_each(|file| remove(&prefix.join(file)))?;
         self.remove_empty_directories(prefix)
     }
 

@@ -30,7 +30,9 @@ pub fn make(to: &Path, version: &str) -> Result<PathBuf> {
 
 /// Copies the sources of the examples, without what somebody has built there.
 fn examples(to: &Path) -> Result<()> {
-    for source in lint::files_under(&["examples"], &["c", "f", "md"])?.into_iter().chain([root().join("examples/Makefile")]) {
+    for source in
+        lint::files_under(&["examples"], &["c", "f", "md"])?.into_iter().chain([root().join("examples/Makefile")])
+    {
         let at = to.join(source.strip_prefix(root().join("examples"))?);
         fs::create_dir_all(at.parent().context("a file lies in a directory")?)?;
         fs::copy(&source, &at)?;

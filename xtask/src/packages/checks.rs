@@ -85,6 +85,17 @@ pub fn other_library_directory() -> Result<()> {
     farm_runs(place.path(), libraries)
 }
 
+/// Runs the Spack recipe's commands, by a script that takes the place of Spack.
+pub fn spack_recipe() -> Result<()> {
+    let place = scratch::directory("spack")?;
+    let prefix = place.path().join("prefix");
+    let mut python = Command::new("python3");
+    python.current_dir(root()).args(["tests/packages/recipe.py", "dist/spack/package.py"]);
+    output(python.arg(&prefix).arg(place.path()))?;
+    ensure!(prefix.join("bin/pvm").exists(), "the recipe installs no bin/pvm");
+    Ok(())
+}
+
 /// Makes the tarball of binaries, unpacks it in another place, moves it, and runs a job of it.
 pub fn binaries_run_elsewhere() -> Result<()> {
     let place = scratch::directory("unpacked")?;

@@ -87,9 +87,9 @@ fn matches(pattern: &str, path: &str) -> bool {
 fn part_matches(pattern: &str, part: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == part,
-        Some((before, after)) => part
-            .strip_prefix(before)
-            .is_some_and(|rest| (0..=rest.len()).any(|at| rest.is_char_boundary(at) && part_matches(after, &rest[at..]))),
+        Some((before, after)) => part.strip_prefix(before).is_some_and(|rest| {
+            (0..=rest.len()).any(|at| rest.is_char_boundary(at) && part_matches(after, &rest[at..]))
+        }),
     }
 }
 

@@ -9,9 +9,9 @@ pub mod release;
 mod source;
 mod versions;
 
-use crate::{build, debian_pvm};
-use crate::common::{Checks, output, root};
+use crate::common::{Checks, in_path, output, root};
 use crate::counts::Counts;
+use crate::{build, debian_pvm};
 use anyhow::Result;
 use std::path::PathBuf;
 use std::process::Command;
@@ -58,6 +58,14 @@ pub fn counted_short(_arguments: &[String]) -> Result<Counts> {
     checks.check("what is installed is removed, and nothing else", checks::install_and_uninstall());
     checks.check("an installation with libraries elsewhere works", checks::other_library_directory());
     checks.check("the tarball of binaries runs where it is unpacked", checks::binaries_run_elsewhere());
+    let recipe = "the Spack recipe installs hpvm";
+    if !in_path("python3") {
+        checks.skip(recipe, "python3 is missing");
+    } else if std::env::var_os("HPVM_DIST").is_some() {
+        checks.skip(recipe, "it builds target/dist, and HPVM_DIST names another tree");
+    } else {
+        checks.check(recipe, checks::spack_recipe());
+    }
     checks.check("each installed file is in one Debian package", debian::every_file_has_a_package());
     let theirs = "the Debian packages have the files of Debian's own";
     match debian_pvm::files("pvm") {

@@ -44,12 +44,13 @@ fn shipped() -> Result<Vec<Shipped>> {
         tree.args(["--package", package]);
     }
     let listed = output(&mut tree)?;
-    let lines: BTreeSet<&str> = listed.lines().filter(|line| !line.contains(" (/")).collect();
+    // A crate that was listed before is marked with a star.
+    let others = listed.lines().filter(|line| !line.contains(" (/")).map(|line| line.trim_end_matches(" (*)"));
+    let lines: BTreeSet<String> = others.map(|line| line.replace(" (proc-macro)|", "|")).collect();
     let places = sources()?;
     let mut shipped = Vec::new();
-    for line in lines {
-        let Some((name, licence)) = line.trim_end_matches(" (*)").split_once('|') else { continue };
-        let name = name.trim_end_matches(" (proc-macro)");
+    for line in &lines {
+        let Some((name, licence)) = line.split_once('|') else { continue };
         let sources = places.get(name).with_context(|| format!("cargo knows no sources of {name}"))?.clone();
         shipped.push(Shipped { name: name.to_owned(), licence: licence.to_owned(), sources });
     }
@@ -59,8 +60,7 @@ fn shipped() -> Result<Vec<Shipped>> {
 /// Returns the directory of each crate's sources, by `NAME vVERSION`.
 fn sources() -> Result<BTreeMap<String, PathBuf>> {
     let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let text =
-        output(cargo().args(["metadata", "--locked", "--format-version", "1", "--filter-platform", &host]))?;
+    let text = output(cargo().args(["metadata", "--locked", "--format-version", "1", "--filter-platform", &host]))?;
     let metadata: serde_json::Value = serde_json::from_str(&text)?;
     let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();

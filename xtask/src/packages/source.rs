@@ -165,7 +165,15 @@ fn is_junk(file: &str) -> bool {
     const ENDINGS: &[&str] = &[".o", ".a", ".so", ".log", ".orig", ".rej", ".swp", ".pyc", "~", ".deb", ".whl"];
     const DIRECTORIES: &[&str] = &["target", "vendor", "__pycache__", "node_modules"];
     ENDINGS.iter().any(|ending| file.ends_with(ending))
-        || file.split('/').any(|part| DIRECTORIES.contains(&part) || part.starts_with("core."))
+        || file.split('/').any(|part| DIRECTORIES.contains(&part) || is_core_dump(part))
+}
+
+/// Returns whether a name is that of a core dump: `core`, or `core.PID`.
+fn is_core_dump(name: &str) -> bool {
+    name.strip_prefix("core").is_some_and(|rest| {
+        let pid = rest.strip_prefix('.').unwrap_or("none");
+        rest.is_empty() || pid.bytes().all(|digit| digit.is_ascii_digit())
+    })
 }
 
 #[cfg(test)]
@@ -191,7 +199,7 @@ mod tests {
     #[test]
     fn junk_is_known_by_its_name() {
         assert!(is_junk("crates/x/target/debug/x") && is_junk("a.orig") && is_junk("tests/core.17"));
-        assert!(!is_junk("crates/pvm-core/src/targets.rs") && !is_junk("docs/core.md"));
+        assert!(!is_junk("crates/pvm-core/src/machine/core.rs") && !is_junk("docs/core.md"));
     }
 
     #[test]
