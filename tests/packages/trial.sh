@@ -29,10 +29,11 @@ check_installed() {
     apt-get -qq check
 }
 
-# The machine whose daemon runs here.
-daemon_is() {
-    echo version | pvm >/build/started 2>&1
-    grep -q "$1" /build/started || { cat /build/started; exit 1; }
+# Starts a machine with our daemon.
+start() {
+    pvmd --version | grep -q '^pvmd.*hpvm'
+    echo conf | pvm >/build/started 2>&1
+    grep -q '1 host' /build/started || { cat /build/started; exit 1; }
 }
 
 halt() {
@@ -50,29 +51,31 @@ run_programs() {
     export PVM_PATH=/usr/bin:/usr/lib/pvm3/bin/LINUX64 PVM_EXPORT=SLSH_PATH
     mkdir -p /build/work
     cd /build/work
-    daemon_is "$1"
+    start
     echo '   pvm-examples: timing, gexample, master1'
-    timeout 60 timing >timing.out 2>&1
-    grep -q 'Done' timing.out || { cat timing.out; exit 1; }
-    printf '4\n3\n' | timeout 60 gexample >gexample.out 2>&1 || { cat gexample.out; exit 1; }
-    printf '3\n' | timeout 60 master1 >master.out 2>&1
+    # What its main returns is left to chance.
+    timeout 60 timing >timing.out 2>&1 || true
+    grep -q '^done' timing.out || { cat timing.out; exit 1; }
+    printf '4\n3\n' | timeout 60 gexample >gexample.out 2>&1
+    grep -q '1-Norm is 10' gexample.out || { cat gexample.out; exit 1; }
+    printf '3\n' | timeout 60 master1 >master.out 2>&1 || true
     [ "$(grep -c 'I got' master.out)" -ge 3 ] || { cat master.out; exit 1; }
     echo '   netpipe-pvm: NPpvm'
     timeout 60 NPpvm -u 2000 -n 3 >receiver.out 2>&1 &
     sleep 1
-    timeout 60 NPpvm -h localhost -u 2000 -n 3 >sender.out 2>&1
-    wait
+    timeout 60 NPpvm -h localhost -u 2000 -n 3 >sender.out 2>&1 || true
+    wait || true
     [ -s np.out ] || { cat sender.out; exit 1; }
     halt
 
     echo '   tablix2'
-    daemon_is "$1"
+    start
     timeout 60 tablix2 -n 2 /build/timetable.xml >tablix.out 2>&1 || { cat tablix.out; exit 1; }
     [ -s result0.xml ] || { cat tablix.out; exit 1; }
     halt
 
     echo '   slang-pvm'
-    daemon_is "$1"
+    start
     zcat -f /usr/share/doc/slang-pvm/examples/master* >master
     zcat -f /usr/share/doc/slang-pvm/examples/slave* >slave
     chmod +x master slave
@@ -100,7 +103,7 @@ listing >/build/theirs
 echo '== our packages over them'
 get /build/*.deb
 check_installed "$version"
-run_programs hpvm
+run_programs
 [ "$(pkg-config --variable=libdir pvm3)" = "/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || echo x86_64-linux-gnu)" ]
 pvm run -n 2 sh -c 'echo a task' | grep -c 'a task' | grep -qx 2
 [ ! -e /usr/lib/pvm3/bin/rsh ] && [ ! -e /etc/alternatives/pvm-rsh ]

@@ -17,7 +17,8 @@ const SOURCES: &str = "deb http://deb.debian.org/debian bookworm main\n\
                        deb http://deb.debian.org/debian-security bookworm-security main\n";
 
 /// What the packages are built with.
-const BUILD_PACKAGES: &str = "debhelper dpkg-dev fakeroot lintian make gcc libc6-dev binutils cargo-web rustc-web";
+const BUILD_PACKAGES: &str =
+    "build-essential debhelper dpkg-dev fakeroot lintian make gcc libc6-dev binutils cargo-web rustc-web";
 
 /// Runs a command in another root, with /proc and /dev, in namespaces of its own.
 const ENTER: &str = "root=$1; shift; mount -t proc proc $root/proc; mount --rbind /dev $root/dev; \
@@ -74,7 +75,7 @@ impl System {
         let log = made().join(log);
         let file = fs::File::create(&log)?;
         let mut unshare = Command::new("unshare");
-        unshare.args(["--mount", "--fork", "--kill-child"]);
+        unshare.args(["--mount", "--pid", "--fork", "--kill-child"]);
         if !with_network {
             unshare.arg("--net");
         }
