@@ -225,7 +225,7 @@ fn help() -> String {
     for (purpose, commands) in COMMANDS {
         text += &format!("\n{purpose}\n");
         for Command { name, help, time, .. } in *commands {
-            text += &format!("  {name:13} {help} ({time})\n");
+            text += &format!("  {name:14} {help} ({time})\n");
         }
     }
     text

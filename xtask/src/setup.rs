@@ -58,8 +58,8 @@ struct Wanted {
     with_pvm: bool,
 }
 
-/// Runs the command: `setup [build|test|clippy|unlike|sanitize|bench|packages|fuzz]...`; without a word, the words are those of
-/// [`ALL`].
+/// Runs the command: `setup [build|test|clippy|unlike|sanitize|bench|packages|fuzz]...`; without a word, the words are
+/// those of [`ALL`].
 pub fn run(arguments: &[String]) -> Result<()> {
     let mut words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     if words.is_empty() {

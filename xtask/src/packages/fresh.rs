@@ -21,8 +21,8 @@ const BUILD_PACKAGES: &str =
     "build-essential debhelper dpkg-dev fakeroot lintian make gcc libc6-dev binutils cargo-web rustc-web";
 
 /// Runs a command in another root, with /proc and /dev, in namespaces of its own.
-const ENTER: &str = "root=$1; shift; mount -t proc proc $root/proc; mount --rbind /dev $root/dev; \
-                     ip link set lo up 2>/dev/null; exec chroot $root env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+const ENTER: &str = "root=$1; shift; mount -t proc proc \"$root/proc\"; mount --rbind /dev \"$root/dev\"; \
+                     ip link set lo up; exec chroot \"$root\" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
                      HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \"$@\"";
 
 /// A Debian system below `target/packages/fresh`.
