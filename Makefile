@@ -2,6 +2,8 @@
 # dist/bootstrap.sh finds cargo, or gets it from Debian where there is none.
 CARGO = dist/bootstrap.sh
 PREFIX = /usr/local
+# Where libraries go below PREFIX: lib/x86_64-linux-gnu on Debian, lib64 on Fedora.
+LIBDIR = lib
 
 all: build
 
@@ -11,7 +13,9 @@ help:
 	@echo 'make test                 every test'
 	@echo 'make bench                the speed beside PVM 3.4.6, Open MPI and MPICH'
 	@echo 'make papers               the experiments of the papers, as a report in target/papers'
-	@echo 'make install PREFIX=DIR   install to DIR ($(PREFIX)); DESTDIR is honoured'
+	@echo 'make install PREFIX=DIR   install to DIR ($(PREFIX)); DESTDIR and LIBDIR (lib) are honoured'
+	@echo 'make uninstall PREFIX=DIR remove from DIR exactly what was installed there'
+	@echo 'make dist                 the source tarball, which builds without a network, in target/packages'
 	@echo 'make clean                remove everything that was built'
 	@echo 'dist/bootstrap.sh xtask   the commands for developers'
 
@@ -38,10 +42,16 @@ papers:
 	@$(CARGO) xtask papers
 
 install: build
-	@DESTDIR='$(DESTDIR)' $(CARGO) xtask install '$(PREFIX)'
+	@DESTDIR='$(DESTDIR)' $(CARGO) xtask install '$(PREFIX)' --libdir '$(LIBDIR)'
+
+uninstall:
+	@DESTDIR='$(DESTDIR)' $(CARGO) xtask uninstall '$(PREFIX)'
+
+dist:
+	@$(CARGO) xtask dist-tarball
 
 clean:
 	@$(CARGO) clean
 	@rm -rf target
 
-.PHONY: all help build demo test bench papers install clean
+.PHONY: all help build demo test bench papers install uninstall dist clean

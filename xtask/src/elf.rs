@@ -88,6 +88,29 @@ fn entries_of<Header: FileHeader<Endian = Endianness>>(
     of_tag.map(|entry| Ok(String::from_utf8(entry.string(endian, strings)?.to_vec())?)).collect()
 }
 
+/// Returns the versions of other libraries' symbols that a program or library needs, such as `GLIBC_2.34`.
+pub fn needed_versions(path: &Path) -> Result<BTreeSet<String>> {
+    let data = read(path)?;
+    match File::parse(&*data).with_context(|| path.display().to_string())? {
+        File::Elf32(file) => versions_of(&file),
+        File::Elf64(file) => versions_of(&file),
+        _ => bail!("{} is not an ELF file", path.display()),
+    }
+}
+
+fn versions_of<Header: FileHeader<Endian = Endianness>>(file: &ElfFile<'_, Header>) -> Result<BTreeSet<String>> {
+    let (endian, data, sections) = (file.endian(), file.data(), file.elf_section_table());
+    let mut names = BTreeSet::new();
+    let Some((mut libraries, strings)) = sections.gnu_verneed(endian, data)? else { return Ok(names) };
+    let strings = sections.strings(endian, data, strings)?;
+    while let Some((_, mut versions)) = libraries.next()? {
+        while let Some(version) = versions.next()? {
+            names.insert(String::from_utf8(version.name(endian, strings)?.to_vec())?);
+        }
+    }
+    Ok(names)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,6 +29,7 @@ mod machine;
 mod man;
 mod modules;
 mod old_makefiles;
+mod packages;
 mod papers;
 mod processes;
 mod sanitize;
@@ -67,12 +68,42 @@ const COMMANDS: &[(&str, &[Command])] = &[
         &[
             command("setup", "install what a fresh Debian machine lacks: setup [WORD]...", "minutes, once", setup::run),
             command("build", "build the distribution tree target/dist (release)", "5 min, then seconds", build::run),
-            command("install", "install target/dist: install PREFIX", "1 s", install::run),
+            command("install", "install target/dist: install PREFIX [--libdir DIRECTORY]", "1 s", install::run),
+            command("uninstall", "remove an installation: uninstall PREFIX", "1 s", install::run_uninstall),
             command(
                 "demo",
                 "run a parallel program, one worker of which is killed; measure messages",
                 "20 s",
                 demo::run,
+            ),
+        ],
+    ),
+    (
+        "Make packages",
+        &[
+            command(
+                "dist-tarball",
+                "make the source tarball with all crates, in target/packages",
+                "20 s",
+                packages::run_dist_tarball,
+            ),
+            command(
+                "binary-tarball",
+                "make the tarball of binaries, in target/packages",
+                "3 s",
+                packages::run_binary_tarball,
+            ),
+            command(
+                "packages",
+                "make the Debian packages and tarballs offline, try them in a fresh system",
+                "20 min",
+                packages::run,
+            ),
+            command(
+                "release",
+                "check that everything is ready, make the tarballs, tag: release [--dry-run]",
+                "30 s",
+                packages::release::run,
             ),
         ],
     ),
@@ -194,7 +225,7 @@ fn help() -> String {
     for (purpose, commands) in COMMANDS {
         text += &format!("\n{purpose}\n");
         for Command { name, help, time, .. } in *commands {
-            text += &format!("  {name:13} {help} ({time})\n");
+            text += &format!("  {name:14} {help} ({time})\n");
         }
     }
     text

@@ -37,6 +37,9 @@ const TEST: &[&str] = &[
 /// The packages for comparisons. The two MPIs coexist; each has commands of its own (`mpicc.openmpi`, ...).
 const BENCH: &[&str] = &[FONT, "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev"];
 
+/// The packages for `cargo xtask packages`.
+const PACKAGES: &[&str] = &["debootstrap", "iproute2"];
+
 /// The message before anything is installed.
 const TEST_NOTICE: &str = "hpvm: every test takes about 25 minutes on two cores, 3 GB of memory, and 7 GB of disk below \
 target (`make clean` gives it back).\nWhat is missing of Debian's packages is installed now: compilers, also for other \
@@ -55,8 +58,8 @@ struct Wanted {
     with_pvm: bool,
 }
 
-/// Runs the command: `setup [build|test|clippy|unlike|sanitize|bench|fuzz]...`; without a word, the words are those of
-/// [`ALL`].
+/// Runs the command: `setup [build|test|clippy|unlike|sanitize|bench|packages|fuzz]...`; without a word, the words are
+/// those of [`ALL`].
 pub fn run(arguments: &[String]) -> Result<()> {
     let mut words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     if words.is_empty() {
@@ -93,6 +96,7 @@ fn wanted(words: &[&str]) -> Result<Wanted> {
             "build" => {}
             "test" => wanted.add_with_pvm(TEST),
             "bench" => wanted.add_with_pvm(BENCH),
+            "packages" => wanted.add_with_pvm(PACKAGES),
             "unlike" => {
                 wanted.add(unlike::tools::PACKAGES);
                 wanted.parts.push(&unlike::tools::LIBRARIES);
@@ -103,7 +107,7 @@ fn wanted(words: &[&str]) -> Result<Wanted> {
                 wanted.add(&["g++"]);
                 wanted.packages.extend(fuzz::llvm_packages()?);
             }
-            other => bail!("setup knows build, test, clippy, unlike, sanitize, bench and fuzz, not {other}"),
+            other => bail!("setup knows build, test, clippy, unlike, sanitize, bench, packages and fuzz, not {other}"),
         }
     }
     Ok(wanted)

@@ -2,8 +2,8 @@
 use crate::common::cargo;
 use crate::counts::Counts;
 use crate::{
-    abi, build, conform, demo, ether, failures, hosts, lint, man, old_makefiles, papers, sanitize, second_user, sim,
-    torture, unlike,
+    abi, build, conform, demo, ether, failures, hosts, lint, man, old_makefiles, packages, papers, sanitize,
+    second_user, sim, torture, unlike,
 };
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
@@ -31,6 +31,7 @@ const PARTS: &[Part] = &[
     ("binary interface", || abi::counted(&[])),
     ("manual", || man::counted(&[])),
     ("old makefiles", || old_makefiles::counted(&[])),
+    ("packages", || packages::counted_short(&[])),
     ("second user", || second_user::counted(&[])),
     ("conformance", || conform::counted(&[])),
     ("several hosts", several_hosts),

@@ -57,13 +57,22 @@ fn start(guard: &mut Guard, arguments: &[Vec<u8>], block: bool) -> Outcome {
 
 /// Searches for the daemon's program: relative to this library, then in `PVM_ROOT`, then in `PATH`.
 fn daemon_program() -> Option<PathBuf> {
-    let beside = own_directory().map(|directory| directory.join("../bin/pvmd"));
+    let own = own_directory();
+    let beside = own.as_ref().map(|directory| directory.join("../bin/pvmd"));
+    let above = own.as_deref().and_then(programs_above).map(|directory| directory.join("pvmd"));
     let root = std::env::var_os("PVM_ROOT").filter(|root| !root.is_empty()).map(PathBuf::from);
     let below = |directory: &str| root.as_ref().map(|root| root.join(directory).join("pvmd"));
-    let known = [beside, below("lib"), below("bin")];
+    let known = [beside, above, below("lib"), below("bin")];
     let path = std::env::var_os("PATH").unwrap_or_default();
     let searched = std::env::split_paths(&path).map(|directory| directory.join("pvmd"));
     known.into_iter().flatten().chain(searched).find(|path| path.is_file())
+}
+
+/// Returns `PREFIX/bin` for libraries in a directory such as `PREFIX/lib/x86_64-linux-gnu`, as Debian has it. Returns
+/// `None` if the directory above is not `lib`: then anybody may be the owner of what lies above.
+fn programs_above(libraries: &Path) -> Option<PathBuf> {
+    let above = libraries.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "lib"))?;
+    Some(above.parent()?.join("bin"))
 }
 
 /// Returns the directory of the file that holds this code.
@@ -116,5 +125,17 @@ fn step_aside() -> std::io::Result<()> {
             }
             _ => libc::_exit(0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_from_debians_directory_of_libraries() {
+        let found = |libraries: &str| programs_above(Path::new(libraries));
+        assert_eq!(found("/usr/lib/x86_64-linux-gnu"), Some("/usr/bin".into()));
+        assert_eq!((found("/tmp/work/lib"), found("/lib64")), (None, None));
     }
 }

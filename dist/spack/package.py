@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recipe of hpvm for Spack; docs/packaging.md tells how to use it."""
+
+from spack_repo.builtin.build_systems.generic import Package
+
+from spack.package import *
+
+
+class Hpvm(Package):
+    """hpvm is a drop-in successor of PVM 3.4.6, the Parallel Virtual Machine: messages between the tasks of a parallel
+    program, on one host or many. Programs for PVM run unchanged."""
+
+    # The source tarball has no address of its own: `spack develop` names its directory, or a mirror has it.
+    url = "file:///usr/src/hpvm-0.1.0.tar.gz"
+
+    license("Apache-2.0")
+
+    # `cargo xtask release` writes this recipe with the checksum of its tarball.
+    version("0.1.0")
+
+    depends_on("c", type="build")
+    depends_on("rust@1.85:", type="build")
+    # The hosts of a machine are added by a login without a password.
+    depends_on("openssh", type="run")
+
+    conflicts("platform=darwin", msg="hpvm uses what only Linux has")
+    conflicts("platform=windows", msg="hpvm uses what only Linux has")
+
+    def setup_build_environment(self, env: EnvironmentModifications) -> None:
+        # The tarball has all crates.
+        env.set("CARGO_NET_OFFLINE", "true")
+        env.set("CARGO_HOME", join_path(self.stage.path, "cargo"))
+
+    def setup_run_environment(self, env: EnvironmentModifications) -> None:
+        env.set("PVM_ROOT", self.prefix.lib.pvm3)
+
+    def install(self, spec: Spec, prefix: Prefix) -> None:
+        # Not `make install`, which would look for missing packages of the system.
+        cargo = which("cargo", required=True)
+        cargo("xtask", "build")
+        cargo("xtask", "install", prefix)

@@ -1,0 +1,195 @@
+//! `cargo xtask install PREFIX` copies the distribution tree to its final place, and `cargo xtask uninstall PREFIX`
+//! removes it. If `$DESTDIR` is set, it is put before the prefix; makers of packages need this.
+mod layout;
+mod manifest;
+
+use crate::build::{link, place};
+use crate::common::dist;
+use anyhow::{Context, Result, bail, ensure};
+pub use layout::Layout;
+use manifest::Manifest;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+const USAGE: &str = "usage: cargo xtask install PREFIX [--libdir DIRECTORY]";
+
+/// Runs `install`.
+pub fn run(arguments: &[String]) -> Result<()> {
+    let (prefix, libraries) = match arguments {
+        [prefix] => (prefix, layout::LIBRARIES),
+        [prefix, option, libraries] if option == "--libdir" => (prefix, libraries.as_str()),
+        _ => bail!(USAGE),
+    };
+    let layout = Layout::new(&std::path::absolute(prefix)?, libraries)?;
+    let to = destination(destdir(), &layout.prefix);
+    install(&dist(), &to, &layout)?;
+    println!("installed to {}", to.display());
+    Ok(())
+}
+
+/// Runs `uninstall`.
+pub fn run_uninstall(arguments: &[String]) -> Result<()> {
+    let [prefix] = arguments else { bail!("usage: cargo xtask uninstall PREFIX") };
+    let from = destination(destdir(), &std::path::absolute(prefix)?);
+    uninstall(&from)?;
+    println!("removed from {}", from.display());
+    Ok(())
+}
+
+fn destdir() -> Option<PathBuf> {
+    std::env::var_os("DESTDIR").map(PathBuf::from)
+}
+
+fn destination(destdir: Option<PathBuf>, prefix: &Path) -> PathBuf {
+    match destdir {
+        Some(destdir) if !destdir.as_os_str().is_empty() => destdir.join(prefix.strip_prefix("/").unwrap_or(prefix)),
+        _ => prefix.to_path_buf(),
+    }
+}
+
+/// Installs a distribution tree to the directory `to`. Removes what an earlier version has installed there and this
+/// version lacks.
+pub fn install(tree: &Path, to: &Path, layout: &Layout) -> Result<()> {
+    if !tree.join("lib").join(crate::build::SONAME).exists() {
+        bail!("{} is not complete; cargo xtask build makes it", tree.display());
+    }
+    let earlier = Manifest::read(to)?;
+    let mut new = Manifest::default();
+    new.make_directory(to, Path::new(""))?;
+    let mut files = Vec::new();
+    walk(tree, Path::new(""), &mut files)?;
+    for file in &files {
+        let at = layout.place(file);
+        if let Some(parent) = at.parent() {
+            new.make_directory(to, parent)?;
+        }
+        let (source, target) = (tree.join(file), to.join(&at));
+        // A directory of somebody else is not replaced by a file.
+        ensure!(target.is_symlink() || !target.is_dir(), "{} is a directory", target.display());
+        let data = source.symlink_metadata()?;
+        if data.is_symlink() {
+            link(layout.link_target(file, &fs::read_link(&source)?), &target)?;
+        } else if let Some(text) = layout.adapted(file, &source)? {
+            let adapted = crate::scratch::directory("install")?;
+            let path = adapted.path().join("file");
+            fs::write(&path, text)?;
+            place(&path, &target, 0o644)?;
+        } else {
+            place(&source, &target, data.permissions().mode() & 0o777)?;
+        }
+        new.add_file(at);
+    }
+    if let Some(earlier) = earlier {
+        earlier.remove_what_is_not_in(to, &new)?;
+        new.adopt_directories(&earlier);
+    }
+    new.write(to)
+}
+
+/// Removes what [`install`] has put into the directory `from`: nothing else, and no directory that existed before or
+/// has other files.
+pub fn uninstall(from: &Path) -> Result<()> {
+    let manifest = Manifest::read(from)?.with_context(|| {
+        format!(
+            "no hpvm is installed in {}: {} is missing. Name the PREFIX of the installation, for example: make \
+             uninstall PREFIX=/usr/local",
+            from.display(),
+            from.join(manifest::PATH).display()
+        )
+    })?;
+    manifest.remove_all(from)
+}
+
+/// Collects the files and links below a directory, relative to the tree.
+fn walk(tree: &Path, below: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    let directory = tree.join(below);
+    let entries = directory.read_dir().with_context(|| format!("cannot read {}", directory.display()))?;
+    let mut names = entries.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>>>()?;
+    names.sort();
+    for name in names {
+        let path = below.join(name);
+        if tree.join(&path).symlink_metadata()?.is_dir() {
+            walk(tree, &path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Copies a tree, and symbolic links as links.
+pub fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
+    for entry in from.read_dir().with_context(|| format!("cannot read {}", from.display()))? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            copy_tree(&from, &to)?;
+        } else if kind.is_symlink() {
+            link(fs::read_link(&from)?, &to)?;
+        } else {
+            place(&from, &to, entry.metadata()?.permissions().mode() & 0o777)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes a small tree, complete for [`install`].
+    fn tree(place: &Path, extra: &[&str]) -> PathBuf {
+        let tree = place.join("tree");
+        let _ = fs::remove_dir_all(&tree);
+        for file in ["lib/libpvm3.so.3", "bin/pvm"].iter().chain(extra) {
+            fs::create_dir_all(tree.join(file).parent().unwrap()).unwrap();
+            fs::write(tree.join(file), file).unwrap();
+        }
+        tree
+    }
+
+    fn files(of: &Path) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        walk(of, Path::new(""), &mut files).unwrap();
+        files
+    }
+
+    #[test]
+    fn destdir_goes_before_the_prefix() {
+        let prefix = Path::new("/usr");
+        assert_eq!(destination(Some("/tmp/package".into()), prefix), Path::new("/tmp/package/usr"));
+        assert_eq!(destination(Some("".into()), prefix), Path::new("/usr"));
+        assert_eq!(destination(None, prefix), Path::new("/usr"));
+    }
+
+    #[test]
+    fn uninstall_leaves_what_others_have_put_there() {
+        let place = crate::scratch::directory("uninstall").unwrap();
+        let prefix = place.path().join("prefix");
+        fs::create_dir_all(prefix.join("bin")).unwrap();
+        fs::write(prefix.join("bin/other"), "").unwrap();
+        let layout = Layout::new(&prefix, "lib").unwrap();
+        install(&tree(place.path(), &[]), &prefix, &layout).unwrap();
+        assert!(prefix.join("bin/pvm").exists());
+        fs::write(prefix.join("lib/theirs"), "").unwrap();
+        uninstall(&prefix).unwrap();
+        assert_eq!(files(&prefix), [Path::new("bin/other"), Path::new("lib/theirs")]);
+        assert!(!prefix.join("share").exists());
+        assert!(uninstall(&prefix).unwrap_err().to_string().contains("no hpvm is installed"));
+    }
+
+    #[test]
+    fn a_second_installation_removes_what_only_the_first_had() {
+        let place = crate::scratch::directory("uninstall").unwrap();
+        let prefix = place.path().join("prefix");
+        let layout = Layout::new(&prefix, "lib").unwrap();
+        install(&tree(place.path(), &["share/old/page"]), &prefix, &layout).unwrap();
+        install(&tree(place.path(), &["share/new/page"]), &prefix, &layout).unwrap();
+        assert!(!prefix.join("share/old").exists() && prefix.join("share/new/page").exists());
+        uninstall(&prefix).unwrap();
+        assert!(!prefix.exists(), "the directories of the first installation are ours, too");
+    }
+}

@@ -1,0 +1,159 @@
+//! Builds the packages in a fresh Debian system, without a network, from the source tarball alone; then installs them
+//! in another fresh system over Debian's PVM. The scripts are in `tests/packages`.
+use super::{debian, made, source, versions};
+use crate::common::{Checks, in_path, output, root, sh};
+use crate::counts::Counts;
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The release of the fresh systems: the last one with PVM.
+const RELEASE: &str = "bookworm";
+const MIRROR: &str = "http://deb.debian.org/debian";
+/// The parts of the archive, of which the updates have a Rust that is new enough.
+const SOURCES: &str = "deb http://deb.debian.org/debian bookworm main\n\
+                       deb http://deb.debian.org/debian bookworm-updates main\n\
+                       deb http://deb.debian.org/debian-security bookworm-security main\n";
+
+/// What the packages are built with.
+const BUILD_PACKAGES: &str =
+    "build-essential debhelper dpkg-dev fakeroot lintian make gcc libc6-dev binutils cargo-web rustc-web";
+
+/// Runs a command in another root, with /proc and /dev, in namespaces of its own.
+const ENTER: &str = "root=$1; shift; mount -t proc proc \"$root/proc\"; mount --rbind /dev \"$root/dev\"; \
+                     ip link set lo up; exec chroot \"$root\" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+                     HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \"$@\"";
+
+/// A Debian system below `target/packages/fresh`.
+struct System(PathBuf);
+
+impl System {
+    /// Makes a system of Debian's smallest set of packages, or takes the one that an earlier run has made.
+    fn base() -> Result<System> {
+        let (base, new) = (place().join("base"), place().join("base.new"));
+        if !base.exists() {
+            println!("making a fresh system of Debian {RELEASE}");
+            remove(&new)?;
+            fs::create_dir_all(place())?;
+            output(Command::new("debootstrap").args(["--variant=minbase", RELEASE]).arg(&new).arg(MIRROR))?;
+            fs::write(new.join("etc/apt/sources.list"), SOURCES)?;
+            // Proxies and the like are those of this computer.
+            let settings = output(Command::new("apt-config").arg("dump"))?;
+            let is_of_interest = |line: &&str| {
+                let line = line.to_ascii_lowercase();
+                line.starts_with("acquire::") && (line.contains("proxy") || line.contains("::check-"))
+            };
+            let settings = settings.lines().filter(is_of_interest).collect::<Vec<_>>().join("\n");
+            fs::write(new.join("etc/apt/apt.conf.d/99-of-this-computer"), settings + "\n")?;
+            fs::rename(&new, &base)?;
+        }
+        Ok(System(base))
+    }
+
+    /// Returns a copy, in place of an earlier copy of this name.
+    fn copy(&self, name: &str) -> Result<System> {
+        let to = place().join(name);
+        remove(&to)?;
+        sh(Command::new("cp").arg("--archive").arg(&self.0).arg(&to))?;
+        for file in ["etc/hosts", "etc/resolv.conf"] {
+            fs::copy(Path::new("/").join(file), to.join(file)).with_context(|| format!("cannot copy /{file}"))?;
+        }
+        fs::create_dir_all(to.join("build"))?;
+        Ok(System(to))
+    }
+
+    /// Copies a file to /build.
+    fn take(&self, file: &Path) -> Result<()> {
+        let name = file.file_name().context("a file has a name")?;
+        fs::copy(file, self.0.join("build").join(name)).with_context(|| format!("cannot copy {}", file.display()))?;
+        Ok(())
+    }
+
+    /// Runs a shell command in the system. Its output goes to a file, which an error names.
+    fn run(&self, command: &str, with_network: bool, log: &str) -> Result<()> {
+        let log = made().join(log);
+        let file = fs::File::create(&log)?;
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "--pid", "--fork", "--kill-child"]);
+        if !with_network {
+            unshare.arg("--net");
+        }
+        unshare.args(["sh", "-ec", ENTER, "sh"]).arg(&self.0).args(["sh", "-ec", command]);
+        let status = unshare.stdout(file.try_clone()?).stderr(file).status()?;
+        let last =
+            || fs::read_to_string(&log).unwrap_or_default().lines().rev().take(12).collect::<Vec<_>>().join("\n");
+        ensure!(status.success(), "{command}: {status}; {} ends, last line first:\n{}", log.display(), last());
+        Ok(())
+    }
+}
+
+fn place() -> PathBuf {
+    made().join("fresh")
+}
+
+fn remove(directory: &Path) -> Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", directory.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Runs all checks. Needs root.
+pub fn counted() -> Result<Counts> {
+    ensure!(in_path("debootstrap"), "debootstrap is missing: cargo xtask setup packages");
+    let version = versions::version()?;
+    let mut checks = Checks::default();
+    let tarball = source::make(&made(), &version)?;
+    checks.check("the same commit makes the same source tarball", is_reproducible(&tarball, &version));
+    println!("building from {} in a fresh system without a network", tarball.display());
+    let built = build(&tarball, &version);
+    let packages = built.as_ref().map(Vec::clone).unwrap_or_default();
+    checks.check("the source tarball builds without a network, and lintian finds no error", built.map(drop));
+    if packages.is_empty() {
+        checks.skip("the Debian packages take the place of Debian's own", "they were not built");
+    } else {
+        checks.check("the Debian packages take the place of Debian's own", try_out(&packages));
+    }
+    Ok(checks.counts())
+}
+
+fn is_reproducible(tarball: &Path, version: &str) -> Result<()> {
+    let again = crate::scratch::directory("again")?;
+    let second = source::make(again.path(), version)?;
+    ensure!(fs::read(tarball)? == fs::read(second)?, "two tarballs of one commit differ");
+    Ok(())
+}
+
+/// Builds the packages, and returns their paths.
+fn build(tarball: &Path, version: &str) -> Result<Vec<PathBuf>> {
+    let system = System::base()?.copy("builder")?;
+    let install = format!("apt-get -qq update && apt-get -qq install -y --no-install-recommends {BUILD_PACKAGES}");
+    system.run(&install, true, "builder.log")?;
+    system.take(tarball)?;
+    system.take(&root().join("tests/packages/build.sh"))?;
+    system.run(&format!("sh /build/build.sh {version}"), false, "build.log")?;
+    let mut packages = Vec::new();
+    for package in debian::packages_in(&system.0.join("build"))? {
+        let to = made().join(package.file_name().context("a package has a name")?);
+        fs::copy(&package, &to)?;
+        packages.push(to);
+    }
+    ensure!(packages.len() == debian::PACKAGES.len(), "not three packages: {packages:?}");
+    remove(&system.0)?;
+    Ok(packages)
+}
+
+/// Installs the packages over Debian's own, runs Debian's programs, goes back, and purges.
+fn try_out(packages: &[PathBuf]) -> Result<()> {
+    println!("trying the packages in a fresh system, over Debian's PVM");
+    let system = System::base()?.copy("trial")?;
+    let others = ["tests/packages/trial.sh", "tests/conform/data/timetable.xml", "examples/roots/roots.c"];
+    others.iter().try_for_each(|file| system.take(&root().join(file)))?;
+    packages.iter().try_for_each(|package| system.take(package))?;
+    system.run("apt-get -qq update", true, "trial.log")?;
+    system.run(&format!("sh /build/trial.sh {}", versions::debian()?), true, "trial.log")?;
+    remove(&system.0)
+}
