@@ -153,7 +153,7 @@ fn flux() -> Result<Slots, String> {
     let list = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     let mut slots = Slots::new();
     for host in hosts::of_words(&[list])? {
-        add(&mut slots, &host.name, 1)?;
+        add(&mut slots, &host.line, 1)?;
     }
     Ok(slots)
 }

@@ -121,9 +121,9 @@ fn shared_memory() -> Finding {
     let made = memfd_create("hpvm-doctor", MemfdFlags::CLOEXEC).and_then(|file| ftruncate(&file, bytes));
     match made {
         Ok(()) => Finding::fine("memory", "shared memory can be made"),
-        Err(errno) => Finding::fault(
+        Err(errno) => Finding::warning(
             "memory",
-            format!("shared memory cannot be made: {errno}"),
+            format!("memfd_create fails ({errno}): shared memory is made of files in /dev/shm or the socket directory"),
             "allow memfd_create (a filter of system calls of the container may forbid it)",
         ),
     }
@@ -144,17 +144,19 @@ fn limits() -> Vec<Finding> {
     });
     let below = |resource: Resource, wanted: u64| getrlimit(resource).current.filter(|limit| *limit < wanted);
     findings.push(match below(Resource::Fsize, SEGMENT_BYTES) {
-        Some(limit) => Finding::fault(
+        Some(limit) => Finding::warning(
             "filesize",
-            format!("the limit of the size of files is {limit} bytes, and it also holds for shared memory"),
+            format!("the limit of the size of files is {limit} bytes, also for shared memory: longer messages fail with PvmNoMem"),
             "lift it (ulimit -f unlimited) before pvmd is started",
         ),
         None => Finding::fine("filesize", "files, and so shared memory, may be large"),
     });
     findings.push(match below(Resource::As, ADDRESS_BYTES) {
-        Some(limit) => Finding::fault(
+        Some(limit) => Finding::warning(
             "addresses",
-            format!("the limit of the address space is {limit} bytes; tasks map the memory of other tasks"),
+            format!(
+                "the limit of the address space is {limit} bytes: tasks that map the memory of many others reach it"
+            ),
             "lift it (ulimit -v unlimited) before pvmd is started",
         ),
         None => Finding::fine("addresses", "the address space is large enough"),

@@ -29,7 +29,7 @@ pub(crate) const OWN_DESCRIPTORS: u64 = 32;
 /// One more than the highest error number of any system.
 const ERRNO_END: i32 = 4096;
 /// Variables that a daemon inherits if a task has started it, and must not pass on.
-const NOT_INHERITED: [&str; 4] = ["PVMCTX", "PVMLINES", "PVMSPAWNPATH", "PVMSPAWNWD"];
+const NOT_INHERITED: [&str; 6] = ["PVMCTX", "PVMLINES", "PVMSPAWNPATH", "PVMSPAWNWD", "HPVM_RUN", "HPVM_BIND"];
 
 /// A process that was started.
 pub struct Process {
