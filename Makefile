@@ -12,6 +12,7 @@ help:
 	@echo 'make bench                the speed beside PVM 3.4.6, Open MPI and MPICH'
 	@echo 'make papers               the experiments of the papers, as a report in target/papers'
 	@echo 'make install PREFIX=DIR   install to DIR ($(PREFIX)); DESTDIR is honoured'
+	@echo 'make uninstall PREFIX=DIR remove from DIR what was installed there'
 	@echo 'make clean                remove everything that was built'
 	@echo 'dist/bootstrap.sh xtask   the commands for developers'
 
@@ -39,6 +40,9 @@ papers:
 
 install: build
 	@DESTDIR='$(DESTDIR)' $(CARGO) xtask install '$(PREFIX)'
+
+uninstall:
+	@DESTDIR='$(DESTDIR)' $(CARGO) xtask uninstall '$(PREFIX)'
 
 clean:
 	@$(CARGO) clean

@@ -68,6 +68,7 @@ const COMMANDS: &[(&str, &[Command])] = &[
             command("setup", "install what a fresh Debian machine lacks: setup [WORD]...", "minutes, once", setup::run),
             command("build", "build the distribution tree target/dist (release)", "5 min, then seconds", build::run),
             command("install", "install target/dist: install PREFIX", "1 s", install::run),
+            command("uninstall", "remove what was installed: uninstall PREFIX", "1 s", install::run_uninstall),
             command(
                 "demo",
                 "run a parallel program, one worker of which is killed; measure messages",

@@ -35,9 +35,11 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 86400);
 /// stand before the program; all other options are those of the whole run.
 ///
 /// The tasks have the caller's environment and directory. HPVM_TASK_INDEX and HPVM_TASK_COUNT tell each its number in
-/// the run, from 0 on, and how many they are; HPVM_LOCAL_INDEX and HPVM_LOCAL_COUNT tell the same for its host. This command prints their standard output and standard error
-/// to its own: lines stay whole, and no byte is added. Ctrl-C interrupts the tasks; a second Ctrl-C kills them and all
-/// processes that they have started. The command ends when the tasks, and all tasks that they spawned, have ended.
+/// the run, from 0 on, and how many there are; HPVM_LOCAL_INDEX and HPVM_LOCAL_COUNT tell the same for its host.
+///
+/// This command prints the standard output and standard error of the tasks to its own: lines stay whole, and no byte is
+/// added. Ctrl-C interrupts the tasks; a second Ctrl-C kills them and all processes that they have started. The command
+/// ends when the tasks, and all tasks that they spawned, have ended.
 ///
 /// The command reports each task that fails: which one, where, how, and what it printed last. When a task that this
 /// command started is ended by a signal or lost with its host, all others are ended too (--on-failure wait lets them
@@ -76,11 +78,11 @@ pub struct Run {
     /// Begin each line with the time (UTC)
     #[arg(long)]
     pub timestamp: bool,
-    /// Bind each task to a core (core), or to none
+    /// Bind each task to a core (core), or to none (none, as without this option)
     #[arg(long, value_name = "WHAT", default_value = "none", hide_default_value = true, hide_possible_values = true)]
     pub bind_to: BindTo,
-    /// Give each host a block of consecutive tasks, as many as it has slots (slot), or give one task to each host in
-    /// turn (node)
+    /// Give each host a block of consecutive tasks, in proportion to its slots (slot, as without this option), or give
+    /// one task to each host in turn (node)
     #[arg(
         long,
         value_name = "HOW",

@@ -35,10 +35,10 @@ const YEAR_2020: u64 = 1_577_836_800;
 /// The scope of ptrace from which on processes may not read each other.
 const PTRACE_SCOPE_CLOSED: u32 = 2;
 
-/// Returns the findings about this host. `has_others`: other hosts are to reach it.
-pub fn checks(has_others: bool) -> Vec<Finding> {
+/// Returns the findings about this host.
+pub fn checks() -> Vec<Finding> {
     let mut findings = vec![daemon()];
-    findings.push(address(has_others));
+    findings.push(address());
     findings.push(shared_memory());
     findings.extend(limits());
     findings.push(socket_directory());
@@ -90,25 +90,26 @@ pub fn version(program: &str, text: &str) -> Finding {
 }
 
 /// Checks that the name of this host leads to an address that other hosts can reach.
-fn address(has_others: bool) -> Finding {
+fn address() -> Finding {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let found: Vec<IpAddr> =
         (name.as_str(), 0).to_socket_addrs().map(|all| all.map(|one| one.ip()).collect()).unwrap_or_default();
-    address_of(&name, &found, has_others)
+    address_of(&name, &found)
 }
 
-fn address_of(name: &str, found: &[IpAddr], has_others: bool) -> Finding {
-    let severe = |what: String, cure: &str| match has_others {
-        true => Finding::fault("name", what, cure),
-        false => Finding::warning("name", what, cure),
-    };
+fn address_of(name: &str, found: &[IpAddr]) -> Finding {
     let shown = found.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ");
     if found.is_empty() {
-        return severe(format!("the name of this host, {name}, has no address"), "put it into /etc/hosts or DNS");
+        let what = format!("the name of this host, {name}, has no address");
+        return Finding::warning("name", what, "put it into /etc/hosts or DNS, so that hosts can be added by it");
     }
     if found.iter().all(IpAddr::is_loopback) {
-        let what = format!("the name of this host, {name}, leads to {shown}, which means another host on each host");
-        return severe(what, "in /etc/hosts, give the name the address of a network, not that of loopback");
+        let what = format!(
+            "the name of this host, {name}, leads to {shown}, which is another host on each host; daemons exchange \
+             their addresses without it, but a host that has the same entry cannot add this one by its name"
+        );
+        let cure = "in /etc/hosts, give the name the address of a network, not that of loopback";
+        return Finding::warning("name", what, cure);
     }
     Finding::fine("name", format!("{name} is {shown}"))
 }
@@ -277,14 +278,12 @@ mod tests {
     }
 
     #[test]
-    fn a_loopback_address_matters_where_there_are_other_hosts() {
-        let of = |text: &str, others| {
-            address_of("h", &text.split_whitespace().map(|one| one.parse().unwrap()).collect::<Vec<_>>(), others)
-        };
-        assert_eq!(of("127.0.1.1", true).state, State::Fault);
-        assert_eq!(of("127.0.1.1 ::1", false).state, State::Warning);
-        assert_eq!(of("127.0.1.1 10.0.0.1", true).state, State::Fine);
-        assert!(of("", true).what.contains("has no address"));
+    fn a_loopback_address_is_of_no_use_to_other_hosts() {
+        let of =
+            |text: &str| address_of("h", &text.split_whitespace().map(|one| one.parse().unwrap()).collect::<Vec<_>>());
+        assert_eq!(of("127.0.1.1 ::1").state, State::Warning);
+        assert_eq!(of("127.0.1.1 10.0.0.1").state, State::Fine);
+        assert!(of("").what.contains("has no address"));
     }
 
     #[test]

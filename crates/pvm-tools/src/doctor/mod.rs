@@ -100,7 +100,7 @@ pub fn run(arguments: &cli::Doctor) -> ExitCode {
         }
     };
     let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let mut checked = vec![Checked { host: own, findings: local::checks(!lines.is_empty()) }];
+    let mut checked = vec![Checked { host: own, findings: local::checks() }];
     checked.extend(remote::check_all(&lines, arguments.timeout));
     let text = if arguments.json { json::text(&document(&checked)) } else { text(&checked, arguments.verbose) };
     let is_written = std::io::stdout().write_all(text.as_bytes()).is_ok();

@@ -297,9 +297,13 @@ fn port_here(host: &str, answer: &Value) -> Finding {
     let text = |one: &Value, name: &str| plain(one[name].as_str().unwrap_or("?"));
     let tries: Vec<String> =
         tries.iter().map(|one| format!("{}: {}", text(one, "address"), text(one, "error"))).collect();
-    Finding::fault(
+    Finding::warning(
         "port-back",
-        format!("no connection from {host} to a port of this host is possible ({})", tries.join("; ")),
+        format!(
+            "no connection from {host} to a port of this host is possible ({}); such connections are made if {host} \
+             has joined before this host, and by direct links of tasks",
+            tries.join("; ")
+        ),
         format!("let TCP connections from {host} through the firewalls, in this host and between"),
     )
 }
