@@ -22,6 +22,11 @@ const DAEMON: &str = "hpvm-doctor: pvmd ";
 /// Where packages install the daemon.
 const USUAL_PLACES: [&str; 2] = ["/usr/lib/hpvm/bin/pvmd", "/usr/local/bin/pvmd"];
 /// The longest output of the command that is read, in bytes.
+///
+/// * Filled by: the command on the other host
+/// * Setting: none, an answer has some KiB
+/// * Reached: the rest is not read, so a host that has not answered by then counts as one that does not
+/// * Test: `a_host_that_prints_without_end_is_not_heard_to_the_end`
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 /// How far apart two clocks may be, beyond the time of an answer.
 const CLOCK_SECONDS_MAX: f64 = 5.0;
@@ -319,6 +324,14 @@ mod tests {
         assert!(addresses("nosuch.invalid").unwrap_err().what.contains("no address"));
         assert!(addresses("localhost").unwrap_err().what.contains("which is this host"));
         assert_eq!(addresses("127.0.0.2"), Ok(vec!["127.0.0.2".parse().unwrap()]));
+    }
+
+    #[test]
+    fn a_host_that_prints_without_end_is_not_heard_to_the_end() {
+        let lines: Vec<String> = lines_of(std::io::repeat(b'\n')).iter().collect();
+        assert_eq!(lines.len() as u64, OUTPUT_BYTES_MAX);
+        let lines: Vec<String> = lines_of(std::io::repeat(b'x')).iter().collect();
+        assert_eq!(lines.iter().map(|line| line.len() as u64).collect::<Vec<_>>(), [OUTPUT_BYTES_MAX]);
     }
 
     #[test]
