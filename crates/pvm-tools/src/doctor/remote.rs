@@ -8,7 +8,8 @@ use serde_json::Value;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -30,6 +31,9 @@ const USUAL_PLACES: [&str; 2] = ["/usr/lib/hpvm/bin/pvmd", "/usr/local/bin/pvmd"
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 /// How far apart two clocks may be, beyond the time of an answer.
 const CLOCK_SECONDS_MAX: f64 = 5.0;
+/// How long a command may take to end after its input or output, and the pause between two checks.
+const END_WAIT: Duration = Duration::from_secs(1);
+const END_PAUSE: Duration = Duration::from_millis(10);
 /// Seconds that ssh may take to connect.
 const SSH_CONNECT: &str = "-oConnectTimeout=10";
 
@@ -114,15 +118,29 @@ fn remote_shell(line: &HostLine, script: &str) -> Vec<OsString> {
     words.into_iter().map(OsString::from).collect()
 }
 
+/// Returns the daemons to try on a host, in the order in which a daemon of this host would try them.
+fn daemons(line: &HostLine) -> Vec<String> {
+    let named = line.daemon().map(str::to_owned);
+    if let Some(named) = named.or_else(|| std::env::var("PVM_DPATH").ok().filter(|path| !path.is_empty())) {
+        return vec![named];
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let in_path = std::env::split_paths(&path).map(|place| place.join("pvmd")).find(|file| file.is_file());
+    let whole = |file: Option<PathBuf>| file.and_then(|file| file.canonicalize().ok());
+    let (own, in_path) = (whole(crate::machine::daemon_program()), whole(in_path));
+    let mut daemons = vec!["pvmd".to_owned()];
+    if let Some(own) = &own {
+        // If `pvmd` is another program here, it is probably so on the other host too.
+        let place = if in_path.as_ref() == Some(own) { 1 } else { 0 };
+        daemons.insert(place, quoted(&own.to_string_lossy()));
+    }
+    daemons.extend(USUAL_PLACES.map(str::to_owned));
+    daemons
+}
+
 /// Returns the script for the other host.
 fn script(line: &HostLine, callers: &str, patience: Duration) -> String {
-    let named =
-        line.daemon().map(str::to_owned).or_else(|| std::env::var("PVM_DPATH").ok().filter(|it| !it.is_empty()));
-    let daemons = named.map(|named| vec![named]).unwrap_or_else(|| {
-        let own = crate::machine::daemon_program().map(|own| quoted(&own.to_string_lossy()));
-        let usual = USUAL_PLACES.map(str::to_owned);
-        ["pvmd".to_owned()].into_iter().chain(own).chain(usual).collect()
-    });
+    let daemons = daemons(line);
     let machine = crate::machine::name()
         .map_or_else(String::new, |name| format!("PVM_VMID={}; export PVM_VMID; ", quoted(&name)));
     format!(
@@ -150,10 +168,7 @@ impl Drop for Talk {
     fn drop(&mut self) {
         // Without an input, the script ends by itself; it may also hang.
         drop(self.child.stdin.take());
-        let soon = Instant::now() + Duration::from_secs(1);
-        while Instant::now() < soon && matches!(self.child.try_wait(), Ok(None)) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let _ = self.ends_before(Instant::now() + END_WAIT);
         let _ = self.child.kill().and_then(|()| self.child.wait());
     }
 }
@@ -168,7 +183,7 @@ fn converse(line: &HostLine, callers: &str, patience: Duration) -> Result<Talk, 
         let cure = "install ssh, or set PVM_RSH to a program that runs commands on other hosts";
         Finding::fault("rsh", format!("{shell} cannot be started: {error}"), cure)
     })?;
-    let errors = child.stderr.take().map(|errors| lines_of(errors));
+    let errors = child.stderr.take().map(lines_of);
     let lines = lines_of(child.stdout.take().expect("the output is a pipe"));
     let mut talk = Talk { child, lines, deadline: Instant::now() + patience };
     while let Some(text) = talk.next() {
@@ -176,11 +191,9 @@ fn converse(line: &HostLine, callers: &str, patience: Duration) -> Result<Talk, 
             return Ok(talk);
         }
     }
-    let status = talk.child.try_wait().ok().flatten().map(|status| status.code().unwrap_or(-1));
-    let is_over = |status: &Option<i32>| status.is_none() && Instant::now() < talk.deadline;
-    // The output has ended, so the command ends soon.
-    let status =
-        if is_over(&status) { talk.child.wait().ok().map(|status| status.code().unwrap_or(-1)) } else { status };
+    // If the output has ended, the command ends soon.
+    let end = Instant::now() + END_WAIT;
+    let status = talk.ends_before(end).map(|status| status.code().unwrap_or(-1));
     let pause = Duration::from_millis(200);
     let errors: Vec<String> =
         errors.map(|errors| std::iter::from_fn(|| errors.recv_timeout(pause).ok()).collect()).unwrap_or_default();
@@ -206,6 +219,17 @@ fn lines_of(pipe: impl Read + Send + 'static) -> Receiver<String> {
 }
 
 impl Talk {
+    /// Waits until the command has ended, and returns its status; `None` if it has not ended at this time.
+    fn ends_before(&mut self, time: Instant) -> Option<ExitStatus> {
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if Instant::now() < time => std::thread::sleep(END_PAUSE),
+                _ => return None,
+            }
+        }
+    }
+
     /// Returns the next line; `None` at the end of the output, or when the time is over.
     fn next(&mut self) -> Option<String> {
         self.lines.recv_timeout(self.deadline.saturating_duration_since(Instant::now())).ok()
