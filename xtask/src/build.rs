@@ -91,7 +91,22 @@ pub fn build() -> Result<()> {
         place(&file, &cmake.join(name_of(&file)), 0o644)?;
     }
     place(&root().join("dist/aimk"), &tree.join("bin/aimk"), 0o755)?;
+    completions(&tree)?;
     classic_tree(&tree)
+}
+
+/// Writes the completions of `pvm` to the directories where the packages of the shells look for them.
+fn completions(tree: &Path) -> Result<()> {
+    for (shell, file) in [
+        ("bash", "share/bash-completion/completions/pvm"),
+        ("zsh", "share/zsh/site-functions/_pvm"),
+        ("fish", "share/fish/vendor_completions.d/pvm.fish"),
+    ] {
+        let path = tree.join(file);
+        fs::create_dir_all(path.parent().context("a file is in a directory")?)?;
+        fs::write(path, output(Command::new(tree.join("bin/pvm")).args(["completions", shell]))?)?;
+    }
+    Ok(())
 }
 
 /// Makes the directories that old makefiles and host files expect below `PVM_ROOT`. The directories contain no shared

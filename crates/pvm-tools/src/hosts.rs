@@ -1,6 +1,6 @@
-//! Hosts by name: lists, ranges, hostfiles and Slurm's list; `pvm up` and `pvm down`.
+//! Hosts by name: lists, ranges and hostfiles; `pvm up` and `pvm down`.
 use crate::signals::Signals;
-use crate::{cli, control, machine, shape};
+use crate::{batch, cli, control, json, machine, shape};
 use pvm_core::codes::Code;
 use pvm_core::hostfile::{self, HostLine, Hostfile};
 use pvm_core::machine::KNOWN_AS;
@@ -9,9 +9,6 @@ use pvm_task::Session;
 use serde_bytes::ByteBuf;
 use std::path::Path;
 use std::process::ExitCode;
-
-/// The variable with the hosts of a Slurm job.
-const SLURM_LIST: &str = "SLURM_JOB_NODELIST";
 
 /// A host that is to be in the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,12 +48,6 @@ pub fn of_file(path: &Path) -> Result<Vec<Wanted>, String> {
         errors if !errors.is_empty() => Err(errors.join("\n")),
         _ => Ok(file.hosts.iter().filter(|host| !host.later).map(Wanted::of).collect()),
     }
-}
-
-/// Returns the hosts of the Slurm job in which this program runs, if it runs in one.
-pub fn of_slurm() -> Result<Option<Vec<Wanted>>, String> {
-    let Some(list) = std::env::var(SLURM_LIST).ok().filter(|list| !list.is_empty()) else { return Ok(None) };
-    of_words(&[list]).map(Some).map_err(|error| format!("{SLURM_LIST}: {error}"))
 }
 
 /// The result of adding hosts.
@@ -139,6 +130,19 @@ impl Added {
         others.map(|(name, known)| format!("{name}: {KNOWN_AS}{known}\n")).collect()
     }
 
+    /// Returns the machine's names of the hosts.
+    pub fn names(&self) -> Vec<String> {
+        let name = |(index, host): (usize, &Wanted)| self.known_name(index).unwrap_or(&host.name).to_owned();
+        self.wanted.iter().enumerate().map(name).collect()
+    }
+
+    /// Returns the hosts that could not be added, each with its code and the reason.
+    fn failures(&self) -> Vec<(&str, i32, &str)> {
+        let hosts = self.wanted.iter().zip(&self.results).zip(&self.reasons);
+        let failed = hosts.filter(|((_, result), _)| Added::is_failure(**result));
+        failed.map(|((host, result), reason)| (host.name.as_str(), *result, reason.as_str())).collect()
+    }
+
     /// Returns the place argument of `pvm_spawn`: a list that names each host once for each of its slots.
     pub fn place(&self) -> String {
         let weighted = self.wanted.iter().any(|host| host.slots.is_some());
@@ -174,7 +178,7 @@ pub fn up(arguments: &cli::Up) -> ExitCode {
             wanted.extend(of_file(path)?);
         }
         match wanted.is_empty() && arguments.hostfile.is_none() {
-            true => Ok(of_slurm()?.unwrap_or_default()),
+            true => Ok(batch::hosts()?.unwrap_or_default()),
             false => Ok(wanted),
         }
     });
@@ -192,7 +196,10 @@ pub fn up(arguments: &cli::Up) -> ExitCode {
     let _ = session.leave();
     match result {
         Ok((added, (hosts, formats))) => {
-            print!("{}", shape::configuration(&hosts, formats));
+            match arguments.json {
+                true => print!("{}", json::text(&json::added(&hosts, formats, &added.failures()))),
+                false => print!("{}", shape::configuration(&hosts, formats)),
+            }
             eprint!("{}{}", added.remarks(), added.complaints());
             if added.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
@@ -211,6 +218,9 @@ pub fn down(arguments: &cli::Down) -> ExitCode {
     if arguments.hosts.is_empty() {
         let result = machine::halt(session, None);
         drop(signals);
+        if arguments.json {
+            print!("{}", json::text(&json::halted(result.is_ok())));
+        }
         return result.map_or_else(|code| failed("down", code), |()| ExitCode::SUCCESS);
     }
     let names = match of_words(&arguments.hosts) {
@@ -221,7 +231,10 @@ pub fn down(arguments: &cli::Down) -> ExitCode {
     let _ = session.leave();
     match result {
         Ok(codes) => {
-            print!("{}", shape::deleted(&names, &codes));
+            match arguments.json {
+                true => print!("{}", json::text(&json::deleted(&names, &codes))),
+                false => print!("{}", shape::deleted(&names, &codes)),
+            }
             if codes.iter().all(|code| *code >= 0) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(code) => failed("down", code),

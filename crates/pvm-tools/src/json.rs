@@ -1,5 +1,6 @@
-//! `--json`: the output of `conf`, `ps` and `jobs` as JSON, for programs.
+//! `--json`: the output of `conf`, `ps`, `jobs`, `up` and `down` as JSON, for programs.
 use crate::shape;
+use pvm_core::codes;
 use pvm_core::proto::{Host, TaskInfo};
 use pvm_core::tid::Tid;
 use serde_json::{Value, json};
@@ -19,6 +20,31 @@ pub fn configuration(hosts: &[Host], formats: i32) -> Value {
         })
         .collect();
     json!({ "hosts": hosts, "data_formats": formats })
+}
+
+/// Returns the value for `up`: that for `conf`, and the hosts that could not be added, each with a code and a reason.
+pub fn added(hosts: &[Host], formats: i32, failures: &[(&str, i32, &str)]) -> Value {
+    let failed: Vec<Value> = failures
+        .iter()
+        .map(|(name, code, reason)| json!({ "name": name, "error": codes::text(*code), "reason": reason }))
+        .collect();
+    let mut value = configuration(hosts, formats);
+    value["failed"] = failed.into();
+    value
+}
+
+/// Returns the value for `down` without hosts.
+pub fn halted(done: bool) -> Value {
+    json!({ "halted": done })
+}
+
+/// Returns the value for `down` with hosts.
+pub fn deleted(names: &[String], results: &[i32]) -> Value {
+    let hosts = names.iter().zip(results).map(|(name, code)| match *code >= 0 {
+        true => json!({ "name": name, "deleted": true }),
+        false => json!({ "name": name, "deleted": false, "error": codes::text(*code) }),
+    });
+    json!({ "hosts": hosts.collect::<Vec<Value>>() })
 }
 
 /// Returns the value for `ps`.

@@ -1,13 +1,19 @@
 //! `pvm`: the console of the virtual machine, and its commands.
 #![forbid(unsafe_code)]
 
+pub mod architecture;
+mod batch;
 mod bench;
 mod cli;
+mod clock;
+mod completions;
 mod console;
 mod control;
+mod doctor;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod hosts;
+mod info;
 mod jobs;
 mod json;
 mod list;
@@ -47,6 +53,9 @@ pub fn main() -> ExitCode {
         Some(Command::Conf(arguments)) => list::conf(arguments),
         Some(Command::Ps(arguments)) => list::ps(arguments),
         Some(Command::Jobs(arguments)) => list::jobs(arguments),
+        Some(Command::Info(arguments)) => info::run(arguments),
+        Some(Command::Doctor(arguments)) => doctor::run(arguments),
+        Some(Command::Completions(arguments)) => completions::run(arguments),
         Some(Command::Guard(arguments)) => run::guard::run(arguments),
     }
 }

@@ -109,10 +109,24 @@ fn await_hosts(session: &mut Session) -> Result<(), Code> {
 }
 
 /// Returns the paths where `pvmd` is looked for before `PATH`.
-fn daemon_places() -> Vec<PathBuf> {
+pub fn daemon_places() -> Vec<PathBuf> {
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join("pvmd")));
     let root = std::env::var_os("PVM_ROOT").map(|root| PathBuf::from(root).join("lib/pvmd"));
     beside.into_iter().chain(root).collect()
+}
+
+/// Returns the daemon that would be started; `None` if there is none.
+pub fn daemon_program() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let in_path = std::env::split_paths(&path).map(|place| place.join("pvmd")).collect::<Vec<_>>();
+    daemon_places().into_iter().chain(in_path).find(|place| place.is_file())
+}
+
+/// Returns the name of the machine, from `PVM_VMID` or the job of a batch system; `None` for the machine without a
+/// name.
+pub fn name() -> Option<String> {
+    let id = pvm_link::rendezvous::machine_id(|name| std::env::var_os(name));
+    id.map(|id| id.to_string_lossy().into_owned())
 }
 
 /// Starts a daemon and waits until it is ready.

@@ -161,7 +161,8 @@ pub fn version() -> String {
 
 /// Returns the text of `-t`.
 pub fn test(arguments: impl Iterator<Item = String>) -> String {
-    let mut text = format!("{}control protocol {}\n", version(), pvm_core::proto::VERSION);
+    let (tasks, hosts) = (pvm_core::proto::VERSION, pvm_core::wire::VERSION);
+    let mut text = format!("{}control protocol {tasks}\nhost protocol {hosts}\n", version());
     for (index, argument) in arguments.enumerate() {
         text.push_str(&format!("argv[{}]=\"{argument}\"\n", index + 1));
     }

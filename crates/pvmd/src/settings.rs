@@ -14,7 +14,7 @@ use pvm_core::machine::limits::{
 use pvm_core::machine::{HostSettings, OneWay, Rank};
 use pvm_core::wire::{CHAIN_VALUE_BYTES, ChainValue, HostOptions, Key};
 use pvm_core::{codes, machine};
-use pvm_link::rendezvous::Places;
+use pvm_link::rendezvous::{self, Places};
 use pvm_net::{Connector, Digest, Identity, KeyPair};
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -98,7 +98,7 @@ impl Settings {
     /// Collects the settings of a first daemon. An unreadable hostfile is an error (D31).
     pub fn of_master(options: &Options) -> crate::Result<Settings> {
         let file = read_hostfile(options)?;
-        let machine_id = machine_id_on_input().or_else(|| variable("PVM_VMID"));
+        let machine_id = machine_id_on_input().or_else(|| rendezvous::machine_id(variable));
         let mut settings = Settings::find(options, machine_id, Rank::Master)?;
         let bad_lines = file.errors.iter().map(|(line, error)| format!("hostfile line {line}: {error}"));
         settings.complaints.extend(bad_lines);
@@ -151,7 +151,7 @@ impl Settings {
 
     /// Collects the settings of a daemon that joins. The other settings arrive with the master's welcome.
     pub fn of_slave(options: &Options, slave: Slave, machine_id: Option<String>) -> crate::Result<Settings> {
-        let machine_id = machine_id.map(OsString::from).or_else(|| variable("PVM_VMID"));
+        let machine_id = machine_id.map(OsString::from).or_else(|| rendezvous::machine_id(variable));
         let rank = Rank::Slave { own: slave.own, master: slave.master };
         Settings::find(options, machine_id, rank)
     }

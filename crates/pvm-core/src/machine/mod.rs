@@ -64,7 +64,7 @@ pub use settings::{
     BARRIER_BROADCAST_HOSTS, BARRIER_PATIENCE, BARRIER_TREE_HOSTS, HALT_GRACE, HOST_TIMEOUT, HostSettings, OneWay,
     Rank, Settings, Time,
 };
-pub use spawn::BESIDE_VARIABLE;
+pub use spawn::{BESIDE_VARIABLE, BIND_VARIABLE, InputOf, RunPlan};
 pub use task_table::TASKS_MAX;
 
 use self::core::Core;

@@ -98,6 +98,34 @@ pub struct Places {
     pub socket: Option<PathBuf>,
 }
 
+/// Batch systems: the variable that is set within their jobs, the variable with the job's name, that with its number in
+/// an array of jobs (if the name does not tell), and the beginning of the machine's name.
+const JOBS: [(&str, &str, &str, &str); 5] = [
+    ("SLURM_JOB_ID", "SLURM_JOB_ID", "", "slurm-"),
+    ("PBS_JOBID", "PBS_JOBID", "", "pbs-"),
+    ("LSB_JOBID", "LSB_JOBID", "LSB_JOBINDEX", "lsf-"),
+    ("PE_HOSTFILE", "JOB_ID", "SGE_TASK_ID", "sge-"),
+    ("FLUX_ENCLOSING_ID", "FLUX_ENCLOSING_ID", "", "flux-"),
+];
+/// What `LSB_JOBINDEX` and `SGE_TASK_ID` hold if the job is not in an array.
+const NO_ARRAY: [&str; 2] = ["0", "undefined"];
+
+/// Returns the name of the machine: `PVM_VMID`, or else, within a job of a batch system, a name for that job, so that
+/// two jobs of a user on the same hosts have two machines. `set` returns the value of an environment variable.
+pub fn machine_id(set: impl Fn(&str) -> Option<OsString>) -> Option<OsString> {
+    let set = |name: &str| set(name).filter(|value| !value.is_empty());
+    let of_job = |(sign, name, number, start): (&str, &str, &str, &str)| {
+        let mut id = OsString::from(start);
+        id.push(set(sign).and_then(|_| set(name))?);
+        if let Some(number) = set(number).filter(|number| !NO_ARRAY.iter().any(|none| number == none)) {
+            id.push("-");
+            id.push(number);
+        }
+        Some(id)
+    };
+    set("PVM_VMID").or_else(|| JOBS.into_iter().find_map(of_job))
+}
+
 impl Places {
     /// Reads the environment and the effective user.
     pub fn from_environment() -> Places {
@@ -108,7 +136,7 @@ impl Places {
 
     /// Makes the places of a user. `set` returns the value of an environment variable.
     pub fn new(user: u32, host: &OsStr, set: impl Fn(&str) -> Option<OsString>) -> Places {
-        let suffix = match set("PVM_VMID") {
+        let suffix = match machine_id(&set) {
             Some(id) => [b".", plain(&id).as_slice()].concat(),
             None => Vec::new(),
         };

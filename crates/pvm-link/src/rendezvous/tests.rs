@@ -212,3 +212,24 @@ fn a_hard_link_to_a_file_of_the_user_is_passed_over() {
     drop(published);
     assert!(places.files[0].exists());
 }
+
+#[test]
+fn a_job_of_a_batch_system_has_a_machine_of_its_own() {
+    let of = |variables: &[(&str, &str)]| {
+        let set = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into());
+        machine_id(set).map(|id| id.into_string().unwrap())
+    };
+    assert_eq!(of(&[("SLURM_JOB_ID", "7")]).as_deref(), Some("slurm-7"));
+    assert_eq!(of(&[("PBS_JOBID", "7[3].server")]).as_deref(), Some("pbs-7[3].server"));
+    assert_eq!(of(&[("LSB_JOBID", "7"), ("LSB_JOBINDEX", "0")]).as_deref(), Some("lsf-7"));
+    assert_eq!(of(&[("LSB_JOBID", "7"), ("LSB_JOBINDEX", "3")]).as_deref(), Some("lsf-7-3"));
+    let grid_engine = ("PE_HOSTFILE", "/spool/hosts");
+    assert_eq!(of(&[grid_engine, ("JOB_ID", "7"), ("SGE_TASK_ID", "undefined")]).as_deref(), Some("sge-7"));
+    assert_eq!(of(&[grid_engine, ("JOB_ID", "7"), ("SGE_TASK_ID", "2")]).as_deref(), Some("sge-7-2"));
+    assert_eq!(of(&[("FLUX_ENCLOSING_ID", "f2")]).as_deref(), Some("flux-f2"));
+    assert_eq!(of(&[("SLURM_JOB_ID", "7"), ("PVM_VMID", "mine")]).as_deref(), Some("mine"));
+    // Other programs also set `JOB_ID`.
+    for none in [&[("JOB_ID", "7")][..], &[("SLURM_JOB_ID", ""), ("PVM_VMID", "")], &[]] {
+        assert_eq!(of(none), None);
+    }
+}

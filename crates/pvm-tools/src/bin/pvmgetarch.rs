@@ -3,30 +3,8 @@
 
 use std::process::ExitCode;
 
-/// Returns PVM's name of a Linux machine with this processor and this pointer size in bits.
-fn linux_name(processor: &str, bits: u32) -> Option<&'static str> {
-    Some(match (processor, bits) {
-        ("x86", _) => "LINUX",
-        ("x86_64" | "aarch64" | "riscv64" | "loongarch64", _) => "LINUX64",
-        ("alpha", _) => "LINUXALPHA",
-        ("arm", _) => "LINUXARM",
-        ("hppa", _) => "LINUXHPPA",
-        ("powerpc", _) => "LINUXPPC",
-        ("powerpc64", _) => "LINUXPPC64",
-        ("sparc" | "sparc64", _) => "LINUXSPARC",
-        ("s390x", 32) => "LINUXS390",
-        ("s390x", _) => "LINUXS390X",
-        ("ia64", _) => "LINUXIA64",
-        _ => return None,
-    })
-}
-
 fn main() -> ExitCode {
-    let name = match std::env::consts::OS {
-        "linux" => linux_name(std::env::consts::ARCH, usize::BITS),
-        _ => None,
-    };
-    match name {
+    match pvm_tools::architecture::name() {
         Some(name) => {
             println!("{name}");
             ExitCode::SUCCESS
@@ -35,18 +13,5 @@ fn main() -> ExitCode {
             println!("UNKNOWN");
             ExitCode::FAILURE
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_names_are_those_of_pvm() {
-        assert_eq!(linux_name("x86_64", 64), Some("LINUX64"));
-        assert_eq!(linux_name("x86", 32), Some("LINUX"));
-        assert_eq!(linux_name("s390x", 64), Some("LINUXS390X"));
-        assert_eq!(linux_name("pdp11", 16), None);
     }
 }

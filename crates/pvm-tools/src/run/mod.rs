@@ -1,24 +1,29 @@
 //! `pvm run`: runs a program from its start to its end, as one command.
+mod dry;
 pub mod ends;
 mod family;
 pub mod guard;
 mod input;
+mod placement;
 mod printer;
+mod report;
 pub mod start;
 mod tracing;
 mod watch;
 
-use crate::cli;
-use crate::hosts::{self, Wanted};
+use crate::cli::{self, MapBy};
+use crate::hosts::{self, Added, Wanted};
 use crate::machine::{self, MachineError};
 use crate::signals::Signals;
+use crate::{batch, json};
 use guard::Guard;
+use placement::Hosts;
 use pvm_core::codes::Code;
 use pvm_core::tid::Tid;
 use pvm_task::Session;
+use report::Report;
 use std::ffi::OsStr;
-use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Child, ExitCode};
 use watch::{Outcome, Run};
@@ -36,19 +41,19 @@ pub const EXIT_SIGNAL_BASE: u8 = 128;
 /// The exit status of an invalid command line.
 pub const EXIT_USAGE: u8 = 2;
 
-/// Runs a program.
+/// Runs a program, or several.
 pub fn run(arguments: &cli::Run) -> ExitCode {
-    if arguments.program().as_bytes().starts_with(b"-") {
-        eprintln!("pvm run: unknown option {} (see pvm run --help)", arguments.program().to_string_lossy());
-        return ExitCode::from(EXIT_USAGE);
-    }
-    let wanted = match wanted_hosts(arguments) {
-        Ok(wanted) => wanted,
+    let ready = arguments.programs().and_then(|programs| Ok((programs, wanted_hosts(arguments)?)));
+    let (programs, wanted) = match ready {
+        Ok(ready) => ready,
         Err(error) => {
             eprintln!("pvm run: {error}");
             return ExitCode::from(EXIT_USAGE);
         }
     };
+    if arguments.dry_run {
+        return dry::run(arguments, &programs, wanted);
+    }
     let (mut session, daemon) = match machine::join_or_start_as(NAME, &[]) {
         Ok(joined) => joined,
         Err(error) => {
@@ -60,15 +65,19 @@ pub fn run(arguments: &cli::Run) -> ExitCode {
     let mut guard = Guard::start(session.tid());
     let mut borrowed = Vec::new();
     let started = marked.map_err(RunError::Code).and_then(|()| {
-        let place = with_hosts(&mut session, wanted, daemon.is_some(), &mut borrowed)?;
+        let added = add_hosts(&mut session, wanted, daemon.is_some(), &mut borrowed)?;
         borrowed.iter().for_each(|host| guard.note_host(host));
-        Run::start(&mut session, &mut guard, arguments, &place)
+        let hosts = placed(&mut session, arguments, added)?;
+        Run::start(&mut session, &mut guard, (arguments, &programs), &hosts)
     });
+    let mut failure = None;
     let outcome = match started {
         Ok(run) => run.watch(),
         Err(error) => {
             eprintln!("pvm run: {error}");
-            Outcome { status: error.status(), ending: Vec::new(), is_left: false }
+            failure = Some(error.to_string());
+            let report = Report::new(std::time::Instant::now());
+            Outcome { status: error.status(), ending: Vec::new(), is_left: false, report }
         }
     };
     if !outcome.is_left {
@@ -77,7 +86,24 @@ pub fn run(arguments: &cli::Run) -> ExitCode {
         }
         guard.done();
     }
+    if arguments.json {
+        // A reader that has gone needs no report.
+        let text = json::text(&outcome.report.json(outcome.status, failure.as_deref()));
+        let _ = io::stdout().write_all(text.as_bytes());
+    } else if arguments.report && failure.is_none() {
+        eprint!("pvm run: {}", outcome.report.table(outcome.status));
+    }
     ExitCode::from(outcome.status)
+}
+
+/// Returns which hosts get which tasks. `added`: the hosts that were named; `None` if none were.
+fn placed(session: &mut Session, arguments: &cli::Run, added: Option<Added>) -> Result<Hosts, RunError> {
+    Ok(match (arguments.map_by, added) {
+        (MapBy::Slot, None) => Hosts::default(),
+        (MapBy::Slot, Some(added)) => Hosts::in_blocks(added.place()),
+        (MapBy::Node, None) => Hosts::in_turns(report::host_names(session)?),
+        (MapBy::Node, Some(added)) => Hosts::in_turns(added.names()),
+    })
 }
 
 /// Returns the hosts that the command line names; `None` if it names none.
@@ -89,25 +115,32 @@ fn wanted_hosts(arguments: &cli::Run) -> Result<Option<Vec<Wanted>>, String> {
     }
 }
 
-/// Adds the hosts, and returns the place argument for the spawn. If no hosts are named, and this run started the
-/// machine (`fresh`) inside a Slurm job, adds the hosts of the job. `borrowed` receives the names of the added hosts,
-/// which are removed after the run.
+/// Adds the hosts. If no hosts are named, and this run started the machine (`fresh`) inside a job of a batch system,
+/// adds the hosts of the job. `borrowed` receives the names of the added hosts, which are removed after the run.
+fn add_hosts(
+    session: &mut Session,
+    wanted: Option<Vec<Wanted>>,
+    fresh: bool,
+    borrowed: &mut Vec<String>,
+) -> Result<Option<Added>, RunError> {
+    let of_job = |()| if fresh { batch::hosts().map_err(RunError::Hosts) } else { Ok(None) };
+    let Some(wanted) = wanted.map_or_else(|| of_job(()), |wanted| Ok(Some(wanted)))? else { return Ok(None) };
+    let added = hosts::add(session, wanted)?;
+    *borrowed = added.new_names();
+    match added.is_complete() {
+        true => Ok(Some(added)),
+        false => Err(RunError::Hosts(added.complaints().trim_end().to_owned())),
+    }
+}
+
+/// Does what [`add_hosts`] does, and returns the place argument for a spawn.
 pub fn with_hosts(
     session: &mut Session,
     wanted: Option<Vec<Wanted>>,
     fresh: bool,
     borrowed: &mut Vec<String>,
 ) -> Result<String, RunError> {
-    let of_job = |()| if fresh { hosts::of_slurm().map_err(RunError::Hosts) } else { Ok(None) };
-    let Some(wanted) = wanted.map_or_else(|| of_job(()), |wanted| Ok(Some(wanted)))? else {
-        return Ok(String::new());
-    };
-    let added = hosts::add(session, wanted)?;
-    *borrowed = added.new_names();
-    match added.is_complete() {
-        true => Ok(added.place()),
-        false => Err(RunError::Hosts(added.complaints().trim_end().to_owned())),
-    }
+    Ok(add_hosts(session, wanted, fresh, borrowed)?.map_or_else(String::new, |added| added.place()))
 }
 
 /// Leaves the machine, and halts it if a `pvm run` or `pvm bench` started it and no other task is in it. `ending` are
@@ -155,6 +188,8 @@ pub enum RunError {
     Code(Code),
     /// A host could not be added.
     Hosts(String),
+    /// A variable of `-x` has no value.
+    NotSet(String),
     /// A system call failed.
     System(String, io::Error),
 }
@@ -196,6 +231,9 @@ impl std::fmt::Display for RunError {
             RunError::Start(program, code) => write!(f, "{program}: {code}"),
             RunError::Code(code) => write!(f, "{code}"),
             RunError::Hosts(text) => f.write_str(text),
+            RunError::NotSet(name) => {
+                write!(f, "-x {name}: the variable is not set here; give it a value: -x {name}=VALUE")
+            }
             RunError::System(what, error) => write!(f, "{what}: {error}"),
         }
     }

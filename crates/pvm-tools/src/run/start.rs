@@ -1,10 +1,12 @@
 //! Finds a program and starts its tasks.
 use super::RunError;
-use crate::cli;
+use super::placement::Hosts;
+use crate::cli::Program;
 use crate::console::send_spawn;
 use crate::control::{Control, SpawnCall};
 use crate::variables::Variables;
 use pvm_core::codes::{self, Code};
+use pvm_core::machine::{InputOf, RunPlan};
 use pvm_core::proto::{Request, RunSettings};
 use pvm_task::Session;
 use std::io;
@@ -20,74 +22,126 @@ pub const ERRORS_TAG: i32 = 3;
 /// host.
 const BESIDE: &str = "PVMSPAWNPATH";
 /// Variables that identify a task: the started tasks must not inherit those of `pvm run`.
-pub const IDENTITY: [&str; 10] =
-    ["PVMLINES", "PVMSOCK", "PVMEPID", "PVMCTX", "PVMTMASK", "PVMTRCBUF", "PVMTRCOPT", "PVMSPAWNWD", "PVMTASK", BESIDE];
+pub const IDENTITY: [&str; 16] = [
+    "PVMLINES",
+    "PVMSOCK",
+    "PVMEPID",
+    "PVMCTX",
+    "PVMTMASK",
+    "PVMTRCBUF",
+    "PVMTRCOPT",
+    "PVMSPAWNWD",
+    "PVMTASK",
+    "HPVM_RUN",
+    "HPVM_BIND",
+    "HPVM_TASK_INDEX",
+    "HPVM_TASK_COUNT",
+    "HPVM_LOCAL_INDEX",
+    "HPVM_LOCAL_COUNT",
+    BESIDE,
+];
 /// Variables that belong to a host or its daemon: a started task gets the values of the host where it runs.
 const OF_HOST: [&str; 6] = ["PVM_TMP", "PVM_VMID", "PVM_ARCH", "PVM_ROOT", "XDG_RUNTIME_DIR", "HOSTNAME"];
 
-/// Starts the tasks. Returns tids and error codes.
+/// The tag of messages with the output, and the settings of the daemons, for all programs of a run.
+#[derive(Clone, Copy)]
+pub struct Output {
+    /// The context of the messages.
+    pub context: i32,
+    /// The settings.
+    pub run: RunSettings,
+}
+
+/// Starts the tasks of a program. Returns tids in the order of the tasks' numbers, or tids and error codes.
 pub fn spawn(
     session: &mut Session,
-    arguments: &cli::Run,
-    hosts: &str,
-    context: i32,
-    run: RunSettings,
+    program: &Program,
+    plan: RunPlan,
+    hosts: &Hosts,
+    output: Output,
 ) -> Result<Vec<i32>, RunError> {
     let here = std::env::current_dir().map_err(|error| RunError::System("current directory".into(), error))?;
-    let directory = match &arguments.directory {
-        Some(directory) => {
-            let directory = here.join(directory);
-            match directory.is_dir() {
-                true => directory,
-                false => return Err(RunError::System(directory.display().to_string(), no_directory())),
+    let directory = directory_of(program, &here)?;
+    let plan = RunPlan { hosts_in_turn: hosts.in_turn(), ..plan };
+    let place = [hosts.place(plan.first, program.count).as_bytes(), b":", directory.as_os_str().as_bytes()].concat();
+    let mut start = |file: &Path| start(session, (program, file), &directory, &place, plan, output);
+    let file = Path::new(program.file());
+    let tids = match is_path(file) {
+        true => start(&here.join(file))?,
+        false => {
+            let tids = start(file)?;
+            let not_found = tids.iter().all(|tid| *tid == Code::NoFile.number());
+            match elsewhere(file, &here).filter(|_| not_found) {
+                Some(file) => start(&file)?,
+                None => tids,
             }
         }
-        None => here.clone(),
     };
-    let place = [hosts.as_bytes(), b":", directory.as_os_str().as_bytes()].concat();
-    let mut start = |file: &Path| start(session, arguments, file, &directory, &place, (context, run));
-    let program = Path::new(arguments.program());
-    if is_path(program) {
-        return Ok(start(&here.join(program))?);
+    let mut numbered: Vec<(i32, i32)> = (0..).map(|instance| plan.index(instance, program.count)).zip(tids).collect();
+    if numbered.iter().all(|(_, tid)| *tid > 0) {
+        numbered.sort_unstable();
     }
-    let tids = start(program)?;
-    let not_found = tids.iter().all(|tid| *tid == Code::NoFile.number());
-    match elsewhere(program, &here).filter(|_| not_found) {
-        Some(file) => Ok(start(&file)?),
-        None => Ok(tids),
+    Ok(numbered.into_iter().map(|(_, tid)| tid).collect())
+}
+
+/// Returns the directory of the program's tasks, as an absolute path.
+pub fn directory_of(program: &Program, here: &Path) -> Result<PathBuf, RunError> {
+    let Some(directory) = &program.directory else { return Ok(here.to_owned()) };
+    let directory = here.join(directory);
+    match directory.is_dir() {
+        true => Ok(directory),
+        false => Err(RunError::System(directory.display().to_string(), no_directory())),
     }
+}
+
+/// Returns the variables that the tasks of a program get: those of this process, except those of its host and of its
+/// own task, and those of `-x`, which tasks also pass on to tasks that they spawn.
+pub fn environment(program: &Program, directory: &Path) -> Result<Vec<Vec<u8>>, RunError> {
+    let mut variables = Variables::of_this_process();
+    variables.set("PWD", directory);
+    for (name, value) in &program.exports {
+        match value.clone().or_else(|| std::env::var_os(name)) {
+            Some(value) => variables.set(name, value),
+            None => return Err(RunError::NotSet(name.clone())),
+        }
+        variables.export(name);
+    }
+    let is_wanted = |name: &str| {
+        let is_asked_for = program.exports.iter().any(|(export, _)| export == name);
+        is_asked_for || !IDENTITY.contains(&name) && !OF_HOST.contains(&name)
+    };
+    Ok(variables.pairs(is_wanted))
 }
 
 /// Starts the tasks; `file` is a path, or a name to look up in the machine's search path.
 fn start(
     session: &mut Session,
-    arguments: &cli::Run,
-    file: &Path,
+    (program, file): (&Program, &Path),
     directory: &Path,
     place: &[u8],
-    (context, run): (i32, RunSettings),
-) -> Result<Vec<i32>, Code> {
-    let mut variables = Variables::of_this_process();
-    variables.set("PWD", directory);
-    let mut environment = variables.pairs(|name| !IDENTITY.contains(&name) && !OF_HOST.contains(&name));
+    plan: RunPlan,
+    output: Output,
+) -> Result<Vec<i32>, RunError> {
+    let mut environment = environment(program, directory)?;
     if let Some(beside) = file.parent().filter(|beside| beside.is_absolute()) {
         environment.push([BESIDE.as_bytes(), b"=", beside.as_os_str().as_bytes()].concat());
     }
-    let words: Vec<&[u8]> = arguments.arguments().iter().map(|word| word.as_bytes()).collect();
+    environment.push(plan.variable());
+    let words: Vec<&[u8]> = program.arguments().iter().map(|word| word.as_bytes()).collect();
     let placed = if place.starts_with(b":") { 0 } else { codes::TASK_HOST };
-    let input = if arguments.stdin { codes::TASK_INPUT } else { 0 };
+    let input = if plan.input == InputOf::None { 0 } else { codes::TASK_INPUT };
     let mut request = session.spawn_request(&SpawnCall {
         file: file.as_os_str().as_bytes(),
         arguments: &words,
         flags: codes::NO_SPAWN_PARENT | placed | input,
         place,
-        count: arguments.count,
+        count: program.count,
         environment: &environment,
     })?;
     if let Request::Spawn(spawn) = &mut request {
-        spawn.children.run = run;
+        spawn.children.run = output.run;
     }
-    send_spawn(session, request, Some((context, OUTPUT_TAG)))
+    Ok(send_spawn(session, request, Some((output.context, OUTPUT_TAG)))?)
 }
 
 /// Returns whether the program is a path and needs no search.

@@ -2,21 +2,23 @@
 use super::ends::{End, seconds};
 use super::guard::Guard;
 use super::input::Input;
-use super::printer::{Printer, Stream};
-use super::start::{ERRORS_TAG, OUTPUT_TAG, spawn};
+use super::placement::Hosts;
+use super::printer::{Files, Label, Options, Printer, Stream};
+use super::report::Report;
+use super::start::{self, ERRORS_TAG, OUTPUT_TAG};
 use super::tracing::Tracing;
 use super::{EXIT_FAILURE, EXIT_NO_READER, EXIT_SIGNAL_BASE, RunError, family};
-use crate::cli::{self, OnFailure};
+use crate::cli::{self, BindTo, OnFailure, Program};
 use crate::control;
 use crate::signals::Signals;
 use pvm_core::codes::Code;
+use pvm_core::machine::{InputOf, RunPlan};
 use pvm_core::proto::{Reply, Request, RunSettings};
 use pvm_core::tid::Tid;
 use pvm_task::{OutputEvent, OutputKind, Session, Ticket};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The exit status of a run that took too long, the same as that of `timeout`.
@@ -39,6 +41,15 @@ struct Member {
     asked: Option<Ticket>,
 }
 
+/// A task that this command started.
+#[derive(Debug, Clone)]
+struct Root {
+    /// The number in the run.
+    place: usize,
+    /// The name of the program.
+    name: String,
+}
+
 /// The result of a run.
 pub struct Outcome {
     /// The exit status.
@@ -47,6 +58,8 @@ pub struct Outcome {
     pub ending: Vec<Tid>,
     /// Whether the guard has to end the tasks and to clean up.
     pub is_left: bool,
+    /// What ran where, and how it ended.
+    pub report: Report,
 }
 
 /// A run in progress.
@@ -54,20 +67,19 @@ pub struct Run<'a> {
     session: &'a mut Session,
     guard: &'a mut Guard,
     arguments: &'a cli::Run,
-    /// The name of the program, for the text before each line and for reports.
-    name: String,
     tracing: Option<Tracing>,
     signals: Signals,
     input: Option<Input>,
     printer: Printer,
     /// The names of hosts, including lost ones.
     hosts: BTreeMap<Tid, String>,
-    /// The tasks that this command started, in the order of the start.
-    roots: Vec<Tid>,
+    /// The tasks that this command started.
+    roots: BTreeMap<Tid, Root>,
     /// The tasks that this command started, and all others whose output it receives.
     tasks: BTreeMap<Tid, Member>,
     /// All known tasks of the run, even those whose output goes elsewhere.
     known: BTreeSet<Tid>,
+    report: Report,
     began: Instant,
     /// The time when the run reaches its time limit, and the time when tasks that were asked to end are killed.
     limit: Option<Instant>,
@@ -86,8 +98,8 @@ impl<'a> Run<'a> {
     pub fn start(
         session: &'a mut Session,
         guard: &'a mut Guard,
-        arguments: &'a cli::Run,
-        hosts: &str,
+        (arguments, programs): (&'a cli::Run, &[Program]),
+        hosts: &Hosts,
     ) -> Result<Run<'a>, RunError> {
         let signals = Signals::catch_all(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT]);
         let signals = signals.map_err(|error| RunError::System("signals".into(), error))?;
@@ -98,29 +110,28 @@ impl<'a> Run<'a> {
         for tag in [OUTPUT_TAG, ERRORS_TAG] {
             session.task().collect_raw_output(context, tag);
         }
+        let printer = printer(arguments)?;
         let tracing = Tracing::start(session, arguments.trace.as_ref(), context)?;
         let names = control::hosts(session)?.0.into_iter().map(|host| (host.tid, host.name)).collect();
         let terminal = arguments.wants_terminal().unwrap_or_else(|| io::stdout().is_terminal());
-        let settings = RunSettings { group: true, errors_tag: ERRORS_TAG, terminal };
+        let run = RunSettings { group: true, errors_tag: ERRORS_TAG, terminal };
         let began = Instant::now();
-        let tids = spawn(session, arguments, hosts, context, settings)?;
-        let roots: Vec<Tid> = tids.iter().filter(|tid| **tid > 0).map(|tid| Tid(*tid as u32)).collect();
-        if let Some(code) = tids.iter().find(|tid| **tid <= 0) {
-            for tid in roots {
-                session.request(Request::SignalGroup { tid, signal: SIGKILL })?;
-                session.request(Request::ExitStatus(tid))?;
-            }
-            return Err(RunError::of_spawn(arguments.program(), *code));
-        }
+        let roots = start_all(session, arguments, programs, hosts, start::Output { context, run })?;
+        let tids: Vec<Tid> = roots.iter().map(|(tid, _)| *tid).collect();
+        let readers = match arguments.stdin_to() {
+            InputOf::None => &[],
+            InputOf::All => &tids[..],
+            InputOf::Task(number) => &tids[number as usize..=number as usize],
+        };
         let mut run = Run {
-            name: Path::new(arguments.program()).file_name().unwrap_or_default().to_string_lossy().into_owned(),
             tracing,
             signals,
-            input: arguments.stdin.then(|| Input::new(roots[0])),
-            printer: Printer::default(),
+            input: Input::new(readers),
+            printer,
             hosts: names,
             tasks: BTreeMap::new(),
             known: BTreeSet::new(),
+            report: Report::new(began),
             began,
             limit: arguments.timeout.map(|time| began + time),
             kill_at: None,
@@ -128,12 +139,12 @@ impl<'a> Run<'a> {
             signals_taken: 0,
             reported: 0,
             status: 0,
-            roots: roots.clone(),
+            roots: roots.into_iter().collect(),
             session,
             guard,
             arguments,
         };
-        roots.into_iter().for_each(|tid| run.add_task(tid));
+        tids.into_iter().for_each(|tid| run.add_task(tid));
         Ok(run)
     }
 
@@ -154,7 +165,7 @@ impl<'a> Run<'a> {
         }
         self.known.extend(self.tasks.into_keys());
         let is_left = self.signals_taken >= SIGNALS_MAX;
-        Outcome { status, ending: self.known.into_iter().collect(), is_left }
+        Outcome { status, ending: self.known.into_iter().collect(), is_left, report: self.report }
     }
 
     /// Writes the traces that have arrived. If the file cannot be written, the timeline ends, but not the run.
@@ -219,6 +230,8 @@ impl<'a> Run<'a> {
         // This fails only without a daemon, and then the main loop ends.
         let asked = self.session.task().begin(Request::ExitStatus(tid)).ok();
         self.tasks.insert(tid, Member { silent: false, asked });
+        let host = self.hosts.get(&tid.host()).cloned().unwrap_or_else(|| tid.host().to_string());
+        self.report.begins(tid, host, self.roots.get(&tid).map(|root| (root.place, root.name.clone())));
         if let Some(signal) = self.sent.filter(|_| self.kill_at.is_some()) {
             self.signal(tid, signal);
         }
@@ -234,10 +247,10 @@ impl<'a> Run<'a> {
                 OutputKind::Raw(bytes) => {
                     let stream = if tag == ERRORS_TAG { Stream::Err } else { Stream::Out };
                     let alone = self.tasks.len() == 1;
-                    self.printer.take(task, stream, &bytes, &self.tag_of(task), alone);
+                    self.printer.take(task, stream, &bytes, &self.label_of(task), alone);
                 }
                 OutputKind::End if tag == OUTPUT_TAG => {
-                    self.printer.end(task, &self.tag_of(task));
+                    self.printer.end(task, &self.label_of(task));
                     self.tasks.entry(task).or_default().silent = true;
                 }
                 OutputKind::Begin | OutputKind::End | OutputKind::Line(_) => {}
@@ -246,19 +259,19 @@ impl<'a> Run<'a> {
         self.printer.flush()
     }
 
-    /// Returns the text before the lines of a task.
-    fn tag_of(&self, task: Tid) -> String {
-        match self.roots.iter().position(|root| *root == task) {
-            _ if !self.arguments.tag => String::new(),
-            Some(place) => format!("[{}.{place}] ", self.name),
-            None => format!("[{task}] "),
-        }
+    /// Returns the names under which the output of a task is shown.
+    fn label_of(&self, task: Tid) -> Label {
+        let file = match self.roots.get(&task) {
+            Some(Root { place, name }) => format!("{name}.{place}"),
+            None => task.to_string(),
+        };
+        Label { tag: if self.arguments.tag { format!("[{file}] ") } else { String::new() }, file }
     }
 
     /// Takes the exit statuses of tasks whose output has ended.
     fn take_answers(&mut self) {
         if let Some(input) = &mut self.input {
-            input.take_answer(self.session);
+            input.take_answers(self.session);
         }
         let mut ended = Vec::new();
         for (tid, task) in self.tasks.iter_mut().filter(|(_, task)| task.silent) {
@@ -279,7 +292,8 @@ impl<'a> Run<'a> {
 
     /// Handles the end of a task: reports a failure, and ends the other tasks if `--on-failure` demands it.
     fn has_ended(&mut self, tid: Tid, end: &End) {
-        let is_root = self.roots.contains(&tid);
+        let is_root = self.roots.contains_key(&tid);
+        self.report.ends(tid, end.clone());
         // The end of a task that this command did not start may be intended: its parent may have killed it.
         let has_failed = if is_root { end.is_failure() } else { end.is_sudden() && !end.is_by_request() };
         if is_root && self.status == 0 {
@@ -338,8 +352,8 @@ impl<'a> Run<'a> {
     /// Returns a description of the task.
     fn describe(&self, tid: Tid) -> String {
         let host = self.hosts.get(&tid.host()).cloned().unwrap_or_else(|| tid.host().to_string());
-        match self.roots.iter().position(|root| *root == tid) {
-            Some(place) => format!("task {place} ({}, {tid} on {host})", self.name),
+        match self.roots.get(&tid) {
+            Some(Root { place, name }) => format!("task {place} ({name}, {tid} on {host})"),
             None => format!("task {tid} on {host}"),
         }
     }
@@ -409,4 +423,54 @@ impl<'a> Run<'a> {
             self.session.task().forget(ticket);
         }
     }
+}
+
+/// Makes the printer that the options demand.
+fn printer(arguments: &cli::Run) -> Result<Printer, RunError> {
+    let files = arguments.output_dir.as_ref().map(|directory| {
+        Files::new(directory).map_err(|error| RunError::System(directory.display().to_string(), error))
+    });
+    let options = Options { timestamp: arguments.timestamp, to_errors: arguments.json };
+    Ok(Printer::new(options, files.transpose()?))
+}
+
+/// Starts the tasks of all programs. If a task cannot be started, kills all others.
+fn start_all(
+    session: &mut Session,
+    arguments: &cli::Run,
+    programs: &[Program],
+    hosts: &Hosts,
+    output: start::Output,
+) -> Result<Vec<(Tid, Root)>, RunError> {
+    let mut plan = RunPlan {
+        total: Some(programs.iter().map(|program| program.count).sum()),
+        input: arguments.stdin_to(),
+        mpi_names: arguments.mpi_names,
+        bind: arguments.bind_to == BindTo::Core,
+        ..RunPlan::default()
+    };
+    let mut roots: Vec<(Tid, Root)> = Vec::new();
+    for program in programs {
+        let tids = start::spawn(session, program, plan, hosts, output);
+        let failed = match &tids {
+            Ok(tids) => tids.iter().find(|tid| **tid <= 0).map(|code| RunError::of_spawn(program.file(), *code)),
+            Err(_) => None,
+        };
+        let (tids, error) = match (tids, failed) {
+            (Ok(tids), failed) => (tids, failed),
+            (Err(error), _) => (Vec::new(), Some(error)),
+        };
+        let started = tids.into_iter().filter(|tid| *tid > 0).map(|tid| Tid(tid as u32));
+        let places = roots.len()..;
+        roots.extend(places.zip(started).map(|(place, tid)| (tid, Root { place, name: program.name() })));
+        if let Some(error) = error {
+            for (tid, _) in roots {
+                session.request(Request::SignalGroup { tid, signal: SIGKILL })?;
+                session.request(Request::ExitStatus(tid))?;
+            }
+            return Err(error);
+        }
+        plan.first += program.count;
+    }
+    Ok(roots)
 }

@@ -2,7 +2,9 @@
 //!
 //! * `spawner`: starts processes and sends signals;
 //! * `outputs`: the pipes that tasks print to;
-//! * `inputs`: the pipes from which tasks read.
+//! * `inputs`: the pipes from which tasks read;
+//! * `cores`: the cores to which tasks are bound.
+mod cores;
 pub mod inputs;
 pub mod outputs;
 pub mod spawner;
@@ -27,6 +29,8 @@ struct Running {
     child: Child,
     /// Readable when the process has ended.
     pidfd: OwnedFd,
+    /// The core to which the process is bound, if it is.
+    _core: Option<cores::Claim>,
 }
 
 /// The processes that this daemon has started for tasks.
@@ -62,7 +66,7 @@ impl Processes {
     }
 
     fn watch(&mut self, tid: Tid, process: Process) -> rustix::io::Result<i32> {
-        let Process { child, pidfd, output, errors, input, leads } = process;
+        let Process { child, pidfd, output, errors, input, leads, core } = process;
         let number = child.id() as i32;
         let streams = [(Stream::Output, Some(output)), (Stream::Errors, errors)];
         let streams: Vec<_> = streams.into_iter().filter_map(|(stream, end)| Some((stream, end?))).collect();
@@ -71,7 +75,7 @@ impl Processes {
         };
         let result = add(pidfd.as_fd(), Source::Process(tid))
             .and_then(|()| streams.iter().try_for_each(|(stream, end)| add(end.as_fd(), Source::Output(tid, *stream))));
-        let mut running = Running { child, pidfd };
+        let mut running = Running { child, pidfd, _core: core };
         if let Err(errno) = result {
             let _ = running.child.kill().and_then(|()| running.child.wait());
             return Err(errno);

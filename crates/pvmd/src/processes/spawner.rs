@@ -1,8 +1,9 @@
 //! Starts processes of tasks, and sends signals (contract 2.5).
+use super::cores::{Claim, Cores};
 use crate::core_dumps;
 use crate::settings::{ARCHITECTURE, Settings};
 use pvm_core::codes::Code;
-use pvm_core::machine::Start;
+use pvm_core::machine::{BIND_VARIABLE, Start};
 use pvm_core::proto::ByteBuf;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -10,6 +11,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, setrlimit};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -27,7 +29,7 @@ pub(crate) const OWN_DESCRIPTORS: u64 = 32;
 /// One more than the highest error number of any system.
 const ERRNO_END: i32 = 4096;
 /// Variables that a daemon inherits if a task has started it, and must not pass on.
-const NOT_INHERITED: [&str; 4] = ["PVMCTX", "PVMLINES", "PVMSPAWNPATH", "PVMSPAWNWD"];
+const NOT_INHERITED: [&str; 6] = ["PVMCTX", "PVMLINES", "PVMSPAWNPATH", "PVMSPAWNWD", "HPVM_RUN", "HPVM_BIND"];
 
 /// A process that was started.
 pub struct Process {
@@ -43,6 +45,8 @@ pub struct Process {
     pub input: Option<OwnedFd>,
     /// Whether the process leads a process group.
     pub leads: bool,
+    /// The core to which the process is bound, if it is.
+    pub core: Option<Claim>,
 }
 
 /// The two ends of a pipe or of a pseudo-terminal: the daemon's end does not block, the task's end does.
@@ -95,6 +99,7 @@ pub struct ProcessSpawner {
     /// Descriptors that occupy low numbers. A process that is started under the lower limit can inherit only
     /// descriptors with low numbers.
     low: Vec<OwnedFd>,
+    cores: Cores,
     socket: PathBuf,
 }
 
@@ -115,7 +120,8 @@ impl ProcessSpawner {
         // If raising the limit is forbidden, the host can only have fewer tasks.
         let raised = setrlimit(Resource::Nofile, own_limit).is_ok();
         let own_limit = if raised { own_limit } else { limit };
-        let mut spawner = ProcessSpawner { limit, own_limit, low: Vec::new(), socket: socket.to_owned() };
+        let mut spawner =
+            ProcessSpawner { limit, own_limit, low: Vec::new(), cores: Cores::default(), socket: socket.to_owned() };
         spawner.occupy_low();
         Ok(spawner)
     }
@@ -152,7 +158,7 @@ impl ProcessSpawner {
         let errors = ends.map_err(|errno| self.spawn_error(errno.into()))?;
         let ends = start.input.then(Ends::for_input).transpose();
         let input = ends.map_err(|errno| self.spawn_error(errno.into()))?;
-        let mut child = self
+        let (mut child, core) = self
             .spawn(settings, start, &output, errors.as_ref(), input.as_ref())
             .map_err(|error| self.spawn_error(error))?;
         match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
@@ -163,6 +169,7 @@ impl ProcessSpawner {
                 errors: errors.map(|ends| ends.own),
                 input: input.map(|ends| ends.own),
                 leads: start.run.group,
+                core,
             }),
             Err(errno) => {
                 let _ = child.kill().and_then(|()| child.wait());
@@ -180,7 +187,9 @@ impl ProcessSpawner {
         output: &Ends,
         errors: Option<&Ends>,
         input: Option<&Ends>,
-    ) -> io::Result<Child> {
+    ) -> io::Result<(Child, Option<Claim>)> {
+        let is_bound = start.environment.iter().any(|variable| variable == BIND_VARIABLE);
+        let core = is_bound.then(|| self.cores.claim()).transpose()?;
         self.low.clear();
         let _ = setrlimit(Resource::Nofile, self.limit);
         let result = self.command(settings, start).and_then(|mut command| {
@@ -191,7 +200,9 @@ impl ProcessSpawner {
             if start.run.group {
                 command.process_group(0);
             }
-            core_dumps::as_before(|| command.spawn())
+            let (processors, claim) = core.unzip();
+            let child = with_processors(processors, || core_dumps::as_before(|| command.spawn()))?;
+            Ok((child, claim))
         });
         let _ = setrlimit(Resource::Nofile, self.own_limit);
         self.occupy_low();
@@ -251,6 +262,17 @@ impl ProcessSpawner {
         command.stdin(Stdio::null());
         Ok(command)
     }
+}
+
+/// Starts a process that may use these processors only. A process inherits them from the thread that starts it.
+fn with_processors(processors: Option<CpuSet>, start: impl FnOnce() -> io::Result<Child>) -> io::Result<Child> {
+    let Some(processors) = processors else { return start() };
+    let own = sched_getaffinity(None)?;
+    sched_setaffinity(None, &processors)?;
+    let child = start();
+    // This gives the daemon back what it had, so it cannot fail.
+    let _ = sched_setaffinity(None, &own);
+    child
 }
 
 /// Sends a signal to a process. `own`: the pidfd, if this daemon has started the process.

@@ -4,8 +4,10 @@
 //! gets tasks starts its share of them (`LocalShare`).
 
 mod placement;
+mod run_plan;
 
 use self::placement::{counts_by_host, hosts_for, split_place};
+pub use self::run_plan::{BIND_VARIABLE, InputOf, RunPlan};
 use super::action::{Action, Found, SpawnId, Start};
 use super::core::{Core, SubMachine};
 use super::event::Event;
@@ -322,9 +324,14 @@ impl Spawns {
         arguments.push(found.path.clone());
         arguments.extend(request.arguments.iter().cloned());
         let path = found.debugger.unwrap_or(found.path);
-        let (environment, directory) = (share.environment(), share.directory.clone());
         // `tried` already counts the task that is being prepared.
-        let input = request.flags & TASK_INPUT != 0 && share.first == 0 && share.tried == 1;
+        let local = share.tried as i32 - 1;
+        let plan = RunPlan::find(&request.environment);
+        let index = plan.unwrap_or_default().index(share.first + local, share.total);
+        let input = plan.map_or(index == 0, |plan| plan.has_input(index)) && request.flags & TASK_INPUT != 0;
+        let total = plan.and_then(|plan| plan.total).unwrap_or(share.total);
+        let (mut environment, directory) = (share.environment(), share.directory.clone());
+        run_plan::set_numbers(&mut environment, plan, [index, total, local, share.wanted as i32]);
         let mut settings = request.children.clone();
         core.roles.settle(&mut settings);
         let mut task = Task::new(origin, share.parent, request.file.to_vec(), settings);

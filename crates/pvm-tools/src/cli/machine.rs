@@ -1,0 +1,123 @@
+//! The command lines of the commands that start, end and show a machine.
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Start the machine, or add hosts to it
+///
+/// A host is a name, a list (a,b), a range (n[01-16]), or a line of a hostfile in quotes ("h2 lo=joe"). Inside a job of
+/// Slurm, PBS, LSF, Grid Engine or Flux, if no hosts are named, the hosts of the job are added. Hosts that are already in the machine stay in it. Prints
+/// the hosts of the machine. For each host that could not be added, prints the reason, and the exit status is 1.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct Up {
+    /// A file with hosts, one on each line
+    #[arg(long, value_name = "FILE")]
+    pub hostfile: Option<PathBuf>,
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+    /// Hosts to add
+    #[arg(value_name = "HOST")]
+    pub hosts: Vec<String>,
+}
+
+/// Halt the machine, or remove hosts from it
+#[derive(Args, Debug)]
+pub struct Down {
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+    /// Hosts to remove (if none is named, the whole machine ends)
+    #[arg(value_name = "HOST")]
+    pub hosts: Vec<String>,
+}
+
+/// List the hosts of the machine
+#[derive(Args, Debug)]
+pub struct Conf {
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// List the tasks of the machine
+#[derive(Args, Debug)]
+pub struct Ps {
+    /// List the tasks of all hosts (otherwise those of this host)
+    #[arg(short = 'a')]
+    pub all_hosts: bool,
+    /// Show parent and process id too
+    #[arg(short = 'l')]
+    pub long: bool,
+    /// Include this command itself
+    #[arg(short = 'x')]
+    pub every_task: bool,
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// List the jobs: tasks that were started together, with all tasks that they spawned
+#[derive(Args, Debug)]
+pub struct Jobs {
+    /// Print a line for each task
+    #[arg(short = 'l')]
+    pub long: bool,
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Print versions, places, features, limits, and the settings in force
+///
+/// Each setting is printed with its source: the environment, or the default. Needs no machine.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct Info {
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Check this host, and other hosts, for what a machine needs
+///
+/// Each fault is printed with its cause and a cure. For other hosts, logs in as the machine would do, looks for pvmd
+/// there, compares versions and clocks, and tries connections in both directions. The exit status is 1 if there is a
+/// fault.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct Doctor {
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+    /// Print also what is in order
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
+    /// How long one host may take to answer: seconds, or a number with s, m, h or d
+    #[arg(long, value_name = "TIME", value_parser = super::run::time, default_value = "20")]
+    pub timeout: Duration,
+    /// The addresses of the caller, for a doctor that another one has started
+    #[arg(long, hide = true, value_name = "ADDRESSES")]
+    pub peer: Option<String>,
+    /// Other hosts: names, lists, ranges, or lines of a hostfile
+    #[arg(value_name = "HOST")]
+    pub hosts: Vec<String>,
+}
+
+/// Print the completions for a shell
+#[derive(Args, Debug)]
+pub struct Completions {
+    /// The shell: bash, zsh or fish
+    #[arg(value_name = "SHELL")]
+    pub shell: CompletionShell,
+}
+
+/// The shells that complete the words of `pvm`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum CompletionShell {
+    Bash,
+    Zsh,
+    Fish,
+}
