@@ -85,6 +85,7 @@ fn of_the_master(life: &mut Life) -> Frame {
                 host_watches: u64::MAX,
                 pacing: Pacing::Off,
                 barrier_tree_hosts: 1,
+                barrier_broadcast_hosts: 1,
                 broadcast: None,
             };
             let (hosts, joining) = (vec![entry(life)], vec![tid]);

@@ -90,6 +90,10 @@ pub(super) struct ChangeAcks {
 }
 
 impl ChangeAcks {
+    fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
     pub fn is_idle(&self) -> bool {
         self.deferred.is_empty() && self.unacknowledged.is_empty()
     }
@@ -120,9 +124,8 @@ impl Groups {
             waited.clear();
         }
         let change_acks = &mut self.change_acks;
-        let number = if waited.is_empty() { NO_ACK } else { change_acks.last + 1 };
+        let number = if waited.is_empty() { NO_ACK } else { change_acks.next() };
         if number != NO_ACK {
-            change_acks.last = number;
             change_acks.deferred.insert(number, DeferredAnswer { missing: waited.len(), answer: None });
             for host in &waited {
                 change_acks.unacknowledged.insert(*host, number);
@@ -134,6 +137,11 @@ impl Groups {
             core.send_host(host, Frame::GroupChanged { id, number, change: change.clone() });
         }
         number
+    }
+
+    /// Returns a number for an order that hosts acknowledge.
+    pub(super) fn next_change(&mut self) -> u64 {
+        self.change_acks.next()
     }
 
     /// Sends a group to another host, which replicates the group from now on.
@@ -379,6 +387,11 @@ impl Groups {
                 group.combining.known_chain = Some(KnownChain::new(anchor.clone()));
                 core.push(Action::ReceiveBroadcasts);
             }
+            GroupChange::Prepare { by } => return self.prepare_for(core, id, *by),
+            GroupChange::Coordinate { by, anchor, start } => {
+                return self.coordinate(core, id, *by, anchor, start.as_ref());
+            }
+            GroupChange::Recall { number } => return self.recalled(core, id, *number),
             GroupChange::Take | GroupChange::Give | GroupChange::Release { .. } => {
                 return self.page_ordered(core, id, change);
             }
@@ -428,6 +441,9 @@ fn action_of(change: &GroupChange) -> Option<GroupAction> {
         GroupChange::Take => GroupAction::Take,
         GroupChange::Give => GroupAction::Give,
         GroupChange::Release { opened } => GroupAction::Release { opened: *opened },
-        GroupChange::Chain(_) => return None,
+        GroupChange::Chain(_)
+        | GroupChange::Prepare { .. }
+        | GroupChange::Coordinate { .. }
+        | GroupChange::Recall { .. } => return None,
     })
 }
