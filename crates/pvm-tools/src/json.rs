@@ -1,6 +1,6 @@
 //! `--json`: the output of `conf`, `ps` and `jobs` as JSON, for programs.
 use crate::shape;
-use pvm_core::proto::{Host, TaskInfo};
+use pvm_core::proto::{GroupPlace, Host, TaskInfo};
 use pvm_core::tid::Tid;
 use serde_json::{Value, json};
 
@@ -19,6 +19,19 @@ pub fn configuration(hosts: &[Host], formats: i32) -> Value {
         })
         .collect();
     json!({ "hosts": hosts, "data_formats": formats })
+}
+
+/// Returns the value for `conf -g`.
+pub fn group_places(places: &[GroupPlace], hosts: &[Host]) -> Value {
+    let value = |place: &GroupPlace| {
+        json!({
+            "name": String::from_utf8_lossy(&place.name),
+            "members": place.members,
+            "hosts": place.hosts,
+            "barriers_at": shape::host_name(hosts, place.at),
+        })
+    };
+    json!({ "groups": places.iter().map(value).collect::<Vec<Value>>() })
 }
 
 /// Returns the value for `ps`.

@@ -216,7 +216,7 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
         speed: 1000,
         node: None,
         groups: None,
-            dsig: native_dsig(),
+        dsig: native_dsig(),
         addresses: vec![host.address],
         key: [number as u8; 32],
     };
@@ -228,7 +228,7 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
         host_watches: 1000,
         pacing: Pacing::default(),
         barrier_tree_hosts: 48,
-            barrier_broadcast_hosts: 3,
+        barrier_broadcast_hosts: 3,
         broadcast: None,
     };
     let (hosts, options) = (vec![entry(1, "h1"), entry(2, "h2")], wire::HostOptions::default());

@@ -156,7 +156,10 @@ impl Groups {
             return false;
         }
         let arrival = Arrival { tid: from, turn, version: group.version, count, lan };
-        group.combining.own.insert(from, OwnArrival { wait, arrival: arrival.clone(), is_direct: false, is_gone: false });
+        group
+            .combining
+            .own
+            .insert(from, OwnArrival { wait, arrival: arrival.clone(), is_direct: false, is_gone: false });
         self.last_turn = turn;
         self.connect_children(core, id);
         self.pass_on(core, id, vec![arrival]);

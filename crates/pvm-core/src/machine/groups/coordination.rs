@@ -110,14 +110,7 @@ impl Groups {
     }
 
     /// Counts arrivals at the coordinator. Each host speaks for its own members only.
-    pub fn arrive_at_coordinator(
-        &mut self,
-        core: &mut Core,
-        from: Tid,
-        id: u64,
-        chain: u32,
-        arrivals: Vec<Arrival>,
-    ) {
+    pub fn arrive_at_coordinator(&mut self, core: &mut Core, from: Tid, id: u64, chain: u32, arrivals: Vec<Arrival>) {
         self.release_confirmed(id, from);
         let Some(group) = self.by_id(id) else { return };
         let size = group.size();
@@ -198,12 +191,6 @@ impl Groups {
 }
 
 /// Sends the release to each host on its control link.
-pub(super) fn release_each(
-    core: &mut Core,
-    id: u64,
-    hosts: impl Iterator<Item = Tid>,
-    release: &Release,
-    late: bool,
-) {
+pub(super) fn release_each(core: &mut Core, id: u64, hosts: impl Iterator<Item = Tid>, release: &Release, late: bool) {
     hosts.for_each(|host| core.send_host(host, Frame::Released { id, release: release.clone(), late }));
 }

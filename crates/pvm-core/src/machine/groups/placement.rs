@@ -260,7 +260,15 @@ impl Groups {
     }
 
     /// Handles a host's report.
-    pub fn recall_reported(&mut self, core: &mut Core, from: Tid, id: u64, number: u64, passed: u32, arrivals: Vec<wire::Arrival>) {
+    pub fn recall_reported(
+        &mut self,
+        core: &mut Core,
+        from: Tid,
+        id: u64,
+        number: u64,
+        passed: u32,
+        arrivals: Vec<wire::Arrival>,
+    ) {
         core.acks.received(from, Ack::Group(number));
         let Some(recall) = self.by_id(id).and_then(|group| group.placement.recall.as_mut()) else { return };
         if recall.number == number && recall.missing.remove(&from) {

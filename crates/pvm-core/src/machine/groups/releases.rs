@@ -188,13 +188,7 @@ impl Groups {
     }
 
     /// Releases a barrier that the whole group has reached.
-    fn release(
-        &mut self,
-        core: &mut Core,
-        id: u64,
-        pending: &PendingBarrier,
-        ended: BTreeMap<Tid, Vec<(Tid, u64)>>,
-    ) {
+    fn release(&mut self, core: &mut Core, id: u64, pending: &PendingBarrier, ended: BTreeMap<Tid, Vec<(Tid, u64)>>) {
         let Some(one_way) = core.settings.one_way.clone() else { return };
         self.count_barrier();
         let way = self.choose_way(core, id, pending, ended.keys().copied());

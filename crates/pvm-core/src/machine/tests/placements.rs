@@ -89,7 +89,8 @@ fn the_death_of_the_coordinator_hangs_no_barrier_and_opens_none_early() {
         }
         // Those who are behind arrive as well.
         let most = programs.members.iter().map(|member| member.passed).max().expect("four");
-        let ends = most + programs.members.iter().filter(|one| one.passed == most && one.waits.is_some()).count().min(1);
+        let ends =
+            most + programs.members.iter().filter(|one| one.passed == most && one.waits.is_some()).count().min(1);
         for turn in 0..300 {
             for member in 0..4 {
                 if programs.members[member].passed < ends {
