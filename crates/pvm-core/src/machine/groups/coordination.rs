@@ -185,7 +185,9 @@ impl Groups {
 
     /// Handles the master's order to stop following the coordinator.
     pub(super) fn recalled(&mut self, core: &mut Core, id: u64, number: u64) {
-        let Some(Report { passed, arrivals }) = self.stop_coordination(core, id) else { return };
+        // The master waits for the report even if the group has ended here.
+        let nothing = Report { passed: 0, arrivals: Vec::new() };
+        let Report { passed, arrivals } = self.stop_coordination(core, id).unwrap_or(nothing);
         core.send_master(Frame::Recalled { id, number, passed, arrivals });
     }
 }

@@ -367,6 +367,9 @@ impl Groups {
 
     /// Applies a change to this host's replica.
     fn follow(&mut self, core: &mut Core, id: u64, change: &GroupChange) {
+        if let GroupChange::Recall { number } = change {
+            return self.recalled(core, id, *number);
+        }
         let Some(group) = self.by_id(id) else { return };
         match change {
             GroupChange::Joined { instance, tid } => {
@@ -382,7 +385,7 @@ impl Groups {
             }
             GroupChange::Freeze => group.frozen = true,
             GroupChange::Break => group.broken = true,
-            GroupChange::Close => {}
+            GroupChange::Close | GroupChange::Recall { .. } => {}
             GroupChange::Chain(anchor) => {
                 group.combining.known_chain = Some(KnownChain::new(anchor.clone()));
                 core.push(Action::ReceiveBroadcasts);
@@ -391,7 +394,6 @@ impl Groups {
             GroupChange::Coordinate { by, anchor, start } => {
                 return self.coordinate(core, id, *by, anchor, start.as_ref());
             }
-            GroupChange::Recall { number } => return self.recalled(core, id, *number),
             GroupChange::Take | GroupChange::Give | GroupChange::Release { .. } => {
                 return self.page_ordered(core, id, change);
             }
