@@ -146,6 +146,7 @@
 ! Not in PVM 3.4.
       parameter (PVMBACKOFF       = 1003)
       parameter (PVMMCASTROUTE    = 1004)
+      parameter (PVMGROUPHOST     = 1005)
       parameter (PVMMCASTAUTOMATIC = 0)
       parameter (PVMMCASTITERATIVE = 1)
       parameter (PVMMCASTBINOMIAL = 2)

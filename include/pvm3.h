@@ -109,6 +109,8 @@
 #define PvmMcastBinomial 2   /* along a binomial tree of hosts */
 #define PvmMcastHypercube 3  /* along the edges of a hypercube of hosts */
 #define PvmMcastBroadcast 4  /* in datagrams to all hosts at once */
+/* Not in PVM 3.4: the host (its tid) at which barriers of this task's groups meet; 0: as the machine chooses. */
+#define PvmGroupHost 1005
 
 /* ---- the owner of a trace mask: pvm_settmask, pvm_gettmask ---- */
 

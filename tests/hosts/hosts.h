@@ -7,7 +7,8 @@
 /* The longest time that a message from another host may take, in seconds. */
 #define PATIENCE 20.0
 
-/* The scenarios are compiled with the header of PVM 3.4.6, which lacks this option of hpvm. */
+/* The scenarios are compiled with the header of PVM 3.4.6, which lacks these options of hpvm. */
+#define PvmGroupHost 1005
 #define PvmMcastRoute 1004
 #define PvmMcastAutomatic 0
 #define PvmMcastHypercube 3

@@ -5,8 +5,11 @@ use crate::mailbox::{enter_no_reset, leave_no_reset};
 use crate::memory::bytes;
 use crate::process::Guard;
 use crate::trace::{ints, traced, traced_code};
+use crate::wait::request;
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
+use pvm_core::proto::Request;
+use pvm_core::tid::Tid;
 use pvm_task::OptionNumber;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::AtomicI32;
@@ -56,6 +59,9 @@ pub extern "C" fn pvm_setopt(what: c_int, value: c_int) -> c_int {
                     guard.enrolled()?;
                 }
                 let previous = guard.task().set_option(what, value)?;
+                if what == OptionNumber::GroupHost as c_int {
+                    name_group_host(guard, value, previous)?;
+                }
                 guard.state().choose_path();
                 if let Some(symbol) = shown(what) {
                     symbol.store(value, Relaxed);
@@ -67,7 +73,17 @@ pub extern "C" fn pvm_setopt(what: c_int, value: c_int) -> c_int {
     )
 }
 
-/// Returns whether an option sets the receiver of output or traces: such options need the daemon.
+/// Tells the master at which host barriers of this task's groups shall meet; restores the option if the master refuses.
+fn name_group_host(guard: &mut Guard, host: c_int, previous: c_int) -> Result<(), Code> {
+    let answer = request(guard, Request::SetGroupHost(Tid(host as u32)));
+    if answer.is_err() {
+        guard.task().set_option(OptionNumber::GroupHost as c_int, previous)?;
+    }
+    answer.map(drop)
+}
+
+/// Returns whether an option sets the receiver of output or traces, or the place of barriers: such options need the
+/// daemon.
 fn needs_enrollment(what: c_int) -> bool {
     const FIRST: c_int = OptionNumber::OutputTid as c_int;
     const LAST: c_int = OptionNumber::TraceOptions as c_int;
@@ -75,7 +91,8 @@ fn needs_enrollment(what: c_int) -> bool {
     const SELF_LAST: c_int = OptionNumber::SelfTraceOptions as c_int;
     const CONTEXT_FIRST: c_int = OptionNumber::OutputContext as c_int;
     const CONTEXT_LAST: c_int = OptionNumber::SelfTraceContext as c_int;
-    matches!(what, FIRST..=LAST | SELF_FIRST..=SELF_LAST | CONTEXT_FIRST..=CONTEXT_LAST)
+    const GROUP_HOST: c_int = OptionNumber::GroupHost as c_int;
+    matches!(what, GROUP_HOST | FIRST..=LAST | SELF_FIRST..=SELF_LAST | CONTEXT_FIRST..=CONTEXT_LAST)
 }
 
 fn set_no_reset(guard: &mut Guard, on: bool) -> Outcome {

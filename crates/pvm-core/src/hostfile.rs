@@ -72,6 +72,8 @@ pub struct Options {
     pub speed: Option<i32>,
     /// `node=`: the host's number in the physical network, for multicasts along a hypercube.
     pub node: Option<u32>,
+    /// `groups=`: whether barriers of groups shall meet on this host (`yes`), or shall not (`no`).
+    pub groups: Option<bool>,
     /// `mcast=`: the route of multicasts of tasks on this host that choose none.
     pub mcast: Option<McastRoute>,
     /// `ip=`: the name or address to connect to.
@@ -109,6 +111,7 @@ impl Options {
                 let node = value.parse().ok().filter(|node| *node <= NODE_MAX);
                 self.node = Some(node.ok_or_else(wrong)?);
             }
+            "groups" => self.groups = Some(yes_or_no(value).ok_or_else(wrong)?),
             "mcast" => self.mcast = Some(McastRoute::from_name(value).ok_or_else(wrong)?),
             _ => return Err(wrong()),
         }
@@ -127,6 +130,7 @@ impl Options {
             debugger: self.debugger.or(defaults.debugger),
             speed: self.speed.or(defaults.speed),
             node: self.node.or(defaults.node),
+            groups: self.groups.or(defaults.groups),
             mcast: self.mcast.or(defaults.mcast),
             address: self.address.or(defaults.address),
             machine: self.machine.or(defaults.machine),
@@ -184,6 +188,7 @@ impl std::fmt::Display for HostLine {
         let options = &self.options;
         let (speed, slots) = (options.speed.map(|it| it.to_string()), options.slots.map(|it| it.to_string()));
         let node = options.node.map(|it| it.to_string());
+        let groups = options.groups.map(|it| if it { "yes" } else { "no" }.to_owned());
         let mcast = options.mcast.map(|it| it.name().to_owned());
         for (name, value) in [
             ("lo", &options.login),
@@ -196,6 +201,7 @@ impl std::fmt::Display for HostLine {
             ("id", &options.machine),
             ("sp", &speed),
             ("node", &node),
+            ("groups", &groups),
             ("mcast", &mcast),
             ("slots", &slots),
         ] {
@@ -328,6 +334,14 @@ fn read_hosts(words: &[&str]) -> Result<Vec<HostLine>, LineError> {
     ranges::expand(names)?.into_iter().map(host).collect()
 }
 
+fn yes_or_no(value: &str) -> Option<bool> {
+    match value {
+        "yes" => Some(true),
+        "no" => Some(false),
+        _ => None,
+    }
+}
+
 /// Splits `node:4` into name and slots. An IPv6 address has more than one colon, or brackets around it.
 fn split_slots(word: &str) -> Option<(&str, Option<u32>)> {
     let (name, rest) = match word.strip_prefix('[').and_then(|text| text.split_once(']')) {
@@ -354,7 +368,7 @@ mod tests {
     #[test]
     fn lines_are_hosts_with_options() {
         let file = Hostfile::parse(
-            "# comment\n\nalfa lo=joe sp=500 node=7 mcast=hypercube\n  # another\n&beta ip=10.0.0.2\n& $gamma\n",
+            "# comment\n\nalfa lo=joe sp=500 node=7 mcast=hypercube groups=no\n&beta ip=10.0.0.2 groups=yes\n& $gamma\n",
         );
         assert_eq!(file.errors, []);
         let names: Vec<_> = file.hosts.iter().map(HostLine::name).collect();
@@ -363,6 +377,8 @@ mod tests {
         assert_eq!((file.hosts[0].options.node, file.hosts[1].options.node), (Some(7), None));
         let routes = (file.hosts[0].options.mcast, file.hosts[1].options.mcast);
         assert_eq!(routes, (Some(McastRoute::Hypercube), None));
+        let groups = [0, 1, 2].map(|host| file.hosts[host].options.groups);
+        assert_eq!(groups, [Some(false), Some(true), None]);
         assert!(!file.hosts[0].later && file.hosts[1].later && file.hosts[2].later && file.hosts[2].overload);
         assert_eq!(file.hosts[1].address(), "10.0.0.2");
     }

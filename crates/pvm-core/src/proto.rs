@@ -14,7 +14,7 @@ pub use serde_bytes::ByteBuf;
 
 /// The version of the protocol. The daemon refuses a task of another version with `PvmBadVersion`. A test compares
 /// the formats of the frames with `formats/tasks.txt`.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// A frame between a task and its daemon. The longest one holds an entry of a mailbox.
 ///
@@ -281,6 +281,11 @@ pub enum Request {
     /// Like [`Request::Barrier`], but the barrier is released by one datagram to all hosts if possible
     /// (`pvm_lanbarr`).
     LanBarrier { group: u64, count: i32 },
+    /// `pvm_setopt` for `PvmGroupHost`: the host at which barriers of the task's groups meet; 0 if the master chooses.
+    /// Answer: `Reply::Done`, `BadParam`, `NoHost`.
+    SetGroupHost(Tid),
+    /// `conf -g` of the console. Answer: `Reply::GroupPlaces`.
+    GroupPlaces,
 }
 
 /// The bytes of input for a task in one request.
@@ -360,6 +365,21 @@ pub enum Reply {
         id: u64,
         instance: i32,
     },
+    /// All groups, by name.
+    GroupPlaces(Vec<GroupPlace>),
+}
+
+/// Where the barriers of a group meet.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+pub struct GroupPlace {
+    /// The name of the group.
+    pub name: ByteBuf,
+    /// The number of its members.
+    pub members: u32,
+    /// The number of hosts with members.
+    pub hosts: u32,
+    /// The host at which its barriers meet.
+    pub at: Tid,
 }
 
 /// `struct pvmhostinfo`.

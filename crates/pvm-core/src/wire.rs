@@ -19,7 +19,7 @@ pub use crate::proto::{decode, encode};
 /// The version of the protocol. A new daemon names its version in the start dialogue ([`crate::dialogue`]). The master
 /// refuses any other version with `PvmBadVersion`, and a new daemon ends if its master has another version. A test
 /// compares the formats of the frames with `formats/daemons.txt`.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// A frame on the control link between two daemons. The longest frame contains a frame of a task.
 ///
@@ -50,6 +50,8 @@ pub struct HostEntry {
     pub speed: i32,
     /// The number in the physical network, if it is known: `node=` of the hostfile.
     pub node: Option<u32>,
+    /// Whether barriers of groups shall meet on the host, if somebody has said so: `groups=` of the hostfile.
+    pub groups: Option<bool>,
     /// The data signature.
     pub dsig: i32,
     /// The addresses on which the daemon listens, the best first.
@@ -75,6 +77,8 @@ pub struct MachineSettings {
     pub pacing: Pacing,
     /// The number of hosts with members of a group from which on arrivals at barriers travel along a tree.
     pub barrier_tree_hosts: u32,
+    /// The number of other hosts with members from which on barriers may be released by broadcast.
+    pub barrier_broadcast_hosts: u32,
     /// The multicast group to which hosts send what is for all hosts, unless the machine does without it.
     pub broadcast: Option<SocketAddrV4>,
 }
@@ -222,15 +226,24 @@ pub enum Frame {
     SignalGroup { tid: Tid, signal: i32 },
 
     // ----- barriers
-    /// To the parent in the tree of arrivals, or to the master: members have arrived at the barrier of the group.
-    Arrived { id: u64, arrivals: Vec<Arrival> },
+    /// To the parent in the tree of arrivals, to the master, or to the coordinator with the releases of that `chain`:
+    /// members have arrived at the barrier of the group.
+    Arrived { id: u64, arrivals: Vec<Arrival>, chain: Option<u32> },
     /// Master to the host of these arrivals (member and number): their barrier has opened, or has failed. `release` is
     /// the newest release of the group's barriers; if `late` is set, the host should have got it in another way.
     BarrierEnded { id: u64, ended: Vec<(Tid, u64)>, failure: Option<Code>, release: Option<Release>, late: bool },
-    /// From the master, or from the parent in the tree of arrivals: the barrier of the group has opened.
-    Released { id: u64, release: Release },
-    /// To the master: members waited for a release that came only when the master repeated it.
+    /// From the master, from the parent in the tree of arrivals, or from the coordinator of the group: the barrier of the
+    /// group has opened. If `late` is set, the host should have got the release in another way.
+    Released { id: u64, release: Release, late: bool },
+    /// To the master or a coordinator: members waited for a release that came only when it was repeated.
     ReleaseMissed,
+    /// To the master: the answer to [`GroupChange::Recall`]. The sender knows `passed` releases of the chain, and these
+    /// members wait at the barrier after them: its own, and those that it has counted as the coordinator.
+    Recalled { id: u64, number: u64, passed: u32, arrivals: Vec<Arrival> },
+    /// Coordinator to the master: take back the barriers of the group.
+    HandBack { id: u64 },
+    /// To the master: the sender has become busy, or is no longer.
+    Busy { busy: bool },
 }
 
 /// The arrival of a member at a barrier of its group, by way of the daemons.
@@ -344,6 +357,13 @@ pub enum GroupChange {
     Release { opened: bool },
     /// The releases of the group's barriers are values of a new chain, which begins with this anchor.
     Chain(Release),
+    /// The host `by` may become the coordinator: open the links for that.
+    Prepare { by: Tid },
+    /// Barriers of the whole group meet at the coordinator `by`, and are released by the chain with this anchor. The
+    /// coordinator alone learns `start`, the first value of the chain.
+    Coordinate { by: Tid, anchor: Release, start: Option<ChainValue> },
+    /// There is no coordinator any more: report who waits. The answer is `Recalled` with this number.
+    Recall { number: u64 },
 }
 
 /// The length of each secret of a connection, in bytes.
@@ -436,6 +456,7 @@ mod tests {
             arch: "LINUX64".into(),
             speed: 1000,
             node: Some(3),
+            groups: Some(true),
             dsig: 7,
             addresses: vec!["192.0.2.1:4000".parse().unwrap(), "[2001:db8::1]:4000".parse().unwrap()],
             key: [9; KEY_BYTES],

@@ -59,6 +59,7 @@ fn entry(life: &mut Life) -> HostEntry {
         arch: "LINUX64".into(),
         speed,
         node,
+        groups: life.prng.bool().then(|| life.prng.bool()),
         dsig,
         addresses,
         key: [6; KEY_BYTES],
@@ -85,6 +86,7 @@ fn of_the_master(life: &mut Life) -> Frame {
                 host_watches: u64::MAX,
                 pacing: Pacing::Off,
                 barrier_tree_hosts: 1,
+                barrier_broadcast_hosts: 1,
                 broadcast: None,
             };
             let (hosts, joining) = (vec![entry(life)], vec![tid]);
@@ -127,9 +129,12 @@ fn of_groups(life: &mut Life) -> Frame {
         GroupChange::Give,
         GroupChange::Release { opened: true },
         GroupChange::Chain(release(life)),
+        GroupChange::Prepare { by: tid.host() },
+        GroupChange::Coordinate { by: tid.host(), anchor: release(life), start: None },
+        GroupChange::Recall { number },
     ];
     let (waiting, turn) = (Waiting::default(), life.prng.u64(..));
-    match life.prng.u32(..10) {
+    match life.prng.u32(..13) {
         0 => Frame::GroupChanged { id, number, change: changes[life.prng.usize(..changes.len())].clone() },
         1 => {
             let name = ByteBuf::from(b"hostile".to_vec());
@@ -143,14 +148,24 @@ fn of_groups(life: &mut Life) -> Frame {
         4 => Frame::BarriersListed { number: instance, waiting: BTreeMap::from([(id, waiting)]) },
         5 => {
             let arrival = Arrival { tid, turn, version: turn, count: life.prng.i32(-2..5), lan: life.prng.bool() };
-            Frame::Arrived { id, arrivals: vec![arrival; life.prng.usize(..50)] }
+            Frame::Arrived {
+                id,
+                arrivals: vec![arrival; life.prng.usize(..50)],
+                chain: [None, Some(life.prng.u32(..4))][life.prng.usize(..2)],
+            }
         }
         6 => {
             let (release, late) = (Some(release(life)), life.prng.bool());
             Frame::BarrierEnded { id, ended: vec![(tid, turn); 3], failure: None, release, late }
         }
-        7 => Frame::Released { id, release: release(life) },
+        7 => Frame::Released { id, release: release(life), late: life.prng.bool() },
         8 => Frame::ReleaseMissed,
+        9 => Frame::HandBack { id },
+        10 => Frame::Busy { busy: life.prng.bool() },
+        11 => {
+            let arrival = Arrival { tid, turn, version: turn, count: -1, lan: false };
+            Frame::Recalled { id, number, passed: instance, arrivals: vec![arrival; life.prng.usize(..50)] }
+        }
         _ => Frame::Request {
             wait: instance,
             from: tid,

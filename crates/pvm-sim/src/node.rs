@@ -90,7 +90,8 @@ impl Node {
         let mut key = [0; KEY_BYTES];
         key[..8].copy_from_slice(&(number as u64 + 1).to_le_bytes());
         let address = SocketAddr::new(address_of(place), FIRST_PORT + (number % 60_000) as u16);
-        let host = HostSettings { name: name_of(place), arch: ARCH.into(), speed: 1000, node: None, dsig: DSIG };
+        let host =
+            HostSettings { name: name_of(place), arch: ARCH.into(), speed: 1000, node: None, groups: None, dsig: DSIG };
         let one_way = Some(OneWay { secret: key, function: mix });
         let settings = Settings {
             rank,

@@ -53,13 +53,15 @@ pub enum OptionNumber {
     Backoff = 1003,
     /// How multicasts reach other hosts ([`McastRoute`]). PVM 3.4 does not have this option.
     McastRoute = 1004,
+    /// The host at which barriers of this task's groups meet. PVM 3.4 does not have this option.
+    GroupHost = 1005,
 }
 
 impl OptionNumber {
     /// Returns the option with this number.
     pub fn from_number(number: i32) -> Option<OptionNumber> {
         use OptionNumber::*;
-        const ALL: [OptionNumber; 27] = [
+        const ALL: [OptionNumber; 28] = [
             Route,
             DebugMask,
             AutoErr,
@@ -87,6 +89,7 @@ impl OptionNumber {
             NoReset,
             Backoff,
             OptionNumber::McastRoute,
+            GroupHost,
         ];
         ALL.into_iter().find(|option| *option as i32 == number)
     }
@@ -102,6 +105,7 @@ pub(crate) struct Settings {
     show_tids: i32,
     backoff_us: i32,
     pub mcast_route: i32,
+    group_host: i32,
     pub own: TraceSettings,
     pub children: TraceSettings,
     /// Further directories in which spawns search for programs (`PVMSPAWNPATH`). They are passed on to all children.
@@ -125,6 +129,7 @@ impl Settings {
             show_tids: 1,
             backoff_us: 0,
             mcast_route: 0,
+            group_host: 0,
             own: nowhere(),
             children: nowhere(),
             spawn_directories: None,
@@ -191,6 +196,7 @@ impl Settings {
             OptionNumber::NoReset => i32::from(self.no_reset.is_some()),
             OptionNumber::Backoff => self.backoff_us,
             OptionNumber::McastRoute => self.mcast_route,
+            OptionNumber::GroupHost => self.group_host,
             OptionNumber::PollType | OptionNumber::PollTime => return None,
         })
     }
@@ -206,6 +212,7 @@ impl Settings {
             OptionNumber::NoReset => false,
             OptionNumber::Backoff => value >= 0,
             OptionNumber::McastRoute => u32::try_from(value).ok().and_then(McastRoute::from_word).is_some(),
+            OptionNumber::GroupHost => value == 0 || Tid(value as u32).is_host(),
             OptionNumber::PollType | OptionNumber::PollTime => return Err(Code::NotImpl),
             OptionNumber::SelfOutputContext | OptionNumber::SelfTraceContext => return Err(Code::NotImpl),
             _ => true,
@@ -228,6 +235,7 @@ impl Settings {
             OptionNumber::ShowTids => self.show_tids = value,
             OptionNumber::Backoff => self.backoff_us = value,
             OptionNumber::McastRoute => self.mcast_route = value,
+            OptionNumber::GroupHost => self.group_host = value,
             OptionNumber::OutputTid => self.children.output_tid = value,
             OptionNumber::OutputCode => self.children.output_tag = value,
             OptionNumber::OutputContext => self.children.output_ctx = value,

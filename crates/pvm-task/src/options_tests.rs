@@ -68,3 +68,14 @@ fn a_tag_for_own_output_needs_a_collector() {
     assert_eq!(task.set_option(OptionNumber::SelfOutputCode as i32, 5), Ok(0));
     assert_eq!(task.option(OptionNumber::SelfOutputCode as i32), Ok(5));
 }
+
+#[test]
+fn barriers_can_meet_only_at_a_host() {
+    let mut task = task();
+    let option = OptionNumber::GroupHost as i32;
+    for wrong in [-1, 7, 0x40001, i32::MIN] {
+        assert_eq!(task.set_option(option, wrong), Err(Code::BadParam), "{wrong}");
+    }
+    assert_eq!(task.set_option(option, 0x40000), Ok(0));
+    assert_eq!((task.set_option(option, 0), task.option(option)), (Ok(0x40000), Ok(0)));
+}

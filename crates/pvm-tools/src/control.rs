@@ -1,6 +1,6 @@
 //! The interface through which the commands use the machine; tests replace it.
 use pvm_core::codes::Code;
-use pvm_core::proto::{Host, Message, Reply, Request, TaskInfo};
+use pvm_core::proto::{GroupPlace, Host, Message, Reply, Request, TaskInfo};
 use pvm_core::tid::Tid;
 use pvm_core::{codes, encoding};
 use pvm_task::Session;
@@ -110,6 +110,15 @@ pub fn own_message(tid: Tid, body: Vec<u8>) -> Message {
 pub fn hosts(control: &mut dyn Control) -> Result<(Vec<Host>, i32), Code> {
     match control.ask(Request::Config)? {
         Reply::Hosts { hosts, formats } => Ok((hosts, formats)),
+        _ => Err(Code::BadMsg),
+    }
+}
+
+/// Returns where the barriers of all groups meet.
+pub fn group_places(control: &mut dyn Control) -> Result<Vec<GroupPlace>, Code> {
+    match control.ask(Request::GroupPlaces)? {
+        Reply::GroupPlaces(places) => Ok(places),
+        Reply::Error(code) => Err(code),
         _ => Err(Code::BadMsg),
     }
 }

@@ -1,7 +1,7 @@
 //! `--json`: the output of `conf`, `ps`, `jobs`, `up` and `down` as JSON, for programs.
 use crate::shape;
 use pvm_core::codes;
-use pvm_core::proto::{Host, TaskInfo};
+use pvm_core::proto::{GroupPlace, Host, TaskInfo};
 use pvm_core::tid::Tid;
 use serde_json::{Value, json};
 
@@ -45,6 +45,19 @@ pub fn deleted(names: &[String], results: &[i32]) -> Value {
         false => json!({ "name": name, "deleted": false, "error": codes::text(*code) }),
     });
     json!({ "hosts": hosts.collect::<Vec<Value>>() })
+}
+
+/// Returns the value for `conf -g`.
+pub fn group_places(places: &[GroupPlace], hosts: &[Host]) -> Value {
+    let value = |place: &GroupPlace| {
+        json!({
+            "name": String::from_utf8_lossy(&place.name),
+            "members": place.members,
+            "hosts": place.hosts,
+            "barriers_at": shape::host_name(hosts, place.at),
+        })
+    };
+    json!({ "groups": places.iter().map(value).collect::<Vec<Value>>() })
 }
 
 /// Returns the value for `ps`.

@@ -1,7 +1,7 @@
 //! The layout of the console's tables. Scripts parse these columns.
 use pvm_core::codes::{self, Code};
 use pvm_core::hostfile;
-use pvm_core::proto::{Host, Mailbox, TaskInfo};
+use pvm_core::proto::{GroupPlace, Host, Mailbox, TaskInfo};
 use pvm_core::tid::Tid;
 use std::fmt::Write;
 
@@ -51,6 +51,24 @@ pub fn configuration(hosts: &[Host], formats: i32) -> String {
             "{:>24} {:>8x} {:>8}{:>8} 0x{:08x}",
             host.name, host.tid.0, host.arch, host.speed, host.dsig
         );
+    }
+    text
+}
+
+/// Returns the table of `conf -g`.
+pub fn group_places(places: &[GroupPlace], hosts: &[Host]) -> String {
+    let mut text = format!(
+        "{} group{}\n{:>24} {:>8} {:>8} {:>24}\n",
+        places.len(),
+        plural(places.len()),
+        "GROUP",
+        "MEMBERS",
+        "HOSTS",
+        "BARRIERS AT"
+    );
+    for GroupPlace { name, members, hosts: on, at } in places {
+        let (name, at) = (String::from_utf8_lossy(name), host_name(hosts, *at));
+        let _ = writeln!(text, "{name:>24} {members:>8} {on:>8} {at:>24}");
     }
     text
 }

@@ -135,6 +135,7 @@ impl Settings {
         self.hosts = file.hosts.iter().filter(|line| !line.later && !is_own(line)).cloned().collect();
         self.machine.host.speed = own.speed.unwrap_or(codes::SPEED_DEFAULT);
         self.machine.host.node = own.node;
+        self.machine.host.groups = own.groups;
         let mcast = own.mcast.unwrap_or_default();
         self.apply_host_options(&HostOptions {
             path: own.path,
@@ -167,7 +168,14 @@ impl Settings {
         let program_search = ProgramSearch::new(&HostOptions::default(), &mut complaints);
         let name = options.name.clone().unwrap_or_else(|| host.clone());
         let speed = codes::SPEED_DEFAULT;
-        let own = HostSettings { name, arch: ARCHITECTURE.into(), speed, node: None, dsig: codes::native_dsig() };
+        let own = HostSettings {
+            name,
+            arch: ARCHITECTURE.into(),
+            speed,
+            node: None,
+            groups: None,
+            dsig: codes::native_dsig(),
+        };
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let debug_mask = options.debug_mask.or_else(|| arguments::number(&lossy(variable("PVMDDEBUG")?)));
         let keys = KeyPair::generate().map_err(|_| "the system gives no random numbers")?;

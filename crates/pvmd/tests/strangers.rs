@@ -215,6 +215,7 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
         arch: "LINUX64".to_owned(),
         speed: 1000,
         node: None,
+        groups: None,
         dsig: native_dsig(),
         addresses: vec![host.address],
         key: [number as u8; 32],
@@ -227,6 +228,7 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
         host_watches: 1000,
         pacing: Pacing::default(),
         barrier_tree_hosts: 48,
+        barrier_broadcast_hosts: 3,
         broadcast: None,
     };
     let (hosts, options) = (vec![entry(1, "h1"), entry(2, "h2")], wire::HostOptions::default());

@@ -35,14 +35,24 @@ impl Parts {
             }
             Frame::GroupSeen { number } if core.is_master() => self.groups.change_acknowledged(core, from, number),
             Frame::GroupTaken { id, taken } if core.is_master() => self.groups.arrivals_moved(core, from, id, taken),
-            Frame::Arrived { id, arrivals } => self.groups.combined_arrived(core, from, id, arrivals),
+            Frame::Arrived { id, arrivals, chain: Some(chain) } => {
+                self.groups.arrive_at_coordinator(core, from, id, chain, arrivals);
+            }
+            Frame::Arrived { id, arrivals, chain: None } => self.groups.combined_arrived(core, from, id, arrivals),
             Frame::BarrierEnded { id, ended, failure, release, late } if from_master => {
                 let outcome = failure.map_or(Ok(()), Err);
                 self.groups.barrier_ended(core, id, &ended, outcome, release.as_ref(), late);
             }
             // A release that is not accepted comes late, or another host lies; only datagrams are counted.
-            Frame::Released { id, release } => drop(self.groups.released(core, id, &release, true)),
-            Frame::ReleaseMissed if core.is_master() => self.groups.release_missed(from),
+            Frame::Released { id, release, late } => {
+                _ = self.groups.released(core, from, id, &release, Some(late));
+            }
+            Frame::ReleaseMissed => self.groups.release_missed(from),
+            Frame::Recalled { id, number, passed, arrivals } if core.is_master() => {
+                self.groups.recall_reported(core, from, id, number, passed, arrivals);
+            }
+            Frame::HandBack { id } if core.is_master() => self.groups.handed_back(core, from, id),
+            Frame::Busy { busy } if core.is_master() => self.groups.host_busy(core, from, busy),
             Frame::BarriersListed { number, waiting } if core.is_master() => {
                 self.groups.listed_there(core, from, number, waiting);
             }
@@ -118,7 +128,9 @@ impl Parts {
             | Frame::GroupSeen { .. }
             | Frame::GroupTaken { .. }
             | Frame::BarrierEnded { .. }
-            | Frame::ReleaseMissed
+            | Frame::Recalled { .. }
+            | Frame::HandBack { .. }
+            | Frame::Busy { .. }
             | Frame::BarriersListed { .. }
             | Frame::StartNews { .. }
             | Frame::Left { .. }

@@ -53,9 +53,9 @@ impl HostTable {
             Rank::Master => (Tid::host_number(FIRST), Tid::host_number(FIRST)),
             Rank::Slave { own, master } => (own, master),
         };
-        let HostSettings { name, arch, speed, node, dsig } = settings.host.clone();
+        let HostSettings { name, arch, speed, node, groups, dsig } = settings.host.clone();
         let (aliases, addresses, key) = (settings.aliases.clone(), settings.addresses.clone(), settings.key);
-        let entry = HostEntry { tid: own, name, aliases, arch, speed, node, dsig, addresses, key };
+        let entry = HostEntry { tid: own, name, aliases, arch, speed, node, groups, dsig, addresses, key };
         let (names, aliases) = (Names::new(), Names::new());
         let mut hosts = HostTable {
             own,
@@ -102,6 +102,11 @@ impl HostTable {
     /// Returns all other hosts, including those that are still joining.
     pub fn others(&self) -> Vec<Tid> {
         self.table.keys().copied().filter(|tid| *tid != self.own).collect()
+    }
+    /// Returns the hosts for which the hostfile says that barriers of groups shall meet there, or shall not.
+    pub fn with_groups(&self, wanted: bool) -> impl Iterator<Item = Tid> + '_ {
+        let says_so = move |record: &&HostRecord| record.entry.groups == Some(wanted);
+        self.records().filter(says_so).map(|record| record.entry.tid)
     }
     /// Returns whether that host belongs to the machine.
     pub fn is_here(&self, tid: Tid) -> bool {

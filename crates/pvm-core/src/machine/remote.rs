@@ -289,6 +289,8 @@ fn deciding_host(core: &Core, request: &Request) -> Option<(Tid, Reply)> {
         | Request::FreezeGroup { .. }
         | Request::Barrier { .. }
         | Request::LanBarrier { .. }
+        | Request::SetGroupHost(_)
+        | Request::GroupPlaces
         | Request::LostHosts
         | Request::Halt => (core.hosts.master(), failed),
         Request::Register { role, .. } if *role != Role::Tasker => (core.hosts.master(), failed),

@@ -77,6 +77,8 @@ impl Parts {
             Request::LeaveGroup(name) => return self.groups.leave(core, from, wait, &name),
             Request::Barrier { group, count } => return self.groups.arrive(core, from, wait, group, count, false),
             Request::LanBarrier { group, count } => return self.groups.arrive(core, from, wait, group, count, true),
+            Request::SetGroupHost(host) => self.groups.name_host(core, from, host),
+            Request::GroupPlaces => Ok(self.groups.places(core)),
             Request::Group(name) => return self.groups.look_up(core, from, wait, &name),
             Request::FreezeGroup { name, count } => return self.groups.freeze(core, from, wait, &name, count),
             Request::Halt => {

@@ -46,6 +46,7 @@ pub struct HostSettings {
     pub arch: String,
     pub speed: i32,
     pub node: Option<u32>,
+    pub groups: Option<bool>,
     pub dsig: i32,
 }
 

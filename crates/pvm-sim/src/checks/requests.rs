@@ -75,6 +75,7 @@ impl Requests {
             (Request::Input { .. }, Reply::Done | Reply::Error(Code::NoTask | Code::Already)) => {}
             (Request::ResetInfo { .. } | Request::LeaveGroup(_) | Request::Halt, Reply::Done) => {}
             (Request::Barrier { .. } | Request::LanBarrier { .. } | Request::SetTracer(_), Reply::Done) => {}
+            (Request::SetGroupHost(_), Reply::Done) => {}
             (Request::Register { .. }, Reply::Int(_)) => {}
             (Request::PutInfo { .. } | Request::DeleteInfo { .. } | Request::ExitStatus(_), Reply::Int(_)) => {}
             (Request::RecvInfo { .. }, Reply::Info(_)) => {}

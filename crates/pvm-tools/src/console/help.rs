@@ -54,7 +54,14 @@ pub static COMMANDS: [Command; 29] = [
         Quote a host with its options:  add \"host lo=user wd=/tmp\"",
     ),
     command("alias", (1, 0), c::alias, "List or define own names for commands", "alias [ name command [ arg ... ] ]"),
-    with_json(command("conf", (1, 1), listing::conf, "List the hosts of the machine", "conf [ --json ]")),
+    with_json(command(
+        "conf",
+        (1, 2),
+        listing::conf,
+        "List the hosts of the machine",
+        "conf [ -g ] [ --json ]\n\
+        -g      the groups, and the host at which barriers of each meet",
+    )),
     command("delete", (2, 0), c::delete, "Let hosts leave the machine", "delete host ..."),
     command("echo", (1, 0), c::echo, "Print the arguments", "echo [ arg ... ]"),
     command(

@@ -19,9 +19,29 @@ fn finish(call: &mut Call<'_, '_>, function: &str, result: Result<String, Code>)
 }
 
 pub fn conf(call: &mut Call<'_, '_>, as_json: bool) -> Outcome {
+    match call.words.get(1).map(String::as_str) {
+        None => {}
+        Some("-g") => return groups(call, as_json),
+        Some(_) => {
+            call.print("conf: wrong #args\n")?;
+            return Ok(Flow::Continue);
+        }
+    }
     let result = control::hosts(call.control).map(|(hosts, formats)| match as_json {
         true => json::text(&json::configuration(&hosts, formats)),
         false => shape::configuration(&hosts, formats),
+    });
+    finish(call, "pvm_config", result)
+}
+
+/// Prints the groups, and where their barriers meet.
+fn groups(call: &mut Call<'_, '_>, as_json: bool) -> Outcome {
+    let result = control::hosts(call.control).and_then(|(hosts, _)| {
+        let places = control::group_places(call.control)?;
+        Ok(match as_json {
+            true => json::text(&json::group_places(&places, &hosts)),
+            false => shape::group_places(&places, &hosts),
+        })
     });
     finish(call, "pvm_config", result)
 }

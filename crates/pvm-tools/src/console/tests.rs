@@ -2,7 +2,7 @@
 use super::*;
 use crate::control::SpawnCall;
 use pvm_core::codes;
-use pvm_core::proto::{Host, Mailbox, Reply, Request, Spawn, TaskInfo, TraceSettings};
+use pvm_core::proto::{GroupPlace, Host, Mailbox, Reply, Request, Spawn, TaskInfo, TraceSettings};
 use pvm_core::tid::Tid;
 use pvm_task::{OutputEvent, OutputKind};
 use serde_bytes::ByteBuf;
@@ -36,6 +36,10 @@ impl Control for Fake {
                 }],
                 formats: 1,
             },
+            Request::GroupPlaces => {
+                let name = ByteBuf::from(b"ring".as_slice());
+                Reply::GroupPlaces(vec![GroupPlace { name, members: 12, hosts: 3, at: OWN.host() }])
+            }
             Request::Spawn(_) => Reply::Tids(self.spawned.clone()),
             Request::Tasks(_) => Reply::Tasks(self.tasks.clone()),
             Request::TaskStatus(tid) if *tid == OWN => Reply::Code(0),
@@ -127,6 +131,15 @@ impl Bench {
 fn task(tid: u32, parent: i32, name: &str) -> TaskInfo {
     let name = ByteBuf::from(name.as_bytes());
     TaskInfo { tid: Tid(tid), parent, host: OWN.host(), flags: 6, name, pid: 99, output: (0, 0, 0) }
+}
+
+#[test]
+fn the_places_of_barriers_are_listed() {
+    let mut bench = Bench::new();
+    let text = "1 group\n                   GROUP  MEMBERS    HOSTS              BARRIERS AT\n                    ring       12        3                       vm\n";
+    assert_eq!(bench.out("conf -g"), text);
+    let value: serde_json::Value = serde_json::from_str(&bench.out("conf -g --json")).unwrap();
+    assert_eq!(value["groups"][0]["barriers_at"], "vm");
 }
 
 #[test]

@@ -48,6 +48,7 @@ mod direct;
 mod execute;
 mod host_links;
 mod hosts;
+mod load;
 mod output;
 mod pending_work;
 mod processes;
@@ -298,6 +299,10 @@ impl Daemon {
     }
 
     fn check(&mut self, now: Time) {
+        if let Some((ran, waited)) = load::read() {
+            self.machine.handle_load(now, ran, waited);
+            self.execute_actions();
+        }
         self.resume_outputs();
         self.route.acknowledge();
         self.route.tick();

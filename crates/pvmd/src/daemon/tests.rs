@@ -114,6 +114,7 @@ impl Fixture {
             arch: "LINUX64".to_owned(),
             speed: 1000,
             node: None,
+            groups: None,
             dsig: native_dsig(),
             addresses: vec![self.address],
             key: [number as u8; 32],
@@ -128,6 +129,7 @@ impl Fixture {
             host_watches: 1000,
             pacing: Pacing::default(),
             barrier_tree_hosts: 48,
+            barrier_broadcast_hosts: 3,
             broadcast: None,
         };
         let options = HostOptions::default();

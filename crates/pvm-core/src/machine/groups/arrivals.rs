@@ -29,7 +29,7 @@ const MAYBE_ARRIVED_WAIT: Duration = Duration::from_secs(1);
 
 /// Where the members of a group arrive at a barrier.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
-enum MeetingPlace {
+pub(super) enum MeetingPlace {
     /// There are no members.
     #[default]
     Nowhere,
@@ -39,6 +39,10 @@ enum MeetingPlace {
     Moving(Tid),
     /// At the master.
     Master,
+    /// At that coordinator.
+    Coordinator(Tid),
+    /// At the master, as soon as the hosts have reported who waits at the coordinator.
+    TakenBack,
 }
 
 /// A member that has arrived by way of its daemon.
@@ -101,7 +105,7 @@ pub(super) struct PendingBarrier {
 /// The place where the members of a group arrive, and the arrivals at the master.
 #[derive(Default)]
 pub(super) struct Arrivals {
-    place: MeetingPlace,
+    pub place: MeetingPlace,
     /// The number of barriers at the master that have ended.
     generation: u32,
     pending: Option<PendingBarrier>,
@@ -144,8 +148,40 @@ impl Arrivals {
     /// Returns the host in whose page members arrive, if it is another host than this one.
     pub fn elsewhere(&self, own: Tid) -> Option<Tid> {
         match self.place {
-            MeetingPlace::PageOf(host) | MeetingPlace::Moving(host) if host != own => Some(host),
+            MeetingPlace::PageOf(host) | MeetingPlace::Moving(host) | MeetingPlace::Coordinator(host)
+                if host != own =>
+            {
+                Some(host)
+            }
             _ => None,
+        }
+    }
+    /// Returns the coordinator, unless it is the master.
+    pub fn coordinator(&self) -> Option<Tid> {
+        match self.place {
+            MeetingPlace::Coordinator(host) => Some(host),
+            _ => None,
+        }
+    }
+    /// Returns the host at which members arrive, unless it is the master.
+    pub fn meets_on(&self) -> Option<Tid> {
+        match self.place {
+            MeetingPlace::PageOf(host) | MeetingPlace::Coordinator(host) => Some(host),
+            _ => None,
+        }
+    }
+    /// Returns whether members arrive at the master, and none waits there.
+    pub fn is_free_at_master(&self) -> bool {
+        self.place == MeetingPlace::Master && self.is_quiet()
+    }
+    /// Lets members arrive at a coordinator.
+    pub fn meet_at(&mut self, by: Tid) {
+        self.place = MeetingPlace::Coordinator(by);
+    }
+    /// Records an arrival that a host has reported.
+    pub fn note_turn(&mut self, tid: Tid, turn: u64) {
+        if let Some(known) = self.turns.get_mut(&tid).filter(|known| known.last < turn) {
+            (known.last, known.outcome) = (turn, None);
         }
     }
 }
@@ -243,11 +279,29 @@ impl Groups {
                 ..PendingBarrier::new(need.into())
             });
         }
-        for arrival in std::mem::take(&mut arrivals.queue) {
+        self.serve_queue(core, id);
+    }
+
+    /// Counts the arrivals that have waited until the master knew who had arrived elsewhere.
+    fn serve_queue(&mut self, core: &mut Core, id: u64) {
+        let queue = self.by_id(id).map(|group| std::mem::take(&mut group.arrivals.queue)).unwrap_or_default();
+        for arrival in queue {
             self.arrive_at_master(core, id, arrival);
         }
         self.examine_barrier(core, id);
         self.choose_place(core, id);
+    }
+
+    /// Lets members arrive at the master again. `pending`: the barrier at which members have arrived elsewhere.
+    pub(super) fn resume_at_master(&mut self, core: &mut Core, id: u64, pending: PendingBarrier) {
+        let Some(group) = self.by_id(id) else { return };
+        group.arrivals.place = MeetingPlace::Master;
+        let is_complete = pending.arrived >= pending.need;
+        group.arrivals.pending = Some(pending).filter(|pending| pending.arrived > 0);
+        if is_complete {
+            self.end_barrier(core, id, Ok(()));
+        }
+        self.serve_queue(core, id);
     }
 
     /// Handles the request of a member to arrive.
@@ -261,8 +315,17 @@ impl Groups {
         if !core.is_master() {
             return self.arrivals_passing(core, from, id, arrivals);
         }
+        let Some(group) = self.by_id(id) else { return };
+        if group.arrivals.coordinator().is_some() {
+            // The host's report will repeat these arrivals.
+            if group.has_members_on(from) {
+                self.take_back(core, id, true, Tid::NONE);
+            }
+            return;
+        }
         for arrival in arrivals {
-            if self.is_new(core, from, id, &arrival) {
+            let is_reported = self.by_id(id).is_some_and(|group| group.placement.awaits(arrival.tid.host()));
+            if !is_reported && self.is_new(core, from, id, &arrival) {
                 self.release_confirmed(id, arrival.tid.host());
                 let wire::Arrival { tid, turn, count, lan, .. } = arrival;
                 let arriver = Arriver::Combined { tid, turn };
@@ -310,7 +373,14 @@ impl Groups {
                 group.arrivals.queue.push_back(arrival);
                 self.move_to_master(core, id, host);
             }
-            MeetingPlace::Moving(_) => group.arrivals.queue.push_back(arrival),
+            MeetingPlace::Coordinator(_) if group.instance_of(arrival.arriver.tid()).is_none() => {
+                self.refuse(core, id, arrival.arriver, Code::NotInGroup);
+            }
+            MeetingPlace::Coordinator(_) => {
+                group.arrivals.queue.push_back(arrival);
+                self.take_back(core, id, true, Tid::NONE);
+            }
+            MeetingPlace::Moving(_) | MeetingPlace::TakenBack => group.arrivals.queue.push_back(arrival),
             MeetingPlace::Master | MeetingPlace::Nowhere => {
                 self.arrive_at_master(core, id, arrival);
                 self.choose_place(core, id);
@@ -409,7 +479,23 @@ impl Groups {
 }
 
 impl PendingBarrier {
-    fn new(need: u32) -> PendingBarrier {
+    /// Returns a barrier that members have reached whose arrivals came from these hosts, to choose the way of its
+    /// release.
+    pub fn reached_by(hosts: impl Iterator<Item = Tid>, lan: bool) -> PendingBarrier {
+        PendingBarrier { senders: hosts.collect(), lan, ..PendingBarrier::new(0) }
+    }
+
+    /// Counts a member, once.
+    pub fn count(&mut self, tid: Tid, arriver: Option<Arriver>, sender: Tid, lan: bool) {
+        if self.members.insert(tid) {
+            self.arrived += 1;
+            self.to_answer.extend(arriver);
+            self.senders.insert(sender);
+            self.lan |= lan;
+        }
+    }
+
+    pub fn new(need: u32) -> PendingBarrier {
         PendingBarrier {
             need,
             arrived: 0,

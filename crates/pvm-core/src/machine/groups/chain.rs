@@ -30,13 +30,14 @@ pub(super) struct Chain {
 impl Chain {
     /// Makes the chain with that number. No two chains of a secret have the same number.
     pub fn new(one_way: &OneWay, number: u32) -> Chain {
-        let mut start = one_way.secret;
-        let (head, _) = start.split_at_mut(size_of::<u32>());
-        head.iter_mut().zip(number.to_le_bytes()).for_each(|(byte, mask)| *byte ^= mask);
-        let first = one_way.apply(&start, 1);
+        Chain::from_start(one_way, &start(one_way, number), number)
+    }
+
+    /// Makes the chain that begins with this secret value.
+    pub fn from_start(one_way: &OneWay, start: &ChainValue, number: u32) -> Chain {
         let next = |value: &ChainValue| Some(one_way.apply(value, STEP));
         let stored: Vec<ChainValue> =
-            std::iter::successors(Some(first), next).take((LINKS / STEP) as usize + 1).collect();
+            std::iter::successors(Some(*start), next).take((LINKS / STEP) as usize + 1).collect();
         Chain { number, disclosed: 0, stored, computed: (0, Vec::new()) }
     }
 
@@ -69,6 +70,15 @@ impl Chain {
     }
 }
 
+/// Returns the first value of the chain with that number, from which all others follow. It says nothing about other
+/// chains.
+pub(super) fn start(one_way: &OneWay, number: u32) -> ChainValue {
+    let mut start = one_way.secret;
+    let (head, _) = start.split_at_mut(size_of::<u32>());
+    head.iter_mut().zip(number.to_le_bytes()).for_each(|(byte, mask)| *byte ^= mask);
+    one_way.apply(&start, 1)
+}
+
 /// A chain as another host knows it: the release that it knows last.
 pub(super) struct KnownChain(Release);
 
@@ -76,6 +86,16 @@ impl KnownChain {
     /// Starts with what the master has told: this release, or the anchor of the chain.
     pub fn new(told: Release) -> KnownChain {
         KnownChain(told)
+    }
+
+    /// Returns the number of the chain.
+    pub fn number(&self) -> u32 {
+        self.0.chain
+    }
+
+    /// Returns the place of the release that is known last: the number of barriers that this chain has released.
+    pub fn index(&self) -> u32 {
+        self.0.index
     }
 
     /// Accepts a release that anybody may have sent, if it is the master's and newer than the one that is known.

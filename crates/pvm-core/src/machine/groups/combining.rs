@@ -12,6 +12,7 @@
 //! The release goes the same way back, or to all hosts at once ([`super::releases`]). Only barriers of the whole group
 //! take this way; other arrivals are requests to the master.
 use super::chain::KnownChain;
+use super::coordination::release_each;
 use super::group::Group;
 use super::{ALL_MEMBERS, Groups};
 use crate::binomial;
@@ -37,6 +38,8 @@ struct OwnArrival {
     arrival: Arrival,
     /// Whether the master has it, or will have it before anything that this host sends to the master later.
     is_direct: bool,
+    /// Whether the member has left. Its arrival stays counted, but nobody waits for the answer.
+    is_gone: bool,
 }
 
 /// The arrivals that pass through this host, for one group.
@@ -86,11 +89,33 @@ impl Combining {
     }
 
     /// Forgets who arrived, because the members or hosts have changed.
-    fn restart(&mut self) {
+    pub fn restart(&mut self) {
         (self.missing, self.is_late, self.is_connected) = (0, false, false);
         self.seen.clear();
         self.expected.clear();
         self.below.clear();
+    }
+
+    /// Returns the arrivals of this host's members that have not been answered, for the master, to which they go from
+    /// now on.
+    pub fn report(&mut self, own: Tid) -> Vec<Arrival> {
+        self.restart();
+        self.repeat_at = None;
+        self.held.retain(|arrival| arrival.tid.host() != own);
+        let arrivals = self.own.values().map(|own| own.arrival.clone()).collect();
+        self.own.retain(|_, own| !own.is_gone);
+        self.own.values_mut().for_each(|own| own.is_direct = true);
+        arrivals
+    }
+
+    /// At the master: returns its members that wait at the coordinator, each with its wait id unless it has left.
+    pub fn waits(&self) -> BTreeMap<Tid, Option<u32>> {
+        self.own.iter().map(|(tid, own)| (*tid, Some(own.wait).filter(|_| !own.is_gone))).collect()
+    }
+
+    /// At the master: forgets its members that waited at the coordinator.
+    pub fn forget_own(&mut self) {
+        self.own.clear();
     }
 }
 
@@ -106,6 +131,9 @@ fn tree_of(core: &Core, group: &Group) -> Option<Vec<Tid>> {
 /// Returns the host to which this host sends arrivals.
 fn parent(core: &Core, group: &Group) -> Tid {
     let master = core.hosts.master();
+    if let Some(by) = group.coordination.by {
+        return if by == core.own_host() || core.links.is_up(by) { by } else { master };
+    }
     let Some(tree) = tree_of(core, group) else { return master };
     let own = tree.iter().position(|host| *host == core.own_host());
     own.and_then(binomial::parent)
@@ -117,18 +145,21 @@ fn parent(core: &Core, group: &Group) -> Tid {
 impl Groups {
     /// Handles the arrival of a member of this host, if it can be combined with others; returns whether it can.
     pub fn combine(&mut self, core: &mut Core, from: Tid, wait: u32, id: u64, count: i32, lan: bool) -> bool {
-        if core.is_master() {
-            return false;
-        }
         let turn = self.last_turn + 1;
         let Some(group) = self.by_id(id) else { return false };
+        if core.is_master() && group.coordination.by.is_none() {
+            return false;
+        }
         let is_whole = count == ALL_MEMBERS || usize::try_from(count) == Ok(group.size());
         let is_far = group.only_host().is_none() && group.instance_of(from).is_some();
         if !is_whole || !is_far || group.combining.own.contains_key(&from) {
             return false;
         }
         let arrival = Arrival { tid: from, turn, version: group.version, count, lan };
-        group.combining.own.insert(from, OwnArrival { wait, arrival: arrival.clone(), is_direct: false });
+        group
+            .combining
+            .own
+            .insert(from, OwnArrival { wait, arrival: arrival.clone(), is_direct: false, is_gone: false });
         self.last_turn = turn;
         self.connect_children(core, id);
         self.pass_on(core, id, vec![arrival]);
@@ -138,7 +169,7 @@ impl Groups {
     /// Connects this host to its children in the tree. A child uses the link as soon as it is there. If it cannot be
     /// made, the child's arrivals go to the master, and nobody is to blame.
     fn connect_children(&mut self, core: &mut Core, id: u64) {
-        let Some(group) = self.by_id(id) else { return };
+        let Some(group) = self.by_id(id).filter(|group| group.coordination.by.is_none()) else { return };
         if std::mem::replace(&mut group.combining.is_connected, true) {
             return;
         }
@@ -193,6 +224,8 @@ impl Groups {
             return;
         }
         let to = parent(core, group);
+        let chain = group.combining.known_chain.as_ref().filter(|_| group.coordination.by == Some(to));
+        let chain = chain.map(|known| known.number());
         let is_direct = to == core.hosts.master();
         let combining = &mut group.combining;
         for arrival in arrivals.iter() {
@@ -203,20 +236,28 @@ impl Groups {
             combining.repeat_at = combining.repeat_at.or(Some(repeat_at));
         }
         self.register_deadline(id);
-        core.send_host(to, Frame::Arrived { id, arrivals });
+        match chain {
+            Some(chain) if to == core.own_host() => self.arrive_at_coordinator(core, to, id, chain, arrivals),
+            // There is no link to the coordinator.
+            _ if to == core.own_host() => self.take_back(core, id, true, Tid::NONE),
+            chain => core.send_host(to, Frame::Arrived { id, arrivals, chain }),
+        }
     }
 
     /// Sends the arrivals of this host's members to the master, if another host has them that may not pass them on.
     fn repeat(&mut self, core: &mut Core, id: u64) {
         let Some(group) = self.by_id(id) else { return };
         group.combining.repeat_at = None;
+        if core.is_master() {
+            return self.take_back(core, id, true, Tid::NONE);
+        }
         let mut arrivals = Vec::new();
         for own in group.combining.own.values_mut().filter(|own| !own.is_direct) {
             own.is_direct = true;
             arrivals.push(own.arrival.clone());
         }
         if !arrivals.is_empty() {
-            core.send_master(Frame::Arrived { id, arrivals });
+            core.send_master(Frame::Arrived { id, arrivals, chain: None });
         }
     }
 
@@ -248,7 +289,11 @@ impl Groups {
 
     /// Handles the loss of a host: it may have kept arrivals of this host's members.
     pub(super) fn combining_host_lost(&mut self, core: &mut Core, host: Tid) {
-        let in_use = |group: &&Group| !group.combining.own.is_empty() || group.combining.below.contains(&host);
+        // If there is a coordinator, and the loss concerns the group, the master takes the barriers back.
+        let in_use = |group: &&Group| {
+            let waits = !group.combining.own.is_empty() || group.combining.below.contains(&host);
+            waits && group.coordination.by.is_none()
+        };
         let ids: Vec<u64> = self.groups.values().filter(in_use).map(|group| group.id).collect();
         for id in ids {
             self.send_held(core, id);
@@ -259,17 +304,20 @@ impl Groups {
         }
     }
 
-    /// Sends the arrivals of a task that is about to leave to the master, so that they precede the news of its end.
+    /// Sends the arrivals of a task that is about to leave to the master, so that they precede the news of its end. If
+    /// there is a coordinator, the master will ask for them when it has these news.
     pub fn task_leaves(&mut self, core: &mut Core, tid: Tid) {
-        if core.is_master() {
-            return;
-        }
         let ids: Vec<u64> =
             self.groups.values().filter(|group| group.combining.own.contains_key(&tid)).map(|group| group.id).collect();
         for id in ids {
-            let own = self.by_id(id).and_then(|group| group.combining.own.remove(&tid));
+            let Some(group) = self.by_id(id) else { continue };
+            if group.coordination.by.is_some() {
+                group.combining.own.entry(tid).and_modify(|own| own.is_gone = true);
+                continue;
+            }
+            let own = group.combining.own.remove(&tid);
             if let Some(own) = own.filter(|own| !own.is_direct) {
-                core.send_master(Frame::Arrived { id, arrivals: vec![own.arrival] });
+                core.send_master(Frame::Arrived { id, arrivals: vec![own.arrival], chain: None });
             }
         }
     }
@@ -305,8 +353,8 @@ impl Groups {
         }
     }
 
-    /// Handles a release that anybody may have sent. A host of the machine (`along_tree`) has sent it down the tree, and
-    /// this host sends it on.
+    /// Handles a release that anybody may have sent. If a host of the machine has sent it on a control link (`late`: it
+    /// was sent before in another way), this host sends it on to those whose arrivals came through it.
     ///
     /// The master ends a chain before it changes the members, and so does this host. So if the release is of the chain
     /// that this host knows, it releases exactly the members that this host knows, and all arrivals of this host that
@@ -314,9 +362,10 @@ impl Groups {
     pub fn released(
         &mut self,
         core: &mut Core,
+        from: Tid,
         id: u64,
         release: &Release,
-        along_tree: bool,
+        late: Option<bool>,
     ) -> Result<(), DatagramError> {
         let one_way = core.settings.one_way.clone().ok_or(DatagramError::Unexpected)?;
         let combining = &mut self.by_id(id).ok_or(DatagramError::Unexpected)?.combining;
@@ -324,11 +373,12 @@ impl Groups {
         known.accept(&one_way, release)?;
         combining.repeat_at = None;
         let own = std::mem::take(&mut combining.own);
-        let below: Vec<Tid> = combining.below.iter().copied().filter(|_| along_tree).collect();
-        for host in below {
-            core.send_host(host, Frame::Released { id, release: release.clone() });
+        let below: Vec<Tid> = combining.below.iter().copied().filter(|_| late.is_some()).collect();
+        release_each(core, id, below.into_iter(), release, false);
+        if late == Some(true) && !own.is_empty() {
+            core.send_host(from, Frame::ReleaseMissed);
         }
-        for (tid, own) in own {
+        for (tid, own) in own.into_iter().filter(|(_, own)| !own.is_gone) {
             core.reply(tid, own.wait, Ok(Reply::Done));
         }
         Ok(())
@@ -337,7 +387,7 @@ impl Groups {
 
 /// Answers the members of this host that wait at the barrier of a group that has ended.
 pub(super) fn end_combining(core: &mut Core, combining: Combining) {
-    for (tid, own) in combining.own {
+    for (tid, own) in combining.own.into_iter().filter(|(_, own)| !own.is_gone) {
         core.reply(tid, own.wait, Err(Code::NoGroup));
     }
 }

@@ -2,6 +2,8 @@
 use super::arrivals::Arrivals;
 use super::barrier::Shortage;
 use super::combining::Combining;
+use super::coordination::Coordination;
+use super::placement::Placement;
 use super::replicas::Replica;
 use crate::machine::settings::Time;
 use crate::tid::Tid;
@@ -45,6 +47,10 @@ pub(super) struct Group {
     pub arrivals: Arrivals,
     /// On other hosts: arrivals on their way to the master.
     pub combining: Combining,
+    /// At the master: the choice of the coordinator.
+    pub placement: Placement,
+    /// The coordinator.
+    pub coordination: Coordination,
     /// How often the members have changed.
     pub version: u64,
 }

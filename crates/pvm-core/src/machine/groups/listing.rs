@@ -47,6 +47,9 @@ impl Listings {
 impl Groups {
     /// Handles the list of members that wait in the barriers of this host's pages, by group.
     pub fn listed_here(&mut self, core: &mut Core, listing: Listing, mut waiting: BTreeMap<u64, Waiting>) {
+        for (group, here) in self.waiting_at_coordinator() {
+            waiting.insert(group, here);
+        }
         if let Listing::Master { number } = listing {
             return core.send_master(Frame::BarriersListed { number, waiting });
         }

@@ -9,6 +9,7 @@
 //! * `arrivals`: barriers of members on several hosts
 //! * `combining`: arrivals on their way to the master
 //! * `releases`, `chain`, `faster_way`: the way back
+//! * `placement`, `coordination`: barriers that meet at another host than the master
 //! * `barrier`: barriers that lack members
 //! * `listing`: the group server's messages
 
@@ -16,15 +17,18 @@ mod arrivals;
 mod barrier;
 mod chain;
 mod combining;
+mod coordination;
 mod faster_way;
 mod group;
 mod listing;
+mod placement;
 mod releases;
 mod replicas;
 
 use self::group::{Freezing, Group};
 use self::listing::Listings;
 pub(super) use self::listing::ask_group_server;
+use self::placement::Wishes;
 use self::releases::Reach;
 use self::replicas::{ChangeAcks, NO_ACK, Replicas};
 use super::action::Action;
@@ -71,6 +75,7 @@ pub(super) struct Groups {
     /// The number of the last arrival that this host has combined with others.
     last_turn: u64,
     reach: Reach,
+    wishes: Wishes,
 }
 
 impl SubMachine for Groups {
@@ -80,18 +85,24 @@ impl SubMachine for Groups {
     fn is_idle(&self) -> bool {
         let indices = self.memberships.is_empty() && self.deadlines.is_empty() && self.replicas.is_idle();
         let none = self.groups.is_empty() && self.names.is_empty() && indices;
-        none && self.change_acks.is_idle() && self.listings.is_idle()
+        none && self.wishes.is_idle() && self.change_acks.is_idle() && self.listings.is_idle()
     }
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
             Event::TaskLeft { tid, .. } => {
                 self.task_leaves(core, *tid);
+                self.wishes.task_gone(*tid);
                 self.leave_all(core, *tid);
                 self.forget_viewer(*tid);
             }
-            Event::ClientLeft { tid, .. } => self.leave_all(core, *tid),
+            Event::ClientLeft { tid, .. } => {
+                self.wishes.task_gone(*tid);
+                self.leave_all(core, *tid);
+            }
             Event::HostGone(host) => {
                 self.reach.host_gone(*host);
+                self.wishes.host_gone(*host);
+                self.placement_host_lost(core, *host);
                 self.combining_host_lost(core, *host);
                 self.replica_lost(core, *host);
                 self.listing_host_lost(core, *host);
@@ -232,12 +243,15 @@ impl Groups {
             core.reply(tid, wait, Err(code));
             return self.drop_empty(core, id);
         }
+        self.take_back(core, id, false, Tid::NONE);
+        let Some(group) = self.by_id(id) else { return };
         let instance = group.add(tid);
         group.shortage.member_joined();
         self.memberships.insert(tid, id);
         let number = self.change_group(core, id, GroupChange::Joined { instance, tid }, tid.host());
         self.choose_place(core, id);
         self.subscribe(core, id, tid.host());
+        self.prepare(core, id);
         self.answer_when_known(core, number, tid, wait, Ok(Reply::Group { id, instance: instance as i32 }));
     }
 
@@ -280,6 +294,7 @@ impl Groups {
     /// Removes a member. Returns the number that acknowledgements of the change carry; see [`Groups::change_group`].
     fn remove_member(&mut self, core: &mut Core, id: u64, tid: Tid, asking_host: Tid) -> u64 {
         self.memberships.remove(tid, id);
+        self.take_back(core, id, false, Tid::NONE);
         let Some(group) = self.by_id(id) else { return NO_ACK };
         let size = group.size();
         let Some(instance) = group.remove(tid) else { return NO_ACK };

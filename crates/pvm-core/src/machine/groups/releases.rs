@@ -7,6 +7,7 @@
 //! their members shows it.
 use super::arrivals::{Arriver, PendingBarrier};
 use super::chain::Chain;
+use super::coordination::release_each;
 use super::faster_way::FasterWay;
 use super::replicas::NO_ACK;
 use super::{Groups, group::Group};
@@ -64,6 +65,10 @@ impl Releases {
     pub fn end_chain(&mut self) {
         (self.chain, self.faster_way) = (None, FasterWay::default());
     }
+    /// Forgets the last release: nobody needs to be told again.
+    pub fn forget(&mut self) {
+        *self = Releases::default();
+    }
     /// Returns the last release of the chain.
     pub fn chain(&mut self, one_way: Option<&OneWay>) -> Option<Release> {
         self.chain.as_mut().zip(one_way).map(|(chain, one_way)| chain.last(one_way))
@@ -100,7 +105,7 @@ impl Reach {
 
 /// The ways in which a release travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     /// On the control link of each host.
     Each,
     /// Down the tree in which the arrivals came.
@@ -138,7 +143,12 @@ impl Groups {
         }
         // What was not confirmed is repeated now, because the next release replaces it.
         self.repeat_release(core, id);
-        if may_release && !ended.is_empty() {
+        if may_release && self.appoint(core, id) {
+            if let Some(group) = self.by_id(id) {
+                group.arrivals.releases.forget();
+            }
+            tell_each(core, id, ended, outcome, None, false);
+        } else if may_release && !ended.is_empty() {
             self.release(core, id, &pending, ended);
         } else {
             if let Some(group) = self.by_id(id) {
@@ -152,7 +162,7 @@ impl Groups {
     }
 
     /// Chooses the way of the release of a barrier that the whole group has reached.
-    fn choose_way(
+    pub(super) fn choose_way(
         &mut self,
         core: &Core,
         id: u64,
@@ -178,15 +188,9 @@ impl Groups {
     }
 
     /// Releases a barrier that the whole group has reached.
-    fn release(
-        &mut self,
-        core: &mut Core,
-        id: u64,
-        pending: &PendingBarrier,
-        mut ended: BTreeMap<Tid, Vec<(Tid, u64)>>,
-    ) {
+    fn release(&mut self, core: &mut Core, id: u64, pending: &PendingBarrier, ended: BTreeMap<Tid, Vec<(Tid, u64)>>) {
         let Some(one_way) = core.settings.one_way.clone() else { return };
-        self.reach.count_barrier();
+        self.count_barrier();
         let way = self.choose_way(core, id, pending, ended.keys().copied());
         let Some(group) = self.groups.get_mut(&id) else { return };
         let releases = &mut group.arrivals.releases;
@@ -198,29 +202,62 @@ impl Groups {
             return tell_each(core, id, ended, Ok(()), None, false);
         };
         if way == Way::Broadcast {
-            let datagram = Datagram { group: id, release: release.clone() };
-            core.push(Action::Broadcast { bytes: crate::wire::encode(&datagram) });
-            let (near, far) = ended.into_iter().partition(|(host, _)| !self.reach.is_out_of_reach(*host));
-            ended = near;
-            tell_each(core, id, far, Ok(()), Some(&release), false);
-        } else {
-            for host in &pending.senders {
-                core.send_host(*host, Frame::Released { id, release: release.clone() });
-            }
+            return self.broadcast_release(core, id, &release, ended);
         }
-        let repeat_at = core.now + REPEAT_AFTER;
+        release_each(core, id, pending.senders.iter().copied(), &release, false);
+        self.await_signs(core, id, &release, ended, false);
+    }
+
+    /// Releases a barrier by one datagram to all hosts. Those that do not hear datagrams are told on their control links.
+    pub(super) fn broadcast_release(
+        &mut self,
+        core: &mut Core,
+        id: u64,
+        release: &Release,
+        ended: BTreeMap<Tid, Vec<(Tid, u64)>>,
+    ) {
+        let datagram = Datagram { group: id, release: release.clone() };
+        core.push(Action::Broadcast { bytes: crate::wire::encode(&datagram) });
+        let (near, far): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            ended.into_iter().partition(|(host, _)| !self.reach.is_out_of_reach(*host));
+        match core.is_master() {
+            true => tell_each(core, id, far, Ok(()), Some(release), false),
+            false => release_each(core, id, far.into_keys(), release, false),
+        }
+        self.await_signs(core, id, release, near, true);
+    }
+
+    /// Notes the arrivals that a release has ended, on hosts that have not shown that they know it.
+    fn await_signs(
+        &mut self,
+        core: &Core,
+        id: u64,
+        release: &Release,
+        ended: BTreeMap<Tid, Vec<(Tid, u64)>>,
+        was_broadcast: bool,
+    ) {
         let Some(group) = self.by_id(id) else { return };
         let releases = &mut group.arrivals.releases;
-        (releases.unconfirmed, releases.last) = (ended, Some(release));
-        (releases.was_broadcast, releases.repeat_at) = (way == Way::Broadcast, Some(repeat_at));
+        (releases.unconfirmed, releases.last) = (ended, Some(release.clone()));
+        (releases.was_broadcast, releases.repeat_at) = (was_broadcast, Some(core.now + REPEAT_AFTER));
         self.register_deadline(id);
+    }
+
+    /// Counts a barrier that could be released by broadcast.
+    pub(super) fn count_barrier(&mut self) {
+        self.reach.count_barrier();
+    }
+
+    /// Returns a number for a new chain.
+    pub(super) fn next_chain(&mut self) -> u32 {
+        self.reach.last_chain = self.reach.last_chain.wrapping_add(1);
+        self.reach.last_chain
     }
 
     /// Begins a new chain of releases, and tells all hosts that keep the group. The present barrier ends without it, so
     /// every host knows the chain before the next one.
     fn begin_chain(&mut self, core: &mut Core, id: u64, one_way: &OneWay) {
-        self.reach.last_chain = self.reach.last_chain.wrapping_add(1);
-        let mut chain = Chain::new(one_way, self.reach.last_chain);
+        let mut chain = Chain::new(one_way, self.next_chain());
         let anchor = chain.last(one_way);
         let Some(group) = self.by_id(id) else { return };
         group.arrivals.releases.chain = Some(chain);
@@ -252,6 +289,9 @@ impl Groups {
         let unconfirmed = std::mem::take(&mut releases.unconfirmed);
         let late = releases.was_broadcast;
         let Some(release) = releases.last.clone() else { return };
+        if group.coordination.is_here() {
+            return release_each(core, id, unconfirmed.into_keys(), &release, late);
+        }
         tell_each(core, id, unconfirmed, Ok(()), Some(&release), late);
     }
 
@@ -274,10 +314,10 @@ impl Groups {
     pub fn datagram_received(&mut self, core: &mut Core, bytes: &[u8]) -> Result<(), DatagramError> {
         let datagram = Some(bytes).filter(|bytes| bytes.len() <= DATAGRAM_BYTES_MAX).and_then(crate::wire::decode);
         let Datagram { group, release } = datagram.ok_or(DatagramError::Malformed)?;
-        self.released(core, group, &release, false)
+        self.released(core, core.own_host(), group, &release, None)
     }
 
-    /// Handles a host's news that it got a release only when it was repeated.
+    /// Handles a host's news that it got a release of this host only when it was repeated.
     pub fn release_missed(&mut self, from: Tid) {
         let missed = self.reach.missed.entry(from).or_default();
         *missed = missed.saturating_add(1);

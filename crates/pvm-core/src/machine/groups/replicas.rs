@@ -90,6 +90,10 @@ pub(super) struct ChangeAcks {
 }
 
 impl ChangeAcks {
+    fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
     pub fn is_idle(&self) -> bool {
         self.deferred.is_empty() && self.unacknowledged.is_empty()
     }
@@ -120,9 +124,8 @@ impl Groups {
             waited.clear();
         }
         let change_acks = &mut self.change_acks;
-        let number = if waited.is_empty() { NO_ACK } else { change_acks.last + 1 };
+        let number = if waited.is_empty() { NO_ACK } else { change_acks.next() };
         if number != NO_ACK {
-            change_acks.last = number;
             change_acks.deferred.insert(number, DeferredAnswer { missing: waited.len(), answer: None });
             for host in &waited {
                 change_acks.unacknowledged.insert(*host, number);
@@ -134,6 +137,11 @@ impl Groups {
             core.send_host(host, Frame::GroupChanged { id, number, change: change.clone() });
         }
         number
+    }
+
+    /// Returns a number for an order that hosts acknowledge.
+    pub(super) fn next_change(&mut self) -> u64 {
+        self.change_acks.next()
     }
 
     /// Sends a group to another host, which replicates the group from now on.
@@ -359,6 +367,9 @@ impl Groups {
 
     /// Applies a change to this host's replica.
     fn follow(&mut self, core: &mut Core, id: u64, change: &GroupChange) {
+        if let GroupChange::Recall { number } = change {
+            return self.recalled(core, id, *number);
+        }
         let Some(group) = self.by_id(id) else { return };
         match change {
             GroupChange::Joined { instance, tid } => {
@@ -374,10 +385,14 @@ impl Groups {
             }
             GroupChange::Freeze => group.frozen = true,
             GroupChange::Break => group.broken = true,
-            GroupChange::Close => {}
+            GroupChange::Close | GroupChange::Recall { .. } => {}
             GroupChange::Chain(anchor) => {
                 group.combining.known_chain = Some(KnownChain::new(anchor.clone()));
                 core.push(Action::ReceiveBroadcasts);
+            }
+            GroupChange::Prepare { by } => return self.prepare_for(core, id, *by),
+            GroupChange::Coordinate { by, anchor, start } => {
+                return self.coordinate(core, id, *by, anchor, start.as_ref());
             }
             GroupChange::Take | GroupChange::Give | GroupChange::Release { .. } => {
                 return self.page_ordered(core, id, change);
@@ -428,6 +443,9 @@ fn action_of(change: &GroupChange) -> Option<GroupAction> {
         GroupChange::Take => GroupAction::Take,
         GroupChange::Give => GroupAction::Give,
         GroupChange::Release { opened } => GroupAction::Release { opened: *opened },
-        GroupChange::Chain(_) => return None,
+        GroupChange::Chain(_)
+        | GroupChange::Prepare { .. }
+        | GroupChange::Coordinate { .. }
+        | GroupChange::Recall { .. } => return None,
     })
 }

@@ -116,8 +116,8 @@ impl JoiningHost {
         let mut aliases = std::mem::take(&mut self.aliases);
         aliases.extend(self.resolved.iter().map(IpAddr::to_string).chain(names));
         let speed = line.options.speed.unwrap_or(SPEED_DEFAULT);
-        let (tid, name, node) = (self.tid, line.name().to_owned(), line.options.node);
-        self.entry = Some(HostEntry { tid, name, aliases, arch, speed, node, dsig, addresses, key });
+        let (tid, name, Options { node, groups, .. }) = (self.tid, line.name().to_owned(), line.options.clone());
+        self.entry = Some(HostEntry { tid, name, aliases, arch, speed, node, groups, dsig, addresses, key });
         self.state = JoinState::Started;
         Some((tid, key))
     }
@@ -452,6 +452,7 @@ fn welcome_host(core: &mut Core, tid: Tid, new: &[Tid], options: HostOptions) {
         host_watches: core.settings.limits.host_watches as u64,
         pacing: core.settings.pacing,
         barrier_tree_hosts: u32::try_from(core.settings.barrier_tree_hosts).unwrap_or(u32::MAX),
+        barrier_broadcast_hosts: u32::try_from(core.settings.barrier_broadcast_hosts).unwrap_or(u32::MAX),
         broadcast: core.settings.broadcast,
     };
     let (version, hosts) = (core.hosts.version, core.hosts.entries());

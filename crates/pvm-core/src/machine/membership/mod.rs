@@ -343,7 +343,9 @@ impl Membership {
         core.settings.host_timeout = Duration::from_millis(shared.host_timeout_ms);
         core.settings.trusted = shared.trusted;
         core.settings.pacing = shared.pacing;
-        core.settings.barrier_tree_hosts = usize::try_from(shared.barrier_tree_hosts).unwrap_or(usize::MAX);
+        let hosts = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        core.settings.barrier_tree_hosts = hosts(shared.barrier_tree_hosts);
+        core.settings.barrier_broadcast_hosts = hosts(shared.barrier_broadcast_hosts);
         core.settings.broadcast = shared.broadcast;
         core.settings.limits.host_watches = usize::try_from(shared.host_watches).unwrap_or(usize::MAX);
         core.debug_mask = shared.debug_mask;

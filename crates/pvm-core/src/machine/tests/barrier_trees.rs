@@ -10,31 +10,31 @@ const LATER: Duration = Duration::from_millis(200);
 const MUCH_LATER: Duration = Duration::from_secs(2);
 
 /// The program of one member: barrier after barrier.
-struct Member {
-    tid: Tid,
+pub(super) struct Member {
+    pub tid: Tid,
     /// The request of its present arrival: wait id, count, and when it arrived.
-    waits: Option<(u32, usize, usize)>,
+    pub waits: Option<(u32, usize, usize)>,
     /// When it last passed a barrier that opened.
     opened: Option<usize>,
-    passed: usize,
+    pub passed: usize,
 }
 
 /// Members of one group on several hosts.
-struct Programs {
-    group: u64,
-    members: Vec<Member>,
+pub(super) struct Programs {
+    pub group: u64,
+    pub members: Vec<Member>,
     /// The number of steps so far, as a clock.
     steps: usize,
-    opened: usize,
-    failed: usize,
+    pub opened: usize,
+    pub failed: usize,
     /// Whether members pass -1 for the count now and then. Then the master counts the members.
-    leaves_count_open: bool,
+    pub leaves_count_open: bool,
     /// The members that have gone. Those that waited stay counted at the barrier at which they had arrived.
     gone: Vec<Member>,
 }
 
 impl Programs {
-    fn new(fleet: &mut Fleet, hosts: &[u32]) -> Programs {
+    pub fn new(fleet: &mut Fleet, hosts: &[u32]) -> Programs {
         let tids: Vec<Tid> = hosts.iter().map(|host| fleet.task(Fleet::host(*host))).collect();
         let mut programs = Programs {
             group: 0,
@@ -49,7 +49,7 @@ impl Programs {
         programs
     }
 
-    fn join(&mut self, fleet: &mut Fleet, tid: Tid) {
+    pub fn join(&mut self, fleet: &mut Fleet, tid: Tid) {
         match fleet.ask(tid, Request::JoinGroup(text("g"))) {
             Some(Reply::Group { id, .. }) => self.group = id,
             other => panic!("{other:?}"),
@@ -58,7 +58,7 @@ impl Programs {
     }
 
     /// Lets one member, if it does not wait, arrive at a barrier of `count` members.
-    fn arrive(&mut self, fleet: &mut Fleet, member: usize, count: usize) {
+    pub fn arrive(&mut self, fleet: &mut Fleet, member: usize, count: usize) {
         let Member { tid, waits: None, .. } = self.members[member] else { return };
         let (group, all) = (self.group, self.members.len());
         let is_open = self.leaves_count_open && count == all && fleet.prng.below(2) == 0;
@@ -74,7 +74,7 @@ impl Programs {
     }
 
     /// Notes which barriers have ended. Asserts that enough members have met in each one that opened.
-    fn look(&mut self, fleet: &Fleet) {
+    pub fn look(&mut self, fleet: &Fleet) {
         self.steps += 1;
         for member in 0..self.members.len() {
             let one = &mut self.members[member];
@@ -95,7 +95,7 @@ impl Programs {
     }
 
     /// Lets all members pass `rounds` barriers of the whole group, in any order.
-    fn pass(&mut self, fleet: &mut Fleet, rounds: usize) {
+    pub fn pass(&mut self, fleet: &mut Fleet, rounds: usize) {
         let (all, ends) = (self.members.len(), self.members.iter().map(|one| one.passed).max().unwrap_or(0) + rounds);
         let mut idle = 0;
         while self.members.iter().any(|one| one.passed < ends) {
@@ -113,8 +113,9 @@ impl Programs {
                 self.look(fleet);
             }
             idle = if self.members.iter().all(|one| one.waits.is_some() || one.passed == ends) { idle + 1 } else { 0 };
+            // Arrivals are kept back for a while; some are repeated much later.
             if idle > 20 {
-                fleet.pass(MUCH_LATER);
+                fleet.pass(if idle > 30 { MUCH_LATER } else { Duration::from_millis(20) });
                 self.look(fleet);
             }
             assert!(idle < 40, "members wait at {:?}", self.members.iter().map(|one| one.passed).collect::<Vec<_>>());
@@ -122,7 +123,7 @@ impl Programs {
         self.members.iter().for_each(|one| assert_eq!(one.passed, ends));
     }
 
-    fn forget(&mut self, gone: impl Fn(Tid) -> bool) {
+    pub fn forget(&mut self, gone: impl Fn(Tid) -> bool) {
         let (gone, stay) = std::mem::take(&mut self.members).into_iter().partition(|one| gone(one.tid));
         self.members = stay;
         self.gone.extend::<Vec<Member>>(gone);
@@ -130,7 +131,7 @@ impl Programs {
 }
 
 /// Sets from how many hosts on trees and broadcasts are used.
-fn fleet(hosts: usize, seed: u64, tree: usize, broadcast: usize) -> Fleet {
+pub(super) fn fleet(hosts: usize, seed: u64, tree: usize, broadcast: usize) -> Fleet {
     let mut fleet = Fleet::new(hosts, seed);
     for host in fleet.living() {
         let settings = &mut fleet.machine(host).core.settings;
@@ -283,7 +284,7 @@ fn a_host_that_cannot_be_reached_by_its_parent_is_not_blamed() {
 
 // ----- hostile hosts and strangers
 
-fn says(fleet: &mut Fleet, from: Tid, to: Tid, frame: Frame) {
+pub(super) fn says(fleet: &mut Fleet, from: Tid, to: Tid, frame: Frame) {
     let now = fleet.now;
     fleet.machine(to).handle_host_frame(now, from, frame);
     fleet.work(to);
@@ -339,10 +340,10 @@ fn a_host_without_members_cannot_touch_a_group() {
     let ended = programs.members.iter().flat_map(|one| (0..60).map(|turn| (one.tid, turn))).collect();
     for to in [MASTER, Fleet::host(2), Fleet::host(3)] {
         for frame in [
-            Frame::Arrived { id, arrivals: vec![arrival(victim, u64::MAX), arrival(Tid(evil.0 | 1), 5)] },
+            Frame::Arrived { id, arrivals: vec![arrival(victim, u64::MAX), arrival(Tid(evil.0 | 1), 5)], chain: None },
             Frame::BarrierEnded { id, ended: Vec::clone(&ended), failure: None, release: None, late: false },
             Frame::BarrierEnded { id, ended: Vec::new(), failure: None, release: Some(release.clone()), late: false },
-            Frame::Released { id, release: release.clone() },
+            Frame::Released { id, release: release.clone(), late: false },
             Frame::GroupChanged { id, number: 0, change: GroupChange::Chain(release.clone()) },
             Frame::ReleaseMissed,
         ] {

@@ -26,6 +26,7 @@ fn entry(tid: Tid) -> HostEntry {
         arch,
         speed: 1,
         node: None,
+        groups: None,
         dsig: 7,
         addresses: Vec::new(),
         key: [6; KEY_BYTES],
@@ -55,6 +56,7 @@ fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
         host_watches: 0,
         pacing: Pacing::Off,
         barrier_tree_hosts: 48,
+        barrier_broadcast_hosts: 3,
         broadcast: None,
     };
     let name = ByteBuf::from(b"g".to_vec());
@@ -78,10 +80,24 @@ fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
         Frame::Arrived {
             id: 1,
             arrivals: vec![Arrival { tid: task, turn: u64::MAX, version: u64::MAX, count: 1, lan: true }],
+            chain: None,
         },
         Frame::BarrierEnded { id: 1, ended: vec![(task, 1)], failure: None, release: None, late: true },
-        Frame::Released { id: 1, release: Release { chain: 1, index: 1, value: [0; CHAIN_VALUE_BYTES] } },
+        Frame::Released { id: 1, release: Release { chain: 1, index: 1, value: [0; CHAIN_VALUE_BYTES] }, late: false },
         Frame::ReleaseMissed,
+        Frame::Arrived { id: 1, arrivals: Vec::new(), chain: Some(1) },
+        Frame::Recalled { id: 1, number: 1, passed: u32::MAX, arrivals: Vec::new() },
+        Frame::HandBack { id: 1 },
+        Frame::GroupChanged { id: 1, number: 0, change: GroupChange::Recall { number: 1 } },
+        Frame::GroupChanged {
+            id: 1,
+            number: 0,
+            change: GroupChange::Coordinate {
+                by: other,
+                anchor: Release { chain: 1, index: 0, value: [0; CHAIN_VALUE_BYTES] },
+                start: Some([0; CHAIN_VALUE_BYTES]),
+            },
+        },
         Frame::Left { tid: task, ended: true },
         Frame::Died { tid: task, watcher },
         Frame::Serves { role: Role::Tasker, tid: task, on: true },

@@ -29,7 +29,14 @@ pub(in crate::machine) struct World {
 
 impl World {
     pub fn new() -> World {
-        let host = HostSettings { name: "alfa".into(), arch: "LINUX64".into(), speed: 1000, node: None, dsig: 7 };
+        let host = HostSettings {
+            name: "alfa".into(),
+            arch: "LINUX64".into(),
+            speed: 1000,
+            node: None,
+            groups: None,
+            dsig: 7,
+        };
         let settings = Settings { tasks_max: 1000, barrier_patience: PATIENCE, ..Settings::new(host) };
         let machine = Machine::new(settings);
         let (starts, boards) = (Vec::new(), Boards::default());
