@@ -2,7 +2,7 @@
 use crate::common::cargo;
 use crate::counts::Counts;
 use crate::{
-    abi, build, conform, demo, ether, failures, hosts, lint, man, old_makefiles, papers, sanitize, second_user, sim,
+    abi, build, conform, demo, ether, failures, hosts, lint, man, old_makefiles, papers, python, sanitize, second_user, sim,
     torture, unlike,
 };
 use anyhow::{Context, Result, bail};
@@ -31,6 +31,7 @@ const PARTS: &[Part] = &[
     ("binary interface", || abi::counted(&[])),
     ("manual", || man::counted(&[])),
     ("old makefiles", || old_makefiles::counted(&[])),
+    ("python", || python::counted(&[build::AS_IT_IS.into()])),
     ("second user", || second_user::counted(&[])),
     ("conformance", || conform::counted(&[])),
     ("several hosts", several_hosts),
