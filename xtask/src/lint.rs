@@ -15,7 +15,8 @@ const UNSAFE_CRATES: &[&str] = &["crates/pvm-fmp", "crates/libpvm3", "crates/lib
 /// The directories of the sources; `tests` contains programs for tests.
 const SOURCES: &[&str] = &["crates", "xtask", "include", "bench", "examples", "tests", "python"];
 /// The directories whose files must not contain paths that exist on one computer only.
-const TEXTS: &[&str] = &["crates", "xtask", "include", "bench", "examples", "tests", "dist", "docs", "man", "python", ".ci"];
+const TEXTS: &[&str] =
+    &["crates", "xtask", "include", "bench", "examples", "tests", "dist", "docs", "man", "python", ".ci"];
 
 /// Runs the command.
 pub fn run(arguments: &[String]) -> Result<()> {

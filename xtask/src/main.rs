@@ -68,7 +68,12 @@ const COMMANDS: &[(&str, &[Command])] = &[
         &[
             command("setup", "install what a fresh Debian machine lacks: setup [WORD]...", "minutes, once", setup::run),
             command("build", "build the distribution tree target/dist (release)", "5 min, then seconds", build::run),
-            command("wheel", "build the Python package target/python/wheels/hpvm-*.whl", "1 min, then 5 s", python::run),
+            command(
+                "wheel",
+                "build the Python package target/python/wheels/hpvm-*.whl",
+                "1 min, then 5 s",
+                python::run,
+            ),
             command("install", "install target/dist: install PREFIX", "1 s", install::run),
             command(
                 "demo",

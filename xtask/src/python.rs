@@ -5,21 +5,25 @@ use crate::counts::Counts;
 use crate::failures;
 use crate::scratch;
 use anyhow::{Context, Result, bail, ensure};
+use regex::Regex;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The manifest of the extension, which is a workspace of its own.
 pub const MANIFEST: &str = "python/Cargo.toml";
-/// The tag of the wheel: hosts with this glibc or a newer one can use it. auditwheel checks it.
-const PLATFORM: &str = "manylinux_2_35";
+/// The oldest glibc of any wheel of today, 2.17; the wheel needs it at least.
+const GLIBC_MIN: u32 = 17;
 /// What the package carries of the distribution tree.
 const CARRIED: [&str; 4] = ["bin/pvm", "bin/pvmd", "bin/pvmbench", "lib/libpvm3.so.3"];
 
-/// Runs the command: `wheel`.
+/// Runs the command: `wheel [--test]`.
 pub fn run(arguments: &[String]) -> Result<()> {
     build_unless_told(arguments)?;
-    println!("{}", wheel()?.strip_prefix(root())?.display());
+    if arguments.iter().any(|argument| argument == "--test") {
+        return counted(&[])?.report();
+    }
+    println!("{}", wheel()?.display());
     Ok(())
 }
 
@@ -95,11 +99,23 @@ fn wheel() -> Result<PathBuf> {
     }
     let mut maturin = Command::new(tools.join("bin/maturin"));
     maturin.args(["build", "--release", "--locked", "--quiet", "--auditwheel", "skip"]);
-    maturin.args(["--compatibility", PLATFORM, "--manifest-path"]).arg(stage.join("Cargo.toml"));
+    maturin.args(["--compatibility", &platform()?, "--manifest-path"]).arg(stage.join("Cargo.toml"));
     maturin.arg("--target-dir").arg(folder.join("build")).arg("--out").arg(&wheels);
     maturin.arg("--interpreter").arg(tools.join("bin/python"));
     output(maturin.env("HPVM_LIB", stage.join("hpvm/lib")))?;
     build::files_of(&wheels)?.into_iter().next().context("maturin has made no wheel")
+}
+
+/// Returns the platform tag of the wheel: the newest version of glibc of which the programs use a symbol.
+fn platform() -> Result<String> {
+    let version = Regex::new(r"GLIBC_2\.(\d+)")?;
+    let mut newest = GLIBC_MIN;
+    for name in CARRIED {
+        let symbols = output(Command::new("objdump").arg("-T").arg(dist().join(name)))?;
+        let minors = version.captures_iter(&symbols).filter_map(|found| found[1].parse().ok());
+        newest = minors.fold(newest, u32::max);
+    }
+    Ok(format!("manylinux_2_{newest}"))
 }
 
 /// Copies a file if it has changed, so that cargo compiles only what is new.
@@ -115,7 +131,7 @@ fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
 fn audit(wheel: &Path) -> Result<()> {
     let said = output(python(&tools()?).args(["-m", "auditwheel", "show"]).arg(wheel))?;
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    ensure!(words.contains(&format!("constrains the platform tag to \"{PLATFORM}_x86_64\"")), "{said}");
+    ensure!(words.contains(&format!("platform tag: \"{}_", platform()?)), "{said}");
     Ok(())
 }
 
