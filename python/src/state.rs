@@ -72,10 +72,7 @@ impl State {
         for mid in std::mem::take(&mut *locked(&self.unused)) {
             raw::freebuf(&mut calls, mid);
         }
-        let before = match context {
-            Some(context) => Some(raw::setcontext(&mut calls, context)),
-            None => None,
-        };
+        let before = context.map(|context| raw::setcontext(&mut calls, context));
         if let Some(code) = before.filter(|code| *code < 0) {
             return Err(code);
         }

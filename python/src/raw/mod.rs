@@ -557,6 +557,7 @@ pub fn barrier(group: &CStr, count: c_int) -> c_int {
 
 /// Calls `pvm_gather`, or `pvm_scatter`, with `count` items from `data` into `result`, which only the root (of a
 /// gather) and the members (of a scatter) need. The caller has checked the lengths.
+#[allow(clippy::too_many_arguments)]
 pub fn collect(
     scatter: bool,
     result: Option<&Buffer>,
