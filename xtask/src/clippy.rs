@@ -4,6 +4,7 @@ use crate::build::target_directory;
 use crate::common::{Checks, cargo, output};
 use crate::debian_rust::{self, Part};
 use crate::lint::has;
+use crate::python;
 use anyhow::{Result, ensure};
 use std::process::Command;
 
@@ -25,10 +26,15 @@ pub fn check(checks: &mut Checks) {
 
 /// Runs the clippy of Debian's Rust with the installed cargo; a warning is an error.
 fn decide() -> Result<()> {
+    decide_on(&["--workspace"])?;
+    decide_on(&["--manifest-path", python::MANIFEST])
+}
+
+fn decide_on(what: &[&str]) -> Result<()> {
     let driver = debian_rust::folder().join("clippy-driver");
     debian_rust::write_command(&driver, &debian_rust::with_libraries("usr/bin/clippy-driver"))?;
     let mut command = cargo();
-    command.args(["check", "--quiet", "--workspace", "--all-targets"]);
+    command.args(["check", "--quiet", "--all-targets"]).args(what);
     command.env("RUSTC", debian_rust::rustc()).env("RUSTC_WORKSPACE_WRAPPER", driver);
     // `cargo clippy` passes its arguments to the driver in this variable.
     command.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
@@ -39,7 +45,10 @@ fn decide() -> Result<()> {
 
 /// Runs the installed clippy and shows its warnings; only lints that the project denies are errors.
 fn warn() -> Result<()> {
-    let status = Command::status(cargo().args(["clippy", "--quiet", "--workspace", "--all-targets"]))?;
-    ensure!(status.success(), "see above");
+    for what in [["--workspace"].as_slice(), &["--manifest-path", python::MANIFEST]] {
+        let mut command = cargo();
+        command.args(["clippy", "--quiet", "--all-targets"]).args(what).env("CARGO_TARGET_DIR", target_directory()?);
+        ensure!(Command::status(&mut command)?.success(), "see above");
+    }
     Ok(())
 }

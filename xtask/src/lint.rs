@@ -1,7 +1,7 @@
 //! `cargo xtask lint`: checks the house rules.
 use crate::common::{Checks, cargo, output, root};
 use crate::counts::Counts;
-use crate::{atomics, citations, clippy, compatibility, debian_pvm, layers, limits, modules};
+use crate::{atomics, citations, clippy, compatibility, debian_pvm, layers, limits, modules, python};
 use anyhow::{Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 /// The most lines of a source file, without its tests.
 const LINES_MAX: usize = 600;
 /// Modules that may contain unsafe code; the rest of their crate denies it.
-const UNSAFE_MODULES: [&str; 1] = ["crates/pvm-net/src/raw.rs"];
+const UNSAFE_MODULES: [&str; 2] = ["crates/pvm-net/src/raw.rs", "python/src/raw/mod.rs"];
 /// Crates that may contain unsafe code; all others have `#![forbid(unsafe_code)]`.
 const UNSAFE_CRATES: &[&str] = &["crates/pvm-fmp", "crates/libpvm3", "crates/libfmp"];
 /// The directories of the sources; `tests` contains programs for tests.
-const SOURCES: &[&str] = &["crates", "xtask", "include", "bench", "examples", "tests"];
+const SOURCES: &[&str] = &["crates", "xtask", "include", "bench", "examples", "tests", "python"];
 /// The directories whose files must not contain paths that exist on one computer only.
-const TEXTS: &[&str] = &["crates", "xtask", "include", "bench", "examples", "tests", "dist", "docs", "man", ".ci"];
+const TEXTS: &[&str] =
+    &["crates", "xtask", "include", "bench", "examples", "tests", "dist", "docs", "man", "python", ".ci"];
 
 /// Runs the command.
 pub fn run(arguments: &[String]) -> Result<()> {
@@ -45,6 +46,9 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     }
     if has("fmt") {
         checks.check("cargo fmt changes nothing", quiet(&["fmt", "--all", "--check"]));
+        // The extension for Python is a workspace of its own.
+        let extension = ["fmt", "--manifest-path", python::MANIFEST, "--check"];
+        checks.check("cargo fmt changes nothing in python", quiet(&extension));
     } else {
         checks.skip("cargo fmt changes nothing", "cargo fmt is not installed");
     }

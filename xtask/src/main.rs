@@ -32,6 +32,7 @@ mod old_makefiles;
 mod packages;
 mod papers;
 mod processes;
+mod python;
 mod sanitize;
 mod scratch;
 mod second_user;
@@ -70,6 +71,12 @@ const COMMANDS: &[(&str, &[Command])] = &[
             command("build", "build the distribution tree target/dist (release)", "5 min, then seconds", build::run),
             command("install", "install target/dist: install PREFIX [--libdir DIRECTORY]", "1 s", install::run),
             command("uninstall", "remove an installation: uninstall PREFIX", "1 s", install::run_uninstall),
+            command(
+                "wheel",
+                "build the Python package target/python/wheels/hpvm-*.whl",
+                "1 min, then 5 s",
+                python::run,
+            ),
             command(
                 "demo",
                 "run a parallel program, one worker of which is killed; measure messages",

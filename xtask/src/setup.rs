@@ -27,6 +27,7 @@ const TEST: &[&str] = &[
     "netbase",
     "pkg-config",
     "procps",
+    "python3-venv",
     "slsh",
     "strace",
     "tmux",

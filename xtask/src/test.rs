@@ -2,7 +2,7 @@
 use crate::common::cargo;
 use crate::counts::Counts;
 use crate::{
-    abi, build, conform, demo, ether, failures, hosts, lint, man, old_makefiles, packages, papers, sanitize,
+    abi, build, conform, demo, ether, failures, hosts, lint, man, old_makefiles, packages, papers, python, sanitize,
     second_user, sim, torture, unlike,
 };
 use anyhow::{Context, Result, bail};
@@ -32,6 +32,7 @@ const PARTS: &[Part] = &[
     ("manual", || man::counted(&[])),
     ("old makefiles", || old_makefiles::counted(&[])),
     ("packages", || packages::counted_short(&[])),
+    ("python", || python::counted(&[build::AS_IT_IS.into()])),
     ("second user", || second_user::counted(&[])),
     ("conformance", || conform::counted(&[])),
     ("several hosts", several_hosts),

@@ -1,0 +1,38 @@
+"""The Parallel Virtual Machine for Python.
+
+>>> import hpvm
+>>> hpvm.start()            # joins the machine that runs
+False
+>>> [tid] = hpvm.python("hpvm.send(hpvm.parent(), hpvm.recv() ** 2)")
+>>> hpvm.send(tid, 12)
+>>> hpvm.recv(tid)
+144
+"""
+from .errors import HostError, MessageError, NoMachine, NoSuchTask, PvmError, WorkerLost
+from .groups import Group
+from .machine import (
+    Host,
+    TaskInfo,
+    add_hosts,
+    delete_hosts,
+    halt,
+    hosts,
+    is_alive,
+    kill,
+    leave,
+    mytid,
+    parent,
+    python,
+    send_signal,
+    settings,
+    spawn,
+    start,
+    tasks,
+)
+from .mailboxes import get, get_message, mailboxes, put, remove
+from .messages import Message, Packet, probe, recv, recv_message, send
+from .pool import Executor, Pool
+from .watches import Watch, watch_exit, watch_hosts_added, watch_hosts_lost
+
+__version__ = "0.1.0"
+__all__ = [name for name in dir() if not name.startswith("_")]

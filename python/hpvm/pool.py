@@ -1,0 +1,338 @@
+"""Pools of workers that survive the loss of workers and hosts: lost work is done again, each result comes once.
+
+>>> import hpvm
+>>> with hpvm.Pool(2) as pool:
+...     pool.map(abs, [-1, 2, -3])
+[1, 2, 3]
+>>> with hpvm.Executor(2) as executor:
+...     executor.submit(pow, 2, 10).result()
+1024
+"""
+from __future__ import annotations
+
+import atexit
+import concurrent.futures
+import itertools
+import os
+import pickle
+import queue
+import sys
+import threading
+import weakref
+from collections import OrderedDict, deque
+from multiprocessing import spawn as preparation
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+
+from . import _hpvm, machine
+from .errors import PvmError, WorkerLost, check
+from .messages import dumps, loads
+from .worker import EXIT, HEAD, JOB, READY, RESULT, SETUP, STOP
+
+#: How many jobs a worker has at once: while it does one, the others are there already.
+CREDIT = 4
+#: How often the job that a worker was doing may be lost before it fails with `WorkerLost`.
+LOSSES_MAX = 5
+#: How many workers in a row may end before they can do anything until waiting jobs fail with `WorkerLost`.
+STILLBORN_MAX = 12
+#: The time that a chunk of `Pool.map` should take, in seconds.
+CHUNK_SECONDS = 0.02
+
+
+class _Job:
+    def __init__(self, number: int, parts: List[Any], future: "concurrent.futures.Future[Any]") -> None:
+        self.parts = [number.to_bytes(8, "little"), *parts]
+        self.number, self.future = number, future
+        self.losses = 0
+        self.seconds = 0.0
+
+
+class Executor(concurrent.futures.Executor):
+    """An executor of `concurrent.futures` whose workers are tasks, on any host of the machine.
+
+    Functions and arguments must be picklable; functions of the main program are found by importing it again in the
+    worker, as `multiprocessing` does, so protect its top level by `if __name__ == "__main__":`. A job whose worker
+    is lost is done again by another worker; so a job can run more than once, but its result comes once.
+    """
+
+    def __init__(self, max_workers: Optional[int] = None, host: Optional[str] = None) -> None:
+        machine.start()
+        self.size = max_workers or os.cpu_count() or 1
+        if self.size < 1:
+            raise ValueError("max_workers must be 1 or more")
+        self._host = host
+        self._me = machine.mytid()
+        self._context = check("pvm_newcontext", _hpvm.newcontext())
+        self._lock = threading.RLock()
+        self._numbers = itertools.count()
+        self._waiting: Deque[_Job] = deque()
+        #: For each worker, what it has to do, the job that it is doing first.
+        self._workers: Dict[int, "OrderedDict[int, _Job]"] = {}
+        #: The workers that have started and can do jobs.
+        self._ready: Set[int] = set()
+        self._stillborn = 0
+        self._is_open, self._is_stopped = True, False
+        self._idle = threading.Condition(self._lock)
+        #: How many workers were lost.
+        self.lost = 0
+        _hpvm.share()
+        self._thread = threading.Thread(target=self._serve, daemon=True, name="hpvm-executor")
+        with self._lock:
+            self._hire()
+        self._thread.start()
+        _all.add(self)
+
+    @property
+    def workers(self) -> List[int]:
+        """The tids of the workers."""
+        with self._lock:
+            return list(self._workers)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "concurrent.futures.Future[Any]":
+        """Schedules a call; returns its future."""
+        return self._submit(dumps((fn, args, kwargs))).future
+
+    def _submit(self, parts: List[Any], done: Optional[Callable[[_Job], None]] = None) -> _Job:
+        job = _Job(next(self._numbers), parts, concurrent.futures.Future())
+        if done:
+            job.future.add_done_callback(lambda _: done(job))
+        with self._lock:
+            if not self._is_open:
+                raise RuntimeError("the executor was shut down")
+            if not self._workers:
+                # The last ones could not be replaced when they ended.
+                self._stillborn = 0
+                self._hire()
+            self._waiting.append(job)
+            self._hand_out()
+        return job
+
+    def _hire(self) -> None:
+        """Starts the workers that are missing."""
+        missing = self.size - len(self._workers)
+        if missing <= 0:
+            return
+        code = f"from hpvm.worker import main; main({self._context})"
+        tids = machine.python(code, count=missing, host=self._host)
+        about = preparation.get_preparation_data("hpvm-worker")
+        # The key must not leave this process, and workers keep their own directory if this one is not there.
+        about.pop("authkey", None)
+        if not about.get("dir") or self._host:
+            about.pop("dir", None)
+        for tid in tids:
+            self._workers[tid] = OrderedDict()
+        _hpvm.notify(1, EXIT, tids, -1, self._context)
+        _hpvm.send_object(tids, SETUP, [pickle.dumps(about)], self._context)
+
+    def _hand_out(self) -> None:
+        """Gives waiting jobs to the workers with the fewest. A job of a worker that starts would wait long."""
+        while self._waiting and self._ready:
+            tid = min(self._ready, key=lambda worker: len(self._workers[worker]))
+            jobs = self._workers[tid]
+            if len(jobs) >= CREDIT:
+                return
+            job = self._waiting.popleft()
+            if not job.future.running() and not job.future.set_running_or_notify_cancel():
+                continue
+            jobs[job.number] = job
+            _hpvm.send_object([tid], JOB, job.parts, self._context)
+
+    def _serve(self) -> None:
+        while True:
+            message = _hpvm.recv(-1, -1, None, self._context)
+            if message.tag == STOP and message.tid == self._me:
+                return
+            if message.tag == RESULT:
+                self._take(message.tid, message.parts())
+            elif message.tag == READY:
+                self._begin(message.tid)
+            elif message.tag == EXIT:
+                into = bytearray(4)
+                message.unpack_into(3, 4, into)
+                self._lose(int.from_bytes(into, sys.byteorder, signed=True))
+
+    def _begin(self, tid: int) -> None:
+        with self._lock:
+            if tid in self._workers:
+                self._ready.add(tid)
+                self._stillborn = 0
+                self._hand_out()
+
+    def _take(self, tid: int, parts: List[Any]) -> None:
+        number, ok, seconds = HEAD.unpack(parts[0])
+        with self._lock:
+            # A worker that is unknown was given up; its jobs are elsewhere.
+            job = self._workers.get(tid, {}).pop(number, None)
+            self._hand_out()
+            self._idle.notify_all()
+        if job is None:
+            return
+        job.seconds = seconds
+        try:
+            value = loads(parts[1:])
+        except Exception as error:
+            ok, value = False, error
+        (job.future.set_result if ok else job.future.set_exception)(value)
+
+    def _lose(self, tid: int) -> None:
+        failed: List[Tuple[_Job, BaseException]] = []
+        with self._lock:
+            jobs = list(self._workers.pop(tid, {}).values())
+            if self._is_stopped:
+                return
+            self.lost += 1
+            self._stillborn += tid not in self._ready
+            self._ready.discard(tid)
+            if jobs:
+                jobs[0].losses += 1
+                if jobs[0].losses >= LOSSES_MAX:
+                    lost = jobs.pop(0)
+                    failed.append((lost, WorkerLost(f"{LOSSES_MAX} workers ended while they did this job")))
+            self._waiting.extendleft(reversed(jobs))
+            failed += self._replace()
+            self._hand_out()
+            self._idle.notify_all()
+        for job, error in failed:
+            if job.future.running() or job.future.set_running_or_notify_cancel():
+                job.future.set_exception(error)
+
+    def _replace(self) -> List[Tuple[_Job, BaseException]]:
+        """Starts a worker for a lost one. Returns the jobs that nobody can do any more, and why."""
+        reason: Optional[BaseException] = None
+        try:
+            if self._stillborn < STILLBORN_MAX:
+                self._hire()
+            else:
+                reason = WorkerLost("workers end before they have started: run `python -m hpvm.demo` on each host")
+        except PvmError as error:
+            reason = error
+        if reason is None or self._workers:
+            return []
+        hopeless = [(job, reason) for job in self._waiting]
+        self._waiting.clear()
+        return hopeless
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Ends the workers, after their jobs if `wait` is true."""
+        with self._lock:
+            if self._is_stopped:
+                return
+            self._is_open = False
+            if cancel_futures or not wait:
+                dropped = list(self._waiting)
+                self._waiting.clear()
+            else:
+                dropped = []
+        for job in dropped:
+            job.future.cancel()
+        with self._lock:
+            while wait and (self._waiting or any(self._workers.values())):
+                self._idle.wait()
+            self._is_stopped = True
+            left = list(self._workers)
+            unfinished = [job for jobs in self._workers.values() for job in jobs.values()]
+        if left:
+            _hpvm.send_object(left, STOP, [b""], self._context)
+        if not wait:
+            for tid in left:
+                _hpvm.kill(tid)
+            for job in unfinished:
+                job.future.set_exception(WorkerLost("the executor was shut down without waiting"))
+        _hpvm.send_object([self._me], STOP, [b""], self._context)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        _hpvm.freecontext(self._context)
+        _all.discard(self)
+
+
+_all: "weakref.WeakSet[Executor]" = weakref.WeakSet()
+
+
+@atexit.register
+def _end() -> None:
+    for executor in list(_all):
+        executor.shutdown(wait=False)
+
+
+def _run(function: Callable[..., Any], items: List[Any], star: bool) -> List[Any]:
+    return [function(*item) for item in items] if star else [function(item) for item in items]
+
+
+class Pool:
+    """Maps functions over items, with workers on all hosts of the machine."""
+
+    def __init__(self, processes: Optional[int] = None, host: Optional[str] = None) -> None:
+        self.executor = Executor(processes, host)
+
+    def map(self, function: Callable[[Any], Any], items: Iterable[Any], chunksize: Optional[int] = None) -> List[Any]:
+        """Returns the results in the order of the items. Raises the first exception of the function."""
+        return self._all(function, items, chunksize, False)
+
+    def starmap(self, function: Callable[..., Any], items: Iterable[Any], chunksize: Optional[int] = None) -> List[Any]:
+        """Does the same with several arguments for each call."""
+        return self._all(function, items, chunksize, True)
+
+    def imap_unordered(
+        self, function: Callable[[Any], Any], items: Iterable[Any], chunksize: Optional[int] = None
+    ) -> Iterator[Any]:
+        """Yields each result as soon as it is there."""
+        for _, results in self._chunks(function, list(items), chunksize, False):
+            yield from results
+
+    def imap(self, function: Callable[[Any], Any], items: Iterable[Any], chunksize: Optional[int] = None) -> Iterator[Any]:
+        """Yields the results in the order of the items."""
+        early: Dict[int, List[Any]] = {}
+        place = 0
+        for begin, results in self._chunks(function, list(items), chunksize, False):
+            early[begin] = results
+            while place in early:
+                ready = early.pop(place)
+                place += len(ready)
+                yield from ready
+
+    def apply(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Returns the result of one call."""
+        return self.executor.submit(function, *args, **kwargs).result()
+
+    def _all(self, function: Callable[..., Any], items: Iterable[Any], size: Optional[int], star: bool) -> List[Any]:
+        listed = list(items)
+        results: List[Any] = [None] * len(listed)
+        for begin, part in self._chunks(function, listed, size, star):
+            results[begin : begin + len(part)] = part
+        return results
+
+    def _chunks(
+        self, function: Callable[..., Any], items: List[Any], size: Optional[int], star: bool
+    ) -> Iterator[Tuple[int, List[Any]]]:
+        """Hands out chunks that take about `CHUNK_SECONDS`, smaller ones towards the end."""
+        done: "queue.SimpleQueue[Tuple[int, int, _Job]]" = queue.SimpleQueue()
+        place = under_way = 0
+        seconds = CHUNK_SECONDS
+        window = self.executor.size * CREDIT
+        while place < len(items) or under_way:
+            while place < len(items) and under_way < window:
+                fair = -(-(len(items) - place) // (2 * window))
+                count = size or max(1, min(int(CHUNK_SECONDS / seconds), fair))
+                chunk = items[place : place + count]
+                parts = dumps((_run, (function, chunk, star), {}))
+                begin = place
+                self.executor._submit(parts, lambda job, at=begin, n=len(chunk): done.put((at, n, job)))
+                place += len(chunk)
+                under_way += 1
+            begin, count, job = done.get()
+            under_way -= 1
+            seconds = max(0.5 * seconds + 0.5 * job.seconds / count, 1e-7)
+            yield begin, job.future.result()
+
+    def close(self) -> None:
+        """Ends the workers after their work."""
+        self.executor.shutdown()
+
+    def terminate(self) -> None:
+        """Ends the workers at once."""
+        self.executor.shutdown(wait=False)
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self.executor.shutdown(wait=kind is None)

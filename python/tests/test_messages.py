@@ -1,0 +1,142 @@
+import pathlib
+import pickle
+import subprocess
+
+import numpy
+import pytest
+
+import hpvm
+from hpvm import programs
+
+ECHO = "hpvm.send(hpvm.parent(), hpvm.recv(hpvm.parent()))"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, 7, "text", {"a": [1, (2, 3)]}, b"", b"x" * 100, b"y" * 100_000, bytearray(b"z" * 70_000), [b"a" * 5000] * 3],
+    ids=lambda value: type(value).__name__,
+)
+def test_objects_come_back_as_they_were(value):
+    [tid] = hpvm.python(ECHO)
+    hpvm.send(tid, value)
+    back = hpvm.recv(tid, timeout=20)
+    assert back == value and type(back) is type(value)
+
+
+def test_arrays_come_back_writable_and_of_the_same_type():
+    [tid] = hpvm.python("for _ in range(5): " + ECHO)
+    for array in (
+        numpy.arange(10),
+        numpy.linspace(0, 1, 1 << 20),
+        numpy.arange(60_000).reshape(200, 300)[::2],
+        numpy.asfortranarray(numpy.ones((300, 500), "f4")),
+        numpy.zeros(5000, "c16"),
+    ):
+        hpvm.send(tid, array)
+        back = hpvm.recv(tid, timeout=20)
+        assert back.dtype == array.dtype and (back == array).all() and back.flags.writeable
+
+
+def test_a_read_only_array_stays_read_only():
+    array = numpy.arange(10_000)
+    array.flags.writeable = False
+    hpvm.send(hpvm.mytid(), array, 11)
+    back = hpvm.recv(tag=11, timeout=5)
+    assert not back.flags.writeable and (back == array).all()
+
+
+def test_large_arrays_travel_beside_the_pickle():
+    from hpvm.messages import dumps
+
+    array = numpy.zeros(1 << 20)
+    parts = dumps(array)
+    assert len(parts[0]) < 1000 and numpy.shares_memory(numpy.frombuffer(parts[1]), array)
+
+
+def test_a_c_program_unpacks_typed_items_and_answers(tmp_path):
+    lib, include = programs.HERE / "lib", programs.HERE / "include"
+    source, program = pathlib.Path(__file__).with_name("square.c"), tmp_path / "square"
+    subprocess.run(
+        ["cc", source, f"-I{include}", f"-L{lib}", f"-Wl,-rpath,{lib}", "-l:libpvm3.so.3", "-o", program], check=True
+    )
+    [tid] = hpvm.spawn(program)
+    values = numpy.array([1.5, -2.0, 3.0])
+    hpvm.Packet().ints(3).text("three").add(values).send(tid, 3)
+    message = hpvm.recv_message(tid, 4, timeout=20)
+    assert (message.into(numpy.empty(3)) == values**2).all() and message.text() == "three"
+
+
+def test_a_foreign_message_is_no_object():
+    hpvm.Packet().ints(1, 2, 3, 4, 5, 6).send(hpvm.mytid(), 12)
+    with pytest.raises(hpvm.MessageError, match="PvmBadMsg"):
+        hpvm.recv(tag=12, timeout=5)
+
+
+def test_unpacking_too_much_is_an_error():
+    hpvm.Packet().ints(1).send(hpvm.mytid(), 13)
+    message = hpvm.recv_message(tag=13, timeout=5)
+    with pytest.raises(hpvm.MessageError, match="PvmNoData"):
+        message.ints(2)
+
+
+def test_types_that_pvm_lacks_are_refused():
+    with pytest.raises(TypeError, match="no type"):
+        hpvm.Packet().add(numpy.zeros(3, "f2"))
+
+
+def test_errors_say_what_failed_and_what_helps():
+    with pytest.raises(hpvm.PvmError) as caught:
+        hpvm.spawn("/no/such/program")
+    assert "PvmNoFile" in str(caught.value) and "/no/such/program" in str(caught.value) and caught.value.cure
+    with pytest.raises(hpvm.HostError) as caught:
+        hpvm.delete_hosts("nowhere.invalid")
+    assert caught.value.host == "nowhere.invalid" and caught.value.code == -6
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value) and type(again) is hpvm.HostError
+
+
+def test_mailboxes_hold_objects_until_they_are_removed():
+    array = numpy.arange(100_000)
+    hpvm.put("table", array)
+    assert (hpvm.get("table") == array).all()
+    hpvm.remove("table")
+    with pytest.raises(hpvm.PvmError, match="PvmNotFound"):
+        hpvm.get("table")
+
+
+MEMBER = """
+import numpy
+group = hpvm.Group("team")
+group.barrier(3)
+mine = numpy.full(4, group.instance + 1)
+results = [group.reduce(mine, operation) for operation in (numpy.add, numpy.multiply, numpy.gcd)]
+rows = group.gather(mine)
+part = group.scatter(None if group.instance else numpy.arange(6.0).reshape(3, 2), numpy.empty(2))
+hpvm.send(hpvm.parent(), (group.instance, results, rows, part))
+group.barrier(3)
+"""
+
+
+def test_groups_reduce_gather_and_scatter():
+    tids = hpvm.python(MEMBER, count=3)
+    got = {instance: rest for instance, *rest in (hpvm.recv(tid, timeout=30) for tid in tids)}
+    assert sorted(got) == [0, 1, 2]
+    results, rows, _ = got[0]
+    assert [list(result) for result in results] == [[6] * 4, [6] * 4, [1] * 4]
+    assert rows.tolist() == [[1] * 4, [2] * 4, [3] * 4]
+    assert [got[instance][2].tolist() for instance in range(3)] == [[0, 1], [2, 3], [4, 5]]
+    assert got[1][0] == [None] * 3
+
+
+def test_watches_tell_of_ends_by_iterator_and_by_callback():
+    import queue
+
+    ended = queue.Queue()
+    tids = hpvm.python("hpvm.recv(hpvm.parent())", count=2)
+    with hpvm.watch_exit(tids) as watch, hpvm.watch_exit(tids, ended.put):
+        assert watch.wait(0.05) is None
+        hpvm.kill(tids[0])
+        assert next(watch) == tids[0] and ended.get(timeout=10) == tids[0]
+        hpvm.send(tids[1], None)
+        assert list(watch) == [tids[1]] and ended.get(timeout=10) == tids[1]
+        assert not hpvm.is_alive(tids[0])

@@ -1,0 +1,81 @@
+import os
+import time
+
+import numpy
+import pytest
+
+import hpvm
+
+
+def double(value):
+    return 2 * value
+
+
+def slow(value):
+    time.sleep(0.005)
+    return value
+
+
+def die(_):
+    os._exit(3)
+
+
+def fail(value):
+    raise ValueError(f"no {value}")
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with hpvm.Pool(2) as made:
+        yield made
+
+
+def test_results_come_in_order(pool):
+    assert pool.map(double, range(1000)) == list(range(0, 2000, 2))
+    assert list(pool.imap(double, range(100))) == list(range(0, 200, 2))
+    assert sorted(pool.imap_unordered(double, range(100), chunksize=7)) == list(range(0, 200, 2))
+    assert pool.starmap(pow, [(2, 3), (3, 2)]) == [8, 9] and pool.map(double, []) == []
+
+
+def test_arrays_go_through_pools(pool):
+    assert (pool.apply(double, numpy.arange(50_000)) == numpy.arange(0, 100_000, 2)).all()
+
+
+def test_exceptions_arrive(pool):
+    with pytest.raises(ValueError, match="no 3"):
+        pool.map(fail, [3])
+    assert pool.apply(double, 4) == 8
+
+
+def test_every_result_is_there_once_although_workers_are_killed():
+    with hpvm.Pool(3) as pool:
+        results = []
+        for result in pool.imap_unordered(slow, range(600), chunksize=3):
+            results.append(result)
+            # By progress, not by time: on a slow machine, workers need long to start.
+            if len(results) in (60, 200, 350, 500):
+                hpvm.send_signal(pool.executor.workers[0], 9)
+        assert sorted(results) == list(range(600)) and pool.executor.lost >= 3
+
+
+def test_a_job_that_ends_each_worker_fails_at_last(pool):
+    future = pool.executor.submit(die, 1)
+    with pytest.raises(hpvm.WorkerLost, match="5 workers"):
+        future.result(timeout=40)
+    assert pool.apply(double, 5) == 10
+
+
+def test_the_executor_is_one_of_concurrent_futures():
+    with hpvm.Executor(2) as executor:
+        futures = [executor.submit(double, number) for number in range(50)]
+        assert [future.result(timeout=20) for future in futures] == list(range(0, 100, 2))
+        assert list(executor.map(double, [1, 2])) == [2, 4]
+    with pytest.raises(RuntimeError, match="shut down"):
+        executor.submit(double, 1)
+
+
+def test_waiting_jobs_can_be_cancelled():
+    executor = hpvm.Executor(1)
+    futures = [executor.submit(time.sleep, 0.1) for _ in range(20)]
+    executor.shutdown(wait=True, cancel_futures=True)
+    assert futures[0].done() and futures[-1].cancelled()

@@ -1,0 +1,192 @@
+//! The Python package: `cargo xtask wheel` builds it, and the part "python" of `cargo xtask test` tries it.
+use crate::build::{self, build_unless_told, is_newer, place};
+use crate::common::{Checks, dist, in_path, output, root, sh};
+use crate::counts::Counts;
+use crate::failures;
+use crate::scratch;
+use anyhow::{Context, Result, bail, ensure};
+use regex::Regex;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The manifest of the extension, which is a workspace of its own.
+pub const MANIFEST: &str = "python/Cargo.toml";
+/// The oldest glibc of any wheel of today, 2.17; the wheel needs it at least.
+const GLIBC_MIN: u32 = 17;
+/// What the package carries of the distribution tree.
+const CARRIED: [&str; 4] = ["bin/pvm", "bin/pvmd", "bin/pvmbench", "lib/libpvm3.so.3"];
+
+/// Runs the command: `wheel [--test]`.
+pub fn run(arguments: &[String]) -> Result<()> {
+    build_unless_told(arguments)?;
+    if arguments.iter().any(|argument| argument == "--test") {
+        return counted(&[])?.report();
+    }
+    println!("{}", wheel()?.display());
+    Ok(())
+}
+
+/// Runs the tests of the package. `target/dist` must have been built.
+pub fn counted(_arguments: &[String]) -> Result<Counts> {
+    if !in_path("python3") {
+        return Ok(Counts::skip("the Python package: there is no python3"));
+    }
+    if let Err(error) = tools() {
+        return Ok(Counts::skip(format_args!("the Python package: its tools cannot be had: {error:#}")));
+    }
+    let wheel = wheel()?;
+    let mut checks = Checks::default();
+    checks.check("the wheel runs on every system of its tag", audit(&wheel));
+    checks.check("the wheel alone, in a fresh environment, runs its demo", demo(&wheel));
+    Ok(checks.counts() + pytest(&wheel)?)
+}
+
+fn folder() -> Result<PathBuf> {
+    Ok(build::target_directory()?.join("python"))
+}
+
+/// Returns the environment with the tools, which pip installs when their list has changed.
+fn tools() -> Result<PathBuf> {
+    let environment = folder()?.join("tools");
+    let (list, done) = (root().join("python/requirements.txt"), environment.join("installed"));
+    if is_newer(&list, &done) {
+        output(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
+        pip(&environment).map(|mut pip| output(pip.args(["install", "--requirement"]).arg(&list)))??;
+        fs::write(&done, "")?;
+    }
+    Ok(environment)
+}
+
+fn pip(environment: &Path) -> Result<Command> {
+    let mut pip = python(environment);
+    pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check"]);
+    Ok(pip)
+}
+
+/// Returns the environment's Python, without what the caller's environment says about Python and PVM.
+fn python(environment: &Path) -> Command {
+    let mut command = Command::new(environment.join("bin/python"));
+    for name in ["PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "PVMSOCK", "PVM_ROOT", "PVM_VMID", "PVMEPID"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Builds the wheel from `python` and `target/dist`. Returns its path.
+fn wheel() -> Result<PathBuf> {
+    let (tools, folder) = (tools()?, folder()?);
+    let (stage, wheels) = (folder.join("stage"), folder.join("wheels"));
+    // Files that are no longer in the source must not be in the wheel.
+    for old in [stage.join("hpvm"), wheels.clone()] {
+        if old.exists() {
+            fs::remove_dir_all(&old)?;
+        }
+    }
+    for name in ["Cargo.toml", "Cargo.lock", "build.rs", "pyproject.toml", "README.md"] {
+        copy(&root().join("python").join(name), &stage.join(name), 0o644)?;
+    }
+    for directory in ["src", "src/raw", "hpvm"] {
+        for file in build::files_of(&root().join("python").join(directory))? {
+            copy(&file, &stage.join(directory).join(file.file_name().context("a file")?), 0o644)?;
+        }
+    }
+    for name in CARRIED {
+        copy(&dist().join(name), &stage.join("hpvm").join(name), 0o755)?;
+    }
+    for header in build::files_of(&dist().join("include"))? {
+        copy(&header, &stage.join("hpvm/include").join(header.file_name().context("a file")?), 0o644)?;
+    }
+    let mut maturin = Command::new(tools.join("bin/maturin"));
+    maturin.args(["build", "--release", "--locked", "--quiet", "--auditwheel", "skip"]);
+    maturin.args(["--compatibility", &platform()?, "--manifest-path"]).arg(stage.join("Cargo.toml"));
+    maturin.arg("--target-dir").arg(folder.join("build")).arg("--out").arg(&wheels);
+    maturin.arg("--interpreter").arg(tools.join("bin/python"));
+    output(maturin.env("HPVM_LIB", stage.join("hpvm/lib")))?;
+    build::files_of(&wheels)?.into_iter().next().context("maturin has made no wheel")
+}
+
+/// Returns the platform tag of the wheel: the newest version of glibc of which the programs use a symbol.
+fn platform() -> Result<String> {
+    let version = Regex::new(r"GLIBC_2\.(\d+)")?;
+    let mut newest = GLIBC_MIN;
+    for name in CARRIED {
+        let symbols = output(Command::new("objdump").arg("-T").arg(dist().join(name)))?;
+        let minors = version.captures_iter(&symbols).filter_map(|found| found[1].parse().ok());
+        newest = minors.fold(newest, u32::max);
+    }
+    Ok(format!("manylinux_2_{newest}"))
+}
+
+/// Copies a file if it has changed, so that cargo compiles only what is new.
+fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    if fs::read(to).is_ok_and(|there| fs::read(from).is_ok_and(|new| new == there)) {
+        return Ok(());
+    }
+    fs::create_dir_all(to.parent().context("a file lies in a directory")?)?;
+    place(from, to, mode)
+}
+
+/// Checks by the versions of the symbols that the wheel's tag is true.
+fn audit(wheel: &Path) -> Result<()> {
+    let said = output(python(&tools()?).args(["-m", "auditwheel", "show"]).arg(wheel))?;
+    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    ensure!(words.contains(&format!("platform tag: \"{}_", platform()?)), "{said}");
+    Ok(())
+}
+
+/// Installs the wheel, and nothing else, in a new environment and runs the demo there.
+fn demo(wheel: &Path) -> Result<()> {
+    let directory = scratch::directory("wheel")?;
+    let environment = directory.path().join("environment");
+    output(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
+    output(pip(&environment)?.args(["install", "--no-index"]).arg(wheel))?;
+    let mut demo = python(&environment);
+    demo.args(["-m", "hpvm.demo"]).current_dir(directory.path());
+    let said = output(demo.env("PVM_TMP", directory.path()).env("PVM_ALLOW_ROOT", "1"))?;
+    ensure!(said.contains("400 results, workers lost: 1") && said.contains("pi = 3.141593"), "{said}");
+    Ok(())
+}
+
+/// Runs pytest with the installed wheel, and counts its tests.
+fn pytest(wheel: &Path) -> Result<Counts> {
+    let tools = tools()?;
+    sh(pip(&tools)?.args(["install", "--no-index", "--no-deps", "--force-reinstall"]).arg(wheel))?;
+    let mut command = python(&tools);
+    command.args(["-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"]);
+    // The tests' directory alone: beside it lies the source of the package, which has no extension.
+    let done = command.arg("tests").current_dir(root().join("python")).env("PYTHONSAFEPATH", "1").output()?;
+    let said = String::from_utf8_lossy(&done.stdout);
+    let last = said.lines().rev().find(|line| line.contains(" in ")).unwrap_or_default();
+    let counts = summary(last);
+    if !done.status.success() || counts.passed == 0 {
+        failures::report(format_args!("{said}{}", String::from_utf8_lossy(&done.stderr)));
+        if counts.failed == 0 {
+            bail!("pytest ended with {}", done.status);
+        }
+    }
+    Ok(counts)
+}
+
+/// Returns the counts of pytest's last line, `2 failed, 44 passed, 1 skipped in 21.87s`. An error counts as a failure.
+fn summary(line: &str) -> Counts {
+    let words: Vec<&str> = line.split([' ', ',']).collect();
+    let number = |word: &str| {
+        let at = words.iter().position(|one| *one == word).filter(|at| *at > 0);
+        at.and_then(|at| words[at - 1].parse().ok()).unwrap_or(0)
+    };
+    let failed = number("failed") + number("error") + number("errors");
+    Counts { passed: number("passed"), failed, skipped: number("skipped") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_of_pytest_is_understood() {
+        assert_eq!(summary("2 failed, 44 passed in 21.87s"), Counts { passed: 44, failed: 2, skipped: 0 });
+        assert_eq!(summary("3 passed, 1 skipped, 1 error in 1s"), Counts { passed: 3, failed: 1, skipped: 1 });
+        assert_eq!(summary(""), Counts::default());
+    }
+}
