@@ -4,6 +4,7 @@
 //! `> ` continues it. The lines after it are its output, standard error included. `...` in a line stands for any text,
 //! and a line that is only `...` for any lines.
 use super::pages::Page;
+use crate::machine::{END_TIME_MAX, wait_until};
 use crate::processes;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
@@ -28,7 +29,10 @@ struct Step {
 pub fn check(page: &Page, home: &Path) -> Result<()> {
     let steps = steps(page)?;
     let said = run(&steps, home);
-    let left = processes::with_variable("HOME", home.as_os_str());
+    let running = || processes::with_variable("HOME", home.as_os_str());
+    // A daemon that was halted takes a moment to end.
+    let is_quiet = said.is_ok() && wait_until(END_TIME_MAX, || running().is_empty());
+    let left = if is_quiet { Vec::new() } else { running() };
     left.iter().for_each(|pid| processes::signal(*pid, Signal::KILL));
     let said = said?;
     let mark = format!("{MARK}\n");
