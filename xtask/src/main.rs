@@ -20,6 +20,7 @@ mod elf;
 mod ether;
 mod failures;
 mod fuzz;
+mod guide;
 mod hosts;
 mod install;
 mod layers;
@@ -136,6 +137,12 @@ const COMMANDS: &[(&str, &[Command])] = &[
                 "check the manual pages of the calls and run their examples: man [--only NAME]",
                 "10 s",
                 man::run,
+            ),
+            command(
+                "guide",
+                "run the programs and commands of the guide, check its links and messages: guide [--only PAGE]",
+                "20 s",
+                guide::run,
             ),
             command("test", "run every test: test [PART]...", "25 min", test::run),
         ],

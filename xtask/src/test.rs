@@ -2,8 +2,8 @@
 use crate::common::cargo;
 use crate::counts::Counts;
 use crate::{
-    abi, build, conform, demo, ether, failures, hosts, lint, man, old_makefiles, packages, papers, python, sanitize,
-    second_user, sim, torture, unlike,
+    abi, build, conform, demo, ether, failures, guide, hosts, lint, man, old_makefiles, packages, papers, python,
+    sanitize, second_user, sim, torture, unlike,
 };
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
@@ -30,6 +30,7 @@ const PARTS: &[Part] = &[
     ("simulator", || sim::counted(&[])),
     ("binary interface", || abi::counted(&[])),
     ("manual", || man::counted(&[])),
+    ("guide", || guide::counted(&[])),
     ("old makefiles", || old_makefiles::counted(&[])),
     ("packages", || packages::counted_short(&[])),
     ("python", || python::counted(&[build::AS_IT_IS.into()])),

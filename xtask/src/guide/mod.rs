@@ -1,0 +1,85 @@
+//! `cargo xtask guide`: checks the guide (`docs/guide`). The commands that its pages show are run in the order of each
+//! page, and print what the page shows; every link leads somewhere; each message that a page explains is in the
+//! sources. If `mdbook` is installed, the command also builds the book.
+mod messages;
+mod pages;
+mod transcript;
+
+use crate::build;
+use crate::common::{Checks, dist, in_path, output, root};
+use crate::counts::Counts;
+use crate::scratch;
+use anyhow::{Context, Result, bail};
+use pages::Page;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Runs the command: `guide [--as-it-is] [--only PAGE]`.
+pub fn run(arguments: &[String]) -> Result<()> {
+    let only = match arguments.iter().position(|word| word == "--only") {
+        Some(at) => Some(arguments.get(at + 1).context("--only needs the name of a page")?.as_str()),
+        None => None,
+    };
+    build::build_unless_told(arguments)?;
+    check(only)?.report()?;
+    if in_path("mdbook") {
+        let book = root().join("target/guide");
+        output(Command::new("mdbook").arg("build").arg(directory()).arg("--dest-dir").arg(&book))?;
+        println!("The book: {}", book.join("index.html").display());
+    } else {
+        println!("The book was not built: mdbook is not installed (cargo install mdbook)");
+    }
+    Ok(())
+}
+
+/// Runs the command as a part of `cargo xtask test`, on a built `target/dist`.
+pub fn counted(_arguments: &[String]) -> Result<Counts> {
+    check(None)
+}
+
+fn check(only: Option<&str>) -> Result<Counts> {
+    let pages = pages::read(&directory())?;
+    let chosen: Vec<&Page> = pages.iter().filter(|page| only.is_none_or(|only| page.name == only)).collect();
+    if chosen.is_empty() {
+        bail!("the pages are: {}", pages.iter().map(|page| &*page.name).collect::<Vec<_>>().join(", "));
+    }
+    let mut checks = Checks::default();
+    let sources = messages::Sources::read(&root())?;
+    for page in chosen {
+        let about = |what: &str| format!("{what} of docs/guide/src/{}.md", page.name);
+        checks.check(&about("the links"), pages::check_links(page, &pages));
+        checks.check(&about("the included files"), pages::check_includes(page));
+        if page.blocks.iter().any(|block| block.kind == "message") {
+            checks.check(&about("the messages"), sources.check(page));
+        }
+        if page.blocks.iter().any(|block| block.kind == "console") {
+            match missing_tool(page) {
+                Some(tool) => checks.skip(&about("the commands"), &format!("{tool} is missing")),
+                None => checks.check(&about("the commands"), try_out(page)),
+            }
+        }
+    }
+    checks.check("the programs of the guide are in its pages", pages::check_programs(&directory(), &pages));
+    checks.check("the summary of the guide has every page", pages::check_summary(&directory(), &pages));
+    Ok(checks.counts())
+}
+
+/// Returns a compiler that the page's commands need and this machine lacks.
+fn missing_tool(page: &Page) -> Option<&'static str> {
+    let needs = |tool: &str| page.blocks.iter().any(|block| block.kind == "console" && block.text.contains(tool));
+    ["gfortran", "pkg-config"].into_iter().find(|tool| needs(tool) && !in_path(tool))
+}
+
+/// Runs the page's commands as a user would who has installed hpvm in `~/hpvm` and has the guide's programs.
+fn try_out(page: &Page) -> Result<()> {
+    let place = scratch::directory("guide")?;
+    let home = place.path();
+    std::os::unix::fs::symlink(dist(), home.join("hpvm"))?;
+    std::os::unix::fs::symlink(root(), home.join("source"))?;
+    std::fs::create_dir(home.join("work"))?;
+    transcript::check(page, home)
+}
+
+fn directory() -> PathBuf {
+    root().join("docs/guide")
+}
