@@ -13,10 +13,11 @@ const TESTS: &[&str] = &["make test", "cargo xtask packages", "cargo xtask bench
 
 /// Runs the command: `release [--dry-run]`.
 pub fn run(arguments: &[String]) -> Result<()> {
-    let is_dry = match arguments {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let is_dry = match words[..] {
         [] => false,
-        [option] if option == "--dry-run" => true,
-        _ => bail!("usage: cargo xtask release [--dry-run]"),
+        ["--dry-run"] | ["--dry-run", build::AS_IT_IS] => true,
+        _ => bail!("usage: cargo xtask release [--dry-run [{}]]", build::AS_IT_IS),
     };
     let version = versions::version()?;
     let tag = format!("v{version}");
@@ -33,7 +34,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         println!("{} {name}", if result.is_ok() { "ok       " } else { "NOT READY" });
         checks.check(name, result);
     }
-    build::build()?;
+    build::build_unless_told(arguments)?;
     let made = root().join("target/packages").join(&tag);
     make(&made, &version)?;
     println!("\nmade in {}:\n{}", made.display(), fs::read_to_string(made.join("SHA256SUMS"))?);
