@@ -100,7 +100,8 @@ mod tests {
         let heads = part.lines().filter_map(|line| line.strip_prefix(".It Ev "));
         let mut named: Vec<&str> = heads.flat_map(|line| line.split(" , ")).collect();
         let mut known: Vec<&str> = VARIABLES.iter().map(|(name, _)| *name).collect();
-        (named.sort_unstable(), known.sort_unstable());
+        named.sort_unstable();
+        known.sort_unstable();
         assert_eq!(named, known);
     }
 

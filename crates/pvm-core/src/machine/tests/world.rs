@@ -317,7 +317,18 @@ fn children_get_their_settings_and_directory() {
     assert_eq!(start.directory, Some(text("/tmp")));
     let variables: Vec<_> = start.environment.iter().map(|one| String::from_utf8_lossy(one).into_owned()).collect();
     let mask = format!("PVMTMASK={}", "@".repeat(35));
-    let expected = ["PVM_EXPORT=X", "X=1", "PVMTRCOPT=3", &mask, "PVMTRCBUF=0", "PVMSPAWNWD=/tmp"];
+    let expected = [
+        "PVM_EXPORT=X",
+        "X=1",
+        "PVMTRCOPT=3",
+        &mask,
+        "PVMTRCBUF=0",
+        "PVMSPAWNWD=/tmp",
+        "HPVM_TASK_INDEX=0",
+        "HPVM_TASK_COUNT=1",
+        "HPVM_LOCAL_INDEX=0",
+        "HPVM_LOCAL_COUNT=1",
+    ];
     assert_eq!(variables, expected);
     assert_eq!(world.hello(501, Some(start.cookie)).parent, Code::ParentNotSet.number());
 }
