@@ -24,7 +24,7 @@ static double now(void)
 static void show_place(void)
 {
     fflush(stdout);
-    system("pvm conf -g | awk '$1 == \"" GROUP "\" { print $1, $2, $3, $4 }'");
+    system("echo conf -g | pvm | awk '$1 == \"" GROUP "\" { print $1, $2, $3, $4 }'");
 }
 
 static void child(void)
