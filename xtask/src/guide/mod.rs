@@ -80,8 +80,8 @@ fn has_python_package() -> bool {
     path().and_then(|path| output(Command::new("env").arg(path).args(["python3", "-c", "import hpvm"]))).is_ok()
 }
 
-/// Returns the setting of `PATH` for the commands of pages: the Python environment of `target`, if there is one, and then
-/// the caller's directories.
+/// Returns the setting of `PATH` for the commands of pages: the Python environment of `target`, and then the caller's
+/// directories.
 fn path() -> Result<OsString> {
     let caller = std::env::var_os("PATH").unwrap_or_default();
     let directories = std::iter::once(root().join(PYTHON)).chain(std::env::split_paths(&caller));
