@@ -11,8 +11,12 @@ use crate::counts::Counts;
 use crate::scratch;
 use anyhow::{Context, Result, bail};
 use pages::Page;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
+
+/// The programs of the Python environment that has the package hpvm, if it was made.
+const PYTHON: &str = "target/python/tools/bin";
 
 /// Runs the command: `guide [--as-it-is] [--only PAGE]`.
 pub fn run(arguments: &[String]) -> Result<()> {
@@ -64,10 +68,26 @@ fn check(only: Option<&str>) -> Result<Counts> {
     Ok(checks.counts())
 }
 
-/// Returns a compiler that the page's commands need and this machine lacks.
+/// Returns what the page's commands need and this machine lacks.
 fn missing_tool(page: &Page) -> Option<&'static str> {
     let needs = |tool: &str| page.blocks.iter().any(|block| block.kind == "console" && block.text.contains(tool));
-    ["gfortran", "pkg-config"].into_iter().find(|tool| needs(tool) && !in_path(tool))
+    let tool = ["gfortran", "pkg-config"].into_iter().find(|tool| needs(tool) && !in_path(tool));
+    tool.or_else(|| (needs("python3") && !has_python_package()).then_some("the Python package hpvm"))
+}
+
+/// Returns whether `python3` of the commands' [`path`] finds the package hpvm.
+fn has_python_package() -> bool {
+    path().and_then(|path| output(Command::new("env").arg(path).args(["python3", "-c", "import hpvm"]))).is_ok()
+}
+
+/// Returns the setting of `PATH` for the commands of pages: the Python environment of `target`, and then the caller's
+/// directories.
+fn path() -> Result<OsString> {
+    let caller = std::env::var_os("PATH").unwrap_or_default();
+    let directories = std::iter::once(root().join(PYTHON)).chain(std::env::split_paths(&caller));
+    let mut setting = OsString::from("PATH=");
+    setting.push(std::env::join_paths(directories)?);
+    Ok(setting)
 }
 
 /// Runs the page's commands as a user would who has installed hpvm in `~/hpvm` and has the guide's programs.
@@ -77,7 +97,7 @@ fn try_out(page: &Page) -> Result<()> {
     std::os::unix::fs::symlink(dist(), home.join("hpvm"))?;
     std::os::unix::fs::symlink(root(), home.join("source"))?;
     std::fs::create_dir(home.join("work"))?;
-    transcript::check(page, home)
+    transcript::check(page, home, &path()?)
 }
 
 fn directory() -> PathBuf {

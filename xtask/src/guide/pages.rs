@@ -66,6 +66,7 @@ pub fn parse(name: String, directory: PathBuf, text: &str) -> Result<Page> {
                 if let Some(title) = line.strip_prefix('#') {
                     anchors.push(anchor(title.trim_start_matches('#')));
                 }
+                ensure!(line.split('`').count() % 2 == 1, "{name}.md, line {}: code without an end", index + 1);
                 // The parts at odd places are between backticks.
                 prose.extend(line.split('`').step_by(2));
                 prose.push('\n');

@@ -8,6 +8,7 @@ use crate::machine::{END_TIME_MAX, wait_until};
 use crate::processes;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -25,10 +26,10 @@ struct Step {
     shown: Vec<String>,
 }
 
-/// Runs the page's commands in `home/work`. Ends every process that they have left.
-pub fn check(page: &Page, home: &Path) -> Result<()> {
+/// Runs the page's commands in `home/work` with this setting of `PATH`. Ends every process that they have left.
+pub fn check(page: &Page, home: &Path, path: &OsStr) -> Result<()> {
     let steps = steps(page)?;
-    let said = run(&steps, home);
+    let said = run(&steps, home, path);
     let running = || processes::with_variable("HOME", home.as_os_str());
     // A daemon that was halted takes a moment to end.
     let is_quiet = said.is_ok() && wait_until(END_TIME_MAX, || running().is_empty());
@@ -72,7 +73,7 @@ fn steps(page: &Page) -> Result<Vec<Step>> {
 }
 
 /// Returns what the commands print, with a mark after each.
-fn run(steps: &[Step], home: &Path) -> Result<String> {
+fn run(steps: &[Step], home: &Path, path: &OsStr) -> Result<String> {
     let mut script = String::from("exec 2>&1\n");
     for step in steps {
         script += &format!("{}\necho '{MARK}'\n", step.command);
@@ -81,14 +82,14 @@ fn run(steps: &[Step], home: &Path) -> Result<String> {
     fs::write(&file, script)?;
     let printed = home.join("printed");
     // A daemon that a command leaves running keeps its output open: so the output is a file, not a pipe.
-    let status = Command::new("timeout")
-        .args([PAGE_SECONDS_MAX, "bash"])
+    let status = Command::new("env")
+        .arg(path)
+        .args(["timeout", PAGE_SECONDS_MAX, "bash"])
         .arg(&file)
         .env_clear()
         .env("HOME", home)
         .env("PVM_TMP", home)
         .env("LANG", "C.UTF-8")
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .current_dir(home.join("work"))
         .stdin(Stdio::null())
         .stdout(fs::File::create(&printed)?)
