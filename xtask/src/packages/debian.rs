@@ -14,7 +14,7 @@ pub const PACKAGES: [&str; 3] = ["libpvm3", "pvm", "pvm-dev"];
 /// Debian's version of PVM, which ours must follow, and a version that Debian may make.
 const THEIRS: [&str; 2] = ["3.4.6-5", "3.4.6-99"];
 
-/// Files of Debian's packages that ours lack, and why. `*` is explained at [`matches`].
+/// Files of Debian's packages that ours lack, and why. `*` is explained at [`matches()`].
 const LACKING: &[(&str, &str)] = &[
     ("usr/lib/*/libpvm3.so.3.4.6", "the file behind libpvm3.so.3; ours is that file"),
     ("usr/lib/*/libgpvm3.so.3.4.6", "the file behind libgpvm3.so.3; ours is that file"),

@@ -110,7 +110,7 @@ pub fn counted() -> Result<Counts> {
     checks.check("the same commit makes the same source tarball", is_reproducible(&tarball, &version));
     println!("building from {} in a fresh system without a network", tarball.display());
     let built = build(&tarball, &version);
-    let packages = built.as_ref().map(Vec::clone).unwrap_or_default();
+    let packages = built.as_deref().unwrap_or_default().to_vec();
     checks.check("the source tarball builds without a network, and lintian finds no error", built.map(drop));
     if packages.is_empty() {
         checks.skip("the Debian packages take the place of Debian's own", "they were not built");
