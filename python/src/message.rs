@@ -95,7 +95,7 @@ impl Message {
 fn lengths(calls: &mut raw::Calls, mid: i32, bytes: usize) -> Result<Vec<u64>, i32> {
     let mut head = [0u8; HEAD_BYTES];
     let code = raw::unpack_bytes(calls, mid, &mut head);
-    let number = |at: &[u8]| at.iter().rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
+    let number = |at: &[u8]| at.iter().rev().fold(0u64, |sum, byte| (sum << 8) | u64::from(*byte));
     let count = number(&head[8..]);
     if code < 0 || head[..8] != *SIGN || count == 0 || count > PARTS_MAX || count * 8 > bytes as u64 {
         return Err(BAD_MESSAGE);

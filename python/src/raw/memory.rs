@@ -62,7 +62,7 @@ impl Drop for Buffer {
 }
 
 /// Returns a bytes or bytearray object of that length whose memory was not cleared; the caller fills it.
-pub fn unfilled<'py>(py: Python<'py>, bytes: usize, is_readonly: bool) -> PyResult<(Bound<'py, PyAny>, Place)> {
+pub fn unfilled(py: Python<'_>, bytes: usize, is_readonly: bool) -> PyResult<(Bound<'_, PyAny>, Place)> {
     let size = bytes as isize;
     // SAFETY: the interpreter's lock is held; a null pointer asks for memory that is not filled. The pointer to the
     // data is used by `unpack_parts` only, before anybody else sees the object.
