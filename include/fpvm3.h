@@ -113,6 +113,7 @@
       integer PVMNORESET
       integer PVMBACKOFF
       integer PVMMCASTROUTE
+      integer PVMGROUPHOST
       integer PVMMCASTAUTOMATIC
       integer PVMMCASTITERATIVE
       integer PVMMCASTBINOMIAL

@@ -45,8 +45,10 @@ fn contents() -> Result<BTreeMap<&'static str, BTreeSet<String>>> {
     let mut contents = BTreeMap::new();
     for package in PACKAGES {
         let mut own = BTreeSet::new();
-        for pattern in lines(&format!("debian/{package}.install"))? {
-            let found: BTreeSet<String> = left.iter().filter(|file| matches(&pattern, file)).cloned().collect();
+        for line in lines(&format!("debian/{package}.install"))? {
+            // A second word is the directory to which the package moves the file.
+            let pattern = line.split_whitespace().next().unwrap_or_default();
+            let found: BTreeSet<String> = left.iter().filter(|file| matches(pattern, file)).cloned().collect();
             ensure!(!found.is_empty(), "{pattern} of {package} names no file that is not yet in a package");
             left.retain(|file| !found.contains(file));
             own.extend(found);
