@@ -16,6 +16,7 @@ help:
 	@echo 'make install PREFIX=DIR   install to DIR ($(PREFIX)); DESTDIR and LIBDIR (lib) are honoured'
 	@echo 'make uninstall PREFIX=DIR remove from DIR exactly what was installed there'
 	@echo 'make dist                 the source tarball, which builds without a network, in target/packages'
+	@echo 'make wheel                the Python package, in target/python/wheels'
 	@echo 'make clean                remove everything that was built'
 	@echo 'dist/bootstrap.sh xtask   the commands for developers'
 
@@ -50,8 +51,12 @@ uninstall:
 dist:
 	@$(CARGO) xtask dist-tarball
 
+wheel:
+	@$(CARGO) xtask setup build wheel
+	@$(CARGO) xtask wheel
+
 clean:
 	@$(CARGO) clean
 	@rm -rf target
 
-.PHONY: all help build demo test bench papers install uninstall dist clean
+.PHONY: all help build demo test bench papers install uninstall dist wheel clean

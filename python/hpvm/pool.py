@@ -124,7 +124,7 @@ class Executor(concurrent.futures.Executor):
         _hpvm.send_object(tids, SETUP, [pickle.dumps(about)], self._context)
 
     def _hand_out(self) -> None:
-        """Gives waiting jobs to the workers with the fewest. A job of a worker that starts would wait long."""
+        """Hands waiting jobs to the workers that have the fewest. A job of a worker that starts would wait long."""
         while self._waiting and self._ready:
             tid = min(self._ready, key=lambda worker: len(self._workers[worker]))
             jobs = self._workers[tid]

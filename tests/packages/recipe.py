@@ -1,6 +1,6 @@
 """Runs the Spack recipe without Spack: recipe.py RECIPE PREFIX WORK
 
-Gives the recipe the names of `spack.package` that it uses, with their meaning for one installation: directives are
+Defines for the recipe the names of `spack.package` that it uses, with their meaning for one installation: directives are
 recorded, and `which` runs the program. Fails if the recipe uses a name that is unknown here.
 """
 

@@ -106,7 +106,7 @@ fn wheel() -> Result<PathBuf> {
     build::files_of(&wheels)?.into_iter().next().context("maturin has made no wheel")
 }
 
-/// Returns the platform tag of the wheel: the newest version of glibc of which the programs use a symbol.
+/// Returns the platform tag of the wheel: the newest version of glibc whose symbols the programs use.
 fn platform() -> Result<String> {
     let version = Regex::new(r"GLIBC_2\.(\d+)")?;
     let mut newest = GLIBC_MIN;

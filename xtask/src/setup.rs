@@ -38,6 +38,9 @@ const TEST: &[&str] = &[
 /// The packages for comparisons. The two MPIs coexist; each has commands of its own (`mpicc.openmpi`, ...).
 const BENCH: &[&str] = &[FONT, "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev"];
 
+/// The packages for `cargo xtask wheel`.
+const WHEEL: &[&str] = &["python3-venv"];
+
 /// The packages for `cargo xtask packages`.
 const PACKAGES: &[&str] = &["debootstrap", "iproute2"];
 
@@ -59,8 +62,8 @@ struct Wanted {
     with_pvm: bool,
 }
 
-/// Runs the command: `setup [build|test|clippy|unlike|sanitize|bench|packages|fuzz]...`; without a word, the words are
-/// those of [`ALL`].
+/// Runs the command: `setup [build|test|clippy|unlike|sanitize|bench|packages|wheel|fuzz]...`; without a word, the
+/// words are those of [`ALL`].
 pub fn run(arguments: &[String]) -> Result<()> {
     let mut words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     if words.is_empty() {
@@ -98,6 +101,7 @@ fn wanted(words: &[&str]) -> Result<Wanted> {
             "test" => wanted.add_with_pvm(TEST),
             "bench" => wanted.add_with_pvm(BENCH),
             "packages" => wanted.add_with_pvm(PACKAGES),
+            "wheel" => wanted.add(WHEEL),
             "unlike" => {
                 wanted.add(unlike::tools::PACKAGES);
                 wanted.parts.push(&unlike::tools::LIBRARIES);

@@ -441,7 +441,7 @@ fn chunks(call: Pack, data: *mut c_void, bytes: usize, size: usize) -> c_int {
     let (mut at, step) = (0, CHUNK_BYTES_MAX / size.max(1) * size.max(1));
     while at < bytes {
         let now = step.min(bytes - at);
-        // SAFETY: the range lies inside the memory, of which the caller promises `bytes` bytes.
+        // SAFETY: the range lies inside the memory; the caller promises that it has `bytes` bytes.
         let code = unsafe { call(data.cast::<u8>().add(at).cast(), (now / size.max(1)) as c_int, 1) };
         if code < 0 {
             return code;

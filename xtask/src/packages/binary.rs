@@ -68,7 +68,7 @@ pub fn oldest_glibc(tree: &Path) -> Result<(u32, u32)> {
     Ok(oldest)
 }
 
-/// Returns the numbers in `GLIBC_2.34`, of which a third one does not matter.
+/// Returns the two first numbers in `GLIBC_2.34`; a third one does not matter.
 fn glibc(version: &str) -> Option<(u32, u32)> {
     let mut numbers = version.strip_prefix("GLIBC_")?.split('.');
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))

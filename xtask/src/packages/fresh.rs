@@ -11,7 +11,7 @@ use std::process::Command;
 /// The release of the fresh systems: the last one with PVM.
 const RELEASE: &str = "bookworm";
 const MIRROR: &str = "http://deb.debian.org/debian";
-/// The parts of the archive, of which the updates have a Rust that is new enough.
+/// The parts of the archive. The updates have a Rust that is new enough.
 const SOURCES: &str = "deb http://deb.debian.org/debian bookworm main\n\
                        deb http://deb.debian.org/debian bookworm-updates main\n\
                        deb http://deb.debian.org/debian-security bookworm-security main\n";

@@ -24,7 +24,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("PVM_DPATH", "pvmd, and usual places"),
     ("PVMNETSOCKPORT", "any"),
     ("PVM_TRUSTED_NET", "0"),
-    ("PVM_PACING", "from the first loss"),
+    ("PVM_PACING", "when several hosts lose packets at once"),
     ("PVM_BROADCAST", "a random group"),
     ("HPVM_STARTS_MAX", "64, or 16 per processor"),
     ("HPVM_HOST_TIMEOUT", "10"),

@@ -10,12 +10,12 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Gives each host a block of tasks; `place` is the place argument of `pvm_spawn`.
+    /// Each host gets a block of tasks; `place` is the place argument of `pvm_spawn`.
     pub fn in_blocks(place: String) -> Hosts {
         Hosts { place, turn: Vec::new() }
     }
 
-    /// Gives each of these hosts one task in turn. A host that is named several times counts once.
+    /// Each of these hosts gets one task in turn. A host that is named several times counts once.
     pub fn in_turns(names: impl IntoIterator<Item = String>) -> Hosts {
         let mut turn: Vec<String> = Vec::new();
         for name in names {

@@ -29,7 +29,8 @@ use serde::{Deserialize, Serialize};
 pub enum Pacing {
     /// Never.
     Off,
-    /// From the first loss of a packet of several senders on, until no two hosts have sent at the same time for a while.
+    /// From the time on at which several senders lose packets at once, until no two hosts have sent at the same time for
+    /// a while.
     #[default]
     OnLoss,
     /// From the first message on.
