@@ -2,7 +2,7 @@
 //@ ours-only 2.11: skip
 //@ timeout 60
 #include "hosts.h"
-#include <sys/time.h>
+#include "barriers.h"
 
 #define MEMBERS 8
 #define ROUNDS 300
@@ -10,14 +10,6 @@
 
 /* The scenarios are linked with the library of PVM 3.4.6, which lacks this call of hpvm. */
 int pvm_lanbarr(char *group, int count) __attribute__((weak));
-
-/* Returns the time in us. All hosts have the same clock. */
-static double now(void)
-{
-    struct timeval time;
-    gettimeofday(&time, NULL);
-    return time.tv_sec * 1e6 + time.tv_usec;
-}
 
 static void child(void)
 {
@@ -33,17 +25,13 @@ static void child(void)
         times[1][i] = now();
     }
     well &= pvm_lanbarr(GROUP, 0) == PvmBadParam && pvm_lanbarr("nobody", 1) == PvmNoGroup;
-    pvm_initsend(PvmDataDefault);
-    pvm_pkint(&well, 1, 1);
-    pvm_pkdouble(times[0], 2 * ROUNDS, 1);
-    pvm_send(pvm_parent(), 5);
+    report_barriers(well, times[0], ROUNDS);
     pvm_barrier(GROUP, MEMBERS);
 }
 
 int main(int argc, char **argv)
 {
-    static double arrived[ROUNDS], left[ROUNDS], times[2 * ROUNDS];
-    int tids[MEMBERS], i, k, well, early = 0;
+    int tids[MEMBERS];
     case_begin();
     if (argc > 1) {
         child();
@@ -53,23 +41,7 @@ int main(int argc, char **argv)
     pvm_mytid();
     SHOW(spawn_on_all("child", tids));
     SHOW(spawn_on_all("child", tids + 4));
-    for (i = 0; i < MEMBERS; i++) {
-        well = case_receive(tids[i], 5, 2 * PATIENCE) > 0;
-        if (well) {
-            pvm_upkint(&well, 1, 1);
-            pvm_upkdouble(times, 2 * ROUNDS, 1);
-        }
-        printf("member: %d\n", well);
-        for (k = 0; k < ROUNDS; k++) {
-            if (i == 0 || times[k] > arrived[k])
-                arrived[k] = times[k];
-            if (i == 0 || times[ROUNDS + k] < left[k])
-                left[k] = times[ROUNDS + k];
-        }
-    }
-    for (k = 0; k < ROUNDS; k++)
-        early += left[k] < arrived[k];
-    printf("released too early: %d\n", early);
+    show_early_releases(tids, MEMBERS, ROUNDS);
     pvm_exit();
     return 0;
 }

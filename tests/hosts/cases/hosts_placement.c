@@ -3,7 +3,7 @@
 //@ ours-only 2.9: skip
 //@ timeout 60
 #include "hosts.h"
-#include <sys/time.h>
+#include "barriers.h"
 
 #define MEMBERS 6
 #define ROUNDS 900
@@ -11,14 +11,6 @@
 
 /* The scenarios are linked with the library of PVM 3.4.6, which lacks this call of hpvm. */
 int pvm_lanbarr(char *group, int count) __attribute__((weak));
-
-/* Returns the time in us. All hosts have the same clock. */
-static double now(void)
-{
-    struct timeval time;
-    gettimeofday(&time, NULL);
-    return time.tv_sec * 1e6 + time.tv_usec;
-}
 
 /* Prints the host at which the barriers of the group meet, as the console shows it: delta, as soon as it has been
  * appointed. After barriers that the master had to take back, that takes a second or two. */
@@ -50,18 +42,14 @@ static void child(void)
         well &= (i % 7 < 4 ? pvm_barrier : pvm_lanbarr)(GROUP, i % 2 ? MEMBERS : -1) == 0;
         times[1][i] = now();
     }
-    pvm_initsend(PvmDataDefault);
-    pvm_pkint(&well, 1, 1);
-    pvm_pkdouble(times[0], 2 * ROUNDS, 1);
-    pvm_send(pvm_parent(), 5);
+    report_barriers(well, times[0], ROUNDS);
     pvm_barrier(GROUP, MEMBERS);
 }
 
 int main(int argc, char **argv)
 {
     static const char *names[] = {"alfa", "bravo", "charlie"};
-    static double arrived[ROUNDS], left[ROUNDS], times[2 * ROUNDS];
-    int tids[MEMBERS], i, k, well, early = 0, status = -99;
+    int tids[MEMBERS], i, status = -99;
     char *delta[] = {"delta"};
     case_begin();
     if (argc > 1) {
@@ -83,23 +71,7 @@ int main(int argc, char **argv)
     SHOW(case_receive(-1, 6, 2 * PATIENCE) > 0);
     show_place();
     SHOW(pvm_delhosts(delta, 1, &status));
-    for (i = 0; i < MEMBERS; i++) {
-        well = case_receive(tids[i], 5, 2 * PATIENCE) > 0;
-        if (well) {
-            pvm_upkint(&well, 1, 1);
-            pvm_upkdouble(times, 2 * ROUNDS, 1);
-        }
-        printf("member: %d\n", well);
-        for (k = 0; k < ROUNDS; k++) {
-            if (i == 0 || times[k] > arrived[k])
-                arrived[k] = times[k];
-            if (i == 0 || times[ROUNDS + k] < left[k])
-                left[k] = times[ROUNDS + k];
-        }
-    }
-    for (k = 0; k < ROUNDS; k++)
-        early += left[k] < arrived[k];
-    printf("released too early: %d\n", early);
+    show_early_releases(tids, MEMBERS, ROUNDS);
     pvm_exit();
     return 0;
 }

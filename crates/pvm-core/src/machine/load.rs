@@ -55,7 +55,7 @@ impl Load {
 mod tests {
     use super::*;
 
-    /// Reads for that many seconds, in each of which the daemon ran and waited so many milliseconds; returns the changes.
+    /// Reads once a second; the daemon runs and waits for the given milliseconds in each second. Returns the changes.
     fn read(load: &mut Load, clock: &mut [u64; 3], seconds: usize, ran: u64, waited: u64) -> Vec<bool> {
         let mut changes = Vec::new();
         for _ in 0..seconds {

@@ -211,7 +211,7 @@ fn probe(directory: &Path) -> std::io::Result<()> {
     result
 }
 
-/// Checks that no file of another user takes the place of the file by which tasks find the daemon.
+/// Checks the file that tells tasks where the daemon is: no file of another user may have its name.
 fn rendezvous() -> Finding {
     let own = rustix::process::geteuid().as_raw();
     let files = Environment::from_process().places.files;
