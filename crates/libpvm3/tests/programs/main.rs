@@ -294,6 +294,11 @@ fn a_process_with_both_libraries_is_one_task_and_messages_of_fmp_do_not_mix_with
 }
 
 #[test]
+fn a_failure_that_nobody_reads_does_not_end_the_program() {
+    passes("broken_pipe", Linked::Shared);
+}
+
+#[test]
 fn programs_share_the_data_symbols() {
     passes("symbols", Linked::Shared);
 }
