@@ -121,6 +121,8 @@ pub struct Pacer {
     pub(super) path: Path,
     /// Hosts from which bytes have arrived since the last decision.
     touched: BTreeSet<Tid>,
+    /// Hosts from which bytes have arrived since their connections were last checked for losses.
+    unchecked: BTreeSet<Tid>,
     grants: BTreeMap<Tid, u64>,
     last_number: u64,
     turns: u64,
@@ -141,6 +143,7 @@ impl Default for Pacer {
             favourite: None,
             path: Path::default(),
             touched: BTreeSet::new(),
+            unchecked: BTreeSet::new(),
             grants: BTreeMap::new(),
             last_number: 0,
             turns: 0,
@@ -234,13 +237,14 @@ impl Pacer {
     }
 
     /// Returns the hosts whose connections the caller should check for lost packets now: hosts that have sent while
-    /// others send too.
+    /// others send too. To be called before [`Pacer::handle_time`].
     pub fn hosts_to_check(&mut self, now: Time) -> Vec<Tid> {
-        if self.active.len() < 2 || self.touched.is_empty() || now < self.checked + CHECK_INTERVAL {
+        self.unchecked.extend(&self.touched);
+        if self.active.len() < 2 || self.unchecked.is_empty() || now < self.checked + CHECK_INTERVAL {
             return Vec::new();
         }
         self.checked = now;
-        self.touched.iter().copied().collect()
+        std::mem::take(&mut self.unchecked).into_iter().collect()
     }
 
     /// Handles the loss of packets of a host that sends while others send too: if others lose packets as well, from now on
@@ -291,6 +295,7 @@ impl Pacer {
         if self.hosts.remove(&host).is_some() {
             self.active.remove(&host);
             self.touched.remove(&host);
+            self.unchecked.remove(&host);
             self.grants.remove(&host);
             self.losses.remove(&host);
             self.favourite = self.favourite.filter(|favourite| *favourite != host);
