@@ -54,6 +54,13 @@ impl LinkPacer {
         }
     }
 
+    /// Handles the loss of packets of a peer.
+    fn handle_loss(&mut self, now: Duration, peer: Tid) {
+        let before = self.pacer.is_pacing();
+        self.pacer.handle_loss(now, peer);
+        self.owes_report |= self.pacer.is_pacing() && !before;
+    }
+
     /// Returns how long the task may sleep before [`DirectLinks::pace`] is due even if nothing arrives.
     pub fn pause(&self) -> Option<Duration> {
         self.pacer.next_wakeup().map(|when| when.saturating_sub(self.made.elapsed()))
@@ -73,13 +80,11 @@ impl DirectLinks {
             return;
         }
         let now = self.pacing.made.elapsed();
-        let before = self.pacing.pacer.is_pacing();
         for peer in self.pacing.pacer.hosts_to_check(now) {
             if self.find(peer).is_some_and(|link| link.has_new_losses()) {
-                self.pacing.pacer.handle_loss(now, peer);
+                self.pacing.handle_loss(now, peer);
             }
         }
-        self.pacing.owes_report |= self.pacing.pacer.is_pacing() && !before;
         self.pacing.pacer.handle_time(now);
         while let Some(grant) = self.pacing.pacer.poll_grant() {
             if let Ok(at) = self.position(grant.host) {
@@ -89,3 +94,7 @@ impl DirectLinks {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "pacing_tests.rs"]
+mod tests;

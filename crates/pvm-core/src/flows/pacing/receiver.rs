@@ -174,9 +174,9 @@ impl Pacer {
         self.is_pacing
     }
 
-    /// Returns whether [`Pacer::handle_time`] may have something to do, now or later.
+    /// Returns whether there is a grant to send, or [`Pacer::handle_time`] may have something to do, now or later.
     pub fn is_waiting(&self) -> bool {
-        !self.touched.is_empty() || self.wakeup.is_some()
+        !self.touched.is_empty() || self.wakeup.is_some() || !self.grants.is_empty()
     }
 
     // ----- input
