@@ -1,9 +1,9 @@
 use super::*;
 use crate::direct::frames::CHUNK_BYTES_MAX;
 use crate::direct::incoming::{LinkMessage, LongNews, PostedReceive, ReadOutcome, is_ready};
+use crate::direct::stall::STALL_LIMIT;
 use crate::receive::Envelope;
 use crate::types::Filter;
-use crate::direct::stall::STALL_LIMIT;
 use pvm_core::flows::pacing::Pacing;
 use pvm_fmp::Endpoint;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};

@@ -328,7 +328,10 @@ impl DirectLinks {
             }
             if link.progress() != before {
                 since = None;
-            } else if link.is_blocked() || !link.can_hear_grants() || since.get_or_insert_with(Instant::now).elapsed() >= SEND_WAIT_MAX {
+            } else if link.is_blocked()
+                || !link.can_hear_grants()
+                || since.get_or_insert_with(Instant::now).elapsed() >= SEND_WAIT_MAX
+            {
                 break false;
             } else {
                 self.wait_for_room(Some(to), SEND_WAIT_MAX);
