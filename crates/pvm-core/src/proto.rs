@@ -46,8 +46,8 @@ pub enum ToDaemon {
     /// The process of the task has ended. Its child has inherited the socket and continues as the task. The frame
     /// carries one descriptor: a pidfd of the child.
     TakeOver,
-    /// Packets of several senders to this task were lost at about the same time: the port before this host overflows. For
-    /// a while, the daemon tells this to all tasks that get a direct link ([`Direct::overflows`]).
+    /// Packets of several senders to this task were lost at about the same time: the port before this host overflows.
+    /// For a while, the daemon tells this to all tasks that get a direct link ([`Direct::overflows`]).
     Overflow,
 }
 

@@ -27,8 +27,8 @@ const DESCRIPTOR_DIVISOR: u64 = 4;
 /// * Reached: the link is refused, and the default route stays
 /// * Test: `direct_links_are_limited`
 const LINKS_MAX: usize = 4096;
-/// How long tasks with new links are told that packets of several senders to this host were lost at once. The cause is the
-/// network, which outlives tasks.
+/// How long tasks with new links are told that packets of several senders to this host were lost at once. The cause is
+/// the network, which outlives tasks.
 const OVERFLOW_MEMORY: Duration = Duration::from_secs(600);
 /// Bytes discarded at a time on a link whose task is gone.
 const DISCARD_BYTES: usize = 64 << 10;

@@ -85,14 +85,14 @@ impl Link {
         self.take_with(into, READ_BYTES)
     }
 
-    /// As [`Link::take`], for a body that the next frame continues: reads no more than the head of that frame, so that the
-    /// next frame's body is read straight to its destination too.
+    /// As [`Link::take`], for a body that the next frame continues: reads no more than the head of that frame, so that
+    /// the next frame's body is read straight to its destination too.
     pub fn take_continued(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
         self.take_with(into, HEAD_BYTES)
     }
 
-    /// Copies the next bytes of the body. Where they are read straight to their destination, at most `ahead` bytes more are
-    /// read.
+    /// Copies the next bytes of the body. Where they are read straight to their destination, at most `ahead` bytes more
+    /// are read.
     fn take_with(&mut self, into: &mut [u8], ahead: usize) -> Result<usize, LinkError> {
         let wanted = into.len().min(self.body_left);
         let mut done = 0;

@@ -9,8 +9,8 @@ const WORDS: usize = 5;
 const MESSAGE_BYTES: usize = 4 * (WORDS + 1);
 /// The length of the header of a message's first frame, in bytes: as above, and the length of the whole body.
 const BEGINNING_BYTES: usize = MESSAGE_BYTES + 4;
-/// The most bytes of a body in one frame. Between two frames, a side can send what does not belong to the message. A body
-/// is read in steps of this size, so shorter frames would cost more system calls.
+/// The most bytes of a body in one frame. Between two frames, a side can send what does not belong to the message. A
+/// body is read in steps of this size, so shorter frames would cost more system calls.
 pub(crate) const CHUNK_BYTES_MAX: usize = 256 << 10;
 /// The longest frame, in bytes.
 pub(super) const FRAME_BYTES_MAX: usize = CHUNK_BYTES_MAX + BEGINNING_BYTES;
@@ -28,8 +28,8 @@ mod kind {
 /// A frame, without the bytes of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// The sender has the link and reads from it. The other side may send this number of bytes of long messages before the
-    /// first grant.
+    /// The sender has the link and reads from it. The other side may send this number of bytes of long messages before
+    /// the first grant.
     Hello { up_to: u64 },
     /// A message, or its first bytes: its header words, the number of messages that the sender has received, and the
     /// length of its body. The frame ends with the first `first` bytes of the body.

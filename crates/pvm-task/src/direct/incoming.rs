@@ -219,8 +219,8 @@ impl DirectLink {
             self.on_frame(frame, outcome)?;
             let Frame::Message { bytes, first, .. } = frame else { continue };
             // Only the first message of this poll can go directly to the receiver's memory: if there was one before, it
-            // may be the message for which the receive waits. Nor may the rest of it wait for a grant: while a message is
-            // read in this way, other links are not.
+            // may be the message for which the receive waits. Nor may the rest of it wait for a grant: while a message
+            // is read in this way, other links are not.
             let may_be_posted = messages == 0 && (bytes == first || self.granted == u64::MAX);
             if let Some(posted) = posted.as_deref_mut().filter(|_| may_be_posted) {
                 self.read_posted(posted, outcome)?;

@@ -90,8 +90,8 @@ pub(crate) struct DirectLink {
 }
 
 impl DirectLink {
-    /// Takes over a socket that the daemons have connected. The peer may send `granted` bytes of long messages before its
-    /// first grant.
+    /// Takes over a socket that the daemons have connected. The peer may send `granted` bytes of long messages before
+    /// its first grant.
     pub fn new(direct: &Direct, socket: OwnedFd, granted: u64) -> Result<DirectLink, LinkError> {
         let mut connection = match &direct.secret {
             None => Link::clear(socket),
@@ -262,8 +262,8 @@ impl DirectLink {
         self.total_written.wrapping_sub(self.connection.queued_bytes() as u64)
     }
 
-    /// Writes as much of the next message as the socket takes and the peer's limit allows. Returns whether the socket has
-    /// taken all of it.
+    /// Writes as much of the next message as the socket takes and the peer's limit allows. Returns whether the socket
+    /// has taken all of it.
     pub fn write(&mut self, meta: Meta, body: Body<'_>) -> bool {
         let bytes = body.len();
         while !self.is_send_closed() {

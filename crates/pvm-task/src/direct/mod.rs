@@ -152,7 +152,8 @@ impl DirectLinks {
 
     /// Returns how long a thread may sleep even if nothing arrives.
     pub fn pause(&self) -> Option<Duration> {
-        self.pacing.pause()
+        // Without links, nothing is polled or paced.
+        self.pacing.pause().filter(|_| !self.links.is_empty())
     }
 
     /// Returns whether one more link can be requested.
@@ -280,8 +281,8 @@ impl DirectLinks {
         count
     }
 
-    /// Waits until the link to a peer can be written or has got a grant, and meanwhile takes in the messages that arrive on all links: the
-    /// peer may wait for this task to read.
+    /// Waits until the link to a peer can be written or has got a grant, and meanwhile takes in the messages that
+    /// arrive on all links: the peer may wait for this task to read.
     fn wait_for_room(&mut self, peer: Option<Tid>, time: Duration) {
         let mut list: Vec<PollFd<'_>> = Vec::with_capacity(self.links.len());
         for link in &self.links {
