@@ -105,6 +105,6 @@ fn the_formats_of_daemons_change_with_their_version() {
 
 #[test]
 fn the_formats_of_tasks_and_daemons_change_with_their_version() {
-    let types = formats!(ToDaemon, Code, ToTask, Reply, Request, Role);
+    let types = formats!(ToDaemon, Code, Pacing, ToTask, Reply, Request, Role);
     compare("tasks.txt", "proto::VERSION", proto::VERSION, &types);
 }

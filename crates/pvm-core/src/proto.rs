@@ -7,6 +7,7 @@
 #![allow(missing_docs)] // the fields have the names of the manual pages
 use crate::codes::Code;
 use crate::encoding::Reader;
+use crate::flows::pacing::Pacing;
 use crate::tid::Tid;
 use crate::wire::SECRET_BYTES;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ pub use serde_bytes::ByteBuf;
 
 /// The version of the protocol. The daemon refuses a task of another version with `PvmBadVersion`. A test compares
 /// the formats of the frames with `formats/tasks.txt`.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// A frame between a task and its daemon. The longest one holds an entry of a mailbox.
 ///
@@ -45,6 +46,9 @@ pub enum ToDaemon {
     /// The process of the task has ended. Its child has inherited the socket and continues as the task. The frame
     /// carries one descriptor: a pidfd of the child.
     TakeOver,
+    /// Packets of several senders to this task were lost at about the same time: the port before this host overflows.
+    /// For a while, the daemon tells this to all tasks that get a direct link ([`Direct::overflows`]).
+    Overflow,
 }
 
 /// The task's statement of its identity. The credentials of the socket take precedence.
@@ -101,6 +105,10 @@ pub struct Direct {
     pub calls: bool,
     /// The secret by which both sides authenticate each other, or `None` if nothing is encrypted.
     pub secret: Option<[u8; SECRET_BYTES]>,
+    /// When receivers pace long messages.
+    pub pacing: Pacing,
+    /// Whether packets of several senders to this host were lost at about the same time a short time ago.
+    pub overflows: bool,
 }
 
 impl std::fmt::Debug for Direct {

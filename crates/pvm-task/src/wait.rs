@@ -431,6 +431,7 @@ impl Task {
         let writing = member.daemon.as_ref().is_some_and(|socket| socket.wants_write()) && !descriptor_limited;
         let ignore_socket = member.direct.draining.is_some();
         let longest = if descriptor_limited { pvm_link::DESCRIPTOR_PAUSE } else { SLEEP_MAX };
+        let longest = member.direct.pause().map_or(longest, |pause| pause.min(longest));
         let timeout = Some(timeout.map_or(longest, |time| time.min(longest)));
         Sleep { descriptors: Some(descriptors), writing, ignore_socket, timeout }
     }

@@ -16,6 +16,7 @@ use rustix::process::Resource;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// Direct links may use one in `DESCRIPTOR_DIVISOR` of the daemon's descriptors.
 const DESCRIPTOR_DIVISOR: u64 = 4;
@@ -26,6 +27,9 @@ const DESCRIPTOR_DIVISOR: u64 = 4;
 /// * Reached: the link is refused, and the default route stays
 /// * Test: `direct_links_are_limited`
 const LINKS_MAX: usize = 4096;
+/// How long tasks with new links are told that packets of several senders to this host were lost at once. The cause is
+/// the network, which outlives tasks.
+const OVERFLOW_MEMORY: Duration = Duration::from_secs(600);
 /// Bytes discarded at a time on a link whose task is gone.
 const DISCARD_BYTES: usize = 64 << 10;
 
@@ -66,6 +70,8 @@ pub struct DirectLinks {
     held: HashMap<u32, HeldLink>,
     last: u32,
     links_max: usize,
+    /// When a task last reported that packets of several senders were lost at once.
+    overflowed: Option<Instant>,
 }
 
 /// Returns the id of a pending link for the connector.
@@ -84,7 +90,17 @@ impl DirectLinks {
         let limit = rustix::process::getrlimit(Resource::Nofile).current;
         let share = limit.map_or(LINKS_MAX, |limit| (limit / DESCRIPTOR_DIVISOR) as usize);
         let links_max = share.min(LINKS_MAX);
-        DirectLinks { epoll, pending: HashMap::new(), held: HashMap::new(), last: 0, links_max }
+        DirectLinks { epoll, pending: HashMap::new(), held: HashMap::new(), last: 0, links_max, overflowed: None }
+    }
+
+    /// Notes that a task of this host has lost packets of several senders at once.
+    pub fn on_overflow(&mut self) {
+        self.overflowed = Some(Instant::now());
+    }
+
+    /// Returns whether this happened a short time ago.
+    pub fn has_overflowed(&self) -> bool {
+        self.overflowed.is_some_and(|when| when.elapsed() < OVERFLOW_MEMORY)
     }
 
     fn has_room(&self) -> bool {

@@ -267,8 +267,8 @@ impl Machine {
             return;
         }
         match frame {
-            // A second hello is ignored. `pvmd` handles takeovers, and does not pass them to these rules.
-            ToDaemon::Hello(_) | ToDaemon::TakeOver => {}
+            // A second hello is ignored. `pvmd` handles the two others, and does not pass them to these rules.
+            ToDaemon::Hello(_) | ToDaemon::TakeOver | ToDaemon::Overflow => {}
             ToDaemon::Request { wait, request } => {
                 if self.core.admit(from, wait) {
                     self.parts.handle_request(&mut self.core, from, wait, request);

@@ -19,6 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 pub use receiving::HANDSHAKE_BYTES_MAX;
+pub use sending::Lead;
 
 /// The maximum length of a frame's header, in bytes.
 pub const HEADER_BYTES_MAX: usize = 128;

@@ -1,6 +1,6 @@
 //! Sends frames in pieces. The caller decides how many bytes of a frame the link queues.
 use super::sending::{PARTS_MAX, PUSH_BYTES_MAX};
-use super::{HEADER_BYTES_MAX, Link, LinkError};
+use super::{Lead, Link, LinkError};
 use crate::socket;
 use rustix::io::Errno;
 use std::io::IoSlice;
@@ -11,20 +11,9 @@ const EXTRA_BYTES: usize = 256;
 
 impl Link {
     /// Returns the beginning of a frame. The caller sends all bytes of such a frame by [`Link::try_write`] and
-    /// [`Link::write_or_queue`].
+    /// [`Link::write_or_queue`]. [`Lead`] is the same without an allocation.
     pub fn frame_head(kind: u8, header: &[u8], body_bytes: usize) -> Vec<u8> {
-        let mut head = Vec::new();
-        Link::write_frame_head(kind, header, body_bytes, &mut head);
-        head
-    }
-
-    /// Appends the beginning of a frame to `into`.
-    pub fn write_frame_head(kind: u8, header: &[u8], body_bytes: usize, into: &mut Vec<u8>) {
-        assert!(header.len() <= HEADER_BYTES_MAX, "a header of {} bytes", header.len());
-        let bytes = (header.len() + body_bytes) as u32;
-        into.extend_from_slice(&bytes.to_le_bytes());
-        into.extend_from_slice(&[kind, header.len() as u8]);
-        into.extend_from_slice(header);
+        Lead::new(kind, header, body_bytes).as_slice().to_vec()
     }
 
     /// Sends as many of a frame's next bytes as the socket takes. Returns how many bytes were sent: zero while other

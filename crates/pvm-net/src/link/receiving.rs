@@ -82,6 +82,18 @@ impl Link {
     /// Copies the next bytes of the current frame's body: as many as have arrived and as fit into `into`. Returns how
     /// many bytes were copied: fewer than fit if the other bytes have not arrived.
     pub fn take(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
+        self.take_with(into, READ_BYTES)
+    }
+
+    /// As [`Link::take`], for a body that the next frame continues: reads no more than the head of that frame, so that
+    /// the next frame's body is read straight to its destination too.
+    pub fn take_continued(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
+        self.take_with(into, HEAD_BYTES)
+    }
+
+    /// Copies the next bytes of the body. Where they are read straight to their destination, at most `ahead` bytes more
+    /// are read.
+    fn take_with(&mut self, into: &mut [u8], ahead: usize) -> Result<usize, LinkError> {
         let wanted = into.len().min(self.body_left);
         let mut done = 0;
         while done < wanted {
@@ -94,7 +106,7 @@ impl Link {
                 continue;
             }
             let more = if self.tls.is_none() && rest.len() >= READ_STRAIGHT_BYTES {
-                self.read_straight(rest).map(|count| {
+                self.read_straight(rest, ahead).map(|count| {
                     done += count;
                     count > 0
                 })
@@ -113,13 +125,13 @@ impl Link {
         Ok(done)
     }
 
-    /// Reads a body directly to its destination, and the bytes after it into the inbox.
-    fn read_straight(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
+    /// Reads a body directly to its destination, and up to `ahead` bytes after it into the inbox.
+    fn read_straight(&mut self, into: &mut [u8], ahead: usize) -> Result<usize, LinkError> {
         if let Some(error) = &self.broken {
             return Err(error.clone());
         }
         let wanted = into.len();
-        let slices = &mut [IoSliceMut::new(into), IoSliceMut::new(self.inbox.space(READ_BYTES))];
+        let slices = &mut [IoSliceMut::new(into), IoSliceMut::new(&mut self.inbox.space(ahead)[..ahead])];
         let count = match rustix::io::readv(&self.socket, slices) {
             Ok(0) => return self.end(),
             Ok(count) => count,

@@ -10,13 +10,15 @@ pub(super) const PARTS_MAX: usize = 16;
 pub(super) const PUSH_BYTES_MAX: usize = 128 << 10;
 
 /// The head and the header of a frame, as they are sent.
-struct Lead {
+#[derive(Clone, Copy)]
+pub struct Lead {
     bytes: [u8; HEAD_BYTES + HEADER_BYTES_MAX],
     length: usize,
 }
 
 impl Lead {
-    fn new(kind: u8, header: &[u8], body_bytes: usize) -> Lead {
+    /// Makes the beginning of a frame. Panics if the header is longer than [`HEADER_BYTES_MAX`].
+    pub fn new(kind: u8, header: &[u8], body_bytes: usize) -> Lead {
         let mut bytes = [0; HEAD_BYTES + HEADER_BYTES_MAX];
         bytes[..4].copy_from_slice(&((header.len() + body_bytes) as u32).to_le_bytes());
         bytes[4] = kind;
@@ -25,7 +27,8 @@ impl Lead {
         Lead { bytes, length: HEAD_BYTES + header.len() }
     }
 
-    fn as_slice(&self) -> &[u8] {
+    /// Returns the bytes to send.
+    pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 }

@@ -239,6 +239,7 @@ impl Member {
             Ok(at) => {
                 let link = &mut self.direct.links[at];
                 (link.falling_back, link.read_closed) = (true, true);
+                self.direct.pacing.remove(peer);
                 if self.direct.draining == Some(peer) {
                     self.direct.draining = None;
                 }

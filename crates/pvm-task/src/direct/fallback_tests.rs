@@ -2,6 +2,7 @@
 use super::*;
 use crate::test_daemon::{TestDaemon, enrolled};
 use crate::types::{ANY, Filter, Kind, Submit};
+use pvm_core::flows::pacing::Pacing;
 use pvm_core::proto::{Direct, Request, ToTask};
 use pvm_fmp::{Arrival, Endpoint, Sink};
 use std::net::{TcpListener, TcpStream};
@@ -96,12 +97,12 @@ impl Side {
     }
 }
 
-/// Both sides.
-struct Both([Side; 2]);
+/// Both sides, and when they pace.
+struct Both([Side; 2], Pacing);
 
 impl Both {
     fn new() -> Both {
-        Both(TIDS.map(Side::new))
+        Both(TIDS.map(Side::new), Pacing::OnLoss)
     }
 
     /// Makes the daemons relay the messages that one side has sent by the default route.
@@ -124,7 +125,7 @@ impl Both {
         let far = listener.accept().unwrap().0;
         for (side, (socket, calls)) in self.0.iter_mut().zip([(near, true), (far, false)]) {
             socket.set_nonblocking(true).unwrap();
-            let direct = Direct { peer: side.peer(), calls, secret };
+            let direct = Direct { peer: side.peer(), calls, secret, pacing: self.1, overflows: false };
             side.daemon.queue(&ToTask::Direct(direct), &[socket.as_fd()]);
         }
     }
@@ -229,6 +230,7 @@ fn links_break_at_any_moment_and_return_and_nothing_is_lost() {
             (state >> 33) % below
         };
         let mut both = Both::new();
+        both.1 = [Pacing::OnLoss, Pacing::Always][seed as usize / 2 % 2];
         let secret = (seed % 2 == 0).then_some([seed as u8; 32]);
         for _ in 0..600 {
             let side = roll(2) as usize;

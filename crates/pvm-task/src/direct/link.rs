@@ -8,36 +8,24 @@
 //! Each message acknowledges how many messages its sender has received. A side that receives much and sends nothing
 //! sends an acknowledgement without a message from time to time. Unacknowledged messages stay in the send queue, see
 //! `fallback`.
+use super::frames::{FRAME_BYTES_MAX, Frame};
+use super::incoming::Incoming;
+use super::outgoing::Outgoing;
 use super::send_queue::{QueuedBody, QueuedMessage, SendQueue};
 use super::stall::Stall;
 use super::{Body, UNCOPIED_BYTES_MIN};
-use crate::queue::accepts;
-use crate::receive::Envelope;
-use crate::types::Filter;
+use pvm_core::flows::pacing::SendLimit;
 use pvm_core::proto::Direct;
 use pvm_core::tid::Tid;
-use pvm_fmp::{Meta, count_copy};
+use pvm_fmp::Meta;
 use pvm_net::{Carried, Identity, KeyPair, Link, LinkError};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::net::Shutdown;
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
-
-/// How many header words travel with a message.
-const WORDS: usize = 5;
-/// A body is read in steps of this size, in bytes.
-const GROWTH_BYTES: usize = 256 << 10;
-/// The most memory that is reserved for a body before its first byte has arrived, in bytes: the announced length may be
-/// false.
-const RESERVED_BYTES: usize = 16 << 20;
-/// The most messages that are read from one link before other links are polled.
-const MESSAGES_IN_TURN_MAX: usize = 64;
-/// After this many bytes of bodies have been read from one link, other links are polled.
-const BYTES_IN_TURN_MAX: usize = 4 << 20;
-/// How long a receive waits for the next bytes of a message that it reads into the receiver's memory.
-const STALL_TIME_MAX: Duration = Duration::from_millis(2);
+use std::time::Instant;
 
 /// After receiving this many bytes or this many messages, a side sends an acknowledgement without a message.
 const ACKNOWLEDGED_BYTES: usize = 256 << 10;
@@ -47,78 +35,37 @@ const ACKNOWLEDGED_MESSAGES: u32 = 256;
 const UNPOLLED_BYTES_MAX: usize = 512 << 10;
 const UNPOLLED_MESSAGES_MAX: usize = 512;
 
-/// The length of a message's header: the header words and the acknowledgement, in bytes.
-const HEADER_BYTES: usize = 4 * (WORDS + 1);
-/// The longest frame: a header and a body, in bytes.
-const FRAME_BYTES_MAX: usize = i32::MAX as usize + HEADER_BYTES;
-
-mod kind {
-    /// Hello: the sender has the link and reads from it.
-    pub const HELLO: u8 = 1;
-    /// A message. Header: context, tag, wait id, encoding, format; how many messages the sender has received.
-    pub const MESSAGE: u8 = 2;
-    /// An acknowledgement. Header: how many messages the sender has received.
-    pub const ACKNOWLEDGEMENT: u8 = 3;
-}
-
-/// A message that has been read completely.
-pub(crate) struct LinkMessage {
-    pub peer: Tid,
-    pub meta: Meta,
-    pub body: Vec<u8>,
-}
-
-impl LinkMessage {
-    pub fn envelope(&self, own: i32) -> Envelope {
-        envelope(self.peer, own, self.meta)
-    }
-}
-
-fn envelope(peer: Tid, own: i32, meta: Meta) -> Envelope {
-    let [ctx, tag, wid, enc, format, _] = meta.map(|word| word as i32);
-    Envelope { src: peer.0 as i32, dst: own, ctx, tag, wid, enc, format }
-}
-
-/// A receive that waits, with memory for its message.
-pub(crate) struct PostedReceive<'a> {
-    pub filter: &'a Filter,
-    pub own: i32,
-    pub room: &'a mut [u8],
-    /// Returns whether a message must not be given to a receive, for example because a handler takes it.
-    pub is_intercepted: &'a dyn Fn(&Envelope) -> bool,
-    /// The envelope and the length of the received message, if one was received.
-    pub found: Option<(Envelope, usize)>,
-}
-
-/// A message that has been read in part.
-struct PartialMessage {
-    meta: Meta,
-    bytes: usize,
-    body: Vec<u8>,
-}
-
 /// This side of a direct link.
 pub(crate) struct DirectLink {
     pub peer: Tid,
-    connection: Link,
+    pub(super) connection: Link,
     /// Whether this side sends the first hello.
-    is_caller: bool,
-    hello_sent: bool,
-    hello_received: bool,
+    pub(super) is_caller: bool,
+    pub(super) hello_sent: bool,
+    pub(super) hello_received: bool,
     /// Whether this side sends its messages on the link.
     pub carries: bool,
     /// Whether the peer's route switch has arrived: then the peer sends its messages on the link.
-    peer_switched: bool,
-    partial: Option<PartialMessage>,
+    pub(super) peer_switched: bool,
+    pub(super) incoming: Incoming,
+    /// How many bytes of long messages the peer may have sent in all; the maximum if that is not limited.
+    pub(super) granted: u64,
+    /// Whether the peer has to be told that.
+    owes_grant: bool,
+    /// How many packets had arrived out of order at the last check.
+    out_of_order: u32,
     /// How many messages of this link have been delivered to the program's message queue or receive. A message that has
     /// only been read from the socket does not count.
     received: Rc<Cell<u32>>,
     /// How many of these messages have been acknowledged, and how many bytes were received since then.
     reported: u32,
     unreported_bytes: usize,
-    /// The header of a partly written message, and how many bytes of header and body have been written.
-    header: Vec<u8>,
-    written: usize,
+    /// The message that is being written, or the next one.
+    outgoing: Outgoing,
+    /// How many bytes of long messages this side may send.
+    pub(super) limit: SendLimit,
+    /// Whether nothing of the next message may be sent before a grant.
+    pub(super) is_held: bool,
     /// How many bytes have been written since the link began.
     total_written: u64,
     pub queue: SendQueue,
@@ -142,17 +89,10 @@ pub(crate) struct DirectLink {
     pub watched: PollFlags,
 }
 
-/// The result of reading a link.
-#[derive(Default)]
-pub(crate) struct ReadOutcome {
-    pub messages: usize,
-    /// Whether the peer's hello has arrived.
-    pub usable: bool,
-}
-
 impl DirectLink {
-    /// Takes over a socket that the daemons have connected.
-    pub fn new(direct: &Direct, socket: OwnedFd) -> Result<DirectLink, LinkError> {
+    /// Takes over a socket that the daemons have connected. The peer may send `granted` bytes of long messages before
+    /// its first grant.
+    pub fn new(direct: &Direct, socket: OwnedFd, granted: u64) -> Result<DirectLink, LinkError> {
         let mut connection = match &direct.secret {
             None => Link::clear(socket),
             Some(secret) => {
@@ -177,12 +117,17 @@ impl DirectLink {
             hello_received: false,
             carries: false,
             peer_switched: false,
-            partial: None,
+            incoming: Incoming::default(),
+            granted,
+            owes_grant: false,
+            out_of_order: 0,
             received: Rc::default(),
             reported: 0,
             unreported_bytes: 0,
-            header: Vec::new(),
-            written: 0,
+            outgoing: Outgoing::default(),
+            // The peer's hello, which arrives before anything is sent, sets the limit.
+            limit: SendLimit::new(0),
+            is_held: false,
             total_written: 0,
             queue: SendQueue::default(),
             polled_at: (0, 0),
@@ -240,149 +185,6 @@ impl DirectLink {
         flags
     }
 
-    // ----- receiving
-
-    /// Adds the messages that have arrived to `arrived`. After an error, no more messages arrive; the messages that
-    /// were read before the error are in `arrived`.
-    pub fn read(
-        &mut self,
-        arrived: &mut impl Extend<LinkMessage>,
-        posted: Option<&mut PostedReceive<'_>>,
-        outcome: &mut ReadOutcome,
-    ) -> Result<(), LinkError> {
-        if self.read_closed {
-            return Ok(());
-        }
-        self.flush();
-        // A due acknowledgement is not sent at once but at the next read: until then a message of this side may carry
-        // it.
-        self.acknowledge_if_due();
-        self.read_frames(arrived, posted, outcome)
-    }
-
-    fn read_frames(
-        &mut self,
-        arrived: &mut impl Extend<LinkMessage>,
-        mut posted: Option<&mut PostedReceive<'_>>,
-        outcome: &mut ReadOutcome,
-    ) -> Result<(), LinkError> {
-        if !self.hello_sent {
-            if !self.connection.handshake()? {
-                return Ok(());
-            }
-            self.connection.trust_as_it_is();
-            if self.is_caller {
-                self.send_hello()?;
-            }
-        }
-        self.has_more = false;
-        let (mut messages, mut bytes) = (0, 0);
-        while messages < MESSAGES_IN_TURN_MAX && bytes < BYTES_IN_TURN_MAX {
-            if self.partial.is_some() {
-                let Some(whole) = self.continue_message()? else { return Ok(()) };
-                messages += 1;
-                bytes += whole.body.len();
-                outcome.messages += 1;
-                arrived.extend([whole]);
-                continue;
-            }
-            if self.hello_received && !self.peer_switched {
-                return Ok(());
-            }
-            let Some(head) = self.connection.receive()? else { return Ok(()) };
-            match (head.kind, <&[u8; HEADER_BYTES]>::try_from(head.header())) {
-                (kind::HELLO, _) if !self.hello_received && head.body_bytes == 0 => {
-                    self.hello_received = true;
-                    outcome.usable = true;
-                    if !self.hello_sent {
-                        self.send_hello()?;
-                    }
-                }
-                (kind::ACKNOWLEDGEMENT, _) if head.body_bytes == 0 => {
-                    let count = head.header().try_into().map_err(|_| LinkError::Malformed)?;
-                    self.on_acknowledgement(u32::from_le_bytes(count))?;
-                }
-                (kind::MESSAGE, Ok(header)) => {
-                    let (words, count) = parts_of(header);
-                    self.on_acknowledgement(count)?;
-                    self.partial = Some(PartialMessage { meta: words, bytes: head.body_bytes, body: Vec::new() });
-                    // Only the first message of this poll can go directly to the receiver's memory: if there was one
-                    // before, it may be the message for which the receive waits.
-                    if let Some(posted) = posted.as_deref_mut().filter(|_| messages == 0) {
-                        self.read_posted(posted)?;
-                        if posted.found.is_some() {
-                            self.has_more = self.connection.has_unread();
-                            return Ok(());
-                        }
-                    }
-                }
-                _ => return Err(LinkError::Malformed),
-            }
-        }
-        self.has_more = true;
-        Ok(())
-    }
-
-    /// Sends the hello. The called side waits for the hello of the calling side first: until then the peer's daemon may
-    /// still read from the connection.
-    fn send_hello(&mut self) -> Result<(), LinkError> {
-        self.hello_sent = true;
-        self.connection.send(kind::HELLO, &[], &[])
-    }
-
-    /// Goes on reading the partial message. Returns the message when it is complete.
-    fn continue_message(&mut self) -> Result<Option<LinkMessage>, LinkError> {
-        let Some(PartialMessage { meta, bytes, body }) = &mut self.partial else { return Ok(None) };
-        let (meta, bytes) = (*meta, *bytes);
-        let mut done = bytes - self.connection.body_left();
-        while done < bytes {
-            let room = bytes.min(done + GROWTH_BYTES);
-            let reserved = bytes.min(RESERVED_BYTES.max(2 * room));
-            if body.capacity() < room && body.try_reserve_exact(reserved - body.len()).is_err() {
-                // The rest of the body stays in the socket until there is memory.
-                return Ok(None);
-            }
-            body.resize(room, 0);
-            match self.connection.take(&mut body[done..room])? {
-                0 => {
-                    body.truncate(done);
-                    return Ok(None);
-                }
-                count => done += count,
-            }
-        }
-        body.truncate(bytes);
-        Ok(self.partial.take().map(|partial| LinkMessage { peer: self.peer, meta, body: partial.body }))
-    }
-
-    /// Reads the body of the next message directly into the memory of the posted receive, if the receive accepts it. If
-    /// the next bytes are late, copies the bytes read so far into the partial message; the remaining bytes are then
-    /// read as for any other message.
-    fn read_posted(&mut self, posted: &mut PostedReceive<'_>) -> Result<(), LinkError> {
-        let Some(PartialMessage { meta, bytes, body }) = &mut self.partial else { return Ok(()) };
-        let envelope = envelope(self.peer, posted.own, *meta);
-        let fits = accepts(posted.filter, envelope.src, envelope.tag, envelope.ctx) && *bytes <= posted.room.len();
-        if !fits || (posted.is_intercepted)(&envelope) {
-            return Ok(());
-        }
-        let (bytes, mut done) = (*bytes, 0);
-        while done < bytes {
-            let count = self.connection.take(&mut posted.room[done..bytes])?;
-            done += count;
-            let stalls = count == 0 && !ready(&self.connection, PollFlags::IN, STALL_TIME_MAX);
-            // If there is no memory for a copy, the receive waits for the remaining bytes.
-            if stalls && body.try_reserve_exact(bytes).is_ok() {
-                count_copy(done);
-                body.extend_from_slice(&posted.room[..done]);
-                return Ok(());
-            }
-        }
-        self.partial = None;
-        self.count_received(bytes);
-        posted.found = Some((envelope, bytes));
-        Ok(())
-    }
-
     /// Counts a message that has been delivered to the program's message queue or receive.
     pub fn count_received(&mut self, bytes: usize) {
         self.received.set(self.received.get().wrapping_add(1));
@@ -393,7 +195,7 @@ impl DirectLink {
     }
 
     /// Handles an acknowledgement.
-    fn on_acknowledgement(&mut self, count: u32) -> Result<(), LinkError> {
+    pub(super) fn on_acknowledgement(&mut self, count: u32) -> Result<(), LinkError> {
         // A side that falls back ignores acknowledgements on the link, since it sends the queued messages by the
         // default route.
         if self.falling_back || self.queue.acknowledge(count) { Ok(()) } else { Err(LinkError::Malformed) }
@@ -435,12 +237,14 @@ impl DirectLink {
             }
         }
         self.blocked &= self.progress() == before;
+        self.send_grant();
         self.acknowledge_if_due();
     }
 
-    /// Returns whether nothing waits to be written.
+    /// Returns whether nothing waits for room in the socket.
     pub fn is_flushed(&self) -> bool {
-        self.is_send_closed() || (!self.connection.wants_write() && self.queue.all_written())
+        let is_done = self.queue.all_written() || self.is_held;
+        self.is_send_closed() || (is_done && !self.connection.wants_write())
     }
 
     /// Returns whether this side writes nothing to the connection any more.
@@ -458,66 +262,76 @@ impl DirectLink {
         self.total_written.wrapping_sub(self.connection.queued_bytes() as u64)
     }
 
-    /// Returns the header that [`DirectLink::write_header`] writes.
-    #[cfg(any(test, fuzzing))]
-    pub fn header(meta: Meta, bytes: usize, received: u32) -> Vec<u8> {
-        let mut head = Vec::new();
-        DirectLink::write_header(meta, bytes, received, &mut head);
-        head
-    }
-
-    /// Appends the header of a message to `into`: `bytes` is the length of its body, `received` is how many messages
-    /// have been received so far, which acknowledges them.
-    pub fn write_header(meta: Meta, bytes: usize, received: u32, into: &mut Vec<u8>) {
-        let mut header = [0; HEADER_BYTES];
-        let words = meta.into_iter().take(WORDS).chain([received]);
-        for (place, word) in header.chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        Link::write_frame_head(kind::MESSAGE, &header, bytes, into);
-    }
-
-    /// Writes as much of the next message as the socket takes. Returns whether the socket has taken all of it.
+    /// Writes as much of the next message as the socket takes and the peer's limit allows. Returns whether the socket
+    /// has taken all of it.
     pub fn write(&mut self, meta: Meta, body: Body<'_>) -> bool {
-        if self.is_send_closed() {
-            return false;
-        }
-        if self.header.is_empty() {
-            (self.reported, self.unreported_bytes) = (self.received.get(), 0);
-            DirectLink::write_header(meta, body.len(), self.reported, &mut self.header);
-        }
-        let whole = self.header.len() + body.len();
-        while self.written < whole {
-            let lead = &self.header[self.written.min(self.header.len())..];
-            let offset = self.written.saturating_sub(self.header.len());
+        let bytes = body.len();
+        while !self.is_send_closed() {
+            self.send_grant();
+            let received = self.received.get();
+            self.is_held = !self.outgoing.plan(meta, bytes, received, &self.limit);
+            if self.is_held {
+                return false;
+            }
+            let is_new = self.outgoing.is_new();
             // Whether in clear or encrypted, the bytes are read where they lie, without a copy.
-            match body.with_rest(lead, offset, |parts| self.connection.try_write(parts)) {
+            match self.outgoing.write_planned(body, |parts| self.connection.try_write(parts)) {
                 Ok(0) => return false,
                 Ok(count) => {
-                    self.written += count;
                     self.total_written += count as u64;
+                    if is_new {
+                        (self.reported, self.unreported_bytes) = (received, 0);
+                    }
+                    if self.outgoing.advance(count, bytes, &mut self.limit) {
+                        self.blocked = false;
+                        return true;
+                    }
                 }
-                Err(_) => {
-                    self.write_failed = true;
-                    return false;
-                }
+                Err(_) => self.write_failed = true,
             }
         }
-        self.header.clear();
-        self.written = 0;
-        self.blocked = false;
-        true
+        false
     }
 
-    /// Sends an acknowledgement if one is due and no message is partly written.
+    /// Sends a frame without a body. There must be no partly written frame.
+    pub(super) fn send_frame(&mut self, frame: Frame) -> Result<(), LinkError> {
+        match self.connection.write_or_queue(&[frame.lead().as_slice()])? {
+            true => Ok(()),
+            false => Err(Errno::NOMEM.into()),
+        }
+    }
+
+    /// Sends an acknowledgement if one is due and no frame is partly written.
     pub fn acknowledge_if_due(&mut self) {
         let received = self.received.get();
         let much = self.unreported_bytes >= ACKNOWLEDGED_BYTES
             || received.wrapping_sub(self.reported) >= ACKNOWLEDGED_MESSAGES;
-        if much && self.header.is_empty() && !self.is_send_closed() {
+        if much && !self.outgoing.is_in_frame() && !self.is_send_closed() {
             (self.reported, self.unreported_bytes) = (received, 0);
-            self.write_failed = self.connection.send(kind::ACKNOWLEDGEMENT, &received.to_le_bytes(), &[]).is_err();
+            self.write_failed = self.send_frame(Frame::Acknowledgement { received }).is_err();
         }
+    }
+
+    /// Sets how many bytes of long messages the peer may have sent in all, and tells it as soon as possible.
+    pub fn grant(&mut self, up_to: u64) {
+        // Before that, the hello tells it.
+        self.owes_grant = self.hello_sent;
+        self.granted = up_to;
+        self.send_grant();
+    }
+
+    /// Sends a grant if the peer has to be told about one and no frame is partly written.
+    fn send_grant(&mut self) {
+        if self.owes_grant && !self.outgoing.is_in_frame() && !self.is_send_closed() {
+            self.owes_grant = false;
+            self.write_failed = self.send_frame(Frame::Grant { up_to: self.granted }).is_err();
+        }
+    }
+
+    /// Returns whether packets from the peer were lost since the last call, as far as the system reports it.
+    pub fn has_new_losses(&mut self) -> bool {
+        let count = self.carried().out_of_order;
+        count > std::mem::replace(&mut self.out_of_order, count)
     }
 
     /// Adds a message to the send queue. `written`: whether the socket has taken the whole message.
@@ -542,6 +356,16 @@ impl DirectLink {
     /// Returns whether the peer does not read at the moment. If so, a sender does not wait, but queues its message.
     pub fn is_blocked(&self) -> bool {
         self.blocked
+    }
+
+    /// Returns whether nothing of the next message may be sent before a grant.
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// Returns whether a grant would be read, if one is needed. Before the peer's route switch, the link is not read.
+    pub fn can_hear_grants(&self) -> bool {
+        !self.is_held || self.is_reading()
     }
 
     /// Returns how much the connection has carried, as far as the system reports it.
@@ -570,22 +394,6 @@ impl DirectLink {
         let carried = self.carried();
         self.stall.is_expired(carried, waits, now)
     }
-}
-
-/// Returns the header words of a message, and how many messages its sender has received.
-fn parts_of(header: &[u8; HEADER_BYTES]) -> (Meta, u32) {
-    let mut words = header.chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four")));
-    let mut meta = Meta::default();
-    meta.iter_mut().zip(words.by_ref().take(WORDS)).for_each(|(word, value)| *word = value);
-    (meta, words.next().expect("one more"))
-}
-
-/// Waits until the socket is ready. Returns `false` if the time is over first.
-fn ready(link: &Link, flags: PollFlags, time: Duration) -> bool {
-    let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
-    let result = rustix::event::poll(&mut [PollFd::new(link, flags)], Some(&timeout));
-    // An interruption by a signal is no stall.
-    result != Ok(0)
 }
 
 #[cfg(test)]

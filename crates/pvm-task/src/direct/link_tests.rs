@@ -1,19 +1,33 @@
 use super::*;
+use crate::direct::frames::CHUNK_BYTES_MAX;
+use crate::direct::incoming::{LinkMessage, LongNews, PostedReceive, ReadOutcome, is_ready};
 use crate::direct::stall::STALL_LIMIT;
+use crate::receive::Envelope;
+use crate::types::Filter;
+use pvm_core::flows::pacing::Pacing;
 use pvm_fmp::Endpoint;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
-use std::time::Instant;
+use std::time::Duration;
 
 const ONE: Tid = Tid(0x40001);
 const TWO: Tid = Tid(0x80001);
+
+fn direct(peer: Tid, calls: bool, secret: Option<[u8; 32]>) -> Direct {
+    Direct { peer, calls, secret, pacing: Pacing::OnLoss, overflows: false }
+}
 
 /// Returns both sides of a link.
 fn pair(secret: Option<[u8; 32]>) -> [DirectLink; 2] {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-    let one = DirectLink::new(&Direct { peer: TWO, calls: true, secret }, near).unwrap();
-    let two = DirectLink::new(&Direct { peer: ONE, calls: false, secret }, far).unwrap();
+    let one = DirectLink::new(&direct(TWO, true, secret), near, u64::MAX).unwrap();
+    let two = DirectLink::new(&direct(ONE, false, secret), far, u64::MAX).unwrap();
     [one, two]
+}
+
+/// Returns the frame of a message that is in one frame.
+fn message(meta: Meta, bytes: usize) -> Frame {
+    Frame::Message { meta, received: 0, bytes, first: bytes }
 }
 
 /// Reads the messages that have arrived. Returns their tags, or why the link has ended.
@@ -75,8 +89,8 @@ fn messages_on_the_link_wait_for_the_route_switch() {
 fn a_peer_without_the_secret_is_refused() {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-    let mut one = DirectLink::new(&Direct { peer: TWO, calls: true, secret: Some([7; 32]) }, near).unwrap();
-    let mut two = DirectLink::new(&Direct { peer: ONE, calls: false, secret: Some([8; 32]) }, far).unwrap();
+    let mut one = DirectLink::new(&direct(TWO, true, Some([7; 32])), near, u64::MAX).unwrap();
+    let mut two = DirectLink::new(&direct(ONE, false, Some([8; 32])), far, u64::MAX).unwrap();
     let error = (0..100).find_map(|_| tags(&mut one).err().or(tags(&mut two).err()));
     assert!(matches!(error, Some(LinkError::Tls(_))), "{error:?}");
     assert!(!one.may_switch() && !two.may_switch());
@@ -146,7 +160,7 @@ fn a_message_that_stops_half_way_is_read_like_others_from_there() {
     let [one, mut two] = established(None);
     two.on_route_switch();
     let body: Vec<u8> = (0..=255).cycle().take(5000).collect();
-    let frame = [&DirectLink::header([0, 6, 0, 0, 0, 0], 5000, 0), &body[..]].concat();
+    let frame = [message([0, 6, 0, 0, 0, 0], 5000).lead().as_slice(), &body[..]].concat();
     assert_eq!(rustix::net::send(one.fd(), &frame[..2000], SendFlags::NOSIGNAL), Ok(2000));
     let filter = Filter { src: -1, tag: 6, ctx: 0 };
     let (mut room, never) = (vec![0; 5000], |_: &Envelope| false);
@@ -240,4 +254,180 @@ fn a_stalled_link_is_given_up_and_one_with_a_slow_reader_is_not() {
     let mut stall = Stall::default();
     assert!((0..600).all(|number| !stall.is_expired(carried(7, number / 8, false), true, second(number))));
     assert!(stall.is_expired(carried(7, 74, false), true, second(620)));
+}
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+/// Returns both sides of a link on which both send. The sides may send that many bytes of long messages at first.
+fn limited(secret: Option<[u8; 32]>, limits: [u64; 2]) -> [DirectLink; 2] {
+    let [mut one, mut two] = pair(secret);
+    (two.granted, one.granted) = (limits[0], limits[1]);
+    let end = Instant::now() + Duration::from_secs(20);
+    while !(one.may_switch() && two.may_switch()) {
+        assert!(Instant::now() < end);
+        tags(&mut one).unwrap();
+        tags(&mut two).unwrap();
+    }
+    one.on_route_switch();
+    two.on_route_switch();
+    [one, two]
+}
+
+/// Reads both sides until each has received that many messages. Returns these.
+fn exchange(links: &mut [DirectLink; 2], counts: [usize; 2]) -> [Vec<LinkMessage>; 2] {
+    let (mut came, end) = ([Vec::new(), Vec::new()], Instant::now() + Duration::from_secs(20));
+    while came.each_ref().map(Vec::len) != counts {
+        assert!(Instant::now() < end, "{} and {} messages", came[0].len(), came[1].len());
+        for (link, came) in links.iter_mut().zip(&mut came) {
+            let before = came.len();
+            link.read(came, None, &mut ReadOutcome::default()).unwrap();
+            came[before..].iter().for_each(|one| link.count_received(one.body.len()));
+        }
+    }
+    came
+}
+
+#[test]
+fn two_sides_in_the_middle_of_long_messages_send_grants_and_acknowledgements() {
+    for secret in [None, Some([7; 32])] {
+        let mut links = limited(secret, [100_000, 0]);
+        let body = pattern(3_000_000);
+        (0..2).for_each(|tag| links.iter_mut().for_each(|link| send(link, tag, &body)));
+        // Both sides are in the middle of a message, and neither may send more.
+        for _ in 0..20 {
+            assert!(links.iter_mut().all(|link| tags(link) == Ok(vec![])));
+        }
+        assert!(links.iter().all(|link| link.is_held() && link.is_flushed() && !link.queue.all_written()));
+        let arrived = |link: &mut DirectLink| {
+            let news: Vec<LongNews> = link.take_news().collect();
+            news.iter().map(|one| if let LongNews::Arrived(_, bytes) = one { *bytes } else { 0 }).sum::<usize>()
+        };
+        assert_eq!(links.each_mut().map(arrived), [0, 100_000]);
+        for up_to in [700_000, 2_500_000, 2_400_000, 10_000_000] {
+            links.iter_mut().for_each(|link| link.grant(up_to));
+            for _ in 0..200 {
+                if up_to < 3_000_000 {
+                    assert!(links.iter_mut().all(|link| tags(link) == Ok(vec![])));
+                }
+            }
+        }
+        let came = exchange(&mut links, [2, 2]);
+        assert!(came.iter().flatten().all(|one| one.body == body));
+    }
+}
+
+#[test]
+fn short_messages_need_no_grant_and_a_long_one_begins_without_one() {
+    let mut links = limited(None, [0, 0]);
+    send(&mut links[0], 1, &[1; 4096]);
+    send(&mut links[0], 2, &[2; 4097]);
+    send(&mut links[0], 3, b"behind it");
+    assert_eq!(tags(&mut links[1]), Ok(vec![1]));
+    let news: Vec<LongNews> = links[1].take_news().collect();
+    assert_eq!(news, [LongNews::Begun(2, 4097)]);
+    links[1].grant(5000);
+    // The grant does not depend on the peer's route switch, nor on another message.
+    assert_eq!(tags(&mut links[0]), Ok(vec![]));
+    assert_eq!(tags(&mut links[1]), Ok(vec![2, 3]));
+}
+
+/// Returns a message in frames with that many bytes of the body in each, with other frames between them.
+fn in_frames(body: &[u8], part_bytes: usize) -> Vec<u8> {
+    let mut written = Vec::new();
+    for (number, part) in body.chunks(part_bytes).enumerate() {
+        let frame = match number {
+            0 => Frame::Message { meta: [0, 6, 0, 0, 0, 0], received: 0, bytes: body.len(), first: part.len() },
+            _ => Frame::Continuation { bytes: part.len() },
+        };
+        written.extend_from_slice(frame.lead().as_slice());
+        written.extend_from_slice(part);
+        if number % 3 == 0 {
+            written.extend_from_slice(Frame::Grant { up_to: 77 }.lead().as_slice());
+            written.extend_from_slice(Frame::Acknowledgement { received: 0 }.lead().as_slice());
+        }
+    }
+    written
+}
+
+#[test]
+fn a_long_message_is_read_into_the_receivers_memory_unless_it_waits_for_grants() {
+    let sizes = [(600_000, CHUNK_BYTES_MAX), (600_000, 10_000), (20_000, 7), (200_000, 200_000)];
+    for ((bytes, part_bytes), limit) in sizes.into_iter().flat_map(|size| [(size, u64::MAX), (size, 0)]) {
+        let mut links = limited(None, [limit, u64::MAX]);
+        let body = pattern(bytes);
+        let (socket, frames) = (links[0].fd().try_clone_to_owned().unwrap(), in_frames(&body, part_bytes));
+        let writer = std::thread::spawn(move || {
+            let mut left = &frames[..];
+            while !left.is_empty() {
+                match rustix::net::send(&socket, left, SendFlags::NOSIGNAL) {
+                    Ok(count) => left = &left[count..],
+                    Err(_) => std::thread::sleep(Duration::from_micros(50)),
+                }
+            }
+        });
+        assert!(is_ready(&links[1].connection, PollFlags::IN, Duration::from_secs(20)));
+        let filter = Filter { src: -1, tag: 6, ctx: 0 };
+        let (mut room, never) = (vec![0; bytes], |_: &Envelope| false);
+        let (filter, is_intercepted) = (&filter, &never);
+        let mut posted = PostedReceive { filter, own: 1, room: &mut room, is_intercepted, found: None };
+        let mut arrived: Vec<LinkMessage> = Vec::new();
+        links[1].read(&mut arrived, Some(&mut posted), &mut ReadOutcome::default()).unwrap();
+        let found = posted.found.map(|(_, bytes)| bytes);
+        if found.is_some() {
+            assert!((limit == u64::MAX || part_bytes == bytes) && found == Some(bytes) && room == body);
+        } else if arrived.is_empty() {
+            // The rest was late, or is read as any other message since it may wait for grants.
+            arrived.extend(exchange(&mut links, [0, 1])[1].pop());
+        }
+        assert!(found.is_some() || arrived[0].body == body);
+        writer.join().unwrap();
+    }
+}
+
+#[test]
+fn a_peer_that_breaks_the_rules_of_frames_loses_the_link() {
+    let begun = |bytes, first| Frame::Message { meta: [0; 6], received: 0, bytes, first };
+    let cases: [(&str, &[Frame]); 8] = [
+        ("a second hello", &[Frame::Hello { up_to: 0 }]),
+        ("a continuation of nothing", &[Frame::Continuation { bytes: 1 }]),
+        ("more than was announced", &[begun(10, 5), Frame::Continuation { bytes: 6 }]),
+        ("a continuation of a whole message", &[begun(5, 5), Frame::Continuation { bytes: 1 }]),
+        ("a continuation without bytes", &[begun(10, 5), Frame::Continuation { bytes: 0 }]),
+        ("a message in a message", &[begun(10, 5), begun(1, 1)]),
+        ("a beginning that is longer than the message", &[begun(5, 6)]),
+        ("a message that is longer than any", &[begun(1 << 31, 5)]),
+    ];
+    for (what, frames) in cases {
+        let [one, mut two] = limited(None, [0, 0]);
+        let mut bytes = Vec::new();
+        for frame in frames {
+            bytes.extend_from_slice(frame.lead().as_slice());
+            let count = match frame {
+                Frame::Message { first, .. } => *first,
+                Frame::Continuation { bytes } => *bytes,
+                _ => 0,
+            };
+            bytes.extend(vec![1; count]);
+        }
+        rustix::net::send(one.fd(), &bytes, SendFlags::NOSIGNAL).unwrap();
+        let result = two.read(&mut Vec::<LinkMessage>::new(), None, &mut ReadOutcome::default());
+        assert_eq!(result, Err(LinkError::Malformed), "{what}");
+    }
+    let [one, mut two] = limited(None, [0, 0]);
+    let lead = pvm_net::Lead::new(2, &[0; 24], CHUNK_BYTES_MAX + 100);
+    rustix::net::send(one.fd(), lead.as_slice(), SendFlags::NOSIGNAL).unwrap();
+    assert!(matches!(tags(&mut two), Err(LinkError::TooLong(_))));
+}
+
+#[test]
+fn grants_of_any_kind_do_no_harm() {
+    let mut links = limited(None, [0, u64::MAX]);
+    send(&mut links[0], 1, &pattern(50_000));
+    for up_to in [u64::MAX, 0, 1, 3_000, 0, u64::MAX - 1, 60_000] {
+        links[1].grant(up_to);
+        links[0].read(&mut Vec::new(), None, &mut ReadOutcome::default()).unwrap();
+    }
+    assert_eq!(tags(&mut links[1]), Ok(vec![1]));
 }

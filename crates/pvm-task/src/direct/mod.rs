@@ -6,15 +6,21 @@
 //! the library write it. Messages stay queued until the peer's library has acknowledged them, so no message is lost
 //! when a link breaks.
 pub(crate) mod fallback;
+pub(crate) mod frames;
+pub(crate) mod incoming;
 pub(crate) mod link;
+mod outgoing;
+mod pacing;
 mod routes;
 pub(crate) mod send_queue;
 mod stall;
 
 use crate::task::State;
 use fallback::Backoff;
-pub(crate) use link::PostedReceive;
-use link::{DirectLink, LinkMessage, ReadOutcome};
+pub(crate) use incoming::PostedReceive;
+use incoming::{LinkMessage, ReadOutcome};
+use link::DirectLink;
+use pacing::LinkPacer;
 use pvm_core::codes::Code;
 use pvm_core::proto::Request;
 use pvm_core::tid::Tid;
@@ -76,6 +82,7 @@ pub(crate) struct DirectLinks {
     /// A peer that has exited. The link to this peer is read to its end before further frames of the daemon are read.
     pub draining: Option<Tid>,
     links_max: usize,
+    pacing: LinkPacer,
 }
 
 impl Default for DirectLinks {
@@ -139,7 +146,14 @@ impl DirectLinks {
             stalls_checked: None,
             draining: None,
             links_max,
+            pacing: LinkPacer::default(),
         }
+    }
+
+    /// Returns how long a thread may sleep even if nothing arrives.
+    pub fn pause(&self) -> Option<Duration> {
+        // Without links, nothing is polled or paced.
+        self.pacing.pause().filter(|_| !self.links.is_empty())
     }
 
     /// Returns whether one more link can be requested.
@@ -177,6 +191,7 @@ impl DirectLinks {
         let peer = link.peer;
         let mut outcome = ReadOutcome::default();
         let result = link.read(&mut self.arrived, posted, &mut outcome);
+        self.pacing.count(peer, link.take_news());
         if outcome.usable {
             self.events.push(RouteEvent::Usable(peer, link.fd().as_raw_fd()));
         }
@@ -204,6 +219,7 @@ impl DirectLinks {
         let link = &mut self.links[at];
         let peer = link.peer;
         link.read_closed = true;
+        self.pacing.remove(peer);
         if !link.falling_back && (link.has_ended() || !link.is_established()) {
             return self.remove(at);
         }
@@ -230,6 +246,7 @@ impl DirectLinks {
     /// Closes a link.
     fn close_link(&mut self, at: usize) {
         let link = self.links.remove(at);
+        self.pacing.remove(link.peer);
         if let (Some(epoll), false) = (&self.epoll, link.watched.is_empty()) {
             let _ = epoll::delete(epoll, link.fd());
         }
@@ -260,18 +277,21 @@ impl DirectLinks {
                 count += self.poll_link(at, None);
             }
         }
+        self.pace();
         count
     }
 
-    /// Waits until the link to a peer can be written, and meanwhile takes in the messages that arrive on all links: the
-    /// peer may wait for this task to read.
+    /// Waits until the link to a peer can be written or has got a grant, and meanwhile takes in the messages that
+    /// arrive on all links: the peer may wait for this task to read.
     fn wait_for_room(&mut self, peer: Option<Tid>, time: Duration) {
         let mut list: Vec<PollFd<'_>> = Vec::with_capacity(self.links.len());
         for link in &self.links {
             let mut flags = link.interest();
-            flags.set(PollFlags::OUT, Some(link.peer) == peer || !link.is_flushed());
+            let waits = Some(link.peer) == peer && !link.is_held();
+            flags.set(PollFlags::OUT, waits || !link.is_flushed());
             list.push(PollFd::from_borrowed_fd(link.fd(), flags));
         }
+        let time = self.pause().map_or(time, |pause| pause.min(time));
         let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
         // An error is ignored: the caller tries again in any case.
         let _ = rustix::event::poll(&mut list, Some(&timeout));
@@ -284,6 +304,7 @@ impl DirectLinks {
                 self.poll_link(at, None);
             }
         }
+        self.pace();
     }
 
     /// Sends a message on a link, or queues it there.
@@ -308,7 +329,10 @@ impl DirectLinks {
             }
             if link.progress() != before {
                 since = None;
-            } else if link.is_blocked() || since.get_or_insert_with(Instant::now).elapsed() >= SEND_WAIT_MAX {
+            } else if link.is_blocked()
+                || !link.can_hear_grants()
+                || since.get_or_insert_with(Instant::now).elapsed() >= SEND_WAIT_MAX
+            {
                 break false;
             } else {
                 self.wait_for_room(Some(to), SEND_WAIT_MAX);
@@ -369,9 +393,10 @@ impl DirectLinks {
             let first = self.arrived.is_empty();
             self.poll_link(at, first.then_some(&mut *posted));
             if posted.found.is_some() {
-                return;
+                break;
             }
         }
+        self.pace();
     }
 }
 
@@ -407,6 +432,7 @@ impl Body<'_> {
 mod tests {
     use super::*;
     use crate::test_daemon::enrolled;
+    use pvm_core::flows::pacing::Pacing;
     use pvm_core::proto::{Direct, ToTask};
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
@@ -417,7 +443,7 @@ mod tests {
         let [one, two] = [Tid(0x80001), Tid(0x80002)];
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (near, _far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-        let direct = Direct { peer: one, calls: true, secret: None };
+        let direct = Direct { peer: one, calls: true, secret: None, pacing: Pacing::OnLoss, overflows: false };
         daemon.queue(&ToTask::Direct(direct), &[near.as_fd()]);
         task.member.as_mut().unwrap().cancel_socket_poll();
         for peer in [one, two, two, one] {
@@ -435,8 +461,9 @@ mod tests {
         for number in 1..=2 {
             let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
             let (socket, _) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
-            let direct = Direct { peer: Tid(0x80000 + number), calls: true, secret: None };
-            links.links.push(DirectLink::new(&direct, socket).unwrap());
+            let peer = Tid(0x80000 + number);
+            let direct = Direct { peer, calls: true, secret: None, pacing: Pacing::OnLoss, overflows: false };
+            links.links.push(DirectLink::new(&direct, socket, u64::MAX).unwrap());
             assert!(!links.may_request());
         }
         assert!(!links.has_room());

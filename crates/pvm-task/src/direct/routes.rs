@@ -9,7 +9,7 @@ use crate::requests::Purpose;
 use crate::system::TC_ROUTE_SWITCH;
 use crate::task::State;
 use pvm_core::codes::{Code, ENC_XDR, SYSCTX_TC};
-use pvm_core::proto::{Direct, Request};
+use pvm_core::proto::{Direct, Request, ToDaemon};
 use pvm_core::tid::Tid;
 use pvm_fmp::{FAR, Meta};
 use rustix::net::Shutdown;
@@ -43,7 +43,12 @@ impl Member {
         let open = self.direct.has_room() && self.direct.route != DONT_ROUTE && self.direct.descriptor().is_some();
         let at = self.direct.position(peer).err().filter(|_| open && !is_open);
         let socket_kept = at.and_then(|at| Some((at, socket.try_clone().ok()?)));
-        let made = socket_kept.and_then(|(at, socket)| Some((at, DirectLink::new(direct, socket).ok()?)));
+        let is_first = self.direct.links.is_empty();
+        let made = socket_kept.and_then(|(at, socket)| {
+            let granted = self.direct.pacing.add(direct, is_first);
+            let link = DirectLink::new(direct, socket, granted);
+            link.inspect_err(|_| self.direct.pacing.remove(peer)).ok().map(|link| (at, link))
+        });
         let Some((at, link)) = made else {
             // The shutdown tells the peer and both daemons that the link is refused.
             let _ = rustix::net::shutdown(&socket, Shutdown::Both);
@@ -111,6 +116,9 @@ impl Member {
         }
         self.switch_routes();
         self.fall_back();
+        if self.direct.pacing.take_report() {
+            self.send(&ToDaemon::Overflow);
+        }
         for event in std::mem::take(&mut self.direct.events) {
             match event {
                 RouteEvent::Usable(peer, descriptor) => state.route_changed(peer, Some(descriptor)),

@@ -6,6 +6,7 @@ use crate::direct::Body;
 use pvm_core::codes::Code;
 use pvm_fmp::{Block, Lent, Meta, count_copy};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Whenever the queue grows by this size, in bytes, the task checks whether the system has memory to spare.
 const LARGE_BYTES: usize = 1 << 20;
@@ -17,23 +18,53 @@ const SPARES_BYTES_MAX: usize = 8 << 20;
 /// How many pooled buffers are considered for reuse.
 const SPARES_TRIED_MAX: usize = 8;
 
-impl Body<'_> {
-    /// Calls `take` with `lead` and the bytes of the body that begin at `offset`, where they lie.
-    pub fn with_rest<T>(&self, lead: &[u8], mut offset: usize, take: impl FnOnce(&[&[u8]]) -> T) -> T {
+/// The most pieces of a body that lies in one piece: those of the frames that are written at once.
+const SIMPLE_PIECES_MAX: usize = 8;
+
+impl<'a> Body<'a> {
+    /// Calls `write` with the bytes to write, where they lie: for each piece its lead, and the bytes of the body in its
+    /// range.
+    pub fn with_pieces<T>(
+        &self,
+        pieces: impl Iterator<Item = (&'a [u8], Range<usize>)>,
+        write: impl FnOnce(&[&[u8]]) -> T,
+    ) -> T {
         let blocks = match self {
-            Body::Bytes(bytes) => return take(&[lead, &bytes[offset..]]),
+            Body::Bytes(bytes) => {
+                let (mut parts, mut count) = ([&[][..]; SIMPLE_PIECES_MAX], 0);
+                for (lead, range) in pieces.take(SIMPLE_PIECES_MAX / 2) {
+                    [parts[count], parts[count + 1]] = [lead, &bytes[range]];
+                    count += 2;
+                }
+                return write(&parts[..count]);
+            }
             Body::Blocks(blocks) => blocks,
         };
-        let mut lent: Vec<Lent<'_>> = Vec::with_capacity(blocks.len());
-        for (block, used) in *blocks {
-            if offset < *used {
-                lent.push(block.lend(offset..*used));
-            }
-            offset = offset.saturating_sub(*used);
+        let pieces: Vec<(&[u8], Range<usize>)> = pieces.collect();
+        let mut lent: Vec<Vec<Lent<'_>>> = Vec::with_capacity(pieces.len());
+        for (_, range) in &pieces {
+            lent.push(lend(blocks, range.clone()));
         }
-        let parts: Vec<&[u8]> = std::iter::once(lead).chain(lent.iter().map(|part| &**part)).collect();
-        take(&parts)
+        let mut parts: Vec<&[u8]> = Vec::new();
+        for ((lead, _), lent) in pieces.iter().zip(&lent) {
+            parts.push(lead);
+            parts.extend(lent.iter().map(|part| &**part));
+        }
+        write(&parts)
     }
+}
+
+/// Returns the parts of a body in blocks that lie in a range.
+fn lend(blocks: &[(Block, usize)], range: Range<usize>) -> Vec<Lent<'_>> {
+    let (mut lent, mut first) = (Vec::new(), 0);
+    for (block, used) in blocks {
+        let (from, to) = (range.start.max(first), range.end.min(first + used));
+        if from < to {
+            lent.push(block.lend(from - first..to - first));
+        }
+        first += used;
+    }
+    lent
 }
 
 /// Memory of acknowledged copies, kept for later copies: it is mapped already, and may be in the caches.
@@ -231,12 +262,14 @@ mod tests {
             block.write(0, bytes);
             (block, bytes.len())
         });
-        for offset in 0..=9 {
-            let [whole, in_blocks] = [Body::Bytes(b"abcdefghi"), Body::Blocks(&blocks)]
-                .map(|body| body.with_rest(b"head", offset, |parts| parts.concat()));
-            assert_eq!((&whole, &whole[4..]), (&in_blocks, &b"abcdefghi"[offset..]));
+        for (from, to) in (0..=9).flat_map(|from| (from..=9).map(move |to| (from, to))) {
+            let pieces = || [(&b"head"[..], from..to), (&b"next"[..], to..9)].into_iter();
+            let expected = [&b"head"[..], &b"abcdefghi"[from..to], b"next", &b"abcdefghi"[to..9]].concat();
+            for body in [Body::Bytes(b"abcdefghi"), Body::Blocks(&blocks)] {
+                assert_eq!(body.with_pieces(pieces(), |parts| parts.concat()), expected);
+            }
         }
-        Body::Blocks(&blocks).with_rest(b"", 5, |parts| {
+        Body::Blocks(&blocks).with_pieces([(&b""[..], 5..9)].into_iter(), |parts| {
             assert_eq!(parts[1].as_ptr(), blocks[1].0.lend(2..5).as_ptr());
         });
     }

@@ -3,6 +3,7 @@ use crate::control::Member;
 use crate::requests::Purpose;
 use crate::{Environment, Task};
 use pvm_core::codes::Code;
+use pvm_core::flows::pacing::Pacing;
 use pvm_core::proto::{ByteBuf, Direct, Message, Reply, Request, ToTask, TraceSettings, Welcome};
 use pvm_core::tid::Tid;
 use pvm_fmp::ports::PortTable;
@@ -146,7 +147,8 @@ impl Daemon {
                 near.set_nonblocking(true).expect("a socket");
                 self.far.push(far.into());
                 let secret = if from.arbitrary()? { Some([3; 32]) } else { None };
-                let direct = Direct { peer: name, calls: from.arbitrary()?, secret };
+                let calls = from.arbitrary()?;
+                let direct = Direct { peer: name, calls, secret, pacing: Pacing::OnLoss, overflows: calls };
                 self.send(&ToTask::Direct(direct), &[near.as_fd()]);
             }
             7 => self.send(&ToTask::Ended(name), &[]),

@@ -2,7 +2,9 @@
 mod control;
 
 use crate::direct::Body;
-use crate::direct::link::{DirectLink, PostedReceive, ReadOutcome};
+use crate::direct::frames::{CHUNK_BYTES_MAX, Frame};
+use crate::direct::incoming::{PostedReceive, ReadOutcome};
+use crate::direct::link::DirectLink;
 use crate::direct::send_queue::{QueuedBody, QueuedMessage};
 use crate::message::SlotState;
 use crate::output::Output;
@@ -10,11 +12,12 @@ use crate::receive::Envelope;
 use crate::types::{ANY, Filter, Kind};
 use crate::{Environment, Task};
 use pvm_core::codes::{Code, DSIG_X86_64, ENC_IN_PLACE, ENC_TRACE, ENC_XDR};
+use pvm_core::flows::pacing::Pacing;
 use pvm_core::format::Format;
 use pvm_core::proto::Direct;
 use pvm_core::tid::Tid;
 use pvm_fuzz::{Target, Unstructured, file, part};
-use pvm_net::{Identity, KeyPair, Link};
+use pvm_net::{Identity, KeyPair, Link, LinkError};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -54,21 +57,15 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "direct-link",
         run: direct_link,
-        decoder: &[part(
-            "crates/pvm-task/src/direct/link.rs",
-            &[
-                "read",
-                "read_frames",
-                "continue_message",
-                "read_posted",
-                "parts_of",
-                "envelope",
-                "on_route_switch",
-                "send_hello",
-                "interest",
-                "on_acknowledgement",
-            ],
-        )],
+        decoder: &[
+            file("crates/pvm-task/src/direct/incoming.rs"),
+            part("crates/pvm-task/src/direct/frames.rs", &["read", "u64_of", "words_of"]),
+            part("crates/pvm-task/src/direct/outgoing.rs", &["plan", "advance", "write_planned"]),
+            part(
+                "crates/pvm-task/src/direct/link.rs",
+                &["on_route_switch", "interest", "on_acknowledgement", "send_grant", "grant"],
+            ),
+        ],
     },
     Target { name: "task-control", run: control::task_control, decoder: control::DECODER },
     Target {
@@ -187,56 +184,40 @@ fn direct_link(bytes: &[u8]) {
     let _ = on_the_link(&mut Unstructured::new(bytes));
 }
 
+/// The longest message that this side sends, in bytes.
+const OWN_BYTES_MAX: usize = CHUNK_BYTES_MAX + 5000;
+
 fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("sockets");
     let first: u8 = from.arbitrary()?;
     let secret = (first & 2 != 0).then_some([7; 32]);
-    let direct = Direct { peer: Tid(0x80001), calls: first & 1 != 0, secret };
+    let (pacing, granted) = if first & 4 != 0 { (Pacing::Always, 1000) } else { (Pacing::OnLoss, u64::MAX) };
+    let direct = Direct { peer: Tid(0x80001), calls: first & 1 != 0, secret, pacing, overflows: false };
     let mut far = Some(match &secret {
         None => Link::clear(far),
         Some(secret) => other_side(far, secret, direct.calls),
     });
-    let mut link = DirectLink::new(&direct, near).expect("a link");
+    let mut link = DirectLink::new(&direct, near, granted).expect("a link");
     let mut sent = 0;
     while !from.is_empty() {
-        match from.arbitrary::<u8>()? % 10 {
+        match from.arbitrary::<u8>()? % 16 {
             0 => write(&far, from.bytes_of_some_length()?),
-            1 | 2 => write_as_peer(&mut far, &Link::frame_head(1, &[], 0)),
-            3 => {
-                let meta = [0, from.arbitrary::<u8>()?.into(), 0, 0, 0, 0];
-                let body = vec![5; usize::from(from.arbitrary::<u16>()?) % ROOM_BYTES];
-                let received = if body.len() % 2 == 0 { sent } else { body.len() as u32 % 4 };
-                write_as_peer(&mut far, &[&DirectLink::header(meta, body.len(), received)[..], &body].concat());
-            }
-            4 => write_as_peer(&mut far, &DirectLink::header([0; 6], from.arbitrary::<u32>()? as usize, sent)),
-            5 => {
-                link.on_route_switch();
-                let meta = [0, 5, 0, 0, 0, 0];
-                let mut body = QueuedBody::reserve(Body::Bytes(&[5; 100]), &mut link.queue.pool).expect("memory");
-                body.fill(Body::Bytes(&[5; 100]));
-                let written = link.queue.all_written() && link.write(meta, body.body());
-                link.enqueue(QueuedMessage { meta, body, length: 100 }, written);
-                sent += u32::from(written);
-                let count: u32 = from.arbitrary::<u8>()?.into();
-                write_as_peer(&mut far, &Link::frame_head(3, &(count % 8).to_le_bytes(), 0));
-            }
-            6 if from.arbitrary::<u8>()? == 0 => far = None,
-            7 => {
-                let mut room = vec![0; usize::from(from.arbitrary::<u16>()?)];
-                let filter = Filter { src: ANY, tag: from.arbitrary::<u8>()?.into(), ctx: 0 };
-                let is_intercepted = |envelope: &Envelope| envelope.tag == 7;
-                let mut posted = PostedReceive {
-                    filter: &filter,
-                    own: 1,
-                    room: &mut room,
-                    is_intercepted: &is_intercepted,
-                    found: None,
-                };
-                if link.read(&mut Vec::new(), Some(&mut posted), &mut ReadOutcome::default()).is_err() {
+            1 => write_frame(&mut far, Frame::Hello { up_to: u64::MAX }, 0),
+            2 => write_frame(&mut far, Frame::Hello { up_to: from.arbitrary::<u16>()?.into() }, 0),
+            3..=5 => send_as_peer(&mut far, from, sent)?,
+            6 => sent += send_own(&mut link, from)?,
+            7 if from.arbitrary::<u8>()? == 0 => far = None,
+            8 => {
+                if receive_posted(&mut link, from)?.is_err() {
                     return Ok(());
                 }
-                assert!(posted.found.is_none_or(|(envelope, bytes)| envelope.tag == filter.tag && bytes <= room.len()));
+            }
+            9 => write_frame(&mut far, Frame::Grant { up_to: from.arbitrary()? }, 0),
+            10 => link.grant(from.arbitrary::<u32>()?.into()),
+            11 => {
+                let received = u32::from(from.arbitrary::<u8>()?) % 8;
+                write_frame(&mut far, Frame::Acknowledgement { received }, 0);
             }
             _ => {
                 let (mut arrived, mut outcome) = (Vec::new(), ReadOutcome::default());
@@ -249,10 +230,55 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             }
         }
         link.interest();
-        assert!(link.queue.bytes() <= 100 * link.queue.sent_count() as usize);
+        link.take_news().for_each(drop);
+        assert!(link.queue.bytes() <= OWN_BYTES_MAX * link.queue.sent_count() as usize);
         let _ = far.as_mut().map(Link::handshake);
     }
     Ok(())
+}
+
+/// Sends a message, or a part of one, as the other task may.
+fn send_as_peer(far: &mut Option<Link>, from: &mut Unstructured<'_>, sent: u32) -> pvm_fuzz::Result<()> {
+    let first = usize::from(from.arbitrary::<u16>()?) % ROOM_BYTES;
+    let received = if first % 2 == 0 { sent } else { first as u32 % 4 };
+    let meta = [0, from.arbitrary::<u8>()?.into(), 0, 0, 0, 0];
+    let frame = match from.arbitrary::<u8>()? % 4 {
+        0 => Frame::Message { meta, received, bytes: first, first },
+        1 => Frame::Message { meta, received, bytes: first + usize::from(from.arbitrary::<u16>()?), first },
+        2 => Frame::Message { meta, received, bytes: from.arbitrary::<u32>()? as usize, first },
+        _ => Frame::Continuation { bytes: first },
+    };
+    write_frame(far, frame, first);
+    Ok(())
+}
+
+/// Sends a message on the link. Returns 1 if the socket has taken it, otherwise 0.
+fn send_own(link: &mut DirectLink, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<u32> {
+    link.on_route_switch();
+    let length = [100, 5000, OWN_BYTES_MAX][usize::from(from.arbitrary::<u8>()?) % 3];
+    let (meta, bytes) = ([0, 5, 0, 0, 0, 0], vec![5; length]);
+    let mut body = QueuedBody::reserve(Body::Bytes(&bytes), &mut link.queue.pool).expect("memory");
+    body.fill(Body::Bytes(&bytes));
+    let written = link.queue.all_written() && link.write(meta, body.body());
+    link.enqueue(QueuedMessage { meta, body, length }, written);
+    Ok(written.into())
+}
+
+/// Receives into the memory of a receive. Returns an error if the link has broken.
+fn receive_posted(link: &mut DirectLink, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<Result<(), LinkError>> {
+    let mut room = vec![0; 2 * usize::from(from.arbitrary::<u16>()?)];
+    let filter = Filter { src: ANY, tag: from.arbitrary::<u8>()?.into(), ctx: 0 };
+    let is_intercepted = |envelope: &Envelope| envelope.tag == 7;
+    let (filter, is_intercepted) = (&filter, &is_intercepted);
+    let mut posted = PostedReceive { filter, own: 1, room: &mut room, is_intercepted, found: None };
+    let result = link.read(&mut Vec::new(), Some(&mut posted), &mut ReadOutcome::default());
+    assert!(posted.found.is_none_or(|(envelope, bytes)| envelope.tag == filter.tag && bytes <= room.len()));
+    Ok(result)
+}
+
+/// Writes a frame with `bytes` bytes of a body.
+fn write_frame(far: &mut Option<Link>, frame: Frame, bytes: usize) {
+    write_as_peer(far, &[frame.lead().as_slice(), &vec![5; bytes]].concat());
 }
 
 /// Returns the other side of an encrypted link, with the secret of both.

@@ -55,7 +55,9 @@ impl Daemon {
         let socket = link.as_fd().try_clone_to_owned().ok().filter(|_| wanted);
         let held = socket.and_then(|socket| self.direct_links.hold(task, peer, socket).ok());
         if held.is_some() {
-            let frame = ToTask::Direct(Direct { peer, calls, secret });
+            let pacing = self.route.pacer().pacing();
+            let overflows = self.route.pacer().is_pacing() || self.direct_links.has_overflowed();
+            let frame = ToTask::Direct(Direct { peer, calls, secret, pacing, overflows });
             self.connections.send_with(task, &frame, &[link.as_fd()]);
             self.log_route(&format!("{task} and {peer} have a direct link"));
         }

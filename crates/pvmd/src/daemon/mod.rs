@@ -392,6 +392,7 @@ impl Daemon {
                 Ok(None) => return,
                 Ok(Some((ToDaemon::Hello(hello), descriptors))) => self.on_hello(connection, &hello, descriptors),
                 Ok(Some((ToDaemon::TakeOver, descriptors))) => self.on_successor(connection, descriptors),
+                Ok(Some((ToDaemon::Overflow, _))) => self.direct_links.on_overflow(),
                 Ok(Some((frame, _))) => match client.tid {
                     Some(tid) => self.on_frame(tid, frame),
                     None => return self.close(connection),

@@ -176,6 +176,11 @@ impl Route {
         })
     }
 
+    /// Returns what decides about the senders of long messages to this host.
+    pub fn pacer(&self) -> &Pacer {
+        &self.pacer
+    }
+
     /// Sets when receivers pace, as the machine has it. To be called before any data link is attached.
     pub fn set_pacing(&mut self, pacing: Pacing) {
         self.pacer.set_pacing(pacing);

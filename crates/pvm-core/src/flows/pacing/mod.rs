@@ -55,9 +55,9 @@ pub fn is_paced(bytes: usize) -> bool {
     bytes > UNPACED_BYTES_MAX
 }
 
-/// The limit that another host has set, at the sending side.
-pub(super) struct SendLimit {
-    /// The number of paced bytes that were sent to the host.
+/// The limit that a receiver has set, at the sending side.
+pub struct SendLimit {
+    /// The number of paced bytes that were sent to the receiver.
     sent: u64,
     /// The number of paced bytes that may be sent.
     up_to: u64,
@@ -81,14 +81,25 @@ impl SendLimit {
         is_paced(message_bytes) && self.sent >= self.up_to
     }
 
+    /// Returns how many bytes of a message may be sent now.
+    pub fn room(&self, message_bytes: usize) -> usize {
+        if !is_paced(message_bytes) {
+            return usize::MAX;
+        }
+        usize::try_from(self.up_to.saturating_sub(self.sent)).unwrap_or(usize::MAX)
+    }
+
+    /// Counts bytes of a message as sent.
+    pub fn count(&mut self, message_bytes: usize, sent: usize) {
+        if is_paced(message_bytes) {
+            self.sent += sent as u64;
+        }
+    }
+
     /// Returns how many of `wanted` bytes of a message may be sent now, and counts them as sent.
     pub fn take(&mut self, message_bytes: usize, wanted: usize) -> usize {
-        if !is_paced(message_bytes) {
-            return wanted;
-        }
-        let room = usize::try_from(self.up_to.saturating_sub(self.sent)).unwrap_or(usize::MAX);
-        let taken = wanted.min(room);
-        self.sent += taken as u64;
+        let taken = wanted.min(self.room(message_bytes));
+        self.count(message_bytes, taken);
         taken
     }
 

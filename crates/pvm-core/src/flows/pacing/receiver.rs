@@ -121,6 +121,8 @@ pub struct Pacer {
     pub(super) path: Path,
     /// Hosts from which bytes have arrived since the last decision.
     touched: BTreeSet<Tid>,
+    /// Hosts from which bytes have arrived since their connections were last checked for losses.
+    unchecked: BTreeSet<Tid>,
     grants: BTreeMap<Tid, u64>,
     last_number: u64,
     turns: u64,
@@ -141,6 +143,7 @@ impl Default for Pacer {
             favourite: None,
             path: Path::default(),
             touched: BTreeSet::new(),
+            unchecked: BTreeSet::new(),
             grants: BTreeMap::new(),
             last_number: 0,
             turns: 0,
@@ -161,7 +164,38 @@ impl Pacer {
         (self.pacing, self.is_pacing) = (pacing, pacing == Pacing::Always);
     }
 
+    /// Returns when it paces.
+    pub fn pacing(&self) -> Pacing {
+        self.pacing
+    }
+
+    /// Returns whether senders have limits now.
+    pub fn is_pacing(&self) -> bool {
+        self.is_pacing
+    }
+
+    /// Returns whether there is a grant to send, or [`Pacer::handle_time`] may have something to do, now or later.
+    pub fn is_waiting(&self) -> bool {
+        !self.touched.is_empty() || self.wakeup.is_some() || !self.grants.is_empty()
+    }
+
     // ----- input
+
+    /// Begins to pace, because packets of several senders to this host were lost a short time ago. Does nothing if
+    /// pacing is off.
+    pub fn begin(&mut self, now: Time) {
+        if self.pacing != Pacing::Off && !self.is_pacing {
+            self.begin_pacing(now);
+        }
+    }
+
+    /// Adds a sender that has not sent anything. Returns how many bytes of long messages it may send before its first
+    /// grant.
+    pub fn add_sender(&mut self, from: Tid) -> u64 {
+        let limit = if self.is_pacing && self.pacing != Pacing::Off { FIRST_LIMIT_BYTES } else { u64::MAX };
+        self.hosts.insert(from, SendingHost::new(limit));
+        limit
+    }
 
     /// Notes that a message of this length begins to arrive.
     pub fn handle_start(&mut self, from: Tid, transfer: u32, bytes: usize) {
@@ -203,13 +237,14 @@ impl Pacer {
     }
 
     /// Returns the hosts whose connections the caller should check for lost packets now: hosts that have sent while
-    /// others send too.
+    /// others send too. To be called before [`Pacer::handle_time`].
     pub fn hosts_to_check(&mut self, now: Time) -> Vec<Tid> {
-        if self.active.len() < 2 || self.touched.is_empty() || now < self.checked + CHECK_INTERVAL {
+        self.unchecked.extend(&self.touched);
+        if self.active.len() < 2 || self.unchecked.is_empty() || now < self.checked + CHECK_INTERVAL {
             return Vec::new();
         }
         self.checked = now;
-        self.touched.iter().copied().collect()
+        std::mem::take(&mut self.unchecked).into_iter().collect()
     }
 
     /// Handles the loss of packets of a host that sends while others send too: if others lose packets as well, from now on
@@ -219,18 +254,28 @@ impl Pacer {
         if begins && !self.is_loss_of_many(now, from) {
             return;
         }
-        self.last_contention = now;
-        self.is_pacing = true;
         self.path.handle_loss(now);
-        let allowance = self.allowance_bytes();
-        let mut reduced = Vec::new();
-        for (from, host) in &self.hosts {
-            // When pacing begins, hosts without a limit stop, also in the middle of a message.
-            let most = if begins { host.arrived } else { host.announced } + allowance;
-            if self.favourite != Some(*from) && host.limit > most {
-                reduced.push((*from, most));
-            }
+        match begins {
+            true => self.begin_pacing(now),
+            false => self.reduce(now, |host| host.announced),
         }
+    }
+
+    /// Gives all hosts a limit. Hosts stop also in the middle of a message.
+    fn begin_pacing(&mut self, now: Time) {
+        self.is_pacing = true;
+        self.reduce(now, |host| host.arrived);
+    }
+
+    /// Lowers limits that are too far ahead of the position that `base` returns.
+    fn reduce(&mut self, now: Time, base: impl Fn(&SendingHost) -> u64) {
+        self.last_contention = now;
+        let allowance = self.allowance_bytes();
+        let too_high = |(from, host): (&Tid, &SendingHost)| {
+            let most = base(host) + allowance;
+            (self.favourite != Some(*from) && host.limit > most).then_some((*from, most))
+        };
+        let reduced: Vec<(Tid, u64)> = self.hosts.iter().filter_map(too_high).collect();
         reduced.into_iter().for_each(|(from, limit)| self.set_limit(from, limit));
     }
 
@@ -250,6 +295,7 @@ impl Pacer {
         if self.hosts.remove(&host).is_some() {
             self.active.remove(&host);
             self.touched.remove(&host);
+            self.unchecked.remove(&host);
             self.grants.remove(&host);
             self.losses.remove(&host);
             self.favourite = self.favourite.filter(|favourite| *favourite != host);
