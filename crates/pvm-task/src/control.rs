@@ -243,6 +243,7 @@ impl Member {
     pub fn read_control(&mut self, state: &mut State) -> usize {
         self.socket_polls = SocketPolls { frames_seen: self.frames(), quiet: 0, requested: false };
         let mut count = 0;
+        self.daemon.iter_mut().for_each(ControlSocket::expect_more);
         while let Some(socket) = &mut self.daemon {
             if count == FRAMES_IN_TURN_MAX {
                 self.request_socket_poll();

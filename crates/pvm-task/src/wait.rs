@@ -23,7 +23,6 @@ use crate::task::Task;
 use pvm_fmp::descriptor::above_standard;
 use pvm_fmp::{Spinner, Wait};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
-use rustix::thread::{Pid, gettid};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -54,13 +53,31 @@ struct Descriptors {
     wake: OwnedFd,
 }
 
+/// What tells threads of this process apart that live at the same time, without a system call: where a variable of the
+/// thread is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ThreadMark(usize);
+
+impl ThreadMark {
+    /// No thread's mark.
+    const OTHER: ThreadMark = ThreadMark(0);
+
+    /// Returns the mark of the calling thread.
+    fn own() -> ThreadMark {
+        thread_local! {
+            static PLACE: u8 = const { 0 };
+        }
+        ThreadMark(PLACE.with(|place| (&raw const *place).addr()))
+    }
+}
+
 /// Parks the thread that sleeps for all threads of the task.
 #[derive(Default)]
 pub(crate) struct Parker {
     descriptors: Option<Arc<Descriptors>>,
     /// The thread that sleeps. Only other threads rely on its sleep: the same thread may park again, in a signal
     /// handler or after a jump out of its wait.
-    sleeper: Option<Pid>,
+    sleeper: Option<ThreadMark>,
     /// How often a thread has parked.
     parks: u32,
 }
@@ -253,18 +270,20 @@ impl Waiter {
     }
 }
 
-/// The descriptors that may have ended a sleep; only these have to be emptied. The daemon's socket is read in any case.
+/// The descriptors that may have ended a sleep; only these have to be emptied.
 #[derive(Clone, Copy)]
 pub struct WokenBy {
     /// The doorbell, which other tasks and the daemon ring.
     bell: bool,
     /// Another thread of this task.
     thread: bool,
+    /// The daemon's socket.
+    socket: bool,
 }
 
 impl WokenBy {
-    /// Both descriptors.
-    const BOTH: WokenBy = WokenBy { bell: true, thread: true };
+    /// Any of the descriptors.
+    const ANY: WokenBy = WokenBy { bell: true, thread: true, socket: true };
 }
 
 /// A sleep on the task's descriptors. It does not borrow the task.
@@ -282,12 +301,17 @@ impl Sleep {
     pub fn sleep(&self) -> WokenBy {
         let Some(descriptors) = &self.descriptors else {
             self.poll(&mut []);
-            return WokenBy::BOTH;
+            return WokenBy::ANY;
         };
         let (mut list, count) = self.own(descriptors);
         match self.poll(&mut list[..count]) {
-            true => WokenBy { bell: !list[0].revents().is_empty(), thread: !list[1].revents().is_empty() },
-            false => WokenBy::BOTH,
+            true => {
+                let is_ready = |place: usize| !list[place].revents().is_empty();
+                // The socket is the last one, if it is there. If nothing is ready, the time is over.
+                let socket = is_ready(count - 1) || !list[..count].iter().any(|place| !place.revents().is_empty());
+                WokenBy { bell: is_ready(0), thread: is_ready(1), socket }
+            }
+            false => WokenBy::ANY,
         }
     }
 
@@ -371,14 +395,14 @@ impl Task {
     /// Returns the number of parks if another thread sleeps.
     fn parks_of_another(&self) -> Option<u32> {
         let parker = &self.member.as_ref()?.parker;
-        parker.sleeper.filter(|sleeper| *sleeper != gettid()).map(|_| parker.parks)
+        parker.sleeper.filter(|sleeper| *sleeper != ThreadMark::own()).map(|_| parker.parks)
     }
 
     /// Makes the task believe that another thread sleeps, for single-threaded tests.
     #[doc(hidden)]
     pub fn take_sleeper_for_another(&mut self) {
         if let Some(sleeper) = self.member.as_mut().and_then(|member| member.parker.sleeper.as_mut()) {
-            *sleeper = Pid::INIT;
+            *sleeper = ThreadMark::OTHER;
         }
     }
 
@@ -425,7 +449,7 @@ impl Task {
             let pause = Some(timeout.map_or(TIDY_PAUSE, |time| time.min(TIDY_PAUSE)));
             return Sleep { descriptors: None, writing: false, ignore_socket: false, timeout: pause };
         };
-        member.parker.sleeper = Some(gettid());
+        member.parker.sleeper = Some(ThreadMark::own());
         member.parker.parks = member.parker.parks.wrapping_add(1);
         let descriptor_limited = member.daemon.as_ref().is_some_and(|socket| socket.is_descriptor_limited());
         let writing = member.daemon.as_ref().is_some_and(|socket| socket.wants_write()) && !descriptor_limited;
@@ -437,7 +461,7 @@ impl Task {
 
     /// Ends a sleep, or, if the task has not slept, the preparation by [`Task::prepare_park`].
     pub(crate) fn unpark(&mut self) {
-        self.unpark_by(WokenBy::BOTH);
+        self.unpark_by(WokenBy::ANY);
     }
 
     /// Ends a sleep that `by` has ended.
@@ -452,7 +476,9 @@ impl Task {
                 if by.thread {
                     member.parker.clear_wake();
                 }
-                member.request_socket_poll();
+                if by.socket {
+                    member.request_socket_poll();
+                }
             }
         }
     }

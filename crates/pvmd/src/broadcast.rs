@@ -38,6 +38,8 @@ pub struct Broadcast {
     /// The address of this host in the network on which it sends.
     network: Option<Ipv4Addr>,
     state: State,
+    /// Whether the loop waits until the socket can take more.
+    watches_room: bool,
     /// The reason of a failure that was not logged yet.
     complaint: Option<String>,
     /// Room for the longest datagram.
@@ -52,6 +54,7 @@ impl Broadcast {
             group,
             network: None,
             state: State::Closed,
+            watches_room: false,
             complaint: None,
             buffer: vec![0; DATAGRAM_BYTES_MAX],
         }
@@ -98,9 +101,8 @@ impl Broadcast {
         let socket = MulticastSocket::new(group, network, &joined)?;
         // After a datagram for the machine the daemon does not look for another one: mostly there is none, and epoll
         // tells if there is.
-        let (readable, writable) = (EventFlags::IN, EventFlags::OUT | EventFlags::ET);
-        epoll::add(&self.epoll, socket.receiver(), Source::Datagrams.data(), readable)?;
-        epoll::add(&self.epoll, socket.sender(), Source::DatagramRoom.data(), writable)?;
+        epoll::add(&self.epoll, socket.receiver(), Source::Datagrams.data(), EventFlags::IN)?;
+        epoll::add(&self.epoll, socket.sender(), Source::DatagramRoom.data(), EventFlags::empty())?;
         Ok(socket)
     }
 
@@ -112,7 +114,7 @@ impl Broadcast {
     /// Sends a datagram to all hosts, if the socket is open.
     pub fn send(&mut self, datagram: &[u8]) -> DatagramSent {
         let State::Open(socket) = &self.state else { return DatagramSent::Never };
-        match socket.send(datagram) {
+        let sent = match socket.send(datagram) {
             Ok(()) => DatagramSent::Done,
             Err(error) if is_out_of_reach(&error) => {
                 self.complaint = Some(format!("broadcasts end: {error}"));
@@ -120,6 +122,20 @@ impl Broadcast {
                 DatagramSent::Never
             }
             Err(_) => DatagramSent::NoRoom,
+        };
+        self.watch_room(sent == DatagramSent::NoRoom);
+        sent
+    }
+
+    /// Watches the socket for room, but only while a datagram waits for that: the system reports room for each datagram
+    /// that leaves the host, and each report would wake the daemon.
+    fn watch_room(&mut self, wanted: bool) {
+        let State::Open(socket) = &self.state else { return };
+        if wanted != self.watches_room {
+            self.watches_room = wanted;
+            let flags = if wanted { EventFlags::OUT | EventFlags::ET } else { EventFlags::empty() };
+            // Fails only for a socket that is not watched.
+            let _ = epoll::modify(&self.epoll, socket.sender(), Source::DatagramRoom.data(), flags);
         }
     }
 

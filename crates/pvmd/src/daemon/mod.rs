@@ -386,6 +386,9 @@ impl Daemon {
 
     /// Handles frames of a connection, as many as the budget allows.
     fn receive(&mut self, connection: Connection, mut budget: FrameBudget) {
+        if let Some(client) = self.connections.get_mut(connection) {
+            client.socket.expect_more();
+        }
         while budget.take() {
             let Some(client) = self.connections.get_mut(connection) else { return };
             match client.socket.receive_from_task() {
