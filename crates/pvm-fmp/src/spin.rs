@@ -108,6 +108,11 @@ impl Spinner {
         }
     }
 
+    /// Begins a wait that neither spins nor yields.
+    pub fn none() -> Spinner {
+        Spinner { spins: SPINS, others_ran_max: 0, ..Spinner::with_all_yields(false) }
+    }
+
     /// Begins a wait in which tasks wait for one another, as in a barrier. Such a wait yields where other waits sleep,
     /// because another task would first have to wake a sleeping one before both could go on.
     pub fn patient(crowded: bool) -> Spinner {

@@ -1,14 +1,13 @@
-//! Datagrams to all hosts of the machine at once. The first byte of a datagram says who handles it.
+//! Datagrams to all hosts of the machine at once: parts of bodies, and, at a port of their own, releases of barriers.
 use crate::addresses;
 use crate::source::Source;
-use pvm_net::{MulticastSocket, is_out_of_reach};
+use pvm_net::{MulticastSocket, is_out_of_reach, listen};
 use rustix::event::epoll::{self, EventFlags};
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-/// The first byte of a datagram for the rules of the machine.
-pub const FOR_THE_MACHINE: u8 = 2;
 /// The longest datagram that is received, in bytes.
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 
@@ -40,6 +39,8 @@ pub struct Broadcast {
     state: State,
     /// Whether the loop waits until the socket can take more.
     watches_room: bool,
+    /// Where the daemon receives releases, if a task cannot.
+    releases: Option<UdpSocket>,
     /// The reason of a failure that was not logged yet.
     complaint: Option<String>,
     /// Room for the longest datagram.
@@ -55,6 +56,7 @@ impl Broadcast {
             network: None,
             state: State::Closed,
             watches_room: false,
+            releases: None,
             complaint: None,
             buffer: vec![0; DATAGRAM_BYTES_MAX],
         }
@@ -95,12 +97,8 @@ impl Broadcast {
         }
     }
 
-    fn make_socket(&self, group: SocketAddrV4, network: Ipv4Addr) -> std::io::Result<MulticastSocket> {
-        let v4 = |address| if let IpAddr::V4(address) = address { Some(address) } else { None };
-        let joined: Vec<Ipv4Addr> = addresses::own().into_iter().filter_map(v4).collect();
-        let socket = MulticastSocket::new(group, network, &joined)?;
-        // After a datagram for the machine the daemon does not look for another one: mostly there is none, and epoll
-        // tells if there is.
+    fn make_socket(&self, group: SocketAddrV4, network: Ipv4Addr) -> io::Result<MulticastSocket> {
+        let socket = MulticastSocket::new(group, network, &networks())?;
         epoll::add(&self.epoll, socket.receiver(), Source::Datagrams.data(), EventFlags::IN)?;
         epoll::add(&self.epoll, socket.sender(), Source::DatagramRoom.data(), EventFlags::empty())?;
         Ok(socket)
@@ -146,6 +144,56 @@ impl Broadcast {
         Some(&mut buffer[..count])
     }
 
+    // ----- releases of barriers
+
+    /// Returns where releases are sent: releases have a port of their own, so that parts of bodies wake no task, and
+    /// releases no daemon.
+    fn release_group(&self) -> Option<SocketAddrV4> {
+        let group = self.group?;
+        let port = if group.port() == u16::MAX { group.port() - 1 } else { group.port() + 1 };
+        Some(SocketAddrV4::new(*group.ip(), port))
+    }
+
+    /// Sends a release to all hosts, if the socket is open. It may be lost.
+    pub fn send_release(&mut self, datagram: &[u8]) {
+        let (State::Open(socket), Some(group)) = (&self.state, self.release_group()) else { return };
+        if let Err(error) = socket.send_to(datagram, group) {
+            if is_out_of_reach(&error) {
+                self.complaint = Some(format!("broadcasts end: {error}"));
+                self.state = State::Failed;
+            }
+        }
+    }
+
+    /// Returns a socket that receives releases, for a task.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, and `NotFound` if the machine does not broadcast.
+    pub fn release_socket(&self) -> io::Result<UdpSocket> {
+        listen(self.release_group().ok_or(io::ErrorKind::NotFound)?, &networks())
+    }
+
+    /// Receives releases from now on ([`Broadcast::receive_release`]).
+    ///
+    /// # Errors
+    ///
+    /// As [`Broadcast::release_socket`].
+    pub fn hear_releases(&mut self) -> io::Result<()> {
+        if self.releases.is_none() {
+            let socket = self.release_socket()?;
+            epoll::add(&self.epoll, &socket, Source::Releases.data(), EventFlags::IN)?;
+            self.releases = Some(socket);
+        }
+        Ok(())
+    }
+
+    /// Receives a release into this buffer. Anybody may have sent it.
+    pub fn receive_release<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+        let count = self.releases.as_ref()?.recv(buffer).ok()?;
+        Some(&buffer[..count])
+    }
+
     /// Lends the buffer for datagrams.
     pub fn take_buffer(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.buffer)
@@ -155,4 +203,10 @@ impl Broadcast {
     pub fn return_buffer(&mut self, buffer: Vec<u8>) {
         self.buffer = buffer;
     }
+}
+
+/// Returns the addresses of this host on whose networks it receives.
+fn networks() -> Vec<Ipv4Addr> {
+    let v4 = |address| if let IpAddr::V4(address) = address { Some(address) } else { None };
+    addresses::own().into_iter().filter_map(v4).collect()
 }

@@ -346,6 +346,7 @@ impl Daemon {
             Source::Connector => self.step_links(),
             Source::Control(host) => self.on_control_ready(host, flags),
             Source::Datagrams => self.receive_datagrams(),
+            Source::Releases => self.receive_release(),
             // The next step of the route sends more datagrams.
             Source::DatagramRoom => {}
             Source::Starts => self.step_starts(),

@@ -81,7 +81,7 @@ impl Programs {
             let Some((wait, count, since)) = one.waits else { continue };
             let Some(answer) = fleet.answer(one.tid, wait) else { continue };
             one.waits = None;
-            if answer != Reply::Done {
+            if !matches!(answer, Reply::Done | Reply::Released(_)) {
                 assert!(matches!(answer, Reply::Error(Code::NoTask | Code::Mismatch)), "{answer:?}");
                 self.failed += 1;
                 continue;
