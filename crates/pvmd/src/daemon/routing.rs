@@ -75,9 +75,10 @@ impl Daemon {
     /// Lets the route carry messages. Returns whether the loop may sleep now. If so, tasks ring the daemon's doorbell
     /// from now on.
     pub(super) fn step_route(&mut self) -> bool {
-        if !self.route.is_needed() {
+        if !self.route.is_due() {
             return true;
         }
+        self.route.wake(false);
         let mut is_active = self.route.step(&mut context!(self));
         while let Some(event) = self.route.poll_event() {
             self.dispatch_route_event(event);
