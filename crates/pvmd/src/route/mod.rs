@@ -210,9 +210,10 @@ impl Route {
 
     /// Returns whether [`Route::step`] has any work now.
     pub fn is_due(&self) -> bool {
-        let is_needed = self.has_peers || !self.data_links.is_empty() || !self.events.is_empty();
-        let is_time = || self.waits_for_memory() || self.time_to_next_step().is_some_and(|time| time.is_zero());
-        is_needed && (self.is_due || is_time())
+        let has_work = self.is_due || !self.events.is_empty() || self.waits_for_memory();
+        let is_time = || self.time_to_next_step().is_some_and(|time| time.is_zero());
+        let is_used = self.has_peers || !self.data_links.is_empty() || !self.events.is_empty();
+        is_used && (has_work || is_time())
     }
 
     // ----- hosts
