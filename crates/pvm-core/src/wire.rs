@@ -4,8 +4,8 @@
 //! limits their length. Only [`Frame::Output`], [`Frame::Died`] and, if the receiver is a task, [`Frame::Deliver`] do
 //! not use the control link: they travel in band, in the flow of messages to a task, so that they do not overtake
 //! earlier messages. No type here is recursive, so no frame can exhaust the reader's stack.
-use crate::datagram_error::DatagramError;
 use crate::codes::Code;
+use crate::datagram_error::DatagramError;
 use crate::flows::multicast::McastRoute;
 use crate::flows::pacing::Pacing;
 use crate::machine::{Taken, Waiting};

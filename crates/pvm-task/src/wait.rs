@@ -474,14 +474,12 @@ impl Task {
         };
         let socket = member.daemon.as_ref().map(|socket| socket.as_fd());
         // If the process cannot open the descriptors, nothing can wake the task: it sleeps only for a short time.
-        let Ok(descriptors) =
-            member.parker.descriptors(
-                socket,
-                member.endpoint.bell().as_fd(),
-                member.direct.watched(),
-                member.releases.socket(),
-            )
-        else {
+        let Ok(descriptors) = member.parker.descriptors(
+            socket,
+            member.endpoint.bell().as_fd(),
+            member.direct.watched(),
+            member.releases.socket(),
+        ) else {
             let pause = Some(timeout.map_or(TIDY_PAUSE, |time| time.min(TIDY_PAUSE)));
             return Sleep { timeout: pause, ..Sleep::default() };
         };

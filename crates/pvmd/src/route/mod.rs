@@ -8,6 +8,7 @@
 //!
 //! * `context`: what the route asks of the daemon;
 //! * `data_link`: the data link to one host, with `receive` and `transmit` for its two directions;
+//! * `read_progress`: what tasks have read, and the memory that is free again;
 //! * `egress`: puts the messages of tasks into flows;
 //! * `announced`: fetches and relays the bodies of multicasts along trees;
 //! * `datagrams`: broadcasts and hears such bodies.
@@ -22,6 +23,7 @@ mod datagrams_tests;
 mod egress;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod read_progress;
 mod receive;
 #[cfg(any(test, fuzzing))]
 mod test_context;
@@ -581,41 +583,6 @@ impl Route {
                 return;
             }
         }
-    }
-
-    // ----- what tasks have read
-
-    /// Checks how far a task has read, releases the blocks that it has read, and sets the position at which the task
-    /// rings next.
-    fn update_read_progress(&mut self, task: Tid) {
-        loop {
-            let count = self.intake.consumed_to(task, self.endpoint.read_by(task.0));
-            if let Some(lent) = self.lent.get_mut(&task) {
-                lent.drain(..count.min(lent.len()));
-                if lent.is_empty() {
-                    self.lent.remove(&task);
-                }
-            }
-            let mark = self.intake.wakeup_mark(task);
-            match mark {
-                Some(mark) => self.ring_positions.insert(task, mark),
-                None => self.ring_positions.remove(&task),
-            };
-            if !self.endpoint.want_notice(task.0, mark) {
-                return;
-            }
-        }
-    }
-
-    fn update_all_read_progress(&mut self) {
-        self.tasks_past_notice().into_iter().for_each(|task| self.update_read_progress(task));
-    }
-
-    /// Returns the tasks that have read up to the position at which they are to ring.
-    fn tasks_past_notice(&mut self) -> Vec<Tid> {
-        let endpoint = &mut self.endpoint;
-        let ring_positions = self.ring_positions.iter();
-        ring_positions.filter(|(task, mark)| endpoint.read_by(task.0) >= **mark).map(|(task, _)| *task).collect()
     }
 }
 

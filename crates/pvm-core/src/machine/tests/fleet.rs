@@ -1,7 +1,7 @@
 //! The state machines of several hosts, connected by queues in place of control links and flows. Each queue keeps the
 //! order of its frames; frames of different queues arrive in any order.
-use super::hearing::Ears;
 use super::group_members::Boards;
+use super::hearing::Ears;
 use super::*;
 use crate::proto::{VERSION, decode, encode};
 use crate::wire::{CHAIN_VALUE_BYTES, ChainValue, ResolvedHost, Started};

@@ -59,12 +59,7 @@ impl Ears {
     }
 
     /// Handles a datagram on a host. Returns the requests whose barriers it ends.
-    pub fn hear(
-        &mut self,
-        host: Tid,
-        bytes: &[u8],
-        open: &BTreeMap<(Tid, u32), Request>,
-    ) -> Vec<(Tid, u32, Release)> {
+    pub fn hear(&mut self, host: Tid, bytes: &[u8], open: &BTreeMap<(Tid, u32), Request>) -> Vec<(Tid, u32, Release)> {
         let Ok(ReleaseDatagram { group, release }) = ReleaseDatagram::read(bytes) else { return Vec::new() };
         let mut ended = Vec::new();
         for ((task, wait), request) in open.iter().filter(|((task, _), _)| task.host() == host) {
