@@ -9,7 +9,7 @@ use crate::codes::Code;
 use crate::encoding::Reader;
 use crate::flows::pacing::Pacing;
 use crate::tid::Tid;
-use crate::wire::SECRET_BYTES;
+use crate::wire::{Release, SECRET_BYTES};
 use serde::{Deserialize, Serialize};
 pub use serde_bytes::ByteBuf;
 
@@ -94,6 +94,11 @@ pub enum ToTask {
     Ended(Tid),
     /// The machine halts.
     Halting,
+    /// A socket on which the task hears releases of barriers itself. It carries one descriptor: a UDP socket.
+    ReleaseSocket,
+    /// The anchor of a new chain of releases of the group's barriers that the task hears itself; `None` if the daemon
+    /// hears them.
+    Chain { group: u64, anchor: Option<Release> },
 }
 
 /// A direct link.
@@ -270,7 +275,7 @@ pub enum Request {
     /// Get the pages of a group, whether or not this task is a member. Answer: `Reply::Group`, `NoGroup`.
     Group(ByteBuf),
     /// Arrive at the barrier of a group, with the `count` of `pvm_barrier`, while the members do not use a barrier
-    /// page. Answer: `Reply::Done` when the barrier opens; `NoTask` if it cannot open any more, `NoGroup`,
+    /// page. Answer: `Reply::Done` or `Reply::Released` when the barrier opens; `NoTask` if it cannot open any more, `NoGroup`,
     /// `NotInGroup`, `Mismatch`, `BadParam`.
     Barrier { group: u64, count: i32 },
     /// `pvm_freezegroup`. Answer: `Reply::Int` (the size) when `count` members have made this request.
@@ -294,6 +299,9 @@ pub enum Request {
     SetGroupHost(Tid),
     /// `conf -g` of the console. Answer: `Reply::GroupPlaces`.
     GroupPlaces,
+    /// Like [`Request::Barrier`], or, if `lan` is true, like [`Request::LanBarrier`], from a task that has heard the
+    /// release of the barrier before itself. That barrier needs no answer any more.
+    NextBarrier { group: u64, count: i32, lan: bool, heard: Release },
 }
 
 /// The bytes of input for a task in one request.
@@ -375,6 +383,8 @@ pub enum Reply {
     },
     /// All groups, by name.
     GroupPlaces(Vec<GroupPlace>),
+    /// The barrier has opened by this release.
+    Released(Release),
 }
 
 /// Where the barriers of a group meet.

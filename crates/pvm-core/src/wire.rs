@@ -5,6 +5,7 @@
 //! not use the control link: they travel in band, in the flow of messages to a task, so that they do not overtake
 //! earlier messages. No type here is recursive, so no frame can exhaust the reader's stack.
 use crate::codes::Code;
+use crate::datagram_error::DatagramError;
 use crate::flows::multicast::McastRoute;
 use crate::flows::pacing::Pacing;
 use crate::machine::{Taken, Waiting};
@@ -277,6 +278,48 @@ pub struct Release {
     pub index: u32,
     /// The value at this place.
     pub value: ChainValue,
+}
+
+/// Releases in a row that a host may miss before it no longer accepts a release that it has not got from the master
+/// itself. This bounds the work for a forged release.
+pub(crate) const MISSED_RELEASES_MAX: u32 = 8;
+
+impl Release {
+    /// Checks that this release, which anybody may have sent, is the master's and newer than `known`.
+    ///
+    /// # Errors
+    ///
+    /// `Unexpected`: of another chain, not newer, or much newer. `Forged`: its value is false.
+    pub fn check(&self, known: &Release, one_way: impl Fn(&ChainValue) -> ChainValue) -> Result<(), DatagramError> {
+        let newer = self.index.checked_sub(known.index).filter(|newer| (1..=1 + MISSED_RELEASES_MAX).contains(newer));
+        let newer = newer.filter(|_| self.chain == known.chain).ok_or(DatagramError::Unexpected)?;
+        let value = (0..newer).fold(self.value, |value, _| one_way(&value));
+        if value == known.value { Ok(()) } else { Err(DatagramError::Forged) }
+    }
+}
+
+/// A datagram for all hosts: the release of a barrier of that group.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
+pub struct ReleaseDatagram {
+    /// The number of the group.
+    pub group: u64,
+    /// The release.
+    pub release: Release,
+}
+
+/// The most bytes of a [`ReleaseDatagram`]: three integers of variable length, and the value.
+pub const RELEASE_DATAGRAM_BYTES_MAX: usize = 64;
+
+impl ReleaseDatagram {
+    /// Reads a datagram that anybody may have sent.
+    ///
+    /// # Errors
+    ///
+    /// `Malformed`: it is no such datagram.
+    pub fn read(bytes: &[u8]) -> Result<ReleaseDatagram, DatagramError> {
+        let datagram = Some(bytes).filter(|bytes| bytes.len() <= RELEASE_DATAGRAM_BYTES_MAX).and_then(decode);
+        datagram.ok_or(DatagramError::Malformed)
+    }
 }
 
 /// The output of a command that a host runs for the master. The command starts a daemon on another host.

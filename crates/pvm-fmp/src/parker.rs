@@ -22,7 +22,7 @@ pub struct Parker {
 
 /// A sleeper makes barriers on all cores only if they take less than 1 / `BARRIER_SHARE` of its time.
 #[cfg(not(loom))]
-const BARRIER_SHARE: u32 = 64;
+const BARRIER_SHARE: u32 = 256;
 
 /// Judges whether the owner of a segment sleeps so seldom that it should pay for barriers on all cores. What such a
 /// barrier costs depends on the machine and on what the other cores do, so it is measured.

@@ -14,8 +14,9 @@ const OTHERS_RAN: Duration = Duration::from_micros(3);
 /// After this number of yields that have let other processes run, the waiting task sleeps.
 const YIELDS_TO_OTHERS_MAX: u32 = 16;
 /// One in this number of waits yields up to the maximum although earlier yields were in vain, to see whether yields are
-/// still in vain.
+/// still in vain. After each wait that finds that they are, the number doubles, up to `PROBE_EVERY_MAX`.
 const PROBE_EVERY: u32 = 32;
+const PROBE_EVERY_MAX: u32 = 512;
 
 /// How long waits should spin and yield to other processes before they sleep, learned from earlier waits. If awaited
 /// messages arrive during the spins and yields, the spins and yields save wake-ups. Otherwise they only take time from
@@ -24,20 +25,30 @@ const PROBE_EVERY: u32 = 32;
 pub struct WaitHistory {
     /// The number of yields to other processes after which a wait sleeps. At 0 a wait does not spin either.
     limit: u32,
+    /// The waits since the last one that yielded to see whether yields are in vain, and the number after which another
+    /// one does.
     waits: u32,
+    probe_every: u32,
 }
 
 impl Default for WaitHistory {
     fn default() -> WaitHistory {
-        WaitHistory { limit: YIELDS_TO_OTHERS_MAX, waits: 0 }
+        WaitHistory { limit: YIELDS_TO_OTHERS_MAX, waits: 0, probe_every: PROBE_EVERY }
     }
 }
 
 impl WaitHistory {
     /// Returns the limit for a wait that begins.
     fn next(&mut self) -> u32 {
-        self.waits = self.waits.wrapping_add(1);
-        if self.waits % PROBE_EVERY == 0 { YIELDS_TO_OTHERS_MAX } else { self.limit }
+        self.waits += 1;
+        if self.waits < self.probe_every {
+            return self.limit;
+        }
+        self.waits = 0;
+        if self.limit == 0 {
+            self.probe_every = (2 * self.probe_every).min(PROBE_EVERY_MAX);
+        }
+        YIELDS_TO_OTHERS_MAX
     }
 
     /// Learns from a wait that is over, or that is about to sleep (`slept`).
@@ -48,6 +59,7 @@ impl WaitHistory {
             self.limit /= 2;
         } else if !slept && self.limit < YIELDS_TO_OTHERS_MAX {
             self.limit = (2 * self.limit.max(spinner.others_ran)).clamp(1, YIELDS_TO_OTHERS_MAX);
+            self.probe_every = PROBE_EVERY;
         }
     }
 }
@@ -94,6 +106,11 @@ impl Spinner {
             others_ran_max: YIELDS_TO_OTHERS_MAX,
             yielding_since: None,
         }
+    }
+
+    /// Begins a wait that neither spins nor yields.
+    pub fn none() -> Spinner {
+        Spinner { spins: SPINS, others_ran_max: 0, ..Spinner::with_all_yields(false) }
     }
 
     /// Begins a wait in which tasks wait for one another, as in a barrier. Such a wait yields where other waits sleep,
@@ -171,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_wait_that_sleeps_at_once_does_not_spin() {
-        let mut history = WaitHistory { limit: 0, waits: 0 };
+        let mut history = WaitHistory { limit: 0, ..WaitHistory::default() };
         assert_eq!(Spinner::new(false, &mut history).pause(), Wait::Sleep);
     }
 }

@@ -80,6 +80,17 @@ impl ByteStream {
         self.0.read_by(most, take)
     }
 
+    /// Notes that the socket may have become readable.
+    pub fn expect_more(&mut self) {
+        self.0.expect_more();
+    }
+
+    /// Returns whether a read since [`ByteStream::expect_more`] has emptied the socket. The system reports what comes
+    /// later.
+    pub fn is_drained(&self) -> bool {
+        self.0.is_drained()
+    }
+
     /// Returns whether received bytes wait to be read. No event of the socket reports them.
     pub fn has_unread(&self) -> bool {
         self.0.has_unread()

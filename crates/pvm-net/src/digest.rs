@@ -25,6 +25,13 @@ impl Digest {
     }
 }
 
+/// The one-way function of chains of releases: the digest of the value.
+pub fn one_way(value: &[u8; Digest::BYTES]) -> [u8; Digest::BYTES] {
+    let mut digest = Digest::new();
+    digest.add(value);
+    digest.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

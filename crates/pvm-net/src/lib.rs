@@ -35,10 +35,10 @@ pub use byte_stream::ByteStream;
 pub use connector::{
     ConnectEvent, Connector, HALF_PAIRS_MAX, HANDSHAKE_TIME_MAX, Pair, Security, UNKNOWN_MAX, listener,
 };
-pub use digest::Digest;
+pub use digest::{Digest, one_way};
 pub use keys::{KEY_BYTES, KeyPair, NoRandomness, NotAKey, PublicKey, Token, Tokens};
 pub use link::{FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX, HEADER_BYTES_MAX, Head, Lead, Link, LinkError};
-pub use multicast::{MulticastSocket, is_out_of_reach};
+pub use multicast::{MulticastSocket, is_out_of_reach, listen};
 pub use raw::Carried;
 pub use seal::{SECRET_BYTES, SECRET_NAME_BYTES, Seal, TAG_BYTES};
 pub use tls::{Identity, Known};

@@ -28,18 +28,8 @@ impl MulticastSocket {
     ///
     /// Those of the system. A network on which the group cannot be joined is left out.
     pub fn new(group: SocketAddrV4, from: Ipv4Addr, joined: &[Ipv4Addr]) -> io::Result<MulticastSocket> {
-        // No task inherits the socket.
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let receiver = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
-        // Several daemons on one host receive the datagrams of the group.
-        sockopt::set_socket_reuseaddr(&receiver, true)?;
-        rustix::net::bind(&receiver, &group)?;
-        let receiver = UdpSocket::from(receiver);
+        let receiver = listen(group, joined)?;
         let _ = sockopt::set_socket_recv_buffer_size(&receiver, RECEIVE_BUFFER_BYTES);
-        let is_joined = |address: &&Ipv4Addr| receiver.join_multicast_v4(group.ip(), address).is_ok();
-        if joined.iter().filter(is_joined).count() == 0 {
-            return Err(io::ErrorKind::AddrNotAvailable.into());
-        }
         let sender = UdpSocket::bind(SocketAddrV4::new(from, 0))?;
         sender.set_nonblocking(true)?;
         sender.set_multicast_ttl_v4(HOPS_MAX)?;
@@ -66,6 +56,15 @@ impl MulticastSocket {
         self.sender.send(datagram).map(|_| ())
     }
 
+    /// Sends a datagram to the same group at another port.
+    ///
+    /// # Errors
+    ///
+    /// As [`MulticastSocket::send`].
+    pub fn send_to(&self, datagram: &[u8], group: SocketAddrV4) -> io::Result<()> {
+        self.sender.send_to(datagram, group).map(|_| ())
+    }
+
     /// Receives a datagram, from anybody. Returns its length, or `None` if there is none now.
     pub fn receive(&self, into: &mut [u8]) -> Option<usize> {
         // Errors of this socket concern single datagrams.
@@ -81,6 +80,26 @@ impl MulticastSocket {
     pub fn receiver(&self) -> BorrowedFd<'_> {
         self.receiver.as_fd()
     }
+}
+
+/// Returns a socket that receives the datagrams of a multicast group on the networks of `joined`, addresses of this host.
+/// It never blocks, and no child inherits it.
+///
+/// # Errors
+///
+/// Those of the system. A network on which the group cannot be joined is left out.
+pub fn listen(group: SocketAddrV4, joined: &[Ipv4Addr]) -> io::Result<UdpSocket> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let receiver = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
+    // Several processes of one host receive the datagrams of the group.
+    sockopt::set_socket_reuseaddr(&receiver, true)?;
+    rustix::net::bind(&receiver, &group)?;
+    let receiver = UdpSocket::from(receiver);
+    let is_joined = |address: &&Ipv4Addr| receiver.join_multicast_v4(group.ip(), address).is_ok();
+    if joined.iter().filter(is_joined).count() == 0 {
+        return Err(io::ErrorKind::AddrNotAvailable.into());
+    }
+    Ok(receiver)
 }
 
 /// Returns whether an error says that a network or the group is out of reach, not that there is no room.

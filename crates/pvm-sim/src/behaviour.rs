@@ -82,7 +82,7 @@ impl World {
             }
             (Request::Register { on: true, .. }, Reply::Int(_)) => self.became_tracer(task),
             (Request::Barrier { group, .. } | Request::LanBarrier { group, .. }, reply) => {
-                self.left_barrier(task, *group, *reply == Reply::Done)
+                self.left_barrier(task, *group, matches!(reply, Reply::Done | Reply::Released(_)))
             }
             _ => {}
         }

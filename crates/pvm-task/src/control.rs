@@ -1,6 +1,6 @@
 //! The task's membership: its socket to the daemon and its endpoint in shared memory.
 use crate::direct::DirectLinks;
-use crate::groups::Groups;
+use crate::groups::{Groups, Releases};
 use crate::introductions::Introductions;
 use crate::receive::{Envelope, QueueSink};
 use crate::requests::{Purpose, Requests};
@@ -67,6 +67,7 @@ pub(crate) struct Member {
     pub direct: DirectLinks,
     pub parker: Parker,
     pub groups: Groups,
+    pub releases: Releases,
 }
 
 impl Member {
@@ -117,6 +118,7 @@ impl Member {
             direct: DirectLinks::default(),
             parker: Parker::default(),
             groups: Groups::default(),
+            releases: Releases::default(),
         };
         Ok((member, welcome.own))
     }
@@ -243,6 +245,7 @@ impl Member {
     pub fn read_control(&mut self, state: &mut State) -> usize {
         self.socket_polls = SocketPolls { frames_seen: self.frames(), quiet: 0, requested: false };
         let mut count = 0;
+        self.daemon.iter_mut().for_each(ControlSocket::expect_more);
         while let Some(socket) = &mut self.daemon {
             if count == FRAMES_IN_TURN_MAX {
                 self.request_socket_poll();
@@ -286,6 +289,14 @@ impl Member {
             }
             ToTask::Halting => self.halting = true,
             ToTask::Group { id } => self.on_group(id, descriptors),
+            ToTask::ReleaseSocket => {
+                // If the descriptor is missing, because this process has no room for it, the daemon answers barriers.
+                if let Some(socket) = descriptors.into_iter().next() {
+                    self.releases.set_socket(socket);
+                    self.parker.forget_descriptors();
+                }
+            }
+            ToTask::Chain { group, anchor } => self.releases.begin_chain(group, anchor),
             ToTask::Welcome(_) | ToTask::Refused(_) => {}
         }
     }

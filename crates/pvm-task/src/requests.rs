@@ -86,6 +86,11 @@ impl Requests {
         }
     }
 
+    /// Forgets a request that needs no reply any more, and may get none.
+    fn cancel(&mut self, number: u32) {
+        self.pending.retain(|request| request.number != number);
+    }
+
     /// Returns whether the daemon has been asked to introduce that peer.
     pub fn is_introducing(&self, peer: Tid) -> bool {
         self.pending.iter().any(|request| request.purpose == Purpose::Introduction(peer))
@@ -138,6 +143,13 @@ impl Task {
     pub fn forget(&mut self, ticket: Ticket) {
         if let Some(member) = &mut self.member {
             member.requests.abandon(ticket.0);
+        }
+    }
+
+    /// Gives a request up that needs no reply any more.
+    pub(crate) fn cancel(&mut self, ticket: Ticket) {
+        if let Some(member) = &mut self.member {
+            member.requests.cancel(ticket.0);
         }
     }
 

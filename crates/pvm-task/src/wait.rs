@@ -23,7 +23,6 @@ use crate::task::Task;
 use pvm_fmp::descriptor::above_standard;
 use pvm_fmp::{Spinner, Wait};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
-use rustix::thread::{Pid, gettid};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -41,7 +40,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(5);
 /// unnoticed: a signal handler can jump out of the wait.
 const JOIN_MAX: Duration = SLEEP_MAX.saturating_mul(2);
 /// The number of descriptors on which the task itself sleeps.
-const OWN_DESCRIPTORS_MAX: usize = 4;
+const OWN_DESCRIPTORS_MAX: usize = 5;
 
 /// The descriptors on which a thread sleeps. The sleeper keeps them open.
 struct Descriptors {
@@ -50,8 +49,28 @@ struct Descriptors {
     bell: OwnedFd,
     /// An epoll descriptor of all direct links.
     links: Option<OwnedFd>,
+    /// The socket on which the task hears releases of barriers.
+    releases: Option<OwnedFd>,
     /// An eventfd by which other threads of this process wake the sleeper.
     wake: OwnedFd,
+}
+
+/// What tells threads of this process apart that live at the same time, without a system call: where a variable of the
+/// thread is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ThreadMark(usize);
+
+impl ThreadMark {
+    /// No thread's mark.
+    const OTHER: ThreadMark = ThreadMark(0);
+
+    /// Returns the mark of the calling thread.
+    fn own() -> ThreadMark {
+        thread_local! {
+            static PLACE: u8 = const { 0 };
+        }
+        ThreadMark(PLACE.with(|place| (&raw const *place).addr()))
+    }
 }
 
 /// Parks the thread that sleeps for all threads of the task.
@@ -60,7 +79,7 @@ pub(crate) struct Parker {
     descriptors: Option<Arc<Descriptors>>,
     /// The thread that sleeps. Only other threads rely on its sleep: the same thread may park again, in a signal
     /// handler or after a jump out of its wait.
-    sleeper: Option<Pid>,
+    sleeper: Option<ThreadMark>,
     /// How often a thread has parked.
     parks: u32,
 }
@@ -101,6 +120,7 @@ impl Parker {
         socket: Option<BorrowedFd<'_>>,
         bell: BorrowedFd<'_>,
         links: Option<BorrowedFd<'_>>,
+        releases: Option<&OwnedFd>,
     ) -> io::Result<Arc<Descriptors>> {
         if let Some(descriptors) = &self.descriptors {
             return Ok(descriptors.clone());
@@ -109,6 +129,7 @@ impl Parker {
             socket: socket.map(|socket| socket.try_clone_to_owned()).transpose()?,
             bell: bell.try_clone_to_owned()?,
             links: links.map(|links| links.try_clone_to_owned()).transpose()?,
+            releases: releases.map(OwnedFd::try_clone).transpose()?,
             wake: above_standard(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)?,
         });
         self.descriptors = Some(descriptors.clone());
@@ -129,6 +150,8 @@ enum Phase {
 pub struct Waiter {
     phase: Phase,
     patient: bool,
+    /// Whether the wait sleeps at once.
+    asleep: bool,
     deadline: Option<Instant>,
     /// If this thread relies on the sleep of another thread: the number of that sleep, and since when this thread
     /// relies on it.
@@ -152,13 +175,24 @@ impl Waiter {
     #[inline]
     pub fn new(timeout: Option<Duration>) -> Waiter {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        Waiter { phase: Phase::New, patient: false, deadline, relied_on: None }
+        Waiter { phase: Phase::New, patient: false, asleep: false, deadline, relied_on: None }
     }
 
     /// Begins a wait for other members of a group.
     #[inline]
     pub fn for_members(timeout: Option<Duration>) -> Waiter {
         Waiter { patient: true, ..Waiter::new(timeout) }
+    }
+
+    /// Begins a wait for a datagram, of which a waiter that does not sleep learns nothing.
+    #[inline]
+    pub fn asleep(timeout: Option<Duration>) -> Waiter {
+        Waiter { asleep: true, ..Waiter::new(timeout) }
+    }
+
+    /// Returns whether the wait learns from its spins and yields, and later waits from it.
+    fn learns(&self) -> bool {
+        !self.patient && !self.asleep
     }
 
     /// Returns what to do now.
@@ -188,7 +222,11 @@ impl Waiter {
                 }
                 let crowded = task.member.as_mut().is_none_or(Member::should_yield_core);
                 let history = &mut task.state.waits;
-                let spinner = if self.patient { Spinner::patient(crowded) } else { Spinner::new(crowded, history) };
+                let spinner = match self.asleep {
+                    true => Spinner::none(),
+                    false if self.patient => Spinner::patient(crowded),
+                    false => Spinner::new(crowded, history),
+                };
                 self.phase = Phase::Spinning(spinner);
                 Step::Again
             }
@@ -196,7 +234,7 @@ impl Waiter {
                 if self.deadline.is_some() && spinner.pause() == Wait::Again {
                     return Step::Again;
                 }
-                if !self.patient {
+                if !self.patient && !self.asleep {
                     task.state.waits.learn(spinner, true);
                 }
                 if let Some(parks) = task.parks_of_another() {
@@ -247,32 +285,39 @@ impl Waiter {
     pub fn finish(self, task: &mut Task) {
         match &self.phase {
             Phase::Prepared if !task.another_thread_sleeps() => task.unpark(),
-            Phase::Spinning(spinner) if !self.patient => task.state.waits.learn(spinner, false),
+            Phase::Spinning(spinner) if self.learns() => task.state.waits.learn(spinner, false),
             _ => {}
         }
     }
 }
 
-/// The descriptors that may have ended a sleep; only these have to be emptied. The daemon's socket is read in any case.
+/// The descriptors that may have ended a sleep; only these have to be emptied.
 #[derive(Clone, Copy)]
 pub struct WokenBy {
     /// The doorbell, which other tasks and the daemon ring.
     bell: bool,
     /// Another thread of this task.
     thread: bool,
+    /// The socket on which the task hears releases of barriers.
+    release: bool,
+    /// The daemon's socket.
+    socket: bool,
 }
 
 impl WokenBy {
-    /// Both descriptors.
-    const BOTH: WokenBy = WokenBy { bell: true, thread: true };
+    /// Any of the descriptors.
+    const ANY: WokenBy = WokenBy { bell: true, thread: true, release: true, socket: true };
 }
 
 /// A sleep on the task's descriptors. It does not borrow the task.
+#[derive(Default)]
 pub struct Sleep {
     descriptors: Option<Arc<Descriptors>>,
     writing: bool,
     /// Whether the sleep ignores the daemon's socket, because no frames are taken in now.
     ignore_socket: bool,
+    /// Whether a release of a barrier ends the sleep.
+    hears: bool,
     timeout: Option<Duration>,
 }
 
@@ -282,12 +327,19 @@ impl Sleep {
     pub fn sleep(&self) -> WokenBy {
         let Some(descriptors) = &self.descriptors else {
             self.poll(&mut []);
-            return WokenBy::BOTH;
+            return WokenBy::ANY;
         };
         let (mut list, count) = self.own(descriptors);
         match self.poll(&mut list[..count]) {
-            true => WokenBy { bell: !list[0].revents().is_empty(), thread: !list[1].revents().is_empty() },
-            false => WokenBy::BOTH,
+            true => {
+                let is_ready = |place: usize| !list[place].revents().is_empty();
+                // If nothing is ready, the time is over.
+                let any = !(0..count).any(is_ready);
+                let release = self.hears && is_ready(2);
+                // The socket is the last one, if it is there.
+                WokenBy { bell: is_ready(0), thread: is_ready(1), release, socket: any || is_ready(count - 1) }
+            }
+            false => WokenBy::ANY,
         }
     }
 
@@ -312,6 +364,9 @@ impl Sleep {
         };
         add(&descriptors.bell, PollFlags::IN);
         add(&descriptors.wake, PollFlags::IN);
+        if let Some(releases) = descriptors.releases.as_ref().filter(|_| self.hears) {
+            add(releases, PollFlags::IN);
+        }
         if let Some(links) = &descriptors.links {
             add(links, PollFlags::IN);
         }
@@ -371,14 +426,14 @@ impl Task {
     /// Returns the number of parks if another thread sleeps.
     fn parks_of_another(&self) -> Option<u32> {
         let parker = &self.member.as_ref()?.parker;
-        parker.sleeper.filter(|sleeper| *sleeper != gettid()).map(|_| parker.parks)
+        parker.sleeper.filter(|sleeper| *sleeper != ThreadMark::own()).map(|_| parker.parks)
     }
 
     /// Makes the task believe that another thread sleeps, for single-threaded tests.
     #[doc(hidden)]
     pub fn take_sleeper_for_another(&mut self) {
         if let Some(sleeper) = self.member.as_mut().and_then(|member| member.parker.sleeper.as_mut()) {
-            *sleeper = Pid::INIT;
+            *sleeper = ThreadMark::OTHER;
         }
     }
 
@@ -415,17 +470,20 @@ impl Task {
     pub(crate) fn park(&mut self, timeout: Option<Duration>) -> Sleep {
         let disconnected = Some(timeout.map_or(DISCONNECTED_PAUSE, |time| time.min(DISCONNECTED_PAUSE)));
         let Some(member) = &mut self.member else {
-            return Sleep { descriptors: None, writing: false, ignore_socket: false, timeout: disconnected };
+            return Sleep { timeout: disconnected, ..Sleep::default() };
         };
         let socket = member.daemon.as_ref().map(|socket| socket.as_fd());
         // If the process cannot open the descriptors, nothing can wake the task: it sleeps only for a short time.
-        let Ok(descriptors) =
-            member.parker.descriptors(socket, member.endpoint.bell().as_fd(), member.direct.watched())
-        else {
+        let Ok(descriptors) = member.parker.descriptors(
+            socket,
+            member.endpoint.bell().as_fd(),
+            member.direct.watched(),
+            member.releases.socket(),
+        ) else {
             let pause = Some(timeout.map_or(TIDY_PAUSE, |time| time.min(TIDY_PAUSE)));
-            return Sleep { descriptors: None, writing: false, ignore_socket: false, timeout: pause };
+            return Sleep { timeout: pause, ..Sleep::default() };
         };
-        member.parker.sleeper = Some(gettid());
+        member.parker.sleeper = Some(ThreadMark::own());
         member.parker.parks = member.parker.parks.wrapping_add(1);
         let descriptor_limited = member.daemon.as_ref().is_some_and(|socket| socket.is_descriptor_limited());
         let writing = member.daemon.as_ref().is_some_and(|socket| socket.wants_write()) && !descriptor_limited;
@@ -433,12 +491,13 @@ impl Task {
         let longest = if descriptor_limited { pvm_link::DESCRIPTOR_PAUSE } else { SLEEP_MAX };
         let longest = member.direct.pause().map_or(longest, |pause| pause.min(longest));
         let timeout = Some(timeout.map_or(longest, |time| time.min(longest)));
-        Sleep { descriptors: Some(descriptors), writing, ignore_socket, timeout }
+        let hears = member.releases.are_awaited();
+        Sleep { descriptors: Some(descriptors), writing, ignore_socket, hears, timeout }
     }
 
     /// Ends a sleep, or, if the task has not slept, the preparation by [`Task::prepare_park`].
     pub(crate) fn unpark(&mut self) {
-        self.unpark_by(WokenBy::BOTH);
+        self.unpark_by(WokenBy::ANY);
     }
 
     /// Ends a sleep that `by` has ended.
@@ -449,11 +508,16 @@ impl Task {
                 false => member.endpoint.unpark_unrung(),
             }
             self.state.news |= member.groups.waiters.unpark();
+            if by.release && member.releases.are_awaited() {
+                self.state.news |= member.releases.read();
+            }
             if member.parker.sleeper.take().is_some() {
                 if by.thread {
                     member.parker.clear_wake();
                 }
-                member.request_socket_poll();
+                if by.socket {
+                    member.request_socket_poll();
+                }
             }
         }
     }

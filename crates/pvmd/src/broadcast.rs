@@ -1,14 +1,13 @@
-//! Datagrams to all hosts of the machine at once. The first byte of a datagram says who handles it.
+//! Datagrams to all hosts of the machine at once: parts of bodies, and, at a port of their own, releases of barriers.
 use crate::addresses;
 use crate::source::Source;
-use pvm_net::{MulticastSocket, is_out_of_reach};
+use pvm_net::{MulticastSocket, is_out_of_reach, listen};
 use rustix::event::epoll::{self, EventFlags};
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-/// The first byte of a datagram for the rules of the machine.
-pub const FOR_THE_MACHINE: u8 = 2;
 /// The longest datagram that is received, in bytes.
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 
@@ -38,6 +37,10 @@ pub struct Broadcast {
     /// The address of this host in the network on which it sends.
     network: Option<Ipv4Addr>,
     state: State,
+    /// Whether the loop waits until the socket can take more.
+    watches_room: bool,
+    /// Where the daemon receives releases, if a task cannot.
+    releases: Option<UdpSocket>,
     /// The reason of a failure that was not logged yet.
     complaint: Option<String>,
     /// Room for the longest datagram.
@@ -52,6 +55,8 @@ impl Broadcast {
             group,
             network: None,
             state: State::Closed,
+            watches_room: false,
+            releases: None,
             complaint: None,
             buffer: vec![0; DATAGRAM_BYTES_MAX],
         }
@@ -92,15 +97,10 @@ impl Broadcast {
         }
     }
 
-    fn make_socket(&self, group: SocketAddrV4, network: Ipv4Addr) -> std::io::Result<MulticastSocket> {
-        let v4 = |address| if let IpAddr::V4(address) = address { Some(address) } else { None };
-        let joined: Vec<Ipv4Addr> = addresses::own().into_iter().filter_map(v4).collect();
-        let socket = MulticastSocket::new(group, network, &joined)?;
-        // After a datagram for the machine the daemon does not look for another one: mostly there is none, and epoll
-        // tells if there is.
-        let (readable, writable) = (EventFlags::IN, EventFlags::OUT | EventFlags::ET);
-        epoll::add(&self.epoll, socket.receiver(), Source::Datagrams.data(), readable)?;
-        epoll::add(&self.epoll, socket.sender(), Source::DatagramRoom.data(), writable)?;
+    fn make_socket(&self, group: SocketAddrV4, network: Ipv4Addr) -> io::Result<MulticastSocket> {
+        let socket = MulticastSocket::new(group, network, &networks())?;
+        epoll::add(&self.epoll, socket.receiver(), Source::Datagrams.data(), EventFlags::IN)?;
+        epoll::add(&self.epoll, socket.sender(), Source::DatagramRoom.data(), EventFlags::empty())?;
         Ok(socket)
     }
 
@@ -112,7 +112,7 @@ impl Broadcast {
     /// Sends a datagram to all hosts, if the socket is open.
     pub fn send(&mut self, datagram: &[u8]) -> DatagramSent {
         let State::Open(socket) = &self.state else { return DatagramSent::Never };
-        match socket.send(datagram) {
+        let sent = match socket.send(datagram) {
             Ok(()) => DatagramSent::Done,
             Err(error) if is_out_of_reach(&error) => {
                 self.complaint = Some(format!("broadcasts end: {error}"));
@@ -120,6 +120,20 @@ impl Broadcast {
                 DatagramSent::Never
             }
             Err(_) => DatagramSent::NoRoom,
+        };
+        self.watch_room(sent == DatagramSent::NoRoom);
+        sent
+    }
+
+    /// Watches the socket for room, but only while a datagram waits for that: the system reports room for each datagram
+    /// that leaves the host, and each report would wake the daemon.
+    fn watch_room(&mut self, wanted: bool) {
+        let State::Open(socket) = &self.state else { return };
+        if wanted != self.watches_room {
+            self.watches_room = wanted;
+            let flags = if wanted { EventFlags::OUT | EventFlags::ET } else { EventFlags::empty() };
+            // Fails only for a socket that is not watched.
+            let _ = epoll::modify(&self.epoll, socket.sender(), Source::DatagramRoom.data(), flags);
         }
     }
 
@@ -128,6 +142,56 @@ impl Broadcast {
         let State::Open(socket) = &self.state else { return None };
         let count = socket.receive(buffer)?;
         Some(&mut buffer[..count])
+    }
+
+    // ----- releases of barriers
+
+    /// Returns where releases are sent: releases have a port of their own, so that parts of bodies wake no task, and
+    /// releases no daemon.
+    fn release_group(&self) -> Option<SocketAddrV4> {
+        let group = self.group?;
+        let port = if group.port() == u16::MAX { group.port() - 1 } else { group.port() + 1 };
+        Some(SocketAddrV4::new(*group.ip(), port))
+    }
+
+    /// Sends a release to all hosts, if the socket is open. It may be lost.
+    pub fn send_release(&mut self, datagram: &[u8]) {
+        let (State::Open(socket), Some(group)) = (&self.state, self.release_group()) else { return };
+        if let Err(error) = socket.send_to(datagram, group) {
+            if is_out_of_reach(&error) {
+                self.complaint = Some(format!("broadcasts end: {error}"));
+                self.state = State::Failed;
+            }
+        }
+    }
+
+    /// Returns a socket that receives releases, for a task.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, and `NotFound` if the machine does not broadcast.
+    pub fn release_socket(&self) -> io::Result<UdpSocket> {
+        listen(self.release_group().ok_or(io::ErrorKind::NotFound)?, &networks())
+    }
+
+    /// Receives releases from now on ([`Broadcast::receive_release`]).
+    ///
+    /// # Errors
+    ///
+    /// As [`Broadcast::release_socket`].
+    pub fn hear_releases(&mut self) -> io::Result<()> {
+        if self.releases.is_none() {
+            let socket = self.release_socket()?;
+            epoll::add(&self.epoll, &socket, Source::Releases.data(), EventFlags::IN)?;
+            self.releases = Some(socket);
+        }
+        Ok(())
+    }
+
+    /// Receives a release into this buffer. Anybody may have sent it.
+    pub fn receive_release<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+        let count = self.releases.as_ref()?.recv(buffer).ok()?;
+        Some(&buffer[..count])
     }
 
     /// Lends the buffer for datagrams.
@@ -139,4 +203,10 @@ impl Broadcast {
     pub fn return_buffer(&mut self, buffer: Vec<u8>) {
         self.buffer = buffer;
     }
+}
+
+/// Returns the addresses of this host on whose networks it receives.
+fn networks() -> Vec<Ipv4Addr> {
+    let v4 = |address| if let IpAddr::V4(address) = address { Some(address) } else { None };
+    addresses::own().into_iter().filter_map(v4).collect()
 }

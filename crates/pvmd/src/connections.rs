@@ -64,6 +64,8 @@ struct TaskRecord {
     /// Frames that wait until the task has enrolled, and the number of bytes of the messages among them.
     waiting: Vec<(ToTask, Option<Rc<Descriptors>>)>,
     waiting_bytes: usize,
+    /// Whether the task has a socket on which it hears releases of barriers.
+    hears_releases: bool,
 }
 
 /// All connections and tasks.
@@ -282,6 +284,19 @@ impl Connections {
         let Some(client) = self.clients.get_mut(&connection).filter(|client| !client.write_closed) else { return };
         let result = client.socket.send_to_task(frame, descriptors);
         self.sent(connection, tid, result);
+    }
+
+    /// Returns whether a task hears releases of barriers itself.
+    pub fn hears_releases(&self, tid: Tid) -> bool {
+        self.tasks.get(&tid).is_some_and(|task| task.hears_releases)
+    }
+
+    /// Gives a task the socket on which it hears releases of barriers.
+    pub fn give_release_socket(&mut self, tid: Tid, socket: BorrowedFd<'_>) {
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            task.hears_releases = true;
+            self.send_with(tid, &ToTask::ReleaseSocket, &[socket]);
+        }
     }
 
     fn sent(&mut self, connection: Connection, tid: Tid, result: Result<(), ControlError>) {

@@ -12,10 +12,10 @@ use pvm_core::machine::limits::{
     TASK_WATCHES_MAX,
 };
 use pvm_core::machine::{HostSettings, OneWay, Rank};
-use pvm_core::wire::{CHAIN_VALUE_BYTES, ChainValue, HostOptions, Key};
+use pvm_core::wire::{CHAIN_VALUE_BYTES, HostOptions, Key};
 use pvm_core::{codes, machine};
 use pvm_link::rendezvous::{self, Places};
-use pvm_net::{Connector, Digest, Identity, KeyPair};
+use pvm_net::{Connector, Identity, KeyPair};
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::unix::ffi::OsStringExt;
@@ -306,12 +306,7 @@ fn broadcast_group(text: Option<OsString>) -> Result<Option<SocketAddrV4>, Strin
 fn one_way() -> Option<OneWay> {
     let mut secret = [0; CHAIN_VALUE_BYTES];
     pvm_fmp::random_bytes(&mut secret).ok()?;
-    let function = |value: &ChainValue| {
-        let mut digest = Digest::new();
-        digest.add(value);
-        digest.finish()
-    };
-    Some(OneWay { secret, function })
+    Some(OneWay { secret, function: pvm_net::one_way })
 }
 
 /// Reads the number of hosts from which on something is done: a number, or `off`. Returns any other text as an error.

@@ -55,6 +55,8 @@ pub enum Source {
     Datagrams,
     /// The socket that sends such datagrams. It is ready when it has room.
     DatagramRoom,
+    /// Releases of barriers.
+    Releases,
 }
 
 /// The position of the kind of a source in an event's data.
@@ -82,6 +84,7 @@ impl Source {
             Source::RemoteStarts => (13, 0),
             Source::Datagrams => (16, 0),
             Source::DatagramRoom => (17, 0),
+            Source::Releases => (18, 0),
         };
         EventData::new_u64(kind << KIND_SHIFT | number)
     }
@@ -107,6 +110,7 @@ impl Source {
             13 => Source::RemoteStarts,
             16 => Source::Datagrams,
             17 => Source::DatagramRoom,
+            18 => Source::Releases,
             5 => Source::NameLookup(number as u32),
             kind => unreachable!("the daemon watches nothing of kind {kind}"),
         }
@@ -139,6 +143,7 @@ mod tests {
             Source::Direct(u32::MAX),
             Source::Datagrams,
             Source::DatagramRoom,
+            Source::Releases,
         ];
         for source in sources {
             assert_eq!(Source::of(source.data()), source);
@@ -149,6 +154,7 @@ mod tests {
                 Source::Output(..) | Source::Input(_) | Source::Process(_) | Source::NameLookup(_) => {}
                 Source::Starts | Source::RemoteStarts | Source::Connector | Source::Control(_) => {}
                 Source::Bell | Source::Data(_) | Source::Direct(_) | Source::Datagrams | Source::DatagramRoom => {}
+                Source::Releases => {}
             }
         }
     }

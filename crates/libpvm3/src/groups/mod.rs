@@ -187,7 +187,12 @@ const POLLS_PER_PROGRESS: u32 = 16;
 /// Waits at a barrier.
 fn wait_at_barrier(guard: &mut Guard, barrier: &BarrierArrival) -> Result<(), Code> {
     let mut polls = 0;
+    let hears = guard.task().hears_release(barrier);
     let passed = match barrier.is_through_daemon() {
+        true if hears => wait_by(guard, Waiter::asleep(None), &mut |guard| {
+            guard.progress();
+            guard.task().poll_barrier(barrier)
+        }),
         true => wait(guard, None, |guard| guard.task().poll_barrier(barrier)),
         false => wait_by(guard, Waiter::for_members(None), &mut |guard| {
             let result = guard.task().poll_barrier(barrier);

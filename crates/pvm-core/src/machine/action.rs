@@ -86,10 +86,11 @@ pub enum Action {
     /// before. The task's daemon hands the frame to `Machine::handle_host_frame`.
     SendAlong { to: Tid, frame: Frame },
     /// Send these bytes to all hosts of the machine by one datagram, of at most 1,200 bytes. The datagram may be lost.
-    /// The daemons there hand the bytes to `Machine::handle_broadcast`.
+    /// The tasks there that hear such datagrams handle the bytes, or their daemon by `Machine::handle_broadcast`.
     Broadcast { bytes: Vec<u8> },
-    /// Receive such datagrams from now on.
-    ReceiveBroadcasts,
+    /// From now on let these tasks hear such datagrams themselves ([`ToTask::ReleaseSocket`]). If one cannot, or if the
+    /// list is empty, receive them here.
+    HearBroadcasts { tasks: Vec<Tid> },
     /// Prepare for a call from the peer's host (the call links `task` and `peer`); answer by
     /// `Machine::handle_direct_expected`. When the call comes, hand the connection to the task and report by
     /// `Machine::handle_direct_ended`.

@@ -289,6 +289,7 @@ fn deciding_host(core: &Core, request: &Request) -> Option<(Tid, Reply)> {
         | Request::FreezeGroup { .. }
         | Request::Barrier { .. }
         | Request::LanBarrier { .. }
+        | Request::NextBarrier { .. }
         | Request::SetGroupHost(_)
         | Request::GroupPlaces
         | Request::LostHosts

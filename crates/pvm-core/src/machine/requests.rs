@@ -12,6 +12,13 @@ use crate::wire::Frame;
 impl Parts {
     /// Handles a request of a task of this host, which the manager, another host, or this daemon decides.
     pub fn handle_request(&mut self, core: &mut Core, from: Tid, wait: u32, request: Request) {
+        let request = match request {
+            Request::NextBarrier { group, count, lan, heard } => {
+                self.groups.heard(core, from, group, &heard);
+                if lan { Request::LanBarrier { group, count } } else { Request::Barrier { group, count } }
+            }
+            request => request,
+        };
         let Some(request) = self.servers.for_manager(core, &mut self.notify, from, wait, request) else { return };
         if let Request::Barrier { group, count } | Request::LanBarrier { group, count } = request {
             let lan = matches!(request, Request::LanBarrier { .. });
@@ -77,6 +84,8 @@ impl Parts {
             Request::LeaveGroup(name) => return self.groups.leave(core, from, wait, &name),
             Request::Barrier { group, count } => return self.groups.arrive(core, from, wait, group, count, false),
             Request::LanBarrier { group, count } => return self.groups.arrive(core, from, wait, group, count, true),
+            // `handle_request` has made another request of it; no host sends it.
+            Request::NextBarrier { .. } => Err(Code::BadParam),
             Request::SetGroupHost(host) => self.groups.name_host(core, from, host),
             Request::GroupPlaces => Ok(self.groups.places(core)),
             Request::Group(name) => return self.groups.look_up(core, from, wait, &name),

@@ -97,6 +97,8 @@ pub struct ControlSocket {
     /// The length of the longest frame that has waited since the queue was last empty.
     longest: usize,
     incoming: Vec<u8>,
+    /// Whether the last read has emptied the socket.
+    is_drained: bool,
     /// The descriptors of incomplete frames, one entry for each frame.
     batches: VecDeque<DescriptorBatch>,
 }
@@ -131,6 +133,7 @@ impl ControlSocket {
             descriptor_limited: false,
             longest: 0,
             incoming: Vec::new(),
+            is_drained: false,
             batches: VecDeque::new(),
         })
     }
@@ -252,7 +255,13 @@ impl ControlSocket {
         Ok(())
     }
 
-    /// Returns the next complete frame, if there is one.
+    /// Notes that the socket may have become readable, so that the next [`ControlSocket::receive`] reads.
+    pub fn expect_more(&mut self) {
+        self.is_drained = false;
+    }
+
+    /// Returns the next complete frame, if there is one. After a read that has emptied the socket, returns `None` once
+    /// without another read.
     pub fn receive(&mut self) -> Result<Option<Received<Vec<u8>>>, ControlError> {
         loop {
             if let Some(frame) = self.take_frame()? {
@@ -261,7 +270,7 @@ impl ControlSocket {
             if self.batches.len() > 1 {
                 return Err(ControlError::Malformed);
             }
-            if !self.read()? {
+            if std::mem::take(&mut self.is_drained) || !self.read()? {
                 return Ok(None);
             }
         }
@@ -329,8 +338,10 @@ impl ControlSocket {
             None => 0,
         };
         if missing <= READ_BYTES {
-            let mut data = [0; READ_BYTES];
+            let (mut data, batches) = ([0; READ_BYTES], self.batches.len());
             let Some(count) = read_once(&self.socket, &mut data, &mut self.batches)? else { return Ok(false) };
+            // A read ends behind bytes that came with descriptors, although there may be more.
+            self.is_drained = count < READ_BYTES && self.batches.len() == batches;
             self.incoming.extend_from_slice(&data[..count]);
             return Ok(true);
         }

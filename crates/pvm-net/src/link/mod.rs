@@ -126,6 +126,8 @@ pub struct Link {
     stranger_bytes: usize,
     trusted: bool,
     read_size: ReadSize,
+    /// Whether the last read has emptied the socket.
+    is_drained: bool,
     frame_bytes_max: usize,
     queued_bytes_max: usize,
     /// The length of the longest waiting frame that alone exceeds the limit for waiting bytes. The peer needs time to
@@ -150,6 +152,7 @@ impl Link {
             stranger_bytes: 0,
             trusted: false,
             read_size: ReadSize::First,
+            is_drained: false,
             frame_bytes_max: FRAME_BYTES_MAX,
             queued_bytes_max: QUEUED_BYTES_MAX,
             oversize_bytes: 0,

@@ -108,7 +108,7 @@ impl Link {
             let more = if self.tls.is_none() && rest.len() >= READ_STRAIGHT_BYTES {
                 self.read_straight(rest, ahead).map(|count| {
                     done += count;
-                    count > 0
+                    count > 0 && !self.is_drained
                 })
             } else {
                 self.fill(1)
@@ -131,13 +131,16 @@ impl Link {
             return Err(error.clone());
         }
         let wanted = into.len();
-        let slices = &mut [IoSliceMut::new(into), IoSliceMut::new(&mut self.inbox.space(ahead)[..ahead])];
+        let space = &mut self.inbox.space(ahead)[..ahead];
+        let room = wanted + space.len();
+        let slices = &mut [IoSliceMut::new(into), IoSliceMut::new(space)];
         let count = match rustix::io::readv(&self.socket, slices) {
             Ok(0) => return self.end(),
             Ok(count) => count,
             Err(Errno::AGAIN | Errno::INTR) => 0,
             Err(errno) => return self.broken(errno.into()),
         };
+        self.is_drained = count < room;
         self.inbox.commit(count.saturating_sub(wanted));
         Ok(count.min(wanted))
     }
@@ -189,7 +192,18 @@ impl Link {
         self.body_left
     }
 
-    /// Returns the next frame as a whole, if all of it has arrived. The link keeps an incomplete frame in memory, so
+    /// Notes that the socket may have become readable, so that the next [`Link::receive_whole`] reads.
+    pub fn expect_more(&mut self) {
+        self.is_drained = false;
+    }
+
+    /// Returns whether a read since [`Link::expect_more`] has emptied the socket. The system reports what comes later.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.is_drained
+    }
+
+    /// Returns the next frame as a whole, if all of it has arrived. After a read that has emptied the socket, returns
+    /// `None` once without another read. The link keeps an incomplete frame in memory, so
     /// this is not for long frames: a peer that sends only a part of a frame keeps this memory in use.
     pub fn receive_whole(&mut self) -> Result<Option<(Head, &[u8])>, LinkError> {
         assert_eq!(self.body_left, 0, "the body of the frame before has not been taken");
@@ -202,7 +216,8 @@ impl Link {
             if let (Some((head, used)), 0) = (parsed, missing) {
                 return Ok(Some((head, self.inbox.take_front(used, head.body_bytes))));
             }
-            if !self.fill(missing.min(self.inbox.len().max(READ_BYTES)))? {
+            let is_drained = std::mem::take(&mut self.is_drained);
+            if is_drained || !self.fill(missing.min(self.inbox.len().max(READ_BYTES)))? {
                 self.release();
                 return Ok(None);
             }
@@ -289,6 +304,7 @@ impl Link {
             Err(errno) => return self.broken(errno.into()),
         };
         into.commit(count);
+        self.is_drained = count < bytes;
         if self.trusted {
             self.note_read(count, bytes);
         } else {

@@ -74,7 +74,8 @@ impl Requests {
             (Request::Signal { .. } | Request::SignalGroup { .. }, Reply::Done) => {}
             (Request::Input { .. }, Reply::Done | Reply::Error(Code::NoTask | Code::Already)) => {}
             (Request::ResetInfo { .. } | Request::LeaveGroup(_) | Request::Halt, Reply::Done) => {}
-            (Request::Barrier { .. } | Request::LanBarrier { .. } | Request::SetTracer(_), Reply::Done) => {}
+            (Request::Barrier { .. } | Request::LanBarrier { .. }, Reply::Done | Reply::Released(_)) => {}
+            (Request::SetTracer(_), Reply::Done) => {}
             (Request::SetGroupHost(_), Reply::Done) => {}
             (Request::Register { .. }, Reply::Int(_)) => {}
             (Request::PutInfo { .. } | Request::DeleteInfo { .. } | Request::ExitStatus(_), Reply::Int(_)) => {}

@@ -3,7 +3,7 @@
 use super::{Group, GroupWait};
 use crate::{Task, Ticket};
 use pvm_core::codes::Code;
-use pvm_core::proto::{Request, ToDaemon};
+use pvm_core::proto::{Reply, Request, ToDaemon};
 use pvm_core::tid::Tid;
 use pvm_fmp::{Refused, Sent};
 
@@ -87,7 +87,17 @@ impl Task {
     /// Arrives through the daemon, which counts the arrivals of all hosts.
     #[cold]
     fn arrive_by_daemon(&mut self, group: &Group, request: Request) -> Result<BarrierArrival, Code> {
-        let ticket = self.begin(request)?;
+        let heard = self.member.as_mut().and_then(|member| member.releases.begin_wait(group.0.id));
+        let request = match (request, heard) {
+            (Request::Barrier { group, count }, Some(heard)) => {
+                Request::NextBarrier { group, count, lan: false, heard }
+            }
+            (Request::LanBarrier { group, count }, Some(heard)) => {
+                Request::NextBarrier { group, count, lan: true, heard }
+            }
+            (request, _) => request,
+        };
+        let ticket = self.begin(request).inspect_err(|_| self.end_release_wait(group))?;
         Ok(BarrierArrival { group: group.clone(), at: ArrivedAt::Daemon(ticket) })
     }
 
@@ -96,7 +106,24 @@ impl Task {
     pub fn end_barrier(&mut self, barrier: BarrierArrival) {
         match barrier.at {
             ArrivedAt::SharedMemory { wait, .. } => wait.into_iter().for_each(|wait| self.end_group_wait(wait)),
-            ArrivedAt::Daemon(ticket) => self.forget(ticket),
+            ArrivedAt::Daemon(ticket) => {
+                let releases = self.member.as_ref().map(|member| &member.releases);
+                let has_come = releases.is_some_and(|releases| releases.has_come(barrier.group.0.id));
+                self.end_release_wait(&barrier.group);
+                // The daemon answers nobody who has heard the release.
+                if has_come { self.cancel(ticket) } else { self.forget(ticket) }
+            }
+        }
+    }
+
+    /// Returns whether the task hears the release of the barrier itself.
+    pub fn hears_release(&self, barrier: &BarrierArrival) -> bool {
+        self.member.as_ref().is_some_and(|member| member.releases.is_awaited(barrier.group.0.id))
+    }
+
+    fn end_release_wait(&mut self, group: &Group) {
+        if let Some(member) = &mut self.member {
+            member.releases.end_wait(group.0.id);
         }
     }
 
@@ -128,6 +155,20 @@ impl Task {
         }
     }
 
+    /// Returns the result of a barrier at which the task has arrived through its daemon: the daemon answers, or the task
+    /// itself hears the release.
+    #[cold]
+    fn poll_daemon(&mut self, group: u64, ticket: &Ticket) -> Option<Result<(), Code>> {
+        if let Some(answer) = self.poll_reply(ticket) {
+            if let (Ok(Reply::Released(release)), Some(member)) = (&answer, &mut self.member) {
+                member.releases.told(group, release.clone());
+            }
+            return Some(answer.map(|_| ()));
+        }
+        let member = self.member.as_ref()?;
+        member.releases.has_come(group).then_some(Ok(()))
+    }
+
     /// Returns the result of a barrier, or `None` while members are missing. If the barrier can no longer open, the
     /// result is the error `NoTask`, or `NoGroup` if the group was frozen or has ended.
     #[inline]
@@ -135,7 +176,7 @@ impl Task {
         let state = &barrier.group.0;
         let generation = match &barrier.at {
             ArrivedAt::SharedMemory { generation, .. } => *generation,
-            ArrivedAt::Daemon(ticket) => return self.poll_reply(ticket).map(|answer| answer.map(|_| ())),
+            ArrivedAt::Daemon(ticket) => return self.poll_daemon(state.id, ticket),
         };
         match state.view.passed(generation) {
             Some(Ok(())) => Some(Ok(())),

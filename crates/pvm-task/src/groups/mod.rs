@@ -8,11 +8,13 @@ mod barrier;
 mod collective;
 mod in_place;
 mod membership;
+mod releases;
 mod waiters;
 
 pub use barrier::BarrierArrival;
 pub use collective::{Collective, GroupMember};
 pub use in_place::InPlace;
+pub(crate) use releases::Releases;
 pub use waiters::GroupWait;
 
 use crate::Task;

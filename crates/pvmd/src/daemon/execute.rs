@@ -57,7 +57,7 @@ impl Daemon {
             }
             Action::SendHost { host, frame } => self.host_links.send(host, &frame),
             Action::Broadcast { bytes } => self.broadcast_for_machine(&bytes),
-            Action::ReceiveBroadcasts => drop(self.open_broadcast()),
+            Action::HearBroadcasts { tasks } => self.let_hear(&tasks),
             Action::SendAlong { to, frame } => self.send_along(to, &frame),
             Action::ExpectData { host } => self.expect_data(host),
             Action::CallData { host, addresses, call } => self.connect_data(host, &addresses, call),

@@ -138,6 +138,7 @@ impl Daemon {
 
     fn handle_host_frames(&mut self, host: Tid) {
         let mut budget = FrameBudget::new();
+        self.host_links.expect_more(host);
         while budget.take() {
             let Some(frame) = self.host_links.receive(host) else {
                 // Even an incomplete frame shows that the host is alive.

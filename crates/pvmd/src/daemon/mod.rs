@@ -237,7 +237,10 @@ impl Daemon {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
-        self.route.wake(events.iter().any(|event| Source::of(event.data) == Source::Bell));
+        // While the route has nothing to do, it stays prepared to sleep.
+        if events.iter().any(|event| Source::of(event.data) == Source::Bell) {
+            self.route.wake(true);
+        }
         for event in events.iter() {
             self.dispatch(Source::of(event.data), event.flags);
             self.execute_actions();
@@ -346,8 +349,9 @@ impl Daemon {
             Source::Connector => self.step_links(),
             Source::Control(host) => self.on_control_ready(host, flags),
             Source::Datagrams => self.receive_datagrams(),
+            Source::Releases => self.receive_release(),
             // The next step of the route sends more datagrams.
-            Source::DatagramRoom => {}
+            Source::DatagramRoom => self.route.on_datagram_room(),
             Source::Starts => self.step_starts(),
             Source::RemoteStarts => self.step_remote_starts(),
         }
@@ -386,6 +390,9 @@ impl Daemon {
 
     /// Handles frames of a connection, as many as the budget allows.
     fn receive(&mut self, connection: Connection, mut budget: FrameBudget) {
+        if let Some(client) = self.connections.get_mut(connection) {
+            client.socket.expect_more();
+        }
         while budget.take() {
             let Some(client) = self.connections.get_mut(connection) else { return };
             match client.socket.receive_from_task() {

@@ -1,7 +1,7 @@
 //! The daemon's part in carrying messages between hosts.
 use super::Daemon;
 use super::direct::DEBUG_ROUTES;
-use crate::broadcast::{Broadcast, DatagramSent, FOR_THE_MACHINE};
+use crate::broadcast::{Broadcast, DatagramSent};
 use crate::connections::Connections;
 use crate::route::{Route, RouteContext, RouteEvent};
 use crate::source::Source;
@@ -9,7 +9,7 @@ use pvm_core::datagram_error::DatagramError;
 use pvm_core::flows::multicast::datagram::BODY_PART;
 use pvm_core::machine::Machine;
 use pvm_core::tid::Tid;
-use pvm_core::wire::Frame;
+use pvm_core::wire::{Frame, RELEASE_DATAGRAM_BYTES_MAX};
 use pvm_fmp::Endpoint;
 use pvm_net::ByteStream;
 use rustix::event::epoll::{self, EventFlags};
@@ -75,9 +75,10 @@ impl Daemon {
     /// Lets the route carry messages. Returns whether the loop may sleep now. If so, tasks ring the daemon's doorbell
     /// from now on.
     pub(super) fn step_route(&mut self) -> bool {
-        if !self.route.is_needed() {
+        if !self.route.is_due() {
             return true;
         }
+        self.route.wake(false);
         let mut is_active = self.route.step(&mut context!(self));
         while let Some(event) = self.route.poll_event() {
             self.dispatch_route_event(event);
@@ -129,26 +130,49 @@ impl Daemon {
         let mut buffer = self.broadcast.take_buffer();
         for _ in 0..DATAGRAMS_IN_A_ROW_MAX {
             let Some(datagram) = self.broadcast.receive(&mut buffer) else { break };
-            let (result, ends) = match datagram.split_first() {
-                Some((&BODY_PART, _)) => (self.route.on_datagram(datagram, &mut context!(self)), false),
-                // Mostly there is no other datagram then.
-                Some((&FOR_THE_MACHINE, bytes)) => (self.machine.handle_broadcast(self.started.elapsed(), bytes), true),
-                _ => (Err(DatagramError::Malformed), false),
+            let result = match datagram.first() {
+                Some(&BODY_PART) => self.route.on_datagram(datagram, &mut context!(self)),
+                _ => Err(DatagramError::Malformed),
             };
-            if let Some(line) = result.err().and_then(|error| self.refused_datagrams.count(error)) {
-                self.log.line(&line);
-            }
-            if ends {
-                break;
-            }
+            self.count_refusal(result);
         }
         self.broadcast.return_buffer(buffer);
     }
 
-    /// Sends bytes of the machine to all hosts. The machine expects that they may be lost.
+    fn count_refusal(&mut self, result: Result<(), DatagramError>) {
+        if let Some(line) = result.err().and_then(|error| self.refused_datagrams.count(error)) {
+            self.log.line(&line);
+        }
+    }
+
+    /// Handles a release of a barrier. Mostly it is the only one, and epoll tells if it is not.
+    pub(super) fn receive_release(&mut self) {
+        let mut buffer = [0; RELEASE_DATAGRAM_BYTES_MAX + 1];
+        let Some(datagram) = self.broadcast.receive_release(&mut buffer) else { return };
+        let result = self.machine.handle_broadcast(self.started.elapsed(), datagram);
+        self.count_refusal(result);
+    }
+
+    /// Lets tasks hear releases of barriers. If one cannot, or if there are none, this daemon hears them.
+    pub(super) fn let_hear(&mut self, tasks: &[Tid]) {
+        if tasks.is_empty() {
+            // If this fails, the master repeats releases on the control link.
+            let _ = self.broadcast.hear_releases();
+        }
+        for task in tasks.iter().filter(|task| !self.connections.hears_releases(**task)).collect::<Vec<_>>() {
+            let given = self.broadcast.release_socket().map(|socket| {
+                self.connections.give_release_socket(*task, socket.as_fd());
+            });
+            if given.is_err() {
+                let _ = self.broadcast.hear_releases();
+            }
+        }
+    }
+
+    /// Sends a release of the machine to all hosts. The machine expects that it may be lost.
     pub(super) fn broadcast_for_machine(&mut self, bytes: &[u8]) {
         if self.open_broadcast() {
-            let _ = self.broadcast.send(&[&[FOR_THE_MACHINE], bytes].concat());
+            self.broadcast.send_release(bytes);
             self.log_broadcast_failure();
         }
     }

@@ -345,6 +345,13 @@ impl HostLinks {
         }
     }
 
+    /// Notes that frames of a host may have arrived, so that the next [`HostLinks::receive`] reads.
+    pub fn expect_more(&mut self, host: Tid) {
+        if let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) {
+            control.link.expect_more();
+        }
+    }
+
     /// Returns the next complete frame of a host.
     pub fn receive(&mut self, host: Tid) -> Option<Frame> {
         let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else {

@@ -183,6 +183,7 @@ impl Route {
     /// Fetches bodies that have made no progress from the senders' hosts, and drops bodies that nobody has fetched for
     /// a while. The daemon calls this about once a second.
     pub fn tick(&mut self) {
+        self.is_due = true;
         self.intake.fetches.tick();
         self.egress_flows.flows.tick_bodies();
         self.send_body_requests();

@@ -42,6 +42,7 @@ impl Route {
 
     /// Handles a datagram with a part of a body. Anybody may have sent it.
     pub fn on_datagram(&mut self, datagram: &mut [u8], context: &mut dyn RouteContext) -> Result<(), DatagramError> {
+        self.is_due = true;
         let head = DatagramHead::read(datagram).ok_or(DatagramError::Malformed)?;
         let (key, seal) = self.seals.hearing.get(&head.name).ok_or(DatagramError::Unexpected)?;
         let part = seal.open(head.serial, HEAD_BYTES, datagram).ok_or(DatagramError::Forged)?;

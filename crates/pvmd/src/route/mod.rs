@@ -8,6 +8,7 @@
 //!
 //! * `context`: what the route asks of the daemon;
 //! * `data_link`: the data link to one host, with `receive` and `transmit` for its two directions;
+//! * `read_progress`: what tasks have read, and the memory that is free again;
 //! * `egress`: puts the messages of tasks into flows;
 //! * `announced`: fetches and relays the bodies of multicasts along trees;
 //! * `datagrams`: broadcasts and hears such bodies.
@@ -22,6 +23,7 @@ mod datagrams_tests;
 mod egress;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod read_progress;
 mod receive;
 #[cfg(any(test, fuzzing))]
 mod test_context;
@@ -121,6 +123,9 @@ pub struct Route {
     has_peers: bool,
     /// Whether a message was carried since the last [`Route::trim`].
     was_active: bool,
+    /// Whether something has happened that the next [`Route::step`] has to see. While nothing has, tasks ring the
+    /// daemon's doorbell when they send something.
+    is_due: bool,
 }
 
 /// Why a data link has failed.
@@ -173,6 +178,7 @@ impl Route {
             events: VecDeque::new(),
             has_peers: false,
             was_active: false,
+            is_due: true,
         })
     }
 
@@ -199,6 +205,7 @@ impl Route {
 
     /// Returns the daemon's endpoint in shared memory, for introductions.
     pub fn endpoint(&mut self) -> &mut Endpoint {
+        self.is_due = true;
         self.has_peers = true;
         &mut self.endpoint
     }
@@ -208,27 +215,33 @@ impl Route {
         self.events.pop_front()
     }
 
-    /// Returns whether the route has any work, now or later: there is a peer, a data link or an event.
-    pub fn is_needed(&self) -> bool {
-        self.has_peers || !self.data_links.is_empty() || !self.events.is_empty()
+    /// Returns whether [`Route::step`] has any work now.
+    pub fn is_due(&self) -> bool {
+        let has_work = self.is_due || !self.events.is_empty() || self.waits_for_memory();
+        let is_time = || self.time_to_next_step().is_some_and(|time| time.is_zero());
+        let is_used = self.has_peers || !self.data_links.is_empty() || !self.events.is_empty();
+        is_used && (has_work || is_time())
     }
 
     // ----- hosts
 
     /// Adds the first data link to a host.
     pub fn attach(&mut self, host: Tid, stream: ByteStream) {
+        self.is_due = true;
         self.wanted.remove(&host);
         self.data_links.insert(host, DataLink::new(Some(stream)));
     }
 
     /// Continues the data link to a host on a new connection, after the last byte that the other side has received.
     pub fn resume(&mut self, host: Tid, stream: ByteStream) {
+        self.is_due = true;
         self.wanted.remove(&host);
         self.data_links.entry(host).or_insert_with(|| DataLink::new(None)).reconnect(stream);
     }
 
     /// Drops the connection to a host. Another one may follow.
     pub fn disconnect(&mut self, host: Tid) {
+        self.is_due = true;
         if let Some(data_link) = self.data_links.get_mut(&host) {
             data_link.disconnect();
         }
@@ -236,11 +249,13 @@ impl Route {
 
     /// Removes the data link to a host. Messages for the host stay queued.
     pub fn detach(&mut self, host: Tid) {
+        self.is_due = true;
         self.data_links.remove(&host);
     }
 
     /// Forgets a host that does not belong to the machine any more.
     pub fn forget_host(&mut self, host: Tid) {
+        self.is_due = true;
         self.data_links.remove(&host);
         self.wanted.remove(&host);
         self.egress_flows.flows.host_gone(host);
@@ -258,6 +273,7 @@ impl Route {
     /// Notes that the socket of a data link has become ready. `epoll` reports this only once. `ended`: the other side
     /// has closed.
     pub fn on_socket_ready(&mut self, host: Tid, readable: bool, writable: bool, ended: bool) {
+        self.is_due = true;
         if let Some(data_link) = self.data_links.get_mut(&host) {
             data_link.receive.ended |= ended;
             data_link.receive.readable |= readable | ended;
@@ -265,8 +281,14 @@ impl Route {
         }
     }
 
+    /// Notes that datagrams can be sent again.
+    pub fn on_datagram_room(&mut self) {
+        self.is_due = true;
+    }
+
     /// Sends a frame of the daemon to a task of another host, behind the messages that were sent to the task before.
     pub fn send_along(&mut self, to: Tid, frame: &Frame) {
+        self.is_due = true;
         let host = to.host();
         self.egress_flows.flows.send_in_band(to, encode(frame));
         if self.egress_flows.flows.is_overrun(host) {
@@ -292,6 +314,7 @@ impl Route {
         if self.endpoint.is_connected(task.0) {
             let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
             let mut taken = 0;
+            egress.egress_flows.flows.note_time(self.made.elapsed());
             // Each poll takes a batch. The limit ends the loop even if the task writes all the time.
             while taken < TAKEN_MESSAGES_MAX {
                 match self.endpoint.poll_peer(task.0, &mut egress) {
@@ -299,6 +322,7 @@ impl Route {
                     count => taken += count,
                 }
             }
+            self.is_due |= taken > 0;
             self.request_missing_links();
         }
     }
@@ -307,13 +331,16 @@ impl Route {
     pub fn drain(&mut self, task: Tid, context: &dyn RouteContext) {
         if self.endpoint.is_connected(task.0) {
             let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
+            egress.egress_flows.flows.note_time(self.made.elapsed());
             self.endpoint.poll_through(task.0, &mut egress);
+            self.is_due = true;
             self.request_missing_links();
         }
     }
 
     /// Forgets a task whose messages [`Route::drain`] has taken.
     pub fn forget_task(&mut self, task: Tid) {
+        self.is_due = true;
         self.endpoint.peer_gone(task.0);
         self.egress_flows.lists.remove(&task);
         self.lent.remove(&task);
@@ -346,6 +373,7 @@ impl Route {
         let has_work = self.endpoint.poll(&mut egress) > 0 || !self.tasks_past_notice().is_empty();
         if has_work {
             self.endpoint.unpark_unrung();
+            self.is_due = true;
         }
         !has_work
     }
@@ -353,6 +381,7 @@ impl Route {
     /// Handles the end of a sleep. `rung`: the doorbell is readable.
     pub fn wake(&mut self, rung: bool) {
         if rung {
+            self.is_due = true;
             self.endpoint.unpark();
         } else {
             self.endpoint.unpark_unrung();
@@ -373,6 +402,7 @@ impl Route {
 
     /// Makes the acknowledgement of all received bytes due, so that other hosts need not keep these bytes.
     pub fn acknowledge(&mut self) {
+        self.is_due = true;
         self.data_links.values_mut().for_each(|data_link| data_link.receive.receipts.make_due());
     }
 
@@ -397,6 +427,13 @@ impl Route {
     /// again at once. If not, tasks may have sent something meanwhile: [`Route::prepare_park`] checks that before the
     /// daemon sleeps.
     pub fn step(&mut self, context: &mut dyn RouteContext) -> bool {
+        self.is_due = false;
+        let more = self.carry(context);
+        self.is_due |= more;
+        more
+    }
+
+    fn carry(&mut self, context: &mut dyn RouteContext) -> bool {
         self.egress_flows.flows.note_time(self.made.elapsed());
         let mut egress = Egress { egress_flows: &mut self.egress_flows, context: &*context };
         self.was_active |= self.endpoint.poll(&mut egress) > 0;
@@ -551,41 +588,6 @@ impl Route {
                 return;
             }
         }
-    }
-
-    // ----- what tasks have read
-
-    /// Checks how far a task has read, releases the blocks that it has read, and sets the position at which the task
-    /// rings next.
-    fn update_read_progress(&mut self, task: Tid) {
-        loop {
-            let count = self.intake.consumed_to(task, self.endpoint.read_by(task.0));
-            if let Some(lent) = self.lent.get_mut(&task) {
-                lent.drain(..count.min(lent.len()));
-                if lent.is_empty() {
-                    self.lent.remove(&task);
-                }
-            }
-            let mark = self.intake.wakeup_mark(task);
-            match mark {
-                Some(mark) => self.ring_positions.insert(task, mark),
-                None => self.ring_positions.remove(&task),
-            };
-            if !self.endpoint.want_notice(task.0, mark) {
-                return;
-            }
-        }
-    }
-
-    fn update_all_read_progress(&mut self) {
-        self.tasks_past_notice().into_iter().for_each(|task| self.update_read_progress(task));
-    }
-
-    /// Returns the tasks that have read up to the position at which they are to ring.
-    fn tasks_past_notice(&mut self) -> Vec<Tid> {
-        let endpoint = &mut self.endpoint;
-        let ring_positions = self.ring_positions.iter();
-        ring_positions.filter(|(task, mark)| endpoint.read_by(task.0) >= **mark).map(|(task, _)| *task).collect()
     }
 }
 

@@ -144,6 +144,7 @@ impl ReceiveState {
     }
 
     fn read_some(&mut self, stream: &mut ByteStream, least: usize) -> Result<usize, LinkError> {
+        stream.expect_more();
         if let Some(count) = self.read_to_block(stream)? {
             return Ok(count);
         }
@@ -159,7 +160,7 @@ impl ReceiveState {
         }
         let count = stream.read(&mut self.buffer[self.end..wanted])?;
         self.readable = match stream.is_encrypted() {
-            true => count > 0 || stream.has_unread() || self.ends(),
+            true => count > 0 && !stream.is_drained() || stream.has_unread() || self.ends(),
             // A socket that returns less than was asked for is empty; `epoll` reports when it has more.
             false => self.end + count == wanted || stream.has_unread() || self.ends(),
         };
@@ -204,7 +205,7 @@ impl ReceiveState {
             *at += bytes.len();
         })?;
         *left -= count;
-        self.readable = count > 0 || stream.has_unread() || self.ends();
+        self.readable = count > 0 && !stream.is_drained() || stream.has_unread() || self.ends();
         Ok(Some(count))
     }
 

@@ -12,9 +12,6 @@ use crate::wire::{ChainValue, Release};
 const LINKS: u32 = 1024;
 /// The master stores every 32nd value. It computes those between two stored ones when it needs them.
 const STEP: u32 = 32;
-/// Releases in a row that a host may miss before it no longer accepts a release that it has not got from the master
-/// itself. This bounds the work for a forged release.
-const MISSED_MAX: u32 = 8;
 
 /// A chain at the master.
 pub(super) struct Chain {
@@ -93,6 +90,11 @@ impl KnownChain {
         self.0.chain
     }
 
+    /// Returns the release that is known last, or the anchor.
+    pub fn last(&self) -> &Release {
+        &self.0
+    }
+
     /// Returns the place of the release that is known last: the number of barriers that this chain has released.
     pub fn index(&self) -> u32 {
         self.0.index
@@ -100,12 +102,7 @@ impl KnownChain {
 
     /// Accepts a release that anybody may have sent, if it is the master's and newer than the one that is known.
     pub fn accept(&mut self, one_way: &OneWay, release: &Release) -> Result<(), DatagramError> {
-        let known = &self.0;
-        let newer = release.index.checked_sub(known.index).filter(|newer| (1..=1 + MISSED_MAX).contains(newer));
-        let newer = newer.filter(|_| release.chain == known.chain).ok_or(DatagramError::Unexpected)?;
-        if one_way.apply(&release.value, newer) != known.value {
-            return Err(DatagramError::Forged);
-        }
+        release.check(&self.0, one_way.function)?;
         self.0 = release.clone();
         Ok(())
     }
@@ -124,7 +121,7 @@ impl KnownChain {
 mod tests {
     use super::*;
     use crate::machine::tests::fleet::mix;
-    use crate::wire::CHAIN_VALUE_BYTES;
+    use crate::wire::{CHAIN_VALUE_BYTES, MISSED_RELEASES_MAX};
 
     fn test_one_way(secret: u8) -> OneWay {
         OneWay { secret: [secret; CHAIN_VALUE_BYTES], function: mix }
@@ -161,9 +158,9 @@ mod tests {
         let mut chain = Chain::new(&one_way, 1);
         let mut known = KnownChain::new(chain.last(&one_way));
         let mut releases = std::iter::from_fn(|| chain.disclose(&one_way));
-        let near = releases.nth(MISSED_MAX as usize).expect("long enough");
+        let near = releases.nth(MISSED_RELEASES_MAX as usize).expect("long enough");
         assert_eq!(known.accept(&one_way, &near), Ok(()));
-        let far = releases.nth(MISSED_MAX as usize + 1).expect("long enough");
+        let far = releases.nth(MISSED_RELEASES_MAX as usize + 1).expect("long enough");
         assert_eq!(known.accept(&one_way, &far), Err(DatagramError::Unexpected));
         assert!(known.told(&far) && !known.told(&far) && !known.told(&near));
         assert_eq!(known.accept(&one_way, &releases.next().expect("long enough")), Ok(()));

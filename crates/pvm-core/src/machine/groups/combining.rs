@@ -18,9 +18,10 @@ use super::{ALL_MEMBERS, Groups};
 use crate::binomial;
 use crate::codes::Code;
 use crate::datagram_error::DatagramError;
+use crate::machine::action::Action;
 use crate::machine::core::Core;
 use crate::machine::settings::Time;
-use crate::proto::Reply;
+use crate::proto::{Reply, ToTask};
 use crate::tid::Tid;
 use crate::wire::{Arrival, Frame, Release};
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,6 +64,9 @@ pub(super) struct Combining {
     repeat_at: Option<Time>,
     /// Whether this host has connected to its children in the tree.
     is_connected: bool,
+    /// The host that has repeated the last release, and the release, until the next arrival of a member shows whether it
+    /// had heard the release before.
+    repeated: Option<(Tid, Release)>,
     /// The releases of the group's barriers.
     pub known_chain: Option<KnownChain>,
 }
@@ -91,6 +95,7 @@ impl Combining {
     /// Forgets who arrived, because the members or hosts have changed.
     pub fn restart(&mut self) {
         (self.missing, self.is_late, self.is_connected) = (0, false, false);
+        self.repeated = None;
         self.seen.clear();
         self.expected.clear();
         self.below.clear();
@@ -147,6 +152,9 @@ impl Groups {
     pub fn combine(&mut self, core: &mut Core, from: Tid, wait: u32, id: u64, count: i32, lan: bool) -> bool {
         let turn = self.last_turn + 1;
         let Some(group) = self.by_id(id) else { return false };
+        if let Some((by, _)) = group.combining.repeated.take() {
+            core.send_host(by, Frame::ReleaseMissed);
+        }
         if core.is_master() && group.coordination.by.is_none() {
             return false;
         }
@@ -324,6 +332,36 @@ impl Groups {
 
     // ----- the end of a barrier
 
+    /// Lets the members on this host hear the releases of a new chain themselves. So a release need not wake the daemon
+    /// first. They do not hear those of a coordinator: if it dies, the master must learn from the hosts what it has
+    /// released.
+    pub(super) fn let_members_hear(&mut self, core: &mut Core, id: u64) {
+        let own = core.own_host();
+        let Some(group) = self.by_id(id) else { return };
+        let Some(known) = &group.combining.known_chain else { return };
+        let anchor = Some(known.last().clone()).filter(|_| group.coordination.by.is_none());
+        let members: Vec<Tid> = group.members().map(|(_, tid)| tid).filter(|tid| tid.host() == own).collect();
+        let tasks = if anchor.is_some() { members.clone() } else { Vec::new() };
+        if !members.is_empty() {
+            core.push(Action::HearBroadcasts { tasks });
+        }
+        for to in members {
+            core.push(Action::Send { to, frame: ToTask::Chain { group: id, anchor: anchor.clone() } });
+        }
+    }
+
+    /// Handles a release that a member on this host has heard itself. The member does not wait any more.
+    pub fn heard(&mut self, core: &mut Core, from: Tid, id: u64, release: &Release) {
+        let own = core.own_host();
+        let Some(group) = self.by_id(id).filter(|group| group.instance_of(from).is_some()) else { return };
+        let combining = &mut group.combining;
+        combining.own.remove(&from);
+        // The member did not need the repetition.
+        combining.repeated.take_if(|(_, repeated)| repeated == release);
+        // Not accepted if the chain has ended meanwhile, or if the release was repeated here.
+        let _ = self.released(core, own, id, release, None);
+    }
+
     /// Handles the master's news that the barrier of these arrivals has ended.
     pub fn barrier_ended(
         &mut self,
@@ -345,11 +383,11 @@ impl Groups {
                 answers.extend(combining.own.remove(tid).map(|own| (*tid, own.wait)));
             }
         }
-        if late && !answers.is_empty() {
-            core.send_master(Frame::ReleaseMissed);
+        if let Some(release) = release.filter(|_| late && !answers.is_empty()) {
+            combining.repeated = Some((core.hosts.master(), release.clone()));
         }
         for (tid, wait) in answers {
-            core.reply(tid, wait, outcome.map(|()| Reply::Done));
+            core.reply(tid, wait, outcome.map(|()| release.cloned().map_or(Reply::Done, Reply::Released)));
         }
     }
 
@@ -374,12 +412,12 @@ impl Groups {
         combining.repeat_at = None;
         let own = std::mem::take(&mut combining.own);
         let below: Vec<Tid> = combining.below.iter().copied().filter(|_| late.is_some()).collect();
-        release_each(core, id, below.into_iter(), release, false);
         if late == Some(true) && !own.is_empty() {
-            core.send_host(from, Frame::ReleaseMissed);
+            combining.repeated = Some((from, release.clone()));
         }
+        release_each(core, id, below.into_iter(), release, false);
         for (tid, own) in own.into_iter().filter(|(_, own)| !own.is_gone) {
-            core.reply(tid, own.wait, Ok(Reply::Done));
+            core.reply(tid, own.wait, Ok(Reply::Released(release.clone())));
         }
         Ok(())
     }

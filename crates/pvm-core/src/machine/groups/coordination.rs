@@ -9,7 +9,6 @@ use super::arrivals::PendingBarrier;
 use super::chain::{Chain, KnownChain};
 use super::releases::Way;
 use super::{ALL_MEMBERS, Groups};
-use crate::machine::action::Action;
 use crate::machine::core::Core;
 use crate::machine::group_page::Waiting;
 use crate::tid::Tid;
@@ -102,8 +101,8 @@ impl Groups {
             group.coordination.post = Some(Post { number: anchor.chain, chain, arrived: BTreeMap::new(), lan: false });
             group.arrivals.releases.end_chain();
         }
-        core.push(Action::ReceiveBroadcasts);
         let early = std::mem::take(&mut group.coordination.early);
+        self.let_members_hear(core, id);
         for arrival in early.arrivals.into_iter().filter(|_| early.chain == anchor.chain) {
             self.arrive_at_coordinator(core, arrival.tid.host(), id, anchor.chain, vec![arrival]);
         }

@@ -18,8 +18,7 @@ use crate::machine::core::Core;
 use crate::machine::settings::{OneWay, Time};
 use crate::proto::Reply;
 use crate::tid::Tid;
-use crate::wire::{Frame, GroupChange, Release};
-use serde::{Deserialize, Serialize};
+use crate::wire::{Frame, GroupChange, Release, ReleaseDatagram};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -31,16 +30,6 @@ const MISSED_MAX: u8 = 3;
 /// After this number of barriers, hosts that missed broadcasts are tried again. If they miss another one, that costs a
 /// barrier [`REPEAT_AFTER`].
 const TRY_AGAIN_AFTER: u32 = 4096;
-
-/// A datagram of the master for all hosts.
-#[derive(Serialize, Deserialize)]
-struct Datagram {
-    group: u64,
-    release: Release,
-}
-
-/// The most bytes of a [`Datagram`]: three integers of variable length, and the value.
-const DATAGRAM_BYTES_MAX: usize = 64;
 
 /// The releases of one group, at the master.
 #[derive(Default)]
@@ -216,7 +205,7 @@ impl Groups {
         release: &Release,
         ended: BTreeMap<Tid, Vec<(Tid, u64)>>,
     ) {
-        let datagram = Datagram { group: id, release: release.clone() };
+        let datagram = ReleaseDatagram { group: id, release: release.clone() };
         core.push(Action::Broadcast { bytes: crate::wire::encode(&datagram) });
         let (near, far): (BTreeMap<_, _>, BTreeMap<_, _>) =
             ended.into_iter().partition(|(host, _)| !self.reach.is_out_of_reach(*host));
@@ -312,8 +301,7 @@ impl Groups {
 
     /// Handles a datagram that anybody may have sent.
     pub fn datagram_received(&mut self, core: &mut Core, bytes: &[u8]) -> Result<(), DatagramError> {
-        let datagram = Some(bytes).filter(|bytes| bytes.len() <= DATAGRAM_BYTES_MAX).and_then(crate::wire::decode);
-        let Datagram { group, release } = datagram.ok_or(DatagramError::Malformed)?;
+        let ReleaseDatagram { group, release } = ReleaseDatagram::read(bytes)?;
         self.released(core, core.own_host(), group, &release, None)
     }
 

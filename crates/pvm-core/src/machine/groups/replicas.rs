@@ -9,7 +9,6 @@ use super::combining::end_combining;
 use super::group::Group;
 use super::{Groups, NO_MEMBER, act};
 use crate::codes::Code;
-use crate::machine::action::Action;
 use crate::machine::core::Core;
 use crate::machine::group_page::{GroupAction, Taken};
 use crate::machine::index::PairIndex;
@@ -348,13 +347,11 @@ impl Groups {
     pub fn replicate(&mut self, core: &mut Core, state: GroupState) {
         let GroupState { id, name, members, frozen, broken, meets_here, version, chain } = state;
         let mut group = Group::new(id, name.into_vec());
-        if chain.is_some() {
-            core.push(Action::ReceiveBroadcasts);
-        }
         members.into_iter().for_each(|(instance, tid)| group.put(instance, tid));
         (group.frozen, group.broken, group.replica.meets_here) = (frozen, broken, meets_here);
         (group.version, group.combining.known_chain) = (version, chain.map(KnownChain::new));
         self.insert(group);
+        self.let_members_hear(core, id);
     }
 
     /// Handles a change that the master has sent.
@@ -388,7 +385,7 @@ impl Groups {
             GroupChange::Close | GroupChange::Recall { .. } => {}
             GroupChange::Chain(anchor) => {
                 group.combining.known_chain = Some(KnownChain::new(anchor.clone()));
-                core.push(Action::ReceiveBroadcasts);
+                return self.let_members_hear(core, id);
             }
             GroupChange::Prepare { by } => return self.prepare_for(core, id, *by),
             GroupChange::Coordinate { by, anchor, start } => {

@@ -68,6 +68,7 @@ impl Programs {
             _ => Request::Barrier { group, count: count_passed },
         };
         self.steps += 1;
+        let request = fleet.ears.with_news(tid, request);
         let wait = fleet.send(tid, request);
         self.members[member].waits = Some((wait, count, self.steps));
         self.look(fleet);
@@ -81,7 +82,7 @@ impl Programs {
             let Some((wait, count, since)) = one.waits else { continue };
             let Some(answer) = fleet.answer(one.tid, wait) else { continue };
             one.waits = None;
-            if answer != Reply::Done {
+            if !matches!(answer, Reply::Done | Reply::Released(_)) {
                 assert!(matches!(answer, Reply::Error(Code::NoTask | Code::Mismatch)), "{answer:?}");
                 self.failed += 1;
                 continue;
@@ -166,6 +167,45 @@ fn members_of_many_hosts_pass_barriers_in_step_by_all_ways() {
             assert_eq!(programs.failed, 0);
         }
     }
+}
+
+#[test]
+fn members_that_hear_the_releases_themselves_pass_barriers_in_step() {
+    let mut ended_by_a_task = 0;
+    for seed in 1..=24 {
+        let mut fleet = fleet(7, seed, [3, usize::MAX][seed as usize % 2], 2);
+        fleet.ears.are_open = true;
+        let mut programs = Programs::new(&mut fleet, &[1, 2, 3, 4, 5, 6, 6, 7, 7]);
+        programs.pass(&mut fleet, 12);
+        fleet.loses_datagrams = seed % 4 == 0;
+        programs.pass(&mut fleet, 3);
+        fleet.loses_datagrams = false;
+        // Others join and leave, which ends the chain; a host dies.
+        let late = fleet.task(Fleet::host(4));
+        programs.members.iter_mut().for_each(|member| member.passed = 0);
+        programs.join(&mut fleet, late);
+        programs.pass(&mut fleet, 6);
+        assert_eq!(programs.failed, 0);
+        fleet.kill(Fleet::host(5));
+        fleet.settle();
+        programs.forget(|tid| tid.host() == Fleet::host(5));
+        programs.pass(&mut fleet, 6);
+        ended_by_a_task += fleet.ears.count;
+    }
+    assert!(ended_by_a_task > 1000, "{ended_by_a_task}");
+}
+
+#[test]
+fn members_that_compute_long_between_barriers_and_hear_their_releases_have_missed_none() {
+    let mut fleet = fleet(4, 1, usize::MAX, 1);
+    (fleet.ears.are_open, fleet.keeps_datagrams) = (true, true);
+    let mut programs = Programs::new(&mut fleet, &[1, 2, 3, 4]);
+    for _ in 0..40 {
+        programs.pass(&mut fleet, 1);
+        fleet.pass(LATER);
+        programs.look(&fleet);
+    }
+    assert!(fleet.broadcasts > 20, "the hosts count as reached: {} broadcasts", fleet.broadcasts);
 }
 
 #[test]

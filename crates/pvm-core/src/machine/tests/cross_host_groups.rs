@@ -51,7 +51,7 @@ impl Fleet {
     fn fate(&self, at: At) -> Option<Result<(), Code>> {
         match at {
             At::Daemon { task, wait } => match self.answer(task, wait)? {
-                Reply::Done => Some(Ok(())),
+                Reply::Done | Reply::Released(_) => Some(Ok(())),
                 Reply::Error(code) => Some(Err(code)),
                 other => panic!("{other:?}"),
             },

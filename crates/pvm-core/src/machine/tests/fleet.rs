@@ -1,6 +1,7 @@
 //! The state machines of several hosts, connected by queues in place of control links and flows. Each queue keeps the
 //! order of its frames; frames of different queues arrive in any order.
 use super::group_members::Boards;
+use super::hearing::Ears;
 use super::*;
 use crate::proto::{VERSION, decode, encode};
 use crate::wire::{CHAIN_VALUE_BYTES, ChainValue, ResolvedHost, Started};
@@ -92,6 +93,9 @@ pub(in crate::machine) struct Fleet {
     refused: BTreeSet<(Tid, Tid)>,
     /// Whether datagrams are lost.
     pub loses_datagrams: bool,
+    /// Whether each datagram arrives once, if none is lost.
+    pub keeps_datagrams: bool,
+    pub ears: Ears,
     /// The actions of daemons on data links: time, host, action.
     pub data: Vec<(Time, Tid, Action)>,
     pub prng: Prng,
@@ -137,6 +141,8 @@ impl Fleet {
             sent_datagrams: Vec::new(),
             refused: BTreeSet::new(),
             loses_datagrams: false,
+            keeps_datagrams: false,
+            ears: Ears::default(),
             data: Vec::new(),
             prng: Prng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
         };
@@ -327,9 +333,12 @@ impl Fleet {
             }
             Action::Send { to, frame } => {
                 let received = match frame {
+                    ToTask::Chain { group, anchor } => return self.ears.begin_chain(to, group, anchor),
+                    ToTask::Reply { wait, .. } if self.ears.needs_no_answer(to, wait) => return,
                     ToTask::Reply { wait, reply } => {
                         let open = self.open.remove(&(to, wait));
                         assert!(open.is_some(), "answered twice: {to} {wait} {reply:?}");
+                        self.ears.told(to, &reply);
                         Received::Reply(wait, reply)
                     }
                     ToTask::Message(message) => Received::Message(message),
@@ -374,11 +383,17 @@ impl Fleet {
                 self.sent_datagrams.push(bytes.clone());
                 for to in self.living().into_iter().filter(|to| *to != host) {
                     // Lost, or once or twice there.
-                    for _ in 0..if self.loses_datagrams { 0 } else { self.prng.below(3) } {
+                    let copies = match (self.loses_datagrams, self.keeps_datagrams) {
+                        (true, _) => 0,
+                        (false, true) => 1,
+                        (false, false) => self.prng.below(3),
+                    };
+                    for _ in 0..copies {
                         self.events.push(Event::Datagram { to, bytes: bytes.clone() });
                     }
                 }
             }
+            Action::HearBroadcasts { tasks } => self.ears.ordered(host, &tasks),
             Action::Trace { to, introduce: true, .. } => self.descriptions.push((host, to)),
             Action::Stop => node.stopped = true,
             Action::ExpectDirect { ticket, task, .. } => {
@@ -507,6 +522,13 @@ impl Fleet {
                 self.work(MASTER);
             }
             Event::Datagram { to, bytes } if self.nodes.contains_key(&to) => {
+                for (task, wait, release) in self.ears.hear(to, &bytes, &self.open) {
+                    self.open.remove(&(task, wait));
+                    self.received.entry(task).or_default().push(Received::Reply(wait, Reply::Released(release)));
+                }
+                if !self.ears.daemon_hears(to) {
+                    return;
+                }
                 if self.prng.below(4) == 0 {
                     // It comes again, perhaps much later.
                     self.events.push(Event::Datagram { to, bytes: bytes.clone() });

@@ -6,6 +6,7 @@ mod data_link_breaks;
 mod direct_links;
 pub mod fleet;
 pub mod group_members;
+mod hearing;
 mod hostile_hosts;
 mod placements;
 mod random_fleet;
