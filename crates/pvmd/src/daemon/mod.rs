@@ -24,13 +24,14 @@ use crate::settings::Settings;
 use crate::socket_directory::SocketDirectory;
 use crate::source::Source;
 use crate::start::Starter;
+use crate::start::job_watch::JobWatch;
 use crate::start::remote_starts::RemoteStarts;
 use pending_work::PendingWork;
 use pvm_core::codes::Code;
-use pvm_core::machine::{Connection, Machine, Time};
+use pvm_core::machine::{Connection, Machine, Rank, Time};
 use pvm_core::proto::{Hello, ToDaemon, ToTask};
 use pvm_core::tid::{DAEMON_BIT, Tid};
-use pvm_link::{ControlError, ControlSocket};
+use pvm_link::{ControlError, ControlSocket, rendezvous};
 use pvm_net::Connector;
 use pvm_net::polling::timespec;
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
@@ -81,6 +82,7 @@ pub struct Daemon {
     name_lookups: NameLookups,
     starter: Starter,
     remote_starts: RemoteStarts,
+    job_watch: JobWatch,
     /// Whether the terminal is still needed, so that a person can start hosts.
     holds_terminal: bool,
     host_links: HostLinks,
@@ -139,6 +141,10 @@ impl Daemon {
         let remote_starts = RemoteStarts::new()?;
         epoll::add(&epoll, remote_starts.descriptor(), Source::RemoteStarts.data(), EventFlags::IN)?;
         epoll::add(&epoll, &signals, Source::Signals.data(), EventFlags::IN)?;
+        let job_watch = match settings.machine.rank {
+            Rank::Master => JobWatch::new(|name| std::env::var_os(name), settings.machine_id.as_ref()),
+            Rank::Slave { .. } => JobWatch::new(|_| None, None),
+        };
         let mut connections = Connections::new(machine.own_host())?;
         let mut route = Route::new(machine.own_host(), connections.ports()?)?;
         route.set_pacing(settings.machine.pacing);
@@ -159,6 +165,7 @@ impl Daemon {
             name_lookups: NameLookups::new(epoll.clone()),
             starter,
             remote_starts,
+            job_watch,
             holds_terminal: false,
             host_links,
             broadcast,
@@ -224,6 +231,11 @@ impl Daemon {
             self.log.line(&line);
         }
         self.log.line("halted");
+        let is_of_job = self.settings.machine_id.as_ref().is_some_and(|name| rendezvous::is_of_job(name));
+        if is_of_job && self.machine.debug_mask() == 0 {
+            // Each job has a log of its own, and nobody would remove it.
+            self.log.remove_unless_printed_to();
+        }
         Ok(())
     }
 
