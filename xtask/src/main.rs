@@ -182,7 +182,12 @@ const COMMANDS: &[(&str, &[Command])] = &[
                 "3 min",
                 unlike::run,
             ),
-            command("slurm", "run jobs of a real Slurm with three nodes: slurm [--short] [--only NAME]", "2 min", slurm::run),
+            command(
+                "slurm",
+                "run jobs of a real Slurm with three nodes: slurm [--short] [--only NAME]",
+                "2 min",
+                slurm::run,
+            ),
             command("second-user", "try what another user of the host must not be able to do", "1 s", second_user::run),
             command("old-makefiles", "build and run programs with makefiles for PVM 3.4", "10 s", old_makefiles::run),
         ],

@@ -117,7 +117,9 @@ fn wanted(words: &[&str]) -> Result<Wanted> {
                 wanted.add(&["g++"]);
                 wanted.packages.extend(fuzz::llvm_packages()?);
             }
-            other => bail!("setup knows build, test, clippy, unlike, sanitize, slurm, bench, packages and fuzz, not {other}"),
+            other => {
+                bail!("setup knows build, test, clippy, unlike, sanitize, slurm, bench, packages and fuzz, not {other}")
+            }
         }
     }
     Ok(wanted)

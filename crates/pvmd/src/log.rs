@@ -47,10 +47,15 @@ impl Log {
         self.bytes_line(text.as_bytes());
     }
 
-    /// Writes a line that a task has printed.
-    pub fn printed_line(&mut self, text: &[u8]) {
-        self.is_printed_to = true;
+    /// Returns the log's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a line that a task has printed. Returns whether it is the first.
+    pub fn printed_line(&mut self, text: &[u8]) -> bool {
         self.bytes_line(text);
+        !std::mem::replace(&mut self.is_printed_to, true)
     }
 
     /// Removes the log, unless it holds what tasks have printed.
@@ -64,7 +69,7 @@ impl Log {
     }
 
     /// Writes a line of bytes.
-    fn bytes_line(&mut self, text: &[u8]) {
+    pub fn bytes_line(&mut self, text: &[u8]) {
         let time = jiff::Zoned::now().strftime("%m/%d %H:%M:%S").to_string();
         let line = [self.prefix.as_bytes(), b" ", time.as_bytes(), b" ", text, b"\n"].concat();
         if self.bytes + line.len() as u64 > self.bytes_max {

@@ -178,7 +178,8 @@ fn scancelled_salloc(cluster: &Cluster<'_>) -> Result<()> {
     running.says("ready\nready\nready\nready\nready\nready\n")?;
     cluster.sh("scancel --name=held")?;
     let said = running.end()?;
-    ensure!(!said.succeeded && said.text.contains("lost with its host"), "{}", said.text);
+    let is_told = said.text.contains("lost with its host") || said.text.contains("by signal 15");
+    ensure!(!said.succeeded && is_told, "{}", said.text);
     Ok(())
 }
 
@@ -253,7 +254,8 @@ fn all_processors(cluster: &Cluster<'_>) -> Result<()> {
 }
 
 fn doctor_and_info(cluster: &Cluster<'_>) -> Result<()> {
-    let said = cluster.sh(&format!("salloc -Q {ALL} sh -c 'echo job $SLURM_JOB_ID; pvm info; pvm doctor bravo delta'"))?;
+    let said =
+        cluster.sh(&format!("salloc -Q {ALL} sh -c 'echo job $SLURM_JOB_ID; pvm info; pvm doctor bravo delta'"))?;
     let job = said.text.lines().find_map(|line| line.strip_prefix("job ")).unwrap_or_default().to_owned();
     for wanted in ["SLURM_JOB_NODELIST", "srun  (from the job)", &format!("slurm-{job}  (from the job)")] {
         says(&said, wanted)?;

@@ -112,8 +112,12 @@ impl Daemon {
     /// Logs a line that a task has printed.
     fn log_output(&mut self, tid: Tid, line: &[u8]) {
         match tid {
-            Tid::DAEMON => self.log.printed_line(line),
-            tid => self.log.printed_line(&[format!("[{tid}] ").as_bytes(), line].concat()),
+            Tid::DAEMON => self.log.bytes_line(line),
+            tid => {
+                if self.log.printed_line(&[format!("[{tid}] ").as_bytes(), line].concat()) {
+                    self.job_keeper.keep_log();
+                }
+            }
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::settings::Settings;
 use crate::socket_directory::SocketDirectory;
 use crate::source::Source;
 use crate::start::Starter;
+use crate::start::job_keeper::{self, JobKeeper};
 use crate::start::job_watch::JobWatch;
 use crate::start::remote_starts::RemoteStarts;
 use pending_work::PendingWork;
@@ -83,6 +84,7 @@ pub struct Daemon {
     starter: Starter,
     remote_starts: RemoteStarts,
     job_watch: JobWatch,
+    job_keeper: JobKeeper,
     /// Whether the terminal is still needed, so that a person can start hosts.
     holds_terminal: bool,
     host_links: HostLinks,
@@ -166,6 +168,7 @@ impl Daemon {
             starter,
             remote_starts,
             job_watch,
+            job_keeper: JobKeeper::default(),
             holds_terminal: false,
             host_links,
             broadcast,
@@ -198,7 +201,19 @@ impl Daemon {
         let _ = writeln!(output, "{}", self.socket_directory.socket().display()).and_then(|()| output.flush());
         release_terminal()?;
         self.log.line("ready");
+        if self.is_of_job() {
+            let (directory, rendezvous) = self.socket_directory.files();
+            let files = rendezvous.map(|rendezvous| job_keeper::Files { directory, rendezvous, log: self.log.path() });
+            self.job_keeper = files.map_or_else(JobKeeper::default, |files| {
+                JobKeeper::start(|name| std::env::var_os(name).filter(|value| !value.is_empty()), &files)
+            });
+        }
         Ok(())
+    }
+
+    /// Returns whether the machine has the name of a job.
+    fn is_of_job(&self) -> bool {
+        self.settings.machine_id.as_ref().is_some_and(|name| rendezvous::is_of_job(name))
     }
 
     fn log_identity(&mut self) {
@@ -231,11 +246,11 @@ impl Daemon {
             self.log.line(&line);
         }
         self.log.line("halted");
-        let is_of_job = self.settings.machine_id.as_ref().is_some_and(|name| rendezvous::is_of_job(name));
-        if is_of_job && self.machine.debug_mask() == 0 {
+        if self.is_of_job() && self.machine.debug_mask() == 0 {
             // Each job has a log of its own, and nobody would remove it.
             self.log.remove_unless_printed_to();
         }
+        self.job_keeper.done();
         Ok(())
     }
 

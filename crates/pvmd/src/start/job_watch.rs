@@ -27,8 +27,12 @@ const UNKNOWN_JOB: &str = "Invalid job id";
 pub struct JobWatch {
     /// The number of the job; `None` if the machine does not belong to a job of Slurm.
     job: Option<String>,
+    /// When the next question is due, or the next look at the command that asks.
     next: Instant,
+    /// The command that asks, and the time until which it may run.
     question: Option<(Child, Instant)>,
+    /// Whether a step has ended while the command ran.
+    asks_again: bool,
 }
 
 impl JobWatch {
@@ -38,34 +42,40 @@ impl JobWatch {
         let of_job = rendezvous::machine_id(|name| if name == "PVM_VMID" { None } else { variable(name) });
         let job = variable("SLURM_JOB_ID").filter(|_| machine_id.is_some() && of_job.as_ref() == machine_id);
         let job = job.map(|job| job.to_string_lossy().into_owned());
-        JobWatch { job, next: Instant::now() + PERIOD, question: None }
+        JobWatch { job, next: Instant::now() + PERIOD, question: None, asks_again: false }
     }
 
     /// Notes that the step of a daemon has ended, perhaps because the job is over.
     pub fn step_ended(&mut self) {
-        self.next = self.next.min(Instant::now() + AFTER_STEP);
+        match self.question {
+            None => self.next = self.next.min(Instant::now() + AFTER_STEP),
+            Some(_) => self.asks_again = true,
+        }
     }
 
     /// Returns when [`JobWatch::step`] is to be called.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        let look = self.question.as_ref().map(|_| Instant::now() + LOOK_PAUSE);
-        self.job.as_ref().map(|_| look.unwrap_or(self.next))
+        self.job.as_ref().map(|_| self.next)
     }
 
     /// Asks whether the job is over if that is due. Returns the number of the job if it is.
     pub fn step(&mut self) -> Option<&str> {
         let job = self.job.as_deref()?;
         let now = Instant::now();
+        if now < self.next {
+            return None;
+        }
         let Some((child, until)) = &mut self.question else {
-            if self.next <= now {
-                self.next = now + PERIOD;
-                // Without `squeue` the machine stays until somebody halts it.
-                self.question = ask(job).ok().map(|child| (child, now + ANSWER_WAIT));
-            }
+            // Without `squeue` the machine stays until somebody halts it.
+            self.question = ask(job).ok().map(|child| (child, now + ANSWER_WAIT));
+            self.next = now + if self.question.is_some() { LOOK_PAUSE } else { PERIOD };
             return None;
         };
         let is_over = match child.try_wait() {
-            Ok(None) if now < *until => return None,
+            Ok(None) if now < *until => {
+                self.next = now + LOOK_PAUSE;
+                return None;
+            }
             Ok(Some(status)) => {
                 let (said, complaint) = (text(child.stdout.take()), text(child.stderr.take()));
                 is_over(status.success(), &said, &complaint)
@@ -76,6 +86,7 @@ impl JobWatch {
             }
         };
         self.question = None;
+        self.next = now + if std::mem::take(&mut self.asks_again) { AFTER_STEP } else { PERIOD };
         is_over.then_some(job)
     }
 }

@@ -3,8 +3,9 @@
 //! some of them (`docs/decisions/0021`).
 //!
 //! `pvm_link::remote_shell` chooses the program that runs commands on other hosts, `remote_command` runs such a command,
-//! `job_watch` notices the end of the job of Slurm in which the daemons run, `reason` explains failures, `manual` asks a person to start a daemon, `tree_spawn` chooses which host starts which,
+//! `job_watch` notices the end of a job of Slurm, `job_keeper` cleans up after it, `reason` explains failures, `manual` asks a person to start a daemon, `tree_spawn` chooses which host starts which,
 //! `remote_starts` runs commands for the master.
+pub mod job_keeper;
 pub mod job_watch;
 pub mod manual;
 pub(crate) mod reason;

@@ -1,0 +1,119 @@
+//! A step of Slurm beside the first daemon of a job's machine, which removes the daemon's files if the daemon is killed.
+//!
+//! Slurm kills what a batch script has left behind as soon as the script ends, without a warning. The first daemon is
+//! part of the batch script's step, so it cannot clean up. The other daemons have steps of their own, which Slurm asks
+//! to end.
+use pvm_core::hostfile::parse_host;
+use pvm_link::remote_shell::RemoteShell;
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// The name of the node in the processes of a step.
+const NODE: &str = "SLURMD_NODENAME";
+/// What the keeper runs. Its input ends when the daemon has ended or Slurm ends the steps of the job; the daemon may
+/// then still be busy with its own end.
+///
+/// The arguments: the daemon's process, its directory, its rendezvous file, its log.
+const SCRIPT: &str = r#"trap '' TERM INT HUP
+keep=
+while read -r word; do
+    case $word in done) exit 0;; log) keep=1;; esac
+done
+n=0
+while kill -0 "$1" 2>/dev/null; do
+    n=$((n + 1)); [ $n -le 100 ] || exit 0; sleep 0.05
+done
+case $(cat "$3" 2>/dev/null) in "$2"/*) rm -f "$3";; esac
+rm -rf "$2"
+[ -n "$keep" ] || rm -f "$4" "$4.old""#;
+
+/// The files of a daemon.
+pub struct Files<'a> {
+    pub directory: &'a Path,
+    pub rendezvous: &'a Path,
+    pub log: &'a Path,
+}
+
+/// The keeper; without one, if the daemon does not run in a step of Slurm.
+#[derive(Default)]
+pub struct JobKeeper(Option<Child>);
+
+impl JobKeeper {
+    /// Starts a keeper, if this process runs in a step of Slurm and daemons are started by `srun`.
+    pub fn start(variable: impl Fn(&str) -> Option<OsString>, files: &Files<'_>) -> JobKeeper {
+        let shell = RemoteShell::find(&variable, false, super::CONNECT_SECONDS);
+        let node = variable(NODE).and_then(|node| parse_host(&node.to_string_lossy()).ok());
+        let Some(node) = node.filter(|_| shell == RemoteShell::Srun) else { return JobKeeper(None) };
+        let words = shell.words(&node, SCRIPT);
+        let mut command = Command::new(&words[0]);
+        shell.prepare(&mut command);
+        command.args(&words[1..]).args(["keeper", &std::process::id().to_string()]);
+        command.args([files.directory, files.rendezvous, files.log]);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        // Without a keeper, the files of a daemon that is killed stay until the next daemon of this name.
+        JobKeeper(crate::core_dumps::as_before(|| command.spawn()).ok())
+    }
+
+    /// Lets the keeper leave the log in its place.
+    pub fn keep_log(&mut self) {
+        self.say("log\n");
+    }
+
+    /// Ends the keeper: the daemon has removed its files.
+    pub fn done(&mut self) {
+        self.say("done\n");
+        self.0 = None;
+    }
+
+    fn say(&mut self, word: &str) {
+        // A keeper that has ended cannot be told.
+        let _ = self.0.as_mut().and_then(|child| child.stdin.as_mut()).map(|input| input.write_all(word.as_bytes()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the script for a process that has ended, with this input, and returns what is left of its files.
+    fn left_after(input: &str) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir(path("directory")).unwrap();
+        std::fs::write(path("rendezvous"), path("directory/s").as_os_str().as_encoded_bytes()).unwrap();
+        std::fs::write(path("log"), "ready").unwrap();
+        let mut ended = Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let mut keeper = Command::new("sh")
+            .args(["-c", SCRIPT, "keeper", &ended.id().to_string()])
+            .args(["directory", "rendezvous", "log"].map(path))
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        keeper.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        assert!(keeper.wait().unwrap().success());
+        let entries = std::fs::read_dir(folder.path()).unwrap();
+        let mut left: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        left.sort();
+        left
+    }
+
+    #[test]
+    fn the_files_of_a_killed_daemon_are_removed_and_a_log_that_somebody_may_read_stays() {
+        assert!(left_after("").is_empty());
+        assert_eq!(left_after("log\n"), ["log"]);
+        assert_eq!(left_after("log\ndone\n"), ["directory", "log", "rendezvous"]);
+    }
+
+    #[test]
+    fn only_a_daemon_in_a_step_has_a_keeper() {
+        let path = Path::new("/nowhere");
+        let files = Files { directory: path, rendezvous: path, log: path };
+        assert!(JobKeeper::start(|_| None, &files).0.is_none());
+        let outside = |name: &str| (name == "SLURM_JOB_NODELIST").then(|| OsString::from("n1"));
+        assert!(JobKeeper::start(outside, &files).0.is_none());
+    }
+}
