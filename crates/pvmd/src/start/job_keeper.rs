@@ -13,22 +13,28 @@ use std::process::{Child, Command, Stdio};
 
 /// The name of the node in the processes of a step.
 const NODE: &str = "SLURMD_NODENAME";
-/// What the keeper runs. Its input ends when the daemon has ended or Slurm ends the steps of the job; the daemon may
-/// then still be busy with its own end.
+/// What the keeper runs. When its input ends, the daemon has ended or is busy with its own end. When Slurm asks the
+/// keeper to end, all of the job ends, and little time is left.
 ///
 /// The arguments: the daemon's process, its directory, its rendezvous file, its log.
-const SCRIPT: &str = r#"trap '' TERM INT HUP
-keep=
+const SCRIPT: &str = r#"keep=
+sweep() {
+    case $(cat "$2" 2>/dev/null) in "$1"/*) rm -f "$2";; esac
+    rm -rf "$1"
+    [ -n "$keep" ] || rm -f "$3" "$3.old"
+    exit 0
+}
+process=$1
+shift
+trap 'sweep "$@"' TERM INT HUP
 while read -r word; do
     case $word in done) exit 0;; log) keep=1;; esac
 done
 n=0
-while kill -0 "$1" 2>/dev/null; do
+while kill -0 "$process" 2>/dev/null; do
     n=$((n + 1)); [ $n -le 100 ] || exit 0; sleep 0.05
 done
-case $(cat "$3" 2>/dev/null) in "$2"/*) rm -f "$3";; esac
-rm -rf "$2"
-[ -n "$keep" ] || rm -f "$4" "$4.old""#;
+sweep "$@""#;
 
 /// The files of a daemon.
 pub struct Files<'a> {
@@ -78,23 +84,38 @@ impl JobKeeper {
 mod tests {
     use super::*;
 
-    /// Runs the script for a process that has ended, with this input, and returns what is left of its files.
-    fn left_after(input: &str) -> Vec<String> {
+    /// Runs the script for a process that has ended, or runs on, and returns what is left of its files. The input ends,
+    /// or, without one, the script is asked to end.
+    fn left_after(input: Option<&str>) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         std::fs::create_dir(path("directory")).unwrap();
         std::fs::write(path("rendezvous"), path("directory/s").as_os_str().as_encoded_bytes()).unwrap();
         std::fs::write(path("log"), "ready").unwrap();
-        let mut ended = Command::new("true").spawn().unwrap();
-        ended.wait().unwrap();
+        let mut process = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let mut keeper = Command::new("sh")
-            .args(["-c", SCRIPT, "keeper", &ended.id().to_string()])
+            .args(["-c", SCRIPT, "keeper", &process.id().to_string()])
             .args(["directory", "rendezvous", "log"].map(path))
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
-        keeper.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        assert!(keeper.wait().unwrap().success());
+        let mut stdin = keeper.stdin.take().unwrap();
+        match input {
+            Some(input) => {
+                stdin.write_all(input.as_bytes()).unwrap();
+                process.kill().and_then(|()| process.wait()).unwrap();
+                drop(stdin);
+                assert!(keeper.wait().unwrap().success());
+            }
+            None => {
+                // A signal that comes before the script has set its trap ends the shell.
+                std::thread::sleep(std::time::Duration::from_millis(300));
+                let keeper_process = rustix::process::Pid::from_child(&keeper);
+                rustix::process::kill_process(keeper_process, rustix::process::Signal::TERM).unwrap();
+                assert!(keeper.wait().unwrap().success());
+                process.kill().and_then(|()| process.wait()).unwrap();
+            }
+        }
         let entries = std::fs::read_dir(folder.path()).unwrap();
         let mut left: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         left.sort();
@@ -103,9 +124,9 @@ mod tests {
 
     #[test]
     fn the_files_of_a_killed_daemon_are_removed_and_a_log_that_somebody_may_read_stays() {
-        assert!(left_after("").is_empty());
-        assert_eq!(left_after("log\n"), ["log"]);
-        assert_eq!(left_after("log\ndone\n"), ["directory", "log", "rendezvous"]);
+        assert!(left_after(Some("")).is_empty() && left_after(None).is_empty());
+        assert_eq!(left_after(Some("log\n")), ["log"]);
+        assert_eq!(left_after(Some("log\ndone\n")), ["directory", "log", "rendezvous"]);
     }
 
     #[test]
