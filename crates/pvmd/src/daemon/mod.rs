@@ -196,19 +196,22 @@ impl Daemon {
         }
         self.add_hosts_at_start();
         self.execute_actions();
+        self.start_job_keeper();
         let mut output = std::io::stdout();
         // The daemon serves even if nobody reads this.
         let _ = writeln!(output, "{}", self.socket_directory.socket().display()).and_then(|()| output.flush());
         release_terminal()?;
         self.log.line("ready");
-        if self.is_of_job() {
-            let (directory, rendezvous) = self.socket_directory.files();
-            let files = rendezvous.map(|rendezvous| job_keeper::Files { directory, rendezvous, log: self.log.path() });
-            self.job_keeper = files.map_or_else(JobKeeper::default, |files| {
-                JobKeeper::start(|name| std::env::var_os(name).filter(|value| !value.is_empty()), &files)
-            });
-        }
         Ok(())
+    }
+
+    fn start_job_keeper(&mut self) {
+        let (directory, Some(rendezvous)) = self.socket_directory.files() else { return };
+        if self.is_of_job() {
+            let files = job_keeper::Files { directory, rendezvous, log: self.log.path() };
+            let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+            self.job_keeper = JobKeeper::start(variable, &files);
+        }
     }
 
     /// Returns whether the machine has the name of a job.

@@ -5,12 +5,17 @@
 //! to end.
 use pvm_core::hostfile::parse_host;
 use pvm_link::remote_shell::RemoteShell;
+use pvm_net::polling::poll_one;
+use rustix::event::PollFlags;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+/// How long the daemon waits for its keeper. A step begins within 0.2 s, unless the controller is very busy.
+const READY_WAIT: Duration = Duration::from_secs(3);
 /// The name of the node in the processes of a step.
 const NODE: &str = "SLURMD_NODENAME";
 /// What the keeper runs. When its input ends, the daemon has ended or is busy with its own end. When Slurm asks the
@@ -27,6 +32,7 @@ sweep() {
 process=$1
 shift
 trap 'sweep "$@"' TERM INT HUP
+echo ready
 while read -r word; do
     case $word in done) exit 0;; log) keep=1;; esac
 done
@@ -48,7 +54,8 @@ pub struct Files<'a> {
 pub struct JobKeeper(Option<Child>);
 
 impl JobKeeper {
-    /// Starts a keeper, if this process runs in a step of Slurm and daemons are started by `srun`.
+    /// Starts a keeper, if this process runs in a step of Slurm and daemons are started by `srun`. Waits until the keeper
+    /// runs: a batch script may end as soon as this daemon is ready.
     pub fn start(variable: impl Fn(&str) -> Option<OsString>, files: &Files<'_>) -> JobKeeper {
         let shell = RemoteShell::find(&variable, false, super::CONNECT_SECONDS);
         let node = variable(NODE).and_then(|node| parse_host(&node.to_string_lossy()).ok());
@@ -58,9 +65,14 @@ impl JobKeeper {
         shell.prepare(&mut command);
         command.args(&words[1..]).args(["keeper", &std::process::id().to_string()]);
         command.args([files.directory, files.rendezvous, files.log]);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
         // Without a keeper, the files of a daemon that is killed stay until the next daemon of this name.
-        JobKeeper(crate::core_dumps::as_before(|| command.spawn()).ok())
+        let mut keeper = crate::core_dumps::as_before(|| command.spawn()).ok();
+        if let Some(output) = keeper.as_mut().and_then(|child| child.stdout.take()) {
+            // Without an answer, or after a failure, the daemon goes on without a keeper.
+            let _ = poll_one(&output, PollFlags::IN, READY_WAIT);
+        }
+        JobKeeper(keeper)
     }
 
     /// Lets the keeper leave the log in its place.
@@ -83,6 +95,7 @@ impl JobKeeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::BufRead;
 
     /// Runs the script for a process that has ended, or runs on, and returns what is left of its files. The input ends,
     /// or, without one, the script is asked to end.
@@ -97,8 +110,13 @@ mod tests {
             .args(["-c", SCRIPT, "keeper", &process.id().to_string()])
             .args(["directory", "rendezvous", "log"].map(path))
             .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
+        // Before this line, a signal ends the shell.
+        let mut line = String::new();
+        std::io::BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
         let mut stdin = keeper.stdin.take().unwrap();
         match input {
             Some(input) => {
@@ -108,8 +126,6 @@ mod tests {
                 assert!(keeper.wait().unwrap().success());
             }
             None => {
-                // A signal that comes before the script has set its trap ends the shell.
-                std::thread::sleep(std::time::Duration::from_millis(300));
                 let keeper_process = rustix::process::Pid::from_child(&keeper);
                 rustix::process::kill_process(keeper_process, rustix::process::Signal::TERM).unwrap();
                 assert!(keeper.wait().unwrap().success());
