@@ -184,12 +184,18 @@ fn scancelled_salloc(cluster: &Cluster<'_>) -> Result<()> {
 }
 
 fn scancelled_up(cluster: &Cluster<'_>) -> Result<()> {
-    let mut running = cluster.begin(&format!("salloc -Q -J held {ALL} sh -c 'pvm up; exec sleep 20'"))?;
+    // The user's shell does not end with the job.
+    let shell = "rm -f stop; pvm up; until [ -e stop ]; do sleep 0.1; done";
+    let mut running = cluster.begin(&format!("salloc -Q -J held {ALL} sh -c '{shell}'"))?;
     running.says("4 hosts")?;
     let began = std::time::Instant::now();
     cluster.sh("scancel --name=held")?;
     let is_gone = wait_until(Duration::from_secs(10), || cluster.controller().daemon().is_none());
+    if !is_gone {
+        cluster.sh("touch stop")?;
+    }
     ensure!(is_gone, "the master is there {} s after the end of its job", began.elapsed().as_secs());
+    cluster.sh("touch stop")?;
     running.end()?;
     Ok(())
 }
