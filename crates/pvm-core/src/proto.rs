@@ -385,7 +385,8 @@ pub struct Usage {
     /// Time in the program, and in the system for it, in microseconds.
     pub user_us: u64,
     pub system_us: u64,
-    /// The most memory that the process, or the largest of the children, has held at once.
+    /// The most memory that the process, or the largest of the children, has held at once. The process begins as a copy
+    /// of the daemon, so this is not less than what the daemon held then.
     pub memory_max_bytes: u64,
 }
 
