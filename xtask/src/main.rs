@@ -39,6 +39,7 @@ mod scratch;
 mod second_user;
 mod setup;
 mod sim;
+mod slurm;
 mod test;
 mod torture;
 mod unlike;
@@ -180,6 +181,12 @@ const COMMANDS: &[(&str, &[Command])] = &[
                 "run x86-64, i386, s390x and arm64 hosts together: unlike [--only ROW]",
                 "3 min",
                 unlike::run,
+            ),
+            command(
+                "slurm",
+                "run jobs of a real Slurm with three nodes: slurm [--short] [--only NAME]",
+                "2 min",
+                slurm::run,
             ),
             command("second-user", "try what another user of the host must not be able to do", "1 s", second_user::run),
             command("old-makefiles", "build and run programs with makefiles for PVM 3.4", "10 s", old_makefiles::run),

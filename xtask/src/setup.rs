@@ -3,7 +3,7 @@
 use crate::common::{in_path, output, sh};
 use crate::debian_pvm;
 use crate::debian_rust::{self, Part};
-use crate::{clippy, fuzz, sanitize, unlike};
+use crate::{clippy, fuzz, sanitize, slurm, unlike};
 use anyhow::{Result, bail, ensure};
 use std::collections::HashSet;
 use std::path::Path;
@@ -52,7 +52,7 @@ processors, and small tools.\nDebian's own PVM, with which hpvm is compared, is 
 /// The words that are used if the command line has none. `fuzz` is not among them: Debian may lack the compiler's LLVM.
 const ALL: [&str; 2] = ["test", "bench"];
 /// Further words that `setup test` also handles: their packages are installed if they are available.
-const TAKEN_IF_THERE: [&str; 3] = ["clippy", "sanitize", "unlike"];
+const TAKEN_IF_THERE: [&str; 4] = ["clippy", "sanitize", "slurm", "unlike"];
 
 /// Packages to install, and packages that are only unpacked.
 #[derive(Default)]
@@ -60,9 +60,10 @@ struct Wanted {
     packages: Vec<String>,
     parts: Vec<&'static Part>,
     with_pvm: bool,
+    with_slurm: bool,
 }
 
-/// Runs the command: `setup [build|test|clippy|unlike|sanitize|bench|packages|wheel|fuzz]...`; without a word, the
+/// Runs the command: `setup [build|test|clippy|unlike|sanitize|slurm|bench|packages|wheel|fuzz]...`; without a word, the
 /// words are those of [`ALL`].
 pub fn run(arguments: &[String]) -> Result<()> {
     let mut words: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -106,13 +107,19 @@ fn wanted(words: &[&str]) -> Result<Wanted> {
                 wanted.add(unlike::tools::PACKAGES);
                 wanted.parts.push(&unlike::tools::LIBRARIES);
             }
+            "slurm" => {
+                wanted.add(&["iproute2"]);
+                wanted.with_slurm = true;
+            }
             "clippy" => wanted.parts.push(&clippy::PROGRAM),
             "sanitize" => wanted.parts.push(&sanitize::LIBRARIES),
             "fuzz" => {
                 wanted.add(&["g++"]);
                 wanted.packages.extend(fuzz::llvm_packages()?);
             }
-            other => bail!("setup knows build, test, clippy, unlike, sanitize, bench, packages and fuzz, not {other}"),
+            other => {
+                bail!("setup knows build, test, clippy, unlike, sanitize, slurm, bench, packages and fuzz, not {other}")
+            }
         }
     }
     Ok(wanted)
@@ -160,6 +167,9 @@ impl Wanted {
     fn unpack(&self) -> Result<()> {
         if let Some(error) = self.with_pvm.then(debian_pvm::fetch).and_then(Result::err) {
             println!("NOT AVAILABLE here: Debian's PVM; what is compared with it will be skipped: {error:#}");
+        }
+        if self.with_slurm {
+            slurm::fetch()?;
         }
         debian_rust::fetch(&self.parts)
     }

@@ -3,7 +3,7 @@ use crate::common::cargo;
 use crate::counts::Counts;
 use crate::{
     abi, build, conform, demo, ether, failures, guide, hosts, lint, man, old_makefiles, packages, papers, python,
-    sanitize, second_user, sim, torture, unlike,
+    sanitize, second_user, sim, slurm, torture, unlike,
 };
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
@@ -37,6 +37,7 @@ const PARTS: &[Part] = &[
     ("second user", || second_user::counted(&[])),
     ("conformance", || conform::counted(&[])),
     ("several hosts", several_hosts),
+    ("slurm", || slurm::counted(&["--short".into(), build::AS_IT_IS.into()])),
     ("emulated Ethernet", || ether::counted(&["--short".into()])),
     ("papers", || papers::counted(&["--short".into(), build::AS_IT_IS.into()])),
     ("unlike hosts", || unlike::counted(&["--short".into()])),

@@ -264,8 +264,7 @@ pub enum Request {
     HostSync(Tid),
     /// `pvm_tickle`. Answer: `Reply::Ints`.
     Tickle(Vec<i32>),
-    /// The exit status of a spawned task, for `pvm run`. Answer: `Reply::Int`, the status of `waitpid`, as soon as the
-    /// task has ended; or `NoTask` if the daemon did not start the task or does not remember it any more. The daemon
+    /// How a spawned task has ended, for `pvm run`. Answer: `Reply::Ended` as soon as the task has ended; or `NoTask` if the daemon did not start the task or does not remember it any more. The daemon
     /// remembers only the tasks that ended most recently.
     ExitStatus(Tid),
     /// `pvm_joingroup`. Answer: `Reply::Group`, `DupGroup`, or `NotInGroup` for a frozen group.
@@ -385,6 +384,28 @@ pub enum Reply {
     GroupPlaces(Vec<GroupPlace>),
     /// The barrier has opened by this release.
     Released(Release),
+    /// How a task has ended.
+    Ended(TaskEnd),
+}
+
+/// How the process that was started for a task has ended.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TaskEnd {
+    /// The status of `waitpid`.
+    pub status: i32,
+    /// What the process has used.
+    pub usage: Usage,
+}
+
+/// What a process has used, with the children that it has waited for; zeros if that is not known.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Time in the program, and in the system for it, in microseconds.
+    pub user_us: u64,
+    pub system_us: u64,
+    /// The most memory that the process, or the largest of the children, has held at once. The process begins as a copy
+    /// of the daemon, so this is not less than what the daemon held then.
+    pub memory_max_bytes: u64,
 }
 
 /// Where the barriers of a group meet.

@@ -7,7 +7,7 @@ use crate::queue::{MILLISECOND, Nanos, SECOND};
 use crate::world::{Event, MASTER, Phase, World};
 use pvm_core::codes::Code;
 use pvm_core::machine::{Action, Found, Start};
-use pvm_core::proto::{ByteBuf, Hello, Reply, Request, ToDaemon, ToTask, VERSION};
+use pvm_core::proto::{ByteBuf, Hello, Reply, Request, TaskEnd, ToDaemon, ToTask, VERSION};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame};
 
@@ -293,7 +293,7 @@ impl World {
         self.poll_queue(node, task, true);
         self.read_output(node, task);
         let tid = self.tasks[task].tid;
-        self.nodes[node].machine.handle_process_end(tid, status);
+        self.nodes[node].machine.handle_process_end(tid, TaskEnd { status, ..TaskEnd::default() });
     }
 
     /// Sends a signal to a process. Signal 0 means that the process itself decides to end.

@@ -28,6 +28,23 @@ pub fn hosts() -> Result<Option<Vec<Wanted>>, String> {
     hosts_by(|name| std::env::var(name).ok())
 }
 
+/// Returns a remark if Slurm has started this program several times (`srun -n 3 pvm run ...`), and this process is not
+/// the first: the others need not do the same in the machine of the job. All but one of the remarks are empty.
+pub fn superfluous() -> Option<&'static str> {
+    superfluous_by(|name| std::env::var(name).ok())
+}
+
+fn superfluous_by(variable: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
+    let number = |name: &str| variable(name).and_then(|text| text.parse::<u32>().ok());
+    let is_own_machine = variable("PVM_VMID").is_some_and(|name| !name.is_empty());
+    match (number("SLURM_STEP_NUM_TASKS")?, number("SLURM_PROCID")?) {
+        (..2, _) | (_, 0) => None,
+        _ if is_own_machine => None,
+        (_, 1) => Some("srun has started this command more than once; it runs once, in the first process (srun -n 1)"),
+        _ => Some(""),
+    }
+}
+
 /// Returns the variable that tells the hosts of the job in which this program runs; `None` if it runs in none.
 pub fn source() -> Option<&'static str> {
     let names = [SLURM_HOSTS, PBS_FILE, LSF_FILE, LSF_HOSTS, GRID_ENGINE_FILE, FLUX_JOB];
@@ -161,6 +178,23 @@ fn flux() -> Result<Slots, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_several_that_srun_has_started_the_first_runs_and_the_second_tells() {
+        let said = |tasks: &str, process: &str, machine: &str| {
+            superfluous_by(|name| {
+                let value = match name {
+                    "SLURM_STEP_NUM_TASKS" => tasks,
+                    "SLURM_PROCID" => process,
+                    _ => machine,
+                };
+                Some(value.to_owned()).filter(|value| !value.is_empty())
+            })
+        };
+        assert_eq!([said("3", "0", ""), said("1", "0", ""), said("", "0", ""), said("3", "1", "own")], [None; 4]);
+        assert!(said("3", "1", "").is_some_and(|text| text.contains("srun")));
+        assert_eq!(said("3", "2", ""), Some(""));
+    }
 
     fn of(variables: &[(&str, &str)]) -> Result<Vec<String>, String> {
         let find =

@@ -173,6 +173,12 @@ fn failed(what: &str, error: impl std::fmt::Display) -> ExitCode {
 
 /// Runs `pvm up`.
 pub fn up(arguments: &cli::Up) -> ExitCode {
+    if let Some(remark) = batch::superfluous() {
+        if !remark.is_empty() {
+            eprintln!("pvm up: {remark}");
+        }
+        return ExitCode::SUCCESS;
+    }
     let wanted = of_words(&arguments.hosts).and_then(|mut wanted| {
         if let Some(path) = &arguments.hostfile {
             wanted.extend(of_file(path)?);

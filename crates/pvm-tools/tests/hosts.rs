@@ -135,7 +135,7 @@ fn inside_of_a_slurm_job_its_hosts_are_found_and_started_by_srun() {
     let tools = sandbox.path().join("tools");
     std::fs::create_dir(&tools).unwrap();
     let srun =
-        sandbox.program("tools/srun", &format!("echo \"$@\" >>{}; exec {shell} \"$4\" \"$7\"", report.display()));
+        sandbox.program("tools/srun", &format!("echo \"$@\" >>{}; exec {shell} \"$7\" \"${{10}}\"", report.display()));
     sandbox.program("prog", "echo $HOSTNAME");
     let command = |arguments: &[&str]| {
         let mut command = sandbox.command(arguments);
@@ -147,7 +147,7 @@ fn inside_of_a_slurm_job_its_hosts_are_found_and_started_by_srun() {
     let output = command(&["run", "-n", "4", "./prog"]);
     assert_eq!(sorted(&output), ["127.0.0.2", "127.0.0.2", "127.0.0.3", "127.0.0.3"], "{}", err(&output));
     let report = std::fs::read_to_string(report).unwrap();
-    assert!(report.contains("--nodes=1 --ntasks=1 -w 127.0.0.2 sh -c "), "{report}");
+    assert!(report.contains("--nodes=1 --ntasks=1 ") && report.contains("-w 127.0.0.2 sh -c exec "), "{report}");
     assert!(report.contains(" -s -f -d0x0 -n127.0.0.2 "), "{report}");
     assert!(wait_until(|| !sandbox.has_daemon() && !sandbox.has_daemon_on("127.0.0.2")));
     assert_eq!(names(&command(&["up"]))[1..], ["127.0.0.2", "127.0.0.3"]);

@@ -191,11 +191,14 @@ fn a_report_names_each_task_and_its_end() {
     let line = |task: &str| text.lines().find(|line| line.trim_start().starts_with(task)).unwrap_or_default();
     assert!(line("0  prog").ends_with("has ended with exit code 0"), "{text}");
     assert!(line("1  prog").ends_with("has ended with exit code 3"), "{text}");
+    assert!(line("1  prog").contains(" MiB "), "{text}");
     let output = sandbox.run(&["run", "--json", "-n", "2", "./prog"]);
     let value = json(&output);
     assert_eq!((value["status"].as_i64(), output.status.code()), (Some(3), Some(3)));
     assert_eq!([&value["tasks"][0]["exit_code"], &value["tasks"][1]["exit_code"]], [0, 3]);
     assert_eq!(value["tasks"][1]["program"], "prog");
+    let used = |name: &str| value["tasks"][1][name].as_f64().unwrap();
+    assert!(used("memory_max_bytes") > 1e5 && used("user_seconds") + used("system_seconds") < 60.0, "{value}");
     assert_eq!(err(&output).lines().filter(|line| *line == "hello").count(), 2);
     let value = json(&sandbox.run(&["run", "--json", "./nosuch"]));
     assert!(value["status"] == 127 && value["error"].as_str().unwrap().contains("nosuch"), "{value}");

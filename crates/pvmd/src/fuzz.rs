@@ -3,12 +3,12 @@ use crate::arguments::{self, Command};
 use crate::start::reason::read_answer;
 use crate::start::reason::{FailedStart, Outcome, is_not_found};
 use crate::start::remote_command::{Lines, OutputPipe};
-use crate::start::remote_shell;
 use crate::{program_search, resolve, route, settings};
 use pvm_core::dialogue::{self, DaemonCommand, LINE_BYTES_MAX};
 use pvm_core::hostfile::parse_host;
 use pvm_core::tid::Tid;
 use pvm_fuzz::{Target, Unstructured, file, part};
+use pvm_link::remote_shell;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -30,7 +30,7 @@ pub const TARGETS: &[Target] = &[
         decoder: &[
             part("crates/pvmd/src/settings.rs", &["tasks_max", "seconds", "log_bytes_max", "lossy"]),
             part("crates/pvmd/src/program_search.rs", &["expand"]),
-            part("crates/pvmd/src/start/remote_shell.rs", &["words", "daemon_candidates"]),
+            part("crates/pvm-link/src/remote_shell.rs", &["words", "daemon_candidates"]),
         ],
     },
     Target { name: "data-receive", run: route::fuzz::data_receive, decoder: route::fuzz::DECODER },
@@ -91,7 +91,7 @@ fn daemon_variables(bytes: &[u8]) {
     assert!(text.contains('$') || expanded == text);
     if let Ok(line) = parse_host(&text) {
         // Whether `srun` exists on this host does not depend on the bytes, so both shells are tested.
-        for shell in [remote_shell::RemoteShell::find(set, false), remote_shell::RemoteShell::Srun] {
+        for shell in [remote_shell::RemoteShell::find(set, false, 20), remote_shell::RemoteShell::Srun] {
             assert_eq!(shell.words(&line, "command").last(), Some(&"command".into()));
         }
         for own in [None, Some(Path::new("/opt/hpvm/bin/pvmd"))] {

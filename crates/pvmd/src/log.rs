@@ -15,6 +15,8 @@ pub struct Log {
     bytes_max: u64,
     file_bytes_max: u64,
     prefix: String,
+    /// Whether the log holds what tasks have printed.
+    is_printed_to: bool,
 }
 
 impl Log {
@@ -25,7 +27,7 @@ impl Log {
         let file_bytes_max = pvm_fmp::file_bytes_max();
         let bytes_max = bytes_max.min(file_bytes_max);
         let path = temporary.join("pvml");
-        let mut log = Log { file: None, path, bytes: 0, bytes_max, file_bytes_max, prefix };
+        let mut log = Log { file: None, path, bytes: 0, bytes_max, file_bytes_max, prefix, is_printed_to: false };
         for path in rendezvous.iter().filter_map(|file| log_name(file)) {
             if let Some(file) = open_own(&path) {
                 (log.file, log.path) = (Some(file), path);
@@ -45,6 +47,27 @@ impl Log {
         self.bytes_line(text.as_bytes());
     }
 
+    /// Returns the log's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a line that a task has printed. Returns whether it is the first.
+    pub fn printed_line(&mut self, text: &[u8]) -> bool {
+        self.bytes_line(text);
+        !std::mem::replace(&mut self.is_printed_to, true)
+    }
+
+    /// Removes the log, unless it holds what tasks have printed.
+    pub fn remove_unless_printed_to(&mut self) {
+        if self.file.is_some() && !self.is_printed_to {
+            self.file = None;
+            // A log that cannot be removed stays.
+            let _ = std::fs::remove_file(&self.path);
+            let _ = std::fs::remove_file(old(&self.path));
+        }
+    }
+
     /// Writes a line of bytes.
     pub fn bytes_line(&mut self, text: &[u8]) {
         let time = jiff::Zoned::now().strftime("%m/%d %H:%M:%S").to_string();
@@ -61,9 +84,7 @@ impl Log {
     }
 
     fn rotate(&mut self) {
-        let mut old = self.path.clone().into_os_string();
-        old.push(".old");
-        if std::fs::rename(&self.path, &old).is_err() {
+        if std::fs::rename(&self.path, old(&self.path)).is_err() {
             // The old log's name belongs to another user: empty the current file instead.
             let _ = self.file.as_ref().map(|file| file.set_len(0));
         }
@@ -73,6 +94,13 @@ impl Log {
         }
         self.bytes = 0;
     }
+}
+
+/// Returns the name of the previous log.
+fn old(path: &Path) -> PathBuf {
+    let mut old = path.as_os_str().to_owned();
+    old.push(".old");
+    old.into()
 }
 
 /// Returns `pvml.…` for `pvmd.…`, and `.pvml.…` for `.pvmd.…`.
@@ -120,6 +148,21 @@ mod tests {
         }
         assert!(std::fs::read(directory.join("pvml.7.old")).unwrap().len() <= 100);
         assert!(std::fs::read(&path).unwrap().len() <= 100);
+    }
+
+    #[test]
+    fn a_log_is_removed_unless_a_task_has_printed_into_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pvml.7");
+        let open = || Log::open(&[folder.path().join("pvmd.7")], folder.path(), 100);
+        let mut log = open();
+        (0..5).for_each(|_| log.line("ready"));
+        log.remove_unless_printed_to();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        let mut log = open();
+        log.printed_line(b"a result");
+        log.remove_unless_printed_to();
+        assert!(std::fs::read_to_string(path).unwrap().contains("a result"));
     }
 
     #[test]

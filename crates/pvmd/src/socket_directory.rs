@@ -95,6 +95,11 @@ impl SocketDirectory {
         }
     }
 
+    /// Returns the directory, and the rendezvous file if the socket is published.
+    pub fn files(&self) -> (&Path, Option<&Path>) {
+        (&self.directory, self.published.as_ref().map(Published::file))
+    }
+
     /// Returns the socket's path.
     pub fn socket(&self) -> &Path {
         &self.socket

@@ -77,7 +77,7 @@ use self::spawn::Observers;
 use crate::codes::Code;
 use crate::datagram_error::DatagramError;
 use crate::hostfile::HostLine;
-use crate::proto::{ByteBuf, Hello, Host, Message, Reply, ToDaemon};
+use crate::proto::{ByteBuf, Hello, Host, Message, Reply, TaskEnd, ToDaemon};
 use crate::tid::Tid;
 use crate::wire::{DataCall, DirectCall, Frame, ResolvedHost, StartFailure, StartNews, StartOrder, Started};
 use std::collections::BTreeMap;
@@ -300,10 +300,10 @@ impl Machine {
         tasks::process_changed(&mut self.core, tid, process);
     }
 
-    /// Handles the end of a process that this daemon started, with its wait status. The daemon has already handed in
+    /// Handles the end of a process that this daemon started. The daemon has already handed in
     /// all that the process had sent and printed.
-    pub fn handle_process_end(&mut self, tid: Tid, status: i32) {
-        self.parts.tasks.process_ended(&mut self.core, tid, status);
+    pub fn handle_process_end(&mut self, tid: Tid, end: TaskEnd) {
+        self.parts.tasks.process_ended(&mut self.core, tid, end);
         self.settle();
     }
 

@@ -1,6 +1,6 @@
 //! The tasks of this host: their tids, their states, and the wait statuses of tasks that ended recently.
 use super::action::SpawnId;
-use crate::proto::TraceSettings;
+use crate::proto::{TaskEnd, TraceSettings};
 use crate::tid::{LOCAL_MASK, SLOT_MASK, Tid};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
@@ -112,8 +112,8 @@ pub(super) struct TaskTable {
     /// Expected tasks by cookie.
     cookies: HashMap<u32, Tid>,
     last_cookie: u32,
-    /// The wait statuses of ended tasks, and the order in which the tasks ended.
-    statuses: HashMap<Tid, i32>,
+    /// How tasks have ended, and the order in which the tasks ended.
+    ends: HashMap<Tid, TaskEnd>,
     ended: VecDeque<Tid>,
 }
 
@@ -126,7 +126,7 @@ impl TaskTable {
             slots: HashSet::new(),
             cookies: HashMap::new(),
             last_cookie: 0,
-            statuses: HashMap::new(),
+            ends: HashMap::new(),
             ended: VecDeque::new(),
         }
     }
@@ -167,7 +167,7 @@ impl TaskTable {
             // Slot 0 means "no task" in the port table.
             if self.last & SLOT_MASK != 0 && self.slots.insert(self.last & SLOT_MASK) {
                 let tid = Tid(self.host.0 | self.last);
-                self.forget_status(tid);
+                self.forget_end(tid);
                 self.tasks.insert(tid, task);
                 return Some(tid);
             }
@@ -206,26 +206,26 @@ impl TaskTable {
         }
     }
 
-    /// Returns the wait status of an ended task, if it is remembered.
-    pub fn ended_with(&self, tid: Tid) -> Option<i32> {
-        self.statuses.get(&tid).copied()
+    /// Returns how a task has ended, if that is remembered.
+    pub fn end_of(&self, tid: Tid) -> Option<TaskEnd> {
+        self.ends.get(&tid).copied()
     }
 
-    /// Forgets the status of an earlier task with the same tid.
-    fn forget_status(&mut self, tid: Tid) {
-        if self.statuses.remove(&tid).is_some() {
+    /// Forgets the end of an earlier task with the same tid.
+    fn forget_end(&mut self, tid: Tid) {
+        if self.ends.remove(&tid).is_some() {
             self.ended.retain(|ended| *ended != tid);
         }
     }
 
-    /// Remembers the wait status of a task; drops the oldest if there are too many.
-    pub fn remember(&mut self, tid: Tid, status: i32) {
-        if self.statuses.insert(tid, status).is_some() {
+    /// Remembers how a task has ended; drops the oldest if there are too many.
+    pub fn remember(&mut self, tid: Tid, end: TaskEnd) {
+        if self.ends.insert(tid, end).is_some() {
             return;
         }
         self.ended.push_back(tid);
         if self.ended.len() > ENDED_MAX {
-            self.ended.pop_front().map(|oldest| self.statuses.remove(&oldest));
+            self.ended.pop_front().map(|oldest| self.ends.remove(&oldest));
         }
     }
 }
@@ -239,14 +239,15 @@ mod tests {
         let mut tasks = TaskTable::new(Tid::host_number(1));
         let task = || Task::new(Origin::Spawned, 0, Vec::new(), TraceSettings::default());
         let tid = tasks.add(task()).expect("a number");
-        tasks.remember(tid, 7);
+        let end = |status| TaskEnd { status, ..TaskEnd::default() };
+        tasks.remember(tid, end(7));
         tasks.remove(tid);
-        assert_eq!(tasks.ended_with(tid), Some(7));
+        assert_eq!(tasks.end_of(tid), Some(end(7)));
         // The test skips all other numbers, as if they had been assigned.
         tasks.last = LOCAL_MASK;
         assert_eq!(tasks.add(task()), Some(tid));
-        assert_eq!(tasks.ended_with(tid), None);
-        tasks.remember(tid, 9);
-        assert_eq!((tasks.ended_with(tid), tasks.ended.len()), (Some(9), 1));
+        assert_eq!(tasks.end_of(tid), None);
+        tasks.remember(tid, end(9));
+        assert_eq!((tasks.end_of(tid), tasks.ended.len()), (Some(end(9)), 1));
     }
 }

@@ -7,7 +7,7 @@ use super::index::PairIndex;
 use super::task_table::{Origin, State, Task};
 use crate::codes::{Code, SM_TASKX, TASK_CONNECTED, TASK_FORKED};
 use crate::encoding::Writer;
-use crate::proto::{self, ByteBuf, Hello, Reply, TaskInfo, ToTask, TraceSettings, Welcome};
+use crate::proto::{self, ByteBuf, Hello, Reply, TaskEnd, TaskInfo, ToTask, TraceSettings, Welcome};
 use crate::tid::Tid;
 use crate::wire::Frame;
 use std::collections::BTreeMap;
@@ -255,8 +255,8 @@ pub(super) fn process_changed(core: &mut Core, tid: Tid, process: i32) {
 }
 
 impl Tasks {
-    /// Handles the end of a process that this daemon or a tasker started, with its wait status.
-    pub fn process_ended(&mut self, core: &mut Core, tid: Tid, status: i32) {
+    /// Handles the end of a process that this daemon or a tasker started.
+    pub fn process_ended(&mut self, core: &mut Core, tid: Tid, end_of_process: TaskEnd) {
         let Some(task) = core.tasks.get_mut(tid) else { return };
         let another = task.state == State::Connected && task.process != task.started;
         task.started = 0;
@@ -265,9 +265,13 @@ impl Tasks {
             // other process, so this daemon must notice it.
             task.origin = Origin::Spawned;
         }
-        core.tasks.remember(tid, status);
+        core.tasks.remember(tid, end_of_process);
         if let Some(manager) = core.roles.manager {
-            let body = Writer::new().int(tid.0 as i32).int(status).int(0).int(0).int(0).int(0);
+            let TaskEnd { status, usage } = end_of_process;
+            let body = Writer::new().int(tid.0 as i32).int(status);
+            // Seconds and microseconds of the program, then of the system.
+            let parts = [usage.user_us, usage.system_us].map(|time| [time / 1_000_000, time % 1_000_000]);
+            let body = parts.into_iter().flatten().fold(body, |body, part| body.int(part as i32));
             core.tell(manager, 0, SM_TASKX, 0, body.finish());
         }
         // A script that started the task may end before the task.
@@ -277,10 +281,10 @@ impl Tasks {
         }
     }
 
-    /// Answers with the wait status of a task as soon as the task has ended.
+    /// Answers how a task has ended, as soon as the task has ended.
     pub fn exit_status(&mut self, core: &mut Core, from: Tid, wait: u32, tid: Tid) {
-        if let Some(status) = core.tasks.ended_with(tid) {
-            return core.reply(from, wait, Ok(Reply::Int(status)));
+        if let Some(end) = core.tasks.end_of(tid) {
+            return core.reply(from, wait, Ok(Reply::Ended(end)));
         }
         match core.tasks.get(tid) {
             _ if tid.host() != core.own_host() => core.reply(from, wait, Err(Code::HostFail)),

@@ -37,7 +37,7 @@ impl SubMachine for Traces {
         match event {
             event::Event::TaskEnrolled { tid, arrived: true } => self.arrived(core, *tid),
             event::Event::TaskGone { tid, task } => {
-                let status = core.tasks.ended_with(*tid).unwrap_or(0);
+                let status = core.tasks.end_of(*tid).unwrap_or_default().status;
                 self.ended(core, *tid, &task.trace_settings, status);
                 self.forget(*tid);
             }

@@ -126,6 +126,11 @@ pub fn machine_id(set: impl Fn(&str) -> Option<OsString>) -> Option<OsString> {
     set("PVM_VMID").or_else(|| JOBS.into_iter().find_map(of_job))
 }
 
+/// Returns whether a machine has the name of a job, as [`machine_id`] makes it.
+pub fn is_of_job(machine: &OsStr) -> bool {
+    JOBS.iter().any(|(.., start)| machine.as_encoded_bytes().starts_with(start.as_bytes()))
+}
+
 impl Places {
     /// Reads the environment and the effective user.
     pub fn from_environment() -> Places {

@@ -78,7 +78,8 @@ impl Requests {
             (Request::SetTracer(_), Reply::Done) => {}
             (Request::SetGroupHost(_), Reply::Done) => {}
             (Request::Register { .. }, Reply::Int(_)) => {}
-            (Request::PutInfo { .. } | Request::DeleteInfo { .. } | Request::ExitStatus(_), Reply::Int(_)) => {}
+            (Request::PutInfo { .. } | Request::DeleteInfo { .. }, Reply::Int(_)) => {}
+            (Request::ExitStatus(_), Reply::Ended(_)) => {}
             (Request::RecvInfo { .. }, Reply::Info(_)) => {}
             (Request::MailboxInfo { .. }, Reply::Mailboxes(_)) => {}
             (Request::JoinGroup(_) | Request::Group(_), Reply::Group { .. }) => {}

@@ -4,11 +4,11 @@ use super::peer::{self, ADDRESSES_MAX, CONNECT_WAIT};
 use super::{Checked, Finding, local};
 use pvm_core::dialogue::{plain, quoted};
 use pvm_core::hostfile::HostLine;
+use pvm_link::remote_shell::{RemoteShell, daemon_candidates};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -20,8 +20,6 @@ const BEGIN: &str = "hpvm-doctor begins";
 const END: &str = "hpvm-doctor: end of pvmd -t";
 /// The beginning of the line with the daemon that was found; without a path: none was found.
 const DAEMON: &str = "hpvm-doctor: pvmd ";
-/// Where packages install the daemon.
-const USUAL_PLACES: [&str; 2] = ["/usr/lib/hpvm/bin/pvmd", "/usr/local/bin/pvmd"];
 /// The longest output of the command that is read, in bytes.
 ///
 /// * Filled by: the command on the other host
@@ -34,8 +32,8 @@ const CLOCK_SECONDS_MAX: f64 = 5.0;
 /// How long a command may take to end after its input or output, and the pause between two checks.
 const END_WAIT: Duration = Duration::from_secs(1);
 const END_PAUSE: Duration = Duration::from_millis(10);
-/// Seconds that ssh may take to connect.
-const SSH_CONNECT: &str = "-oConnectTimeout=10";
+/// Time that `ssh` may take to reach a host, in seconds.
+const SSH_CONNECT_SECONDS: u32 = 10;
 
 /// Checks the hosts, many at the same time.
 pub fn check_all(lines: &[HostLine], patience: Duration) -> Vec<Checked> {
@@ -98,49 +96,25 @@ fn callers(addresses: &[IpAddr], port: u16) -> String {
     words.join(",")
 }
 
-/// Returns the program that runs commands on other hosts, with its arguments: that of `PVM_RSH`, or else `srun` within
-/// a Slurm job, or else `ssh`.
-fn remote_shell(line: &HostLine, script: &str) -> Vec<OsString> {
-    let login = || line.login().map(|login| ["-l".to_owned(), login.to_owned()]).into_iter().flatten();
-    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-    let here = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    let mut words = match set("PVM_RSH") {
-        Some(program) => program.split_ascii_whitespace().map(str::to_owned).collect(),
-        None if set("SLURM_JOB_NODELIST").is_some() => {
-            let step = ["srun", "--nodes=1", "--ntasks=1", "-w", line.address(), "sh", "-c", script];
-            return step.map(OsString::from).to_vec();
-        }
-        None => here(&["ssh", "-x", "-a", "-T", SSH_CONNECT, "-oBatchMode=yes"]),
+/// Returns the remote shell that a daemon of this host would use, and the command line that runs the script with it.
+fn remote_shell(line: &HostLine, script: &str) -> (RemoteShell, Vec<OsString>) {
+    let shell = RemoteShell::find(variable, false, SSH_CONNECT_SECONDS);
+    let words = match &shell {
+        RemoteShell::Srun => shell.words(line, script),
+        // The shell of a login may be one that does not understand the script.
+        RemoteShell::Program(_) => shell.words(line, &format!("sh -c {}", quoted(script))),
     };
-    words.push(line.address().to_owned());
-    words.extend(login());
-    words.push(format!("sh -c {}", quoted(script)));
-    words.into_iter().map(OsString::from).collect()
+    (shell, words)
 }
 
-/// Returns the daemons to try on a host, in the order in which a daemon of this host would try them.
-fn daemons(line: &HostLine) -> Vec<String> {
-    let named = line.daemon().map(str::to_owned);
-    if let Some(named) = named.or_else(|| std::env::var("PVM_DPATH").ok().filter(|path| !path.is_empty())) {
-        return vec![named];
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let in_path = std::env::split_paths(&path).map(|place| place.join("pvmd")).find(|file| file.is_file());
-    let whole = |file: Option<PathBuf>| file.and_then(|file| file.canonicalize().ok());
-    let (own, in_path) = (whole(crate::machine::daemon_program()), whole(in_path));
-    let mut daemons = vec!["pvmd".to_owned()];
-    if let Some(own) = &own {
-        // If `pvmd` is another program here, it is probably so on the other host too.
-        let place = if in_path.as_ref() == Some(own) { 1 } else { 0 };
-        daemons.insert(place, quoted(&own.to_string_lossy()));
-    }
-    daemons.extend(USUAL_PLACES.map(str::to_owned));
-    daemons
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 /// Returns the script for the other host.
 fn script(line: &HostLine, callers: &str, patience: Duration) -> String {
-    let daemons = daemons(line);
+    let own = crate::machine::daemon_program().and_then(|file| file.canonicalize().ok());
+    let daemons = daemon_candidates(line, variable, own.as_deref());
     let machine = crate::machine::name()
         .map_or_else(String::new, |name| format!("PVM_VMID={}; export PVM_VMID; ", quoted(&name)));
     format!(
@@ -175,9 +149,10 @@ impl Drop for Talk {
 
 /// Starts the script, and waits until it runs on the other host.
 fn converse(line: &HostLine, callers: &str, patience: Duration) -> Result<Talk, Finding> {
-    let words = remote_shell(line, &script(line, callers, patience));
+    let (remote_shell, words) = remote_shell(line, &script(line, callers, patience));
     let shell = words[0].to_string_lossy().into_owned();
     let mut command = Command::new(&words[0]);
+    remote_shell.prepare(&mut command);
     command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| {
         let cure = "install ssh, or set PVM_RSH to a program that runs commands on other hosts";

@@ -43,6 +43,12 @@ pub const EXIT_USAGE: u8 = 2;
 
 /// Runs a program, or several.
 pub fn run(arguments: &cli::Run) -> ExitCode {
+    if let Some(remark) = batch::superfluous() {
+        if !remark.is_empty() {
+            eprintln!("pvm run: {remark}");
+        }
+        return ExitCode::SUCCESS;
+    }
     let ready = arguments.programs().and_then(|programs| Ok((programs, wanted_hosts(arguments)?)));
     let (programs, wanted) = match ready {
         Ok(ready) => ready,

@@ -13,7 +13,7 @@ use crate::control;
 use crate::signals::Signals;
 use pvm_core::codes::Code;
 use pvm_core::machine::{InputOf, RunPlan};
-use pvm_core::proto::{Reply, Request, RunSettings};
+use pvm_core::proto::{Reply, Request, RunSettings, TaskEnd};
 use pvm_core::tid::Tid;
 use pvm_task::{OutputEvent, OutputKind, Session, Ticket};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
@@ -278,14 +278,15 @@ impl<'a> Run<'a> {
             let Some(ticket) = &task.asked else { continue };
             let end = match self.session.task().poll_reply(ticket) {
                 None => continue,
-                Some(Ok(Reply::Int(status))) => End::of(status),
-                Some(Err(Code::HostFail)) => End::Host,
-                Some(_) => End::Unknown,
+                Some(Ok(Reply::Ended(TaskEnd { status, usage }))) => (End::of(status), Some(usage)),
+                Some(Err(Code::HostFail)) => (End::Host, None),
+                Some(_) => (End::Unknown, None),
             };
             task.asked = None;
             ended.push((*tid, end));
         }
-        for (tid, end) in ended {
+        for (tid, (end, usage)) in ended {
+            self.report.ends(tid, end.clone(), usage);
             self.has_ended(tid, &end);
         }
     }
@@ -293,7 +294,6 @@ impl<'a> Run<'a> {
     /// Handles the end of a task: reports a failure, and ends the other tasks if `--on-failure` demands it.
     fn has_ended(&mut self, tid: Tid, end: &End) {
         let is_root = self.roots.contains_key(&tid);
-        self.report.ends(tid, end.clone());
         // The end of a task that this command did not start may be intended: its parent may have killed it.
         let has_failed = if is_root { end.is_failure() } else { end.is_sudden() && !end.is_by_request() };
         if is_root && self.status == 0 {

@@ -113,7 +113,11 @@ impl Daemon {
     fn log_output(&mut self, tid: Tid, line: &[u8]) {
         match tid {
             Tid::DAEMON => self.log.bytes_line(line),
-            tid => self.log.bytes_line(&[format!("[{tid}] ").as_bytes(), line].concat()),
+            tid => {
+                if self.log.printed_line(&[format!("[{tid}] ").as_bytes(), line].concat()) {
+                    self.job_keeper.keep_log();
+                }
+            }
         }
     }
 }

@@ -121,7 +121,12 @@ impl Daemon {
                     self.machine.handle_host_started(now, request, index, result);
                 }
                 StartEvent::Order { parent, number, order } => self.machine.order_start(parent, number, order),
+                StartEvent::Ended => self.job_watch.step_ended(),
             }
+        }
+        if let Some(job) = self.job_watch.step() {
+            self.log.line(&format!("job {job} of Slurm is over"));
+            self.machine.halt(self.started.elapsed());
         }
     }
 
@@ -146,7 +151,8 @@ impl Daemon {
 
     /// Returns the time after which [`Daemon::step_starts`] is due even if no event occurs.
     pub(super) fn time_to_next_start(&self) -> Option<Duration> {
-        self.starter.next_wakeup().map(|when| when.saturating_duration_since(Instant::now()))
+        let next = [self.starter.next_wakeup(), self.job_watch.next_wakeup()].into_iter().flatten().min();
+        next.map(|when| when.saturating_duration_since(Instant::now()))
     }
 
     // ----- joining

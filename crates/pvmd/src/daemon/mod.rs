@@ -24,13 +24,15 @@ use crate::settings::Settings;
 use crate::socket_directory::SocketDirectory;
 use crate::source::Source;
 use crate::start::Starter;
+use crate::start::job_keeper::{self, JobKeeper};
+use crate::start::job_watch::JobWatch;
 use crate::start::remote_starts::RemoteStarts;
 use pending_work::PendingWork;
 use pvm_core::codes::Code;
-use pvm_core::machine::{Connection, Machine, Time};
+use pvm_core::machine::{Connection, Machine, Rank, Time};
 use pvm_core::proto::{Hello, ToDaemon, ToTask};
 use pvm_core::tid::{DAEMON_BIT, Tid};
-use pvm_link::{ControlError, ControlSocket};
+use pvm_link::{ControlError, ControlSocket, rendezvous};
 use pvm_net::Connector;
 use pvm_net::polling::timespec;
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
@@ -81,6 +83,8 @@ pub struct Daemon {
     name_lookups: NameLookups,
     starter: Starter,
     remote_starts: RemoteStarts,
+    job_watch: JobWatch,
+    job_keeper: JobKeeper,
     /// Whether the terminal is still needed, so that a person can start hosts.
     holds_terminal: bool,
     host_links: HostLinks,
@@ -139,6 +143,10 @@ impl Daemon {
         let remote_starts = RemoteStarts::new()?;
         epoll::add(&epoll, remote_starts.descriptor(), Source::RemoteStarts.data(), EventFlags::IN)?;
         epoll::add(&epoll, &signals, Source::Signals.data(), EventFlags::IN)?;
+        let job_watch = match settings.machine.rank {
+            Rank::Master => JobWatch::new(|name| std::env::var_os(name), settings.machine_id.as_ref()),
+            Rank::Slave { .. } => JobWatch::new(|_| None, None),
+        };
         let mut connections = Connections::new(machine.own_host())?;
         let mut route = Route::new(machine.own_host(), connections.ports()?)?;
         route.set_pacing(settings.machine.pacing);
@@ -159,6 +167,8 @@ impl Daemon {
             name_lookups: NameLookups::new(epoll.clone()),
             starter,
             remote_starts,
+            job_watch,
+            job_keeper: JobKeeper::default(),
             holds_terminal: false,
             host_links,
             broadcast,
@@ -186,12 +196,27 @@ impl Daemon {
         }
         self.add_hosts_at_start();
         self.execute_actions();
+        self.start_job_keeper();
         let mut output = std::io::stdout();
         // The daemon serves even if nobody reads this.
         let _ = writeln!(output, "{}", self.socket_directory.socket().display()).and_then(|()| output.flush());
         release_terminal()?;
         self.log.line("ready");
         Ok(())
+    }
+
+    fn start_job_keeper(&mut self) {
+        let (directory, Some(rendezvous)) = self.socket_directory.files() else { return };
+        if self.is_of_job() {
+            let files = job_keeper::Files { directory, rendezvous, log: self.log.path() };
+            let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+            self.job_keeper = JobKeeper::start(variable, &files);
+        }
+    }
+
+    /// Returns whether the machine has the name of a job.
+    fn is_of_job(&self) -> bool {
+        self.settings.machine_id.as_ref().is_some_and(|name| rendezvous::is_of_job(name))
     }
 
     fn log_identity(&mut self) {
@@ -224,6 +249,11 @@ impl Daemon {
             self.log.line(&line);
         }
         self.log.line("halted");
+        if self.is_of_job() && self.machine.debug_mask() == 0 {
+            // Each job has a log of its own, and nobody would remove it.
+            self.log.remove_unless_printed_to();
+        }
+        self.job_keeper.done();
         Ok(())
     }
 

@@ -4,7 +4,6 @@ use crate::frame_budget::FrameBudget;
 use pvm_core::machine::Start;
 use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
-use std::os::unix::process::ExitStatusExt;
 
 impl Daemon {
     /// Starts the process of a task.
@@ -20,7 +19,7 @@ impl Daemon {
     /// Handles the end of a process, after all frames, messages and output of the process have been handled.
     pub(super) fn on_process_ended(&mut self, tid: Tid) {
         self.processes.kill_group_after_signal(tid, self.machine.process_of(tid));
-        let Some(status) = self.processes.status(tid) else { return };
+        let Some(end) = self.processes.end(tid) else { return };
         if let Some(connection) = self.connections.of_task(tid) {
             self.receive(connection, FrameBudget::unlimited());
         }
@@ -28,7 +27,7 @@ impl Daemon {
         self.execute_actions();
         self.read_all_outputs(tid);
         self.processes.remove(tid);
-        self.machine.handle_process_end(tid, status.into_raw());
+        self.machine.handle_process_end(tid, end);
     }
 
     /// Writes to the standard input of a task; empty data closes it.

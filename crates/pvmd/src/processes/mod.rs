@@ -15,14 +15,17 @@ use inputs::Inputs;
 use outputs::Outputs;
 use pvm_core::codes::Code;
 use pvm_core::machine::Start;
+use pvm_core::proto::{TaskEnd, Usage};
 use pvm_core::tid::Tid;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 use spawner::{Process, ProcessSpawner, SpawnError};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::rc::Rc;
+use wait4::Wait4;
 
 /// The process of a task.
 struct Running {
@@ -127,9 +130,23 @@ impl Processes {
         }
     }
 
-    /// Returns the status of a process that has ended.
-    pub fn status(&mut self, tid: Tid) -> Option<ExitStatus> {
-        status_of(&mut self.running.get_mut(&tid)?.child)
+    /// Returns how a process has ended, and what it has used; `None` if it has not ended. This can be asked once.
+    pub fn end(&mut self, tid: Tid) -> Option<TaskEnd> {
+        let Running { child, pidfd, .. } = self.running.get_mut(&tid)?;
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if matches!(waitid(WaitId::PidFd(pidfd.as_fd()), options), Ok(None)) {
+            return None;
+        }
+        // The process has ended, so this does not block. An error means that the status was delivered elsewhere.
+        let ended = child.wait4().ok();
+        Some(ended.map_or_else(TaskEnd::default, |ended| TaskEnd {
+            status: ended.status.into_raw(),
+            usage: Usage {
+                user_us: ended.rusage.utime.as_micros() as u64,
+                system_us: ended.rusage.stime.as_micros() as u64,
+                memory_max_bytes: ended.rusage.maxrss,
+            },
+        }))
     }
 
     /// Forgets a process that has ended, and its standard input. The output of the process can still be read.

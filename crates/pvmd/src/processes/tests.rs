@@ -5,7 +5,6 @@ use pvm_core::proto::{ByteBuf, RunSettings};
 use rustix::event::epoll::CreateFlags;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -43,10 +42,13 @@ fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
 fn await_end(processes: &mut Processes) -> ExitStatus {
     let mut status = None;
     wait_until("the process does not end", || {
-        status = processes.status(TASK);
+        status = processes.end(TASK);
         status.is_some()
     });
-    status.unwrap()
+    let end = status.unwrap();
+    // Even `true` needs memory.
+    assert!(end.usage.memory_max_bytes > 0);
+    ExitStatus::from_raw(end.status)
 }
 
 /// Returns everything that a task has printed to one stream.

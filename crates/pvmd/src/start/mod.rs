@@ -2,13 +2,14 @@
 //! loop. If there are more hosts than the master starts at a time, hosts that already have a link to the master start
 //! some of them (`docs/decisions/0021`).
 //!
-//! `remote_shell` chooses the program that runs commands on other hosts, `remote_command` runs such a command, `reason`
-//! explains failures, `manual` asks a person to start a daemon, `tree_spawn` chooses which host starts which,
+//! `pvm_link::remote_shell` chooses the program that runs commands on other hosts, `remote_command` runs such a command,
+//! `job_watch` notices the end of a job of Slurm, `job_keeper` cleans up after it, `reason` explains failures, `manual` asks a person to start a daemon, `tree_spawn` chooses which host starts which,
 //! `remote_starts` runs commands for the master.
+pub mod job_keeper;
+pub mod job_watch;
 pub mod manual;
 pub(crate) mod reason;
 pub(crate) mod remote_command;
-pub(crate) mod remote_shell;
 pub mod remote_starts;
 mod tree_spawn;
 
@@ -18,9 +19,9 @@ use pvm_core::machine::{HostStart, WELCOME_WAIT};
 use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
 use pvm_core::wire::{Key, START_OUTPUT_BYTES_MAX, StartFailure, StartNews, StartOrder, Started};
+use pvm_link::remote_shell::{RemoteShell, daemon_candidates};
 use reason::{FailedStart, Outcome};
-use remote_command::{Lines, RemoteCommand, ready, watch};
-use remote_shell::RemoteShell;
+use remote_command::{Lines, RemoteCommand, is_in_foreground, ready, watch};
 use rustix::event::epoll::{self, CreateFlags};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -44,6 +45,8 @@ const STARTS_MAX: usize = 64;
 /// The number of simultaneous starts for each processor of the master. A start takes about 300 ms, and keeps a
 /// processor busy for 20 ms.
 const STARTS_PER_PROCESSOR: usize = 16;
+/// Time that `ssh` may take to reach a host, in seconds.
+const CONNECT_SECONDS: u32 = 20;
 /// Time that a host has to start its daemon.
 const START_WAIT: Duration = Duration::from_secs(60);
 /// Time that a parent in the tree spawn has to start a daemon for the master. After this time the master itself starts
@@ -83,6 +86,8 @@ pub enum StartEvent {
     Done { request: u32, index: usize, result: Result<Started, StartFailure> },
     /// A parent in the tree spawn is to execute an order for the command with this number.
     Order { parent: Tid, number: u64, order: StartOrder },
+    /// The command of a daemon that had answered has ended.
+    Ended,
 }
 
 /// A host whose daemon is to be started.
@@ -154,8 +159,8 @@ impl Starter {
         Ok(Starter {
             master,
             starts_max,
-            shell: RemoteShell::find(variable, terminal),
-            parent_shell: RemoteShell::find(variable, false),
+            shell: RemoteShell::find(variable, terminal, CONNECT_SECONDS),
+            parent_shell: RemoteShell::find(variable, false, CONNECT_SECONDS),
             terminal,
             own_program: std::env::current_exe().ok(),
             tree_spawn: TreeSpawn::default(),
@@ -205,7 +210,7 @@ impl Starter {
             request,
             shell,
             tried: Vec::new(),
-            untried: remote_shell::daemon_candidates(&host.line, variable, self.own_program.as_deref()).into(),
+            untried: daemon_candidates(&host.line, variable, self.own_program.as_deref()).into(),
             deadline: Instant::now(),
             words: Vec::new(),
             last_error: String::new(),
@@ -220,7 +225,7 @@ impl Starter {
 
     /// Returns the command with which a hoster is to start the daemon of a host.
     pub fn command_for_hoster(&self, host: &HostStart) -> String {
-        let daemons = remote_shell::daemon_candidates(&host.line, variable, self.own_program.as_deref());
+        let daemons = daemon_candidates(&host.line, variable, self.own_program.as_deref());
         self.call(host, Some(self.master.key), false).command(daemons.first().map_or("pvmd", String::as_str))
     }
 
@@ -239,7 +244,7 @@ impl Starter {
 
     /// Returns whether a person can be asked for a password.
     fn can_ask(&self) -> bool {
-        self.terminal && remote_shell::is_in_foreground()
+        self.terminal && is_in_foreground()
     }
 
     /// Returns whether no start is in progress.
@@ -277,7 +282,7 @@ impl Starter {
         let mut call = self.call(&job.host, by_hand.then_some(self.master.key), by_hand);
         call.in_foreground = job.shell.needs_foreground();
         let shell = if job.parent.is_some() { &self.parent_shell } else { &job.shell };
-        job.words = shell.words(&job.host.line, &call.command(&daemon));
+        job.words = shell.words_for_daemon(&job.host.line, &call.command(&daemon));
         job.tried.push(daemon);
         let machine = job.host.line.machine().map(str::to_owned).or_else(|| self.master.machine.clone());
         let greeting = Greeting { machine, key: Some(self.master.key), confirms: !by_hand };
@@ -287,8 +292,10 @@ impl Starter {
             let number = self.run(job, Runner::Remote { parent, bytes_left: START_OUTPUT_BYTES_MAX });
             return self.order(parent, number, StartOrder::Run { words, input: input.into() });
         }
-        // Only a command in the foreground may use a person's terminal.
-        match RemoteCommand::start(&job.words, &input, !by_hand && !self.can_ask()) {
+        // Only a command in the foreground may use a person's terminal. A step of Slurm never does: an interrupt from the
+        // terminal would end it.
+        let alone = job.shell.needs_foreground() || !by_hand && !self.can_ask();
+        match RemoteCommand::start(&job.words, &input, alone, |command| job.shell.prepare(command)) {
             Ok(command) => self.watch(job, command),
             Err(error) => self.fail(&job, Outcome::NoProgram(error)),
         }
@@ -361,7 +368,7 @@ impl Starter {
             // The end of the command need not be awaited here: the parent waits for it.
             _ if running.answered && running.job.parent.is_some() => {}
             None => drop(self.running.insert(id, running)),
-            Some(_) if running.answered => {}
+            Some(_) if running.answered => self.events.push(StartEvent::Ended),
             // A background process may still hold the output open.
             Some(status) if status.success() && !running.output.ended() => drop(self.running.insert(id, running)),
             Some(status) if Self::may_be_elsewhere(&running.job, status) => {

@@ -119,10 +119,16 @@ pub struct RemoteCommand {
 
 impl RemoteCommand {
     /// Starts a command and writes its input. `alone`: the command gets a new process group, so that it can be killed
-    /// together with its children.
-    pub fn start(words: &[OsString], input: &[u8], alone: bool) -> io::Result<RemoteCommand> {
+    /// together with its children. `prepare` sets variables.
+    pub fn start(
+        words: &[OsString],
+        input: &[u8],
+        alone: bool,
+        prepare: impl FnOnce(&mut Command),
+    ) -> io::Result<RemoteCommand> {
         let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
+        prepare(&mut command);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if alone {
             command.process_group(0);
@@ -185,6 +191,13 @@ impl RemoteCommand {
         // This kills the process if it does not lead a group.
         let _ = self.child.kill().and_then(|()| self.child.wait());
     }
+}
+
+/// Returns whether this process belongs to the foreground process group of its terminal. A process of any other group
+/// is stopped when it reads a password from the terminal.
+pub fn is_in_foreground() -> bool {
+    let in_front = |terminal| rustix::termios::tcgetpgrp(terminal) == Ok(rustix::process::getpgrp());
+    std::fs::File::open("/dev/tty").is_ok_and(in_front)
 }
 
 /// Opens the descriptors of a process that are to be watched: pidfd, output, errors.

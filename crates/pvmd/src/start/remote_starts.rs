@@ -90,7 +90,7 @@ impl RemoteStarts {
         if input.len() > INPUT_BYTES_MAX {
             return Err(Errno::TOOBIG.raw_os_error());
         }
-        let mut command = RemoteCommand::start(words, input, true).map_err(code)?;
+        let mut command = RemoteCommand::start(words, input, true, |_| {}).map_err(code)?;
         if !watch(&self.epoll, number, &command) {
             command.kill();
             return Err(Errno::MFILE.raw_os_error());

@@ -61,6 +61,7 @@ fn run(starter: &mut Starter, count: usize) -> (Vec<Result<Started, StartFailure
     while results.len() < count && Instant::now() < end {
         for event in starter.step() {
             match event {
+                StartEvent::Ended => {}
                 StartEvent::Log(text) => remarks.push(text),
                 StartEvent::Order { .. } => panic!("there is nobody else"),
                 StartEvent::Done { request, index, result } => {

@@ -35,6 +35,7 @@ impl Fleet {
     fn step(&mut self) {
         for event in self.starter.step() {
             match event {
+                StartEvent::Ended => {}
                 StartEvent::Log(text) => self.remarks.push(text),
                 StartEvent::Done { index, result, .. } => {
                     let well = result.is_ok();

@@ -18,7 +18,7 @@ use super::task_table::Origin;
 use super::tasks::Tasks;
 use crate::codes::{Code, SM_ADD, SM_EXEC, SM_EXECACK, SM_HANDOFF, SM_STHOSTACK, SM_TASKX};
 use crate::encoding::{Reader, Writer};
-use crate::proto::{Message, Reply, Request, Role, TraceSettings};
+use crate::proto::{Message, Reply, Request, Role, TaskEnd, TraceSettings, Usage};
 use crate::tid::{LOCAL_MASK, Tid};
 use crate::wire::{self, Frame};
 
@@ -309,7 +309,7 @@ impl Servers {
             SM_TASKX => {
                 let Some(tid) = body.int().map(|tid| Tid(tid as u32)) else { return };
                 if core.tasks.get(tid).is_some_and(|task| task.origin == Origin::Tasker(from)) {
-                    targets.tasks.process_ended(core, tid, body.int().unwrap_or(0));
+                    targets.tasks.process_ended(core, tid, read_end(body));
                 }
             }
             SM_STHOSTACK => self.hosts_started(core, targets.membership, from, message.wid, body),
@@ -344,4 +344,14 @@ impl Servers {
         }
         self.broadcast_servers(core);
     }
+}
+
+/// Reads how a process of a tasker has ended: the wait status, then seconds and microseconds of the program and of the
+/// system.
+fn read_end(body: &mut Reader<'_>) -> TaskEnd {
+    let status = body.int().unwrap_or(0);
+    let mut part = || body.int().and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
+    let mut time = || part() * 1_000_000 + part();
+    let usage = Usage { user_us: time(), system_us: time(), memory_max_bytes: 0 };
+    TaskEnd { status, usage }
 }

@@ -3,7 +3,7 @@
 use super::group_members::Boards;
 use super::hearing::Ears;
 use super::*;
-use crate::proto::{VERSION, decode, encode};
+use crate::proto::{TaskEnd, VERSION, decode, encode};
 use crate::wire::{CHAIN_VALUE_BYTES, ChainValue, ResolvedHost, Started};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -291,7 +291,7 @@ impl Fleet {
     /// Makes a task say goodbye and end.
     pub fn leave(&mut self, tid: Tid) {
         self.machine(tid.host()).handle_disconnect(tid);
-        self.machine(tid.host()).handle_process_end(tid, 0);
+        self.machine(tid.host()).handle_process_end(tid, TaskEnd::default());
         self.open.retain(|(task, _), _| *task != tid);
         self.work(tid.host());
     }

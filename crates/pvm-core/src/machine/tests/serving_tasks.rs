@@ -6,7 +6,7 @@ use crate::codes::{
     SM_STHOST, SM_STHOSTACK, SM_STTASK, SM_TASKX, TASK_CONNECTED, TASK_TASKER,
 };
 use crate::encoding::{Reader, Writer};
-use crate::proto::{Role, TraceSettings};
+use crate::proto::{Role, TaskEnd, TraceSettings, Usage};
 
 #[test]
 fn a_hoster_is_asked_to_start_hosts_and_its_death_ends_the_wait() {
@@ -56,9 +56,12 @@ fn a_tasker_starts_the_tasks_of_its_host() {
     let variables: Vec<_> = (0..count).map(|_| body.string().unwrap().to_vec()).collect();
     assert!(variables[0].starts_with(b"PVMEPID=1000000"));
     assert_eq!((body.int(), body.int(), body.int()), (Some(0), Some(2), Some(2)));
-    world.message(TWO, SM_TASKX, 0, Writer::new().int(THREE.0 as i32).int(0x200));
+    world.message(TWO, SM_TASKX, 0, Writer::new().int(THREE.0 as i32).int(0x200).int(1).int(500_000).int(0).int(-7));
     assert!(world.seen.contains(&Action::Forget { tid: THREE }));
-    assert_eq!(world.ask(ONE, Request::ExitStatus(THREE)), Some(Reply::Int(0x200)));
+    assert_eq!(
+        world.ask(ONE, Request::ExitStatus(THREE)),
+        Some(Reply::Ended(TaskEnd { status: 0x200, usage: Usage { user_us: 1_500_000, ..Usage::default() } }))
+    );
     world.disconnects(TWO);
     assert!(world.seen.contains(&Action::Forget { tid: Tid(tids[1] as u32) }));
     world.spawn(ONE, spawn_of("prog", 1));

@@ -7,7 +7,7 @@ use crate::codes::{
     NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT, SM_HANDOFF, TASK_HOST,
 };
 use crate::encoding::Writer;
-use crate::proto::{Role, Spawn, TraceSettings};
+use crate::proto::{Role, Spawn, TaskEnd, TraceSettings, Usage};
 
 const SEEDS: u64 = 30;
 
@@ -436,10 +436,11 @@ fn how_a_task_on_another_host_ends_is_known() {
     let child = tids(&fleet.spawn(task, Spawn { flags: TASK_HOST, place: text("h2"), ..spawn_of("prog", 1) }))[0];
     let wait = fleet.send(task, Request::ExitStatus(child));
     fleet.settle();
-    fleet.machine(child.host()).handle_process_end(child, 0x300);
+    let end = TaskEnd { status: 0x300, usage: Usage { user_us: 7, system_us: 8, memory_max_bytes: 9 << 30 } };
+    fleet.machine(child.host()).handle_process_end(child, end);
     fleet.work(child.host());
     fleet.settle();
-    assert_eq!(fleet.answer(task, wait), Some(Reply::Int(0x300)));
+    assert_eq!(fleet.answer(task, wait), Some(Reply::Ended(end)));
 }
 
 #[test]

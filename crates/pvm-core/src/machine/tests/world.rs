@@ -7,7 +7,7 @@ use crate::codes::{
     TASK_HOST,
 };
 use crate::encoding::{Reader, Writer};
-use crate::proto::{Spawn, TraceSettings, VERSION};
+use crate::proto::{Spawn, TaskEnd, TraceSettings, VERSION};
 use crate::wire::ResolvedHost;
 
 pub(in crate::machine) const ONE: Tid = Tid(0x40001);
@@ -175,7 +175,7 @@ impl World {
 
     pub fn ends(&mut self, tid: Tid, status: i32) {
         self.seen.clear();
-        self.machine.handle_process_end(tid, status);
+        self.machine.handle_process_end(tid, TaskEnd { status, ..TaskEnd::default() });
         self.run();
     }
 
@@ -346,7 +346,7 @@ fn siblings_are_those_of_the_same_spawn() {
     world.ends(THREE, 0);
     assert_eq!(world.ask(TWO, Request::Siblings), both);
     assert_eq!(world.ask(ONE, Request::Siblings), Some(Reply::Tids(vec![ONE.0 as i32])));
-    world.machine.handle_process_end(TWO, 0);
+    world.machine.handle_process_end(TWO, TaskEnd::default());
     world.disconnects(TWO);
     assert_eq!(world.machine.parts.spawns.pending(), 0);
 }
@@ -472,8 +472,11 @@ fn how_a_task_ended_is_remembered_for_a_while() {
     world.spawn(ONE, spawn_of("prog", 1));
     assert_eq!(world.ask(ONE, Request::ExitStatus(TWO)), None);
     world.ends(TWO, 0x100);
-    assert_eq!(world.replies(ONE), [Reply::Int(0x100)]);
-    assert_eq!(world.ask(ONE, Request::ExitStatus(TWO)), Some(Reply::Int(0x100)));
+    assert_eq!(world.replies(ONE), [Reply::Ended(TaskEnd { status: 0x100, ..TaskEnd::default() })]);
+    assert_eq!(
+        world.ask(ONE, Request::ExitStatus(TWO)),
+        Some(Reply::Ended(TaskEnd { status: 0x100, ..TaskEnd::default() }))
+    );
     assert_eq!(world.ask(ONE, Request::ExitStatus(ONE)), Some(Reply::Error(Code::NoTask)));
     for _ in 0..task_table::ENDED_MAX {
         let tid = world.spawn(ONE, spawn_of("prog", 1))[0];
@@ -493,7 +496,7 @@ fn output_goes_to_the_collector_from_start_to_end() {
     assert_eq!(start, [(4, 9, vec![two, -2, ONE.0 as i32]), (4, 9, vec![two, -1, ONE.0 as i32])]);
     world.seen.clear();
     world.machine.handle_output(TWO, &[b'x'; output::CHUNK_BYTES_MAX + 2]);
-    world.machine.handle_process_end(TWO, 0);
+    world.machine.handle_process_end(TWO, TaskEnd::default());
     world.run();
     let heads: Vec<_> = world.messages(ONE).iter().map(|one| ints(&one.body)[1]).collect();
     assert_eq!(heads, [output::CHUNK_BYTES_MAX as i32, 2, 0]);
@@ -525,7 +528,7 @@ fn output_without_collector_is_logged_by_the_line() {
     for piece in ["one\ntw", "o\n", "three"] {
         world.machine.handle_output(TWO, piece.as_bytes());
     }
-    world.machine.handle_process_end(TWO, 0);
+    world.machine.handle_process_end(TWO, TaskEnd::default());
     world.run();
     let lines = world.seen.iter().filter_map(|action| match action {
         Action::Log { tid: TWO, line } => Some(String::from_utf8_lossy(line).into_owned()),
