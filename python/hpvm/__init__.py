@@ -30,7 +30,7 @@ from .machine import (
     tasks,
 )
 from .mailboxes import get, get_message, mailboxes, put, remove
-from .messages import Message, Packet, probe, recv, recv_message, send
+from .messages import Message, Packet, precv, probe, psend, recv, recv_message, send
 from .pool import Executor, Pool
 from .watches import Watch, watch_exit, watch_hosts_added, watch_hosts_lost
 

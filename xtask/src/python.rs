@@ -46,16 +46,27 @@ fn folder() -> Result<PathBuf> {
     Ok(build::target_directory()?.join("python"))
 }
 
-/// Returns the environment with the tools, which pip installs when their list has changed.
+/// Returns the environment with the tools.
 fn tools() -> Result<PathBuf> {
-    let environment = folder()?.join("tools");
-    let (list, done) = (root().join("python/requirements.txt"), environment.join("installed"));
-    if is_newer(&list, &done) {
-        output(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
-        pip(&environment).map(|mut pip| output(pip.args(["install", "--requirement"]).arg(&list)))??;
+    let tools = folder()?.join("tools");
+    environment(&tools, &root().join("python/requirements.txt"))?;
+    Ok(tools)
+}
+
+/// Makes an environment with the packages of a list, which pip installs when the list has changed.
+pub fn environment(at: &Path, list: &Path) -> Result<()> {
+    let done = at.join("installed");
+    if is_newer(list, &done) {
+        output(Command::new("python3").args(["-m", "venv"]).arg(at))?;
+        pip(at).map(|mut pip| output(pip.args(["install", "--requirement"]).arg(list)))??;
         fs::write(&done, "")?;
     }
-    Ok(environment)
+    Ok(())
+}
+
+/// Installs the wheel, in place of an earlier one.
+pub fn install(environment: &Path, wheel: &Path) -> Result<()> {
+    sh(pip(environment)?.args(["install", "--no-index", "--no-deps", "--force-reinstall"]).arg(wheel))
 }
 
 fn pip(environment: &Path) -> Result<Command> {
@@ -74,7 +85,7 @@ fn python(environment: &Path) -> Command {
 }
 
 /// Builds the wheel from `python` and `target/dist`. Returns its path.
-fn wheel() -> Result<PathBuf> {
+pub fn wheel() -> Result<PathBuf> {
     let (tools, folder) = (tools()?, folder()?);
     let (stage, wheels) = (folder.join("stage"), folder.join("wheels"));
     // Files that are no longer in the source must not be in the wheel.
@@ -151,7 +162,7 @@ fn demo(wheel: &Path) -> Result<()> {
 /// Runs pytest with the installed wheel, and counts its tests.
 fn pytest(wheel: &Path) -> Result<Counts> {
     let tools = tools()?;
-    sh(pip(&tools)?.args(["install", "--no-index", "--no-deps", "--force-reinstall"]).arg(wheel))?;
+    install(&tools, wheel)?;
     let mut command = python(&tools);
     command.args(["-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"]);
     // The tests' directory alone: beside it lies the source of the package, which has no extension.

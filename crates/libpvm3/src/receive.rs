@@ -1,5 +1,5 @@
 //! Receiving (contract 2.3).
-use crate::errors::{Failure, Outcome, call, lpvm_error};
+use crate::errors::{Failure, Outcome, call, call_silent, lpvm_error};
 use crate::memory::{store, writable};
 use crate::process::{Guard, Matcher};
 use crate::send::bytes_of;
@@ -339,7 +339,8 @@ unsafe extern "C" fn precv_any(
             let kind = Kind::from_number(data_type).unwrap_or(Kind::Byte);
             let start = if room == 0 { NonNull::dangling().as_ptr() } else { data.cast() };
             let code = call("pvm_precv", |guard| {
-                let delivered = precv(guard, tid, tag, &Room { start, bytes: room, kind })?;
+                let room = Room { start, bytes: room, kind };
+                let delivered = precv(guard, tid, tag, &room, None)?.ok_or(Code::SysErr)?;
                 found.set(Some(delivered));
                 // SAFETY: as promised by the caller.
                 unsafe { places.fill(&delivered) };
@@ -371,7 +372,14 @@ impl Room {
     }
 }
 
-fn precv(guard: &mut Guard, tid: c_int, tag: c_int, room: &Room) -> Result<pvm_task::Delivered, Failure> {
+/// Receives into the user's memory. `None` after the time `limit`, if there is one.
+fn precv(
+    guard: &mut Guard,
+    tid: c_int,
+    tag: c_int,
+    room: &Room,
+    limit: Option<Duration>,
+) -> Result<Option<pvm_task::Delivered>, Failure> {
     guard.enrolled()?;
     if guard.task().in_handler() {
         return Err(Code::NotImpl.into());
@@ -380,16 +388,21 @@ fn precv(guard: &mut Guard, tid: c_int, tag: c_int, room: &Room) -> Result<pvm_t
     match room.fill(guard, &filter) {
         Some(delivered) => {
             guard.run_callbacks();
-            Ok(delivered)
+            Ok(Some(delivered))
         }
-        None => precv_slow(guard, &filter, room),
+        None => precv_slow(guard, &filter, room, limit),
     }
 }
 
 #[inline(never)]
-fn precv_slow(guard: &mut Guard, filter: &Filter, room: &Room) -> Result<pvm_task::Delivered, Failure> {
+fn precv_slow(
+    guard: &mut Guard,
+    filter: &Filter,
+    room: &Room,
+    limit: Option<Duration>,
+) -> Result<Option<pvm_task::Delivered>, Failure> {
     guard.task().begin_precv(filter, room.bytes);
-    let delivered = wait_on(guard, None, &mut |guard| {
+    let delivered = wait_on(guard, limit, &mut |guard| {
         let delivered = room.fill(guard, filter);
         guard.run_callbacks();
         match delivered {
@@ -398,5 +411,41 @@ fn precv_slow(guard: &mut Guard, filter: &Filter, room: &Room) -> Result<pvm_tas
         }
     });
     guard.task().end_precv();
-    delivered.unwrap_or(Err(Code::SysErr.into()))
+    delivered.transpose()
+}
+
+/// Does what `pvm_precv` does, for at most `limit_us` microseconds, for the Python package: an interpreter that waits
+/// must look for signals. Stores the sender, the tag and the length in bytes. Returns 1, 0 if no message has come, or
+/// an error code. It is not traced.
+///
+/// # Safety
+/// `data` has room for `count` items, and the three places are valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hpvm_precv(
+    tid: c_int,
+    tag: c_int,
+    data: *mut c_void,
+    count: c_int,
+    data_type: c_int,
+    limit_us: c_int,
+    found: *mut c_int,
+) -> c_int {
+    // SAFETY: three ints, as the caller promises.
+    let places = unsafe { Places { source: found, tag: found.add(1), length: found.add(2) } };
+    // SAFETY: data as the caller promises.
+    if let Some(delivered) = unsafe { crate::fast_path::precv((tid, tag), data, count, data_type) } {
+        // SAFETY: places as the caller promises.
+        unsafe { places.fill(&delivered) };
+        return 1;
+    }
+    call_silent(|guard| {
+        let kind = Kind::from_number(data_type).ok_or(Code::BadParam)?;
+        let bytes = bytes_of(count, data_type)?;
+        let start = if bytes == 0 { NonNull::dangling().as_ptr() } else { data.cast() };
+        let limit = Duration::from_micros(limit_us.max(0) as u64);
+        let Some(delivered) = precv(guard, tid, tag, &Room { start, bytes, kind }, Some(limit))? else { return Ok(0) };
+        // SAFETY: places as the caller promises.
+        unsafe { places.fill(&delivered) };
+        delivered.failure.map_or(Ok(1), |code| Err(code.into()))
+    })
 }
