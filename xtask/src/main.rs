@@ -73,6 +73,12 @@ const COMMANDS: &[(&str, &[Command])] = &[
             command("install", "install target/dist: install PREFIX [--libdir DIRECTORY]", "1 s", install::run),
             command("uninstall", "remove an installation: uninstall PREFIX", "1 s", install::run_uninstall),
             command(
+                "install-python",
+                "install the Python package with target/dist: install-python DIRECTORY [--rpath DIRECTORY]",
+                "40 s",
+                python::run_install,
+            ),
+            command(
                 "wheel",
                 "build the Python package target/python/wheels/hpvm-*.whl",
                 "1 min, then 5 s",

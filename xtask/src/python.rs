@@ -1,9 +1,9 @@
 //! The Python package: `cargo xtask wheel` builds it, and the part "python" of `cargo xtask test` tries it.
 use crate::build::{self, build_unless_told, is_newer, place};
-use crate::common::{Checks, dist, in_path, output, root, sh};
+use crate::common::{Checks, cargo, dist, in_path, output, root, sh};
 use crate::counts::Counts;
 use crate::failures;
-use crate::scratch;
+use crate::{install, packages, scratch};
 use anyhow::{Context, Result, bail, ensure};
 use regex::Regex;
 use std::fs;
@@ -40,6 +40,46 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     checks.check("the wheel runs on every system of its tag", audit(&wheel));
     checks.check("the wheel alone, in a fresh environment, runs its demo", demo(&wheel));
     Ok(checks.counts() + pytest(&wheel)?)
+}
+
+/// Runs the command: `install-python DIRECTORY [--rpath DIRECTORY]`.
+pub fn run_install(arguments: &[String]) -> Result<()> {
+    let (directory, rpath) = match arguments {
+        [directory] => (directory, ""),
+        [directory, option, rpath] if option == "--rpath" => (directory, rpath.as_str()),
+        _ => bail!("usage: cargo xtask install-python DIRECTORY [--rpath DIRECTORY]"),
+    };
+    let to = install::destination(install::destdir(), &std::path::absolute(directory)?);
+    place_sources(&to)?;
+    let extension = extension(rpath)?;
+    copy(&extension, &to.join("hpvm/_hpvm.abi3.so"), 0o644)?;
+    println!("installed to {}", to.display());
+    Ok(())
+}
+
+/// Installs all of the package but the extension: the Python files, and what names the version to pip.
+pub fn place_sources(to: &Path) -> Result<()> {
+    for file in build::files_of(&root().join("python/hpvm"))? {
+        copy(&file, &to.join("hpvm").join(file.file_name().context("a file")?), 0o644)?;
+    }
+    let project: toml::Table = toml::from_str(&fs::read_to_string(root().join("python/pyproject.toml"))?)?;
+    let text = |key: &str| project["project"][key].as_str().with_context(|| format!("pyproject.toml has no {key}"));
+    let (name, version, summary) = (text("name")?, text("version")?, text("description")?);
+    let about = to.join(format!("{name}-{version}.dist-info"));
+    fs::create_dir_all(&about)?;
+    let metadata = format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {summary}\n");
+    fs::write(about.join("METADATA"), metadata).context("cannot write METADATA")
+}
+
+/// Builds the extension with `target/dist`, by cargo alone. It looks for `libpvm3.so.3` in `rpath`, too.
+fn extension(rpath: &str) -> Result<PathBuf> {
+    let target = folder()?.join("module");
+    let mut cargo = cargo();
+    cargo.args(["build", "--release", "--locked", "--quiet", "--manifest-path", MANIFEST, "--target-dir"]).arg(&target);
+    // An extension is not linked to an interpreter, and the limited interface needs none to be built.
+    cargo.env("PYO3_NO_PYTHON", "1").env("PYO3_BUILD_EXTENSION_MODULE", "1");
+    sh(cargo.env("HPVM_LIB", dist().join("lib")).env("HPVM_RPATH", rpath))?;
+    Ok(target.join("release/lib_hpvm.so"))
 }
 
 fn folder() -> Result<PathBuf> {
@@ -108,6 +148,7 @@ pub fn wheel() -> Result<PathBuf> {
     for header in build::files_of(&dist().join("include"))? {
         copy(&header, &stage.join("hpvm/include").join(header.file_name().context("a file")?), 0o644)?;
     }
+    packages::notices::write(&stage.join("hpvm/THIRD-PARTY-LICENSES.txt"))?;
     let mut maturin = Command::new(tools.join("bin/maturin"));
     maturin.args(["build", "--release", "--locked", "--quiet", "--auditwheel", "skip"]);
     maturin.args(["--compatibility", &platform()?, "--manifest-path"]).arg(stage.join("Cargo.toml"));
