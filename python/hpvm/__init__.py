@@ -35,4 +35,10 @@ from .pool import Executor, Pool
 from .watches import Watch, watch_exit, watch_hosts_added, watch_hosts_lost
 
 __version__ = "0.1.0"
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [
+    "Executor", "Group", "Host", "HostError", "Message", "MessageError", "NoMachine", "NoSuchTask", "Packet", "Pool",
+    "PvmError", "TaskInfo", "Watch", "WorkerLost", "add_hosts", "delete_hosts", "get", "get_message", "halt", "hosts",
+    "is_alive", "kill", "leave", "mailboxes", "mytid", "parent", "precv", "probe", "psend", "put", "python", "recv",
+    "recv_message", "remove", "send", "send_signal", "settings", "spawn", "start", "tasks", "watch_exit",
+    "watch_hosts_added", "watch_hosts_lost",
+]  # fmt: skip

@@ -1,4 +1,5 @@
 """The extension module; users call the package."""
+import builtins
 from typing import Any, Iterable, List, Optional, Sequence, Tuple, Union
 
 class Message:
@@ -6,7 +7,7 @@ class Message:
     tag: int
     bytes: int
     def unpack_into(self, code: int, size: int, data: Any) -> None: ...
-    def unpack_text(self) -> bytes: ...
+    def unpack_text(self) -> builtins.bytes: ...
     def parts(self) -> List[Any]: ...
 
 class Packet:

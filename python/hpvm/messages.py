@@ -75,9 +75,10 @@ class Message:
 
     def array(self, form: str, count: int) -> "array.array[Any]":
         """Returns `count` items as an `array.array` of this format, such as `"i"` or `"d"`."""
-        made = array.array(form)
-        made.frombytes(bytes(made.itemsize * count))
-        return self.into(made)
+        made: "array.array[Any]" = array.array(form)
+        made.frombytes(b"\0" * (made.itemsize * count))
+        self.into(made)
+        return made
 
     def ints(self, count: int) -> List[int]:
         """Returns C ints."""

@@ -39,7 +39,11 @@ NO_WORKER_SECONDS_MAX = 30.0
 #: first pause, and the longest one, in seconds.
 TRIES_AT_ONCE, PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 4, 0.05, 1.0
 #: The time that a chunk of `Pool.map` should take, in seconds. Somebody waits for the first results of `imap`.
-MAP_CHUNK_SECONDS, IMAP_CHUNK_SECONDS = 0.1, 0.02
+MAP_CHUNK_SECONDS, IMAP_CHUNK_SECONDS = 0.2, 0.02
+#: The least time of a chunk; more workers would not end earlier by smaller ones.
+CHUNK_SECONDS_MIN = 0.002
+#: How many chunks a worker has at once: one in work, and the next one.
+CHUNK_CREDIT = 2
 #: The least time of an item that is believed, in seconds.
 ITEM_SECONDS_MIN = 1e-7
 
@@ -121,9 +125,6 @@ class Executor(concurrent.futures.Executor):
         with self._lock:
             if not self._is_open:
                 raise RuntimeError("the executor was shut down")
-            if not self._workers and self._without_since is None:
-                # The last ones could not be replaced when they ended, and waiting jobs have failed for that.
-                self._hire()
             self._waiting.append(job)
             self._hand_out()
         return job
@@ -177,13 +178,14 @@ class Executor(concurrent.futures.Executor):
     def _until_next_try(self) -> Optional[float]:
         """Returns the seconds until missing workers may be started; None if none are missing."""
         with self._lock:
-            if self._without_since is None or len(self._workers) >= self.size or self._is_stopped:
+            if len(self._workers) >= self.size or self._is_stopped:
                 return None
             return max(0.001, self._next_try - time.monotonic())
 
     def _try_again(self) -> None:
         with self._lock:
             failed = self._replace()
+            self._idle.notify_all()
         _fail(failed)
 
     def _begin(self, tid: int) -> None:
@@ -223,6 +225,7 @@ class Executor(concurrent.futures.Executor):
                 self._ready.discard(tid)
             else:
                 self._note_failed_start()
+            self._note_time_without()
             if jobs:
                 # The first one was in work; the others may wait on.
                 failed += self._count_loss(jobs[0])
@@ -244,15 +247,18 @@ class Executor(concurrent.futures.Executor):
             return []
         return [(job, WorkerLost(f"{LOSSES_MAX} workers ended while they did this job"))]
 
+    def _note_time_without(self) -> None:
+        """Notes since when no worker can do anything."""
+        if not self._ready and self._without_since is None:
+            self._without_since = time.monotonic()
+
     def _note_failed_start(self) -> None:
         """Plans the next try after workers that could not be started, or ended before they could do anything."""
-        now = time.monotonic()
         self._stillborn += 1
-        if self._without_since is None:
-            self._without_since = now
+        self._note_time_without()
         if self._stillborn >= TRIES_AT_ONCE:
             pause = PAUSE_SECONDS_MIN * 2.0 ** min(self._stillborn - TRIES_AT_ONCE, 10)
-            self._next_try = now + min(pause, PAUSE_SECONDS_MAX)
+            self._next_try = time.monotonic() + min(pause, PAUSE_SECONDS_MAX)
 
     def _replace(self) -> "List[_Failure]":
         """Starts workers for lost ones if it is time. Returns the jobs that nobody can do any more, and why."""
@@ -267,7 +273,7 @@ class Executor(concurrent.futures.Executor):
         since = self._without_since
         if self._ready or since is None or now - since < NO_WORKER_SECONDS_MAX:
             return []
-        self._stillborn, self._without_since, self._next_try = 0, None, 0.0
+        self._stillborn, self._without_since = 0, None
         reason: BaseException = self._reason or WorkerLost(
             "workers end before they have started: run `python -m hpvm.demo` on each host"
         )
@@ -382,12 +388,12 @@ class Pool:
 
         place = under_way = 0
         seconds: Optional[float] = None
-        window = self.executor.size * CREDIT
+        window = self.executor.size * (CREDIT if size else CHUNK_CREDIT)
         while place < len(items) or under_way:
             while place < len(items) and under_way < window:
                 fair = -(-(len(items) - place) // (2 * window))
-                wished = int(chunk_seconds / seconds) if seconds else 1
-                end = min(len(items), place + (size or max(1, min(wished, fair))))
+                most, least = (int(limit / seconds) if seconds else 1 for limit in (chunk_seconds, CHUNK_SECONDS_MIN))
+                end = min(len(items), place + (size or max(1, least, min(most, fair))))
                 submit(place, end)
                 place = end
                 under_way += 1

@@ -46,7 +46,8 @@ def main(context: int) -> None:
     broken: Optional[BaseException] = None
     while True:
         message = _hpvm.recv_message(-1, -1, None, context)
-        if message.tag in (EXIT, STOP):
+        # Without a time limit, there is always a message.
+        if message is None or message.tag in (EXIT, STOP):
             return
         parts = message.parts()
         if message.tag == SETUP:

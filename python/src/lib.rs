@@ -156,7 +156,13 @@ fn version() -> String {
 /// Waits for a message; `None` when the time (in seconds) is over. Signal handlers of Python run meanwhile.
 #[pyfunction]
 #[pyo3(signature = (tid=-1, tag=-1, timeout=None, context=None))]
-fn recv_message(py: Python<'_>, tid: i32, tag: i32, timeout: Option<f64>, context: Option<i32>) -> PyResult<Option<Message>> {
+fn recv_message(
+    py: Python<'_>,
+    tid: i32,
+    tag: i32,
+    timeout: Option<f64>,
+    context: Option<i32>,
+) -> PyResult<Option<Message>> {
     let state = state(py);
     let found = objects::receive(py, &state, timeout, context, |calls, limit| raw::take(calls, tid, tag, limit))?;
     Ok(found.map(|envelope| Message::new(state, envelope)))

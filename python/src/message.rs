@@ -128,6 +128,26 @@ fn lengths(calls: &mut raw::Calls, mid: i32, bytes: usize) -> Result<Vec<u64>, i
     if code < 0 || sum.is_none_or(|sum| sum > bytes as u64) { Err(BAD_MESSAGE) } else { Ok(lengths) }
 }
 
+/// Returns the parts of an object after its sign, each with whether it is read-only; `None` if it is none.
+pub fn split(mut bytes: &[u8]) -> Option<Vec<(&[u8], bool)>> {
+    let mut number = || {
+        let (first, rest) = bytes.split_first_chunk()?;
+        bytes = rest;
+        Some(u64::from_le_bytes(*first))
+    };
+    let count = number()?;
+    if count == 0 || count > PARTS_MAX {
+        return None;
+    }
+    let lengths = (0..count).map(|_| number()).collect::<Option<Vec<u64>>>()?;
+    let mut part = |length: u64| {
+        let (part, rest) = bytes.split_at_checked(usize::try_from(length & !READONLY).ok()?)?;
+        bytes = rest;
+        Some((part, length & READONLY != 0))
+    };
+    lengths.into_iter().map(&mut part).collect()
+}
+
 impl Drop for Message {
     fn drop(&mut self) {
         self.state.discard(self.mid);

@@ -3,7 +3,7 @@
 //!
 //! An object of one part whose pickle is short travels as [`SIGN_OF_ONE`] and the pickle, by `pvm_psend`, which needs no
 //! buffer. Other objects travel as [`crate::message`] describes.
-use crate::message::{self, BAD_MESSAGE, Message, SIGN_OF_ONE, Target};
+use crate::message::{self, BAD_MESSAGE, Message, SIGN, SIGN_OF_ONE, Target};
 use crate::raw::{self, Buffer, Calls, Envelope};
 use crate::state::{SLICE, State, state};
 use crate::{check, fail};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Buffers of fewer bytes travel inside the pickle.
 const OUT_OF_BAND_BYTES_MIN: usize = 1024;
 /// The longest pickle that travels without a buffer; it is copied once more than a longer one.
-const SHORT_BYTES_MAX: usize = 16 << 10;
+const SHORT_BYTES_MAX: usize = raw::SHORT_MESSAGE_BYTES_MAX / 2;
 const PICKLE_PROTOCOL: i32 = 5;
 /// The most entries of a list, tuple or dict that are looked at to see that it holds no buffer.
 const PLAIN_ENTRIES_MAX: usize = 8;
@@ -96,8 +96,9 @@ fn dump<'py>(py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<(Bound<'py,
             (keeper, named.unbind())
         }
     };
-    let is_memory =
-        value.is_instance_of::<PyBytes>() || value.is_instance_of::<PyByteArray>() || value.is_instance_of::<PyMemoryView>();
+    let is_memory = value.is_instance_of::<PyBytes>()
+        || value.is_instance_of::<PyByteArray>()
+        || value.is_instance_of::<PyMemoryView>();
     let wrapped = if is_memory && value.len()? >= OUT_OF_BAND_BYTES_MIN {
         Some(pickle.wrap.bind(py).call1((value,))?)
     } else {
@@ -196,30 +197,36 @@ fn late(timeout: Option<f64>) -> PyErr {
     PyTimeoutError::new_err(format!("no message within {} s", timeout.unwrap_or_default()))
 }
 
-/// A received object: its short pickle, or a message whose sign has been read.
+/// A received object: the whole message if it is short, or a message whose sign has been read.
 enum Found {
     Short(Vec<u8>),
     Long(Envelope, [u8; 8]),
 }
 
-/// Takes a message and reads its sign, and the pickle if it is short.
+/// Takes a message, and its bytes if it is short.
 fn take_object(calls: &mut Calls, tid: i32, tag: i32, limit: Option<Duration>) -> Result<Option<Found>, i32> {
-    raw::take_and(calls, tid, tag, limit, |open, envelope| {
-        let mut sign = [0u8; 8];
-        let bytes = envelope.3;
-        if bytes < sign.len() || open.read(&mut sign) < 0 {
-            return Err(BAD_MESSAGE);
+    let Some((envelope, bytes)) = raw::take_and_read(calls, tid, tag, limit)? else { return Ok(None) };
+    if envelope.0 == 0 {
+        return Ok(Some(Found::Short(bytes.to_vec())));
+    }
+    let sign = bytes.first_chunk().ok_or(BAD_MESSAGE)?;
+    Ok(Some(Found::Long(envelope, *sign)))
+}
+
+/// Returns the object of a short message.
+fn object_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(one) = bytes.strip_prefix(SIGN_OF_ONE) {
+        return pickle(py)?.loads.bind(py).call1((PyBytes::new(py, one),));
+    }
+    let parts = bytes.strip_prefix(SIGN).and_then(message::split).ok_or_else(|| fail(py, "pvm_recv", BAD_MESSAGE))?;
+    let list = PyList::empty(py);
+    for (part, is_readonly) in parts {
+        match is_readonly {
+            true => list.append(PyBytes::new(py, part))?,
+            false => list.append(PyByteArray::new(py, part))?,
         }
-        if sign == *SIGN_OF_ONE && bytes <= SHORT_BYTES_MAX + sign.len() {
-            let mut pickle = vec![0u8; bytes - sign.len()];
-            return match open.read(&mut pickle) {
-                code if code < 0 => Err(code),
-                _ => Ok(Found::Short(pickle)),
-            };
-        }
-        open.keep();
-        Ok(Found::Long(envelope, sign))
-    })
+    }
+    loads(py, &list)
 }
 
 /// Waits for an object; -1 matches every sender or tag. Raises `TimeoutError` after `timeout` seconds.
@@ -230,7 +237,7 @@ pub fn recv(py: Python<'_>, source: i32, tag: i32, timeout: Option<f64>) -> PyRe
     let found = receive(py, &state, timeout, None, |calls, limit| take_object(calls, source, tag, limit))?;
     match found {
         None => Err(late(timeout)),
-        Some(Found::Short(bytes)) => pickle(py)?.loads.bind(py).call1((PyBytes::new(py, &bytes),)),
+        Some(Found::Short(bytes)) => object_of(py, &bytes),
         Some(Found::Long(envelope, sign)) => loads(py, &Message::new(state, envelope).parts_after(py, sign)?),
     }
 }
@@ -288,9 +295,8 @@ pub fn precv(
     let data = Buffer::typed(into, true)?;
     let (code, size) = kind(&data)?;
     let state = state(py);
-    let found = receive(py, &state, timeout, None, |calls, limit| {
-        raw::precv(calls, source, tag, limit, (code, size), &data)
-    })?;
+    let found =
+        receive(py, &state, timeout, None, |calls, limit| raw::precv(calls, source, tag, limit, (code, size), &data))?;
     let found = found.map(|(tid, tag, bytes)| (tid, tag, bytes.min(data.len()) / size));
     found.ok_or_else(|| late(timeout))
 }

@@ -32,6 +32,7 @@ mod modules;
 mod old_makefiles;
 mod packages;
 mod papers;
+mod portable;
 mod processes;
 mod python;
 mod sanitize;
@@ -80,7 +81,7 @@ const COMMANDS: &[(&str, &[Command])] = &[
             ),
             command(
                 "wheel",
-                "build the Python package target/python/wheels/hpvm-*.whl",
+                "build the Python package target/python/wheels/hpvm-*.whl: wheel [--portable]",
                 "1 min, then 5 s",
                 python::run,
             ),
@@ -197,7 +198,7 @@ const COMMANDS: &[(&str, &[Command])] = &[
             command(
                 "bench",
                 "compare with PVM 3.4.6, Open MPI, MPICH and the hardware's limit: bench [--short]",
-                "15 min",
+                "20 min",
                 bench::run,
             ),
             command(

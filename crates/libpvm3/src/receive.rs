@@ -1,5 +1,5 @@
 //! Receiving (contract 2.3).
-use crate::errors::{Failure, Outcome, call, call_silent, lpvm_error};
+use crate::errors::{Failure, Outcome, call, lpvm_error};
 use crate::memory::{store, writable};
 use crate::process::{Guard, Matcher};
 use crate::send::bytes_of;
@@ -21,7 +21,7 @@ const AT_ONCE: Limit = Some(Duration::ZERO);
 
 /// `pvm_recv`, `pvm_nrecv`, `pvm_trecv`.
 #[inline(always)]
-fn receive(guard: &mut Guard, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
+pub fn receive(guard: &mut Guard, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
     guard.enrolled()?;
     if guard.task().in_handler() {
         return if limit == AT_ONCE { Ok(0) } else { Err(Code::NotImpl.into()) };
@@ -283,17 +283,17 @@ pub unsafe extern "C" fn pvm_precv(
 
 /// The addresses for sender, tag and length of a received message; each may be null.
 #[derive(Clone, Copy)]
-struct Places {
-    source: *mut c_int,
-    tag: *mut c_int,
-    length: *mut c_int,
+pub struct Places {
+    pub source: *mut c_int,
+    pub tag: *mut c_int,
+    pub length: *mut c_int,
 }
 
 impl Places {
     /// # Safety
     /// The places are null or valid for a write.
     #[inline(always)]
-    unsafe fn fill(self, delivered: &pvm_task::Delivered) {
+    pub unsafe fn fill(self, delivered: &pvm_task::Delivered) {
         // SAFETY: as promised by the caller.
         unsafe {
             store(self.source, delivered.src);
@@ -356,10 +356,10 @@ unsafe extern "C" fn precv_any(
 }
 
 /// The user's memory for the data of a message.
-struct Room {
-    start: *mut u8,
-    bytes: usize,
-    kind: Kind,
+pub struct Room {
+    pub start: *mut u8,
+    pub bytes: usize,
+    pub kind: Kind,
 }
 
 impl Room {
@@ -373,7 +373,7 @@ impl Room {
 }
 
 /// Receives into the user's memory. `None` after the time `limit`, if there is one.
-fn precv(
+pub fn precv(
     guard: &mut Guard,
     tid: c_int,
     tag: c_int,
@@ -412,40 +412,4 @@ fn precv_slow(
     });
     guard.task().end_precv();
     delivered.transpose()
-}
-
-/// Does what `pvm_precv` does, for at most `limit_us` microseconds, for the Python package: an interpreter that waits
-/// must look for signals. Stores the sender, the tag and the length in bytes. Returns 1, 0 if no message has come, or
-/// an error code. It is not traced.
-///
-/// # Safety
-/// `data` has room for `count` items, and the three places are valid for a write.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hpvm_precv(
-    tid: c_int,
-    tag: c_int,
-    data: *mut c_void,
-    count: c_int,
-    data_type: c_int,
-    limit_us: c_int,
-    found: *mut c_int,
-) -> c_int {
-    // SAFETY: three ints, as the caller promises.
-    let places = unsafe { Places { source: found, tag: found.add(1), length: found.add(2) } };
-    // SAFETY: data as the caller promises.
-    if let Some(delivered) = unsafe { crate::fast_path::precv((tid, tag), data, count, data_type) } {
-        // SAFETY: places as the caller promises.
-        unsafe { places.fill(&delivered) };
-        return 1;
-    }
-    call_silent(|guard| {
-        let kind = Kind::from_number(data_type).ok_or(Code::BadParam)?;
-        let bytes = bytes_of(count, data_type)?;
-        let start = if bytes == 0 { NonNull::dangling().as_ptr() } else { data.cast() };
-        let limit = Duration::from_micros(limit_us.max(0) as u64);
-        let Some(delivered) = precv(guard, tid, tag, &Room { start, bytes, kind }, Some(limit))? else { return Ok(0) };
-        // SAFETY: places as the caller promises.
-        unsafe { places.fill(&delivered) };
-        delivered.failure.map_or(Ok(1), |code| Err(code.into()))
-    })
 }

@@ -11,15 +11,17 @@ mod receive;
 
 pub use events::{close, event, ring, silence, wait_for};
 pub use memory::{Buffer, Place, unfilled};
-pub use receive::{Envelope, precv, take, take_and, take_from_mailbox};
+pub use receive::{Envelope, precv, take, take_and_read, take_from_mailbox};
 
-use libc::{c_char, c_int, c_void, timeval};
+use libc::{c_char, c_int, c_void};
 use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;
 use std::ptr::{null, null_mut};
 
 /// The most bytes of one call of `pvm_pkbyte`, whose count is an int.
 const CHUNK_BYTES_MAX: usize = 1 << 30;
+/// The longest message that is read by the call that receives it.
+pub const SHORT_MESSAGE_BYTES_MAX: usize = 32 << 10;
 
 #[repr(C)]
 struct HostInfo {
@@ -110,6 +112,7 @@ unsafe extern "C" {
     fn pvm_upkstr(text: *mut c_char) -> c_int;
     fn pvm_send(tid: c_int, tag: c_int) -> c_int;
     fn pvm_psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, code: c_int) -> c_int;
+    fn hpvm_take(tid: c_int, tag: c_int, limit_us: c_int, data: *mut u8, room: c_int, taken: *mut Taken) -> c_int;
     fn hpvm_precv(
         tid: c_int,
         tag: c_int,
@@ -121,8 +124,6 @@ unsafe extern "C" {
     ) -> c_int;
     fn pvm_mcast(tids: *const c_int, count: c_int, tag: c_int) -> c_int;
     fn pvm_bcast(group: *const c_char, tag: c_int) -> c_int;
-    fn pvm_nrecv(tid: c_int, tag: c_int) -> c_int;
-    fn pvm_trecv(tid: c_int, tag: c_int, limit: *const timeval) -> c_int;
     fn pvm_probe(tid: c_int, tag: c_int) -> c_int;
     fn pvm_getfds(list: *mut *const c_int) -> c_int;
     fn pvm_setcontext(context: c_int) -> c_int;
@@ -171,13 +172,23 @@ unsafe extern "C" {
     fn PvmProduct(t: *mut c_int, r: *mut c_void, d: *mut c_void, n: *mut c_int, e: *mut c_int);
 }
 
-/// The right to change the process's active buffers and context.
-pub struct Calls(());
+/// What `hpvm_take` has found.
+#[repr(C)]
+#[derive(Default)]
+struct Taken {
+    mid: c_int,
+    source: c_int,
+    tag: c_int,
+    length: c_int,
+}
+
+/// The right to change the process's active buffers and context, with memory for short messages.
+pub struct Calls(Box<[u8]>);
 
 impl Calls {
     /// Makes the value. Only the state's lock does so.
     pub(crate) fn new() -> Calls {
-        Calls(())
+        Calls(vec![0; SHORT_MESSAGE_BYTES_MAX].into_boxed_slice())
     }
 }
 

@@ -1,82 +1,51 @@
 //! Taking messages, and reading them.
-use super::{
-    Buffer, Calls, chunks, hpvm_precv, pvm_bufinfo, pvm_freebuf, pvm_nrecv, pvm_recvinfo, pvm_setrbuf, pvm_trecv, pvm_upkbyte,
-};
-use libc::{c_int, c_uint, timeval};
+use super::{Buffer, Calls, Taken, hpvm_precv, hpvm_take, pvm_bufinfo, pvm_recvinfo, pvm_setrbuf};
+use libc::{c_int, c_uint};
 use std::ffi::CStr;
 use std::time::Duration;
+
+/// The bytes that `hpvm_take` reads of a message that does not fit.
+const SIGN_BYTES: usize = 8;
 
 /// A received message: buffer, sender, tag, bytes.
 pub type Envelope = (c_int, c_int, c_int, usize);
 
+/// Returns a time limit as the library wants it; `None` is no time.
+fn microseconds(limit: Option<Duration>) -> c_int {
+    c_int::try_from(limit.unwrap_or_default().as_micros()).unwrap_or(c_int::MAX)
+}
+
 /// Takes the next message that matches, if it comes within `limit` (`None`: if it is there). It is not the active
 /// buffer afterwards, so the next receive does not free it.
 pub fn take(_: &mut Calls, tid: c_int, tag: c_int, limit: Option<Duration>) -> Result<Option<Envelope>, c_int> {
-    // SAFETY: ints, and a time that lives long enough.
-    unsafe {
-        let before = pvm_setrbuf(0);
-        let mid = receive(tid, tag, limit);
-        pvm_setrbuf(before.max(0));
-        envelope(mid)
-    }
+    take_into(tid, tag, limit, &mut [])
 }
 
-/// A received message that is the active buffer.
-pub struct Open {
-    mid: c_int,
-    is_kept: bool,
-}
-
-impl Open {
-    /// Unpacks bytes until the slice is full.
-    pub fn read(&self, bytes: &mut [u8]) -> c_int {
-        chunks(pvm_upkbyte, bytes.as_mut_ptr().cast(), bytes.len(), 1)
-    }
-
-    /// The message stays; whoever has its number frees it.
-    pub fn keep(&mut self) {
-        self.is_kept = true;
-    }
-}
-
-/// Takes the next message that matches, as [`take`] does, and reads it by `read`; frees it unless `read` keeps it.
-pub fn take_and<T>(
-    _: &mut Calls,
+/// Takes a message in the same way and copies its bytes: all if they fit, otherwise the first eight. The buffer in the
+/// result is 0 if all were copied.
+pub fn take_and_read<'c>(
+    calls: &'c mut Calls,
     tid: c_int,
     tag: c_int,
     limit: Option<Duration>,
-    read: impl FnOnce(&mut Open, Envelope) -> Result<T, c_int>,
-) -> Result<Option<T>, c_int> {
-    // SAFETY: ints, and a time that lives long enough.
-    unsafe {
-        let before = pvm_setrbuf(0);
-        let mid = receive(tid, tag, limit);
-        let found = envelope(mid).and_then(|found| {
-            let Some(found) = found else { return Ok(None) };
-            let mut open = Open { mid, is_kept: false };
-            let result = read(&mut open, found);
-            if !open.is_kept {
-                pvm_freebuf(open.mid);
-            }
-            result.map(Some)
-        });
-        pvm_setrbuf(before.max(0));
-        found
-    }
+) -> Result<Option<(Envelope, &'c [u8])>, c_int> {
+    let found = take_into(tid, tag, limit, &mut calls.0)?;
+    Ok(found.map(|found| {
+        let read = if found.0 == 0 { found.3 } else { SIGN_BYTES };
+        (found, &calls.0[..read])
+    }))
 }
 
-/// Receives: `pvm_nrecv` without a limit, otherwise `pvm_trecv`. The message is the active buffer.
-///
-/// # Safety
-/// The right to call the library.
-unsafe fn receive(tid: c_int, tag: c_int, limit: Option<Duration>) -> c_int {
-    let Some(limit) = limit else {
-        // SAFETY: ints only.
-        return unsafe { pvm_nrecv(tid, tag) };
-    };
-    let limit = timeval { tv_sec: limit.as_secs() as i64, tv_usec: i64::from(limit.subsec_micros()) };
-    // SAFETY: ints, and a time that lives long enough.
-    unsafe { pvm_trecv(tid, tag, &limit) }
+fn take_into(tid: c_int, tag: c_int, limit: Option<Duration>, into: &mut [u8]) -> Result<Option<Envelope>, c_int> {
+    let mut taken = Taken::default();
+    let room = into.len() as c_int;
+    // SAFETY: memory of `room` bytes, and a place for the result.
+    let code = unsafe { hpvm_take(tid, tag, microseconds(limit), into.as_mut_ptr(), room, &mut taken) };
+    match code {
+        1 => Ok(Some((taken.mid, taken.source, taken.tag, taken.length as c_uint as usize))),
+        0 => Ok(None),
+        code => Err(code),
+    }
 }
 
 /// A message that was received into memory: its sender, its tag, and its length in bytes.
@@ -93,10 +62,9 @@ pub fn precv(
     data: &Buffer,
 ) -> Result<Option<Received>, c_int> {
     let Ok(count) = c_int::try_from(data.len() / size) else { return Err(-2) };
-    let limit = c_int::try_from(limit.unwrap_or_default().as_micros()).unwrap_or(c_int::MAX);
     let mut found = [0; 3];
     // SAFETY: writable memory for `count` items, which stays in place while `data` lives, and three ints.
-    let result = unsafe { hpvm_precv(tid, tag, data.0.data, count, code, limit, found.as_mut_ptr()) };
+    let result = unsafe { hpvm_precv(tid, tag, data.0.data, count, code, microseconds(limit), found.as_mut_ptr()) };
     match result {
         1 => Ok(Some((found[0], found[1], found[2] as c_uint as usize))),
         0 => Ok(None),

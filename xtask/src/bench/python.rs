@@ -65,7 +65,7 @@ pub fn measure(effort: Effort) -> Result<Option<(Samples, Vec<Verdict>)>> {
         println!("not measured: Python, because {} is not there", environment(missing).display());
         return Ok(None);
     }
-    let wheel = python::wheel()?;
+    let wheel = python::wheel(python::For::ThisSystem)?;
     python::install(&environment(ENVIRONMENTS[1].1), &wheel)?;
     pvm_bench()?;
     let bench = Bench { plan: Plan::of(effort), machine: Machine::start(Vm::Ours)? };
@@ -143,7 +143,8 @@ impl Bench {
         let program = root().join("bench/python/pools.py").display().to_string();
         let arguments = [program, name.to_owned(), self.plan.tasks.to_string(), "1".to_owned()];
         let interpreter = environment(ENVIRONMENTS[1].1).join("bin/python");
-        let output = self.run(&interpreter, &arguments, &self.machine.environment()).with_context(|| name.to_owned())?;
+        let output =
+            self.run(&interpreter, &arguments, &self.machine.environment()).with_context(|| name.to_owned())?;
         let line = output.lines().find_map(|line| line.strip_prefix("py_pool "));
         let seconds = line.and_then(|line| line.split(' ').nth(1)?.parse().ok());
         if let Some(lost) = output.lines().find(|line| name == KILLED && line.starts_with("py_pool_lost")) {
@@ -162,7 +163,8 @@ fn print_messages(samples: &Samples) {
     let systems = [System::Hpvm, System::OpenMpi, System::Mpich];
     let row = |title: &str, measure: &str, size: usize, value: fn(usize, f64) -> f64| {
         print!("  {title:22}");
-        for (system, measure) in systems.map(|system| (system, measure)).into_iter().chain([(System::Hpvm, "arrays_psend")])
+        for (system, measure) in
+            systems.map(|system| (system, measure)).into_iter().chain([(System::Hpvm, "arrays_psend")])
         {
             let shown = samples.median(system, measure, size).map(|us| format!("{:.2}", value(size, us)));
             print!("{:>20}", shown.unwrap_or_default());
@@ -251,7 +253,10 @@ mod tests {
         let seconds = BTreeMap::from([("hpvm", vec![5.0, 10.0]), ("dask", vec![10.0, 20.0])]);
         let verdicts = verdicts(&samples, &seconds, 10_000);
         assert_eq!(verdicts[2].ratios[0], ("1 MiB".into(), Some(0.95)));
-        assert_eq!(verdicts[4].ratios, [("multiprocessing".into(), None), ("futures".into(), None), ("dask".into(), Some(0.5))]);
+        assert_eq!(
+            verdicts[4].ratios,
+            [("multiprocessing".into(), None), ("futures".into(), None), ("dask".into(), Some(0.5))]
+        );
         assert_eq!(verdicts[3].worst(), Some(5.0 / 7.5));
     }
 }

@@ -16,8 +16,7 @@ const MIRROR: &str = "http://deb.debian.org/debian";
 const WHEEL_RELEASES: [&str; 2] = ["bullseye", RELEASE];
 
 /// What the packages are built with.
-const BUILD_PACKAGES: &str =
-    "build-essential debhelper dh-python python3 dpkg-dev fakeroot lintian make gcc libc6-dev binutils cargo-web rustc-web";
+const BUILD_PACKAGES: &str = "build-essential debhelper dh-python python3 dpkg-dev fakeroot lintian make gcc libc6-dev binutils cargo-web rustc-web";
 
 /// Runs a command in another root, with /proc and /dev, in namespaces of its own.
 const ENTER: &str = "root=$1; shift; mount -t proc proc \"$root/proc\"; mount --rbind /dev \"$root/dev\"; \
@@ -161,7 +160,7 @@ fn build(tarball: &Path, version: &str) -> Result<Vec<PathBuf>> {
 /// Installs the wheel in a fresh system that has Python and pip, and runs its demo without a network.
 fn wheel() -> Result<()> {
     println!("trying the wheel in a fresh system");
-    let wheel = python::wheel()?;
+    let wheel = python::wheel(python::For::OlderSystems)?;
     for release in WHEEL_RELEASES {
         let system = System::base_of(release)?.copy("wheel")?;
         let install = "apt-get -qq update && apt-get -qq install -y --no-install-recommends python3 python3-pip";

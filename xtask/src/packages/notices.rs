@@ -68,8 +68,7 @@ fn sources() -> Result<BTreeMap<String, PathBuf>> {
     for manifest in ["Cargo.toml", ALSO_SHIPPED] {
         let mut metadata = cargo();
         metadata.args(["metadata", "--locked", "--format-version", "1", "--filter-platform", &host]);
-        let metadata: serde_json::Value =
-            serde_json::from_str(&output(metadata.args(["--manifest-path", manifest]))?)?;
+        let metadata: serde_json::Value = serde_json::from_str(&output(metadata.args(["--manifest-path", manifest]))?)?;
         packages.extend(metadata["packages"].as_array().context("cargo metadata lists no packages")?.iter().cloned());
     }
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
