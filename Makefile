@@ -15,6 +15,7 @@ help:
 	@echo 'make papers               the experiments of the papers, as a report in target/papers'
 	@echo 'make install PREFIX=DIR   install to DIR ($(PREFIX)); DESTDIR and LIBDIR (lib) are honoured'
 	@echo 'make uninstall PREFIX=DIR remove from DIR exactly what was installed there'
+	@echo 'make install-python ...   the Python package as well, in PREFIX/LIBDIR/python, by cargo alone'
 	@echo 'make dist                 the source tarball, which builds without a network, in target/packages'
 	@echo 'make wheel                the Python package, in target/python/wheels'
 	@echo 'make clean                remove everything that was built'
@@ -48,6 +49,9 @@ install: build
 uninstall:
 	@DESTDIR='$(DESTDIR)' $(CARGO) xtask uninstall '$(PREFIX)'
 
+install-python: build
+	@DESTDIR='$(DESTDIR)' $(CARGO) xtask install-python '$(PREFIX)/$(LIBDIR)/python' --rpath '$(PREFIX)/$(LIBDIR)'
+
 dist:
 	@$(CARGO) xtask dist-tarball
 
@@ -59,4 +63,4 @@ clean:
 	@$(CARGO) clean
 	@rm -rf target
 
-.PHONY: all help build demo test bench papers install uninstall dist wheel clean
+.PHONY: all help build demo test bench papers install uninstall install-python dist wheel clean

@@ -28,6 +28,8 @@
 #define TAG_END 6
 /* The longest message of any measure, in bytes. */
 #define MESSAGE_BYTES_MAX (16 << 20)
+/* The longest message of the measure "arrays", in bytes. */
+#define ARRAY_BYTES_MAX (64 << 20)
 /* Messages that a sender sends before it waits for a short answer. */
 #define WINDOW_MESSAGES 64
 /* Exchanges before the measured ones, which make connections and routes and fill page tables and caches. */
@@ -41,6 +43,8 @@
 
 static const int latency_sizes[] = {8, 64, 512, 4096, 16384};
 static const int bandwidth_sizes[] = {64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
+/* The sizes of messages that are compared with arrays of Python. */
+static const int array_sizes[] = {1 << 20, 4 << 20, 16 << 20, 64 << 20};
 /* The sizes of messages between two hosts. */
 static const int hosts_sizes[] = {8, 1 << 20, 16 << 20};
 static const int ring_sizes[] = {8, 4096};

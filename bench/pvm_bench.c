@@ -2,7 +2,7 @@
  *
  *   pvm_bench MEASURE default|direct REPETITION_MS REPETITIONS
  *
- * MEASURE: latency, bandwidth, rate (two tasks, pinned to cores 0 and 1), ring, mcast, spawn (32
+ * MEASURE: latency, bandwidth, arrays, rate (two tasks, pinned to cores 0 and 1), ring, mcast, spawn (32
  * tasks), idle-2, idle-32 (REPETITION_MS is how long the tasks wait), groups-2 to groups-32 (that
  * many tasks), hosts (the two tasks on two hosts), collectives-4 to collectives-32 (that many tasks, one on each
  * host), add-3, add-32 (that many hosts are added, whose names are in BENCH_HOSTS). The master spawns the
@@ -234,7 +234,7 @@ static void worker(void)
     pvm_setopt(PvmRoute, route);
     if (pinned)
         pin_to_core(here.rank);
-    data = memory(pinned ? MESSAGE_BYTES_MAX : MANY_BYTES_MAX);
+    data = memory(pinned ? ARRAY_BYTES_MAX : MANY_BYTES_MAX);
     for (;;) {
         struct order order;
         must(pvm_recv(parent, TAG_ORDER), "pvm_recv");
@@ -300,7 +300,7 @@ static void start_workers(char *program, char *host, int tasks, int route, int p
     }
     if (pinned)
         pin_to_core(0);
-    data = memory(pinned ? MESSAGE_BYTES_MAX : MANY_BYTES_MAX);
+    data = memory(pinned ? ARRAY_BYTES_MAX : MANY_BYTES_MAX);
 }
 
 /* Sends `order` to all tasks and executes it; returns the time in us since all tasks were ready. */
@@ -371,6 +371,15 @@ static void measure_pair(const int *sizes, int size_count, int few_forms, struct
             prove(form, sizes[s]);
             measure(name, order, effort, 0.5);
         }
+    }
+}
+
+/* The bandwidth that programs in Python are compared with. */
+static void measure_arrays(struct effort effort)
+{
+    for (int s = 0; s < COUNT_OF(array_sizes); s++) {
+        prove(PSEND, array_sizes[s]);
+        measure("arrays_psend", (struct order){PING, PSEND, array_sizes[s], 0}, effort, 0.5);
     }
 }
 
@@ -488,7 +497,8 @@ static void master(char *program, const char *what, int route, struct effort eff
 {
     here.on_hosts = strncmp(what, "collectives-", 12) == 0;
     int group = here.on_hosts || strncmp(what, "groups-", 7) == 0, pair = strcmp(what, "latency") == 0
-        || strcmp(what, "bandwidth") == 0 || strcmp(what, "rate") == 0 || tasks_of(what) == 2;
+        || strcmp(what, "bandwidth") == 0 || strcmp(what, "rate") == 0 || strcmp(what, "arrays") == 0
+        || tasks_of(what) == 2;
     int far = strcmp(what, "hosts") == 0;
     pair |= far;
     int tasks = pair ? 2 : group ? tasks_of(what) : TASKS_MANY;
@@ -507,6 +517,8 @@ static void master(char *program, const char *what, int route, struct effort eff
         measure_pair(latency_sizes, COUNT_OF(latency_sizes), 1, effort);
     else if (strcmp(what, "bandwidth") == 0)
         measure_pair(bandwidth_sizes, COUNT_OF(bandwidth_sizes), 0, effort);
+    else if (strcmp(what, "arrays") == 0)
+        measure_arrays(effort);
     else if (far)
         measure_hosts(effort);
     else if (strcmp(what, "rate") == 0)

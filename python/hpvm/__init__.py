@@ -30,9 +30,15 @@ from .machine import (
     tasks,
 )
 from .mailboxes import get, get_message, mailboxes, put, remove
-from .messages import Message, Packet, probe, recv, recv_message, send
+from .messages import Message, Packet, precv, probe, psend, recv, recv_message, send
 from .pool import Executor, Pool
 from .watches import Watch, watch_exit, watch_hosts_added, watch_hosts_lost
 
 __version__ = "0.1.0"
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [
+    "Executor", "Group", "Host", "HostError", "Message", "MessageError", "NoMachine", "NoSuchTask", "Packet", "Pool",
+    "PvmError", "TaskInfo", "Watch", "WorkerLost", "add_hosts", "delete_hosts", "get", "get_message", "halt", "hosts",
+    "is_alive", "kill", "leave", "mailboxes", "mytid", "parent", "precv", "probe", "psend", "put", "python", "recv",
+    "recv_message", "remove", "send", "send_signal", "settings", "spawn", "start", "tasks", "watch_exit",
+    "watch_hosts_added", "watch_hosts_lost",
+]  # fmt: skip

@@ -212,8 +212,8 @@ def is_alive(tid: int) -> bool:
 
 
 def settings() -> Dict[str, str]:
-    """Returns where the package's programs and library are, and the version of PVM's interface."""
-    return {"pvmd": str(programs.path("pvmd")), "library": str(programs.HERE / "lib"), "pvm": _hpvm.version()}
+    """Returns where the daemon is, and the version of PVM's interface."""
+    return {"pvmd": str(programs.path("pvmd")), "pvm": _hpvm.version()}
 
 
 os.register_at_fork(after_in_child=_hpvm.after_fork)

@@ -9,18 +9,26 @@
 >>> message = hpvm.recv_message(tag=8)
 >>> message.ints(2), message.double(), message.text()
 ([1, 2], 0.5, 'end')
+>>> import array
+>>> hpvm.psend(hpvm.mytid(), array.array("d", [0.5, 1.5]), tag=9)
+>>> into = array.array("d", [0, 0, 0])
+>>> hpvm.precv(into, tag=9) == (hpvm.mytid(), 9, 2), into
+(True, array('d', [0.5, 1.5, 0.0]))
+>>> hpvm.recv(tag=99, timeout=0.01)
+Traceback (most recent call last):
+...
+TimeoutError: no message within 0.01 s
 """
 from __future__ import annotations
 
 import array
-import pickle
 from typing import Any, Iterable, List, Optional, Union
 
 from . import _hpvm
+from ._hpvm import dumps, loads, precv, psend, recv, send
 from .errors import check
 
-#: Buffers of fewer bytes travel inside the pickle.
-OUT_OF_BAND_BYTES_MIN = 1024
+__all__ = ["Message", "Packet", "dumps", "kind", "loads", "precv", "probe", "psend", "recv", "recv_message", "send"]
 
 #: PVM's number of a type, by the item format of the buffer protocol.
 CODES = {
@@ -31,56 +39,9 @@ CODES = {
 Tids = Union[int, Iterable[int]]
 
 
-def dumps(value: Any) -> List[Any]:
-    """Returns the parts of an object: its pickle, and the buffers that are not copied into the pickle."""
-    buffers: List[Any] = []
-
-    def keep(buffer: pickle.PickleBuffer) -> bool:
-        raw = buffer.raw()
-        if raw.nbytes < OUT_OF_BAND_BYTES_MIN:
-            return True
-        buffers.append(raw)
-        return False
-
-    if isinstance(value, (bytes, bytearray, memoryview)) and len(value) >= OUT_OF_BAND_BYTES_MIN:
-        value = pickle.PickleBuffer(value)
-    return [pickle.dumps(value, 5, buffer_callback=keep), *buffers]
-
-
-def loads(parts: List[Any]) -> Any:
-    """Returns the object of its parts."""
-    return pickle.loads(parts[0], buffers=parts[1:])
-
-
-def _tids(to: Tids) -> List[int]:
-    return [to] if isinstance(to, int) else list(to)
-
-
-def send(to: Tids, value: Any, tag: int = 0) -> None:
-    """Sends an object to a task, or to several.
-
-    numpy arrays and other objects with the buffer protocol are not copied into a pickle. The receiver gets an object
-    of its own; memory that was read-only stays read-only. Receive only from tasks that you trust: a pickle can run
-    code. A machine has one user, so its tasks are that user's.
-    """
-    _hpvm.send_object(_tids(to), tag, dumps(value))
-
-
-def recv(source: int = -1, tag: int = -1, timeout: Optional[float] = None) -> Any:
-    """Waits for an object; -1 matches every sender or tag. Raises `TimeoutError` after `timeout` seconds.
-
-    >>> import hpvm
-    >>> hpvm.recv(tag=99, timeout=0.01)
-    Traceback (most recent call last):
-    ...
-    TimeoutError: no message within 0.01 s
-    """
-    return recv_message(source, tag, timeout).object()
-
-
 def recv_message(source: int = -1, tag: int = -1, timeout: Optional[float] = None) -> "Message":
     """Does the same as `recv`, and returns the message: sender, tag, and typed items or an object."""
-    found = _hpvm.recv(source, tag, timeout)
+    found = _hpvm.recv_message(source, tag, timeout)
     if found is None:
         raise TimeoutError(f"no message within {timeout} s")
     return Message(found)
@@ -114,9 +75,10 @@ class Message:
 
     def array(self, form: str, count: int) -> "array.array[Any]":
         """Returns `count` items as an `array.array` of this format, such as `"i"` or `"d"`."""
-        made = array.array(form)
-        made.frombytes(bytes(made.itemsize * count))
-        return self.into(made)
+        made: "array.array[Any]" = array.array(form)
+        made.frombytes(b"\0" * (made.itemsize * count))
+        self.into(made)
+        return made
 
     def ints(self, count: int) -> List[int]:
         """Returns C ints."""
@@ -190,7 +152,7 @@ class Packet:
 
     def send(self, to: Tids, tag: int = 0) -> None:
         """Sends the message to a task, or to several."""
-        self._raw.send(_tids(to), tag)
+        self._raw.send([to] if isinstance(to, int) else list(to), tag)
 
     def bcast(self, group: str, tag: int = 0) -> None:
         """Sends the message to the other members of a group."""

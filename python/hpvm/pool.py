@@ -18,6 +18,7 @@ import pickle
 import queue
 import sys
 import threading
+import time
 import weakref
 from collections import OrderedDict, deque
 from multiprocessing import spawn as preparation
@@ -32,18 +33,38 @@ from .worker import EXIT, HEAD, JOB, READY, RESULT, SETUP, STOP
 CREDIT = 4
 #: How often the job that a worker was doing may be lost before it fails with `WorkerLost`.
 LOSSES_MAX = 5
-#: How many workers in a row may end before they can do anything until waiting jobs fail with `WorkerLost`.
-STILLBORN_MAX = 12
-#: The time that a chunk of `Pool.map` should take, in seconds.
-CHUNK_SECONDS = 0.02
+#: How long workers may end before they can do anything, or not be started at all, until waiting jobs fail, in seconds.
+NO_WORKER_SECONDS_MAX = 30.0
+#: Before the next try to start workers, if the last ones ended at once: how many tries are made without a pause, the
+#: first pause, and the longest one, in seconds.
+TRIES_AT_ONCE, PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 4, 0.05, 1.0
+#: The time that a chunk of `Pool.map` should take, in seconds. Somebody waits for the first results of `imap`.
+MAP_CHUNK_SECONDS, IMAP_CHUNK_SECONDS = 0.2, 0.02
+#: The least time of a chunk; more workers would not end earlier by smaller ones.
+CHUNK_SECONDS_MIN = 0.002
+#: How many chunks a worker has at once: one in work, and the next one.
+CHUNK_CREDIT = 2
+#: The least time of an item that is believed, in seconds.
+ITEM_SECONDS_MIN = 1e-7
 
 
 class _Job:
-    def __init__(self, number: int, parts: List[Any], future: "concurrent.futures.Future[Any]") -> None:
+    def __init__(self, number: int, parts: List[Any], is_chunk: bool) -> None:
         self.parts = [number.to_bytes(8, "little"), *parts]
-        self.number, self.future = number, future
+        self.number = number
+        self.future: "concurrent.futures.Future[Any]" = concurrent.futures.Future()
+        #: Several items: when its worker is lost, nobody knows at which of them, so they are done again apart.
+        self.is_chunk = is_chunk
+        #: How many workers ended while they did it.
         self.losses = 0
         self.seconds = 0.0
+
+
+_Failure = Tuple[_Job, BaseException]
+
+
+class _ChunkLost(Exception):
+    """A worker ended while it did a chunk."""
 
 
 class Executor(concurrent.futures.Executor):
@@ -51,7 +72,8 @@ class Executor(concurrent.futures.Executor):
 
     Functions and arguments must be picklable; functions of the main program are found by importing it again in the
     worker, as `multiprocessing` does, so protect its top level by `if __name__ == "__main__":`. A job whose worker
-    is lost is done again by another worker; so a job can run more than once, but its result comes once.
+    is lost is done again by another worker; so a job can run more than once, but its result comes once. A job fails
+    with `WorkerLost` if five workers have ended while they did it.
     """
 
     def __init__(self, max_workers: Optional[int] = None, host: Optional[str] = None) -> None:
@@ -69,7 +91,12 @@ class Executor(concurrent.futures.Executor):
         self._workers: Dict[int, "OrderedDict[int, _Job]"] = {}
         #: The workers that have started and can do jobs.
         self._ready: Set[int] = set()
+        #: How many workers have ended in a row before they could do anything, since when there is none that could,
+        #: when the next ones may be started, and why the last ones could not.
         self._stillborn = 0
+        self._without_since: Optional[float] = None
+        self._next_try = 0.0
+        self._reason: Optional[PvmError] = None
         self._is_open, self._is_stopped = True, False
         self._idle = threading.Condition(self._lock)
         #: How many workers were lost.
@@ -91,17 +118,13 @@ class Executor(concurrent.futures.Executor):
         """Schedules a call; returns its future."""
         return self._submit(dumps((fn, args, kwargs))).future
 
-    def _submit(self, parts: List[Any], done: Optional[Callable[[_Job], None]] = None) -> _Job:
-        job = _Job(next(self._numbers), parts, concurrent.futures.Future())
+    def _submit(self, parts: List[Any], done: Optional[Callable[[_Job], None]] = None, is_chunk: bool = False) -> _Job:
+        job = _Job(next(self._numbers), parts, is_chunk)
         if done:
             job.future.add_done_callback(lambda _: done(job))
         with self._lock:
             if not self._is_open:
                 raise RuntimeError("the executor was shut down")
-            if not self._workers:
-                # The last ones could not be replaced when they ended.
-                self._stillborn = 0
-                self._hire()
             self._waiting.append(job)
             self._hand_out()
         return job
@@ -138,10 +161,12 @@ class Executor(concurrent.futures.Executor):
 
     def _serve(self) -> None:
         while True:
-            message = _hpvm.recv(-1, -1, None, self._context)
-            if message.tag == STOP and message.tid == self._me:
+            message = _hpvm.recv_message(-1, -1, self._until_next_try(), self._context)
+            if message is None:
+                self._try_again()
+            elif message.tag == STOP and message.tid == self._me:
                 return
-            if message.tag == RESULT:
+            elif message.tag == RESULT:
                 self._take(message.tid, message.parts())
             elif message.tag == READY:
                 self._begin(message.tid)
@@ -150,11 +175,27 @@ class Executor(concurrent.futures.Executor):
                 message.unpack_into(3, 4, into)
                 self._lose(int.from_bytes(into, sys.byteorder, signed=True))
 
+    def _until_next_try(self) -> Optional[float]:
+        """Returns the seconds until missing workers may be started; None if none are missing."""
+        with self._lock:
+            if len(self._workers) >= self.size or self._is_stopped:
+                return None
+            return max(0.001, self._next_try - time.monotonic())
+
+    def _try_again(self) -> None:
+        with self._lock:
+            failed = self._replace()
+            self._idle.notify_all()
+        _fail(failed)
+
     def _begin(self, tid: int) -> None:
         with self._lock:
             if tid in self._workers:
                 self._ready.add(tid)
-                self._stillborn = 0
+                self._stillborn, self._without_since, self._reason = 0, None, None
+                self._next_try = 0.0
+                if len(self._workers) < self.size:
+                    self._replace()
                 self._hand_out()
 
     def _take(self, tid: int, parts: List[Any]) -> None:
@@ -174,39 +215,68 @@ class Executor(concurrent.futures.Executor):
         (job.future.set_result if ok else job.future.set_exception)(value)
 
     def _lose(self, tid: int) -> None:
-        failed: List[Tuple[_Job, BaseException]] = []
+        failed: List[_Failure] = []
         with self._lock:
             jobs = list(self._workers.pop(tid, {}).values())
             if self._is_stopped:
                 return
             self.lost += 1
-            self._stillborn += tid not in self._ready
-            self._ready.discard(tid)
+            if tid in self._ready:
+                self._ready.discard(tid)
+            else:
+                self._note_failed_start()
+            self._note_time_without()
             if jobs:
-                jobs[0].losses += 1
-                if jobs[0].losses >= LOSSES_MAX:
-                    lost = jobs.pop(0)
-                    failed.append((lost, WorkerLost(f"{LOSSES_MAX} workers ended while they did this job")))
+                # The first one was in work; the others may wait on.
+                failed += self._count_loss(jobs[0])
+                if failed:
+                    jobs.pop(0)
             self._waiting.extendleft(reversed(jobs))
             failed += self._replace()
             self._hand_out()
             self._idle.notify_all()
-        for job, error in failed:
-            if job.future.running() or job.future.set_running_or_notify_cancel():
-                job.future.set_exception(error)
+        _fail(failed)
 
-    def _replace(self) -> List[Tuple[_Job, BaseException]]:
-        """Starts a worker for a lost one. Returns the jobs that nobody can do any more, and why."""
-        reason: Optional[BaseException] = None
-        try:
-            if self._stillborn < STILLBORN_MAX:
-                self._hire()
-            else:
-                reason = WorkerLost("workers end before they have started: run `python -m hpvm.demo` on each host")
-        except PvmError as error:
-            reason = error
-        if reason is None or self._workers:
+    @staticmethod
+    def _count_loss(job: _Job) -> "List[_Failure]":
+        """Counts a worker that ended while it did the job. Returns the job if it is not to be done once more."""
+        if job.is_chunk:
+            return [(job, _ChunkLost())]
+        job.losses += 1
+        if job.losses < LOSSES_MAX:
             return []
+        return [(job, WorkerLost(f"{LOSSES_MAX} workers ended while they did this job"))]
+
+    def _note_time_without(self) -> None:
+        """Notes since when no worker can do anything."""
+        if not self._ready and self._without_since is None:
+            self._without_since = time.monotonic()
+
+    def _note_failed_start(self) -> None:
+        """Plans the next try after workers that could not be started, or ended before they could do anything."""
+        self._stillborn += 1
+        self._note_time_without()
+        if self._stillborn >= TRIES_AT_ONCE:
+            pause = PAUSE_SECONDS_MIN * 2.0 ** min(self._stillborn - TRIES_AT_ONCE, 10)
+            self._next_try = time.monotonic() + min(pause, PAUSE_SECONDS_MAX)
+
+    def _replace(self) -> "List[_Failure]":
+        """Starts workers for lost ones if it is time. Returns the jobs that nobody can do any more, and why."""
+        now = time.monotonic()
+        if now >= self._next_try:
+            try:
+                self._hire()
+            except PvmError as error:
+                self._reason = error
+                self._note_failed_start()
+                self._next_try = max(self._next_try, now + PAUSE_SECONDS_MIN)
+        since = self._without_since
+        if self._ready or since is None or now - since < NO_WORKER_SECONDS_MAX:
+            return []
+        self._stillborn, self._without_since = 0, None
+        reason: BaseException = self._reason or WorkerLost(
+            "workers end before they have started: run `python -m hpvm.demo` on each host"
+        )
         hopeless = [(job, reason) for job in self._waiting]
         self._waiting.clear()
         return hopeless
@@ -244,6 +314,12 @@ class Executor(concurrent.futures.Executor):
         _all.discard(self)
 
 
+def _fail(failed: "List[_Failure]") -> None:
+    for job, error in failed:
+        if job.future.running() or job.future.set_running_or_notify_cancel():
+            job.future.set_exception(error)
+
+
 _all: "weakref.WeakSet[Executor]" = weakref.WeakSet()
 
 
@@ -275,14 +351,14 @@ class Pool:
         self, function: Callable[[Any], Any], items: Iterable[Any], chunksize: Optional[int] = None
     ) -> Iterator[Any]:
         """Yields each result as soon as it is there."""
-        for _, results in self._chunks(function, list(items), chunksize, False):
+        for _, results in self._chunks(function, list(items), chunksize, False, IMAP_CHUNK_SECONDS):
             yield from results
 
     def imap(self, function: Callable[[Any], Any], items: Iterable[Any], chunksize: Optional[int] = None) -> Iterator[Any]:
         """Yields the results in the order of the items."""
         early: Dict[int, List[Any]] = {}
         place = 0
-        for begin, results in self._chunks(function, list(items), chunksize, False):
+        for begin, results in self._chunks(function, list(items), chunksize, False, IMAP_CHUNK_SECONDS):
             early[begin] = results
             while place in early:
                 ready = early.pop(place)
@@ -296,32 +372,44 @@ class Pool:
     def _all(self, function: Callable[..., Any], items: Iterable[Any], size: Optional[int], star: bool) -> List[Any]:
         listed = list(items)
         results: List[Any] = [None] * len(listed)
-        for begin, part in self._chunks(function, listed, size, star):
+        for begin, part in self._chunks(function, listed, size, star, MAP_CHUNK_SECONDS):
             results[begin : begin + len(part)] = part
         return results
 
     def _chunks(
-        self, function: Callable[..., Any], items: List[Any], size: Optional[int], star: bool
+        self, function: Callable[..., Any], items: List[Any], size: Optional[int], star: bool, chunk_seconds: float
     ) -> Iterator[Tuple[int, List[Any]]]:
-        """Hands out chunks that take about `CHUNK_SECONDS`, smaller ones towards the end."""
+        """Hands out chunks that take about `chunk_seconds`, smaller ones towards the end."""
         done: "queue.SimpleQueue[Tuple[int, int, _Job]]" = queue.SimpleQueue()
+
+        def submit(begin: int, end: int) -> None:
+            parts = dumps((_run, (function, items[begin:end], star), {}))
+            self.executor._submit(parts, lambda job: done.put((begin, end, job)), end - begin > 1)
+
         place = under_way = 0
-        seconds = CHUNK_SECONDS
-        window = self.executor.size * CREDIT
+        seconds: Optional[float] = None
+        window = self.executor.size * (CREDIT if size else CHUNK_CREDIT)
         while place < len(items) or under_way:
             while place < len(items) and under_way < window:
                 fair = -(-(len(items) - place) // (2 * window))
-                count = size or max(1, min(int(CHUNK_SECONDS / seconds), fair))
-                chunk = items[place : place + count]
-                parts = dumps((_run, (function, chunk, star), {}))
-                begin = place
-                self.executor._submit(parts, lambda job, at=begin, n=len(chunk): done.put((at, n, job)))
-                place += len(chunk)
+                most, least = (int(limit / seconds) if seconds else 1 for limit in (chunk_seconds, CHUNK_SECONDS_MIN))
+                end = min(len(items), place + (size or max(1, least, min(most, fair))))
+                submit(place, end)
+                place = end
                 under_way += 1
-            begin, count, job = done.get()
+            begin, end, job = done.get()
             under_way -= 1
-            seconds = max(0.5 * seconds + 0.5 * job.seconds / count, 1e-7)
-            yield begin, job.future.result()
+            try:
+                results = job.future.result()
+            except _ChunkLost:
+                middle = (begin + end) // 2
+                submit(begin, middle)
+                submit(middle, end)
+                under_way += 2
+                continue
+            measured = max(job.seconds / (end - begin), ITEM_SECONDS_MIN)
+            seconds = measured if seconds is None else 0.5 * seconds + 0.5 * measured
+            yield begin, results
 
     def close(self) -> None:
         """Ends the workers after their work."""

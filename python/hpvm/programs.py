@@ -1,17 +1,20 @@
-"""The programs that the package carries: `pvm`, `pvmd`."""
+"""The programs `pvm` and `pvmd`: those that the wheel carries, or those of an installation."""
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
-#: The directory of the package: `bin` and `lib` lie below it.
+#: The directory of the package; a wheel has `bin` and `lib` below it.
 HERE = Path(__file__).resolve().parent
 
 
 def path(name: str) -> Path:
-    """Returns the path of a program of the package."""
-    return HERE / "bin" / name
+    """Returns the path of a program: of the wheel, otherwise the first one of that name in `PATH`."""
+    own = HERE / "bin" / name
+    found = None if own.exists() else shutil.which(name)
+    return Path(found) if found else own
 
 
 def _replace(name: str) -> None:

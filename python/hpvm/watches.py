@@ -46,7 +46,7 @@ class Watch(Iterator[int]):
             return self._queue.pop(0)
         if self._left == 0 or not self._is_open:
             return None
-        found = _hpvm.recv(-1, -1, timeout, self._context)
+        found = _hpvm.recv_message(-1, -1, timeout, self._context)
         if found is None or found.tag == _STOP_TAG:
             return None
         message = Message(found)

@@ -45,8 +45,9 @@ def main(context: int) -> None:
     _hpvm.notify(1, EXIT, [_parent], -1, context)
     broken: Optional[BaseException] = None
     while True:
-        message = _hpvm.recv(-1, -1, None, context)
-        if message.tag in (EXIT, STOP):
+        message = _hpvm.recv_message(-1, -1, None, context)
+        # Without a time limit, there is always a message.
+        if message is None or message.tag in (EXIT, STOP):
             return
         parts = message.parts()
         if message.tag == SETUP:

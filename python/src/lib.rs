@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 mod message;
+mod objects;
 mod raw;
 mod state;
 
@@ -9,11 +10,10 @@ use message::{Message, Packet};
 use pyo3::prelude::*;
 use pyo3::types::PyModule;
 use raw::{Buffer, Calls};
-use state::{SLICE, begin_anew, state};
+use state::{begin_anew, state};
 use std::ffi::{CStr, CString, OsString};
 use std::ops::Deref;
 use std::os::unix::ffi::OsStringExt;
-use std::time::{Duration, Instant};
 
 /// A Python text, or a path's bytes that are no text, as C sees it.
 struct Text(CString);
@@ -156,30 +156,23 @@ fn version() -> String {
 /// Waits for a message; `None` when the time (in seconds) is over. Signal handlers of Python run meanwhile.
 #[pyfunction]
 #[pyo3(signature = (tid=-1, tag=-1, timeout=None, context=None))]
-fn recv(py: Python<'_>, tid: i32, tag: i32, timeout: Option<f64>, context: Option<i32>) -> PyResult<Option<Message>> {
+fn recv_message(
+    py: Python<'_>,
+    tid: i32,
+    tag: i32,
+    timeout: Option<f64>,
+    context: Option<i32>,
+) -> PyResult<Option<Message>> {
     let state = state(py);
-    let end = timeout.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
-    loop {
-        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        let found = py.detach(|| match left {
-            Some(Duration::ZERO) => state.look(-1, context, tid, tag),
-            _ => state.wait(left.map_or(SLICE, |left| left.min(SLICE)), context, tid, tag),
-        });
-        if let Some(envelope) = found.map_err(|code| fail(py, "pvm_recv", code))? {
-            return Ok(Some(Message::new(state, envelope)));
-        }
-        py.check_signals()?;
-        if left == Some(Duration::ZERO) {
-            return Ok(None);
-        }
-    }
+    let found = objects::receive(py, &state, timeout, context, |calls, limit| raw::take(calls, tid, tag, limit))?;
+    Ok(found.map(|envelope| Message::new(state, envelope)))
 }
 
 /// Returns a message that is there, without ringing the event `own`.
 #[pyfunction]
 fn look(py: Python<'_>, own: i32, tid: i32, tag: i32, context: Option<i32>) -> PyResult<Option<Message>> {
     let state = state(py);
-    let found = py.detach(|| state.look(own, context, tid, tag));
+    let found = py.detach(|| state.look(own, context, &|calls, limit| raw::take(calls, tid, tag, limit)));
     let found = found.map_err(|code| fail(py, "pvm_nrecv", code))?;
     Ok(found.map(|envelope| Message::new(state, envelope)))
 }
@@ -292,6 +285,7 @@ fn after_fork(py: Python<'_>) {
 #[pymodule]
 fn _hpvm(module: &Bound<'_, PyModule>) -> PyResult<()> {
     add_plain(module)?;
+    objects::add(module)?;
     module.add_class::<Message>()?;
     module.add_class::<Packet>()?;
     module.add_function(wrap_pyfunction!(message::send_object, module)?)?;
@@ -300,7 +294,7 @@ fn _hpvm(module: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($name:ident),*) => { $(module.add_function(wrap_pyfunction!($name, module)?)?;)* };
     }
-    add!(start_pvmd, spawn, notify, change_hosts, config, tasks, mailboxes, version, recv, look, recvinfo);
+    add!(start_pvmd, spawn, notify, change_hosts, config, tasks, mailboxes, version, recv_message, look, recvinfo);
     add!(barrier, collect, reduce, descriptor, add_event, silence, remove_event, share, after_fork);
     Ok(())
 }

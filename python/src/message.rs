@@ -2,8 +2,10 @@
 //!
 //! An object is a head of [`HEAD_BYTES`] (the sign, then the number of parts), the length of each part (the highest bit
 //! says that the receiver may not change it), and the parts: first the pickle, then its out-of-band buffers. All
-//! numbers are 64 bits, little-endian, and everything is packed as bytes: hosts of all kinds read the same.
-use crate::raw::{self, Buffer, Target};
+//! numbers are 64 bits, little-endian, and everything is packed as bytes: hosts of all kinds read the same. An object of
+//! one short part may also travel as [`SIGN_OF_ONE`] and that part.
+pub use crate::raw::Target;
+use crate::raw::{self, Buffer};
 use crate::state::{State, state};
 use crate::{Text, check, fail};
 use pyo3::exceptions::PyValueError;
@@ -11,8 +13,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::sync::Arc;
 
-const SIGN: &[u8; 8] = b"hpvmobj1";
-const HEAD_BYTES: usize = 16;
+/// Begins an object of several parts.
+pub const SIGN: &[u8; 8] = b"hpvmobj1";
+/// Begins an object of one part, which follows.
+pub const SIGN_OF_ONE: &[u8; 8] = b"hpvmone1";
 const READONLY: u64 = 1 << 63;
 /// The most parts of an object that is believed.
 const PARTS_MAX: u64 = 1 << 24;
@@ -20,7 +24,8 @@ const PARTS_MAX: u64 = 1 << 24;
 const IN_PLACE_BYTES_MIN: usize = 32 << 10;
 const DATA_DEFAULT: i32 = 0;
 const DATA_IN_PLACE: i32 = 2;
-const BAD_MESSAGE: i32 = -12;
+/// PvmBadMsg
+pub const BAD_MESSAGE: i32 = -12;
 
 /// A received message.
 #[pyclass(frozen)]
@@ -75,7 +80,23 @@ impl Message {
 
     /// Returns the parts of an object; an error if the message is not one.
     fn parts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let lengths = self.use_here(py, |calls, mid| lengths(calls, mid, self.bytes))?;
+        let sign = self.use_here(py, |calls, mid| {
+            let mut sign = [0u8; 8];
+            let code = raw::unpack_bytes(calls, mid, &mut sign);
+            if code < 0 { Err(BAD_MESSAGE) } else { Ok(sign) }
+        })?;
+        self.parts_after(py, sign.map_err(|code| fail(py, "unpack an object", code))?)
+    }
+}
+
+impl Message {
+    /// Returns the parts of an object whose sign has been read.
+    pub fn parts_after<'py>(&self, py: Python<'py>, sign: [u8; 8]) -> PyResult<Bound<'py, PyList>> {
+        let lengths = match &sign {
+            SIGN => self.use_here(py, |calls, mid| lengths(calls, mid, self.bytes))?,
+            SIGN_OF_ONE => Ok(vec![self.bytes.saturating_sub(sign.len()) as u64 | READONLY]),
+            _ => Err(BAD_MESSAGE),
+        };
         let lengths = lengths.map_err(|code| fail(py, "unpack an object", code))?;
         let list = PyList::empty(py);
         let mut places = Vec::with_capacity(lengths.len());
@@ -90,14 +111,14 @@ impl Message {
     }
 }
 
-/// Reads the head of an object. A message of others may hold anything, so each number is checked against the size of
+/// Reads the lengths of the parts, which follow the sign. A message of others may hold anything, so each number is checked against the size of
 /// the message before memory is taken.
 fn lengths(calls: &mut raw::Calls, mid: i32, bytes: usize) -> Result<Vec<u64>, i32> {
-    let mut head = [0u8; HEAD_BYTES];
+    let mut head = [0u8; 8];
     let code = raw::unpack_bytes(calls, mid, &mut head);
     let number = |at: &[u8]| at.iter().rev().fold(0u64, |sum, byte| (sum << 8) | u64::from(*byte));
-    let count = number(&head[8..]);
-    if code < 0 || head[..8] != *SIGN || count == 0 || count > PARTS_MAX || count * 8 > bytes as u64 {
+    let count = number(&head);
+    if code < 0 || count == 0 || count > PARTS_MAX || count * 8 > bytes as u64 {
         return Err(BAD_MESSAGE);
     }
     let mut table = vec![0u8; count as usize * 8];
@@ -105,6 +126,26 @@ fn lengths(calls: &mut raw::Calls, mid: i32, bytes: usize) -> Result<Vec<u64>, i
     let lengths: Vec<u64> = table.chunks_exact(8).map(number).collect();
     let sum = lengths.iter().try_fold(0u64, |sum, length| sum.checked_add(length & !READONLY));
     if code < 0 || sum.is_none_or(|sum| sum > bytes as u64) { Err(BAD_MESSAGE) } else { Ok(lengths) }
+}
+
+/// Returns the parts of an object after its sign, each with whether it is read-only; `None` if it is none.
+pub fn split(mut bytes: &[u8]) -> Option<Vec<(&[u8], bool)>> {
+    let mut number = || {
+        let (first, rest) = bytes.split_first_chunk()?;
+        bytes = rest;
+        Some(u64::from_le_bytes(*first))
+    };
+    let count = number()?;
+    if count == 0 || count > PARTS_MAX {
+        return None;
+    }
+    let lengths = (0..count).map(|_| number()).collect::<Option<Vec<u64>>>()?;
+    let mut part = |length: u64| {
+        let (part, rest) = bytes.split_at_checked(usize::try_from(length & !READONLY).ok()?)?;
+        bytes = rest;
+        Some((part, length & READONLY != 0))
+    };
+    lengths.into_iter().map(&mut part).collect()
 }
 
 impl Drop for Message {
@@ -176,7 +217,8 @@ impl Drop for Packet {
     }
 }
 
-fn to(tids: Vec<i32>) -> Target {
+/// Returns the tasks as a target.
+pub fn to(tids: Vec<i32>) -> Target {
     match tids[..] {
         [tid] => Target::Task(tid),
         _ => Target::Tasks(tids),
@@ -185,8 +227,13 @@ fn to(tids: Vec<i32>) -> Target {
 
 /// Sends the parts of an object in one message.
 fn send_parts(py: Python<'_>, call: &str, parts: &Bound<'_, PyAny>, to: (Target, i32, Option<i32>)) -> PyResult<i32> {
-    let state = state(py);
     let parts = parts.try_iter()?.map(|part| Buffer::of(&part?, false)).collect::<PyResult<Vec<Buffer>>>()?;
+    send_buffers(py, call, parts, to)
+}
+
+/// Sends the parts of an object in one message.
+pub fn send_buffers(py: Python<'_>, call: &str, parts: Vec<Buffer>, to: (Target, i32, Option<i32>)) -> PyResult<i32> {
+    let state = state(py);
     let mut head = [SIGN.as_slice(), &(parts.len() as u64).to_le_bytes()].concat();
     for part in &parts {
         let readonly = if part.is_readonly() { READONLY } else { 0 };

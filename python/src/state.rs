@@ -5,15 +5,21 @@
 //! library, it waits inside `pvm_trecv`, which is fastest. Once two threads have met, each waits for the descriptor of
 //! `pvm_getfds` without the lock, and whoever ends a call rings all that wait, since the call may have taken in their
 //! message.
-use crate::raw::{self, Calls, Envelope};
+use crate::raw::{self, Calls};
 use pyo3::prelude::*;
+use std::cell::RefCell;
 use std::os::fd::RawFd;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// How long a thread waits before it looks for signals such as Ctrl-C.
 pub const SLICE: Duration = Duration::from_millis(50);
+
+/// Takes a message: one that is there if no time is given, otherwise one that comes within that time.
+pub trait Take<T>: Fn(&mut Calls, Option<Duration>) -> Result<Option<T>, i32> {}
+impl<T, F: Fn(&mut Calls, Option<Duration>) -> Result<Option<T>, i32>> Take<T> for F {}
 
 /// The task of this process. A child of `fork` gets a new value.
 pub struct State {
@@ -22,8 +28,14 @@ pub struct State {
     is_shared: AtomicBool,
     /// Events of the threads and loops that wait.
     waiting: Mutex<Vec<RawFd>>,
-    /// Buffers whose Python objects are gone.
+    /// Buffers whose Python objects are gone, and whether there are any.
     unused: Mutex<Vec<i32>>,
+    has_unused: AtomicBool,
+}
+
+thread_local! {
+    /// The event of a thread that has waited.
+    static EVENT: RefCell<Option<Rc<Event>>> = const { RefCell::new(None) };
 }
 
 /// The current value. It is locked only while the interpreter's lock is held, so a `fork` finds it unlocked.
@@ -42,6 +54,8 @@ pub fn state(_: Python<'_>) -> Arc<State> {
 /// Begins anew: for a child of `fork`, where a thread that no longer exists may hold the lock.
 pub fn begin_anew(_: Python<'_>) {
     *locked(&CURRENT) = Some(State::new());
+    // The parent uses the same event.
+    EVENT.take();
 }
 
 impl State {
@@ -51,6 +65,7 @@ impl State {
             is_shared: AtomicBool::new(false),
             waiting: Mutex::new(Vec::new()),
             unused: Mutex::new(Vec::new()),
+            has_unused: AtomicBool::new(false),
         })
     }
 
@@ -69,8 +84,10 @@ impl State {
                 locked(&self.calls)
             }
         };
-        for mid in std::mem::take(&mut *locked(&self.unused)) {
-            raw::freebuf(&mut calls, mid);
+        if self.has_unused.swap(false, Ordering::Relaxed) {
+            for mid in std::mem::take(&mut *locked(&self.unused)) {
+                raw::freebuf(&mut calls, mid);
+            }
         }
         let before = context.map(|context| raw::setcontext(&mut calls, context));
         if let Some(code) = before.filter(|code| *code < 0) {
@@ -80,8 +97,11 @@ impl State {
         if let Some(before) = before {
             raw::setcontext(&mut calls, before);
         }
-        for descriptor in locked(&self.waiting).iter().filter(|descriptor| **descriptor != except) {
-            raw::ring(*descriptor);
+        // A thread that waits has shared before it registered its event, and looks once more afterwards.
+        if self.is_shared.load(Ordering::Relaxed) {
+            for descriptor in locked(&self.waiting).iter().filter(|descriptor| **descriptor != except) {
+                raw::ring(*descriptor);
+            }
         }
         Ok(result)
     }
@@ -94,44 +114,46 @@ impl State {
     /// Frees a buffer at the next call. Never waits.
     pub fn discard(&self, mid: i32) {
         locked(&self.unused).push(mid);
+        self.has_unused.store(true, Ordering::Relaxed);
     }
 
-    /// Takes a message if it is there; does not ring `except`.
-    pub fn look(&self, except: RawFd, context: Option<i32>, tid: i32, tag: i32) -> Result<Option<Envelope>, i32> {
-        self.run_except(except, context, |calls| raw::take(calls, tid, tag, None))?
+    /// Takes a message by `take` if it is there; does not ring `except`.
+    pub fn look<T>(&self, except: RawFd, context: Option<i32>, take: &impl Take<T>) -> Result<Option<T>, i32> {
+        self.run_except(except, context, |calls| take(calls, None))?
     }
 
-    /// Takes a message; waits at most `limit`, and returns earlier if the caller should look for signals.
-    pub fn wait(&self, limit: Duration, context: Option<i32>, tid: i32, tag: i32) -> Result<Option<Envelope>, i32> {
+    /// Takes a message by `take`; waits at most `limit`, and returns earlier if the caller should look for signals.
+    pub fn wait<T>(&self, limit: Duration, context: Option<i32>, take: &impl Take<T>) -> Result<Option<T>, i32> {
         if !self.is_shared.load(Ordering::Relaxed) {
-            return self.run(context, |calls| raw::take(calls, tid, tag, Some(limit)))?;
+            return self.run(context, |calls| take(calls, Some(limit)))?;
         }
-        let event = Event::new()?;
+        let event = Event::of_this_thread()?;
         // Registered first: whoever takes the message in after the look rings this event.
-        locked(&self.waiting).push(event.0);
-        let result = self.look_and_wait(&event, limit, context, tid, tag);
-        locked(&self.waiting).retain(|descriptor| *descriptor != event.0);
+        self.add(event.0);
+        let result = self.look_and_wait(&event, limit, context, take);
+        self.remove(event.0);
         result
     }
 
-    fn look_and_wait(
+    fn look_and_wait<T>(
         &self,
         event: &Event,
         limit: Duration,
         context: Option<i32>,
-        tid: i32,
-        tag: i32,
-    ) -> Result<Option<Envelope>, i32> {
+        take: &impl Take<T>,
+    ) -> Result<Option<T>, i32> {
         let (found, descriptor) = self.run_except(event.0, context, |calls| {
             // After `pvm_getfds`, senders ring the descriptor; before, a message between the two calls would not.
             let descriptor = raw::descriptor(calls);
-            (raw::take(calls, tid, tag, None), descriptor)
+            (take(calls, None), descriptor)
         })?;
         if let Some(found) = found? {
             return Ok(Some(found));
         }
-        raw::wait_for([descriptor?, event.0], limit);
-        self.look(event.0, context, tid, tag)
+        if raw::wait_for([descriptor?, event.0], limit)[1] {
+            raw::silence(event.0);
+        }
+        self.look(event.0, context, take)
     }
 
     /// Adds the event of a loop that waits.
@@ -150,9 +172,16 @@ impl State {
 struct Event(RawFd);
 
 impl Event {
-    fn new() -> Result<Event, i32> {
-        // PvmOutOfRes
-        raw::event().map(Event).map_err(|_| -27)
+    fn of_this_thread() -> Result<Rc<Event>, i32> {
+        EVENT.with_borrow_mut(|event| {
+            if let Some(event) = event {
+                return Ok(event.clone());
+            }
+            // PvmOutOfRes
+            let made = Rc::new(raw::event().map(Event).map_err(|_| -27)?);
+            *event = Some(made.clone());
+            Ok(made)
+        })
     }
 }
 

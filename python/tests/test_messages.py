@@ -66,6 +66,42 @@ def test_a_c_program_unpacks_typed_items_and_answers(tmp_path):
     assert (message.into(numpy.empty(3)) == values**2).all() and message.text() == "three"
 
 
+@pytest.mark.parametrize("length", [16300, 16384, 32000, 32768, 40000])
+def test_objects_around_the_limits_of_short_messages_arrive(length):
+    for value in ("x" * length, ["y" * (length - 2000), numpy.arange(1000, dtype="u1")], [b"z" * 500] * (length // 500)):
+        hpvm.send(hpvm.mytid(), value, 14)
+        back = hpvm.recv(tag=14, timeout=5)
+        assert len(back) == len(value) and back[0] == value[0]
+    hpvm.send(hpvm.mytid(), "short", 15)
+    assert hpvm.recv_message(tag=15, timeout=5).object() == "short"
+
+
+def test_arrays_go_from_memory_to_memory():
+    [tid] = hpvm.python(
+        "import numpy; a = numpy.empty(1 << 22); n = hpvm.precv(a, hpvm.parent(), 5)[2]; hpvm.psend(hpvm.parent(), a[:n], 6)"
+    )
+    array = numpy.random.default_rng(1).random(1 << 22)
+    hpvm.psend(tid, array, 5)
+    into = numpy.zeros_like(array)
+    assert hpvm.precv(into, tid, 6, timeout=30) == (tid, 6, 1 << 22) and (into == array).all()
+    me = hpvm.mytid()
+    for kind in "i1 u2 i4 u4 i8 u8 f4 f8 c8 c16".split():
+        small, into = numpy.arange(7).astype(kind), numpy.zeros(9, kind)
+        hpvm.psend(me, small, 7)
+        assert hpvm.precv(into, me, 7, timeout=5) == (me, 7, 7) and (into[:7] == small).all()
+
+
+def test_precv_wants_writable_memory_in_a_row_and_a_message_in_time():
+    with pytest.raises(TimeoutError, match="within 0.01 s"):
+        hpvm.precv(numpy.zeros(3), tag=16, timeout=0.01)
+    with pytest.raises((ValueError, BufferError)):
+        hpvm.precv(numpy.zeros((4, 4))[:, ::2], tag=16, timeout=0.01)
+    with pytest.raises((TypeError, BufferError)):
+        hpvm.precv(b"read-only", tag=16, timeout=0.01)
+    with pytest.raises(TypeError, match="no type"):
+        hpvm.psend(hpvm.mytid(), numpy.zeros(3, "f2"))
+
+
 def test_a_foreign_message_is_no_object():
     hpvm.Packet().ints(1, 2, 3, 4, 5, 6).send(hpvm.mytid(), 12)
     with pytest.raises(hpvm.MessageError, match="PvmBadMsg"):

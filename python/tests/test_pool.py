@@ -58,6 +58,37 @@ def test_every_result_is_there_once_although_workers_are_killed():
         assert sorted(results) == list(range(600)) and pool.executor.lost >= 3
 
 
+def die_twice(value, marks):
+    if value == 5 and len(os.listdir(marks)) < 2:
+        open(os.path.join(marks, str(os.getpid())), "w").close()
+        os._exit(3)
+    return value
+
+
+def test_the_items_of_a_lost_chunk_are_done_again_apart(pool, tmp_path):
+    lost = pool.executor.lost
+    items = [(number, str(tmp_path)) for number in range(16)]
+    assert pool.starmap(die_twice, items, chunksize=8) == list(range(16))
+    assert pool.executor.lost == lost + 2
+
+
+def test_workers_that_are_killed_before_they_can_start_do_not_end_the_work():
+    with hpvm.Pool(2) as pool:
+        end = time.monotonic() + 1.5
+        job = pool.executor.submit(double, 21)
+        killed = 0
+        while time.monotonic() < end and not job.done():
+            for tid in pool.executor.workers:
+                try:
+                    hpvm.send_signal(tid, 9)
+                    killed += 1
+                except hpvm.PvmError:
+                    pass  # it ended meanwhile
+            time.sleep(0.02)
+        assert killed > 2
+        assert job.result(timeout=60) == 42
+
+
 def test_a_job_that_ends_each_worker_fails_at_last(pool):
     future = pool.executor.submit(die, 1)
     with pytest.raises(hpvm.WorkerLost, match="5 workers"):

@@ -19,6 +19,10 @@ echo '== make install, make uninstall'
 make install PREFIX=/opt/hpvm
 PVM_ALLOW_ROOT=1 timeout 60 /opt/hpvm/bin/pvm run -n 2 sh -c 'echo a task of the installation' | tee /build/said
 [ "$(grep -c 'a task of the installation' /build/said)" = 2 ]
+echo '== make install-python'
+make install-python PREFIX=/opt/hpvm
+PATH=/opt/hpvm/bin:$PATH PYTHONPATH=/opt/hpvm/lib/python PVM_ALLOW_ROOT=1 timeout 120 python3 -m hpvm.demo
+rm -r /opt/hpvm/lib/python
 make uninstall PREFIX=/opt/hpvm
 [ ! -e /opt/hpvm ]
 

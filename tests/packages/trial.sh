@@ -6,6 +6,7 @@ set -eu
 version=$1
 export DEBIAN_FRONTEND=noninteractive PVM_ALLOW_ROOT=1
 programs="pvm-examples tablix2 slang-pvm netpipe-pvm"
+ours="/build/libpvm3_*.deb /build/pvm_*.deb /build/pvm-dev_*.deb"
 cd /build
 
 # What is in the directories of the system, without what apt and dpkg keep for themselves.
@@ -101,7 +102,8 @@ theirs=$(dpkg-query --show --showformat='${Version}' pvm)
 listing >/build/theirs
 
 echo '== our packages over them'
-get /build/*.deb
+# shellcheck disable=SC2086 # one word a file
+get $ours
 check_installed "$version"
 run_programs
 [ "$(pkg-config --variable=libdir pvm3)" = "/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || echo x86_64-linux-gnu)" ]
@@ -115,10 +117,12 @@ check_installed "$theirs"
 listing >/build/back
 diff /build/theirs /build/back
 
-echo '== our packages again, and their removal'
-get /build/*.deb
+echo '== our packages again, with the Python module, and their removal'
+# shellcheck disable=SC2086
+get $ours /build/python3-hpvm_*.deb
 check_installed "$version"
-apt-get -qq purge -y libpvm3 pvm pvm-dev >/build/apt.log 2>&1
+timeout 120 python3 -m hpvm.demo
+apt-get -qq purge -y libpvm3 pvm pvm-dev python3-hpvm >/build/apt.log 2>&1
 apt-get -qq autoremove --purge -y >>/build/apt.log 2>&1
 left=$(find /usr /etc \( -name '*pvm*' -o -name 'libfmp*' -o -name '*hpvm*' \) | grep -v -e /usr/share/slsh -e /usr/share/bug || true)
 [ -z "$left" ] || { echo "left: $left"; exit 1; }

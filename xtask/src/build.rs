@@ -164,11 +164,17 @@ fn tasks_of_bench(tree: &Path) -> Result<()> {
     if !inputs.iter().any(|input| is_newer(input, &program)) {
         return Ok(());
     }
+    compile_tasks_of_bench("cc", &tree.join("include"), tree)
+}
+
+/// Compiles that program for a tree, whose library it uses, with headers from another place.
+pub fn compile_tasks_of_bench(compiler: &str, include: &Path, tree: &Path) -> Result<()> {
+    let program = tree.join("bin").join(TASKS_OF_BENCH);
     let scratch = scratch::directory("pvmbench")?;
     let made = scratch.path().join(TASKS_OF_BENCH);
-    let mut cc = Command::new("cc");
-    cc.args(["-std=gnu99", "-O2", "-Wall", "-Wextra", "-Wl,--strip-debug", "-o"]).arg(&made).arg(&inputs[0]);
-    cc.arg("-I").arg(tree.join("include")).arg("-L").arg(tree.join("lib")).arg("-lpvm3");
+    let mut cc = Command::new(compiler);
+    cc.args(["-std=gnu99", "-O2", "-Wall", "-Wextra", "-Wl,--strip-debug", "-o"]).arg(&made);
+    cc.arg(root().join("bench/pvmbench.c")).arg("-I").arg(include).arg(tree.join("lib").join(SONAME));
     sh(cc.args(["-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN/../lib"]))?;
     place(&made, &program, 0o755)
 }
@@ -190,7 +196,7 @@ fn libraries(archive: &Path, lib: &Path) -> Result<()> {
     if inputs.iter().any(|input| is_newer(input, &lib.join(SONAME))) {
         static_library(archive, &exported(&map)?, lib)?;
         // The shared library is made last, so its modification time shows that all libraries have been made.
-        shared_library("cc", archive, lib)?;
+        shared_library("cc", archive, lib, &[])?;
     }
     link(SONAME, &lib.join("libpvm3.so"))?;
     link(GROUP_SONAME, &lib.join("libgpvm3.so"))
@@ -232,8 +238,8 @@ fn shared(compiler: &str, soname: &str, to: &Path) -> Command {
     cc
 }
 
-/// Links the shared libraries with a C compiler for the machine on which they will run.
-pub fn shared_library(compiler: &str, archive: &Path, lib: &Path) -> Result<()> {
+/// Links the shared libraries with a C compiler for the machine on which they will run, and with these further options.
+pub fn shared_library(compiler: &str, archive: &Path, lib: &Path, options: &[&str]) -> Result<()> {
     let map = exports();
     let scratch = scratch::directory("link")?;
     let main = scratch.path().join(SONAME);
@@ -242,7 +248,8 @@ pub fn shared_library(compiler: &str, archive: &Path, lib: &Path) -> Result<()> 
         .args(["-static-libgcc", "-Wl,--gc-sections", "-Wl,--whole-archive"])
         .arg(archive)
         .arg("-Wl,--no-whole-archive")
-        .arg(format!("-Wl,--version-script={}", map.display())))?;
+        .arg(format!("-Wl,--version-script={}", map.display()))
+        .args(options))?;
     // All of PVM is in one library: with two copies of PVM's state, a process could become two tasks. The other library
     // contains nothing, and exists because programs refer to its name.
     let group = scratch.path().join(GROUP_SONAME);

@@ -32,6 +32,7 @@ mod modules;
 mod old_makefiles;
 mod packages;
 mod papers;
+mod portable;
 mod processes;
 mod python;
 mod sanitize;
@@ -74,8 +75,14 @@ const COMMANDS: &[(&str, &[Command])] = &[
             command("install", "install target/dist: install PREFIX [--libdir DIRECTORY]", "1 s", install::run),
             command("uninstall", "remove an installation: uninstall PREFIX", "1 s", install::run_uninstall),
             command(
+                "install-python",
+                "install the Python package with target/dist: install-python DIRECTORY [--rpath DIRECTORY]",
+                "40 s",
+                python::run_install,
+            ),
+            command(
                 "wheel",
-                "build the Python package target/python/wheels/hpvm-*.whl",
+                "build the Python package target/python/wheels/hpvm-*.whl: wheel [--portable]",
                 "1 min, then 5 s",
                 python::run,
             ),
@@ -198,7 +205,7 @@ const COMMANDS: &[(&str, &[Command])] = &[
             command(
                 "bench",
                 "compare with PVM 3.4.6, Open MPI, MPICH and the hardware's limit: bench [--short]",
-                "15 min",
+                "20 min",
                 bench::run,
             ),
             command(

@@ -1,9 +1,9 @@
 //! The Python package: `cargo xtask wheel` builds it, and the part "python" of `cargo xtask test` tries it.
 use crate::build::{self, build_unless_told, is_newer, place};
-use crate::common::{Checks, dist, in_path, output, root, sh};
+use crate::common::{Checks, cargo, dist, in_path, output, root, sh};
 use crate::counts::Counts;
 use crate::failures;
-use crate::scratch;
+use crate::{install, packages, portable, scratch};
 use anyhow::{Context, Result, bail, ensure};
 use regex::Regex;
 use std::fs;
@@ -17,14 +17,45 @@ const GLIBC_MIN: u32 = 17;
 /// What the package carries of the distribution tree.
 const CARRIED: [&str; 4] = ["bin/pvm", "bin/pvmd", "bin/pvmbench", "lib/libpvm3.so.3"];
 
-/// Runs the command: `wheel [--test]`.
+/// For which systems a wheel is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum For {
+    /// For systems with this system's glibc or a newer one: made from `target/dist`.
+    ThisSystem,
+    /// For systems with the glibc of [`portable::GLIBC`], too.
+    OlderSystems,
+}
+
+const USAGE: &str = "usage: cargo xtask wheel [--portable] [--test [--interpreter PYTHON]] [--as-it-is]";
+
+/// Runs the command.
 pub fn run(arguments: &[String]) -> Result<()> {
-    build_unless_told(arguments)?;
-    if arguments.iter().any(|argument| argument == "--test") {
-        return counted(&[])?.report();
+    let (mut systems, mut is_test, mut interpreter) = (For::ThisSystem, false, None);
+    let mut words = arguments.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        match word {
+            "--portable" => systems = For::OlderSystems,
+            "--test" => is_test = true,
+            "--interpreter" => interpreter = Some(words.next().context(USAGE)?),
+            build::AS_IT_IS => {}
+            _ => bail!(USAGE),
+        }
     }
-    println!("{}", wheel()?.display());
+    build_unless_told(arguments)?;
+    match interpreter {
+        _ if !is_test => println!("{}", wheel(systems)?.display()),
+        None => tested(systems)?.report()?,
+        Some(interpreter) => tested_with(interpreter, &wheel(systems)?)?.report()?,
+    }
     Ok(())
+}
+
+/// Runs the tests with another Python.
+fn tested_with(interpreter: &str, wheel: &Path) -> Result<Counts> {
+    let version = output(Command::new(interpreter).args(["-c", "import sys; print(*sys.version_info[:3], sep='.')"]))?;
+    let at = folder()?.join(format!("python-{}", version.trim()));
+    environment_of(interpreter, &at, &root().join("python/requirements-tests.txt"))?;
+    pytest(&at, wheel)
 }
 
 /// Runs the tests of the package. `target/dist` must have been built.
@@ -35,27 +66,88 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     if let Err(error) = tools() {
         return Ok(Counts::skip(format_args!("the Python package: its tools cannot be had: {error:#}")));
     }
-    let wheel = wheel()?;
+    tested(For::ThisSystem)
+}
+
+fn tested(systems: For) -> Result<Counts> {
+    let wheel = wheel(systems)?;
     let mut checks = Checks::default();
+    checks.check("mypy finds nothing in the package", types_are_sound());
     checks.check("the wheel runs on every system of its tag", audit(&wheel));
     checks.check("the wheel alone, in a fresh environment, runs its demo", demo(&wheel));
-    Ok(checks.counts() + pytest(&wheel)?)
+    Ok(checks.counts() + pytest(&tools()?, &wheel)?)
+}
+
+/// Runs the command: `install-python DIRECTORY [--rpath DIRECTORY]`.
+pub fn run_install(arguments: &[String]) -> Result<()> {
+    let (directory, rpath) = match arguments {
+        [directory] => (directory, ""),
+        [directory, option, rpath] if option == "--rpath" => (directory, rpath.as_str()),
+        _ => bail!("usage: cargo xtask install-python DIRECTORY [--rpath DIRECTORY]"),
+    };
+    let to = install::destination(install::destdir(), &std::path::absolute(directory)?);
+    place_sources(&to)?;
+    let extension = extension(rpath)?;
+    copy(&extension, &to.join("hpvm/_hpvm.abi3.so"), 0o644)?;
+    println!("installed to {}", to.display());
+    Ok(())
+}
+
+/// Installs all of the package but the extension: the Python files, and what names the version to pip.
+pub fn place_sources(to: &Path) -> Result<()> {
+    for file in build::files_of(&root().join("python/hpvm"))? {
+        copy(&file, &to.join("hpvm").join(file.file_name().context("a file")?), 0o644)?;
+    }
+    let project: toml::Table = toml::from_str(&fs::read_to_string(root().join("python/pyproject.toml"))?)?;
+    let text = |key: &str| project["project"][key].as_str().with_context(|| format!("pyproject.toml has no {key}"));
+    let (name, version, summary) = (text("name")?, text("version")?, text("description")?);
+    let about = to.join(format!("{name}-{version}.dist-info"));
+    fs::create_dir_all(&about)?;
+    let metadata = format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {summary}\n");
+    fs::write(about.join("METADATA"), metadata).context("cannot write METADATA")
+}
+
+/// Builds the extension with `target/dist`, by cargo alone. It looks for `libpvm3.so.3` in `rpath`, too.
+fn extension(rpath: &str) -> Result<PathBuf> {
+    let target = folder()?.join("module");
+    let mut cargo = cargo();
+    cargo.args(["build", "--release", "--locked", "--quiet", "--manifest-path", MANIFEST, "--target-dir"]).arg(&target);
+    // An extension is not linked to an interpreter, and the limited interface needs none to be built.
+    cargo.env("PYO3_NO_PYTHON", "1").env("PYO3_BUILD_EXTENSION_MODULE", "1");
+    sh(cargo.env("HPVM_LIB", dist().join("lib")).env("HPVM_RPATH", rpath))?;
+    Ok(target.join("release/lib_hpvm.so"))
 }
 
 fn folder() -> Result<PathBuf> {
     Ok(build::target_directory()?.join("python"))
 }
 
-/// Returns the environment with the tools, which pip installs when their list has changed.
+/// Returns the environment with the tools.
 fn tools() -> Result<PathBuf> {
-    let environment = folder()?.join("tools");
-    let (list, done) = (root().join("python/requirements.txt"), environment.join("installed"));
-    if is_newer(&list, &done) {
-        output(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
-        pip(&environment).map(|mut pip| output(pip.args(["install", "--requirement"]).arg(&list)))??;
+    let tools = folder()?.join("tools");
+    environment(&tools, &root().join("python/requirements.txt"))?;
+    Ok(tools)
+}
+
+/// Makes an environment with the packages of a list, which pip installs when the list has changed.
+pub fn environment(at: &Path, list: &Path) -> Result<()> {
+    environment_of("python3", at, list)
+}
+
+/// Does the same with that interpreter.
+fn environment_of(interpreter: &str, at: &Path, list: &Path) -> Result<()> {
+    let done = at.join("installed");
+    if is_newer(list, &done) {
+        output(Command::new(interpreter).args(["-m", "venv"]).arg(at))?;
+        pip(at).map(|mut pip| output(pip.args(["install", "--requirement"]).arg(list)))??;
         fs::write(&done, "")?;
     }
-    Ok(environment)
+    Ok(())
+}
+
+/// Installs the wheel, in place of an earlier one.
+pub fn install(environment: &Path, wheel: &Path) -> Result<()> {
+    sh(pip(environment)?.args(["install", "--no-index", "--no-deps", "--force-reinstall"]).arg(wheel))
 }
 
 fn pip(environment: &Path) -> Result<Command> {
@@ -73,9 +165,27 @@ fn python(environment: &Path) -> Command {
     command
 }
 
-/// Builds the wheel from `python` and `target/dist`. Returns its path.
-fn wheel() -> Result<PathBuf> {
+/// Checks the annotations, by which users' own checks go.
+fn types_are_sound() -> Result<()> {
+    let mypy = tools()?.join("bin/mypy");
+    if !mypy.exists() {
+        println!("mypy needs Python 3.10: not run");
+        return Ok(());
+    }
+    let mut mypy = Command::new(mypy);
+    mypy.arg("--cache-dir").arg(folder()?.join("mypy")).arg("hpvm").current_dir(root().join("python"));
+    let done = mypy.output().context("cannot start mypy")?;
+    ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+    Ok(())
+}
+
+/// Builds the wheel from `python` and the programs for these systems. Returns its path.
+pub fn wheel(systems: For) -> Result<PathBuf> {
     let (tools, folder) = (tools()?, folder()?);
+    let carried = match systems {
+        For::ThisSystem => dist(),
+        For::OlderSystems => portable::tree(&dist())?,
+    };
     let (stage, wheels) = (folder.join("stage"), folder.join("wheels"));
     // Files that are no longer in the source must not be in the wheel.
     for old in [stage.join("hpvm"), wheels.clone()] {
@@ -92,14 +202,22 @@ fn wheel() -> Result<PathBuf> {
         }
     }
     for name in CARRIED {
-        copy(&dist().join(name), &stage.join("hpvm").join(name), 0o755)?;
+        copy(&carried.join(name), &stage.join("hpvm").join(name), 0o755)?;
     }
     for header in build::files_of(&dist().join("include"))? {
         copy(&header, &stage.join("hpvm/include").join(header.file_name().context("a file")?), 0o644)?;
     }
+    packages::notices::write(&stage.join("hpvm/THIRD-PARTY-LICENSES.txt"))?;
     let mut maturin = Command::new(tools.join("bin/maturin"));
     maturin.args(["build", "--release", "--locked", "--quiet", "--auditwheel", "skip"]);
-    maturin.args(["--compatibility", &platform()?, "--manifest-path"]).arg(stage.join("Cargo.toml"));
+    let platform = match systems {
+        For::ThisSystem => platform(&carried)?,
+        For::OlderSystems => {
+            maturin.args(["--zig", "--target", portable::TARGET]).env("PATH", portable::path()?);
+            format!("manylinux_{}", portable::GLIBC.replace('.', "_"))
+        }
+    };
+    maturin.args(["--compatibility", &platform, "--manifest-path"]).arg(stage.join("Cargo.toml"));
     maturin.arg("--target-dir").arg(folder.join("build")).arg("--out").arg(&wheels);
     maturin.arg("--interpreter").arg(tools.join("bin/python"));
     output(maturin.env("HPVM_LIB", stage.join("hpvm/lib")))?;
@@ -107,11 +225,11 @@ fn wheel() -> Result<PathBuf> {
 }
 
 /// Returns the platform tag of the wheel: the newest version of glibc whose symbols the programs use.
-fn platform() -> Result<String> {
+fn platform(tree: &Path) -> Result<String> {
     let version = Regex::new(r"GLIBC_2\.(\d+)")?;
     let mut newest = GLIBC_MIN;
     for name in CARRIED {
-        let symbols = output(Command::new("objdump").arg("-T").arg(dist().join(name)))?;
+        let symbols = output(Command::new("objdump").arg("-T").arg(tree.join(name)))?;
         let minors = version.captures_iter(&symbols).filter_map(|found| found[1].parse().ok());
         newest = minors.fold(newest, u32::max);
     }
@@ -131,7 +249,12 @@ fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
 fn audit(wheel: &Path) -> Result<()> {
     let said = output(python(&tools()?).args(["-m", "auditwheel", "show"]).arg(wheel))?;
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    ensure!(words.contains(&format!("platform tag: \"{}_", platform()?)), "{said}");
+    // The name ends in the tag, such as manylinux_2_28_x86_64.
+    let name = wheel.file_stem().unwrap_or_default().to_string_lossy();
+    let tag = name.rsplit('-').next().context("a wheel has a tag")?;
+    let glibc = |tag: &str| tag.split('_').nth(2).and_then(|minor| minor.parse::<u32>().ok());
+    let found = words.split("platform tag: \"").nth(1).and_then(glibc);
+    ensure!(found.is_some() && found <= glibc(tag), "{tag}: {said}");
     Ok(())
 }
 
@@ -149,10 +272,9 @@ fn demo(wheel: &Path) -> Result<()> {
 }
 
 /// Runs pytest with the installed wheel, and counts its tests.
-fn pytest(wheel: &Path) -> Result<Counts> {
-    let tools = tools()?;
-    sh(pip(&tools)?.args(["install", "--no-index", "--no-deps", "--force-reinstall"]).arg(wheel))?;
-    let mut command = python(&tools);
+fn pytest(environment: &Path, wheel: &Path) -> Result<Counts> {
+    install(environment, wheel)?;
+    let mut command = python(environment);
     command.args(["-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"]);
     // The tests' directory alone: beside it lies the source of the package, which has no extension.
     let done = command.arg("tests").current_dir(root().join("python")).env("PYTHONSAFEPATH", "1").output()?;

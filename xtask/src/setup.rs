@@ -3,7 +3,7 @@
 use crate::common::{in_path, output, sh};
 use crate::debian_pvm;
 use crate::debian_rust::{self, Part};
-use crate::{clippy, fuzz, sanitize, slurm, unlike};
+use crate::{bench, clippy, fuzz, sanitize, slurm, unlike};
 use anyhow::{Result, bail, ensure};
 use std::collections::HashSet;
 use std::path::Path;
@@ -36,7 +36,7 @@ const TEST: &[&str] = &[
 ];
 
 /// The packages for comparisons. The two MPIs coexist; each has commands of its own (`mpicc.openmpi`, ...).
-const BENCH: &[&str] = &[FONT, "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev"];
+const BENCH: &[&str] = &[FONT, "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev", "python3-venv"];
 
 /// The packages for `cargo xtask wheel`.
 const WHEEL: &[&str] = &["python3-venv"];
@@ -74,6 +74,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
         println!("{TEST_NOTICE}");
     }
     wanted(&words)?.get()?;
+    if words.contains(&"bench") {
+        if let Err(error) = bench::python::setup() {
+            println!("NOT AVAILABLE here: mpi4py and dask; Python will not be measured: {error:#}");
+        }
+    }
     if words.contains(&"test") {
         take_what_can_be_had();
     }

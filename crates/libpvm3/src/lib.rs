@@ -20,6 +20,7 @@ pub mod fuzz;
 mod groups;
 mod handlers;
 mod hosts;
+mod interpreter;
 mod line_buffering;
 mod lists;
 mod lock;

@@ -21,7 +21,7 @@ const AT_ONCE: Limit = Some(Duration::ZERO);
 
 /// `pvm_recv`, `pvm_nrecv`, `pvm_trecv`.
 #[inline(always)]
-fn receive(guard: &mut Guard, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
+pub fn receive(guard: &mut Guard, tid: c_int, tag: c_int, limit: Limit) -> Outcome {
     guard.enrolled()?;
     if guard.task().in_handler() {
         return if limit == AT_ONCE { Ok(0) } else { Err(Code::NotImpl.into()) };
@@ -283,17 +283,17 @@ pub unsafe extern "C" fn pvm_precv(
 
 /// The addresses for sender, tag and length of a received message; each may be null.
 #[derive(Clone, Copy)]
-struct Places {
-    source: *mut c_int,
-    tag: *mut c_int,
-    length: *mut c_int,
+pub struct Places {
+    pub source: *mut c_int,
+    pub tag: *mut c_int,
+    pub length: *mut c_int,
 }
 
 impl Places {
     /// # Safety
     /// The places are null or valid for a write.
     #[inline(always)]
-    unsafe fn fill(self, delivered: &pvm_task::Delivered) {
+    pub unsafe fn fill(self, delivered: &pvm_task::Delivered) {
         // SAFETY: as promised by the caller.
         unsafe {
             store(self.source, delivered.src);
@@ -339,7 +339,8 @@ unsafe extern "C" fn precv_any(
             let kind = Kind::from_number(data_type).unwrap_or(Kind::Byte);
             let start = if room == 0 { NonNull::dangling().as_ptr() } else { data.cast() };
             let code = call("pvm_precv", |guard| {
-                let delivered = precv(guard, tid, tag, &Room { start, bytes: room, kind })?;
+                let room = Room { start, bytes: room, kind };
+                let delivered = precv(guard, tid, tag, &room, None)?.ok_or(Code::SysErr)?;
                 found.set(Some(delivered));
                 // SAFETY: as promised by the caller.
                 unsafe { places.fill(&delivered) };
@@ -355,10 +356,10 @@ unsafe extern "C" fn precv_any(
 }
 
 /// The user's memory for the data of a message.
-struct Room {
-    start: *mut u8,
-    bytes: usize,
-    kind: Kind,
+pub struct Room {
+    pub start: *mut u8,
+    pub bytes: usize,
+    pub kind: Kind,
 }
 
 impl Room {
@@ -371,7 +372,14 @@ impl Room {
     }
 }
 
-fn precv(guard: &mut Guard, tid: c_int, tag: c_int, room: &Room) -> Result<pvm_task::Delivered, Failure> {
+/// Receives into the user's memory. `None` after the time `limit`, if there is one.
+pub fn precv(
+    guard: &mut Guard,
+    tid: c_int,
+    tag: c_int,
+    room: &Room,
+    limit: Option<Duration>,
+) -> Result<Option<pvm_task::Delivered>, Failure> {
     guard.enrolled()?;
     if guard.task().in_handler() {
         return Err(Code::NotImpl.into());
@@ -380,16 +388,21 @@ fn precv(guard: &mut Guard, tid: c_int, tag: c_int, room: &Room) -> Result<pvm_t
     match room.fill(guard, &filter) {
         Some(delivered) => {
             guard.run_callbacks();
-            Ok(delivered)
+            Ok(Some(delivered))
         }
-        None => precv_slow(guard, &filter, room),
+        None => precv_slow(guard, &filter, room, limit),
     }
 }
 
 #[inline(never)]
-fn precv_slow(guard: &mut Guard, filter: &Filter, room: &Room) -> Result<pvm_task::Delivered, Failure> {
+fn precv_slow(
+    guard: &mut Guard,
+    filter: &Filter,
+    room: &Room,
+    limit: Option<Duration>,
+) -> Result<Option<pvm_task::Delivered>, Failure> {
     guard.task().begin_precv(filter, room.bytes);
-    let delivered = wait_on(guard, None, &mut |guard| {
+    let delivered = wait_on(guard, limit, &mut |guard| {
         let delivered = room.fill(guard, filter);
         guard.run_callbacks();
         match delivered {
@@ -398,5 +411,5 @@ fn precv_slow(guard: &mut Guard, filter: &Filter, room: &Room) -> Result<pvm_tas
         }
     });
     guard.task().end_precv();
-    delivered.unwrap_or(Err(Code::SysErr.into()))
+    delivered.transpose()
 }

@@ -24,12 +24,13 @@ pub fn silence(descriptor: RawFd) {
     unsafe { libc::read(descriptor, (&raw mut count).cast(), 8) };
 }
 
-/// Waits until one of two descriptors is readable, a signal comes, or the time is over.
-pub fn wait_for(descriptors: [RawFd; 2], limit: Duration) {
+/// Waits until one of two descriptors is readable, a signal comes, or the time is over. Returns which are readable.
+pub fn wait_for(descriptors: [RawFd; 2], limit: Duration) -> [bool; 2] {
     let one = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut list = descriptors.map(one);
     // SAFETY: an array of two entries.
     unsafe { libc::poll(list.as_mut_ptr(), 2, limit.as_millis().max(1) as c_int) };
+    list.map(|one| one.revents != 0)
 }
 
 /// Closes a descriptor of [`event`].

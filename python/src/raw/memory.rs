@@ -1,6 +1,7 @@
 //! The memory of Python's objects.
 use libc::{c_char, c_int, c_void};
 use pyo3::prelude::*;
+use std::ffi::CStr;
 use std::ptr::null;
 
 /// Python's `Py_buffer`. The limited interface has it from 3.11 on; its layout is the same in 3.9 and 3.10.
@@ -19,6 +20,14 @@ pub(super) struct View {
     internal: *mut c_void,
 }
 
+/// `PyBUF_FORMAT` and `PyBUF_ND`: the items' format, and memory in C's order.
+const WITH_FORMAT: c_int = 0x4;
+const WITH_SHAPE: c_int = 0x8;
+
+/// From this size on, numpy asks for large pages, too.
+const LARGE_PAGES_BYTES_MIN: usize = 4 << 20;
+const PAGE_BYTES: usize = 4096;
+
 unsafe extern "C" {
     fn PyObject_GetBuffer(object: *mut pyo3::ffi::PyObject, view: *mut View, flags: c_int) -> c_int;
     fn PyBuffer_Release(view: *mut View);
@@ -36,10 +45,19 @@ unsafe impl Sync for Buffer {}
 impl Buffer {
     /// Returns the memory of an object, or the exception of an object without contiguous (writable) memory.
     pub fn of(object: &Bound<'_, PyAny>, writable: bool) -> PyResult<Buffer> {
+        Buffer::with_flags(object, c_int::from(writable))
+    }
+
+    /// Does the same for memory whose items have a format.
+    pub fn typed(object: &Bound<'_, PyAny>, writable: bool) -> PyResult<Buffer> {
+        Buffer::with_flags(object, c_int::from(writable) | WITH_FORMAT | WITH_SHAPE)
+    }
+
+    fn with_flags(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Buffer> {
         // SAFETY: all bytes zero are a valid view: null pointers and numbers.
         let mut view: Box<View> = Box::new(unsafe { std::mem::zeroed() });
         // SAFETY: the interpreter's lock is held (`Bound`), and the view is writable.
-        if unsafe { PyObject_GetBuffer(object.as_ptr(), &mut *view, c_int::from(writable)) } < 0 {
+        if unsafe { PyObject_GetBuffer(object.as_ptr(), &mut *view, flags) } < 0 {
             return Err(PyErr::fetch(object.py()));
         }
         Ok(Buffer(view))
@@ -48,6 +66,20 @@ impl Buffer {
     pub fn len(&self) -> usize {
         self.0.bytes as usize
     }
+    /// Returns the size of an item in bytes, at least 1.
+    pub fn item_bytes(&self) -> usize {
+        self.0.item_bytes.max(1) as usize
+    }
+
+    /// Returns the format of the items; without one, they are bytes.
+    pub fn format(&self) -> &str {
+        if self.0.format.is_null() {
+            return "B";
+        }
+        // SAFETY: the exporter's text ends with a zero and stays while the view lives.
+        unsafe { CStr::from_ptr(self.0.format) }.to_str().unwrap_or_default()
+    }
+
     /// Returns whether the memory must not be changed.
     pub fn is_readonly(&self) -> bool {
         self.0.is_readonly != 0
@@ -76,7 +108,9 @@ pub fn unfilled(py: Python<'_>, bytes: usize, is_readonly: bool) -> PyResult<(Bo
             true => pyo3::ffi::PyBytes_AsString(object.as_ptr()),
             false => pyo3::ffi::PyByteArray_AsString(object.as_ptr()),
         };
-        Ok((object, Place { data: data.cast(), bytes }))
+        let place = Place { data: data.cast(), bytes };
+        place.prefer_large_pages();
+        Ok((object, place))
     }
 }
 
@@ -84,6 +118,20 @@ pub fn unfilled(py: Python<'_>, bytes: usize, is_readonly: bool) -> PyResult<(Bo
 pub struct Place {
     pub(super) data: *mut c_void,
     pub(super) bytes: usize,
+}
+
+impl Place {
+    /// Asks for large pages, as numpy does for its arrays: the first use of new memory costs less then.
+    fn prefer_large_pages(&self) {
+        if self.bytes < LARGE_PAGES_BYTES_MIN {
+            return;
+        }
+        let start = self.data.addr().next_multiple_of(PAGE_BYTES);
+        let end = (self.data.addr() + self.bytes) / PAGE_BYTES * PAGE_BYTES;
+        let first = self.data.wrapping_byte_add(start - self.data.addr());
+        // SAFETY: whole pages inside the memory of the object; the advice changes no contents.
+        unsafe { libc::madvise(first, end - start, libc::MADV_HUGEPAGE) };
+    }
 }
 
 // SAFETY: one thread at a time copies bytes there.

@@ -7,18 +7,21 @@
 
 mod events;
 mod memory;
+mod receive;
 
 pub use events::{close, event, ring, silence, wait_for};
 pub use memory::{Buffer, Place, unfilled};
+pub use receive::{Envelope, precv, take, take_and_read, take_from_mailbox};
 
-use libc::{c_char, c_int, c_uint, c_void, timeval};
+use libc::{c_char, c_int, c_void};
 use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;
 use std::ptr::{null, null_mut};
-use std::time::Duration;
 
 /// The most bytes of one call of `pvm_pkbyte`, whose count is an int.
 const CHUNK_BYTES_MAX: usize = 1 << 30;
+/// The longest message that is read by the call that receives it.
+pub const SHORT_MESSAGE_BYTES_MAX: usize = 32 << 10;
 
 #[repr(C)]
 struct HostInfo {
@@ -108,10 +111,19 @@ unsafe extern "C" {
     fn pvm_pkstr(text: *const c_char) -> c_int;
     fn pvm_upkstr(text: *mut c_char) -> c_int;
     fn pvm_send(tid: c_int, tag: c_int) -> c_int;
+    fn pvm_psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, code: c_int) -> c_int;
+    fn hpvm_take(tid: c_int, tag: c_int, limit_us: c_int, data: *mut u8, room: c_int, taken: *mut Taken) -> c_int;
+    fn hpvm_precv(
+        tid: c_int,
+        tag: c_int,
+        data: *mut c_void,
+        count: c_int,
+        code: c_int,
+        limit_us: c_int,
+        found: *mut c_int,
+    ) -> c_int;
     fn pvm_mcast(tids: *const c_int, count: c_int, tag: c_int) -> c_int;
     fn pvm_bcast(group: *const c_char, tag: c_int) -> c_int;
-    fn pvm_nrecv(tid: c_int, tag: c_int) -> c_int;
-    fn pvm_trecv(tid: c_int, tag: c_int, limit: *const timeval) -> c_int;
     fn pvm_probe(tid: c_int, tag: c_int) -> c_int;
     fn pvm_getfds(list: *mut *const c_int) -> c_int;
     fn pvm_setcontext(context: c_int) -> c_int;
@@ -160,13 +172,23 @@ unsafe extern "C" {
     fn PvmProduct(t: *mut c_int, r: *mut c_void, d: *mut c_void, n: *mut c_int, e: *mut c_int);
 }
 
-/// The right to change the process's active buffers and context.
-pub struct Calls(());
+/// What `hpvm_take` has found.
+#[repr(C)]
+#[derive(Default)]
+struct Taken {
+    mid: c_int,
+    source: c_int,
+    tag: c_int,
+    length: c_int,
+}
+
+/// The right to change the process's active buffers and context, with memory for short messages.
+pub struct Calls(Box<[u8]>);
 
 impl Calls {
     /// Makes the value. Only the state's lock does so.
     pub(crate) fn new() -> Calls {
-        Calls(())
+        Calls(vec![0; SHORT_MESSAGE_BYTES_MAX].into_boxed_slice())
     }
 }
 
@@ -492,51 +514,18 @@ pub fn unpack_parts(_: &mut Calls, mid: c_int, places: &[Place]) -> c_int {
     unsafe { in_buffer(mid, pvm_setrbuf, all) }
 }
 
-/// A received message: buffer, sender, tag, bytes.
-pub type Envelope = (c_int, c_int, c_int, usize);
-
-/// Takes the next message that matches, if it comes within `limit` (`None`: if it is there). It is not the active
-/// buffer afterwards, so the next receive does not free it.
-pub fn take(_: &mut Calls, tid: c_int, tag: c_int, limit: Option<Duration>) -> Result<Option<Envelope>, c_int> {
-    // SAFETY: ints, and a time that lives long enough.
-    unsafe {
-        let before = pvm_setrbuf(0);
-        let mid = match limit {
-            None => pvm_nrecv(tid, tag),
-            Some(limit) => {
-                let limit = timeval { tv_sec: limit.as_secs() as i64, tv_usec: i64::from(limit.subsec_micros()) };
-                pvm_trecv(tid, tag, &limit)
-            }
-        };
-        pvm_setrbuf(before.max(0));
-        envelope(mid)
-    }
+/// Sends the items in `data`, of PVM's type `code` and of `size` bytes each.
+pub fn psend(_: &mut Calls, tid: c_int, tag: c_int, code: c_int, size: usize, data: &Buffer) -> c_int {
+    let Ok(count) = c_int::try_from(data.len() / size.max(1)) else { return -2 };
+    // SAFETY: the memory stays in place while `data` lives, and holds `count` items.
+    unsafe { pvm_psend(tid, tag, data.0.data, count, code) }
 }
 
-/// Takes an entry of a mailbox.
-pub fn take_from_mailbox(_: &mut Calls, name: &CStr, index: c_int, flags: c_int) -> Result<Option<Envelope>, c_int> {
-    // SAFETY: a text and ints.
-    unsafe {
-        let before = pvm_setrbuf(0);
-        let mid = pvm_recvinfo(name.as_ptr(), index, flags);
-        pvm_setrbuf(before.max(0));
-        envelope(mid)
-    }
-}
-
-/// Returns what is known of a buffer; 0 is no buffer.
-///
-/// # Safety
-/// The right to call the library.
-unsafe fn envelope(mid: c_int) -> Result<Option<Envelope>, c_int> {
-    if mid <= 0 {
-        return if mid < 0 { Err(mid) } else { Ok(None) };
-    }
-    let (mut bytes, mut tag, mut tid) = (0, 0, 0);
-    // SAFETY: places for the results.
-    let code = unsafe { pvm_bufinfo(mid, &mut bytes, &mut tag, &mut tid) };
-    // A body of 2 GiB or more has a length that an int holds only as a negative number.
-    if code < 0 { Err(code) } else { Ok(Some((mid, tid, tag, bytes as c_uint as usize))) }
+/// Sends bytes.
+pub fn psend_bytes(_: &mut Calls, tid: c_int, tag: c_int, bytes: &mut [u8]) -> c_int {
+    let Ok(count) = c_int::try_from(bytes.len()) else { return -2 };
+    // SAFETY: the slice's memory, which the library only reads.
+    unsafe { pvm_psend(tid, tag, bytes.as_mut_ptr().cast(), count, 1) }
 }
 
 /// Returns the descriptor that becomes readable when messages arrive.

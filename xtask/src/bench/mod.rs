@@ -6,6 +6,7 @@ pub mod hosts;
 mod picture;
 mod plan;
 mod process;
+pub mod python;
 pub mod runner;
 pub mod samples;
 pub mod systems;
@@ -49,8 +50,9 @@ const BUSY_PERCENT: f64 = 3.0;
 const DISTURBED_BELOW: f64 = 0.9;
 
 const USAGE: &str = "bench [--short] [--only NAME]... [--peers] [--as-it-is]
-  --short      about 2 min instead of about 15
-  --only NAME  latency, bandwidth, rate, ring, mcast, spawn, groups, idle, netpipe, hosts or collectives
+  --short      about 3 min instead of about 20
+  --only NAME  latency, bandwidth, rate, ring, mcast, spawn, groups, idle, netpipe, hosts, collectives or
+               python
   --peers      leave hpvm out: how fast are the others here?
   --as-it-is   take target/dist as it is, without building it first";
 
@@ -72,7 +74,8 @@ fn options(arguments: &[String]) -> Result<Options> {
             Long("inside") => options.inside = true,
             Long("only") => {
                 let name = parser.value()?.string()?;
-                if !hosts::PARTS.contains(&name.as_str())
+                if name != python::NAME
+                    && !hosts::PARTS.contains(&name.as_str())
                     && !plan::groups(options.effort).iter().any(|group| group.name == name)
                 {
                     bail!("there is no measure {name}\n{USAGE}");
@@ -107,7 +110,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     warn_when_busy();
     let start = Instant::now();
-    let outcome = measure(options.effort, &options.only, &systems)?;
+    let mut outcome = measure(options.effort, &options.only, &systems)?;
     println!("\nSettings");
     for system in &systems {
         println!("  {:17} {}", system.name(), system.settings());
@@ -119,6 +122,12 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let parts: Vec<&str> = hosts::PARTS.into_iter().filter(is_wanted).collect();
     if !parts.is_empty() {
         verdicts.extend(hosts::measure(&parts, options.effort, options.peers)?);
+    }
+    if !options.peers && is_wanted(&python::NAME) {
+        if let Some((samples, targets)) = python::measure(options.effort)? {
+            outcome.samples.0.extend(samples.0);
+            verdicts.extend(targets);
+        }
     }
     if !options.only.is_empty() {
         verdicts.retain(|verdict| verdict.worst().is_some());

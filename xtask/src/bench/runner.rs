@@ -31,31 +31,42 @@ pub fn compile(systems: &BTreeSet<System>) -> Result<()> {
     let directory = directory();
     std::fs::create_dir_all(&directory)?;
     let source = |name: &str| root().join("bench").join(name);
-    let compiler = |name: &str| {
-        let mut compiler = Command::new(name);
-        // -Wno-stringop-overflow suppresses a false warning about MPI_STATUSES_IGNORE in MPICH's header.
-        compiler.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-stringop-overflow", "-o"]);
-        compiler
-    };
     sh(compiler("cc").arg(directory.join("limit")).arg(source("limit.c")))?;
     for (name, source) in [
         ("pvm_bench", source("pvm_bench.c")),
         ("papers", source("papers.c")),
         ("roots", root().join("examples/roots/roots.c")),
     ] {
-        let mut pvm = compiler("cc");
-        debian_pvm::compiles(&mut pvm).arg(directory.join(name)).arg(source);
-        if systems.contains(&System::Hpvm) {
-            pvm.arg("-I").arg(dist().join("include")).arg("-L").arg(dist().join("lib"));
-        }
-        // With Debian's PVM, the program also needs libgpvm3; our libpvm3 contains the group functions.
-        sh(pvm.args(["-Wl,--no-as-needed", "-lgpvm3", "-lpvm3"]))?;
+        pvm_program(name, &source, systems.contains(&System::Hpvm))?;
     }
     let compilers: BTreeSet<_> = systems.iter().filter_map(|system| system.mpi_compiler()).collect();
     for (wrapper, program) in compilers {
         sh(compiler(wrapper).arg(directory.join(program)).arg(source("mpi_bench.c")))?;
     }
     Ok(())
+}
+
+fn compiler(name: &str) -> Command {
+    let mut compiler = Command::new(name);
+    // -Wno-stringop-overflow suppresses a false warning about MPI_STATUSES_IGNORE in MPICH's header.
+    compiler.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-stringop-overflow", "-o"]);
+    compiler
+}
+
+/// Compiles a program for PVM; with our headers and library, or with Debian's.
+fn pvm_program(name: &str, source: &Path, is_ours: bool) -> Result<()> {
+    let mut pvm = compiler("cc");
+    debian_pvm::compiles(&mut pvm).arg(directory().join(name)).arg(source);
+    if is_ours {
+        pvm.arg("-I").arg(dist().join("include")).arg("-L").arg(dist().join("lib"));
+    }
+    // With Debian's PVM, the program also needs libgpvm3; our libpvm3 contains the group functions.
+    sh(pvm.args(["-Wl,--no-as-needed", "-lgpvm3", "-lpvm3"]))
+}
+
+/// Compiles `bench/pvm_bench.c` with our library.
+pub fn pvm_bench() -> Result<()> {
+    pvm_program("pvm_bench", &root().join("bench/pvm_bench.c"), true)
 }
 
 /// A failure, for the report.

@@ -37,11 +37,13 @@ pub fn run_uninstall(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn destdir() -> Option<PathBuf> {
+/// Returns `$DESTDIR`.
+pub fn destdir() -> Option<PathBuf> {
     std::env::var_os("DESTDIR").map(PathBuf::from)
 }
 
-fn destination(destdir: Option<PathBuf>, prefix: &Path) -> PathBuf {
+/// Returns the directory for the files of a prefix.
+pub fn destination(destdir: Option<PathBuf>, prefix: &Path) -> PathBuf {
     match destdir {
         Some(destdir) if !destdir.as_os_str().is_empty() => destdir.join(prefix.strip_prefix("/").unwrap_or(prefix)),
         _ => prefix.to_path_buf(),

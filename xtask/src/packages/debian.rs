@@ -1,15 +1,18 @@
 //! The Debian packages, checked without building them: what each contains, beside what Debian's own contain.
 use crate::common::{dist, in_path, output, root};
 use crate::install::{self, Layout};
-use crate::{debian_pvm, scratch};
+use crate::{debian_pvm, python, scratch};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The packages that take the place of Debian's packages with the same names.
-pub const PACKAGES: [&str; 3] = ["libpvm3", "pvm", "pvm-dev"];
+/// Our packages. The first [`THEIRS_TOO`] take the place of Debian's packages with the same names.
+pub const PACKAGES: [&str; 4] = ["libpvm3", "pvm", "pvm-dev", "python3-hpvm"];
+const THEIRS_TOO: usize = 3;
+/// Where Debian has Python modules.
+const PYTHON_MODULES: &str = "usr/lib/python3/dist-packages";
 
 /// Debian's version of PVM, which ours must follow, and a version that Debian may make.
 const THEIRS: [&str; 2] = ["3.4.6-5", "3.4.6-99"];
@@ -40,6 +43,7 @@ fn contents() -> Result<BTreeMap<&'static str, BTreeSet<String>>> {
     let stage = scratch::directory("debian")?;
     let layout = Layout::new(Path::new("/usr"), &format!("lib/{}", multiarch()))?;
     install::install(&dist(), &stage.path().join("usr"), &layout)?;
+    python::place_sources(&stage.path().join(PYTHON_MODULES))?;
     let mut left = BTreeSet::new();
     files(stage.path(), stage.path(), &mut left)?;
     let mut contents = BTreeMap::new();
@@ -104,7 +108,7 @@ pub fn every_file_has_a_package() -> Result<()> {
 /// the documented ones. Manual pages and documents are not compared.
 pub fn has_what_debian_has() -> Result<()> {
     let ours = contents()?;
-    for package in PACKAGES {
+    for package in &PACKAGES[..THEIRS_TOO] {
         let theirs = debian_pvm::files(package)?;
         ensure!(!theirs.is_empty(), "Debian's {package} has no file");
         for file in theirs {

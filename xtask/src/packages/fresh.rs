@@ -3,6 +3,7 @@
 use super::{debian, made, source, versions};
 use crate::common::{Checks, in_path, output, root, sh};
 use crate::counts::Counts;
+use crate::python;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,19 +12,22 @@ use std::process::Command;
 /// The release of the fresh systems: the last one with PVM.
 const RELEASE: &str = "bookworm";
 const MIRROR: &str = "http://deb.debian.org/debian";
-/// The parts of the archive. The updates have a Rust that is new enough.
-const SOURCES: &str = "deb http://deb.debian.org/debian bookworm main\n\
-                       deb http://deb.debian.org/debian bookworm-updates main\n\
-                       deb http://deb.debian.org/debian-security bookworm-security main\n";
+/// The releases on which the wheel is tried: the oldest that can be had, with Python 3.9, and [`RELEASE`].
+const WHEEL_RELEASES: [&str; 2] = ["bullseye", RELEASE];
 
 /// What the packages are built with.
-const BUILD_PACKAGES: &str =
-    "build-essential debhelper dpkg-dev fakeroot lintian make gcc libc6-dev binutils cargo-web rustc-web";
+const BUILD_PACKAGES: &str = "build-essential debhelper dh-python python3 dpkg-dev fakeroot lintian make gcc libc6-dev binutils cargo-web rustc-web";
 
 /// Runs a command in another root, with /proc and /dev, in namespaces of its own.
 const ENTER: &str = "root=$1; shift; mount -t proc proc \"$root/proc\"; mount --rbind /dev \"$root/dev\"; \
                      ip link set lo up; exec chroot \"$root\" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
                      HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \"$@\"";
+
+/// Returns the parts of the archive of a release. The updates have a Rust that is new enough.
+fn sources(release: &str) -> String {
+    let updates = if release == RELEASE { format!("deb {MIRROR} {release}-updates main\n") } else { String::new() };
+    format!("deb {MIRROR} {release} main\n{updates}deb {MIRROR}-security {release}-security main\n")
+}
 
 /// A Debian system below `target/packages/fresh`.
 struct System(PathBuf);
@@ -31,13 +35,19 @@ struct System(PathBuf);
 impl System {
     /// Makes a system of Debian's smallest set of packages, or takes the one that an earlier run has made.
     fn base() -> Result<System> {
-        let (base, new) = (place().join("base"), place().join("base.new"));
+        System::base_of(RELEASE)
+    }
+
+    /// Does the same for another release of Debian.
+    fn base_of(release: &str) -> Result<System> {
+        let base = place().join(format!("base-{release}"));
+        let new = base.with_extension("new");
         if !base.exists() {
-            println!("making a fresh system of Debian {RELEASE}");
+            println!("making a fresh system of Debian {release}");
             remove(&new)?;
             fs::create_dir_all(place())?;
-            output(Command::new("debootstrap").args(["--variant=minbase", RELEASE]).arg(&new).arg(MIRROR))?;
-            fs::write(new.join("etc/apt/sources.list"), SOURCES)?;
+            output(Command::new("debootstrap").args(["--variant=minbase", release]).arg(&new).arg(MIRROR))?;
+            fs::write(new.join("etc/apt/sources.list"), sources(release))?;
             // Proxies and the like are those of this computer.
             let settings = output(Command::new("apt-config").arg("dump"))?;
             let is_of_interest = |line: &&str| {
@@ -106,6 +116,7 @@ pub fn counted() -> Result<Counts> {
     ensure!(in_path("debootstrap"), "debootstrap is missing: cargo xtask setup packages");
     let version = versions::version()?;
     let mut checks = Checks::default();
+    checks.check("a system with Python and pip alone installs the wheel and runs its demo", wheel());
     let tarball = source::make(&made(), &version)?;
     checks.check("the same commit makes the same source tarball", is_reproducible(&tarball, &version));
     println!("building from {} in a fresh system without a network", tarball.display());
@@ -141,9 +152,25 @@ fn build(tarball: &Path, version: &str) -> Result<Vec<PathBuf>> {
         fs::copy(&package, &to)?;
         packages.push(to);
     }
-    ensure!(packages.len() == debian::PACKAGES.len(), "not three packages: {packages:?}");
+    ensure!(packages.len() == debian::PACKAGES.len(), "not all packages: {packages:?}");
     remove(&system.0)?;
     Ok(packages)
+}
+
+/// Installs the wheel in a fresh system that has Python and pip, and runs its demo without a network.
+fn wheel() -> Result<()> {
+    println!("trying the wheel in a fresh system");
+    let wheel = python::wheel(python::For::OlderSystems)?;
+    for release in WHEEL_RELEASES {
+        let system = System::base_of(release)?.copy("wheel")?;
+        let install = "apt-get -qq update && apt-get -qq install -y --no-install-recommends python3 python3-pip";
+        system.run(install, true, "wheel.log")?;
+        system.take(&wheel)?;
+        system.take(&root().join("tests/packages/wheel.sh"))?;
+        system.run("sh /build/wheel.sh", false, "wheel.log").with_context(|| release.to_owned())?;
+        remove(&system.0)?;
+    }
+    Ok(())
 }
 
 /// Installs the packages over Debian's own, runs Debian's programs, goes back, and purges.

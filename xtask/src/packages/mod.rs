@@ -4,7 +4,7 @@ mod binary;
 mod checks;
 mod debian;
 mod fresh;
-mod notices;
+pub mod notices;
 pub mod release;
 mod source;
 mod versions;

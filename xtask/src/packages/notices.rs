@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// The packages whose code is installed.
 const SHIPPED: &[&str] = &["libpvm3", "libfmp", "pvmd", "pvm-tools"];
+/// The workspace of the Python package, all of which is installed.
+const ALSO_SHIPPED: &str = crate::python::MANIFEST;
 
 const HEAD: &str = "The programs and libraries of hpvm contain these crates. Each is listed with its licence; of a \
 licence with\n\"OR\", hpvm uses Apache-2.0 where that is one of the choices. The texts follow.\n\n";
@@ -43,7 +45,9 @@ fn shipped() -> Result<Vec<Shipped>> {
     for package in SHIPPED {
         tree.args(["--package", package]);
     }
-    let listed = output(&mut tree)?;
+    let mut also = cargo();
+    also.args(["tree", "--locked", "--edges", "normal", "--prefix", "none", "--format", "{p}|{l}"]);
+    let listed = output(&mut tree)? + &output(also.args(["--manifest-path", ALSO_SHIPPED]))?;
     // A crate that was listed before is marked with a star.
     let others = listed.lines().filter(|line| !line.contains(" (/")).map(|line| line.trim_end_matches(" (*)"));
     let lines: BTreeSet<String> = others.map(|line| line.replace(" (proc-macro)|", "|")).collect();
@@ -60,9 +64,13 @@ fn shipped() -> Result<Vec<Shipped>> {
 /// Returns the directory of each crate's sources, by `NAME vVERSION`.
 fn sources() -> Result<BTreeMap<String, PathBuf>> {
     let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let text = output(cargo().args(["metadata", "--locked", "--format-version", "1", "--filter-platform", &host]))?;
-    let metadata: serde_json::Value = serde_json::from_str(&text)?;
-    let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
+    let mut packages = Vec::new();
+    for manifest in ["Cargo.toml", ALSO_SHIPPED] {
+        let mut metadata = cargo();
+        metadata.args(["metadata", "--locked", "--format-version", "1", "--filter-platform", &host]);
+        let metadata: serde_json::Value = serde_json::from_str(&output(metadata.args(["--manifest-path", manifest]))?)?;
+        packages.extend(metadata["packages"].as_array().context("cargo metadata lists no packages")?.iter().cloned());
+    }
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let entry = |package: &serde_json::Value| {
         let manifest = PathBuf::from(text(&package["manifest_path"]));

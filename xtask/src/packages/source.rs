@@ -1,7 +1,7 @@
 //! The source tarball: the committed files, and every crate that the build needs, so that it needs no network.
 use super::notices;
 use crate::common::{cargo, output, root, sh};
-use crate::scratch;
+use crate::{python, scratch};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -20,6 +20,9 @@ const SYSTEMS: &[&str] = &[
     "x86_64-unknown-linux-gnu",
     "x86_64-unknown-linux-musl",
 ];
+
+/// The workspaces whose crates the tarball contains.
+const MANIFESTS: [&str; 2] = ["Cargo.toml", python::MANIFEST];
 
 /// Tells cargo to use the crates of the tarball.
 const VENDORED: &str = "
@@ -78,7 +81,9 @@ fn export(tree: &Path) -> Result<()> {
 /// Adds the crates to the exported tree.
 fn vendor(tree: &Path) -> Result<()> {
     let quiet = ["vendor", "--quiet", "--locked", "--versioned-dirs", "--manifest-path"];
-    output(cargo().args(quiet).arg(tree.join("Cargo.toml")).arg(tree.join("vendor")).current_dir(tree))?;
+    let mut vendor = cargo();
+    vendor.args(quiet).arg(tree.join("Cargo.toml")).arg("--sync").arg(tree.join(python::MANIFEST));
+    output(vendor.arg(tree.join("vendor")).current_dir(tree))?;
     let needed = needed(tree)?;
     for entry in fs::read_dir(tree.join("vendor"))? {
         let path = entry?.path();
@@ -95,10 +100,10 @@ fn vendor(tree: &Path) -> Result<()> {
 /// Returns the crates that some system of [`SYSTEMS`] needs, as `NAME-VERSION`.
 fn needed(tree: &Path) -> Result<BTreeSet<String>> {
     let mut needed = BTreeSet::new();
-    for system in SYSTEMS {
+    for (system, manifest) in SYSTEMS.iter().flat_map(|system| MANIFESTS.map(|manifest| (system, manifest))) {
         let mut metadata = cargo();
         metadata.args(["metadata", "--locked", "--format-version", "1", "--filter-platform", system]);
-        let text = output(metadata.arg("--manifest-path").arg(tree.join("Cargo.toml")).current_dir(tree))?;
+        let text = output(metadata.arg("--manifest-path").arg(tree.join(manifest)).current_dir(tree))?;
         let metadata: Value = serde_json::from_str(&text)?;
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let ids: BTreeSet<String> =

@@ -45,8 +45,10 @@ fn library(kind: &Kind) -> Result<()> {
     let (lib, compiler) = (kind.libraries(), kind.compiler().display().to_string());
     fs::create_dir_all(&lib)?;
     type Link = fn(&str, &Path, &Path) -> Result<()>;
-    let libraries: [(&str, &str, Link); 2] =
-        [("libpvm3", SONAME, shared_library), ("libfmp", FMP_SONAME, fmp_shared_library)];
+    let libraries: [(&str, &str, Link); 2] = [
+        ("libpvm3", SONAME, |compiler, archive, lib| shared_library(compiler, archive, lib, &[])),
+        ("libfmp", FMP_SONAME, fmp_shared_library),
+    ];
     for (name, soname, link) in libraries {
         let archive = kind.programs().join(format!("{name}.a"));
         if is_newer(&archive, &lib.join(soname)) {
