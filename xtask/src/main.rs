@@ -29,6 +29,7 @@ mod lint;
 mod machine;
 mod man;
 mod modules;
+mod mpi_wheels;
 mod old_makefiles;
 mod packages;
 mod papers;

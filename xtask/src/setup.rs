@@ -3,7 +3,7 @@
 use crate::common::{in_path, output, sh};
 use crate::debian_pvm;
 use crate::debian_rust::{self, Part};
-use crate::{clippy, fuzz, sanitize, unlike};
+use crate::{clippy, fuzz, mpi_wheels, sanitize, unlike};
 use anyhow::{Result, bail, ensure};
 use std::collections::HashSet;
 use std::path::Path;
@@ -35,8 +35,9 @@ const TEST: &[&str] = &[
     "xvfb",
 ];
 
-/// The packages for comparisons. The two MPIs coexist; each has commands of its own (`mpicc.openmpi`, ...).
-const BENCH: &[&str] = &[FONT, "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev"];
+/// The packages for comparisons. Debian's two MPIs coexist; each has commands of its own (`mpicc.openmpi`, ...). Newer
+/// MPIs come as Python wheels ([`mpi_wheels`]).
+const BENCH: &[&str] = &[FONT, "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev", "python3-venv"];
 
 /// The packages for `cargo xtask wheel`.
 const WHEEL: &[&str] = &["python3-venv"];
@@ -75,6 +76,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
     wanted(&words)?.get()?;
     if words.contains(&"test") {
         take_what_can_be_had();
+    }
+    if words.contains(&"bench") {
+        mpi_wheels::fetch();
     }
     Ok(())
 }

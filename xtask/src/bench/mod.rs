@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: compares hpvm with Debian's PVM, Open MPI, MPICH and the hardware's limit, in one run.
+//! `cargo xtask bench`: compares hpvm with Debian's PVM, several MPIs and the hardware's limit, in one run.
 //!
 //! `docs/benchmarks.md` explains what is measured, and how to read the results.
 mod collectives;
@@ -29,15 +29,19 @@ use systems::{MPIS, System};
 use verdicts::{Standing, Verdict};
 
 /// All systems that may be compared.
-pub const ALL: [System; 8] = [
+pub const ALL: [System; 12] = [
     System::Limit,
     System::Hpvm,
     System::Pvm,
     System::PvmDirect,
     System::OpenMpi,
     System::OpenMpiCopy,
+    System::NewestOpenMpi,
+    System::NewestOpenMpiCopy,
     System::Mpich,
     System::MpichCopy,
+    System::NewestMpich,
+    System::IntelMpi,
 ];
 
 /// How long to check for other work on the machine.
@@ -110,7 +114,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let outcome = measure(options.effort, &options.only, &systems)?;
     println!("\nSettings");
     for system in &systems {
-        println!("  {:17} {}", system.name(), system.settings());
+        println!("  {:23} {}", system.name(), system.settings());
     }
     tables::print(&outcome.samples);
     warn_when_disturbed(&outcome.samples);
@@ -236,30 +240,34 @@ fn processor() -> String {
 }
 
 /// Returns the text above the picture, line by line: version, day and machine.
-fn about(open_mpi: &str, mpich: &str) -> Vec<String> {
+fn about(systems: &BTreeSet<System>) -> Vec<String> {
     let commit = Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(root()).output();
     let commit = commit.ok().filter(|output| output.status.success()).map(|output| output.stdout);
     let commit = commit.map(|text| format!(" ({})", String::from_utf8_lossy(&text).trim())).unwrap_or_default();
-    let others = [open_mpi, mpich].into_iter().filter(|text| !text.is_empty()).map(|text| format!(", {text}"));
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let (day, version) = (first_line("date", "+%F"), env!("CARGO_PKG_VERSION"));
     vec![
-        format!("hpvm {version}{commit}, measured on {day}{}", others.collect::<String>()),
+        format!("hpvm {version}{commit}, measured on {day}"),
+        mpi_versions(systems).join(", "),
         format!("{}, {cores} cores, Linux {}", processor(), first_line("uname", "-r")),
     ]
 }
 
-/// Returns the versions of the MPIs that are installed, or empty texts.
-fn mpi_versions(is_there: impl Fn(&System) -> bool) -> (String, String) {
-    let open_mpi = if is_there(&MPIS[0]) { first_line("mpirun.openmpi", "--version") } else { String::new() };
-    let mpich = if is_there(&MPIS[2]) { first_line("mpichversion", "-v") } else { String::new() };
-    (open_mpi, mpich)
+/// Returns names and versions of the MPIs among these systems. (Those that only have other settings have no version.)
+fn mpi_versions(systems: &BTreeSet<System>) -> Vec<String> {
+    let mpis = systems.iter().filter(|system| MPIS.contains(*system));
+    let mut versions: Vec<String> = mpis.map(|mpi| mpi.version()).filter(|text| !text.is_empty()).collect();
+    // Two settings of a system have the same version.
+    versions.dedup();
+    versions
 }
 
 /// Returns lines with the versions, the day and the machine, for a report.
 pub fn about_here() -> Vec<String> {
-    let (open_mpi, mpich) = mpi_versions(|system| system.is_there());
-    about(&open_mpi, &mpich)
+    about(&ALL.into_iter().filter(|system| system.is_there()).collect())
+        .into_iter()
+        .filter(|line| !line.is_empty())
+        .collect()
 }
 
 fn save(outcome: &Outcome, verdicts: &[Verdict], systems: &BTreeSet<System>) -> Result<()> {
@@ -284,12 +292,11 @@ fn save(outcome: &Outcome, verdicts: &[Verdict], systems: &BTreeSet<System>) -> 
             })
         })
         .collect();
-    let (open_mpi, mpich) = mpi_versions(|system| systems.contains(system));
     let results = json!({
         "processor": processor(),
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
         "kernel": first_line("uname", "-r"),
-        "versions": {"Open MPI": open_mpi, "MPICH": mpich},
+        "versions": mpi_versions(systems),
         "settings": systems.iter().map(|system| (system.name().to_owned(), system.settings().into())).collect::<serde_json::Map<_, _>>(),
         "measures": measures,
         "targets": targets,
@@ -301,7 +308,7 @@ fn save(outcome: &Outcome, verdicts: &[Verdict], systems: &BTreeSet<System>) -> 
     std::fs::write(directory.join("results.json"), serde_json::to_string_pretty(&results)?)?;
     println!("\n{}", directory.join("results.json").display());
     let picture = directory.join("results.svg");
-    if picture::draw(&outcome.samples, &about(&open_mpi, &mpich), &picture)? {
+    if picture::draw(&outcome.samples, &about(systems), &picture)? {
         println!("{}", picture.display());
     }
     Ok(())
