@@ -191,8 +191,8 @@ const COMMANDS: &[(&str, &[Command])] = &[
         &[
             command(
                 "bench",
-                "compare with PVM 3.4.6, Open MPI, MPICH and the hardware's limit: bench [--short]",
-                "15 min",
+                "compare with PVM 3.4.6, MPIs and the hardware's limit: bench [--short] [--against FILE]",
+                "20 min",
                 bench::run,
             ),
             command(

@@ -6,6 +6,7 @@ pub mod hosts;
 mod picture;
 mod plan;
 mod process;
+mod ratchet;
 pub mod runner;
 pub mod samples;
 pub mod systems;
@@ -19,10 +20,12 @@ use anyhow::{Result, bail};
 use lexopt::prelude::*;
 use plan::Effort;
 use procfs::Current;
+use ratchet::Ratios;
 use runner::Outcome;
 use samples::Samples;
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use systems::{MPIS, System};
@@ -52,27 +55,33 @@ const BUSY_PERCENT: f64 = 3.0;
 /// conditions.
 const DISTURBED_BELOW: f64 = 0.9;
 
-const USAGE: &str = "bench [--short] [--only NAME]... [--peers] [--as-it-is]
-  --short      about 2 min instead of about 15
-  --only NAME  latency, bandwidth, rate, ring, mcast, spawn, groups, idle, netpipe, hosts or collectives
-  --peers      leave hpvm out: how fast are the others here?
-  --as-it-is   take target/dist as it is, without building it first";
+const USAGE: &str = "bench [--short] [--only NAME]... [--peers] [--against FILE] [--as-it-is]
+  --short         about 3 min instead of about 20
+  --only NAME     latency, bandwidth, rate, ring, mcast, spawn, groups, idle, netpipe, hosts or collectives
+  --peers         leave hpvm out: how fast are the others here?
+  --against FILE  compare with the ratios of an earlier run; fail if one is worse
+  --as-it-is      take target/dist as it is, without building it first";
 
 struct Options {
     effort: Effort,
     only: BTreeSet<String>,
     peers: bool,
     inside: bool,
+    /// The ratios of an earlier run.
+    against: Option<Ratios>,
 }
 
 fn options(arguments: &[String]) -> Result<Options> {
-    let mut options = Options { effort: Effort::Full, only: BTreeSet::new(), peers: false, inside: false };
+    let mut options =
+        Options { effort: Effort::Full, only: BTreeSet::new(), peers: false, inside: false, against: None };
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         match argument {
             Long("short") => options.effort = Effort::Short,
             Long("peers") => options.peers = true,
             Long("as-it-is") => {}
+            // The file is read now: it may be the one to which this run writes its own ratios.
+            Long("against") => options.against = Some(Ratios::read(Path::new(&parser.value()?))?),
             Long("inside") => options.inside = true,
             Long("only") => {
                 let name = parser.value()?.string()?;
@@ -129,12 +138,18 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     print_verdicts(&verdicts);
     save(&outcome, &verdicts, &systems)?;
+    let ratios = Ratios::of(&outcome.samples, about(&systems));
+    ratios.write(&runner::directory().join("ratios.json"))?;
+    let comparison = options.against.map(|before| ratios.compared_with(&before));
+    if let Some(comparison) = &comparison {
+        print!("{comparison}");
+    }
     println!("\n{:.0} s in all", start.elapsed().as_secs_f64());
     let ours: Vec<_> = outcome.failures.iter().filter(|failure| failure.system == System::Hpvm).collect();
     if let Some(failure) = ours.first() {
         bail!("{} programs failed on hpvm, the first at {}: {}", ours.len(), failure.measure, failure.text);
     }
-    Ok(())
+    comparison.map_or(Ok(()), |comparison| comparison.verdict())
 }
 
 /// Prints latency and bandwidth of hpvm beside those of [`System::Limit`]; takes some seconds.
@@ -273,7 +288,7 @@ pub fn about_here() -> Vec<String> {
 fn save(outcome: &Outcome, verdicts: &[Verdict], systems: &BTreeSet<System>) -> Result<()> {
     let measures: Vec<_> = outcome
         .samples
-        .0
+        .all
         .iter()
         .map(|(key, values)| {
             json!({

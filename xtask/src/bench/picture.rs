@@ -144,7 +144,7 @@ fn chart_of(samples: &Samples, title: &str, measure: &str, sizes: &[usize], task
 /// Returns the lists of bars. Each list has a row for each form of message and each system.
 fn all_bars(samples: &Samples) -> Vec<Bars> {
     let mut bars: BTreeMap<String, Vec<(String, System, f64)>> = BTreeMap::new();
-    for (key, values) in &samples.0 {
+    for (key, values) in &samples.all {
         let Some(median) = super::samples::median(&values.values) else { continue };
         let (family, better) = match key.measure.split('_').next().unwrap_or_default() {
             "pingpong" if key.size == SHORT_SIZES[0] => ("One way, all forms", "less"),

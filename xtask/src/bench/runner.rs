@@ -84,6 +84,7 @@ impl Outcome {
         let mut machines = Machines::default();
         let mut failures: BTreeMap<System, usize> = BTreeMap::new();
         for round in 0..group.rounds {
+            self.samples.begin_round(round);
             for turn in 0..members.len() {
                 // Each round begins with another system, so that no system is always the first.
                 let system = members[(turn + round) % members.len()];

@@ -6,8 +6,9 @@
 mod lent;
 
 use crate::NoMemory;
+use crate::copies::{Order, Trial, Wish};
 use crate::copy;
-use crate::copy_policy::{CopyMode, CopyPolicy, NON_TEMPORAL_BYTES_MIN, PIECE_BYTES, POLICY_BYTES_MIN};
+use crate::copy_policy::{Choice, CopyPolicy, CopyWay, POLICY_BYTES_MIN, PieceTimes};
 use crate::segment::{FIRST_BYTES, HEAP_START, PAGE_BYTES, Segment};
 use crate::sync::AtomicU64;
 use std::cell::{Cell, RefCell};
@@ -27,6 +28,8 @@ const SPAN_BYTES_MIN: u64 = 32 << 10;
 const KEEP_BYTES: u64 = 64 << 20;
 /// The number of free bytes that are kept when the task has been idle.
 const KEEP_IDLE_BYTES: u64 = 4 << 20;
+/// The length of a piece of a long write whose time is measured, in bytes.
+const PIECE_BYTES: usize = 32 << 10;
 const CLASSES: usize = (SMALL_BYTES_MAX / SMALL_BYTES_MIN).ilog2() as usize + 1;
 
 /// A source of memory: a segment, or a replacement for it in tests.
@@ -112,7 +115,8 @@ pub struct Heap<S: Source> {
     spans: BTreeMap<u64, usize>,
     in_use_bytes: u64,
     retired: bool,
-    copy_policy: CopyPolicy,
+    /// How bodies are written that are sent when they are complete.
+    pub copy_policy: CopyPolicy,
 }
 
 impl<S: Source> Heap<S> {
@@ -299,6 +303,18 @@ struct Inner {
     size: u64,
     /// How many references to the bytes of the block exist.
     lent: Cell<u32>,
+    /// How its long writes are made, from the first one on.
+    written: Cell<Option<Written>>,
+}
+
+/// The long writes to a block.
+#[derive(Clone, Copy)]
+struct Written {
+    choice: Choice,
+    /// The length of the first write, by which the way was chosen.
+    chosen_for: usize,
+    bytes: usize,
+    times: PieceTimes,
 }
 
 impl Drop for Inner {
@@ -318,7 +334,14 @@ impl Block {
         let mut borrowed = heap.borrow_mut();
         let (offset, size) = borrowed.allocate(bytes as u64)?;
         let address = borrowed.source().mapping.address(offset, size);
-        Ok(Block(Rc::new(Inner { heap: heap.clone(), address, offset, size, lent: Cell::new(0) })))
+        Ok(Block(Rc::new(Inner {
+            heap: heap.clone(),
+            address,
+            offset,
+            size,
+            lent: Cell::new(0),
+            written: Cell::new(None),
+        })))
     }
     /// Returns its offset in the segment.
     pub(crate) fn offset(&self) -> u64 {
@@ -346,25 +369,43 @@ impl Block {
         }
         self.write_cached(offset, data);
     }
-    /// Does what [`Block::write`] does, by the mode that the copy policy chooses.
+    /// Does what [`Block::write`] does, in the way that the copy policy chooses. All long writes to a block are made in
+    /// the same way, so that the receiver's time tells something about this way.
     #[inline(never)]
-    fn write_long(&self, mut offset: usize, data: &[u8]) {
-        if data.len() >= NON_TEMPORAL_BYTES_MIN {
-            return self.write_non_temporal(offset, data);
-        }
+    fn write_long(&self, offset: usize, data: &[u8]) {
+        let mut written = self.0.written.get().unwrap_or_else(|| {
+            let choice = self.0.heap.borrow_mut().copy_policy.choose(data.len(), CopyWay::THROUGH_HEAP);
+            Written { choice, chosen_for: data.len(), bytes: 0, times: PieceTimes::default() }
+        });
+        self.write_in_way(offset, data, written.choice, &mut written.times);
+        written.bytes += data.len();
+        self.0.written.set(Some(written));
+    }
+    /// Copies `data` to `offset` as the choice says; adds the times if they are wanted.
+    pub(crate) fn write_in_way(&self, mut offset: usize, data: &[u8], choice: Choice, times: &mut PieceTimes) {
         for piece in data.chunks(PIECE_BYTES) {
-            let mode = self.0.heap.borrow_mut().copy_policy.mode(piece.len());
-            match mode {
-                CopyMode::Cached => self.write_cached(offset, piece),
-                CopyMode::NonTemporal => self.write_non_temporal(offset, piece),
-                CopyMode::Timed => {
-                    let start = Instant::now();
-                    self.write_cached(offset, piece);
-                    self.0.heap.borrow_mut().copy_policy.record(piece.len(), start.elapsed());
-                }
+            let start = choice.is_timed.then(Instant::now);
+            match choice.way.is_past_in() {
+                true => self.write_non_temporal(offset, piece),
+                false => self.write_cached(offset, piece),
+            }
+            if let Some(start) = start {
+                times.add(start.elapsed());
             }
             offset += piece.len();
         }
+    }
+    /// Returns what the receiver of the first `used` bytes shall do, and the trial to which its time belongs, if the
+    /// time is wanted. Each trial is returned once.
+    pub(crate) fn take_trial(&self, used: usize) -> (Wish, Option<Trial>) {
+        let Some(mut written) = self.0.written.get() else { return (Wish::default(), None) };
+        let Written { choice, chosen_for, bytes, times } = written;
+        // The time of a body that was written in other ways, too, says little.
+        let into = times.total().filter(|_| choice.is_timed && bytes >= used - used / 8);
+        let trial = into.map(|into| Trial { way: choice.way, chosen_for, bytes, into, order: Order::Following });
+        written.choice.is_timed = false;
+        self.0.written.set(Some(written));
+        (Wish { is_timed: trial.is_some(), ..Wish::of(choice) }, trial)
     }
     fn write_cached(&self, offset: usize, data: &[u8]) {
         self.check_writable(offset, data.len());
@@ -373,7 +414,7 @@ impl Block {
         unsafe { copy::copy(data.as_ptr(), self.0.address.add(offset), data.len()) }
     }
     /// Does what [`Block::write`] does, by non-temporal stores.
-    pub(crate) fn write_non_temporal(&self, offset: usize, data: &[u8]) {
+    fn write_non_temporal(&self, offset: usize, data: &[u8]) {
         self.check_writable(offset, data.len());
         // SAFETY: as in `write_cached`.
         unsafe { copy::copy_non_temporal(data.as_ptr(), self.0.address.add(offset), data.len()) }
