@@ -23,6 +23,7 @@ mod fuzz;
 mod guide;
 mod hosts;
 mod install;
+mod instructions;
 mod layers;
 mod limits;
 mod lint;
@@ -144,6 +145,12 @@ const COMMANDS: &[(&str, &[Command])] = &[
                 "run the programs and commands of the guide, check its links and messages: guide [--only PAGE]",
                 "20 s",
                 guide::run,
+            ),
+            command(
+                "instructions",
+                "count the instructions of short calls, compare with the limits: instructions [--update]",
+                "5 s",
+                instructions::run,
             ),
             command("test", "run every test: test [PART]...", "25 min", test::run),
         ],

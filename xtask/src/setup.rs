@@ -31,6 +31,8 @@ const TEST: &[&str] = &[
     "slsh",
     "strace",
     "tmux",
+    // `cargo xtask instructions`
+    "valgrind",
     "x11-apps",
     "xvfb",
 ];

@@ -5,7 +5,7 @@ mod collectives;
 pub mod hosts;
 mod picture;
 mod plan;
-mod process;
+pub mod process;
 mod ratchet;
 pub mod runner;
 pub mod samples;
