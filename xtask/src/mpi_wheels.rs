@@ -53,7 +53,7 @@ impl Wheel {
         output(Command::new("python3").args(["-m", "venv"]).arg(self.folder()))?;
         let pip = || {
             let mut pip = Command::new(self.program("python"));
-            pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check"]).env_remove("PYTHONPATH");
+            pip.args(["-m", "pip", "--disable-pip-version-check"]).env_remove("PYTHONPATH");
             pip
         };
         // Wheels only: a package that has none here would be built from its source for half an hour.

@@ -1,7 +1,7 @@
 //! Arriving bodies: in the queue, in the sender's heap, or in the sender's own memory.
 use crate::BODY_BYTES_MAX;
-use crate::copies::{CopiedOut, WITH_TIME, Wish};
-use crate::copy;
+use crate::copies::{WITH_TIME, Wish};
+use crate::copy::{self, Timed};
 use crate::cross_memory;
 use crate::extents::Mapping;
 use crate::memory;
@@ -77,7 +77,7 @@ pub struct Remote {
     rest: Vec<Fragment>,
     bytes: usize,
     wish: Wish,
-    copied: Cell<CopiedOut>,
+    copied: Timed,
 }
 
 impl Remote {
@@ -169,7 +169,6 @@ impl Remote {
     /// Copies `data.len()` bytes from `offset`. Panics past the end.
     pub fn read(&self, mut offset: usize, mut data: &mut [u8]) {
         assert!(offset.checked_add(data.len()).is_some_and(|end| end <= self.bytes));
-        let mut copied = self.copied.get();
         for fragment in self.fragments() {
             if offset >= fragment.bytes {
                 offset -= fragment.bytes;
@@ -180,14 +179,13 @@ impl Remote {
             // SAFETY: the fragment was checked to lie in the mapping, which `owner` keeps; no
             // reference into it exists, and its bytes may be anything.
             unsafe {
-                copy::copy_wished(fragment.address.add(offset), piece.as_mut_ptr(), count, self.wish, &mut copied);
+                copy::copy_wished(fragment.address.add(offset), piece.as_mut_ptr(), count, self.wish, &self.copied);
             }
             (data, offset) = (tail, 0);
             if data.is_empty() {
                 break;
             }
         }
-        self.copied.set(copied);
     }
 }
 
@@ -197,7 +195,7 @@ impl Drop for Remote {
             return;
         }
         let mut released = self.owner.released.borrow_mut();
-        match self.copied.get().time_of(self.bytes) {
+        match self.copied.take().and_then(|copied| copied.time_of(self.bytes)) {
             Some(time) if self.token & WITH_TIME == 0 => released.extend([self.token | WITH_TIME, time]),
             _ => released.push(self.token),
         }
@@ -288,12 +286,11 @@ impl BodyInTransit<'_> {
         let result = match &self.transit {
             Transit::Rendezvous(memory) => memory.take(self.owner, data, self.sender_lives),
             Transit::Pipelined { wish, .. } => {
-                let copied = Cell::new(CopiedOut::default());
+                let copied = Timed::default();
                 let copy = &mut |at: usize, from: *const u8, count: usize| {
-                    let (to, mut sum) = (data[at..at + count].as_mut_ptr(), copied.get());
+                    let to = data[at..at + count].as_mut_ptr();
                     // SAFETY: `count` bytes lie there, to which no reference exists; they may be anything.
-                    unsafe { copy::copy_wished(from, to, count, *wish, &mut sum) };
-                    copied.set(sum);
+                    unsafe { copy::copy_wished(from, to, count, *wish, &copied) };
                 };
                 self.follow(count, &mut 0, &copied, copy)
             }
@@ -314,7 +311,7 @@ impl BodyInTransit<'_> {
     pub fn use_pieces(self, done: &mut usize, each: &mut dyn FnMut(usize, *const u8, usize)) -> Result<(), NotTaken> {
         let result = match &self.transit {
             Transit::Rendezvous(_) => Err(NotTaken::Later),
-            Transit::Pipelined { .. } => self.follow(self.bytes, done, &Cell::default(), each),
+            Transit::Pipelined { .. } => self.follow(self.bytes, done, &Timed::default(), each),
             Transit::Borrowed(remote) => {
                 remote.use_pieces(done, each);
                 Ok(())
@@ -339,7 +336,7 @@ impl BodyInTransit<'_> {
         &self,
         wanted: usize,
         done: &mut usize,
-        copied: &Cell<CopiedOut>,
+        copied: &Timed,
         each: &mut dyn FnMut(usize, *const u8, usize),
     ) -> Result<(), NotTaken> {
         let (owner, bytes) = (self.owner, self.bytes);
@@ -360,7 +357,7 @@ impl BodyInTransit<'_> {
                 // This value is made only to be dropped: the drop tells the sender that its block is free.
                 let place = (offset + pipelined::HEAD_BYTES as u64, bytes as u64);
                 let remote = Remote::from_place(owner, token, wish, place);
-                remote.inspect(|remote| remote.copied.set(copied.get()));
+                remote.inspect(|remote| remote.copied.set(copied.take()));
                 return Ok(());
             }
             spins += 1;

@@ -24,7 +24,7 @@ const PRICE_PARTS: u64 = 48;
 const NEW_PRICE_COPIES_MAX: u64 = 4;
 const PRICE_COPIES_MAX: u64 = 16;
 /// One in this number of copies is timed where nothing is tried.
-const TIMED_ONE_IN: u32 = 8;
+const TIMED_ONE_IN: u32 = 32;
 /// From this number of pieces on, the time of a copy can show that the copy was disturbed.
 const PIECES_MIN: u32 = 8;
 

@@ -404,12 +404,12 @@ impl Inbound {
 /// Blocks that the peer may still read, by token, with the trial to which the peer's time belongs.
 #[derive(Default)]
 pub(crate) struct Outstanding {
-    places: Vec<Option<(Vec<Block>, Option<Trial>)>>,
+    places: Vec<Option<(Vec<Block>, Option<Box<Trial>>)>>,
     free: Vec<u32>,
 }
 
 impl Outstanding {
-    pub fn add(&mut self, blocks: Vec<Block>, trial: Option<Trial>) -> u32 {
+    pub fn add(&mut self, blocks: Vec<Block>, trial: Option<Box<Trial>>) -> u32 {
         match self.free.pop() {
             Some(token) => {
                 self.places[token as usize] = Some((blocks, trial));
@@ -426,14 +426,14 @@ impl Outstanding {
         self.places.get(token as usize).is_some_and(Option::is_some)
     }
     /// Notes the trial of a token whose blocks are held.
-    pub fn set_trial(&mut self, token: u32, trial: Trial) {
+    pub fn set_trial(&mut self, token: u32, trial: Box<Trial>) {
         if let Some((_, place)) = self.places.get_mut(token as usize).and_then(Option::as_mut) {
             *place = Some(trial);
         }
     }
     /// Frees the blocks of a token, and returns its trial. An unknown token is ignored: a peer that breaks the rules
     /// harms only itself.
-    pub fn remove(&mut self, token: u32) -> Option<Trial> {
+    pub fn remove(&mut self, token: u32) -> Option<Box<Trial>> {
         let (_, trial) = self.places.get_mut(token as usize)?.take()?;
         self.free.push(token);
         trial

@@ -3,6 +3,7 @@
 use super::{BYTES_PER_POLL, Endpoint, PIPELINED_BYTES_MIN, SENDS_PER_POLL};
 use crate::arrival::FRAGMENTS_MAX;
 use crate::copies::{Order, Trial, Wish};
+use crate::copy::PieceClock;
 use crate::copy_policy::{Choice, CopyWay, PieceTimes};
 use crate::doorbell;
 use crate::heap::Block;
@@ -130,15 +131,17 @@ impl Endpoint {
             return first;
         }
         let (mut done, mut times) = (0, PieceTimes::default());
+        let mut clock = choice.is_timed.then(PieceClock::start);
         for piece in body.chunks(pipelined_chunk_bytes(body.len())) {
-            block.write_in_way(pipelined::HEAD_BYTES + done, piece, choice, &mut times);
+            block.write_in_way(pipelined::HEAD_BYTES + done, piece, choice.way);
             done += piece.len();
             pipelined::advance(progress, done);
+            clock.iter_mut().for_each(|clock| clock.add_to(&mut times));
         }
         if let Some(into) = times.total() {
             let (way, bytes) = (choice.way, body.len());
             let trial = Trial { way, chosen_for: bytes, bytes, into, order: Order::Overlapping };
-            peer.outstanding.set_trial(token, trial);
+            peer.outstanding.set_trial(token, Box::new(trial));
         }
         self.sent_bytes += body.len();
         // The peer may have gone to sleep because the body was incomplete.

@@ -7,14 +7,13 @@ mod lent;
 
 use crate::NoMemory;
 use crate::copies::{Order, Trial, Wish};
-use crate::copy;
+use crate::copy::{self, PieceClock, TIMED_BYTES};
 use crate::copy_policy::{Choice, CopyPolicy, CopyWay, POLICY_BYTES_MIN, PieceTimes};
 use crate::segment::{FIRST_BYTES, HEAP_START, PAGE_BYTES, Segment};
 use crate::sync::AtomicU64;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::time::Instant;
 
 pub use lent::Lent;
 
@@ -28,8 +27,6 @@ const SPAN_BYTES_MIN: u64 = 32 << 10;
 const KEEP_BYTES: u64 = 64 << 20;
 /// The number of free bytes that are kept when the task has been idle.
 const KEEP_IDLE_BYTES: u64 = 4 << 20;
-/// The length of a piece of a long write whose time is measured, in bytes.
-const PIECE_BYTES: usize = 32 << 10;
 const CLASSES: usize = (SMALL_BYTES_MAX / SMALL_BYTES_MIN).ilog2() as usize + 1;
 
 /// A source of memory: a segment, or a replacement for it in tests.
@@ -304,13 +301,13 @@ struct Inner {
     /// How many references to the bytes of the block exist.
     lent: Cell<u32>,
     /// How its long writes are made, from the first one on.
-    written: Cell<Option<Written>>,
+    way: Cell<Option<CopyWay>>,
+    /// What is known about the long writes, if they are timed; few are.
+    timed: Cell<Option<Box<Written>>>,
 }
 
-/// The long writes to a block.
-#[derive(Clone, Copy)]
+/// The timed long writes to a block.
 struct Written {
-    choice: Choice,
     /// The length of the first write, by which the way was chosen.
     chosen_for: usize,
     bytes: usize,
@@ -340,7 +337,8 @@ impl Block {
             offset,
             size,
             lent: Cell::new(0),
-            written: Cell::new(None),
+            way: Cell::new(None),
+            timed: Cell::new(None),
         })))
     }
     /// Returns its offset in the segment.
@@ -373,39 +371,50 @@ impl Block {
     /// the same way, so that the receiver's time tells something about this way.
     #[inline(never)]
     fn write_long(&self, offset: usize, data: &[u8]) {
-        let mut written = self.0.written.get().unwrap_or_else(|| {
-            let choice = self.0.heap.borrow_mut().copy_policy.choose(data.len(), CopyWay::THROUGH_HEAP);
-            Written { choice, chosen_for: data.len(), bytes: 0, times: PieceTimes::default() }
-        });
-        self.write_in_way(offset, data, written.choice, &mut written.times);
-        written.bytes += data.len();
-        self.0.written.set(Some(written));
+        let way = self.0.way.get().unwrap_or_else(|| self.choose_way(data.len()));
+        let mut timed = self.0.timed.take();
+        match &mut timed {
+            None => self.write_in_way(offset, data, way),
+            Some(written) => {
+                self.write_timed(offset, data, way, &mut written.times);
+                written.bytes += data.len();
+            }
+        }
+        self.0.timed.set(timed);
     }
-    /// Copies `data` to `offset` as the choice says; adds the times if they are wanted.
-    pub(crate) fn write_in_way(&self, mut offset: usize, data: &[u8], choice: Choice, times: &mut PieceTimes) {
-        for piece in data.chunks(PIECE_BYTES) {
-            let start = choice.is_timed.then(Instant::now);
-            match choice.way.is_past_in() {
-                true => self.write_non_temporal(offset, piece),
-                false => self.write_cached(offset, piece),
-            }
-            if let Some(start) = start {
-                times.add(start.elapsed());
-            }
-            offset += piece.len();
+    fn choose_way(&self, bytes: usize) -> CopyWay {
+        let Choice { way, is_timed } = self.0.heap.borrow_mut().copy_policy.choose(bytes, CopyWay::THROUGH_HEAP);
+        if is_timed {
+            self.0.timed.set(Some(Box::new(Written { chosen_for: bytes, bytes: 0, times: PieceTimes::default() })));
+        }
+        self.0.way.set(Some(way));
+        way
+    }
+    /// Copies `data` to `offset` in that way.
+    pub(crate) fn write_in_way(&self, offset: usize, data: &[u8], way: CopyWay) {
+        match way.is_past_in() {
+            true => self.write_non_temporal(offset, data),
+            false => self.write_cached(offset, data),
+        }
+    }
+    fn write_timed(&self, offset: usize, data: &[u8], way: CopyWay, times: &mut PieceTimes) {
+        let mut clock = PieceClock::start();
+        for (at, piece) in data.chunks(TIMED_BYTES).enumerate() {
+            self.write_in_way(offset + at * TIMED_BYTES, piece, way);
+            clock.add_to(times);
         }
     }
     /// Returns what the receiver of the first `used` bytes shall do, and the trial to which its time belongs, if the
     /// time is wanted. Each trial is returned once.
-    pub(crate) fn take_trial(&self, used: usize) -> (Wish, Option<Trial>) {
-        let Some(mut written) = self.0.written.get() else { return (Wish::default(), None) };
-        let Written { choice, chosen_for, bytes, times } = written;
-        // The time of a body that was written in other ways, too, says little.
-        let into = times.total().filter(|_| choice.is_timed && bytes >= used - used / 8);
-        let trial = into.map(|into| Trial { way: choice.way, chosen_for, bytes, into, order: Order::Following });
-        written.choice.is_timed = false;
-        self.0.written.set(Some(written));
-        (Wish { is_timed: trial.is_some(), ..Wish::of(choice) }, trial)
+    pub(crate) fn take_trial(&self, used: usize) -> (Wish, Option<Box<Trial>>) {
+        let Some(way) = self.0.way.get() else { return (Wish::default(), None) };
+        let trial = self.0.timed.take().and_then(|written| {
+            let Written { chosen_for, bytes, times } = *written;
+            // The time of a body that was written in other ways, too, says little.
+            let into = times.total().filter(|_| bytes >= used - used / 8)?;
+            Some(Box::new(Trial { way, chosen_for, bytes, into, order: Order::Following }))
+        });
+        (Wish::of(Choice { way, is_timed: trial.is_some() }), trial)
     }
     fn write_cached(&self, offset: usize, data: &[u8]) {
         self.check_writable(offset, data.len());

@@ -75,14 +75,15 @@ fn free_memory_elsewhere_is_used_before_a_refusal() {
 
 #[test]
 fn what_is_written_is_there_by_whichever_way_it_went() {
-    const BYTES: usize = 3 * PIECE_BYTES + 1001;
+    const BYTES: usize = 3 * TIMED_BYTES + 1001;
     let heap = Rc::new(RefCell::new(Heap::new(Segment::new().unwrap())));
     let data: Vec<u8> = (0..BYTES).map(|at| (at * 7 + (at >> 8)) as u8).collect();
     for way in CopyWay::THROUGH_HEAP {
         for (offset, is_timed) in [(0, true), (3, false), (64, true)] {
             let block = Block::allocate(&heap, BYTES + 64).unwrap();
-            let (choice, times) = (Choice { way: *way, is_timed }, PieceTimes::default());
-            block.0.written.set(Some(Written { choice, chosen_for: BYTES, bytes: 0, times }));
+            let written = || Box::new(Written { chosen_for: BYTES, bytes: 0, times: PieceTimes::default() });
+            block.0.way.set(Some(*way));
+            block.0.timed.set(is_timed.then(written));
             block.write(offset, &data);
             let mut copy = vec![0; BYTES];
             block.read(offset, &mut copy);
