@@ -116,7 +116,8 @@ impl Class {
     /// credit covers what the try is likely to lose.
     fn due(&mut self, ways: &[CopyWay], best: CopyWay) -> Option<CopyWay> {
         if !self.is_warm {
-            return Some(best);
+            // If no times arrive, measuring every copy would be in vain.
+            return (self.copies < TIMES_ENOUGH || self.copies % TIMED_ONE_IN == 0).then_some(best);
         }
         if let Some(new) = ways.iter().find(|way| self.known[**way as usize].tried == 0) {
             return Some(*new);

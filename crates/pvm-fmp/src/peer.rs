@@ -404,19 +404,26 @@ impl Inbound {
 /// Blocks that the peer may still read, by token, with the trial to which the peer's time belongs.
 #[derive(Default)]
 pub(crate) struct Outstanding {
-    places: Vec<Option<(Vec<Block>, Option<Box<Trial>>)>>,
+    places: Vec<Option<Held>>,
     free: Vec<u32>,
+}
+
+/// The blocks of one token.
+struct Held {
+    _blocks: Vec<Block>,
+    trial: Option<Box<Trial>>,
 }
 
 impl Outstanding {
     pub fn add(&mut self, blocks: Vec<Block>, trial: Option<Box<Trial>>) -> u32 {
+        let held = Some(Held { _blocks: blocks, trial });
         match self.free.pop() {
             Some(token) => {
-                self.places[token as usize] = Some((blocks, trial));
+                self.places[token as usize] = held;
                 token
             }
             None => {
-                self.places.push(Some((blocks, trial)));
+                self.places.push(held);
                 (self.places.len() - 1) as u32
             }
         }
@@ -427,16 +434,16 @@ impl Outstanding {
     }
     /// Notes the trial of a token whose blocks are held.
     pub fn set_trial(&mut self, token: u32, trial: Box<Trial>) {
-        if let Some((_, place)) = self.places.get_mut(token as usize).and_then(Option::as_mut) {
-            *place = Some(trial);
+        if let Some(held) = self.places.get_mut(token as usize).and_then(Option::as_mut) {
+            held.trial = Some(trial);
         }
     }
     /// Frees the blocks of a token, and returns its trial. An unknown token is ignored: a peer that breaks the rules
     /// harms only itself.
     pub fn remove(&mut self, token: u32) -> Option<Box<Trial>> {
-        let (_, trial) = self.places.get_mut(token as usize)?.take()?;
+        let held = self.places.get_mut(token as usize)?.take()?;
         self.free.push(token);
-        trial
+        held.trial
     }
 }
 

@@ -92,24 +92,35 @@ impl Endpoint {
         // A body to a daemon is not pipelined, since a daemon never waits for the end of a body. While tasks outnumber
         // the cores, no body is pipelined: the peer would often have to wait for us in the middle of the body.
         if waits && body.len() >= PIPELINED_BYTES_MIN && !self.crowded() {
-            let is_free = rendezvous && body.len() < self.rendezvous_bytes_min;
-            let ways = if is_free { CopyWay::ANY } else { CopyWay::THROUGH_HEAP };
-            let choice = self.copy_policy_of(index).choose(body.len(), ways);
-            if choice.way != CopyWay::Together {
-                return self.send_pipelined(index, meta, body, choice);
-            }
+            let may_be_together = rendezvous && body.len() < self.rendezvous_bytes_min;
+            return self.send_in_learned_way(index, meta, body, may_be_together, ringer);
+        }
+        let block = self.allocate(body.len()).map_err(|_| SendError::NoMemory)?;
+        block.write(0, body);
+        self.send_blocks(to, meta, &[(block, body.len())])
+    }
+
+    /// Sends in the way that the copy policy chooses. `may_be_together`: a rendezvous is possible if the peer waits.
+    fn send_in_learned_way(
+        &mut self,
+        index: usize,
+        meta: Meta,
+        body: &[u8],
+        may_be_together: bool,
+        ringer: Ringer<'_>,
+    ) -> Result<Sent, SendError> {
+        let ways = if may_be_together { CopyWay::ANY } else { CopyWay::THROUGH_HEAP };
+        let mut choice = self.copy_policy_of(index).choose(body.len(), ways);
+        if choice.way == CopyWay::Together {
             if self.peer_waits_for(index, &meta) {
                 let start = Instant::now();
                 let sent = self.send_rendezvous(index, meta, body, ringer);
                 self.copy_policy_of(index).record(CopyWay::Together, body.len(), start.elapsed());
                 return sent;
             }
-            let choice = self.copy_policy_of(index).choose(body.len(), CopyWay::THROUGH_HEAP);
-            return self.send_pipelined(index, meta, body, choice);
+            choice = self.copy_policy_of(index).choose(body.len(), CopyWay::THROUGH_HEAP);
         }
-        let block = self.allocate(body.len()).map_err(|_| SendError::NoMemory)?;
-        block.write(0, body);
-        self.send_blocks(to, meta, &[(block, body.len())])
+        self.send_pipelined(index, meta, body, choice)
     }
 
     /// Sends through the heap, chunk by chunk: the peer can copy the first chunks out while we copy the next ones in.
