@@ -8,10 +8,11 @@
 //! This is a state machine without a clock: callers measure, and pass durations in. Decision 39 has the reasons.
 use std::time::Duration;
 
-/// The shortest copy for which the policy chooses how to copy, in bytes.
-pub const POLICY_BYTES_MIN: usize = 4 << 10;
+/// The shortest copy for which the policy chooses how to copy, in bytes. A shorter one takes hardly longer than the
+/// readings of the clock around it, so its time says little.
+pub const POLICY_BYTES_MIN: usize = 8 << 10;
 /// The number of classes of lengths; each class begins at twice the length of the class before.
-const CLASSES: usize = 15;
+const CLASSES: usize = 14;
 /// The number of the last times that are kept of each way. The shortest of them counts: a copy can be disturbed, but
 /// hardly be too fast.
 const TIMES: usize = 5;
