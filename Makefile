@@ -11,7 +11,7 @@ help:
 	@echo 'make                      build: what is to be installed lies in target/dist then'
 	@echo 'make demo                 the main job on this host: a farm of tasks, and how fast messages are'
 	@echo 'make test                 every test'
-	@echo 'make bench                the speed beside PVM 3.4.6, Open MPI and MPICH'
+	@echo 'make bench                the speed beside PVM 3.4.6 and several MPIs'
 	@echo 'make papers               the experiments of the papers, as a report in target/papers'
 	@echo 'make install PREFIX=DIR   install to DIR ($(PREFIX)); DESTDIR and LIBDIR (lib) are honoured'
 	@echo 'make uninstall PREFIX=DIR remove from DIR exactly what was installed there'

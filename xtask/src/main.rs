@@ -23,12 +23,14 @@ mod fuzz;
 mod guide;
 mod hosts;
 mod install;
+mod instructions;
 mod layers;
 mod limits;
 mod lint;
 mod machine;
 mod man;
 mod modules;
+mod mpi_wheels;
 mod old_makefiles;
 mod packages;
 mod papers;
@@ -152,6 +154,12 @@ const COMMANDS: &[(&str, &[Command])] = &[
                 "20 s",
                 guide::run,
             ),
+            command(
+                "instructions",
+                "count the instructions of short calls, compare with the limits: instructions [--update]",
+                "5 s",
+                instructions::run,
+            ),
             command("test", "run every test: test [PART]...", "25 min", test::run),
         ],
     ),
@@ -204,7 +212,7 @@ const COMMANDS: &[(&str, &[Command])] = &[
         &[
             command(
                 "bench",
-                "compare with PVM 3.4.6, Open MPI, MPICH and the hardware's limit: bench [--short]",
+                "compare with PVM 3.4.6, MPIs, mpi4py and the hardware's limit: bench [--short] [--against FILE]",
                 "20 min",
                 bench::run,
             ),

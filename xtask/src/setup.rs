@@ -3,7 +3,7 @@
 use crate::common::{in_path, output, sh};
 use crate::debian_pvm;
 use crate::debian_rust::{self, Part};
-use crate::{bench, clippy, fuzz, sanitize, slurm, unlike};
+use crate::{bench, clippy, fuzz, mpi_wheels, sanitize, slurm, unlike};
 use anyhow::{Result, bail, ensure};
 use std::collections::HashSet;
 use std::path::Path;
@@ -31,11 +31,14 @@ const TEST: &[&str] = &[
     "slsh",
     "strace",
     "tmux",
+    // `cargo xtask instructions`
+    "valgrind",
     "x11-apps",
     "xvfb",
 ];
 
-/// The packages for comparisons. The two MPIs coexist; each has commands of its own (`mpicc.openmpi`, ...).
+/// The packages for comparisons. Debian's two MPIs coexist; each has commands of its own (`mpicc.openmpi`, ...). Newer
+/// MPIs come as Python wheels ([`mpi_wheels`]).
 const BENCH: &[&str] = &[FONT, "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev", "python3-venv"];
 
 /// The packages for `cargo xtask wheel`.
@@ -81,6 +84,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     if words.contains(&"test") {
         take_what_can_be_had();
+    }
+    if words.contains(&"bench") {
+        mpi_wheels::fetch();
     }
     Ok(())
 }

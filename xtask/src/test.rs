@@ -2,8 +2,8 @@
 use crate::common::cargo;
 use crate::counts::Counts;
 use crate::{
-    abi, build, conform, demo, ether, failures, guide, hosts, lint, man, old_makefiles, packages, papers, python,
-    sanitize, second_user, sim, slurm, torture, unlike,
+    abi, build, conform, demo, ether, failures, guide, hosts, instructions, lint, man, old_makefiles, packages, papers,
+    python, sanitize, second_user, sim, slurm, torture, unlike,
 };
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
@@ -29,6 +29,7 @@ const PARTS: &[Part] = &[
     ("unit tests", unit_tests),
     ("simulator", || sim::counted(&[])),
     ("binary interface", || abi::counted(&[])),
+    ("instruction counts", || instructions::counted(&[])),
     ("manual", || man::counted(&[])),
     ("old makefiles", || old_makefiles::counted(&[])),
     ("packages", || packages::counted_short(&[])),

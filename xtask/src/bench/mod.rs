@@ -1,12 +1,13 @@
-//! `cargo xtask bench`: compares hpvm with Debian's PVM, Open MPI, MPICH and the hardware's limit, in one run.
+//! `cargo xtask bench`: compares hpvm with Debian's PVM, several MPIs and the hardware's limit, in one run.
 //!
 //! `docs/benchmarks.md` explains what is measured, and how to read the results.
 mod collectives;
 pub mod hosts;
 mod picture;
 mod plan;
-mod process;
+pub mod process;
 pub mod python;
+mod ratchet;
 pub mod runner;
 pub mod samples;
 pub mod systems;
@@ -20,25 +21,31 @@ use anyhow::{Result, bail};
 use lexopt::prelude::*;
 use plan::Effort;
 use procfs::Current;
+use ratchet::Ratios;
 use runner::Outcome;
 use samples::Samples;
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use systems::{MPIS, System};
 use verdicts::{Standing, Verdict};
 
 /// All systems that may be compared.
-pub const ALL: [System; 8] = [
+pub const ALL: [System; 12] = [
     System::Limit,
     System::Hpvm,
     System::Pvm,
     System::PvmDirect,
     System::OpenMpi,
     System::OpenMpiCopy,
+    System::NewestOpenMpi,
+    System::NewestOpenMpiCopy,
     System::Mpich,
     System::MpichCopy,
+    System::NewestMpich,
+    System::IntelMpi,
 ];
 
 /// How long to check for other work on the machine.
@@ -49,28 +56,34 @@ const BUSY_PERCENT: f64 = 3.0;
 /// conditions.
 const DISTURBED_BELOW: f64 = 0.9;
 
-const USAGE: &str = "bench [--short] [--only NAME]... [--peers] [--as-it-is]
-  --short      about 3 min instead of about 20
-  --only NAME  latency, bandwidth, rate, ring, mcast, spawn, groups, idle, netpipe, hosts, collectives or
-               python
-  --peers      leave hpvm out: how fast are the others here?
-  --as-it-is   take target/dist as it is, without building it first";
+const USAGE: &str = "bench [--short] [--only NAME]... [--peers] [--against FILE] [--as-it-is]
+  --short         about 3 min instead of about 20
+  --only NAME     latency, bandwidth, rate, ring, mcast, spawn, groups, idle, netpipe, hosts, collectives or
+                  python
+  --peers         leave hpvm out: how fast are the others here?
+  --against FILE  compare with the ratios of an earlier run; fail if one is worse
+  --as-it-is      take target/dist as it is, without building it first";
 
 struct Options {
     effort: Effort,
     only: BTreeSet<String>,
     peers: bool,
     inside: bool,
+    /// The ratios of an earlier run.
+    against: Option<Ratios>,
 }
 
 fn options(arguments: &[String]) -> Result<Options> {
-    let mut options = Options { effort: Effort::Full, only: BTreeSet::new(), peers: false, inside: false };
+    let mut options =
+        Options { effort: Effort::Full, only: BTreeSet::new(), peers: false, inside: false, against: None };
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         match argument {
             Long("short") => options.effort = Effort::Short,
             Long("peers") => options.peers = true,
             Long("as-it-is") => {}
+            // The file is read now: it may be the one to which this run writes its own ratios.
+            Long("against") => options.against = Some(Ratios::read(Path::new(&parser.value()?))?),
             Long("inside") => options.inside = true,
             Long("only") => {
                 let name = parser.value()?.string()?;
@@ -113,7 +126,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let mut outcome = measure(options.effort, &options.only, &systems)?;
     println!("\nSettings");
     for system in &systems {
-        println!("  {:17} {}", system.name(), system.settings());
+        println!("  {:23} {}", system.name(), system.settings());
     }
     tables::print(&outcome.samples);
     warn_when_disturbed(&outcome.samples);
@@ -134,12 +147,18 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     print_verdicts(&verdicts);
     save(&outcome, &verdicts, &systems)?;
+    let ratios = Ratios::of(&outcome.samples, about(&systems));
+    ratios.write(&runner::directory().join("ratios.json"))?;
+    let comparison = options.against.map(|before| ratios.compared_with(&before));
+    if let Some(comparison) = &comparison {
+        print!("{comparison}");
+    }
     println!("\n{:.0} s in all", start.elapsed().as_secs_f64());
     let ours: Vec<_> = outcome.failures.iter().filter(|failure| failure.system == System::Hpvm).collect();
     if let Some(failure) = ours.first() {
         bail!("{} programs failed on hpvm, the first at {}: {}", ours.len(), failure.measure, failure.text);
     }
-    Ok(())
+    comparison.map_or(Ok(()), |comparison| comparison.verdict())
 }
 
 /// Prints latency and bandwidth of hpvm beside those of [`System::Limit`]; takes some seconds.
@@ -245,36 +264,40 @@ fn processor() -> String {
 }
 
 /// Returns the text above the picture, line by line: version, day and machine.
-fn about(open_mpi: &str, mpich: &str) -> Vec<String> {
+fn about(systems: &BTreeSet<System>) -> Vec<String> {
     let commit = Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(root()).output();
     let commit = commit.ok().filter(|output| output.status.success()).map(|output| output.stdout);
     let commit = commit.map(|text| format!(" ({})", String::from_utf8_lossy(&text).trim())).unwrap_or_default();
-    let others = [open_mpi, mpich].into_iter().filter(|text| !text.is_empty()).map(|text| format!(", {text}"));
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let (day, version) = (first_line("date", "+%F"), env!("CARGO_PKG_VERSION"));
     vec![
-        format!("hpvm {version}{commit}, measured on {day}{}", others.collect::<String>()),
+        format!("hpvm {version}{commit}, measured on {day}"),
+        mpi_versions(systems).join(", "),
         format!("{}, {cores} cores, Linux {}", processor(), first_line("uname", "-r")),
     ]
 }
 
-/// Returns the versions of the MPIs that are installed, or empty texts.
-fn mpi_versions(is_there: impl Fn(&System) -> bool) -> (String, String) {
-    let open_mpi = if is_there(&MPIS[0]) { first_line("mpirun.openmpi", "--version") } else { String::new() };
-    let mpich = if is_there(&MPIS[2]) { first_line("mpichversion", "-v") } else { String::new() };
-    (open_mpi, mpich)
+/// Returns names and versions of the MPIs among these systems. (Those that only have other settings have no version.)
+fn mpi_versions(systems: &BTreeSet<System>) -> Vec<String> {
+    let mpis = systems.iter().filter(|system| MPIS.contains(*system));
+    let mut versions: Vec<String> = mpis.map(|mpi| mpi.version()).filter(|text| !text.is_empty()).collect();
+    // Two settings of a system have the same version.
+    versions.dedup();
+    versions
 }
 
 /// Returns lines with the versions, the day and the machine, for a report.
 pub fn about_here() -> Vec<String> {
-    let (open_mpi, mpich) = mpi_versions(|system| system.is_there());
-    about(&open_mpi, &mpich)
+    about(&ALL.into_iter().filter(|system| system.is_there()).collect())
+        .into_iter()
+        .filter(|line| !line.is_empty())
+        .collect()
 }
 
 fn save(outcome: &Outcome, verdicts: &[Verdict], systems: &BTreeSet<System>) -> Result<()> {
     let measures: Vec<_> = outcome
         .samples
-        .0
+        .all
         .iter()
         .map(|(key, values)| {
             json!({
@@ -293,12 +316,11 @@ fn save(outcome: &Outcome, verdicts: &[Verdict], systems: &BTreeSet<System>) -> 
             })
         })
         .collect();
-    let (open_mpi, mpich) = mpi_versions(|system| systems.contains(system));
     let results = json!({
         "processor": processor(),
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
         "kernel": first_line("uname", "-r"),
-        "versions": {"Open MPI": open_mpi, "MPICH": mpich},
+        "versions": mpi_versions(systems),
         "settings": systems.iter().map(|system| (system.name().to_owned(), system.settings().into())).collect::<serde_json::Map<_, _>>(),
         "measures": measures,
         "targets": targets,
@@ -310,7 +332,7 @@ fn save(outcome: &Outcome, verdicts: &[Verdict], systems: &BTreeSet<System>) -> 
     std::fs::write(directory.join("results.json"), serde_json::to_string_pretty(&results)?)?;
     println!("\n{}", directory.join("results.json").display());
     let picture = directory.join("results.svg");
-    if picture::draw(&outcome.samples, &about(&open_mpi, &mpich), &picture)? {
+    if picture::draw(&outcome.samples, &about(systems), &picture)? {
         println!("{}", picture.display());
     }
     Ok(())

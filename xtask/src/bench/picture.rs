@@ -10,7 +10,7 @@ use std::path::Path;
 
 const WIDTH: u32 = 1280;
 /// The heights of the head, of the large charts and of the small charts, in pixels.
-const HEAD_HEIGHT: u32 = 64;
+const HEAD_HEIGHT: u32 = 86;
 const LARGE_HEIGHT: u32 = 520;
 const SMALL_HEIGHT: u32 = 340;
 /// The height of a bar, and the width of the name before the bar, in pixels.
@@ -54,8 +54,12 @@ fn color(system: System) -> RGBColor {
         System::PvmDirect => RGBColor(170, 170, 170),
         System::OpenMpi => RGBColor(40, 90, 180),
         System::OpenMpiCopy => RGBColor(120, 160, 225),
+        System::NewestOpenMpi => RGBColor(20, 50, 130),
+        System::NewestOpenMpiCopy => RGBColor(90, 120, 200),
         System::Mpich => RGBColor(60, 150, 90),
         System::MpichCopy => RGBColor(140, 205, 160),
+        System::NewestMpich => RGBColor(20, 100, 50),
+        System::IntelMpi => RGBColor(150, 60, 170),
     }
 }
 
@@ -70,7 +74,7 @@ fn number(value: f64) -> String {
 /// Returns the lines of the two large charts: times in one direction, in us. If a size has several values, the smallest
 /// is shown.
 fn message_lines(samples: &Samples) -> Vec<Line> {
-    let mpi = |one, other| vec![(one, "pingpong_mpi"), (other, "pingpong_mpi")];
+    let mpi = |settings: &[System]| settings.iter().map(|system| (*system, "pingpong_mpi")).collect::<Vec<_>>();
     let psend = |system| vec![(system, "pingpong_psend")];
     let limit = vec![(System::Limit, "pingpong_line"), (System::Limit, "pingpong_copy")];
     let packed = vec![(System::Hpvm, "pingpong_raw_byte")];
@@ -79,8 +83,9 @@ fn message_lines(samples: &Samples) -> Vec<Line> {
         ("hpvm pack, send, recv, unpack", RGBColor(235, 140, 60), packed),
         ("PVM 3.4.6 psend/precv", color(System::Pvm), psend(System::Pvm)),
         ("PVM 3.4.6 direct", color(System::PvmDirect), psend(System::PvmDirect)),
-        ("Open MPI (best setting)", color(System::OpenMpi), mpi(MPIS[0], MPIS[1])),
-        ("MPICH (best setting)", color(System::Mpich), mpi(MPIS[2], MPIS[3])),
+        ("Open MPI (best version and setting)", color(System::OpenMpi), mpi(&MPIS[..4])),
+        ("MPICH (best version and setting)", color(System::Mpich), mpi(&MPIS[4..7])),
+        ("Intel MPI", color(System::IntelMpi), mpi(&MPIS[7..])),
         ("limit", BLACK, limit),
     ];
     let points = |sources: &[(System, &str)]| {
@@ -139,7 +144,7 @@ fn chart_of(samples: &Samples, title: &str, measure: &str, sizes: &[usize], task
 /// Returns the lists of bars. Each list has a row for each form of message and each system.
 fn all_bars(samples: &Samples) -> Vec<Bars> {
     let mut bars: BTreeMap<String, Vec<(String, System, f64)>> = BTreeMap::new();
-    for (key, values) in &samples.0 {
+    for (key, values) in &samples.all {
         let Some(median) = super::samples::median(&values.values) else { continue };
         let (family, better) = match key.measure.split('_').next().unwrap_or_default() {
             "pingpong" if key.size == SHORT_SIZES[0] => ("One way, all forms", "less"),

@@ -43,7 +43,7 @@ pub enum Effort {
     Full,
 }
 
-use System::{Hpvm, Limit, Mpich, MpichCopy, OpenMpi, OpenMpiCopy, Pvm, PvmDirect};
+use System::{Hpvm, IntelMpi, Limit, Mpich, NewestMpich, NewestOpenMpi, OpenMpi, Pvm, PvmDirect};
 
 /// The shortest time of a repetition in a full run, in ms.
 const REPETITION_MS: usize = 15;
@@ -51,11 +51,13 @@ const REPETITION_MS: usize = 15;
 /// must give each task a turn; otherwise its time depends on the state in which the previous repetition left the tasks.
 const TURN_MS: usize = 3;
 
-const MESSAGES: &[System] = &[Limit, Hpvm, Pvm, PvmDirect, OpenMpi, Mpich];
-const LONG_MESSAGES: &[System] = &[Limit, Hpvm, Pvm, PvmDirect, OpenMpi, OpenMpiCopy, Mpich, MpichCopy];
-/// The systems for many tasks. MPICH is not one of them: its tasks spin, so each step takes a whole time slice of the
-/// kernel.
-const MANY: &[System] = &[Hpvm, Pvm, PvmDirect, OpenMpi];
+const MESSAGES: &[System] = &[Limit, Hpvm, Pvm, PvmDirect, OpenMpi, NewestOpenMpi, Mpich, NewestMpich, IntelMpi];
+const LONG_MESSAGES: &[System] = &super::ALL;
+/// The systems for many tasks. MPICH and Intel MPI are not among them: their tasks spin, so each step takes a whole time
+/// slice of the kernel.
+const MANY: &[System] = &[Hpvm, Pvm, PvmDirect, OpenMpi, NewestOpenMpi];
+/// The systems for calls of groups with a core for each task.
+const PAIR: &[System] = &[Hpvm, Pvm, PvmDirect, OpenMpi, NewestOpenMpi, Mpich, NewestMpich, IntelMpi];
 const PVMS: &[System] = &[Hpvm, Pvm, PvmDirect];
 /// The systems for measures that do not depend on PVM's route.
 const TWO_PVMS: &[System] = &[Hpvm, Pvm];
@@ -93,7 +95,7 @@ pub fn groups(effort: Effort) -> Vec<Group> {
         group("ring", 32, MANY, rounds(5, 2)),
         group("mcast", 32, PVMS, rounds(7, 3)),
         Group { repetitions: 2, ..group("spawn", 32, TWO_PVMS, rounds(7, 3)) },
-        members("groups-2", 2),
+        Group { systems: PAIR, ..members("groups-2", 2) },
         members("groups-4", 4),
         members("groups-8", 8),
         members("groups-16", 16),

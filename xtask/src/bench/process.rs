@@ -152,6 +152,7 @@ pub struct Machine {
     mark: String,
     directory: TempDir,
     library: PathBuf,
+    vm: Vm,
 }
 
 impl Machine {
@@ -161,7 +162,7 @@ impl Machine {
         let mark = new_mark();
         let directory = scratch::directory(SCRATCH)?;
         let mut daemon = command(&vm.pvmd(), "TERM", &mark)
-            .envs(environment(directory.path(), &library))
+            .envs(environment(vm, directory.path(), &library))
             .args(hostfile(vm, directory.path())?)
             .current_dir(directory.path())
             .stdout(Stdio::piped())
@@ -169,7 +170,7 @@ impl Machine {
             .spawn()
             .with_context(|| format!("cannot start {}", vm.pvmd().display()))?;
         let output = daemon.stdout.take().context("the output is read once")?;
-        let machine = Machine { daemon, mark, directory, library };
+        let machine = Machine { daemon, mark, directory, library, vm };
         let (sender, receiver) = mpsc::channel();
         // The thread keeps the pipe open until the daemon ends: a closed pipe would kill a daemon that prints more.
         std::thread::spawn(move || {
@@ -193,7 +194,7 @@ impl Machine {
 
     /// Returns the variables with which a program finds this machine and its library.
     pub fn environment(&self) -> Vec<(String, String)> {
-        environment(self.directory.path(), &self.library)
+        environment(self.vm, self.directory.path(), &self.library)
     }
 
     /// Returns the end of the daemon's log.
@@ -215,13 +216,17 @@ fn hostfile(vm: Vm, directory: &Path) -> Result<Option<PathBuf>> {
     Ok(Some(file))
 }
 
-fn environment(directory: &Path, library: &Path) -> Vec<(String, String)> {
+fn environment(vm: Vm, directory: &Path, library: &Path) -> Vec<(String, String)> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    vec![
+    // Debian's PVM is unpacked and not installed, so its daemon does not find its own folder.
+    let root = if vm == Vm::Debian { debian_pvm::environment().to_vec() } else { vec![] };
+    let mut all = vec![
         ("PVM_TMP".into(), text(directory)),
         ("PVM_ALLOW_ROOT".into(), "1".into()),
         ("LD_LIBRARY_PATH".into(), text(library)),
-    ]
+    ];
+    all.extend(root.into_iter().filter(|(name, _)| name == "PVM_ROOT"));
+    all
 }
 
 impl Drop for Machine {

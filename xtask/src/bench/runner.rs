@@ -9,6 +9,7 @@ use crate::scratch;
 use anyhow::{Context, Result};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -19,7 +20,6 @@ const FAILURES_MAX: usize = 2;
 const NETPIPE_HEAD_START: Duration = Duration::from_millis(500);
 /// The message sizes of NPpvm that are shown, in bytes.
 const NETPIPE_SIZES: [usize; 5] = [8, 64, 4096, 65536, 1 << 20];
-const NETPIPE_PROGRAM: &str = "/usr/bin/NPpvm";
 
 /// Returns the directory of programs and results.
 pub fn directory() -> PathBuf {
@@ -39,14 +39,14 @@ pub fn compile(systems: &BTreeSet<System>) -> Result<()> {
     ] {
         pvm_program(name, &source, systems.contains(&System::Hpvm))?;
     }
-    let compilers: BTreeSet<_> = systems.iter().filter_map(|system| system.mpi_compiler()).collect();
-    for (wrapper, program) in compilers {
-        sh(compiler(wrapper).arg(directory.join(program)).arg(source("mpi_bench.c")))?;
+    let compilations: BTreeSet<_> = systems.iter().filter_map(|system| system.mpi_compiler()).collect();
+    for (command, more, program) in compilations {
+        sh(compiler(&command).arg(directory.join(program)).arg(source("mpi_bench.c")).args(more))?;
     }
     Ok(())
 }
 
-fn compiler(name: &str) -> Command {
+fn compiler(name: impl AsRef<OsStr>) -> Command {
     let mut compiler = Command::new(name);
     // -Wno-stringop-overflow suppresses a false warning about MPI_STATUSES_IGNORE in MPICH's header.
     compiler.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-stringop-overflow", "-o"]);
@@ -96,6 +96,7 @@ impl Outcome {
         let mut machines = Machines::default();
         let mut failures: BTreeMap<System, usize> = BTreeMap::new();
         for round in 0..group.rounds {
+            self.samples.begin_round(round);
             for turn in 0..members.len() {
                 // Each round begins with another system, so that no system is always the first.
                 let system = members[(turn + round) % members.len()];
@@ -126,13 +127,11 @@ impl Outcome {
             let environment = machines.get(vm)?.environment();
             Program::start(&directory().join("pvm_bench"), &arguments, &environment, scratch.path())?
         } else if let Some((launcher, mut all, environment)) = system.mpi_run(tasks) {
-            let (_, name) = system.mpi_compiler().context("an MPI has a compiler")?;
+            let (_, _, name) = system.mpi_compiler().context("an MPI has a compiler")?;
             all.push(directory().join(name).to_string_lossy().into_owned());
             all.extend(arguments);
             all.extend(numbers);
-            let environment: Vec<_> =
-                environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-            Program::start(Path::new(launcher), &all, &environment, scratch.path())?
+            Program::start(&launcher, &all, &environment, scratch.path())?
         } else {
             arguments.extend(numbers);
             Program::start(&directory().join("limit"), &arguments, &[], scratch.path())?
@@ -143,9 +142,10 @@ impl Outcome {
     /// Runs Debian's unmodified NPpvm twice: as a receiver, then as a transmitter that searches for the receiver.
     fn run_netpipe(&mut self, group: &Group, system: System, machines: &mut Machines) -> Result<()> {
         let machine = machines.get(system.vm().context("NPpvm is a PVM program")?)?;
+        let program = debian_pvm::programs().join("NPpvm").display().to_string();
         let start = |core: &str, more: &[&str]| {
             // -p 0: no perturbations of the sizes; -n: a fixed number of messages; -h: NPpvm is the transmitter.
-            let words = ["-c", core, NETPIPE_PROGRAM, "-p", "0", "-n", "100", "-u", "1048576"];
+            let words = ["-c", core, &program, "-p", "0", "-n", "100", "-u", "1048576"];
             let words: Vec<String> = words.iter().chain(more).map(|word| word.to_string()).collect();
             Program::start(Path::new("taskset"), &words, &machine.environment(), machine.directory())
         };

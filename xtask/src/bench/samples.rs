@@ -19,15 +19,26 @@ pub struct Key {
 pub struct Values {
     /// The values in the order of measurement.
     pub values: Vec<f64>,
+    /// The round in which each of them was measured.
+    rounds: Vec<usize>,
     /// The unit of all values: us, ms, M/s, %.
     pub unit: String,
 }
 
 /// All values so far.
 #[derive(Debug, Default)]
-pub struct Samples(pub BTreeMap<Key, Values>);
+pub struct Samples {
+    /// The values of each key.
+    pub all: BTreeMap<Key, Values>,
+    round: usize,
+}
 
 impl Samples {
+    /// Begins a round: what is added from now on was measured under much the same conditions.
+    pub fn begin_round(&mut self, round: usize) {
+        self.round = round;
+    }
+
     /// Adds the values in a program's output, which consists of lines `name size value unit`. Fails if a line has
     /// another form, or if there is no line.
     pub fn add_output(&mut self, system: System, output: &str) -> Result<()> {
@@ -47,13 +58,14 @@ impl Samples {
     /// Adds one value.
     pub fn add(&mut self, system: System, measure: &str, size: usize, value: f64, unit: &str) {
         let key = Key { measure: measure.to_owned(), size, system };
-        let entry = self.0.entry(key).or_default();
+        let entry = self.all.entry(key).or_default();
         entry.values.push(value);
+        entry.rounds.push(self.round);
         unit.clone_into(&mut entry.unit);
     }
 
     fn get(&self, system: System, measure: &str, size: usize) -> Option<&Values> {
-        self.0.get(&Key { measure: measure.to_owned(), size, system })
+        self.all.get(&Key { measure: measure.to_owned(), size, system })
     }
 
     /// Returns the median, if the measure was taken.
@@ -71,6 +83,24 @@ impl Samples {
         }
         let ratios: Vec<f64> = one.values.iter().zip(&other.values).map(|(ours, theirs)| ours / theirs).collect();
         median(&ratios)
+    }
+
+    /// Returns one ratio for each round in which both were measured: that of the medians of the round.
+    pub fn ratios_of_rounds(&self, ours: (System, &str, usize), theirs: (System, &str, usize)) -> Vec<f64> {
+        let medians = |(system, measure, size): (System, &str, usize)| -> BTreeMap<usize, f64> {
+            let mut rounds: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+            if let Some(values) = self.get(system, measure, size) {
+                values
+                    .rounds
+                    .iter()
+                    .zip(&values.values)
+                    .for_each(|(at, value)| rounds.entry(*at).or_default().push(*value));
+            }
+            rounds.into_iter().filter_map(|(round, values)| Some((round, median(&values)?))).collect()
+        };
+        let theirs = medians(theirs);
+        let ratio = |(round, ours): (usize, f64)| Some(ours / theirs.get(&round)?);
+        medians(ours).into_iter().filter_map(ratio).filter(|ratio| ratio.is_finite() && *ratio > 0.0).collect()
     }
 
     /// Returns the largest value.

