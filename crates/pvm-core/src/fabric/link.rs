@@ -1,7 +1,7 @@
 //! One side of a link.
 use super::frame::{HEADER_BYTES, Header, Kind, OFFER_BYTES, Offered};
 use super::introduction::Introduction;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 /// How many uncounted frames of one side can be under way: a grant is sent only after half of the credits have been
@@ -57,7 +57,7 @@ impl Ready<'_> {
 pub enum Violation {
     /// The bytes are no frame of this link.
     NoFrame,
-    /// A frame is missing, or came twice.
+    /// A frame came twice, or so many are missing that it cannot have had a credit.
     Serial,
     /// A frame without credit.
     NoCredit,
@@ -73,7 +73,7 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Violation::NoFrame => "the bytes are no frame",
-            Violation::Serial => "a frame is missing or came twice",
+            Violation::Serial => "a frame came twice or far too early",
             Violation::NoCredit => "a frame without credit",
             Violation::Grant => "a wrong grant",
             Violation::Taken => "messages were reported as taken that were not sent",
@@ -124,7 +124,7 @@ pub struct Link {
     /// How many messages the peer has taken.
     taken_by_peer: u64,
 
-    /// Frames and counted frames that have arrived.
+    /// Frames and counted frames that have arrived, without those in `early`.
     frames_received: u64,
     counted_received: u64,
     /// What the peer was told it may send, and how many messages it was told we have taken.
@@ -134,6 +134,9 @@ pub struct Link {
     taken: u64,
     /// Whether the peer is to be told soon what we have taken.
     owes_taken: bool,
+    /// Frames that have overtaken others, by serial number. Providers that keep the order of messages may still report
+    /// the end of a short one before that of a longer one.
+    early: BTreeMap<u64, Vec<u8>>,
     arrivals: VecDeque<Arrival>,
     events: VecDeque<Event>,
 }
@@ -142,7 +145,8 @@ impl Link {
     /// Makes this side of a link. `ours` is what the peer was told, `theirs` what it has told. Returns `None` if no message
     /// could ever be sent to it.
     pub fn new(ours: &Introduction, theirs: &Introduction, body_bytes_max: u64) -> Option<Link> {
-        let peer_frame_bytes = theirs.frame_bytes as usize;
+        // The buffers to send from are as long as those to receive to.
+        let peer_frame_bytes = theirs.frame_bytes.min(ours.frame_bytes) as usize;
         if peer_frame_bytes <= HEADER_BYTES + OFFER_BYTES || theirs.credits == 0 || theirs.provider != ours.provider {
             return None;
         }
@@ -164,6 +168,7 @@ impl Link {
             told_taken: 0,
             taken: 0,
             owes_taken: false,
+            early: BTreeMap::new(),
             arrivals: VecDeque::new(),
             events: VecDeque::new(),
         })
@@ -257,10 +262,30 @@ impl Link {
 
     /// Takes a frame of the peer in. After an error the link is useless.
     pub fn receive(&mut self, frame: &[u8]) -> Result<(), Violation> {
-        let (header, rest) = Header::read(frame).ok_or(Violation::NoFrame)?;
-        if header.serial != self.frames_received % (1 << 56) {
+        let (header, _) = Header::read(frame).ok_or(Violation::NoFrame)?;
+        if !self.awaits(header.serial) {
             return Err(Violation::Serial);
         }
+        if header.serial != self.frames_received {
+            self.early.insert(header.serial, frame.to_vec());
+            return Ok(());
+        }
+        self.take(frame)?;
+        while let Some(next) = self.early.remove(&self.frames_received) {
+            self.take(&next)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the frame with this serial number has not arrived yet, and may be under way.
+    pub fn awaits(&self, serial: u64) -> bool {
+        let end = self.frames_received + u64::from(self.credits + UNCOUNTED_MAX);
+        (self.frames_received..end).contains(&serial) && !self.early.contains_key(&serial)
+    }
+
+    /// Takes the next frame in.
+    fn take(&mut self, frame: &[u8]) -> Result<(), Violation> {
+        let (header, rest) = Header::read(frame).ok_or(Violation::NoFrame)?;
         self.frames_received += 1;
         let news = self.take_counters(&header)?;
         if header.kind == Kind::Grant {

@@ -105,6 +105,12 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
+/// Fills bytes with random numbers of the system. Returns `None` if there are none.
+pub fn fill_random(bytes: &mut [u8]) -> Option<()> {
+    let filled = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty()).ok()?;
+    (filled == bytes.len()).then_some(())
+}
+
 /// The lengths of an endpoint's queues. They decide its memory: a buffer for each receive and send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queues {
@@ -155,15 +161,13 @@ impl Fabric {
         if *setting == Setting::Off {
             return Ok(None);
         }
-        let mut looked_for = setting.clone();
-        let mut candidates = library.candidates(looked_for.provider()).map_err(OpenError::List)?;
-        if candidates.is_empty() {
-            if let Some(former) = setting.by_former_name() {
-                candidates = library.candidates(former.provider()).map_err(OpenError::List)?;
-                looked_for = former;
-            }
+        let mut candidates = library.candidates(setting.provider()).map_err(OpenError::List)?;
+        let mut chosen = choice::choose(setting, &candidates);
+        if let Some(former) = setting.by_former_name().filter(|_| chosen.is_none()) {
+            candidates = library.candidates(former.provider()).map_err(OpenError::List)?;
+            chosen = choice::choose(&former, &candidates);
         }
-        let Some(chosen) = choice::choose(&looked_for, &candidates) else {
+        let Some(chosen) = chosen else {
             return if *setting == Setting::Auto { Ok(None) } else { Err(no_provider(library, setting)) };
         };
         let candidate = candidates.swap_remove(chosen);

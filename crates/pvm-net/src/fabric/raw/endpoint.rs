@@ -262,14 +262,21 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// Returns how peers name the byte at `offset` of a region; `None` if there is no such region or byte.
-    pub fn remote(&self, region: RegionId, offset: usize) -> Option<Remote> {
+    /// Returns how peers name a part of a region; `None` if there is no such region or part.
+    pub fn remote(&self, region: RegionId, offset: usize, bytes: usize) -> Option<Remote> {
         let (registration, memory) = self.regions.get(&region)?;
         let registration = registration.as_ref()?;
-        (offset <= memory.len()).then(|| Remote {
+        let is_inside = offset.checked_add(bytes).is_some_and(|end| end <= memory.len());
+        is_inside.then(|| Remote {
             address: self.objects.remote_address(memory.start(), offset),
             key: registration.key,
         })
+    }
+
+    /// Copies a part of a region; `None` if there is no such region or part.
+    pub fn copy_of(&self, region: RegionId, offset: usize, bytes: usize) -> Option<Vec<u8>> {
+        let (_, memory) = self.regions.get(&region)?;
+        memory.copy(offset, bytes)
     }
 
     /// Ends the registration of memory and unmaps it. A peer that still reads it gets an error.

@@ -79,9 +79,10 @@ fn exchange(traits: Traits) {
     let body: Vec<u8> = (0..BODY_BYTES).map(|index| (index % 251) as u8).collect();
     for memory in [Memory::of(&body).unwrap(), heap(&body)] {
         let region = one.register(memory).unwrap();
-        let remote = one.remote(region, 0).unwrap();
+        let remote = one.remote(region, 0, BODY_BYTES).unwrap();
         assert_eq!(read(&mut other, to_one, remote, BODY_BYTES), Ok(body.clone()));
-        let part = one.remote(region, 1000).unwrap();
+        assert_eq!(one.remote(region, 1, usize::MAX), None);
+        let part = one.remote(region, 1000, 999).unwrap();
         assert_eq!(read(&mut other, to_one, part, 999), Ok(body[1000..1999].to_vec()));
         assert_eq!(read(&mut other, to_one, part, 0), Ok(vec![]));
         // Beyond the end, with a wrong key, and after the end of the registration.
@@ -90,7 +91,7 @@ fn exchange(traits: Traits) {
         let far = Remote { address: remote.address + (1 << 40), ..remote };
         assert_eq!(read(&mut other, to_one, far, 10), Err("Permission denied".into()));
         one.unregister(region);
-        assert_eq!(one.remote(region, 0), None);
+        assert_eq!(one.remote(region, 0, 1), None);
         assert_eq!(read(&mut other, to_one, remote, 10), Err("Permission denied".into()));
     }
     let counters = one.counters();

@@ -87,6 +87,19 @@ impl Memory {
         }
     }
 
+    /// Copies a part; `None` if the memory ends before. Others may write to shared memory meanwhile; the copy then holds
+    /// some of either.
+    pub(super) fn copy(&self, offset: usize, bytes: usize) -> Option<Vec<u8>> {
+        offset.checked_add(bytes).filter(|end| *end <= self.bytes)?;
+        let mut copy = Vec::with_capacity(bytes);
+        // SAFETY: both places have this many bytes, and the vector is new.
+        unsafe {
+            ptr::copy_nonoverlapping(self.start.as_ptr().add(offset), copy.as_mut_ptr(), bytes);
+            copy.set_len(bytes);
+        }
+        Some(copy)
+    }
+
     pub(super) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }
