@@ -2,7 +2,7 @@
 use crate::common::cargo;
 use crate::counts::Counts;
 use crate::{
-    abi, build, conform, demo, ether, failures, guide, hosts, lint, man, old_makefiles, packages, papers, python,
+    abi, build, conform, demo, ether, fabric, failures, guide, hosts, lint, man, old_makefiles, packages, papers, python,
     sanitize, second_user, sim, torture, unlike,
 };
 use anyhow::{Context, Result, bail};
@@ -38,6 +38,7 @@ const PARTS: &[Part] = &[
     ("conformance", || conform::counted(&[])),
     ("several hosts", several_hosts),
     ("emulated Ethernet", || ether::counted(&["--short".into()])),
+    ("fabric", || fabric::counted(&["--short".into()])),
     ("papers", || papers::counted(&["--short".into(), build::AS_IT_IS.into()])),
     ("unlike hosts", || unlike::counted(&["--short".into()])),
     ("torture", || torture::counted(&["--seconds".into(), TORTURE_SECONDS.into()])),

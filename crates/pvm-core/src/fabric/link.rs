@@ -364,6 +364,11 @@ impl Link {
         self.taken
     }
 
+    /// Returns whether everything was handed over to the provider.
+    pub fn is_all_sent(&self) -> bool {
+        self.in_flight == self.kept.len()
+    }
+
     /// Returns whether the peer has taken everything that was sent.
     pub fn is_all_taken(&self) -> bool {
         self.kept.is_empty()

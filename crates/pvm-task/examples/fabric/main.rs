@@ -15,6 +15,7 @@ mod process;
 mod traffic;
 
 use control::Control;
+use pvm_core::fabric::Introduction;
 use pvm_net::fabric::{Fabric, LIBRARY, Library, Queues, Setting};
 use pvm_task::fabric::{FabricLinks, LinkName, Secrets};
 use std::error::Error;
@@ -118,10 +119,10 @@ fn open(options: &Options, setting: &Setting) -> Result<Fabric> {
 }
 
 /// Makes a link by the connection. The caller makes the secrets.
-fn link(links: &mut FabricLinks, control: &mut Control, is_caller: bool) -> Result<LinkName> {
+fn link(links: &mut FabricLinks, control: &mut Control, is_caller: bool) -> Result<(LinkName, Introduction)> {
     let ours = links.introduce().ok_or("no receive buffers are left")?;
     control.send(&ours.encode())?;
-    let theirs = pvm_core::fabric::Introduction::decode(&control.receive()?).ok_or("no introduction")?;
+    let theirs = Introduction::decode(&control.receive()?).ok_or("no introduction")?;
     let mut random = [0; 32];
     if is_caller && control.is_sealed {
         pvm_net::fabric::fill_random(&mut random).ok_or("no random numbers")?;
@@ -137,7 +138,14 @@ fn link(links: &mut FabricLinks, control: &mut Control, is_caller: bool) -> Resu
         true => Secrets { sending: one, receiving: other },
         false => Secrets { sending: other, receiving: one },
     };
-    Ok(links.connect(&ours, &theirs, control.is_sealed.then_some(&secrets))?)
+    Ok((links.connect(&ours, &theirs, control.is_sealed.then_some(&secrets))?, theirs))
+}
+
+/// Opens another endpoint, from which a stranger sends to a link.
+fn stranger(options: &Options, setting: &Setting, to: &Introduction) -> Result<traffic::Stranger> {
+    let mut endpoint = open(options, setting)?.endpoint;
+    let peer = endpoint.insert(&to.address)?;
+    Ok(traffic::Stranger { endpoint, peer, link: to.link, sent: 0 })
 }
 
 fn serve(options: &Options, address: &str, setting: &Setting) -> Result<()> {
@@ -147,10 +155,10 @@ fn serve(options: &Options, address: &str, setting: &Setting) -> Result<()> {
     let seed = u64::from_le_bytes(control.receive()?.try_into().map_err(|_| "no seed")?);
     let messages = u64::from_le_bytes(control.receive()?.try_into().map_err(|_| "no number")?);
     let mut links = FabricLinks::new(open(options, setting)?);
-    let name = link(&mut links, &mut control, false)?;
+    let (name, _) = link(&mut links, &mut control, false)?;
     match part.as_str() {
         "check" | "death" => {
-            traffic::exchange(&mut links, &[(name, seed, false)], messages, &mut [&mut control])?;
+            traffic::exchange(&mut links, &[(name, seed, false)], messages, &mut [&mut control], None)?;
         }
         "speed" => measure::serve_speed(links, name, control, options, setting)?,
         "idle" => measure::serve_idle(links, name, control)?,
@@ -163,6 +171,7 @@ fn call(options: &Options, addresses: &str, setting: &Setting, part: &str) -> Re
     let mut links = FabricLinks::new(open(options, setting)?);
     let mut controls = Vec::new();
     let mut names = Vec::new();
+    let mut introductions = Vec::new();
     for (number, address) in addresses.split(',').enumerate() {
         let mut control = Control::connect(address)?;
         control.is_sealed = options.is_sealed;
@@ -171,17 +180,20 @@ fn call(options: &Options, addresses: &str, setting: &Setting, part: &str) -> Re
         let seed = options.seed + number as u64;
         control.send(&seed.to_le_bytes())?;
         control.send(&options.messages.to_le_bytes())?;
-        names.push((link(&mut links, &mut control, true)?, seed, true));
+        let (name, theirs) = link(&mut links, &mut control, true)?;
+        names.push((name, seed, true));
+        introductions.push(theirs);
         controls.push(control);
     }
     let mut all: Vec<&mut Control> = controls.iter_mut().collect();
     match part {
         "check" => {
-            let done = traffic::exchange(&mut links, &names, options.messages, &mut all)?;
+            let stranger = if options.is_sealed { Some(stranger(options, setting, &introductions[0])?) } else { None };
+            let done = traffic::exchange(&mut links, &names, options.messages, &mut all, stranger)?;
             println!("ok {} messages both ways in order, {}", options.messages, done);
         }
         "death" => {
-            let done = traffic::exchange(&mut links, &names, options.messages, &mut all)?;
+            let done = traffic::exchange(&mut links, &names, options.messages, &mut all, None)?;
             if done.ended != 1 {
                 return Err(format!("{} links have ended, not 1", done.ended).into());
             }

@@ -55,8 +55,8 @@ impl Bare {
         }
     }
 
-    fn read(&mut self, remote: Remote, body: Vec<u8>) -> Result<Vec<u8>> {
-        self.endpoint.read(self.peer, remote, body, 0).map_err(|error| format!("{error:?}"))?;
+    fn read(&mut self, remote: Remote, bytes: usize) -> Result<Vec<u8>> {
+        self.endpoint.read(self.peer, remote, bytes, 0).map_err(|error| format!("{error:?}"))?;
         loop {
             match self.endpoint.poll()? {
                 Some(Event::Read { body, .. }) => return Ok(body),
@@ -85,9 +85,10 @@ impl Bare {
         let named = self.receive()?;
         let word = |at: usize| u64::from_le_bytes(named[at..at + 8].try_into().expect("8 bytes"));
         let remote = Remote { address: word(0), key: word(8) };
-        let mut body = vec![1; bytes];
         for _ in 0..LONG_TOTAL / bytes {
-            body = self.read(remote, body)?;
+            if self.read(remote, bytes)?.len() != bytes {
+                return Err("a short read".into());
+            }
         }
         self.send(&[1])
     }
@@ -143,6 +144,10 @@ fn receive_bodies(links: &mut FabricLinks, name: LinkName, bytes: usize) -> Resu
         next_message(links)?;
     }
     links.send_short(name, vec![2]);
+    // Credits may come later.
+    while !links.is_all_sent(name) {
+        links.poll()?;
+    }
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! Messages of all lengths in both directions, whose content the receiver knows beforehand.
 use crate::Result;
 use crate::control::Control;
-use pvm_net::fabric::{Memory, RegionId};
-use pvm_task::fabric::{Body, FabricEvent, FabricLinks, LinkName};
+use pvm_net::fabric::{Endpoint, Memory, Peer, RegionId};
+use pvm_task::fabric::{Body, FabricEvent, FabricLinks, LinkName, Wait};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,10 +13,12 @@ use std::time::{Duration, Instant};
 const HEAP_BYTES: usize = 4 << 20;
 /// How many messages a side sends before it waits for the peer.
 const UNTAKEN_MAX: u64 = 100;
+/// How many frames a stranger sends.
+const STRANGE_FRAMES: u64 = 100;
 /// No exchange takes longer. A provider that stands still would otherwise never end.
 const TIME_MAX: Duration = Duration::from_secs(60);
 /// The longest sleep. Some providers repeat lost packets only when they are polled.
-pub const SLEEP_MAX: Duration = Duration::from_millis(10);
+const SLEEP_MAX: Duration = Duration::from_millis(10);
 
 /// Pseudo-random numbers (splitmix).
 struct Random(u64);
@@ -76,6 +78,7 @@ pub struct Done {
     injected: u64,
     pub ended: usize,
     untaken: usize,
+    dropped: u64,
 }
 
 impl fmt::Display for Done {
@@ -83,7 +86,10 @@ impl fmt::Display for Done {
         let megabytes = self.read_bytes >> 20;
         write!(f, "{megabytes} MiB read from the peers' memory, {} messages injected", self.injected)?;
         if self.ended > 0 {
-            write!(f, ", {} messages are known that the dead peer may not have", self.untaken)?;
+            write!(f, ", of {} messages it is known that the dead peer may not have them", self.untaken)?;
+        }
+        if self.dropped > 0 {
+            write!(f, ", {} frames of a stranger were dropped", self.dropped)?;
         }
         Ok(())
     }
@@ -109,12 +115,13 @@ struct Exchange<'a> {
 }
 
 /// Sends and receives this number of messages on each link (its name, seed, and whether this process has called).
-/// A connection that ends means that its peer was killed.
+/// A connection that ends means that its peer was killed. A stranger disturbs meanwhile.
 pub fn exchange(
     links: &mut FabricLinks,
     names: &[(LinkName, u64, bool)],
     messages: u64,
     controls: &mut [&mut Control],
+    mut stranger: Option<Stranger>,
 ) -> Result<Done> {
     let heap = bytes_of(4711, HEAP_BYTES);
     let region = links.register(heap_memory(&heap)?)?;
@@ -125,6 +132,9 @@ pub fn exchange(
     let mut exchange = Exchange { links, progress, messages, heap, region, done: Done::default() };
     let end = Instant::now() + TIME_MAX;
     while !exchange.is_complete() {
+        if let Some(stranger) = &mut stranger {
+            stranger.disturb()?;
+        }
         if Instant::now() > end {
             return Err(format!("no end after {} s: {}", TIME_MAX.as_secs(), exchange.state()).into());
         }
@@ -137,25 +147,63 @@ pub fn exchange(
     let counters = exchange.links.endpoint().counters();
     let mut done = exchange.done;
     (done.read_bytes, done.injected) = (counters.read_bytes, counters.injected);
-    finish(links, names, controls)?;
+    let dropped = finish(links, names, controls)?;
+    if let Some(stranger) = stranger {
+        done.dropped = dropped;
+        if stranger.sent == 0 || dropped == 0 || dropped > stranger.sent {
+            return Err(format!("{dropped} frames of {} of a stranger were dropped", stranger.sent).into());
+        }
+    }
     Ok(done)
 }
 
-/// Waits until the other sides have finished too, since they may still need what this side acknowledges.
-fn finish(links: &mut FabricLinks, names: &[(LinkName, u64, bool)], controls: &mut [&mut Control]) -> Result<()> {
+/// Waits until the other sides have finished too, since they may still need what this side acknowledges. Returns how
+/// many frames they have dropped.
+fn finish(links: &mut FabricLinks, names: &[(LinkName, u64, bool)], controls: &mut [&mut Control]) -> Result<u64> {
     for control in controls.iter_mut() {
         // The peer may be dead.
-        let _ = control.send(b"finished");
+        let _ = control.send(&links.dropped.to_le_bytes());
     }
     let end = Instant::now() + TIME_MAX;
+    let mut dropped = 0;
     for (control, (name, ..)) in controls.iter_mut().zip(names) {
         while !control.has_word() && !control.has_ended() && Instant::now() < end {
             while links.poll()?.is_some() {}
             sleep(links, &mut [])?;
         }
+        if control.has_word() {
+            dropped += u64::from_le_bytes(control.receive()?.try_into().map_err(|_| "no number")?);
+        }
         links.disconnect(*name);
     }
-    Ok(())
+    Ok(dropped)
+}
+
+/// Somebody on the network who knows a link's address and name, since he reads the traffic, but not its secrets.
+pub struct Stranger {
+    pub endpoint: Endpoint,
+    pub peer: Peer,
+    pub link: LinkName,
+    pub sent: u64,
+}
+
+impl Stranger {
+    /// Sends a frame that looks right, and one that does not.
+    fn disturb(&mut self) -> Result<()> {
+        while self.endpoint.poll()?.is_some() {}
+        if self.sent >= STRANGE_FRAMES {
+            return Ok(());
+        }
+        let mut random = Random(self.sent);
+        let kind = 1 + random.next() % 4;
+        let word = kind << 56 | random.next() % 20;
+        let forged = [self.link.to_le_bytes(), word.to_le_bytes(), random.next().to_le_bytes()].concat();
+        for frame in [forged, bytes_of(self.sent, (random.next() % 200) as usize)] {
+            // A full queue is tried again with the next frame.
+            self.sent += u64::from(self.endpoint.send(self.peer, &[&frame]).is_ok());
+        }
+        Ok(())
+    }
 }
 
 fn heap_memory(content: &[u8]) -> Result<Memory> {
@@ -169,21 +217,21 @@ fn heap_memory(content: &[u8]) -> Result<Memory> {
 
 /// Sleeps until something happens, as the provider allows.
 pub fn sleep(links: &mut FabricLinks, controls: &mut [&mut Control]) -> Result<()> {
-    if !links.may_sleep() {
-        match links.endpoint().descriptor() {
-            Some(_) => std::thread::yield_now(),
-            None => std::thread::sleep(Duration::from_micros(200)),
+    match links.how_to_wait(Instant::now()) {
+        Wait::Not => std::thread::yield_now(),
+        Wait::For(time) => std::thread::sleep(time),
+        Wait::Descriptor => {
+            let descriptor = links.endpoint().descriptor().ok_or("no descriptor")?;
+            let mut all = vec![PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+            all.extend(controls.iter().map(|of| PollFd::from_borrowed_fd(of.descriptor(), PollFlags::IN)));
+            let timeout = Timespec { tv_sec: 0, tv_nsec: SLEEP_MAX.as_nanos() as i64 };
+            match rustix::event::poll(&mut all, Some(&timeout)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
-        return Ok(());
     }
-    let descriptor = links.endpoint().descriptor().ok_or("no descriptor")?;
-    let mut all = vec![PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
-    all.extend(controls.iter().map(|of| PollFd::from_borrowed_fd(of.descriptor(), PollFlags::IN)));
-    let timeout = Timespec { tv_sec: 0, tv_nsec: SLEEP_MAX.as_nanos() as i64 };
-    match rustix::event::poll(&mut all, Some(&timeout)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    Ok(())
 }
 
 impl Exchange<'_> {
@@ -249,6 +297,9 @@ impl Exchange<'_> {
         let of = self.progress.get_mut(&link).ok_or("a message of an unknown link")?;
         let number = of.arrived;
         of.arrived += 1;
+        if of.arrived == self.messages / 2 {
+            println!("note half of the messages have arrived");
+        }
         let plan = planned(of.seed, !of.is_caller, number);
         let (head, rest) = content.split_first_chunk().ok_or("a message without a number")?;
         if u64::from_le_bytes(*head) != number {

@@ -7,16 +7,20 @@
 //! secrets, every frame is sealed (AES-128-GCM), and a long body is sealed as a whole in memory of its own: what the
 //! network carries, and what peers can read, is unreadable to others. What does not bear the seal is dropped, so it
 //! cannot even disturb a link.
+mod pauses;
 mod sealed;
 
 use pvm_core::fabric::{Event, Header, Introduction, Link, Message, Offered, UNCOUNTED_MAX, Untaken};
 use pvm_net::fabric::{
-    Endpoint, Event as Arrived, Fabric, Failure, Memory, Peer, ReadError, RegionId, Remote, SendError, Slot,
+    Endpoint, Event as Arrived, Fabric, Failure, Memory, Peer, ReadError, RegionId, Remote, SendError, Slot, Waits,
 };
+use pauses::Pauses;
+pub use pauses::Wait;
 pub use sealed::Secrets;
 use sealed::{BODY_SEAL_BYTES, Seals};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::time::Instant;
 
 /// How many credits a peer gets: frames that it may have under way.
 ///
@@ -119,6 +123,7 @@ pub struct FabricLinks {
     /// Frames that were dropped, because they name no link, or have not its seal.
     pub dropped: u64,
     scratch: Vec<u8>,
+    pauses: Pauses,
 }
 
 impl FabricLinks {
@@ -135,6 +140,7 @@ impl FabricLinks {
             events: VecDeque::new(),
             dropped: 0,
             scratch: Vec::new(),
+            pauses: Pauses::default(),
         }
     }
 
@@ -273,6 +279,7 @@ impl FabricLinks {
             return Ok(Some(event));
         }
         while let Some(arrived) = self.endpoint.poll()? {
+            self.pauses.reset();
             match arrived {
                 Arrived::Received(slot) => self.receive(slot)?,
                 Arrived::Read { ticket, body } => self.body_arrived(ticket, body),
@@ -292,7 +299,8 @@ impl FabricLinks {
                 break;
             }
         }
-        for (link, number, offered) in std::mem::take(&mut self.waiting_reads) {
+        while self.endpoint.can_read() {
+            let Some((link, number, offered)) = self.waiting_reads.pop_front() else { break };
             self.read(link, number, offered);
         }
         for name in self.neighbours.keys().copied().collect::<Vec<_>>() {
@@ -349,21 +357,17 @@ impl FabricLinks {
     /// Begins to read a body.
     fn read(&mut self, name: LinkName, number: u64, offered: Offered) {
         let Some(from) = self.neighbours.get(&name) else { return };
-        let mut body = Vec::new();
-        let bytes = usize::try_from(offered.bytes).unwrap_or(usize::MAX);
-        if body.try_reserve_exact(bytes).is_err() {
-            return self.give_up(name, Broken::NoMemory);
-        }
-        body.resize(bytes, 0);
         let ticket = self.reads_made;
         let remote = Remote { address: offered.address, key: offered.key };
-        match self.endpoint.read(from.peer, remote, body, ticket) {
+        let bytes = usize::try_from(offered.bytes).unwrap_or(usize::MAX);
+        match self.endpoint.read(from.peer, remote, bytes, ticket) {
             Ok(()) => {
                 self.reads_made += 1;
                 self.reads.insert(ticket, ReadFor { link: name, number });
             }
-            Err(ReadError::Full(_)) => self.waiting_reads.push_back((name, number, offered)),
-            Err(ReadError::Failed(_, failure)) => self.give_up(name, Broken::Provider(failure)),
+            Err(ReadError::Full) => self.waiting_reads.push_back((name, number, offered)),
+            Err(ReadError::NoMemory) => self.give_up(name, Broken::NoMemory),
+            Err(ReadError::Failed(failure)) => self.give_up(name, Broken::Provider(failure)),
         }
     }
 
@@ -380,16 +384,30 @@ impl FabricLinks {
         self.take_link_events(read.link);
     }
 
-    /// Returns whether the process may sleep until [`Endpoint::descriptor`] of [`FabricLinks::endpoint`] is readable.
-    /// Reports before what has arrived, so that no peer keeps its messages longer than necessary.
-    pub fn may_sleep(&mut self) -> bool {
+    /// Says how to wait for the next event, after [`FabricLinks::poll`] has returned none. Reports before what has
+    /// arrived, so that no peer keeps its messages longer than necessary.
+    pub fn how_to_wait(&mut self, now: Instant) -> Wait {
         for name in self.neighbours.keys().copied().collect::<Vec<_>>() {
             if let Some(to) = self.neighbours.get_mut(&name) {
                 to.link.report_taken();
             }
             self.transmit(name);
         }
-        self.events.is_empty() && self.waiting_reads.is_empty() && self.endpoint.may_sleep()
+        if !self.events.is_empty() || !self.waiting_reads.is_empty() {
+            return Wait::Not;
+        }
+        let can_sleep = match self.endpoint.waits() {
+            Waits::Descriptor if !self.endpoint.may_sleep() => return Wait::Not,
+            Waits::Descriptor => true,
+            Waits::Timer => false,
+        };
+        self.pauses.next(now, can_sleep)
+    }
+
+    /// Returns whether everything was handed over to the provider: what is left is sent by later calls of
+    /// [`FabricLinks::poll`].
+    pub fn is_all_sent(&self, name: LinkName) -> bool {
+        self.neighbours.get(&name).is_none_or(|to| to.link.is_all_sent())
     }
 
     /// Returns whether the peer has taken everything that was sent on a link.

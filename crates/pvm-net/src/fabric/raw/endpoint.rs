@@ -79,13 +79,15 @@ pub enum SendError {
     Failed(Failure),
 }
 
-/// Why a read was not begun. The body that was to be filled comes back.
+/// Why a read was not begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadError {
     /// As many reads as possible are under way: poll, then try again.
-    Full(Vec<u8>),
+    Full,
+    /// There is no memory for the body.
+    NoMemory,
     /// The provider refuses.
-    Failed(Vec<u8>, Failure),
+    Failed(Failure),
 }
 
 /// How a process waits for an endpoint.
@@ -117,7 +119,7 @@ struct Reading {
     ticket: u64,
     peer: Peer,
     remote: Remote,
-    /// The place of the body. The provider writes there, so the vector is not touched before the end.
+    /// The place of the body, without length until the end. The provider writes there, so it is not touched before.
     body: ManuallyDrop<Vec<u8>>,
     start: *mut u8,
     bytes: usize,
@@ -336,31 +338,41 @@ impl Endpoint {
         }
     }
 
-    /// Begins to fill `body` from a peer's memory. The end is reported as an event with this ticket.
-    pub fn read(&mut self, peer: Peer, remote: Remote, mut body: Vec<u8>, ticket: u64) -> Result<(), ReadError> {
-        let Some(free) = self.readings.iter().position(Option::is_none) else { return Err(ReadError::Full(body)) };
-        if body.is_empty() {
+    /// Returns whether there is room for one more read.
+    pub fn can_read(&self) -> bool {
+        self.readings.iter().any(Option::is_none)
+    }
+
+    /// Begins to read this many bytes of a peer's memory into new memory. The end is reported as an event with this
+    /// ticket.
+    pub fn read(&mut self, peer: Peer, remote: Remote, bytes: usize, ticket: u64) -> Result<(), ReadError> {
+        let free = self.readings.iter().position(Option::is_none).ok_or(ReadError::Full)?;
+        let mut body = Vec::new();
+        body.try_reserve_exact(bytes).map_err(|_| ReadError::NoMemory)?;
+        if bytes == 0 {
             self.events.push_back(Event::Read { ticket, body });
             return Ok(());
         }
-        if self.objects.registers_local() && self.objects.needs_pages() {
-            // A new vector of zeroes has no pages yet; what is written here is overwritten by the read.
-            body.iter_mut().step_by(PAGE_BYTES_MIN).for_each(|byte| *std::hint::black_box(byte) = 1);
-            if let Some(last) = body.last_mut() {
-                *std::hint::black_box(last) = 1;
-            }
-        }
         let mut body = ManuallyDrop::new(body);
-        let (start, bytes) = (body.as_mut_ptr(), body.len());
-        let registration = if self.objects.registers_local() {
+        let start: *mut u8 = body.as_mut_ptr();
+        let mut registration = None;
+        if self.objects.registers_local() {
+            if self.objects.needs_pages() {
+                // New memory has no pages before it is written to.
+                for offset in (0..bytes).step_by(PAGE_BYTES_MIN).chain([bytes - 1]) {
+                    // SAFETY: the body has room for this many bytes.
+                    unsafe { start.add(offset).write_volatile(0) };
+                }
+            }
             // SAFETY: the body is kept until its registration and the operation have ended.
             match unsafe { self.objects.register(start, bytes, abi::FI_READ) } {
-                Ok(registration) => Some(registration),
-                Err(failure) => return Err(ReadError::Failed(ManuallyDrop::into_inner(body), failure)),
+                Ok(made) => registration = Some(made),
+                Err(failure) => {
+                    drop(ManuallyDrop::into_inner(body));
+                    return Err(ReadError::Failed(failure));
+                }
             }
-        } else {
-            None
-        };
+        }
         self.readings[free] =
             Some(Reading { ticket, peer, remote, body, start, bytes, done: 0, part: 0, registration });
         self.read_part(free);
@@ -397,7 +409,11 @@ impl Endpoint {
     }
 
     fn end_read(&mut self, index: usize, failure: Option<Failure>) {
-        let Some(reading) = self.readings[index].take() else { return };
+        let Some(mut reading) = self.readings[index].take() else { return };
+        if failure.is_none() {
+            // SAFETY: the vector has room for this many bytes, and the provider has written all of them.
+            unsafe { reading.body.set_len(reading.bytes) };
+        }
         let ticket = reading.ticket;
         let is_free = reading.registration.is_none_or(|registration| self.objects.unregister(registration));
         self.events.push_back(match failure {

@@ -46,7 +46,7 @@ fn receive(endpoint: &mut Endpoint) -> Vec<u8> {
 }
 
 fn read(endpoint: &mut Endpoint, peer: Peer, remote: Remote, bytes: usize) -> Result<Vec<u8>, String> {
-    endpoint.read(peer, remote, vec![0; bytes], 5).unwrap();
+    endpoint.read(peer, remote, bytes, 5).unwrap();
     match next(endpoint) {
         Event::Read { ticket: 5, body } => Ok(body),
         Event::ReadFailed { ticket: 5, failure } => Err(failure.words),
@@ -174,10 +174,12 @@ fn a_full_endpoint_says_so() {
     }
     assert_eq!(one.send(to_other, &[b"x"]), Err(SendError::Full));
     let remote = Remote { address: 0, key: 0 };
+    assert_eq!(one.read(to_other, remote, 1 << 62, 0), Err(ReadError::NoMemory));
     for ticket in 0..QUEUES.reads as u64 {
-        one.read(to_other, remote, vec![0; 8], ticket).unwrap();
+        one.read(to_other, remote, 8, ticket).unwrap();
     }
-    assert_eq!(one.read(to_other, remote, vec![3; 8], 9), Err(ReadError::Full(vec![3; 8])));
+    assert_eq!(one.read(to_other, remote, 8, 9), Err(ReadError::Full));
+    assert!(!one.can_read());
     // Closed with everything under way: nothing stays open.
     drop(one);
     drop(other);
