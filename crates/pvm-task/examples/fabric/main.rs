@@ -3,9 +3,9 @@
 //! * `fabric offers`: what libfabric offers here;
 //! * `fabric serve ADDRESS:PORT SETTING`: waits for a caller at that address, then takes part in what it wants;
 //! * `fabric call ADDRESS:PORT[,ADDRESS:PORT]... SETTING PART`: runs a part of the trial: `check`, `speed`, `idle` or
-//!   `death`. In `death`, the process at the first address is to be killed in the middle.
+//!   `death`. For `death`, the process at the first address is started with `--dies`, and kills itself in the middle.
 //!
-//! Options: `--library PATH`, `--sealed`, `--messages N`, `--seed N`. Each line of the output begins with `ok`, `note` or
+//! Options: `--library PATH`, `--sealed`, `--dies`, `--messages N`, `--seed N`. Each line of the output begins with `ok`, `note` or
 //! `FAILED`. The processes tell each other their introductions on a TCP connection, as daemons would.
 #![forbid(unsafe_code)]
 
@@ -29,18 +29,20 @@ struct Options {
     words: Vec<String>,
     library: OsString,
     is_sealed: bool,
+    dies: bool,
     messages: u64,
     seed: u64,
 }
 
 fn options() -> Result<Options> {
     let mut options =
-        Options { words: Vec::new(), library: LIBRARY.into(), is_sealed: false, messages: 400, seed: 1 };
+        Options { words: Vec::new(), library: LIBRARY.into(), is_sealed: false, dies: false, messages: 400, seed: 1 };
     let mut arguments = std::env::args().skip(1);
     while let Some(word) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{word} needs a value"));
         match word.as_str() {
             "--library" => options.library = value()?.into(),
+            "--dies" => options.dies = true,
             "--sealed" => options.is_sealed = true,
             "--messages" => options.messages = value()?.parse()?,
             "--seed" => options.seed = value()?.parse()?,
@@ -158,7 +160,7 @@ fn serve(options: &Options, address: &str, setting: &Setting) -> Result<()> {
     let (name, _) = link(&mut links, &mut control, false)?;
     match part.as_str() {
         "check" | "death" => {
-            traffic::exchange(&mut links, &[(name, seed, false)], messages, &mut [&mut control], None)?;
+            traffic::exchange(&mut links, &[(name, seed, false)], messages, &mut [&mut control], None, options.dies)?;
         }
         "speed" => measure::serve_speed(links, name, control, options, setting)?,
         "idle" => measure::serve_idle(links, name, control)?,
@@ -189,11 +191,11 @@ fn call(options: &Options, addresses: &str, setting: &Setting, part: &str) -> Re
     match part {
         "check" => {
             let stranger = if options.is_sealed { Some(stranger(options, setting, &introductions[0])?) } else { None };
-            let done = traffic::exchange(&mut links, &names, options.messages, &mut all, stranger)?;
+            let done = traffic::exchange(&mut links, &names, options.messages, &mut all, stranger, false)?;
             println!("ok {} messages both ways in order, {}", options.messages, done);
         }
         "death" => {
-            let done = traffic::exchange(&mut links, &names, options.messages, &mut all, None)?;
+            let done = traffic::exchange(&mut links, &names, options.messages, &mut all, None, false)?;
             if done.ended != 1 {
                 return Err(format!("{} links have ended, not 1", done.ended).into());
             }

@@ -111,17 +111,20 @@ struct Exchange<'a> {
     messages: u64,
     heap: Vec<u8>,
     region: RegionId,
+    dies: bool,
     done: Done,
 }
 
 /// Sends and receives this number of messages on each link (its name, seed, and whether this process has called).
-/// A connection that ends means that its peer was killed. A stranger disturbs meanwhile.
+/// A connection that ends means that its peer was killed. A stranger disturbs meanwhile. If the process `dies`, it kills
+/// itself when half of the messages have arrived.
 pub fn exchange(
     links: &mut FabricLinks,
     names: &[(LinkName, u64, bool)],
     messages: u64,
     controls: &mut [&mut Control],
     mut stranger: Option<Stranger>,
+    dies: bool,
 ) -> Result<Done> {
     let heap = bytes_of(4711, HEAP_BYTES);
     let region = links.register(heap_memory(&heap)?)?;
@@ -129,7 +132,7 @@ pub fn exchange(
         (name, Progress { seed, is_caller, sent: 0, taken: 0, arrived: 0, has_ended: false })
     };
     let progress = names.iter().map(start).collect();
-    let mut exchange = Exchange { links, progress, messages, heap, region, done: Done::default() };
+    let mut exchange = Exchange { links, progress, messages, heap, region, dies, done: Done::default() };
     let end = Instant::now() + TIME_MAX;
     while !exchange.is_complete() {
         if let Some(stranger) = &mut stranger {
@@ -297,8 +300,8 @@ impl Exchange<'_> {
         let of = self.progress.get_mut(&link).ok_or("a message of an unknown link")?;
         let number = of.arrived;
         of.arrived += 1;
-        if of.arrived == self.messages / 2 {
-            println!("note half of the messages have arrived");
+        if self.dies && of.arrived > self.messages / 2 {
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)?;
         }
         let plan = planned(of.seed, !of.is_caller, number);
         let (head, rest) = content.split_first_chunk().ok_or("a message without a number")?;

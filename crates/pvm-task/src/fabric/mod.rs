@@ -195,7 +195,7 @@ impl FabricLinks {
     pub fn disconnect(&mut self, name: LinkName) -> Option<Untaken> {
         let neighbour = self.neighbours.remove(&name)?;
         for region in neighbour.offers.into_iter().filter_map(|(_, region)| region) {
-            self.endpoint.unregister(region);
+            self.endpoint.retire(region);
         }
         self.endpoint.remove(neighbour.peer);
         self.waiting_reads.retain(|(link, ..)| *link != name);

@@ -281,7 +281,16 @@ impl Endpoint {
         memory.copy(offset, bytes)
     }
 
-    /// Ends the registration of memory and unmaps it. A peer that still reads it gets an error.
+    /// Ends the registration of memory that a peer may be reading, for example one that has died. A read that begins later
+    /// fails. The memory stays mapped until the endpoint is closed: a provider that reads in software may go on sending
+    /// from it.
+    pub fn retire(&mut self, region: RegionId) {
+        if let Some(registration) = self.regions.get_mut(&region).and_then(|of| of.0.take()) {
+            self.objects.unregister(registration);
+        }
+    }
+
+    /// Ends the registration of memory that no peer reads any more, and unmaps it.
     pub fn unregister(&mut self, region: RegionId) {
         if let Some((registration, memory)) = self.regions.remove(&region) {
             if registration.is_none_or(|registration| self.objects.unregister(registration)) {

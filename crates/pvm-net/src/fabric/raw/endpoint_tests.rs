@@ -90,6 +90,8 @@ fn exchange(traits: Traits) {
         assert_eq!(read(&mut other, to_one, wrong, 10), Err("Permission denied".into()));
         let far = Remote { address: remote.address + (1 << 40), ..remote };
         assert_eq!(read(&mut other, to_one, far, 10), Err("Permission denied".into()));
+        one.retire(region);
+        assert_eq!(one.remote(region, 0, 1), None);
         one.unregister(region);
         assert_eq!(one.remote(region, 0, 1), None);
         assert_eq!(read(&mut other, to_one, remote, 10), Err("Permission denied".into()));
