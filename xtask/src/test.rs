@@ -2,8 +2,8 @@
 use crate::common::cargo;
 use crate::counts::Counts;
 use crate::{
-    abi, build, conform, demo, ether, fabric, failures, guide, hosts, lint, man, old_makefiles, packages, papers, python,
-    sanitize, second_user, sim, torture, unlike,
+    abi, build, conform, demo, ether, fabric, failures, guide, hosts, lint, man, old_makefiles, packages, papers,
+    python, sanitize, second_user, sim, torture, unlike,
 };
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};

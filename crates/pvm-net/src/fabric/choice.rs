@@ -161,15 +161,11 @@ fn choose_of(setting: &Setting, offers: &[Offer<'_>]) -> Option<usize> {
     };
     match setting {
         Setting::Off => None,
-        Setting::Auto => {
-            AUTOMATIC.iter().find_map(|name| best(&|offer| offer.provider == *name && offer.leads_away()))
-        }
+        Setting::Auto => AUTOMATIC.iter().find_map(|name| best(&|offer| offer.provider == *name && offer.leads_away())),
         Setting::Named { provider, domain: Some(domain) } => {
             best(&|offer| offer.provider == provider && offer.domain == domain)
         }
-        Setting::Named { provider, domain: None } => {
-            best(&|offer| offer.provider == provider && offer.leads_away())
-        }
+        Setting::Named { provider, domain: None } => best(&|offer| offer.provider == provider && offer.leads_away()),
     }
 }
 

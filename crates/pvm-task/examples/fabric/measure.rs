@@ -236,7 +236,11 @@ pub fn idle(mut links: FabricLinks, name: LinkName, mut control: Control) -> Res
     if !has_arrived {
         return Err("the message that ends the wait does not arrive".into());
     }
-    println!("ok waited {:.1} s with {:.1} % of a processor", elapsed.as_secs_f64(), 100.0 * used.as_secs_f64() / elapsed.as_secs_f64());
+    println!(
+        "ok waited {:.1} s with {:.1} % of a processor",
+        elapsed.as_secs_f64(),
+        100.0 * used.as_secs_f64() / elapsed.as_secs_f64()
+    );
     Ok(())
 }
 

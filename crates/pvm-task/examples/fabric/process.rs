@@ -20,7 +20,11 @@ impl State {
             let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
             line.split_whitespace().next().unwrap_or_default().to_owned()
         };
-        Ok(State { threads: word("Threads:").parse()?, signals: u64::from_str_radix(&word("SigCgt:"), 16)? & !OF_THREADS, kilobytes: word("VmRSS:").parse()? })
+        Ok(State {
+            threads: word("Threads:").parse()?,
+            signals: u64::from_str_radix(&word("SigCgt:"), 16)? & !OF_THREADS,
+            kilobytes: word("VmRSS:").parse()?,
+        })
     }
 }
 

@@ -240,8 +240,7 @@ pub fn sleep(links: &mut FabricLinks, controls: &mut [&mut Control]) -> Result<(
 impl Exchange<'_> {
     fn is_complete(&self) -> bool {
         let is_done = |(name, of): (&LinkName, &Progress)| {
-            of.has_ended
-                || of.sent == self.messages && of.arrived == self.messages && self.links.is_all_taken(*name)
+            of.has_ended || of.sent == self.messages && of.arrived == self.messages && self.links.is_all_taken(*name)
         };
         self.progress.iter().all(is_done)
     }

@@ -10,12 +10,12 @@
 mod pauses;
 mod sealed;
 
+use pauses::Pauses;
+pub use pauses::Wait;
 use pvm_core::fabric::{Event, Header, Introduction, Link, Message, Offered, UNCOUNTED_MAX, Untaken};
 use pvm_net::fabric::{
     Endpoint, Event as Arrived, Fabric, Failure, Memory, Peer, ReadError, RegionId, Remote, SendError, Slot, Waits,
 };
-use pauses::Pauses;
-pub use pauses::Wait;
 pub use sealed::Secrets;
 use sealed::{BODY_SEAL_BYTES, Seals};
 use std::collections::{BTreeMap, VecDeque};
@@ -28,7 +28,7 @@ use std::time::Instant;
 /// * Setting: none, since the credits of all peers share the receive buffers of the endpoint
 /// * Reached: the peer keeps further messages until it has new credits
 /// * Test: `a_receiver_that_reads_nothing_stops_its_sender_at_the_credits`
-const CREDITS: u32 = 14;
+const PEER_FRAMES_MAX: u32 = 14;
 
 /// The longest body that is read from a peer, in bytes.
 ///
@@ -157,7 +157,7 @@ impl FabricLinks {
     /// Makes what a peer must know to send to this process. Returns `None` if all receive buffers are promised to others,
     /// or there are no random numbers.
     pub fn introduce(&mut self) -> Option<Introduction> {
-        let buffers = (CREDITS + UNCOUNTED_MAX) as usize;
+        let buffers = (PEER_FRAMES_MAX + UNCOUNTED_MAX) as usize;
         let mut name = [0; 8];
         pvm_net::fabric::fill_random(&mut name)?;
         self.free_buffers = self.free_buffers.checked_sub(buffers)?;
@@ -165,14 +165,14 @@ impl FabricLinks {
             provider: self.provider.clone(),
             address: self.endpoint.address().to_vec(),
             link: u64::from_le_bytes(name),
-            credits: CREDITS,
+            credits: PEER_FRAMES_MAX,
             frame_bytes: self.endpoint.queues().buffer_bytes as u32,
         })
     }
 
     /// Takes back an introduction to which no link was made.
     pub fn withdraw(&mut self, _ours: &Introduction) {
-        self.free_buffers += (CREDITS + UNCOUNTED_MAX) as usize;
+        self.free_buffers += (PEER_FRAMES_MAX + UNCOUNTED_MAX) as usize;
     }
 
     /// Makes a link to a peer that knows `ours`. `secrets` seal what is sent and what arrives.
@@ -186,8 +186,7 @@ impl FabricLinks {
         let link = Link::new(ours, theirs, BODY_BYTES_MAX).ok_or_else(unfit)?;
         let peer = self.endpoint.insert(&theirs.address)?;
         let seals = secrets.map(Seals::new);
-        self.neighbours
-            .insert(ours.link, Neighbour { peer, link, seals, offers: VecDeque::new(), messages_sent: 0 });
+        self.neighbours.insert(ours.link, Neighbour { peer, link, seals, offers: VecDeque::new(), messages_sent: 0 });
         Ok(ours.link)
     }
 
@@ -200,7 +199,7 @@ impl FabricLinks {
         self.endpoint.remove(neighbour.peer);
         self.waiting_reads.retain(|(link, ..)| *link != name);
         self.reads.retain(|_, read| read.link != name);
-        self.free_buffers += (CREDITS + UNCOUNTED_MAX) as usize;
+        self.free_buffers += (PEER_FRAMES_MAX + UNCOUNTED_MAX) as usize;
         Some(neighbour.link.into_untaken())
     }
 

@@ -170,17 +170,7 @@ pub struct OpsDomain {
 pub struct OpsMr {
     pub size: usize,
     pub reg: Option<
-        unsafe extern "C" fn(
-            *mut Fid,
-            *const c_void,
-            usize,
-            u64,
-            u64,
-            u64,
-            u64,
-            *mut *mut FidMr,
-            *mut c_void,
-        ) -> c_int,
+        unsafe extern "C" fn(*mut Fid, *const c_void, usize, u64, u64, u64, u64, *mut *mut FidMr, *mut c_void) -> c_int,
     >,
 }
 
@@ -211,8 +201,7 @@ pub struct FidAv {
 #[repr(C)]
 pub struct OpsAv {
     pub size: usize,
-    pub insert:
-        Option<unsafe extern "C" fn(*mut FidAv, *const c_void, usize, *mut u64, u64, *mut c_void) -> c_int>,
+    pub insert: Option<unsafe extern "C" fn(*mut FidAv, *const c_void, usize, *mut u64, u64, *mut c_void) -> c_int>,
     pub insertsvc: *const c_void,
     pub insertsym: *const c_void,
     pub remove: Option<unsafe extern "C" fn(*mut FidAv, *mut u64, usize, u64) -> c_int>,
@@ -303,9 +292,8 @@ pub struct OpsMsg {
 #[repr(C)]
 pub struct OpsRma {
     pub size: usize,
-    pub read: Option<
-        unsafe extern "C" fn(*mut FidEp, *mut c_void, usize, *mut c_void, u64, u64, u64, *mut c_void) -> isize,
-    >,
+    pub read:
+        Option<unsafe extern "C" fn(*mut FidEp, *mut c_void, usize, *mut c_void, u64, u64, u64, *mut c_void) -> isize>,
 }
 
 /// Evaluates to the function `$name` of the table at `$table`, or `None` if the table is missing or too short for it.

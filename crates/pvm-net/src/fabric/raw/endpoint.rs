@@ -269,10 +269,8 @@ impl Endpoint {
         let (registration, memory) = self.regions.get(&region)?;
         let registration = registration.as_ref()?;
         let is_inside = offset.checked_add(bytes).is_some_and(|end| end <= memory.len());
-        is_inside.then(|| Remote {
-            address: self.objects.remote_address(memory.start(), offset),
-            key: registration.key,
-        })
+        is_inside
+            .then(|| Remote { address: self.objects.remote_address(memory.start(), offset), key: registration.key })
     }
 
     /// Copies a part of a region; `None` if there is no such region or part.

@@ -135,7 +135,10 @@ fn a_provider_that_needs_more_than_can_be_given_is_not_offered() {
     let fabric = feigned::library(Traits { registration: 1 << 10, ..Traits::PLAIN }).unwrap();
     let error = Fabric::open_with(&fabric, &setting(), QUEUES).err().unwrap();
     assert_eq!(error, OpenError::NoProvider { wanted: setting(), offered: vec![] });
-    assert_eq!(feigned::library(Traits { version: (1, 13), ..Traits::PLAIN }).err(), Some(LoadError::TooOld { major: 1, minor: 13 }));
+    assert_eq!(
+        feigned::library(Traits { version: (1, 13), ..Traits::PLAIN }).err(),
+        Some(LoadError::TooOld { major: 1, minor: 13 })
+    );
 }
 
 #[test]

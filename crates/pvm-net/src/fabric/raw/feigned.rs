@@ -367,10 +367,8 @@ unsafe extern "C" fn av_open(
     made: *mut *mut FidAv,
     _context: *mut c_void,
 ) -> c_int {
-    let object = FidAv {
-        fid: fid(ops!(OpsFid { close: Some(free::<FidAv>) })),
-        ops: ops!(OpsAv { insert: Some(insert) }),
-    };
+    let object =
+        FidAv { fid: fid(ops!(OpsFid { close: Some(free::<FidAv>) })), ops: ops!(OpsAv { insert: Some(insert) }) };
     // SAFETY: the caller gives a place for the object.
     unsafe { *made = leak(object) };
     0
@@ -656,8 +654,7 @@ unsafe extern "C" fn read(
         }
         world.check_local(start as usize, bytes, description, FI_READ, context);
     };
-    let operation =
-        Operation::Read { from, start: start as usize, bytes, address, key, context: context as usize };
+    let operation = Operation::Read { from, start: start as usize, bytes, address, key, context: context as usize };
     // SAFETY: as for `number_of`.
     unsafe { accept(endpoint, check, operation) }
 }

@@ -1,5 +1,5 @@
 //! Loading libfabric, and what its providers offer.
-use super::abi::{self, Fid, FidFabric, FabricAttr, Info};
+use super::abi::{self, FabricAttr, Fid, FidFabric, Info};
 use crate::fabric::LoadError;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -8,8 +8,7 @@ use std::ptr;
 /// The six functions of libfabric that are called by name. All others are in tables.
 #[derive(Clone, Copy)]
 pub(super) struct Functions {
-    pub getinfo:
-        unsafe extern "C" fn(u32, *const c_char, *const c_char, u64, *const Info, *mut *mut Info) -> c_int,
+    pub getinfo: unsafe extern "C" fn(u32, *const c_char, *const c_char, u64, *const Info, *mut *mut Info) -> c_int,
     pub freeinfo: unsafe extern "C" fn(*mut Info),
     pub dupinfo: unsafe extern "C" fn(*const Info) -> *mut Info,
     pub fabric: unsafe extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int,

@@ -256,11 +256,9 @@ impl Objects {
         unsafe {
             let register = self.required("fi_mr_reg", operation!((*self.domain).mr, OpsMr, reg))?;
             let domain = &raw mut (*self.domain).fid;
-            let result =
-                register(domain, start.cast(), bytes, access, 0, key, 0, &raw mut object, ptr::null_mut());
+            let result = register(domain, start.cast(), bytes, access, 0, key, 0, &raw mut object, ptr::null_mut());
             self.checked("fi_mr_reg", result)?;
-            let registration =
-                Registration { object, description: (*object).mem_desc, key: (*object).key };
+            let registration = Registration { object, description: (*object).mem_desc, key: (*object).key };
             self.enable(registration)
         }
     }
@@ -271,9 +269,8 @@ impl Objects {
             // SAFETY: the object was just made, and the endpoint is open.
             let result = unsafe {
                 let fid = &raw mut (*registration.object).fid;
-                let bind = operation!((*fid).ops, OpsFid, bind).map_or(-libc::ENOSYS, |bind| {
-                    bind(fid, &raw mut (*self.ep).fid, 0)
-                });
+                let bind = operation!((*fid).ops, OpsFid, bind)
+                    .map_or(-libc::ENOSYS, |bind| bind(fid, &raw mut (*self.ep).fid, 0));
                 let enable = || {
                     operation!((*fid).ops, OpsFid, control)
                         .map_or(-libc::ENOSYS, |control| control(fid, abi::FI_ENABLE, ptr::null_mut()))
