@@ -143,7 +143,11 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
     ensure!(PROVIDERS.iter().any(|name| chosen(&name)), "the providers are {}", PROVIDERS.join(", "));
     for provider in PROVIDERS.iter().copied().filter(|name| chosen(&name)) {
         for seed in 1..=options.seeds {
-            checks.check(&format!("{provider}: a peer that is killed, seed {seed}"), trial.death(provider, seed));
+            // Without its peer, `udp;ofi_rxd` sends again and again for a while, which takes long.
+            if !(options.is_short && provider == "udp;ofi_rxd") {
+                let name = format!("{provider}: a peer that is killed, seed {seed}");
+                checks.check(&name, trial.death(provider, seed));
+            }
             for is_sealed in [true, false] {
                 let name = format!("{provider}: {} messages, seed {seed}", if is_sealed { "sealed" } else { "clear" });
                 // The short form tries those sealed ones, which take more steps.
