@@ -228,6 +228,7 @@ impl FabricLinks {
     /// Sends a message whose body the peer reads. Returns its number, or `None` if there is no such link.
     pub fn send_long(&mut self, name: LinkName, content: Vec<u8>, body: Body) -> Result<Option<u64>, Failure> {
         let Some(to) = self.neighbours.get_mut(&name) else { return Ok(None) };
+        assert!(content.len() <= to.link.offer_content_bytes_max(to.frame_seal_bytes()), "the content fits a frame");
         let (region, offset, bytes, is_own) = match (body, &to.seals) {
             (Body::InRegion(region, offset, bytes), None) => (region, offset, bytes, false),
             (Body::InRegion(region, offset, bytes), Some(seals)) => {

@@ -2,16 +2,12 @@
 #![allow(unsafe_code)]
 
 mod abi;
-#[cfg(test)]
-mod abi_tests;
 mod endpoint;
-#[cfg(test)]
-mod endpoint_tests;
-#[cfg(test)]
-mod feigned;
 mod library;
 mod memory;
 mod objects;
+#[cfg(test)]
+mod tests;
 
 pub use endpoint::{Counters, Endpoint, Event, Peer, ReadError, RegionId, Remote, SendError, Slot, Waits};
 pub use library::{Candidate, Library};

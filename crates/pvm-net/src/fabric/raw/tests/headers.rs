@@ -1,5 +1,5 @@
 //! The structures are those of the installed headers.
-use super::abi::*;
+use super::super::abi::*;
 use std::mem::offset_of;
 use std::path::Path;
 use std::process::Command;

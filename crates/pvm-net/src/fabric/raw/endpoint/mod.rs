@@ -1,9 +1,12 @@
 //! An endpoint with its buffers.
+mod reads;
+
 use super::abi::{self, CqErrEntry, CqMsgEntry};
 use super::library::Candidate;
-use super::memory::{Memory, PAGE_BYTES_MIN};
+use super::memory::Memory;
 use super::objects::{Calls, Objects, Registration};
 use crate::fabric::{Failure, Queues};
+use reads::Reading;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -15,6 +18,9 @@ const CONTEXT_BYTES: usize = 64;
 const COMPLETIONS_AT_A_TIME: usize = 16;
 /// The most bytes that one operation reads; a longer body is read in parts, one after the other.
 const PART_BYTES_MAX: usize = 1 << 30;
+
+/// There are this many places for each read that can be under way, since reads from dead peers may never end.
+const READ_PLACES: usize = 8;
 
 /// A peer whose address the provider knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,21 +120,6 @@ pub struct Counters {
     pub refused: u64,
 }
 
-/// A read that is under way.
-struct Reading {
-    ticket: u64,
-    peer: Peer,
-    remote: Remote,
-    /// The place of the body, without length until the end. The provider writes there, so it is not touched before.
-    body: ManuallyDrop<Vec<u8>>,
-    start: *mut u8,
-    bytes: usize,
-    done: usize,
-    /// The length of the part that is under way; 0 if the provider had no room for it yet.
-    part: usize,
-    registration: Option<Registration>,
-}
-
 /// An endpoint: receives from all peers, sends to each, and reads their memory.
 ///
 /// It has no thread and never waits. A child of `fork` must not use it, and must not drop it.
@@ -183,7 +174,7 @@ impl Endpoint {
         let slots = queues.receives + queues.sends;
         let no_memory = |_| Failure { call: "mmap", words: "no memory for the buffers".into() };
         let buffers = Memory::anonymous(slots * queues.buffer_bytes).map_err(no_memory)?;
-        let contexts = Memory::anonymous((slots + queues.reads) * CONTEXT_BYTES).map_err(no_memory)?;
+        let contexts = Memory::anonymous((slots + queues.reads * READ_PLACES) * CONTEXT_BYTES).map_err(no_memory)?;
         let objects = Objects::open(candidate, queues.receives, queues.sends + queues.reads, slots + queues.reads)?;
         let mut endpoint = Endpoint {
             calls: objects.calls()?,
@@ -199,7 +190,7 @@ impl Endpoint {
             unposted: (0..queues.receives).collect(),
             free_sends: (queues.receives..slots).rev().collect(),
             receivers: vec![Peer(abi::FI_ADDR_UNSPEC); queues.sends],
-            readings: (0..queues.reads).map(|_| None).collect(),
+            readings: (0..queues.reads * READ_PLACES).map(|_| None).collect(),
             regions: BTreeMap::new(),
             regions_made: 0,
             events: VecDeque::new(),
@@ -246,8 +237,10 @@ impl Endpoint {
         self.objects.insert(address).map(Peer)
     }
 
-    /// Forgets a peer. Reads from it that are under way stay so until the provider reports them.
+    /// Forgets a peer. The ends of reads from it are no longer reported; if the provider never reports them, each keeps
+    /// its place and its memory until the endpoint is closed.
     pub fn remove(&mut self, peer: Peer) {
+        self.abandon_reads(peer);
         self.objects.remove(peer.0);
     }
 
@@ -343,100 +336,6 @@ impl Endpoint {
             busy if busy == -(libc::EAGAIN as isize) => Err(SendError::Full),
             error => Err(SendError::Failed(self.objects.failure("fi_send", error as i64))),
         }
-    }
-
-    /// Returns whether there is room for one more read.
-    pub fn can_read(&self) -> bool {
-        self.readings.iter().any(Option::is_none)
-    }
-
-    /// Begins to read this many bytes of a peer's memory into new memory. The end is reported as an event with this
-    /// ticket.
-    pub fn read(&mut self, peer: Peer, remote: Remote, bytes: usize, ticket: u64) -> Result<(), ReadError> {
-        let free = self.readings.iter().position(Option::is_none).ok_or(ReadError::Full)?;
-        let mut body = Vec::new();
-        body.try_reserve_exact(bytes).map_err(|_| ReadError::NoMemory)?;
-        if bytes == 0 {
-            self.events.push_back(Event::Read { ticket, body });
-            return Ok(());
-        }
-        let mut body = ManuallyDrop::new(body);
-        let start: *mut u8 = body.as_mut_ptr();
-        let mut registration = None;
-        if self.objects.registers_local() {
-            if self.objects.needs_pages() {
-                // New memory has no pages before it is written to.
-                for offset in (0..bytes).step_by(PAGE_BYTES_MIN).chain([bytes - 1]) {
-                    // SAFETY: the body has room for this many bytes.
-                    unsafe { start.add(offset).write_volatile(0) };
-                }
-            }
-            // SAFETY: the body is kept until its registration and the operation have ended.
-            match unsafe { self.objects.register(start, bytes, abi::FI_READ) } {
-                Ok(made) => registration = Some(made),
-                Err(failure) => {
-                    drop(ManuallyDrop::into_inner(body));
-                    return Err(ReadError::Failed(failure));
-                }
-            }
-        }
-        self.readings[free] =
-            Some(Reading { ticket, peer, remote, body, start, bytes, done: 0, part: 0, registration });
-        self.read_part(free);
-        Ok(())
-    }
-
-    /// Begins the next part of a read, if the provider has room.
-    fn read_part(&mut self, index: usize) {
-        let context = self.context(self.queues.receives + self.queues.sends + index);
-        let Some(reading) = &mut self.readings[index] else { return };
-        let part = (reading.bytes - reading.done).min(self.part_bytes);
-        let description = reading.registration.as_ref().map_or(std::ptr::null_mut(), |of| of.description);
-        // SAFETY: the endpoint is open; body and context stay until the operation has completed.
-        let result = unsafe {
-            (self.calls.read)(
-                self.objects.ep,
-                reading.start.add(reading.done).cast(),
-                part,
-                description,
-                reading.peer.0,
-                reading.remote.address.wrapping_add(reading.done as u64),
-                reading.remote.key,
-                context,
-            )
-        };
-        match result {
-            0 => reading.part = part,
-            busy if busy == -(libc::EAGAIN as isize) => reading.part = 0,
-            error => {
-                let failure = self.objects.failure("fi_read", error as i64);
-                self.end_read(index, Some(failure));
-            }
-        }
-    }
-
-    fn end_read(&mut self, index: usize, failure: Option<Failure>) {
-        let Some(mut reading) = self.readings[index].take() else { return };
-        if failure.is_none() {
-            // SAFETY: the vector has room for this many bytes, and the provider has written all of them.
-            unsafe { reading.body.set_len(reading.bytes) };
-        }
-        let ticket = reading.ticket;
-        let is_free = reading.registration.is_none_or(|registration| self.objects.unregister(registration));
-        self.events.push_back(match failure {
-            None if is_free => Event::Read { ticket, body: ManuallyDrop::into_inner(reading.body) },
-            // If the provider does not let go of the memory, it stays allocated for ever.
-            None => {
-                let words = "the registration cannot be ended".to_owned();
-                Event::ReadFailed { ticket, failure: Failure { call: "fi_close", words } }
-            }
-            Some(failure) => {
-                if is_free {
-                    drop(ManuallyDrop::into_inner(reading.body));
-                }
-                Event::ReadFailed { ticket, failure }
-            }
-        });
     }
 
     /// Returns the message in a receive buffer.

@@ -1,7 +1,7 @@
 //! A provider that exists in memory only and asks for what a test wants: each mode of memory registration, contexts,
 //! busy queues. It writes a complaint for everything that a caller does and that a provider of that mode would not bear.
-use super::abi::*;
-use super::library::{Functions, Library};
+use super::super::abi::*;
+use super::super::library::{Functions, Library};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -242,7 +242,7 @@ macro_rules! ops {
 
 unsafe extern "C" fn version() -> u32 {
     let (major, minor) = with(|world| world.traits.version);
-    super::abi::version(major, minor)
+    super::super::abi::version(major, minor)
 }
 
 unsafe extern "C" fn strerror(number: c_int) -> *const c_char {

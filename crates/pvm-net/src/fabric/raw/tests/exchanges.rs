@@ -1,7 +1,7 @@
 //! Endpoints on a provider that feigns each mode.
-use super::abi::*;
+use super::super::abi::*;
+use super::super::*;
 use super::feigned::{self, Traits};
-use super::*;
 use crate::fabric::{Fabric, LoadError, OpenError, Queues, Setting};
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::os::fd::AsFd;
@@ -185,6 +185,11 @@ fn a_full_endpoint_says_so() {
     }
     assert_eq!(one.read(to_other, remote, 8, 9), Err(ReadError::Full));
     assert!(!one.can_read());
+    // Nobody waits for a dead peer.
+    one.remove(to_other);
+    assert!(one.can_read());
+    one.read(to_other, remote, 8, 9).unwrap();
+    assert!(matches!(next(&mut one), Event::ReadFailed { ticket: 9, .. }));
     // Closed with everything under way: nothing stays open.
     drop(one);
     drop(other);
