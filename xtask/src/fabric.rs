@@ -227,8 +227,11 @@ impl Trial<'_> {
 fn shown(provider: &str, called: &Output) -> Result<()> {
     let said = String::from_utf8_lossy(&called.stdout);
     let of = |word: &'static str| said.lines().filter_map(move |line| line.strip_prefix(word));
-    for line in of("ok ").chain(of("note a link")) {
-        println!("         {provider:12} {}", line.trim());
+    for line in of("ok ") {
+        println!("         {provider:12} {line}");
+    }
+    for reason in of("note broken ") {
+        println!("         {provider:12} the provider reported the end of a link: {reason}");
     }
     if let Some(failure) = of("FAILED ").next() {
         bail!("{failure}");

@@ -288,7 +288,7 @@ impl Exchange<'_> {
                 }
             }
             Some(FabricEvent::Broken(link, why, untaken)) => {
-                println!("note a link is broken: {why}");
+                println!("note broken {why}");
                 self.end(link, untaken.messages.len());
             }
         }

@@ -5,15 +5,22 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
+type GetInfo = unsafe extern "C" fn(u32, *const c_char, *const c_char, u64, *const Info, *mut *mut Info) -> c_int;
+type FreeInfo = unsafe extern "C" fn(*mut Info);
+type DupInfo = unsafe extern "C" fn(*const Info) -> *mut Info;
+type OpenFabric = unsafe extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int;
+type Version = unsafe extern "C" fn() -> u32;
+type StrError = unsafe extern "C" fn(c_int) -> *const c_char;
+
 /// The six functions of libfabric that are called by name. All others are in tables.
 #[derive(Clone, Copy)]
 pub(super) struct Functions {
-    pub getinfo: unsafe extern "C" fn(u32, *const c_char, *const c_char, u64, *const Info, *mut *mut Info) -> c_int,
-    pub freeinfo: unsafe extern "C" fn(*mut Info),
-    pub dupinfo: unsafe extern "C" fn(*const Info) -> *mut Info,
-    pub fabric: unsafe extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int,
-    pub version: unsafe extern "C" fn() -> u32,
-    pub strerror: unsafe extern "C" fn(c_int) -> *const c_char,
+    pub getinfo: GetInfo,
+    pub freeinfo: FreeInfo,
+    pub dupinfo: DupInfo,
+    pub fabric: OpenFabric,
+    pub version: Version,
+    pub strerror: StrError,
 }
 
 impl Functions {
@@ -54,12 +61,12 @@ impl Library {
         // SAFETY: these are the declarations of these functions in every version of libfabric 1 and 2.
         let functions = unsafe {
             Functions {
-                getinfo: std::mem::transmute::<*mut c_void, _>(symbol(handle, c"fi_getinfo")?),
-                freeinfo: std::mem::transmute::<*mut c_void, _>(symbol(handle, c"fi_freeinfo")?),
-                dupinfo: std::mem::transmute::<*mut c_void, _>(symbol(handle, c"fi_dupinfo")?),
-                fabric: std::mem::transmute::<*mut c_void, _>(symbol(handle, c"fi_fabric")?),
-                version: std::mem::transmute::<*mut c_void, _>(symbol(handle, c"fi_version")?),
-                strerror: std::mem::transmute::<*mut c_void, _>(symbol(handle, c"fi_strerror")?),
+                getinfo: std::mem::transmute::<*mut c_void, GetInfo>(symbol(handle, c"fi_getinfo")?),
+                freeinfo: std::mem::transmute::<*mut c_void, FreeInfo>(symbol(handle, c"fi_freeinfo")?),
+                dupinfo: std::mem::transmute::<*mut c_void, DupInfo>(symbol(handle, c"fi_dupinfo")?),
+                fabric: std::mem::transmute::<*mut c_void, OpenFabric>(symbol(handle, c"fi_fabric")?),
+                version: std::mem::transmute::<*mut c_void, Version>(symbol(handle, c"fi_version")?),
+                strerror: std::mem::transmute::<*mut c_void, StrError>(symbol(handle, c"fi_strerror")?),
             }
         };
         Library::new(functions)
