@@ -139,9 +139,9 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
     let network = Network::new(folder, 3, Wiring::Bridge)?;
     let trial = Trial { network, program: program(options.is_short)?, options };
     let mut checks = Checks::default();
-    let chosen = |name: &&str| options.provider.as_ref().is_none_or(|provider| provider == name);
-    ensure!(PROVIDERS.iter().any(|name| chosen(&name)), "the providers are {}", PROVIDERS.join(", "));
-    for provider in PROVIDERS.iter().copied().filter(|name| chosen(&name)) {
+    let chosen = |name: &str| options.provider.as_ref().is_none_or(|provider| provider == name);
+    ensure!(PROVIDERS.iter().any(|name| chosen(name)), "the providers are {}", PROVIDERS.join(", "));
+    for provider in PROVIDERS.iter().copied().filter(|name| chosen(name)) {
         for seed in 1..=options.seeds {
             // Without its peer, `udp;ofi_rxd` sends again and again for a while, which takes long.
             if !(options.is_short && provider == "udp;ofi_rxd") {
