@@ -18,6 +18,7 @@ mod debian_rust;
 mod demo;
 mod elf;
 mod ether;
+mod fabric;
 mod failures;
 mod fuzz;
 mod guide;
@@ -177,6 +178,12 @@ const COMMANDS: &[(&str, &[Command])] = &[
                 "check the emulated Ethernet: its model against theory, and TCP over devices: ether [--model]",
                 "20 s",
                 ether::run,
+            ),
+            command(
+                "fabric",
+                "try links on libfabric between hosts, with each provider: fabric [--short] [--provider NAME]",
+                "3 min",
+                fabric::run,
             ),
             command(
                 "torture",

@@ -23,6 +23,8 @@ const TEST: &[&str] = &[
     "gfortran",
     "groff-base",
     "iproute2",
+    // For `cargo xtask fabric`, and to compare our declarations with libfabric's.
+    "libfabric-dev",
     // Debian's pvmd looks services up.
     "netbase",
     "pkg-config",

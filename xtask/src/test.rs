@@ -2,8 +2,8 @@
 use crate::common::cargo;
 use crate::counts::Counts;
 use crate::{
-    abi, build, conform, demo, ether, failures, guide, hosts, instructions, lint, man, old_makefiles, packages, papers,
-    python, sanitize, second_user, sim, slurm, torture, unlike,
+    abi, build, conform, demo, ether, fabric, failures, guide, hosts, instructions, lint, man, old_makefiles, packages,
+    papers, python, sanitize, second_user, sim, slurm, torture, unlike,
 };
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
@@ -40,6 +40,7 @@ const PARTS: &[Part] = &[
     ("several hosts", several_hosts),
     ("slurm", || slurm::counted(&["--short".into(), build::AS_IT_IS.into()])),
     ("emulated Ethernet", || ether::counted(&["--short".into()])),
+    ("fabric", || fabric::counted(&["--short".into()])),
     ("papers", || papers::counted(&["--short".into(), build::AS_IT_IS.into()])),
     ("unlike hosts", || unlike::counted(&["--short".into()])),
     ("torture", || torture::counted(&["--seconds".into(), TORTURE_SECONDS.into()])),

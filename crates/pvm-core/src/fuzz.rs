@@ -1,5 +1,6 @@
 //! Fuzz targets: untrusted input for the decoders of this crate (docs/testing.md).
 use crate::dialogue::{self, Greeting, Line};
+use crate::fabric::{Event as FabricEvent, Header, Introduction, Link, Message};
 use crate::flows::frames::{FrameHeader, read_header};
 use crate::flows::multicast::{BodyKey, BodyRequest, Fetches, PART_BYTES_MIN, Stored};
 use crate::flows::{DataFrame, InboundFlows};
@@ -29,6 +30,18 @@ pub const TARGETS: &[Target] = &[
             part(
                 "crates/pvm-core/src/flows/inbound.rs",
                 &["receivers", "admit", "begin", "chunk_place", "chunk_placed", "host_gone"],
+            ),
+        ],
+    },
+    Target {
+        name: "fabric-link",
+        run: fabric_link,
+        decoder: &[
+            part("crates/pvm-core/src/fabric/frame.rs", &["read", "link_of"]),
+            part("crates/pvm-core/src/fabric/introduction.rs", &["decode"]),
+            part(
+                "crates/pvm-core/src/fabric/link.rs",
+                &["receive", "awaits", "take", "take_counters", "body_arrived", "deliver"],
             ),
         ],
     },
@@ -91,6 +104,43 @@ fn daemon_frames(bytes: &[u8]) {
 fn control_frames(bytes: &[u8]) {
     survives::<ToDaemon>(bytes);
     survives::<ToTask>(bytes);
+}
+
+/// Checks what a peer on a fabric may send: an introduction, or frames with a byte in front of each that tells its length.
+fn fabric_link(bytes: &[u8]) {
+    if let Some(introduction) = Introduction::decode(bytes) {
+        assert_eq!(Introduction::decode(&introduction.encode()), Some(introduction));
+    }
+    let end = |link| Introduction { provider: "p".into(), address: vec![1], link, credits: 4, frame_bytes: 200 };
+    let mut link = Link::new(&end(1), &end(2), 1 << 20).expect("the introductions fit");
+    for number in 0..3 {
+        link.send(Message::Short(vec![number]));
+        link.sent();
+    }
+    let (mut rest, mut frames, mut told) = (bytes, 0, 0);
+    while let Some((frame, after)) =
+        rest.split_first().and_then(|(length, rest)| rest.split_at_checked((*length).into()))
+    {
+        rest = after;
+        frames += 1;
+        let _ = Header::link_of(frame);
+        if link.receive(frame).is_err() {
+            return;
+        }
+        while let Some(event) = link.poll_event() {
+            match event {
+                // Some bodies stay under way.
+                FabricEvent::Read(number, offered) if offered.key % 2 == 0 => link.body_arrived(number, vec![]),
+                FabricEvent::Read(..) => {}
+                FabricEvent::Message { content, .. } => assert!(content.len() < frame.len().max(200)),
+                FabricEvent::Taken(number) => {
+                    assert!(number > told && number <= 3);
+                    told = number;
+                }
+            }
+        }
+        assert!(link.taken() <= frames);
+    }
 }
 
 /// Checks that input on a data link results in whole messages or in a `ProtocolViolation`.

@@ -8,6 +8,7 @@
 //! * [`mod@format`]: how hosts represent numbers.
 //! * [`flows`]: messages between hosts on the default route.
 //! * [`hostfile`]: the file that lists the hosts of a machine; [`ranges`]: lists such as `n[1-4]`.
+//! * [`fabric`]: links between tasks on a fabric.
 //! * [`datagram_error`]: why a datagram to all hosts is not used.
 //! * [`dialogue`]: the dialogue between a master and a daemon that it starts.
 //! * [`wire`]: the protocol between daemons.
@@ -20,6 +21,7 @@ pub mod datagram_error;
 pub mod dialogue;
 pub mod encoding;
 pub mod events;
+pub mod fabric;
 pub mod flows;
 pub mod format;
 #[cfg(test)]

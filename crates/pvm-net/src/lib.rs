@@ -8,11 +8,12 @@
 //! * [`MulticastSocket`], [`Seal`]: datagrams to all hosts of a machine;
 //! * [`Connector`]: makes the links between daemons and refuses strangers;
 //! * [`direct`]: functions with time limits for a link between two tasks;
+//! * [`fabric`]: networks that are reached through libfabric;
 //! * [`polling`]: waiting for descriptors.
 //!
 //! A link or a connector has no thread and never waits: the caller drives it from a loop around `poll`. Only `direct`
 //! and `polling` wait. This crate does not interpret frames.
-// Only the module `raw` allows unsafe code.
+// Only the modules `raw` and `fabric::raw` allow unsafe code.
 #![deny(unsafe_code)]
 
 mod buffer;
@@ -20,6 +21,7 @@ mod byte_stream;
 mod connector;
 mod digest;
 pub mod direct;
+pub mod fabric;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod keys;

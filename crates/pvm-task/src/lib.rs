@@ -11,6 +11,7 @@ mod control;
 mod convert;
 mod direct;
 mod environment;
+pub mod fabric;
 mod fast_path;
 mod fmp;
 #[cfg(any(test, fuzzing))]

@@ -1,0 +1,137 @@
+//! The frames of a link on a fabric. All numbers are little endian.
+//!
+//! A frame begins with the link's name, a word with the kind (8 bits) and the serial number (56 bits), and two
+//! counters. An offer continues with the body's length, address and key. The content follows.
+
+/// The length of a header in bytes, without what an offer adds.
+pub const HEADER_BYTES: usize = 24;
+/// The length of what an offer adds.
+pub const OFFER_BYTES: usize = 24;
+/// Serial numbers are smaller than this.
+const SERIALS: u64 = 1 << 56;
+
+/// The kind of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole message.
+    Short = 1,
+    /// A message whose body the receiver reads from the sender's memory.
+    Offer = 2,
+    /// Counters only; needs no credit.
+    Grant = 3,
+    /// Counters only.
+    Taken = 4,
+}
+
+/// Where a body lies in its sender's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offered {
+    /// The length in bytes.
+    pub bytes: u64,
+    /// The address, as the sender's provider names it.
+    pub address: u64,
+    /// The key of the memory.
+    pub key: u64,
+}
+
+/// The header of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// The name that the receiver has given to the link.
+    pub link: u64,
+    /// The kind.
+    pub kind: Kind,
+    /// How many frames went before on this link in this direction.
+    pub serial: u64,
+    /// How many counted frames the receiver may have sent in all, modulo 2^32.
+    pub allowed: u32,
+    /// How many messages the sender has taken, modulo 2^32.
+    pub taken: u32,
+}
+
+impl Header {
+    /// Returns the header's bytes.
+    pub fn bytes(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..8].copy_from_slice(&self.link.to_le_bytes());
+        let word = (self.kind as u64) << 56 | self.serial % SERIALS;
+        bytes[8..16].copy_from_slice(&word.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.allowed.to_le_bytes());
+        bytes[20..].copy_from_slice(&self.taken.to_le_bytes());
+        bytes
+    }
+
+    /// Splits a frame into header and rest. Returns `None` if it has no valid header.
+    pub fn read(frame: &[u8]) -> Option<(Header, &[u8])> {
+        let (link, rest) = frame.split_first_chunk()?;
+        let (word, rest) = rest.split_first_chunk()?;
+        let (allowed, rest) = rest.split_first_chunk()?;
+        let (taken, rest) = rest.split_first_chunk()?;
+        let word = u64::from_le_bytes(*word);
+        let kind = match word >> 56 {
+            1 => Kind::Short,
+            2 => Kind::Offer,
+            3 => Kind::Grant,
+            4 => Kind::Taken,
+            _ => return None,
+        };
+        let header = Header {
+            link: u64::from_le_bytes(*link),
+            kind,
+            serial: word % SERIALS,
+            allowed: u32::from_le_bytes(*allowed),
+            taken: u32::from_le_bytes(*taken),
+        };
+        Some((header, rest))
+    }
+
+    /// Returns the link to which a frame says that it belongs. Nothing else of the frame is checked.
+    pub fn link_of(frame: &[u8]) -> Option<u64> {
+        frame.first_chunk().map(|link| u64::from_le_bytes(*link))
+    }
+}
+
+impl Offered {
+    /// Returns the bytes that follow the header of an offer.
+    pub fn bytes(&self) -> [u8; OFFER_BYTES] {
+        let mut bytes = [0; OFFER_BYTES];
+        for (place, word) in bytes.chunks_exact_mut(8).zip([self.bytes, self.address, self.key]) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Splits what follows the header of an offer.
+    pub fn read(rest: &[u8]) -> Option<(Offered, &[u8])> {
+        let (bytes, rest) = rest.split_first_chunk()?;
+        let (address, rest) = rest.split_first_chunk()?;
+        let (key, rest) = rest.split_first_chunk()?;
+        let [bytes, address, key] = [bytes, address, key].map(|word| u64::from_le_bytes(*word));
+        Some((Offered { bytes, address, key }, rest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_read_as_they_were_written() {
+        for kind in [Kind::Short, Kind::Offer, Kind::Grant, Kind::Taken] {
+            let header = Header { link: u64::MAX - 1, kind, serial: SERIALS - 2, allowed: u32::MAX, taken: 7 };
+            let mut frame = header.bytes().to_vec();
+            frame.extend_from_slice(b"content");
+            assert_eq!(Header::read(&frame), Some((header, &b"content"[..])));
+            assert_eq!(Header::link_of(&frame), Some(header.link));
+            assert!((0..HEADER_BYTES).all(|end| Header::read(&frame[..end]).is_none()));
+            for wrong in [0, 5, 255] {
+                frame[15] = wrong;
+                assert_eq!(Header::read(&frame), None);
+            }
+        }
+        let offered = Offered { bytes: 1 << 40, address: u64::MAX, key: 3 };
+        let bytes = offered.bytes();
+        assert_eq!(Offered::read(&bytes), Some((offered, &[][..])));
+        assert!((0..OFFER_BYTES).all(|end| Offered::read(&bytes[..end]).is_none()));
+    }
+}

@@ -1,0 +1,136 @@
+//! Memory that can be registered with a provider: it neither moves nor goes away while it is registered.
+use rustix::fs::SealFlags;
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+use std::os::fd::BorrowedFd;
+use std::ptr::{self, NonNull};
+
+/// The length of the smallest pages.
+pub(super) const PAGE_BYTES_MIN: usize = 4096;
+
+/// Why memory cannot be mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryError {
+    /// The file may become shorter (it is not sealed against that, or is no memory file): whoever reads what is cut off
+    /// dies of SIGBUS.
+    MayShrink,
+    /// The file is shorter than the length that was asked for.
+    TooShort,
+    /// The system refuses.
+    System(Errno),
+}
+
+/// Mapped memory.
+pub struct Memory {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone and can be used by any thread.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// Maps the first `bytes` bytes of a memory file, such as a task's heap, so that peers read what is written there.
+    /// The file must be sealed against shrinking.
+    pub fn shared(file: BorrowedFd<'_>, bytes: usize) -> Result<Memory, MemoryError> {
+        let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| MemoryError::MayShrink)?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(MemoryError::MayShrink);
+        }
+        let size = rustix::fs::fstat(file).map_err(MemoryError::System)?.st_size;
+        if u64::try_from(size).unwrap_or(0) < bytes as u64 {
+            return Err(MemoryError::TooShort);
+        }
+        // SAFETY: a new mapping at a place that the system chooses.
+        let start = unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, file, 0) };
+        Memory::from(start, bytes)
+    }
+
+    /// Makes memory that holds a copy of these bytes.
+    pub fn of(bytes: &[u8]) -> Result<Memory, MemoryError> {
+        let memory = Memory::anonymous(bytes.len())?;
+        // SAFETY: the new memory has this length, and nobody else knows it.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), memory.start.as_ptr(), bytes.len()) };
+        Ok(memory)
+    }
+
+    /// Makes memory of zeroes, with all its pages.
+    pub(super) fn anonymous(bytes: usize) -> Result<Memory, MemoryError> {
+        let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at a place that the system chooses.
+        let start = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes.max(1), access, flags) };
+        Memory::from(start, bytes)
+    }
+
+    fn from(start: Result<*mut std::ffi::c_void, Errno>, bytes: usize) -> Result<Memory, MemoryError> {
+        let start = NonNull::new(start.map_err(MemoryError::System)?.cast()).expect("no mapping is at address 0");
+        Ok(Memory { start, bytes })
+    }
+
+    /// Returns the length in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns whether the memory has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Makes the system give the memory all its pages. Reading is enough for pages of files; those of other memory are
+    /// there from the beginning.
+    pub(super) fn fetch_pages(&self) {
+        for offset in (0..self.bytes).step_by(PAGE_BYTES_MIN) {
+            // SAFETY: the byte is in the mapping.
+            unsafe { self.start.as_ptr().add(offset).read_volatile() };
+        }
+    }
+
+    /// Copies a part; `None` if the memory ends before. Others may write to shared memory meanwhile; the copy then holds
+    /// some of either.
+    pub(super) fn copy(&self, offset: usize, bytes: usize) -> Option<Vec<u8>> {
+        offset.checked_add(bytes).filter(|end| *end <= self.bytes)?;
+        let mut copy = Vec::with_capacity(bytes);
+        // SAFETY: both places have this many bytes, and the vector is new.
+        unsafe {
+            ptr::copy_nonoverlapping(self.start.as_ptr().add(offset), copy.as_mut_ptr(), bytes);
+            copy.set_len(bytes);
+        }
+        Some(copy)
+    }
+
+    pub(super) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own. Whoever registers memory keeps the value until the registration has
+        // been closed.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes.max(1)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::MemfdFlags;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn only_files_that_cannot_shrink_are_mapped() {
+        let file = rustix::fs::memfd_create("test", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&file, 8192).unwrap();
+        assert_eq!(Memory::shared(file.as_fd(), 4096).err(), Some(MemoryError::MayShrink));
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
+        assert_eq!(Memory::shared(file.as_fd(), 8193).err(), Some(MemoryError::TooShort));
+        let memory = Memory::shared(file.as_fd(), 8192).unwrap();
+        rustix::io::pwrite(&file, b"later", 100).unwrap();
+        // SAFETY: the mapping has 8192 bytes.
+        assert_eq!(unsafe { std::slice::from_raw_parts(memory.start().add(100), 5) }, b"later");
+        let pipe = rustix::pipe::pipe().unwrap();
+        assert_eq!(Memory::shared(pipe.0.as_fd(), 1).err(), Some(MemoryError::MayShrink));
+    }
+}

@@ -1,0 +1,14 @@
+//! The calls of libfabric: the only unsafe code of the fabric layer.
+#![allow(unsafe_code)]
+
+mod abi;
+mod endpoint;
+mod library;
+mod memory;
+mod objects;
+#[cfg(test)]
+mod tests;
+
+pub use endpoint::{Counters, Endpoint, Event, Peer, ReadError, RegionId, Remote, SendError, Slot, Waits};
+pub use library::{Candidate, Library};
+pub use memory::{Memory, MemoryError};

@@ -1,0 +1,197 @@
+//! Endpoints on a provider that feigns each mode.
+use super::super::abi::*;
+use super::super::*;
+use super::feigned::{self, Traits};
+use crate::fabric::{Fabric, LoadError, OpenError, Queues, Setting};
+use rustix::fs::{MemfdFlags, SealFlags};
+use std::os::fd::AsFd;
+
+const QUEUES: Queues = Queues { receives: 16, sends: 8, reads: 3, buffer_bytes: 512 };
+/// Longer than four parts of the provider that reads 10 000 bytes at a time.
+const BODY_BYTES: usize = 44_000;
+
+fn setting() -> Setting {
+    "feigned".parse().unwrap()
+}
+
+fn open(traits: Traits) -> Endpoint {
+    let library = feigned::library(traits).unwrap();
+    Fabric::open_with(&library, &setting().with_domain(""), QUEUES).unwrap().unwrap().endpoint
+}
+
+/// Polls until an event comes.
+fn next(endpoint: &mut Endpoint) -> Event {
+    for _ in 0..1000 {
+        if let Some(event) = endpoint.poll().unwrap() {
+            return event;
+        }
+    }
+    panic!("no event");
+}
+
+fn send(endpoint: &mut Endpoint, peer: Peer, parts: &[&[u8]]) {
+    while let Err(error) = endpoint.send(peer, parts) {
+        assert_eq!(error, SendError::Full);
+        assert!(endpoint.poll().unwrap().is_none());
+    }
+    assert!(endpoint.poll().unwrap().is_none());
+}
+
+/// Takes the next message and posts its buffer again.
+fn receive(endpoint: &mut Endpoint) -> Vec<u8> {
+    let Event::Received(slot) = next(endpoint) else { panic!("no message") };
+    let message = endpoint.message(&slot).to_vec();
+    endpoint.post(slot).unwrap();
+    message
+}
+
+fn read(endpoint: &mut Endpoint, peer: Peer, remote: Remote, bytes: usize) -> Result<Vec<u8>, String> {
+    endpoint.read(peer, remote, bytes, 5).unwrap();
+    match next(endpoint) {
+        Event::Read { ticket: 5, body } => Ok(body),
+        Event::ReadFailed { ticket: 5, failure } => Err(failure.words),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A heap in a memory file.
+fn heap(content: &[u8]) -> Memory {
+    let file = rustix::fs::memfd_create("heap", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&file, content.len() as u64 + 100_000).unwrap();
+    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
+    rustix::io::pwrite(&file, content, 0).unwrap();
+    Memory::shared(file.as_fd(), content.len() + 100_000).unwrap()
+}
+
+/// Sends short messages both ways, and reads long ones from each kind of memory.
+fn exchange(traits: Traits) {
+    let [mut one, mut other] = [open(traits), open(traits)];
+    let to_other = one.insert(other.address()).unwrap();
+    let to_one = other.insert(one.address()).unwrap();
+    for round in 0..100_u8 {
+        send(&mut one, to_other, &[&[round], &[7; 20], &vec![round; usize::from(round)]]);
+        let message = receive(&mut other);
+        assert_eq!((message[0], message.len()), (round, 21 + usize::from(round)));
+        send(&mut other, to_one, &[&message]);
+        assert_eq!(receive(&mut one), message);
+    }
+    assert_eq!(one.send(to_other, &[&[0; 513]]), Err(SendError::TooLong));
+    let body: Vec<u8> = (0..BODY_BYTES).map(|index| (index % 251) as u8).collect();
+    for memory in [Memory::of(&body).unwrap(), heap(&body)] {
+        let region = one.register(memory).unwrap();
+        let remote = one.remote(region, 0, BODY_BYTES).unwrap();
+        assert_eq!(read(&mut other, to_one, remote, BODY_BYTES), Ok(body.clone()));
+        assert_eq!(one.remote(region, 1, usize::MAX), None);
+        let part = one.remote(region, 1000, 999).unwrap();
+        assert_eq!(read(&mut other, to_one, part, 999), Ok(body[1000..1999].to_vec()));
+        assert_eq!(read(&mut other, to_one, part, 0), Ok(vec![]));
+        // Beyond the end, with a wrong key, and after the end of the registration.
+        let wrong = Remote { key: remote.key ^ 1, ..remote };
+        assert_eq!(read(&mut other, to_one, wrong, 10), Err("Permission denied".into()));
+        let far = Remote { address: remote.address + (1 << 40), ..remote };
+        assert_eq!(read(&mut other, to_one, far, 10), Err("Permission denied".into()));
+        one.retire(region);
+        assert_eq!(one.remote(region, 0, 1), None);
+        one.unregister(region);
+        assert_eq!(one.remote(region, 0, 1), None);
+        assert_eq!(read(&mut other, to_one, remote, 10), Err("Permission denied".into()));
+    }
+    let counters = one.counters();
+    assert_eq!((counters.sent, counters.received), (100, 100));
+    let fits = |round: usize| 21 + round <= traits.inject_bytes;
+    assert_eq!(counters.injected, (0..100).filter(|round| fits(*round)).count() as u64);
+    assert_eq!(other.counters().read_bytes, 2 * (BODY_BYTES as u64 + 999));
+    drop(one);
+    drop(other);
+    assert_eq!((feigned::complaints(), feigned::unbuffered()), ((vec![], 0), 0), "{traits:?}");
+}
+
+#[test]
+fn every_mode_of_registration_is_honoured() {
+    let bits = [FI_MR_LOCAL, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED, FI_MR_PROV_KEY, FI_MR_ENDPOINT];
+    for chosen in 0..1 << bits.len() {
+        let registration = (0..bits.len()).filter(|bit| chosen >> bit & 1 == 1).map(|bit| bits[bit]).sum();
+        exchange(Traits { registration, ..Traits::PLAIN });
+    }
+}
+
+#[test]
+fn contexts_short_keys_inject_parts_and_busy_queues_are_honoured() {
+    let all = FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_ALLOCATED;
+    exchange(Traits { mode: FI_CONTEXT, ..Traits::PLAIN });
+    exchange(Traits { mode: FI_CONTEXT2, registration: all, ..Traits::PLAIN });
+    exchange(Traits { key_bytes: 4, ..Traits::PLAIN });
+    exchange(Traits { key_bytes: 1, ..Traits::PLAIN });
+    exchange(Traits { inject_bytes: 64, ..Traits::PLAIN });
+    exchange(Traits { message_bytes_max: 10_000, registration: all, ..Traits::PLAIN });
+    for busy_every in 2..7 {
+        exchange(Traits { busy_every, inject_bytes: 30, message_bytes_max: 10_000, ..Traits::PLAIN });
+    }
+    exchange(Traits { receives: 3, has_descriptor: true, version: (2, 5), ..Traits::PLAIN });
+}
+
+#[test]
+fn a_provider_that_needs_more_than_can_be_given_is_not_offered() {
+    let fabric = feigned::library(Traits { registration: 1 << 10, ..Traits::PLAIN }).unwrap();
+    let error = Fabric::open_with(&fabric, &setting(), QUEUES).err().unwrap();
+    assert_eq!(error, OpenError::NoProvider { wanted: setting(), offered: vec![] });
+    assert_eq!(
+        feigned::library(Traits { version: (1, 13), ..Traits::PLAIN }).err(),
+        Some(LoadError::TooOld { major: 1, minor: 13 })
+    );
+}
+
+#[test]
+fn who_sleeps_has_asked_before() {
+    let traits = Traits { has_descriptor: true, ..Traits::PLAIN };
+    let [mut one, mut other] = [open(traits), open(traits)];
+    let to_other = one.insert(other.address()).unwrap();
+    assert_eq!(other.waits(), Waits::Descriptor);
+    assert!(other.descriptor().is_some() && other.may_sleep());
+    send(&mut one, to_other, &[b"now"]);
+    assert!(!other.may_sleep(), "a message has arrived");
+    assert_eq!(receive(&mut other), b"now");
+    assert!(other.may_sleep());
+    let mut without = open(Traits::PLAIN);
+    assert_eq!((without.waits(), without.may_sleep()), (Waits::Timer, false));
+}
+
+#[test]
+fn a_peer_that_vanishes_is_an_event_and_a_wrong_address_an_error() {
+    let traits = Traits { registration: FI_MR_LOCAL, ..Traits::PLAIN };
+    let [mut one, other] = [open(traits), open(traits)];
+    let address = other.address().to_vec();
+    let to_other = one.insert(&address).unwrap();
+    feigned::vanish(&address);
+    one.send(to_other, &[b"nobody"]).unwrap();
+    assert!(matches!(next(&mut one), Event::SendFailed { peer, .. } if peer == to_other));
+    let remote = Remote { address: 0, key: 0 };
+    assert_eq!(read(&mut one, to_other, remote, 10), Err("No route to host".into()));
+    assert_eq!(one.insert(&[1; 7]).err().unwrap().words, "the peer's address has 7 bytes, not 8");
+}
+
+#[test]
+fn a_full_endpoint_says_so() {
+    let [mut one, other] = [open(Traits::PLAIN), open(Traits::PLAIN)];
+    let to_other = one.insert(other.address()).unwrap();
+    for _ in 0..QUEUES.sends {
+        one.send(to_other, &[b"x"]).unwrap();
+    }
+    assert_eq!(one.send(to_other, &[b"x"]), Err(SendError::Full));
+    let remote = Remote { address: 0, key: 0 };
+    assert_eq!(one.read(to_other, remote, 1 << 62, 0), Err(ReadError::NoMemory));
+    for ticket in 0..QUEUES.reads as u64 {
+        one.read(to_other, remote, 8, ticket).unwrap();
+    }
+    assert_eq!(one.read(to_other, remote, 8, 9), Err(ReadError::Full));
+    assert!(!one.can_read());
+    // Nobody waits for a dead peer.
+    one.remove(to_other);
+    assert!(one.can_read());
+    one.read(to_other, remote, 8, 9).unwrap();
+    assert!(matches!(next(&mut one), Event::ReadFailed { ticket: 9, .. }));
+    // Closed with everything under way: nothing stays open.
+    drop(one);
+    drop(other);
+    assert_eq!(feigned::complaints(), (vec![], 0));
+}

@@ -1,0 +1,262 @@
+//! How fast messages are, in comparison with the bare provider in the same run; and what waiting costs.
+use crate::control::Control;
+use crate::process::processor_time;
+use crate::traffic::sleep;
+use crate::{Options, Result, open};
+use pvm_net::fabric::{Endpoint, Event, Memory, Peer, Remote, Setting};
+use pvm_task::fabric::{Body, FabricEvent, FabricLinks, LinkName};
+use std::time::{Duration, Instant};
+
+/// Each kind is measured this many times, in turn.
+const ROUNDS: usize = 7;
+/// Round trips of short messages in one measurement.
+const TRIPS: usize = 300;
+const SHORT_BYTES: usize = 8;
+const LONG_BYTES: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
+/// Bytes of long messages in one measurement.
+const LONG_TOTAL: usize = 32 << 20;
+/// How long the process is idle.
+const IDLE: Duration = Duration::from_millis(1000);
+
+/// An endpoint without links, and its peer.
+struct Bare {
+    endpoint: Endpoint,
+    peer: Peer,
+}
+
+fn bare(options: &Options, setting: &Setting, control: &mut Control) -> Result<Bare> {
+    let mut endpoint = open(options, setting)?.endpoint;
+    control.send(endpoint.address())?;
+    let peer = endpoint.insert(&control.receive()?)?;
+    Ok(Bare { endpoint, peer })
+}
+
+impl Bare {
+    fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        while self.endpoint.send(self.peer, &[bytes]).is_err() {
+            if self.endpoint.poll()?.is_some() {
+                return Err("an event while sending".into());
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<Vec<u8>> {
+        loop {
+            match self.endpoint.poll()? {
+                Some(Event::Received(slot)) => {
+                    let bytes = self.endpoint.message(&slot).to_vec();
+                    self.endpoint.post(slot)?;
+                    return Ok(bytes);
+                }
+                None => std::thread::yield_now(),
+                Some(other) => return Err(format!("{other:?}").into()),
+            }
+        }
+    }
+
+    fn read(&mut self, remote: Remote, bytes: usize) -> Result<Vec<u8>> {
+        self.endpoint.read(self.peer, remote, bytes, 0).map_err(|error| format!("{error:?}"))?;
+        loop {
+            match self.endpoint.poll()? {
+                Some(Event::Read { body, .. }) => return Ok(body),
+                None => std::thread::yield_now(),
+                Some(other) => return Err(format!("{other:?}").into()),
+            }
+        }
+    }
+
+    /// Sends short messages to and fro.
+    fn trips(&mut self, is_first: bool) -> Result<()> {
+        for _ in 0..TRIPS {
+            if is_first {
+                self.send(&[7; SHORT_BYTES])?;
+            }
+            self.receive()?;
+            if !is_first {
+                self.send(&[7; SHORT_BYTES])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a region of the peer as often as makes the total: the fastest way in which bytes can move.
+    fn reads(&mut self, bytes: usize) -> Result<()> {
+        let named = self.receive()?;
+        let word = |at: usize| u64::from_le_bytes(named[at..at + 8].try_into().expect("8 bytes"));
+        let remote = Remote { address: word(0), key: word(8) };
+        for _ in 0..LONG_TOTAL / bytes {
+            if self.read(remote, bytes)?.len() != bytes {
+                return Err("a short read".into());
+            }
+        }
+        self.send(&[1])
+    }
+
+    fn is_read(&mut self, bytes: usize) -> Result<()> {
+        let memory = Memory::of(&vec![7; bytes]).map_err(|error| format!("{error:?}"))?;
+        let region = self.endpoint.register(memory)?;
+        let remote = self.endpoint.remote(region, 0, bytes).ok_or("no region")?;
+        self.send(&[remote.address.to_le_bytes(), remote.key.to_le_bytes()].concat())?;
+        self.receive()?;
+        self.endpoint.unregister(region);
+        Ok(())
+    }
+}
+
+fn next_message(links: &mut FabricLinks) -> Result<usize> {
+    loop {
+        match links.poll()? {
+            Some(FabricEvent::Message { content, body, .. }) => return Ok(body.map_or(content.len(), |of| of.len())),
+            Some(FabricEvent::Sent(..)) => {}
+            Some(FabricEvent::Broken(_, why, _)) => return Err(format!("the link is broken: {why}").into()),
+            None => std::thread::yield_now(),
+        }
+    }
+}
+
+fn linked_trips(links: &mut FabricLinks, name: LinkName, is_first: bool) -> Result<()> {
+    for _ in 0..TRIPS {
+        if is_first {
+            links.send_short(name, vec![7; SHORT_BYTES]);
+        }
+        next_message(links)?;
+        if !is_first {
+            links.send_short(name, vec![7; SHORT_BYTES]);
+        }
+    }
+    Ok(())
+}
+
+/// Sends bodies from a registered heap, as packed messages would be, and waits for an answer.
+fn linked_bodies(links: &mut FabricLinks, name: LinkName, bytes: usize) -> Result<()> {
+    let memory = Memory::of(&vec![7; bytes]).map_err(|error| format!("{error:?}"))?;
+    let region = links.register(memory)?;
+    for _ in 0..LONG_TOTAL / bytes {
+        links.send_long(name, vec![1], Body::InRegion(region, 0, bytes))?;
+    }
+    next_message(links)?;
+    Ok(())
+}
+
+fn receive_bodies(links: &mut FabricLinks, name: LinkName, bytes: usize) -> Result<()> {
+    for _ in 0..LONG_TOTAL / bytes {
+        next_message(links)?;
+    }
+    links.send_short(name, vec![2]);
+    // Credits may come later.
+    while !links.is_all_sent(name) {
+        links.poll()?;
+    }
+    Ok(())
+}
+
+fn median(mut times: Vec<Duration>) -> f64 {
+    times.sort();
+    times[times.len() / 2].as_secs_f64()
+}
+
+fn timed(action: impl FnOnce() -> Result<()>) -> Result<Duration> {
+    let start = Instant::now();
+    action()?;
+    Ok(start.elapsed())
+}
+
+/// Measures both kinds in turn, and prints medians and ratios.
+pub fn speed(
+    mut links: FabricLinks,
+    name: LinkName,
+    mut control: Control,
+    options: &Options,
+    setting: &Setting,
+) -> Result<()> {
+    let mut bare = bare(options, setting, &mut control)?;
+    let [mut of_bare, mut of_links] = [Vec::new(), Vec::new()];
+    for _ in 0..ROUNDS {
+        of_bare.push(timed(|| bare.trips(true))?);
+        of_links.push(timed(|| linked_trips(&mut links, name, true))?);
+    }
+    let [one, other] = [of_bare, of_links].map(|times| median(times) / TRIPS as f64 / 2.0 * 1e6);
+    println!("ok {SHORT_BYTES} bytes one way: bare {one:.1} us, link {other:.1} us, ratio {:.2}", other / one);
+    for bytes in LONG_BYTES {
+        let [mut of_bare, mut of_links] = [Vec::new(), Vec::new()];
+        for _ in 0..ROUNDS {
+            of_bare.push(timed(|| bare.is_read(bytes))?);
+            of_links.push(timed(|| linked_bodies(&mut links, name, bytes))?);
+        }
+        let [one, other] = [of_bare, of_links].map(|times| LONG_TOTAL as f64 / median(times) / 1e6);
+        let kilobytes = bytes >> 10;
+        println!("ok {kilobytes} KiB: bare {one:.0} MB/s, link {other:.0} MB/s, ratio {:.2}", other / one);
+    }
+    control.send(b"end")
+}
+
+/// The other side of [`speed`].
+pub fn serve_speed(
+    mut links: FabricLinks,
+    name: LinkName,
+    mut control: Control,
+    options: &Options,
+    setting: &Setting,
+) -> Result<()> {
+    let mut bare = bare(options, setting, &mut control)?;
+    for _ in 0..ROUNDS {
+        bare.trips(false)?;
+        linked_trips(&mut links, name, false)?;
+    }
+    for bytes in LONG_BYTES {
+        for _ in 0..ROUNDS {
+            bare.reads(bytes)?;
+            receive_bodies(&mut links, name, bytes)?;
+        }
+    }
+    // What was sent last arrives only while this side works.
+    while !control.has_word() && !control.has_ended() {
+        while links.poll()?.is_some() || bare.endpoint.poll()?.is_some() {}
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// Waits for a message without any work, and prints which share of a processor that takes.
+pub fn idle(mut links: FabricLinks, name: LinkName, mut control: Control) -> Result<()> {
+    links.send_short(name, vec![1]);
+    next_message(&mut links)?;
+    let (start, used) = (Instant::now(), processor_time());
+    let mut has_arrived = false;
+    while start.elapsed() < 10 * IDLE && !has_arrived {
+        match links.poll()? {
+            Some(FabricEvent::Message { .. }) => has_arrived = true,
+            Some(_) => {}
+            None => sleep(&mut links, &mut [])?,
+        }
+    }
+    let (elapsed, used) = (start.elapsed(), processor_time() - used);
+    control.send(b"end")?;
+    if !has_arrived {
+        return Err("the message that ends the wait does not arrive".into());
+    }
+    println!(
+        "ok waited {:.1} s with {:.1} % of a processor",
+        elapsed.as_secs_f64(),
+        100.0 * used.as_secs_f64() / elapsed.as_secs_f64()
+    );
+    Ok(())
+}
+
+/// The other side of [`idle`].
+pub fn serve_idle(mut links: FabricLinks, name: LinkName, control: Control) -> Result<()> {
+    next_message(&mut links)?;
+    links.send_short(name, vec![2]);
+    let start = Instant::now();
+    while start.elapsed() < IDLE {
+        links.poll()?;
+        sleep(&mut links, &mut [])?;
+    }
+    links.send_short(name, vec![3]);
+    while !control.has_word() && !control.has_ended() {
+        links.poll()?;
+        sleep(&mut links, &mut [])?;
+    }
+    Ok(())
+}

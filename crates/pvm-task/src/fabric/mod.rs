@@ -1,0 +1,433 @@
+//! Links to tasks of other hosts on a fabric: joins an endpoint of `pvm-net` with the rules of `pvm-core`.
+//!
+//! No message of a [`crate::Task`] travels here yet (`docs/fabrics.md` says what is missing); `cargo xtask fabric` tests
+//! and measures it.
+//!
+//! A [`FabricLinks`] is driven by calls of [`FabricLinks::poll`]. Without a secret, messages travel in clear. With
+//! secrets, every frame is sealed (AES-128-GCM), and a long body is sealed as a whole in memory of its own: what the
+//! network carries, and what peers can read, is unreadable to others. What does not bear the seal is dropped, so it
+//! cannot even disturb a link.
+mod pauses;
+mod sealed;
+
+use pauses::Pauses;
+pub use pauses::Wait;
+use pvm_core::fabric::{Event, Header, Introduction, Link, Message, Offered, UNCOUNTED_MAX, Untaken};
+use pvm_net::fabric::{
+    Endpoint, Event as Arrived, Fabric, Failure, Memory, Peer, ReadError, RegionId, Remote, SendError, Slot, Waits,
+};
+pub use sealed::Secrets;
+use sealed::{BODY_SEAL_BYTES, Seals};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::time::Instant;
+
+/// How many credits a peer gets: frames that it may have under way.
+///
+/// * Filled by: each task with a link to this one
+/// * Setting: none, since the credits of all peers share the receive buffers of the endpoint
+/// * Reached: the peer keeps further messages until it has new credits
+/// * Test: `a_receiver_that_reads_nothing_stops_its_sender_at_the_credits`
+const PEER_FRAMES_MAX: u32 = 14;
+
+/// The longest body that is read from a peer, in bytes.
+///
+/// * Filled by: each task with a link to this one
+/// * Setting: none, since a process can have no more memory
+/// * Reached: the link ends
+/// * Test: `a_peer_that_breaks_the_rules_is_found_out`
+const BODY_BYTES_MAX: u64 = 1 << 46;
+
+/// Names a link of this process.
+pub type LinkName = u64;
+
+/// Where a body is that does not fit a frame.
+pub enum Body {
+    /// In a region that was registered before, from this position on. It must not change until [`FabricEvent::Sent`].
+    InRegion(RegionId, usize, usize),
+    /// Here. It is copied to memory of its own.
+    Bytes(Vec<u8>),
+}
+
+/// Why a link has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Broken {
+    /// The peer has broken the rules.
+    Violation(pvm_core::fabric::Violation),
+    /// The provider has failed, for example because the peer's process has ended.
+    Provider(Failure),
+    /// There is no memory for a body.
+    NoMemory,
+    /// A body has not the seal that it should have.
+    Forged,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Broken::Violation(violation) => violation.fmt(f),
+            Broken::Provider(failure) => failure.fmt(f),
+            Broken::NoMemory => f.write_str("no memory for a body"),
+            Broken::Forged => f.write_str("a forged body"),
+        }
+    }
+}
+
+/// What has happened on a link.
+#[derive(Debug)]
+pub enum FabricEvent {
+    /// A message has arrived. The messages of a link arrive in the order in which they were sent.
+    Message {
+        /// The link.
+        link: LinkName,
+        /// The content that was sent in the frame.
+        content: Vec<u8>,
+        /// The body, if the frame did not hold it.
+        body: Option<Vec<u8>>,
+    },
+    /// The peer has taken all messages of the link with smaller numbers.
+    Sent(LinkName, u64),
+    /// The link has ended. What the peer may not have is to be sent in another way.
+    Broken(LinkName, Broken, Untaken),
+}
+
+/// A peer and the link to it.
+struct Neighbour {
+    peer: Peer,
+    link: Link,
+    seals: Option<Seals>,
+    /// The memory of bodies that the peer may still read: the number of the message, and the region if it is for this body
+    /// alone.
+    offers: VecDeque<(u64, Option<RegionId>)>,
+    messages_sent: u64,
+}
+
+/// What a read is for.
+struct ReadFor {
+    link: LinkName,
+    number: u64,
+}
+
+/// All links of a process on one fabric.
+pub struct FabricLinks {
+    endpoint: Endpoint,
+    provider: String,
+    neighbours: BTreeMap<LinkName, Neighbour>,
+    /// Receive buffers that no peer has been promised.
+    free_buffers: usize,
+    reads: BTreeMap<u64, ReadFor>,
+    reads_made: u64,
+    /// Reads for which the endpoint had no room.
+    waiting_reads: VecDeque<(LinkName, u64, Offered)>,
+    events: VecDeque<FabricEvent>,
+    /// Frames that were dropped, because they name no link, or have not its seal.
+    pub dropped: u64,
+    scratch: Vec<u8>,
+    pauses: Pauses,
+}
+
+impl FabricLinks {
+    /// Takes over an open fabric.
+    pub fn new(fabric: Fabric) -> FabricLinks {
+        FabricLinks {
+            free_buffers: fabric.endpoint.queues().receives,
+            endpoint: fabric.endpoint,
+            provider: fabric.provider,
+            neighbours: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            reads_made: 0,
+            waiting_reads: VecDeque::new(),
+            events: VecDeque::new(),
+            dropped: 0,
+            scratch: Vec::new(),
+            pauses: Pauses::default(),
+        }
+    }
+
+    /// Returns the endpoint.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Registers memory, for [`Body::InRegion`].
+    pub fn register(&mut self, memory: Memory) -> Result<RegionId, Failure> {
+        self.endpoint.register(memory)
+    }
+
+    /// Makes what a peer must know to send to this process. Returns `None` if all receive buffers are promised to others,
+    /// or there are no random numbers.
+    pub fn introduce(&mut self) -> Option<Introduction> {
+        let buffers = (PEER_FRAMES_MAX + UNCOUNTED_MAX) as usize;
+        let mut name = [0; 8];
+        pvm_net::fabric::fill_random(&mut name)?;
+        self.free_buffers = self.free_buffers.checked_sub(buffers)?;
+        Some(Introduction {
+            provider: self.provider.clone(),
+            address: self.endpoint.address().to_vec(),
+            link: u64::from_le_bytes(name),
+            credits: PEER_FRAMES_MAX,
+            frame_bytes: self.endpoint.queues().buffer_bytes as u32,
+        })
+    }
+
+    /// Takes back an introduction to which no link was made.
+    pub fn withdraw(&mut self, _ours: &Introduction) {
+        self.free_buffers += (PEER_FRAMES_MAX + UNCOUNTED_MAX) as usize;
+    }
+
+    /// Makes a link to a peer that knows `ours`. `secrets` seal what is sent and what arrives.
+    pub fn connect(
+        &mut self,
+        ours: &Introduction,
+        theirs: &Introduction,
+        secrets: Option<&Secrets>,
+    ) -> Result<LinkName, Failure> {
+        let unfit = || Failure { call: "introduction", words: "the peer uses another provider, or has no room".into() };
+        let link = Link::new(ours, theirs, BODY_BYTES_MAX).ok_or_else(unfit)?;
+        let peer = self.endpoint.insert(&theirs.address)?;
+        let seals = secrets.map(Seals::new);
+        self.neighbours.insert(ours.link, Neighbour { peer, link, seals, offers: VecDeque::new(), messages_sent: 0 });
+        Ok(ours.link)
+    }
+
+    /// Ends a link, and returns the messages that the peer may not have.
+    pub fn disconnect(&mut self, name: LinkName) -> Option<Untaken> {
+        let neighbour = self.neighbours.remove(&name)?;
+        for region in neighbour.offers.into_iter().filter_map(|(_, region)| region) {
+            self.endpoint.retire(region);
+        }
+        self.endpoint.remove(neighbour.peer);
+        self.waiting_reads.retain(|(link, ..)| *link != name);
+        self.reads.retain(|_, read| read.link != name);
+        self.free_buffers += (PEER_FRAMES_MAX + UNCOUNTED_MAX) as usize;
+        Some(neighbour.link.into_untaken())
+    }
+
+    fn give_up(&mut self, name: LinkName, why: Broken) {
+        if let Some(untaken) = self.disconnect(name) {
+            self.events.push_back(FabricEvent::Broken(name, why, untaken));
+        }
+    }
+
+    /// Returns how many bytes content and body may have together to travel in one frame. Longer bodies are read by the
+    /// peer.
+    pub fn short_bytes_max(&self, name: LinkName) -> usize {
+        self.neighbours.get(&name).map_or(0, |to| to.link.short_bytes_max(to.frame_seal_bytes()))
+    }
+
+    /// Sends a message whose whole content fits a frame. Returns its number, or `None` if there is no such link.
+    pub fn send_short(&mut self, name: LinkName, content: Vec<u8>) -> Option<u64> {
+        let to = self.neighbours.get_mut(&name)?;
+        assert!(content.len() <= to.link.short_bytes_max(to.frame_seal_bytes()), "the content fits a frame");
+        let number = to.link.send(Message::Short(content));
+        to.messages_sent += 1;
+        self.transmit(name);
+        Some(number)
+    }
+
+    /// Sends a message whose body the peer reads. Returns its number, or `None` if there is no such link.
+    pub fn send_long(&mut self, name: LinkName, content: Vec<u8>, body: Body) -> Result<Option<u64>, Failure> {
+        let Some(to) = self.neighbours.get_mut(&name) else { return Ok(None) };
+        assert!(content.len() <= to.link.offer_content_bytes_max(to.frame_seal_bytes()), "the content fits a frame");
+        let (region, offset, bytes, is_own) = match (body, &to.seals) {
+            (Body::InRegion(region, offset, bytes), None) => (region, offset, bytes, false),
+            (Body::InRegion(region, offset, bytes), Some(seals)) => {
+                let clear = self.endpoint.copy_of(region, offset, bytes).ok_or_else(no_region)?;
+                let sealed = seals.seal_body(to.messages_sent, clear);
+                (register(&mut self.endpoint, &sealed)?, 0, sealed.len(), true)
+            }
+            (Body::Bytes(bytes), seals) => {
+                let bytes = match seals {
+                    Some(seals) => seals.seal_body(to.messages_sent, bytes),
+                    None => bytes,
+                };
+                (register(&mut self.endpoint, &bytes)?, 0, bytes.len(), true)
+            }
+        };
+        let remote = self.endpoint.remote(region, offset, bytes).ok_or_else(no_region)?;
+        let offered = Offered { bytes: bytes as u64, address: remote.address, key: remote.key };
+        let number = to.link.send(Message::Long(content, offered));
+        to.messages_sent += 1;
+        to.offers.push_back((number, is_own.then_some(region)));
+        self.transmit(name);
+        Ok(Some(number))
+    }
+
+    /// Sends what the peer has buffers for.
+    fn transmit(&mut self, name: LinkName) {
+        while let Some(to) = self.neighbours.get_mut(&name) {
+            let Some(ready) = to.link.ready() else { return };
+            let result = match &to.seals {
+                None => self.endpoint.send(to.peer, &[ready.head(), ready.content]),
+                Some(seals) => {
+                    seals.seal_frame(&ready, &mut self.scratch);
+                    self.endpoint.send(to.peer, &[&self.scratch])
+                }
+            };
+            match result {
+                Ok(()) => to.link.sent(),
+                Err(SendError::Full) => return,
+                Err(SendError::TooLong) => unreachable!("a frame is not longer than the peer's buffers, nor ours"),
+                Err(SendError::Failed(failure)) => return self.give_up(name, Broken::Provider(failure)),
+            }
+        }
+    }
+
+    /// Lets everything proceed, and returns the next event. After an error the fabric is useless.
+    pub fn poll(&mut self) -> Result<Option<FabricEvent>, Failure> {
+        if let Some(event) = self.events.pop_front() {
+            return Ok(Some(event));
+        }
+        while let Some(arrived) = self.endpoint.poll()? {
+            self.pauses.reset();
+            match arrived {
+                Arrived::Received(slot) => self.receive(slot)?,
+                Arrived::Read { ticket, body } => self.body_arrived(ticket, body),
+                Arrived::ReadFailed { ticket, failure } => {
+                    if let Some(read) = self.reads.remove(&ticket) {
+                        self.give_up(read.link, Broken::Provider(failure));
+                    }
+                }
+                Arrived::SendFailed { peer, failure } => {
+                    let names = self.neighbours.iter().filter(|(_, to)| to.peer == peer).map(|(name, _)| *name);
+                    for name in names.collect::<Vec<_>>() {
+                        self.give_up(name, Broken::Provider(failure.clone()));
+                    }
+                }
+            }
+            if !self.events.is_empty() {
+                break;
+            }
+        }
+        while self.endpoint.can_read() {
+            let Some((link, number, offered)) = self.waiting_reads.pop_front() else { break };
+            self.read(link, number, offered);
+        }
+        for name in self.neighbours.keys().copied().collect::<Vec<_>>() {
+            self.transmit(name);
+        }
+        Ok(self.events.pop_front())
+    }
+
+    fn receive(&mut self, mut slot: Slot) -> Result<(), Failure> {
+        let name = Header::link_of(self.endpoint.message(&slot));
+        let known = name.and_then(|name| self.neighbours.get_mut(&name).map(|from| (name, from)));
+        let Some((name, from)) = known else {
+            self.dropped += 1;
+            return self.endpoint.post(slot);
+        };
+        let frame = self.endpoint.message_mut(&mut slot);
+        let opened = match &from.seals {
+            Some(seals) => seals.open_frame(frame, &from.link),
+            None => Some(&*frame),
+        };
+        let result = opened.map(|frame| from.link.receive(frame));
+        self.endpoint.post(slot)?;
+        match result {
+            None => self.dropped += 1,
+            Some(Ok(())) => self.take_link_events(name),
+            Some(Err(violation)) => self.give_up(name, Broken::Violation(violation)),
+        }
+        Ok(())
+    }
+
+    fn take_link_events(&mut self, name: LinkName) {
+        while let Some(event) = self.neighbours.get_mut(&name).and_then(|from| from.link.poll_event()) {
+            match event {
+                Event::Message { content, body } => {
+                    self.events.push_back(FabricEvent::Message { link: name, content, body });
+                }
+                Event::Read(number, offered) => self.read(name, number, offered),
+                Event::Taken(number) => self.taken(name, number),
+            }
+        }
+    }
+
+    /// Frees the memory of the bodies that the peer has taken.
+    fn taken(&mut self, name: LinkName, up_to: u64) {
+        let Some(to) = self.neighbours.get_mut(&name) else { return };
+        while to.offers.front().is_some_and(|(number, _)| *number < up_to) {
+            if let Some((_, Some(region))) = to.offers.pop_front() {
+                self.endpoint.unregister(region);
+            }
+        }
+        self.events.push_back(FabricEvent::Sent(name, up_to));
+    }
+
+    /// Begins to read a body.
+    fn read(&mut self, name: LinkName, number: u64, offered: Offered) {
+        let Some(from) = self.neighbours.get(&name) else { return };
+        let ticket = self.reads_made;
+        let remote = Remote { address: offered.address, key: offered.key };
+        let bytes = usize::try_from(offered.bytes).unwrap_or(usize::MAX);
+        match self.endpoint.read(from.peer, remote, bytes, ticket) {
+            Ok(()) => {
+                self.reads_made += 1;
+                self.reads.insert(ticket, ReadFor { link: name, number });
+            }
+            Err(ReadError::Full) => self.waiting_reads.push_back((name, number, offered)),
+            Err(ReadError::NoMemory) => self.give_up(name, Broken::NoMemory),
+            Err(ReadError::Failed(failure)) => self.give_up(name, Broken::Provider(failure)),
+        }
+    }
+
+    fn body_arrived(&mut self, ticket: u64, mut body: Vec<u8>) {
+        // The read of a link that has ended.
+        let Some(read) = self.reads.remove(&ticket) else { return };
+        let Some(from) = self.neighbours.get_mut(&read.link) else { return };
+        if let Some(seals) = &from.seals {
+            if !seals.open_body(read.number, &mut body) {
+                return self.give_up(read.link, Broken::Forged);
+            }
+        }
+        from.link.body_arrived(read.number, body);
+        self.take_link_events(read.link);
+    }
+
+    /// Says how to wait for the next event, after [`FabricLinks::poll`] has returned none. Reports before what has
+    /// arrived, so that no peer keeps its messages longer than necessary.
+    pub fn how_to_wait(&mut self, now: Instant) -> Wait {
+        for name in self.neighbours.keys().copied().collect::<Vec<_>>() {
+            if let Some(to) = self.neighbours.get_mut(&name) {
+                to.link.report_taken();
+            }
+            self.transmit(name);
+        }
+        if !self.events.is_empty() || !self.waiting_reads.is_empty() {
+            return Wait::Not;
+        }
+        let can_sleep = match self.endpoint.waits() {
+            Waits::Descriptor if !self.endpoint.may_sleep() => return Wait::Not,
+            Waits::Descriptor => true,
+            Waits::Timer => false,
+        };
+        self.pauses.next(now, can_sleep)
+    }
+
+    /// Returns whether everything was handed over to the provider: what is left is sent by later calls of
+    /// [`FabricLinks::poll`].
+    pub fn is_all_sent(&self, name: LinkName) -> bool {
+        self.neighbours.get(&name).is_none_or(|to| to.link.is_all_sent())
+    }
+
+    /// Returns whether the peer has taken everything that was sent on a link.
+    pub fn is_all_taken(&self, name: LinkName) -> bool {
+        self.neighbours.get(&name).is_none_or(|to| to.link.is_all_taken())
+    }
+}
+
+impl Neighbour {
+    fn frame_seal_bytes(&self) -> usize {
+        if self.seals.is_some() { BODY_SEAL_BYTES } else { 0 }
+    }
+}
+
+fn no_region() -> Failure {
+    Failure { call: "fi_mr_reg", words: "there is no such region".into() }
+}
+
+/// Registers a copy of these bytes.
+fn register(endpoint: &mut Endpoint, bytes: &[u8]) -> Result<RegionId, Failure> {
+    let no_memory = |_| Failure { call: "mmap", words: "no memory for a body".into() };
+    endpoint.register(Memory::of(bytes).map_err(no_memory)?)
+}

@@ -1,0 +1,59 @@
+//! Frames and bodies that only the two tasks of a link can read.
+use pvm_core::fabric::{HEADER_BYTES, Header, Link, Ready};
+use pvm_net::{SECRET_BYTES, Seal, TAG_BYTES};
+
+/// How many bytes longer a sealed frame or body is.
+pub(super) const BODY_SEAL_BYTES: usize = TAG_BYTES;
+/// Numbers of bodies are distinguished from those of frames by this bit.
+const OF_BODY: u64 = 1 << 63;
+
+/// The secrets of a link, which the daemons give to both tasks. One for each direction, so that no number is used twice
+/// with one of them.
+pub struct Secrets {
+    /// Seals what this task sends.
+    pub sending: [u8; SECRET_BYTES],
+    /// Seals what the peer sends.
+    pub receiving: [u8; SECRET_BYTES],
+}
+
+pub(super) struct Seals {
+    sending: Seal,
+    receiving: Seal,
+}
+
+impl Seals {
+    pub fn new(secrets: &Secrets) -> Seals {
+        Seals { sending: Seal::new(&secrets.sending, true), receiving: Seal::new(&secrets.receiving, true) }
+    }
+
+    /// Writes the sealed form of a frame to `out`. The header stays readable, and cannot be changed.
+    pub fn seal_frame(&self, ready: &Ready<'_>, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(ready.head());
+        out.extend_from_slice(ready.content);
+        self.sending.seal(ready.serial, HEADER_BYTES, out);
+    }
+
+    /// Opens a frame in place. Returns `None` if it is not the peer's, or a repetition by somebody else.
+    pub fn open_frame<'a>(&self, frame: &'a mut [u8], link: &Link) -> Option<&'a [u8]> {
+        let (header, _) = Header::read(frame)?;
+        if !link.awaits(header.serial) {
+            return None;
+        }
+        let bytes = self.receiving.open(header.serial, HEADER_BYTES, frame)?.len();
+        Some(&frame[..HEADER_BYTES + bytes])
+    }
+
+    /// Seals the body of the message with this number.
+    pub fn seal_body(&self, number: u64, mut body: Vec<u8>) -> Vec<u8> {
+        self.sending.seal(OF_BODY | number, 0, &mut body);
+        body
+    }
+
+    /// Opens a body in place. Returns false if it is not the peer's.
+    pub fn open_body(&self, number: u64, body: &mut Vec<u8>) -> bool {
+        let Some(bytes) = self.receiving.open(OF_BODY | number, 0, body).map(<[u8]>::len) else { return false };
+        body.truncate(bytes);
+        true
+    }
+}
