@@ -138,7 +138,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     if !options.peers && is_wanted(&python::NAME) {
         if let Some((samples, targets)) = python::measure(options.effort)? {
-            outcome.samples.0.extend(samples.0);
+            outcome.samples.all.extend(samples.all);
             verdicts.extend(targets);
         }
     }

@@ -95,6 +95,7 @@ struct Bench {
 impl Bench {
     /// Runs each measure of messages once on each system, each round with another system first.
     fn messages(&self, round: usize, samples: &mut Samples) -> Result<()> {
+        samples.begin_round(round);
         for measure in ["objects", "buffers", "arrays"] {
             let mut systems = vec![System::Hpvm, System::OpenMpi, System::Mpich];
             systems.rotate_left(round % 3);
