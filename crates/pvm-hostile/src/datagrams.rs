@@ -1,11 +1,11 @@
 //! Datagrams to the machine's multicast group that no daemon has sent. Everybody on the network can send them.
 use fastrand::Rng;
 use pvm_core::flows::multicast::datagram::{BODY_PART, DatagramHead, HEAD_BYTES, NAME_BYTES};
-use pvm_net::{MulticastSocket, Seal};
+use pvm_net::{MulticastSocket, Seal, listen, release_group};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::VecDeque;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
 /// The number of datagrams that are remembered, so that they can be repeated.
@@ -21,13 +21,17 @@ const STRANGERS_PAUSE: Duration = Duration::from_millis(10);
 /// The multicast group of a machine.
 pub struct Group {
     socket: MulticastSocket,
+    /// Where releases of barriers are sent, and a socket that hears them.
+    release_group: SocketAddrV4,
+    releases: UdpSocket,
     heard: VecDeque<Vec<u8>>,
 }
 
 impl Group {
     /// Joins a group on the network where this host has the address `own`.
     pub fn join(group: SocketAddrV4, own: Ipv4Addr) -> io::Result<Group> {
-        Ok(Group { socket: MulticastSocket::new(group, own, &[own])?, heard: VecDeque::new() })
+        let (socket, release_group) = (MulticastSocket::new(group, own, &[own])?, release_group(group));
+        Ok(Group { socket, release_group, releases: listen(release_group, &[own])?, heard: VecDeque::new() })
     }
 
     /// Receives the datagrams that have arrived. Returns the heads of those with parts of bodies.
@@ -36,16 +40,18 @@ impl Group {
         while let Some(count) = self.socket.receive(&mut bytes).filter(|_| heads.len() < HEARD_MAX) {
             heads.extend(DatagramHead::read(&bytes[..count]));
             self.heard.push_back(bytes[..count].to_vec());
-            if self.heard.len() > HEARD_MAX {
-                self.heard.pop_front();
-            }
         }
+        let releases = std::iter::from_fn(|| self.releases.recv(&mut bytes).ok().map(|count| bytes[..count].to_vec()));
+        self.heard.extend(releases.take(HEARD_MAX));
+        let excess = self.heard.len().saturating_sub(HEARD_MAX);
+        self.heard.drain(..excess);
         heads
     }
 
     /// Sends a datagram. If there is no room for it, it is lost.
     pub fn send(&self, datagram: &[u8]) {
         let _ = self.socket.send(datagram);
+        let _ = self.socket.send_to(datagram, self.release_group);
     }
 
     /// Sends this number of datagrams without knowing any secret: repeated, changed, truncated, longer, and invented ones.

@@ -82,6 +82,13 @@ impl MulticastSocket {
     }
 }
 
+/// Returns where releases of barriers are sent. They have a port of their own, so that parts of bodies wake no task, and
+/// releases no daemon.
+pub fn release_group(group: SocketAddrV4) -> SocketAddrV4 {
+    let port = if group.port() == u16::MAX { group.port() - 1 } else { group.port() + 1 };
+    SocketAddrV4::new(*group.ip(), port)
+}
+
 /// Returns a socket that receives the datagrams of a multicast group on the networks of `joined`, addresses of this host.
 /// It never blocks, and no child inherits it.
 ///

@@ -1,7 +1,7 @@
 //! Datagrams to all hosts of the machine at once: parts of bodies, and, at a port of their own, releases of barriers.
 use crate::addresses;
 use crate::source::Source;
-use pvm_net::{MulticastSocket, is_out_of_reach, listen};
+use pvm_net::{MulticastSocket, is_out_of_reach, listen, release_group};
 use rustix::event::epoll::{self, EventFlags};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -146,17 +146,9 @@ impl Broadcast {
 
     // ----- releases of barriers
 
-    /// Returns where releases are sent: releases have a port of their own, so that parts of bodies wake no task, and
-    /// releases no daemon.
-    fn release_group(&self) -> Option<SocketAddrV4> {
-        let group = self.group?;
-        let port = if group.port() == u16::MAX { group.port() - 1 } else { group.port() + 1 };
-        Some(SocketAddrV4::new(*group.ip(), port))
-    }
-
     /// Sends a release to all hosts, if the socket is open. It may be lost.
     pub fn send_release(&mut self, datagram: &[u8]) {
-        let (State::Open(socket), Some(group)) = (&self.state, self.release_group()) else { return };
+        let (State::Open(socket), Some(group)) = (&self.state, self.group.map(release_group)) else { return };
         if let Err(error) = socket.send_to(datagram, group) {
             if is_out_of_reach(&error) {
                 self.complaint = Some(format!("broadcasts end: {error}"));
@@ -171,7 +163,7 @@ impl Broadcast {
     ///
     /// Those of the system, and `NotFound` if the machine does not broadcast.
     pub fn release_socket(&self) -> io::Result<UdpSocket> {
-        listen(self.release_group().ok_or(io::ErrorKind::NotFound)?, &networks())
+        listen(self.group.map(release_group).ok_or(io::ErrorKind::NotFound)?, &networks())
     }
 
     /// Receives releases from now on ([`Broadcast::receive_release`]).

@@ -126,7 +126,7 @@ fn the_end_of_the_other_side_is_told_after_its_last_frame() {
     drop(here);
     assert_eq!(there.receive_from_task().unwrap().unwrap().0, ToDaemon::Bye);
     // The last read has emptied the socket; the system reports the end, and the next read finds it.
-    assert_eq!(there.receive().unwrap(), None);
+    assert!(there.receive().unwrap().is_none());
     assert_eq!(there.receive().unwrap_err(), ControlError::Closed);
     assert_eq!(there.send_to_task(&ToTask::Halting, &[]), Err(ControlError::Closed));
 }
