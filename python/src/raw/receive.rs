@@ -23,12 +23,12 @@ pub fn take(_: &mut Calls, tid: c_int, tag: c_int, limit: Option<Duration>) -> R
 
 /// Takes a message in the same way and copies its bytes: all if they fit, otherwise the first eight. The buffer in the
 /// result is 0 if all were copied.
-pub fn take_and_read<'c>(
-    calls: &'c mut Calls,
+pub fn take_and_read(
+    calls: &mut Calls,
     tid: c_int,
     tag: c_int,
     limit: Option<Duration>,
-) -> Result<Option<(Envelope, &'c [u8])>, c_int> {
+) -> Result<Option<(Envelope, &[u8])>, c_int> {
     let found = take_into(tid, tag, limit, &mut calls.0)?;
     Ok(found.map(|found| {
         let read = if found.0 == 0 { found.3 } else { SIGN_BYTES };
