@@ -1,8 +1,8 @@
 //! The binary interface of libfabric, as far as it is used: structures and numbers of its documented interface 1.14.
 //!
 //! libfabric only ever appends members to structures and tables, so the members below lie at the same places in every
-//! later version; `crates/pvm-net/src/fabric/raw/tests/headers.rs` compares them with the installed headers. A function in a table is read only if the
-//! table says that it is long enough ([`operation`]).
+//! later version; `crates/pvm-net/src/fabric/raw/tests/headers.rs` compares them with the installed headers. A function
+//! in a table is read only if the table says that it is long enough ([`operation`]).
 use std::ffi::{c_char, c_int, c_void};
 
 /// The interface version that is asked for. Older libraries are refused.

@@ -385,9 +385,7 @@ impl Endpoint {
             self.take_completions()?;
             self.post_all()?;
             for index in 0..self.readings.len() {
-                if self.readings[index].as_ref().is_some_and(|reading| reading.part == 0) {
-                    self.read_part(index);
-                }
+                self.continue_read(index);
             }
         }
         Ok(self.events.pop_front())

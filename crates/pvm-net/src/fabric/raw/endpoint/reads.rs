@@ -80,15 +80,28 @@ impl Endpoint {
         unsafe { self.objects.register(start, bytes, abi::FI_READ) }.map(Some)
     }
 
-    /// Lets nobody wait for the reads from a peer.
+    /// Lets nobody wait for the reads from a peer. Those of which no part is under way end at once.
     pub(super) fn abandon_reads(&mut self, peer: Peer) {
-        for reading in self.readings.iter_mut().flatten().filter(|reading| reading.peer == peer) {
+        for index in 0..self.readings.len() {
+            let Some(reading) = self.readings[index].as_mut().filter(|reading| reading.peer == peer) else { continue };
             reading.is_abandoned = true;
+            self.continue_read(index);
+        }
+    }
+
+    /// Begins the next part of a read if none is under way, or ends the read if nobody waits for it. The provider no
+    /// longer knows the peer of such a read.
+    pub(super) fn continue_read(&mut self, index: usize) {
+        let Some(reading) = self.readings[index].as_ref().filter(|reading| reading.part == 0) else { return };
+        if reading.is_abandoned {
+            self.end_read(index, Some(Failure { call: "fi_read", words: "the peer was removed".into() }));
+        } else {
+            self.read_part(index);
         }
     }
 
     /// Begins the next part of a read, if the provider has room.
-    pub(super) fn read_part(&mut self, index: usize) {
+    fn read_part(&mut self, index: usize) {
         let context = self.context(self.queues.receives + self.queues.sends + index);
         let Some(reading) = &mut self.readings[index] else { return };
         let part = (reading.bytes - reading.done).min(self.part_bytes);

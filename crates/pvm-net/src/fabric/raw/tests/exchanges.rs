@@ -195,3 +195,20 @@ fn a_full_endpoint_says_so() {
     drop(other);
     assert_eq!(feigned::complaints(), (vec![], 0));
 }
+
+#[test]
+fn a_read_that_the_provider_never_took_ends_with_its_peer() {
+    // The queues are always full.
+    let traits = Traits { busy_every: 1, ..Traits::PLAIN };
+    let [mut one, other] = [open(traits), open(traits)];
+    for ticket in 0..100 {
+        let to_other = one.insert(other.address()).unwrap();
+        one.read(to_other, Remote { address: 0, key: 0 }, 8, ticket).unwrap();
+        assert!(one.poll().unwrap().is_none());
+        one.remove(to_other);
+        assert!(one.poll().unwrap().is_none());
+    }
+    drop(one);
+    drop(other);
+    assert_eq!(feigned::complaints(), (vec![], 0));
+}
