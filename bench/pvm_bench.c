@@ -356,20 +356,6 @@ static void prove(int form, int size)
     check(data, size, form + 1);
 }
 
-/* PvmPsendWays and PvmPackWays of hpvm's pvm3.h; the program is compiled with Debian's header. */
-#define OPTION_PSEND_WAYS 1011
-#define OPTION_PACK_WAYS 1012
-
-/* Prints how hpvm copies long messages, as it has learned, by a number for each of these sizes; Debian's PVM has no such
- * answer. */
-static void report_ways(const char *name, int option, const int *sizes, int size_count)
-{
-    int auto_error = pvm_setopt(PvmAutoErr, 0), ways = pvm_getopt(option);
-    pvm_setopt(PvmAutoErr, auto_error);
-    for (int s = size_count - 1; s >= 0 && ways > 0; s--, ways /= 10)
-        report(name, sizes[s], ways % 10, "way");
-}
-
 static void measure_pair(const int *sizes, int size_count, int few_forms, struct effort effort)
 {
     for (int s = 0; s < size_count; s++) {
@@ -529,11 +515,9 @@ static void master(char *program, const char *what, int route, struct effort eff
     start_workers(program, far ? other_host() : NULL, tasks, route, pair);
     if (strcmp(what, "latency") == 0)
         measure_pair(latency_sizes, COUNT_OF(latency_sizes), 1, effort);
-    else if (strcmp(what, "bandwidth") == 0) {
+    else if (strcmp(what, "bandwidth") == 0)
         measure_pair(bandwidth_sizes, COUNT_OF(bandwidth_sizes), 0, effort);
-        report_ways("way_psend", OPTION_PSEND_WAYS, bandwidth_sizes, COUNT_OF(bandwidth_sizes));
-        report_ways("way_packed", OPTION_PACK_WAYS, bandwidth_sizes, COUNT_OF(bandwidth_sizes));
-    } else if (strcmp(what, "arrays") == 0)
+    else if (strcmp(what, "arrays") == 0)
         measure_arrays(effort);
     else if (far)
         measure_hosts(effort);

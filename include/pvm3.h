@@ -100,11 +100,6 @@
 #define PvmItemsConverted 1001
 /* Not in PVM 3.4, and for pvm_getopt only: how many KiB of long messages this task has copied. */
 #define PvmKibCopied 1002
-/* Not in PVM 3.4, and for pvm_getopt only: how long messages to tasks of this host are copied, as this task has learned
- * from its copies; of pvm_psend, and of messages that are packed. Five digits, for 64 KiB, 256 KiB, 1 MiB, 4 MiB and
- * 16 MiB: 0 not known, 1 through the caches, 2 past the sender's caches, 3 past both, 4 both sides at once. */
-#define PvmPsendWays 1011
-#define PvmPackWays 1012
 /* Not in PVM 3.4: instance n of a group waits n times this number of us before it sends to one task. */
 #define PvmBackoff 1003
 /* Not in PVM 3.4: how the bodies of multicasts reach other hosts. */

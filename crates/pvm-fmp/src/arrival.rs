@@ -1,7 +1,6 @@
 //! Arriving bodies: in the queue, in the sender's heap, or in the sender's own memory.
 use crate::BODY_BYTES_MAX;
-use crate::copies::{WITH_TIME, Wish};
-use crate::copy::{self, Timed};
+use crate::copy;
 use crate::cross_memory;
 use crate::extents::Mapping;
 use crate::memory;
@@ -56,7 +55,6 @@ impl Inline<'_> {
 /// A peer's segment, and the tokens of its blocks that this task no longer reads.
 pub(crate) struct Owner {
     pub mapping: Mapping,
-    /// The words of the next releases: tokens, some followed by a time.
     pub released: RefCell<Vec<u32>>,
     pub released_bytes: Cell<usize>,
     /// Set when `released` of some peer is not empty.
@@ -76,8 +74,6 @@ pub struct Remote {
     first: Fragment,
     rest: Vec<Fragment>,
     bytes: usize,
-    wish: Wish,
-    copied: Timed,
 }
 
 impl Remote {
@@ -86,8 +82,7 @@ impl Remote {
     pub(crate) fn from_descriptor(owner: &Rc<Owner>, descriptor: &[u8]) -> Option<Remote> {
         let (head, list) = descriptor.split_first_chunk::<8>()?;
         let token = u32::from_ne_bytes(head[..4].try_into().ok()?);
-        let (wish, count) = Wish::split(u32::from_ne_bytes(head[4..].try_into().ok()?));
-        let count = count as usize;
+        let count = u32::from_ne_bytes(head[4..].try_into().ok()?) as usize;
         if count == 0 || list.len() != count * 16 {
             return None;
         }
@@ -101,14 +96,13 @@ impl Remote {
         if bytes > BODY_BYTES_MAX {
             return None;
         }
-        Some(Remote { owner: owner.clone(), token, first, rest, bytes, wish, copied: Cell::default() })
+        Some(Remote { owner: owner.clone(), token, first, rest, bytes })
     }
 
     /// Returns the body that lies at `offset` in one piece.
-    pub(crate) fn from_place(owner: &Rc<Owner>, token: u32, wish: Wish, (offset, bytes): (u64, u64)) -> Option<Remote> {
+    pub(crate) fn from_place(owner: &Rc<Owner>, token: u32, offset: u64, bytes: u64) -> Option<Remote> {
         let first = fragment(owner, offset, bytes)?;
-        let (rest, bytes, copied) = (Vec::new(), first.bytes, Cell::default());
-        Some(Remote { owner: owner.clone(), token, first, rest, bytes, wish, copied })
+        Some(Remote { owner: owner.clone(), token, first, rest: Vec::new(), bytes: first.bytes })
     }
 
     pub(crate) fn fragments(&self) -> impl Iterator<Item = &Fragment> {
@@ -178,12 +172,10 @@ impl Remote {
             let (piece, tail) = data.split_at_mut(count);
             // SAFETY: the fragment was checked to lie in the mapping, which `owner` keeps; no
             // reference into it exists, and its bytes may be anything.
-            unsafe {
-                copy::copy_wished(fragment.address.add(offset), piece.as_mut_ptr(), count, self.wish, &self.copied);
-            }
+            unsafe { copy::copy_shared_by_size(fragment.address.add(offset), piece.as_mut_ptr(), count) };
             (data, offset) = (tail, 0);
             if data.is_empty() {
-                break;
+                return;
             }
         }
     }
@@ -194,11 +186,7 @@ impl Drop for Remote {
         if self.token == BORROWED {
             return;
         }
-        let mut released = self.owner.released.borrow_mut();
-        match self.copied.take().and_then(|copied| copied.time_of(self.bytes)) {
-            Some(time) if self.token & WITH_TIME == 0 => released.extend([self.token | WITH_TIME, time]),
-            _ => released.push(self.token),
-        }
+        self.owner.released.borrow_mut().push(self.token);
         self.owner.released_bytes.set(self.owner.released_bytes.get() + self.bytes);
         self.owner.dirty.set(true);
     }
@@ -237,7 +225,7 @@ pub(crate) enum Transit<'a> {
     /// A rendezvous: both sides copy the body out of the sender's own memory.
     Rendezvous(RendezvousSource<'a>),
     /// A pipelined send: the sender is writing the body to its heap, piece by piece.
-    Pipelined { token: u32, wish: Wish, offset: u64 },
+    Pipelined { token: u32, offset: u64 },
     /// A borrowed payload: the body lies in the daemon's heap until the entry has been read.
     Borrowed(&'a Remote),
 }
@@ -285,14 +273,12 @@ impl BodyInTransit<'_> {
         let data = &mut data[..count];
         let result = match &self.transit {
             Transit::Rendezvous(memory) => memory.take(self.owner, data, self.sender_lives),
-            Transit::Pipelined { wish, .. } => {
-                let copied = Timed::default();
+            Transit::Pipelined { token, offset } => {
                 let copy = &mut |at: usize, from: *const u8, count: usize| {
-                    let to = data[at..at + count].as_mut_ptr();
                     // SAFETY: `count` bytes lie there, to which no reference exists; they may be anything.
-                    unsafe { copy::copy_wished(from, to, count, *wish, &copied) };
+                    unsafe { copy::copy_shared(from, data[at..at + count].as_mut_ptr(), count) }
                 };
-                self.follow(count, &mut 0, &copied, copy)
+                self.follow(*token, *offset, count, &mut 0, copy)
             }
             Transit::Borrowed(remote) => {
                 remote.read(0, data);
@@ -311,7 +297,7 @@ impl BodyInTransit<'_> {
     pub fn use_pieces(self, done: &mut usize, each: &mut dyn FnMut(usize, *const u8, usize)) -> Result<(), NotTaken> {
         let result = match &self.transit {
             Transit::Rendezvous(_) => Err(NotTaken::Later),
-            Transit::Pipelined { .. } => self.follow(self.bytes, done, &Timed::default(), each),
+            Transit::Pipelined { token, offset } => self.follow(*token, *offset, self.bytes, done, each),
             Transit::Borrowed(remote) => {
                 remote.use_pieces(done, each);
                 Ok(())
@@ -329,18 +315,17 @@ impl BodyInTransit<'_> {
         result
     }
 
-    /// Passes bytes `done..wanted` of a pipelined body to `each` as the sender writes them, and at the end releases the
-    /// body, with the time of the copies that `each` has noted in `copied`. Returns [`NotTaken::Later`]
+    /// Passes bytes `done..wanted` of a pipelined body to `each` as the sender writes them. Returns [`NotTaken::Later`]
     /// if the sender makes no progress for a while: it may be stopped, or waiting for a core.
     fn follow(
         &self,
+        token: u32,
+        offset: u64,
         wanted: usize,
         done: &mut usize,
-        copied: &Timed,
         each: &mut dyn FnMut(usize, *const u8, usize),
     ) -> Result<(), NotTaken> {
         let (owner, bytes) = (self.owner, self.bytes);
-        let Transit::Pipelined { token, wish, offset } = self.transit else { return Err(NotTaken::Lost) };
         let Some(progress) = pipelined_progress(owner, offset, bytes) else { return Err(NotTaken::Lost) };
         let body = ptr::from_ref(progress).cast::<u8>().wrapping_add(pipelined::HEAD_BYTES);
         let mut spins = 0u32;
@@ -355,9 +340,7 @@ impl BodyInTransit<'_> {
             }
             if there == bytes {
                 // This value is made only to be dropped: the drop tells the sender that its block is free.
-                let place = (offset + pipelined::HEAD_BYTES as u64, bytes as u64);
-                let remote = Remote::from_place(owner, token, wish, place);
-                remote.inspect(|remote| remote.copied.set(copied.take()));
+                drop(Remote::from_place(owner, token, offset + pipelined::HEAD_BYTES as u64, bytes as u64));
                 return Ok(());
             }
             spins += 1;
@@ -429,8 +412,7 @@ pub(crate) fn pipelined_progress(owner: &Owner, offset: u64, bytes: usize) -> Op
 /// Returns the body of the sender's last rendezvous, which has fallen back to eager.
 pub(crate) fn eager_body(owner: &Rc<Owner>, theirs: &PeerRecord) -> Option<Remote> {
     let word = |word: &AtomicU64| word.load_relaxed();
-    let place = (word(&theirs.eager_offset), word(&theirs.eager_bytes));
-    Remote::from_place(owner, word(&theirs.eager_token) as u32, Wish::default(), place)
+    Remote::from_place(owner, word(&theirs.eager_token) as u32, word(&theirs.eager_offset), word(&theirs.eager_bytes))
 }
 
 /// Why a [`BodyInTransit`] was not taken.

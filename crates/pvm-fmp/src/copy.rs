@@ -1,10 +1,7 @@
 //! Copies to and from shared memory, and how much this process has copied.
-use crate::copies::{CopiedOut, Wish};
-use crate::copy_policy::{POLICY_BYTES_MIN, PieceTimes};
-use std::cell::Cell;
+use crate::copy_policy::NON_TEMPORAL_BYTES_MIN;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
-use std::time::Instant;
 
 /// The longest piece that the C library copies by vector instructions, in bytes. For longer pieces it uses the
 /// processor's string instructions, which are half as fast if another core has just written the bytes.
@@ -65,53 +62,16 @@ pub unsafe fn copy_shared(from: *const u8, to: *mut u8, bytes: usize) {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// The length of a piece of a timed copy, in bytes.
-pub const TIMED_BYTES: usize = 32 << 10;
-
-/// Measures the pieces of a copy that follow each other.
-pub struct PieceClock(Instant);
-
-impl PieceClock {
-    /// Starts now.
-    pub fn start() -> PieceClock {
-        PieceClock(Instant::now())
-    }
-    /// Adds the time since the start, or since the last call.
-    pub fn add_to(&mut self, times: &mut PieceTimes) {
-        let now = Instant::now();
-        times.add(now - std::mem::replace(&mut self.0, now));
-    }
-}
-
-/// Does what [`copy_shared`] does, in the way that the sender wishes. Short copies are neither timed nor non-temporal.
+/// Does what [`copy_shared`] does, by non-temporal stores if the bytes do not fit in the caches.
 ///
 /// # Safety
 /// As for [`copy_shared`].
 #[inline]
-pub unsafe fn copy_wished(from: *const u8, to: *mut u8, bytes: usize, wish: Wish, copied: &Timed) {
-    if bytes < POLICY_BYTES_MIN || wish == Wish::default() {
-        // SAFETY: as the caller promises.
-        return unsafe { copy_shared(from, to, bytes) };
-    }
-    let copy_piece = if wish.is_past { copy_non_temporal } else { copy };
-    let mut timed = wish.is_timed.then(|| (PieceClock::start(), copied.take().unwrap_or_default()));
-    for at in (0..bytes).step_by(TIMED_BYTES) {
-        let count = (bytes - at).min(TIMED_BYTES);
-        // SAFETY: a part of the ranges for which the caller promises.
-        unsafe { copy_piece(from.add(at), to.add(at), count) };
-        if let Some((clock, sum)) = &mut timed {
-            clock.add_to(&mut sum.times);
-            sum.bytes += count;
-        }
-    }
+pub unsafe fn copy_shared_by_size(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: as the caller promises.
+    unsafe { if bytes >= NON_TEMPORAL_BYTES_MIN { copy_non_temporal(from, to, bytes) } else { copy(from, to, bytes) } };
     compiler_fence(Ordering::SeqCst);
-    if let Some((_, sum)) = timed {
-        copied.set(Some(sum));
-    }
 }
-
-/// What was copied out of a body, if it is timed; few bodies are.
-pub type Timed = Cell<Option<Box<CopiedOut>>>;
 
 /// Copies bytes that another core will read, by non-temporal stores: that core reads bytes faster from memory than from
 /// modified lines in this core's cache.
@@ -166,7 +126,7 @@ mod tests {
     #[test]
     fn a_long_copy_is_counted_once() {
         let (from, mut to) = (vec![1u8; 1 << 20], vec![0u8; 1 << 20]);
-        for copy in [copy, copy_shared, copy_non_temporal] {
+        for copy in [copy, copy_shared_by_size, copy_non_temporal] {
             let before = copied_bytes();
             // SAFETY: both ranges are the whole vectors.
             unsafe { copy(from.as_ptr(), to.as_mut_ptr(), from.len()) };

@@ -75,8 +75,6 @@ mod arrival;
 #[cfg(not(loom))]
 mod control_group;
 #[cfg(not(loom))]
-mod copies;
-#[cfg(not(loom))]
 mod copy;
 #[cfg(not(loom))]
 mod copy_policy;
@@ -129,7 +127,6 @@ mod tests;
 pub use {
     arrival::{Arrival, BodyInTransit, Inline, NotTaken, Remote, Sink},
     copy::{copied_bytes, count_copy},
-    copy_policy::CopyWay,
     endpoint::{Endpoint, RecentImmediate, RecentShort},
     file::{bytes_max as file_bytes_max, make as make_file, seal as seal_file},
     gather::GatherList,

@@ -1,7 +1,5 @@
 //! One peer of a task: the queue to it, the queue from it, and the blocks of our heap that it may still read.
 use crate::arrival::Owner;
-use crate::copies::Trial;
-use crate::copy_policy::CopyPolicy;
 use crate::cross_memory;
 use crate::heap::{Block, SharedHeap};
 use crate::process::owner_of;
@@ -48,8 +46,6 @@ pub(crate) struct Peer {
     pub damaged: bool,
     pub outstanding: Outstanding,
     pub rendezvous: RendezvousState,
-    /// How long one-call messages to the peer are copied; made with the first one.
-    pub copy_policy: Option<Box<CopyPolicy>>,
 }
 
 impl Peer {
@@ -401,29 +397,22 @@ impl Inbound {
     }
 }
 
-/// Blocks that the peer may still read, by token, with the trial to which the peer's time belongs.
+/// Blocks that the peer may still read, by token.
 #[derive(Default)]
 pub(crate) struct Outstanding {
-    places: Vec<Option<Held>>,
+    places: Vec<Option<Vec<Block>>>,
     free: Vec<u32>,
 }
 
-/// The blocks of one token.
-struct Held {
-    _blocks: Vec<Block>,
-    trial: Option<Box<Trial>>,
-}
-
 impl Outstanding {
-    pub fn add(&mut self, blocks: Vec<Block>, trial: Option<Box<Trial>>) -> u32 {
-        let held = Some(Held { _blocks: blocks, trial });
+    pub fn add(&mut self, blocks: Vec<Block>) -> u32 {
         match self.free.pop() {
             Some(token) => {
-                self.places[token as usize] = held;
+                self.places[token as usize] = Some(blocks);
                 token
             }
             None => {
-                self.places.push(held);
+                self.places.push(Some(blocks));
                 (self.places.len() - 1) as u32
             }
         }
@@ -432,18 +421,11 @@ impl Outstanding {
     pub fn holds(&self, token: u32) -> bool {
         self.places.get(token as usize).is_some_and(Option::is_some)
     }
-    /// Notes the trial of a token whose blocks are held.
-    pub fn set_trial(&mut self, token: u32, trial: Box<Trial>) {
-        if let Some(held) = self.places.get_mut(token as usize).and_then(Option::as_mut) {
-            held.trial = Some(trial);
+    /// Frees the blocks of a token. An unknown token is ignored: a peer that breaks the rules harms only itself.
+    pub fn remove(&mut self, token: u32) {
+        if self.places.get_mut(token as usize).is_some_and(|place| place.take().is_some()) {
+            self.free.push(token);
         }
-    }
-    /// Frees the blocks of a token, and returns its trial. An unknown token is ignored: a peer that breaks the rules
-    /// harms only itself.
-    pub fn remove(&mut self, token: u32) -> Option<Box<Trial>> {
-        let held = self.places.get_mut(token as usize)?.take()?;
-        self.free.push(token);
-        held.trial
     }
 }
 

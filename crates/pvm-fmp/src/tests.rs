@@ -560,7 +560,7 @@ fn the_body_of_a_rendezvous_is_not_used_in_place_and_comes_through_the_heap() {
     let host = Host::new();
     let mut a = host.endpoint(A);
     let (ready, go) = mpsc::channel();
-    let bytes = a.rendezvous_bytes_min;
+    let bytes = a.rendezvous_bytes_min();
     let thread = beside(&host, &mut a, move |mut b| {
         b.post(Some(Posted { from: A, mask: [0; 6], value: [0; 6] }));
         ready.send(()).unwrap();

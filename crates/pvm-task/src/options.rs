@@ -5,7 +5,6 @@ use pvm_core::events::{MASK_CHARACTERS, MASK_EMPTY};
 use pvm_core::flows::multicast::McastRoute;
 use pvm_core::proto::{Request, TraceSettings};
 use pvm_core::tid::Tid;
-use pvm_fmp::CopyWay;
 use serde_bytes::ByteBuf;
 use std::time::Duration;
 
@@ -19,12 +18,6 @@ const ITEMS_CONVERTED: i32 = 1001;
 
 /// The same for the KiB of long messages that this process has copied.
 const KIB_COPIED: i32 = 1002;
-
-/// The same for the ways of copying that are the best so far, as far as this task knows: for one-call messages, and for
-/// messages that are packed. The decimal digits stand for the lengths [`WAY_BYTES`].
-const ONE_CALL_WAYS: i32 = 1011;
-const PACKED_WAYS: i32 = 1012;
-const WAY_BYTES: [usize; 5] = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
 
 /// An option of `pvm_setopt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -281,17 +274,6 @@ impl Settings {
     }
 }
 
-/// Returns the digit of a way of copying; 0 where nothing is known.
-fn digit(way: Option<CopyWay>) -> i32 {
-    match way {
-        None => 0,
-        Some(CopyWay::Cached) => 1,
-        Some(CopyWay::PastIn) => 2,
-        Some(CopyWay::PastBoth) => 3,
-        Some(CopyWay::Together) => 4,
-    }
-}
-
 fn empty_mask() -> ByteBuf {
     ByteBuf::from(vec![MASK_EMPTY; MASK_CHARACTERS])
 }
@@ -341,14 +323,6 @@ impl Task {
         }
         if what == KIB_COPIED {
             return Ok(i32::try_from(pvm_fmp::copied_bytes() / 1024).unwrap_or(i32::MAX));
-        }
-        if what == ONE_CALL_WAYS || what == PACKED_WAYS {
-            let endpoint = self.member.as_ref().map(|member| &member.endpoint);
-            let ways = endpoint.map(|endpoint| match what {
-                ONE_CALL_WAYS => endpoint.one_call_ways(&WAY_BYTES),
-                _ => endpoint.packed_ways(&WAY_BYTES),
-            });
-            return Ok(ways.unwrap_or_default().into_iter().fold(0, |digits, way| 10 * digits + digit(way)));
         }
         let option = OptionNumber::from_number(what).ok_or(Code::BadParam)?;
         self.state.settings.get(option).ok_or(Code::BadParam)

@@ -79,10 +79,3 @@ fn barriers_can_meet_only_at_a_host() {
     assert_eq!(task.set_option(option, 0x40000), Ok(0));
     assert_eq!((task.set_option(option, 0), task.option(option)), (Ok(0x40000), Ok(0)));
 }
-
-#[test]
-fn a_task_that_has_copied_nothing_knows_no_ways() {
-    let task = task();
-    assert_eq!((task.option(ONE_CALL_WAYS), task.option(PACKED_WAYS)), (Ok(0), Ok(0)));
-    assert_eq!([None, Some(CopyWay::Cached), Some(CopyWay::Together)].map(digit), [0, 1, 4]);
-}

@@ -402,7 +402,7 @@ impl Task {
     /// ends the receive.
     #[inline]
     pub fn begin_precv(&mut self, filter: &Filter, room: usize) {
-        if self.member.as_ref().is_some_and(|member| room >= member.endpoint.posted_bytes_min()) {
+        if self.member.as_ref().is_some_and(|member| room >= member.endpoint.rendezvous_bytes_min()) {
             self.post(filter);
         }
     }

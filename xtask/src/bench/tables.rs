@@ -113,9 +113,6 @@ impl Table<'_> {
 
     fn cell(&self, samples: &Samples, system: System, measure: &str, size: usize) -> String {
         let Some(median) = samples.median(system, measure, size) else { return String::new() };
-        if measure.starts_with("way_") {
-            return way_text(median).into();
-        }
         let value = (self.value)(size, median);
         match (self.reference)(size) {
             Some(reference) => format!("{} ({:5.2})", digits(value), value / reference),
@@ -131,17 +128,6 @@ pub fn digits(value: f64) -> String {
         medium if medium >= 10.0 => format!("{value:.1}"),
         small if small >= 1.0 => format!("{value:.2}"),
         _ => format!("{value:.3}"),
-    }
-}
-
-/// Returns the name of a way of copying, by the digit of `PvmPsendWays`.
-fn way_text(digit: f64) -> &'static str {
-    match digit.round() as i64 {
-        1 => "caches",
-        2 => "past sender's",
-        3 => "past both",
-        4 => "both at once",
-        _ => "not known",
     }
 }
 
@@ -191,14 +177,6 @@ pub fn print_pair(samples: &Samples) {
         reference: &|size| best_mpi_bandwidth(samples, size),
     };
     bandwidth.print(samples);
-    let ways = Table {
-        title: "How hpvm has learned to copy: through the caches, past the sender's or both tasks' caches, both at once",
-        sizes: &LONG_SIZES,
-        measures: names("way", &["psend", "packed"]),
-        value: plain,
-        reference: &|_| None,
-    };
-    ways.print(samples);
 }
 
 fn print_many(samples: &Samples) {

@@ -7,7 +7,6 @@
 use super::Endpoint;
 use super::send::{descriptor, ring};
 use crate::arrival::BORROWED;
-use crate::copies::Wish;
 use crate::heap::Block;
 use crate::parker;
 use crate::queue::Kind;
@@ -19,7 +18,7 @@ impl Endpoint {
     /// that [`Endpoint::written`] returns right after this call.
     pub fn send_borrowed(&mut self, to: u32, meta: Meta, block: &Block, bytes: usize) -> Result<Sent, SendError> {
         let body = [(block.clone(), bytes)];
-        self.queue(to, Kind::Blocks, &meta, &descriptor::<24>(BORROWED, Wish::default(), &body))
+        self.queue(to, Kind::Blocks, &meta, &descriptor::<24>(BORROWED, &body))
     }
 
     /// Returns how many half-slots of our queue to a peer have been read, according to the count that the peer last

@@ -18,12 +18,9 @@ mod dead_queue;
 mod peers;
 mod receive;
 mod recent;
-mod releases;
 mod rendezvous;
 mod send;
 
-#[cfg(test)]
-mod copy_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
@@ -39,9 +36,6 @@ pub use recent::{RecentImmediate, RecentShort};
 /// kernel, and no memory in the heap. For shorter bodies, two copies by two cores at the same time are faster. Decision
 /// 7 has the measurements. The environment variable `HPVM_OFFER_MIN` (bytes) sets another size.
 const RENDEZVOUS_BYTES_MIN: usize = 32 << 20;
-/// The shortest body for which the copy policy may choose a rendezvous, in bytes. Blocking the signals and asking the
-/// kernel takes some microseconds, whatever the length.
-const TOGETHER_BYTES_MIN: usize = 1 << 20;
 /// The shortest body that is sent by a pipelined send, in bytes.
 const PIPELINED_BYTES_MIN: usize = 12 << 10;
 /// The number of peers' doorbells that an endpoint keeps open; the daemon rings the doorbells of further peers.
@@ -82,8 +76,8 @@ const SHORTS_PER_POLL: u32 = 32;
 const BYTES_PER_POLL: usize = 1 << 20;
 /// The number of free bytes above which a task interrupts its sleep to give memory back.
 const EXCESS_BYTES: u64 = 8 << 20;
-/// Words in one release entry (one slot): tokens, some followed by a time.
-const WORDS_PER_RELEASE: usize = 8;
+/// Tokens in one release entry (one slot).
+const TOKENS_PER_RELEASE: usize = 8;
 /// When this number of bytes has been released, the release is reported at once.
 const PROMPT_RELEASE_BYTES: usize = 32 << 10;
 
@@ -120,9 +114,7 @@ pub struct Endpoint {
     /// Set when the memory of a message to us could not be mapped for lack of address space.
     starved: bool,
     copy_allowed: Rc<Cell<bool>>,
-    pub(crate) rendezvous_bytes_min: usize,
-    /// The shortest body for which the copy policy may choose a rendezvous, in bytes.
-    together_bytes_min: usize,
+    rendezvous_bytes_min: usize,
     rendezvous_wait_max: Duration,
     sends: u32,
     sent_bytes: usize,
@@ -187,9 +179,7 @@ impl Endpoint {
             sleep: 0,
             dirty: Rc::default(),
             copy_allowed: Rc::new(Cell::new(true)),
-            rendezvous_bytes_min: rendezvous_bytes_min().unwrap_or(RENDEZVOUS_BYTES_MIN),
-            // A program that names a size wants rendezvous from there on, and no others.
-            together_bytes_min: rendezvous_bytes_min().unwrap_or(TOGETHER_BYTES_MIN),
+            rendezvous_bytes_min: rendezvous_bytes_min(),
             rendezvous_wait_max: RENDEZVOUS_WAIT_MAX,
             sends: 0,
             sent_bytes: 0,
@@ -211,8 +201,8 @@ impl Endpoint {
     }
     /// Returns the size in bytes from which on a one-call receive should be posted ([`Endpoint::post`]).
     #[inline]
-    pub fn posted_bytes_min(&self) -> usize {
-        self.together_bytes_min.min(self.rendezvous_bytes_min)
+    pub fn rendezvous_bytes_min(&self) -> usize {
+        self.rendezvous_bytes_min
     }
     /// Returns this endpoint's doorbell, which is readable when a peer has rung. Do not pass it to other processes.
     pub fn bell(&self) -> BorrowedFd<'_> {
@@ -298,8 +288,7 @@ impl Endpoint {
     }
 }
 
-/// Returns the size that the environment sets.
-fn rendezvous_bytes_min() -> Option<usize> {
+fn rendezvous_bytes_min() -> usize {
     let set = std::env::var("HPVM_OFFER_MIN").ok().and_then(|text| text.parse().ok());
-    set.map(|bytes: usize| bytes.max(crate::INLINE_BYTES_MAX + 1))
+    set.map_or(RENDEZVOUS_BYTES_MIN, |bytes: usize| bytes.max(crate::INLINE_BYTES_MAX + 1))
 }

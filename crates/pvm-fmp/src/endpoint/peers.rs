@@ -63,7 +63,6 @@ impl Endpoint {
             inbound: None,
             damaged: false,
             outstanding: Outstanding::default(),
-            copy_policy: None,
             rendezvous: RendezvousState::default(),
         });
         let index = match self.peers.iter().position(Option::is_none) {

@@ -4,13 +4,12 @@ use super::dead_queue::DeadQueue;
 use super::recent::{RecentImmediate, RecentShort};
 use super::{
     BATCH, Endpoint, PROBE_PEERS, PROMPT_RELEASE_BYTES, RECENT_PEERS, RECENT_PROBES, SHORTS_PER_POLL, Step,
-    WATCH_PEERS, WATCH_PROBES,
+    TOKENS_PER_RELEASE, WATCH_PEERS, WATCH_PROBES,
 };
 use crate::arrival::{
     Arrival, BodyInTransit, Inline, Outcome, Owner, Remote, RendezvousSource, Sink, Transit, eager_body,
     pipelined_progress,
 };
-use crate::copies::Wish;
 use crate::peer::{Inbound, Peer};
 use crate::pipelined;
 use crate::queue::{Entry, Kind};
@@ -418,8 +417,42 @@ impl Endpoint {
                 step
             }
             _ => {
-                self.take_releases(index, entry);
+                let mut tokens = [0u8; 4 * TOKENS_PER_RELEASE];
+                let bytes = entry.copy_to(&mut tokens);
+                for token in tokens[..bytes].chunks_exact(4) {
+                    peer.outstanding.remove(u32::from_ne_bytes(token.try_into().expect("four")));
+                }
                 Step::Other
+            }
+        }
+    }
+
+    /// Tells senders which of their blocks we no longer read.
+    fn flush_releases(&mut self, all: bool) {
+        self.dirty.set(false);
+        for index in 0..self.peers.len() {
+            let Some(peer) = self.peers[index].as_mut() else { continue };
+            let count = peer.owner.released.borrow().len();
+            if count == 0 {
+                continue;
+            }
+            if !all && count < TOKENS_PER_RELEASE && peer.owner.released_bytes.get() < PROMPT_RELEASE_BYTES {
+                self.dirty.set(true);
+                continue;
+            }
+            let tokens = std::mem::take(&mut *peer.owner.released.borrow_mut());
+            peer.owner.released_bytes.set(0);
+            for group in tokens.chunks(TOKENS_PER_RELEASE) {
+                let mut body = [0u8; 4 * TOKENS_PER_RELEASE];
+                for (place, token) in body.chunks_exact_mut(4).zip(group) {
+                    place.copy_from_slice(&token.to_ne_bytes());
+                }
+                let pushed = peer.push(self.tid, &self.heap, Kind::Release, &[0; 6], &body[..4 * group.len()]);
+                if pushed.is_err() {
+                    // There is no memory for the release: the tokens wait for the next call.
+                    peer.owner.released.borrow_mut().extend_from_slice(group);
+                    self.dirty.set(true);
+                }
             }
         }
     }
@@ -535,13 +568,11 @@ fn receive_pipelined(
     sink: &mut impl Sink,
 ) -> (Step, usize) {
     let [token, offset, bytes] = words_of(entry);
-    let (wish, _) = Wish::split((token >> 32) as u32);
     let (token, bytes) = (token as u32, bytes as usize);
     let Some(progress) = pipelined_progress(owner, offset, bytes) else { return (Step::Damaged, 0) };
     let there = pipelined::available(progress);
     if there == bytes {
-        let place = (offset + pipelined::HEAD_BYTES as u64, bytes as u64);
-        let step = match Remote::from_place(owner, token, wish, place) {
+        let step = match Remote::from_place(owner, token, offset + pipelined::HEAD_BYTES as u64, bytes as u64) {
             Some(remote) => {
                 sink.arrived(from, entry.meta(), Arrival::Remote(remote));
                 Step::Message
@@ -554,7 +585,7 @@ fn receive_pipelined(
         return (Step::Wait, there);
     }
     let outcome = Cell::new(Outcome::Later);
-    let transit = Transit::Pipelined { token, wish, offset };
+    let transit = Transit::Pipelined { token, offset };
     sink.arrived(
         from,
         entry.meta(),

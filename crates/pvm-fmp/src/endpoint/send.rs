@@ -2,9 +2,7 @@
 
 use super::{BYTES_PER_POLL, Endpoint, PIPELINED_BYTES_MIN, SENDS_PER_POLL};
 use crate::arrival::FRAGMENTS_MAX;
-use crate::copies::{Order, Trial, Wish};
-use crate::copy::PieceClock;
-use crate::copy_policy::{Choice, CopyWay, PieceTimes};
+use crate::copy_policy::NON_TEMPORAL_BYTES_MIN;
 use crate::doorbell;
 use crate::heap::Block;
 use crate::peer::{Outbound, Peer};
@@ -12,7 +10,6 @@ use crate::pipelined;
 use crate::queue::{FIRST_BYTES, Kind};
 use crate::{INLINE_BYTES_MAX, Immediate, Meta, NoMemory, SendError, Sent};
 use std::os::fd::AsFd;
-use std::time::Instant;
 
 /// A function that makes the daemon ring the receiver during a send; `None` if the caller can do this only after the
 /// send.
@@ -85,54 +82,29 @@ impl Endpoint {
         let waits = !crate::is_daemon(to);
         let reached = |peer: &Peer| ringer.is_some() || peer.bell.is_some();
         let rendezvous =
-            waits && body.len() >= self.posted_bytes_min() && self.peers[index].as_deref().is_some_and(reached);
-        if rendezvous && body.len() >= self.rendezvous_bytes_min && self.peer_waits_for(index, &meta) {
+            waits && body.len() >= self.rendezvous_bytes_min && self.peers[index].as_deref().is_some_and(reached);
+        if rendezvous && self.peer_waits_for(index, &meta) {
             return self.send_rendezvous(index, meta, body, ringer);
         }
         // A body to a daemon is not pipelined, since a daemon never waits for the end of a body. While tasks outnumber
         // the cores, no body is pipelined: the peer would often have to wait for us in the middle of the body.
         if waits && body.len() >= PIPELINED_BYTES_MIN && !self.crowded() {
-            let may_be_together = rendezvous && body.len() < self.rendezvous_bytes_min;
-            return self.send_in_learned_way(index, meta, body, may_be_together, ringer);
+            return self.send_pipelined(index, meta, body);
         }
         let block = self.allocate(body.len()).map_err(|_| SendError::NoMemory)?;
         block.write(0, body);
         self.send_blocks(to, meta, &[(block, body.len())])
     }
 
-    /// Sends in the way that the copy policy chooses. `may_be_together`: a rendezvous is possible if the peer waits.
-    fn send_in_learned_way(
-        &mut self,
-        index: usize,
-        meta: Meta,
-        body: &[u8],
-        may_be_together: bool,
-        ringer: Ringer<'_>,
-    ) -> Result<Sent, SendError> {
-        let ways = if may_be_together { CopyWay::ANY } else { CopyWay::THROUGH_HEAP };
-        let mut choice = self.copy_policy_of(index).choose(body.len(), ways);
-        if choice.way == CopyWay::Together {
-            if self.peer_waits_for(index, &meta) {
-                let start = Instant::now();
-                let sent = self.send_rendezvous(index, meta, body, ringer);
-                self.copy_policy_of(index).record(CopyWay::Together, body.len(), start.elapsed());
-                return sent;
-            }
-            choice = self.copy_policy_of(index).choose(body.len(), CopyWay::THROUGH_HEAP);
-        }
-        self.send_pipelined(index, meta, body, choice)
-    }
-
     /// Sends through the heap, chunk by chunk: the peer can copy the first chunks out while we copy the next ones in.
-    fn send_pipelined(&mut self, index: usize, meta: Meta, body: &[u8], choice: Choice) -> Result<Sent, SendError> {
+    fn send_pipelined(&mut self, index: usize, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
         let block = self.allocate(pipelined::HEAD_BYTES + body.len()).map_err(|_| SendError::NoMemory)?;
         let progress = block.head_word();
         pipelined::advance(progress, 0);
         let peer = self.peers[index].as_mut().expect("connected");
-        let (to, token) = (peer.tid, peer.outstanding.add(vec![block.clone()], None));
+        let (to, token) = (peer.tid, peer.outstanding.add(vec![block.clone()]));
         let mut words = [0u8; 24];
-        let head = u64::from(token) | u64::from(Wish::of(choice).beside(0)) << 32;
-        for (place, word) in words.chunks_exact_mut(8).zip([head, block.offset(), body.len() as u64]) {
+        for (place, word) in words.chunks_exact_mut(8).zip([u64::from(token), block.offset(), body.len() as u64]) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
         let first = self.queue(to, Kind::Pipelined, &meta, &words);
@@ -141,18 +113,16 @@ impl Endpoint {
             peer.outstanding.remove(token);
             return first;
         }
-        let (mut done, mut times) = (0, PieceTimes::default());
-        let mut clock = choice.is_timed.then(PieceClock::start);
+        let non_temporal = NON_TEMPORAL_BYTES_RANGE.contains(&body.len()) || body.len() >= NON_TEMPORAL_BYTES_MIN;
+        let mut done = 0;
         for piece in body.chunks(pipelined_chunk_bytes(body.len())) {
-            block.write_in_way(pipelined::HEAD_BYTES + done, piece, choice.way);
+            if non_temporal {
+                block.write_non_temporal(pipelined::HEAD_BYTES + done, piece);
+            } else {
+                block.write(pipelined::HEAD_BYTES + done, piece);
+            }
             done += piece.len();
             pipelined::advance(progress, done);
-            clock.iter_mut().for_each(|clock| clock.add_to(&mut times));
-        }
-        if let Some(into) = times.total() {
-            let (way, bytes) = (choice.way, body.len());
-            let trial = Trial { way, chosen_for: bytes, bytes, into, order: Order::Overlapping };
-            peer.outstanding.set_trial(token, Box::new(trial));
         }
         self.sent_bytes += body.len();
         // The peer may have gone to sleep because the body was incomplete.
@@ -169,15 +139,11 @@ impl Endpoint {
             return self.send_joined(to, meta, body, bytes);
         }
         let peer = self.peers[index].as_mut().expect("connected");
-        let (wish, trial) = match body {
-            [(block, used)] if !crate::is_daemon(to) => block.take_trial(*used),
-            _ => (Wish::default(), None),
-        };
-        let token = peer.outstanding.add(body.iter().map(|(block, _)| block.clone()).collect(), trial);
+        let token = peer.outstanding.add(body.iter().map(|(block, _)| block.clone()).collect());
         let sent = match body {
-            [one] => self.queue(to, Kind::Blocks, &meta, &descriptor::<24>(token, wish, std::slice::from_ref(one))),
+            [one] => self.queue(to, Kind::Blocks, &meta, &descriptor::<24>(token, std::slice::from_ref(one))),
             _ => {
-                let bytes = descriptor::<{ 8 + 16 * FRAGMENTS_MAX }>(token, wish, body);
+                let bytes = descriptor::<{ 8 + 16 * FRAGMENTS_MAX }>(token, body);
                 self.queue(to, Kind::Blocks, &meta, &bytes[..8 + 16 * body.len()])
             }
         };
@@ -244,17 +210,22 @@ impl Endpoint {
     }
 }
 
+/// The lengths, in bytes, of pipelined bodies that are copied by non-temporal stores. Copied through the caches, such a
+/// body would still lie in the sender's own cache when the receiver reads it. A shorter body is read quickly anyway; a
+/// longer one has moved by then to the cache that all cores share.
+const NON_TEMPORAL_BYTES_RANGE: std::ops::Range<usize> = 48 << 10..768 << 10;
+
 /// Returns the size of a chunk: with small chunks the receiver begins earlier, with large ones it polls less often.
 fn pipelined_chunk_bytes(bytes: usize) -> usize {
     (bytes / 8).clamp(4 << 10, 32 << 10) / 64 * 64
 }
 
-/// Returns the descriptor that tells a receiver where a body is: token, number of fragments with the wish for the
-/// receiver's copy, offset and length of each fragment.
-pub(super) fn descriptor<const BYTES: usize>(token: u32, wish: Wish, body: &[(Block, usize)]) -> [u8; BYTES] {
+/// Returns the descriptor that tells a receiver where a body is: token, number of fragments, offset and length of each
+/// fragment.
+pub(super) fn descriptor<const BYTES: usize>(token: u32, body: &[(Block, usize)]) -> [u8; BYTES] {
     let mut bytes = [0u8; BYTES];
     bytes[..4].copy_from_slice(&token.to_ne_bytes());
-    bytes[4..8].copy_from_slice(&wish.beside(body.len() as u32).to_ne_bytes());
+    bytes[4..8].copy_from_slice(&(body.len() as u32).to_ne_bytes());
     for ((block, used), place) in body.iter().zip(bytes[8..].chunks_exact_mut(16)) {
         place[..8].copy_from_slice(&block.offset().to_ne_bytes());
         place[8..].copy_from_slice(&(*used as u64).to_ne_bytes());

@@ -6,14 +6,14 @@
 mod lent;
 
 use crate::NoMemory;
-use crate::copies::{Order, Trial, Wish};
-use crate::copy::{self, PieceClock, TIMED_BYTES};
-use crate::copy_policy::{Choice, CopyPolicy, CopyWay, POLICY_BYTES_MIN, PieceTimes};
+use crate::copy;
+use crate::copy_policy::{CopyMode, CopyPolicy, NON_TEMPORAL_BYTES_MIN, PIECE_BYTES, POLICY_BYTES_MIN};
 use crate::segment::{FIRST_BYTES, HEAP_START, PAGE_BYTES, Segment};
 use crate::sync::AtomicU64;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::time::Instant;
 
 pub use lent::Lent;
 
@@ -112,8 +112,7 @@ pub struct Heap<S: Source> {
     spans: BTreeMap<u64, usize>,
     in_use_bytes: u64,
     retired: bool,
-    /// How bodies are written that are sent when they are complete.
-    pub copy_policy: CopyPolicy,
+    copy_policy: CopyPolicy,
 }
 
 impl<S: Source> Heap<S> {
@@ -300,18 +299,6 @@ struct Inner {
     size: u64,
     /// How many references to the bytes of the block exist.
     lent: Cell<u32>,
-    /// How its long writes are made, from the first one on.
-    way: Cell<Option<CopyWay>>,
-    /// What is known about the long writes, if they are timed; few are.
-    timed: Cell<Option<Box<Written>>>,
-}
-
-/// The timed long writes to a block.
-struct Written {
-    /// The length of the first write, by which the way was chosen.
-    chosen_for: usize,
-    bytes: usize,
-    times: PieceTimes,
 }
 
 impl Drop for Inner {
@@ -331,15 +318,7 @@ impl Block {
         let mut borrowed = heap.borrow_mut();
         let (offset, size) = borrowed.allocate(bytes as u64)?;
         let address = borrowed.source().mapping.address(offset, size);
-        Ok(Block(Rc::new(Inner {
-            heap: heap.clone(),
-            address,
-            offset,
-            size,
-            lent: Cell::new(0),
-            way: Cell::new(None),
-            timed: Cell::new(None),
-        })))
+        Ok(Block(Rc::new(Inner { heap: heap.clone(), address, offset, size, lent: Cell::new(0) })))
     }
     /// Returns its offset in the segment.
     pub(crate) fn offset(&self) -> u64 {
@@ -367,54 +346,25 @@ impl Block {
         }
         self.write_cached(offset, data);
     }
-    /// Does what [`Block::write`] does, in the way that the copy policy chooses. All long writes to a block are made in
-    /// the same way, so that the receiver's time tells something about this way.
+    /// Does what [`Block::write`] does, by the mode that the copy policy chooses.
     #[inline(never)]
-    fn write_long(&self, offset: usize, data: &[u8]) {
-        let way = self.0.way.get().unwrap_or_else(|| self.choose_way(data.len()));
-        let mut timed = self.0.timed.take();
-        match &mut timed {
-            None => self.write_in_way(offset, data, way),
-            Some(written) => {
-                self.write_timed(offset, data, way, &mut written.times);
-                written.bytes += data.len();
+    fn write_long(&self, mut offset: usize, data: &[u8]) {
+        if data.len() >= NON_TEMPORAL_BYTES_MIN {
+            return self.write_non_temporal(offset, data);
+        }
+        for piece in data.chunks(PIECE_BYTES) {
+            let mode = self.0.heap.borrow_mut().copy_policy.mode(piece.len());
+            match mode {
+                CopyMode::Cached => self.write_cached(offset, piece),
+                CopyMode::NonTemporal => self.write_non_temporal(offset, piece),
+                CopyMode::Timed => {
+                    let start = Instant::now();
+                    self.write_cached(offset, piece);
+                    self.0.heap.borrow_mut().copy_policy.record(piece.len(), start.elapsed());
+                }
             }
+            offset += piece.len();
         }
-        self.0.timed.set(timed);
-    }
-    fn choose_way(&self, bytes: usize) -> CopyWay {
-        let Choice { way, is_timed } = self.0.heap.borrow_mut().copy_policy.choose(bytes, CopyWay::THROUGH_HEAP);
-        if is_timed {
-            self.0.timed.set(Some(Box::new(Written { chosen_for: bytes, bytes: 0, times: PieceTimes::default() })));
-        }
-        self.0.way.set(Some(way));
-        way
-    }
-    /// Copies `data` to `offset` in that way.
-    pub(crate) fn write_in_way(&self, offset: usize, data: &[u8], way: CopyWay) {
-        match way.is_past_in() {
-            true => self.write_non_temporal(offset, data),
-            false => self.write_cached(offset, data),
-        }
-    }
-    fn write_timed(&self, offset: usize, data: &[u8], way: CopyWay, times: &mut PieceTimes) {
-        let mut clock = PieceClock::start();
-        for (at, piece) in data.chunks(TIMED_BYTES).enumerate() {
-            self.write_in_way(offset + at * TIMED_BYTES, piece, way);
-            clock.add_to(times);
-        }
-    }
-    /// Returns what the receiver of the first `used` bytes shall do, and the trial to which its time belongs, if the
-    /// time is wanted. Each trial is returned once.
-    pub(crate) fn take_trial(&self, used: usize) -> (Wish, Option<Box<Trial>>) {
-        let Some(way) = self.0.way.get() else { return (Wish::default(), None) };
-        let trial = self.0.timed.take().and_then(|written| {
-            let Written { chosen_for, bytes, times } = *written;
-            // The time of a body that was written in other ways, too, says little.
-            let into = times.total().filter(|_| bytes >= used - used / 8)?;
-            Some(Box::new(Trial { way, chosen_for, bytes, into, order: Order::Following }))
-        });
-        (Wish::of(Choice { way, is_timed: trial.is_some() }), trial)
     }
     fn write_cached(&self, offset: usize, data: &[u8]) {
         self.check_writable(offset, data.len());
@@ -423,7 +373,7 @@ impl Block {
         unsafe { copy::copy(data.as_ptr(), self.0.address.add(offset), data.len()) }
     }
     /// Does what [`Block::write`] does, by non-temporal stores.
-    fn write_non_temporal(&self, offset: usize, data: &[u8]) {
+    pub(crate) fn write_non_temporal(&self, offset: usize, data: &[u8]) {
         self.check_writable(offset, data.len());
         // SAFETY: as in `write_cached`.
         unsafe { copy::copy_non_temporal(data.as_ptr(), self.0.address.add(offset), data.len()) }

@@ -1,6 +1,7 @@
 //! Compares the heap with a simple model: a map of the blocks in use.
 use super::*;
 use std::cell::Cell;
+use std::time::Duration;
 
 /// A source that only counts its pages, and refuses more than `limit`.
 struct Counting {
@@ -75,33 +76,23 @@ fn free_memory_elsewhere_is_used_before_a_refusal() {
 
 #[test]
 fn what_is_written_is_there_by_whichever_way_it_went() {
-    const BYTES: usize = 3 * TIMED_BYTES + 1001;
+    const BYTES: usize = 3 * PIECE_BYTES + 1001;
     let heap = Rc::new(RefCell::new(Heap::new(Segment::new().unwrap())));
     let data: Vec<u8> = (0..BYTES).map(|at| (at * 7 + (at >> 8)) as u8).collect();
-    for way in CopyWay::THROUGH_HEAP {
-        for (offset, is_timed) in [(0, true), (3, false), (64, true)] {
+    for is_slow in [false, true] {
+        for offset in [0, 3, 64] {
             let block = Block::allocate(&heap, BYTES + 64).unwrap();
-            let written = || Box::new(Written { chosen_for: BYTES, bytes: 0, times: PieceTimes::default() });
-            block.0.way.set(Some(*way));
-            block.0.timed.set(is_timed.then(written));
+            // After this many recorded copies, one more slow or fast copy does not change the mode.
+            for _ in 0..100 {
+                heap.borrow_mut().copy_policy.record(PIECE_BYTES, Duration::from_secs(is_slow.into()));
+            }
             block.write(offset, &data);
             let mut copy = vec![0; BYTES];
             block.read(offset, &mut copy);
-            assert!(copy == data, "{way:?}, offset {offset}");
-            let (wish, trial) = block.take_trial(BYTES);
-            assert_eq!((wish.is_past, wish.is_timed), (way.is_past_out(), is_timed));
-            assert_eq!(trial.map(|trial| (trial.way, trial.bytes)), is_timed.then_some((*way, BYTES)));
-            assert!(block.take_trial(BYTES).1.is_none(), "a trial is taken once");
+            assert!(copy == data, "slow {is_slow}, offset {offset}");
+            assert_eq!(heap.borrow_mut().copy_policy.mode(1) == CopyMode::NonTemporal, is_slow);
         }
     }
-}
-
-#[test]
-fn a_body_with_many_short_writes_is_no_trial() {
-    let heap = Rc::new(RefCell::new(Heap::new(Segment::new().unwrap())));
-    let block = Block::allocate(&heap, 100_000).unwrap();
-    block.write(0, &[1; 8000]);
-    assert!(block.take_trial(100_000).1.is_none());
 }
 
 fn block_of(data: &[u8]) -> Block {
