@@ -165,7 +165,7 @@ fn python(environment: &Path) -> Command {
     command
 }
 
-/// Checks the annotations, by which users' own checks go.
+/// Checks the annotations. Type checkers use them for programs of users.
 fn types_are_sound() -> Result<()> {
     let mypy = tools()?.join("bin/mypy");
     if !mypy.exists() {

@@ -146,7 +146,7 @@ impl Task {
         }
     }
 
-    /// Gives a request up that needs no reply any more.
+    /// Drops a request that needs no reply any more.
     pub(crate) fn cancel(&mut self, ticket: Ticket) {
         if let Some(member) = &mut self.member {
             member.requests.cancel(ticket.0);

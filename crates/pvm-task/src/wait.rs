@@ -184,7 +184,7 @@ impl Waiter {
         Waiter { patient: true, ..Waiter::new(timeout) }
     }
 
-    /// Begins a wait for a datagram, of which a waiter that does not sleep learns nothing.
+    /// Begins a wait for a datagram. A waiter that does not sleep does not notice its arrival.
     #[inline]
     pub fn asleep(timeout: Option<Duration>) -> Waiter {
         Waiter { asleep: true, ..Waiter::new(timeout) }

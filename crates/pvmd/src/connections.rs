@@ -291,7 +291,7 @@ impl Connections {
         self.tasks.get(&tid).is_some_and(|task| task.hears_releases)
     }
 
-    /// Gives a task the socket on which it hears releases of barriers.
+    /// Passes a task the socket on which it hears releases of barriers.
     pub fn give_release_socket(&mut self, tid: Tid, socket: BorrowedFd<'_>) {
         if let Some(task) = self.tasks.get_mut(&tid) {
             task.hears_releases = true;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The packages whose code is installed.
 const SHIPPED: &[&str] = &["libpvm3", "libfmp", "pvmd", "pvm-tools"];
-/// The workspace of the Python package, all of which is installed.
+/// The workspace of the Python package; all of it is installed.
 const ALSO_SHIPPED: &str = crate::python::MANIFEST;
 
 const HEAD: &str = "The programs and libraries of hpvm contain these crates. Each is listed with its licence; of a \

@@ -1,4 +1,4 @@
-//! The control groups by which Slurm holds the processes of a step together. They are not in any namespace, so they
+//! The control groups in which Slurm keeps the processes of a step. They are not in any namespace, so they
 //! are removed after a cluster has ended, also after one that was killed.
 
 use crate::hosts::network;

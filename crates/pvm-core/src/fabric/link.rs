@@ -57,7 +57,7 @@ impl Ready<'_> {
 pub enum Violation {
     /// The bytes are no frame of this link.
     NoFrame,
-    /// A frame came twice, or so many are missing that it cannot have had a credit.
+    /// A frame came twice, or its number is beyond those for which the sender had credits.
     Serial,
     /// A frame without credit.
     NoCredit,

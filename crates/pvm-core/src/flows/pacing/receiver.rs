@@ -261,7 +261,7 @@ impl Pacer {
         }
     }
 
-    /// Gives all hosts a limit. Hosts stop also in the middle of a message.
+    /// Sets a limit for all hosts. Hosts stop also in the middle of a message.
     fn begin_pacing(&mut self, now: Time) {
         self.is_pacing = true;
         self.reduce(now, |host| host.arrived);

@@ -80,7 +80,7 @@ impl Endpoint {
         unsafe { self.objects.register(start, bytes, abi::FI_READ) }.map(Some)
     }
 
-    /// Lets nobody wait for the reads from a peer. Those of which no part is under way end at once.
+    /// Lets nobody wait for the reads from a peer. Those without a part under way end at once.
     pub(super) fn abandon_reads(&mut self, peer: Peer) {
         for index in 0..self.readings.len() {
             let Some(reading) = self.readings[index].as_mut().filter(|reading| reading.peer == peer) else { continue };
