@@ -155,6 +155,7 @@ mod tests {
             far.send(1, &[], &[b"frame"]).unwrap();
             let mut far = far.into_byte_stream();
             assert_eq!(far.write(b"rest"), Ok(4));
+            near.expect_more();
             assert!(near.receive_whole().unwrap().is_some_and(|(_, body)| body == b"frame"));
             let (mut near, mut bytes) = (near.into_byte_stream(), [0; 3]);
             assert!(near.has_unread() && near.plain_socket().is_none());

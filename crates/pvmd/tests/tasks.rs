@@ -4,7 +4,7 @@ mod common;
 
 use common::{Client, Daemon, Directory, eventually, spawn_of, text};
 use pvm_core::codes::{Code, NOTIFY_TASK_EXIT, TASK_DEBUG, TASK_HOST};
-use pvm_core::proto::{Message, Reply, Request, Spawn, ToDaemon, ToTask};
+use pvm_core::proto::{Message, Reply, Request, Spawn, TaskEnd, ToDaemon, ToTask};
 use pvm_core::tid::Tid;
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -174,6 +174,13 @@ fn programs_are_searched_for_and_failures_are_reported_at_once() {
     assert_eq!(task.spawn_with(spawn), [Code::NoFile.number()]);
 }
 
+/// Returns the status in the answer to [`Request::ExitStatus`].
+fn status(reply: Reply) -> i32 {
+    let Reply::Ended(TaskEnd { status, usage }) = reply else { panic!("{reply:?}") };
+    assert!(usage.memory_max_bytes > 0);
+    status
+}
+
 #[test]
 fn the_end_of_a_process_is_noticed_with_its_status_after_its_output() {
     let directory = Directory::new();
@@ -183,13 +190,13 @@ fn the_end_of_a_process_is_noticed_with_its_status_after_its_output() {
     let notify = |tid| Request::Notify { what: NOTIFY_TASK_EXIT, ctx: 9, tag: 5, count: 1, tids: vec![tid] };
     assert_eq!(task.ask(notify(child)), Reply::Done);
     let wait = task.begin(Request::ExitStatus(child));
-    assert_eq!(task.finish(wait), Reply::Int(3 << 8));
+    assert_eq!(status(task.finish(wait)), 3 << 8);
     let (message, ints) = task.message();
     assert_eq!((message.src, message.ctx, message.tag, ints), (Tid::DAEMON, 9, 5, vec![child.0 as i32]));
     assert!(directory.log().contains(&format!("[{child}] last words\n")), "{}", directory.log());
     let killed = Tid(task.spawn("/bin/sleep", &["100"])[0] as u32);
     task.ask(Request::Signal { tid: killed, signal: 9 });
-    assert_eq!(task.ask(Request::ExitStatus(killed)), Reply::Int(9));
+    assert_eq!(status(task.ask(Request::ExitStatus(killed))), 9);
 }
 
 #[test]
@@ -198,7 +205,7 @@ fn the_end_of_a_process_is_noticed_though_the_starter_of_the_daemon_ignored_such
     let daemon = Daemon::run(&mut directory.command_after("trap '' CHLD"));
     let mut task = Client::enroll(&daemon.socket);
     let child = Tid(task.spawn("/bin/sh", &["-c", "exit 3"])[0] as u32);
-    assert_eq!(task.ask(Request::ExitStatus(child)), Reply::Int(3 << 8));
+    assert_eq!(status(task.ask(Request::ExitStatus(child))), 3 << 8);
 }
 
 #[test]

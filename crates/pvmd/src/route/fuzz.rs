@@ -24,6 +24,7 @@ pub const DECODER: &[Source] = &[
     part("crates/pvm-net/src/seal.rs", &["open"]),
     part("crates/pvmd/src/route/transmit.rs", &["acknowledged", "resume"]),
     part("crates/pvm-core/src/flows/retransmit.rs", &["acknowledge", "resume"]),
+    part("crates/pvmd/src/route/read_progress.rs", &["update_read_progress", "update_all_read_progress"]),
     part(
         "crates/pvmd/src/route/mod.rs",
         &[
@@ -31,8 +32,6 @@ pub const DECODER: &[Source] = &[
             "deliver",
             "is_introduced",
             "queue_to_task",
-            "update_read_progress",
-            "update_all_read_progress",
             "on_link_failure",
             "resume",
             "on_socket_ready",
