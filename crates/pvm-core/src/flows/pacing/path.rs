@@ -69,8 +69,8 @@ impl Path {
     /// Returns how many bytes should be under way: what arrives in twice the delay of a grant, since hosts and daemons
     /// may be late, and what arrives in [`ROOM`]; but less after a loss.
     pub fn target_bytes(&self) -> u64 {
-        let bytes = self.rate * (2.0 * self.delay()).max(ROOM.as_secs_f64());
-        (bytes.min(self.ceiling) as u64).clamp(UNDER_WAY_BYTES_MIN, UNDER_WAY_BYTES_MAX)
+        let bytes = self.rate * larger(2.0 * self.delay(), ROOM.as_secs_f64());
+        (smaller(bytes, self.ceiling) as u64).clamp(UNDER_WAY_BYTES_MIN, UNDER_WAY_BYTES_MAX)
     }
 
     /// Handles the loss of packets.
@@ -95,7 +95,7 @@ impl Path {
     /// Returns the time in which this number of bytes should arrive after a grant.
     pub fn expected(&self, bytes: u64) -> Duration {
         let bytes_time = if self.rate > 0.0 { bytes as f64 / self.rate } else { 0.1 };
-        Duration::from_secs_f64((self.delay() + bytes_time).min(1.0))
+        Duration::from_secs_f64(smaller(self.delay() + bytes_time, 1.0))
     }
 
     /// Counts bytes that have arrived.
@@ -118,7 +118,7 @@ impl Path {
                 // of this daemon, bytes that had waited in the socket are read at once.
                 let memory = if rate > self.rate { RISE } else { FALL };
                 let weight = if self.rate > 0.0 { time.as_secs_f64() / memory.as_secs_f64() } else { 0.5 };
-                self.rate += weight.min(0.5) * (rate - self.rate);
+                self.rate += smaller(weight, 0.5) * (rate - self.rate);
                 self.sample = None;
             }
         }
@@ -133,10 +133,20 @@ impl Path {
     pub fn grant_took(&mut self, time: Duration, ahead: u64) {
         let time = time.as_secs_f64();
         let ahead = if self.rate > 0.0 { ahead as f64 / self.rate } else { 0.0 };
-        let own = (time - ahead).max(time / 8.0);
+        let own = larger(time - ahead, time / 8.0);
         // The least time rises slowly, because the path may change.
-        let least = self.least.map_or(own, |least| own.min(least * (1.0 + 1.0 / 64.0)));
+        let least = self.least.map_or(own, |least| smaller(own, least * (1.0 + 1.0 / 64.0)));
         self.least = Some(least);
-        self.mean += (own.min(2.0 * DELAY_SPREAD_MAX * least) - self.mean) / 8.0;
+        self.mean += (smaller(own, 2.0 * DELAY_SPREAD_MAX * least) - self.mean) / 8.0;
     }
+}
+
+/// Returns the larger number. On some processors, `f64::max` would need the C library's libm in programs.
+fn larger(one: f64, other: f64) -> f64 {
+    if one > other { one } else { other }
+}
+
+/// Returns the smaller number, as [`larger`] does.
+fn smaller(one: f64, other: f64) -> f64 {
+    if one < other { one } else { other }
 }
