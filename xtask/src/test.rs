@@ -12,7 +12,7 @@ use std::process::Stdio;
 use std::time::Instant;
 
 /// How long the torture runs, in seconds; `cargo xtask torture` runs longer.
-const TORTURE_SECONDS: &str = "20";
+const TORTURE_SECONDS: &str = "14";
 
 /// The arguments for a torture beside tasks that break every rule of shared memory; `cargo xtask torture --hostile`
 /// runs longer.

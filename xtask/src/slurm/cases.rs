@@ -45,7 +45,7 @@ pub const CASES: &[Case] = &[
     long("doctor_and_info_name_slurm", doctor_and_info),
     Case { needs_cgroups: true, ..long("a_task_beyond_the_memory_of_the_job_is_lost_alone", memory_limit) },
     long("a_daemon_that_is_killed_is_a_lost_host", daemon_killed),
-    short("a_node_that_fails_is_told_and_the_job_goes_on", node_fails),
+    long("a_node_that_fails_is_told_and_the_job_goes_on", node_fails),
 ];
 
 /// Asks for all nodes, with two tasks on each.
