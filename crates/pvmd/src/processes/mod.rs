@@ -152,8 +152,10 @@ impl Processes {
     /// Forgets a process that has ended, and its standard input. The output of the process can still be read.
     pub fn remove(&mut self, tid: Tid) {
         self.inputs.close(tid);
-        // Closing the descriptor removes it from `epoll`.
-        self.running.remove(&tid);
+        let Some(running) = self.running.remove(&tid) else { return };
+        // Closing the descriptor is not enough: a child that was just forked, and has not executed its program, holds
+        // it too. Fails only for a descriptor that is not watched.
+        let _ = epoll::delete(&self.epoll, running.pidfd);
     }
 
     /// Forgets the streams and the process group of a task that is gone.
