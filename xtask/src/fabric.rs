@@ -1,13 +1,12 @@
 //! `cargo xtask fabric`: links on libfabric between hosts that are network namespaces, with each provider that works
 //! without special hardware. The program that sends and checks is `crates/pvm-task/examples/fabric`.
-use crate::common::{Checks, cargo, output, sh};
+use crate::common::{Checks, cargo, sh};
 use crate::counts::Counts;
 use crate::hosts::network::{Network, Wiring};
 use crate::hosts::sandbox;
-use crate::{build, failures};
+use crate::{build, failures, mpi_wheels};
 use anyhow::{Context, Result, bail, ensure};
 use lexopt::prelude::*;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -20,9 +19,8 @@ const USAGE: &str = "fabric [--short] [--provider NAME] [--seeds N] [--library P
 
 /// The providers that work on any network.
 const PROVIDERS: [&str; 4] = ["tcp", "tcp;ofi_rxm", "udp;ofi_rxd", "sockets"];
-/// The wheel that holds a new libfabric, and the place of the library in it.
-const WHEEL: &str = "mpich==5.0.2";
-const IN_WHEEL: &str = "mpich-5.0.2.data/data/lib/mpich/libfabric.so.1";
+/// The place of a new libfabric in the wheel of MPICH.
+const IN_WHEEL: &str = "lib/mpich/libfabric.so.1";
 /// The port at which the programs wait for their caller.
 const PORT: u16 = 7070;
 /// The profile of measured programs: optimised, and built in a minute.
@@ -109,19 +107,10 @@ fn build_program(is_short: bool) -> Result<PathBuf> {
     program(is_short)
 }
 
-/// Fetches the library in the newest wheel.
+/// Returns the library in the newest wheel of MPICH, which is fetched if necessary.
 fn newest_library() -> Result<PathBuf> {
-    let folder = build::target_directory()?.join("libfabric");
-    let library = folder.join(IN_WHEEL);
-    if !library.exists() {
-        fs::create_dir_all(&folder)?;
-        output(Command::new("python3").args(["-m", "pip", "download", "--no-deps", "--dest"]).arg(&folder).arg(WHEEL))?;
-        let is_wheel = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "whl");
-        let files = folder.read_dir()?.flatten().map(|entry| entry.path());
-        let wheel = files.into_iter().find(is_wheel).context("pip fetched no wheel")?;
-        output(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&folder))?;
-    }
-    Ok(library)
+    mpi_wheels::MPICH.fetch()?;
+    Ok(mpi_wheels::MPICH.folder().join(IN_WHEEL))
 }
 
 fn library_words(library: Option<&Path>) -> Vec<String> {

@@ -45,11 +45,11 @@ impl Wheel {
     }
 
     /// Installs the wheel, unless that has been done.
-    fn fetch(&self) -> Result<()> {
+    pub fn fetch(&self) -> Result<()> {
         if self.mark().exists() {
             return Ok(());
         }
-        println!("fetching the newest {}, for comparison; it is installed below target only", self.name);
+        println!("fetching the newest {}, which is installed below target only", self.name);
         output(Command::new("python3").args(["-m", "venv"]).arg(self.folder()))?;
         let pip = || {
             let mut pip = Command::new(self.program("python"));

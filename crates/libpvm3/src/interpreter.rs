@@ -1,5 +1,5 @@
-//! Calls for the Python package, each of which does what several calls of PVM do. After `pvm_getfds`, each call of the
-//! library costs two system calls, and without it a message of a few bytes costs less than the calls around it.
+//! Calls for the Python package. Each does what several calls of PVM do: after `pvm_getfds` each call of the library costs
+//! two system calls, and otherwise a message of a few bytes costs less than the calls around it.
 use crate::errors::{Failure, call_silent};
 use crate::memory::writable;
 use crate::process::Guard;

@@ -29,24 +29,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use systems::{MPIS, System};
+use systems::{ALL, MPIS, System};
 use verdicts::{Standing, Verdict};
-
-/// All systems that may be compared.
-pub const ALL: [System; 12] = [
-    System::Limit,
-    System::Hpvm,
-    System::Pvm,
-    System::PvmDirect,
-    System::OpenMpi,
-    System::OpenMpiCopy,
-    System::NewestOpenMpi,
-    System::NewestOpenMpiCopy,
-    System::Mpich,
-    System::MpichCopy,
-    System::NewestMpich,
-    System::IntelMpi,
-];
 
 /// How long to check for other work on the machine.
 const LOAD_SAMPLE_TIME: Duration = Duration::from_millis(500);

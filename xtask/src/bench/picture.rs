@@ -1,6 +1,6 @@
 //! Draws everything that was measured, with the machine, the day and the version.
 use super::samples::Samples;
-use super::systems::{MPIS, System};
+use super::systems::{ALL, MPIS, System};
 use super::tables::{GROUP_CALLS, GROUP_TASKS, LONG_SIZES, NETPIPE_SIZES, SHORT_SIZES, form_text, size_text};
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
@@ -137,7 +137,7 @@ fn chart_of(samples: &Samples, title: &str, measure: &str, sizes: &[usize], task
         y_title: "us (less is better)",
         x_text: if tasks { number } else { bytes },
         y_log: true,
-        lines: super::ALL.into_iter().map(line).collect(),
+        lines: ALL.into_iter().map(line).collect(),
     }
 }
 

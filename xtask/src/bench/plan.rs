@@ -52,7 +52,7 @@ const REPETITION_MS: usize = 15;
 const TURN_MS: usize = 3;
 
 const MESSAGES: &[System] = &[Limit, Hpvm, Pvm, PvmDirect, OpenMpi, NewestOpenMpi, Mpich, NewestMpich, IntelMpi];
-const LONG_MESSAGES: &[System] = &super::ALL;
+const LONG_MESSAGES: &[System] = &super::systems::ALL;
 /// The systems for many tasks. MPICH and Intel MPI are not among them: their tasks spin, so each step takes a whole time
 /// slice of the kernel.
 const MANY: &[System] = &[Hpvm, Pvm, PvmDirect, OpenMpi, NewestOpenMpi];

@@ -43,8 +43,12 @@ pub enum System {
     IntelMpi,
 }
 
-/// All MPIs with all their settings.
-pub const MPIS: [System; 8] = [
+/// All systems, the MPIs with all their settings at the end.
+pub const ALL: [System; 12] = [
+    System::Limit,
+    System::Hpvm,
+    System::Pvm,
+    System::PvmDirect,
     System::OpenMpi,
     System::OpenMpiCopy,
     System::NewestOpenMpi,
@@ -54,6 +58,9 @@ pub const MPIS: [System; 8] = [
     System::NewestMpich,
     System::IntelMpi,
 ];
+
+/// All MPIs with all their settings.
+pub const MPIS: &[System] = ALL.split_at(4).1;
 
 /// The virtual machine on which a PVM program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -133,7 +133,7 @@ pub fn counted(arguments: &[String]) -> Result<Counts> {
 
 /// Compiles all programs of the experiments.
 fn compile() -> Result<()> {
-    let systems: BTreeSet<System> = bench::ALL.into_iter().filter(|system| system.is_there()).collect();
+    let systems: BTreeSet<System> = bench::systems::ALL.into_iter().filter(|system| system.is_there()).collect();
     runner::compile(&systems)?;
     bench::hosts::compile_tcp()?;
     if tap::obstacle().is_none() {

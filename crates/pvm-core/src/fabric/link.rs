@@ -105,7 +105,7 @@ struct Arrival {
 /// One side of a link. Numbers of frames and messages count from the first one on.
 #[derive(Debug)]
 pub struct Link {
-    /// The name by which the peer knows the link.
+    /// The peer's name for the link.
     peer_link: u64,
     peer_frame_bytes: usize,
     /// How many counted frames the peer lets us have under way, and we it.

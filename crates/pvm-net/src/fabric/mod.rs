@@ -22,7 +22,7 @@ pub use raw::{
 use std::ffi::OsStr;
 use std::fmt;
 
-/// The name by which the loader looks for libfabric.
+/// The soname of libfabric.
 pub const LIBRARY: &str = "libfabric.so.1";
 
 /// A call of libfabric that failed.

@@ -218,7 +218,7 @@ impl Endpoint {
         self.queues
     }
 
-    /// Returns the address by which others reach this endpoint.
+    /// Returns the address of this endpoint, for its peers.
     pub fn address(&self) -> &[u8] {
         &self.address
     }
