@@ -47,6 +47,8 @@ static const int bandwidth_sizes[] = {64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 
 static const int array_sizes[] = {1 << 20, 4 << 20, 16 << 20, 64 << 20};
 /* The sizes of messages between two hosts. */
 static const int hosts_sizes[] = {8, 1 << 20, 16 << 20};
+/* The sizes of messages while other processes use the cores. */
+static const int loaded_sizes[] = {8, 64 << 10};
 static const int ring_sizes[] = {8, 4096};
 /* The sizes of a task's share in a reduction (doubles that are added) and in a gather, in bytes. */
 static const int reduce_sizes[] = {8, 1 << 20};
@@ -102,7 +104,15 @@ static inline const char *name_of(const char *measure, int size)
     return name;
 }
 
-/* Returns the number of tasks in the name of a measure such as "idle-32"; 0 if there is none. */
+/* Returns the name of a measure that is taken while this number of other processes use the cores. */
+static inline const char *loaded_name(int busy, const char *form)
+{
+    static char name[64];
+    snprintf(name, sizeof name, "loaded%d_%s", busy, form);
+    return name;
+}
+
+/* Returns the number at the end of the name of a measure such as "idle-32"; 0 if there is none. */
 static inline int tasks_of(const char *measure)
 {
     const char *number = strchr(measure, '-');

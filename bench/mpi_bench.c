@@ -3,7 +3,8 @@
  *   mpi_bench MEASURE REPETITION_MS REPETITIONS
  *   mpi_bench pair EXCHANGES REPETITIONS SIZE...
  *
- * MEASURE: latency, bandwidth, rate, hosts (two ranks, pinned to cores 0 and 1), ring, groups-N (all ranks),
+ * MEASURE: latency, bandwidth, rate, hosts (two ranks, pinned to cores 0 and 1), loaded-N (two ranks that are not
+ * pinned, while N other processes use the cores), ring, groups-N (all ranks),
  * collectives-N (the same over N hosts, and broadcasts). pair: ping-pong of these sizes with a fixed number of round
  * trips in a repetition.
  */
@@ -209,6 +210,15 @@ static void measure_pair(const int *sizes, int size_count, struct effort effort)
     }
 }
 
+/* While other processes use the cores. */
+static void measure_loaded(int busy, struct effort effort)
+{
+    for (int s = 0; s < COUNT_OF(loaded_sizes); s++) {
+        prove(loaded_sizes[s]);
+        measure(loaded_name(busy, "mpi"), (struct order){PING, loaded_sizes[s], 0}, effort, 0.5);
+    }
+}
+
 /* Measures with a fixed number of round trips. */
 static void measure_exchanges(int exchanges, int repetitions, char **sizes, int size_count)
 {
@@ -254,7 +264,8 @@ int main(int argc, char **argv)
     if (argc != 4 && !is_pair)
         fail("usage: mpi_bench MEASURE REPETITION_MS REPETITIONS, or mpi_bench pair EXCHANGES REPETITIONS SIZE...");
     struct effort effort = {atof(argv[2]) * 1e3, atoi(argv[3])};
-    if (ranks == 2)
+    int is_loaded = strncmp(argv[1], "loaded-", 7) == 0;
+    if (ranks == 2 && !is_loaded)
         pin_to_core(rank);
     data = memory(ranks == 2 ? MESSAGE_BYTES_MAX : MANY_BYTES_MAX);
     if (is_pair) {
@@ -268,6 +279,8 @@ int main(int argc, char **argv)
     } else if (strcmp(argv[1], "rate") == 0) {
         measure("rate_blocking", (struct order){RATE_BLOCKING, 8, 0}, effort, 1);
         measure("rate_window", (struct order){RATE_WINDOW, 8, 0}, effort, 1);
+    } else if (is_loaded) {
+        measure_loaded(tasks_of(argv[1]), effort);
     } else if (strcmp(argv[1], "ring") == 0) {
         measure_ring(effort);
     } else if (tasks_of(argv[1]) == ranks) {

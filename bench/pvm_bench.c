@@ -2,8 +2,8 @@
  *
  *   pvm_bench MEASURE default|direct REPETITION_MS REPETITIONS
  *
- * MEASURE: latency, bandwidth, arrays, rate (two tasks, pinned to cores 0 and 1), ring, mcast, spawn (32
- * tasks), idle-2, idle-32 (REPETITION_MS is how long the tasks wait), groups-2 to groups-32 (that
+ * MEASURE: latency, bandwidth, arrays, rate (two tasks, pinned to cores 0 and 1), loaded-1, loaded-2 (two tasks
+ * that are not pinned; the number of other processes that use the cores), ring, mcast, spawn (32 tasks), idle-2, idle-32 (REPETITION_MS is how long the tasks wait), groups-2 to groups-32 (that
  * many tasks), hosts (the two tasks on two hosts), collectives-4 to collectives-32 (that many tasks, one on each
  * host), add-3, add-32 (that many hosts are added, whose names are in BENCH_HOSTS). The master spawns the
  * other tasks, which are the same program with the argument `worker`, and tells them what to do.
@@ -383,6 +383,17 @@ static void measure_arrays(struct effort effort)
     }
 }
 
+/* While other processes use the cores. */
+static void measure_loaded(int busy, struct effort effort)
+{
+    for (int s = 0; s < COUNT_OF(loaded_sizes); s++) {
+        prove(PSEND, loaded_sizes[s]);
+        measure(loaded_name(busy, "psend"), (struct order){PING, PSEND, loaded_sizes[s], 0}, effort, 0.5);
+        prove(RAW_BYTE, loaded_sizes[s]);
+        measure(loaded_name(busy, "raw_byte"), (struct order){PING, RAW_BYTE, loaded_sizes[s], 0}, effort, 0.5);
+    }
+}
+
 static void measure_hosts(struct effort effort)
 {
     static const int forms[] = {PSEND, RAW_BYTE, DEFAULT_DOUBLE};
@@ -499,8 +510,8 @@ static void master(char *program, const char *what, int route, struct effort eff
     int group = here.on_hosts || strncmp(what, "groups-", 7) == 0, pair = strcmp(what, "latency") == 0
         || strcmp(what, "bandwidth") == 0 || strcmp(what, "rate") == 0 || strcmp(what, "arrays") == 0
         || tasks_of(what) == 2;
-    int far = strcmp(what, "hosts") == 0;
-    pair |= far;
+    int far = strcmp(what, "hosts") == 0, loaded = strncmp(what, "loaded-", 7) == 0;
+    pair |= far | loaded;
     int tasks = pair ? 2 : group ? tasks_of(what) : TASKS_MANY;
     if (tasks < 2 || tasks > TASKS_MANY)
         fail("2 to 32 tasks");
@@ -512,7 +523,7 @@ static void master(char *program, const char *what, int route, struct effort eff
         measure_adding(tasks_of(what), effort.repetitions);
         return;
     }
-    start_workers(program, far ? other_host() : NULL, tasks, route, pair);
+    start_workers(program, far ? other_host() : NULL, tasks, route, pair && !loaded);
     if (strcmp(what, "latency") == 0)
         measure_pair(latency_sizes, COUNT_OF(latency_sizes), 1, effort);
     else if (strcmp(what, "bandwidth") == 0)
@@ -521,6 +532,8 @@ static void master(char *program, const char *what, int route, struct effort eff
         measure_arrays(effort);
     else if (far)
         measure_hosts(effort);
+    else if (loaded)
+        measure_loaded(tasks_of(what), effort);
     else if (strcmp(what, "rate") == 0)
         measure_rate(effort);
     else if (strcmp(what, "ring") == 0)

@@ -42,8 +42,8 @@ const DISTURBED_BELOW: f64 = 0.9;
 
 const USAGE: &str = "bench [--short] [--only NAME]... [--peers] [--against FILE] [--as-it-is]
   --short         about 3 min instead of about 20
-  --only NAME     latency, bandwidth, rate, ring, mcast, spawn, groups, idle, netpipe, hosts, collectives or
-                  python
+  --only NAME     latency, bandwidth, rate, ring, mcast, spawn, groups, idle, loaded, memory, netpipe, hosts,
+                  collectives or python
   --peers         leave hpvm out: how fast are the others here?
   --against FILE  compare with the ratios of an earlier run; fail if one is worse
   --as-it-is      take target/dist as it is, without building it first";

@@ -7,6 +7,8 @@ use std::time::Duration;
 pub enum Kind {
     /// Our benchmark programs, with this number of tasks.
     Ours(usize),
+    /// Our programs that measure memory, with this number of tasks.
+    Memory(usize),
     /// Debian's `NPpvm`.
     NetPipe,
 }
@@ -22,6 +24,8 @@ pub struct Group {
     pub kind: Kind,
     /// The systems that take part.
     pub systems: &'static [System],
+    /// The number of processes that use a core each while the programs run.
+    pub busy: usize,
     /// How often the programs run on each system.
     pub rounds: usize,
     /// How often a program repeats each of its measurements.
@@ -58,6 +62,10 @@ const LONG_MESSAGES: &[System] = &super::systems::ALL;
 const MANY: &[System] = &[Hpvm, Pvm, PvmDirect, OpenMpi, NewestOpenMpi];
 /// The systems for calls of groups with a core for each task.
 const PAIR: &[System] = &[Hpvm, Pvm, PvmDirect, OpenMpi, NewestOpenMpi, Mpich, NewestMpich, IntelMpi];
+/// The systems for messages while other processes use the cores.
+const LOADED: &[System] = &[Hpvm, Pvm, PvmDirect, OpenMpi, NewestOpenMpi, IntelMpi];
+/// The systems for memory.
+const MEMORY: &[System] = &[Hpvm, Pvm, OpenMpi, NewestOpenMpi, Mpich, NewestMpich, IntelMpi];
 const PVMS: &[System] = &[Hpvm, Pvm, PvmDirect];
 /// The systems for measures that do not depend on PVM's route.
 const TWO_PVMS: &[System] = &[Hpvm, Pvm];
@@ -71,6 +79,7 @@ pub fn groups(effort: Effort) -> Vec<Group> {
         measure: name,
         kind: Kind::Ours(tasks),
         systems,
+        busy: 0,
         rounds,
         repetitions: if full { 3 } else { 2 },
         repetition_ms: if full { REPETITION_MS } else { 5 },
@@ -88,6 +97,18 @@ pub fn groups(effort: Effort) -> Vec<Group> {
         repetition_ms: if full { (TURN_MS * tasks).max(REPETITION_MS) } else { 5 },
         ..group("groups", tasks, MANY, rounds(5, 2))
     };
+    let loaded = |measure, busy| Group {
+        measure,
+        busy,
+        // A repetition lasts many time slices of the kernel.
+        repetition_ms: if full { 200 } else { 60 },
+        ..group("loaded", 2, LOADED, rounds(5, 2))
+    };
+    let memory = |measure, tasks, systems| Group {
+        measure,
+        kind: Kind::Memory(tasks),
+        ..group("memory", tasks, systems, 1)
+    };
     let mut groups = vec![
         group("latency", 2, MESSAGES, rounds(7, 3)),
         Group { repetitions: 2, ..group("bandwidth", 2, LONG_MESSAGES, rounds(7, 3)) },
@@ -102,6 +123,12 @@ pub fn groups(effort: Effort) -> Vec<Group> {
         members("groups-32", 32),
         idle("idle-2", 2),
         idle("idle-32", 32),
+        loaded("loaded-1", 1),
+        loaded("loaded-2", 2),
+        memory("memory-1", 1, MEMORY),
+        memory("memory-32", 32, MEMORY),
+        // A thousand ranks of an MPI take minutes to start; PVM 3.4.6 cannot have them, as select() has 1024 descriptors.
+        memory("memory-1000", 1000, &[Hpvm]),
         Group { kind: Kind::NetPipe, ..group("netpipe", 2, TWO_PVMS, 1) },
     ];
     if effort == Effort::Glance {

@@ -18,6 +18,8 @@ use std::time::Duration;
 const FAILURES_MAX: usize = 2;
 /// The time for NPpvm's receiver to enroll before the transmitter looks for it.
 const NETPIPE_HEAD_START: Duration = Duration::from_millis(500);
+/// The variable with this process's number: programs that measure memory count their ancestors below this process.
+const RUNNER: &str = "BENCH_RUNNER";
 /// The message sizes of NPpvm that are shown, in bytes.
 const NETPIPE_SIZES: [usize; 5] = [8, 64, 4096, 65536, 1 << 20];
 
@@ -34,14 +36,18 @@ pub fn compile(systems: &BTreeSet<System>) -> Result<()> {
     sh(compiler("cc").arg(directory.join("limit")).arg(source("limit.c")))?;
     for (name, source) in [
         ("pvm_bench", source("pvm_bench.c")),
+        ("pvm_memory", source("pvm_memory.c")),
         ("papers", source("papers.c")),
         ("roots", root().join("examples/roots/roots.c")),
     ] {
         pvm_program(name, &source, systems.contains(&System::Hpvm))?;
     }
     let compilations: BTreeSet<_> = systems.iter().filter_map(|system| system.mpi_compiler()).collect();
-    for (command, more, program) in compilations {
-        sh(compiler(&command).arg(directory.join(program)).arg(source("mpi_bench.c")).args(more))?;
+    for (command, more, mpi) in compilations {
+        for name in ["bench", "memory"] {
+            let program = directory.join(format!("{mpi}_{name}"));
+            sh(compiler(&command).arg(program).arg(source(&format!("mpi_{name}.c"))).args(&more))?;
+        }
     }
     Ok(())
 }
@@ -117,23 +123,31 @@ impl Outcome {
     }
 
     fn run_once(&mut self, group: &Group, system: System, machines: &mut Machines) -> Result<()> {
-        let Kind::Ours(tasks) = group.kind else { return self.run_netpipe(group, system, machines) };
+        let (tasks, name) = match group.kind {
+            Kind::Ours(tasks) => (tasks, "bench"),
+            Kind::Memory(tasks) => (tasks, "memory"),
+            Kind::NetPipe => return self.run_netpipe(group, system, machines),
+        };
+        let route = if system == System::PvmDirect { "direct" } else { "default" };
         let numbers = [group.repetition_ms.to_string(), group.repetitions.to_string()];
-        let mut arguments = vec![group.measure.to_owned()];
+        let arguments = match (group.kind, system.vm()) {
+            (Kind::Memory(tasks), Some(_)) => vec![tasks.to_string(), route.to_owned()],
+            (Kind::Memory(_), None) => vec![],
+            (_, Some(_)) => [&[group.measure.to_owned(), route.to_owned()], &numbers[..]].concat(),
+            (_, None) => [&[group.measure.to_owned()], &numbers[..]].concat(),
+        };
         let scratch = scratch::directory(SCRATCH)?;
+        let runner = (RUNNER.to_owned(), std::process::id().to_string());
+        let _busy = (0..group.busy).map(|_| busy(scratch.path())).collect::<Result<Vec<_>>>()?;
         let program = if let Some(vm) = system.vm() {
-            arguments.push(if system == System::PvmDirect { "direct" } else { "default" }.to_owned());
-            arguments.extend(numbers);
-            let environment = machines.get(vm)?.environment();
-            Program::start(&directory().join("pvm_bench"), &arguments, &environment, scratch.path())?
+            let environment = [machines.get(vm)?.environment(), vec![runner]].concat();
+            Program::start(&directory().join(format!("pvm_{name}")), &arguments, &environment, scratch.path())?
         } else if let Some((launcher, mut all, environment)) = system.mpi_run(tasks) {
-            let (_, _, name) = system.mpi_compiler().context("an MPI has a compiler")?;
+            let name = system.mpi_program(name).context("an MPI has a program")?;
             all.push(directory().join(name).to_string_lossy().into_owned());
             all.extend(arguments);
-            all.extend(numbers);
-            Program::start(&launcher, &all, &environment, scratch.path())?
+            Program::start(&launcher, &all, &[environment, vec![runner]].concat(), scratch.path())?
         } else {
-            arguments.extend(numbers);
             Program::start(&directory().join("limit"), &arguments, &[], scratch.path())?
         };
         self.samples.add_output(system, &program.finish(group.time_max)?)
@@ -165,6 +179,11 @@ impl Outcome {
         }
         Ok(())
     }
+}
+
+/// Starts a process that uses a core until it is dropped.
+fn busy(scratch: &Path) -> Result<Program> {
+    Program::start(Path::new("sh"), &["-c".into(), "while :; do :; done".into()], &[], scratch)
 }
 
 /// The virtual machines that run while a group is measured.

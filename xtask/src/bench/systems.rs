@@ -74,7 +74,7 @@ pub enum Vm {
 /// How the ranks of an MPI program are started: the launcher, its arguments, its environment.
 pub type Launch = (PathBuf, Vec<String>, Vec<(String, String)>);
 
-/// How a program for an MPI is compiled: the compiler, its arguments behind the source, the name of the program.
+/// How programs for an MPI are compiled: the compiler, its arguments behind the source, the beginning of the names of programs.
 pub type Compilation = (PathBuf, Vec<String>, &'static str);
 
 fn words(text: &str) -> Vec<String> {
@@ -208,20 +208,25 @@ impl System {
         }
     }
 
-    /// Returns how a program for an MPI is compiled; `None` for a system that is no MPI.
+    /// Returns the name of a program for an MPI whose source is `bench/mpi_NAME.c`; `None` for a system that is no MPI.
+    pub fn mpi_program(self, name: &str) -> Option<String> {
+        self.mpi_compiler().map(|(_, _, mpi)| format!("{mpi}_{name}"))
+    }
+
+    /// Returns how programs for an MPI are compiled; `None` for a system that is no MPI.
     pub fn mpi_compiler(self) -> Option<Compilation> {
         match self {
-            System::OpenMpi | System::OpenMpiCopy => Some(("mpicc.openmpi".into(), vec![], "openmpi_bench")),
-            System::Mpich | System::MpichCopy => Some(("mpicc.mpich".into(), vec![], "mpich_bench")),
+            System::OpenMpi | System::OpenMpiCopy => Some(("mpicc.openmpi".into(), vec![], "openmpi")),
+            System::Mpich | System::MpichCopy => Some(("mpicc.mpich".into(), vec![], "mpich")),
             System::NewestOpenMpi | System::NewestOpenMpiCopy => {
-                Some((mpi_wheels::OPEN_MPI.program("mpicc"), vec![], "newest_openmpi_bench"))
+                Some((mpi_wheels::OPEN_MPI.program("mpicc"), vec![], "newest_openmpi"))
             }
-            System::NewestMpich => Some((mpi_wheels::MPICH.program("mpicc"), vec![], "newest_mpich_bench")),
+            System::NewestMpich => Some((mpi_wheels::MPICH.program("mpicc"), vec![], "newest_mpich")),
             System::IntelMpi => {
                 // Its compiler wrappers expect the folders of Intel's own installer.
                 let folder = mpi_wheels::INTEL_MPI.folder().display().to_string();
                 let more = format!("-I{folder}/include -L{folder}/lib -Wl,-rpath,{folder}/lib -lmpi");
-                Some(("cc".into(), words(&more), "intel_mpi_bench"))
+                Some(("cc".into(), words(&more), "intel_mpi"))
             }
             _ => None,
         }

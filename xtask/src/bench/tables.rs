@@ -14,6 +14,11 @@ pub const RING_SIZES: [usize; 2] = [8, 4096];
 /// The sizes of NetPIPE's messages, in bytes.
 pub const NETPIPE_SIZES: [usize; 5] = [8, 64, 4096, 65536, 1 << 20];
 
+/// The sizes of messages while other processes use the cores, in bytes.
+pub const LOADED_SIZES: [usize; 2] = [8, 64 << 10];
+/// The numbers of tasks whose memory is measured.
+pub const MEMORY_TASKS: [usize; 3] = [1, 32, 1000];
+
 /// The numbers of members of the groups.
 pub const GROUP_TASKS: [usize; 5] = [2, 4, 8, 16, 32];
 /// The group calls that are measured, and their names in tables.
@@ -59,13 +64,16 @@ pub fn form_text(measure: &str) -> &str {
         "memcpy" => "memcpy",
         "call" => "the call",
         "all" => "until heard of all",
+        "task" => "a task",
+        "alone" => "a task alone",
+        "daemon" => "daemon or launcher",
         _ => "",
     }
 }
 
 /// Returns whether the sizes of a measure are numbers of tasks; otherwise they are bytes.
-fn counts_tasks(measure: &str) -> bool {
-    measure.starts_with("spawn") || measure == "idle" || GROUP_CALLS.iter().any(|(call, _)| *call == measure)
+pub fn counts_tasks(measure: &str) -> bool {
+    measure.starts_with("spawn") || measure.starts_with("memory") || measure == "idle" || GROUP_CALLS.iter().any(|(call, _)| *call == measure)
 }
 
 /// A table: one row for each system and measure, one column for each size.
@@ -212,6 +220,16 @@ fn print_many(samples: &Samples) {
         let title = format!("{text}, us (in brackets: times the best MPI)");
         table(&title, &GROUP_TASKS, vec![call.into()], &best_time).print(samples);
     }
+    let loaded = ["psend", "raw_byte", "mpi"];
+    table("One way beside one busy process, us", &LOADED_SIZES, names("loaded1", &loaded), &none).print(samples);
+    table("One way beside two busy processes, us", &LOADED_SIZES, names("loaded2", &loaded), &none).print(samples);
+    table(
+        "Resident memory, KiB (alone: pages that no other process has; otherwise shared pages by parts)",
+        &MEMORY_TASKS,
+        names("memory", &["daemon", "task", "alone"]),
+        &none,
+    )
+    .print(samples);
     table("CPU use of tasks that wait in pvm_recv, percent", &[2, 32], vec!["idle".into()], &none).print(samples);
     table(
         "Debian's NPpvm, the unmodified binary, one way, us (not pinned by itself; for information)",

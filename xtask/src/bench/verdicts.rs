@@ -1,7 +1,7 @@
 //! The targets, and whether they are met.
 use super::samples::Samples;
 use super::systems::{MPIS, System};
-use super::tables::{GROUP_CALLS, GROUP_TASKS, LONG_SIZES, RING_SIZES, SHORT_SIZES, size_text};
+use super::tables::{GROUP_CALLS, GROUP_TASKS, LOADED_SIZES, LONG_SIZES, RING_SIZES, SHORT_SIZES, size_text};
 use std::fmt;
 
 /// The forms of a packed message; the first word of each name is the encoding.
@@ -238,6 +238,15 @@ fn many(samples: &Samples) -> Vec<Verdict> {
             }
         }
     }
+    let mut loaded = Vec::new();
+    for busy in ["loaded1", "loaded2"] {
+        for form in ["psend", "raw_byte"] {
+            let to_pvm = |size: &usize| {
+                (format!("{busy} {form} {}", size_text(*size)), to_pvm(&format!("{busy}_{form}"), *size))
+            };
+            loaded.extend(LOADED_SIZES.iter().map(to_pvm));
+        }
+    }
     let idle = |tasks: usize| (format!("of {tasks} tasks"), samples.maximum(System::Hpvm, "idle", tasks));
     vec![
         Verdict {
@@ -249,6 +258,16 @@ fn many(samples: &Samples) -> Vec<Verdict> {
             text: "CPU use of a waiting task, in percent".into(),
             bound: Bound::Less(1.0),
             ratios: vec![idle(2), idle(32)],
+        },
+        Verdict {
+            text: "beside one and two busy processes, time to that of Debian's better route".into(),
+            bound: Bound::Most(1.0),
+            ratios: loaded,
+        },
+        Verdict {
+            text: "memory of a waiting task of 32 that no other process has, in MiB".into(),
+            bound: Bound::Most(2.0),
+            ratios: vec![("".into(), samples.maximum(System::Hpvm, "memory_alone", 32).map(|kib| kib / 1024.0))],
         },
         Verdict {
             text: "pvm_mcast of 64 KiB to 31 tasks, time to that of Debian's better route".into(),

@@ -187,7 +187,7 @@ fn native_layer(stage: &Stage, network: &Network, native: &str, inside: bool) ->
 fn mpi(machine: &Machine, native: &str, inside: bool, words: &[String]) -> Result<String> {
     let system = if native == "MPICH" { System::Mpich } else { System::OpenMpi };
     anyhow::ensure!(system.is_there(), "{native} is not here (`cargo xtask setup bench`)");
-    let (_, _, name) = system.mpi_compiler().context("an MPI has a compiler")?;
+    let name = system.mpi_program("bench").context("an MPI has a program")?;
     let mut command = if inside {
         let (launcher, arguments, variables) = system.mpi_run(2).context("an MPI has a launcher")?;
         let mut command = machine.command(machine.first(), &launcher);
@@ -199,7 +199,7 @@ fn mpi(machine: &Machine, native: &str, inside: bool, words: &[String]) -> Resul
         command.args(SPINNING.split_whitespace());
         command
     };
-    said(command.arg(program(name)).arg("pair").args(words), machine)
+    said(command.arg(program(&name)).arg("pair").args(words), machine)
 }
 
 fn tcp(machine: &Machine, native: &str, words: &[String]) -> Result<String> {
