@@ -6,7 +6,7 @@ use crate::{processes, scratch};
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -17,6 +17,10 @@ use tempfile::TempDir;
 const START_TIME_MAX: Duration = Duration::from_secs(20);
 /// How long everything may take to end after a halt.
 pub const END_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long the exit status of a program may take that has closed its output.
+const STATUS_TIME: Duration = Duration::from_secs(1);
+/// The most lines of a program's standard error in a message.
+const LAST_ERRORS: usize = 10;
 /// The interval between two checks of an awaited condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Variables that would make programs use another machine, or change the behaviour of this machine.
@@ -195,14 +199,18 @@ impl Drop for Machine {
 pub struct LineProcess {
     child: Child,
     lines: mpsc::Receiver<String>,
+    /// Its standard error.
+    errors: fs::File,
 }
 
 impl LineProcess {
-    /// Starts the program.
+    /// Starts the program. Its standard error is kept for [`LineProcess::ending`].
     pub fn start(command: &mut Command) -> Result<LineProcess> {
+        let errors = tempfile::tempfile()?;
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(errors.try_clone()?)
             .spawn()
             .with_context(|| format!("cannot start {command:?}"))?;
         let output = child.stdout.take().context("the output is read once")?;
@@ -214,7 +222,7 @@ impl LineProcess {
                 }
             }
         });
-        Ok(LineProcess { child, lines })
+        Ok(LineProcess { child, lines, errors })
     }
     /// Returns the next line; `None` if the program has ended. Fails after `time`.
     pub fn next_line(&self, time: Duration) -> Result<Option<String>> {
@@ -239,6 +247,21 @@ impl LineProcess {
             status.is_some()
         });
         Ok(status.context("it does not end")?.success())
+    }
+
+    /// Returns how the program ended, and the end of its standard error, for a message.
+    pub fn ending(&mut self) -> String {
+        let ended = wait_until(STATUS_TIME, || !matches!(self.child.try_wait(), Ok(None)));
+        let status = match self.child.try_wait() {
+            Ok(Some(status)) if ended => status.to_string(),
+            _ => "no exit status".to_owned(),
+        };
+        let mut text = String::new();
+        // What cannot be read is missing in the message, which is about another error.
+        let _ = self.errors.rewind().and_then(|()| self.errors.read_to_string(&mut text));
+        let lines: Vec<&str> = text.lines().collect();
+        let last = lines[lines.len().saturating_sub(LAST_ERRORS)..].join("\n");
+        if last.is_empty() { status } else { format!("{status}; its standard error ends with\n{last}") }
     }
 }
 

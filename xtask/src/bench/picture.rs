@@ -159,11 +159,7 @@ fn all_bars(samples: &Samples) -> Vec<Bars> {
             "memory" => ("Resident memory", "less"),
             _ => continue,
         };
-        let size = if tables::counts_tasks(&key.measure) {
-            format!("{} tasks", key.size)
-        } else {
-            size_text(key.size)
-        };
+        let size = if tables::counts_tasks(&key.measure) { format!("{} tasks", key.size) } else { size_text(key.size) };
         let name = format!("{} {} {size}", key.system.name(), form_text(&key.measure)).replace("  ", " ");
         let title = format!("{family}, {} ({better} is better)", values.unit);
         bars.entry(title).or_default().push((name, key.system, median));

@@ -104,11 +104,8 @@ pub fn groups(effort: Effort) -> Vec<Group> {
         repetition_ms: if full { 200 } else { 60 },
         ..group("loaded", 2, LOADED, rounds(5, 2))
     };
-    let memory = |measure, tasks, systems| Group {
-        measure,
-        kind: Kind::Memory(tasks),
-        ..group("memory", tasks, systems, 1)
-    };
+    let memory =
+        |measure, tasks, systems| Group { measure, kind: Kind::Memory(tasks), ..group("memory", tasks, systems, 1) };
     let mut groups = vec![
         group("latency", 2, MESSAGES, rounds(7, 3)),
         Group { repetitions: 2, ..group("bandwidth", 2, LONG_MESSAGES, rounds(7, 3)) },

@@ -73,7 +73,10 @@ pub fn form_text(measure: &str) -> &str {
 
 /// Returns whether the sizes of a measure are numbers of tasks; otherwise they are bytes.
 pub fn counts_tasks(measure: &str) -> bool {
-    measure.starts_with("spawn") || measure.starts_with("memory") || measure == "idle" || GROUP_CALLS.iter().any(|(call, _)| *call == measure)
+    measure.starts_with("spawn")
+        || measure.starts_with("memory")
+        || measure == "idle"
+        || GROUP_CALLS.iter().any(|(call, _)| *call == measure)
 }
 
 /// A table: one row for each system and measure, one column for each size.

@@ -4,7 +4,6 @@ use crate::common::Checks;
 use crate::machine::{END_TIME_MAX, LineProcess, Machine};
 use anyhow::{Result, bail, ensure};
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 /// The number of members of the group.
@@ -29,16 +28,16 @@ pub fn run(plan: &Plan, program: &Path, checks: &mut Checks) -> Result<()> {
 fn rounds(plan: &Plan, program: &Path, machine: &Machine) -> Result<String> {
     let mut command = machine.command(program);
     command.arg("chief").arg(format!("seconds={}", plan.seconds)).arg(format!("seed={}", plan.seed));
-    command.arg(format!("members={MEMBERS}")).stderr(Stdio::null());
+    command.arg(format!("members={MEMBERS}"));
     let mut chief = LineProcess::start(&mut command)?;
     let time = Duration::from_secs(plan.seconds + 3 * plan.patience) + WATCHDOG;
     match chief.next_line(time)?.as_deref().map(|line| line.split_once(' ').unwrap_or((line, ""))) {
         Some(("total", text)) => {
             let text = text.to_owned();
-            ensure!(chief.end(END_TIME_MAX)?, "the chief failed at its end");
+            ensure!(chief.end(END_TIME_MAX)?, "the chief failed at its end: {}", chief.ending());
             Ok(text)
         }
         Some((_, text)) => bail!("{text}\nthe daemon's log says\n{}", machine.log()),
-        None => bail!("the chief ended; the daemon's log says\n{}", machine.log()),
+        None => bail!("the chief ended: {}\nthe daemon's log says\n{}", chief.ending(), machine.log()),
     }
 }

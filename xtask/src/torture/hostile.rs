@@ -49,7 +49,7 @@ impl Hostiles {
         let start = |number: u64| {
             let (seconds, seed) = (plan.seconds.to_string(), (plan.seed + number).to_string());
             let mut command = machine.command(&program);
-            LineProcess::start(command.args([seconds, seed]).stderr(std::process::Stdio::null()))
+            LineProcess::start(command.args([seconds, seed]))
         };
         Ok(Hostiles((0..plan.hostiles).map(start).collect::<Result<_>>()?))
     }

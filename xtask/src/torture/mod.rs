@@ -22,7 +22,7 @@ use lexopt::prelude::*;
 use memory::Watch;
 use report::Total;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long a wait of a task may take before it counts as a hang, in seconds.
@@ -120,7 +120,6 @@ impl Plan {
         if let Some(mutation) = self.mutation {
             command.arg(format!("mutate={mutation}"));
         }
-        command.stderr(Stdio::null());
         command
     }
 }
@@ -233,7 +232,7 @@ pub fn traffic(plan: &Plan, program: &Path) -> Result<Outcome> {
     }
     let (traffic, trouble) = run_traffic(plan, &mut chief, &machine, &mut |line, _| (watch.measure(line), false));
     if traffic.is_ok() && !chief.end(END_TIME_MAX)? {
-        bail!("the chief of the tasks failed at its end");
+        bail!("the chief of the tasks failed at its end: {}", chief.ending());
     }
     let _ = chief.end(END_TIME_MAX);
     drop(chief);
@@ -281,7 +280,8 @@ fn run_traffic(
         let line = match chief.next_line(patience) {
             Ok(Some(line)) => line,
             Ok(None) => {
-                break Err(anyhow::anyhow!("the chief of the tasks ended; the log says\n{}", surroundings.log_ends()));
+                let (ending, log) = (chief.ending(), surroundings.log_ends());
+                break Err(anyhow::anyhow!("the chief of the tasks ended: {ending}\nthe log says\n{log}"));
             }
             Err(error) => {
                 report::stacks(&surroundings.all_processes());
@@ -324,7 +324,7 @@ fn without_daemon(plan: &Plan, program: &Path, checks: &mut Checks) -> Result<()
     checks.check(
         "torture: kill -9 of the daemon: every task notices and ends",
         ended.and_then(|well| {
-            ensure!(well, "the chief ended badly: {:?}", chief.next_line(Duration::from_secs(1)));
+            ensure!(well, "the chief ended badly: {:?}, {}", chief.next_line(Duration::from_secs(1)), chief.ending());
             report::all_have_ended(&machine)
         }),
     );

@@ -3,7 +3,7 @@
 
 use crate::machine::LineProcess;
 use anyhow::{Result, bail, ensure};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// How long the tasks may take to compare their accounts; the time limits of the tasks themselves are shorter.
@@ -20,7 +20,7 @@ pub struct Chief {
 impl Chief {
     /// Starts the chief.
     pub fn start(command: &mut Command) -> Result<Chief> {
-        Ok(Chief { process: LineProcess::start(command.stderr(Stdio::null()))?, lines: Vec::new() })
+        Ok(Chief { process: LineProcess::start(command)?, lines: Vec::new() })
     }
 
     /// Waits until `is_enough` accepts the output so far.
@@ -31,7 +31,10 @@ impl Chief {
             match self.process.next_line(left) {
                 Ok(Some(line)) if line.starts_with("error ") => bail!("{line}; {:?}", self.lines),
                 Ok(Some(line)) => self.lines.push(line),
-                Ok(None) => bail!("waiting for {what}: the chief of the tasks has ended; {:?}", self.lines),
+                Ok(None) => {
+                    let ending = self.process.ending();
+                    bail!("waiting for {what}: the chief of the tasks has ended: {ending}; {:?}", self.lines)
+                }
                 Err(_) => bail!("waited {} s for {what}: {:?}", time.as_secs(), self.lines),
             }
         }
@@ -57,7 +60,7 @@ impl Chief {
     pub fn end(&mut self) -> Result<()> {
         self.process.send("end");
         self.wait("the end", END_TIME, |lines| lines.iter().any(|line| line == "ended"))?;
-        ensure!(self.process.end(END_TIME)?, "the chief ended badly");
+        ensure!(self.process.end(END_TIME)?, "the chief ended badly: {}", self.process.ending());
         Ok(())
     }
 }

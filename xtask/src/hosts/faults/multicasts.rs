@@ -16,7 +16,7 @@ use crate::{debian_pvm, failures};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The number of hosts. Not all are in the machine from the start.
@@ -122,7 +122,7 @@ impl Run<'_> {
         self.machine.start(HOSTS_AT_START, &hostfile)?;
         self.network.tell_switch(&format!("deaf {}", LOSSES[seed as usize % LOSSES.len()]))?;
         let mut command = self.machine.command(self.machine.first(), &program());
-        command.arg(count.to_string()).arg(seed.to_string()).stderr(Stdio::null());
+        command.arg(count.to_string()).arg(seed.to_string());
         command.args(self.attackers.iter().map(Attackers::host_name));
         if let Some(attackers) = &mut self.attackers {
             attackers.start_stranger()?;
@@ -137,7 +137,7 @@ impl Run<'_> {
                 Ok(Some(line)) if line.starts_with("error ") => bail!(line),
                 Ok(Some(line)) if line.starts_with("settled ") => break line,
                 Ok(Some(line)) => (heard, is_running) = (Instant::now(), is_running || line == "running"),
-                Ok(None) => bail!("the chief of the tasks has ended"),
+                Ok(None) => bail!("the chief of the tasks has ended: {}", chief.ending()),
                 Err(_) => ensure!(heard.elapsed() < SILENCE_MAX, "nothing happens any more"),
             }
             if is_running && Instant::now() >= next {
@@ -146,7 +146,7 @@ impl Run<'_> {
                 next = Instant::now() + self.pause();
             }
         };
-        ensure!(chief.end(END_TIME)?, "the chief ended badly");
+        ensure!(chief.end(END_TIME)?, "the chief ended badly: {}", chief.ending());
         self.network.tell_switch("heal")?;
         let datagrams = self.attackers.as_mut().map(Attackers::end_stranger).transpose()?;
         self.machine.console(self.machine.first(), "halt\n", CONSOLE_TIME)?;

@@ -19,7 +19,6 @@ use crate::machine::{END_TIME_MAX, LineProcess, wait_until};
 use anyhow::{Context, Result, ensure};
 use keeper::Keeper;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 /// The number of hosts on which the tasks live.
@@ -156,7 +155,7 @@ fn talk(plan: &Plan, ring: &Ring<'_>, program: &Path, daemons: &[u32], keeper: &
     let machine = ring.0;
     let names: Vec<&str> = ring.honest().iter().map(|host| host.name.as_str()).collect();
     let mut command = plan.chief_by(machine.command(machine.first(), program), &machine.folder.join("table"), false);
-    let mut chief = LineProcess::start(command.arg(format!("hosts={}", names.join(","))).stderr(Stdio::null()))?;
+    let mut chief = LineProcess::start(command.arg(format!("hosts={}", names.join(","))))?;
     let mut watch = Watch::new(daemons.to_vec(), Duration::from_secs(plan.patience));
     let calm_from = Duration::from_secs(plan.seconds.saturating_sub(plan.round_seconds));
     // An unfinished message of a hostile host may take as much memory as the longest possible message.
@@ -177,7 +176,7 @@ fn talk(plan: &Plan, ring: &Ring<'_>, program: &Path, daemons: &[u32], keeper: &
         (said, more)
     });
     if traffic.is_ok() {
-        ensure!(chief.end(END_TIME_MAX)?, "the chief of the tasks failed at its end");
+        ensure!(chief.end(END_TIME_MAX)?, "the chief of the tasks failed at its end: {}", chief.ending());
     }
     Ok((traffic, trouble, watch.verdict()))
 }
