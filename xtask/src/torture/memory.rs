@@ -161,7 +161,8 @@ impl Watch {
                 bail!("descriptors of process {pid}: {}, it had {}", used.descriptors, before.descriptors);
             }
             if used.mappings > before.mappings + limits.mappings {
-                bail!("mappings of process {pid}: {}, it had {}", used.mappings, before.mappings);
+                let kinds = kinds_of_mappings(*pid);
+                bail!("mappings of process {pid}: {}, it had {}; now {kinds}", used.mappings, before.mappings);
             }
         }
         let shared = [
@@ -175,6 +176,16 @@ impl Watch {
         }
         Ok(())
     }
+}
+
+/// Returns how many mappings a process has of each kind of file, for a message.
+fn kinds_of_mappings(pid: u32) -> String {
+    let maps = i32::try_from(pid).ok().and_then(|pid| Process::new(pid).ok()?.maps().ok());
+    let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+    for map in maps.into_iter().flatten() {
+        *kinds.entry(format!("{:?} {:?}", map.pathname, map.perms)).or_default() += 1;
+    }
+    kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect::<Vec<_>>().join(", ")
 }
 
 fn mebibytes(bytes: u64) -> f64 {
