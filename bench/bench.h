@@ -55,6 +55,9 @@ static const int reduce_sizes[] = {8, 1 << 20};
 static const int gather_sizes[] = {8, 64 << 10};
 /* The sizes of a broadcast, in bytes. */
 static const int bcast_sizes[] = {8, 64 << 10, 1 << 20};
+/* The short program that is started many times, and how often. */
+#define TRUE_PROGRAM "/bin/true"
+#define TRUE_COUNT 1000
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 /* How long one repetition of a measure lasts, and how many repetitions one run of the program makes. */

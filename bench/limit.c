@@ -1,10 +1,13 @@
 /* The bare limit of the machine: two pinned processes that spin on cache lines in shared memory,
  * and memcpy. No message system can be faster on two cores.
  *
- *   limit latency|bandwidth|rate REPETITION_MS REPETITIONS
+ *   limit latency|bandwidth|rate|starts REPETITION_MS REPETITIONS
+ *
+ * starts: posix_spawn in a loop, not pinned.
  */
 #include "bench.h"
 #include <signal.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/mman.h>
@@ -169,15 +172,36 @@ static void measure_memcpy(int size, struct effort effort)
     free(to);
 }
 
+/* Starts many processes, one after the other, as fast as the system can. */
+static void measure_starts(struct effort effort)
+{
+    char *arguments[] = {TRUE_PROGRAM, NULL};
+    for (int i = -1; i < effort.repetitions; i++) {
+        double start = now_us();
+        for (int k = 0; k < TRUE_COUNT; k++)
+            if (posix_spawn(NULL, TRUE_PROGRAM, NULL, NULL, arguments, environ) != 0)
+                fail("posix_spawn");
+        double elapsed = now_us() - start;
+        while (wait(NULL) > 0)
+            ;
+        if (i >= 0)
+            report("starts", TRUE_COUNT, elapsed * 1e-3, "ms");
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 4)
-        fail("usage: limit latency|bandwidth|rate REPETITION_MS REPETITIONS");
+        fail("usage: limit latency|bandwidth|rate|starts REPETITION_MS REPETITIONS");
     struct effort effort = {atof(argv[2]) * 1e3, atoi(argv[3])};
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         fail("no shared memory");
     memset(shared, 0, sizeof *shared);
+    if (strcmp(argv[1], "starts") == 0) {
+        measure_starts(effort);
+        return 0;
+    }
     pin_to_core(0);
     if (strcmp(argv[1], "latency") == 0) {
         measure("pingpong_line", PING, 8, effort);

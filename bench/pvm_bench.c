@@ -3,7 +3,7 @@
  *   pvm_bench MEASURE default|direct REPETITION_MS REPETITIONS
  *
  * MEASURE: latency, bandwidth, arrays, rate (two tasks, pinned to cores 0 and 1), loaded-1, loaded-2 (two tasks
- * that are not pinned; the number of other processes that use the cores), ring, mcast, spawn (32 tasks), idle-2, idle-32 (REPETITION_MS is how long the tasks wait), groups-2 to groups-32 (that
+ * that are not pinned; the number of other processes that use the cores), ring, mcast, spawn (32 tasks), starts (1000 tasks of /bin/true), idle-2, idle-32 (REPETITION_MS is how long the tasks wait), groups-2 to groups-32 (that
  * many tasks), hosts (the two tasks on two hosts), collectives-4 to collectives-32 (that many tasks, one on each
  * host), add-3, add-32 (that many hosts are added, whose names are in BENCH_HOSTS). The master spawns the
  * other tasks, which are the same program with the argument `worker`, and tells them what to do.
@@ -504,6 +504,23 @@ static void measure_spawn(char *program, int repetitions)
     }
 }
 
+/* Starts many tasks that never enroll. */
+static void measure_starts(int repetitions)
+{
+    int tids[TRUE_COUNT];
+    must(pvm_mytid(), "pvm_mytid");
+    for (int i = -1; i < repetitions; i++) {
+        double start = now_us();
+        spawn(TRUE_PROGRAM, NULL, NULL, TRUE_COUNT, tids);
+        double elapsed = now_us() - start;
+        must(pvm_notify(PvmTaskExit, TAG_END, TRUE_COUNT, tids), "pvm_notify");
+        for (int k = 0; k < TRUE_COUNT; k++)
+            must(pvm_recv(-1, TAG_END), "pvm_recv");
+        if (i >= 0)
+            report("starts", TRUE_COUNT, elapsed * 1e-3, "ms");
+    }
+}
+
 static void master(char *program, const char *what, int route, struct effort effort)
 {
     here.on_hosts = strncmp(what, "collectives-", 12) == 0;
@@ -517,6 +534,10 @@ static void master(char *program, const char *what, int route, struct effort eff
         fail("2 to 32 tasks");
     if (strcmp(what, "spawn") == 0) {
         measure_spawn(program, effort.repetitions);
+        return;
+    }
+    if (strcmp(what, "starts") == 0) {
+        measure_starts(effort.repetitions);
         return;
     }
     if (strncmp(what, "add-", 4) == 0) {

@@ -19,6 +19,9 @@ pub const LOADED_SIZES: [usize; 2] = [8, 64 << 10];
 /// The numbers of tasks whose memory is measured.
 pub const MEMORY_TASKS: [usize; 3] = [1, 32, 1000];
 
+/// The number of tasks of `/bin/true` that one call starts.
+pub const STARTS: usize = 1000;
+
 /// The numbers of members of the groups.
 pub const GROUP_TASKS: [usize; 5] = [2, 4, 8, 16, 32];
 /// The group calls that are measured, and their names in tables.
@@ -75,7 +78,7 @@ pub fn form_text(measure: &str) -> &str {
 pub fn counts_tasks(measure: &str) -> bool {
     measure.starts_with("spawn")
         || measure.starts_with("memory")
-        || measure == "idle"
+        || ["starts", "idle"].contains(&measure)
         || GROUP_CALLS.iter().any(|(call, _)| *call == measure)
 }
 
@@ -218,6 +221,14 @@ fn print_many(samples: &Samples) {
         .print(samples);
     table("pvm_mcast to 31 tasks and an answer from each, us", &[64 << 10], vec!["mcast".into()], &none).print(samples);
     table("pvm_spawn, ms", &[32], names("spawn", &["call", "all"]), &none).print(samples);
+    let bare = |tasks| samples.median(System::Limit, "starts", tasks);
+    table(
+        "pvm_spawn of /bin/true, ms (in brackets: times a bare loop of posix_spawn)",
+        &[STARTS],
+        vec!["starts".into()],
+        &bare,
+    )
+    .print(samples);
     for (call, text) in GROUP_CALLS {
         let best_time = |tasks| of_mpis(call, tasks).into_iter().reduce(f64::min);
         let title = format!("{text}, us (in brackets: times the best MPI)");

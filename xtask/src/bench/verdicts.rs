@@ -1,7 +1,7 @@
 //! The targets, and whether they are met.
 use super::samples::Samples;
 use super::systems::{MPIS, System};
-use super::tables::{GROUP_CALLS, GROUP_TASKS, LOADED_SIZES, LONG_SIZES, RING_SIZES, SHORT_SIZES, size_text};
+use super::tables::{GROUP_CALLS, GROUP_TASKS, LOADED_SIZES, LONG_SIZES, RING_SIZES, SHORT_SIZES, STARTS, size_text};
 use std::fmt;
 
 /// The forms of a packed message; the first word of each name is the encoding.
@@ -281,6 +281,11 @@ fn many(samples: &Samples) -> Vec<Verdict> {
                 ("the call".into(), to_pvm("spawn_call", 32)),
                 ("until all were heard".into(), to_pvm("spawn_all", 32)),
             ],
+        },
+        Verdict {
+            text: "pvm_spawn of 1000 /bin/true, time to a bare loop of posix_spawn".into(),
+            bound: Bound::Most(1.5),
+            ratios: vec![("".into(), samples.ratio((System::Hpvm, "starts"), (System::Limit, "starts"), STARTS))],
         },
     ]
 }
