@@ -58,6 +58,9 @@ static const int bcast_sizes[] = {8, 64 << 10, 1 << 20};
 /* The short program that is started many times, and how often. */
 #define TRUE_PROGRAM "/bin/true"
 #define TRUE_COUNT 1000
+/* The sizes of a broadcast inside a host, and of each task's part of a scatter, in bytes. */
+static const int local_bcast_sizes[] = {64 << 10, 1 << 20};
+static const int scatter_sizes[] = {64 << 10};
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 /* How long one repetition of a measure lasts, and how many repetitions one run of the program makes. */

@@ -12,7 +12,7 @@
 #include <mpi.h>
 
 
-enum work { PING, RATE_BLOCKING, RATE_WINDOW, RING, RING_ALL, PROVE, BARRIER, REDUCE, GATHER, BCAST };
+enum work { PING, RATE_BLOCKING, RATE_WINDOW, RING, RING_ALL, PROVE, BARRIER, REDUCE, GATHER, BCAST, SCATTER };
 
 /* The longest message of measures with many ranks, in bytes. */
 #define MANY_BYTES_MAX (1 << 20)
@@ -139,6 +139,17 @@ static void broadcast(struct order order)
     }
 }
 
+/* Rank 0 scatters a part to each rank and gathers a short answer from each. */
+static void scatter(struct order order)
+{
+    for (int i = 0; i < order.count; i++) {
+        if (rank == 0)
+            renew(gathered, order.size, i);
+        MPI_Scatter(gathered, order.size, MPI_BYTE, data, order.size, MPI_BYTE, 0, MPI_COMM_WORLD);
+        gather(8);
+    }
+}
+
 static void prove_group(void)
 {
     double number = rank + 1, sum = ranks * (ranks + 1) / 2;
@@ -169,6 +180,7 @@ static double timed(struct order order)
     case REDUCE:
     case GATHER: collect(order); break;
     case BCAST: broadcast(order); break;
+    case SCATTER: scatter(order); break;
     }
     return now_us() - start;
 }
@@ -251,8 +263,12 @@ static void measure_group(struct effort effort, int on_hosts)
         measure(name_of("reduce", reduce_sizes[s]), (struct order){REDUCE, reduce_sizes[s], 0}, effort, 1);
     for (int s = 0; s < COUNT_OF(gather_sizes); s++)
         measure(name_of("gather", gather_sizes[s]), (struct order){GATHER, gather_sizes[s], 0}, effort, 1);
-    for (int s = 0; on_hosts && s < COUNT_OF(bcast_sizes); s++)
-        measure(name_of("bcast", bcast_sizes[s]), (struct order){BCAST, bcast_sizes[s], 0}, effort, 1);
+    const int *bcasts = on_hosts ? bcast_sizes : local_bcast_sizes;
+    int bcast_count = on_hosts ? COUNT_OF(bcast_sizes) : COUNT_OF(local_bcast_sizes);
+    for (int s = 0; s < bcast_count; s++)
+        measure(name_of("bcast", bcasts[s]), (struct order){BCAST, bcasts[s], 0}, effort, 1);
+    for (int s = 0; !on_hosts && s < COUNT_OF(scatter_sizes); s++)
+        measure(name_of("scatter", scatter_sizes[s]), (struct order){SCATTER, scatter_sizes[s], 0}, effort, 1);
 }
 
 int main(int argc, char **argv)

@@ -22,7 +22,7 @@
 #define GROUP "bench"
 
 enum work { PING, RATE, RING, RING_ALL, MCAST, IDLE, JOIN, PROVE, FREEZE, BARRIER, REDUCE, GATHER, BCAST,
-            LEAVE, END };
+            SCATTER, LEAVE, END };
 
 /* The work that all tasks do next, at the same time. */
 struct order {
@@ -183,6 +183,18 @@ static void broadcast(struct order order)
     }
 }
 
+/* The root scatters a part to each member, and gathers a short answer from each. */
+static void scatter(struct order order)
+{
+    int root = pvm_getinst(GROUP, here.tids[0]);
+    for (int i = 0; i < order.count; i++) {
+        if (here.rank == 0)
+            renew(gathered, order.size, i);
+        must(pvm_scatter(data, gathered, order.size, PVM_BYTE, TAG_DATA, GROUP, root), "pvm_scatter");
+        gather(root, 8);
+    }
+}
+
 /* Computes one sum and one gather with known results, so that a fast but wrong library does not win. */
 static void prove_group(void)
 {
@@ -209,6 +221,7 @@ static void perform(struct order order)
     case REDUCE:
     case GATHER: collect(order); break;
     case BCAST: broadcast(order); break;
+    case SCATTER: scatter(order); break;
     case LEAVE: must(pvm_lvgroup(GROUP), "pvm_lvgroup"); break;
     case PING: ping(order); break;
     case RATE: rate(order); break;
@@ -477,6 +490,10 @@ static void measure_group(struct effort effort)
             measure(name_of("bcast", bcast_sizes[s]), (struct order){BCAST, 0, bcast_sizes[s], 0}, effort, 1);
         measure(name_of("mcast", MCAST_BYTES), (struct order){MCAST, 0, MCAST_BYTES, 0}, effort, 1);
     } else {
+        for (int s = 0; s < COUNT_OF(local_bcast_sizes); s++)
+            measure(name_of("bcast", local_bcast_sizes[s]), (struct order){BCAST, 0, local_bcast_sizes[s], 0}, effort, 1);
+        for (int s = 0; s < COUNT_OF(scatter_sizes); s++)
+            measure(name_of("scatter", scatter_sizes[s]), (struct order){SCATTER, 0, scatter_sizes[s], 0}, effort, 1);
         timed((struct order){FREEZE, 0, 0, 1});
         measure("barrier_frozen", (struct order){BARRIER, 0, 0, 0}, effort, 1);
     }

@@ -25,13 +25,16 @@ pub const STARTS: usize = 1000;
 /// The numbers of members of the groups.
 pub const GROUP_TASKS: [usize; 5] = [2, 4, 8, 16, 32];
 /// The group calls that are measured, and their names in tables.
-pub const GROUP_CALLS: [(&str, &str); 6] = [
+pub const GROUP_CALLS: [(&str, &str); 9] = [
     ("barrier", "pvm_barrier"),
     ("barrier_frozen", "pvm_barrier in a frozen group"),
     ("reduce_8", "pvm_reduce, sum of a double each"),
     ("reduce_1048576", "pvm_reduce, sum of 1 MiB of doubles each"),
     ("gather_8", "pvm_gather, 8 B each"),
     ("gather_65536", "pvm_gather, 64 KiB each"),
+    ("bcast_65536", "pvm_bcast of 64 KiB, then gather of 8 B"),
+    ("bcast_1048576", "pvm_bcast of 1 MiB, then gather of 8 B"),
+    ("scatter_65536", "pvm_scatter, 64 KiB each, then gather of 8 B"),
 ];
 
 /// The widths of a cell and of the first column, in characters.

@@ -290,7 +290,7 @@ fn many(samples: &Samples) -> Vec<Verdict> {
     ]
 }
 
-/// Returns the targets of barrier, reduce and gather, with two tasks on two cores, and with more tasks.
+/// Returns the targets of group calls, with two tasks on two cores, and with more tasks.
 fn groups(samples: &Samples) -> Vec<Verdict> {
     // MPI has no frozen groups: calls in frozen groups are compared with the ordinary call of MPI.
     let to_mpi = |call: &str, tasks| to_fastest_mpi(samples, call, call.trim_end_matches("_frozen"), tasks);
@@ -304,7 +304,7 @@ fn groups(samples: &Samples) -> Vec<Verdict> {
     };
     let (barriers, others) = GROUP_CALLS.split_at(2);
     let mut verdicts = Vec::new();
-    for (what, calls) in [("barrier", barriers), ("reduce and gather", others)] {
+    for (what, calls) in [("barrier", barriers), ("reduce, gather, bcast, scatter", others)] {
         let calls: Vec<&str> = calls.iter().map(|(call, _)| *call).collect();
         let pair = calls.iter().map(|call| (call.to_string(), to_mpi(call, 2))).collect();
         verdicts.push(Verdict {
