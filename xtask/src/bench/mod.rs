@@ -8,6 +8,7 @@ mod plan;
 pub mod process;
 pub mod python;
 mod ratchet;
+mod reference;
 pub mod runner;
 pub mod samples;
 pub mod systems;
@@ -40,12 +41,13 @@ const BUSY_PERCENT: f64 = 3.0;
 /// conditions.
 const DISTURBED_BELOW: f64 = 0.9;
 
-const USAGE: &str = "bench [--short] [--only NAME]... [--peers] [--against FILE] [--as-it-is]
+const USAGE: &str = "bench [--short] [--only NAME]... [--peers] [--against FILE] [--reference] [--as-it-is]
   --short         about 3 min instead of about 20
   --only NAME     latency, bandwidth, rate, ring, mcast, spawn, groups, idle, loaded, memory, netpipe, hosts,
                   collectives or python
   --peers         leave hpvm out: how fast are the others here?
   --against FILE  compare with the ratios of an earlier run; fail if one is worse
+  --reference     write tables and picture to docs/benchmarks
   --as-it-is      take target/dist as it is, without building it first";
 
 struct Options {
@@ -53,19 +55,28 @@ struct Options {
     only: BTreeSet<String>,
     peers: bool,
     inside: bool,
+    /// Whether the results become the reference run of the documentation.
+    reference: bool,
     /// The ratios of an earlier run.
     against: Option<Ratios>,
 }
 
 fn options(arguments: &[String]) -> Result<Options> {
-    let mut options =
-        Options { effort: Effort::Full, only: BTreeSet::new(), peers: false, inside: false, against: None };
+    let mut options = Options {
+        effort: Effort::Full,
+        only: BTreeSet::new(),
+        peers: false,
+        inside: false,
+        reference: false,
+        against: None,
+    };
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         match argument {
             Long("short") => options.effort = Effort::Short,
             Long("peers") => options.peers = true,
             Long("as-it-is") => {}
+            Long("reference") => options.reference = true,
             // The file is read now: it may be the one to which this run writes its own ratios.
             Long("against") => options.against = Some(Ratios::read(Path::new(&parser.value()?))?),
             Long("inside") => options.inside = true,
@@ -108,11 +119,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     warn_when_busy();
     let start = Instant::now();
     let mut outcome = measure(options.effort, &options.only, &systems)?;
-    println!("\nSettings");
-    for system in &systems {
-        println!("  {:23} {}", system.name(), system.settings());
-    }
-    tables::print(&outcome.samples);
+    print!("\nSettings\n{}{}", settings(&systems), tables::all(&outcome.samples));
     warn_when_disturbed(&outcome.samples);
     let mut verdicts = verdicts::verdicts(&outcome.samples);
     let is_wanted = |part: &&str| options.only.is_empty() || options.only.contains(*part);
@@ -129,8 +136,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
     if !options.only.is_empty() {
         verdicts.retain(|verdict| verdict.worst().is_some());
     }
-    print_verdicts(&verdicts);
+    print!("\nTargets (PASS, MISS; ---- where not everything was measured)\n{}", targets(&verdicts));
     save(&outcome, &verdicts, &systems)?;
+    if options.reference {
+        reference::write(&outcome.samples, &verdicts, &systems)?;
+    }
     let ratios = Ratios::of(&outcome.samples, about(&systems));
     ratios.write(&runner::directory().join("ratios.json"))?;
     let comparison = options.against.map(|before| ratios.compared_with(&before));
@@ -149,7 +159,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
 pub fn short_table() -> Result<()> {
     let systems = BTreeSet::from([System::Limit, System::Hpvm]);
     let outcome = measure(Effort::Glance, &BTreeSet::new(), &systems)?;
-    tables::print_pair(&outcome.samples);
+    print!("{}", tables::pair(&outcome.samples));
     warn_when_disturbed(&outcome.samples);
     match outcome.failures.first() {
         Some(failure) => bail!("{}: {}", failure.measure, failure.text),
@@ -220,18 +230,21 @@ fn processor_ticks() -> Option<(f64, f64)> {
     Some((all - idle, all))
 }
 
-fn print_verdicts(verdicts: &[Verdict]) {
-    println!("\nTargets (PASS, MISS; ---- where not everything was measured)");
-    for verdict in verdicts {
-        println!("  {verdict}");
-    }
+/// Returns a line for each system: how it was run.
+fn settings(systems: &BTreeSet<System>) -> String {
+    systems.iter().map(|system| format!("  {:23} {}\n", system.name(), system.settings())).collect()
+}
+
+/// Returns the list of targets.
+fn targets(verdicts: &[Verdict]) -> String {
+    let lines: String = verdicts.iter().map(|verdict| format!("  {verdict}\n")).collect();
     let count = |standing| verdicts.iter().filter(|verdict| verdict.standing() == standing).count();
-    println!(
-        "{} targets met, {} missed, {} not measured",
+    format!(
+        "{lines}{} targets met, {} missed, {} not measured\n",
         count(Standing::Pass),
         count(Standing::Miss),
         count(Standing::Unknown)
-    );
+    )
 }
 
 /// Returns the first line of a command's output.

@@ -1,4 +1,4 @@
-//! Prints tables.
+//! Tables as text.
 use super::samples::Samples;
 use super::systems::{MPIS, System};
 use super::verdicts::{FORMS, best_mpi_bandwidth};
@@ -97,8 +97,8 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Prints the table unless it is empty.
-    fn print(&self, samples: &Samples) {
+    /// Adds the table to `text`, unless it is empty.
+    fn add_to(&self, text: &mut String, samples: &Samples) {
         let rows: BTreeSet<(System, usize)> = samples
             .all
             .keys()
@@ -110,21 +110,14 @@ impl Table<'_> {
         if rows.is_empty() {
             return;
         }
-        println!("\n{}", self.title);
-        print!("{:HEAD$}", "");
-        for size in self.sizes {
-            let head = if counts_tasks(&self.measures[0]) { format!("{size} tasks") } else { size_text(*size) };
-            print!("{head:>CELL$}");
-        }
-        println!();
+        let counts = counts_tasks(&self.measures[0]);
+        let head = self.sizes.iter().map(|size| if counts { format!("{size} tasks") } else { size_text(*size) });
+        *text += &format!("\n{}\n{}\n", self.title, line("", head));
         for (system, place) in rows {
             let measure = &self.measures[place];
-            let head = format!("{} {}", system.name(), form_text(measure));
-            print!("{:HEAD$}", format!("  {}", head.trim()));
-            for size in self.sizes {
-                print!("{:>CELL$}", self.cell(samples, system, measure, *size));
-            }
-            println!();
+            let name = format!("  {} {}", system.name(), form_text(measure));
+            let cells = self.sizes.iter().map(|size| self.cell(samples, system, measure, *size));
+            *text += &format!("{}\n", line(name.trim_end(), cells));
         }
     }
 
@@ -136,6 +129,12 @@ impl Table<'_> {
             None => digits(value),
         }
     }
+}
+
+/// Returns a line of a table.
+fn line(name: &str, cells: impl Iterator<Item = String>) -> String {
+    let cells: String = cells.map(|cell| format!("{cell:>CELL$}")).collect();
+    format!("{name:HEAD$}{cells}").trim_end().to_owned()
 }
 
 /// Returns a number with three significant digits.
@@ -156,14 +155,16 @@ fn plain(_size: usize, median: f64) -> f64 {
     median
 }
 
-/// Prints all tables.
-pub fn print(samples: &Samples) {
-    print_pair(samples);
-    print_many(samples);
+/// Returns all tables.
+pub fn all(samples: &Samples) -> String {
+    let mut text = pair(samples);
+    add_many(&mut text, samples);
+    text
 }
 
-/// Prints latency and bandwidth between two tasks.
-pub fn print_pair(samples: &Samples) {
+/// Returns the tables of latency and bandwidth between two tasks.
+pub fn pair(samples: &Samples) -> String {
+    let mut text = String::new();
     let limit = |size| {
         let measure = if size == 8 { "pingpong_line" } else { "pingpong_copy" };
         samples.median(System::Limit, measure, size)
@@ -178,7 +179,7 @@ pub fn print_pair(samples: &Samples) {
         value: plain,
         reference: &limit,
     };
-    latency.print(samples);
+    latency.add_to(&mut text, samples);
     let mut measures = names("pingpong", &["copy", "psend", "raw_byte", "raw_double", "default_double", "mpi"]);
     measures.insert(0, "memcpy".into());
     let has_mpi = LONG_SIZES.iter().any(|size| best_mpi_bandwidth(samples, *size).is_some());
@@ -193,10 +194,11 @@ pub fn print_pair(samples: &Samples) {
         value: |size, median| size as f64 / median * 1e-3,
         reference: &|size| best_mpi_bandwidth(samples, size),
     };
-    bandwidth.print(samples);
+    bandwidth.add_to(&mut text, samples);
+    text
 }
 
-fn print_many(samples: &Samples) {
+fn add_many(tables: &mut String, samples: &Samples) {
     let of_mpis =
         |measure: &str, size| MPIS.iter().filter_map(|mpi| samples.median(*mpi, measure, size)).collect::<Vec<f64>>();
     let best_rate = |_| ["rate_window", "rate_blocking"].iter().flat_map(|form| of_mpis(form, 8)).reduce(f64::max);
@@ -216,14 +218,15 @@ fn print_many(samples: &Samples) {
         names("rate", &rate),
         &best_rate,
     )
-    .print(samples);
+    .add_to(tables, samples);
     let ring = ["psend", "raw_byte", "default_int", "mpi"];
     table("32 tasks in a ring on all cores, one token, us a hop", &RING_SIZES, names("ring", &ring), &none)
-        .print(samples);
+        .add_to(tables, samples);
     table("32 tasks in a ring, all send and receive at once, us a round", &RING_SIZES, names("ringall", &ring), &none)
-        .print(samples);
-    table("pvm_mcast to 31 tasks and an answer from each, us", &[64 << 10], vec!["mcast".into()], &none).print(samples);
-    table("pvm_spawn, ms", &[32], names("spawn", &["call", "all"]), &none).print(samples);
+        .add_to(tables, samples);
+    table("pvm_mcast to 31 tasks and an answer from each, us", &[64 << 10], vec!["mcast".into()], &none)
+        .add_to(tables, samples);
+    table("pvm_spawn, ms", &[32], names("spawn", &["call", "all"]), &none).add_to(tables, samples);
     let bare = |tasks| samples.median(System::Limit, "starts", tasks);
     table(
         "pvm_spawn of /bin/true, ms (in brackets: times a bare loop of posix_spawn)",
@@ -231,30 +234,33 @@ fn print_many(samples: &Samples) {
         vec!["starts".into()],
         &bare,
     )
-    .print(samples);
+    .add_to(tables, samples);
     for (call, text) in GROUP_CALLS {
         let best_time = |tasks| of_mpis(call, tasks).into_iter().reduce(f64::min);
         let title = format!("{text}, us (in brackets: times the best MPI)");
-        table(&title, &GROUP_TASKS, vec![call.into()], &best_time).print(samples);
+        table(&title, &GROUP_TASKS, vec![call.into()], &best_time).add_to(tables, samples);
     }
     let loaded = ["psend", "raw_byte", "mpi"];
-    table("One way beside one busy process, us", &LOADED_SIZES, names("loaded1", &loaded), &none).print(samples);
-    table("One way beside two busy processes, us", &LOADED_SIZES, names("loaded2", &loaded), &none).print(samples);
+    table("One way beside one busy process, us", &LOADED_SIZES, names("loaded1", &loaded), &none)
+        .add_to(tables, samples);
+    table("One way beside two busy processes, us", &LOADED_SIZES, names("loaded2", &loaded), &none)
+        .add_to(tables, samples);
     table(
         "Resident memory, KiB (alone: pages that no other process has; otherwise shared pages by parts)",
         &MEMORY_TASKS,
         names("memory", &["daemon", "task", "alone"]),
         &none,
     )
-    .print(samples);
-    table("CPU use of tasks that wait in pvm_recv, percent", &[2, 32], vec!["idle".into()], &none).print(samples);
+    .add_to(tables, samples);
+    table("CPU use of tasks that wait in pvm_recv, percent", &[2, 32], vec!["idle".into()], &none)
+        .add_to(tables, samples);
     table(
         "Debian's NPpvm, the unmodified binary, one way, us (not pinned by itself; for information)",
         &NETPIPE_SIZES,
         vec!["netpipe".into()],
         &none,
     )
-    .print(samples);
+    .add_to(tables, samples);
 }
 
 #[cfg(test)]
