@@ -41,7 +41,7 @@ pub const TARGETS: &[Target] = &[
             part("crates/pvm-core/src/fabric/introduction.rs", &["decode"]),
             part(
                 "crates/pvm-core/src/fabric/link.rs",
-                &["receive", "awaits", "take", "take_counters", "body_arrived", "deliver"],
+                &["receive", "awaits", "take", "take_message", "take_piece", "take_counters", "piece_arrived", "deliver"],
             ),
         ],
     },
@@ -129,9 +129,11 @@ fn fabric_link(bytes: &[u8]) {
         }
         while let Some(event) = link.poll_event() {
             match event {
-                // Some bodies stay under way.
-                FabricEvent::Read(number, offered) if offered.key % 2 == 0 => link.body_arrived(number, vec![]),
-                FabricEvent::Read(..) => {}
+                // Some pieces stay under way.
+                FabricEvent::Read(read) if read.piece.place.key % 2 == 0 => {
+                    link.piece_arrived(read.message, read.number);
+                }
+                FabricEvent::Read(_) => {}
                 FabricEvent::Message { content, .. } => assert!(content.len() < frame.len().max(200)),
                 FabricEvent::Taken(number) => {
                     assert!(number > told && number <= 3);

@@ -1,12 +1,15 @@
 //! The frames of a link on a fabric. All numbers are little endian.
 //!
 //! A frame begins with the link's name, a word with the kind (8 bits) and the serial number (56 bits), and two
-//! counters. An offer continues with the body's length, address and key. The content follows.
+//! counters. An offer continues with the body's length, and the length, address, key and tag of the body's first piece;
+//! a further piece with the same. The content follows.
 
 /// The length of a header in bytes, without what an offer adds.
 pub const HEADER_BYTES: usize = 24;
 /// The length of what an offer adds.
-pub const OFFER_BYTES: usize = 24;
+pub const OFFER_BYTES: usize = 32 + PIECE_TAG_BYTES;
+/// The length of a piece's tag in bytes.
+pub const PIECE_TAG_BYTES: usize = 16;
 /// Serial numbers are smaller than this.
 const SERIALS: u64 = 1 << 56;
 
@@ -21,9 +24,11 @@ pub enum Kind {
     Grant = 3,
     /// Counters only.
     Taken = 4,
+    /// A further piece of the body that the last offer has begun.
+    Piece = 5,
 }
 
-/// Where a body lies in its sender's memory.
+/// Where a body or a piece of it lies in its sender's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offered {
     /// The length in bytes.
@@ -32,6 +37,17 @@ pub struct Offered {
     pub address: u64,
     /// The key of the memory.
     pub key: u64,
+}
+
+/// A piece of a body, as an offer or a frame of its own names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// The length of the whole body in bytes.
+    pub body_bytes: u64,
+    /// Where the piece lies.
+    pub place: Offered,
+    /// What proves that the piece is the sender's, if bodies are sealed; otherwise zeroes.
+    pub tag: [u8; PIECE_TAG_BYTES],
 }
 
 /// The header of a frame.
@@ -45,7 +61,8 @@ pub struct Header {
     pub serial: u64,
     /// How many counted frames the receiver may have sent in all, modulo 2^32.
     pub allowed: u32,
-    /// How many messages the sender has taken, modulo 2^32.
+    /// How many pieces the sender has taken, modulo 2^32. A message without body, or with a body of one piece, is one
+    /// piece.
     pub taken: u32,
 }
 
@@ -73,6 +90,7 @@ impl Header {
             2 => Kind::Offer,
             3 => Kind::Grant,
             4 => Kind::Taken,
+            5 => Kind::Piece,
             _ => return None,
         };
         let header = Header {
@@ -91,23 +109,28 @@ impl Header {
     }
 }
 
-impl Offered {
+impl Piece {
     /// Returns the bytes that follow the header of an offer.
     pub fn bytes(&self) -> [u8; OFFER_BYTES] {
         let mut bytes = [0; OFFER_BYTES];
-        for (place, word) in bytes.chunks_exact_mut(8).zip([self.bytes, self.address, self.key]) {
+        let words = [self.body_bytes, self.place.bytes, self.place.address, self.place.key];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
+        bytes[32..].copy_from_slice(&self.tag);
         bytes
     }
 
     /// Splits what follows the header of an offer.
-    pub fn read(rest: &[u8]) -> Option<(Offered, &[u8])> {
+    pub fn read(rest: &[u8]) -> Option<(Piece, &[u8])> {
+        let (body_bytes, rest) = rest.split_first_chunk()?;
         let (bytes, rest) = rest.split_first_chunk()?;
         let (address, rest) = rest.split_first_chunk()?;
         let (key, rest) = rest.split_first_chunk()?;
-        let [bytes, address, key] = [bytes, address, key].map(|word| u64::from_le_bytes(*word));
-        Some((Offered { bytes, address, key }, rest))
+        let (tag, rest) = rest.split_first_chunk()?;
+        let [body_bytes, bytes, address, key] =
+            [body_bytes, bytes, address, key].map(|word| u64::from_le_bytes(*word));
+        Some((Piece { body_bytes, place: Offered { bytes, address, key }, tag: *tag }, rest))
     }
 }
 
@@ -117,21 +140,22 @@ mod tests {
 
     #[test]
     fn frames_are_read_as_they_were_written() {
-        for kind in [Kind::Short, Kind::Offer, Kind::Grant, Kind::Taken] {
+        for kind in [Kind::Short, Kind::Offer, Kind::Grant, Kind::Taken, Kind::Piece] {
             let header = Header { link: u64::MAX - 1, kind, serial: SERIALS - 2, allowed: u32::MAX, taken: 7 };
             let mut frame = header.bytes().to_vec();
             frame.extend_from_slice(b"content");
             assert_eq!(Header::read(&frame), Some((header, &b"content"[..])));
             assert_eq!(Header::link_of(&frame), Some(header.link));
             assert!((0..HEADER_BYTES).all(|end| Header::read(&frame[..end]).is_none()));
-            for wrong in [0, 5, 255] {
+            for wrong in [0, 6, 255] {
                 frame[15] = wrong;
                 assert_eq!(Header::read(&frame), None);
             }
         }
-        let offered = Offered { bytes: 1 << 40, address: u64::MAX, key: 3 };
-        let bytes = offered.bytes();
-        assert_eq!(Offered::read(&bytes), Some((offered, &[][..])));
-        assert!((0..OFFER_BYTES).all(|end| Offered::read(&bytes[..end]).is_none()));
+        let place = Offered { bytes: 1 << 40, address: u64::MAX, key: 3 };
+        let piece = Piece { body_bytes: 1 << 41, place, tag: [9; PIECE_TAG_BYTES] };
+        let bytes = piece.bytes();
+        assert_eq!(Piece::read(&bytes), Some((piece, &[][..])));
+        assert!((0..OFFER_BYTES).all(|end| Piece::read(&bytes[..end]).is_none()));
     }
 }

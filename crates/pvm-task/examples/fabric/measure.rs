@@ -3,7 +3,7 @@ use crate::control::Control;
 use crate::process::processor_time;
 use crate::traffic::sleep;
 use crate::{Options, Result, open};
-use pvm_net::fabric::{Endpoint, Event, Memory, Peer, Remote, Setting};
+use pvm_net::fabric::{Endpoint, Event, Memory, Peer, RegionId, Remote, Setting};
 use pvm_task::fabric::{Body, FabricEvent, FabricLinks, LinkName};
 use std::time::{Duration, Instant};
 
@@ -55,17 +55,6 @@ impl Bare {
         }
     }
 
-    fn read(&mut self, remote: Remote, bytes: usize) -> Result<Vec<u8>> {
-        self.endpoint.read(self.peer, remote, bytes, 0).map_err(|error| format!("{error:?}"))?;
-        loop {
-            match self.endpoint.poll()? {
-                Some(Event::Read { body, .. }) => return Ok(body),
-                None => std::thread::yield_now(),
-                Some(other) => return Err(format!("{other:?}").into()),
-            }
-        }
-    }
-
     /// Sends short messages to and fro.
     fn trips(&mut self, is_first: bool) -> Result<()> {
         for _ in 0..TRIPS {
@@ -80,34 +69,50 @@ impl Bare {
         Ok(())
     }
 
-    /// Reads a region of the peer as often as makes the total: the fastest way in which bytes can move.
+    /// Reads a region of the peer as often as makes the total, with as many reads under way as the provider takes and
+    /// into memory that is used again: the fastest way in which bytes can move.
     fn reads(&mut self, bytes: usize) -> Result<()> {
         let named = self.receive()?;
         let word = |at: usize| u64::from_le_bytes(named[at..at + 8].try_into().expect("8 bytes"));
         let remote = Remote { address: word(0), key: word(8) };
-        for _ in 0..LONG_TOTAL / bytes {
-            if self.read(remote, bytes)?.len() != bytes {
-                return Err("a short read".into());
+        let (mut begun, mut done) = (0, 0);
+        while done < LONG_TOTAL / bytes {
+            while begun < LONG_TOTAL / bytes && self.endpoint.can_read() {
+                self.endpoint.read(self.peer, remote, bytes, begun as u64).map_err(|error| format!("{error:?}"))?;
+                begun += 1;
+            }
+            match self.endpoint.poll()? {
+                Some(Event::Read { body, .. }) if body.len() == bytes => {
+                    self.endpoint.recycle(body);
+                    done += 1;
+                }
+                None => std::thread::yield_now(),
+                Some(other) => return Err(format!("{other:?}").into()),
             }
         }
         self.send(&[1])
     }
 
-    fn is_read(&mut self, bytes: usize) -> Result<()> {
-        let memory = Memory::of(&vec![7; bytes]).map_err(|error| format!("{error:?}"))?;
-        let region = self.endpoint.register(memory)?;
+    /// Lets the peer read a region as often as it likes.
+    fn is_read(&mut self, region: RegionId, bytes: usize) -> Result<()> {
         let remote = self.endpoint.remote(region, 0, bytes).ok_or("no region")?;
         self.send(&[remote.address.to_le_bytes(), remote.key.to_le_bytes()].concat())?;
-        self.receive()?;
-        self.endpoint.unregister(region);
-        Ok(())
+        self.receive().map(drop)
     }
 }
 
-fn next_message(links: &mut FabricLinks) -> Result<usize> {
+/// Memory with content.
+fn memory(bytes: usize) -> Result<Memory> {
+    Memory::of(&vec![7; bytes]).map_err(|error| format!("{error:?}").into())
+}
+
+fn next_message(links: &mut FabricLinks) -> Result<()> {
     loop {
         match links.poll()? {
-            Some(FabricEvent::Message { content, body, .. }) => return Ok(body.map_or(content.len(), |of| of.len())),
+            Some(FabricEvent::Message { body, .. }) => {
+                body.into_iter().for_each(|body| links.recycle(body));
+                return Ok(());
+            }
             Some(FabricEvent::Sent(..)) => {}
             Some(FabricEvent::Broken(_, why, _)) => return Err(format!("the link is broken: {why}").into()),
             None => std::thread::yield_now(),
@@ -129,14 +134,11 @@ fn linked_trips(links: &mut FabricLinks, name: LinkName, is_first: bool) -> Resu
 }
 
 /// Sends bodies from a registered heap, as packed messages would be, and waits for an answer.
-fn linked_bodies(links: &mut FabricLinks, name: LinkName, bytes: usize) -> Result<()> {
-    let memory = Memory::of(&vec![7; bytes]).map_err(|error| format!("{error:?}"))?;
-    let region = links.register(memory)?;
+fn linked_bodies(links: &mut FabricLinks, name: LinkName, region: RegionId, bytes: usize) -> Result<()> {
     for _ in 0..LONG_TOTAL / bytes {
         links.send_long(name, vec![1], Body::InRegion(region, 0, bytes))?;
     }
-    next_message(links)?;
-    Ok(())
+    next_message(links)
 }
 
 fn receive_bodies(links: &mut FabricLinks, name: LinkName, bytes: usize) -> Result<()> {
@@ -180,10 +182,12 @@ pub fn speed(
     println!("ok {SHORT_BYTES} bytes one way: bare {one:.1} us, link {other:.1} us, ratio {:.2}", other / one);
     for bytes in LONG_BYTES {
         let [mut of_bare, mut of_links] = [Vec::new(), Vec::new()];
+        let regions = (bare.endpoint.register(memory(bytes)?)?, links.register(memory(bytes)?)?);
         for _ in 0..ROUNDS {
-            of_bare.push(timed(|| bare.is_read(bytes))?);
-            of_links.push(timed(|| linked_bodies(&mut links, name, bytes))?);
+            of_bare.push(timed(|| bare.is_read(regions.0, bytes))?);
+            of_links.push(timed(|| linked_bodies(&mut links, name, regions.1, bytes))?);
         }
+        bare.endpoint.unregister(regions.0);
         let [one, other] = [of_bare, of_links].map(|times| LONG_TOTAL as f64 / median(times) / 1e6);
         let kilobytes = bytes >> 10;
         println!("ok {kilobytes} KiB: bare {one:.0} MB/s, link {other:.0} MB/s, ratio {:.2}", other / one);
