@@ -1,6 +1,7 @@
 //! Tries and measures links on a fabric between processes, for `cargo xtask fabric`.
 //!
 //! * `fabric offers`: what libfabric offers here;
+//! * `fabric cost SETTING`: how much processor time messages take;
 //! * `fabric serve ADDRESS:PORT SETTING`: waits for a caller at that address, then takes part in what it wants;
 //! * `fabric call ADDRESS:PORT[,ADDRESS:PORT]... SETTING PART`: runs a part of the trial: `check`, `speed`, `idle` or
 //!   `death`. For `death`, the process at the first address is started with `--dies`, and kills itself in the middle.
@@ -10,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod control;
+mod cost;
 mod measure;
 mod process;
 mod traffic;
@@ -66,9 +68,10 @@ fn run(options: &Options) -> Result<()> {
     let words: Vec<&str> = options.words.iter().map(String::as_str).collect();
     match words[..] {
         ["offers"] => offers(options),
+        ["cost", setting] => cost::cost(options, &setting.parse()?),
         ["serve", address, setting] => serve(options, address, &setting.parse()?),
         ["call", addresses, setting, part] => call(options, addresses, &setting.parse()?, part),
-        _ => Err("usage: fabric offers | serve ADDRESS SETTING | call ADDRESSES SETTING PART".into()),
+        _ => Err("usage: fabric offers | cost SETTING | serve ADDRESS SETTING | call ADDRESSES SETTING PART".into()),
     }
 }
 
