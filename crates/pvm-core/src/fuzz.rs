@@ -37,11 +37,11 @@ pub const TARGETS: &[Target] = &[
         name: "fabric-link",
         run: fabric_link,
         decoder: &[
-            part("crates/pvm-core/src/fabric/frame.rs", &["read", "link_of"]),
+            part("crates/pvm-core/src/fabric/frame.rs", &["read", "link_of", "read_part", "from_number"]),
             part("crates/pvm-core/src/fabric/introduction.rs", &["decode"]),
             part(
                 "crates/pvm-core/src/fabric/link.rs",
-                &["receive", "awaits", "take", "take_message", "take_piece", "take_counters", "piece_arrived", "deliver"],
+                &["receive", "awaits", "take", "take_kind", "take_message", "take_piece", "take_counters", "piece_arrived", "deliver"],
             ),
         ],
     },
@@ -115,6 +115,7 @@ fn fabric_link(bytes: &[u8]) {
     let mut link = Link::new(&end(1), &end(2), 1 << 20).expect("the introductions fit");
     for number in 0..3 {
         link.send(Message::Short(vec![number]));
+        assert!(link.ready(0).is_some());
         link.sent();
     }
     let (mut rest, mut frames, mut told) = (bytes, 0, 0);
@@ -141,6 +142,7 @@ fn fabric_link(bytes: &[u8]) {
                 }
             }
         }
+        // Each message of a frame has at least the word with its length there.
         assert!(link.taken() <= frames);
     }
 }

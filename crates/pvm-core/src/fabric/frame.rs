@@ -2,7 +2,8 @@
 //!
 //! A frame begins with the link's name, a word with the kind (8 bits) and the serial number (56 bits), and two
 //! counters. An offer continues with the body's length, and the length, address, key and tag of the body's first piece;
-//! a further piece with the same. The content follows.
+//! a further piece with the same. The content follows. A frame with several messages consists of the header and, for each
+//! message, a word with its kind (8 bits) and length (24 bits) and what would follow the header in a frame of its own.
 
 /// The length of a header in bytes, without what an offer adds.
 pub const HEADER_BYTES: usize = 24;
@@ -26,7 +27,28 @@ pub enum Kind {
     Taken = 4,
     /// A further piece of the body that the last offer has begun.
     Piece = 5,
+    /// Several messages: short ones and offers.
+    Several = 6,
 }
+
+impl Kind {
+    fn from_number(number: u64) -> Option<Kind> {
+        Some(match number {
+            1 => Kind::Short,
+            2 => Kind::Offer,
+            3 => Kind::Grant,
+            4 => Kind::Taken,
+            5 => Kind::Piece,
+            6 => Kind::Several,
+            _ => return None,
+        })
+    }
+}
+
+/// The length of the word in front of each of several messages.
+pub const PART_HEAD_BYTES: usize = 4;
+/// A message among several is shorter than this.
+const PART_BYTES_END: usize = 1 << 24;
 
 /// Where a body or a piece of it lies in its sender's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,14 +107,7 @@ impl Header {
         let (allowed, rest) = rest.split_first_chunk()?;
         let (taken, rest) = rest.split_first_chunk()?;
         let word = u64::from_le_bytes(*word);
-        let kind = match word >> 56 {
-            1 => Kind::Short,
-            2 => Kind::Offer,
-            3 => Kind::Grant,
-            4 => Kind::Taken,
-            5 => Kind::Piece,
-            _ => return None,
-        };
+        let kind = Kind::from_number(word >> 56)?;
         let header = Header {
             link: u64::from_le_bytes(*link),
             kind,
@@ -110,6 +125,11 @@ impl Header {
 }
 
 impl Piece {
+    /// Returns the only piece of a body that lies there.
+    pub fn whole(place: Offered) -> Piece {
+        Piece { body_bytes: place.bytes, place, tag: [0; PIECE_TAG_BYTES] }
+    }
+
     /// Returns the bytes that follow the header of an offer.
     pub fn bytes(&self) -> [u8; OFFER_BYTES] {
         let mut bytes = [0; OFFER_BYTES];
@@ -134,20 +154,34 @@ impl Piece {
     }
 }
 
+/// Returns the word in front of a message of this kind and length among several.
+pub fn part_head(kind: Kind, bytes: usize) -> [u8; PART_HEAD_BYTES] {
+    assert!(bytes < PART_BYTES_END, "a message in a frame is shorter");
+    ((kind as u32) << 24 | bytes as u32).to_le_bytes()
+}
+
+/// Splits the first of several messages off: its kind, what would follow its header, and the others.
+pub fn read_part(rest: &[u8]) -> Option<(Kind, &[u8], &[u8])> {
+    let (word, rest) = rest.split_first_chunk()?;
+    let word = u32::from_le_bytes(*word);
+    let (part, rest) = rest.split_at_checked(word as usize % PART_BYTES_END)?;
+    Some((Kind::from_number((word >> 24).into())?, part, rest))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn frames_are_read_as_they_were_written() {
-        for kind in [Kind::Short, Kind::Offer, Kind::Grant, Kind::Taken, Kind::Piece] {
+        for kind in [Kind::Short, Kind::Offer, Kind::Grant, Kind::Taken, Kind::Piece, Kind::Several] {
             let header = Header { link: u64::MAX - 1, kind, serial: SERIALS - 2, allowed: u32::MAX, taken: 7 };
             let mut frame = header.bytes().to_vec();
             frame.extend_from_slice(b"content");
             assert_eq!(Header::read(&frame), Some((header, &b"content"[..])));
             assert_eq!(Header::link_of(&frame), Some(header.link));
             assert!((0..HEADER_BYTES).all(|end| Header::read(&frame[..end]).is_none()));
-            for wrong in [0, 6, 255] {
+            for wrong in [0, 7, 255] {
                 frame[15] = wrong;
                 assert_eq!(Header::read(&frame), None);
             }
@@ -157,5 +191,15 @@ mod tests {
         let bytes = piece.bytes();
         assert_eq!(Piece::read(&bytes), Some((piece, &[][..])));
         assert!((0..OFFER_BYTES).all(|end| Piece::read(&bytes[..end]).is_none()));
+    }
+
+    #[test]
+    fn several_messages_are_told_apart() {
+        let several = [&part_head(Kind::Short, 3)[..], b"one", &part_head(Kind::Offer, 0)].concat();
+        let (kind, part, rest) = read_part(&several).unwrap();
+        assert_eq!((kind, part), (Kind::Short, &b"one"[..]));
+        assert_eq!(read_part(rest), Some((Kind::Offer, &[][..], &[][..])));
+        assert!((0..7).all(|end| read_part(&several[..end]).is_none()));
+        assert_eq!(read_part(&[0, 0, 0, 7]), None);
     }
 }

@@ -1,5 +1,7 @@
 //! One side of a link.
-use super::frame::{HEADER_BYTES, Header, Kind, OFFER_BYTES, Offered, PIECE_TAG_BYTES, Piece};
+use super::frame::{
+    HEADER_BYTES, Header, Kind, OFFER_BYTES, Offered, PART_HEAD_BYTES, PIECE_TAG_BYTES, Piece, part_head, read_part,
+};
 use super::introduction::Introduction;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -9,7 +11,7 @@ use std::fmt;
 pub const UNCOUNTED_MAX: u32 = 2;
 /// After this many pieces, the sender is told that they were taken even while more are arriving. It keeps at least twice as
 /// many.
-pub const PIECES_UNTOLD_MAX: u64 = 4;
+pub const PIECES_UNTOLD_MAX: u64 = 8;
 
 /// A message on its way.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,6 +168,10 @@ pub struct Link {
     /// For each of those, how many pieces were sent up to its end.
     ends: VecDeque<u64>,
     pieces_sent: u64,
+    /// What the last frame of [`Link::ready`] is: its kind, and the number of messages if there are several.
+    prepared: Option<(Kind, usize)>,
+    /// Several messages, as one frame has them.
+    several: Vec<u8>,
     /// Of the first message that is not sent: how many bytes of its body were, and the next piece, if it is ready.
     offered_bytes: u64,
     next_piece: Option<Piece>,
@@ -215,6 +221,8 @@ impl Link {
             in_flight: 0,
             ends: VecDeque::new(),
             pieces_sent: 0,
+            prepared: None,
+            several: Vec::new(),
             offered_bytes: 0,
             next_piece: None,
             taken_by_peer: 0,
@@ -285,14 +293,23 @@ impl Link {
         self.next_piece = Some(Piece { body_bytes: lacking.at + lacking.bytes, place, tag });
     }
 
-    /// Returns the next frame, if there is something to send and the peer has a buffer for it.
-    pub fn ready(&self) -> Option<Ready<'_>> {
+    /// Returns the next frame, if there is something to send and the peer has a buffer for it. `seal_bytes` are added to
+    /// each frame.
+    pub fn ready(&mut self, seal_bytes: usize) -> Option<Ready<'_>> {
         let has_credit = self.counted_sent < self.allowed;
-        let grant = || (self.grantable() >= self.grant_step()).then_some(Kind::Grant);
-        let (kind, content, piece) = match self.next_to_send().filter(|_| has_credit) {
-            Some(next) => next,
-            None if has_credit && self.owes_taken => (grant().unwrap_or(Kind::Taken), &[][..], None),
-            None => (grant()?, &[][..], None),
+        let count = if has_credit { self.gather(self.short_bytes_max(seal_bytes)) } else { 0 };
+        let grant = (self.grantable() >= self.grant_step()).then_some(Kind::Grant);
+        let kind = match self.next_to_send().filter(|_| has_credit) {
+            Some(_) if count > 1 => Kind::Several,
+            Some((kind, ..)) => kind,
+            None if has_credit && self.owes_taken => grant.unwrap_or(Kind::Taken),
+            None => grant?,
+        };
+        self.prepared = Some((kind, count));
+        let (content, piece) = match kind {
+            Kind::Several => (&self.several[..], None),
+            Kind::Grant | Kind::Taken => (&[][..], None),
+            Kind::Short | Kind::Offer | Kind::Piece => self.next_to_send().map(|(_, content, piece)| (content, piece))?,
         };
         let header = Header {
             link: self.peer_link,
@@ -315,6 +332,32 @@ impl Link {
         Some(ready)
     }
 
+    /// Puts the next messages together, as many as fit into this many bytes. Returns their number, if there are several;
+    /// if not, nothing was done.
+    fn gather(&mut self, bytes_max: usize) -> usize {
+        let mut count = 0;
+        if self.kept.len() < self.in_flight + 2 {
+            return count;
+        }
+        self.several.clear();
+        for Kept { message, is_in_pieces } in self.kept.range(self.in_flight..) {
+            let (kind, content, piece) = match message {
+                Message::Short(content) => (Kind::Short, content, None),
+                Message::Long(..) if *is_in_pieces => break,
+                Message::Long(content, place) => (Kind::Offer, content, Some(Piece::whole(*place).bytes())),
+            };
+            let fields = piece.as_ref().map_or(&[][..], |piece| &piece[..]);
+            if self.several.len() + PART_HEAD_BYTES + fields.len() + content.len() > bytes_max {
+                break;
+            }
+            self.several.extend_from_slice(&part_head(kind, fields.len() + content.len()));
+            self.several.extend_from_slice(fields);
+            self.several.extend_from_slice(content);
+            count += 1;
+        }
+        count
+    }
+
     /// Returns what is next of the messages: the kind of its frame, the content, and the piece of a body.
     fn next_to_send(&self) -> Option<(Kind, &[u8], Option<Piece>)> {
         let next = self.kept.get(self.in_flight)?;
@@ -324,33 +367,38 @@ impl Link {
                 0 => Some((Kind::Offer, content, Some(self.next_piece?))),
                 _ => Some((Kind::Piece, &[], Some(self.next_piece?))),
             },
-            Message::Long(content, place) => {
-                let piece = Piece { body_bytes: place.bytes, place: *place, tag: [0; PIECE_TAG_BYTES] };
-                Some((Kind::Offer, content, Some(piece)))
-            }
+            Message::Long(content, place) => Some((Kind::Offer, content, Some(Piece::whole(*place)))),
         }
     }
 
     /// Records that the frame of [`Link::ready`] was sent.
     pub fn sent(&mut self) {
-        let Some(ready) = self.ready() else { return };
-        let kind = Header::read(ready.head()).map(|(header, _)| header.kind);
+        let Some((kind, count)) = self.prepared.take() else { return };
         self.frames_sent += 1;
-        self.counted_sent += u64::from(kind != Some(Kind::Grant));
-        if matches!(kind, Some(Kind::Short | Kind::Offer | Kind::Piece)) {
-            self.pieces_sent += 1;
-            let piece = self.next_piece.take();
-            self.offered_bytes += piece.map_or(0, |piece| piece.place.bytes);
-            if piece.is_none_or(|piece| piece.body_bytes == self.offered_bytes) {
-                self.in_flight += 1;
-                self.offered_bytes = 0;
-                self.ends.push_back(self.pieces_sent);
-            }
+        self.counted_sent += u64::from(kind != Kind::Grant);
+        match kind {
+            Kind::Several => (0..count).for_each(|_| self.message_sent()),
+            Kind::Short | Kind::Offer | Kind::Piece => match self.next_piece.take() {
+                Some(piece) if self.offered_bytes + piece.place.bytes < piece.body_bytes => {
+                    self.offered_bytes += piece.place.bytes;
+                    self.pieces_sent += 1;
+                }
+                _ => self.message_sent(),
+            },
+            Kind::Grant | Kind::Taken => {}
         }
         self.told_allowed = self.counted_received + u64::from(self.credits);
         self.told_taken = self.pieces_taken();
         self.owes_taken = false;
         self.has_untold_piece &= !self.arrivals.is_empty();
+    }
+
+    /// Records that a message, or the last piece of its body, was sent.
+    fn message_sent(&mut self) {
+        self.pieces_sent += 1;
+        self.in_flight += 1;
+        self.offered_bytes = 0;
+        self.ends.push_back(self.pieces_sent);
     }
 
     /// How many more frames the peer may be allowed than it knows of.
@@ -416,19 +464,35 @@ impl Link {
         }
         self.counted_received += 1;
         match header.kind {
-            Kind::Short => self.take_message(rest, None)?,
-            Kind::Offer => {
-                let (piece, content) = Piece::read(rest).ok_or(Violation::NoFrame)?;
-                self.take_message(content, Some(piece))?;
+            Kind::Several => {
+                let mut rest = rest;
+                while !rest.is_empty() {
+                    let (kind, part, after) = read_part(rest).ok_or(Violation::NoFrame)?;
+                    self.take_kind(kind, part)?;
+                    rest = after;
+                }
             }
             Kind::Piece => self.take_piece(Piece::read(rest).ok_or(Violation::NoFrame)?.0, false)?,
             Kind::Taken | Kind::Grant => {}
+            kind => self.take_kind(kind, rest)?,
         }
         self.deliver();
         Ok(())
     }
 
-    /// Takes a message in, with the first piece of its body if it has one.
+    /// Takes a message in.
+    fn take_kind(&mut self, kind: Kind, rest: &[u8]) -> Result<(), Violation> {
+        match kind {
+            Kind::Short => self.take_message(rest, None),
+            Kind::Offer => {
+                let (piece, content) = Piece::read(rest).ok_or(Violation::NoFrame)?;
+                self.take_message(content, Some(piece))
+            }
+            _ => Err(Violation::NoFrame),
+        }
+    }
+
+    /// Takes the content of a message in, and the first piece of its body if it has one.
     fn take_message(&mut self, content: &[u8], piece: Option<Piece>) -> Result<(), Violation> {
         if self.arrivals.back().is_some_and(|last| last.bytes_to_offer > 0) {
             return Err(Violation::Piece);

@@ -1,4 +1,5 @@
 //! Links between two sides that may be slow, leave in the middle, or lie.
+use super::frame::part_head;
 use super::*;
 use crate::prng::Prng;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,12 +18,15 @@ fn pair(credits: [u32; 2]) -> [Link; 2] {
 
 /// Returns the next frame's bytes and sends it.
 fn next_frame(link: &mut Link) -> Option<Vec<u8>> {
-    let ready = link.ready()?;
+    let ready = link.ready(SEAL_BYTES)?;
     let frame = [ready.head(), ready.content].concat();
+    assert!(frame.len() <= 256 - SEAL_BYTES);
     link.sent();
     Some(frame)
 }
 
+/// How much shorter frames are than they could be.
+const SEAL_BYTES: usize = 16;
 /// The longest piece in these tests.
 const PIECE_BYTES: u64 = 10;
 
@@ -208,14 +212,15 @@ fn who_leaves_in_the_middle_knows_what_the_peer_may_lack() {
 fn a_receiver_that_reads_nothing_stops_its_sender_at_the_credits() {
     let [mut one, mut other] = pair([3, 5]);
     for number in 0..20 {
-        one.send(message(number));
+        // No two of them fit a frame.
+        one.send(Message::Short(vec![number; 150]));
     }
     let frames: Vec<Vec<u8>> = std::iter::from_fn(|| next_frame(&mut one)).collect();
     assert_eq!(frames.len(), 5);
     for frame in &frames[..2] {
         other.receive(frame).unwrap();
     }
-    assert!(other.ready().is_none(), "two credits are not worth a grant");
+    assert!(other.ready(0).is_none(), "two credits are not worth a grant");
     other.receive(&frames[2]).unwrap();
     one.receive(&next_frame(&mut other).unwrap()).unwrap();
     assert_eq!(std::iter::from_fn(|| next_frame(&mut one)).count(), 3);
@@ -273,6 +278,39 @@ fn a_peer_that_breaks_the_rules_is_found_out() {
     assert_eq!(refused(&[first.clone(), piece(Kind::Piece, 1, 5, 0)]), Some(Violation::Piece));
     assert_eq!(refused(&[first.clone(), piece(Kind::Offer, 1, 5, 3)]), Some(Violation::Piece));
     assert_eq!(refused(&[first, short(1)]), Some(Violation::Piece));
+    let several = |parts: &[&[u8]]| forged(Kind::Several, 0, 4, 0, &parts.concat());
+    let short_part = [&part_head(Kind::Short, 1)[..], b"x"].concat();
+    assert_eq!(refused(&[several(&[&short_part, &short_part])]), None);
+    assert_eq!(refused(&[several(&[&short_part, &short_part[..4]])]), Some(Violation::NoFrame));
+    for kind in [Kind::Offer, Kind::Piece, Kind::Grant, Kind::Taken, Kind::Several] {
+        assert_eq!(refused(&[several(&[&short_part, &part_head(kind, 0)])]), Some(Violation::NoFrame));
+    }
+}
+
+#[test]
+fn messages_that_had_to_wait_travel_together() {
+    let [mut one, mut other] = pair([3, 2]);
+    for number in 0..14 {
+        if !is_in_pieces(number) {
+            one.send(message(number));
+        }
+    }
+    let frames: Vec<Vec<u8>> = std::iter::from_fn(|| next_frame(&mut one)).collect();
+    let kinds: Vec<Kind> = frames.iter().map(|frame| Header::read(frame).unwrap().0.kind).collect();
+    assert_eq!(kinds, [Kind::Several, Kind::Several], "all in two frames");
+    frames.iter().for_each(|frame| other.receive(frame).unwrap());
+    let mut numbers = Vec::new();
+    while let Some(event) = other.poll_event() {
+        match event {
+            Event::Message { content, .. } => numbers.push(u64::from_le_bytes(content.try_into().unwrap())),
+            Event::Read(read) => other.piece_arrived(read.message, read.number),
+            Event::Taken(_) => {}
+        }
+    }
+    assert_eq!(numbers, [0, 1, 2, 4, 5, 6, 7, 8, 10, 11, 12, 13]);
+    other.report_taken();
+    one.receive(&next_frame(&mut other).unwrap()).unwrap();
+    assert!(one.is_all_taken());
 }
 
 #[test]

@@ -13,6 +13,7 @@
 //!   it from there. Messages are delivered in the order in which they were sent.
 //! * A body can be offered in pieces, each in a frame of its own, for a sender that makes one piece after the other ready
 //!   and uses its memory again. Nothing else is sent between the pieces of a body.
+//! * Messages that had to wait for a buffer of the peer travel together, as many as fit a frame.
 //! * The sender keeps a message until the receiver has reported that it has taken it. So whoever leaves the fabric in
 //!   the middle knows what is to be sent in another way ([`Link::into_untaken`]).
 //! * A frame that breaks the rules ends the link that it names ([`Violation`]), and no other.

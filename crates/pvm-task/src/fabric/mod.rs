@@ -288,7 +288,7 @@ impl FabricLinks {
                     Err(failure) => return self.give_up(name, Broken::Provider(failure)),
                 }
             }
-            let Some(ready) = to.link.ready() else { break };
+            let Some(ready) = to.link.ready(to.frame_seal_bytes()) else { break };
             let result = match &to.seals {
                 None => self.endpoint.send(to.peer, &[ready.head(), ready.content]),
                 Some(seals) => {

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 const PIECE_BYTES: usize = 128 << 10;
 /// How many pieces of a link are ready at a time: twice as many as the peer may leave unreported, so that there is always
 /// one to read.
-const STAGES: usize = 8;
+const STAGES: usize = 16;
 
 /// Where a body is.
 pub(super) enum Source {
