@@ -41,7 +41,17 @@ pub const TARGETS: &[Target] = &[
             part("crates/pvm-core/src/fabric/introduction.rs", &["decode"]),
             part(
                 "crates/pvm-core/src/fabric/link.rs",
-                &["receive", "awaits", "take", "take_kind", "take_message", "take_piece", "take_counters", "piece_arrived", "deliver"],
+                &[
+                    "receive",
+                    "awaits",
+                    "take",
+                    "take_kind",
+                    "take_message",
+                    "take_piece",
+                    "take_counters",
+                    "piece_arrived",
+                    "deliver",
+                ],
             ),
         ],
     },

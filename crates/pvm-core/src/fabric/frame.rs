@@ -148,8 +148,7 @@ impl Piece {
         let (address, rest) = rest.split_first_chunk()?;
         let (key, rest) = rest.split_first_chunk()?;
         let (tag, rest) = rest.split_first_chunk()?;
-        let [body_bytes, bytes, address, key] =
-            [body_bytes, bytes, address, key].map(|word| u64::from_le_bytes(*word));
+        let [body_bytes, bytes, address, key] = [body_bytes, bytes, address, key].map(|word| u64::from_le_bytes(*word));
         Some((Piece { body_bytes, place: Offered { bytes, address, key }, tag: *tag }, rest))
     }
 }

@@ -309,7 +309,9 @@ impl Link {
         let (content, piece) = match kind {
             Kind::Several => (&self.several[..], None),
             Kind::Grant | Kind::Taken => (&[][..], None),
-            Kind::Short | Kind::Offer | Kind::Piece => self.next_to_send().map(|(_, content, piece)| (content, piece))?,
+            Kind::Short | Kind::Offer | Kind::Piece => {
+                self.next_to_send().map(|(_, content, piece)| (content, piece))?
+            }
         };
         let header = Header {
             link: self.peer_link,
@@ -502,7 +504,12 @@ impl Link {
             return Err(Violation::Length);
         }
         let content = content.to_vec();
-        self.arrivals.push_back(Arrival { content, has_body: piece.is_some(), awaited: BTreeSet::new(), bytes_to_offer });
+        self.arrivals.push_back(Arrival {
+            content,
+            has_body: piece.is_some(),
+            awaited: BTreeSet::new(),
+            bytes_to_offer,
+        });
         match piece {
             Some(piece) => self.take_piece(piece, true),
             None => {

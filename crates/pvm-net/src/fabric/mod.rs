@@ -16,8 +16,8 @@ mod raw;
 
 pub use choice::Setting;
 pub use raw::{
-    Candidate, Counters, Endpoint, Event, Library, Memory, MemoryError, Peer, PlaceId, ReadError, ReadPart, RegionId, Remote,
-    SendError, Slot, Waits,
+    Candidate, Counters, Endpoint, Event, Library, Memory, MemoryError, Peer, PlaceId, ReadError, ReadPart, RegionId,
+    Remote, SendError, Slot, Waits,
 };
 use std::ffi::OsStr;
 use std::fmt;

@@ -13,8 +13,6 @@ const ROUNDS: usize = 15;
 const TRIPS: usize = 300;
 const SHORT_BYTES: usize = 8;
 const LONG_BYTES: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
-/// Bytes of long messages in one measurement.
-const LONG_TOTAL: usize = 32 << 20;
 /// How long the process is idle.
 const IDLE: Duration = Duration::from_millis(1000);
 
@@ -69,15 +67,15 @@ impl Bare {
         Ok(())
     }
 
-    /// Reads a region of the peer as often as makes the total, with as many reads under way as the provider takes and
+    /// Reads a region of the peer this often, with as many reads under way as the provider takes and
     /// into memory that is used again: the fastest way in which bytes can move.
-    fn reads(&mut self, bytes: usize) -> Result<()> {
+    fn reads(&mut self, bytes: usize, count: usize) -> Result<()> {
         let named = self.receive()?;
         let word = |at: usize| u64::from_le_bytes(named[at..at + 8].try_into().expect("8 bytes"));
         let remote = Remote { address: word(0), key: word(8) };
         let (mut begun, mut done) = (0, 0);
-        while done < LONG_TOTAL / bytes {
-            while begun < LONG_TOTAL / bytes && self.endpoint.can_read() {
+        while done < count {
+            while begun < count && self.endpoint.can_read() {
                 self.endpoint.read(self.peer, remote, bytes, begun as u64).map_err(|error| format!("{error:?}"))?;
                 begun += 1;
             }
@@ -99,6 +97,11 @@ impl Bare {
         self.send(&[remote.address.to_le_bytes(), remote.key.to_le_bytes()].concat())?;
         self.receive().map(drop)
     }
+}
+
+/// Returns how many bodies of this length are sent in one measurement.
+fn count_of(bytes: usize, options: &Options) -> usize {
+    ((options.megabytes << 20) / bytes).max(1)
 }
 
 /// Memory with content.
@@ -134,15 +137,15 @@ fn linked_trips(links: &mut FabricLinks, name: LinkName, is_first: bool) -> Resu
 }
 
 /// Sends bodies from a registered heap, as packed messages would be, and waits for an answer.
-fn linked_bodies(links: &mut FabricLinks, name: LinkName, region: RegionId, bytes: usize) -> Result<()> {
-    for _ in 0..LONG_TOTAL / bytes {
+fn linked_bodies(links: &mut FabricLinks, name: LinkName, region: RegionId, bytes: usize, count: usize) -> Result<()> {
+    for _ in 0..count {
         links.send_long(name, vec![1], Body::InRegion(region, 0, bytes))?;
     }
     next_message(links)
 }
 
-fn receive_bodies(links: &mut FabricLinks, name: LinkName, bytes: usize) -> Result<()> {
-    for _ in 0..LONG_TOTAL / bytes {
+fn receive_bodies(links: &mut FabricLinks, name: LinkName, count: usize) -> Result<()> {
+    for _ in 0..count {
         next_message(links)?;
     }
     links.send_short(name, vec![2]);
@@ -202,19 +205,20 @@ pub fn speed(
         other.quartile() / one.quartile()
     );
     for bytes in LONG_BYTES {
+        let count = count_of(bytes, options);
         let [mut of_bare, mut of_links] = [Vec::new(), Vec::new()];
         let regions = (bare.endpoint.register(memory(bytes)?)?, links.register(memory(bytes)?)?);
         for _ in 0..ROUNDS {
             of_bare.push(timed(|| bare.is_read(regions.0, bytes))?);
-            of_links.push(timed(|| linked_bodies(&mut links, name, regions.1, bytes))?);
+            of_links.push(timed(|| linked_bodies(&mut links, name, regions.1, bytes, count))?);
         }
         bare.endpoint.unregister(regions.0);
         let [one, other] = [of_bare, of_links].map(Times::new);
         println!(
             "ok {} KiB: bare {:.0} MB/s, link {:.0} MB/s, ratio {:.2}, of the fastest quarters {:.2}",
             bytes >> 10,
-            LONG_TOTAL as f64 / one.median() / 1e6,
-            LONG_TOTAL as f64 / other.median() / 1e6,
+            (bytes * count) as f64 / one.median() / 1e6,
+            (bytes * count) as f64 / other.median() / 1e6,
             one.median() / other.median(),
             one.quartile() / other.quartile()
         );
@@ -236,9 +240,10 @@ pub fn serve_speed(
         linked_trips(&mut links, name, false)?;
     }
     for bytes in LONG_BYTES {
+        let count = count_of(bytes, options);
         for _ in 0..ROUNDS {
-            bare.reads(bytes)?;
-            receive_bodies(&mut links, name, bytes)?;
+            bare.reads(bytes, count)?;
+            receive_bodies(&mut links, name, count)?;
         }
     }
     // What was sent last arrives only while this side works.

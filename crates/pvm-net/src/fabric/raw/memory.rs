@@ -52,7 +52,12 @@ impl Memory {
             return Err(MemoryError::TooShort);
         }
         // SAFETY: a new mapping at a place that the system chooses.
-        let start = unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, file, 0) };
+        let map = |access| unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, file, 0) };
+        // Linux before 6.2 registers shared memory with RDMA devices only if the process may write there.
+        let start = match map(ProtFlags::READ | ProtFlags::WRITE) {
+            Err(Errno::ACCESS | Errno::PERM) => map(ProtFlags::READ),
+            other => other,
+        };
         Memory::from(start, bytes, Origin::Shared)
     }
 
@@ -79,11 +84,7 @@ impl Memory {
         Memory::from(start, bytes, Origin::Private)
     }
 
-    fn from(
-        start: Result<*mut std::ffi::c_void, Errno>,
-        bytes: usize,
-        origin: Origin,
-    ) -> Result<Memory, MemoryError> {
+    fn from(start: Result<*mut std::ffi::c_void, Errno>, bytes: usize, origin: Origin) -> Result<Memory, MemoryError> {
         let start = NonNull::new(start.map_err(MemoryError::System)?.cast()).expect("no mapping is at address 0");
         Ok(Memory { start, bytes, origin })
     }

@@ -182,15 +182,7 @@ impl Endpoint {
         unsafe { self.objects.register(start, bytes, abi::FI_READ) }.map(Some)
     }
 
-    fn begin_read(
-        &mut self,
-        free: usize,
-        place: PlaceId,
-        peer: Peer,
-        remote: Remote,
-        bytes: usize,
-        ticket: u64,
-    ) {
+    fn begin_read(&mut self, free: usize, place: PlaceId, peer: Peer, remote: Remote, bytes: usize, ticket: u64) {
         let of = self.places.get_mut(&place).expect("the place was made and not taken");
         assert!(bytes <= of.bytes - of.begun, "the place has room for the part");
         let at = of.begun;
