@@ -3,11 +3,15 @@
 //! * `fabric offers`: what libfabric offers here;
 //! * `fabric cost SETTING`: how much processor time messages take;
 //! * `fabric serve ADDRESS:PORT SETTING`: waits for a caller at that address, then takes part in what it wants;
-//! * `fabric call ADDRESS:PORT[,ADDRESS:PORT]... SETTING PART`: runs a part of the trial: `check`, `speed`, `idle`, `pair`,
-//!   `pair-bare` or `death`. For `death`, the process at the first address is started with `--dies`, and kills itself in the middle.
+//! * `fabric call ADDRESS:PORT[,ADDRESS:PORT]... SETTING PART`: runs a part of the trial:
+//!   * `check`: messages of all lengths, whose content is known; `death`: the same with several peers, of which the
+//!     first was started with `--dies` and kills itself in the middle;
+//!   * `reads`: remote reads of the bare provider, whose content is known;
+//!   * `idle`: what waiting costs; `speed`: in comparison with the bare provider; `pair`, `pair-bare`: ping-pong.
 //!
-//! Options: `--library PATH`, `--sealed`, `--dies`, `--messages N`, `--megabytes N` (of each measurement), `--seed N`. Each line of the output begins with `ok`, `note` or
-//! `FAILED`. The processes tell each other their introductions on a TCP connection, as daemons would.
+//! Options: `--library PATH`, `--sealed`, `--dies`, `--messages N`, `--megabytes N` (of each measurement), `--seed N`. Each
+//! line of the output begins with `ok`, `note`, `native` (a measured time) or `FAILED`. The processes tell each other their
+//! introductions on a TCP connection, as daemons would.
 #![forbid(unsafe_code)]
 
 mod control;
@@ -15,6 +19,7 @@ mod cost;
 mod measure;
 mod pair;
 mod process;
+mod reads;
 mod traffic;
 
 use control::Control;
@@ -184,6 +189,10 @@ fn serve(options: &Options, address: &str, setting: &Setting) -> Result<()> {
         "speed" => measure::serve_speed(links, name, control, &Options { megabytes, ..options.clone() }, setting)?,
         "pair" => pair::linked(links, name, control, false)?,
         "pair-bare" => pair::bare(control, options, setting, false)?,
+        "reads" => {
+            drop(links);
+            reads::reads(vec![control], &Options { messages, seed: seed + 1000, ..options.clone() }, setting)?;
+        }
         "idle" => measure::serve_idle(links, name, control)?,
         _ => return Err("an unknown part".into()),
     }
@@ -225,9 +234,13 @@ fn call(options: &Options, addresses: &str, setting: &Setting, part: &str) -> Re
         }
         "speed" => measure::speed(links, names[0].0, controls.swap_remove(0), options, setting)?,
         "pair" => pair::linked(links, names[0].0, controls.swap_remove(0), true)?,
+        "reads" => {
+            drop(links);
+            reads::reads(controls, options, setting)?;
+        }
         "pair-bare" => pair::bare(controls.swap_remove(0), options, setting, true)?,
         "idle" => measure::idle(links, names[0].0, controls.swap_remove(0))?,
-        _ => return Err("the parts are check, speed, idle, pair, pair-bare and death".into()),
+        _ => return Err("the parts are check, speed, idle, pair, pair-bare, reads and death".into()),
     }
     Ok(())
 }
