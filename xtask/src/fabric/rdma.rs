@@ -129,7 +129,7 @@ fn parts(options: &Options) -> Vec<Part> {
 fn write_first_files(release: &str) -> Result<()> {
     let first = folder().join("first");
     let _ = fs::remove_dir_all(&first);
-    for name in ["bin", "dev", "proc", "root", "sys", "modules"] {
+    for name in ["bin", "dev", "proc", "host", "sys", "modules"] {
         fs::create_dir_all(first.join(name))?;
     }
     fs::copy(busybox(), first.join("bin/busybox"))?;
@@ -150,9 +150,9 @@ fn write_first_files(release: &str) -> Result<()> {
 /bin/busybox mount -t sysfs none /sys
 /bin/busybox mount -t devtmpfs none /dev
 {insmods}
-/bin/busybox mount -t 9p -o trans=virtio,version=9p2000.L,cache=loose,msize=262144,ro host /root
-for folder in dev proc sys; do /bin/busybox mount --move /$folder /root/$folder; done
-exec /bin/busybox switch_root /root {}
+/bin/busybox mount -t 9p -o trans=virtio,version=9p2000.L,cache=loose,msize=262144,ro host /host
+for folder in dev proc sys; do /bin/busybox mount --move /$folder /host/$folder; done
+exec /bin/busybox switch_root /host {}
 ",
         script.display()
     );

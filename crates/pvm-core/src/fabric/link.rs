@@ -3,8 +3,8 @@ use super::frame::{
     HEADER_BYTES, Header, Kind, OFFER_BYTES, Offered, PART_HEAD_BYTES, PIECE_TAG_BYTES, Piece, part_head, read_part,
 };
 use super::introduction::Introduction;
+use super::violation::Violation;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 
 /// How many uncounted frames of one side can be under way: a grant is sent only after half of the credits have been
 /// used since the last one, and the peer cannot use more than all of them without having read a grant.
@@ -82,41 +82,6 @@ impl Ready<'_> {
         &self.head[..self.head_bytes]
     }
 }
-
-/// What a peer may not do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Violation {
-    /// The bytes are no frame of this link.
-    NoFrame,
-    /// A frame came twice, or its number is beyond those for which the sender had credits.
-    Serial,
-    /// A frame without credit.
-    NoCredit,
-    /// A grant that grants too little, or more than there are buffers.
-    Grant,
-    /// It reports messages as taken that were not sent.
-    Taken,
-    /// It offers a body that is longer than any.
-    Length,
-    /// A piece that does not fit its body, or something else before the last piece of a body.
-    Piece,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Violation::NoFrame => "the bytes are no frame",
-            Violation::Serial => "a frame came twice or far too early",
-            Violation::NoCredit => "a frame without credit",
-            Violation::Grant => "a wrong grant",
-            Violation::Taken => "messages were reported as taken that were not sent",
-            Violation::Length => "a body that is too long",
-            Violation::Piece => "a piece that does not fit its body",
-        })
-    }
-}
-
-impl std::error::Error for Violation {}
 
 /// The messages that a peer may not have, when a link ends.
 #[derive(Debug, PartialEq, Eq)]

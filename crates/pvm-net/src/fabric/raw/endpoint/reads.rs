@@ -122,11 +122,11 @@ impl Endpoint {
         Some(unsafe { std::slice::from_raw_parts_mut(place.start.add(part.at), part.bytes) })
     }
 
-    /// Takes a body, all of which was read.
+    /// Takes a body. Fails if not all of it was read; it is then to be given up.
     pub fn take_body(&mut self, place: PlaceId) -> Result<Vec<u8>, Failure> {
         let is_done = self.places.get(&place).is_some_and(|place| place.done == place.bytes && place.reads == 0);
-        let place = self.places.remove(&place).filter(|_| is_done);
-        let place = place.ok_or(Failure { call: "fi_read", words: "the body was not read".into() })?;
+        let taken = if is_done { self.places.remove(&place) } else { None };
+        let place = taken.ok_or(Failure { call: "fi_read", words: "the body was not read".into() })?;
         let mut body = place.body;
         // SAFETY: the vector has room for this many bytes, and the provider has written all of them.
         unsafe { body.set_len(place.bytes) };
