@@ -341,8 +341,11 @@ impl FabricLinks {
                 break;
             }
         }
-        self.read_waiting();
-        if self.reads.is_empty() {
+        if self.events.is_empty() {
+            // Not before: the owner may first give back the body that it gets, whose memory is then in a cache.
+            self.read_waiting();
+        }
+        if self.reads.is_empty() && self.waiting_reads.is_empty() {
             // Nothing more of the peers' memory is on its way: they may use it again.
             for name in std::mem::take(&mut self.untold) {
                 if let Some(from) = self.neighbours.get_mut(&name) {
