@@ -194,7 +194,9 @@ pub fn speed(
     let [mut of_bare, mut of_links] = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
         of_bare.push(timed(|| bare.trips(true))?);
+        control.send(b"done")?;
         of_links.push(timed(|| linked_trips(&mut links, name, true))?);
+        control.send(b"done")?;
     }
     let [one, other] = [of_bare, of_links].map(Times::new);
     println!(
@@ -210,7 +212,9 @@ pub fn speed(
         let regions = (bare.endpoint.register(memory(bytes)?)?, links.register(memory(bytes)?)?);
         for _ in 0..ROUNDS {
             of_bare.push(timed(|| bare.is_read(regions.0, bytes))?);
+            control.send(b"done")?;
             of_links.push(timed(|| linked_bodies(&mut links, name, regions.1, bytes, count))?);
+            control.send(b"done")?;
         }
         bare.endpoint.unregister(regions.0);
         let [one, other] = [of_bare, of_links].map(Times::new);
@@ -226,6 +230,17 @@ pub fn speed(
     control.send(b"end")
 }
 
+/// Lets a side work until the other one has got everything: what was sent last may leave only then.
+fn poll_until_done(control: &mut Control, mut poll: impl FnMut() -> Result<()>) -> Result<()> {
+    while !control.has_word() {
+        if control.has_ended() {
+            return Err("the caller has ended".into());
+        }
+        poll()?;
+    }
+    control.receive().map(drop)
+}
+
 /// The other side of [`speed`].
 pub fn serve_speed(
     mut links: FabricLinks,
@@ -237,19 +252,18 @@ pub fn serve_speed(
     let mut bare = bare(options, setting, &mut control)?;
     for _ in 0..ROUNDS {
         bare.trips(false)?;
+        poll_until_done(&mut control, || Ok(bare.endpoint.poll().map(drop)?))?;
         linked_trips(&mut links, name, false)?;
+        poll_until_done(&mut control, || Ok(links.poll().map(drop)?))?;
     }
     for bytes in LONG_BYTES {
         let count = count_of(bytes, options);
         for _ in 0..ROUNDS {
             bare.reads(bytes, count)?;
+            poll_until_done(&mut control, || Ok(bare.endpoint.poll().map(drop)?))?;
             receive_bodies(&mut links, name, count)?;
+            poll_until_done(&mut control, || Ok(links.poll().map(drop)?))?;
         }
-    }
-    // What was sent last arrives only while this side works.
-    while !control.has_word() && !control.has_ended() {
-        while links.poll()?.is_some() || bare.endpoint.poll()?.is_some() {}
-        std::thread::yield_now();
     }
     Ok(())
 }
