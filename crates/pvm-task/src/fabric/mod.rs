@@ -316,9 +316,23 @@ impl FabricLinks {
 
     /// Lets everything proceed, and returns the next event. After an error the fabric is useless.
     pub fn poll(&mut self) -> Result<Option<FabricEvent>, Failure> {
-        if let Some(event) = self.events.pop_front() {
-            return Ok(Some(event));
+        while self.events.is_empty() {
+            self.proceed()?;
+            // Pieces are sealed one by one, so that the provider sends each before the next one is ready.
+            if !self.can_seal() {
+                break;
+            }
         }
+        Ok(self.events.pop_front())
+    }
+
+    /// Returns whether there is a piece to seal, and memory for it.
+    fn can_seal(&self) -> bool {
+        let can = |name: &LinkName| self.neighbours.get(name).is_some_and(|to| to.pieces.can_seal(&to.link));
+        self.due.iter().any(can)
+    }
+
+    fn proceed(&mut self) -> Result<(), Failure> {
         while let Some(arrived) = self.endpoint.poll()? {
             self.pauses.reset();
             match arrived {
@@ -357,7 +371,7 @@ impl FabricLinks {
         for name in std::mem::take(&mut self.due) {
             self.transmit(name);
         }
-        Ok(self.events.pop_front())
+        Ok(())
     }
 
     fn receive(&mut self, mut slot: Slot) -> Result<(), Failure> {
@@ -422,8 +436,7 @@ impl FabricLinks {
             }
             self.transmit(name);
         }
-        let can_seal = |name: &LinkName| self.neighbours.get(name).is_some_and(|to| to.pieces.can_seal(&to.link));
-        if !self.events.is_empty() || !self.waiting_reads.is_empty() || self.due.iter().any(can_seal) {
+        if !self.events.is_empty() || !self.waiting_reads.is_empty() || self.can_seal() {
             return Wait::Not;
         }
         let can_sleep = match self.endpoint.waits() {
