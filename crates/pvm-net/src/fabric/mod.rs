@@ -126,7 +126,7 @@ pub struct Queues {
 
 impl Queues {
     /// The usual queues: 2.5 MiB.
-    pub const USUAL: Queues = Queues { receives: 256, sends: 64, reads: 4, buffer_bytes: 8192 };
+    pub const USUAL: Queues = Queues { receives: 256, sends: 64, reads: 16, buffer_bytes: 8192 };
 }
 
 /// An open provider.

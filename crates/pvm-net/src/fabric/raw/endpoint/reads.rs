@@ -6,10 +6,15 @@ use crate::fabric::Failure;
 use std::mem::ManuallyDrop;
 
 /// This many bodies are kept to be used again, and this many bytes of them together.
-const SPARE_BODIES_MAX: usize = 8;
+const SPARE_BODIES_MAX: usize = 20;
 const SPARE_BYTES_MAX: usize = 64 << 20;
 /// Memory of an earlier body is used again for a body that needs at least this part of it.
 const SPARE_PART_MIN: usize = 4;
+
+/// This many reads may be under way, however long they are.
+const LONG_READS_MAX: usize = 4;
+/// Further ones only while fewer bytes than these are under way: more would not find room in a cache.
+const UNDER_WAY_BYTES_MAX: usize = 1 << 20;
 
 /// Names the place of a body that is read part by part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,8 +68,10 @@ impl Endpoint {
     }
 
     fn free_reading(&self) -> Option<usize> {
-        let waited_for = self.readings.iter().flatten().filter(|reading| !reading.is_abandoned).count();
-        self.readings.iter().position(Option::is_none).filter(|_| waited_for < self.queues.reads)
+        let waited_for = || self.readings.iter().flatten().filter(|reading| !reading.is_abandoned);
+        let (count, bytes) = (waited_for().count(), waited_for().map(|reading| reading.bytes).sum::<usize>());
+        let is_room = count < self.queues.reads && (count < LONG_READS_MAX || bytes < UNDER_WAY_BYTES_MAX);
+        self.readings.iter().position(Option::is_none).filter(|_| is_room)
     }
 
     /// Begins to read this many bytes of a peer's memory into new memory. The end is reported as an event with this
@@ -148,10 +155,12 @@ impl Endpoint {
     /// Takes the memory of a body back that nobody needs any more, to be used for later ones: new memory has to get its
     /// pages first, which takes longer than many a network needs to fill them.
     pub fn recycle(&mut self, mut body: Vec<u8>) {
-        let kept: usize = self.spare_bodies.iter().map(Vec::capacity).sum();
-        if self.spare_bodies.len() < SPARE_BODIES_MAX && kept + body.capacity() <= SPARE_BYTES_MAX {
-            body.clear();
-            self.spare_bodies.push(body);
+        body.clear();
+        self.spare_bodies.push(body);
+        let kept = |spare: &Vec<Vec<u8>>| spare.iter().map(Vec::capacity).sum::<usize>();
+        // The oldest go first: bodies of their length have not come lately.
+        while self.spare_bodies.len() > SPARE_BODIES_MAX || kept(&self.spare_bodies) > SPARE_BYTES_MAX {
+            self.spare_bodies.remove(0);
         }
     }
 
