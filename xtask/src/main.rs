@@ -181,7 +181,7 @@ const COMMANDS: &[(&str, &[Command])] = &[
             ),
             command(
                 "fabric",
-                "try links on libfabric between hosts, with each provider: fabric [--short] [--provider NAME]",
+                "try links on libfabric between hosts, with each provider: fabric [--short] [--provider NAME] [--rdma | --speed]",
                 "3 min",
                 fabric::run,
             ),

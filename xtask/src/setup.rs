@@ -3,7 +3,7 @@
 use crate::common::{in_path, output, sh};
 use crate::debian_pvm;
 use crate::debian_rust::{self, Part};
-use crate::{bench, clippy, fuzz, mpi_wheels, sanitize, slurm, unlike};
+use crate::{bench, clippy, fabric, fuzz, mpi_wheels, sanitize, slurm, unlike};
 use anyhow::{Result, bail, ensure};
 use std::collections::HashSet;
 use std::path::Path;
@@ -66,9 +66,10 @@ struct Wanted {
     parts: Vec<&'static Part>,
     with_pvm: bool,
     with_slurm: bool,
+    with_rdma: bool,
 }
 
-/// Runs the command: `setup [build|test|clippy|unlike|sanitize|slurm|bench|packages|wheel|fuzz]...`; without a word, the
+/// Runs the command: `setup [build|test|clippy|unlike|sanitize|slurm|rdma|bench|packages|wheel|fuzz]...`; without a word, the
 /// words are those of [`ALL`].
 pub fn run(arguments: &[String]) -> Result<()> {
     let mut words: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -124,6 +125,11 @@ fn wanted(words: &[&str]) -> Result<Wanted> {
                 wanted.add(&["iproute2"]);
                 wanted.with_slurm = true;
             }
+            "rdma" => {
+                wanted.add(fabric::rdma::PACKAGES);
+                wanted.add(&["libfabric-dev"]);
+                wanted.with_rdma = true;
+            }
             "clippy" => wanted.parts.push(&clippy::PROGRAM),
             "sanitize" => wanted.parts.push(&sanitize::LIBRARIES),
             "fuzz" => {
@@ -131,7 +137,9 @@ fn wanted(words: &[&str]) -> Result<Wanted> {
                 wanted.packages.extend(fuzz::llvm_packages()?);
             }
             other => {
-                bail!("setup knows build, test, clippy, unlike, sanitize, slurm, bench, packages and fuzz, not {other}")
+                bail!(
+                    "setup knows build, test, clippy, unlike, sanitize, slurm, rdma, bench, packages and fuzz, not {other}"
+                )
             }
         }
     }
@@ -183,6 +191,9 @@ impl Wanted {
         }
         if self.with_slurm {
             slurm::fetch()?;
+        }
+        if self.with_rdma {
+            fabric::rdma::fetch()?;
         }
         debian_rust::fetch(&self.parts)
     }

@@ -65,6 +65,18 @@ impl Seal {
         self.key.open_in_place(nonce(serial), Aad::from(&*clear), tag).ok()?;
         Some(&clear[head_bytes..])
     }
+
+    /// Encrypts in place, and returns the tag that belongs to it. No two calls for a secret, of this method or of
+    /// [`Seal::seal`], may have the same `serial`.
+    pub fn seal_apart(&self, serial: u64, payload: &mut [u8]) -> [u8; TAG_BYTES] {
+        let tag = self.key.seal_in_place_separate_tag(nonce(serial), Aad::empty(), payload);
+        tag.expect("no payload is too long").as_ref().try_into().expect("the tag has this length")
+    }
+
+    /// Decrypts in place. Returns false if payload and tag were not sealed with this secret.
+    pub fn open_apart(&self, serial: u64, tag: [u8; TAG_BYTES], payload: &mut [u8]) -> bool {
+        self.key.open_in_place_separate_tag(nonce(serial), Aad::empty(), tag.into(), payload, 0..).is_ok()
+    }
 }
 
 fn nonce(serial: u64) -> Nonce {
@@ -97,5 +109,19 @@ mod tests {
                 assert_eq!(open(&seals[0], 7, sealed[..at].to_vec()), None, "{at} bytes");
             }
         }
+    }
+
+    #[test]
+    fn what_was_sealed_apart_from_its_tag_is_opened_with_the_tag_only() {
+        let seal = Seal::new(&[1; SECRET_BYTES], true);
+        let mut sealed = *b"payload";
+        let tag = seal.seal_apart(7, &mut sealed);
+        assert_ne!(&sealed, b"payload");
+        let open = |serial, tag, mut bytes: [u8; 7]| seal.open_apart(serial, tag, &mut bytes).then_some(bytes);
+        assert_eq!(open(7, tag, sealed), Some(*b"payload"));
+        assert_eq!(open(8, tag, sealed), None);
+        assert_eq!(open(7, [0; TAG_BYTES], sealed), None);
+        sealed[6] ^= 1;
+        assert_eq!(open(7, tag, sealed), None);
     }
 }

@@ -1,12 +1,16 @@
 //! The frames of a link on a fabric. All numbers are little endian.
 //!
 //! A frame begins with the link's name, a word with the kind (8 bits) and the serial number (56 bits), and two
-//! counters. An offer continues with the body's length, address and key. The content follows.
+//! counters. An offer continues with the body's length, and the length, address, key and tag of the body's first piece;
+//! a further piece with the same. The content follows. A frame with several messages consists of the header and, for each
+//! message, a word with its kind (8 bits) and length (24 bits) and what would follow the header in a frame of its own.
 
 /// The length of a header in bytes, without what an offer adds.
 pub const HEADER_BYTES: usize = 24;
 /// The length of what an offer adds.
-pub const OFFER_BYTES: usize = 24;
+pub const OFFER_BYTES: usize = 32 + PIECE_TAG_BYTES;
+/// The length of a piece's tag in bytes.
+pub const PIECE_TAG_BYTES: usize = 16;
 /// Serial numbers are smaller than this.
 const SERIALS: u64 = 1 << 56;
 
@@ -21,9 +25,32 @@ pub enum Kind {
     Grant = 3,
     /// Counters only.
     Taken = 4,
+    /// A further piece of the body that the last offer has begun.
+    Piece = 5,
+    /// Several messages: short ones and offers.
+    Several = 6,
 }
 
-/// Where a body lies in its sender's memory.
+impl Kind {
+    fn from_number(number: u64) -> Option<Kind> {
+        Some(match number {
+            1 => Kind::Short,
+            2 => Kind::Offer,
+            3 => Kind::Grant,
+            4 => Kind::Taken,
+            5 => Kind::Piece,
+            6 => Kind::Several,
+            _ => return None,
+        })
+    }
+}
+
+/// The length of the word in front of each of several messages.
+pub const PART_HEAD_BYTES: usize = 4;
+/// A message among several is shorter than this.
+const PART_BYTES_END: usize = 1 << 24;
+
+/// Where a body or a piece of it lies in its sender's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offered {
     /// The length in bytes.
@@ -32,6 +59,17 @@ pub struct Offered {
     pub address: u64,
     /// The key of the memory.
     pub key: u64,
+}
+
+/// A piece of a body, as an offer or a frame of its own names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// The length of the whole body in bytes.
+    pub body_bytes: u64,
+    /// Where the piece lies.
+    pub place: Offered,
+    /// What proves that the piece is the sender's, if bodies are sealed; otherwise zeroes.
+    pub tag: [u8; PIECE_TAG_BYTES],
 }
 
 /// The header of a frame.
@@ -45,7 +83,8 @@ pub struct Header {
     pub serial: u64,
     /// How many counted frames the receiver may have sent in all, modulo 2^32.
     pub allowed: u32,
-    /// How many messages the sender has taken, modulo 2^32.
+    /// How many pieces the sender has taken, modulo 2^32. A message without body, or with a body of one piece, is one
+    /// piece.
     pub taken: u32,
 }
 
@@ -68,13 +107,7 @@ impl Header {
         let (allowed, rest) = rest.split_first_chunk()?;
         let (taken, rest) = rest.split_first_chunk()?;
         let word = u64::from_le_bytes(*word);
-        let kind = match word >> 56 {
-            1 => Kind::Short,
-            2 => Kind::Offer,
-            3 => Kind::Grant,
-            4 => Kind::Taken,
-            _ => return None,
-        };
+        let kind = Kind::from_number(word >> 56)?;
         let header = Header {
             link: u64::from_le_bytes(*link),
             kind,
@@ -91,24 +124,47 @@ impl Header {
     }
 }
 
-impl Offered {
+impl Piece {
+    /// Returns the only piece of a body that lies there.
+    pub fn whole(place: Offered) -> Piece {
+        Piece { body_bytes: place.bytes, place, tag: [0; PIECE_TAG_BYTES] }
+    }
+
     /// Returns the bytes that follow the header of an offer.
     pub fn bytes(&self) -> [u8; OFFER_BYTES] {
         let mut bytes = [0; OFFER_BYTES];
-        for (place, word) in bytes.chunks_exact_mut(8).zip([self.bytes, self.address, self.key]) {
+        let words = [self.body_bytes, self.place.bytes, self.place.address, self.place.key];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
+        bytes[32..].copy_from_slice(&self.tag);
         bytes
     }
 
     /// Splits what follows the header of an offer.
-    pub fn read(rest: &[u8]) -> Option<(Offered, &[u8])> {
+    pub fn read(rest: &[u8]) -> Option<(Piece, &[u8])> {
+        let (body_bytes, rest) = rest.split_first_chunk()?;
         let (bytes, rest) = rest.split_first_chunk()?;
         let (address, rest) = rest.split_first_chunk()?;
         let (key, rest) = rest.split_first_chunk()?;
-        let [bytes, address, key] = [bytes, address, key].map(|word| u64::from_le_bytes(*word));
-        Some((Offered { bytes, address, key }, rest))
+        let (tag, rest) = rest.split_first_chunk()?;
+        let [body_bytes, bytes, address, key] = [body_bytes, bytes, address, key].map(|word| u64::from_le_bytes(*word));
+        Some((Piece { body_bytes, place: Offered { bytes, address, key }, tag: *tag }, rest))
     }
+}
+
+/// Returns the word in front of a message of this kind and length among several.
+pub fn part_head(kind: Kind, bytes: usize) -> [u8; PART_HEAD_BYTES] {
+    assert!(bytes < PART_BYTES_END, "a message in a frame is shorter");
+    ((kind as u32) << 24 | bytes as u32).to_le_bytes()
+}
+
+/// Splits the first of several messages off: its kind, what would follow its header, and the others.
+pub fn read_part(rest: &[u8]) -> Option<(Kind, &[u8], &[u8])> {
+    let (word, rest) = rest.split_first_chunk()?;
+    let word = u32::from_le_bytes(*word);
+    let (part, rest) = rest.split_at_checked(word as usize % PART_BYTES_END)?;
+    Some((Kind::from_number((word >> 24).into())?, part, rest))
 }
 
 #[cfg(test)]
@@ -117,21 +173,32 @@ mod tests {
 
     #[test]
     fn frames_are_read_as_they_were_written() {
-        for kind in [Kind::Short, Kind::Offer, Kind::Grant, Kind::Taken] {
+        for kind in [Kind::Short, Kind::Offer, Kind::Grant, Kind::Taken, Kind::Piece, Kind::Several] {
             let header = Header { link: u64::MAX - 1, kind, serial: SERIALS - 2, allowed: u32::MAX, taken: 7 };
             let mut frame = header.bytes().to_vec();
             frame.extend_from_slice(b"content");
             assert_eq!(Header::read(&frame), Some((header, &b"content"[..])));
             assert_eq!(Header::link_of(&frame), Some(header.link));
             assert!((0..HEADER_BYTES).all(|end| Header::read(&frame[..end]).is_none()));
-            for wrong in [0, 5, 255] {
+            for wrong in [0, 7, 255] {
                 frame[15] = wrong;
                 assert_eq!(Header::read(&frame), None);
             }
         }
-        let offered = Offered { bytes: 1 << 40, address: u64::MAX, key: 3 };
-        let bytes = offered.bytes();
-        assert_eq!(Offered::read(&bytes), Some((offered, &[][..])));
-        assert!((0..OFFER_BYTES).all(|end| Offered::read(&bytes[..end]).is_none()));
+        let place = Offered { bytes: 1 << 40, address: u64::MAX, key: 3 };
+        let piece = Piece { body_bytes: 1 << 41, place, tag: [9; PIECE_TAG_BYTES] };
+        let bytes = piece.bytes();
+        assert_eq!(Piece::read(&bytes), Some((piece, &[][..])));
+        assert!((0..OFFER_BYTES).all(|end| Piece::read(&bytes[..end]).is_none()));
+    }
+
+    #[test]
+    fn several_messages_are_told_apart() {
+        let several = [&part_head(Kind::Short, 3)[..], b"one", &part_head(Kind::Offer, 0)].concat();
+        let (kind, part, rest) = read_part(&several).unwrap();
+        assert_eq!((kind, part), (Kind::Short, &b"one"[..]));
+        assert_eq!(read_part(rest), Some((Kind::Offer, &[][..], &[][..])));
+        assert!((0..7).all(|end| read_part(&several[..end]).is_none()));
+        assert_eq!(read_part(&[0, 0, 0, 7]), None);
     }
 }

@@ -1,7 +1,8 @@
 //! Links between two sides that may be slow, leave in the middle, or lie.
+use super::frame::part_head;
 use super::*;
 use crate::prng::Prng;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 const BODY_BYTES_MAX: u64 = 1 << 30;
 
@@ -17,29 +18,43 @@ fn pair(credits: [u32; 2]) -> [Link; 2] {
 
 /// Returns the next frame's bytes and sends it.
 fn next_frame(link: &mut Link) -> Option<Vec<u8>> {
-    let ready = link.ready()?;
+    let ready = link.ready(SEAL_BYTES)?;
     let frame = [ready.head(), ready.content].concat();
+    assert!(frame.len() <= 256 - SEAL_BYTES);
     link.sent();
     Some(frame)
 }
 
+/// How much shorter frames are than they could be.
+const SEAL_BYTES: usize = 16;
+/// The longest piece in these tests.
+const PIECE_BYTES: u64 = 10;
+
+/// A third of the messages have bodies, half of them in pieces.
 fn message(number: u64) -> Message {
     let content = number.to_le_bytes().to_vec();
     match number % 3 {
-        0 => Message::Long(content, Offered { bytes: number + 5, address: number * 4096, key: 77 }),
+        0 if is_in_pieces(number) => Message::Long(content, Offered { bytes: body_bytes(number), address: 0, key: 0 }),
+        0 => Message::Long(content, Offered { bytes: body_bytes(number), address: number * 4096, key: 77 }),
         _ => Message::Short(content),
     }
 }
 
-fn body_of(offered: Offered) -> Vec<u8> {
-    offered.address.to_le_bytes().repeat(2)
+fn is_in_pieces(number: u64) -> bool {
+    number % 6 == 3
 }
 
-/// One side with its owner: what it has delivered, the bodies that it still reads, and the frames on their way to it.
+fn body_bytes(number: u64) -> u64 {
+    number % 40 + 5
+}
+
+/// One side with its owner: what it has delivered, the pieces that it still reads, and the frames on their way to it.
 struct Side {
     link: Link,
     wire: VecDeque<Vec<u8>>,
-    reading: Vec<(u64, Offered)>,
+    reading: Vec<ToRead>,
+    /// How many bytes of each body were read.
+    read: BTreeMap<u64, u64>,
     delivered: u64,
     told_taken: u64,
     sent: u64,
@@ -47,23 +62,49 @@ struct Side {
 
 impl Side {
     fn new(link: Link) -> Side {
-        Side { link, wire: VecDeque::new(), reading: Vec::new(), delivered: 0, told_taken: 0, sent: 0 }
+        let (wire, reading, read) = (VecDeque::new(), Vec::new(), BTreeMap::new());
+        Side { link, wire, reading, read, delivered: 0, told_taken: 0, sent: 0 }
+    }
+
+    fn send(&mut self) {
+        match message(self.sent) {
+            Message::Long(content, whole) if is_in_pieces(self.sent) => {
+                self.link.send_in_pieces(content, whole.bytes);
+            }
+            other => {
+                self.link.send(other);
+            }
+        }
+        self.sent += 1;
+    }
+
+    /// Makes the next piece ready: its address names message and place.
+    fn add_piece(&mut self) {
+        if let Some(Lacking { message, at, bytes, .. }) = self.link.lacking() {
+            let place = Offered { bytes: bytes.min(PIECE_BYTES), address: message * 4096 + at, key: 77 };
+            self.link.add_piece(place, [at as u8; PIECE_TAG_BYTES]);
+        }
     }
 
     fn take_events(&mut self) {
         while let Some(event) = self.link.poll_event() {
             match event {
-                Event::Message { content, body } => {
-                    let number = u64::from_le_bytes(content.try_into().unwrap());
+                Event::Message { number, content, has_body } => {
+                    assert_eq!(content, number.to_le_bytes());
                     assert_eq!(number, self.delivered, "in order");
-                    let expected = match message(number) {
-                        Message::Long(_, offered) => Some(body_of(offered)),
-                        Message::Short(_) => None,
-                    };
-                    assert_eq!(body, expected);
+                    assert_eq!(has_body, number % 3 == 0);
+                    assert_eq!(self.read.remove(&number), has_body.then(|| body_bytes(number)));
                     self.delivered += 1;
                 }
-                Event::Read(number, offered) => self.reading.push((number, offered)),
+                Event::Read(read) => {
+                    let (begun, piece) = (self.read.entry(read.message).or_default(), read.piece);
+                    assert_eq!(piece.body_bytes, body_bytes(read.message));
+                    assert_eq!(piece.place.address, read.message * 4096 + *begun);
+                    let tag = if is_in_pieces(read.message) { *begun as u8 } else { 0 };
+                    assert_eq!(piece.tag, [tag; PIECE_TAG_BYTES]);
+                    *begun += piece.place.bytes;
+                    self.reading.push(read);
+                }
                 Event::Taken(number) => {
                     assert!(number > self.told_taken && number <= self.sent);
                     self.told_taken = number;
@@ -73,11 +114,8 @@ impl Side {
     }
 
     fn step(&mut self, random: &mut Prng, peer_wire: &mut VecDeque<Vec<u8>>) {
-        match random.below(6) {
-            0 => {
-                self.link.send(message(self.sent));
-                self.sent += 1;
-            }
+        match random.below(8) {
+            0 => self.send(),
             1 | 2 => peer_wire.extend(next_frame(&mut self.link)),
             3 => {
                 // Frames may overtake others.
@@ -87,10 +125,12 @@ impl Side {
                 }
             }
             4 if !self.reading.is_empty() => {
-                let (number, offered) = self.reading.swap_remove(random.below(self.reading.len() as u64) as usize);
-                self.link.body_arrived(number, body_of(offered));
+                let read = self.reading.swap_remove(random.below(self.reading.len() as u64) as usize);
+                self.link.piece_arrived(read.message, read.number);
             }
-            _ => self.link.report_taken(),
+            5 => self.link.report_taken(),
+            6 => self.link.report_taken_pieces(),
+            _ => self.add_piece(),
         }
         self.take_events();
     }
@@ -120,12 +160,13 @@ fn settle([one, other]: &mut [Side; 2]) {
         let mut is_still = true;
         for is_back in [false, true] {
             let (from, to) = if is_back { (&mut *other, &mut *one) } else { (&mut *one, &mut *other) };
-            while let Some((number, offered)) = from.reading.pop() {
-                from.link.body_arrived(number, body_of(offered));
+            while let Some(read) = from.reading.pop() {
+                from.link.piece_arrived(read.message, read.number);
                 is_still = false;
             }
             from.take_events();
             from.link.report_taken();
+            from.add_piece();
             while let Some(frame) = next_frame(&mut from.link) {
                 to.wire.push_back(frame);
                 is_still = false;
@@ -171,14 +212,15 @@ fn who_leaves_in_the_middle_knows_what_the_peer_may_lack() {
 fn a_receiver_that_reads_nothing_stops_its_sender_at_the_credits() {
     let [mut one, mut other] = pair([3, 5]);
     for number in 0..20 {
-        one.send(message(number));
+        // No two of them fit a frame.
+        one.send(Message::Short(vec![number; 150]));
     }
     let frames: Vec<Vec<u8>> = std::iter::from_fn(|| next_frame(&mut one)).collect();
     assert_eq!(frames.len(), 5);
     for frame in &frames[..2] {
         other.receive(frame).unwrap();
     }
-    assert!(other.ready().is_none(), "two credits are not worth a grant");
+    assert!(other.ready(0).is_none(), "two credits are not worth a grant");
     other.receive(&frames[2]).unwrap();
     one.receive(&next_frame(&mut other).unwrap()).unwrap();
     assert_eq!(std::iter::from_fn(|| next_frame(&mut one)).count(), 3);
@@ -200,7 +242,11 @@ fn a_peer_that_breaks_the_rules_is_found_out() {
         link.receive(last).err()
     };
     let short = |serial| forged(Kind::Short, serial, 4, 0, b"x");
-    let offer = |bytes| forged(Kind::Offer, 0, 4, 0, &Offered { bytes, address: 0, key: 0 }.bytes());
+    let piece = |kind, serial, body_bytes, bytes| {
+        let place = Offered { bytes, address: 0, key: 0 };
+        forged(kind, serial, 4, 0, &Piece { body_bytes, place, tag: [0; PIECE_TAG_BYTES] }.bytes())
+    };
+    let offer = |bytes| piece(Kind::Offer, 0, bytes, bytes);
     assert_eq!(refused(&[vec![]]), Some(Violation::NoFrame));
     assert_eq!(refused(&[short(0)[..23].to_vec()]), Some(Violation::NoFrame));
     assert_eq!(refused(&[short(0), short(0)]), Some(Violation::Serial));
@@ -219,9 +265,52 @@ fn a_peer_that_breaks_the_rules_is_found_out() {
     assert_eq!(refused(&[forged(Kind::Taken, 0, 3, 0, b"")]), Some(Violation::Grant));
     assert_eq!(refused(&[forged(Kind::Grant, 0, 5, 0, b"")]), Some(Violation::Grant));
     assert_eq!(refused(&[forged(Kind::Grant, 0, 4, 0, b"")]), Some(Violation::Grant));
-    assert_eq!(refused(&[forged(Kind::Offer, 0, 4, 0, &[0; 23])]), Some(Violation::NoFrame));
+    assert_eq!(refused(&[forged(Kind::Offer, 0, 4, 0, &[0; 47])]), Some(Violation::NoFrame));
     assert_eq!(refused(&[offer(BODY_BYTES_MAX)]), None);
     assert_eq!(refused(&[offer(BODY_BYTES_MAX + 1)]), Some(Violation::Length));
+    assert_eq!(refused(&[offer(0)]), None);
+    assert_eq!(refused(&[piece(Kind::Offer, 0, 5, 6)]), Some(Violation::Piece));
+    assert_eq!(refused(&[piece(Kind::Offer, 0, 5, 0)]), Some(Violation::Piece));
+    assert_eq!(refused(&[piece(Kind::Piece, 0, 5, 5)]), Some(Violation::Piece), "a piece of nothing");
+    let first = piece(Kind::Offer, 0, 5, 3);
+    assert_eq!(refused(&[first.clone(), piece(Kind::Piece, 1, 5, 2)]), None);
+    assert_eq!(refused(&[first.clone(), piece(Kind::Piece, 1, 5, 3)]), Some(Violation::Piece));
+    assert_eq!(refused(&[first.clone(), piece(Kind::Piece, 1, 5, 0)]), Some(Violation::Piece));
+    assert_eq!(refused(&[first.clone(), piece(Kind::Offer, 1, 5, 3)]), Some(Violation::Piece));
+    assert_eq!(refused(&[first, short(1)]), Some(Violation::Piece));
+    let several = |parts: &[&[u8]]| forged(Kind::Several, 0, 4, 0, &parts.concat());
+    let short_part = [&part_head(Kind::Short, 1)[..], b"x"].concat();
+    assert_eq!(refused(&[several(&[&short_part, &short_part])]), None);
+    assert_eq!(refused(&[several(&[&short_part, &short_part[..4]])]), Some(Violation::NoFrame));
+    for kind in [Kind::Offer, Kind::Piece, Kind::Grant, Kind::Taken, Kind::Several] {
+        assert_eq!(refused(&[several(&[&short_part, &part_head(kind, 0)])]), Some(Violation::NoFrame));
+    }
+}
+
+#[test]
+fn messages_that_had_to_wait_travel_together() {
+    let [mut one, mut other] = pair([3, 2]);
+    for number in 0..14 {
+        if !is_in_pieces(number) {
+            one.send(message(number));
+        }
+    }
+    let frames: Vec<Vec<u8>> = std::iter::from_fn(|| next_frame(&mut one)).collect();
+    let kinds: Vec<Kind> = frames.iter().map(|frame| Header::read(frame).unwrap().0.kind).collect();
+    assert_eq!(kinds, [Kind::Several, Kind::Several], "all in two frames");
+    frames.iter().for_each(|frame| other.receive(frame).unwrap());
+    let mut numbers = Vec::new();
+    while let Some(event) = other.poll_event() {
+        match event {
+            Event::Message { content, .. } => numbers.push(u64::from_le_bytes(content.try_into().unwrap())),
+            Event::Read(read) => other.piece_arrived(read.message, read.number),
+            Event::Taken(_) => {}
+        }
+    }
+    assert_eq!(numbers, [0, 1, 2, 4, 5, 6, 7, 8, 10, 11, 12, 13]);
+    other.report_taken();
+    one.receive(&next_frame(&mut other).unwrap()).unwrap();
+    assert!(one.is_all_taken());
 }
 
 #[test]
@@ -249,10 +338,10 @@ fn random_bytes_never_get_past_the_rules() {
 }
 
 #[test]
-fn a_body_that_nobody_waits_for_changes_nothing() {
+fn a_piece_that_nobody_waits_for_changes_nothing() {
     let [_, mut link] = pair([4, 4]);
-    link.body_arrived(0, vec![1]);
-    link.body_arrived(u64::MAX, vec![1]);
+    link.piece_arrived(0, 0);
+    link.piece_arrived(u64::MAX, 1);
     assert_eq!((link.poll_event(), link.taken()), (None, 0));
 }
 
@@ -262,6 +351,6 @@ fn unfit_introductions_make_no_link() {
     let made = |theirs: Introduction| Link::new(&ours, &theirs, BODY_BYTES_MAX).is_some();
     assert!(made(introduction(2, 1)));
     assert!(!made(introduction(2, 0)));
-    assert!(!made(Introduction { frame_bytes: 48, ..introduction(2, 4) }));
+    assert!(!made(Introduction { frame_bytes: 72, ..introduction(2, 4) }));
     assert!(!made(Introduction { provider: "other".into(), ..introduction(2, 4) }));
 }

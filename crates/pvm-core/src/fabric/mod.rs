@@ -11,6 +11,9 @@
 //! * Frames are numbered, and are taken in the order of their numbers.
 //! * A message that fits a frame travels in it. Of a longer one, the frame says where the body lies; the receiver reads
 //!   it from there. Messages are delivered in the order in which they were sent.
+//! * A body can be offered in pieces, each in a frame of its own, for a sender that makes one piece after the other ready
+//!   and uses its memory again. Nothing else is sent between the pieces of a body.
+//! * Messages that had to wait for a buffer of the peer travel together, as many as fit a frame.
 //! * The sender keeps a message until the receiver has reported that it has taken it. So whoever leaves the fabric in
 //!   the middle knows what is to be sent in another way ([`Link::into_untaken`]).
 //! * A frame that breaks the rules ends the link that it names ([`Violation`]), and no other.
@@ -19,7 +22,9 @@ mod introduction;
 mod link;
 #[cfg(test)]
 mod link_tests;
+mod violation;
 
-pub use frame::{HEADER_BYTES, Header, Kind, OFFER_BYTES, Offered};
+pub use frame::{HEADER_BYTES, Header, Kind, OFFER_BYTES, Offered, PIECE_TAG_BYTES, Piece};
 pub use introduction::{INTRODUCTION_BYTES_MAX, Introduction};
-pub use link::{Event, Link, Message, Ready, UNCOUNTED_MAX, Untaken, Violation};
+pub use link::{Event, Lacking, Link, Message, Ready, ToRead, UNCOUNTED_MAX, Untaken};
+pub use violation::Violation;

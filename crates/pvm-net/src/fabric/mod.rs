@@ -16,8 +16,8 @@ mod raw;
 
 pub use choice::Setting;
 pub use raw::{
-    Candidate, Counters, Endpoint, Event, Library, Memory, MemoryError, Peer, ReadError, RegionId, Remote, SendError,
-    Slot, Waits,
+    Candidate, Counters, Endpoint, Event, Library, Memory, MemoryError, Peer, PlaceId, ReadError, ReadPart, RegionId,
+    Remote, SendError, Slot, Waits,
 };
 use std::ffi::OsStr;
 use std::fmt;
@@ -126,7 +126,7 @@ pub struct Queues {
 
 impl Queues {
     /// The usual queues: 2.5 MiB.
-    pub const USUAL: Queues = Queues { receives: 256, sends: 64, reads: 4, buffer_bytes: 8192 };
+    pub const USUAL: Queues = Queues { receives: 256, sends: 64, reads: 16, buffer_bytes: 8192 };
 }
 
 /// An open provider.

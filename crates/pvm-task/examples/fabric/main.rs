@@ -1,17 +1,25 @@
 //! Tries and measures links on a fabric between processes, for `cargo xtask fabric`.
 //!
 //! * `fabric offers`: what libfabric offers here;
+//! * `fabric cost SETTING`: how much processor time messages take;
 //! * `fabric serve ADDRESS:PORT SETTING`: waits for a caller at that address, then takes part in what it wants;
-//! * `fabric call ADDRESS:PORT[,ADDRESS:PORT]... SETTING PART`: runs a part of the trial: `check`, `speed`, `idle` or
-//!   `death`. For `death`, the process at the first address is started with `--dies`, and kills itself in the middle.
+//! * `fabric call ADDRESS:PORT[,ADDRESS:PORT]... SETTING PART`: runs a part of the trial:
+//!   * `check`: messages of all lengths, whose content is known; `death`: the same with several peers, of which the
+//!     first was started with `--dies` and kills itself in the middle;
+//!   * `reads`: remote reads of the bare provider, whose content is known;
+//!   * `idle`: what waiting costs; `speed`: in comparison with the bare provider; `pair`, `pair-bare`: ping-pong.
 //!
-//! Options: `--library PATH`, `--sealed`, `--dies`, `--messages N`, `--seed N`. Each line of the output begins with `ok`, `note` or
-//! `FAILED`. The processes tell each other their introductions on a TCP connection, as daemons would.
+//! Options: `--library PATH`, `--sealed`, `--dies`, `--messages N`, `--megabytes N` (of each measurement), `--seed N`. Each
+//! line of the output begins with `ok`, `note`, `native` (a measured time) or `FAILED`. The processes tell each other their
+//! introductions on a TCP connection, as daemons would.
 #![forbid(unsafe_code)]
 
 mod control;
+mod cost;
 mod measure;
+mod pair;
 mod process;
+mod reads;
 mod traffic;
 
 use control::Control;
@@ -25,18 +33,27 @@ use std::process::ExitCode;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// What the command line says.
+#[derive(Clone)]
 struct Options {
     words: Vec<String>,
     library: OsString,
     is_sealed: bool,
     dies: bool,
     messages: u64,
+    megabytes: usize,
     seed: u64,
 }
 
 fn options() -> Result<Options> {
-    let mut options =
-        Options { words: Vec::new(), library: LIBRARY.into(), is_sealed: false, dies: false, messages: 400, seed: 1 };
+    let mut options = Options {
+        words: Vec::new(),
+        library: LIBRARY.into(),
+        is_sealed: false,
+        dies: false,
+        messages: 400,
+        megabytes: 32,
+        seed: 1,
+    };
     let mut arguments = std::env::args().skip(1);
     while let Some(word) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{word} needs a value"));
@@ -45,6 +62,7 @@ fn options() -> Result<Options> {
             "--dies" => options.dies = true,
             "--sealed" => options.is_sealed = true,
             "--messages" => options.messages = value()?.parse()?,
+            "--megabytes" => options.megabytes = value()?.parse()?,
             "--seed" => options.seed = value()?.parse()?,
             _ => options.words.push(word),
         }
@@ -66,9 +84,10 @@ fn run(options: &Options) -> Result<()> {
     let words: Vec<&str> = options.words.iter().map(String::as_str).collect();
     match words[..] {
         ["offers"] => offers(options),
+        ["cost", setting] => cost::cost(options, &setting.parse()?),
         ["serve", address, setting] => serve(options, address, &setting.parse()?),
         ["call", addresses, setting, part] => call(options, addresses, &setting.parse()?, part),
-        _ => Err("usage: fabric offers | serve ADDRESS SETTING | call ADDRESSES SETTING PART".into()),
+        _ => Err("usage: fabric offers | cost SETTING | serve ADDRESS SETTING | call ADDRESSES SETTING PART".into()),
     }
 }
 
@@ -99,9 +118,13 @@ fn offers(options: &Options) -> Result<()> {
 
 /// Opens the fabric, and prints what that has changed in the process.
 fn open(options: &Options, setting: &Setting) -> Result<Fabric> {
+    open_with_queues(options, setting, Queues::USUAL)
+}
+
+fn open_with_queues(options: &Options, setting: &Setting, queues: Queues) -> Result<Fabric> {
     let before = process::State::now()?;
     let library = Library::load(&options.library).map_err(pvm_net::fabric::OpenError::Library)?;
-    let fabric = Fabric::open_with(&library, setting, Queues::USUAL)?.ok_or("the setting wants no fabric")?;
+    let fabric = Fabric::open_with(&library, setting, queues)?.ok_or("the setting wants no fabric")?;
     let after = process::State::now()?;
     if after.signals != before.signals {
         return Err(format!("signal handlers have changed: {:#x} to {:#x}", before.signals, after.signals).into());
@@ -156,13 +179,20 @@ fn serve(options: &Options, address: &str, setting: &Setting) -> Result<()> {
     control.is_sealed = control.receive()? == [1];
     let seed = u64::from_le_bytes(control.receive()?.try_into().map_err(|_| "no seed")?);
     let messages = u64::from_le_bytes(control.receive()?.try_into().map_err(|_| "no number")?);
+    let megabytes = usize::from_le_bytes(control.receive()?.try_into().map_err(|_| "no number")?);
     let mut links = FabricLinks::new(open(options, setting)?);
     let (name, _) = link(&mut links, &mut control, false)?;
     match part.as_str() {
         "check" | "death" => {
             traffic::exchange(&mut links, &[(name, seed, false)], messages, &mut [&mut control], None, options.dies)?;
         }
-        "speed" => measure::serve_speed(links, name, control, options, setting)?,
+        "speed" => measure::serve_speed(links, name, control, &Options { megabytes, ..options.clone() }, setting)?,
+        "pair" => pair::linked(links, name, control, false)?,
+        "pair-bare" => pair::bare(control, options, setting, false)?,
+        "reads" => {
+            drop(links);
+            reads::reads(vec![control], &Options { messages, seed: seed + 1000, ..options.clone() }, setting)?;
+        }
         "idle" => measure::serve_idle(links, name, control)?,
         _ => return Err("an unknown part".into()),
     }
@@ -182,6 +212,7 @@ fn call(options: &Options, addresses: &str, setting: &Setting, part: &str) -> Re
         let seed = options.seed + number as u64;
         control.send(&seed.to_le_bytes())?;
         control.send(&options.messages.to_le_bytes())?;
+        control.send(&options.megabytes.to_le_bytes())?;
         let (name, theirs) = link(&mut links, &mut control, true)?;
         names.push((name, seed, true));
         introductions.push(theirs);
@@ -202,8 +233,14 @@ fn call(options: &Options, addresses: &str, setting: &Setting, part: &str) -> Re
             println!("ok one peer was killed, the other got everything, {done}");
         }
         "speed" => measure::speed(links, names[0].0, controls.swap_remove(0), options, setting)?,
+        "pair" => pair::linked(links, names[0].0, controls.swap_remove(0), true)?,
+        "reads" => {
+            drop(links);
+            reads::reads(controls, options, setting)?;
+        }
+        "pair-bare" => pair::bare(controls.swap_remove(0), options, setting, true)?,
         "idle" => measure::idle(links, names[0].0, controls.swap_remove(0))?,
-        _ => return Err("the parts are check, speed, idle and death".into()),
+        _ => return Err("the parts are check, speed, idle, pair, pair-bare, reads and death".into()),
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// The length of the heap from which half of the long bodies are taken.
-const HEAP_BYTES: usize = 4 << 20;
+pub const HEAP_BYTES: usize = 4 << 20;
 /// How many messages a side sends before it waits for the peer.
 const UNTAKEN_MAX: u64 = 100;
 /// How many frames a stranger sends.
@@ -21,10 +21,10 @@ const TIME_MAX: Duration = Duration::from_secs(60);
 const SLEEP_MAX: Duration = Duration::from_millis(10);
 
 /// Pseudo-random numbers (splitmix).
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-fn bytes_of(seed: u64, count: usize) -> Vec<u8> {
+pub fn bytes_of(seed: u64, count: usize) -> Vec<u8> {
     let mut random = Random(seed);
     let mut bytes = Vec::with_capacity(count + 8);
     while bytes.len() < count {

@@ -4,20 +4,23 @@
 //! and measures it.
 //!
 //! A [`FabricLinks`] is driven by calls of [`FabricLinks::poll`]. Without a secret, messages travel in clear. With
-//! secrets, every frame is sealed (AES-128-GCM), and a long body is sealed as a whole in memory of its own: what the
+//! secrets, every frame is sealed (AES-128-GCM), and a long body is sealed piece by piece in other memory: what the
 //! network carries, and what peers can read, is unreadable to others. What does not bear the seal is dropped, so it
 //! cannot even disturb a link.
+mod bodies;
 mod pauses;
+mod pieces;
 mod sealed;
 
 use pauses::Pauses;
 pub use pauses::Wait;
-use pvm_core::fabric::{Event, Header, Introduction, Link, Message, Offered, UNCOUNTED_MAX, Untaken};
+use pieces::{Pieces, Source};
+use pvm_core::fabric::{Event, Header, Introduction, Link, Message, Offered, ToRead, UNCOUNTED_MAX, Untaken};
 use pvm_net::fabric::{
-    Endpoint, Event as Arrived, Fabric, Failure, Memory, Peer, ReadError, RegionId, Remote, SendError, Slot, Waits,
+    Endpoint, Event as Arrived, Fabric, Failure, Memory, Peer, PlaceId, RegionId, SendError, Slot, Waits,
 };
 pub use sealed::Secrets;
-use sealed::{BODY_SEAL_BYTES, Seals};
+use sealed::{FRAME_SEAL_BYTES, Seals};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::Instant;
@@ -45,7 +48,7 @@ pub type LinkName = u64;
 pub enum Body {
     /// In a region that was registered before, from this position on. It must not change until [`FabricEvent::Sent`].
     InRegion(RegionId, usize, usize),
-    /// Here. It is copied to memory of its own.
+    /// Here. It is kept until the peer has taken it.
     Bytes(Vec<u8>),
 }
 
@@ -99,13 +102,10 @@ struct Neighbour {
     /// The memory of bodies that the peer may still read: the number of the message, and the region if it is for this body
     /// alone.
     offers: VecDeque<(u64, Option<RegionId>)>,
-    messages_sent: u64,
-}
-
-/// What a read is for.
-struct ReadFor {
-    link: LinkName,
-    number: u64,
+    /// Sealed bodies that are sent.
+    pieces: Pieces,
+    /// Bodies that are read, by the numbers of their messages.
+    bodies: BTreeMap<u64, PlaceId>,
 }
 
 /// All links of a process on one fabric.
@@ -115,10 +115,17 @@ pub struct FabricLinks {
     neighbours: BTreeMap<LinkName, Neighbour>,
     /// Receive buffers that no peer has been promised.
     free_buffers: usize,
-    reads: BTreeMap<u64, ReadFor>,
+    /// What is read, by the tickets of the reads.
+    reads: BTreeMap<u64, (LinkName, ToRead)>,
     reads_made: u64,
     /// Reads for which the endpoint had no room.
-    waiting_reads: VecDeque<(LinkName, u64, Offered)>,
+    waiting_reads: VecDeque<(LinkName, ToRead)>,
+    /// Links that may have something to send.
+    due: Vec<LinkName>,
+    /// Links whose peers may not know yet that their pieces were taken.
+    untold: Vec<LinkName>,
+    /// Memory for sealed pieces, of links that have ended.
+    spare_stages: Vec<RegionId>,
     events: VecDeque<FabricEvent>,
     /// Frames that were dropped, because they name no link, or have not its seal.
     pub dropped: u64,
@@ -137,6 +144,9 @@ impl FabricLinks {
             reads: BTreeMap::new(),
             reads_made: 0,
             waiting_reads: VecDeque::new(),
+            due: Vec::new(),
+            untold: Vec::new(),
+            spare_stages: Vec::new(),
             events: VecDeque::new(),
             dropped: 0,
             scratch: Vec::new(),
@@ -186,7 +196,8 @@ impl FabricLinks {
         let link = Link::new(ours, theirs, BODY_BYTES_MAX).ok_or_else(unfit)?;
         let peer = self.endpoint.insert(&theirs.address)?;
         let seals = secrets.map(Seals::new);
-        self.neighbours.insert(ours.link, Neighbour { peer, link, seals, offers: VecDeque::new(), messages_sent: 0 });
+        let (offers, pieces, bodies) = (VecDeque::new(), Pieces::default(), BTreeMap::new());
+        self.neighbours.insert(ours.link, Neighbour { peer, link, seals, offers, pieces, bodies });
         Ok(ours.link)
     }
 
@@ -196,9 +207,13 @@ impl FabricLinks {
         for region in neighbour.offers.into_iter().filter_map(|(_, region)| region) {
             self.endpoint.retire(region);
         }
+        self.spare_stages.extend(neighbour.pieces.into_stages());
+        for place in neighbour.bodies.into_values() {
+            self.endpoint.give_up_body(place);
+        }
         self.endpoint.remove(neighbour.peer);
         self.waiting_reads.retain(|(link, ..)| *link != name);
-        self.reads.retain(|_, read| read.link != name);
+        self.reads.retain(|_, (link, _)| *link != name);
         self.free_buffers += (PEER_FRAMES_MAX + UNCOUNTED_MAX) as usize;
         Some(neighbour.link.into_untaken())
     }
@@ -220,7 +235,6 @@ impl FabricLinks {
         let to = self.neighbours.get_mut(&name)?;
         assert!(content.len() <= to.link.short_bytes_max(to.frame_seal_bytes()), "the content fits a frame");
         let number = to.link.send(Message::Short(content));
-        to.messages_sent += 1;
         self.transmit(name);
         Some(number)
     }
@@ -229,34 +243,52 @@ impl FabricLinks {
     pub fn send_long(&mut self, name: LinkName, content: Vec<u8>, body: Body) -> Result<Option<u64>, Failure> {
         let Some(to) = self.neighbours.get_mut(&name) else { return Ok(None) };
         assert!(content.len() <= to.link.offer_content_bytes_max(to.frame_seal_bytes()), "the content fits a frame");
-        let (region, offset, bytes, is_own) = match (body, &to.seals) {
-            (Body::InRegion(region, offset, bytes), None) => (region, offset, bytes, false),
-            (Body::InRegion(region, offset, bytes), Some(seals)) => {
-                let clear = self.endpoint.copy_of(region, offset, bytes).ok_or_else(no_region)?;
-                let sealed = seals.seal_body(to.messages_sent, clear);
-                (register(&mut self.endpoint, &sealed)?, 0, sealed.len(), true)
+        let number = match body {
+            Body::InRegion(region, offset, bytes) => {
+                let remote = self.endpoint.remote(region, offset, bytes).ok_or_else(no_region)?;
+                match bytes {
+                    1.. if to.seals.is_some() => {
+                        to.pieces.push(Source::InRegion(region, offset), &mut self.endpoint, &mut self.spare_stages)?;
+                        to.link.send_in_pieces(content, bytes as u64)
+                    }
+                    _ => {
+                        let offered = Offered { bytes: bytes as u64, address: remote.address, key: remote.key };
+                        let number = to.link.send(Message::Long(content, offered));
+                        to.offers.push_back((number, None));
+                        number
+                    }
+                }
             }
-            (Body::Bytes(bytes), seals) => {
-                let bytes = match seals {
-                    Some(seals) => seals.seal_body(to.messages_sent, bytes),
-                    None => bytes,
-                };
-                (register(&mut self.endpoint, &bytes)?, 0, bytes.len(), true)
+            Body::Bytes(body) if to.seals.is_some() && !body.is_empty() => {
+                let bytes = body.len() as u64;
+                to.pieces.push(Source::Bytes(body), &mut self.endpoint, &mut self.spare_stages)?;
+                to.link.send_in_pieces(content, bytes)
+            }
+            Body::Bytes(body) => {
+                let bytes = body.len();
+                let region = self.endpoint.register(Memory::from_vec(body))?;
+                let remote = self.endpoint.remote(region, 0, bytes).ok_or_else(no_region)?;
+                let offered = Offered { bytes: bytes as u64, address: remote.address, key: remote.key };
+                let number = to.link.send(Message::Long(content, offered));
+                to.offers.push_back((number, Some(region)));
+                number
             }
         };
-        let remote = self.endpoint.remote(region, offset, bytes).ok_or_else(no_region)?;
-        let offered = Offered { bytes: bytes as u64, address: remote.address, key: remote.key };
-        let number = to.link.send(Message::Long(content, offered));
-        to.messages_sent += 1;
-        to.offers.push_back((number, is_own.then_some(region)));
         self.transmit(name);
         Ok(Some(number))
     }
 
-    /// Sends what the peer has buffers for.
+    /// Sends what the peer has buffers for. Seals one piece at the most: the provider has its turn before the next one.
     fn transmit(&mut self, name: LinkName) {
+        let mut may_seal = true;
         while let Some(to) = self.neighbours.get_mut(&name) {
-            let Some(ready) = to.link.ready() else { return };
+            if let Some(seals) = to.seals.as_ref().filter(|_| may_seal) {
+                match to.pieces.seal(&mut to.link, seals, &mut self.endpoint) {
+                    Ok(has_sealed) => may_seal = !has_sealed,
+                    Err(failure) => return self.give_up(name, Broken::Provider(failure)),
+                }
+            }
+            let Some(ready) = to.link.ready(to.frame_seal_bytes()) else { break };
             let result = match &to.seals {
                 None => self.endpoint.send(to.peer, &[ready.head(), ready.content]),
                 Some(seals) => {
@@ -266,26 +298,50 @@ impl FabricLinks {
             };
             match result {
                 Ok(()) => to.link.sent(),
-                Err(SendError::Full) => return,
+                Err(SendError::Full) => return self.mark_due(name),
                 Err(SendError::TooLong) => unreachable!("a frame is not longer than the peer's buffers, nor ours"),
                 Err(SendError::Failed(failure)) => return self.give_up(name, Broken::Provider(failure)),
             }
+        }
+        if self.neighbours.get(&name).is_some_and(|to| to.pieces.can_seal(&to.link)) {
+            self.mark_due(name);
+        }
+    }
+
+    fn mark_due(&mut self, name: LinkName) {
+        if !self.due.contains(&name) {
+            self.due.push(name);
         }
     }
 
     /// Lets everything proceed, and returns the next event. After an error the fabric is useless.
     pub fn poll(&mut self) -> Result<Option<FabricEvent>, Failure> {
-        if let Some(event) = self.events.pop_front() {
-            return Ok(Some(event));
+        while self.events.is_empty() {
+            self.proceed()?;
+            // Pieces are sealed one by one, so that the provider sends each before the next one is ready.
+            if !self.can_seal() {
+                break;
+            }
         }
+        Ok(self.events.pop_front())
+    }
+
+    /// Returns whether there is a piece to seal, and memory for it.
+    fn can_seal(&self) -> bool {
+        let can = |name: &LinkName| self.neighbours.get(name).is_some_and(|to| to.pieces.can_seal(&to.link));
+        self.due.iter().any(can)
+    }
+
+    fn proceed(&mut self) -> Result<(), Failure> {
         while let Some(arrived) = self.endpoint.poll()? {
             self.pauses.reset();
             match arrived {
                 Arrived::Received(slot) => self.receive(slot)?,
-                Arrived::Read { ticket, body } => self.body_arrived(ticket, body),
+                Arrived::PartRead { ticket, part } => self.piece_arrived(ticket, &part),
+                Arrived::Read { .. } => unreachable!("all bodies are read by parts"),
                 Arrived::ReadFailed { ticket, failure } => {
-                    if let Some(read) = self.reads.remove(&ticket) {
-                        self.give_up(read.link, Broken::Provider(failure));
+                    if let Some((link, _)) = self.reads.remove(&ticket) {
+                        self.give_up(link, Broken::Provider(failure));
                     }
                 }
                 Arrived::SendFailed { peer, failure } => {
@@ -299,14 +355,23 @@ impl FabricLinks {
                 break;
             }
         }
-        while self.endpoint.can_read() {
-            let Some((link, number, offered)) = self.waiting_reads.pop_front() else { break };
-            self.read(link, number, offered);
+        if self.events.is_empty() {
+            // Not before: the owner may first give back the body that it gets, whose memory is then in a cache.
+            self.read_waiting();
         }
-        for name in self.neighbours.keys().copied().collect::<Vec<_>>() {
+        if self.reads.is_empty() && self.waiting_reads.is_empty() {
+            // Nothing more of the peers' memory is on its way: they may use it again.
+            for name in std::mem::take(&mut self.untold) {
+                if let Some(from) = self.neighbours.get_mut(&name) {
+                    from.link.report_taken_pieces();
+                    self.mark_due(name);
+                }
+            }
+        }
+        for name in std::mem::take(&mut self.due) {
             self.transmit(name);
         }
-        Ok(self.events.pop_front())
+        Ok(())
     }
 
     fn receive(&mut self, mut slot: Slot) -> Result<(), Failure> {
@@ -325,7 +390,11 @@ impl FabricLinks {
         self.endpoint.post(slot)?;
         match result {
             None => self.dropped += 1,
-            Some(Ok(())) => self.take_link_events(name),
+            Some(Ok(())) => {
+                from.pieces.taken(&from.link);
+                self.mark_due(name);
+                self.take_link_events(name);
+            }
             Some(Err(violation)) => self.give_up(name, Broken::Violation(violation)),
         }
         Ok(())
@@ -334,10 +403,14 @@ impl FabricLinks {
     fn take_link_events(&mut self, name: LinkName) {
         while let Some(event) = self.neighbours.get_mut(&name).and_then(|from| from.link.poll_event()) {
             match event {
-                Event::Message { content, body } => {
-                    self.events.push_back(FabricEvent::Message { link: name, content, body });
+                Event::Message { number, content, has_body } => {
+                    let body = if has_body { self.take_body(name, number) } else { Ok(None) };
+                    match body {
+                        Ok(body) => self.events.push_back(FabricEvent::Message { link: name, content, body }),
+                        Err(failure) => self.give_up(name, Broken::Provider(failure)),
+                    }
                 }
-                Event::Read(number, offered) => self.read(name, number, offered),
+                Event::Read(read) => self.read(name, read),
                 Event::Taken(number) => self.taken(name, number),
             }
         }
@@ -354,36 +427,6 @@ impl FabricLinks {
         self.events.push_back(FabricEvent::Sent(name, up_to));
     }
 
-    /// Begins to read a body.
-    fn read(&mut self, name: LinkName, number: u64, offered: Offered) {
-        let Some(from) = self.neighbours.get(&name) else { return };
-        let ticket = self.reads_made;
-        let remote = Remote { address: offered.address, key: offered.key };
-        let bytes = usize::try_from(offered.bytes).unwrap_or(usize::MAX);
-        match self.endpoint.read(from.peer, remote, bytes, ticket) {
-            Ok(()) => {
-                self.reads_made += 1;
-                self.reads.insert(ticket, ReadFor { link: name, number });
-            }
-            Err(ReadError::Full) => self.waiting_reads.push_back((name, number, offered)),
-            Err(ReadError::NoMemory) => self.give_up(name, Broken::NoMemory),
-            Err(ReadError::Failed(failure)) => self.give_up(name, Broken::Provider(failure)),
-        }
-    }
-
-    fn body_arrived(&mut self, ticket: u64, mut body: Vec<u8>) {
-        // The read of a link that has ended.
-        let Some(read) = self.reads.remove(&ticket) else { return };
-        let Some(from) = self.neighbours.get_mut(&read.link) else { return };
-        if let Some(seals) = &from.seals {
-            if !seals.open_body(read.number, &mut body) {
-                return self.give_up(read.link, Broken::Forged);
-            }
-        }
-        from.link.body_arrived(read.number, body);
-        self.take_link_events(read.link);
-    }
-
     /// Says how to wait for the next event, after [`FabricLinks::poll`] has returned none. Reports before what has
     /// arrived, so that no peer keeps its messages longer than necessary.
     pub fn how_to_wait(&mut self, now: Instant) -> Wait {
@@ -393,7 +436,7 @@ impl FabricLinks {
             }
             self.transmit(name);
         }
-        if !self.events.is_empty() || !self.waiting_reads.is_empty() {
+        if !self.events.is_empty() || !self.waiting_reads.is_empty() || self.can_seal() {
             return Wait::Not;
         }
         let can_sleep = match self.endpoint.waits() {
@@ -418,16 +461,10 @@ impl FabricLinks {
 
 impl Neighbour {
     fn frame_seal_bytes(&self) -> usize {
-        if self.seals.is_some() { BODY_SEAL_BYTES } else { 0 }
+        if self.seals.is_some() { FRAME_SEAL_BYTES } else { 0 }
     }
 }
 
 fn no_region() -> Failure {
     Failure { call: "fi_mr_reg", words: "there is no such region".into() }
-}
-
-/// Registers a copy of these bytes.
-fn register(endpoint: &mut Endpoint, bytes: &[u8]) -> Result<RegionId, Failure> {
-    let no_memory = |_| Failure { call: "mmap", words: "no memory for a body".into() };
-    endpoint.register(Memory::of(bytes).map_err(no_memory)?)
 }

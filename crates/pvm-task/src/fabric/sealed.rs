@@ -1,11 +1,11 @@
-//! Frames and bodies that only the two tasks of a link can read.
+//! Frames and pieces of bodies that only the two tasks of a link can read.
 use pvm_core::fabric::{HEADER_BYTES, Header, Link, Ready};
 use pvm_net::{SECRET_BYTES, Seal, TAG_BYTES};
 
-/// How many bytes longer a sealed frame or body is.
-pub(super) const BODY_SEAL_BYTES: usize = TAG_BYTES;
-/// Numbers of bodies are distinguished from those of frames by this bit.
-const OF_BODY: u64 = 1 << 63;
+/// How many bytes longer a sealed frame is.
+pub(super) const FRAME_SEAL_BYTES: usize = TAG_BYTES;
+/// Numbers of pieces are distinguished from those of frames by this bit.
+const OF_PIECE: u64 = 1 << 63;
 
 /// The secrets of a link, which the daemons give to both tasks. One for each direction, so that no number is used twice
 /// with one of them.
@@ -44,16 +44,14 @@ impl Seals {
         Some(&frame[..HEADER_BYTES + bytes])
     }
 
-    /// Seals the body of the message with this number.
-    pub fn seal_body(&self, number: u64, mut body: Vec<u8>) -> Vec<u8> {
-        self.sending.seal(OF_BODY | number, 0, &mut body);
-        body
+    /// Seals a piece of a body in place, and returns its tag, which travels in the frame.
+    pub fn seal_piece(&self, number: u64, piece: &mut [u8]) -> [u8; TAG_BYTES] {
+        self.sending.seal_apart(OF_PIECE | number, piece)
     }
 
-    /// Opens a body in place. Returns false if it is not the peer's.
-    pub fn open_body(&self, number: u64, body: &mut Vec<u8>) -> bool {
-        let Some(bytes) = self.receiving.open(OF_BODY | number, 0, body).map(<[u8]>::len) else { return false };
-        body.truncate(bytes);
-        true
+    /// Opens a piece in place. Returns false if it is not the peer's.
+    pub fn open_piece(&self, number: u64, tag: [u8; TAG_BYTES], piece: &mut [u8]) -> bool {
+        // Nothing was sealed if there is nothing; the frame has said so.
+        piece.is_empty() || self.receiving.open_apart(OF_PIECE | number, tag, piece)
     }
 }

@@ -20,10 +20,20 @@ pub enum MemoryError {
     System(Errno),
 }
 
-/// Mapped memory.
+/// Memory that stays at its place.
 pub struct Memory {
     start: NonNull<u8>,
     bytes: usize,
+    origin: Origin,
+}
+
+enum Origin {
+    /// Mapped, and others may read and write it.
+    Shared,
+    /// Mapped for this process alone.
+    Private,
+    /// The memory of a vector, for this process alone.
+    Vector(Vec<u8>),
 }
 
 // SAFETY: the mapping belongs to this value alone and can be used by any thread.
@@ -42,8 +52,13 @@ impl Memory {
             return Err(MemoryError::TooShort);
         }
         // SAFETY: a new mapping at a place that the system chooses.
-        let start = unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, file, 0) };
-        Memory::from(start, bytes)
+        let map = |access| unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, file, 0) };
+        // Linux before 6.2 registers shared memory with RDMA devices only if the process may write there.
+        let start = match map(ProtFlags::READ | ProtFlags::WRITE) {
+            Err(Errno::ACCESS | Errno::PERM) => map(ProtFlags::READ),
+            other => other,
+        };
+        Memory::from(start, bytes, Origin::Shared)
     }
 
     /// Makes memory that holds a copy of these bytes.
@@ -54,18 +69,24 @@ impl Memory {
         Ok(memory)
     }
 
+    /// Takes over the memory of a vector, without a copy.
+    pub fn from_vec(mut vector: Vec<u8>) -> Memory {
+        let start = NonNull::new(vector.as_mut_ptr()).expect("a vector's address is not null");
+        Memory { start, bytes: vector.len(), origin: Origin::Vector(vector) }
+    }
+
     /// Makes memory of zeroes, with all its pages.
-    pub(super) fn anonymous(bytes: usize) -> Result<Memory, MemoryError> {
+    pub fn anonymous(bytes: usize) -> Result<Memory, MemoryError> {
         let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at a place that the system chooses.
         let start = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes.max(1), access, flags) };
-        Memory::from(start, bytes)
+        Memory::from(start, bytes, Origin::Private)
     }
 
-    fn from(start: Result<*mut std::ffi::c_void, Errno>, bytes: usize) -> Result<Memory, MemoryError> {
+    fn from(start: Result<*mut std::ffi::c_void, Errno>, bytes: usize, origin: Origin) -> Result<Memory, MemoryError> {
         let start = NonNull::new(start.map_err(MemoryError::System)?.cast()).expect("no mapping is at address 0");
-        Ok(Memory { start, bytes })
+        Ok(Memory { start, bytes, origin })
     }
 
     /// Returns the length in bytes.
@@ -87,17 +108,16 @@ impl Memory {
         }
     }
 
-    /// Copies a part; `None` if the memory ends before. Others may write to shared memory meanwhile; the copy then holds
-    /// some of either.
-    pub(super) fn copy(&self, offset: usize, bytes: usize) -> Option<Vec<u8>> {
+    /// Returns the place of a part; `None` if the memory ends before.
+    pub(super) fn part(&self, offset: usize, bytes: usize) -> Option<*mut u8> {
         offset.checked_add(bytes).filter(|end| *end <= self.bytes)?;
-        let mut copy = Vec::with_capacity(bytes);
-        // SAFETY: both places have this many bytes, and the vector is new.
-        unsafe {
-            ptr::copy_nonoverlapping(self.start.as_ptr().add(offset), copy.as_mut_ptr(), bytes);
-            copy.set_len(bytes);
-        }
-        Some(copy)
+        // SAFETY: the memory has this many bytes.
+        Some(unsafe { self.start.as_ptr().add(offset) })
+    }
+
+    /// Returns whether this process may write there.
+    pub(super) fn is_private(&self) -> bool {
+        !matches!(self.origin, Origin::Shared)
     }
 
     pub(super) fn start(&self) -> *mut u8 {
@@ -107,6 +127,10 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        if let Origin::Vector(vector) = &mut self.origin {
+            drop(std::mem::take(vector));
+            return;
+        }
         // SAFETY: the mapping is this value's own. Whoever registers memory keeps the value until the registration has
         // been closed.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes.max(1)) };

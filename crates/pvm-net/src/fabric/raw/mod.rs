@@ -9,6 +9,8 @@ mod objects;
 #[cfg(test)]
 mod tests;
 
-pub use endpoint::{Counters, Endpoint, Event, Peer, ReadError, RegionId, Remote, SendError, Slot, Waits};
+pub use endpoint::{
+    Counters, Endpoint, Event, Peer, PlaceId, ReadError, ReadPart, RegionId, Remote, SendError, Slot, Waits,
+};
 pub use library::{Candidate, Library};
 pub use memory::{Memory, MemoryError};

@@ -1,12 +1,14 @@
 //! An endpoint with its buffers.
 mod reads;
+mod regions;
 
 use super::abi::{self, CqErrEntry, CqMsgEntry};
 use super::library::Candidate;
 use super::memory::Memory;
 use super::objects::{Calls, Objects, Registration};
 use crate::fabric::{Failure, Queues};
-use reads::Reading;
+use reads::{Place, Reading};
+pub use reads::{PlaceId, ReadPart};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -58,7 +60,14 @@ pub enum Event {
         /// The body.
         body: Vec<u8>,
     },
-    /// A body could not be read.
+    /// A part of a body was read.
+    PartRead {
+        /// What the caller named the read by.
+        ticket: u64,
+        /// The part.
+        part: ReadPart,
+    },
+    /// A body, or a part of one, could not be read.
     ReadFailed {
         /// What the caller named the read by.
         ticket: u64,
@@ -143,6 +152,12 @@ pub struct Endpoint {
     /// The receivers of the messages in the send buffers.
     receivers: Vec<Peer>,
     readings: Vec<Option<Reading>>,
+    /// Readings for which the provider had no room yet.
+    delayed_readings: usize,
+    places: BTreeMap<PlaceId, Place>,
+    places_made: u64,
+    /// Memory of earlier bodies, to be used again.
+    spare_bodies: Vec<Vec<u8>>,
     regions: BTreeMap<RegionId, (Option<Registration>, ManuallyDrop<Memory>)>,
     regions_made: u64,
     events: VecDeque<Event>,
@@ -191,6 +206,10 @@ impl Endpoint {
             free_sends: (queues.receives..slots).rev().collect(),
             receivers: vec![Peer(abi::FI_ADDR_UNSPEC); queues.sends],
             readings: (0..queues.reads * READ_PLACES).map(|_| None).collect(),
+            delayed_readings: 0,
+            places: BTreeMap::new(),
+            places_made: 0,
+            spare_bodies: Vec::new(),
             regions: BTreeMap::new(),
             regions_made: 0,
             events: VecDeque::new(),
@@ -242,52 +261,6 @@ impl Endpoint {
     pub fn remove(&mut self, peer: Peer) {
         self.abandon_reads(peer);
         self.objects.remove(peer.0);
-    }
-
-    /// Registers memory so that peers can read it.
-    pub fn register(&mut self, memory: Memory) -> Result<RegionId, Failure> {
-        if self.objects.needs_pages() {
-            memory.fetch_pages();
-        }
-        // SAFETY: the memory is kept with its registration, and unmapped after it.
-        let registration = unsafe { self.objects.register(memory.start(), memory.len(), abi::FI_REMOTE_READ)? };
-        let id = RegionId(self.regions_made);
-        self.regions_made += 1;
-        self.regions.insert(id, (Some(registration), ManuallyDrop::new(memory)));
-        Ok(id)
-    }
-
-    /// Returns how peers name a part of a region; `None` if there is no such region or part.
-    pub fn remote(&self, region: RegionId, offset: usize, bytes: usize) -> Option<Remote> {
-        let (registration, memory) = self.regions.get(&region)?;
-        let registration = registration.as_ref()?;
-        let is_inside = offset.checked_add(bytes).is_some_and(|end| end <= memory.len());
-        is_inside
-            .then(|| Remote { address: self.objects.remote_address(memory.start(), offset), key: registration.key })
-    }
-
-    /// Copies a part of a region; `None` if there is no such region or part.
-    pub fn copy_of(&self, region: RegionId, offset: usize, bytes: usize) -> Option<Vec<u8>> {
-        let (_, memory) = self.regions.get(&region)?;
-        memory.copy(offset, bytes)
-    }
-
-    /// Ends the registration of memory that a peer may be reading, for example one that has died. A read that begins later
-    /// fails. The memory stays mapped until the endpoint is closed: a provider that reads in software may go on sending
-    /// from it.
-    pub fn retire(&mut self, region: RegionId) {
-        if let Some(registration) = self.regions.get_mut(&region).and_then(|of| of.0.take()) {
-            self.objects.unregister(registration);
-        }
-    }
-
-    /// Ends the registration of memory that no peer reads any more, and unmaps it.
-    pub fn unregister(&mut self, region: RegionId) {
-        if let Some((registration, memory)) = self.regions.remove(&region) {
-            if registration.is_none_or(|registration| self.objects.unregister(registration)) {
-                drop(ManuallyDrop::into_inner(memory));
-            }
-        }
     }
 
     /// Sends a message that consists of these parts. The bytes are copied.
@@ -384,9 +357,7 @@ impl Endpoint {
         if self.events.is_empty() {
             self.take_completions()?;
             self.post_all()?;
-            for index in 0..self.readings.len() {
-                self.continue_read(index);
-            }
+            self.continue_reads();
         }
         Ok(self.events.pop_front())
     }
@@ -415,15 +386,7 @@ impl Endpoint {
                 self.events.push_back(Event::Received(Slot { index, bytes }));
             }
             Some(index) if index < slots => self.free_sends.push(index),
-            Some(index) => {
-                let Some(reading) = &mut self.readings[index - slots] else { return };
-                self.counters.read_bytes += reading.part as u64;
-                reading.done += reading.part;
-                reading.part = 0;
-                if reading.done == reading.bytes {
-                    self.end_read(index - slots, None);
-                }
-            }
+            Some(index) => self.part_completed(index - slots),
             // Not an operation of ours, for example the end of a connection.
             None => {}
         }
@@ -498,7 +461,7 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         let mut are_free = true;
         let registrations = self.buffers_registration.take().into_iter();
-        let of_reads = self.readings.iter_mut().flatten().filter_map(|reading| reading.registration.take());
+        let of_reads = self.places.values_mut().filter_map(|place| place.registration.take());
         let of_regions = self.regions.values_mut().filter_map(|region| region.0.take());
         let all: Vec<Registration> = registrations.chain(of_reads).chain(of_regions).collect();
         for registration in all {
@@ -515,8 +478,8 @@ impl Drop for Endpoint {
             for (_, memory) in self.regions.values_mut() {
                 ManuallyDrop::drop(memory);
             }
-            for reading in self.readings.iter_mut().flatten() {
-                ManuallyDrop::drop(&mut reading.body);
+            for place in self.places.values_mut() {
+                ManuallyDrop::drop(&mut place.body);
             }
         }
     }

@@ -5,19 +5,58 @@ use super::{Endpoint, Event, Peer, ReadError, Remote, abi};
 use crate::fabric::Failure;
 use std::mem::ManuallyDrop;
 
+/// This many bodies are kept to be used again, and this many bytes of them together.
+const SPARE_BODIES_MAX: usize = 20;
+const SPARE_BYTES_MAX: usize = 64 << 20;
+/// Memory of an earlier body is used again for a body that needs at least this part of it.
+const SPARE_PART_MIN: usize = 4;
+
+/// This many reads may be under way, however long they are.
+const LONG_READS_MAX: usize = 4;
+/// Further ones only while fewer bytes than these are under way: more would not find room in a cache.
+const UNDER_WAY_BYTES_MAX: usize = 1 << 20;
+
+/// Names the place of a body that is read part by part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PlaceId(u64);
+
+/// A part of a body that was read.
+#[derive(Debug)]
+pub struct ReadPart {
+    place: PlaceId,
+    at: usize,
+    bytes: usize,
+}
+
+/// The place of a body.
+pub(super) struct Place {
+    /// Without length until the end. The provider writes there, so it is not touched before.
+    pub body: ManuallyDrop<Vec<u8>>,
+    start: *mut u8,
+    bytes: usize,
+    /// How many bytes are read or being read, and how many were read.
+    begun: usize,
+    done: usize,
+    /// How many reads are under way.
+    reads: usize,
+    pub registration: Option<Registration>,
+    /// Whether nobody waits for the body any more.
+    is_given_up: bool,
+}
+
 /// A read that is under way.
 pub(super) struct Reading {
     ticket: u64,
     peer: Peer,
     remote: Remote,
-    /// The place of the body, without length until the end. The provider writes there, so it is not touched before.
-    pub body: ManuallyDrop<Vec<u8>>,
-    start: *mut u8,
-    pub bytes: usize,
-    pub done: usize,
+    place: PlaceId,
+    at: usize,
+    bytes: usize,
+    done: usize,
     /// The length of the part that is under way; 0 if the provider had no room for it yet.
-    pub part: usize,
-    pub registration: Option<Registration>,
+    part: usize,
+    /// Whether the read was asked for as a whole body.
+    is_whole: bool,
     /// Whether nobody waits for the body any more.
     is_abandoned: bool,
 }
@@ -25,21 +64,30 @@ pub(super) struct Reading {
 impl Endpoint {
     /// Returns whether there is room for one more read.
     pub fn can_read(&self) -> bool {
-        let waited_for = self.readings.iter().flatten().filter(|reading| !reading.is_abandoned).count();
-        waited_for < self.queues.reads && self.readings.iter().any(Option::is_none)
+        self.free_reading().is_some()
+    }
+
+    fn free_reading(&self) -> Option<usize> {
+        let waited_for = || self.readings.iter().flatten().filter(|reading| !reading.is_abandoned);
+        let (count, bytes) = (waited_for().count(), waited_for().map(|reading| reading.bytes).sum::<usize>());
+        let is_room = count < self.queues.reads && (count < LONG_READS_MAX || bytes < UNDER_WAY_BYTES_MAX);
+        self.readings.iter().position(Option::is_none).filter(|_| is_room)
     }
 
     /// Begins to read this many bytes of a peer's memory into new memory. The end is reported as an event with this
     /// ticket.
     pub fn read(&mut self, peer: Peer, remote: Remote, bytes: usize, ticket: u64) -> Result<(), ReadError> {
-        let free = self.readings.iter().position(Option::is_none).filter(|_| self.can_read()).ok_or(ReadError::Full)?;
-        let mut body = Vec::new();
-        body.try_reserve_exact(bytes).map_err(|_| ReadError::NoMemory)?;
-        if bytes == 0 {
-            self.events.push_back(Event::Read { ticket, body });
-            return Ok(());
-        }
-        let mut body = ManuallyDrop::new(body);
+        let free = self.free_reading().ok_or(ReadError::Full)?;
+        let place = self.make_place(bytes)?;
+        self.begin_read(free, place, peer, remote, bytes, ticket);
+        self.reading_mut(free).is_whole = true;
+        self.read_part(free);
+        Ok(())
+    }
+
+    /// Makes the place of a body, which is then filled by [`Endpoint::read_next`] and taken by [`Endpoint::take_body`].
+    pub fn make_place(&mut self, bytes: usize) -> Result<PlaceId, ReadError> {
+        let mut body = ManuallyDrop::new(self.memory_for(bytes)?);
         let start: *mut u8 = body.as_mut_ptr();
         let registration = match self.register_body(start, bytes) {
             Ok(registration) => registration,
@@ -48,25 +96,88 @@ impl Endpoint {
                 return Err(ReadError::Failed(failure));
             }
         };
-        self.readings[free] = Some(Reading {
-            ticket,
-            peer,
-            remote,
-            body,
-            start,
-            bytes,
-            done: 0,
-            part: 0,
-            registration,
-            is_abandoned: false,
-        });
+        let id = PlaceId(self.places_made);
+        self.places_made += 1;
+        let place = Place { body, start, bytes, begun: 0, done: 0, reads: 0, registration, is_given_up: false };
+        self.places.insert(id, place);
+        Ok(id)
+    }
+
+    /// Begins to read the next part of a body. The end is reported as an event with this ticket.
+    ///
+    /// # Panics
+    /// If there is no such place, or it is shorter.
+    pub fn read_next(
+        &mut self,
+        place: PlaceId,
+        peer: Peer,
+        remote: Remote,
+        bytes: usize,
+        ticket: u64,
+    ) -> Result<(), ReadError> {
+        let free = self.free_reading().ok_or(ReadError::Full)?;
+        self.begin_read(free, place, peer, remote, bytes, ticket);
         self.read_part(free);
         Ok(())
     }
 
-    /// Registers the place of a body, which stays until its read has ended, if the provider asks for that.
+    /// Returns a part of a body that was read, to be changed in place, as long as the body is not taken or given up.
+    pub fn read_part_mut(&mut self, part: &ReadPart) -> Option<&mut [u8]> {
+        let place = self.places.get_mut(&part.place)?;
+        // SAFETY: the provider has written these bytes and no longer writes there: no two reads of a place have bytes in
+        // common.
+        Some(unsafe { std::slice::from_raw_parts_mut(place.start.add(part.at), part.bytes) })
+    }
+
+    /// Takes a body. Fails if not all of it was read; it is then to be given up.
+    pub fn take_body(&mut self, place: PlaceId) -> Result<Vec<u8>, Failure> {
+        let is_done = self.places.get(&place).is_some_and(|place| place.done == place.bytes && place.reads == 0);
+        let taken = if is_done { self.places.remove(&place) } else { None };
+        let place = taken.ok_or(Failure { call: "fi_read", words: "the body was not read".into() })?;
+        let mut body = place.body;
+        // SAFETY: the vector has room for this many bytes, and the provider has written all of them.
+        unsafe { body.set_len(place.bytes) };
+        if place.registration.is_none_or(|registration| self.objects.unregister(registration)) {
+            return Ok(ManuallyDrop::into_inner(body));
+        }
+        // The provider does not let go of the memory, so it stays allocated for ever.
+        Err(Failure { call: "fi_close", words: "the registration cannot be ended".into() })
+    }
+
+    /// Lets nobody wait for a body any more. Its memory is kept until the last read has ended.
+    pub fn give_up_body(&mut self, place: PlaceId) {
+        if let Some(of) = self.places.get_mut(&place) {
+            of.is_given_up = true;
+            self.free_if_unused(place);
+        }
+    }
+
+    /// Takes the memory of a body back that nobody needs any more, to be used for later ones: new memory has to get its
+    /// pages first, which takes longer than many a network needs to fill them.
+    pub fn recycle(&mut self, mut body: Vec<u8>) {
+        body.clear();
+        self.spare_bodies.push(body);
+        let kept = |spare: &Vec<Vec<u8>>| spare.iter().map(Vec::capacity).sum::<usize>();
+        // The oldest go first: bodies of their length have not come lately.
+        while self.spare_bodies.len() > SPARE_BODIES_MAX || kept(&self.spare_bodies) > SPARE_BYTES_MAX {
+            self.spare_bodies.remove(0);
+        }
+    }
+
+    fn memory_for(&mut self, bytes: usize) -> Result<Vec<u8>, ReadError> {
+        let fits = |spare: &Vec<u8>| spare.capacity() >= bytes && spare.capacity() / SPARE_PART_MIN <= bytes;
+        // The one that was used last: its bytes are most likely in a cache.
+        if let Some(index) = self.spare_bodies.iter().rposition(fits) {
+            return Ok(self.spare_bodies.remove(index));
+        }
+        let mut body = Vec::new();
+        body.try_reserve_exact(bytes).map_err(|_| ReadError::NoMemory)?;
+        Ok(body)
+    }
+
+    /// Registers the place of a body, which stays until its last read has ended, if the provider asks for that.
     fn register_body(&mut self, start: *mut u8, bytes: usize) -> Result<Option<Registration>, Failure> {
-        if !self.objects.registers_local() {
+        if !self.objects.registers_local() || bytes == 0 {
             return Ok(None);
         }
         if self.objects.needs_pages() {
@@ -76,8 +187,33 @@ impl Endpoint {
                 unsafe { start.add(offset).write_volatile(0) };
             }
         }
-        // SAFETY: the body is kept until its registration and the operation have ended.
+        // SAFETY: the body is kept until its registration and the operations have ended.
         unsafe { self.objects.register(start, bytes, abi::FI_READ) }.map(Some)
+    }
+
+    fn begin_read(&mut self, free: usize, place: PlaceId, peer: Peer, remote: Remote, bytes: usize, ticket: u64) {
+        let of = self.places.get_mut(&place).expect("the place was made and not taken");
+        assert!(bytes <= of.bytes - of.begun, "the place has room for the part");
+        let at = of.begun;
+        of.begun += bytes;
+        of.reads += 1;
+        self.delayed_readings += 1;
+        self.readings[free] = Some(Reading {
+            ticket,
+            peer,
+            remote,
+            place,
+            at,
+            bytes,
+            done: 0,
+            part: 0,
+            is_whole: false,
+            is_abandoned: false,
+        });
+    }
+
+    fn reading_mut(&mut self, index: usize) -> &mut Reading {
+        self.readings[index].as_mut().expect("the read was begun")
     }
 
     /// Lets nobody wait for the reads from a peer. Those without a part under way end at once.
@@ -89,9 +225,18 @@ impl Endpoint {
         }
     }
 
+    /// Begins the next parts of reads for which the provider had no room.
+    pub(super) fn continue_reads(&mut self) {
+        if self.delayed_readings > 0 {
+            for index in 0..self.readings.len() {
+                self.continue_read(index);
+            }
+        }
+    }
+
     /// Begins the next part of a read if none is under way, or ends the read if nobody waits for it. The provider no
     /// longer knows the peer of such a read.
-    pub(super) fn continue_read(&mut self, index: usize) {
+    fn continue_read(&mut self, index: usize) {
         let Some(reading) = self.readings[index].as_ref().filter(|reading| reading.part == 0) else { return };
         if reading.is_abandoned {
             self.end_read(index, Some(Failure { call: "fi_read", words: "the peer was removed".into() }));
@@ -104,13 +249,18 @@ impl Endpoint {
     fn read_part(&mut self, index: usize) {
         let context = self.context(self.queues.receives + self.queues.sends + index);
         let Some(reading) = &mut self.readings[index] else { return };
+        if reading.bytes == 0 {
+            return self.end_read(index, None);
+        }
         let part = (reading.bytes - reading.done).min(self.part_bytes);
-        let description = reading.registration.as_ref().map_or(std::ptr::null_mut(), |of| of.description);
-        // SAFETY: the endpoint is open; body and context stay until the operation has completed.
+        let Some(place) = self.places.get(&reading.place) else { return };
+        let description = place.registration.as_ref().map_or(std::ptr::null_mut(), |of| of.description);
+        // SAFETY: the endpoint is open; body and context stay until the operation has completed. The part is inside the
+        // body.
         let result = unsafe {
             (self.calls.read)(
                 self.objects.ep,
-                reading.start.add(reading.done).cast(),
+                place.start.add(reading.at + reading.done).cast(),
                 part,
                 description,
                 reading.peer.0,
@@ -120,8 +270,11 @@ impl Endpoint {
             )
         };
         match result {
-            0 => reading.part = part,
-            busy if busy == -(libc::EAGAIN as isize) => reading.part = 0,
+            0 => {
+                reading.part = part;
+                self.delayed_readings -= 1;
+            }
+            busy if busy == -(libc::EAGAIN as isize) => {}
             error => {
                 let failure = self.objects.failure("fi_read", error as i64);
                 self.end_read(index, Some(failure));
@@ -129,31 +282,55 @@ impl Endpoint {
         }
     }
 
+    /// Records that the part under way was read.
+    pub(super) fn part_completed(&mut self, index: usize) {
+        let Some(reading) = self.readings[index].as_mut().filter(|reading| reading.part > 0) else { return };
+        self.counters.read_bytes += reading.part as u64;
+        reading.done += reading.part;
+        reading.part = 0;
+        self.delayed_readings += 1;
+        if reading.done == reading.bytes {
+            self.end_read(index, None);
+        }
+    }
+
     /// Ends a read, and reports the end if somebody waits for it.
     pub(super) fn end_read(&mut self, index: usize, failure: Option<Failure>) {
-        let Some(mut reading) = self.readings[index].take() else { return };
-        if failure.is_none() {
-            // SAFETY: the vector has room for this many bytes, and the provider has written all of them.
-            unsafe { reading.body.set_len(reading.bytes) };
+        let Some(reading) = self.readings[index].take() else { return };
+        self.delayed_readings -= usize::from(reading.part == 0);
+        let Reading { ticket, place, at, bytes, is_whole, .. } = reading;
+        if let Some(of) = self.places.get_mut(&place) {
+            of.reads -= 1;
+            of.done += if failure.is_none() { bytes } else { 0 };
         }
-        let (ticket, is_abandoned) = (reading.ticket, reading.is_abandoned);
-        let is_free = reading.registration.is_none_or(|registration| self.objects.unregister(registration));
-        let event = match failure {
-            None if is_free => Event::Read { ticket, body: ManuallyDrop::into_inner(reading.body) },
-            // If the provider does not let go of the memory, it stays allocated for ever.
-            None => {
-                let words = "the registration cannot be ended".to_owned();
-                Event::ReadFailed { ticket, failure: Failure { call: "fi_close", words } }
-            }
-            Some(failure) => {
-                if is_free {
-                    drop(ManuallyDrop::into_inner(reading.body));
+        let event = match (failure, is_whole) {
+            (None, false) => Event::PartRead { ticket, part: ReadPart { place, at, bytes } },
+            (None, true) => match self.take_body(place) {
+                Ok(body) => Event::Read { ticket, body },
+                Err(failure) => Event::ReadFailed { ticket, failure },
+            },
+            (Some(failure), _) => {
+                if is_whole {
+                    self.give_up_body(place);
                 }
                 Event::ReadFailed { ticket, failure }
             }
         };
-        if !is_abandoned {
+        if !reading.is_abandoned {
             self.events.push_back(event);
+        }
+        self.free_if_unused(place);
+    }
+
+    /// Frees the memory of a body that nobody waits for, once no read is under way.
+    fn free_if_unused(&mut self, id: PlaceId) {
+        if self.places.get(&id).is_none_or(|place| !place.is_given_up || place.reads > 0) {
+            return;
+        }
+        let Some(place) = self.places.remove(&id) else { return };
+        // If the provider does not let go of the memory, it stays allocated for ever.
+        if place.registration.is_none_or(|registration| self.objects.unregister(registration)) {
+            drop(ManuallyDrop::into_inner(place.body));
         }
     }
 }

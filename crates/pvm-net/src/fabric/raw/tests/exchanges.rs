@@ -212,3 +212,61 @@ fn a_read_that_the_provider_never_took_ends_with_its_peer() {
     drop(other);
     assert_eq!(feigned::complaints(), (vec![], 0));
 }
+
+#[test]
+fn a_body_is_read_part_by_part_and_its_memory_is_used_again() {
+    let registration = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+    let traits = Traits { registration, ..Traits::PLAIN };
+    let [mut one, mut other] = [open(traits), open(traits)];
+    let to_one = other.insert(one.address()).unwrap();
+    one.insert(other.address()).unwrap();
+    let body: Vec<u8> = (0..BODY_BYTES).map(|index| (index % 251) as u8).collect();
+    let region = one.register(Memory::from_vec(body.clone())).unwrap();
+    let mut memory = None;
+    for _ in 0..2 {
+        let place = other.make_place(BODY_BYTES).unwrap();
+        for (ticket, (at, bytes)) in [(0, 20_000), (20_000, 1), (20_001, BODY_BYTES - 20_001)].into_iter().enumerate() {
+            let remote = one.remote(region, at, bytes).unwrap();
+            other.read_next(place, to_one, remote, bytes, ticket as u64).unwrap();
+        }
+        assert_eq!(other.read_next(place, to_one, one.remote(region, 0, 0).unwrap(), 0, 9), Err(ReadError::Full));
+        for _ in 0..3 {
+            let Event::PartRead { ticket, part } = next(&mut other) else { panic!("no part") };
+            let bytes = other.read_part_mut(&part).unwrap();
+            bytes[0] ^= 0xff;
+            assert_eq!(bytes.len(), [20_000, 1, BODY_BYTES - 20_001][ticket as usize]);
+        }
+        let mut read = other.take_body(place).unwrap();
+        [0, 20_000, 20_001].into_iter().for_each(|at| read[at] ^= 0xff);
+        assert_eq!(read, body);
+        let address = read.as_ptr() as usize;
+        assert_eq!(*memory.get_or_insert(address), address, "the memory of the first body");
+        other.recycle(read);
+    }
+    // A body that nobody waits for, half of which is under way, and one that was not read to its end.
+    for is_begun in [true, false] {
+        let place = other.make_place(BODY_BYTES).unwrap();
+        if is_begun {
+            other.read_next(place, to_one, one.remote(region, 0, 10).unwrap(), 10, 0).unwrap();
+        }
+        other.give_up_body(place);
+        assert!(other.take_body(place).is_err());
+    }
+    let place = other.make_place(BODY_BYTES).unwrap();
+    assert!(other.take_body(place).is_err());
+    drop(one);
+    drop(other);
+    assert_eq!(feigned::complaints(), (vec![], 0));
+}
+
+#[test]
+fn only_memory_of_this_process_alone_is_written() {
+    let mut one = open(Traits::PLAIN);
+    let (shared, private) = (one.register(heap(b"content")).unwrap(), one.register(Memory::anonymous(10).unwrap()));
+    let private = private.unwrap();
+    assert_eq!(one.copy((shared, 3), (private, 6), 4), Some(()));
+    assert_eq!(one.part_mut(private, 4, 6).as_deref(), Some(&b"\0\0tent"[..]));
+    assert_eq!(one.copy((shared, 0), (private, 7), 4), None, "beyond the end");
+    assert_eq!(one.copy((private, 0), (shared, 0), 1), None);
+    assert!(one.part_mut(shared, 0, 1).is_none() && one.part_mut(private, 11, 0).is_none());
+}

@@ -1,5 +1,8 @@
 //! `cargo xtask fabric`: links on libfabric between hosts that are network namespaces, with each provider that works
 //! without special hardware. The program that sends and checks is `crates/pvm-task/examples/fabric`.
+pub mod rdma;
+mod speed;
+
 use crate::common::{Checks, cargo, sh};
 use crate::counts::Counts;
 use crate::hosts::network::{Network, Wiring};
@@ -10,12 +13,14 @@ use lexopt::prelude::*;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-const USAGE: &str = "fabric [--short] [--provider NAME] [--seeds N] [--library PATH | --newest]
+const USAGE: &str = "fabric [--short] [--provider NAME] [--seeds N] [--library PATH | --newest] [--rdma | --speed]
   --short          few messages, and nothing is measured
   --provider NAME  only this provider, such as tcp or udp;ofi_rxd
   --seeds N        how often the messages and the killed peer are tried, 3 without this option
   --library PATH   another libfabric than the system's
-  --newest         the libfabric in the newest wheel of MPICH, which pip fetches";
+  --newest         the libfabric in the newest wheel of MPICH, which pip fetches
+  --rdma           soft-RoCE under Debian's kernel in an emulated computer (`cargo xtask setup rdma`)
+  --speed          ping-pong beside the bare provider, TCP, Open MPI and MPICH (`cargo xtask setup bench`)";
 
 /// The providers that work on any network.
 const PROVIDERS: [&str; 4] = ["tcp", "tcp;ofi_rxm", "udp;ofi_rxd", "sockets"];
@@ -26,16 +31,19 @@ const PORT: u16 = 7070;
 /// The profile of measured programs: optimised, and built in a minute.
 const PROFILE: &str = "sim";
 
+#[derive(Default)]
 struct Options {
     is_short: bool,
     provider: Option<String>,
     seeds: u64,
     library: Option<PathBuf>,
     is_newest: bool,
+    is_rdma: bool,
+    is_speed: bool,
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
-    let mut options = Options { is_short: false, provider: None, seeds: 3, library: None, is_newest: false };
+    let mut options = Options { seeds: 3, ..Options::default() };
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         match argument {
@@ -47,6 +55,8 @@ fn parse(arguments: &[String]) -> Result<Options> {
             Long("seeds") => options.seeds = parser.value()?.parse()?,
             Long("library") => options.library = Some(parser.value()?.into()),
             Long("newest") => options.is_newest = true,
+            Long("rdma") => options.is_rdma = true,
+            Long("speed") => options.is_speed = true,
             other => bail!("{}\n{USAGE}", other.unexpected()),
         }
     }
@@ -55,8 +65,14 @@ fn parse(arguments: &[String]) -> Result<Options> {
 
 /// Runs the command. Inside the namespaces this function runs a second time.
 pub fn run(arguments: &[String]) -> Result<()> {
+    let options = parse(arguments)?;
     match sandbox::folder() {
-        Some(folder) => inside(&folder, &parse(arguments)?),
+        Some(folder) => inside(&folder, &options),
+        None if options.is_rdma => {
+            build_program(options.is_short)?;
+            rdma::counted(&options)?.report()
+        }
+        None if options.is_speed => speed::run(&build_program(false)?, &options),
         None => counted(arguments)?.report(),
     }
 }
@@ -214,7 +230,11 @@ impl Trial<'_> {
 
 /// Prints what a program has said, and fails if a line begins with `FAILED` or none with `ok`.
 fn shown(provider: &str, called: &Output) -> Result<()> {
-    let said = String::from_utf8_lossy(&called.stdout);
+    result_of(provider, &String::from_utf8_lossy(&called.stdout), &called.status.to_string())
+}
+
+/// Does the same with the output of a program that has ended with this status.
+fn result_of(provider: &str, said: &str, status: &str) -> Result<()> {
     let of = |word: &'static str| said.lines().filter_map(move |line| line.strip_prefix(word));
     for line in of("ok ") {
         println!("         {provider:12} {line}");
@@ -225,6 +245,6 @@ fn shown(provider: &str, called: &Output) -> Result<()> {
     if let Some(failure) = of("FAILED ").next() {
         bail!("{failure}");
     }
-    ensure!(of("ok ").next().is_some(), "the program has ended with {}: {}", called.status, said.trim());
+    ensure!(of("ok ").next().is_some(), "the program has ended with {status}: {}", said.trim());
     Ok(())
 }

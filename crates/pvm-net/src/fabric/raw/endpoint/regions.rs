@@ -1,0 +1,71 @@
+//! Memory of this process that peers read.
+use super::super::memory::Memory;
+use super::{Endpoint, RegionId, Remote, abi};
+use crate::fabric::Failure;
+use std::mem::ManuallyDrop;
+
+impl Endpoint {
+    /// Registers memory so that peers can read it.
+    pub fn register(&mut self, memory: Memory) -> Result<RegionId, Failure> {
+        if self.objects.needs_pages() {
+            memory.fetch_pages();
+        }
+        // SAFETY: the memory is kept with its registration, and unmapped after it.
+        let registration = unsafe { self.objects.register(memory.start(), memory.len(), abi::FI_REMOTE_READ)? };
+        let id = RegionId(self.regions_made);
+        self.regions_made += 1;
+        self.regions.insert(id, (Some(registration), ManuallyDrop::new(memory)));
+        Ok(id)
+    }
+
+    /// Returns how peers name a part of a region; `None` if there is no such region or part.
+    pub fn remote(&self, region: RegionId, offset: usize, bytes: usize) -> Option<Remote> {
+        let (registration, memory) = self.regions.get(&region)?;
+        let registration = registration.as_ref()?;
+        let is_inside = offset.checked_add(bytes).is_some_and(|end| end <= memory.len());
+        is_inside
+            .then(|| Remote { address: self.objects.remote_address(memory.start(), offset), key: registration.key })
+    }
+
+    /// Copies from one region, at an offset, to memory that was registered for this process alone. Others may write to
+    /// shared memory meanwhile; the copy then holds some of either. Returns `None` if one of the places is not there.
+    pub fn copy(&mut self, from: (RegionId, usize), to: (RegionId, usize), bytes: usize) -> Option<()> {
+        let from = self.regions.get(&from.0)?.1.part(from.1, bytes)?;
+        let to = self.private_part(to.0, to.1, bytes)?;
+        // SAFETY: both places have this many bytes. They may overlap if the regions are the same one.
+        unsafe { std::ptr::copy(from, to, bytes) };
+        Some(())
+    }
+
+    /// Returns a part of memory that was registered for this process alone. A peer that was told of it may read it at any
+    /// time. Returns `None` if there is no such part.
+    pub fn part_mut(&mut self, region: RegionId, offset: usize, bytes: usize) -> Option<&mut [u8]> {
+        let start = self.private_part(region, offset, bytes)?;
+        // SAFETY: the memory has this many bytes, which were written when it was made. Only this value has access to it,
+        // except for providers, which read it during their calls, or by hardware.
+        Some(unsafe { std::slice::from_raw_parts_mut(start, bytes) })
+    }
+
+    fn private_part(&self, region: RegionId, offset: usize, bytes: usize) -> Option<*mut u8> {
+        let (_, memory) = self.regions.get(&region)?;
+        memory.part(offset, bytes).filter(|_| memory.is_private())
+    }
+
+    /// Ends the registration of memory that a peer may be reading, for example one that has died. A read that begins later
+    /// fails. The memory stays mapped until the endpoint is closed: a provider that reads in software may go on sending
+    /// from it.
+    pub fn retire(&mut self, region: RegionId) {
+        if let Some(registration) = self.regions.get_mut(&region).and_then(|of| of.0.take()) {
+            self.objects.unregister(registration);
+        }
+    }
+
+    /// Ends the registration of memory that no peer reads any more, and unmaps it.
+    pub fn unregister(&mut self, region: RegionId) {
+        if let Some((registration, memory)) = self.regions.remove(&region) {
+            if registration.is_none_or(|registration| self.objects.unregister(registration)) {
+                drop(ManuallyDrop::into_inner(memory));
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Ping-pong of messages of given lengths, with a fixed number of round trips, as the programs in `bench` do it.
+use crate::control::Control;
+use crate::{Options, Result, open_with_queues};
+use pvm_net::fabric::{Endpoint, Event, Memory, Peer, Queues, RegionId, Setting};
+use pvm_task::fabric::{Body, FabricEvent, FabricLinks, LinkName};
+use std::time::Instant;
+
+/// Round trips and lengths: enough to be measured, and not too long.
+const EXCHANGES: [(usize, usize); 4] = [(300, 8), (100, 64 << 10), (20, 1 << 20), (4, 16 << 20)];
+/// How often each is measured.
+const REPETITIONS: usize = 3;
+/// Buffers of the bare endpoint.
+const QUEUES: Queues = Queues { receives: 4, sends: 2, reads: 1, buffer_bytes: 16 << 20 };
+
+/// One end of the ping-pong.
+trait End {
+    fn send(&mut self, bytes: usize) -> Result<()>;
+    fn receive(&mut self, bytes: usize) -> Result<()>;
+}
+
+/// Prints the time one way of each length, in microseconds, if this is the first side.
+fn ping(end: &mut impl End, is_first: bool) -> Result<()> {
+    for (exchanges, bytes) in EXCHANGES {
+        // The first one makes everything ready.
+        for repetition in 0..=REPETITIONS {
+            let start = Instant::now();
+            for _ in 0..exchanges {
+                if is_first {
+                    end.send(bytes)?;
+                }
+                end.receive(bytes)?;
+                if !is_first {
+                    end.send(bytes)?;
+                }
+            }
+            if is_first && repetition > 0 {
+                println!("native {bytes} {} us", start.elapsed().as_secs_f64() * 1e6 / exchanges as f64 / 2.0);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An endpoint without links. It copies each message to a buffer that it sends from, and receives to one.
+struct Bare {
+    endpoint: Endpoint,
+    peer: Peer,
+    content: Vec<u8>,
+}
+
+impl End for Bare {
+    fn send(&mut self, bytes: usize) -> Result<()> {
+        while self.endpoint.send(self.peer, &[&self.content[..bytes]]).is_err() {
+            if self.endpoint.poll()?.is_some() {
+                return Err("an event while sending".into());
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, bytes: usize) -> Result<()> {
+        loop {
+            match self.endpoint.poll()? {
+                Some(Event::Received(slot)) if self.endpoint.message(&slot).len() == bytes => {
+                    return Ok(self.endpoint.post(slot)?);
+                }
+                Some(other) => return Err(format!("{other:?}").into()),
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+}
+
+struct Linked {
+    links: FabricLinks,
+    name: LinkName,
+    region: RegionId,
+}
+
+impl End for Linked {
+    fn send(&mut self, bytes: usize) -> Result<()> {
+        if bytes <= self.links.short_bytes_max(self.name) {
+            self.links.send_short(self.name, vec![7; bytes]);
+        } else {
+            self.links.send_long(self.name, vec![], Body::InRegion(self.region, 0, bytes))?;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, bytes: usize) -> Result<()> {
+        loop {
+            match self.links.poll()? {
+                Some(FabricEvent::Message { content, body, .. }) => {
+                    let arrived = body.as_ref().map_or(content.len(), Vec::len);
+                    body.into_iter().for_each(|body| self.links.recycle(body));
+                    return if arrived == bytes { Ok(()) } else { Err("a wrong length".into()) };
+                }
+                Some(FabricEvent::Broken(_, why, _)) => return Err(why.to_string().into()),
+                Some(FabricEvent::Sent(..)) => {}
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+}
+
+/// Ping-pong on a link.
+pub fn linked(mut links: FabricLinks, name: LinkName, mut control: Control, is_first: bool) -> Result<()> {
+    let memory = Memory::of(&vec![7; QUEUES.buffer_bytes]).map_err(|error| format!("{error:?}"))?;
+    let region = links.register(memory)?;
+    let mut end = Linked { links, name, region };
+    ping(&mut end, is_first)?;
+    while !is_first && !control.has_word() && !control.has_ended() {
+        end.links.poll()?;
+    }
+    control.send(b"end")
+}
+
+/// Ping-pong of the bare provider.
+pub fn bare(mut control: Control, options: &Options, setting: &Setting, is_first: bool) -> Result<()> {
+    let mut endpoint = open_with_queues(options, setting, QUEUES)?.endpoint;
+    control.send(endpoint.address())?;
+    let peer = endpoint.insert(&control.receive()?)?;
+    let mut end = Bare { endpoint, peer, content: vec![7; QUEUES.buffer_bytes] };
+    ping(&mut end, is_first)?;
+    // What was sent last arrives only while this side works.
+    while !is_first && !control.has_word() && !control.has_ended() {
+        end.endpoint.poll()?;
+    }
+    control.send(b"end")
+}
