@@ -135,7 +135,7 @@ impl Task {
             let known = self
                 .member
                 .as_ref()
-                .is_some_and(|member| member.endpoint.is_connected(peer.0) || member.direct.carries(peer));
+                .is_some_and(|member| member.endpoint.is_connected(peer.0) || member.has_link_to(peer));
             let watched = &mut self.state.notifies.route_delete;
             if cancel {
                 watched.retain(|other| *other != (address, peer));

@@ -19,6 +19,9 @@ const ITEMS_CONVERTED: i32 = 1001;
 /// The same for the KiB of long messages that this process has copied.
 const KIB_COPIED: i32 = 1002;
 
+/// The same for the number of tasks to which messages of this process take a fabric.
+const FABRIC_TASKS: i32 = 1006;
+
 /// An option of `pvm_setopt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
@@ -287,6 +290,9 @@ impl Task {
     /// `pvm_setopt`; returns the previous value. `NoReset` needs mailboxes, see [`Task::set_no_reset`]. The daemon is
     /// notified of the destinations of this task's output and traces.
     pub fn set_option(&mut self, what: i32, value: i32) -> Result<i32, Code> {
+        if what == FABRIC_TASKS {
+            return Ok(self.member.as_ref().map_or(0, |member| member.fabric.peers() as i32));
+        }
         let option = OptionNumber::from_number(what).ok_or(Code::BadParam)?;
         let own_tid = self.own_tid();
         let previous = self.state.settings.get(option);

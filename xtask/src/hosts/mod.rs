@@ -28,10 +28,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const USAGE: &str =
-    "hosts [--only NAME]... [--conform] [--trusted] [--short] [--script FILE [--hosts N]] [--ours|--theirs] [--as-it-is]
+    "hosts [--only NAME]... [--conform] [--trusted] [--fabric NAME] [--short] [--script FILE [--hosts N]]\n      [--ours|--theirs] [--as-it-is]
   --only NAME    scenarios with this in their names
   --conform      the programs of tests/conform, whose tasks lie on all hosts here
   --trusted      data between hosts is not encrypted (PVM_TRUSTED_NET=1)
+  --fabric NAME  messages between hosts take this provider of libfabric, such as tcp (PVM_FABRIC)
   --short        without those that take long; of --conform a few
   --script FILE  a shell script in the place of the scenarios; it may have their directives
   --hosts N      with N hosts in the network instead of four
@@ -56,6 +57,7 @@ struct Options {
     hosts: usize,
     conform: bool,
     trusted: bool,
+    fabric: Option<String>,
     short: bool,
     faults: Option<Plan>,
     /// The fault and the seed to run, inside the sandbox.
@@ -74,6 +76,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         hosts: scenario::HOSTS,
         conform: false,
         trusted: false,
+        fabric: None,
         short: false,
         faults: None,
         one: None,
@@ -90,6 +93,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
             Long("only") => options.only.push(parser.value()?.string()?),
             Long("conform") => options.conform = true,
             Long("trusted") => options.trusted = true,
+            Long("fabric") => options.fabric = Some(parser.value()?.string()?),
             Long("short") => options.short = true,
             Long("script") => options.script = Some(parser.value()?.into()),
             Long("hosts") => hosts = Some(parser.value()?.parse()?),
@@ -177,7 +181,9 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
         bail!("no such scenario");
     }
     let network = Network::new(folder, options.hosts, Wiring::Bridge)?;
-    let environment = if options.trusted { vec![("PVM_TRUSTED_NET".to_owned(), "1".to_owned())] } else { Vec::new() };
+    let mut environment =
+        if options.trusted { vec![("PVM_TRUSTED_NET".to_owned(), "1".to_owned())] } else { Vec::new() };
+    environment.extend(options.fabric.iter().map(|name| ("PVM_FABRIC".to_owned(), name.clone())));
     let mut stage = Stage::new(&network, environment);
     let mut counts = Counts::default();
     for case in cases {

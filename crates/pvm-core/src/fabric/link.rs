@@ -130,8 +130,9 @@ pub struct Link {
     /// What the peer was told it may send, and how many messages it was told we have taken.
     told_allowed: u64,
     told_taken: u64,
-    /// How many messages were delivered.
+    /// How many messages were delivered, and how many may be.
     taken: u64,
+    deliverable: u64,
     /// Whether the peer is to be told soon what we have taken.
     owes_taken: bool,
     /// Frames that have overtaken others, by serial number. Providers that keep the order of messages may still report
@@ -167,6 +168,7 @@ impl Link {
             told_allowed: ours.credits.into(),
             told_taken: 0,
             taken: 0,
+            deliverable: u64::MAX,
             owes_taken: false,
             early: BTreeMap::new(),
             arrivals: VecDeque::new(),
@@ -343,9 +345,21 @@ impl Link {
         self.deliver();
     }
 
+    /// Delivers only so many messages of the peer until [`Link::release`]. Later ones wait, and do not count as taken.
+    pub fn hold_after(&mut self, messages: u64) {
+        self.deliverable = messages;
+    }
+
+    /// Delivers the messages that were held, and later ones.
+    pub fn release(&mut self) {
+        self.deliverable = u64::MAX;
+        self.deliver();
+    }
+
     /// Delivers the messages whose turn has come.
     fn deliver(&mut self) {
-        while self.arrivals.front().is_some_and(|arrival| arrival.awaited.is_none()) {
+        let is_complete = |arrival: &Arrival| arrival.awaited.is_none();
+        while self.taken < self.deliverable && self.arrivals.front().is_some_and(is_complete) {
             let Some(arrival) = self.arrivals.pop_front() else { return };
             self.taken += 1;
             // The peer waits for this report before it can use the body's memory again.

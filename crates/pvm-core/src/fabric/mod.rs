@@ -19,7 +19,9 @@ mod introduction;
 mod link;
 #[cfg(test)]
 mod link_tests;
+mod wish;
 
 pub use frame::{HEADER_BYTES, Header, Kind, OFFER_BYTES, Offered};
 pub use introduction::{INTRODUCTION_BYTES_MAX, Introduction};
 pub use link::{Event, Link, Message, Ready, UNCOUNTED_MAX, Untaken, Violation};
+pub use wish::Wish;

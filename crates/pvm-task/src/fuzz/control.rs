@@ -3,6 +3,7 @@ use crate::control::Member;
 use crate::requests::Purpose;
 use crate::{Environment, Task};
 use pvm_core::codes::Code;
+use pvm_core::fabric::Wish;
 use pvm_core::flows::pacing::Pacing;
 use pvm_core::proto::{ByteBuf, Direct, Message, Reply, Request, ToTask, TraceSettings, Welcome};
 use pvm_core::tid::Tid;
@@ -89,8 +90,14 @@ impl Daemon {
     /// Sends the first frames, mostly a welcome.
     fn send_welcome(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         let own = TraceSettings::default();
-        let welcome =
-            ToTask::Welcome(Welcome { tid: OWN, parent: 0, dsig: 1, own, resource_manager: Tid(from.arbitrary()?) });
+        let welcome = ToTask::Welcome(Welcome {
+            tid: OWN,
+            parent: 0,
+            dsig: 1,
+            own,
+            resource_manager: Tid(from.arbitrary()?),
+            fabric: Wish::default(),
+        });
         let ports = self.ports.descriptor().try_clone_to_owned().expect("a descriptor");
         match from.arbitrary::<u8>()? % 8 {
             0 => self.send(&ToTask::Refused(Code::BadVersion), &[]),

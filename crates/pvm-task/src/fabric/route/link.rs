@@ -1,0 +1,103 @@
+//! This side of a link on a fabric, as the route sees it.
+use super::LinkName;
+use crate::direct::fallback::HeldMessages;
+use crate::direct::incoming::LinkMessage;
+use crate::direct::send_queue::SendQueue;
+use pvm_core::tid::Tid;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// If a peer takes nothing for this time although messages wait for it, the link is given up: a fabric often does not
+/// report that it carries nothing any more. It may also be that the peer does not call the library; then some messages
+/// travel twice.
+const STALL_LIMIT: Duration = Duration::from_secs(30);
+
+/// This side of a link.
+pub(super) struct FabricLink {
+    pub peer: Tid,
+    pub name: LinkName,
+    pub hello_sent: bool,
+    pub hello_received: bool,
+    /// Whether this side sends its messages on the fabric.
+    pub carries: bool,
+    /// Whether the peer does.
+    pub peer_switched: bool,
+    /// How many messages have arrived on the fabric. Not among them: the hello.
+    pub received: Rc<Cell<u32>>,
+    /// Messages that have arrived, until the task takes them over.
+    pub held: Rc<HeldMessages>,
+    /// The messages that the peer has not taken.
+    pub queue: SendQueue,
+    /// Whether the peer takes nothing at the moment.
+    pub is_blocked: bool,
+    /// Whether the fabric has no such link any more.
+    pub is_gone: bool,
+    /// Whether this side falls back to the default route: there it first sends the messages of its send queue, then new
+    /// ones.
+    pub falling_back: bool,
+    /// Whether the fallback message has been sent to the peer.
+    pub fallback_sent: bool,
+    /// Since when the peer has taken nothing, if messages wait for it.
+    waiting_since: Option<Instant>,
+}
+
+impl FabricLink {
+    pub fn new(peer: Tid, name: LinkName) -> FabricLink {
+        FabricLink {
+            peer,
+            name,
+            hello_sent: false,
+            hello_received: false,
+            carries: false,
+            peer_switched: false,
+            received: Rc::default(),
+            held: Rc::default(),
+            queue: SendQueue::default(),
+            is_blocked: false,
+            is_gone: false,
+            falling_back: false,
+            fallback_sent: false,
+            waiting_since: None,
+        }
+    }
+
+    /// Returns whether this side can send its messages on the fabric from now on.
+    pub fn may_switch(&self) -> bool {
+        self.hello_received && !self.carries && !self.falling_back
+    }
+
+    /// Takes a message over from the fabric.
+    pub fn take(&mut self, message: LinkMessage) {
+        // After the peer's fallback message, the peer sends again what this side has not counted.
+        if !self.held.is_closed.get() {
+            self.received.set(self.received.get().wrapping_add(1));
+            self.held.messages.borrow_mut().push_back(message);
+        }
+    }
+
+    /// Handles the report that the peer has taken all messages with smaller numbers. The first one was the hello.
+    pub fn on_taken(&mut self, number: u64) {
+        self.waiting_since = None;
+        self.is_blocked = false;
+        let count = number.saturating_sub(1) as u32;
+        // A side that falls back sends all queued messages, whatever the peer has taken since.
+        if !self.falling_back && !self.queue.acknowledge(count) {
+            self.on_broken();
+        }
+    }
+
+    /// Handles the end of the link on the fabric.
+    pub fn on_broken(&mut self) {
+        (self.is_gone, self.falling_back) = (true, true);
+    }
+
+    /// Returns whether the peer has taken nothing for too long.
+    pub fn has_stalled(&mut self, now: Instant) -> bool {
+        if self.queue.is_empty() || self.falling_back {
+            self.waiting_since = None;
+            return false;
+        }
+        now.duration_since(*self.waiting_since.get_or_insert(now)) >= STALL_LIMIT
+    }
+}
