@@ -290,9 +290,6 @@ impl Task {
     /// `pvm_setopt`; returns the previous value. `NoReset` needs mailboxes, see [`Task::set_no_reset`]. The daemon is
     /// notified of the destinations of this task's output and traces.
     pub fn set_option(&mut self, what: i32, value: i32) -> Result<i32, Code> {
-        if what == FABRIC_TASKS {
-            return Ok(self.member.as_ref().map_or(0, |member| member.fabric.peers() as i32));
-        }
         let option = OptionNumber::from_number(what).ok_or(Code::BadParam)?;
         let own_tid = self.own_tid();
         let previous = self.state.settings.get(option);
@@ -329,6 +326,9 @@ impl Task {
         }
         if what == KIB_COPIED {
             return Ok(i32::try_from(pvm_fmp::copied_bytes() / 1024).unwrap_or(i32::MAX));
+        }
+        if what == FABRIC_TASKS {
+            return Ok(self.member.as_ref().map_or(0, |member| member.fabric.peers() as i32));
         }
         let option = OptionNumber::from_number(what).ok_or(Code::BadParam)?;
         self.state.settings.get(option).ok_or(Code::BadParam)
