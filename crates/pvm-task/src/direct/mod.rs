@@ -113,6 +113,11 @@ impl DirectLinks {
         self.position(to).is_ok_and(|at| self.links[at].carries)
     }
 
+    /// Returns whether the program asks for direct links.
+    pub fn wants_links(&self) -> bool {
+        self.route == ROUTE_DIRECT
+    }
+
     /// Returns whether the program allows links to other tasks.
     pub fn allows_links(&self) -> bool {
         self.route != DONT_ROUTE

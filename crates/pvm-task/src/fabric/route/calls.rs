@@ -167,12 +167,22 @@ impl Member {
         for at in 0..self.fabric.links.len() {
             if self.fabric.links[at].may_switch() && self.send_route_switch(self.fabric.links[at].peer) {
                 self.fabric.links[at].carries = true;
+                self.announce_to_program(at);
             }
+        }
+    }
+
+    fn announce_to_program(&mut self, at: usize) {
+        if self.direct.wants_links() {
+            self.fabric.announce(at);
         }
     }
 
     /// Sends a message on the fabric. If the link ends, sends it at once by the default route.
     pub(crate) fn send_on_fabric(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
+        if let Ok(at) = self.fabric.position(to) {
+            self.announce_to_program(at);
+        }
         self.fabric.send(to, meta, body)?;
         self.fall_back_from_fabric();
         Ok(())
@@ -205,7 +215,7 @@ impl Member {
                 return false;
             }
             self.fabric.links[at].fallback_sent = true;
-            self.fabric.events.push(RouteEvent::Ended(peer));
+            self.fabric.denounce(at);
             self.fabric.on_break(peer);
         }
         while let Some(message) = self.fabric.links[at].queue.first() {

@@ -23,6 +23,8 @@ pub(super) struct FabricLink {
     pub carries: bool,
     /// Whether the peer does.
     pub peer_switched: bool,
+    /// Whether the program knows of the link. To a program that has not asked for direct routes, a fabric is invisible.
+    pub is_announced: bool,
     /// How many messages have arrived on the fabric. Not among them: the hello.
     pub received: Rc<Cell<u32>>,
     /// Messages that have arrived, until the task takes them over.
@@ -51,6 +53,7 @@ impl FabricLink {
             hello_received: false,
             carries: false,
             peer_switched: false,
+            is_announced: false,
             received: Rc::default(),
             held: Rc::default(),
             queue: SendQueue::default(),

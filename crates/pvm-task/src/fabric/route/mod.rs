@@ -134,6 +134,25 @@ impl FabricRoute {
         self.position(to).is_ok_and(|at| self.links[at].carries)
     }
 
+    /// Returns whether the program knows of a link to that peer, since it has asked for direct routes.
+    pub fn is_announced(&self, peer: Tid) -> bool {
+        self.position(peer).is_ok_and(|at| self.links[at].is_announced)
+    }
+
+    /// Lets the program learn of a used link, because it has asked for direct routes.
+    fn announce(&mut self, at: usize) {
+        if !std::mem::replace(&mut self.links[at].is_announced, true) {
+            self.events.push(RouteEvent::Usable(self.links[at].peer));
+        }
+    }
+
+    /// Lets the program learn of the end of a link of which it knows.
+    fn denounce(&mut self, at: usize) {
+        if std::mem::take(&mut self.links[at].is_announced) {
+            self.events.push(RouteEvent::Ended(self.links[at].peer));
+        }
+    }
+
     /// Returns to how many tasks messages take the fabric.
     pub fn peers(&self) -> usize {
         self.links.iter().filter(|link| link.carries && !link.falling_back).count()
@@ -295,7 +314,6 @@ impl FabricRoute {
         }
         if content.is_empty() && body.is_none() && !link.hello_received {
             link.hello_received = true;
-            self.events.push(RouteEvent::Usable(peer));
             if !link.hello_sent {
                 self.say_hello(at);
             }
@@ -339,6 +357,7 @@ impl FabricRoute {
 
     /// Removes a link that is used no more.
     fn remove(&mut self, at: usize) {
+        self.denounce(at);
         let link = self.links.remove(at);
         if self.draining.is_some_and(|draining| draining.peer == link.peer) {
             self.draining = None;
@@ -379,7 +398,6 @@ impl FabricRoute {
         let is_reading = matches!(&self.state, State::Open(fabric) if fabric.is_reading(link.name));
         if link.is_gone || waiting::is_drained(begun.elapsed(), since.elapsed(), is_reading) {
             self.remove(at);
-            self.events.push(RouteEvent::Ended(peer));
         }
     }
 }
