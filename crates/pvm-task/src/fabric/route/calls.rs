@@ -118,7 +118,7 @@ impl Member {
         let received = ReceivedOnLink { count: link.received.clone(), ended: false, held: Some(link.held.clone()) };
         state.route_switches.received.insert(peer.0 as i32, received);
         // The fabric's descriptor joins those of direct links.
-        if self.direct.watched().is_none() && self.direct.descriptor().is_some() {
+        if self.direct.descriptor().is_some() {
             self.parker.forget_descriptors();
         }
     }
@@ -144,10 +144,11 @@ impl Member {
     pub(crate) fn deliver_from_fabric(&mut self, state: &mut State) -> usize {
         let own = self.tid.0 as i32;
         let mut count = 0;
-        let mut at = 0;
-        while let Some(held) = self.fabric.links.get(at).map(|link| link.held.clone()) {
+        for held in std::mem::take(&mut self.fabric.left_over) {
             count += state.take_held(&held, own);
-            at += 1;
+        }
+        for link in &self.fabric.links {
+            count += state.take_held(&link.held, own);
         }
         self.switch_to_fabric();
         self.fall_back_from_fabric();
@@ -194,7 +195,7 @@ impl Member {
             if self.fabric.links[at].falling_back && self.is_fallen_back(at) {
                 self.fabric.links[at].carries = false;
                 if self.fabric.links[at].is_gone {
-                    self.fabric.remove_gone(at);
+                    self.fabric.remove(at);
                 }
             }
         }
@@ -272,13 +273,6 @@ impl FabricRoute {
     /// Begins a pause before that peer is asked again.
     fn on_break(&mut self, peer: Tid) {
         self.backoffs.entry(peer).or_default().on_break(true);
-    }
-
-    /// Removes a link that the fabric has not any more.
-    fn remove_gone(&mut self, at: usize) {
-        if self.links[at].held.messages.borrow().is_empty() {
-            self.remove(at);
-        }
     }
 
     /// Returns a number that grows when peers take messages.

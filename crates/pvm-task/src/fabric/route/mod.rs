@@ -17,7 +17,7 @@ mod sending;
 mod waiting;
 
 use super::{FabricEvent, FabricLinks, LinkName, Secrets};
-use crate::direct::fallback::Backoff;
+use crate::direct::fallback::{Backoff, HeldMessages};
 use crate::direct::incoming::LinkMessage;
 use link::FabricLink;
 use pvm_core::fabric::{Introduction, Wish};
@@ -26,6 +26,7 @@ use pvm_core::tid::Tid;
 use pvm_fmp::Meta;
 use pvm_net::fabric::{Fabric, Queues, Setting};
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 use std::time::Instant;
 
 /// The words of a message's header that travel with it, in bytes.
@@ -77,6 +78,8 @@ pub(crate) struct FabricRoute {
     /// For each peer that was asked before: when it may be asked again.
     backoffs: HashMap<Tid, Backoff>,
     draining: Option<Draining>,
+    /// What has arrived on links that were removed since.
+    left_over: Vec<Rc<HeldMessages>>,
     events: Vec<RouteEvent>,
     polls: u32,
     /// Whether the epoll descriptor of the task watches the fabric's descriptor.
@@ -98,6 +101,7 @@ impl FabricRoute {
             asked: BTreeMap::new(),
             backoffs: HashMap::new(),
             draining: None,
+            left_over: Vec::new(),
             events: Vec::new(),
             polls: 0,
             is_watched: false,
@@ -107,7 +111,7 @@ impl FabricRoute {
 
     #[inline(always)]
     pub fn is_active(&self) -> bool {
-        !self.links.is_empty()
+        !self.links.is_empty() || !self.left_over.is_empty()
     }
 
     /// Returns whether there may be a fabric.
@@ -359,6 +363,7 @@ impl FabricRoute {
     fn remove(&mut self, at: usize) {
         self.denounce(at);
         let link = self.links.remove(at);
+        self.left_over.push(link.held.clone());
         if self.draining.is_some_and(|draining| draining.peer == link.peer) {
             self.draining = None;
         }
