@@ -38,7 +38,7 @@ const USAGE: &str =
   --hosts N      with N hosts in the network instead of four
   --ours         hpvm alone, and what comes out; --theirs: Debian's PVM
   --as-it-is     take target/dist as it is, without building it first
-hosts --faults [--fault NAME]... [--seeds N] [--first-seed N] [--jobs N]
+hosts --faults [--fault NAME]... [--seeds N] [--first-seed N] [--jobs N] [--fabric NAME]
   --faults       hosts, tasks and links fail while tasks talk; with each seed from the first on
 hosts --multicasts N [--attacked] [--seeds N] [--first-seed N]
   --multicasts N N multicasts while datagrams are lost, and hosts are killed, leave and join
@@ -86,7 +86,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
     };
     let (mut one, mut seed, mut with_faults, mut hosts) = (None, 1, false, None);
     let (mut multicasts, mut one_seed) = (None, None);
-    let mut plan = Plan { faults: Vec::new(), seeds: SEEDS, first_seed: 1, jobs: 1 };
+    let mut plan = Plan { faults: Vec::new(), seeds: SEEDS, first_seed: 1, jobs: 1, fabric: None };
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         match argument {
@@ -124,6 +124,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
     options.one_multicasts = multicasts.zip(one_seed);
     let (seeds, first_seed, attacked) = (plan.seeds, plan.first_seed, options.attacked);
     options.multicasts = multicasts.map(|count| MulticastPlan { count, seeds, first_seed, attacked });
+    plan.fabric = options.fabric.clone();
     options.faults = with_faults.then_some(plan);
     Ok(options)
 }
@@ -167,7 +168,7 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
         return multicasts::inside(folder, count, seed, options.attacked);
     }
     if let Some((fault, seed)) = options.one {
-        return faults::inside(folder, fault, seed, options.side.unwrap_or(Side::Ours));
+        return faults::inside(folder, fault, seed, options.side.unwrap_or(Side::Ours), options.fabric.as_deref());
     }
     let all = match &options.script {
         Some(path) => case::script(path)?,

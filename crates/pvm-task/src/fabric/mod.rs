@@ -7,10 +7,12 @@
 //! secrets, every frame is sealed (AES-128-GCM), and a long body is sealed as a whole in memory of its own: what the
 //! network carries, and what peers can read, is unreadable to others. What does not bear the seal is dropped, so it
 //! cannot even disturb a link.
+mod look;
 mod pauses;
 pub(crate) mod route;
 mod sealed;
 
+pub use look::{Found, look};
 use pauses::Pauses;
 pub use pauses::Wait;
 use pvm_core::fabric::{Event, Header, Introduction, Link, Message, Offered, UNCOUNTED_MAX, Untaken};
