@@ -337,7 +337,8 @@ pub enum Request {
     /// `always_sealed` is true. Answer: `Reply::Fabric`, or an error.
     Fabric { to: Tid, offer: FabricOffer, always_sealed: bool },
     /// The answer to [`ToTask::Fabric`]: an encoded [`crate::fabric::Introduction`], or `None` if the task wants no link.
-    /// Answer: `Reply::Done`, or `NoTask` if the asking task does not wait for it any more.
+    /// Answer: `Reply::Done`; `NoTask` if the asking task does not wait for it any more, `Denied` if there cannot be a
+    /// link.
     FabricAnswer { number: u32, peer: Tid, introduction: Option<ByteBuf> },
 }
 

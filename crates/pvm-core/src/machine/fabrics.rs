@@ -151,12 +151,12 @@ impl Fabrics {
         };
         let at = self.questions.iter().position(is_it).ok_or(Code::NoTask)?;
         self.questions.swap_remove(at);
-        let introduction = introduction.and_then(checked);
-        // Without the watch, the task would not learn of the end of its peer.
-        let introduction = introduction.filter(|_| notify.watch_link(core, from, peer));
         let is_wanted = introduction.is_some();
+        // Without the watch, the task would not learn of the end of its peer.
+        let introduction = introduction.and_then(checked).filter(|_| notify.watch_link(core, from, peer));
+        let is_told = introduction.is_some() == is_wanted;
         core.send_host(peer.host(), Frame::FabricAnswer { number, introduction });
-        if is_wanted { Ok(Reply::Done) } else { Err(Code::Denied) }
+        if is_told { Ok(Reply::Done) } else { Err(Code::Denied) }
     }
 
     /// Handles the answer to a question of a task of this host.

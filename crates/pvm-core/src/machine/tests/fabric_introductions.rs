@@ -88,7 +88,7 @@ fn of_two_who_ask_at_once_the_lower_host_counts() {
         fleet.settle();
         // If the second question came before the first one was asked, its task decides.
         for (number, peer, _) in questions(fleet, two) {
-            fleet.ask(two, answer(number, peer, None));
+            assert_eq!(fleet.ask(two, answer(number, peer, None)), Some(Reply::Done));
         }
         let (number, peer, _) = questions(fleet, three).pop().unwrap();
         fleet.ask(three, answer(number, peer, Some(b"other")));

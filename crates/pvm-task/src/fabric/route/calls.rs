@@ -97,12 +97,13 @@ impl Member {
         if ours.is_some() {
             self.add_fabric_link(state, peer);
         }
+        let purpose = if ours.is_some() { Purpose::FabricAnswer(peer) } else { Purpose::Ignored };
         let answer = Request::FabricAnswer { number, peer, introduction };
         // If the daemon is gone, so is the link, as the daemon of the peer reports.
-        let _ = self.request(answer, Purpose::FabricAnswer(peer));
+        let _ = self.request(answer, purpose);
     }
 
-    /// Handles the daemon's answer to an answer: after an error, the peer does not know of the link.
+    /// Handles the daemon's answer to an answer that offered a link: after an error, the peer does not know of the link.
     pub(crate) fn on_fabric_answered(&mut self, state: &mut State, peer: Tid, reply: &Reply) {
         if let (Reply::Error(_), Ok(at)) = (reply, self.fabric.position(peer)) {
             if !self.fabric.links[at].hello_received {
