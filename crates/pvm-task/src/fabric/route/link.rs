@@ -104,3 +104,62 @@ impl FabricLink {
         now.duration_since(*self.waiting_since.get_or_insert(now)) >= STALL_LIMIT
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::direct::send_queue::{QueuedBody, QueuedMessage};
+    use pvm_fmp::Meta;
+
+    fn link_with(messages: usize) -> FabricLink {
+        let mut link = FabricLink::new(Tid(0x80001), 7);
+        for number in 0..messages {
+            let body = QueuedBody::Bytes(vec![number as u8]);
+            link.queue.push(QueuedMessage { meta: Meta::default(), body, length: 1 }, true);
+        }
+        link
+    }
+
+    #[test]
+    fn what_the_peer_has_taken_is_counted_without_the_hello() {
+        let mut link = link_with(3);
+        link.on_taken(1);
+        assert_eq!((link.queue.len(), link.queue.acknowledged()), (3, 0));
+        link.on_taken(3);
+        assert_eq!((link.queue.len(), link.queue.acknowledged()), (1, 2));
+        link.on_taken(4);
+        assert!(link.queue.is_empty() && !link.falling_back);
+        link.on_taken(9);
+        assert!(link.is_gone && link.falling_back, "the peer reports more than was sent");
+    }
+
+    #[test]
+    fn a_task_that_falls_back_sends_all_that_was_not_taken_before() {
+        let mut link = link_with(3);
+        link.falling_back = true;
+        link.on_taken(4);
+        assert_eq!(link.queue.len(), 3);
+    }
+
+    #[test]
+    fn nothing_more_arrives_after_the_fallback_message_of_the_peer() {
+        let mut link = link_with(0);
+        let message = || LinkMessage { peer: Tid(0x80001), meta: Meta::default(), body: Vec::new() };
+        link.take(message());
+        link.held.is_closed.set(true);
+        link.take(message());
+        assert_eq!((link.received.get(), link.held.messages.borrow().len()), (1, 1));
+    }
+
+    #[test]
+    fn a_peer_that_takes_nothing_for_long_loses_the_link_only_if_messages_wait_for_it() {
+        let (mut idle, mut busy, begin) = (link_with(0), link_with(1), Instant::now());
+        for second in 0..30 {
+            let now = begin + Duration::from_secs(second);
+            assert!(!idle.has_stalled(now) && !busy.has_stalled(now));
+        }
+        assert!(busy.has_stalled(begin + STALL_LIMIT) && !idle.has_stalled(begin + STALL_LIMIT));
+        busy.on_taken(1);
+        assert!(!busy.has_stalled(begin + 2 * STALL_LIMIT));
+    }
+}

@@ -431,3 +431,40 @@ fn header_of(meta: &Meta) -> [u8; HEADER_BYTES] {
     }
     header
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_read_as_it_was_written_and_nothing_else_is() {
+        let meta: Meta = [1, 2, 3, 4, u32::MAX, 0];
+        let header = header_of(&meta);
+        let short = [&header[..], b"body"].concat();
+        assert_eq!(read_message(short, None), Some((meta, b"body".to_vec())));
+        assert_eq!(read_message(header.to_vec(), Some(b"long".to_vec())), Some((meta, b"long".to_vec())));
+        assert_eq!(read_message(header.to_vec(), None), Some((meta, Vec::new())));
+        assert_eq!(read_message(header[1..].to_vec(), None), None);
+        assert_eq!(read_message([&header[..], b"x"].concat(), Some(Vec::new())), None);
+    }
+
+    #[test]
+    fn a_setting_that_is_none_is_reported_and_there_is_no_fabric() {
+        let mut route = FabricRoute::new(&Wish { setting: Some("tcp;a;b".into()), never_clear: false });
+        assert!(!route.may_exist());
+        assert!(route.take_problem().is_some_and(|problem| problem.contains("PROVIDER[;DOMAIN]")));
+        assert_eq!(route.take_problem(), None);
+    }
+
+    #[test]
+    fn a_task_without_a_device_has_no_fabric_unless_it_names_one() {
+        let mut route = FabricRoute::new(&Wish { setting: Some("nonesuch".into()), never_clear: false });
+        assert!(route.may_exist() && route.ask(Tid(0x80001)).is_none() && !route.may_exist());
+        assert!(route.take_problem().is_some());
+        if !pvm_net::fabric::has_devices() {
+            let mut route = FabricRoute::new(&Wish::default());
+            assert!(route.may_exist() && route.ask(Tid(0x80001)).is_none() && !route.may_exist());
+            assert_eq!(route.take_problem(), None);
+        }
+    }
+}
