@@ -62,7 +62,8 @@ fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         Purpose::Caller,
         Purpose::DirectLink(Tid(NAMES[0])),
     ];
-    let requests = purposes.len();
+    // A question about a fabric is answered by a request.
+    let mut requests = purposes.len();
     for purpose in purposes {
         member.direct.open_requests += usize::from(matches!(purpose, Purpose::DirectLink(_)));
         // The connection may have ended.
@@ -71,6 +72,7 @@ fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     while !from.is_empty() && member.daemon.is_some() {
         for _ in 0..=from.arbitrary::<u8>()? % 4 {
             daemon.send_random(from)?;
+            requests += 1;
         }
         member.direct.draining = None;
         member.read_control(&mut task.state);
