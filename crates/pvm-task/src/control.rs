@@ -135,7 +135,7 @@ impl Member {
             return false;
         }
         self.endpoint.inherit();
-        self.fabric.inherit();
+        self.fabric.inherit(self.direct.watched());
         // The threads that slept belonged to the parent.
         self.parker = Parker::default();
         self.request_socket_poll();

@@ -459,7 +459,9 @@ impl Task {
         if let Some(member) = &mut self.member {
             member.request_socket_poll();
         }
-        if self.take_in() > 0 || self.state.store.queue.first_hidden().is_some() {
+        let has_arrived = self.take_in() > 0 || self.state.store.queue.first_hidden().is_some();
+        let may_arrive = self.member.as_mut().is_some_and(|member| member.fabric.arm(member.direct.watched()));
+        if has_arrived || may_arrive {
             if let Some(member) = &self.member {
                 pvm_fmp::doorbell::ring(member.endpoint.bell());
             }

@@ -26,6 +26,7 @@ use pvm_core::tid::Tid;
 use pvm_fmp::Meta;
 use pvm_net::fabric::{Fabric, Queues, Setting};
 use std::collections::{BTreeMap, HashMap};
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -346,8 +347,9 @@ impl FabricRoute {
     }
 
     /// Leaves the fabric of the parent, in a child that goes on as its parent's task. The parent's endpoint is not
-    /// touched: what it holds may belong to the parent alone.
-    pub fn inherit(&mut self) {
+    /// touched: what it holds may belong to the parent alone. `epoll`: the descriptor of all links.
+    pub fn inherit(&mut self, epoll: Option<BorrowedFd<'_>>) {
+        self.watch(epoll, false);
         self.abandon();
         self.is_watched = false;
         self.asked.clear();

@@ -38,6 +38,32 @@ pub(super) fn pause(wait: Wait, descriptor: Option<BorrowedFd<'_>>) {
 }
 
 impl FabricRoute {
+    /// Lets the descriptor of all links watch that of the fabric, or not.
+    pub(super) fn watch(&mut self, epoll: Option<BorrowedFd<'_>>, wanted: bool) {
+        let State::Open(fabric) = &self.state else { return };
+        let (Some(epoll), Some(descriptor)) = (epoll, fabric.endpoint().descriptor()) else { return };
+        if wanted != self.is_watched {
+            let done = match wanted {
+                true => epoll::add(epoll, descriptor, EventData::new_u64(FABRIC_MARK), EventFlags::IN),
+                false => epoll::delete(epoll, descriptor),
+            };
+            self.is_watched = done.is_ok() == wanted;
+        }
+    }
+
+    /// Prepares a sleep of the program on the descriptor of all links, without the library. Returns whether the program
+    /// must not sleep: something has arrived, or the provider has no descriptor.
+    pub fn arm(&mut self, epoll: Option<BorrowedFd<'_>>) -> bool {
+        let is_used = self.links.iter().any(|link| !link.is_gone);
+        let State::Open(fabric) = &mut self.state else { return false };
+        if !is_used {
+            return false;
+        }
+        let is_busy = fabric.how_to_wait(Instant::now()) == Wait::Not;
+        self.watch(epoll, true);
+        is_busy || !self.is_watched || self.is_draining()
+    }
+
     /// Prepares a sleep on the task's descriptors, after the last poll has found nothing. `epoll`: the descriptor of all
     /// links. Returns the longest time that the task may sleep, if that is limited.
     pub fn prepare_sleep(&mut self, epoll: Option<BorrowedFd<'_>>) -> Option<Duration> {
@@ -46,17 +72,8 @@ impl FabricRoute {
             true => fabric.how_to_wait(Instant::now()),
             false => Wait::For(Duration::MAX),
         };
-        let wanted = wait == Wait::Descriptor;
-        if let (Some(epoll), Some(descriptor)) = (epoll, fabric.endpoint().descriptor()) {
-            // A descriptor that is always readable must not wake the task.
-            if wanted != self.is_watched {
-                let done = match wanted {
-                    true => epoll::add(epoll, descriptor, EventData::new_u64(FABRIC_MARK), EventFlags::IN),
-                    false => epoll::delete(epoll, descriptor),
-                };
-                self.is_watched = done.is_ok() == wanted;
-            }
-        }
+        // A descriptor that is always readable must not wake the task.
+        self.watch(epoll, wait == Wait::Descriptor);
         let limit = match wait {
             Wait::Not => Some(Duration::ZERO),
             Wait::Descriptor if self.is_watched => None,
