@@ -20,10 +20,11 @@ pub enum Found {
 
 /// Opens the fabric that a task would take, and closes it again.
 pub fn look(wish: &Wish) -> Found {
-    let setting = match wish.setting.as_deref().unwrap_or("auto").parse::<Setting>() {
+    let text = wish.setting.as_deref().unwrap_or("auto");
+    let setting = match text.parse::<Setting>() {
         Ok(Setting::Off) => return Found::Unwanted,
         Ok(setting) => setting,
-        Err(error) => return Found::Broken(error.to_string(), true),
+        Err(error) => return Found::Broken(format!("`{text}`: {error}"), true),
     };
     let is_named = setting != Setting::Auto;
     if !is_named && !pvm_net::fabric::has_devices() {

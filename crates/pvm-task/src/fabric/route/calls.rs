@@ -49,7 +49,7 @@ impl Member {
     }
 
     /// Tells the daemon why the fabric that the user has named cannot be used.
-    fn report_problem(&mut self) {
+    pub(crate) fn report_problem(&mut self) {
         if let Some(problem) = self.fabric.take_problem() {
             self.send(&ToDaemon::NoFabric(ByteBuf::from(problem.into_bytes())));
         }

@@ -92,8 +92,9 @@ pub(crate) struct FabricRoute {
 impl FabricRoute {
     /// Returns the route of a task that has no links. The library is loaded when it is first needed.
     pub fn new(wish: &Wish) -> FabricRoute {
-        let parsed = wish.setting.as_deref().unwrap_or("auto").parse::<Setting>();
-        let problem = parsed.as_ref().err().map(|error| format!("{error}, messages take TCP"));
+        let text = wish.setting.as_deref().unwrap_or("auto");
+        let parsed = text.parse::<Setting>();
+        let problem = parsed.as_ref().err().map(|error| format!("`{text}`: {error}, messages take TCP"));
         FabricRoute {
             setting: parsed.unwrap_or(Setting::Off),
             never_clear: wish.never_clear,
