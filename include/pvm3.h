@@ -111,6 +111,8 @@
 #define PvmMcastBroadcast 4  /* in datagrams to all hosts at once */
 /* Not in PVM 3.4: the host (its tid) at which barriers of this task's groups meet; 0: as the machine chooses. */
 #define PvmGroupHost 1005
+/* Not in PVM 3.4, and for pvm_getopt only: to how many tasks of other hosts this task's messages take a fabric. */
+#define PvmFabricTasks 1006
 
 /* ---- the owner of a trace mask: pvm_settmask, pvm_gettmask ---- */
 

@@ -76,6 +76,8 @@ pub struct Options {
     pub groups: Option<bool>,
     /// `mcast=`: the route of multicasts of tasks on this host that choose none.
     pub mcast: Option<McastRoute>,
+    /// `fabric=`: the fabric of tasks on this host, as in `PVM_FABRIC`.
+    pub fabric: Option<String>,
     /// `ip=`: the name or address to connect to.
     pub address: Option<String>,
     /// `id=`: the identifier of the virtual machine.
@@ -112,6 +114,7 @@ impl Options {
                 self.node = Some(node.ok_or_else(wrong)?);
             }
             "groups" => self.groups = Some(yes_or_no(value).ok_or_else(wrong)?),
+            "fabric" if !value.is_empty() => self.fabric = text,
             "mcast" => self.mcast = Some(McastRoute::from_name(value).ok_or_else(wrong)?),
             _ => return Err(wrong()),
         }
@@ -132,6 +135,7 @@ impl Options {
             node: self.node.or(defaults.node),
             groups: self.groups.or(defaults.groups),
             mcast: self.mcast.or(defaults.mcast),
+            fabric: self.fabric.or(defaults.fabric),
             address: self.address.or(defaults.address),
             machine: self.machine.or(defaults.machine),
             slots: self.slots.or(defaults.slots),
@@ -203,6 +207,7 @@ impl std::fmt::Display for HostLine {
             ("node", &node),
             ("groups", &groups),
             ("mcast", &mcast),
+            ("fabric", &options.fabric),
             ("slots", &slots),
         ] {
             if let Some(value) = value {
@@ -368,13 +373,15 @@ mod tests {
     #[test]
     fn lines_are_hosts_with_options() {
         let file = Hostfile::parse(
-            "# comment\n\nalfa lo=joe sp=500 node=7 mcast=hypercube groups=no\n&beta ip=10.0.0.2 groups=yes\n& $gamma\n",
+            "# comment\n\nalfa lo=joe sp=500 node=7 mcast=hypercube groups=no fabric=tcp;eth0\n&beta ip=10.0.0.2 groups=yes\n& $gamma\n",
         );
         assert_eq!(file.errors, []);
         let names: Vec<_> = file.hosts.iter().map(HostLine::name).collect();
         assert_eq!(names, ["alfa", "beta", "gamma"]);
         assert_eq!((file.hosts[0].login(), file.hosts[0].options.speed), (Some("joe"), Some(500)));
         assert_eq!((file.hosts[0].options.node, file.hosts[1].options.node), (Some(7), None));
+        let fabrics = (file.hosts[0].options.fabric.as_deref(), file.hosts[1].options.fabric.as_deref());
+        assert_eq!(fabrics, (Some("tcp;eth0"), None));
         let routes = (file.hosts[0].options.mcast, file.hosts[1].options.mcast);
         assert_eq!(routes, (Some(McastRoute::Hypercube), None));
         let groups = [0, 1, 2].map(|host| file.hosts[host].options.groups);

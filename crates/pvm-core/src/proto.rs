@@ -7,6 +7,7 @@
 #![allow(missing_docs)] // the fields have the names of the manual pages
 use crate::codes::Code;
 use crate::encoding::Reader;
+use crate::fabric::Wish;
 use crate::flows::pacing::Pacing;
 use crate::tid::Tid;
 use crate::wire::{Release, SECRET_BYTES};
@@ -15,7 +16,7 @@ pub use serde_bytes::ByteBuf;
 
 /// The version of the protocol. The daemon refuses a task of another version with `PvmBadVersion`. A test compares
 /// the formats of the frames with `formats/tasks.txt`.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// A frame between a task and its daemon. The longest one holds an entry of a mailbox.
 ///
@@ -49,6 +50,8 @@ pub enum ToDaemon {
     /// Packets of several senders to this task were lost at about the same time: the port before this host overflows.
     /// For a while, the daemon tells this to all tasks that get a direct link ([`Direct::overflows`]).
     Overflow,
+    /// The fabric that the user has named cannot be used; the daemon writes the reason to its log.
+    NoFabric(ByteBuf),
 }
 
 /// The task's statement of its identity. The credentials of the socket take precedence.
@@ -99,6 +102,32 @@ pub enum ToTask {
     /// The anchor of a new chain of releases of the group's barriers that the task hears itself; `None` if the daemon
     /// hears them.
     Chain { group: u64, anchor: Option<Release> },
+    /// A task of another host wants to exchange messages on a fabric. The answer is [`Request::FabricAnswer`] with the
+    /// same `number`.
+    Fabric { number: u32, peer: Tid, offer: FabricOffer },
+}
+
+/// What the tasks of a link on a fabric must know of each other. It travels through their daemons, and is believed only
+/// from them.
+#[derive(Serialize, Deserialize, Clone, PartialEq)]
+pub struct FabricOffer {
+    /// An encoded [`crate::fabric::Introduction`].
+    pub introduction: ByteBuf,
+    /// The secrets that seal what the asking task sends, and what it receives; `None` if messages travel in clear.
+    pub secrets: Option<FabricSecrets>,
+}
+
+/// The length of each secret of a link on a fabric, in bytes.
+pub const FABRIC_SECRET_BYTES: usize = 16;
+
+/// The secrets of a link on a fabric: the first one seals what the asking task sends, the second one what it receives.
+pub type FabricSecrets = [[u8; FABRIC_SECRET_BYTES]; 2];
+
+impl std::fmt::Debug for FabricOffer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sealed = if self.secrets.is_some() { "sealed" } else { "clear" };
+        write!(formatter, "FabricOffer({} bytes, {sealed})", self.introduction.len())
+    }
 }
 
 /// A direct link.
@@ -135,6 +164,9 @@ pub struct Welcome {
     pub own: TraceSettings,
     /// The resource manager, or `Tid::NONE`.
     pub resource_manager: Tid,
+    /// The fabric that the users of the machine and of this host want, unless the environment of the task says
+    /// otherwise.
+    pub fabric: Wish,
 }
 
 /// `struct Pvmtracer` (contract 1.6): the destination of a task's output and traces.
@@ -301,6 +333,13 @@ pub enum Request {
     /// Like [`Request::Barrier`], or, if `lan` is true, like [`Request::LanBarrier`], from a task that has heard the
     /// release of the barrier before itself. That barrier needs no answer any more.
     NextBarrier { group: u64, count: i32, lan: bool, heard: Release },
+    /// Make a link on a fabric to a task of another host. The daemon drops the secrets if the network is trusted, unless
+    /// `always_sealed` is true. Answer: `Reply::Fabric`, or an error.
+    Fabric { to: Tid, offer: FabricOffer, always_sealed: bool },
+    /// The answer to [`ToTask::Fabric`]: an encoded [`crate::fabric::Introduction`], or `None` if the task wants no link.
+    /// Answer: `Reply::Done`; `NoTask` if the asking task does not wait for it any more, `Denied` if there cannot be a
+    /// link.
+    FabricAnswer { number: u32, peer: Tid, introduction: Option<ByteBuf> },
 }
 
 /// The bytes of input for a task in one request.
@@ -386,6 +425,12 @@ pub enum Reply {
     Released(Release),
     /// How a task has ended.
     Ended(TaskEnd),
+    /// The other task has made its side of the link on a fabric: its encoded [`crate::fabric::Introduction`], and
+    /// whether messages are sealed.
+    Fabric {
+        introduction: ByteBuf,
+        sealed: bool,
+    },
 }
 
 /// How the process that was started for a task has ended.

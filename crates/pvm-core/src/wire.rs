@@ -6,10 +6,11 @@
 //! earlier messages. No type here is recursive, so no frame can exhaust the reader's stack.
 use crate::codes::Code;
 use crate::datagram_error::DatagramError;
+use crate::fabric::Wish;
 use crate::flows::multicast::McastRoute;
 use crate::flows::pacing::Pacing;
 use crate::machine::{Taken, Waiting};
-use crate::proto::{ByteBuf, Message, Reply, Request, Role, Spawn, TraceSettings};
+use crate::proto::{ByteBuf, FabricOffer, Message, Reply, Request, Role, Spawn, TraceSettings};
 use crate::tid::Tid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ pub use crate::proto::{decode, encode};
 /// The version of the protocol. A new daemon names its version in the start dialogue ([`crate::dialogue`]). The master
 /// refuses any other version with `PvmBadVersion`, and a new daemon ends if its master has another version. A test
 /// compares the formats of the frames with `formats/daemons.txt`.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// A frame on the control link between two daemons. The longest frame contains a frame of a task.
 ///
@@ -82,6 +83,8 @@ pub struct MachineSettings {
     pub barrier_broadcast_hosts: u32,
     /// The multicast group to which hosts send what is for all hosts, unless the machine does without it.
     pub broadcast: Option<SocketAddrV4>,
+    /// The fabric of hosts of which nothing else is said.
+    pub fabric: Wish,
 }
 
 /// Options of the hostfile that only the new host needs.
@@ -95,6 +98,8 @@ pub struct HostOptions {
     pub debugger: Option<String>,
     /// `mcast=`: the route of multicasts of tasks that choose none.
     pub mcast: McastRoute,
+    /// `fabric=`: the fabric of tasks, as in `PVM_FABRIC`.
+    pub fabric: Option<String>,
 }
 
 /// The registered servers that serve the whole machine.
@@ -245,6 +250,12 @@ pub enum Frame {
     HandBack { id: u64 },
     /// To the master: the sender has become busy, or is no longer.
     Busy { busy: bool },
+
+    // ----- fabrics
+    /// `from` wants a link on a fabric to `to`. The answer is `FabricAnswer`.
+    Fabric { number: u32, from: Tid, to: Tid, offer: FabricOffer },
+    /// The answer to `Fabric`: the introduction of the task that was asked, or `None` if there will be no link.
+    FabricAnswer { number: u32, introduction: Option<ByteBuf> },
 }
 
 /// The arrival of a member at a barrier of its group, by way of the daemons.

@@ -87,6 +87,7 @@ fn of_the_master(life: &mut Life) -> Frame {
                 pacing: Pacing::Off,
                 barrier_tree_hosts: 1,
                 barrier_broadcast_hosts: 1,
+                fabric: Default::default(),
                 broadcast: None,
             };
             let (hosts, joining) = (vec![entry(life)], vec![tid]);

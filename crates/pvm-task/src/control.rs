@@ -1,5 +1,6 @@
 //! The task's membership: its socket to the daemon and its endpoint in shared memory.
 use crate::direct::DirectLinks;
+use crate::fabric::route::FabricRoute;
 use crate::groups::{Groups, Releases};
 use crate::introductions::Introductions;
 use crate::receive::{Envelope, QueueSink};
@@ -65,6 +66,7 @@ pub(crate) struct Member {
     /// Whether this task has just sent a long message that the daemon must relay to another host.
     pub relay_pending: bool,
     pub direct: DirectLinks,
+    pub fabric: FabricRoute,
     pub parker: Parker,
     pub groups: Groups,
     pub releases: Releases,
@@ -116,6 +118,7 @@ impl Member {
             posted: false,
             relay_pending: false,
             direct: DirectLinks::default(),
+            fabric: FabricRoute::new(&environment.fabric.or(&welcome.fabric)),
             parker: Parker::default(),
             groups: Groups::default(),
             releases: Releases::default(),
@@ -132,6 +135,7 @@ impl Member {
             return false;
         }
         self.endpoint.inherit();
+        self.fabric.inherit(self.direct.watched());
         // The threads that slept belonged to the parent.
         self.parker = Parker::default();
         self.request_socket_poll();
@@ -205,6 +209,7 @@ impl Member {
         self.daemon = None;
         self.requests.on_daemon_lost();
         self.direct.open_requests = 0;
+        self.fabric.forget_questions();
         self.parker.forget_descriptors();
     }
 
@@ -246,15 +251,16 @@ impl Member {
         self.socket_polls = SocketPolls { frames_seen: self.frames(), quiet: 0, requested: false };
         let mut count = 0;
         self.daemon.iter_mut().for_each(ControlSocket::expect_more);
-        while let Some(socket) = &mut self.daemon {
+        while self.daemon.is_some() {
             if count == FRAMES_IN_TURN_MAX {
                 self.request_socket_poll();
                 break;
             }
-            if self.direct.draining.is_some() {
+            if self.is_draining() {
                 self.request_socket_poll();
                 break;
             }
+            let Some(socket) = &mut self.daemon else { break };
             match socket.flush().and_then(|()| socket.receive_from_daemon()) {
                 Ok(Some((frame, descriptors))) => self.on_frame(state, frame, descriptors),
                 Ok(None) => break,
@@ -263,6 +269,11 @@ impl Member {
             count += 1;
         }
         count
+    }
+
+    /// Returns whether the last messages of a peer that has ended are taken in. Until then no frames are.
+    pub fn is_draining(&self) -> bool {
+        self.direct.draining.is_some() || self.fabric.is_draining()
     }
 
     fn on_frame(&mut self, state: &mut State, frame: ToTask, descriptors: Vec<OwnedFd>) {
@@ -297,6 +308,7 @@ impl Member {
                 }
             }
             ToTask::Chain { group, anchor } => self.releases.begin_chain(group, anchor),
+            ToTask::Fabric { number, peer, offer } => self.on_fabric_question(state, number, peer, &offer),
             ToTask::Welcome(_) | ToTask::Refused(_) => {}
         }
     }
@@ -311,6 +323,8 @@ impl Member {
                     self.direct.on_break(peer, false);
                 }
             }
+            Purpose::FabricLink(peer) => self.on_fabric_reply(state, peer, &reply),
+            Purpose::FabricAnswer(peer) => self.on_fabric_answered(state, peer, &reply),
             Purpose::Introduction(peer) => {
                 // The daemon introduces a peer only once. If there was no room to map the peer's memory at that time,
                 // there may be room now.

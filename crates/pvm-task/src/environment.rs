@@ -1,5 +1,6 @@
 //! What a task learns from its environment, and the failures of enrollment.
 use pvm_core::codes::Code;
+use pvm_core::fabric::Wish;
 use pvm_link::rendezvous::{FindError, Places};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -22,6 +23,8 @@ pub struct Environment {
     /// `PVMSPAWNPATH`: further directories in which spawns search for programs, after those of the host. `pvm run`
     /// passes the directory of its first program.
     pub spawn_directories: Option<Vec<u8>>,
+    /// `PVM_FABRIC` and `PVM_FABRIC_CLEAR`: the fabric for messages to other hosts.
+    pub fabric: Wish,
     /// `PVMTASKDEBUG`: the initial debug mask.
     pub debug_mask: Option<i32>,
     /// The name under which the task is listed; empty except for special tasks.
@@ -48,6 +51,7 @@ impl Environment {
             trace_buffer: number("PVMTRCBUF"),
             trace_options: number("PVMTRCOPT"),
             spawn_directories: set("PVMSPAWNPATH").map(OsString::into_vec),
+            fabric: Wish::of_variables(|name| Some(set(name)?.to_string_lossy().into_owned())),
             debug_mask: number("PVMTASKDEBUG"),
             name: Vec::new(),
         }

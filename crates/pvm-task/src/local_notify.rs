@@ -132,10 +132,9 @@ impl Task {
     fn watch_routes(&mut self, address: Address, cancel: bool, tids: &[i32]) {
         for tid in tids {
             let peer = Tid(*tid as u32);
-            let known = self
-                .member
-                .as_ref()
-                .is_some_and(|member| member.endpoint.is_connected(peer.0) || member.direct.carries(peer));
+            let known = self.member.as_ref().is_some_and(|member| {
+                member.endpoint.is_connected(peer.0) || member.direct.carries(peer) || member.fabric.is_announced(peer)
+            });
             let watched = &mut self.state.notifies.route_delete;
             if cancel {
                 watched.retain(|other| *other != (address, peer));

@@ -19,6 +19,9 @@ const ITEMS_CONVERTED: i32 = 1001;
 /// The same for the KiB of long messages that this process has copied.
 const KIB_COPIED: i32 = 1002;
 
+/// The same for the number of tasks to which messages of this process take a fabric.
+const FABRIC_TASKS: i32 = 1006;
+
 /// An option of `pvm_setopt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
@@ -323,6 +326,9 @@ impl Task {
         }
         if what == KIB_COPIED {
             return Ok(i32::try_from(pvm_fmp::copied_bytes() / 1024).unwrap_or(i32::MAX));
+        }
+        if what == FABRIC_TASKS {
+            return Ok(self.member.as_ref().map_or(0, |member| member.fabric.peers() as i32));
         }
         let option = OptionNumber::from_number(what).ok_or(Code::BadParam)?;
         self.state.settings.get(option).ok_or(Code::BadParam)

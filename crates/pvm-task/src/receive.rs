@@ -192,6 +192,9 @@ impl State {
                 self.route_switches.pending.push(RouteSwitch::ToLink(Tid(src as u32)))
             }
             Ok(body) if ctx == SYSCTX_TC && tag == TC_FALLBACK => {
+                if let Some(held) = self.route_switches.close_fabric(src) {
+                    self.take_held(&held, envelope.dst);
+                }
                 let repeats = self.route_switches.on_fallback(src, &mut Reader::of(&body, format));
                 self.handlers.expect_repeats(src, repeats);
             }
@@ -282,7 +285,7 @@ impl Task {
     pub(crate) fn progress_control(&mut self, mut count: usize) -> usize {
         let Some(member) = &mut self.member else { return 0 };
         // A peer may still have its side of a link that this task no longer has, and send route switches.
-        if member.direct.is_active() || !self.state.route_switches.pending.is_empty() {
+        if member.direct.is_active() || member.fabric.is_active() || !self.state.route_switches.pending.is_empty() {
             count += member.progress_direct_links(&mut self.state, count);
         }
         if member.control_may_be_ready() {

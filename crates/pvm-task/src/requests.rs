@@ -17,6 +17,10 @@ pub(crate) enum Purpose {
     Introduction(Tid),
     /// The reply reports whether there will be a direct link to this peer.
     DirectLink(Tid),
+    /// The reply is the introduction of this peer, or there will be no link on a fabric.
+    FabricLink(Tid),
+    /// The reply reports whether this peer knows of a link on a fabric that it has asked for.
+    FabricAnswer(Tid),
 }
 
 /// A request that has no reply yet, or whose reply the caller has not fetched.
@@ -58,7 +62,7 @@ impl Requests {
                 self.pending.swap_remove(at);
                 None
             }
-            purpose @ (Purpose::Introduction(_) | Purpose::DirectLink(_)) => {
+            purpose => {
                 self.pending.swap_remove(at);
                 Some((purpose, reply))
             }

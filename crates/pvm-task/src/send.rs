@@ -169,7 +169,7 @@ impl Member {
         if to.host() == here {
             return self.request_introduction(to);
         }
-        if self.direct.carries(to) {
+        if self.has_link_to(to) {
             return Ok(Route::Direct);
         }
         if self.endpoint.is_connected(here.0) {
@@ -345,7 +345,7 @@ impl Task {
         }
         for tid in linked {
             // An earlier send in this loop may have shown that the link to this receiver is broken too.
-            note(match member.direct.carries(tid) {
+            note(match member.has_link_to(tid) {
                 true => member.send_direct(tid, meta, body.as_body()),
                 false => body.send_by_default_route(member, &[tid], meta, mcast_route),
             });
@@ -478,15 +478,18 @@ impl Task {
     /// been made already. Multicasts request no links.
     pub(crate) fn update_route(&mut self, to: Tid) {
         let Some(member) = &mut self.member else { return };
-        let lacks = member.needs_direct_link(to);
+        member.report_problem();
+        let lacks = member.needs_fabric_link(to) || member.needs_direct_link(to);
         if lacks {
             // The peer may have requested a link already. Then the frame with this link may wait in this task's socket.
             member.request_socket_poll();
         }
-        if lacks || member.direct.has_pending() {
+        if lacks || member.direct.has_pending() || member.fabric.has_pending() {
             self.take_in_now();
         }
-        if let Some(member) = self.member.as_mut().filter(|member| lacks && member.needs_direct_link(to)) {
+        let Some(member) = self.member.as_mut().filter(|_| lacks) else { return };
+        let is_asked = member.needs_fabric_link(to) && member.request_fabric_link(&self.state, to);
+        if !is_asked && member.needs_direct_link(to) {
             member.request_direct_link(to);
         }
     }

@@ -179,6 +179,7 @@ impl Task {
             drop(member.daemon.take());
             member.parker = Parker::default();
             drop(std::mem::take(&mut member.direct));
+            member.fabric.abandon();
         }
         // Dropping the other fields would write to the parent's segment.
         std::mem::forget(self);

@@ -1,6 +1,7 @@
 //! The daemon's side of a task in unit tests. It has no process and no thread; the test decides what it sends.
 use crate::control::Member;
 use crate::{Environment, Task};
+use pvm_core::fabric::Wish;
 use pvm_core::proto::{Reply, Request, ToDaemon, ToTask, TraceSettings, Welcome};
 use pvm_core::tid::Tid;
 use pvm_fmp::Endpoint;
@@ -19,7 +20,14 @@ pub(crate) struct TestDaemon {
 /// Returns an enrolled task with this tid, and the task's daemon.
 pub(crate) fn enrolled(tid: Tid) -> (Task, TestDaemon) {
     let (near, mut socket) = ControlSocket::pair().unwrap();
-    let welcome = Welcome { tid, parent: 0, dsig: 1, own: TraceSettings::default(), resource_manager: Tid::NONE };
+    let welcome = Welcome {
+        tid,
+        parent: 0,
+        dsig: 1,
+        own: TraceSettings::default(),
+        resource_manager: Tid::NONE,
+        fabric: Wish::default(),
+    };
     let ports = PortTable::new(16).unwrap();
     ports.set(tid.0);
     socket.send_to_task(&ToTask::Welcome(welcome), &[ports.descriptor()]).unwrap();

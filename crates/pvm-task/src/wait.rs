@@ -459,7 +459,9 @@ impl Task {
         if let Some(member) = &mut self.member {
             member.request_socket_poll();
         }
-        if self.take_in() > 0 || self.state.store.queue.first_hidden().is_some() {
+        let has_arrived = self.take_in() > 0 || self.state.store.queue.first_hidden().is_some();
+        let may_arrive = self.member.as_mut().is_some_and(|member| member.fabric.arm(member.direct.watched()));
+        if has_arrived || may_arrive {
             if let Some(member) = &self.member {
                 pvm_fmp::doorbell::ring(member.endpoint.bell());
             }
@@ -487,9 +489,10 @@ impl Task {
         member.parker.parks = member.parker.parks.wrapping_add(1);
         let descriptor_limited = member.daemon.as_ref().is_some_and(|socket| socket.is_descriptor_limited());
         let writing = member.daemon.as_ref().is_some_and(|socket| socket.wants_write()) && !descriptor_limited;
-        let ignore_socket = member.direct.draining.is_some();
+        let ignore_socket = member.is_draining();
         let longest = if descriptor_limited { pvm_link::DESCRIPTOR_PAUSE } else { SLEEP_MAX };
         let longest = member.direct.pause().map_or(longest, |pause| pause.min(longest));
+        let longest = member.fabric.prepare_sleep(member.direct.watched()).map_or(longest, |pause| pause.min(longest));
         let timeout = Some(timeout.map_or(longest, |time| time.min(longest)));
         let hears = member.releases.are_awaited();
         Sleep { descriptors: Some(descriptors), writing, ignore_socket, hears, timeout }

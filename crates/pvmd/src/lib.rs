@@ -12,6 +12,7 @@ mod connections;
 mod core_dumps;
 mod daemon;
 mod direct_links;
+mod fabric_complaints;
 mod frame_budget;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;

@@ -4,6 +4,7 @@ use crate::program_search::ProgramSearch;
 use crate::resolve::HOSTS_FILE;
 use crate::start::starts_max;
 use crate::{addresses, resolve};
+use pvm_core::fabric::Wish;
 use pvm_core::flows::multicast::McastRoute;
 use pvm_core::flows::pacing::Pacing;
 use pvm_core::hostfile::{HostLine, Hostfile};
@@ -137,11 +138,14 @@ impl Settings {
         self.machine.host.node = own.node;
         self.machine.host.groups = own.groups;
         let mcast = own.mcast.unwrap_or_default();
+        let of_hostfile = Wish { setting: own.fabric, never_clear: false };
+        self.machine.fabric = self.machine.fabric.or(&of_hostfile);
         self.apply_host_options(&HostOptions {
             path: own.path,
             directory: own.directory,
             debugger: own.debugger,
             mcast,
+            fabric: None,
         });
     }
 
@@ -190,6 +194,7 @@ impl Settings {
                 barrier_patience: seconds(variable("HPVM_BARRIER_PATIENCE"), machine::BARRIER_PATIENCE),
                 rank,
                 one_way: one_way(),
+                fabric: Wish::of_variables(|name| Some(lossy(variable(name)?))),
                 key: keys.public().0,
                 aliases,
                 ..machine::Settings::new(own)

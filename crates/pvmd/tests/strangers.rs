@@ -229,6 +229,7 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
         pacing: Pacing::default(),
         barrier_tree_hosts: 48,
         barrier_broadcast_hosts: 3,
+        fabric: Default::default(),
         broadcast: None,
     };
     let (hosts, options) = (vec![entry(1, "h1"), entry(2, "h2")], wire::HostOptions::default());

@@ -28,16 +28,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const USAGE: &str =
-    "hosts [--only NAME]... [--conform] [--trusted] [--short] [--script FILE [--hosts N]] [--ours|--theirs] [--as-it-is]
+    "hosts [--only NAME]... [--conform] [--trusted] [--fabric NAME] [--short] [--script FILE [--hosts N]]\n      [--ours|--theirs] [--as-it-is]
   --only NAME    scenarios with this in their names
   --conform      the programs of tests/conform, whose tasks lie on all hosts here
   --trusted      data between hosts is not encrypted (PVM_TRUSTED_NET=1)
+  --fabric NAME  messages between hosts take this provider of libfabric, such as tcp (PVM_FABRIC)
   --short        without those that take long; of --conform a few
   --script FILE  a shell script in the place of the scenarios; it may have their directives
   --hosts N      with N hosts in the network instead of four
   --ours         hpvm alone, and what comes out; --theirs: Debian's PVM
   --as-it-is     take target/dist as it is, without building it first
-hosts --faults [--fault NAME]... [--seeds N] [--first-seed N] [--jobs N]
+hosts --faults [--fault NAME]... [--seeds N] [--first-seed N] [--jobs N] [--fabric NAME]
   --faults       hosts, tasks and links fail while tasks talk; with each seed from the first on
 hosts --multicasts N [--attacked] [--seeds N] [--first-seed N]
   --multicasts N N multicasts while datagrams are lost, and hosts are killed, leave and join
@@ -56,6 +57,7 @@ struct Options {
     hosts: usize,
     conform: bool,
     trusted: bool,
+    fabric: Option<String>,
     short: bool,
     faults: Option<Plan>,
     /// The fault and the seed to run, inside the sandbox.
@@ -74,6 +76,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         hosts: scenario::HOSTS,
         conform: false,
         trusted: false,
+        fabric: None,
         short: false,
         faults: None,
         one: None,
@@ -83,13 +86,14 @@ fn parse(arguments: &[String]) -> Result<Options> {
     };
     let (mut one, mut seed, mut with_faults, mut hosts) = (None, 1, false, None);
     let (mut multicasts, mut one_seed) = (None, None);
-    let mut plan = Plan { faults: Vec::new(), seeds: SEEDS, first_seed: 1, jobs: 1 };
+    let mut plan = Plan { faults: Vec::new(), seeds: SEEDS, first_seed: 1, jobs: 1, fabric: None };
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         match argument {
             Long("only") => options.only.push(parser.value()?.string()?),
             Long("conform") => options.conform = true,
             Long("trusted") => options.trusted = true,
+            Long("fabric") => options.fabric = Some(parser.value()?.string()?),
             Long("short") => options.short = true,
             Long("script") => options.script = Some(parser.value()?.into()),
             Long("hosts") => hosts = Some(parser.value()?.parse()?),
@@ -120,6 +124,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
     options.one_multicasts = multicasts.zip(one_seed);
     let (seeds, first_seed, attacked) = (plan.seeds, plan.first_seed, options.attacked);
     options.multicasts = multicasts.map(|count| MulticastPlan { count, seeds, first_seed, attacked });
+    plan.fabric = options.fabric.clone();
     options.faults = with_faults.then_some(plan);
     Ok(options)
 }
@@ -163,7 +168,7 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
         return multicasts::inside(folder, count, seed, options.attacked);
     }
     if let Some((fault, seed)) = options.one {
-        return faults::inside(folder, fault, seed, options.side.unwrap_or(Side::Ours));
+        return faults::inside(folder, fault, seed, options.side.unwrap_or(Side::Ours), options.fabric.as_deref());
     }
     let all = match &options.script {
         Some(path) => case::script(path)?,
@@ -177,7 +182,9 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
         bail!("no such scenario");
     }
     let network = Network::new(folder, options.hosts, Wiring::Bridge)?;
-    let environment = if options.trusted { vec![("PVM_TRUSTED_NET".to_owned(), "1".to_owned())] } else { Vec::new() };
+    let mut environment =
+        if options.trusted { vec![("PVM_TRUSTED_NET".to_owned(), "1".to_owned())] } else { Vec::new() };
+    environment.extend(options.fabric.iter().map(|name| ("PVM_FABRIC".to_owned(), name.clone())));
     let mut stage = Stage::new(&network, environment);
     let mut counts = Counts::default();
     for case in cases {

@@ -103,8 +103,9 @@ pub fn compile(cases: &[Case]) -> Result<()> {
     let helpers = root().join("tests/conform");
     let helper_headers = [helpers.join("case.h"), folder().join("hosts.h"), folder().join("numbered.h")];
     for case in cases.iter().filter(|case| case.kind == Kind::Program) {
-        // The source of a case for a trusted network includes the source of the ordinary case.
-        let included = case.name.strip_suffix("_trusted").map(|name| case.source.with_file_name(format!("{name}.c")));
+        // The source of a case for a trusted network or a fabric includes the source of the ordinary case.
+        let stem = ["_trusted", "_fabric"].iter().find_map(|suffix| case.name.strip_suffix(suffix));
+        let included = stem.map(|name| case.source.with_file_name(format!("{name}.c"))).filter(|path| path.exists());
         let inputs: Vec<PathBuf> = helper_headers.iter().cloned().chain(included).collect();
         let mut command = compile::c(&helpers);
         command.arg("-I").arg(folder()).arg(&case.source);

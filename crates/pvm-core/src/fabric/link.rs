@@ -101,6 +101,8 @@ struct Arrival {
     awaited: BTreeSet<u64>,
     /// How many bytes of the body have not been offered yet.
     bytes_to_offer: u64,
+    /// The number of its last piece so far; a message without a body has one.
+    last_piece: u64,
 }
 
 /// A message that the peer has not taken.
@@ -151,8 +153,9 @@ pub struct Link {
     /// What the peer was told it may send, and how many pieces it was told we have taken.
     told_allowed: u64,
     told_taken: u64,
-    /// How many messages were delivered.
+    /// How many messages were delivered, and how many may be.
     taken: u64,
+    deliverable: u64,
     /// Whether the peer is to be told soon what we have taken.
     owes_taken: bool,
     /// Whether a piece was taken since the peer was told of the last one.
@@ -198,6 +201,7 @@ impl Link {
             told_allowed: ours.credits.into(),
             told_taken: 0,
             taken: 0,
+            deliverable: u64::MAX,
             owes_taken: false,
             has_untold_piece: false,
             early: BTreeMap::new(),
@@ -391,8 +395,13 @@ impl Link {
 
     /// Returns how many pieces were taken.
     fn pieces_taken(&self) -> u64 {
-        let first_awaited = self.arrivals.front().and_then(|arrival| arrival.awaited.first());
-        first_awaited.copied().unwrap_or(self.pieces_received)
+        let Some(first) = self.arrivals.front() else { return self.pieces_received };
+        match first.awaited.first() {
+            Some(awaited) => *awaited,
+            None if first.bytes_to_offer > 0 => self.pieces_received,
+            // A message that is held does not count as taken.
+            None => first.last_piece,
+        }
     }
 
     /// Takes a frame of the peer in. After an error the link is useless.
@@ -474,6 +483,7 @@ impl Link {
             has_body: piece.is_some(),
             awaited: BTreeSet::new(),
             bytes_to_offer,
+            last_piece: self.pieces_received,
         });
         match piece {
             Some(piece) => self.take_piece(piece, true),
@@ -493,6 +503,7 @@ impl Link {
         last.bytes_to_offer =
             last.bytes_to_offer.checked_sub(piece.place.bytes).filter(|_| !is_empty).ok_or(Violation::Piece)?;
         last.awaited.insert(self.pieces_received);
+        last.last_piece = self.pieces_received;
         self.events.push_back(Event::Read(ToRead { message, number: self.pieces_received, piece }));
         self.pieces_received += 1;
         Ok(())
@@ -533,9 +544,21 @@ impl Link {
         self.owes_taken |= self.pieces_taken() >= self.told_taken + PIECES_UNTOLD_MAX;
     }
 
+    /// Delivers only so many messages of the peer until [`Link::release`]. Later ones wait, and do not count as taken.
+    pub fn hold_after(&mut self, messages: u64) {
+        self.deliverable = messages;
+    }
+
+    /// Delivers the messages that were held, and later ones.
+    pub fn release(&mut self) {
+        self.deliverable = u64::MAX;
+        self.deliver();
+    }
+
     /// Delivers the messages whose turn has come.
     fn deliver(&mut self) {
-        while self.arrivals.front().is_some_and(|first| first.awaited.is_empty() && first.bytes_to_offer == 0) {
+        let is_complete = |arrival: &Arrival| arrival.awaited.is_empty() && arrival.bytes_to_offer == 0;
+        while self.taken < self.deliverable && self.arrivals.front().is_some_and(is_complete) {
             let Some(Arrival { content, has_body, .. }) = self.arrivals.pop_front() else { return };
             self.events.push_back(Event::Message { number: self.taken, content, has_body });
             self.taken += 1;

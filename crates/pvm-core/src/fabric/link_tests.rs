@@ -354,3 +354,25 @@ fn unfit_introductions_make_no_link() {
     assert!(!made(Introduction { frame_bytes: 72, ..introduction(2, 4) }));
     assert!(!made(Introduction { provider: "other".into(), ..introduction(2, 4) }));
 }
+
+#[test]
+fn messages_that_are_held_wait_in_order_and_do_not_count_as_taken() {
+    let [mut one, mut other] = pair([4, 4]);
+    other.hold_after(1);
+    let carry = |one: &mut Link, other: &mut Link| {
+        while let Some(ready) = one.ready(0) {
+            let frame = [ready.head(), ready.content].concat();
+            one.sent();
+            other.receive(&frame).unwrap();
+        }
+        let content = |event| if let Event::Message { content, .. } = event { content[0] } else { 255 };
+        std::iter::from_fn(|| other.poll_event()).map(content).collect::<Vec<u8>>()
+    };
+    for number in 0..3 {
+        one.send(Message::Short(vec![number]));
+    }
+    assert_eq!((carry(&mut one, &mut other), other.taken()), (vec![0], 1));
+    other.release();
+    one.send(Message::Short(vec![3]));
+    assert_eq!((carry(&mut one, &mut other), other.taken()), (vec![1, 2, 3], 4));
+}

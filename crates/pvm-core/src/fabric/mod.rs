@@ -23,8 +23,10 @@ mod link;
 #[cfg(test)]
 mod link_tests;
 mod violation;
+mod wish;
 
 pub use frame::{HEADER_BYTES, Header, Kind, OFFER_BYTES, Offered, PIECE_TAG_BYTES, Piece};
 pub use introduction::{INTRODUCTION_BYTES_MAX, Introduction};
 pub use link::{Event, Lacking, Link, Message, Ready, ToRead, UNCOUNTED_MAX, Untaken};
 pub use violation::Violation;
+pub use wish::Wish;

@@ -90,6 +90,11 @@ impl Directs {
         Ok(Reply::Done)
     }
 
+    /// Returns whether a task of this host refuses links.
+    pub fn refuses(&self, task: Tid) -> bool {
+        self.refusing.contains(&task)
+    }
+
     /// Handles a link request from a task of this host.
     pub fn ask(&mut self, core: &mut Core, from: Tid, wait: u32, to: Tid) {
         let refusal = match to.is_task() && to.host() != core.own_host() {

@@ -77,6 +77,13 @@ impl Parts {
             }
             Frame::DirectCall { number, call } => self.directs.call_allowed(core, from, number, call),
             Frame::DirectRefused { number } => self.directs.refused(core, from, number),
+            Frame::Fabric { number, from: asker, to, offer } if asker.host() == from => {
+                let refuses = self.directs.refuses(to);
+                self.fabrics.link_requested(core, number, asker, to, offer, refuses);
+            }
+            Frame::FabricAnswer { number, introduction } => {
+                self.fabrics.answered(core, &mut self.notify, from, number, introduction);
+            }
             Frame::DataLost { number } => self.membership.data_links.reported_lost(core, from, number),
             Frame::DataCall { number, call } => self.membership.data_links.call_received(core, from, number, call),
             Frame::Watch { tid, watcher } if watcher.host() == from => {
@@ -136,6 +143,7 @@ impl Parts {
             | Frame::Left { .. }
             | Frame::Serves { .. }
             | Frame::Direct { .. }
+            | Frame::Fabric { .. }
             | Frame::Watch { .. }
             | Frame::Unwatch { .. }
             | Frame::Died { .. }

@@ -12,6 +12,7 @@
 //! * `event`, `core`, `outbox`: events, all tables together, and the functions that send
 //! * `tasks`: enrollment, introductions, death, exit statuses
 //! * `traces`, `output`, `notify`, `mailbox`, `contexts`, `direct`, `groups`: PVM's functions of these names
+//! * `fabrics`: introductions of tasks on a fabric
 //! * `membership`: hosts join and leave; links between hosts
 //! * `spawn`: placement, start of processes, results, siblings
 //! * `control`: signals, `pvm_tickle`, halt
@@ -27,6 +28,7 @@ mod control;
 mod core;
 mod direct;
 mod event;
+mod fabrics;
 mod frames;
 mod group_page;
 mod groups;
@@ -267,8 +269,8 @@ impl Machine {
             return;
         }
         match frame {
-            // A second hello is ignored. `pvmd` handles the two others, and does not pass them to these rules.
-            ToDaemon::Hello(_) | ToDaemon::TakeOver | ToDaemon::Overflow => {}
+            // A second hello is ignored. `pvmd` handles the others, and does not pass them to these rules.
+            ToDaemon::Hello(_) | ToDaemon::TakeOver | ToDaemon::Overflow | ToDaemon::NoFabric(_) => {}
             ToDaemon::Request { wait, request } => {
                 if self.core.admit(from, wait) {
                     self.parts.handle_request(&mut self.core, from, wait, request);

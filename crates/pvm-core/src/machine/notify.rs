@@ -18,6 +18,9 @@ pub(super) struct Target {
     pub tag: i32,
 }
 
+/// The tag of a watch that causes no message: the daemon's own watch of the peer of a link ([`ToTask::Ended`] is sent).
+const LINK_TAG: i32 = -1;
+
 /// A notify that a resource manager was asked to send.
 struct DelegatedNotify {
     manager: Tid,
@@ -200,6 +203,21 @@ impl Notify {
             _ => return Err(Code::BadParam),
         }
         Ok(Reply::Done)
+    }
+
+    /// Lets a task learn of the end of the peer of a link ([`ToTask::Ended`]), in order with the peer's messages. Counts as
+    /// an exit notify of the task. Returns false if the limits do not allow it.
+    #[must_use]
+    pub fn watch_link(&mut self, core: &mut Core, task: Tid, peer: Tid) -> bool {
+        let target = Target { task, ctx: 0, tag: LINK_TAG };
+        let is_watched = self.exit_notifies.get(&(peer, task)).is_some_and(|targets| targets.contains(&target));
+        let may = is_watched || self.may_watch(core, task, NOTIFY_TASK_EXIT, &[peer]);
+        match core.may_live(peer) {
+            _ if !may || is_watched => {}
+            true => self.watch_task(core, target, peer),
+            false => send_exit(core, &[target], peer),
+        }
+        may
     }
 
     /// Returns whether the limits allow these notifies.
@@ -427,6 +445,9 @@ impl Notify {
 
 /// Sends a notify message about a task or host.
 fn tell(core: &mut Core, target: Target, about: Tid) {
+    if target.tag == LINK_TAG {
+        return;
+    }
     let body = Writer::new().int(about.0 as i32).finish();
     core.tell(target.task, target.ctx, target.tag, 0, body);
 }

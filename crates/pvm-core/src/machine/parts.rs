@@ -2,7 +2,8 @@
 use super::core::{Core, SubMachine};
 use super::event::Event;
 use super::{
-    contexts, control, direct, groups, mailbox, membership, notify, output, remote, servers, spawn, tasks, traces,
+    contexts, control, direct, fabrics, groups, mailbox, membership, notify, output, remote, servers, spawn, tasks,
+    traces,
 };
 use crate::codes::Code;
 use crate::tid::Tid;
@@ -12,6 +13,7 @@ pub(super) struct Parts {
     pub remote: remote::Remote,
     pub groups: groups::Groups,
     pub directs: direct::Directs,
+    pub fabrics: fabrics::Fabrics,
     pub traces: traces::Traces,
     pub output: output::Output,
     pub mailboxes: mailbox::Mailboxes,
@@ -25,7 +27,7 @@ pub(super) struct Parts {
 }
 
 /// The number of sub-machines.
-const COUNT: usize = 13;
+const COUNT: usize = 14;
 
 /// The sub-machines as trait objects. The pattern is exhaustive: the compiler reports a sub-machine that is missing
 /// here.
@@ -35,6 +37,7 @@ macro_rules! all {
             remote,
             groups,
             directs,
+            fabrics,
             traces,
             output,
             mailboxes,
@@ -47,8 +50,8 @@ macro_rules! all {
             membership,
         } = $parts;
         [
-            remote, groups, directs, traces, output, mailboxes, contexts, spawns, notify, servers, tasks, control,
-            membership,
+            remote, groups, directs, fabrics, traces, output, mailboxes, contexts, spawns, notify, servers, tasks,
+            control, membership,
         ]
     }};
 }
@@ -63,6 +66,7 @@ impl Parts {
             remote: remote::Remote::default(),
             groups: groups::Groups::default(),
             directs: direct::Directs::default(),
+            fabrics: fabrics::Fabrics::default(),
             traces: traces::Traces::default(),
             output: output::Output::default(),
             notify: notify::Notify::default(),

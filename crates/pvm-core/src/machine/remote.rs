@@ -311,6 +311,8 @@ fn is_for_master(request: &Request) -> bool {
         Request::Connect(_)
             | Request::Direct(_)
             | Request::AllowDirect(_)
+            | Request::Fabric { .. }
+            | Request::FabricAnswer { .. }
             | Request::Spawn(_)
             | Request::Siblings
             | Request::Signal { .. }

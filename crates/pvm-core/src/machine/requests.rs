@@ -36,6 +36,12 @@ impl Parts {
             Request::Connect(tid) => tasks::connect(core, from, tid),
             Request::Direct(to) => return self.directs.ask(core, from, wait, to),
             Request::AllowDirect(allowed) => self.directs.allow(from, allowed),
+            Request::Fabric { to, offer, always_sealed } => {
+                return self.fabrics.ask(core, from, wait, to, offer, always_sealed);
+            }
+            Request::FabricAnswer { number, peer, introduction } => {
+                self.fabrics.answer(core, &mut self.notify, from, number, peer, introduction)
+            }
             Request::Spawn(spawn) => return self.spawns.spawn(core, spawn::Asker::Task { tid: from, wait }, spawn),
             Request::Siblings => return self.spawns.siblings(core, from, wait),
             Request::Config => Ok(core.hosts.config()),

@@ -1,6 +1,7 @@
 //! The settings that a daemon has from its start: its host, its rank, its limits.
 use super::limits::Limits;
 use super::task_table::TASKS_MAX;
+use crate::fabric::Wish;
 use crate::flows::pacing::Pacing;
 use crate::hostfile::Hostfile;
 use crate::tid::Tid;
@@ -73,6 +74,9 @@ pub struct Settings {
     pub trusted: bool,
     /// When receivers pace long messages, as the master sets it (`PVM_PACING`).
     pub pacing: Pacing,
+    /// The fabric of the tasks of this host: as the environment of this daemon says, or else the hostfile, or else the
+    /// environment of the master (`PVM_FABRIC`, `PVM_FABRIC_CLEAR`).
+    pub fabric: Wish,
     /// The multicast group to which hosts send what is for all hosts, as the master sets it (`PVM_BROADCAST`).
     pub broadcast: Option<SocketAddrV4>,
     /// The number of hosts with members from which on hosts send their arrivals at barriers to one another, as the
@@ -127,6 +131,7 @@ impl Settings {
             barrier_patience: BARRIER_PATIENCE,
             rank: Rank::Master,
             host_timeout: HOST_TIMEOUT,
+            fabric: Wish::default(),
             trusted: false,
             pacing: Pacing::default(),
             broadcast: None,

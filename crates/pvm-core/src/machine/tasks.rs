@@ -89,6 +89,7 @@ pub(super) fn enroll(core: &mut Core, connection: Connection, process: i32, hell
         dsig: core.settings.host.dsig,
         own: task.trace_settings.clone(),
         resource_manager: manager,
+        fabric: core.settings.fabric.clone(),
     };
     core.push(Action::Welcome { connection, tid, welcome });
     core.raise(Event::TaskEnrolled { tid, arrived: claimed.is_none() });

@@ -12,9 +12,11 @@
 //! as they are and trusts nobody's: links, credits and the checks of what peers send are in module `fabric` of
 //! `pvm-core`.
 pub mod choice;
+mod devices;
 mod raw;
 
 pub use choice::Setting;
+pub use devices::has_devices;
 pub use raw::{
     Candidate, Counters, Endpoint, Event, Library, Memory, MemoryError, Peer, PlaceId, ReadError, ReadPart, RegionId,
     Remote, SendError, Slot, Waits,

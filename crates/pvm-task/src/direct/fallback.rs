@@ -6,7 +6,8 @@
 //! compares the number in the fallback message with the number of messages that it has received, and drops the repeats.
 //! The peer stops reading the link and falls back too. In this way no task waits for an answer, no message is lost or
 //! arrives twice, and the order is kept (`docs/decisions/0023`).
-use super::send_queue::QueuedBody;
+use super::incoming::LinkMessage;
+use super::send_queue::{QueuedBody, QueuedMessage};
 use super::{DirectLinks, RouteEvent, SEND_WAIT_MAX};
 use crate::control::Member;
 use crate::message::OWN_DSIG;
@@ -16,9 +17,9 @@ use crate::task::{State, Task};
 use pvm_core::codes::{ENC_XDR, SYSCTX_TC};
 use pvm_core::encoding::{Reader, Writer};
 use pvm_core::tid::Tid;
-use pvm_fmp::{FAR, Meta};
-use std::cell::Cell;
-use std::collections::BTreeMap;
+use pvm_fmp::{Endpoint, FAR, Meta, SendError, Sent};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -61,7 +62,7 @@ impl Backoff {
 
     /// Begins a pause if a used link has broken (`was_used`), or if no new link could be made after an earlier one had
     /// broken.
-    fn on_break(&mut self, was_used: bool) {
+    pub fn on_break(&mut self, was_used: bool) {
         if was_used || !self.pause.is_zero() {
             self.pause = (2 * self.pause).clamp(PAUSE_FIRST, PAUSE_MAX);
             self.at = Some(Instant::now() + self.pause);
@@ -75,6 +76,17 @@ pub(crate) struct ReceivedOnLink {
     pub count: Rc<Cell<u32>>,
     /// Whether the peer has exited.
     pub ended: bool,
+    /// On a fabric: what has arrived and is counted already.
+    pub held: Option<Rc<HeldMessages>>,
+}
+
+/// Messages that have arrived on a fabric and that the task has not taken over yet. They go before all that the peer
+/// sends on the default route.
+#[derive(Default)]
+pub(crate) struct HeldMessages {
+    pub messages: RefCell<VecDeque<LinkMessage>>,
+    /// Whether the peer has fallen back, so that no more messages count.
+    pub is_closed: Cell<bool>,
 }
 
 /// A message on the default route in which a peer announces the route of its later messages.
@@ -95,6 +107,18 @@ pub(crate) struct RouteSwitches {
 }
 
 impl RouteSwitches {
+    /// Returns whether a peer may still have a link to this task, even if this task has none any more.
+    pub fn is_open(&self, peer: Tid) -> bool {
+        self.received.get(&(peer.0 as i32)).is_some_and(|received| !received.ended)
+    }
+
+    /// Returns what has arrived from a peer on a fabric, if there is such a link, and lets no more arrive.
+    pub fn close_fabric(&mut self, peer: i32) -> Option<Rc<HeldMessages>> {
+        let held = self.received.get(&peer)?.held.clone()?;
+        held.is_closed.set(true);
+        Some(held)
+    }
+
     /// Takes in the fallback message of a peer. Returns how many of the messages that follow are repeats.
     pub fn on_fallback(&mut self, peer: i32, reader: &mut Reader<'_>) -> u32 {
         let (Some(acknowledged), Some(answers)) = (reader.int(), reader.int()) else { return 0 };
@@ -106,6 +130,33 @@ impl RouteSwitches {
             link.filter(|_| answers == 0).map_or(0, |link| link.count.get().wrapping_sub(acknowledged as u32));
         // The peer claims more acknowledged messages than this task has received: a protocol violation.
         if repeats > i32::MAX as u32 { 0 } else { repeats }
+    }
+}
+
+impl State {
+    /// Takes over what has arrived on a fabric. Returns the number of messages.
+    pub(crate) fn take_held(&mut self, held: &HeldMessages, own: i32) -> usize {
+        let mut count = 0;
+        loop {
+            let Some(message) = held.messages.borrow_mut().pop_front() else { return count };
+            self.on_message_bytes(message.envelope(own), message.body);
+            count += 1;
+        }
+    }
+}
+
+/// Sends a queued message of a link to that peer on the default route.
+pub(crate) fn send_again(
+    endpoint: &mut Endpoint,
+    daemon: Tid,
+    peer: Tid,
+    message: &QueuedMessage,
+) -> Result<Sent, SendError> {
+    let mut meta = message.meta;
+    meta[FAR] = peer.0;
+    match &message.body {
+        QueuedBody::Bytes(bytes) => endpoint.send_bytes(daemon.0, meta, bytes),
+        QueuedBody::Blocks(blocks) => endpoint.send_blocks(daemon.0, meta, blocks),
     }
 }
 
@@ -209,12 +260,7 @@ impl Member {
             self.direct.on_break(peer, true);
         }
         while let Some(message) = self.direct.links[at].queue.first() {
-            let mut meta = message.meta;
-            meta[FAR] = peer.0;
-            let sent = match &message.body {
-                QueuedBody::Bytes(bytes) => self.endpoint.send_bytes(daemon.0, meta, bytes),
-                QueuedBody::Blocks(blocks) => self.endpoint.send_blocks(daemon.0, meta, blocks),
-            };
+            let sent = send_again(&mut self.endpoint, daemon, peer, message);
             if self.finish_send(daemon, sent).is_err() {
                 return;
             }
@@ -223,7 +269,7 @@ impl Member {
     }
 
     /// Sends the fallback message on the default route. Returns `false` if there was no memory for it.
-    fn send_fallback(&mut self, peer: Tid, acknowledged: u32, answers: bool) -> bool {
+    pub(crate) fn send_fallback(&mut self, peer: Tid, acknowledged: u32, answers: bool) -> bool {
         let daemon = self.tid.host();
         let mut meta: Meta = [SYSCTX_TC, TC_FALLBACK, 0, ENC_XDR, OWN_DSIG, 0].map(|word| word as u32);
         meta[FAR] = peer.0;
@@ -234,6 +280,9 @@ impl Member {
 
     /// Handles the fallback message of a peer. Returns `false` if the peer waits for an answer that cannot be sent now.
     pub(super) fn on_peer_fallback(&mut self, peer: Tid, answered: bool) -> bool {
+        if self.on_fabric_fallback(peer) {
+            return true;
+        }
         self.direct.arrived.retain(|arrived| arrived.peer != peer);
         match self.direct.position(peer) {
             Ok(at) => {
@@ -254,16 +303,15 @@ impl Member {
     /// Called before the task or its process ends.
     pub(crate) fn hand_over_links(&mut self, state: &mut State) {
         self.direct.wait_for_acknowledgements();
+        self.wait_for_fabric();
         let deadline = Instant::now() + LEAVE_WAIT_MAX;
         loop {
             for link in &mut self.direct.links {
                 link.falling_back |= !link.queue.is_empty();
             }
             self.fall_back();
-            if self.daemon.is_none()
-                || self.direct.links.iter().all(|link| link.queue.is_empty())
-                || Instant::now() >= deadline
-            {
+            let is_done = self.hand_over_fabric() && self.direct.links.iter().all(|link| link.queue.is_empty());
+            if self.daemon.is_none() || is_done || Instant::now() >= deadline {
                 return;
             }
             std::thread::sleep(LEAVE_PAUSE);
@@ -281,6 +329,7 @@ impl Task {
         let holds = |member: &Member| {
             member.daemon.as_ref().is_some_and(|socket| socket.wants_write())
                 || member.direct.links.iter().any(|link| !link.queue.is_empty())
+                || member.fabric.holds_messages()
         };
         self.member.as_ref().is_some_and(holds)
     }
@@ -296,7 +345,7 @@ impl Task {
 
 impl Member {
     /// Takes in the messages that have arrived on the default route, and handles route switches.
-    pub(super) fn poll_default_route(&mut self, state: &mut State) {
+    pub(crate) fn poll_default_route(&mut self, state: &mut State) {
         self.endpoint.poll_through(self.tid.host().0, &mut QueueSink { state, own: self.tid.0 as i32 });
         self.handle_route_switches(state);
         self.fall_back();

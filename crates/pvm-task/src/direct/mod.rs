@@ -113,6 +113,21 @@ impl DirectLinks {
         self.position(to).is_ok_and(|at| self.links[at].carries)
     }
 
+    /// Returns whether the program asks for direct links.
+    pub fn wants_links(&self) -> bool {
+        self.route == ROUTE_DIRECT
+    }
+
+    /// Returns whether the program allows links to other tasks.
+    pub fn allows_links(&self) -> bool {
+        self.route != DONT_ROUTE
+    }
+
+    /// Returns whether there is a link to that peer, used or not.
+    pub fn has_link(&self, peer: Tid) -> bool {
+        self.position(peer).is_ok()
+    }
+
     /// Returns whether a link was requested, or exists and is not used yet: a poll may make this link usable.
     pub fn has_pending(&self) -> bool {
         self.open_requests > 0 || self.links.iter().any(DirectLink::has_pending)

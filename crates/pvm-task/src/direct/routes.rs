@@ -20,7 +20,7 @@ impl Member {
     pub(crate) fn needs_direct_link(&self, to: Tid) -> bool {
         let wanted =
             self.direct.route == ROUTE_DIRECT && self.direct.backoffs.get(&to).is_none_or(Backoff::may_request);
-        wanted && self.direct.position(to).is_err()
+        wanted && !self.direct.has_link(to) && !self.fabric.has_link(to) && !self.fabric.has_asked(to)
     }
 
     /// Requests a link. If no link can be made, messages stay on the default route.
@@ -39,7 +39,8 @@ impl Member {
         // earlier link is handled first.
         self.poll_default_route(state);
         self.deliver_from_links(state);
-        let is_open = state.route_switches.received.get(&(peer.0 as i32)).is_some_and(|received| !received.ended);
+        // Two tasks have at most one link.
+        let is_open = state.route_switches.is_open(peer) || self.fabric.has_link(peer) || self.fabric.has_asked(peer);
         let open = self.direct.has_room() && self.direct.route != DONT_ROUTE && self.direct.descriptor().is_some();
         let at = self.direct.position(peer).err().filter(|_| open && !is_open);
         let socket_kept = at.and_then(|at| Some((at, socket.try_clone().ok()?)));
@@ -57,7 +58,7 @@ impl Member {
         state
             .route_switches
             .received
-            .insert(peer.0 as i32, ReceivedOnLink { count: link.received_count(), ended: false });
+            .insert(peer.0 as i32, ReceivedOnLink { count: link.received_count(), ended: false, held: None });
         self.direct.links.insert(at, link);
         self.direct.active = true;
         self.parker.forget_descriptors();
@@ -78,7 +79,8 @@ impl Member {
         if parked || self.direct.polls % STALL_POLLS == 0 {
             self.direct.close_stalled();
         }
-        self.deliver_from_links(state)
+        let from_fabric = if self.fabric.is_active() { self.progress_fabric(state, count) } else { 0 };
+        from_fabric + self.deliver_from_links(state)
     }
 
     /// Handles the route switches and fallback messages of peers, which have arrived on the default route.
@@ -89,6 +91,8 @@ impl Member {
                     if let Ok(at) = self.direct.position(peer) {
                         self.direct.links[at].on_route_switch();
                         self.direct.update_interest(at);
+                    } else {
+                        self.fabric.on_route_switch(peer);
                     }
                 }
                 RouteSwitch::ToDefault(peer, answered) => {
@@ -153,7 +157,7 @@ impl Member {
 
     /// Sends the route switch, the last message to that peer on the default route. Returns `false` if it cannot be sent
     /// now.
-    fn send_route_switch(&mut self, peer: Tid) -> bool {
+    pub(crate) fn send_route_switch(&mut self, peer: Tid) -> bool {
         let daemon = self.tid.host();
         if !self.has_default_route() {
             return false;
@@ -164,8 +168,16 @@ impl Member {
         self.finish_send(daemon, sent).is_ok()
     }
 
+    /// Returns whether messages to that task go on a link, on a fabric or a direct one.
+    pub(crate) fn has_link_to(&self, to: Tid) -> bool {
+        self.direct.carries(to) || self.fabric.carries(to)
+    }
+
     /// Sends a message on a link. If the link breaks, sends it at once by the default route.
     pub(crate) fn send_direct(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
+        if self.fabric.carries(to) {
+            return self.send_on_fabric(to, meta, body);
+        }
         self.direct.send(to, meta, body)?;
         if self.direct.find(to).is_some_and(|link| link.is_send_closed()) {
             self.fall_back();
@@ -176,6 +188,8 @@ impl Member {
     /// Handles the exit of a task of another host. The last messages of that task may still be in flight.
     pub(crate) fn on_peer_exit(&mut self, state: &mut State, peer: Tid) {
         self.handle_route_switches(state);
+        self.on_fabric_peer_exit(peer);
+        self.deliver_from_fabric(state);
         self.direct.backoffs.remove(&peer);
         if let Ok(at) = self.direct.position(peer) {
             match self.direct.links[at].is_reading() {

@@ -1,17 +1,20 @@
 //! Links to tasks of other hosts on a fabric: joins an endpoint of `pvm-net` with the rules of `pvm-core`.
 //!
-//! No message of a [`crate::Task`] travels here yet (`docs/fabrics.md` says what is missing); `cargo xtask fabric` tests
-//! and measures it.
+//! The messages of a [`crate::Task`] travel here by the route in `route`; `cargo xtask fabric` also tests and measures the
+//! links by themselves.
 //!
 //! A [`FabricLinks`] is driven by calls of [`FabricLinks::poll`]. Without a secret, messages travel in clear. With
 //! secrets, every frame is sealed (AES-128-GCM), and a long body is sealed piece by piece in other memory: what the
 //! network carries, and what peers can read, is unreadable to others. What does not bear the seal is dropped, so it
 //! cannot even disturb a link.
 mod bodies;
+mod look;
 mod pauses;
 mod pieces;
+pub(crate) mod route;
 mod sealed;
 
+pub use look::{Found, look};
 use pauses::Pauses;
 pub use pauses::Wait;
 use pieces::{Pieces, Source};
@@ -199,6 +202,26 @@ impl FabricLinks {
         let (offers, pieces, bodies) = (VecDeque::new(), Pieces::default(), BTreeMap::new());
         self.neighbours.insert(ours.link, Neighbour { peer, link, seals, offers, pieces, bodies });
         Ok(ours.link)
+    }
+
+    /// Delivers only so many messages of a link until [`FabricLinks::release`].
+    pub fn hold_after(&mut self, name: LinkName, messages: u64) {
+        if let Some(from) = self.neighbours.get_mut(&name) {
+            from.link.hold_after(messages);
+        }
+    }
+
+    /// Delivers the messages of a link that were held, and later ones.
+    pub fn release(&mut self, name: LinkName) {
+        if let Some(from) = self.neighbours.get_mut(&name) {
+            from.link.release();
+            self.take_link_events(name);
+        }
+    }
+
+    /// Returns whether a body of a message of this link is being read, or waits to be read.
+    pub fn is_reading(&self, name: LinkName) -> bool {
+        self.reads.values().any(|(link, _)| *link == name) || self.waiting_reads.iter().any(|(link, ..)| *link == name)
     }
 
     /// Ends a link, and returns the messages that the peer may not have.

@@ -3,6 +3,7 @@ use crate::control::Member;
 use crate::requests::Purpose;
 use crate::{Environment, Task};
 use pvm_core::codes::Code;
+use pvm_core::fabric::Wish;
 use pvm_core::flows::pacing::Pacing;
 use pvm_core::proto::{ByteBuf, Direct, Message, Reply, Request, ToTask, TraceSettings, Welcome};
 use pvm_core::tid::Tid;
@@ -61,7 +62,8 @@ fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         Purpose::Caller,
         Purpose::DirectLink(Tid(NAMES[0])),
     ];
-    let requests = purposes.len();
+    // A question about a fabric is answered by a request.
+    let mut requests = purposes.len();
     for purpose in purposes {
         member.direct.open_requests += usize::from(matches!(purpose, Purpose::DirectLink(_)));
         // The connection may have ended.
@@ -70,6 +72,7 @@ fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     while !from.is_empty() && member.daemon.is_some() {
         for _ in 0..=from.arbitrary::<u8>()? % 4 {
             daemon.send_random(from)?;
+            requests += 1;
         }
         member.direct.draining = None;
         member.read_control(&mut task.state);
@@ -89,8 +92,14 @@ impl Daemon {
     /// Sends the first frames, mostly a welcome.
     fn send_welcome(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         let own = TraceSettings::default();
-        let welcome =
-            ToTask::Welcome(Welcome { tid: OWN, parent: 0, dsig: 1, own, resource_manager: Tid(from.arbitrary()?) });
+        let welcome = ToTask::Welcome(Welcome {
+            tid: OWN,
+            parent: 0,
+            dsig: 1,
+            own,
+            resource_manager: Tid(from.arbitrary()?),
+            fabric: Wish::default(),
+        });
         let ports = self.ports.descriptor().try_clone_to_owned().expect("a descriptor");
         match from.arbitrary::<u8>()? % 8 {
             0 => self.send(&ToTask::Refused(Code::BadVersion), &[]),

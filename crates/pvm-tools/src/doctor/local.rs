@@ -3,6 +3,7 @@ use super::Finding;
 use crate::machine;
 use pvm_core::{codes, proto, wire};
 use pvm_task::Environment;
+use pvm_task::fabric::{Found, look};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create, statvfs};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -45,7 +46,29 @@ pub fn checks() -> Vec<Finding> {
     findings.push(rendezvous());
     findings.push(clock());
     findings.push(ptrace());
+    findings.push(fabric_of(look(&Environment::from_process().fabric)));
     findings
+}
+
+/// Returns what was found about the fabric.
+fn fabric_of(found: Found) -> Finding {
+    let tcp = "messages between hosts take TCP";
+    match found {
+        Found::Unwanted => Finding::fine("fabric", format!("PVM_FABRIC=off: {tcp}")),
+        Found::NoDevice => {
+            Finding::fine("fabric", format!("no device of InfiniBand, RoCE, Slingshot or EFA on this host: {tcp}"))
+        }
+        Found::Works(name, version) => {
+            Finding::fine("fabric", format!("{name}, by libfabric {version}, if the other host has it too"))
+        }
+        Found::Broken(reason, is_named) => {
+            let cure = match is_named {
+                true => "set PVM_FABRIC to a provider that fi_info lists, or install it; or unset PVM_FABRIC",
+                false => "install libfabric (libfabric1) with the provider of this network, or set PVM_FABRIC=off",
+            };
+            Finding::warning("fabric", format!("{reason}: {tcp}"), cure)
+        }
+    }
 }
 
 /// Checks that there is a daemon, of this version.
@@ -261,6 +284,16 @@ fn ptrace_scope(scope: Option<u32>) -> Finding {
 mod tests {
     use super::super::State;
     use super::*;
+
+    #[test]
+    fn a_fabric_that_the_user_has_named_and_that_is_not_there_is_reported_with_a_cure() {
+        let named = fabric_of(Found::Broken("looked for the provider psm9".into(), true));
+        assert!(named.cure.contains("unset PVM_FABRIC"), "{named:?}");
+        assert!(named.what.ends_with("messages between hosts take TCP"), "{}", named.what);
+        for found in [Found::Unwanted, Found::NoDevice, Found::Works("tcp;eth0".into(), "1.17".into())] {
+            assert!(fabric_of(found).cure.is_empty());
+        }
+    }
 
     #[test]
     fn a_daemon_of_another_version_is_named() {

@@ -26,6 +26,8 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("PVM_TRUSTED_NET", "0"),
     ("PVM_PACING", "when several hosts lose packets at once"),
     ("PVM_BROADCAST", "a random group"),
+    ("PVM_FABRIC", "auto"),
+    ("PVM_FABRIC_CLEAR", "on trusted networks"),
     ("HPVM_STARTS_MAX", "64, or 16 per processor"),
     ("HPVM_HOST_TIMEOUT", "10"),
     ("HPVM_HEAP_MAX", "the free memory"),

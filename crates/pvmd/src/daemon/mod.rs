@@ -11,6 +11,7 @@
 use crate::broadcast::Broadcast;
 use crate::connections::{Connections, Descriptors};
 use crate::direct_links::DirectLinks;
+use crate::fabric_complaints::FabricComplaints;
 use crate::frame_budget::FrameBudget;
 use crate::groups::Groups;
 use crate::host_links::HostLinks;
@@ -91,6 +92,7 @@ pub struct Daemon {
     broadcast: Broadcast,
     refused_datagrams: RefusedDatagrams,
     direct_links: DirectLinks,
+    fabric_complaints: FabricComplaints,
     epoll: Rc<OwnedFd>,
     signals: UnixStream,
     started: Instant,
@@ -174,6 +176,7 @@ impl Daemon {
             broadcast,
             refused_datagrams: RefusedDatagrams::default(),
             direct_links: DirectLinks::new(epoll.clone()),
+            fabric_complaints: FabricComplaints::default(),
             epoll,
             signals,
             started: Instant::now(),
@@ -430,6 +433,7 @@ impl Daemon {
                 Ok(Some((ToDaemon::Hello(hello), descriptors))) => self.on_hello(connection, &hello, descriptors),
                 Ok(Some((ToDaemon::TakeOver, descriptors))) => self.on_successor(connection, descriptors),
                 Ok(Some((ToDaemon::Overflow, _))) => self.direct_links.on_overflow(),
+                Ok(Some((ToDaemon::NoFabric(reason), _))) => self.fabric_complaints.log(&mut self.log, &reason),
                 Ok(Some((frame, _))) => match client.tid {
                     Some(tid) => self.on_frame(tid, frame),
                     None => return self.close(connection),

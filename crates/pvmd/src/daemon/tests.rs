@@ -130,6 +130,7 @@ impl Fixture {
             pacing: Pacing::default(),
             barrier_tree_hosts: 48,
             barrier_broadcast_hosts: 3,
+            fabric: Default::default(),
             broadcast: None,
         };
         let options = HostOptions::default();

@@ -49,6 +49,8 @@ pub struct Plan {
     pub first_seed: u64,
     /// The number of runs at the same time.
     pub jobs: usize,
+    /// The provider of libfabric that messages between hosts take.
+    pub fabric: Option<String>,
 }
 
 /// Returns the path of the tasks' program.
@@ -84,7 +86,7 @@ pub fn counted(plan: &Plan, side: Side) -> Result<Counts> {
         for _ in 0..plan.jobs {
             scope.spawn(|| {
                 while let Some((fault, seed)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = in_sandbox(*fault, *seed, side);
+                    let outcome = in_sandbox(*fault, *seed, side, plan.fabric.as_deref());
                     outcomes.lock().expect("nobody panics with it").push((*fault, *seed, outcome));
                 }
             });
@@ -106,12 +108,13 @@ pub fn counted(plan: &Plan, side: Side) -> Result<Counts> {
     Ok(checks.counts())
 }
 
-fn in_sandbox(fault: Fault, seed: u64, side: Side) -> bool {
+fn in_sandbox(fault: Fault, seed: u64, side: Side, fabric: Option<&str>) -> bool {
     let seed = seed.to_string();
     let mut words = vec!["hosts", "--one-fault", fault.name(), "--seed", &seed];
     if side == Side::Theirs {
         words.push("--theirs");
     }
+    words.extend(fabric.into_iter().flat_map(|name| ["--fabric", name]));
     match sandbox::run(&words) {
         Ok(last) => Counts::parse(&last).is_ok_and(|counts| counts == Counts::one(true)),
         Err(error) => {
@@ -122,9 +125,9 @@ fn in_sandbox(fault: Fault, seed: u64, side: Side) -> bool {
 }
 
 /// Runs one fault, inside the sandbox.
-pub fn inside(folder: &Path, fault: Fault, seed: u64, side: Side) -> Result<()> {
+pub fn inside(folder: &Path, fault: Fault, seed: u64, side: Side, fabric: Option<&str>) -> Result<()> {
     let network = Network::new(folder, HOSTS, Wiring::Switch(seed))?;
-    let mut run = Run::new(&network, fault, seed, side)?;
+    let mut run = Run::new(&network, fault, seed, side, fabric)?;
     let result = run.all();
     match &result {
         Ok(said) => println!("ok       {} seed {seed}: {said}", fault.name()),
@@ -150,13 +153,15 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(network: &'a Network, fault: Fault, seed: u64, side: Side) -> Result<Run<'a>> {
+    fn new(network: &'a Network, fault: Fault, seed: u64, side: Side, fabric: Option<&str>) -> Result<Run<'a>> {
         let mut random = fastrand::Rng::with_seed(seed);
         let victim = random.usize(1..HOSTS);
         // The seed decides whether data links are encrypted.
         let trusted = fault.is_of_data_links() && seed % 2 == 0;
         let trusted = trusted.then(|| ("PVM_TRUSTED_NET".to_owned(), "1".to_owned()));
-        let machine = Machine::new(side, network, trusted.as_slice())?;
+        let fabric = fabric.map(|name| ("PVM_FABRIC".to_owned(), name.to_owned()));
+        let environment: Vec<(String, String)> = trusted.into_iter().chain(fabric).collect();
+        let machine = Machine::new(side, network, &environment)?;
         Ok(Run { network, machine, fault, random, victim, loses_victim: fault.loses_host() })
     }
 

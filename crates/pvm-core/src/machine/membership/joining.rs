@@ -123,8 +123,8 @@ impl JoiningHost {
     }
     fn options(&self) -> HostOptions {
         let options = self.line.as_ref().map(|line| line.options.clone()).unwrap_or_default();
-        let Options { path, directory, debugger, mcast, .. } = options;
-        HostOptions { path, directory, debugger, mcast: mcast.unwrap_or_default() }
+        let Options { path, directory, debugger, mcast, fabric, .. } = options;
+        HostOptions { path, directory, debugger, mcast: mcast.unwrap_or_default(), fabric }
     }
     /// Returns the tid of the host, or the code of its failure.
     fn number(&self) -> i32 {
@@ -454,6 +454,7 @@ fn welcome_host(core: &mut Core, tid: Tid, new: &[Tid], options: HostOptions) {
         barrier_tree_hosts: u32::try_from(core.settings.barrier_tree_hosts).unwrap_or(u32::MAX),
         barrier_broadcast_hosts: u32::try_from(core.settings.barrier_broadcast_hosts).unwrap_or(u32::MAX),
         broadcast: core.settings.broadcast,
+        fabric: core.settings.fabric.clone(),
     };
     let (version, hosts) = (core.hosts.version, core.hosts.entries());
     let joining = new.to_vec();

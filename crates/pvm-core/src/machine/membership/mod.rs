@@ -22,6 +22,7 @@ use super::pending_acks::{Ack, TIMEOUTS_MAX};
 use super::settings::Time;
 use crate::codes::{Code, SM_HOSTX};
 use crate::encoding::Writer;
+use crate::fabric::Wish;
 use crate::proto::{ByteBuf, Reply};
 use crate::tid::Tid;
 use crate::wire::{Frame, HostEntry, HostOptions, MachineSettings};
@@ -347,6 +348,8 @@ impl Membership {
         core.settings.barrier_tree_hosts = hosts(shared.barrier_tree_hosts);
         core.settings.barrier_broadcast_hosts = hosts(shared.barrier_broadcast_hosts);
         core.settings.broadcast = shared.broadcast;
+        let of_hostfile = Wish { setting: options.fabric.clone(), never_clear: false };
+        core.settings.fabric = core.settings.fabric.or(&of_hostfile).or(&shared.fabric);
         core.settings.limits.host_watches = usize::try_from(shared.host_watches).unwrap_or(usize::MAX);
         core.debug_mask = shared.debug_mask;
         core.push(Action::Joined { shared: shared.clone(), options });

@@ -64,6 +64,7 @@ pub(in crate::machine) enum Received {
     Reply(u32, Reply),
     Message(Message),
     Ended(Tid),
+    Fabric(u32, Tid, FabricOffer),
     Halting,
 }
 
@@ -343,6 +344,7 @@ impl Fleet {
                     }
                     ToTask::Message(message) => Received::Message(message),
                     ToTask::Ended(tid) => Received::Ended(tid),
+                    ToTask::Fabric { number, peer, offer } => Received::Fabric(number, peer, offer),
                     ToTask::Halting => Received::Halting,
                     _ => return,
                 };

@@ -57,6 +57,7 @@ fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
         pacing: Pacing::Off,
         barrier_tree_hosts: 48,
         barrier_broadcast_hosts: 3,
+        fabric: Default::default(),
         broadcast: None,
     };
     let name = ByteBuf::from(b"g".to_vec());
@@ -111,6 +112,13 @@ fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
         Frame::Siblings { wait: 1, tids: vec![task] },
         Frame::Direct { number: 1, from: task, to: watcher, call: None },
         Frame::DirectRefused { number: 1 },
+        Frame::Fabric {
+            number: 1,
+            from: task,
+            to: watcher,
+            offer: FabricOffer { introduction: ByteBuf::from(b"evil".to_vec()), secrets: None },
+        },
+        Frame::FabricAnswer { number: 1, introduction: Some(ByteBuf::from(b"evil".to_vec())) },
         Frame::PleaseConnect { to: other, from: MASTER },
         Frame::PleaseConnect { to: Tid::host_number(9), from: Tid::host_number(8) },
         Frame::Signal { tid: Tid::host_number(9), signal: 9 },

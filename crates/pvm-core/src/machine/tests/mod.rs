@@ -4,6 +4,7 @@ mod barrier_trees;
 mod cross_host_groups;
 mod data_link_breaks;
 mod direct_links;
+mod fabric_introductions;
 pub mod fleet;
 pub mod group_members;
 mod hearing;
@@ -19,6 +20,6 @@ pub mod world;
 
 // Imports of most tests.
 use super::*;
-use crate::proto::{Request, RunSettings, ToTask, Welcome};
+use crate::proto::{FabricOffer, Request, RunSettings, ToTask, Welcome};
 use crate::wire::{HostOptions, KEY_BYTES};
 use std::collections::VecDeque;

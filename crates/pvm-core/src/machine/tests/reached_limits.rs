@@ -255,6 +255,20 @@ fn the_links_that_wait_for_a_task_are_limited() {
 }
 
 #[test]
+fn the_questions_that_wait_for_a_task_are_limited() {
+    let mut fleet = Fleet::new(2, 1);
+    let (asker, other, now) = (fleet.task(MASTER), Fleet::host(2), fleet.now);
+    let to = fleet.task(other);
+    for number in 0..fabrics::QUESTIONS_MAX as u32 + 1 {
+        let offer = FabricOffer { introduction: ByteBuf::default(), secrets: None };
+        fleet.machine(other).handle_host_frame(now, MASTER, Frame::Fabric { number, from: asker, to, offer });
+        let actions: Vec<Action> = std::iter::from_fn(|| fleet.machine(other).poll_action()).collect();
+        let refused = Action::SendHost { host: MASTER, frame: Frame::FabricAnswer { number, introduction: None } };
+        assert_eq!(actions.contains(&refused), number == fabrics::QUESTIONS_MAX as u32, "{number}");
+    }
+}
+
+#[test]
 fn why_hosts_were_lost_is_remembered_for_a_while() {
     let mut world = World::new();
     world.task();

@@ -1,6 +1,7 @@
 //! A small daemon for tests of tasks: it enrolls and introduces tasks, and notifies them of exits.
 use pvm_core::codes::{Code, DSIG_X86_64};
 use pvm_core::encoding::Writer;
+use pvm_core::fabric::Wish;
 use pvm_core::proto::{Message, Reply, Request, ToDaemon, ToTask, TraceSettings, Welcome};
 use pvm_core::tid::Tid;
 use pvm_fmp::ports::PortTable;
@@ -117,8 +118,14 @@ impl Daemon {
         let tid = Tid(self.next);
         self.next += 1;
         self.ports.set(tid.0);
-        let welcome =
-            Welcome { tid, parent: 0, dsig: DSIG_X86_64, own: TraceSettings::default(), resource_manager: Tid::NONE };
+        let welcome = Welcome {
+            tid,
+            parent: 0,
+            dsig: DSIG_X86_64,
+            own: TraceSettings::default(),
+            resource_manager: Tid::NONE,
+            fabric: Wish::default(),
+        };
         link.send_to_task(&ToTask::Welcome(welcome), &[self.ports.descriptor()]).unwrap();
         let descriptors = descriptors.try_into().unwrap();
         self.clients.push(Client { tid, link, descriptors, introduced: Vec::new(), watched: Vec::new() });

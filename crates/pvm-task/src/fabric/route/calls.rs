@@ -1,0 +1,283 @@
+//! What a task does with its links on a fabric: it asks for them, answers, switches its messages to them and back, and
+//! passes on the messages that arrive.
+use super::{BUSY_POLLS, FabricRoute, RouteEvent, STALL_POLLS};
+use crate::control::Member;
+use crate::direct::Body;
+use crate::direct::fallback::{Backoff, ReceivedOnLink, send_again};
+use crate::requests::Purpose;
+use crate::task::State;
+use pvm_core::codes::Code;
+use pvm_core::proto::{ByteBuf, FabricOffer, Reply, Request, ToDaemon};
+use pvm_core::tid::Tid;
+use pvm_fmp::Meta;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+/// How long a leaving task waits for peers that go on taking messages, and without progress.
+const LEAVE_WAIT_MAX: Duration = Duration::from_secs(1);
+const LEAVE_STALL_MAX: Duration = Duration::from_millis(20);
+
+impl Member {
+    /// Returns whether a link on a fabric to that task is to be asked for.
+    pub(crate) fn needs_fabric_link(&self, to: Tid) -> bool {
+        self.fabric.may_exist()
+            && self.direct.allows_links()
+            && !self.fabric.has_link(to)
+            && !self.fabric.has_asked(to)
+            && !self.direct.has_link(to)
+            && self.fabric.backoffs.get(&to).is_none_or(Backoff::may_request)
+    }
+
+    /// Asks for a link on a fabric. Returns false if there is no fabric, or no room for a peer.
+    pub(crate) fn request_fabric_link(&mut self, state: &State, to: Tid) -> bool {
+        if state.route_switches.is_open(to) {
+            return false;
+        }
+        self.fabric.backoffs.entry(to).or_default().requested();
+        let offer = self.fabric.ask(to);
+        self.report_problem();
+        let Some(offer) = offer else {
+            self.fabric.on_break(to);
+            return false;
+        };
+        let request = Request::Fabric { to, offer, always_sealed: self.fabric.never_clear };
+        if self.request(request, Purpose::FabricLink(to)).is_err() {
+            self.fabric.withdraw(to);
+            return false;
+        }
+        true
+    }
+
+    /// Tells the daemon why the fabric that the user has named cannot be used.
+    pub(crate) fn report_problem(&mut self) {
+        if let Some(problem) = self.fabric.take_problem() {
+            self.send(&ToDaemon::NoFabric(ByteBuf::from(problem.into_bytes())));
+        }
+    }
+
+    /// Handles the answer to a question for a link.
+    pub(crate) fn on_fabric_reply(&mut self, state: &mut State, peer: Tid, reply: &Reply) {
+        let made = match reply {
+            Reply::Fabric { introduction, sealed } => {
+                // There may be an earlier link to this peer that was given up.
+                let is_free = !self.direct.has_link(peer) && !state.route_switches.is_open(peer);
+                let made = is_free && self.fabric.on_answer(peer, introduction, *sealed);
+                if !made {
+                    // The peer has made its side.
+                    self.send_fallback(peer, 0, true);
+                }
+                made
+            }
+            _ => false,
+        };
+        match made {
+            true => self.add_fabric_link(state, peer),
+            false => {
+                self.fabric.withdraw(peer);
+                self.fabric.on_break(peer);
+            }
+        }
+    }
+
+    /// Answers a peer that asks for a link.
+    pub(crate) fn on_fabric_question(&mut self, state: &mut State, number: u32, peer: Tid, offer: &FabricOffer) {
+        // There may be an earlier link to this peer that the peer has given up. It is handled first.
+        self.poll_default_route(state);
+        self.deliver_from_links(state);
+        // If both have asked, the question from the host with the lower number counts.
+        let is_second = self.tid.host() < peer.host() && self.fabric.has_asked(peer);
+        let is_free = self.direct.allows_links()
+            && !is_second
+            && !self.direct.has_link(peer)
+            && !self.fabric.has_link(peer)
+            && !state.route_switches.is_open(peer);
+        let ours = if is_free { self.fabric.on_question(peer, offer) } else { None };
+        self.report_problem();
+        let introduction = ours.as_ref().map(|ours| ByteBuf::from(ours.encode()));
+        if ours.is_some() {
+            self.add_fabric_link(state, peer);
+        }
+        let purpose = if ours.is_some() { Purpose::FabricAnswer(peer) } else { Purpose::Ignored };
+        let answer = Request::FabricAnswer { number, peer, introduction };
+        // If the daemon is gone, so is the link, as the daemon of the peer reports.
+        let _ = self.request(answer, purpose);
+    }
+
+    /// Handles the daemon's answer to an answer that offered a link: after an error, the peer does not know of the link.
+    pub(crate) fn on_fabric_answered(&mut self, state: &mut State, peer: Tid, reply: &Reply) {
+        if let (Reply::Error(_), Ok(at)) = (reply, self.fabric.position(peer)) {
+            if !self.fabric.links[at].hello_received {
+                self.fabric.remove(at);
+                state.route_switches.received.remove(&(peer.0 as i32));
+            }
+        }
+    }
+
+    fn add_fabric_link(&mut self, state: &mut State, peer: Tid) {
+        let Ok(at) = self.fabric.position(peer) else { return };
+        let link = &self.fabric.links[at];
+        let received = ReceivedOnLink { count: link.received.clone(), ended: false, held: Some(link.held.clone()) };
+        state.route_switches.received.insert(peer.0 as i32, received);
+        // The fabric's descriptor joins those of direct links.
+        if self.direct.descriptor().is_some() {
+            self.parker.forget_descriptors();
+        }
+    }
+
+    /// Takes in the messages that have arrived on the fabric. `count`: how many messages have arrived by other routes.
+    /// Route switches must have been handled before.
+    pub(crate) fn progress_fabric(&mut self, state: &mut State, count: usize) -> usize {
+        self.fabric.polls = self.fabric.polls.wrapping_add(1);
+        let parked = self.endpoint.is_parked();
+        let mut events = 0;
+        if count == 0 || parked || self.fabric.polls % BUSY_POLLS == 0 {
+            events = self.fabric.poll();
+        }
+        if parked || self.fabric.polls % STALL_POLLS == 0 {
+            self.fabric.close_stalled();
+        }
+        self.fabric.finish_draining();
+        self.deliver_from_fabric(state).max(events)
+    }
+
+    /// Queues the messages that have arrived on the fabric, and handles events of links. Returns how many messages and
+    /// events there were.
+    pub(crate) fn deliver_from_fabric(&mut self, state: &mut State) -> usize {
+        let own = self.tid.0 as i32;
+        let mut count = 0;
+        for held in std::mem::take(&mut self.fabric.left_over) {
+            count += state.take_held(&held, own);
+        }
+        for link in &self.fabric.links {
+            count += state.take_held(&link.held, own);
+        }
+        self.switch_to_fabric();
+        self.fall_back_from_fabric();
+        for event in std::mem::take(&mut self.fabric.events) {
+            let descriptor = self.direct.watched().map(|descriptor| descriptor.as_raw_fd());
+            match event {
+                RouteEvent::Usable(peer) => state.route_changed(peer, descriptor),
+                RouteEvent::Ended(peer) => state.route_changed(peer, None),
+            }
+            count += 1;
+        }
+        count
+    }
+
+    /// Starts to send on each link whose peer has been heard on the fabric.
+    fn switch_to_fabric(&mut self) {
+        for at in 0..self.fabric.links.len() {
+            if self.fabric.links[at].may_switch() && self.send_route_switch(self.fabric.links[at].peer) {
+                self.fabric.links[at].carries = true;
+                self.announce_to_program(at);
+            }
+        }
+    }
+
+    fn announce_to_program(&mut self, at: usize) {
+        if self.direct.wants_links() {
+            self.fabric.announce(at);
+        }
+    }
+
+    /// Sends a message on the fabric. If the link ends, sends it at once by the default route.
+    pub(crate) fn send_on_fabric(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
+        if let Ok(at) = self.fabric.position(to) {
+            self.announce_to_program(at);
+        }
+        self.fabric.send(to, meta, body)?;
+        self.fall_back_from_fabric();
+        Ok(())
+    }
+
+    /// Sends the queued messages of ended links by the default route, until memory runs out.
+    pub(crate) fn fall_back_from_fabric(&mut self) {
+        for at in (0..self.fabric.links.len()).rev() {
+            if self.fabric.links[at].falling_back && self.is_fallen_back(at) {
+                self.fabric.links[at].carries = false;
+                if self.fabric.links[at].is_gone {
+                    self.fabric.remove(at);
+                }
+            }
+        }
+    }
+
+    /// Continues the fallback from one link. Returns whether it is complete.
+    fn is_fallen_back(&mut self, at: usize) -> bool {
+        let link = &self.fabric.links[at];
+        let (peer, acknowledged) = (link.peer, link.queue.acknowledged());
+        if link.fallback_sent && link.queue.is_empty() {
+            return true;
+        }
+        if !self.has_default_route() {
+            return false;
+        }
+        if !self.fabric.links[at].fallback_sent {
+            if !self.send_fallback(peer, acknowledged, false) {
+                return false;
+            }
+            self.fabric.links[at].fallback_sent = true;
+            self.fabric.denounce(at);
+            self.fabric.on_break(peer);
+        }
+        while let Some(message) = self.fabric.links[at].queue.first() {
+            let sent = send_again(&mut self.endpoint, self.tid.host(), peer, message);
+            if self.finish_send(self.tid.host(), sent).is_err() {
+                return false;
+            }
+            self.fabric.links[at].queue.pop_front();
+        }
+        true
+    }
+
+    /// Handles the fallback message of a peer. Returns false if there is no link to it on a fabric.
+    pub(crate) fn on_fabric_fallback(&mut self, peer: Tid) -> bool {
+        let Ok(at) = self.fabric.position(peer) else { return false };
+        if !self.fabric.links[at].is_gone {
+            self.fabric.give_up(at);
+        }
+        true
+    }
+
+    /// Handles the exit of a task of another host. The last messages of that task may still be on their way.
+    pub(crate) fn on_fabric_peer_exit(&mut self, peer: Tid) {
+        self.fabric.backoffs.remove(&peer);
+        self.fabric.drain(peer);
+    }
+
+    /// Hands over to the daemon the messages that peers have not taken. Called before the task or its process ends.
+    /// Returns whether all were handed over; if not, it is to be called again.
+    pub(crate) fn hand_over_fabric(&mut self) -> bool {
+        for link in &mut self.fabric.links {
+            link.falling_back |= !link.queue.is_empty();
+        }
+        self.fall_back_from_fabric();
+        !self.fabric.holds_messages()
+    }
+
+    /// Waits while the peers of a leaving task go on taking messages.
+    pub(crate) fn wait_for_fabric(&mut self) {
+        let begin = Instant::now();
+        let (mut since, mut before) = (begin, None);
+        while self.fabric.holds_messages() && begin.elapsed() < LEAVE_WAIT_MAX && since.elapsed() < LEAVE_STALL_MAX {
+            self.fabric.poll();
+            let taken = self.fabric.taken_by_peers();
+            if before.replace(taken) != Some(taken) {
+                since = Instant::now();
+            }
+            self.fabric.rest();
+        }
+    }
+}
+
+impl FabricRoute {
+    /// Begins a pause before that peer is asked again.
+    fn on_break(&mut self, peer: Tid) {
+        self.backoffs.entry(peer).or_default().on_break(true);
+    }
+
+    /// Returns a number that grows when peers take messages.
+    fn taken_by_peers(&self) -> u64 {
+        self.links.iter().map(|link| u64::from(link.queue.acknowledged())).sum()
+    }
+}

@@ -1,0 +1,165 @@
+//! This side of a link on a fabric, as the route sees it.
+use super::LinkName;
+use crate::direct::fallback::HeldMessages;
+use crate::direct::incoming::LinkMessage;
+use crate::direct::send_queue::SendQueue;
+use pvm_core::tid::Tid;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// If a peer takes nothing for this time although messages wait for it, the link is given up: a fabric often does not
+/// report that it carries nothing any more. It may also be that the peer does not call the library; then some messages
+/// travel twice.
+const STALL_LIMIT: Duration = Duration::from_secs(30);
+
+/// This side of a link.
+pub(super) struct FabricLink {
+    pub peer: Tid,
+    pub name: LinkName,
+    pub hello_sent: bool,
+    pub hello_received: bool,
+    /// Whether this side sends its messages on the fabric.
+    pub carries: bool,
+    /// Whether the peer does.
+    pub peer_switched: bool,
+    /// Whether the program knows of the link. To a program that has not asked for direct routes, a fabric is invisible.
+    pub is_announced: bool,
+    /// How many messages have arrived on the fabric. Not among them: the hello.
+    pub received: Rc<Cell<u32>>,
+    /// Messages that have arrived, until the task takes them over.
+    pub held: Rc<HeldMessages>,
+    /// The messages that the peer has not taken.
+    pub queue: SendQueue,
+    /// Whether the peer takes nothing at the moment.
+    pub is_blocked: bool,
+    /// Whether the fabric has no such link any more.
+    pub is_gone: bool,
+    /// Whether this side falls back to the default route: there it first sends the messages of its send queue, then new
+    /// ones.
+    pub falling_back: bool,
+    /// Whether the fallback message has been sent to the peer.
+    pub fallback_sent: bool,
+    /// Since when the peer has taken nothing, if messages wait for it.
+    waiting_since: Option<Instant>,
+}
+
+impl FabricLink {
+    pub fn new(peer: Tid, name: LinkName) -> FabricLink {
+        FabricLink {
+            peer,
+            name,
+            hello_sent: false,
+            hello_received: false,
+            carries: false,
+            peer_switched: false,
+            is_announced: false,
+            received: Rc::default(),
+            held: Rc::default(),
+            queue: SendQueue::default(),
+            is_blocked: false,
+            is_gone: false,
+            falling_back: false,
+            fallback_sent: false,
+            waiting_since: None,
+        }
+    }
+
+    /// Returns whether this side can send its messages on the fabric from now on.
+    pub fn may_switch(&self) -> bool {
+        self.hello_received && !self.carries && !self.falling_back
+    }
+
+    /// Takes a message over from the fabric.
+    pub fn take(&mut self, message: LinkMessage) {
+        // After the peer's fallback message, the peer sends again what this side has not counted.
+        if !self.held.is_closed.get() {
+            self.received.set(self.received.get().wrapping_add(1));
+            self.held.messages.borrow_mut().push_back(message);
+        }
+    }
+
+    /// Handles the report that the peer has taken all messages with smaller numbers. The first one was the hello.
+    pub fn on_taken(&mut self, number: u64) {
+        self.waiting_since = None;
+        self.is_blocked = false;
+        let count = number.saturating_sub(1) as u32;
+        // A side that falls back sends all queued messages, whatever the peer has taken since.
+        if !self.falling_back && !self.queue.acknowledge(count) {
+            self.on_broken();
+        }
+    }
+
+    /// Handles the end of the link on the fabric.
+    pub fn on_broken(&mut self) {
+        (self.is_gone, self.falling_back) = (true, true);
+    }
+
+    /// Returns whether the peer has taken nothing for too long.
+    pub fn has_stalled(&mut self, now: Instant) -> bool {
+        if self.queue.is_empty() || self.falling_back {
+            self.waiting_since = None;
+            return false;
+        }
+        now.duration_since(*self.waiting_since.get_or_insert(now)) >= STALL_LIMIT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::direct::send_queue::{QueuedBody, QueuedMessage};
+    use pvm_fmp::Meta;
+
+    fn link_with(messages: usize) -> FabricLink {
+        let mut link = FabricLink::new(Tid(0x80001), 7);
+        for number in 0..messages {
+            let body = QueuedBody::Bytes(vec![number as u8]);
+            link.queue.push(QueuedMessage { meta: Meta::default(), body, length: 1 }, true);
+        }
+        link
+    }
+
+    #[test]
+    fn what_the_peer_has_taken_is_counted_without_the_hello() {
+        let mut link = link_with(3);
+        link.on_taken(1);
+        assert_eq!((link.queue.len(), link.queue.acknowledged()), (3, 0));
+        link.on_taken(3);
+        assert_eq!((link.queue.len(), link.queue.acknowledged()), (1, 2));
+        link.on_taken(4);
+        assert!(link.queue.is_empty() && !link.falling_back);
+        link.on_taken(9);
+        assert!(link.is_gone && link.falling_back, "the peer reports more than was sent");
+    }
+
+    #[test]
+    fn a_task_that_falls_back_sends_all_that_was_not_taken_before() {
+        let mut link = link_with(3);
+        link.falling_back = true;
+        link.on_taken(4);
+        assert_eq!(link.queue.len(), 3);
+    }
+
+    #[test]
+    fn nothing_more_arrives_after_the_fallback_message_of_the_peer() {
+        let mut link = link_with(0);
+        let message = || LinkMessage { peer: Tid(0x80001), meta: Meta::default(), body: Vec::new() };
+        link.take(message());
+        link.held.is_closed.set(true);
+        link.take(message());
+        assert_eq!((link.received.get(), link.held.messages.borrow().len()), (1, 1));
+    }
+
+    #[test]
+    fn a_peer_that_takes_nothing_for_long_loses_the_link_only_if_messages_wait_for_it() {
+        let (mut idle, mut busy, begin) = (link_with(0), link_with(1), Instant::now());
+        for second in 0..30 {
+            let now = begin + Duration::from_secs(second);
+            assert!(!idle.has_stalled(now) && !busy.has_stalled(now));
+        }
+        assert!(busy.has_stalled(begin + STALL_LIMIT) && !idle.has_stalled(begin + STALL_LIMIT));
+        busy.on_taken(1);
+        assert!(!busy.has_stalled(begin + 2 * STALL_LIMIT));
+    }
+}

@@ -1,0 +1,96 @@
+//! How messages get on the fabric.
+use super::waiting::pause;
+use super::{FabricRoute, HEADER_BYTES, State, header_of};
+use crate::direct::Body;
+use crate::direct::send_queue::{QueuedBody, QueuedMessage};
+use crate::fabric::Body as LongBody;
+use pvm_core::codes::Code;
+use pvm_core::tid::Tid;
+use pvm_fmp::Meta;
+use std::time::{Duration, Instant};
+
+/// While more than this is on its way to a peer, a sender waits for the peer, in bytes and messages.
+const UNTAKEN_BYTES: usize = 4 << 20;
+const UNTAKEN_MESSAGES: usize = 512;
+/// How long a sender waits for a peer that takes nothing.
+const SEND_WAIT_MAX: Duration = Duration::from_millis(20);
+/// While fewer messages than this are on their way, a sender that only sends does not look what has arrived.
+const UNPOLLED_MESSAGES: usize = 8;
+
+/// Returns a copy of a body behind these bytes.
+fn whole(lead: &[u8], body: Body<'_>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(lead.len() + body.len());
+    bytes.extend_from_slice(lead);
+    body.with_pieces([(&[][..], 0..body.len())].into_iter(), |parts| {
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+    });
+    bytes
+}
+
+impl FabricRoute {
+    /// Sends a message, or queues it until the peer has buffers for it. If the link has ended, the message is queued to be
+    /// sent on the default route.
+    pub fn send(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
+        // If the link is gone, its peer has ended, and the message is dropped.
+        let Ok(at) = self.position(to) else { return Ok(()) };
+        let link = &mut self.links[at];
+        if link.is_blocked && !link.queue.has_room(body.len()) {
+            return Err(Code::NoMem);
+        }
+        let mut copy = QueuedBody::reserve(body, &mut link.queue.pool)?;
+        copy.fill(body);
+        link.queue.push(QueuedMessage { meta, body: copy, length: body.len() }, true);
+        if !link.falling_back {
+            self.put(at, &meta, body);
+            self.wait_for_peer(to, body.len());
+        }
+        Ok(())
+    }
+
+    /// Hands a message to the fabric.
+    fn put(&mut self, at: usize, meta: &Meta, body: Body<'_>) {
+        let State::Open(fabric) = &mut self.state else { return };
+        let (name, header) = (self.links[at].name, header_of(meta));
+        if HEADER_BYTES + body.len() <= fabric.short_bytes_max(name) {
+            fabric.send_short(name, whole(&header, body));
+        } else if fabric.send_long(name, header.to_vec(), LongBody::Bytes(whole(&[], body))).is_err() {
+            // There is no memory that the peer could read.
+            self.give_up(at);
+        }
+    }
+
+    /// Waits while much is on its way and the peer goes on taking it. Meanwhile takes in what arrives.
+    fn wait_for_peer(&mut self, peer: Tid, last_bytes: usize) {
+        let (mut since, mut before) = (Instant::now(), None);
+        loop {
+            let Ok(at) = self.position(peer) else { return };
+            let link = &self.links[at];
+            if link.queue.len() < UNPOLLED_MESSAGES && last_bytes < UNTAKEN_BYTES && before.is_none() {
+                return;
+            }
+            self.poll();
+            let Ok(at) = self.position(peer) else { return };
+            let link = &mut self.links[at];
+            let is_much = link.queue.bytes() > UNTAKEN_BYTES + last_bytes || link.queue.len() > UNTAKEN_MESSAGES;
+            if !is_much || link.is_blocked || link.falling_back {
+                return;
+            }
+            let taken = link.queue.acknowledged();
+            if before.replace(taken) != Some(taken) {
+                since = Instant::now();
+            } else if since.elapsed() >= SEND_WAIT_MAX {
+                link.is_blocked = true;
+                return;
+            }
+            self.rest();
+        }
+    }
+
+    /// Waits for what arrives next, but not long.
+    pub(super) fn rest(&mut self) {
+        if let State::Open(fabric) = &mut self.state {
+            let wait = fabric.how_to_wait(Instant::now());
+            pause(wait, fabric.endpoint().descriptor());
+        }
+    }
+}
