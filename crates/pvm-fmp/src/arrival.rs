@@ -4,6 +4,7 @@ use crate::copy;
 use crate::cross_memory;
 use crate::extents::Mapping;
 use crate::memory;
+use crate::pair_memory::{ArrivedCell, PairMemory};
 use crate::pipelined;
 use crate::process::Refusal;
 use crate::queue::Entry;
@@ -32,6 +33,10 @@ const DECISION_WAIT_MAX: Duration = Duration::from_secs(10);
 /// The token of every borrowed payload. It never appears in a release entry: the block is free as soon as the entry has
 /// been read.
 pub(crate) const BORROWED: u32 = u32::MAX;
+
+/// The token of every body in a cell of pair memory. It never appears in a release entry either: the cell belongs to
+/// the receiver.
+const PASSED: u32 = u32::MAX - 1;
 
 /// A body that arrived in the queue; copy it out before returning from [`Sink::arrived`].
 pub struct Inline<'a>(pub(crate) Entry<'a>);
@@ -67,13 +72,16 @@ pub(crate) struct Fragment {
     pub bytes: usize,
 }
 
-/// A body that lies in the sender's heap. The sender may reuse the memory as soon as this value is dropped.
+/// A body that lies in the sender's heap, or in a cell of pair memory. The memory may be reused as soon as this value is
+/// dropped.
 pub struct Remote {
     owner: Rc<Owner>,
     token: u32,
     first: Fragment,
     rest: Vec<Fragment>,
     bytes: usize,
+    /// Keeps the cell in which the body lies.
+    _cell: Option<ArrivedCell>,
 }
 
 impl Remote {
@@ -96,13 +104,19 @@ impl Remote {
         if bytes > BODY_BYTES_MAX {
             return None;
         }
-        Some(Remote { owner: owner.clone(), token, first, rest, bytes })
+        Some(Remote { owner: owner.clone(), token, first, rest, bytes, _cell: None })
     }
 
     /// Returns the body that lies at `offset` in one piece.
     pub(crate) fn from_place(owner: &Rc<Owner>, token: u32, offset: u64, bytes: u64) -> Option<Remote> {
         let first = fragment(owner, offset, bytes)?;
-        Some(Remote { owner: owner.clone(), token, first, rest: Vec::new(), bytes: first.bytes })
+        Some(Remote { owner: owner.clone(), token, first, rest: Vec::new(), bytes: first.bytes, _cell: None })
+    }
+
+    /// Returns the body of `bytes` bytes in a cell, which has room for it.
+    fn in_cell(owner: &Rc<Owner>, cell: ArrivedCell, bytes: usize) -> Remote {
+        let first = Fragment { address: cell.memory.body(cell.cell), bytes };
+        Remote { owner: owner.clone(), token: PASSED, first, rest: Vec::new(), bytes, _cell: Some(cell) }
     }
 
     pub(crate) fn fragments(&self) -> impl Iterator<Item = &Fragment> {
@@ -183,7 +197,7 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        if self.token == BORROWED {
+        if self.token == BORROWED || self.token == PASSED {
             return;
         }
         self.owner.released.borrow_mut().push(self.token);
@@ -208,10 +222,10 @@ pub(crate) enum Outcome {
 }
 
 /// A body that is still in transit: it lies in the sender's own memory (a rendezvous), the sender is still writing it
-/// to its heap (a pipelined send), or it lies in the daemon's heap (a borrowed payload). Take the body at once, into
-/// its final place if that is known, else into new memory. If this value is dropped instead, the message arrives again:
-/// as a [`Remote`] once the sender's heap has the whole body, otherwise (and always for a borrowed payload) as a body
-/// in transit.
+/// to its heap or to a cell (a pipelined send), or it lies in the daemon's heap (a borrowed payload). Take the body at
+/// once, into its final place if that is known, else into new memory. If this value is dropped instead, the message
+/// arrives again: as a [`Remote`] once the heap or the cell has the whole body, otherwise (and always for a borrowed
+/// payload) as a body in transit.
 pub struct BodyInTransit<'a> {
     pub(crate) owner: &'a Rc<Owner>,
     pub(crate) bytes: usize,
@@ -224,10 +238,41 @@ pub struct BodyInTransit<'a> {
 pub(crate) enum Transit<'a> {
     /// A rendezvous: both sides copy the body out of the sender's own memory.
     Rendezvous(RendezvousSource<'a>),
-    /// A pipelined send: the sender is writing the body to its heap, piece by piece.
-    Pipelined { token: u32, offset: u64 },
+    /// A pipelined send: the sender is writing the body, piece by piece.
+    Pipelined(Place<'a>),
     /// A borrowed payload: the body lies in the daemon's heap until the entry has been read.
     Borrowed(&'a Remote),
+}
+
+/// Where the body of a pipelined send lies, which may be incomplete.
+#[derive(Clone, Copy)]
+pub(crate) enum Place<'a> {
+    /// In the sender's heap, behind its head at `offset`.
+    Heap { token: u32, offset: u64 },
+    /// In a cell, which has room for the body.
+    Cell { memory: &'a Rc<PairMemory>, cell: u32 },
+}
+
+impl<'a> Place<'a> {
+    /// Returns the word that counts the bytes that are written; `None` if `bytes` bytes cannot lie there. The body
+    /// follows [`pipelined::HEAD_BYTES`] behind the word.
+    pub fn progress(&self, owner: &'a Owner, bytes: usize) -> Option<&'a AtomicU64> {
+        match *self {
+            Place::Heap { offset, .. } => pipelined_progress(owner, offset, bytes),
+            Place::Cell { memory, cell } => (bytes <= memory.capacity()).then(|| memory.progress(cell)),
+        }
+    }
+
+    /// Returns the complete body, or `None` if it cannot lie there. The drop of the result releases the memory.
+    pub fn complete(&self, owner: &Rc<Owner>, bytes: usize) -> Option<Remote> {
+        match *self {
+            Place::Heap { token, offset } => {
+                Remote::from_place(owner, token, offset + pipelined::HEAD_BYTES as u64, bytes as u64)
+            }
+            Place::Cell { memory, cell } => (bytes <= memory.capacity())
+                .then(|| Remote::in_cell(owner, ArrivedCell { memory: memory.clone(), cell }, bytes)),
+        }
+    }
 }
 
 /// The sender's memory in a [`crate::rendezvous`].
@@ -273,12 +318,12 @@ impl BodyInTransit<'_> {
         let data = &mut data[..count];
         let result = match &self.transit {
             Transit::Rendezvous(memory) => memory.take(self.owner, data, self.sender_lives),
-            Transit::Pipelined { token, offset } => {
+            Transit::Pipelined(place) => {
                 let copy = &mut |at: usize, from: *const u8, count: usize| {
                     // SAFETY: `count` bytes lie there, to which no reference exists; they may be anything.
                     unsafe { copy::copy_shared(from, data[at..at + count].as_mut_ptr(), count) }
                 };
-                self.follow(*token, *offset, count, &mut 0, copy)
+                self.follow(place, count, &mut 0, copy)
             }
             Transit::Borrowed(remote) => {
                 remote.read(0, data);
@@ -297,7 +342,7 @@ impl BodyInTransit<'_> {
     pub fn use_pieces(self, done: &mut usize, each: &mut dyn FnMut(usize, *const u8, usize)) -> Result<(), NotTaken> {
         let result = match &self.transit {
             Transit::Rendezvous(_) => Err(NotTaken::Later),
-            Transit::Pipelined { token, offset } => self.follow(*token, *offset, self.bytes, done, each),
+            Transit::Pipelined(place) => self.follow(place, self.bytes, done, each),
             Transit::Borrowed(remote) => {
                 remote.use_pieces(done, each);
                 Ok(())
@@ -319,14 +364,13 @@ impl BodyInTransit<'_> {
     /// if the sender makes no progress for a while: it may be stopped, or waiting for a core.
     fn follow(
         &self,
-        token: u32,
-        offset: u64,
+        place: &Place<'_>,
         wanted: usize,
         done: &mut usize,
         each: &mut dyn FnMut(usize, *const u8, usize),
     ) -> Result<(), NotTaken> {
         let (owner, bytes) = (self.owner, self.bytes);
-        let Some(progress) = pipelined_progress(owner, offset, bytes) else { return Err(NotTaken::Lost) };
+        let Some(progress) = place.progress(owner, bytes) else { return Err(NotTaken::Lost) };
         let body = ptr::from_ref(progress).cast::<u8>().wrapping_add(pipelined::HEAD_BYTES);
         let mut spins = 0u32;
         loop {
@@ -334,13 +378,13 @@ impl BodyInTransit<'_> {
             let whole = if there == bytes { bytes } else { there / pipelined::UNIT_BYTES * pipelined::UNIT_BYTES };
             let end = whole.min(wanted);
             if end > *done {
-                // `pipelined_progress` checked that the body lies in the mapping, which `owner` keeps.
+                // `progress` checked that the body lies in the mapping, which `owner` keeps, or in the cell.
                 each(*done, body.wrapping_add(*done), end - *done);
                 (*done, spins) = (end, 0);
             }
             if there == bytes {
-                // This value is made only to be dropped: the drop tells the sender that its block is free.
-                drop(Remote::from_place(owner, token, offset + pipelined::HEAD_BYTES as u64, bytes as u64));
+                // This value is made only to be dropped: the drop releases the memory.
+                drop(place.complete(owner, bytes));
                 return Ok(());
             }
             spins += 1;

@@ -70,6 +70,12 @@ fn is_plain_memory(kind: u64) -> bool {
     kind & 0xffff_ffff != LARGE_PAGES_MAGIC
 }
 
+/// Returns whether a file from another process can be mapped: it never shrinks, and its pages are ordinary ones.
+pub fn is_safe(file: &OwnedFd) -> bool {
+    file::keeps_length(file.as_fd())
+        && rustix::fs::fstatfs(file).is_ok_and(|status| is_plain_memory(status.f_type as u64))
+}
+
 fn wrong() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "not a segment")
 }
@@ -93,7 +99,7 @@ impl Mapping {
 
     /// Maps a peer's segment for reading; refuses any other file.
     pub fn of_peer(segment: &OwnedFd) -> io::Result<Mapping> {
-        if !file::keeps_length(segment.as_fd()) || !is_plain_memory(rustix::fs::fstatfs(segment)?.f_type as u64) {
+        if !is_safe(segment) {
             return Err(wrong());
         }
         let mut mapping = Mapping::new(segment.as_fd(), ProtFlags::READ)?;

@@ -54,12 +54,13 @@ pub const TARGETS: &[Target] = &[
                     "follow_continuation",
                     "receive_rendezvous",
                     "receive_borrowed",
-                    "receive_pipelined",
                     "words_of",
                     "probe_recent_short",
                     "probe_recent_immediate",
                 ],
             ),
+            part("crates/pvm-fmp/src/endpoint/in_progress.rs", &["receive_pipelined", "receive_complete"]),
+            part("crates/pvm-fmp/src/endpoint/passed.rs", &["take_offer", "take_answer", "receive_passed"]),
             part("crates/pvm-fmp/src/endpoint/recent.rs", &["take"]),
             part("crates/pvm-fmp/src/immediate.rs", &["filled_body", "copy_numbers_to"]),
             part(
@@ -313,7 +314,10 @@ fn action(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Resul
         18 => hostile.segment.mapping.header().nonce_address.store(value, Ordering::Relaxed),
         19..=21 => entry(from, hostile, Kind::Blocks, &[value & 0xffff_ffff | 1 << 32])?,
         22 | 23 => entry(from, hostile, Kind::Rendezvous, &[value])?,
-        24 | 25 => entry(from, hostile, Kind::Pipelined, &[value])?,
+        24 | 25 => {
+            let kind = [Kind::Pipelined, Kind::Offer, Kind::Answer, Kind::Passed][(value >> 40) as usize % 4];
+            entry(from, hostile, kind, &[value])?;
+        }
         26 => entry(from, hostile, Kind::Release, &[value])?,
         27 => entry(from, hostile, Kind::Continuation, &[value])?,
         28 => {

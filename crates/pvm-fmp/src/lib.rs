@@ -101,6 +101,8 @@ mod mapping;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
+mod pair_memory;
+#[cfg(not(loom))]
 mod peer;
 #[cfg(not(loom))]
 pub mod ports;

@@ -257,6 +257,37 @@ fn what_is_counted_as_there_can_be_read() {
     });
 }
 
+#[test]
+fn a_cell_that_goes_to_and_fro_is_written_by_one_side_at_a_time() {
+    loom::model(|| {
+        // The words of the two queues, the count of the cell, and its body.
+        let words = Arc::new(std::array::from_fn::<_, 4, _>(|_| AtomicU64::new(0)));
+        let there = words.clone();
+        let other = thread::spawn(move || {
+            let [from_us, from_them, count, body] = &*there;
+            while from_us.load(Ordering::Acquire) == 0 {
+                thread::yield_now();
+            }
+            while crate::pipelined::available(count) != 1 {
+                thread::yield_now();
+            }
+            assert_eq!(body.load(Ordering::Relaxed), 1, "a message that was counted is there");
+            body.store(2, Ordering::Relaxed);
+            from_them.store(1, Ordering::Release);
+        });
+        let [from_us, from_them, count, body] = &*words;
+        crate::pipelined::advance(count, 0);
+        from_us.store(1, Ordering::Release);
+        body.store(1, Ordering::Relaxed);
+        crate::pipelined::advance(count, 1);
+        while from_them.load(Ordering::Acquire) == 0 {
+            thread::yield_now();
+        }
+        assert_eq!(body.load(Ordering::Relaxed), 2, "an answer in the cell is there");
+        other.join().unwrap();
+    });
+}
+
 /// A two-sided copy into a buffer of two words.
 struct Copy {
     open: AtomicU64,

@@ -2,6 +2,7 @@
 use crate::arrival::Owner;
 use crate::cross_memory;
 use crate::heap::{Block, SharedHeap};
+use crate::pair_memory::Pair;
 use crate::process::owner_of;
 use crate::queue::{Kind, Reader, SHORT_HALF_SLOTS, SLOT_BYTES, Slot, Writer, half_slots_for};
 use crate::segment::{PEERS_MAX, PeerRecord};
@@ -46,6 +47,7 @@ pub(crate) struct Peer {
     pub damaged: bool,
     pub outstanding: Outstanding,
     pub rendezvous: RendezvousState,
+    pub pair: Pair,
 }
 
 impl Peer {

@@ -77,6 +77,12 @@ pub enum Kind {
     Continuation = 5,
     /// A message whose body is being written to the writer's heap.
     Pipelined = 6,
+    /// An offer of memory that the writer has made for both tasks.
+    Offer = 10,
+    /// The answer to an offer.
+    Answer = 11,
+    /// A message whose body lies in a cell of such memory; the cell goes to the reader.
+    Passed = 12,
 }
 
 /// The kind in the stamp of a skipped half-slot: the next entry begins at the next slot.
@@ -86,9 +92,18 @@ const IMMEDIATE: u8 = 8;
 
 impl Kind {
     fn from_number(number: u8) -> Option<Kind> {
-        [Kind::Message, Kind::Blocks, Kind::Rendezvous, Kind::Release, Kind::Continuation, Kind::Pipelined]
-            .into_iter()
-            .find(|kind| *kind as u8 == number)
+        const KINDS: [Kind; 9] = [
+            Kind::Message,
+            Kind::Blocks,
+            Kind::Rendezvous,
+            Kind::Release,
+            Kind::Continuation,
+            Kind::Pipelined,
+            Kind::Offer,
+            Kind::Answer,
+            Kind::Passed,
+        ];
+        KINDS.into_iter().find(|kind| *kind as u8 == number)
     }
 }
 

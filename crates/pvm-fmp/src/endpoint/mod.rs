@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 mod borrowed;
 mod dead_queue;
+mod in_progress;
+mod passed;
 mod peers;
 mod receive;
 mod recent;
@@ -25,6 +27,8 @@ mod send;
 mod hostile_tests;
 #[cfg(test)]
 mod late_write_tests;
+#[cfg(test)]
+mod passed_tests;
 #[cfg(test)]
 mod recent_tests;
 #[cfg(test)]
@@ -66,6 +70,9 @@ const RENDEZVOUS_PATIENCE: Duration = Duration::from_millis(2);
 const RENDEZVOUS_WAIT_MAX: Duration = Duration::from_secs(30);
 /// The speed of the slowest copy that a sender waits for, in bytes a microsecond.
 const RENDEZVOUS_BYTES_PER_MICROSECOND: usize = 500;
+/// The memory that a task makes for messages that it exchanges with its peers, in bytes. For further pairs, all long
+/// bodies go through the heaps.
+const PAIR_BYTES_MAX: usize = 16 << 20;
 /// How long a sender of a long body waits for the peer to begin its receive.
 const LINGER: Duration = Duration::from_micros(4);
 /// The number of sends after which the sender should collect the blocks that receivers have released.
@@ -116,6 +123,8 @@ pub struct Endpoint {
     copy_allowed: Rc<Cell<bool>>,
     rendezvous_bytes_min: usize,
     rendezvous_wait_max: Duration,
+    /// The bytes of all memory that this endpoint has made for pairs.
+    pair_bytes: Rc<Cell<usize>>,
     sends: u32,
     sent_bytes: usize,
     /// The number of messages taken by the shortest path since the last poll.
@@ -181,6 +190,7 @@ impl Endpoint {
             copy_allowed: Rc::new(Cell::new(true)),
             rendezvous_bytes_min: rendezvous_bytes_min(),
             rendezvous_wait_max: RENDEZVOUS_WAIT_MAX,
+            pair_bytes: Rc::default(),
             sends: 0,
             sent_bytes: 0,
             shorts: 0,

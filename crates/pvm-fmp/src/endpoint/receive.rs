@@ -1,17 +1,16 @@
 //! Receiving: reads the queues and hands arriving messages to the sink.
 
 use super::dead_queue::DeadQueue;
+use super::in_progress::receive_pipelined;
 use super::recent::{RecentImmediate, RecentShort};
 use super::{
     BATCH, Endpoint, PROBE_PEERS, PROMPT_RELEASE_BYTES, RECENT_PEERS, RECENT_PROBES, SHORTS_PER_POLL, Step,
     TOKENS_PER_RELEASE, WATCH_PEERS, WATCH_PROBES,
 };
 use crate::arrival::{
-    Arrival, BodyInTransit, Inline, Outcome, Owner, Remote, RendezvousSource, Sink, Transit, eager_body,
-    pipelined_progress,
+    Arrival, BodyInTransit, Inline, Outcome, Owner, Place, Remote, RendezvousSource, Sink, Transit, eager_body,
 };
 use crate::peer::{Inbound, Peer};
-use crate::pipelined;
 use crate::queue::{Entry, Kind};
 use crate::rendezvous::{self, ReceiverAnswer, SenderState};
 use crate::segment::PeerRecord;
@@ -363,6 +362,9 @@ impl Endpoint {
             }
             _ => {
                 let step = self.step_long(index, &entry, sink);
+                if let (Step::Message, Some(peer)) = (&step, self.peers[index].as_mut()) {
+                    peer.pair.note_arrival();
+                }
                 self.unless_starved(index, step)
             }
         };
@@ -408,14 +410,13 @@ impl Endpoint {
                 receive_rendezvous(tid, &owner, record.get(), ours.get(), &self.copy_allowed, &lives, entry, sink)
             }
             Kind::Pipelined => {
-                let (ports, tid) = (&self.ports, peer.tid);
-                let lives = || ports.as_ref().is_some_and(|ports| ports.alive(tid));
-                let Some(inbound) = peer.inbound.as_mut() else { return Step::Damaged };
-                let seen = inbound.stalled.filter(|(place, _)| *place == inbound.consumed).map(|(_, bytes)| bytes);
-                let (step, there) = receive_pipelined(tid, &owner, &lives, entry, seen, sink);
-                inbound.stalled = matches!(step, Step::Wait).then_some((inbound.consumed, there));
-                step
+                let [token, offset, bytes] = words_of(entry);
+                let place = Place::Heap { token: token as u32, offset };
+                receive_pipelined(peer, &self.ports, place, bytes, entry, sink)
             }
+            Kind::Passed => self.receive_passed(index, entry, sink),
+            Kind::Offer => self.take_offer(index, entry),
+            Kind::Answer => self.take_answer(index, entry),
             _ => {
                 let mut tokens = [0u8; 4 * TOKENS_PER_RELEASE];
                 let bytes = entry.copy_to(&mut tokens);
@@ -550,51 +551,8 @@ fn receive_borrowed(from: u32, owner: &Rc<Owner>, remote: &Remote, entry: &Entry
 }
 
 /// Returns the three words of an entry whose body lies outside the queue.
-fn words_of(entry: &Entry<'_>) -> [u64; 3] {
+pub(super) fn words_of(entry: &Entry<'_>) -> [u64; 3] {
     let mut words = [0u8; 24];
     entry.copy_to(&mut words);
     [0, 8, 16].map(|from| u64::from_ne_bytes(words[from..from + 8].try_into().expect("eight")))
-}
-
-/// Passes a pipelined body, which may be incomplete, to the sink. `seen` is the number of bytes that had arrived at the
-/// last poll; the sink gets an incomplete body only if more bytes have arrived since, or the sender is dead. Returns
-/// the result of the step, and how many bytes have arrived by now.
-fn receive_pipelined(
-    from: u32,
-    owner: &Rc<Owner>,
-    sender_lives: &dyn Fn() -> bool,
-    entry: &Entry<'_>,
-    seen: Option<usize>,
-    sink: &mut impl Sink,
-) -> (Step, usize) {
-    let [token, offset, bytes] = words_of(entry);
-    let (token, bytes) = (token as u32, bytes as usize);
-    let Some(progress) = pipelined_progress(owner, offset, bytes) else { return (Step::Damaged, 0) };
-    let there = pipelined::available(progress);
-    if there == bytes {
-        let step = match Remote::from_place(owner, token, offset + pipelined::HEAD_BYTES as u64, bytes as u64) {
-            Some(remote) => {
-                sink.arrived(from, entry.meta(), Arrival::Remote(remote));
-                Step::Message
-            }
-            None => Step::Damaged,
-        };
-        return (step, there);
-    }
-    if seen == Some(there) && sender_lives() {
-        return (Step::Wait, there);
-    }
-    let outcome = Cell::new(Outcome::Later);
-    let transit = Transit::Pipelined { token, offset };
-    sink.arrived(
-        from,
-        entry.meta(),
-        Arrival::InTransit(BodyInTransit { owner, bytes, sender_lives, outcome: &outcome, transit }),
-    );
-    let step = match outcome.get() {
-        Outcome::Taken => Step::Message,
-        Outcome::Lost => Step::Other,
-        Outcome::Later => Step::Wait,
-    };
-    (step, there)
 }

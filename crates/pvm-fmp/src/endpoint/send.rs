@@ -86,9 +86,21 @@ impl Endpoint {
         if rendezvous && self.peer_waits_for(index, &meta) {
             return self.send_rendezvous(index, meta, body, ringer);
         }
+        // A daemon answers nobody.
+        if let Some(sent) = waits.then(|| self.send_passed(index, &meta, body)).flatten() {
+            return sent;
+        }
+        let sent = self.send_through_heap(index, to, meta, body);
+        if waits {
+            self.note_unpassed(index, body.len());
+        }
+        sent
+    }
+
+    fn send_through_heap(&mut self, index: usize, to: u32, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
         // A body to a daemon is not pipelined, since a daemon never waits for the end of a body. While tasks outnumber
         // the cores, no body is pipelined: the peer would often have to wait for us in the middle of the body.
-        if waits && body.len() >= PIPELINED_BYTES_MIN && !self.crowded() {
+        if !crate::is_daemon(to) && body.len() >= PIPELINED_BYTES_MIN && !self.crowded() {
             return self.send_pipelined(index, meta, body);
         }
         let block = self.allocate(body.len()).map_err(|_| SendError::NoMemory)?;
@@ -113,10 +125,9 @@ impl Endpoint {
             peer.outstanding.remove(token);
             return first;
         }
-        let non_temporal = NON_TEMPORAL_BYTES_RANGE.contains(&body.len()) || body.len() >= NON_TEMPORAL_BYTES_MIN;
         let mut done = 0;
         for piece in body.chunks(pipelined_chunk_bytes(body.len())) {
-            if non_temporal {
+            if body.len() >= NON_TEMPORAL_BYTES_MIN {
                 block.write_non_temporal(pipelined::HEAD_BYTES + done, piece);
             } else {
                 block.write(pipelined::HEAD_BYTES + done, piece);
@@ -209,11 +220,6 @@ impl Endpoint {
         self.sends >= SENDS_PER_POLL || self.sent_bytes >= BYTES_PER_POLL
     }
 }
-
-/// The lengths, in bytes, of pipelined bodies that are copied by non-temporal stores. Copied through the caches, such a
-/// body would still lie in the sender's own cache when the receiver reads it. A shorter body is read quickly anyway; a
-/// longer one has moved by then to the cache that all cores share.
-const NON_TEMPORAL_BYTES_RANGE: std::ops::Range<usize> = 48 << 10..768 << 10;
 
 /// Returns the size of a chunk: with small chunks the receiver begins earlier, with large ones it polls less often.
 fn pipelined_chunk_bytes(bytes: usize) -> usize {

@@ -1,0 +1,138 @@
+//! Messages in cells of memory that two tasks share ([`crate::pair_memory`]).
+use super::in_progress::{receive_complete, receive_pipelined};
+use super::receive::words_of;
+use super::send::ring;
+use super::{Endpoint, PAIR_BYTES_MAX, Step};
+use crate::arrival::{Place, Sink};
+use crate::pair_memory::{Offer, PairMemory};
+use crate::pipelined::{self, UNIT_BYTES};
+use crate::queue::{Entry, Kind};
+use crate::sync::ReadOnlyLoad;
+use crate::{Meta, SendError, Sent};
+
+/// The shortest body that the receiver copies out of a cell while it is written, in bytes. With a shorter one, looking at
+/// the count of its bytes costs more than is saved.
+const STREAMED_BYTES_MIN: usize = 8 << 10;
+/// The smallest and the largest chunk of a body in a cell, in bytes: with small chunks the receiver begins earlier, with
+/// large ones it looks less often.
+const CHUNK_BYTES_MIN: usize = 2 << 10;
+const CHUNK_BYTES_MAX: usize = 16 << 10;
+
+fn bytes_of<const WORDS: usize, const BYTES: usize>(words: [u64; WORDS]) -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_ne_bytes());
+    }
+    bytes
+}
+
+impl Endpoint {
+    /// Sends a body in a cell, if this task holds one that is long enough. The cell goes to the receiver.
+    #[inline]
+    pub(super) fn send_passed(&mut self, index: usize, meta: &Meta, body: &[u8]) -> Option<Result<Sent, SendError>> {
+        let peer = self.peers[index].as_mut().expect("connected");
+        let (memory, cell) = peer.pair.take(body.len())?;
+        let (to, progress) = (peer.tid, memory.progress(cell));
+        // While tasks outnumber the cores, the receiver would often have to wait for us in the middle of a body.
+        let at_once = body.len() < STREAMED_BYTES_MIN || self.crowded();
+        let written = if at_once { body.len() } else { 0 };
+        memory.write(cell, 0, &body[..written]);
+        if !at_once {
+            pipelined::advance(progress, 0);
+        }
+        // Of a complete body, the receiver does not have to look at the count: that would be one more cache line.
+        let words = [u64::from(memory.generation) << 32 | u64::from(cell), body.len() as u64, at_once.into()];
+        let first = self.queue(to, Kind::Passed, meta, &bytes_of::<3, 24>(words));
+        if first.is_err() {
+            memory.keep(cell);
+        }
+        if at_once || first.is_err() {
+            return Some(first);
+        }
+        let mut done = 0;
+        for piece in body.chunks((body.len() / 4).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX) / UNIT_BYTES * UNIT_BYTES) {
+            memory.write(cell, done, piece);
+            done += piece.len();
+            pipelined::advance(progress, done);
+        }
+        let peer = self.peers[index].as_ref().expect("connected");
+        // The peer may have gone to sleep because the body was incomplete.
+        Some(if ring(peer, self.barriers) == Sent::RingByDaemon { Ok(Sent::RingByDaemon) } else { first })
+    }
+
+    /// Notes that a body has gone through the heap. If the two tasks answer each other with such bodies again and again,
+    /// offers memory to the peer. Of two tasks, the one with the smaller tid does this.
+    #[inline]
+    pub(super) fn note_unpassed(&mut self, index: usize, bytes: usize) {
+        let Some(peer) = self.peers[index].as_mut() else { return };
+        if peer.pair.note_send(bytes) && self.tid < peer.tid && !self.crowded() {
+            self.offer_memory(index, bytes);
+        }
+    }
+
+    /// Makes memory for messages with a peer, and offers it. A failure only means that bodies go through the heap.
+    #[cold]
+    fn offer_memory(&mut self, index: usize, bytes: usize) {
+        let Some(peer) = self.peers[index].as_mut() else { return };
+        let generation = peer.pair.generation.wrapping_add(1);
+        let made = PairMemory::make(&self.heap, &self.pair_bytes, PAIR_BYTES_MAX, bytes, generation);
+        let Some((memory, file, offer)) = made else { return };
+        let Offer { descriptor, nonce, capacity, .. } = offer;
+        let words = [u64::from(generation) << 32 | u64::from(descriptor), nonce, capacity];
+        if peer.push(self.tid, &self.heap, Kind::Offer, &[0; 6], &bytes_of::<3, 24>(words)).is_ok() {
+            peer.pair.generation = generation;
+            peer.pair.offered = Some((memory, file));
+        }
+    }
+
+    /// Maps the memory that a peer offers, and answers whether that was possible.
+    #[cold]
+    pub(super) fn take_offer(&mut self, index: usize, entry: &Entry<'_>) -> Step {
+        let [first, nonce, capacity] = words_of(entry);
+        let (generation, descriptor) = ((first >> 32) as u32, first as u32);
+        let peer = self.peers[index].as_mut().expect("connected");
+        let process = peer.owner.mapping.header().pid.load_relaxed();
+        let opened = PairMemory::open(process, &Offer { descriptor, generation, nonce, capacity });
+        let words = [u64::from(generation) << 32 | u64::from(opened.is_ok())];
+        let answered = peer.push(self.tid, &self.heap, Kind::Answer, &[0; 6], &bytes_of::<1, 8>(words));
+        // Without an answer the peer goes on to use what it used before.
+        if let (Ok(memory), Ok(())) = (opened, answered) {
+            peer.pair.renew(memory);
+        }
+        Step::Other
+    }
+
+    /// Takes the answer to an offer: the peer has mapped the memory, or will never do so.
+    #[cold]
+    pub(super) fn take_answer(&mut self, index: usize, entry: &Entry<'_>) -> Step {
+        let [first, ..] = words_of(entry);
+        let pair = &mut self.peers[index].as_mut().expect("connected").pair;
+        let Some((memory, _)) = pair.offered.take() else { return Step::Damaged };
+        if u64::from(memory.generation) != first >> 32 {
+            return Step::Damaged;
+        }
+        if first as u32 == 0 {
+            pair.refused = true;
+        } else {
+            pair.renew(memory);
+        }
+        Step::Other
+    }
+
+    /// Receives a message in a cell.
+    pub(super) fn receive_passed(&mut self, index: usize, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
+        let [first, bytes, is_complete] = words_of(entry);
+        let (generation, cell) = ((first >> 32) as u32, first as u32);
+        let peer = self.peers[index].as_mut().expect("connected");
+        let Some(memory) = peer.pair.of(generation).cloned() else { return Step::Damaged };
+        // The peer cannot pass what we hold.
+        if cell >= crate::pair_memory::CELLS || memory.holds(cell) {
+            return Step::Damaged;
+        }
+        let place = Place::Cell { memory: &memory, cell };
+        if is_complete == 0 {
+            return receive_pipelined(peer, &self.ports, place, bytes, entry, sink);
+        }
+        receive_complete(peer, place, bytes, entry, sink)
+    }
+}

@@ -1,0 +1,273 @@
+//! Pair memory: memory that both tasks of a pair map for writing. It consists of a few cells. A message in a cell passes
+//! the cell to its receiver: from then on the receiver alone writes it, and answers in it.
+//!
+//! The lines of such a cell are already in the caches of the core that writes next. In a heap they are not: before a
+//! sender can write to a line there again, it must take the line back from the core that has read it (decision 39).
+use crate::heap::SharedHeap;
+use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
+use crate::{copy, extents, file, mapping, pipelined};
+use rustix::fs::SealFlags;
+use rustix::mm::{Advice, ProtFlags};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+/// The number of cells: one for each direction, since both tasks may send at the same time.
+pub const CELLS: u32 = 2;
+/// The smallest and the largest capacity of a cell, in bytes. Longer bodies do not stay in a core's own caches, and there
+/// is little to gain.
+pub const CELL_BYTES_MIN: usize = 16 << 10;
+pub const CELL_BYTES_MAX: usize = 1 << 20;
+/// The length of the part in front of each body, in bytes; its end is the head of a pipelined body.
+const FRONT_BYTES: usize = crate::segment::PAGE_BYTES as usize;
+
+/// Returns the length of memory whose cells have that capacity, in bytes. The first part holds only the nonce.
+fn length(capacity: usize) -> usize {
+    FRONT_BYTES + CELLS as usize * (FRONT_BYTES + capacity)
+}
+
+fn wrong() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "no pair memory")
+}
+
+/// Pair memory in the address space of one of the two tasks, with the cells that this task holds.
+pub struct PairMemory {
+    base: NonNull<c_void>,
+    capacity: usize,
+    /// Tells this memory from earlier ones of the same pair.
+    pub generation: u32,
+    /// The cells that this task holds, one bit each, and the one that it got last.
+    held: Cell<u32>,
+    last: Cell<u32>,
+    _charge: Option<Charge>,
+}
+
+/// What an endpoint has taken from the memory that it may take, until this value is dropped.
+struct Charge {
+    heap: SharedHeap,
+    total: Rc<Cell<usize>>,
+    bytes: usize,
+}
+
+impl Charge {
+    fn take(heap: &SharedHeap, total: &Rc<Cell<usize>>, bytes: usize, bytes_max: usize) -> Option<Charge> {
+        let fits = total.get() + bytes <= bytes_max && heap.borrow().source().allowance.take(bytes as u64);
+        fits.then(|| {
+            total.set(total.get() + bytes);
+            Charge { heap: heap.clone(), total: total.clone(), bytes }
+        })
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.total.set(self.total.get() - self.bytes);
+        self.heap.borrow().source().allowance.give_back(self.bytes as u64);
+    }
+}
+
+/// How a task names pair memory to its peer.
+pub struct Offer {
+    pub descriptor: u32,
+    pub generation: u32,
+    pub nonce: u64,
+    pub capacity: u64,
+}
+
+impl PairMemory {
+    /// Makes memory for bodies of `bytes` bytes, at most [`CELL_BYTES_MAX`]; this task holds all cells. `total` is what
+    /// all such memory of this task takes, and `bytes_max` what it may take, in bytes. Returns `None` if there is no
+    /// memory.
+    pub fn make(
+        heap: &SharedHeap,
+        total: &Rc<Cell<usize>>,
+        bytes_max: usize,
+        bytes: usize,
+        generation: u32,
+    ) -> Option<(PairMemory, OwnedFd, Offer)> {
+        let capacity = bytes.next_power_of_two().clamp(CELL_BYTES_MIN, CELL_BYTES_MAX);
+        let charge = Charge::take(heap, total, length(capacity), bytes_max)?;
+        let file = file::make("hpvm-pair", length(capacity) as u64).ok()?;
+        file::take_memory(&file, 0, length(capacity) as u64).ok()?;
+        file::seal(&file, SealFlags::SHRINK | SealFlags::GROW).ok()?;
+        let mut memory = PairMemory::map(&file, capacity, generation).ok()?;
+        memory._charge = Some(charge);
+        let mut nonce = [0u8; 8];
+        crate::random_bytes(&mut nonce).ok()?;
+        let nonce = u64::from_ne_bytes(nonce);
+        memory.word(0).store(nonce, Ordering::Relaxed);
+        memory.held.set((1 << CELLS) - 1);
+        let descriptor = file.as_raw_fd() as u32;
+        Some((memory, file, Offer { descriptor, generation, nonce, capacity: capacity as u64 }))
+    }
+
+    /// Maps the memory that a peer, the process `process`, has made; this task holds no cell of it. The offer may be a
+    /// lie, and the number of the process may mean another one: then the file does not have the nonce.
+    pub fn open(process: u32, offer: &Offer) -> io::Result<PairMemory> {
+        let capacity = usize::try_from(offer.capacity).map_err(|_| wrong())?;
+        if !(CELL_BYTES_MIN..=CELL_BYTES_MAX).contains(&capacity) || !capacity.is_power_of_two() {
+            return Err(wrong());
+        }
+        let process = i32::try_from(process).ok().filter(|process| *process > 0).and_then(Pid::from_raw);
+        let process = pidfd_open(process.ok_or_else(wrong)?, PidfdFlags::empty())?;
+        let descriptor = i32::try_from(offer.descriptor).map_err(|_| wrong())?;
+        let file = pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty())?;
+        let status = rustix::fs::fstat(&file)?;
+        let is_ordinary = rustix::fs::FileType::from_raw_mode(status.st_mode).is_file();
+        if !is_ordinary || status.st_size as u64 != length(capacity) as u64 || !extents::is_safe(&file) {
+            return Err(wrong());
+        }
+        let memory = PairMemory::map(&file, capacity, offer.generation)?;
+        if memory.word(0).load_relaxed() == offer.nonce { Ok(memory) } else { Err(wrong()) }
+    }
+
+    fn map(file: &OwnedFd, capacity: usize, generation: u32) -> io::Result<PairMemory> {
+        let bytes = length(capacity);
+        let base = mapping::map(file.as_fd(), 0, bytes, ProtFlags::READ | ProtFlags::WRITE)?;
+        // This avoids page faults in the messages that follow.
+        // SAFETY: populating maps pages that the process owns and changes no byte.
+        let _ = unsafe { rustix::mm::madvise(base.as_ptr(), bytes, Advice::LinuxPopulateWrite) };
+        Ok(PairMemory { base, capacity, generation, held: Cell::new(0), last: Cell::new(0), _charge: None })
+    }
+
+    /// Returns how many bytes fit in a cell.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Takes a cell out of those that this task holds: the one that it got last, if it holds that.
+    pub fn take(&self) -> Option<u32> {
+        let last = self.last.get();
+        let cell = if self.holds(last) { last } else { self.held.get().trailing_zeros() };
+        self.holds(cell).then(|| {
+            self.held.set(self.held.get() & !(1 << cell));
+            cell
+        })
+    }
+
+    /// Returns whether this task holds a cell; false for a number that no cell has.
+    pub fn holds(&self, cell: u32) -> bool {
+        cell < CELLS && self.held.get() & 1 << cell != 0
+    }
+
+    /// Notes that this task holds a cell from now on.
+    pub fn keep(&self, cell: u32) {
+        self.held.set(self.held.get() | 1 << cell);
+        self.last.set(cell);
+    }
+
+    /// Returns the word that counts the bytes of a body that are written. Panics if there is no such cell.
+    pub fn progress(&self, cell: u32) -> &AtomicU64 {
+        self.word(self.start(cell) - pipelined::HEAD_BYTES)
+    }
+
+    /// Returns the address of the first byte of a body. Panics if there is no such cell.
+    pub fn body(&self, cell: u32) -> *mut u8 {
+        // SAFETY: the whole cell lies in the mapping.
+        unsafe { self.base.cast::<u8>().add(self.start(cell)).as_ptr() }
+    }
+
+    fn start(&self, cell: u32) -> usize {
+        assert!(cell < CELLS);
+        FRONT_BYTES + cell as usize * (FRONT_BYTES + self.capacity) + FRONT_BYTES
+    }
+
+    /// Copies `data` to a body, `offset` bytes behind its start. Panics past the end of the cell.
+    pub fn write(&self, cell: u32, offset: usize, data: &[u8]) {
+        assert!(offset.checked_add(data.len()).is_some_and(|end| end <= self.capacity));
+        // SAFETY: checked to lie in the cell, to which no reference exists. A peer that breaks the rules may write there,
+        // too; then the peer finds bytes that nobody has sent.
+        unsafe { copy::copy(data.as_ptr(), self.body(cell).add(offset), data.len()) }
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: all callers pass offsets of words within the mapping, which live as long as `self`; the words are
+        // used as atomics only.
+        unsafe { self.base.cast::<u8>().add(offset).cast().as_ref() }
+    }
+}
+
+impl Drop for PairMemory {
+    fn drop(&mut self) {
+        // SAFETY: `map` made the mapping; whoever uses a cell holds this value.
+        unsafe { mapping::unmap(self.base, length(self.capacity)) };
+    }
+}
+
+/// A cell with a message that has arrived. Dropping it keeps the cell for this task's own messages.
+pub struct ArrivedCell {
+    pub memory: Rc<PairMemory>,
+    pub cell: u32,
+}
+
+impl Drop for ArrivedCell {
+    fn drop(&mut self) {
+        self.memory.keep(self.cell);
+    }
+}
+
+/// What a task knows about memory that it shares with one peer.
+#[derive(Default)]
+pub struct Pair {
+    pub current: Option<Rc<PairMemory>>,
+    /// The memory before `current`: messages in it may still arrive.
+    pub previous: Option<Rc<PairMemory>>,
+    /// Memory that was offered to the peer, which has not answered yet. The peer needs the descriptor.
+    pub offered: Option<(PairMemory, OwnedFd)>,
+    /// The generation of the memory that was offered last.
+    pub generation: u32,
+    /// Set when the peer could not map an offer.
+    pub refused: bool,
+    /// How often a long message went to the peer after a long message from the peer, without a cell.
+    turns: u32,
+    ours_was_last: bool,
+}
+
+/// The number of turns after which memory is made for a pair: such tasks will probably go on.
+const TURNS_MIN: u32 = 8;
+
+impl Pair {
+    /// Notes a long message from the peer.
+    #[inline]
+    pub fn note_arrival(&mut self) {
+        self.ours_was_last = false;
+    }
+
+    /// Notes a long message of `bytes` bytes to the peer, for which there was no cell. Returns whether memory should be
+    /// offered to the peer.
+    pub fn note_send(&mut self, bytes: usize) -> bool {
+        if !std::mem::replace(&mut self.ours_was_last, true) {
+            self.turns += 1;
+        }
+        let enough = self.current.as_ref().is_some_and(|memory| memory.capacity() >= bytes);
+        if self.turns < TURNS_MIN || enough || bytes > CELL_BYTES_MAX || self.refused || self.offered.is_some() {
+            return false;
+        }
+        self.turns = 0;
+        true
+    }
+
+    /// Returns a cell for a body of `bytes` bytes, and the memory in which it lies.
+    #[inline]
+    pub fn take(&mut self, bytes: usize) -> Option<(Rc<PairMemory>, u32)> {
+        let memory = self.current.as_ref().filter(|memory| memory.capacity() >= bytes)?;
+        let cell = memory.take()?;
+        self.ours_was_last = true;
+        Some((memory.clone(), cell))
+    }
+
+    /// Returns the memory of a generation.
+    pub fn of(&self, generation: u32) -> Option<&Rc<PairMemory>> {
+        let known = [&self.current, &self.previous].into_iter().flatten();
+        known.into_iter().find(|memory| memory.generation == generation)
+    }
+
+    /// Uses new memory from now on.
+    pub fn renew(&mut self, memory: PairMemory) {
+        self.previous = self.current.replace(Rc::new(memory));
+    }
+}
