@@ -75,7 +75,11 @@ fn tested(systems: For) -> Result<Counts> {
     checks.check("mypy finds nothing in the package", types_are_sound());
     checks.check("the wheel runs on every system of its tag", audit(&wheel));
     checks.check("the wheel alone, in a fresh environment, runs its demo", demo(&wheel));
-    Ok(checks.counts() + pytest(&tools()?, &wheel)?)
+    let mut counts = checks.counts();
+    if systems == For::OlderSystems {
+        counts += packages::counted_wheel(&wheel)?;
+    }
+    Ok(counts + pytest(&tools()?, &wheel)?)
 }
 
 /// Runs the command: `install-python DIRECTORY [--rpath DIRECTORY]`.
