@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recipe of hpvm for Spack; docs/packaging.md tells how to use it."""
 
+import os
+
 from spack_repo.builtin.build_systems.generic import Package
 
 from spack.package import *
@@ -10,8 +12,8 @@ class Hpvm(Package):
     """hpvm is a drop-in successor of PVM 3.4.6, the Parallel Virtual Machine: messages between the tasks of a parallel
     program, on one host or many. Programs for PVM run unchanged."""
 
-    # The source tarball has no address of its own: `spack develop` names its directory, or a mirror has it.
-    url = "file:///usr/src/hpvm-0.1.0.tar.gz"
+    # The source tarball has no address of its own: it lies beside this file.
+    url = "file://" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "hpvm-0.1.0.tar.gz")
 
     license("Apache-2.0")
 

@@ -251,11 +251,12 @@ pub fn shared_library(compiler: &str, archive: &Path, lib: &Path, options: &[&st
         .arg(format!("-Wl,--version-script={}", map.display()))
         .args(options))?;
     // All of PVM is in one library: with two copies of PVM's state, a process could become two tasks. The other library
-    // contains nothing, and exists because programs refer to its name.
-    let group = scratch.path().join(GROUP_SONAME);
+    // contains nothing, and exists because programs refer to its name. (zig links nothing that has no source.)
+    let (group, nothing) = (scratch.path().join(GROUP_SONAME), scratch.path().join("nothing.c"));
+    fs::write(&nothing, "")?;
     sh(shared(compiler, GROUP_SONAME, &group)
         .args(["-nostdlib", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN"])
-        .arg(&main))?;
+        .args([&nothing, &main]))?;
     place(&group, &lib.join(GROUP_SONAME), 0o644)?;
     place(&main, &lib.join(SONAME), 0o644)
 }

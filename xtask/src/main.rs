@@ -85,7 +85,7 @@ const COMMANDS: &[(&str, &[Command])] = &[
             ),
             command(
                 "wheel",
-                "build the Python package target/python/wheels/hpvm-*.whl: wheel [--portable]",
+                "build the Python package target/python/wheels/hpvm-*.whl: wheel [--portable] [--test]",
                 "1 min, then 5 s",
                 python::run,
             ),
@@ -120,7 +120,7 @@ const COMMANDS: &[(&str, &[Command])] = &[
             ),
             command(
                 "release",
-                "check that everything is ready, make the tarballs, tag: release [--dry-run]",
+                "check that everything is ready, make the files, tag: release [--dry-run]",
                 "30 s",
                 packages::release::run,
             ),

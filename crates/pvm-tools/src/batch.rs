@@ -28,6 +28,15 @@ pub fn hosts() -> Result<Option<Vec<Wanted>>, String> {
     hosts_by(|name| std::env::var(name).ok())
 }
 
+/// Returns the number of slots of the job in which this program runs; `None` if it runs in none.
+pub fn slots() -> Result<Option<i32>, String> {
+    Ok(hosts()?.map(|hosts| slots_of(&hosts)))
+}
+
+fn slots_of(hosts: &[Wanted]) -> i32 {
+    hosts.iter().fold(0, |sum, host| sum.saturating_add(host.slots.map_or(1, |slots| slots as i32)))
+}
+
 /// Returns a remark if Slurm has started this program several times (`srun -n 3 pvm run ...`), and this process is not
 /// the first: the others need not do the same in the machine of the job. All but one of the remarks are empty.
 pub fn superfluous() -> Option<&'static str> {
@@ -214,6 +223,16 @@ mod tests {
         }
         assert!(of(&[(SLURM_HOSTS, "n[1-")]).unwrap_err().starts_with(SLURM_HOSTS));
         assert!(of(&[]).unwrap().is_empty() && of(&[(SLURM_HOSTS, "")]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_slots_of_all_hosts_are_counted() {
+        let count = |list: &str, tasks: &str| {
+            let job = [(SLURM_HOSTS, list), (SLURM_TASKS, tasks)];
+            let value = |name: &str| job.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string());
+            slots_of(&hosts_by(value).unwrap().unwrap())
+        };
+        assert_eq!((count("n[1-2],x", "4(x2),3"), count("n[1-3]", "strange")), (11, 3));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::common::{Checks, in_path, output, root};
 use crate::counts::Counts;
 use crate::{build, debian_pvm};
 use anyhow::Result;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Returns the directory for tarballs and packages.
@@ -38,12 +38,26 @@ pub fn run_binary_tarball(arguments: &[String]) -> Result<()> {
 pub fn run(arguments: &[String]) -> Result<()> {
     build::build_unless_told(arguments)?;
     let mut counts = counted_short(&[])?;
-    if output(Command::new("id").arg("-u"))?.trim() != "0" {
+    if !is_root()? {
         counts += Counts::skip("a fresh system needs root: sudo cargo xtask packages");
     } else {
         counts += fresh::counted()?;
     }
     counts.report()
+}
+
+fn is_root() -> Result<bool> {
+    Ok(output(Command::new("id").arg("-u"))?.trim() == "0")
+}
+
+/// Tries a wheel in fresh systems with old and new versions of Python and glibc.
+pub fn counted_wheel(wheel: &Path) -> Result<Counts> {
+    if !is_root()? {
+        return Ok(Counts::skip("the wheel in a fresh system needs root: sudo cargo xtask wheel --portable --test"));
+    }
+    let mut checks = Checks::default();
+    checks.check("old and new systems with Python and pip alone install the wheel", fresh::try_wheel(wheel));
+    Ok(checks.counts())
 }
 
 /// Runs the checks that need neither a second build nor a fresh system, as a part of `cargo xtask test`.

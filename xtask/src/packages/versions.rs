@@ -10,6 +10,7 @@ pub const INTERFACE: &str = "3.4.6";
 const PLACES: &[(&str, &str, &str)] = &[
     ("dist/fmp.pc", "\nVersion: ", "\n"),
     ("dist/spack/package.py", "\n    version(\"", "\""),
+    ("dist/spack/package.py", ", \"hpvm-", ".tar.gz\""),
     ("python/pyproject.toml", "\nversion = \"", "\""),
     ("python/Cargo.toml", "\nversion = \"", "\""),
 ];

@@ -96,7 +96,7 @@ fn await_end(cluster: &Cluster<'_>, job: &str, state: &str) -> Result<()> {
 }
 
 fn salloc_runs(cluster: &Cluster<'_>) -> Result<()> {
-    let said = cluster.sh(&format!("salloc -Q {ALL} pvm run -n 6 --report hostname"))?;
+    let said = cluster.sh(&format!("salloc -Q {ALL} pvm run --report hostname"))?;
     names_each_node(cluster, &said.text, 2)?;
     says(&said, "6 tasks on 3 hosts")
 }

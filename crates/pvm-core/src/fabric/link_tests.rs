@@ -376,3 +376,27 @@ fn messages_that_are_held_wait_in_order_and_do_not_count_as_taken() {
     one.send(Message::Short(vec![3]));
     assert_eq!((carry(&mut one, &mut other), other.taken()), (vec![1, 2, 3], 4));
 }
+
+#[test]
+fn a_long_message_that_is_held_does_not_count_as_taken_before_its_release() {
+    let [mut one, mut other] = pair([8, 8]);
+    other.hold_after(0);
+    one.send(Message::Long(vec![0], Offered { bytes: 5, address: 0, key: 0 }));
+    one.send(Message::Short(vec![1]));
+    let pass = |from: &mut Link, to: &mut Link| {
+        while let Some(frame) = next_frame(from) {
+            to.receive(&frame).unwrap();
+        }
+    };
+    pass(&mut one, &mut other);
+    let Some(Event::Read(read)) = other.poll_event() else { panic!("the body is to be read") };
+    other.piece_arrived(read.message, read.number);
+    for released in [false, true] {
+        if released {
+            other.release();
+        }
+        other.send(Message::Short(vec![2]));
+        pass(&mut other, &mut one);
+        assert_eq!(one.is_all_taken(), released);
+    }
+}

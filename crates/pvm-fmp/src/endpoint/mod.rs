@@ -73,8 +73,9 @@ const RENDEZVOUS_BYTES_PER_MICROSECOND: usize = 500;
 /// The memory that a task makes for messages that it exchanges with its peers, in bytes. For further pairs, all long
 /// bodies go through the heaps.
 const PAIR_BYTES_MAX: usize = 16 << 20;
-/// How long a sender of a long body waits for the peer to begin its receive.
-const LINGER: Duration = Duration::from_micros(4);
+/// How long a sender of a long body waits for the peer to begin its receive. A peer that is an interpreter needs some
+/// tens of microseconds for this after a long copy, which has emptied its caches; the copy itself takes milliseconds.
+const LINGER: Duration = Duration::from_micros(50);
 /// The number of sends after which the sender should collect the blocks that receivers have released.
 const SENDS_PER_POLL: u32 = 64;
 /// The number of messages that are taken from the most recent peer by the shortest path before all peers are polled.

@@ -91,6 +91,16 @@ impl Runs {
         }
         Some(offset)
     }
+    /// Takes the first `bytes` of the run that begins at `offset`, if there is one and it holds as many.
+    fn take_at(&mut self, offset: u64, bytes: u64) -> bool {
+        let Some(&count) = self.by_place.get(&offset).filter(|&&count| count >= bytes) else { return false };
+        self.forget(offset, count);
+        self.bytes -= count;
+        if count > bytes {
+            self.add(offset + bytes, count - bytes);
+        }
+        true
+    }
     fn largest(&self) -> Option<(u64, u64)> {
         self.by_size.last().map(|&(bytes, offset)| (offset, bytes))
     }
@@ -207,7 +217,7 @@ impl<S: Source> Heap<S> {
     }
 
     fn allocate_run(&mut self, bytes: u64) -> Result<u64, NoMemory> {
-        if let Some(offset) = self.resident.take(bytes) {
+        if let Some(offset) = self.resident.take(bytes).or_else(|| self.extend_largest(bytes)) {
             return Ok(offset);
         }
         self.take_hollow(bytes).or_else(|error| {
@@ -218,6 +228,22 @@ impl<S: Source> Heap<S> {
             self.shrink_to(0);
             self.take_hollow(bytes)
         })
+    }
+
+    /// Takes the largest resident run, which is too short, and hollow memory behind it. [`Heap::shrink_to`] gives back
+    /// the end of a run. So of a message that is a little longer than what is kept, only the rest is committed again.
+    fn extend_largest(&mut self, bytes: u64) -> Option<u64> {
+        let (offset, count) = self.resident.largest()?;
+        let (behind, more) = (offset + count, bytes - count);
+        if !self.hollow.take_at(behind, more) {
+            return None;
+        }
+        if self.source.commit(behind, more).is_err() {
+            self.hollow.add(behind, more);
+            return None;
+        }
+        self.resident.remove_largest();
+        Some(offset)
     }
 
     fn take_hollow(&mut self, bytes: u64) -> Result<u64, NoMemory> {

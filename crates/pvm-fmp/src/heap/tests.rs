@@ -8,6 +8,8 @@ struct Counting {
     taken: RefCell<BTreeSet<u64>>,
     limit: Cell<usize>,
     end: Cell<u64>,
+    /// How many bytes have been committed in all.
+    commits: Cell<u64>,
 }
 
 impl Source for Counting {
@@ -19,6 +21,7 @@ impl Source for Counting {
         for page in (offset..offset + bytes).step_by(PAGE_BYTES as usize) {
             assert!(taken.insert(page), "a page is taken once");
         }
+        self.commits.set(self.commits.get() + bytes);
         Ok(())
     }
     fn give_back(&self, offset: u64, bytes: u64) {
@@ -38,7 +41,12 @@ impl Source for Counting {
 }
 
 fn heap(limit: usize) -> Heap<Counting> {
-    Heap::new(Counting { taken: RefCell::default(), limit: Cell::new(limit), end: Cell::new(FIRST_BYTES) })
+    Heap::new(Counting {
+        taken: RefCell::default(),
+        limit: Cell::new(limit),
+        end: Cell::new(FIRST_BYTES),
+        commits: Cell::new(0),
+    })
 }
 
 #[test]
@@ -72,6 +80,20 @@ fn free_memory_elsewhere_is_used_before_a_refusal() {
     let first = heap.allocate(500 * PAGE_BYTES).unwrap();
     heap.free(first.0, first.1);
     assert!(heap.allocate(900 * PAGE_BYTES).is_ok());
+}
+
+#[test]
+fn a_message_that_is_longer_than_what_is_kept_is_committed_again_only_in_part() {
+    let mut heap = heap(usize::MAX);
+    let bytes = KEEP_BYTES + 100;
+    for turn in 0..5 {
+        let before = heap.source().commits.get();
+        let (offset, size) = heap.allocate(bytes).unwrap();
+        let committed = heap.source().commits.get() - before;
+        assert!(turn == 0 || committed == PAGE_BYTES, "{committed} bytes were committed in turn {turn}");
+        heap.free(offset, size);
+    }
+    assert_eq!(heap.source().taken.borrow().len() as u64 * PAGE_BYTES, KEEP_BYTES);
 }
 
 #[test]

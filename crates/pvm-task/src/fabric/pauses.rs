@@ -16,7 +16,7 @@ pub enum Wait {
 const SPINS: u32 = 100;
 /// The first pause, and the longest one: so a task that waits uses less than 1 % of a processor.
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
-const LONGEST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 /// A descriptor that wakes the process at once and for nothing, this many times, is left alone. That of `tcp` in
 /// libfabric 1.17 stays readable.
 const FALSE_ALARMS_MAX: u32 = 8;

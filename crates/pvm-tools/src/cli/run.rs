@@ -50,9 +50,9 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 86400);
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct Run {
-    /// How many tasks to start (also -np N)
-    #[arg(short = 'n', default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
-    count: i32,
+    /// How many tasks to start (also -np N); by default 1, or in a job of a batch system one for each slot of the job
+    #[arg(short = 'n', value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    count: Option<i32>,
     /// Begin each line with the name of its task, such as [prog.0]
     #[arg(long)]
     pub tag: bool,
@@ -247,11 +247,18 @@ impl Program {
 }
 
 impl Run {
-    /// Returns the programs, at least one.
-    pub fn programs(&self) -> Result<Vec<Program>, String> {
+    /// Returns whether one program is to run, and the command line says neither how often nor where: in a job, it runs
+    /// once on each slot.
+    pub fn leaves_count_open(&self) -> bool {
+        let is_one = !self.command.iter().any(|word| word == SEPARATOR);
+        is_one && self.count.is_none() && self.hosts.is_empty() && self.hostfile.is_none()
+    }
+
+    /// Returns the programs, at least one. `count` is the number of tasks of the first one if the command line has none.
+    pub fn programs(&self, count: i32) -> Result<Vec<Program>, String> {
         let mut parts = self.command.split(|word| word == SEPARATOR);
         let first = Program {
-            count: self.count,
+            count: self.count.unwrap_or(count),
             exports: self.exports.clone(),
             directory: self.directory.clone(),
             command: parts.next().unwrap_or_default().to_vec(),
@@ -357,7 +364,7 @@ mod tests {
     #[test]
     fn what_follows_the_program_is_the_programs() {
         let four = run("pvm run -n 4 --tag ./prog -n 3 --tag");
-        let [program] = &four.programs().unwrap()[..] else { panic!() };
+        let [program] = &four.programs(1).unwrap()[..] else { panic!() };
         assert_eq!((program.count, four.tag, program.file().to_str()), (4, true, Some("./prog")));
         assert_eq!(
             (program.name().as_str(), program.arguments()),
@@ -369,9 +376,15 @@ mod tests {
             "pvm run -np 2 prog -np 3",
             "pvm run --wd -np -np 2 prog -np 3",
         ] {
-            let two = &run(line).programs().unwrap()[0];
+            let two = &run(line).programs(1).unwrap()[0];
             assert_eq!((two.count, two.arguments()), (2, &["-np".into(), "3".into()][..]), "{line}");
         }
+        for (line, is_open) in
+            [("run prog", true), ("run -n 1 prog", false), ("run a : b", false), ("run --hosts a b", false)]
+        {
+            assert_eq!(run(&format!("pvm {line}")).leaves_count_open(), is_open, "{line}");
+        }
+        assert_eq!(run("pvm run prog").programs(6).unwrap()[0].count, 6);
         assert_eq!(run("pvm run --pty --no-pty prog").wants_terminal(), Some(false));
         assert_eq!(run("pvm run prog").wants_terminal(), None);
         for line in [&["pvm", "run", "-n", "0", "prog"][..], &["pvm", "run"], &["pvm", "run", "--timeout", "0", "p"]] {
@@ -382,7 +395,7 @@ mod tests {
     #[test]
     fn programs_are_separated_by_colons() {
         let line = "pvm run -n 2 -x A=1 --tag ./main x : -np 3 --wd /tmp -x A=2 -x HOME worker -n 4 : last";
-        let programs = run(line).programs().unwrap();
+        let programs = run(line).programs(1).unwrap();
         let counts: Vec<i32> = programs.iter().map(|program| program.count).collect();
         let names: Vec<String> = programs.iter().map(Program::name).collect();
         assert_eq!((&counts[..], &names[..]), (&[2, 3, 1][..], &["main", "worker", "last"].map(String::from)[..]));
@@ -401,7 +414,7 @@ mod tests {
             ("pvm run --nosuch a", "unknown option --nosuch"),
             ("pvm run -n 2000000000 a : -n 2000000000 b", "too many"),
         ] {
-            let text = run(line).programs().unwrap_err();
+            let text = run(line).programs(1).unwrap_err();
             assert!(text.contains(error), "{line}: {text}");
         }
     }
@@ -418,9 +431,10 @@ mod tests {
         ] {
             let run = run(line);
             assert_eq!(run.stdin_to(), to, "{line}");
-            assert_eq!(run.programs().unwrap()[0].name(), "prog", "{line}");
+            assert_eq!(run.programs(1).unwrap()[0].name(), "prog", "{line}");
         }
-        assert!(run("pvm run -n 2 --stdin 2 prog").programs().unwrap_err().contains("from 0 to 1"));
+        assert!(run("pvm run --stdin 2 prog").programs(3).is_ok());
+        assert!(run("pvm run -n 2 --stdin 2 prog").programs(3).unwrap_err().contains("from 0 to 1"));
         assert!(Cli::try_parse_from(["pvm", "run", "--stdin=some", "prog"]).is_err());
     }
 

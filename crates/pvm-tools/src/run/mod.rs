@@ -49,7 +49,9 @@ pub fn run(arguments: &cli::Run) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let ready = arguments.programs().and_then(|programs| Ok((programs, wanted_hosts(arguments)?)));
+    let ready = count_of_job(arguments)
+        .and_then(|count| arguments.programs(count))
+        .and_then(|programs| Ok((programs, wanted_hosts(arguments)?)));
     let (programs, wanted) = match ready {
         Ok(ready) => ready,
         Err(error) => {
@@ -110,6 +112,16 @@ fn placed(session: &mut Session, arguments: &cli::Run, added: Option<Added>) -> 
         (MapBy::Node, None) => Hosts::in_turns(report::host_names(session)?),
         (MapBy::Node, Some(added)) => Hosts::in_turns(added.names()),
     })
+}
+
+/// Returns the number of tasks if the command line has none: 1, or the number of slots of the job. Says so in a job: a
+/// program that spawns its own workers is meant to run once.
+fn count_of_job(arguments: &cli::Run) -> Result<i32, String> {
+    let slots = if arguments.leaves_count_open() { batch::slots()? } else { None };
+    if let Some(slots) = slots.filter(|slots| *slots > 1) {
+        eprintln!("pvm run: {slots} tasks, one for each slot of the job (-n N: another number)");
+    }
+    Ok(slots.unwrap_or(1))
 }
 
 /// Returns the hosts that the command line names; `None` if it names none.
