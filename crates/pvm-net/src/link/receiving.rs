@@ -95,7 +95,7 @@ impl Link {
     /// are read.
     fn take_with(&mut self, into: &mut [u8], ahead: usize) -> Result<usize, LinkError> {
         let wanted = into.len().min(self.body_left);
-        let mut done = 0;
+        let (mut done, mut is_drained) = (0, false);
         while done < wanted {
             let rest = &mut into[done..wanted];
             let count = rest.len().min(self.inbox.len());
@@ -105,13 +105,18 @@ impl Link {
                 done += count;
                 continue;
             }
+            if is_drained {
+                break;
+            }
             let more = if self.tls.is_none() && rest.len() >= READ_STRAIGHT_BYTES {
                 self.read_straight(rest, ahead).map(|count| {
                     done += count;
                     count > 0 && !self.is_drained
                 })
             } else {
-                self.fill(1)
+                let more = self.fill(1);
+                is_drained = self.is_drained;
+                more
             };
             match more {
                 Ok(true) => {}
