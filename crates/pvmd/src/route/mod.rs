@@ -6,7 +6,7 @@
 //! the daemon's memory: by `HELD_BYTES_MAX` for each sender, and by one window (or one long message) for each receiver
 //! and each host that sends to it.
 //!
-//! * `context`: what the route asks of the daemon;
+//! * `context`: what the route asks of the daemon; `clock`: the time;
 //! * `data_link`: the data link to one host, with `receive` and `transmit` for its two directions;
 //! * `read_progress`: what tasks have read, and the memory that is free again;
 //! * `egress`: puts the messages of tasks into flows;
@@ -15,6 +15,7 @@
 mod announced;
 #[cfg(test)]
 mod breaking_tests;
+mod clock;
 mod context;
 mod data_link;
 mod datagrams;
@@ -32,6 +33,7 @@ mod tests;
 mod transmit;
 
 use announced::Held;
+use clock::Clock;
 pub use context::RouteContext;
 use data_link::DataLink;
 use datagrams::Seals;
@@ -47,7 +49,7 @@ use pvm_net::{ByteStream, LinkError};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// If there was no memory for a message, its delivery is tried again after this time.
 pub const PAUSE: Duration = Duration::from_millis(20);
@@ -104,8 +106,7 @@ pub struct Route {
     egress_flows: EgressFlows,
     intake: InboundFlows<Option<Block>>,
     pacer: Pacer,
-    /// When the route was made: the zero of the time of flows and pacer.
-    made: Instant,
+    clock: Clock,
     /// The blocks lent to each task, one entry for each message, in order.
     lent: HashMap<Tid, VecDeque<Option<Block>>>,
     /// For each task that is to ring the daemon's doorbell: the task rings when it has read up to this position.
@@ -166,7 +167,7 @@ impl Route {
             egress_flows: EgressFlows::new(own),
             intake: InboundFlows::new(),
             pacer: Pacer::new(),
-            made: Instant::now(),
+            clock: Clock::new(),
             lent: HashMap::new(),
             ring_positions: HashMap::new(),
             undelivered: VecDeque::new(),
@@ -314,7 +315,7 @@ impl Route {
         if self.endpoint.is_connected(task.0) {
             let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
             let mut taken = 0;
-            egress.egress_flows.flows.note_time(self.made.elapsed());
+            egress.egress_flows.flows.note_time(self.clock.now());
             // Each poll takes a batch. The limit ends the loop even if the task writes all the time.
             while taken < TAKEN_MESSAGES_MAX {
                 match self.endpoint.poll_peer(task.0, &mut egress) {
@@ -331,7 +332,7 @@ impl Route {
     pub fn drain(&mut self, task: Tid, context: &dyn RouteContext) {
         if self.endpoint.is_connected(task.0) {
             let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
-            egress.egress_flows.flows.note_time(self.made.elapsed());
+            egress.egress_flows.flows.note_time(self.clock.now());
             self.endpoint.poll_through(task.0, &mut egress);
             self.is_due = true;
             self.request_missing_links();
@@ -395,8 +396,8 @@ impl Route {
 
     /// Returns the time after which [`Route::step`] is due even if nothing happens.
     pub fn time_to_next_step(&self) -> Option<Duration> {
-        let pacing = self.pacer.next_wakeup().map(|when| when.saturating_sub(self.made.elapsed()));
-        let broadcast = self.egress_flows.flows.next_wakeup().map(|when| when.saturating_sub(self.made.elapsed()));
+        let pacing = self.pacer.next_wakeup().map(|when| when.saturating_sub(self.clock.now()));
+        let broadcast = self.egress_flows.flows.next_wakeup().map(|when| when.saturating_sub(self.clock.now()));
         pacing.into_iter().chain(broadcast).chain(self.waits_for_memory().then_some(PAUSE)).min()
     }
 
@@ -434,7 +435,7 @@ impl Route {
     }
 
     fn carry(&mut self, context: &mut dyn RouteContext) -> bool {
-        self.egress_flows.flows.note_time(self.made.elapsed());
+        self.egress_flows.flows.note_time(self.clock.now());
         let mut egress = Egress { egress_flows: &mut self.egress_flows, context: &*context };
         self.was_active |= self.endpoint.poll(&mut egress) > 0;
         self.events.extend(self.egress_flows.notes.drain(..).map(RouteEvent::Note));
@@ -473,7 +474,7 @@ impl Route {
 
     /// Lets the pacer decide about what has arrived, and passes its grants to the links.
     fn pace(&mut self) {
-        let now = self.made.elapsed();
+        let now = self.clock.now();
         for host in self.pacer.hosts_to_check(now) {
             if self.data_links.get_mut(&host).is_some_and(DataLink::has_new_losses) {
                 self.pacer.handle_loss(now, host);
