@@ -3,22 +3,20 @@
  *   pvm_bench MEASURE default|direct REPETITION_MS REPETITIONS
  *
  * MEASURE: latency, bandwidth, arrays, rate (two tasks, pinned to cores 0 and 1), loaded-1, loaded-2 (two tasks
- * that are not pinned; the number of other processes that use the cores), ring, mcast, spawn (32 tasks), starts (1000 tasks of /bin/true), idle-2, idle-32 (REPETITION_MS is how long the tasks wait), groups-2 to groups-32 (that
- * many tasks), hosts (the two tasks on two hosts), collectives-4 to collectives-32 (that many tasks, one on each
- * host), add-3, add-32 (that many hosts are added, whose names are in BENCH_HOSTS). The master spawns the
+ * that are not pinned; the number of other processes that use the cores), ring, mcast, spawn (32 tasks), starts
+ * (1000 tasks of /bin/true), idle-2, idle-32 (REPETITION_MS is how long the tasks wait), groups-2 to groups-32
+ * (that many tasks), hosts (the two tasks on two hosts), collectives-4 to collectives-32 (that many tasks, one on
+ * each host), add-3, add-32 (that many hosts are added, whose names are in BENCH_HOSTS). The master spawns the
  * other tasks, which are the same program with the argument `worker`, and tells them what to do.
  */
 #include "bench.h"
-#include "pvm_forms.h"
+#include "pvm_starts.h"
 #include <pvm3.h>
 
-#define TASKS_MANY 32
 /* The longest message of measures with many tasks, in bytes. */
 #define MANY_BYTES_MAX (1 << 20)
 #define MCAST_BYTES (64 << 10)
 
-/* The most hosts that a measure adds. */
-#define HOSTS_MAX 250
 #define GROUP "bench"
 
 enum work { PING, PING_APART, RATE, RING, RING_ALL, MCAST, IDLE, JOIN, PROVE, FREEZE, BARRIER, REDUCE, GATHER, BCAST,
@@ -266,27 +264,7 @@ static void worker(void)
     pvm_exit();
 }
 
-/* Runs a task of the spawn measure: it enrolls, reports that, and ends. */
-static void spawned(void)
-{
-    int parent = must(pvm_parent(), "pvm_parent");
-    pvm_initsend(PvmDataRaw);
-    must(pvm_send(parent, TAG_READY), "pvm_send");
-    pvm_exit();
-}
-
 /* ---- master ---- */
-
-static void spawn(char *program, char *role, char *host, int count, int *tids)
-{
-    char *arguments[] = {role, NULL};
-    int where = host ? PvmTaskHost : PvmTaskDefault;
-    int started = pvm_spawn(program, arguments, where, host, count, tids);
-    if (started != count) {
-        fprintf(stderr, "bench: pvm_spawn started %d of %d (%d)\n", started, count, tids[count - 1]);
-        exit(1);
-    }
-}
 
 /* Returns the name of another host of the machine. */
 static char *other_host(void)
@@ -426,36 +404,6 @@ static void measure_hosts(struct effort effort)
     }
 }
 
-/* Adds hosts, and deletes them again. */
-static void measure_adding(int count, int repetitions)
-{
-    static char *names[HOSTS_MAX];
-    static int status[HOSTS_MAX], gone[HOSTS_MAX];
-    char *text = strdup(getenv("BENCH_HOSTS") ? getenv("BENCH_HOSTS") : "");
-    int found = 0, added;
-    for (char *name = strtok(text, ","); name && found < HOSTS_MAX; name = strtok(NULL, ","))
-        names[found++] = name;
-    if (found < count)
-        fail("BENCH_HOSTS has too few names");
-    must(pvm_mytid(), "pvm_mytid");
-    for (int i = 0; i < repetitions; i++) {
-        double start = now_us();
-        added = must(pvm_addhosts(names, count, status), "pvm_addhosts");
-        double elapsed = now_us() - start;
-        if (added != count) {
-            fprintf(stderr, "bench: %d of %d hosts added (%d)\n", added, count, status[count - 1]);
-            exit(1);
-        }
-        report("add", count, elapsed * 1e-3, "ms");
-        must(pvm_notify(PvmHostDelete, TAG_END, count, status), "pvm_notify");
-        must(pvm_delhosts(names, count, gone), "pvm_delhosts");
-        for (int k = 0; k < count; k++)
-            must(pvm_recv(-1, TAG_END), "pvm_recv");
-        /* An ending daemon may still own the files that the next one on the same host needs. */
-        usleep(500000);
-    }
-}
-
 static void measure_rate(struct effort effort)
 {
     static const int forms[] = {PSEND, RAW_BYTE, DEFAULT_INT};
@@ -504,44 +452,6 @@ static void measure_group(struct effort effort)
         measure("barrier_frozen", (struct order){BARRIER, 0, 0, 0}, effort, 1);
     }
     timed((struct order){LEAVE, 0, 0, 1});
-}
-
-static void measure_spawn(char *program, int repetitions)
-{
-    int tids[TASKS_MANY];
-    must(pvm_mytid(), "pvm_mytid");
-    for (int i = -1; i < repetitions; i++) {
-        double start = now_us();
-        spawn(program, "spawned", NULL, TASKS_MANY, tids);
-        double called = now_us();
-        for (int k = 0; k < TASKS_MANY; k++)
-            must(pvm_recv(-1, TAG_READY), "pvm_recv");
-        double heard = now_us();
-        must(pvm_notify(PvmTaskExit, TAG_END, TASKS_MANY, tids), "pvm_notify");
-        for (int k = 0; k < TASKS_MANY; k++)
-            must(pvm_recv(-1, TAG_END), "pvm_recv");
-        if (i >= 0) {
-            report("spawn_call", TASKS_MANY, (called - start) * 1e-3, "ms");
-            report("spawn_all", TASKS_MANY, (heard - start) * 1e-3, "ms");
-        }
-    }
-}
-
-/* Starts many tasks that never enroll. */
-static void measure_starts(int repetitions)
-{
-    int tids[TRUE_COUNT];
-    must(pvm_mytid(), "pvm_mytid");
-    for (int i = -1; i < repetitions; i++) {
-        double start = now_us();
-        spawn(TRUE_PROGRAM, NULL, NULL, TRUE_COUNT, tids);
-        double elapsed = now_us() - start;
-        must(pvm_notify(PvmTaskExit, TAG_END, TRUE_COUNT, tids), "pvm_notify");
-        for (int k = 0; k < TRUE_COUNT; k++)
-            must(pvm_recv(-1, TAG_END), "pvm_recv");
-        if (i >= 0)
-            report("starts", TRUE_COUNT, elapsed * 1e-3, "ms");
-    }
 }
 
 static void master(char *program, const char *what, int route, struct effort effort)

@@ -1,4 +1,4 @@
-//! The reference run of the documentation: tables and picture in `docs/benchmarks`.
+//! The reference run of the documentation: tables and picture.
 use super::samples::Samples;
 use super::systems::System;
 use super::verdicts::Verdict;

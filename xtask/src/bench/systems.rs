@@ -208,7 +208,8 @@ impl System {
         }
     }
 
-    /// Returns the name of a program for an MPI whose source is `bench/mpi_NAME.c`; `None` for a system that is no MPI.
+    /// Returns the name of a program for an MPI (`bench/mpi_bench.c`, `bench/mpi_memory.c`); `None` for a system that is no
+    /// MPI.
     pub fn mpi_program(self, name: &str) -> Option<String> {
         self.mpi_compiler().map(|(_, _, mpi)| format!("{mpi}_{name}"))
     }
