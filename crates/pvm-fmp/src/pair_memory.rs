@@ -3,10 +3,12 @@
 //!
 //! The lines of such a cell are already in the caches of the core that writes next. In a heap they are not: before a
 //! sender can write to a line there again, it must take the line back from the core that has read it (decision 39).
+use crate::descriptor::above_standard;
 use crate::heap::SharedHeap;
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 use crate::{copy, extents, file, mapping, pipelined};
-use rustix::fs::SealFlags;
+use rustix::fs::{Mode, OFlags, SealFlags};
+use rustix::io::Errno;
 use rustix::mm::{Advice, ProtFlags};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::cell::Cell;
@@ -28,6 +30,25 @@ const FRONT_BYTES: usize = crate::segment::PAGE_BYTES as usize;
 /// Returns the length of memory whose cells have that capacity, in bytes. The first part holds only the nonce.
 fn length(capacity: usize) -> usize {
     FRONT_BYTES + CELLS as usize * (FRONT_BYTES + capacity)
+}
+
+/// Returns a file of another process, open for reading and writing.
+fn file_of(process: Pid, descriptor: u32) -> io::Result<OwnedFd> {
+    let number = i32::try_from(descriptor).map_err(|_| wrong())?;
+    let pidfd = pidfd_open(process, PidfdFlags::empty())?;
+    match pidfd_getfd(pidfd, number, PidfdGetfdFlags::empty()) {
+        // Where processes may not trace each other (kernel.yama.ptrace_scope is 1), they may still open each other's files.
+        Err(Errno::PERM | Errno::NOSYS) => opened_by_name(process, descriptor),
+        file => Ok(file?),
+    }
+}
+
+/// Opens a file of another process by its name in `/proc`.
+fn opened_by_name(process: Pid, descriptor: u32) -> io::Result<OwnedFd> {
+    let path = format!("/proc/{}/fd/{descriptor}", process.as_raw_nonzero());
+    // A pipe or a device would block here.
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    Ok(above_standard(rustix::fs::open(path, flags, Mode::empty())?)?)
 }
 
 fn wrong() -> io::Error {
@@ -113,9 +134,7 @@ impl PairMemory {
             return Err(wrong());
         }
         let process = i32::try_from(process).ok().filter(|process| *process > 0).and_then(Pid::from_raw);
-        let process = pidfd_open(process.ok_or_else(wrong)?, PidfdFlags::empty())?;
-        let descriptor = i32::try_from(offer.descriptor).map_err(|_| wrong())?;
-        let file = pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty())?;
+        let file = file_of(process.ok_or_else(wrong)?, offer.descriptor)?;
         let status = rustix::fs::fstat(&file)?;
         let is_ordinary = rustix::fs::FileType::from_raw_mode(status.st_mode).is_file();
         if !is_ordinary || status.st_size as u64 != length(capacity) as u64 || !extents::is_safe(&file) {
@@ -269,5 +288,22 @@ impl Pair {
     /// Uses new memory from now on.
     pub fn renew(&mut self, memory: PairMemory) {
         self.previous = self.current.replace(Rc::new(memory));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_process_that_may_not_be_traced_is_opened_by_its_name() {
+        let file = file::make("hpvm-pair", length(CELL_BYTES_MIN) as u64).unwrap();
+        let ours = PairMemory::map(&file, CELL_BYTES_MIN, 1).unwrap();
+        let own = rustix::process::getpid();
+        let opened = opened_by_name(own, file.as_raw_fd() as u32).unwrap();
+        let theirs = PairMemory::map(&opened, CELL_BYTES_MIN, 1).unwrap();
+        ours.progress(1).store(77, Ordering::Relaxed);
+        assert_eq!(theirs.progress(1).load_relaxed(), 77);
+        assert!(opened_by_name(own, 999_999).is_err());
     }
 }

@@ -34,7 +34,7 @@ const SOCKET_NAME_BYTES: usize = 32;
 /// 1 January 2020, in seconds. A clock that shows an earlier time has not been set.
 const YEAR_2020: u64 = 1_577_836_800;
 /// The scope of ptrace from which on processes may not read each other.
-const PTRACE_SCOPE_CLOSED: u32 = 2;
+const PTRACE_SCOPE_CLOSED: u32 = 1;
 
 /// Returns the findings about this host.
 pub fn checks() -> Vec<Finding> {
@@ -272,9 +272,11 @@ fn ptrace_scope(scope: Option<u32>) -> Finding {
         Some(scope) => Finding::warning(
             "ptrace",
             format!(
-                "kernel.yama.ptrace_scope is {scope}: tasks cannot read each other, so long messages are copied twice"
+                "kernel.yama.ptrace_scope is {scope}: tasks cannot read each other, so messages of 32 MiB and more are \
+                 copied twice"
             ),
-            "set it to 1 or 0 (sysctl kernel.yama.ptrace_scope=1)",
+            "set it to 0 (sysctl kernel.yama.ptrace_scope=0) if that is worth it: then programs of a user may read each \
+             other",
         ),
         None => Finding::fine("ptrace", "tasks may read each other"),
     }
@@ -321,7 +323,7 @@ mod tests {
 
     #[test]
     fn processes_that_may_not_be_read_are_a_loss() {
-        assert_eq!([None, Some(1)].map(|scope| ptrace_scope(scope).state), [State::Fine; 2]);
-        assert_eq!([Some(2), Some(3)].map(|scope| ptrace_scope(scope).state), [State::Warning; 2]);
+        assert_eq!([None, Some(0)].map(|scope| ptrace_scope(scope).state), [State::Fine; 2]);
+        assert_eq!([Some(1), Some(3)].map(|scope| ptrace_scope(scope).state), [State::Warning; 2]);
     }
 }
