@@ -83,7 +83,7 @@ pub struct MachineSettings {
     pub barrier_broadcast_hosts: u32,
     /// The multicast group to which hosts send what is for all hosts, unless the machine does without it.
     pub broadcast: Option<SocketAddrV4>,
-    /// The fabric of hosts of which nothing else is said.
+    /// The fabric of hosts that have no setting of their own.
     pub fabric: Wish,
 }
 

@@ -8,7 +8,7 @@
 
 #define PvmFabricTasks 1006
 
-/* Sends to the peers and takes in what arrives until this task reaches so many peers by the fabric. */
+/* Sends to the peers and takes in what arrives until this task reaches that number of peers by the fabric. */
 static int settle(int *peers, int count, int wanted)
 {
     time_t end = time(NULL) + 2 * (int)PATIENCE;

@@ -31,7 +31,7 @@ pub enum Event {
         number: u64,
         /// What the sender passed as content.
         content: Vec<u8>,
-        /// Whether there is a body, all pieces of which were read.
+        /// Whether there is a body; all its pieces were read.
         has_body: bool,
     },
     /// A piece is to be read. Pieces of one body come in the order of their places in it. If one cannot be read, the link
@@ -544,7 +544,7 @@ impl Link {
         self.owes_taken |= self.pieces_taken() >= self.told_taken + PIECES_UNTOLD_MAX;
     }
 
-    /// Delivers only so many messages of the peer until [`Link::release`]. Later ones wait, and do not count as taken.
+    /// Delivers only this number of messages of the peer until [`Link::release`]. Later ones wait, and do not count as taken.
     pub fn hold_after(&mut self, messages: u64) {
         self.deliverable = messages;
     }

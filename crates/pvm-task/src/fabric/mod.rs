@@ -204,7 +204,7 @@ impl FabricLinks {
         Ok(ours.link)
     }
 
-    /// Delivers only so many messages of a link until [`FabricLinks::release`].
+    /// Delivers only this number of messages of a link until [`FabricLinks::release`].
     pub fn hold_after(&mut self, name: LinkName, messages: u64) {
         if let Some(from) = self.neighbours.get_mut(&name) {
             from.link.hold_after(messages);

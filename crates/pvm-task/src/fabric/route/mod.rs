@@ -152,7 +152,7 @@ impl FabricRoute {
         }
     }
 
-    /// Lets the program learn of the end of a link of which it knows.
+    /// Lets the program learn of the end of a link that was announced to it.
     fn denounce(&mut self, at: usize) {
         if std::mem::take(&mut self.links[at].is_announced) {
             self.events.push(RouteEvent::Ended(self.links[at].peer));

@@ -243,7 +243,7 @@ fn a_body_is_read_part_by_part_and_its_memory_is_used_again() {
         assert_eq!(*memory.get_or_insert(address), address, "the memory of the first body");
         other.recycle(read);
     }
-    // A body that nobody waits for, half of which is under way, and one that was not read to its end.
+    // A body that nobody waits for and that has half arrived, and one that was not read to its end.
     for is_begun in [true, false] {
         let place = other.make_place(BODY_BYTES).unwrap();
         if is_begun {
