@@ -3,7 +3,6 @@
 //!
 //! The lines of such a cell are already in the caches of the core that writes next. In a heap they are not: before a
 //! sender can write to a line there again, it must take the line back from the core that has read it (decision 39).
-use crate::descriptor::above_standard;
 use crate::heap::SharedHeap;
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 use crate::{copy, extents, file, mapping, pipelined};
@@ -48,7 +47,7 @@ fn opened_by_name(process: Pid, descriptor: u32) -> io::Result<OwnedFd> {
     let path = format!("/proc/{}/fd/{descriptor}", process.as_raw_nonzero());
     // A pipe or a device would block here.
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    above_standard(rustix::fs::open(path, flags, Mode::empty())?)
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
 fn wrong() -> io::Error {
@@ -233,7 +232,7 @@ impl Drop for ArrivedCell {
 #[derive(Default)]
 pub struct Pair {
     pub current: Option<Rc<PairMemory>>,
-    /// The memory before `current`: messages in it may still arrive.
+    /// The memory before `current`, as long as messages in it may still arrive.
     pub previous: Option<Rc<PairMemory>>,
     /// Memory that was offered to the peer, which has not answered yet. The peer needs the descriptor.
     pub offered: Option<(PairMemory, OwnedFd)>,
@@ -279,10 +278,17 @@ impl Pair {
         Some((memory.clone(), cell))
     }
 
-    /// Returns the memory of a generation.
-    pub fn of(&self, generation: u32) -> Option<&Rc<PairMemory>> {
-        let known = [&self.current, &self.previous].into_iter().flatten();
-        known.into_iter().find(|memory| memory.generation == generation)
+    /// Returns the memory of a generation, in which a message has arrived. Once one has arrived in the current memory, none
+    /// arrives in the memory before any more, since messages of a peer arrive in order.
+    pub fn of(&mut self, generation: u32) -> Option<Rc<PairMemory>> {
+        let is_it = |memory: &&Rc<PairMemory>| memory.generation == generation;
+        match self.current.as_ref().filter(is_it) {
+            Some(current) => {
+                self.previous = None;
+                Some(current.clone())
+            }
+            None => self.previous.as_ref().filter(is_it).cloned(),
+        }
     }
 
     /// Uses new memory from now on.

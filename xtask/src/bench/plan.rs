@@ -113,7 +113,7 @@ pub fn groups(effort: Effort) -> Vec<Group> {
         group("ring", 32, MANY, rounds(5, 2)),
         group("mcast", 32, PVMS, rounds(7, 3)),
         Group { repetitions: 2, ..group("spawn", 32, TWO_PVMS, rounds(7, 3)) },
-        // PVM 3.4.6 cannot have 1000 tasks (see below).
+        // PVM 3.4.6 cannot have 1000 tasks: its select() has 1024 descriptors.
         Group { measure: "starts", repetitions: 2, ..group("spawn", 2, &[Limit, Hpvm], rounds(7, 3)) },
         Group { systems: PAIR, ..members("groups-2", 2) },
         members("groups-4", 4),
@@ -126,7 +126,7 @@ pub fn groups(effort: Effort) -> Vec<Group> {
         loaded("loaded-2", 2),
         memory("memory-1", 1, MEMORY),
         memory("memory-32", 32, MEMORY),
-        // A thousand ranks of an MPI take minutes to start; PVM 3.4.6 cannot have them, as select() has 1024 descriptors.
+        // A thousand ranks of an MPI take minutes to start.
         memory("memory-1000", 1000, &[Hpvm]),
         Group { kind: Kind::NetPipe, ..group("netpipe", 2, TWO_PVMS, 1) },
     ];

@@ -87,7 +87,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     readiness.verdict(is_dry)?;
     build::build_unless_told(arguments)?;
     let made = root().join("target/packages").join(&tag);
-    make(&made, &version)?;
+    make(&made, &version, is_dry)?;
     println!("\nmade in {}:\n{}", made.display(), fs::read_to_string(made.join("SHA256SUMS"))?);
     println!("these must have passed on this commit: {}", TESTS.join(", "));
     if is_dry {
@@ -101,25 +101,26 @@ pub fn run(arguments: &[String]) -> Result<()> {
 }
 
 /// Makes the tarballs, the wheel, the Spack recipe with the checksum of the source tarball, and the list of checksums.
-fn make(to: &Path, version: &str) -> Result<()> {
+fn make(to: &Path, version: &str, is_dry: bool) -> Result<()> {
     let _ = fs::remove_dir_all(to);
     let tarball = source::make(to, version)?;
     let mut files = vec![tarball.clone(), binary::make(to, version)?, recipe(to, &tarball, version)?];
-    files.extend(wheel(to)?);
+    files.extend(wheel(to, is_dry)?);
     let names = files.iter().filter_map(|path| path.file_name());
     let sums = common::output(Command::new("sha256sum").args(names).current_dir(to))?;
     fs::write(to.join("SHA256SUMS"), sums)?;
     sh(Command::new("sha256sum").args(["--check", "--quiet", "SHA256SUMS"]).current_dir(to))
 }
 
-/// Makes the wheel for older systems. Says so if its tools cannot be had, or if the processor is another.
-fn wheel(to: &Path) -> Result<Option<PathBuf>> {
+/// Makes the wheel for older systems. A dry run goes on without it, for example where its tools cannot be had.
+fn wheel(to: &Path, is_dry: bool) -> Result<Option<PathBuf>> {
     match python::wheel(python::For::OlderSystems) {
         Ok(made) => {
             let name = made.file_name().context("a wheel has a name")?;
             fs::copy(&made, to.join(name))?;
             Ok(Some(to.join(name)))
         }
+        Err(error) if !is_dry => Err(error.context("cargo xtask wheel --portable")),
         Err(error) => {
             println!("NOT MADE: the wheel (cargo xtask wheel --portable): {error:#}");
             Ok(None)

@@ -124,7 +124,7 @@ impl Endpoint {
         let [first, bytes, is_complete] = words_of(entry);
         let (generation, cell) = ((first >> 32) as u32, first as u32);
         let peer = self.peers[index].as_mut().expect("connected");
-        let Some(memory) = peer.pair.of(generation).cloned() else { return Step::Damaged };
+        let Some(memory) = peer.pair.of(generation) else { return Step::Damaged };
         // The peer cannot pass what we hold.
         if cell >= crate::pair_memory::CELLS || memory.holds(cell) {
             return Step::Damaged;

@@ -57,6 +57,10 @@ fn tasks_that_answer_each_other_share_memory_and_need_no_heap() {
         exchange(&mut a, &mut b, bytes);
         assert_eq!((heap_bytes(&a), heap_bytes(&b)), before, "{bytes}");
         assert_eq!(held(&a) + held(&b), CELLS as usize);
+        for endpoint in [&a, &b] {
+            let pair = &endpoint.peers[0].as_ref().unwrap().pair;
+            assert!(pair.previous.is_none(), "shorter cells are given back");
+        }
     }
     assert!(memory(&a).unwrap().capacity() >= 100_001 && memory(&b).unwrap().capacity() >= 100_001);
 }

@@ -4,8 +4,8 @@
 //! * `fabric cost SETTING`: how much processor time messages take;
 //! * `fabric serve ADDRESS:PORT SETTING`: waits for a caller at that address, then takes part in what it wants;
 //! * `fabric call ADDRESS:PORT[,ADDRESS:PORT]... SETTING PART`: runs a part of the trial:
-//!   * `check`: messages of all lengths, whose content is known; `death`: the same with several peers, of which the
-//!     first was started with `--dies` and kills itself in the middle;
+//!   * `check`: messages of all lengths, whose content is known; `death`: the same with several peers; the first
+//!     was started with `--dies` and kills itself in the middle;
 //!   * `reads`: remote reads of the bare provider, whose content is known;
 //!   * `idle`: what waiting costs; `speed`: in comparison with the bare provider; `pair`, `pair-bare`: ping-pong.
 //!

@@ -1,21 +1,11 @@
 //! Direct links between two tasks.
-use super::fleet::{Fleet, MASTER, Received};
+use super::fleet::{Fleet, MASTER, Received, with_three_tasks};
 use super::world::spawn_of;
 use super::*;
 use crate::codes::{NOTIFY_TASK_EXIT, TASK_HOST};
 
-const SEEDS: u64 = 20;
-
-/// Runs a scenario with many seeds, with a task on each of three hosts.
 fn many(story: impl Fn(&mut Fleet, [Tid; 3])) {
-    for seed in 1..=SEEDS {
-        let mut fleet = Fleet::new(3, seed);
-        let tasks = [1, 2, 3].map(|host| fleet.task(Fleet::host(host)));
-        story(&mut fleet, tasks);
-        for host in fleet.living() {
-            assert!(!fleet.machine(host).leftovers().contains(&"direct links"), "seed {seed}, {host}");
-        }
-    }
+    with_three_tasks("direct links", story);
 }
 
 #[test]

@@ -1,24 +1,14 @@
 //! Introductions of two tasks that exchange messages on a fabric.
-use super::fleet::{Fleet, MASTER, Received};
+use super::fleet::{Fleet, MASTER, Received, with_three_tasks};
 use super::world::spawn_of;
 use super::*;
 use crate::codes::TASK_HOST;
 use crate::proto::FabricSecrets;
 
-const SEEDS: u64 = 20;
 const SECRETS: FabricSecrets = [[1; 16], [2; 16]];
 
-/// Runs a scenario with many seeds, with a task on each of three hosts.
 fn many(story: impl Fn(&mut Fleet, [Tid; 3])) {
-    for seed in 1..=SEEDS {
-        let mut fleet = Fleet::new(3, seed);
-        let tasks = [1, 2, 3].map(|host| fleet.task(Fleet::host(host)));
-        story(&mut fleet, tasks);
-        for host in fleet.living() {
-            let leftovers = fleet.machine(host).leftovers();
-            assert!(!leftovers.contains(&"introductions on fabrics"), "seed {seed}, {host}");
-        }
-    }
+    with_three_tasks("introductions on fabrics", story);
 }
 
 fn offer(name: &[u8]) -> FabricOffer {

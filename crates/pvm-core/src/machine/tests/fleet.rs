@@ -10,6 +10,20 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 pub(in crate::machine) const MASTER: Tid = Tid(0x40000);
 
+const SEEDS: u64 = 20;
+
+/// Runs a scenario with many seeds, with a task on each of three hosts. `machine` keeps nothing of it in the end.
+pub(in crate::machine) fn with_three_tasks(machine: &str, story: impl Fn(&mut Fleet, [Tid; 3])) {
+    for seed in 1..=SEEDS {
+        let mut fleet = Fleet::new(3, seed);
+        let tasks = [1, 2, 3].map(|host| fleet.task(Fleet::host(host)));
+        story(&mut fleet, tasks);
+        for host in fleet.living() {
+            assert!(!fleet.machine(host).leftovers().contains(&machine), "seed {seed}, {host}");
+        }
+    }
+}
+
 /// A small pseudo-random number generator (xorshift).
 pub(in crate::machine) struct Prng(pub u64);
 

@@ -61,11 +61,12 @@ impl FabricRoute {
 
     /// Waits while much is on its way and the peer goes on taking it. Meanwhile takes in what arrives.
     fn wait_for_peer(&mut self, peer: Tid, last_bytes: usize) {
-        let (mut since, mut before) = (Instant::now(), None);
+        // When the peer was last seen to take something, and how much it had taken then.
+        let mut progress: Option<(Instant, u32)> = None;
         loop {
             let Ok(at) = self.position(peer) else { return };
             let link = &self.links[at];
-            if link.queue.len() < UNPOLLED_MESSAGES && last_bytes < UNTAKEN_BYTES && before.is_none() {
+            if link.queue.len() < UNPOLLED_MESSAGES && last_bytes < UNTAKEN_BYTES && progress.is_none() {
                 return;
             }
             self.poll();
@@ -76,11 +77,14 @@ impl FabricRoute {
                 return;
             }
             let taken = link.queue.acknowledged();
-            if before.replace(taken) != Some(taken) {
-                since = Instant::now();
-            } else if since.elapsed() >= SEND_WAIT_MAX {
-                link.is_blocked = true;
-                return;
+            match progress {
+                Some((since, before)) if before == taken => {
+                    if since.elapsed() >= SEND_WAIT_MAX {
+                        link.is_blocked = true;
+                        return;
+                    }
+                }
+                _ => progress = Some((Instant::now(), taken)),
             }
             self.rest();
         }
