@@ -32,6 +32,13 @@ fn held(endpoint: &Endpoint) -> usize {
     memory(endpoint).map_or(0, |memory| (0..CELLS).filter(|cell| memory.holds(*cell)).count())
 }
 
+impl Endpoint {
+    /// Returns how many cells this endpoint holds of the memory that it shares with its only peer.
+    pub(crate) fn cells_held(&self) -> usize {
+        held(self)
+    }
+}
+
 fn heap_bytes(endpoint: &Endpoint) -> u64 {
     endpoint.heap.borrow().in_use_bytes()
 }

@@ -2,9 +2,12 @@
 //!
 //! Random bytes would be refused by the first check; more dangerous is a neighbour that keeps most of the rules and
 //! breaks a few. So the input is a list of actions of a hostile peer, and of polls of its victim.
+mod barrier;
+mod pair;
+
+use self::pair::Cells;
 use crate::arrival::BORROWED;
 use crate::doorbell;
-use crate::group::{Failed, GroupMemory, GroupView};
 use crate::ports::{PortTable, PortView};
 use crate::queue::{Kind, SLOT_BYTES, Slot, Writer};
 use crate::segment::{EXTENTS_MAX, FIRST_BYTES, PAGE_BYTES, PeerRecord, Segment};
@@ -61,6 +64,7 @@ pub const TARGETS: &[Target] = &[
             ),
             part("crates/pvm-fmp/src/endpoint/in_progress.rs", &["receive_pipelined", "receive_complete"]),
             part("crates/pvm-fmp/src/endpoint/passed.rs", &["take_offer", "take_answer", "receive_passed"]),
+            part("crates/pvm-fmp/src/pair_memory.rs", &["open", "file_of", "of", "holds"]),
             part("crates/pvm-fmp/src/endpoint/recent.rs", &["take"]),
             part("crates/pvm-fmp/src/immediate.rs", &["filled_body", "copy_numbers_to"]),
             part(
@@ -81,7 +85,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "group-barrier",
-        run: group_barrier,
+        run: barrier::group_barrier,
         decoder: &[
             file("crates/pvm-fmp/src/group/view.rs"),
             part(
@@ -118,6 +122,8 @@ const PLAYGROUND_BYTES: u64 = 256 << 10;
 const RINGS_BYTES: u64 = 64 << 10;
 /// An input byte of at least this value chooses a [`standing_action`].
 const STANDING_FIRST: u8 = 248;
+/// An input byte of at least this value, and less than [`STANDING_FIRST`], chooses an action with cells.
+const CELLS_FIRST: u8 = 244;
 /// The largest number of actions in one run.
 const ACTIONS_MAX: usize = 200;
 
@@ -189,6 +195,7 @@ struct Hostile {
     writer: Writer,
     ring: u64,
     shift: u32,
+    cells: Option<Cells>,
 }
 
 impl Hostile {
@@ -197,7 +204,7 @@ impl Hostile {
         assert!(segment.grow(PLAYGROUND_BYTES).is_ok_and(|(start, _)| start == PLAYGROUND));
         segment.commit(PLAYGROUND, PLAYGROUND_BYTES).expect("memory for a heap");
         let shift = 6;
-        let hostile = Hostile { segment, writer: Writer::new(shift), ring: PLAYGROUND, shift };
+        let hostile = Hostile { segment, writer: Writer::new(shift), ring: PLAYGROUND, shift, cells: None };
         let (header, record) = (hostile.segment.mapping.header(), hostile.record());
         record.tid.store(VICTIM, Ordering::Relaxed);
         record.ring_shift.store(shift, Ordering::Relaxed);
@@ -271,7 +278,7 @@ fn actions(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     strangers(flags >> 4, &mut victim, &hostile);
     for _ in 0..ACTIONS_MAX {
         action(from, &mut hostile)?;
-        look(from, &mut victim, attacker, &mut sink)?;
+        look(from, &mut victim, attacker, &mut hostile, &mut sink)?;
         if from.is_empty() {
             break;
         }
@@ -291,6 +298,9 @@ fn action(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Resul
     let choice: u8 = from.arbitrary()?;
     if choice >= STANDING_FIRST {
         return standing_action(choice - STANDING_FIRST, from, hostile, value);
+    }
+    if choice >= CELLS_FIRST {
+        return pair::action(choice - CELLS_FIRST, from, hostile, value);
     }
     match choice % 32 {
         0 => hostile.segment.mapping.header().peers.0.store(value as u32, Ordering::Relaxed),
@@ -449,7 +459,13 @@ fn entry(from: &mut Unstructured<'_>, hostile: &mut Hostile, kind: Kind, first: 
 }
 
 /// Does one action of the victim, such as a poll.
-fn look(from: &mut Unstructured<'_>, victim: &mut Endpoint, attacker: u32, sink: &mut Looking) -> pvm_fuzz::Result<()> {
+fn look(
+    from: &mut Unstructured<'_>,
+    victim: &mut Endpoint,
+    attacker: u32,
+    hostile: &mut Hostile,
+    sink: &mut Looking,
+) -> pvm_fuzz::Result<()> {
     match from.arbitrary::<u8>()? % 16 {
         0..=3 => drop(victim.poll(sink)),
         4 => drop(victim.poll_peer(attacker, sink)),
@@ -489,83 +505,9 @@ fn look(from: &mut Unstructured<'_>, victim: &mut Endpoint, attacker: u32, sink:
                 assert!(!copied || first.take().filled_body()[..bytes] == data[..bytes]);
             }
         }
-        _ => {}
+        _ => pair::take_turns(hostile, victim, attacker, sink),
     }
     Ok(())
-}
-
-/// Lets one member write anything to the barrier page, while another member and the daemon use the page correctly.
-fn group_barrier(bytes: &[u8]) {
-    let _ = on_the_barrier_page(&mut Unstructured::new(bytes));
-}
-
-fn on_the_barrier_page(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
-    let memory = GroupMemory::new().expect("memory for a group");
-    for instance in 0..4 {
-        memory.set(instance, VICTIM + instance);
-    }
-    let clone = |descriptor: std::os::fd::BorrowedFd<'_>| descriptor.try_clone_to_owned().expect("a descriptor");
-    let barrier_page = clone(memory.barrier_page());
-    let view = GroupView::open(clone(memory.membership_page()), Some(clone(memory.barrier_page()))).expect("a group");
-    let outside = GroupView::open(clone(memory.membership_page()), None).expect("a group");
-    let mut arrived = 0;
-    while !from.is_empty() {
-        match from.arbitrary::<u8>()? % 14 {
-            0..=3 => {
-                let at = u64::from(from.arbitrary::<u16>()?) % 1024 * 8;
-                let value: u64 = match from.arbitrary::<u8>()? % 4 {
-                    0 => from.arbitrary()?,
-                    1 => u64::from(from.arbitrary::<u8>()?) << 32 | u64::from(u16::MAX),
-                    2 => u64::from(from.arbitrary::<u8>()?) << 32 | u64::from(u16::MAX - 1),
-                    _ => from.arbitrary::<u8>()?.into(),
-                };
-                // The first word is left out: it is checked only when the barrier page is opened.
-                let _ = rustix::io::pwrite(&barrier_page, &value.to_ne_bytes(), at.max(8));
-            }
-            4 => {
-                arrived =
-                    view.arrive(0, from.arbitrary::<u8>()?.max(1).into()).map_or(arrived, |arrival| arrival.generation)
-            }
-            5 => drop(view.passed(arrived)),
-            6 => {
-                view.prepare_park(0);
-                view.sleepers(arrived);
-                view.unpark(0);
-            }
-            7 => {
-                let look = memory.look();
-                drop(memory.waiting());
-                assert!(format!("{look:?}").len() < 1 << 20 && memory.sleepers().len() <= crate::SLOTS);
-            }
-            8 => drop(memory.take()),
-            9 => memory.release(from.arbitrary()?),
-            10 => memory.give(),
-            11 => drop(memory.fail(memory.look().pending)),
-            12 => match from.arbitrary::<u8>()? % 8 {
-                0 => memory.freeze(),
-                1 => memory.break_up(),
-                2 => memory.close(),
-                // Instance 1 is assigned again, to the same task, which clears its slot on the barrier page.
-                _ => memory.set(1, VICTIM + 1),
-            },
-            _ => {
-                assert_eq!(view.members().len(), 4);
-                assert_eq!((view.size(), view.places(), view.instance_of(VICTIM + 1)), (4, 4, Some(1)));
-                let state = |view: &GroupView| (view.version(), view.is_frozen(), view.is_broken(), view.is_closed());
-                assert_eq!(state(&view), state(&outside));
-                without_a_barrier_page(&outside);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Checks that a task that is no member cannot use the barrier.
-fn without_a_barrier_page(outside: &GroupView) {
-    assert!(outside.arrive(0, 1).is_err() && !outside.has_barrier_page());
-    outside.prepare_park(0);
-    outside.unpark(0);
-    assert_eq!((outside.passed(0), outside.sleepers(0)), (Some(Err(Failed)), Vec::new()));
 }
 
 #[cfg(test)]
@@ -573,7 +515,7 @@ mod tests {
     use super::*;
 
     /// Returns a task and its hostile neighbour.
-    fn neighbours() -> (PortTable, Endpoint, Hostile) {
+    pub(super) fn neighbours() -> (PortTable, Endpoint, Hostile) {
         let table = PortTable::new(2).unwrap();
         table.set(VICTIM);
         table.set(ATTACKER);
