@@ -1,11 +1,11 @@
 //! Datagrams to the machine's multicast group that no daemon has sent. Everybody on the network can send them.
 use fastrand::Rng;
 use pvm_core::flows::multicast::datagram::{BODY_PART, DatagramHead, HEAD_BYTES, NAME_BYTES};
-use pvm_net::{MulticastSocket, Seal, listen, release_group};
+use pvm_net::{MulticastSocket, Network, Seal, listen, release_group};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::VecDeque;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
 /// The number of datagrams that are remembered, so that they can be repeated.
@@ -22,7 +22,7 @@ const STRANGERS_PAUSE: Duration = Duration::from_millis(10);
 pub struct Group {
     socket: MulticastSocket,
     /// Where releases of barriers are sent, and a socket that hears them.
-    release_group: SocketAddrV4,
+    release_group: SocketAddr,
     releases: UdpSocket,
     heard: VecDeque<Vec<u8>>,
 }
@@ -30,8 +30,10 @@ pub struct Group {
 impl Group {
     /// Joins a group on the network where this host has the address `own`.
     pub fn join(group: SocketAddrV4, own: Ipv4Addr) -> io::Result<Group> {
-        let (socket, release_group) = (MulticastSocket::new(group, own, &[own])?, release_group(group));
-        Ok(Group { socket, release_group, releases: listen(release_group, &[own])?, heard: VecDeque::new() })
+        let network = Network { own: own.into(), interface: 0 };
+        let socket = MulticastSocket::new(group.into(), network, &[network])?;
+        let release_group = release_group(group.into());
+        Ok(Group { socket, release_group, releases: listen(release_group, &[network])?, heard: VecDeque::new() })
     }
 
     /// Receives the datagrams that have arrived. Returns the heads of those with parts of bodies.

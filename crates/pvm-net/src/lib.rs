@@ -40,7 +40,7 @@ pub use connector::{
 pub use digest::{Digest, one_way};
 pub use keys::{KEY_BYTES, KeyPair, NoRandomness, NotAKey, PublicKey, Token, Tokens};
 pub use link::{FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX, HEADER_BYTES_MAX, Head, Lead, Link, LinkError};
-pub use multicast::{MulticastSocket, is_out_of_reach, listen, release_group};
+pub use multicast::{MulticastSocket, Network, group_for, is_out_of_reach, listen, release_group};
 pub use raw::Carried;
 pub use seal::{SECRET_BYTES, SECRET_NAME_BYTES, Seal, TAG_BYTES};
 pub use tls::{Identity, Known};

@@ -1,19 +1,18 @@
 //! The addresses of this host.
-use nix::ifaddrs::getifaddrs;
-use nix::net::if_::InterfaceFlags;
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
+use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use nix::sys::socket::SockaddrStorage;
 use pvm_core::dialogue::ADDRESSES_MAX;
+use pvm_net::Network;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Returns the addresses of this host's interfaces. Addresses that other hosts are likely to reach come first. The
 /// loopback address comes last: daemons on the same host may use it.
 pub fn own() -> Vec<IpAddr> {
     let mut addresses: Vec<IpAddr> = Vec::new();
-    for interface in getifaddrs().into_iter().flatten().filter(|one| one.flags.contains(InterfaceFlags::IFF_UP)) {
-        if let Some(address) = interface.address.as_ref().and_then(ip).filter(|address| is_useful(*address)) {
-            if !addresses.contains(&address) {
-                addresses.push(address);
-            }
+    for network in networks() {
+        if !addresses.contains(&network.own) {
+            addresses.push(network.own);
         }
     }
     if !addresses.iter().any(IpAddr::is_loopback) {
@@ -22,6 +21,16 @@ pub fn own() -> Vec<IpAddr> {
     addresses.sort_by_key(|address| (address.is_loopback(), address.is_ipv6()));
     addresses.truncate(ADDRESSES_MAX);
     addresses
+}
+
+/// Returns the networks of this host, with every address of its interfaces that other hosts can use.
+pub fn networks() -> Vec<Network> {
+    let is_up = |one: &InterfaceAddress| one.flags.contains(InterfaceFlags::IFF_UP);
+    let network = |one: InterfaceAddress| {
+        let own = one.address.as_ref().and_then(ip).filter(|address| is_useful(*address))?;
+        Some(Network { own, interface: if_nametoindex(one.interface_name.as_str()).unwrap_or(0) })
+    };
+    getifaddrs().into_iter().flatten().filter(is_up).filter_map(network).collect()
 }
 
 /// Returns whether an address leads to this host. Every loopback address does, even if no interface has it.

@@ -1,10 +1,10 @@
 //! Datagrams to all hosts of the machine at once: parts of bodies, and, at a port of their own, releases of barriers.
 use crate::addresses;
 use crate::source::Source;
-use pvm_net::{MulticastSocket, is_out_of_reach, listen, release_group};
+use pvm_net::{MulticastSocket, Network, group_for, is_out_of_reach, listen, release_group};
 use rustix::event::epoll::{self, EventFlags};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
@@ -35,7 +35,7 @@ pub struct Broadcast {
     epoll: Rc<OwnedFd>,
     group: Option<SocketAddrV4>,
     /// The address of this host in the network on which it sends.
-    network: Option<Ipv4Addr>,
+    network: Option<IpAddr>,
     state: State,
     /// Whether the loop waits until the socket can take more.
     watches_room: bool,
@@ -68,16 +68,25 @@ impl Broadcast {
     }
 
     /// Notes the address that this host has on its link to another one. The first one decides on which network this
-    /// host sends.
+    /// host sends; as long as nothing was sent, IPv4 goes before IPv6, since hosts of one family do not hear the other.
     pub fn note_link(&mut self, address: Option<IpAddr>) {
-        if let (None, Some(IpAddr::V4(address))) = (self.network, address) {
-            self.network = Some(address);
+        let is_better = match self.network {
+            None => true,
+            Some(before) => before.is_ipv6() && address.is_some_and(|address| address.is_ipv4()),
+        };
+        if is_better && address.is_some() && matches!(self.state, State::Closed) {
+            self.network = address;
         }
+    }
+
+    /// Returns the group in the address family of this host's network.
+    fn address(&self) -> Option<SocketAddr> {
+        Some(group_for(self.group?, self.network.unwrap_or(Ipv4Addr::UNSPECIFIED.into())))
     }
 
     /// Opens the socket if it is closed. Returns whether it is open.
     pub fn open(&mut self) -> bool {
-        if let (State::Closed, Some(group), Some(network)) = (&self.state, self.group, self.network) {
+        if let (State::Closed, Some(group), Some(network)) = (&self.state, self.address(), self.network) {
             self.state = match self.make_socket(group, network) {
                 Ok(socket) => State::Open(socket),
                 Err(error) => {
@@ -97,8 +106,10 @@ impl Broadcast {
         }
     }
 
-    fn make_socket(&self, group: SocketAddrV4, network: Ipv4Addr) -> io::Result<MulticastSocket> {
-        let socket = MulticastSocket::new(group, network, &networks())?;
+    fn make_socket(&self, group: SocketAddr, own: IpAddr) -> io::Result<MulticastSocket> {
+        let networks = addresses::networks();
+        let named = networks.iter().find(|network| network.own == own).copied();
+        let socket = MulticastSocket::new(group, named.unwrap_or(Network { own, interface: 0 }), &networks)?;
         epoll::add(&self.epoll, socket.receiver(), Source::Datagrams.data(), EventFlags::IN)?;
         epoll::add(&self.epoll, socket.sender(), Source::DatagramRoom.data(), EventFlags::empty())?;
         Ok(socket)
@@ -148,7 +159,7 @@ impl Broadcast {
 
     /// Sends a release to all hosts, if the socket is open. It may be lost.
     pub fn send_release(&mut self, datagram: &[u8]) {
-        let (State::Open(socket), Some(group)) = (&self.state, self.group.map(release_group)) else { return };
+        let (State::Open(socket), Some(group)) = (&self.state, self.address().map(release_group)) else { return };
         if let Err(error) = socket.send_to(datagram, group) {
             if is_out_of_reach(&error) {
                 self.complaint = Some(format!("broadcasts end: {error}"));
@@ -163,7 +174,7 @@ impl Broadcast {
     ///
     /// Those of the system, and `NotFound` if the machine does not broadcast.
     pub fn release_socket(&self) -> io::Result<UdpSocket> {
-        listen(self.group.map(release_group).ok_or(io::ErrorKind::NotFound)?, &networks())
+        listen(self.address().map(release_group).ok_or(io::ErrorKind::NotFound)?, &addresses::networks())
     }
 
     /// Receives releases from now on ([`Broadcast::receive_release`]).
@@ -195,10 +206,4 @@ impl Broadcast {
     pub fn return_buffer(&mut self, buffer: Vec<u8>) {
         self.buffer = buffer;
     }
-}
-
-/// Returns the addresses of this host on whose networks it receives.
-fn networks() -> Vec<Ipv4Addr> {
-    let v4 = |address| if let IpAddr::V4(address) = address { Some(address) } else { None };
-    addresses::own().into_iter().filter_map(v4).collect()
 }
