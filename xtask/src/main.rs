@@ -114,7 +114,7 @@ const COMMANDS: &[(&str, &[Command])] = &[
             ),
             command(
                 "packages",
-                "make the Debian packages and tarballs offline, try them in a fresh system",
+                "make the Debian packages and tarballs offline, try them in a fresh system: packages [--only PART]",
                 "20 min",
                 packages::run,
             ),
