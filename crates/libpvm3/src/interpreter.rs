@@ -79,9 +79,10 @@ pub unsafe extern "C" fn hpvm_take(
 ) -> c_int {
     let room = room.max(0) as usize;
     if room >= fast_path::FMP_BYTES_MAX {
-        // SAFETY: room as checked; the place as the caller promises.
+        // SAFETY: room as checked, and as the caller promises.
         if let Some(found) = unsafe { fast_path::take(tid, tag, data) } {
             let length = found.len as c_int;
+            // SAFETY: as the caller promises.
             unsafe { taken.write(Taken { mid: 0, source: found.src, tag: found.tag, length }) };
             return 1;
         }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Words that are no English and right.
@@ -21,12 +21,18 @@ pub fn missing_for_spelling() -> Option<&'static str> {
     (!in_path("aspell")).then_some("aspell is missing: cargo xtask setup test")
 }
 
+/// Returns aspell, which prints the words that it does not know.
+fn aspell() -> Command {
+    let mut aspell = Command::new("aspell");
+    aspell.args(["list", "--lang=en_GB", "--mode=none", "--ignore=2", "--encoding=utf-8"]);
+    aspell
+}
+
 /// Checks that aspell, or the list of words, knows each word.
 pub fn check_spelling(page: &Page) -> Result<()> {
     let text = fs::read_to_string(root().join(WORDS)).with_context(|| WORDS.to_owned())?;
     let known: BTreeSet<&str> = text.lines().collect();
-    let options = ["list", "--lang=en_GB", "--mode=none", "--ignore=2", "--encoding=utf-8"];
-    let mut aspell = Command::new("aspell").args(options).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut aspell = aspell().stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot start aspell")?;
     aspell.stdin.take().context("aspell has an input")?.write_all(without_targets(&page.prose).as_bytes())?;
     let done = aspell.wait_with_output()?;
     ensure!(done.status.success(), "aspell: {}", done.status);
@@ -51,7 +57,7 @@ pub fn proselint() -> Result<PathBuf> {
 }
 
 /// Checks the style of a page.
-pub fn check_style(page: &Page, proselint: &PathBuf) -> Result<()> {
+pub fn check_style(page: &Page, proselint: &Path) -> Result<()> {
     let place = scratch::directory("prose")?;
     let file = format!("{}.md", page.name);
     fs::write(place.path().join(&file), without_targets(&page.prose))?;
@@ -62,7 +68,7 @@ pub fn check_style(page: &Page, proselint: &PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the list of words is sorted and has no word that aspell knows.
+/// Checks that the list of words is sorted, and that each of them is needed.
 pub fn check_words() -> Result<()> {
     let text = fs::read_to_string(root().join(WORDS)).with_context(|| WORDS.to_owned())?;
     let words: Vec<&str> = text.lines().collect();
@@ -70,10 +76,32 @@ pub fn check_words() -> Result<()> {
     let place = scratch::directory("words")?;
     let list = place.path().join("words");
     fs::write(&list, &text)?;
-    let mut aspell = Command::new("aspell");
-    aspell.args(["list", "--lang=en_GB", "--mode=none", "--ignore=2", "--encoding=utf-8"]);
-    let unknown = output(aspell.stdin(fs::File::open(&list)?))?;
+    let unknown = output(aspell().stdin(fs::File::open(&list)?))?;
     let needless: Vec<&str> = words.into_iter().filter(|word| !unknown.lines().any(|one| one == *word)).collect();
     ensure!(needless.is_empty(), "aspell knows {needless:?} of {WORDS}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guide::pages;
+
+    #[test]
+    fn the_targets_of_links_are_no_words() {
+        assert_eq!(without_targets("[one](a.md#b) and [two](c.md).\n"), "[one]  and [two] .\n");
+        assert_eq!(without_targets("none\n"), "none\n");
+    }
+
+    #[test]
+    fn a_wrong_word_is_found_and_code_is_not_read() {
+        if let Some(missing) = missing_for_spelling() {
+            println!("skipped: {missing}");
+            return;
+        }
+        let page = |text| pages::parse("a".into(), "/nowhere".into(), text).unwrap();
+        let found = check_spelling(&page("A tsak of hpvm.\n")).unwrap_err().to_string();
+        assert!(found.ends_with("[\"tsak\"]") || found.ends_with("{\"tsak\"}"), "{found}");
+        check_spelling(&page("A `tsak` of hpvm.\n```c\ntsak\n```\n[task](tsak.md)\n")).unwrap();
+    }
 }
