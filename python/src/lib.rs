@@ -3,6 +3,7 @@
 
 mod message;
 mod objects;
+mod plain;
 mod raw;
 mod state;
 

@@ -6,11 +6,11 @@
 use crate::message::{self, BAD_MESSAGE, Message, SIGN, SIGN_OF_ONE, Target};
 use crate::raw::{self, Buffer, Calls, Envelope};
 use crate::state::{SLICE, State, state};
-use crate::{check, fail};
+use crate::{check, fail, plain};
 use pyo3::exceptions::{PyTimeoutError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyMemoryView};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,10 @@ const OUT_OF_BAND_BYTES_MIN: usize = 1024;
 /// The longest pickle that travels without a buffer; it is copied once more than a longer one.
 const SHORT_BYTES_MAX: usize = raw::SHORT_MESSAGE_BYTES_MAX / 2;
 const PICKLE_PROTOCOL: i32 = 5;
-/// The most entries of a list, tuple or dict that are looked at to see that it holds no buffer.
-const PLAIN_ENTRIES_MAX: usize = 8;
+/// The length of the messages that take the shortest path of the library.
+const IMMEDIATE_BYTES: usize = 16;
+/// Room for the message of a small object.
+const SMALL_BYTES: usize = 256;
 
 /// The functions of Python's pickle.
 struct Pickle {
@@ -57,34 +59,9 @@ impl Keeper {
 /// A keeper and the named arguments that name it, which the next pickle uses again.
 static IDLE: Mutex<Option<(Py<Keeper>, Py<PyDict>)>> = Mutex::new(None);
 
-/// Returns whether an object is a number, a text or nothing: it has no buffer, whatever its class does.
-fn is_atom(value: &Bound<'_, PyAny>) -> bool {
-    value.is_exact_instance_of::<PyInt>()
-        || value.is_exact_instance_of::<PyFloat>()
-        || value.is_exact_instance_of::<PyString>()
-        || value.is_exact_instance_of::<PyBool>()
-        || value.is_none()
-}
-
-/// Returns whether an object holds nothing but a few atoms. Pickle is faster if nobody waits for buffers.
-fn is_plain(value: &Bound<'_, PyAny>) -> bool {
-    if let Ok(list) = value.downcast_exact::<PyList>() {
-        list.len() <= PLAIN_ENTRIES_MAX && list.iter().all(|one| is_atom(&one))
-    } else if let Ok(tuple) = value.downcast_exact::<PyTuple>() {
-        tuple.len() <= PLAIN_ENTRIES_MAX && tuple.iter().all(|one| is_atom(&one))
-    } else if let Ok(dict) = value.downcast_exact::<PyDict>() {
-        dict.len() <= PLAIN_ENTRIES_MAX && dict.iter().all(|(key, one)| is_atom(&key) && is_atom(&one))
-    } else {
-        is_atom(value)
-    }
-}
-
 /// Returns the pickle of an object, and the buffers that are not copied into it.
 fn dump<'py>(py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Vec<Py<PyAny>>)> {
     let pickle = pickle(py)?;
-    if is_plain(value) {
-        return Ok((pickle.dumps.bind(py).call1((value, PICKLE_PROTOCOL))?, Vec::new()));
-    }
     // Pickling may run code that pickles something else: that finds no idle keeper.
     let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).take();
     let (keeper, named) = match idle {
@@ -150,13 +127,19 @@ fn target(to: &Bound<'_, PyAny>) -> PyResult<Target> {
 #[pyo3(signature = (to, value, tag=0))]
 pub fn send(py: Python<'_>, to: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, tag: i32) -> PyResult<()> {
     let target = target(to)?;
+    let mut body = Vec::with_capacity(SMALL_BYTES);
+    body.extend_from_slice(SIGN_OF_ONE);
+    if let Target::Task(tid) = target {
+        if plain::pickle(value, SIGN_OF_ONE.len() + SHORT_BYTES_MAX, &mut body) {
+            return send_short(py, tid, tag, body);
+        }
+    }
     let (pickle, kept) = dump(py, value)?;
     if let (Target::Task(tid), true, Ok(bytes)) = (&target, kept.is_empty(), pickle.downcast::<PyBytes>()) {
         if bytes.as_bytes().len() <= SHORT_BYTES_MAX {
-            let mut body = [SIGN_OF_ONE.as_slice(), bytes.as_bytes()].concat();
-            let (tid, state) = (*tid, state(py));
-            let code = py.detach(|| state.run(None, |calls| raw::psend_bytes(calls, tid, tag, &mut body)));
-            return check(py, "pvm_send", code.unwrap_or_else(|code| code)).map(drop);
+            body.truncate(SIGN_OF_ONE.len());
+            body.extend_from_slice(bytes.as_bytes());
+            return send_short(py, *tid, tag, body);
         }
     }
     let mut parts = Vec::with_capacity(kept.len() + 1);
@@ -165,6 +148,17 @@ pub fn send(py: Python<'_>, to: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, tag
         parts.push(Buffer::of(buffer.bind(py), false)?);
     }
     message::send_buffers(py, "pvm_send", parts, (target, tag, None)).map(drop)
+}
+
+/// Sends the message of an object of one part.
+fn send_short(py: Python<'_>, tid: i32, tag: i32, mut body: Vec<u8>) -> PyResult<()> {
+    // Messages of this length take the shortest path of the library, and pickle reads nothing behind its end.
+    if body.len() < IMMEDIATE_BYTES {
+        body.resize(IMMEDIATE_BYTES, 0);
+    }
+    let state = state(py);
+    let code = py.detach(|| state.run(None, |calls| raw::psend_bytes(calls, tid, tag, &mut body)));
+    check(py, "pvm_send", code.unwrap_or_else(|code| code)).map(drop)
 }
 
 /// Receives by `take` until it has found something or the time (in seconds) is over. Signal handlers of Python run
@@ -216,7 +210,10 @@ fn take_object(calls: &mut Calls, tid: i32, tag: i32, limit: Option<Duration>) -
 /// Returns the object of a short message.
 fn object_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     if let Some(one) = bytes.strip_prefix(SIGN_OF_ONE) {
-        return pickle(py)?.loads.bind(py).call1((PyBytes::new(py, one),));
+        return match plain::unpickle(py, one) {
+            Some(object) => Ok(object),
+            None => pickle(py)?.loads.bind(py).call1((PyBytes::new(py, one),)),
+        };
     }
     let parts = bytes.strip_prefix(SIGN).and_then(message::split).ok_or_else(|| fail(py, "pvm_recv", BAD_MESSAGE))?;
     let list = PyList::empty(py);

@@ -1,5 +1,6 @@
 import pathlib
 import pickle
+import random
 import subprocess
 
 import numpy
@@ -176,3 +177,87 @@ def test_watches_tell_of_ends_by_iterator_and_by_callback():
         hpvm.send(tids[1], None)
         assert list(watch) == [tids[1]] and ended.get(timeout=10) == tids[1]
         assert not hpvm.is_alive(tids[0])
+
+
+PLAIN = [
+    None, True, False, 0, 255, 256, 65535, 65536, -1, -(2**31), 2**31, 2**63 - 1, -(2**63), 0.0, -0.5, float("inf"),
+    "", "a", "\u00e9" * 200, "x" * 300, b"", b"y" * 300, [], (), {}, [[]], [(1,), {"a": [None, ()]}],
+    {1: 2, (1, 2): "three"}, {"step": 3, "name": "site", "residual": 0.125, "done": False}, list(range(1000)),
+]  # fmt: skip
+
+
+def body_of(value):
+    """Returns the bytes of the message in which a value travels."""
+    hpvm.send(hpvm.mytid(), value, 16)
+    message = hpvm.recv_message(tag=16, timeout=5)
+    return message.bytes(message.nbytes)
+
+
+@pytest.mark.parametrize("value", PLAIN, ids=lambda value: repr(value)[:20])
+def test_a_plain_value_travels_as_a_pickle_and_comes_back_as_it_was(value):
+    body = body_of(value)
+    assert body[:8] == b"hpvmone1"
+    there = pickle.loads(body[8:])
+    hpvm.send(hpvm.mytid(), value, 17)
+    back = hpvm.recv(tag=17, timeout=5)
+    assert there == value and back == value and type(there) is type(value) and type(back) is type(value)
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**70), "\ud800", {1}, 1j, [0, [1, {2: 2**64}]]], ids=repr)
+def test_a_value_that_is_not_plain_comes_back_as_it_was(value):
+    hpvm.send(hpvm.mytid(), value, 18)
+    assert hpvm.recv(tag=18, timeout=5) == value
+
+
+def test_what_is_one_object_is_one_object_again():
+    inner = [1]
+    hpvm.send(hpvm.mytid(), [inner, {"again": inner}], 18)
+    back = hpvm.recv(tag=18, timeout=5)
+    back[0].append(2)
+    assert back == [[1, 2], {"again": [1, 2]}]
+    itself = []
+    itself.append(itself)
+    hpvm.send(hpvm.mytid(), itself, 18)
+    back = hpvm.recv(tag=18, timeout=5)
+    assert back[0] is back
+    deep = []
+    for _ in range(100):
+        deep = [deep]
+    hpvm.send(hpvm.mytid(), deep, 18)
+    assert hpvm.recv(tag=18, timeout=5) == deep
+
+
+def test_subclasses_keep_their_class():
+    import collections
+    import enum
+
+    Level = enum.IntEnum("Level", "LOW HIGH")
+    globals()["Level"] = Level
+    Level.__module__, Level.__qualname__ = __name__, "Level"
+    for value in (collections.OrderedDict(a=1), [Level.HIGH], collections.Counter("aab")):
+        hpvm.send(hpvm.mytid(), value, 18)
+        back = hpvm.recv(tag=18, timeout=5)
+        assert back == value and type(back) is type(value)
+    hpvm.send(hpvm.mytid(), Level.HIGH, 18)
+    assert hpvm.recv(tag=18, timeout=5) is Level.HIGH
+
+
+def test_a_damaged_pickle_raises_an_exception_or_is_another_value():
+    random.seed(17)
+    for value in ([1, ("two", 3.0), {"four": b"5"}], {"a": [None, True, 70000, -1]}):
+        whole = body_of(value)
+        for end in range(8, len(whole) - 1):
+            hpvm.psend(hpvm.mytid(), whole[:end], 19)
+            with pytest.raises(Exception):
+                hpvm.recv(tag=19, timeout=5)
+        for _ in range(500):
+            damaged = bytearray(whole)
+            damaged[random.randrange(10, len(whole))] ^= 1 << random.randrange(3)
+            hpvm.psend(hpvm.mytid(), damaged, 19)
+            try:
+                expected = pickle.loads(bytes(damaged[8:]))
+            except Exception as error:
+                with pytest.raises(type(error)):
+                    hpvm.recv(tag=19, timeout=5)
+            else:
+                assert repr(hpvm.recv(tag=19, timeout=5)) == repr(expected)

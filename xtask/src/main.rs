@@ -114,7 +114,7 @@ const COMMANDS: &[(&str, &[Command])] = &[
             ),
             command(
                 "packages",
-                "make the Debian packages and tarballs offline, try them in a fresh system",
+                "make the Debian packages and tarballs offline, try them in a fresh system: packages [--only PART]",
                 "20 min",
                 packages::run,
             ),
@@ -151,7 +151,7 @@ const COMMANDS: &[(&str, &[Command])] = &[
             ),
             command(
                 "guide",
-                "run the programs and commands of the guide, check its links and messages: guide [--only PAGE]",
+                "run the programs and commands of the guide, check its links, messages and spelling: guide [--only PAGE]",
                 "20 s",
                 guide::run,
             ),

@@ -17,6 +17,9 @@ const FONT: &str = "fonts-dejavu-core";
 
 /// The packages for tests.
 const TEST: &[&str] = &[
+    // The spelling of the guide.
+    "aspell",
+    "aspell-en",
     "cmake",
     FONT,
     "g++",

@@ -28,7 +28,7 @@ const ITEM_BYTES: [u8; 16] = {
 /// The most items of one call on the fast path. `pvm-task` also limits their total size.
 const ITEMS_MAX: usize = 16;
 /// The longest message of FMP on the fast path.
-const FMP_BYTES_MAX: usize = pvm_fmp::IMMEDIATE_BYTES;
+pub const FMP_BYTES_MAX: usize = pvm_fmp::IMMEDIATE_BYTES;
 
 /// Returns the size of the user's data in bytes; `None` for more than [`ITEMS_MAX`] items, a type outside
 /// [`ITEM_BYTES`] or a null pointer.
@@ -147,6 +147,22 @@ pub unsafe fn precv(
     let filter = state.task.filter(tid, tag);
     // SAFETY: as promised.
     state.task.precv_fast(&filter, unsafe { writable(data.cast(), bytes) })
+}
+
+/// `hpvm_take` on the fast path, for a message of as many bytes as one or two numbers have; spins for a short time.
+///
+/// # Safety
+/// `data` has room for [`FMP_BYTES_MAX`] bytes.
+#[inline(always)]
+pub unsafe fn take(tid: c_int, tag: c_int, data: *mut u8) -> Option<Delivered> {
+    let mut guard = FastGuard::enter()?;
+    let state = guard.state();
+    if state.ordinary_only || state.matcher.is_some() {
+        return None;
+    }
+    let filter = state.task.filter(tid, tag);
+    // SAFETY: as promised.
+    state.task.precv_fast(&filter, unsafe { writable(data, FMP_BYTES_MAX) })
 }
 
 /// `pvm_initsend` on the fast path.

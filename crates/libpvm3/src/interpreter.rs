@@ -1,6 +1,7 @@
 //! Calls for the Python package. Each does what several calls of PVM do: after `pvm_getfds` each call of the library costs
 //! two system calls, and otherwise a message of a few bytes costs less than the calls around it.
 use crate::errors::{Failure, call_silent};
+use crate::fast_path;
 use crate::memory::writable;
 use crate::process::Guard;
 use crate::receive::{Places, Room, precv, receive};
@@ -33,7 +34,7 @@ pub unsafe extern "C" fn hpvm_precv(
     // SAFETY: three ints, as the caller promises.
     let places = unsafe { Places { source: found, tag: found.add(1), length: found.add(2) } };
     // SAFETY: data as the caller promises.
-    if let Some(delivered) = unsafe { crate::fast_path::precv((tid, tag), data, count, data_type) } {
+    if let Some(delivered) = unsafe { fast_path::precv((tid, tag), data, count, data_type) } {
         // SAFETY: places as the caller promises.
         unsafe { places.fill(&delivered) };
         return 1;
@@ -77,6 +78,15 @@ pub unsafe extern "C" fn hpvm_take(
     taken: *mut Taken,
 ) -> c_int {
     let room = room.max(0) as usize;
+    if room >= fast_path::FMP_BYTES_MAX {
+        // SAFETY: room as checked, and as the caller promises.
+        if let Some(found) = unsafe { fast_path::take(tid, tag, data) } {
+            let length = found.len as c_int;
+            // SAFETY: as the caller promises.
+            unsafe { taken.write(Taken { mid: 0, source: found.src, tag: found.tag, length }) };
+            return 1;
+        }
+    }
     // SAFETY: as the caller promises.
     let bytes = if room == 0 { &mut [][..] } else { unsafe { writable(data, room) } };
     let limit = Duration::from_micros(limit_us.max(0) as u64);

@@ -7,6 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 /// processor's string instructions, which are half as fast if another core has just written the bytes.
 const PIECE_BYTES: usize = 4 << 10;
 
+/// The shortest copy for which [`is_a_little_ahead`] matters, in bytes.
+const AHEAD_BYTES_MIN: usize = 1 << 10;
+/// The size of a line of the cache, in bytes.
+#[cfg(target_arch = "x86_64")]
+const LINE_BYTES: usize = 64;
+/// The size of a page, and how far a target is ahead of its source within a page if it is [`is_a_little_ahead`], both
+/// in bytes.
+const PAGE_BYTES: usize = 4 << 10;
+const AHEAD_BYTES: usize = 32;
+
 /// The shortest copy that is counted, in bytes. Counting a shorter one would take a noticeable part of its time.
 const COUNTED_BYTES_MIN: usize = 4 << 10;
 
@@ -36,6 +46,11 @@ pub fn copied_bytes() -> u64 {
 #[inline]
 pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     count_copy(bytes);
+    if bytes >= AHEAD_BYTES_MIN && is_a_little_ahead(from, to) {
+        // SAFETY: as the caller promises.
+        unsafe { copy_by_lines(from, to, bytes) };
+        return;
+    }
     let mut done = 0;
     while done < bytes {
         let count = (bytes - done).min(PIECE_BYTES);
@@ -43,6 +58,45 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
         unsafe { std::ptr::copy_nonoverlapping(from.add(done), to.add(done), count) };
         done += count;
     }
+}
+
+/// Returns whether the target lies less than [`AHEAD_BYTES`] ahead of the source, not counting whole pages. Wide stores
+/// then delay the wide loads that follow: until it knows the whole address, a processor takes a load from the same place
+/// of another page for a load of what it has just stored. The C library's copy takes 1.5 to 2.4 times as long on an
+/// AMD Zen 4. It is no rare case: the C library places each long array 16 bytes behind the start of a page, and a body
+/// in shared memory begins with a page.
+#[inline(always)]
+fn is_a_little_ahead(from: *const u8, to: *mut u8) -> bool {
+    let ahead = to.addr().wrapping_sub(from.addr()) % PAGE_BYTES;
+    cfg!(target_arch = "x86_64") && ahead != 0 && ahead < AHEAD_BYTES
+}
+
+/// Copies by loads and stores of 16 bytes, a line of the cache at a time: where the C library's wider ones do not delay
+/// each other, they are up to 1.4 times as fast.
+///
+/// # Safety
+/// As for [`copy`].
+unsafe fn copy_by_lines(from: *const u8, to: *mut u8, bytes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    let whole = {
+        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
+        let whole = bytes / LINE_BYTES * LINE_BYTES;
+        for at in (0..whole).step_by(LINE_BYTES) {
+            // SAFETY: parts of the ranges for which the caller promises; SSE2 is part of x86-64.
+            unsafe {
+                let (from, to) = (from.add(at).cast::<__m128i>(), to.add(at).cast::<__m128i>());
+                let words = [0, 1, 2, 3].map(|word| _mm_loadu_si128(from.add(word)));
+                for (word, value) in words.into_iter().enumerate() {
+                    _mm_storeu_si128(to.add(word), value);
+                }
+            }
+        }
+        whole
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let whole = 0;
+    // SAFETY: the rest of the ranges.
+    unsafe { std::ptr::copy_nonoverlapping(from.add(whole), to.add(whole), bytes - whole) };
 }
 
 /// Copies bytes out of memory of a peer.
@@ -83,16 +137,15 @@ pub unsafe fn copy_non_temporal(from: *const u8, to: *mut u8, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{__m128i, _MM_HINT_NTA, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_stream_si128};
-        const LINE: usize = 64;
         /// How far ahead the source is prefetched, in bytes; this kind of prefetch displaces nothing else in the
         /// caches.
         const AHEAD: usize = 1024;
-        let head = (to.addr().next_multiple_of(LINE) - to.addr()).min(bytes);
-        let whole = head + (bytes - head) / LINE * LINE;
+        let head = (to.addr().next_multiple_of(LINE_BYTES) - to.addr()).min(bytes);
+        let whole = head + (bytes - head) / LINE_BYTES * LINE_BYTES;
         // SAFETY: a part of the ranges for which the caller promises.
         unsafe { copy(from, to, head) };
         count_copy(whole - head);
-        for at in (head..whole).step_by(LINE) {
+        for at in (head..whole).step_by(LINE_BYTES) {
             // SAFETY: parts of the ranges for which the caller promises, the target aligned; SSE2
             // is part of x86-64.
             unsafe {
@@ -132,6 +185,24 @@ mod tests {
             unsafe { copy(from.as_ptr(), to.as_mut_ptr(), from.len()) };
             // Other tests may copy at the same time.
             assert!(copied_bytes() >= before + (1 << 20) - 128);
+        }
+    }
+
+    #[test]
+    fn a_copy_is_a_copy_at_every_distance_within_a_page() {
+        let from: Vec<u8> = (0..9000u32).map(|at| (at * 7 + at / 256) as u8).collect();
+        let mut memory = vec![0u8; from.len() + PAGE_BYTES];
+        for distance in (0..=AHEAD_BYTES + 1).chain([PAGE_BYTES / 2, PAGE_BYTES - 1]) {
+            let start = from.as_ptr().addr().wrapping_sub(memory.as_ptr().addr()).wrapping_add(distance) % PAGE_BYTES;
+            let is_ahead = is_a_little_ahead(from.as_ptr(), memory[start..].as_mut_ptr());
+            assert_eq!(is_ahead, cfg!(target_arch = "x86_64") && (1..AHEAD_BYTES).contains(&distance));
+            for bytes in [0, 63, 64, AHEAD_BYTES_MIN - 1, AHEAD_BYTES_MIN, AHEAD_BYTES_MIN + 1, 4159, from.len()] {
+                memory.fill(0);
+                // SAFETY: both ranges lie in their vectors.
+                unsafe { copy(from.as_ptr(), memory[start..].as_mut_ptr(), bytes) };
+                assert_eq!(memory[start..start + bytes], from[..bytes]);
+                assert!(memory[..start].iter().chain(&memory[start + bytes..]).all(|byte| *byte == 0));
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The memory of Python's objects.
 use libc::{c_char, c_int, c_void};
 use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyString};
 use std::ffi::CStr;
 use std::ptr::null;
 
@@ -31,6 +32,39 @@ const PAGE_BYTES: usize = 4096;
 unsafe extern "C" {
     fn PyObject_GetBuffer(object: *mut pyo3::ffi::PyObject, view: *mut View, flags: c_int) -> c_int;
     fn PyBuffer_Release(view: *mut View);
+    /// The limited interface has it from 3.10 on; it is the same in 3.9.
+    fn PyUnicode_AsUTF8AndSize(text: *mut pyo3::ffi::PyObject, bytes: *mut isize) -> *const c_char;
+}
+
+/// Returns the UTF-8 of a text, which Python keeps with the text; `None` if the text has a lone surrogate.
+pub fn utf8<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
+    let mut bytes = 0;
+    // SAFETY: a text, and a place for the length.
+    let start = unsafe { PyUnicode_AsUTF8AndSize(text.as_ptr(), &mut bytes) };
+    if start.is_null() {
+        // The exception says what `None` says.
+        drop(PyErr::take(text.py()));
+        return None;
+    }
+    // SAFETY: that many bytes, which stay what they are as long as the text lives.
+    Some(unsafe { std::slice::from_raw_parts(start.cast(), bytes as usize) })
+}
+
+/// Returns the text of UTF-8; `None` if the bytes are something else.
+pub fn new_text<'py>(py: Python<'py>, utf8: &[u8]) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: the slice's memory; the result is a new object, or null with an exception.
+    unsafe {
+        let text = pyo3::ffi::PyUnicode_FromStringAndSize(utf8.as_ptr().cast(), utf8.len() as isize);
+        Bound::from_owned_ptr_or_err(py, text).ok()
+    }
+}
+
+/// Returns the value of an int; `None` if 64 bits do not hold it.
+pub fn int(int: &Bound<'_, PyInt>) -> Option<i64> {
+    let mut is_over = 0;
+    // SAFETY: an int, of which the call reports that it is too long without an exception.
+    let value = unsafe { pyo3::ffi::PyLong_AsLongLongAndOverflow(int.as_ptr(), &mut is_over) };
+    (is_over == 0).then_some(value)
 }
 
 /// The contiguous memory of a Python object, which stays in place until the value is dropped. (The view is boxed, since

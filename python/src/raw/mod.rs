@@ -10,7 +10,7 @@ mod memory;
 mod receive;
 
 pub use events::{close, event, ring, silence, wait_for};
-pub use memory::{Buffer, Place, unfilled};
+pub use memory::{Buffer, Place, int, new_text, unfilled, utf8};
 pub use receive::{Envelope, precv, take, take_and_read, take_from_mailbox};
 
 use libc::{c_char, c_int, c_void};

@@ -1,8 +1,9 @@
 //! `cargo xtask guide`: checks the guide (`docs/guide`). The commands that its pages show are run in the order of each
 //! page, and print what the page shows; every link leads somewhere; each message that a page explains is in the
-//! sources. If `mdbook` is installed, the command also builds the book.
+//! sources; its text has no wrong spelling. If `mdbook` is installed, the command also builds the book.
 mod messages;
 mod pages;
+mod prose;
 mod transcript;
 
 use crate::build;
@@ -48,6 +49,7 @@ fn check(only: Option<&str>) -> Result<Counts> {
         bail!("the pages are: {}", pages.iter().map(|page| &*page.name).collect::<Vec<_>>().join(", "));
     }
     let mut checks = Checks::default();
+    check_prose(&chosen, &mut checks);
     let sources = messages::Sources::read(&root())?;
     for page in chosen {
         let about = |what: &str| format!("{what} of docs/guide/src/{}.md", page.name);
@@ -66,6 +68,28 @@ fn check(only: Option<&str>) -> Result<Counts> {
     checks.check("the programs of the guide are in its pages", pages::check_programs(&directory(), &pages));
     checks.check("the summary of the guide has every page", pages::check_summary(&directory(), &pages));
     Ok(checks.counts())
+}
+
+/// Checks the text of pages.
+fn check_prose(pages: &[&Page], checks: &mut Checks) {
+    match prose::missing_for_spelling() {
+        Some(missing) => checks.skip("the spelling of the guide", missing),
+        None => {
+            for page in pages {
+                checks.check(&format!("the spelling of docs/guide/src/{}.md", page.name), prose::check_spelling(page));
+            }
+            checks.check("the list of words has what it needs", prose::check_words());
+        }
+    }
+    match prose::proselint() {
+        Err(error) => checks.skip("the style of the guide", &format!("proselint cannot be had: {error:#}")),
+        Ok(program) => {
+            for page in pages {
+                let name = format!("the style of docs/guide/src/{}.md", page.name);
+                checks.check(&name, prose::check_style(page, &program));
+            }
+        }
+    }
 }
 
 /// Returns what the page's commands need and this machine lacks.

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 /// How names of files of the sources begin.
 const SOURCES: [&str; 4] = ["docs/", "man/", "examples/", "crates/"];
 
+/// What stands in the prose in place of code: no word, so that the words around it are no neighbours.
+const CODE: &str = "*";
+
 /// A page.
 pub struct Page {
     /// The name of the file, without `.md`.
@@ -15,8 +18,8 @@ pub struct Page {
     pub directory: PathBuf,
     /// The anchors of the headings.
     anchors: Vec<String>,
-    /// The text outside of blocks and of code in a line.
-    prose: String,
+    /// The text outside of blocks, line by line, with [`CODE`] in place of code in a line.
+    pub prose: String,
     /// The code in lines of text.
     code: Vec<String>,
     /// The blocks between lines of three backticks, in their order.
@@ -53,6 +56,9 @@ pub fn parse(name: String, directory: PathBuf, text: &str) -> Result<Page> {
     let (mut anchors, mut prose, mut code, mut blocks) = (Vec::new(), String::new(), Vec::new(), Vec::new());
     let mut open: Option<Block> = None;
     for (index, line) in text.lines().enumerate() {
+        if open.is_some() || line.starts_with("```") {
+            prose.push('\n');
+        }
         match (line.strip_prefix("```"), &mut open) {
             (Some(_), Some(_)) => blocks.extend(open.take()),
             (Some(kind), None) => {
@@ -68,7 +74,8 @@ pub fn parse(name: String, directory: PathBuf, text: &str) -> Result<Page> {
                 }
                 ensure!(line.split('`').count() % 2 == 1, "{name}.md, line {}: code without an end", index + 1);
                 // The parts at odd places are between backticks.
-                prose.extend(line.split('`').step_by(2));
+                let words: Vec<&str> = line.split('`').step_by(2).collect();
+                prose.push_str(&words.join(CODE));
                 prose.push('\n');
                 code.extend(line.split('`').skip(1).step_by(2).map(str::to_owned));
             }
@@ -179,6 +186,7 @@ mod tests {
         let found = page("a", text);
         assert_eq!(found.anchors, ["what-pvm-is-now"]);
         assert_eq!(links(&found.prose), ["b.md#it"]);
+        assert_eq!(found.prose, "# What * is, now\n[a](b.md#it) *\n\n\n\nend\n");
         assert_eq!((&*found.blocks[0].kind, &*found.blocks[0].text, found.blocks[0].line), ("console", "$ ls\n", 4));
         assert!(parse("a".into(), "/".into(), "```c\nint x;\n").is_err());
     }

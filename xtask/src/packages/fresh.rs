@@ -1,7 +1,7 @@
 //! Builds the packages in a fresh Debian system, without a network, from the source tarball alone; then installs them
 //! in another fresh system over Debian's PVM. The scripts are in `tests/packages`.
 use super::{debian, made, source, versions};
-use crate::common::{Checks, in_path, output, root, sh};
+use crate::common::{Checks, output, root, sh};
 use crate::counts::Counts;
 use crate::python;
 use anyhow::{Context, Result, ensure};
@@ -111,25 +111,42 @@ fn remove(directory: &Path) -> Result<()> {
     }
 }
 
-/// Runs all checks. Needs root.
-pub fn counted() -> Result<Counts> {
-    ensure!(in_path("debootstrap"), "debootstrap is missing: cargo xtask setup packages");
+/// Makes the portable wheel, and tries it ([`try_wheel`]).
+pub fn wheel() -> Result<Counts> {
+    let mut checks = Checks::default();
+    let tried = python::wheel(python::For::OlderSystems).and_then(|wheel| try_wheel(&wheel));
+    checks.check("a system with Python and pip alone installs the wheel and runs its demo", tried);
+    Ok(checks.counts())
+}
+
+/// Makes the source tarball twice, and builds from it in a fresh system without a network.
+pub fn build() -> Result<Counts> {
     let version = versions::version()?;
     let mut checks = Checks::default();
-    let wheel = python::wheel(python::For::OlderSystems).and_then(|wheel| try_wheel(&wheel));
-    checks.check("a system with Python and pip alone installs the wheel and runs its demo", wheel);
     let tarball = source::make(&made(), &version)?;
     checks.check("the same commit makes the same source tarball", is_reproducible(&tarball, &version));
     println!("building from {} in a fresh system without a network", tarball.display());
-    let built = build(&tarball, &version);
-    let packages = built.as_deref().unwrap_or_default().to_vec();
-    checks.check("the source tarball builds without a network, and lintian finds no error", built.map(drop));
+    let built = build_from(&tarball, &version);
+    checks.check("the source tarball builds without a network, and lintian finds no error", built);
+    Ok(checks.counts())
+}
+
+/// Tries the packages that [`build`] has made, in this run or in an earlier one.
+pub fn trial() -> Result<Counts> {
+    const NAME: &str = "the Debian packages take the place of Debian's own";
+    let mut checks = Checks::default();
+    let packages = built_packages()?;
     if packages.is_empty() {
-        checks.skip("the Debian packages take the place of Debian's own", "they were not built");
+        checks.skip(NAME, "they are not built: cargo xtask packages --only build");
     } else {
-        checks.check("the Debian packages take the place of Debian's own", try_out(&packages));
+        checks.check(NAME, try_out(&packages));
     }
     Ok(checks.counts())
+}
+
+/// Returns the packages of the last successful build.
+fn built_packages() -> Result<Vec<PathBuf>> {
+    if made().exists() { debian::packages_in(&made()) } else { Ok(Vec::new()) }
 }
 
 fn is_reproducible(tarball: &Path, version: &str) -> Result<()> {
@@ -139,28 +156,26 @@ fn is_reproducible(tarball: &Path, version: &str) -> Result<()> {
     Ok(())
 }
 
-/// Builds the packages, and returns their paths.
-fn build(tarball: &Path, version: &str) -> Result<Vec<PathBuf>> {
+/// Builds the packages, and places them in [`made()`] once all are there.
+fn build_from(tarball: &Path, version: &str) -> Result<()> {
+    // If this build fails, no packages of an earlier commit are tried instead.
+    built_packages()?.iter().try_for_each(fs::remove_file)?;
     let system = System::base()?.copy("builder")?;
     let install = format!("apt-get -qq update && apt-get -qq install -y --no-install-recommends {BUILD_PACKAGES}");
     system.run(&install, true, "builder.log")?;
     system.take(tarball)?;
     system.take(&root().join("tests/packages/build.sh"))?;
     system.run(&format!("sh /build/build.sh {version}"), false, "build.log")?;
-    let mut packages = Vec::new();
-    for package in debian::packages_in(&system.0.join("build"))? {
-        let to = made().join(package.file_name().context("a package has a name")?);
-        fs::copy(&package, &to)?;
-        packages.push(to);
-    }
+    let packages = debian::packages_in(&system.0.join("build"))?;
     ensure!(packages.len() == debian::PACKAGES.len(), "not all packages: {packages:?}");
-    remove(&system.0)?;
-    Ok(packages)
+    for package in &packages {
+        fs::copy(package, made().join(package.file_name().context("a package has a name")?))?;
+    }
+    remove(&system.0)
 }
 
 /// Installs the wheel in fresh systems that have Python and pip, and runs its demo without a network. Needs root.
 pub fn try_wheel(wheel: &Path) -> Result<()> {
-    ensure!(in_path("debootstrap"), "debootstrap is missing: cargo xtask setup packages");
     for release in WHEEL_RELEASES {
         println!("trying the wheel in a fresh system of Debian {release}");
         let system = System::base_of(release)?.copy("wheel")?;
