@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// The seeds that `cargo xtask test` runs.
-const SEEDS: usize = 50;
+const SEEDS: usize = 100;
 
 /// Runs the command.
 pub fn run(arguments: &[String]) -> Result<()> {

@@ -4,10 +4,12 @@ use crate::node::NodeState;
 use crate::queue::{Nanos, SECOND};
 use crate::world::{Event, World};
 use pvm_core::flows::multicast::{PART_BYTES_MIN, PartToSend, Stored};
-use std::collections::BTreeSet;
 
-/// The bytes of a body that a datagram holds.
-pub const PART_BYTES: usize = 2 * PART_BYTES_MIN;
+/// The bytes of a body that a datagram holds, at least.
+const SHORT_PART_BYTES: usize = 2 * PART_BYTES_MIN;
+/// The most events that the parts of one body cause. In a large machine, parts are longer and thus fewer: each of them
+/// is an event at each host, and most of a run would be spent on them.
+const PART_EVENTS_MAX: usize = 8192;
 /// How many of a thousand datagrams arrive twice.
 const DOUBLED: usize = 10;
 /// How many of a thousand datagrams of the machine's rules arrive changed. A changed part of a body counts as lost,
@@ -22,13 +24,20 @@ impl World {
     pub fn send_datagrams(&mut self, node: NodeId) {
         let now = self.time(node);
         self.nodes[node].flows.note_time(now);
+        if self.nodes[node].flows.has_no_broadcasts() {
+            return;
+        }
         while let Some(datagram) = self.nodes[node].flows.next_datagram() {
             for other in (0..self.nodes.len()).filter(|other| *other != node) {
                 self.send_datagram(node, other, &datagram.part);
             }
         }
-        let hosts: BTreeSet<_> = self.nodes[node].flows.hosts().collect();
-        hosts.into_iter().for_each(|host| self.carry(node, host));
+        self.carry_all(node);
+    }
+
+    /// Returns the number of bytes of a body that each of its datagrams holds.
+    pub fn part_bytes(&self, bytes: usize) -> usize {
+        SHORT_PART_BYTES.max(bytes.div_ceil(PART_EVENTS_MAX / self.nodes.len().max(1)))
     }
 
     fn send_datagram(&mut self, from: NodeId, to: NodeId, part: &PartToSend) {
@@ -85,6 +94,7 @@ impl World {
             self.checks.body_part(tid, part.key, &part.range);
             if let Stored::Complete(_) = fetches.placed_heard(part.key, part.part) {
                 self.body_complete(node, part.key);
+                self.carry_all(node);
             }
         }
         if part.round > 0 {

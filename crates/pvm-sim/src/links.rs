@@ -9,6 +9,7 @@ use pvm_core::flows::pacing::Grant;
 use pvm_core::flows::{Credit, DataFrame, MessageHeader};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
@@ -385,6 +386,12 @@ impl World {
             self.send_data(link, end, Item::Piece(Rc::new(piece)));
         }
         self.poll_freed(node);
+    }
+
+    /// Sends data to all hosts, because bodies that other hosts want have grown or are no more.
+    pub fn carry_all(&mut self, node: NodeId) {
+        let hosts: BTreeSet<Tid> = self.nodes[node].flows.hosts().collect();
+        hosts.into_iter().for_each(|host| self.carry(node, host));
     }
 
     /// Sends grants to the hosts that send long messages.

@@ -1,5 +1,4 @@
 //! Announced multicasts, and the bodies that daemons fetch from each other.
-use crate::broadcast::PART_BYTES;
 use crate::network::NodeId;
 use crate::node::NodeState;
 use crate::program::QueuedMessage;
@@ -9,7 +8,6 @@ use pvm_core::flows::multicast::{
     Announcement, BODY_SECRET_BYTES, BodyKey, BodyRequest, DIGEST_BYTES, Delivery, McastRoute, Stored,
 };
 use pvm_core::tid::Tid;
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -28,7 +26,8 @@ impl World {
         let route = McastRoute::from_word(self.prng.below(5) as u32).expect("five routes");
         let now = self.time(node);
         self.nodes[node].flows.note_time(now);
-        let plan = self.nodes[node].flows.plan_multicast(route, own, dsts, bytes, |_| None, || Some(PART_BYTES));
+        let part_bytes = Some(self.part_bytes(bytes));
+        let plan = self.nodes[node].flows.plan_multicast(route, own, dsts, bytes, |_| None, || part_bytes);
         let several = {
             let mut hosts = dsts.iter().map(|dst| dst.host());
             let first = hosts.next();
@@ -114,8 +113,7 @@ impl World {
             Stored::Complete(_) => self.body_complete(node, key),
         }
         self.send_body_requests(node);
-        let hosts: BTreeSet<Tid> = self.nodes[node].flows.hosts().collect();
-        hosts.into_iter().for_each(|host| self.carry(node, host));
+        self.carry_all(node);
     }
 
     /// Kills a daemon that relays a body, unless it is the master: without that, the machine ends.
@@ -180,5 +178,6 @@ impl World {
         self.nodes[node].inbound.fetches.tick();
         self.nodes[node].flows.tick_bodies();
         self.send_body_requests(node);
+        self.carry_all(node);
     }
 }

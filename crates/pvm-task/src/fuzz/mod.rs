@@ -1,5 +1,6 @@
 //! Fuzz targets: untrusted input from other tasks and daemons (docs/testing.md).
 mod control;
+mod releases;
 
 use crate::direct::Body;
 use crate::direct::frames::{CHUNK_BYTES_MAX, Frame};
@@ -67,6 +68,7 @@ pub const TARGETS: &[Target] = &[
             ),
         ],
     },
+    Target { name: "releases", run: releases::releases, decoder: releases::DECODER },
     Target { name: "task-control", run: control::task_control, decoder: control::DECODER },
     Target {
         name: "child-output",

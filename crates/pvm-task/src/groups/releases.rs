@@ -122,7 +122,7 @@ impl Releases {
     }
 
     /// Handles a datagram. Returns whether it is a release that a thread awaits.
-    fn hear(&mut self, bytes: &[u8]) -> bool {
+    pub fn hear(&mut self, bytes: &[u8]) -> bool {
         let Ok(ReleaseDatagram { group, release }) = ReleaseDatagram::read(bytes) else { return false };
         let Some(known) = self.groups.get_mut(&group).filter(|known| known.is_awaited && !known.has_come) else {
             return false;

@@ -41,14 +41,17 @@ const WAYS: &[Way] = &[
     (HPVM, "hpvm, iterative", 1),
     (HPVM, "hpvm, binomial", 2),
     (HPVM, "hpvm, hypercube", 3),
-    (HPVM, "hpvm, broadcast", 4),
+    (HPVM, "hpvm, broadcast", BROADCAST),
     (PVM, "PVM 3.4.6", 0),
 ];
 const AUTOMATIC: i32 = 0;
+const BROADCAST: i32 = 4;
 /// How many multicasts of each size go by the automatic way before the measured ones: the daemon measures each of up to
 /// three ways three times before it prefers one. They are several runs of the program, since a run has a time limit.
 const LEARNING_RUNS: usize = 3;
-const LEARNING: Effort = Effort { trials: 0, repetition_ms: 0, repetitions: 3 };
+const LEARNING: Effort = Effort { passes: 1, trials: 0, repetition_ms: 0, repetitions: 3 };
+/// The most passes over the ways of a system.
+const PASSES_MAX: usize = 3;
 
 /// An emulated network.
 struct Place {
@@ -140,13 +143,18 @@ fn sheets(form: Form) -> Vec<Sheet> {
     [bridge_sheets(form), ether_sheets(form)].concat()
 }
 
-/// How much is measured of one way and size. The first multicasts are not measured.
+/// How much is measured of one way and size: the number of passes over all ways, and how much in each. The first
+/// multicasts are not measured.
 #[derive(Clone, Copy, PartialEq)]
 struct Effort {
+    passes: usize,
     trials: usize,
     repetition_ms: u32,
     repetitions: u32,
 }
+
+/// Returns how much is measured of a way and a size, or why nothing is.
+type Efforts<'a> = dyn Fn(Way, usize) -> Result<Effort, &'static str> + 'a;
 
 /// Takes a value of a way and a size, or why there is none.
 type Report<'a> = &'a mut dyn FnMut(Way, usize, Result<f64, &str>);
@@ -170,10 +178,10 @@ fn measure(stage: &Stage) -> Result<()> {
 fn on_bridge(stage: &Stage) -> Result<()> {
     let most = counts(stage.form).iter().copied().max().unwrap_or(2);
     let network = stage.bridge(most)?;
-    let (trials, (repetition_ms, repetitions)) = (3, stage.either((1, 1), (50, 5)));
+    let (trials, (passes, repetition_ms, repetitions)) = (3, stage.either((1, 1, 1), (PASSES_MAX, 20, 3)));
     let sizes = sizes(stage.form);
     for count in counts(stage.form) {
-        let effort = |_: Contestant, _: usize| Ok(Effort { trials, repetition_ms, repetitions });
+        let effort = |_: Way, _: usize| Ok(Effort { passes, trials, repetition_ms, repetitions });
         let times = by_all_ways(stage, &network, *count, sizes, &effort, &mut |way, size, said| match said {
             Ok(value) => stage.value(&id(size), way.1, count, value),
             Err(error) => stage.failed(way.0, &id(size), way.1, count, error),
@@ -190,12 +198,15 @@ fn on_ether(stage: &Stage, place: &Place) -> Result<()> {
     let network = stage.slow_ether(hosts, place.rate, place.medium, place.slowdown)?;
     let scale = 1e-3 / f64::from(place.slowdown);
     let sizes = ether_sizes(stage.form);
-    // On the segment, 1 MiB to each of 16 hosts takes 15 s.
+    // On the segment, 1 MiB to each of 16 hosts takes 15 s, and by broadcast 1 s.
     let is_long = |size: usize| place.rate == Rate::Ten && size >= 1 << 20;
-    let effort = |who: Contestant, size: usize| match is_long(size) {
+    let effort = |(who, _, number): Way, size: usize| match is_long(size) {
         true if who == PVM => Err("it takes more than two minutes"),
-        true => Ok(Effort { trials: 0, repetition_ms: 0, repetitions: 1 }),
-        false => Ok(Effort { trials: 1, repetition_ms: 0, repetitions: stage.either(1, 3) }),
+        true => {
+            let passes = if matches!(number, AUTOMATIC | BROADCAST) { PASSES_MAX } else { 1 };
+            Ok(Effort { passes, trials: 0, repetition_ms: 0, repetitions: 1 })
+        }
+        false => Ok(Effort { passes: stage.either(1, PASSES_MAX), trials: 1, repetition_ms: 0, repetitions: 1 }),
     };
     let times = by_all_ways(stage, &network, hosts, sizes, &effort, &mut |way, size, said| match said {
         Ok(value) => stage.value(&place.id(), way.1, size, value * scale),
@@ -206,37 +217,43 @@ fn on_ether(stage: &Stage, place: &Place) -> Result<()> {
 }
 
 /// Measures all ways over the first `hosts` hosts of a network, and reports each value, in us, or why there is none.
-/// `effort` returns how much is measured of a system and a size, or why nothing is.
+/// `effort` returns how much is measured of a way and a size, or why nothing is. The ways of one system are measured in
+/// turn in one machine: two machines, or two moments, differ by more than the ways do.
 fn by_all_ways(
     stage: &Stage,
     network: &Network,
     hosts: usize,
     sizes: &[usize],
-    effort: &dyn Fn(Contestant, usize) -> Result<Effort, &'static str>,
+    effort: &Efforts,
     report: Report,
 ) -> Vec<Times> {
     let mut all = Vec::new();
-    for way in WAYS {
-        let (who, _, number) = *way;
-        let machine = stage.machine(who, network, hosts);
-        for sizes in sizes.chunk_by(|one, other| effort(who, *one) == effort(who, *other)) {
-            let run = |effort| {
-                let machine = machine.as_ref().map_err(|error| format!("{error:#}"))?;
-                one_run(stage, machine, *way, hosts, sizes, effort).map_err(|error| format!("{error:#}"))
-            };
-            let learning_runs = if (who, number) == (HPVM, AUTOMATIC) { LEARNING_RUNS } else { 0 };
-            let learned: Result<Vec<_>, String> = (0..learning_runs).map(|_| run(LEARNING)).collect();
-            let said = learned.and_then(|_| run(effort(who, sizes[0])?));
-            match said {
-                Ok(times) => {
-                    for one in times {
-                        one.values.iter().for_each(|value| report(*way, one.size, Ok(*value)));
-                        all.push(one);
-                    }
+    for ways in WAYS.chunk_by(|one, other| one.0 == other.0) {
+        let machine = stage.machine(ways[0].0, network, hosts).map_err(|error| format!("{error:#}"));
+        let run = |way: Way, sizes: &[usize], effort: Effort| -> Result<Vec<Times>, String> {
+            let machine = machine.as_ref().map_err(String::clone)?;
+            one_run(stage, machine, way, hosts, sizes, effort).map_err(|error| format!("{error:#}"))
+        };
+        let alike = |one: &usize, other: &usize| ways.iter().all(|way| effort(*way, *one) == effort(*way, *other));
+        for sizes in sizes.chunk_by(alike) {
+            let automatic = ways.iter().find(|way| (way.0, way.2) == (HPVM, AUTOMATIC));
+            let learning = automatic.into_iter().flat_map(|way| [*way; LEARNING_RUNS]);
+            // If these runs fail, so does the measured one.
+            learning.for_each(|way| _ = run(way, sizes, LEARNING));
+            for (pass, way) in (0..PASSES_MAX).flat_map(|pass| ways.iter().map(move |way| (pass, *way))) {
+                let said = effort(way, sizes[0]).map_err(str::to_owned).and_then(|effort| match pass < effort.passes {
+                    true => run(way, sizes, effort),
+                    false => Ok(Vec::new()),
+                });
+                match said {
+                    Ok(times) => all.extend(times),
+                    Err(error) => sizes.iter().for_each(|size| report(way, *size, Err(&error))),
                 }
-                Err(error) => sizes.iter().for_each(|size| report(*way, *size, Err(&error))),
             }
         }
+    }
+    for one in &all {
+        one.values.iter().for_each(|value| report(one.way, one.size, Ok(*value)));
     }
     all
 }
@@ -251,7 +268,7 @@ fn one_run(
     effort: Effort,
 ) -> Result<Vec<Times>> {
     let (who, _, number) = way;
-    let Effort { trials, repetition_ms, repetitions } = effort;
+    let Effort { trials, repetition_ms, repetitions, .. } = effort;
     let mut words: Vec<&dyn Display> = vec![&"mcast", &number, &hosts, &trials, &repetition_ms, &repetitions];
     words.extend(sizes.iter().map(|size| size as &dyn Display));
     let said = stage.papers(who, machine, &words)?;
@@ -269,11 +286,14 @@ fn tell_choice(stage: &Stage, times: &[Times], size: usize, (sheet, row): (&str,
 
 /// Returns the time of the automatic way divided by the time of the best fixed one.
 fn choice(times: &[Times], size: usize) -> Option<f64> {
-    let ours = times.iter().filter(|one| one.size == size && one.way.0 == HPVM);
-    let medians: Vec<(i32, f64)> = ours.filter_map(|one| Some((one.way.2, median(&one.values)?))).collect();
-    let automatic = medians.iter().find(|(way, _)| *way == AUTOMATIC)?.1;
-    let fixed = medians.iter().filter(|(way, _)| *way != AUTOMATIC).map(|(_, time)| *time);
-    fixed.reduce(f64::min).map(|best| automatic / best)
+    let ours = || times.iter().filter(|one| one.size == size && one.way.0 == HPVM);
+    let median_of = |way: i32| {
+        let values: Vec<f64> = ours().filter(|one| one.way.2 == way).flat_map(|one| one.values.clone()).collect();
+        median(&values)
+    };
+    let fixed = WAYS.iter().filter(|(who, _, way)| *who == HPVM && *way != AUTOMATIC);
+    let best = fixed.filter_map(|(_, _, way)| median_of(*way)).reduce(f64::min)?;
+    median_of(AUTOMATIC).map(|automatic| automatic / best)
 }
 
 #[cfg(test)]
@@ -286,6 +306,10 @@ mod tests {
         let of_way = |(way, values): (&Way, [f64; 3])| Times { way: *way, size: 8, values: values.to_vec() };
         let mut times: Vec<Times> = WAYS.iter().zip(values).map(of_way).collect();
         assert_eq!(choice(&times, 8), Some(1.5));
+        // The values of all passes count.
+        times.push(Times { way: WAYS[0], size: 8, values: vec![10.0, 10.0] });
+        assert_eq!(choice(&times, 8), Some(1.0));
+        times.pop();
         assert_eq!(choice(&times, 9), None);
         times.remove(0);
         assert_eq!(choice(&times, 8), None);

@@ -361,6 +361,11 @@ impl Broadcasts {
     pub fn is_idle(&self) -> bool {
         self.queue.is_empty()
     }
+
+    /// Returns whether there is nothing to send, and no dropped listener to be told.
+    pub fn is_done(&self) -> bool {
+        self.queue.is_empty() && self.dropped.is_empty()
+    }
 }
 
 #[cfg(test)]

@@ -354,6 +354,11 @@ impl<P> Flows<P> {
         Some(Datagram { part, body })
     }
 
+    /// Returns whether [`Flows::next_datagram`] has nothing to do.
+    pub fn has_no_broadcasts(&self) -> bool {
+        self.broadcasts.is_done()
+    }
+
     /// Returns when [`Flows::next_datagram`] must be called next, even if nothing arrives.
     pub fn next_wakeup(&self) -> Option<Duration> {
         self.broadcasts.next_wakeup()

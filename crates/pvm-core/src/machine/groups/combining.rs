@@ -340,13 +340,15 @@ impl Groups {
         let Some(group) = self.by_id(id) else { return };
         let Some(known) = &group.combining.known_chain else { return };
         let anchor = Some(known.last().clone()).filter(|_| group.coordination.by.is_none());
-        let members: Vec<Tid> = group.members().map(|(_, tid)| tid).filter(|tid| tid.host() == own).collect();
+        // The master may not know yet that a member has gone.
+        let hears = |tid: &Tid| tid.host() == own && core.tasks.takes_frames(*tid);
+        let members: Vec<Tid> = group.members().map(|(_, tid)| tid).filter(hears).collect();
         let tasks = if anchor.is_some() { members.clone() } else { Vec::new() };
         if !members.is_empty() {
             core.push(Action::HearBroadcasts { tasks });
         }
         for to in members {
-            core.push(Action::Send { to, frame: ToTask::Chain { group: id, anchor: anchor.clone() } });
+            core.send(to, ToTask::Chain { group: id, anchor: anchor.clone() });
         }
     }
 

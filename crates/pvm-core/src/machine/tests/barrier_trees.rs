@@ -322,6 +322,22 @@ fn a_host_that_cannot_be_reached_by_its_parent_is_not_blamed() {
     assert_eq!((fleet.nodes.len(), links_between_slaves(&fleet)), (9, 3));
 }
 
+#[test]
+fn a_member_that_has_gone_is_not_told_of_a_new_chain() {
+    let mut fleet = fleet(3, 11, usize::MAX, 2);
+    let mut programs = Programs::new(&mut fleet, &[1, 2, 2, 3]);
+    programs.pass(&mut fleet, 4);
+    let (id, gone) = (programs.group, programs.members[1].tid);
+    // The chain crosses the news that the member has gone. The fleet checks that nothing is sent to such a task.
+    fleet.leave(gone);
+    let anchor = Release { chain: 7, index: 0, value: [1; CHAIN_VALUE_BYTES] };
+    let told = Frame::GroupChanged { id, number: 0, change: GroupChange::Chain(anchor) };
+    says(&mut fleet, MASTER, gone.host(), told);
+    fleet.settle();
+    programs.forget(|tid| tid == gone);
+    programs.pass(&mut fleet, 3);
+}
+
 // ----- hostile hosts and strangers
 
 pub(super) fn says(fleet: &mut Fleet, from: Tid, to: Tid, frame: Frame) {

@@ -94,6 +94,8 @@ pub(in crate::machine) struct Fleet {
     events: Vec<Event>,
     waits: u32,
     pub received: BTreeMap<Tid, Vec<Received>>,
+    /// The tasks that their daemons have forgotten.
+    forgotten: BTreeSet<Tid>,
     /// Requests that have not been answered.
     pub open: BTreeMap<(Tid, u32), Request>,
     pub log: Vec<(Tid, Tid, String)>,
@@ -148,6 +150,7 @@ impl Fleet {
             events: Vec::new(),
             waits: 100,
             received: BTreeMap::new(),
+            forgotten: BTreeSet::new(),
             open: BTreeMap::new(),
             log: Vec::new(),
             directs: Vec::new(),
@@ -250,6 +253,7 @@ impl Fleet {
             Action::Welcome { tid, .. } => Some(*tid),
             _ => None,
         });
+        welcome.iter().for_each(|tid| _ = self.forgotten.remove(tid));
         self.work(host);
         welcome.unwrap_or(Tid::NONE)
     }
@@ -344,9 +348,12 @@ impl Fleet {
             Action::Start(start) => {
                 node.processes += 1;
                 node.starts.push(start.clone());
+                self.forgotten.remove(&start.tid);
                 node.machine.handle_started(start.tid, Ok(node.processes));
             }
+            Action::Forget { tid } => drop(self.forgotten.insert(tid)),
             Action::Send { to, frame } => {
+                assert!(!self.forgotten.contains(&to), "{to} has gone: {frame:?}");
                 let received = match frame {
                     ToTask::Chain { group, anchor } => return self.ears.begin_chain(to, group, anchor),
                     ToTask::Reply { wait, .. } if self.ears.needs_no_answer(to, wait) => return,
