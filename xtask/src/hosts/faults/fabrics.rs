@@ -23,14 +23,23 @@ pub enum Way {
     Both = 2,
 }
 
+/// Waits until all tasks have endpoints, and returns the ports at which these are called.
+pub fn endpoints(run: &Run) -> Result<BTreeSet<u16>> {
+    let mut ports = BTreeSet::new();
+    let mut count = 0;
+    let all_open = wait_until(OPEN_TIME, || {
+        let each: Vec<u16> = run.network.hosts().iter().filter_map(|host| ports_of(host).ok()).flatten().collect();
+        count = each.len();
+        ports = each.into_iter().collect();
+        count >= 2 * HOSTS
+    });
+    ensure!(all_open, "only {count} endpoints are there: not all tasks use a fabric");
+    Ok(ports)
+}
+
 /// Drops what travels over the fabric from or to a host, and nothing else.
 pub fn silence(run: &Run, way: Way) -> Result<()> {
-    let mut ports = BTreeSet::new();
-    let all_open = wait_until(OPEN_TIME, || {
-        ports = run.network.hosts().iter().filter_map(|host| ports_of(host).ok()).flatten().collect();
-        ports.len() >= 2 * HOSTS
-    });
-    ensure!(all_open, "only {} endpoints are there: the tasks use no fabric", ports.len());
+    let ports = endpoints(run)?;
     std::thread::sleep(TALK_TIME);
     let list: Vec<String> = ports.iter().map(u16::to_string).collect();
     let before = dropped(run)?;

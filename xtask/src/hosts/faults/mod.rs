@@ -185,6 +185,9 @@ impl<'a> Run<'a> {
         self.machine.start(HOSTS, &[])?;
         let mut chief = self.chief()?;
         chief.wait("running", Duration::from_secs(30), |lines| lines.iter().any(|line| line == "running"))?;
+        if self.has_fabric && !self.fault.is_of_data_links() {
+            fabrics::endpoints(self)?;
+        }
         std::thread::sleep(Duration::from_millis(self.random.u64(300..1500)));
         if self.fault == Fault::MasterKilled {
             return self.without_master();
