@@ -88,7 +88,8 @@ impl Plan {
                 Long("round") => plan.round_seconds = parser.value()?.parse()?,
                 Long("hostile") => plan.hostiles = parser.value()?.parse()?,
                 Long("hostile-hosts") => plan.hostile_hosts = parser.value()?.parse()?,
-                Long("fabric") => plan.fabric = Some(parser.value()?.string()?),
+                // A killed task takes those messages along that no peer has read from its memory.
+                Long("fabric") => (plan.fabric, plan.killing) = (Some(parser.value()?.string()?), false),
                 Long("no-kills") => plan.killing = false,
                 Long("theirs") => plan.side = Side::Theirs,
                 Long("as-it-is") => {} // there is nothing to build

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The time within which all tasks must have opened their endpoints.
-const OPEN_TIME: Duration = Duration::from_secs(20);
+const OPEN_TIME: Duration = Duration::from_secs(60);
 /// How long the tasks talk over the fabric before it falls silent.
 const TALK_TIME: Duration = Duration::from_secs(2);
 /// How long the fabric carries nothing: longer than a task waits until it gives a link up, which is 30 s.
