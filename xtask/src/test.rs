@@ -22,6 +22,10 @@ const HOSTILE: [&str; 6] = ["--hostile", "2", "--seconds", "8", "--tasks", "16"]
 const HOSTILE_HOSTS: [&str; 9] =
     ["--hostile-hosts", "1", "--seconds", "12", "--round", "3", "--tasks", "8", build::AS_IT_IS];
 
+/// The arguments for a torture across hosts with and without a fabric; `cargo xtask torture --fabric NAME` runs longer.
+const TORTURE_FABRIC: [&str; 9] =
+    ["--fabric", "tcp", "--seconds", "4", "--round", "2", "--tasks", "6", build::AS_IT_IS];
+
 type Part = (&'static str, fn() -> Result<Counts>);
 
 /// The parts of the test, the cheap ones first.
@@ -44,6 +48,7 @@ const PARTS: &[Part] = &[
     ("papers", || papers::counted(&["--short".into(), build::AS_IT_IS.into()])),
     ("unlike hosts", || unlike::counted(&["--short".into()])),
     ("torture", || torture::counted(&["--seconds".into(), TORTURE_SECONDS.into()])),
+    ("torture over a fabric", || torture::counted(&TORTURE_FABRIC.map(String::from))),
     ("hostile neighbours", || torture::counted(&HOSTILE.map(String::from))),
     ("hostile hosts", || torture::counted(&HOSTILE_HOSTS.map(String::from))),
     ("demo", || demo::counted(&[])),

@@ -10,12 +10,21 @@ const TCP_RTO_MAX_MS: libc::c_int = 44;
 
 /// Sets the longest pause that TCP makes between two retransmissions. Fails before Linux 6.15.
 pub fn set_retransmission_pause_max(socket: BorrowedFd<'_>, pause: Duration) -> Result<(), Errno> {
-    let milliseconds = libc::c_int::try_from(pause.as_millis()).unwrap_or(libc::c_int::MAX);
+    set_number(socket, TCP_RTO_MAX_MS, libc::c_int::try_from(pause.as_millis()).unwrap_or(libc::c_int::MAX))
+}
+
+/// Limits the bytes that one segment carries, TCP's own options included, in both directions. The socket must not be
+/// connected yet.
+pub fn set_segment_bytes_max(socket: BorrowedFd<'_>, bytes: u16) -> Result<(), Errno> {
+    set_number(socket, libc::TCP_MAXSEG, bytes.into())
+}
+
+fn set_number(socket: BorrowedFd<'_>, option: libc::c_int, number: libc::c_int) -> Result<(), Errno> {
     let length = size_of::<libc::c_int>() as libc::socklen_t;
-    let value = (&raw const milliseconds).cast::<libc::c_void>();
+    let value = (&raw const number).cast::<libc::c_void>();
     // SAFETY: the descriptor is open while it is borrowed; `value` points to an integer that lives
     // until the call has returned, and `length` is its size.
-    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, TCP_RTO_MAX_MS, value, length) };
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, option, value, length) };
     if result == 0 {
         Ok(())
     } else {
@@ -26,6 +35,12 @@ pub fn set_retransmission_pause_max(socket: BorrowedFd<'_>, pause: Duration) -> 
 /// Returns the round-trip time of a connection, as TCP has measured it.
 pub fn round_trip(socket: BorrowedFd<'_>) -> Result<Duration, Errno> {
     Ok(Duration::from_micros(u64::from(information(socket)?.tcpi_rtt)))
+}
+
+/// Returns the length of the longest segment that a connection sends, in bytes without options.
+#[cfg(test)]
+pub fn segment_bytes(socket: BorrowedFd<'_>) -> Result<u32, Errno> {
+    Ok(information(socket)?.tcpi_snd_mss)
 }
 
 /// Counters of a connection, as the systems of both sides know them.

@@ -30,6 +30,17 @@ pub(crate) fn limit_unread(socket: impl AsFd, timeout: Duration) -> Result<(), E
     sockopt::set_tcp_user_timeout(socket, milliseconds)
 }
 
+/// The longest segment that every path carries in one packet: IPv4 promises 576 bytes, 40 of them for headers.
+const SEGMENT_BYTES_EVERYWHERE: u16 = 536;
+
+/// Keeps the packets of a socket that is not connected yet so short that every path carries them, in both directions.
+///
+/// A path may lose all packets above some length without a word, for example where a tunnel begins. A connection that
+/// must show whether the peer lives must not depend on the length of what else it carries.
+pub(crate) fn keep_packets_short(socket: impl AsFd) -> Result<(), Errno> {
+    raw::set_segment_bytes_max(socket.as_fd(), SEGMENT_BYTES_EVERYWHERE)
+}
+
 /// The longest round trip within a cluster.
 const NEAR: Duration = Duration::from_millis(1);
 /// The beginning of the names of congestion controls that pace packets.
@@ -87,6 +98,23 @@ pub(crate) fn tune(socket: impl AsFd, timeout: Duration) -> Result<(), Errno> {
 mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_connection_with_short_packets_has_them_in_both_directions() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connected = |is_short: bool| {
+            let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+            if is_short {
+                keep_packets_short(&socket).unwrap();
+            }
+            rustix::net::connect(&socket, &listener.local_addr().unwrap()).unwrap();
+            let other = listener.accept().unwrap().0;
+            [raw::segment_bytes(socket.as_fd()).unwrap(), raw::segment_bytes(other.as_fd()).unwrap()]
+        };
+        let limit = u32::from(SEGMENT_BYTES_EVERYWHERE);
+        assert!(connected(true).iter().all(|bytes| *bytes <= limit), "{:?}", connected(true));
+        assert!(connected(false).iter().all(|bytes| *bytes > limit), "{:?}", connected(false));
+    }
 
     #[test]
     fn nothing_is_sent_by_a_clock_but_over_a_long_way() {

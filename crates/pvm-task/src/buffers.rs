@@ -82,6 +82,12 @@ impl Store {
         slot
     }
 
+    /// Returns the memory of a body that was freed, if it is kept, for whoever fills it again. From now on one is kept.
+    pub fn give_spare(&mut self) -> Option<Vec<u8>> {
+        self.keeps_spare = true;
+        (self.spare.capacity() > 0).then(|| std::mem::take(&mut self.spare))
+    }
+
     /// Frees a message, whatever its state.
     #[inline]
     pub fn free(&mut self, mid: i32) {

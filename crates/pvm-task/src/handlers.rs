@@ -42,10 +42,13 @@ pub(crate) struct Handlers {
     /// The number of the first message that may not yet become visible or be taken by a handler.
     pub bound: u64,
     /// Senders that have fallen back from a direct link, and how many of their next messages are repeats: messages that
-    /// have arrived on the link already.
+    /// have arrived on the link already. Also [`EVERYBODY`], so that receives look at the list only if it is not empty.
     repeats: Vec<(i32, u32)>,
     running: Option<CallerState>,
 }
+
+/// Stands for all senders; no task has this tid.
+const EVERYBODY: i32 = 0;
 
 impl Handlers {
     /// Returns whether there are user handlers, which may take messages.
@@ -93,9 +96,25 @@ impl Handlers {
         self.repeats.retain(|(other, _)| *other != src);
     }
 
-    /// Returns whether messages that arrive from this sender on the default route may be repeats.
+    /// Returns whether messages that arrive from this sender on the default route may be repeats, or must be queued.
     pub fn may_be_repeats(&self, src: i32) -> bool {
-        self.repeats.iter().any(|(other, _)| *other == src)
+        self.repeats.iter().any(|(other, _)| *other == src || *other == EVERYBODY)
+    }
+
+    /// Lets all messages be queued that arrive from now on: messages that go before them were queued in the middle of a
+    /// poll, after the receive had searched the queue.
+    pub fn queue_all(&mut self) {
+        if !self.may_be_repeats(EVERYBODY) {
+            self.repeats.push((EVERYBODY, 0));
+        }
+    }
+
+    /// Lets receives take messages as they arrive again: the queue is searched, or has been.
+    #[inline]
+    pub fn stop_queueing(&mut self) {
+        if !self.repeats.is_empty() {
+            self.forget_repeats(EVERYBODY);
+        }
     }
 
     /// Counts a message that has arrived from this sender on the default route. Returns whether the message is a

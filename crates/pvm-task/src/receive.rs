@@ -193,7 +193,9 @@ impl State {
             }
             Ok(body) if ctx == SYSCTX_TC && tag == TC_FALLBACK => {
                 if let Some(held) = self.route_switches.close_fabric(src) {
-                    self.take_held(&held, envelope.dst);
+                    if self.take_held(&held, envelope.dst) > 0 {
+                        self.handlers.queue_all();
+                    }
                 }
                 let repeats = self.route_switches.on_fallback(src, &mut Reader::of(&body, format));
                 self.handlers.expect_repeats(src, repeats);
@@ -374,6 +376,7 @@ impl Task {
         }
         let member = self.member.as_mut()?;
         let own = member.tid.0 as i32;
+        self.state.handlers.stop_queueing();
         let mut sink = ReceiveSink { state: &mut self.state, own, filter, found: None };
         let count = member.endpoint.poll(&mut sink);
         if let Some(slot) = sink.found {
@@ -504,6 +507,7 @@ impl Task {
     ) -> Option<Delivered> {
         let member = self.member.as_mut()?;
         let own = member.tid.0 as i32;
+        self.state.handlers.stop_queueing();
         let mut sink = DeliverSink { state: &mut self.state, own, filter, target: &mut *target, delivered: None };
         let count = poll(&mut member.endpoint, &mut sink);
         if let Some(delivered) = sink.delivered {

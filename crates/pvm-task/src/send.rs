@@ -479,6 +479,7 @@ impl Task {
     pub(crate) fn update_route(&mut self, to: Tid) {
         let Some(member) = &mut self.member else { return };
         member.report_problem();
+        member.fabric.count_message(to);
         let lacks = member.needs_fabric_link(to) || member.needs_direct_link(to);
         if lacks {
             // The peer may have requested a link already. Then the frame with this link may wait in this task's socket.

@@ -6,6 +6,8 @@
 
 #define PvmFabricTasks 1006
 #define CHILDREN 3
+/* More messages than a task sends before it looks for a fabric. */
+#define ROUNDS 12
 
 /* Prints the lines of the log of this host that are about fabrics, without date and offers of libfabric. */
 static void show_log(void)
@@ -29,7 +31,7 @@ int main(int argc, char **argv)
     (void)argv;
     case_begin();
     if (argc > 1) {
-        for (i = 0; i < 5; i++) {
+        for (i = 0; i < ROUNDS; i++) {
             pvm_recv(pvm_parent(), 1);
             pvm_upkint(&number, 1, 1);
             number++;
@@ -43,7 +45,7 @@ int main(int argc, char **argv)
     pvm_mytid();
     for (i = 0; i < CHILDREN; i++)
         tids[i] = spawn_on(i ? "bravo" : "charlie", "child");
-    for (k = 0; k < 5; k++)
+    for (k = 0; k < ROUNDS; k++)
         for (i = 0; i < CHILDREN; i++) {
             pvm_initsend(PvmDataDefault);
             pvm_pkint(&k, 1, 1);

@@ -11,6 +11,7 @@
  *   cut N                cut host N (from 0) off from all others
  *   part N M             drop all frames between N and M
  *   hole N BYTES         drop longer frames from or to host N
+ *   mute N WAY PORT...   drop frames of TCP and UDP with one of these ports: those from host N, and if WAY is 2 also those to it
  *   heal                 as at the start
  *   count                answer with the numbers of frames forwarded, dropped and doubled
  */
@@ -39,6 +40,9 @@ static int ports[PORTS_MAX], port_count;
 static char cut[PORTS_MAX][PORTS_MAX];
 /* The longest frame that each port forwards, in bytes. */
 static int longest[PORTS_MAX];
+/* Which frames of each port with muted ports of TCP and UDP are dropped: 1 those from it, 2 also those to it. */
+static int mute[PORTS_MAX];
+static char muted[65536];
 static double delay_ms, jitter_ms, loss, deaf, doubled, lossy[PORTS_MAX];
 static struct frame heap[FRAMES_MAX];
 static int heap_count;
@@ -121,8 +125,26 @@ static void queue(int to, const char *bytes, int length)
     push(frame);
 }
 
+/* Returns whether a frame has a muted port of TCP or UDP as its source or destination. */
+static int is_muted(const unsigned char *bytes, int length)
+{
+    int type = bytes[12] << 8 | bytes[13], protocol, at;
+    if (type == 0x0800 && length >= 34) {
+        protocol = bytes[23];
+        at = 14 + 4 * (bytes[14] & 15);
+    } else if (type == 0x86dd && length >= 54) {
+        protocol = bytes[20];
+        at = 54;
+    } else {
+        return 0;
+    }
+    return (protocol == 6 || protocol == 17) && length >= at + 4
+        && (muted[bytes[at] << 8 | bytes[at + 1]] || muted[bytes[at + 2] << 8 | bytes[at + 3]]);
+}
+
 static void forward(int from, int to, const char *bytes, int length)
 {
+    int silent = (mute[from] || mute[to] == 2) && is_muted((const unsigned char *)bytes, length);
     int hole = (longest[from] && length > longest[from]) || (longest[to] && length > longest[to]);
     double share = loss;
     /* The lowest bit of the first byte says that a frame is for several receivers. */
@@ -132,7 +154,7 @@ static void forward(int from, int to, const char *bytes, int length)
         share = lossy[from];
     if (lossy[to] > share)
         share = lossy[to];
-    if (hole || cut[from][to] || (share > 0 && chance() * 1000 < share)) {
+    if (hole || silent || cut[from][to] || (share > 0 && chance() * 1000 < share)) {
         dropped++;
         return;
     }
@@ -197,9 +219,22 @@ static void set_cut(int one, int other, int value)
         cut[one][other] = cut[other][one] = (char)value;
 }
 
+static void set_muted(int one, int way, const char *list)
+{
+    char *end;
+    if (one >= 0 && one < port_count)
+        mute[one] = way;
+    for (;; list = end) {
+        long port = strtol(list, &end, 10);
+        if (end == list)
+            return;
+        muted[port & 65535] = 1;
+    }
+}
+
 static void obey(const char *line)
 {
-    int one, other;
+    int one, other, used;
     if (sscanf(line, "delay %lf %lf", &delay_ms, &jitter_ms) == 2 || sscanf(line, "loss %lf", &loss) == 1
         || sscanf(line, "deaf %lf", &deaf) == 1 || sscanf(line, "double %lf", &doubled) == 1) {
         puts("ok");
@@ -217,8 +252,13 @@ static void obey(const char *line)
         if (one >= 0 && one < port_count)
             longest[one] = other;
         puts("ok");
+    } else if (sscanf(line, "mute %d %d%n", &one, &other, &used) == 2) {
+        set_muted(one, other, line + used);
+        puts("ok");
     } else if (strncmp(line, "heal", 4) == 0) {
         memset(cut, 0, sizeof cut);
+        memset(mute, 0, sizeof mute);
+        memset(muted, 0, sizeof muted);
         memset(lossy, 0, sizeof lossy);
         memset(longest, 0, sizeof longest);
         delay_ms = jitter_ms = loss = deaf = doubled = 0;

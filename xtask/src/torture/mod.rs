@@ -3,11 +3,13 @@
 //! `tests/torture` contains the tasks, which keep accounts of what they send and receive. One of them, the chief,
 //! starts and kills the others, and reports to this program. This module contains what surrounds the tasks: the
 //! machine, the watchdog, and the checks of memory, of descriptors, and of what is left at the end.
+mod fabric;
 mod groups;
 mod hostile;
 mod hostile_hosts;
 mod memory;
 mod report;
+mod ring;
 mod self_test;
 
 use crate::build;
@@ -52,6 +54,8 @@ pub struct Plan {
     hostiles: u64,
     /// The number of hosts that send well-formed frames with wrong contents.
     hostile_hosts: u64,
+    /// The provider of libfabric that tasks of two of three hosts use.
+    fabric: Option<String>,
     /// Whether every round is reported.
     talkative: bool,
 }
@@ -70,6 +74,7 @@ impl Plan {
             killing: true,
             hostiles: 0,
             hostile_hosts: 0,
+            fabric: None,
             talkative: true,
         };
         let mut self_test_only = false;
@@ -83,13 +88,15 @@ impl Plan {
                 Long("round") => plan.round_seconds = parser.value()?.parse()?,
                 Long("hostile") => plan.hostiles = parser.value()?.parse()?,
                 Long("hostile-hosts") => plan.hostile_hosts = parser.value()?.parse()?,
+                // A killed task takes those messages along that no peer has read from its memory.
+                Long("fabric") => (plan.fabric, plan.killing) = (Some(parser.value()?.string()?), false),
                 Long("no-kills") => plan.killing = false,
                 Long("theirs") => plan.side = Side::Theirs,
                 Long("as-it-is") => {} // there is nothing to build
                 Long("self-test") => self_test_only = true,
                 other => bail!(
                     "{}\ntorture [--seconds N] [--seed N] [--tasks N] [--patience N] [--round N] [--hostile N] \
-                     [--hostile-hosts N] [--no-kills] [--theirs] [--as-it-is] [--self-test]",
+                     [--hostile-hosts N] [--fabric NAME] [--no-kills] [--theirs] [--as-it-is] [--self-test]",
                     other.unexpected()
                 ),
             }
@@ -124,6 +131,8 @@ impl Plan {
     }
 }
 
+/// The sources of the tasks.
+const TASKS: &[&str] = &["common.c", "message.c", "receive.c", "worker.c", "chief.c"];
 /// The variable that makes bodies of 256 KiB and more use the rendezvous, so that messages take every path: queue,
 /// heap, pipelined, rendezvous.
 const OFFERS: &[(&str, &str)] = &[("HPVM_OFFER_MIN", "262144")];
@@ -136,7 +145,11 @@ fn table(machine: &Machine) -> PathBuf {
 /// Runs the command.
 pub fn run(arguments: &[String]) -> Result<()> {
     if let Some(folder) = sandbox::folder() {
-        return hostile_hosts::inside(&folder, &Plan::new(arguments)?.0);
+        let plan = Plan::new(arguments)?.0;
+        return match &plan.fabric {
+            Some(provider) => fabric::inside(&folder, &plan, provider),
+            None => hostile_hosts::inside(&folder, &plan),
+        };
     }
     if !arguments.iter().any(|argument| argument == "--theirs" || argument == "--as-it-is") {
         build::build()?;
@@ -148,11 +161,14 @@ pub fn run(arguments: &[String]) -> Result<()> {
 /// `target/dist` must have been built.
 pub fn counted(arguments: &[String]) -> Result<Counts> {
     let (plan, self_test_only) = Plan::new(arguments)?;
-    let program = compile(plan.side, "torture", &["common.c", "message.c", "receive.c", "worker.c", "chief.c"])?;
-    let mut checks = Checks::default();
+    if plan.fabric.is_some() {
+        return fabric::counted(arguments);
+    }
     if plan.hostile_hosts > 0 {
         return hostile_hosts::counted(arguments);
     }
+    let program = compile(plan.side, "torture", TASKS)?;
+    let mut checks = Checks::default();
     if plan.hostiles > 0 {
         hostile::run(&plan, &program, &mut checks)?;
         return Ok(checks.counts());

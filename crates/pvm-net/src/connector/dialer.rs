@@ -178,7 +178,12 @@ impl Dialer {
     ) {
         let deadline = now + HANDSHAKE_TIME_MAX;
         let id = common.new_id();
+        let of_pair = self.dials.get(&ticket).is_some_and(|dial| matches!(dial.purpose, Purpose::Pair(_)));
+        let is_control = of_pair && half.is_none();
         let socket = tcp_socket(&address).and_then(|socket| {
+            if is_control {
+                crate::socket::keep_packets_short(&socket)?;
+            }
             // The frames of the handshake are small and must be sent at once.
             sockopt::set_tcp_nodelay(&socket, true)?;
             match rustix::net::connect(&socket, &address) {

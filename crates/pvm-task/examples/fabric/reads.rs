@@ -24,7 +24,7 @@ struct From {
 pub fn reads(controls: Vec<Control>, options: &Options, setting: &Setting) -> Result<()> {
     let mut endpoint = open(options, setting)?.endpoint;
     let heap = bytes_of(4711, HEAP_BYTES);
-    let region = endpoint.register(Memory::from_vec(heap.clone()))?;
+    let region = endpoint.register(Memory::from_vec(heap.clone().into()))?;
     let own = endpoint.remote(region, 0, HEAP_BYTES).ok_or("no region")?;
     let mut peers = Vec::new();
     for mut control in controls {

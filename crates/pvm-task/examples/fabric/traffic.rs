@@ -268,7 +268,7 @@ impl Exchange<'_> {
                     self.links.send_long(*name, content.to_vec(), body)?;
                 }
                 None => {
-                    let body = Body::Bytes(bytes_of(plan.seed, plan.bytes));
+                    let body = Body::Bytes(bytes_of(plan.seed, plan.bytes).into());
                     self.links.send_long(*name, content.to_vec(), body)?;
                 }
             }

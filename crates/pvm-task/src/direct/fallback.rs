@@ -156,6 +156,7 @@ pub(crate) fn send_again(
     meta[FAR] = peer.0;
     match &message.body {
         QueuedBody::Bytes(bytes) => endpoint.send_bytes(daemon.0, meta, bytes),
+        QueuedBody::Shared(bytes) => endpoint.send_bytes(daemon.0, meta, bytes),
         QueuedBody::Blocks(blocks) => endpoint.send_blocks(daemon.0, meta, blocks),
     }
 }

@@ -354,3 +354,43 @@ fn a_task_that_only_sends_queues_little_while_the_peer_reads() {
         assert!(most <= 2 << 20 && count <= 1100, "{most} bytes, {count} messages");
     }
 }
+
+/// Returns a message with this tag, and its tag as its only byte.
+fn meta_of(tag: i32) -> Meta {
+    let mut meta: Meta = [0, tag, 0, OWN_DSIG, OWN_DSIG, 0].map(|word| word as u32);
+    meta[FAR] = TIDS[1].0;
+    meta
+}
+
+#[test]
+fn what_has_arrived_on_a_fabric_goes_before_what_follows_the_fallback_message() {
+    let filter = Filter { src: ANY, tag: ANY, ctx: 0 };
+    for by_precv in [false, true] {
+        let mut side = Side::new(TIDS[0]);
+        // Two messages have arrived on the fabric since the task last received; the peer knows of none of them.
+        let held = Rc::new(HeldMessages::default());
+        for tag in 0..2 {
+            let message = LinkMessage { peer: TIDS[1], meta: meta_of(tag), body: vec![tag as u8] };
+            held.messages.borrow_mut().push_back(message);
+        }
+        let received = ReceivedOnLink { count: Rc::new(Cell::new(2)), ended: false, held: Some(held) };
+        side.task.state.route_switches.received.insert(TIDS[1].0 as i32, received);
+        // By the default route, the peer sends both of them again, and two more.
+        let mut fallback: Meta = [SYSCTX_TC, TC_FALLBACK, 0, ENC_XDR, OWN_DSIG, 0].map(|word| word as u32);
+        fallback[FAR] = TIDS[1].0;
+        let announced = Writer::new().int(0).int(0).finish();
+        let _ = side.endpoint.send_bytes(TIDS[0].0, fallback, &announced).unwrap();
+        for tag in 0..4 {
+            let _ = side.endpoint.send_bytes(TIDS[0].0, meta_of(tag), &[tag as u8]).unwrap();
+        }
+        let mut tags = Vec::new();
+        for _ in 0..20 {
+            let tag = match by_precv {
+                true => side.task.try_precv(&filter, Kind::Byte, &mut [0; 8]).map(|delivered| delivered.tag),
+                false => side.task.try_receive(&filter).map(|mid| side.task.state.store.get(mid).unwrap().tag),
+            };
+            tags.extend(tag);
+        }
+        assert_eq!(tags, [0, 1, 2, 3], "by precv: {by_precv}");
+    }
+}

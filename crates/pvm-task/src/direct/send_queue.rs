@@ -7,6 +7,7 @@ use pvm_core::codes::Code;
 use pvm_fmp::{Block, Lent, Meta, count_copy};
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Whenever the queue grows by this size, in bytes, the task checks whether the system has memory to spare.
 const LARGE_BYTES: usize = 1 << 20;
@@ -91,7 +92,11 @@ impl BufferPool {
 
     /// Keeps the memory of a copy.
     fn put_back(&mut self, body: QueuedBody) {
-        let QueuedBody::Bytes(mut copy) = body else { return };
+        let mut copy = match body {
+            QueuedBody::Bytes(copy) => copy,
+            QueuedBody::Shared(copy) => Arc::try_unwrap(copy).unwrap_or_default(),
+            QueuedBody::Blocks(_) => return,
+        };
         if copy.capacity() < SPARE_BYTES_MIN || copy.capacity() > SPARES_BYTES_MAX {
             return;
         }
@@ -107,6 +112,8 @@ impl BufferPool {
 /// A queued body: blocks by reference, other bytes as a copy.
 pub(crate) enum QueuedBody {
     Bytes(Vec<u8>),
+    /// A copy that a fabric sends from, too.
+    Shared(Arc<Vec<u8>>),
     Blocks(Vec<(Block, usize)>),
 }
 
@@ -123,6 +130,18 @@ impl QueuedBody {
         Ok(QueuedBody::Bytes(copy))
     }
 
+    /// Copies a body, to be queued and sent from the same memory.
+    pub fn shared(body: Body<'_>, pool: &mut BufferPool) -> Result<Arc<Vec<u8>>, Code> {
+        let bytes = body.len();
+        let mut copy = pool.take(bytes);
+        copy.try_reserve_exact(bytes).map_err(|_| Code::NoMem)?;
+        count_copy(bytes);
+        body.with_pieces([(&[][..], 0..bytes)].into_iter(), |parts| {
+            parts.iter().for_each(|part| copy.extend_from_slice(part));
+        });
+        Ok(Arc::new(copy))
+    }
+
     /// Copies the caller's bytes, if they have not been copied yet.
     pub fn fill(&mut self, body: Body<'_>) {
         if let (QueuedBody::Bytes(copy), Body::Bytes(bytes)) = (self, body) {
@@ -136,6 +155,7 @@ impl QueuedBody {
     pub fn body(&self) -> Body<'_> {
         match self {
             QueuedBody::Bytes(bytes) => Body::Bytes(bytes),
+            QueuedBody::Shared(bytes) => Body::Bytes(bytes),
             QueuedBody::Blocks(blocks) => Body::Blocks(blocks),
         }
     }
@@ -253,6 +273,21 @@ impl SendQueue {
 mod tests {
     use super::*;
     use pvm_fmp::Endpoint;
+
+    #[test]
+    fn a_shared_copy_is_used_again_when_nobody_else_has_it() {
+        let body = vec![7; SPARE_BYTES_MIN];
+        for has_other in [false, true] {
+            let mut queue = SendQueue::default();
+            let copy = QueuedBody::shared(Body::Bytes(&body), &mut queue.pool).unwrap();
+            let (place, other) = (copy.as_ptr(), has_other.then(|| copy.clone()));
+            queue.push(QueuedMessage { meta: Meta::default(), body: QueuedBody::Shared(copy), length: body.len() }, true);
+            assert!(queue.acknowledge(1));
+            let next = QueuedBody::shared(Body::Bytes(&body), &mut queue.pool).unwrap();
+            assert_eq!(next.as_ptr() == place, !has_other);
+            assert!(other.is_none_or(|other| *other == body));
+        }
+    }
 
     #[test]
     fn a_body_is_written_from_where_it_lies() {

@@ -10,6 +10,11 @@ impl FabricLinks {
         self.endpoint.recycle(body);
     }
 
+    /// Gives the memory of earlier bodies back to the system.
+    pub fn forget_spare_bodies(&mut self) {
+        self.endpoint.forget_spare_bodies();
+    }
+
     /// Begins to read a piece, after those that wait.
     pub(super) fn read(&mut self, name: LinkName, read: ToRead) {
         self.waiting_reads.push_back((name, read));

@@ -26,6 +26,7 @@ pub use sealed::Secrets;
 use sealed::{FRAME_SEAL_BYTES, Seals};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// How many credits a peer gets: frames that it may have under way.
@@ -52,7 +53,7 @@ pub enum Body {
     /// In a region that was registered before, from this position on. It must not change until [`FabricEvent::Sent`].
     InRegion(RegionId, usize, usize),
     /// Here. It is kept until the peer has taken it.
-    Bytes(Vec<u8>),
+    Bytes(Arc<Vec<u8>>),
 }
 
 /// Why a link has ended.

@@ -6,6 +6,7 @@ use super::sealed::Seals;
 use pvm_core::fabric::{Link, Offered};
 use pvm_net::fabric::{Endpoint, Failure, Memory, RegionId};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// The longest piece in bytes.
 const PIECE_BYTES: usize = 128 << 10;
@@ -18,7 +19,7 @@ pub(super) enum Source {
     /// In a region, from this position on.
     InRegion(RegionId, usize),
     /// Here.
-    Bytes(Vec<u8>),
+    Bytes(Arc<Vec<u8>>),
 }
 
 /// The bodies of one link that are not sealed to their ends, and the memory in which they are.

@@ -3,6 +3,7 @@
 
 use super::Run;
 use super::chief::Chief;
+use super::fabrics::{self, Way};
 use super::links;
 use crate::hosts::network::name_of;
 use crate::machine::wait_until;
@@ -17,6 +18,10 @@ pub const NOTICE_TIME: Duration = Duration::from_secs(20);
 const CLOSED_TIME: Duration = Duration::from_secs(5);
 /// How long a daemon is stopped.
 const STOPPED_TIME: Duration = Duration::from_secs(30);
+/// How long a task is stopped: longer than its peers wait until they give a link up, which is 30 s.
+const TASK_STOPPED_TIME: Duration = Duration::from_secs(35);
+/// How long an interface is down without the loss of its host.
+const FLAP_TIME: Duration = Duration::from_secs(3);
 /// How long a host is cut off. After the shorter cut, the machine must still have the host; after the longer cut, the
 /// machine must have lost the host.
 const CUT_TIMES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
@@ -42,12 +47,14 @@ const DISK_KIB: u32 = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     TaskKilled,
+    TaskStopped,
     DaemonKilled,
     MasterKilled,
     DaemonStopped,
     ShortCut,
     LongCut,
     LinkDown,
+    LinkFlap,
     Loss,
     Delay,
     Rough,
@@ -57,18 +64,22 @@ pub enum Fault {
     FullDisk,
     DirectLinkKilled,
     DirectBlackHole,
+    FabricSilent,
+    FabricOneWay,
 }
 
 impl Fault {
     /// All faults.
-    pub const ALL: [Fault; 16] = [
+    pub const ALL: [Fault; 20] = [
         Fault::TaskKilled,
+        Fault::TaskStopped,
         Fault::DaemonKilled,
         Fault::MasterKilled,
         Fault::DaemonStopped,
         Fault::ShortCut,
         Fault::LongCut,
         Fault::LinkDown,
+        Fault::LinkFlap,
         Fault::Loss,
         Fault::Delay,
         Fault::Rough,
@@ -78,18 +89,22 @@ impl Fault {
         Fault::FullDisk,
         Fault::DirectLinkKilled,
         Fault::DirectBlackHole,
+        Fault::FabricSilent,
+        Fault::FabricOneWay,
     ];
 
     /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Fault::TaskKilled => "task-killed",
+            Fault::TaskStopped => "task-stopped",
             Fault::DaemonKilled => "daemon-killed",
             Fault::MasterKilled => "master-killed",
             Fault::DaemonStopped => "daemon-stopped",
             Fault::ShortCut => "short-cut",
             Fault::LongCut => "long-cut",
             Fault::LinkDown => "link-down",
+            Fault::LinkFlap => "link-flap",
             Fault::Loss => "loss",
             Fault::Delay => "delay",
             Fault::Rough => "rough",
@@ -99,6 +114,8 @@ impl Fault {
             Fault::FullDisk => "full-disk",
             Fault::DirectLinkKilled => "direct-link-killed",
             Fault::DirectBlackHole => "direct-black-hole",
+            Fault::FabricSilent => "fabric-silent",
+            Fault::FabricOneWay => "fabric-one-way",
         }
     }
 
@@ -106,12 +123,14 @@ impl Fault {
     pub fn text(self) -> &'static str {
         match self {
             Fault::TaskKilled => "SIGKILL of a task in the middle of sending",
+            Fault::TaskStopped => "SIGSTOP of a task for 35 s",
             Fault::DaemonKilled => "SIGKILL of a daemon",
             Fault::MasterKilled => "SIGKILL of the first daemon",
             Fault::DaemonStopped => "SIGSTOP of a daemon for 30 s",
             Fault::ShortCut => "a host is cut off for 5 s",
             Fault::LongCut => "a host is cut off for 60 s",
             Fault::LinkDown => "the interface of a host is down for 60 s",
+            Fault::LinkFlap => "the interface of a host is down for 3 s",
             Fault::Loss => "1 % of all frames is lost",
             Fault::Delay => "50 ms delay of each frame",
             Fault::Rough => "0 to 20 ms delay, 1 % lost, 1 % doubled",
@@ -120,7 +139,9 @@ impl Fault {
             Fault::DataBlackHole => "frames above 700 bytes are lost for 20 to 45 s",
             Fault::FullDisk => "no room for a log",
             Fault::DirectLinkKilled => "direct links are killed (ss -K), again and again",
-            Fault::DirectBlackHole => "what is longer than 700 bytes vanishes for 25 s",
+            Fault::DirectBlackHole => "frames above 700 bytes are lost; direct links",
+            Fault::FabricSilent => "a host's fabric carries nothing for 40 s",
+            Fault::FabricOneWay => "what a host sends on the fabric is lost for 40 s",
         }
     }
 
@@ -133,6 +154,11 @@ impl Fault {
     /// Returns whether the fault makes the machine lose a host.
     pub fn loses_host(self) -> bool {
         matches!(self, Fault::DaemonKilled | Fault::DaemonStopped | Fault::LongCut | Fault::LinkDown)
+    }
+
+    /// Returns whether the fault is one of a fabric, so that there must be one.
+    pub fn needs_fabric(self) -> bool {
+        matches!(self, Fault::FabricSilent | Fault::FabricOneWay)
     }
 
     /// Returns whether chance decides if the fault makes the machine lose a host.
@@ -172,6 +198,14 @@ impl Fault {
                 signal(task, Signal::KILL);
                 chief.wait("the task's end", CLOSED_TIME, |lines| lines.iter().any(|line| line.starts_with("exit ")))
             }
+            Fault::TaskStopped => {
+                let tasks = run.victim().processes();
+                let task = tasks.into_iter().find(|pid| name_of(*pid) == "faults").context("a task there")?;
+                signal(task, Signal::STOP);
+                std::thread::sleep(TASK_STOPPED_TIME);
+                signal(task, Signal::CONT);
+                Ok(())
+            }
             Fault::DaemonKilled => {
                 signal(run.victim().daemon().context("a daemon there")?, Signal::KILL);
                 lost(chief, CLOSED_TIME)
@@ -192,8 +226,13 @@ impl Fault {
             Fault::LinkDown => {
                 run.victim().sh("ip link set eth0 down")?;
                 cut_off(run, chief)?;
-                run.victim()
-                    .sh(&format!("ip link set eth0 up; {}", crate::hosts::network::addresses(run.victim + 1)))?;
+                link_up(run)
+            }
+            Fault::LinkFlap => {
+                run.victim().sh("ip link set eth0 down")?;
+                std::thread::sleep(FLAP_TIME);
+                link_up(run)?;
+                std::thread::sleep(TALK_TIME);
                 Ok(())
             }
             Fault::Loss => talk(run, &["loss 10"]),
@@ -210,9 +249,17 @@ impl Fault {
             Fault::DataBlackHole | Fault::DirectBlackHole => black_hole(run),
             Fault::FullDisk => fill_disk(run),
             Fault::DirectLinkKilled => kill_connections(run, "faults"),
+            Fault::FabricSilent => fabrics::silence(run, Way::Both),
+            Fault::FabricOneWay => fabrics::silence(run, Way::From),
             Fault::MasterKilled => Ok(()),
         }
     }
+}
+
+/// Lets the interface of the host work again, with its addresses, of which the system has removed some.
+fn link_up(run: &Run) -> Result<()> {
+    run.victim().sh(&format!("ip link set eth0 up; {}", crate::hosts::network::addresses(run.victim + 1)))?;
+    Ok(())
 }
 
 /// Waits until the chief has received the notifies for the lost host and its tasks.

@@ -6,6 +6,7 @@
 
 mod attackers;
 mod chief;
+mod fabrics;
 mod kinds;
 mod links;
 pub mod multicasts;
@@ -77,7 +78,14 @@ pub fn counted(plan: &Plan, side: Side) -> Result<Counts> {
         return Ok(Counts::skip(format_args!("faults: {obstacle}")));
     }
     compile()?;
-    let faults = if plan.faults.is_empty() { Fault::ALL.to_vec() } else { plan.faults.clone() };
+    let possible = |fault: &Fault| plan.fabric.is_some() || !fault.needs_fabric();
+    let faults = match plan.faults.is_empty() {
+        true => Fault::ALL.into_iter().filter(possible).collect(),
+        false => plan.faults.clone(),
+    };
+    if let Some(fault) = faults.iter().find(|fault| !possible(fault)) {
+        bail!("{} needs --fabric NAME", fault.name());
+    }
     let seeds = plan.first_seed..plan.first_seed + plan.seeds;
     let runs: Vec<(Fault, u64)> = seeds.flat_map(|seed| faults.iter().map(move |fault| (*fault, seed))).collect();
     let next = AtomicUsize::new(0);
@@ -150,6 +158,8 @@ pub struct Run<'a> {
     victim: usize,
     /// Whether that host will be lost.
     loses_victim: bool,
+    /// Whether messages may take a fabric.
+    has_fabric: bool,
 }
 
 impl<'a> Run<'a> {
@@ -159,10 +169,11 @@ impl<'a> Run<'a> {
         // The seed decides whether data links are encrypted.
         let trusted = fault.is_of_data_links() && seed % 2 == 0;
         let trusted = trusted.then(|| ("PVM_TRUSTED_NET".to_owned(), "1".to_owned()));
+        let has_fabric = fabric.is_some();
         let fabric = fabric.map(|name| ("PVM_FABRIC".to_owned(), name.to_owned()));
         let environment: Vec<(String, String)> = trusted.into_iter().chain(fabric).collect();
         let machine = Machine::new(side, network, &environment)?;
-        Ok(Run { network, machine, fault, random, victim, loses_victim: fault.loses_host() })
+        Ok(Run { network, machine, fault, random, victim, loses_victim: fault.loses_host(), has_fabric })
     }
 
     fn victim(&self) -> &'a Host {
@@ -174,6 +185,9 @@ impl<'a> Run<'a> {
         self.machine.start(HOSTS, &[])?;
         let mut chief = self.chief()?;
         chief.wait("running", Duration::from_secs(30), |lines| lines.iter().any(|line| line == "running"))?;
+        if self.has_fabric && !self.fault.is_of_data_links() {
+            fabrics::endpoints(self)?;
+        }
         std::thread::sleep(Duration::from_millis(self.random.u64(300..1500)));
         if self.fault == Fault::MasterKilled {
             return self.without_master();
@@ -191,11 +205,16 @@ impl<'a> Run<'a> {
     }
 
     fn chief(&mut self) -> Result<Chief> {
-        // The arguments are the route (PvmDontRoute or PvmRouteDirect) and the longest message, in bytes. PVM 3.4
-        // always gets PvmDontRoute: with PvmRouteDirect, it would not keep the order of messages (D3).
+        // The arguments are the route (PvmDontRoute, PvmAllowDirect or PvmRouteDirect) and the longest message, in
+        // bytes. PVM 3.4 always gets PvmDontRoute: with PvmRouteDirect, it would not keep the order of messages (D3).
         let chance = self.random.bool();
         let direct = self.fault.is_direct().unwrap_or(chance) && self.machine.side == Side::Ours;
-        let route = if direct { "3" } else { "1" };
+        let route = match (direct, self.has_fabric && !self.fault.is_of_data_links()) {
+            (true, _) => "3",
+            // PvmDontRoute would forbid the fabric.
+            (false, true) => "2",
+            (false, false) => "1",
+        };
         let longest = if self.fault == Fault::TaskKilled { 4_000_000 } else { 400_000 };
         let mut command = self.machine.command(self.machine.first(), &program());
         command.arg(route).arg(longest.to_string());

@@ -1,6 +1,7 @@
 //! Adds hostile hosts again and again, and checks that the machine keeps working. Each time that a hostile host joins,
 //! a new life of the host begins.
-use super::{CONSOLE_TIME, HONEST};
+use super::super::ring::CONSOLE_TIME;
+use super::HONEST;
 use crate::common::Checks;
 use crate::hosts::machine::Machine;
 use crate::hosts::network::Host;

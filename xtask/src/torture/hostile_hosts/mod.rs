@@ -7,24 +7,23 @@ mod keeper;
 mod logs;
 
 use super::memory::{Limits, Watch};
-use super::{OFFERS, Plan, Surroundings, compile, run_traffic};
+use super::ring::Ring;
+use super::{OFFERS, Plan, TASKS, compile, run_traffic};
 use crate::build;
 use crate::common::{Checks, cargo, sh};
 use crate::conform::machine::Side;
 use crate::counts::Counts;
 use crate::hosts::machine::Machine;
-use crate::hosts::network::{Host, Network, Wiring};
+use crate::hosts::network::{Network, Wiring};
 use crate::hosts::sandbox;
-use crate::machine::{END_TIME_MAX, LineProcess, wait_until};
-use anyhow::{Context, Result, ensure};
+use crate::machine::{END_TIME_MAX, LineProcess};
+use anyhow::{Result, ensure};
 use keeper::Keeper;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The number of hosts on which the tasks live.
 const HONEST: usize = 2;
-/// How long a console may take to answer.
-const CONSOLE_TIME: Duration = Duration::from_secs(30);
 /// The program, by cargo's name.
 const PROGRAM: &str = "hostile-host";
 /// The time after which silent hosts are removed, in seconds. It is long, since many hosts share a few processors, and
@@ -72,29 +71,6 @@ pub fn inside(folder: &Path, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-struct Ring<'a>(&'a Machine<'a>);
-
-impl Ring<'_> {
-    fn honest(&self) -> &[Host] {
-        &self.0.network.hosts()[..HONEST]
-    }
-}
-
-impl Surroundings for Ring<'_> {
-    fn log_ends(&self) -> String {
-        let last = |host: &Host| {
-            let log = self.0.log(host);
-            let lines: Vec<&str> = log.lines().collect();
-            format!("{}:\n{}\n", host.name, lines[lines.len().saturating_sub(12)..].join("\n"))
-        };
-        let errors = std::fs::read_to_string(self.0.folder.join("stderr")).unwrap_or_default();
-        self.honest().iter().map(last).collect::<String>() + &errors
-    }
-    fn all_processes(&self) -> Vec<u32> {
-        self.honest().iter().flat_map(Host::processes).collect()
-    }
-}
-
 fn run(folder: &Path, plan: &Plan, checks: &mut Checks) -> Result<()> {
     let program = compiled(plan)?;
     let hostile = build::target_directory()?.join("debug").join(PROGRAM);
@@ -113,9 +89,8 @@ fn run(folder: &Path, plan: &Plan, checks: &mut Checks) -> Result<()> {
     let hosts = &network.hosts()[HONEST..];
     let hostfile: Vec<String> = hosts.iter().map(|host| format!("&{} dx={}", host.name, hostile.display())).collect();
     machine.start(HONEST, &hostfile)?;
-    let ring = Ring(&machine);
-    let daemons: Vec<u32> = ring.honest().iter().filter_map(Host::daemon).collect();
-    ensure!(daemons.len() == HONEST, "{HONEST} daemons should run");
+    let ring = Ring { machine: &machine, count: HONEST };
+    let daemons = ring.daemons()?;
     let keeper = Keeper::new(&machine, hosts, &daemons, folder);
     let (traffic, trouble, memory) = std::thread::scope(|scope| {
         scope.spawn(|| keeper.keep());
@@ -133,8 +108,8 @@ fn run(folder: &Path, plan: &Plan, checks: &mut Checks) -> Result<()> {
     let memory = trouble.and(memory).map(|text| println!("  {text}"));
     checks.check("hostile hosts: memory and descriptors of the others are bounded, and return", memory);
     keeper.report(checks);
-    checks.check("hostile hosts: the machine halts, and nothing is left", halt(&machine, &ring));
-    for host in ring.honest() {
+    checks.check("hostile hosts: the machine halts, and nothing is left", ring.halt());
+    for host in ring.hosts() {
         let log = machine.log(host);
         std::fs::write(build::target_directory()?.join("torture").join(format!("{}.log", host.name)), &log)?;
         let told = logs::look(&host.name, &log, keeper.lives());
@@ -145,17 +120,16 @@ fn run(folder: &Path, plan: &Plan, checks: &mut Checks) -> Result<()> {
 
 fn compiled(plan: &Plan) -> Result<PathBuf> {
     ensure!(plan.side == Side::Ours, "hostile hosts speak hpvm's protocol");
-    compile(plan.side, "torture", &["common.c", "message.c", "receive.c", "worker.c", "chief.c"])
+    compile(plan.side, "torture", TASKS)
 }
 
 type Talked = (Result<super::Total>, Result<()>, Result<String>);
 
 /// Runs the traffic of the honest tasks.
 fn talk(plan: &Plan, ring: &Ring<'_>, program: &Path, daemons: &[u32], keeper: &Keeper<'_>) -> Result<Talked> {
-    let machine = ring.0;
-    let names: Vec<&str> = ring.honest().iter().map(|host| host.name.as_str()).collect();
+    let machine = ring.machine;
     let mut command = plan.chief_by(machine.command(machine.first(), program), &machine.folder.join("table"), false);
-    let mut chief = LineProcess::start(command.arg(format!("hosts={}", names.join(","))))?;
+    let mut chief = LineProcess::start(command.arg(format!("hosts={}", ring.names())))?;
     let mut watch = Watch::new(daemons.to_vec(), Duration::from_secs(plan.patience));
     let calm_from = Duration::from_secs(plan.seconds.saturating_sub(plan.round_seconds));
     // An unfinished message of a hostile host may take as much memory as the longest possible message.
@@ -179,16 +153,4 @@ fn talk(plan: &Plan, ring: &Ring<'_>, program: &Path, daemons: &[u32], keeper: &
         ensure!(chief.end(END_TIME_MAX)?, "the chief of the tasks failed at its end: {}", chief.ending());
     }
     Ok((traffic, trouble, watch.verdict()))
-}
-
-fn halt(machine: &Machine<'_>, ring: &Ring<'_>) -> Result<()> {
-    machine.console(&ring.honest()[1], "halt\n", CONSOLE_TIME)?;
-    ensure!(wait_until(END_TIME_MAX, || ring.all_processes().is_empty()), "left running: {:?}", ring.all_processes());
-    for host in ring.honest() {
-        let files = std::fs::read_dir(host.path(&machine.temporary(host))).context("PVM_TMP")?.flatten();
-        let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
-        let left: Vec<String> = names.filter(|name| !name.starts_with("pvml.")).collect();
-        ensure!(left.is_empty(), "left on {}: {left:?}", host.name);
-    }
-    Ok(())
 }

@@ -4,6 +4,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 /// The length of the smallest pages.
 pub(super) const PAGE_BYTES_MIN: usize = 4096;
@@ -32,8 +33,8 @@ enum Origin {
     Shared,
     /// Mapped for this process alone.
     Private,
-    /// The memory of a vector, for this process alone.
-    Vector(Vec<u8>),
+    /// The memory of a vector that other parts of this process only read, too.
+    Vector(Arc<Vec<u8>>),
 }
 
 // SAFETY: the mapping belongs to this value alone and can be used by any thread.
@@ -69,9 +70,9 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Takes over the memory of a vector, without a copy.
-    pub fn from_vec(mut vector: Vec<u8>) -> Memory {
-        let start = NonNull::new(vector.as_mut_ptr()).expect("a vector's address is not null");
+    /// Takes over the memory of a vector, without a copy. Nobody writes there.
+    pub fn from_vec(vector: Arc<Vec<u8>>) -> Memory {
+        let start = NonNull::new(vector.as_ptr().cast_mut()).expect("a vector's address is not null");
         Memory { start, bytes: vector.len(), origin: Origin::Vector(vector) }
     }
 
@@ -117,7 +118,7 @@ impl Memory {
 
     /// Returns whether this process may write there.
     pub(super) fn is_private(&self) -> bool {
-        !matches!(self.origin, Origin::Shared)
+        matches!(self.origin, Origin::Private)
     }
 
     pub(super) fn start(&self) -> *mut u8 {
@@ -128,7 +129,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if let Origin::Vector(vector) = &mut self.origin {
-            drop(std::mem::take(vector));
+            *vector = Arc::default();
             return;
         }
         // SAFETY: the mapping is this value's own. Whoever registers memory keeps the value until the registration has

@@ -1,6 +1,7 @@
 //! What a task does with its links on a fabric: it asks for them, answers, switches its messages to them and back, and
 //! passes on the messages that arrive.
 use super::{BUSY_POLLS, FabricRoute, RouteEvent, STALL_POLLS};
+use crate::buffers::Store;
 use crate::control::Member;
 use crate::direct::Body;
 use crate::direct::fallback::{Backoff, ReceivedOnLink, send_again};
@@ -25,6 +26,7 @@ impl Member {
             && !self.fabric.has_link(to)
             && !self.fabric.has_asked(to)
             && !self.direct.has_link(to)
+            && (self.direct.wants_links() || self.fabric.has_sent_enough(to))
             && self.fabric.backoffs.get(&to).is_none_or(Backoff::may_request)
     }
 
@@ -33,6 +35,7 @@ impl Member {
         if state.route_switches.is_open(to) {
             return false;
         }
+        self.fabric.first_messages.remove(&to);
         self.fabric.backoffs.entry(to).or_default().requested();
         let offer = self.fabric.ask(to);
         self.report_problem();
@@ -151,6 +154,7 @@ impl Member {
         for link in &self.fabric.links {
             count += state.take_held(&link.held, own);
         }
+        self.fabric.recycle(&mut state.store);
         self.switch_to_fabric();
         self.fall_back_from_fabric();
         for event in std::mem::take(&mut self.fabric.events) {
@@ -242,6 +246,7 @@ impl Member {
     /// Handles the exit of a task of another host. The last messages of that task may still be on their way.
     pub(crate) fn on_fabric_peer_exit(&mut self, peer: Tid) {
         self.fabric.backoffs.remove(&peer);
+        self.fabric.first_messages.remove(&peer);
         self.fabric.drain(peer);
     }
 
@@ -271,6 +276,16 @@ impl Member {
 }
 
 impl FabricRoute {
+    /// Takes over the memory of a body that the program has received and freed: the next one is read into it.
+    fn recycle(&mut self, store: &mut Store) {
+        if let super::State::Open(fabric) = &mut self.state {
+            if let Some(body) = store.give_spare() {
+                fabric.recycle(body);
+                self.sleeps_without_bodies = 0;
+            }
+        }
+    }
+
     /// Begins a pause before that peer is asked again.
     fn on_break(&mut self, peer: Tid) {
         self.backoffs.entry(peer).or_default().on_break(true);

@@ -37,6 +37,10 @@ const BUSY_POLLS: u32 = 16;
 /// One in this number of polls also looks for links that carry nothing.
 const STALL_POLLS: u32 = 1024;
 
+/// A task that has not asked for direct routes asks a peer for a link once it has sent this number of messages to it.
+/// Loading libfabric takes 0.1 s of a processor, so tasks that send only a few messages go without it.
+const FIRST_MESSAGES: u32 = 8;
+
 /// The fabric of a task.
 enum State {
     /// Nobody has needed it yet.
@@ -76,6 +80,8 @@ pub(crate) struct FabricRoute {
     /// All links, by the peer's tid.
     links: Vec<FabricLink>,
     asked: BTreeMap<Tid, Asked>,
+    /// How many messages were sent by the default route to tasks of other hosts that were not asked yet.
+    first_messages: HashMap<Tid, u32>,
     /// For each peer that was asked before: when it may be asked again.
     backoffs: HashMap<Tid, Backoff>,
     draining: Option<Draining>,
@@ -83,6 +89,8 @@ pub(crate) struct FabricRoute {
     left_over: Vec<Rc<HeldMessages>>,
     events: Vec<RouteEvent>,
     polls: u32,
+    /// How often the task has gone to sleep since it gave the memory of a body back.
+    sleeps_without_bodies: u32,
     /// Whether the epoll descriptor of the task watches the fabric's descriptor.
     is_watched: bool,
     /// Why the fabric that the user has named cannot be used, until the daemon is told.
@@ -101,11 +109,13 @@ impl FabricRoute {
             state: State::Unopened,
             links: Vec::new(),
             asked: BTreeMap::new(),
+            first_messages: HashMap::new(),
             backoffs: HashMap::new(),
             draining: None,
             left_over: Vec::new(),
             events: Vec::new(),
             polls: 0,
+            sleeps_without_bodies: 0,
             is_watched: false,
             problem,
         }
@@ -133,6 +143,19 @@ impl FabricRoute {
     /// Returns whether that peer was asked for a link and has not answered.
     pub fn has_asked(&self, peer: Tid) -> bool {
         self.asked.contains_key(&peer)
+    }
+
+    /// Counts a message to a task of another host, sent by the default route.
+    pub fn count_message(&mut self, to: Tid) {
+        if self.may_exist() && !self.backoffs.contains_key(&to) {
+            let count = self.first_messages.entry(to).or_default();
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Returns whether so much was sent to a task that a link may be worth its cost, or a link was asked for before.
+    fn has_sent_enough(&self, to: Tid) -> bool {
+        self.backoffs.contains_key(&to) || self.first_messages.get(&to).is_some_and(|count| *count >= FIRST_MESSAGES)
     }
 
     /// Returns whether messages to that task take the fabric.
@@ -449,6 +472,21 @@ mod tests {
         assert_eq!(read_message(header.to_vec(), None), Some((meta, Vec::new())));
         assert_eq!(read_message(header[1..].to_vec(), None), None);
         assert_eq!(read_message([&header[..], b"x"].concat(), Some(Vec::new())), None);
+    }
+
+    #[test]
+    fn a_few_messages_are_not_worth_a_link() {
+        let mut route = FabricRoute::new(&Wish { setting: Some("tcp".into()), never_clear: false });
+        let (often, seldom) = (Tid(0x80001), Tid(0x80002));
+        for number in 1..=FIRST_MESSAGES {
+            route.count_message(often);
+            assert_eq!(route.has_sent_enough(often), number == FIRST_MESSAGES);
+        }
+        route.count_message(seldom);
+        assert!(!route.has_sent_enough(seldom));
+        let mut off = FabricRoute::new(&Wish { setting: Some("off".into()), never_clear: false });
+        (0..=FIRST_MESSAGES).for_each(|_| off.count_message(often));
+        assert!(off.first_messages.is_empty());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::fabric::Body as LongBody;
 use pvm_core::codes::Code;
 use pvm_core::tid::Tid;
 use pvm_fmp::Meta;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// While more than this is on its way to a peer, a sender waits for the peer, in bytes and messages.
@@ -37,23 +38,39 @@ impl FabricRoute {
         if link.is_blocked && !link.queue.has_room(body.len()) {
             return Err(Code::NoMem);
         }
-        let mut copy = QueuedBody::reserve(body, &mut link.queue.pool)?;
-        copy.fill(body);
-        link.queue.push(QueuedMessage { meta, body: copy, length: body.len() }, true);
-        if !link.falling_back {
-            self.put(at, &meta, body);
-            self.wait_for_peer(to, body.len());
+        let short_bytes_max = match &self.state {
+            State::Open(fabric) if !link.falling_back => fabric.short_bytes_max(link.name),
+            _ => 0,
+        };
+        if HEADER_BYTES + body.len() <= short_bytes_max {
+            let mut copy = QueuedBody::reserve(body, &mut link.queue.pool)?;
+            copy.fill(body);
+            link.queue.push(QueuedMessage { meta, body: copy, length: body.len() }, true);
+            self.put_short(at, &meta, body);
+        } else {
+            let copy = QueuedBody::shared(body, &mut link.queue.pool)?;
+            let message = QueuedMessage { meta, body: QueuedBody::Shared(copy.clone()), length: body.len() };
+            link.queue.push(message, true);
+            if link.falling_back {
+                return Ok(());
+            }
+            self.put_long(at, &meta, copy);
         }
+        self.wait_for_peer(to, body.len());
         Ok(())
     }
 
-    /// Hands a message to the fabric.
-    fn put(&mut self, at: usize, meta: &Meta, body: Body<'_>) {
+    /// Hands a message to the fabric that fits a frame.
+    fn put_short(&mut self, at: usize, meta: &Meta, body: Body<'_>) {
+        if let State::Open(fabric) = &mut self.state {
+            fabric.send_short(self.links[at].name, whole(&header_of(meta), body));
+        }
+    }
+
+    /// Hands a message to the fabric whose body the peer reads, from the memory in which it is queued.
+    fn put_long(&mut self, at: usize, meta: &Meta, body: Arc<Vec<u8>>) {
         let State::Open(fabric) = &mut self.state else { return };
-        let (name, header) = (self.links[at].name, header_of(meta));
-        if HEADER_BYTES + body.len() <= fabric.short_bytes_max(name) {
-            fabric.send_short(name, whole(&header, body));
-        } else if fabric.send_long(name, header.to_vec(), LongBody::Bytes(whole(&[], body))).is_err() {
+        if fabric.send_long(self.links[at].name, header_of(meta).to_vec(), LongBody::Bytes(body)).is_err() {
             // There is no memory that the peer could read.
             self.give_up(at);
         }

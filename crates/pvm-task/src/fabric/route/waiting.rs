@@ -12,6 +12,8 @@ const REST_MAX: Duration = Duration::from_millis(1);
 /// for the second time.
 const QUIET: Duration = Duration::from_millis(20);
 const READING: Duration = Duration::from_secs(2);
+/// After this number of sleeps without long messages, a task keeps no memory for the next ones.
+const BODY_SLEEPS_MAX: u32 = 2;
 /// How often a task looks for the last messages of a peer.
 const DRAIN_PAUSE: Duration = Duration::from_millis(2);
 /// How the fabric's descriptor is told from the sockets of direct links, which bear the tids of tasks.
@@ -68,6 +70,10 @@ impl FabricRoute {
     /// links. Returns the longest time that the task may sleep, if that is limited.
     pub fn prepare_sleep(&mut self, epoll: Option<BorrowedFd<'_>>) -> Option<Duration> {
         let State::Open(fabric) = &mut self.state else { return None };
+        self.sleeps_without_bodies = self.sleeps_without_bodies.saturating_add(1);
+        if self.sleeps_without_bodies == BODY_SLEEPS_MAX + 1 {
+            fabric.forget_spare_bodies();
+        }
         let wait = match self.links.iter().any(|link| !link.is_gone) {
             true => fabric.how_to_wait(Instant::now()),
             false => Wait::For(Duration::MAX),

@@ -164,6 +164,11 @@ impl Endpoint {
         }
     }
 
+    /// Gives the memory of earlier bodies back to the system.
+    pub fn forget_spare_bodies(&mut self) {
+        self.spare_bodies.clear();
+    }
+
     fn memory_for(&mut self, bytes: usize) -> Result<Vec<u8>, ReadError> {
         let fits = |spare: &Vec<u8>| spare.capacity() >= bytes && spare.capacity() / SPARE_PART_MIN <= bytes;
         // The one that was used last: its bytes are most likely in a cache.

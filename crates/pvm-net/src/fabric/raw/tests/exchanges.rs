@@ -221,7 +221,7 @@ fn a_body_is_read_part_by_part_and_its_memory_is_used_again() {
     let to_one = other.insert(one.address()).unwrap();
     one.insert(other.address()).unwrap();
     let body: Vec<u8> = (0..BODY_BYTES).map(|index| (index % 251) as u8).collect();
-    let region = one.register(Memory::from_vec(body.clone())).unwrap();
+    let region = one.register(Memory::from_vec(body.clone().into())).unwrap();
     let mut memory = None;
     for _ in 0..2 {
         let place = other.make_place(BODY_BYTES).unwrap();

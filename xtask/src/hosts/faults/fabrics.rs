@@ -1,0 +1,66 @@
+//! Faults of a fabric alone: daemons still reach each other, so no host is lost.
+
+use super::{HOSTS, Run};
+use crate::hosts::network::Host;
+use crate::machine::wait_until;
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The time within which all tasks must have opened their endpoints.
+const OPEN_TIME: Duration = Duration::from_secs(60);
+/// How long the tasks talk over the fabric before it falls silent.
+const TALK_TIME: Duration = Duration::from_secs(2);
+/// How long the fabric carries nothing: longer than a task waits until it gives a link up, which is 30 s.
+const SILENT_TIME: Duration = Duration::from_secs(40);
+
+/// Which way frames of the fabric vanish.
+#[derive(Clone, Copy)]
+pub enum Way {
+    /// Those that the host sends.
+    From = 1,
+    /// Those that the host sends, and those to it.
+    Both = 2,
+}
+
+/// Waits until all tasks have endpoints, and returns the ports at which these are called.
+pub fn endpoints(run: &Run) -> Result<BTreeSet<u16>> {
+    let mut ports = BTreeSet::new();
+    let mut count = 0;
+    let all_open = wait_until(OPEN_TIME, || {
+        let each: Vec<u16> = run.network.hosts().iter().filter_map(|host| ports_of(host).ok()).flatten().collect();
+        count = each.len();
+        ports = each.into_iter().collect();
+        count >= 2 * HOSTS
+    });
+    ensure!(all_open, "only {count} endpoints are there: not all tasks use a fabric");
+    Ok(ports)
+}
+
+/// Drops what travels over the fabric from or to a host, and nothing else.
+pub fn silence(run: &Run, way: Way) -> Result<()> {
+    let ports = endpoints(run)?;
+    std::thread::sleep(TALK_TIME);
+    let list: Vec<String> = ports.iter().map(u16::to_string).collect();
+    let before = dropped(run)?;
+    run.network.tell_switch(&format!("mute {} {} {}", run.victim, way as u8, list.join(" ")))?;
+    std::thread::sleep(SILENT_TIME);
+    let vanished = dropped(run)? - before;
+    run.network.tell_switch("heal")?;
+    ensure!(vanished > 0, "nothing has travelled over the fabric");
+    Ok(())
+}
+
+/// Returns the ports at which the endpoints of the tasks of a host are called.
+fn ports_of(host: &Host) -> Result<Vec<u16>> {
+    let said = host.sh("ss -Htulnp")?;
+    let ours = said.lines().filter(|line| line.contains("\"faults\""));
+    let port = |line: &str| line.split_whitespace().nth(4)?.rsplit(':').next()?.parse().ok();
+    Ok(ours.filter_map(port).collect())
+}
+
+/// Returns how many frames the switch has dropped.
+fn dropped(run: &Run) -> Result<u64> {
+    let said = run.network.tell_switch("count")?;
+    said.split(' ').nth(1).context("the second of three counts")?.parse().context("a count")
+}
