@@ -22,6 +22,7 @@ mod receive;
 mod recent;
 mod rendezvous;
 mod send;
+mod streamed;
 
 #[cfg(test)]
 mod hostile_tests;
@@ -33,6 +34,8 @@ mod passed_tests;
 mod recent_tests;
 #[cfg(test)]
 mod rendezvous_tests;
+#[cfg(test)]
+mod streamed_tests;
 
 pub use recent::{RecentImmediate, RecentShort};
 
@@ -123,6 +126,8 @@ pub struct Endpoint {
     starved: bool,
     copy_allowed: Rc<Cell<bool>>,
     rendezvous_bytes_min: usize,
+    /// Set if the user has set `rendezvous_bytes_min`: then no rendezvous is left out for a stream.
+    rendezvous_is_set: bool,
     rendezvous_wait_max: Duration,
     /// The bytes of all memory that this endpoint has made for pairs.
     pair_bytes: Rc<Cell<usize>>,
@@ -189,7 +194,8 @@ impl Endpoint {
             sleep: 0,
             dirty: Rc::default(),
             copy_allowed: Rc::new(Cell::new(true)),
-            rendezvous_bytes_min: rendezvous_bytes_min(),
+            rendezvous_bytes_min: rendezvous_bytes_set().unwrap_or(RENDEZVOUS_BYTES_MIN),
+            rendezvous_is_set: rendezvous_bytes_set().is_some(),
             rendezvous_wait_max: RENDEZVOUS_WAIT_MAX,
             pair_bytes: Rc::default(),
             sends: 0,
@@ -299,7 +305,8 @@ impl Endpoint {
     }
 }
 
-fn rendezvous_bytes_min() -> usize {
-    let set = std::env::var("HPVM_OFFER_MIN").ok().and_then(|text| text.parse().ok());
-    set.map_or(RENDEZVOUS_BYTES_MIN, |bytes: usize| bytes.max(crate::INLINE_BYTES_MAX + 1))
+/// Returns what the user has set as the length of the shortest body that goes by rendezvous, in bytes.
+fn rendezvous_bytes_set() -> Option<usize> {
+    let bytes: usize = std::env::var("HPVM_OFFER_MIN").ok()?.parse().ok()?;
+    Some(bytes.max(crate::INLINE_BYTES_MAX + 1))
 }
