@@ -247,10 +247,10 @@ pub(crate) enum Outcome {
 }
 
 /// A body that is still in transit: it lies in the sender's own memory (a rendezvous), the sender is still writing it
-/// to its heap or to a cell (a pipelined or streamed send), or it lies in the daemon's heap (a borrowed payload). Take the body at
-/// once, into its final place if that is known, else into new memory. If this value is dropped instead, the message
-/// arrives again: as a [`Remote`] once the heap or the cell has the whole body, otherwise (and always for a borrowed
-/// payload) as a body in transit.
+/// to its heap or to a cell (a pipelined or streamed send), or it lies in the daemon's heap (a borrowed payload). Take the
+/// body at once, into its final place if that is known, else into new memory. If this value is dropped instead, the
+/// message arrives again: as a [`Remote`] once the heap or the cell has the whole body, otherwise (and always for a
+/// borrowed payload) as a body in transit.
 pub struct BodyInTransit<'a> {
     pub(crate) owner: &'a Rc<Owner>,
     pub(crate) bytes: usize,

@@ -113,9 +113,9 @@ pub struct Offer {
 }
 
 impl PairMemory {
-    /// Makes memory for bodies of `bytes` bytes, or for streams if they are longer than [`CELL_BYTES_MAX`]; this task holds all cells. `total` is what
-    /// all such memory of this task takes, and `bytes_max` what it may take, in bytes. Returns `None` if there is no
-    /// memory.
+    /// Makes memory for bodies of `bytes` bytes, or for streams if they are longer than [`CELL_BYTES_MAX`]; this task holds
+    /// all cells. `total` is what all such memory of this task takes, and `bytes_max` what it may take, in bytes. Returns
+    /// `None` if there is no memory.
     pub fn make(
         heap: &SharedHeap,
         total: &Rc<Cell<usize>>,

@@ -18,10 +18,9 @@ const FIRST_TRIES: u32 = 2;
 const LONG_BYTES: usize = 8 << 20;
 /// The largest number of messages in a row that a try takes; as many as make [`LONG_BYTES`], if they are fewer.
 const RUN_MAX: u32 = 4;
-/// The shortest body whose every message is measured, in bytes; of shorter ones that go the best way, one in
-/// [`MEASURED_ONE_IN`] is.
+/// The length of the bodies of which one is measured, in bytes, if they go the best way: a look at the clock costs little
+/// against the copies of as many bytes.
 const MEASURED_BYTES: usize = 1 << 20;
-const MEASURED_ONE_IN: u32 = 4;
 /// The part of the time that may be lost by trying one other way again, as a divisor: a third of a percent.
 const LOSS_DIVISOR: f32 = 300.0;
 /// The least and the largest number of messages between two tries of another way, for each message of a try.
@@ -116,8 +115,7 @@ impl Class {
     }
 
     /// Notes a measured message. One that was quicker than expected counts at once, one that was a little slower counts
-    /// by an eighth. One that was much slower may have been interrupted: [`SLOW_MESSAGES`] of those in a
-    /// row count.
+    /// by an eighth. One that was much slower may have been interrupted: [`SLOW_MESSAGES`] of those in a row count.
     fn record(&mut self, way: usize, cost: f32) {
         let known = &mut self.ways[way];
         if cost > known.cost * SLOW_RATIO {
@@ -160,7 +158,7 @@ impl WayPolicy {
     pub fn choose(&mut self, bytes: usize) -> (Way, bool) {
         let first_tries = if bytes >= LONG_BYTES { 1 } else { FIRST_TRIES };
         let run = ((LONG_BYTES / bytes) as u32).clamp(1, RUN_MAX);
-        let one_in = if bytes >= MEASURED_BYTES { 1 } else { MEASURED_ONE_IN };
+        let one_in = (MEASURED_BYTES / bytes).max(1) as u32;
         let (way, is_measured) = self.classes[class_of(bytes)].choose(first_tries, run, one_in);
         (Way::from_number(way), is_measured)
     }

@@ -39,7 +39,7 @@ mod streamed_tests;
 
 pub use recent::{RecentImmediate, RecentShort};
 
-/// The shortest body that goes to a waiting peer by rendezvous, in bytes. A rendezvous needs only one copy, by the
+/// The shortest body that goes to a waiting peer by rendezvous, in bytes, unless it is streamed. A rendezvous needs only one copy, by the
 /// kernel, and no memory in the heap. For shorter bodies, two copies by two cores at the same time are faster. Decision
 /// 7 has the measurements. The environment variable `HPVM_OFFER_MIN` (bytes) sets another size.
 const RENDEZVOUS_BYTES_MIN: usize = 32 << 20;
