@@ -10,7 +10,9 @@ use crate::process::Refusal;
 use crate::queue::Entry;
 use crate::rendezvous::{self, SenderState};
 use crate::segment::PeerRecord;
+use crate::streamed_body::StreamedBody;
 use crate::sync::{AtomicU64, ReadOnlyLoad};
+use crate::ways;
 use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::rc::Rc;
@@ -66,6 +68,15 @@ pub(crate) struct Owner {
     pub dirty: Rc<Cell<bool>>,
 }
 
+impl Owner {
+    /// Notes that this task no longer reads the blocks of a token, which hold `bytes` bytes.
+    pub fn release(&self, token: u32, bytes: usize) {
+        self.released.borrow_mut().push(token);
+        self.released_bytes.set(self.released_bytes.get() + bytes);
+        self.dirty.set(true);
+    }
+}
+
 #[derive(Clone, Copy)]
 pub(crate) struct Fragment {
     pub address: *const u8,
@@ -117,6 +128,23 @@ impl Remote {
     fn in_cell(owner: &Rc<Owner>, cell: ArrivedCell, bytes: usize) -> Remote {
         let first = Fragment { address: cell.memory.body(cell.cell), bytes };
         Remote { owner: owner.clone(), token: PASSED, first, rest: Vec::new(), bytes, _cell: Some(cell) }
+    }
+
+    /// Returns the body whose first `bytes` bytes lie in a cell, which has room for them, and whose rest lies in the
+    /// sender's heap: under a token, at an offset, with a length.
+    pub(crate) fn in_cell_and_heap(
+        owner: &Rc<Owner>,
+        cell: ArrivedCell,
+        bytes: usize,
+        rest: Option<(u32, u64, u64)>,
+    ) -> Option<Remote> {
+        let mut remote = Remote::in_cell(owner, cell, bytes);
+        if let Some((token, offset, more)) = rest {
+            remote.rest.push(fragment(owner, offset, more)?);
+            remote.token = token;
+            remote.bytes += more as usize;
+        }
+        Some(remote)
     }
 
     pub(crate) fn fragments(&self) -> impl Iterator<Item = &Fragment> {
@@ -197,12 +225,9 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        if self.token == BORROWED || self.token == PASSED {
-            return;
+        if self.token != BORROWED && self.token != PASSED {
+            self.owner.release(self.token, self.bytes);
         }
-        self.owner.released.borrow_mut().push(self.token);
-        self.owner.released_bytes.set(self.owner.released_bytes.get() + self.bytes);
-        self.owner.dirty.set(true);
     }
 }
 
@@ -222,10 +247,10 @@ pub(crate) enum Outcome {
 }
 
 /// A body that is still in transit: it lies in the sender's own memory (a rendezvous), the sender is still writing it
-/// to its heap or to a cell (a pipelined send), or it lies in the daemon's heap (a borrowed payload). Take the body at
-/// once, into its final place if that is known, else into new memory. If this value is dropped instead, the message
-/// arrives again: as a [`Remote`] once the heap or the cell has the whole body, otherwise (and always for a borrowed
-/// payload) as a body in transit.
+/// to its heap or to a cell (a pipelined or streamed send), or it lies in the daemon's heap (a borrowed payload). Take the
+/// body at once, into its final place if that is known, else into new memory. If this value is dropped instead, the
+/// message arrives again: as a [`Remote`] once the heap or the cell has the whole body, otherwise (and always for a
+/// borrowed payload) as a body in transit.
 pub struct BodyInTransit<'a> {
     pub(crate) owner: &'a Rc<Owner>,
     pub(crate) bytes: usize,
@@ -240,6 +265,8 @@ pub(crate) enum Transit<'a> {
     Rendezvous(RendezvousSource<'a>),
     /// A pipelined send: the sender is writing the body, piece by piece.
     Pipelined(Place<'a>),
+    /// A streamed send: the sender is writing the body, which goes through a cell.
+    Streamed(StreamedBody<'a>),
     /// A borrowed payload: the body lies in the daemon's heap until the entry has been read.
     Borrowed(&'a Remote),
 }
@@ -249,8 +276,8 @@ pub(crate) enum Transit<'a> {
 pub(crate) enum Place<'a> {
     /// In the sender's heap, behind its head at `offset`.
     Heap { token: u32, offset: u64 },
-    /// In a cell, which has room for the body.
-    Cell { memory: &'a Rc<PairMemory>, cell: u32 },
+    /// In a cell, which has room for the body; `order` is what the sender asks for ([`crate::ways`]).
+    Cell { memory: &'a Rc<PairMemory>, cell: u32, order: u64 },
 }
 
 impl<'a> Place<'a> {
@@ -259,7 +286,19 @@ impl<'a> Place<'a> {
     pub fn progress(&self, owner: &'a Owner, bytes: usize) -> Option<&'a AtomicU64> {
         match *self {
             Place::Heap { offset, .. } => pipelined_progress(owner, offset, bytes),
-            Place::Cell { memory, cell } => (bytes <= memory.capacity()).then(|| memory.progress(cell)),
+            Place::Cell { memory, cell, .. } => (bytes <= memory.capacity()).then(|| memory.progress(cell)),
+        }
+    }
+
+    /// Returns whether the sender asks for a copy past the caches.
+    fn is_past(&self) -> bool {
+        matches!(self, Place::Cell { order, .. } if ways::way_of(*order).past_out)
+    }
+
+    /// Notes for the sender that the body has been copied out.
+    fn finish(&self) {
+        if let Place::Cell { memory, order, .. } = self {
+            ways::finish(memory.finished(true), *order);
         }
     }
 
@@ -269,7 +308,7 @@ impl<'a> Place<'a> {
             Place::Heap { token, offset } => {
                 Remote::from_place(owner, token, offset + pipelined::HEAD_BYTES as u64, bytes as u64)
             }
-            Place::Cell { memory, cell } => (bytes <= memory.capacity())
+            Place::Cell { memory, cell, .. } => (bytes <= memory.capacity())
                 .then(|| Remote::in_cell(owner, ArrivedCell { memory: memory.clone(), cell }, bytes)),
         }
     }
@@ -319,12 +358,14 @@ impl BodyInTransit<'_> {
         let result = match &self.transit {
             Transit::Rendezvous(memory) => memory.take(self.owner, data, self.sender_lives),
             Transit::Pipelined(place) => {
-                let copy = &mut |at: usize, from: *const u8, count: usize| {
+                let is_past = place.is_past();
+                let each = &mut |at: usize, from: *const u8, count: usize| {
                     // SAFETY: `count` bytes lie there, to which no reference exists; they may be anything.
-                    unsafe { copy::copy_shared(from, data[at..at + count].as_mut_ptr(), count) }
+                    unsafe { copy::copy_shared_by(is_past, from, data[at..at + count].as_mut_ptr(), count) }
                 };
-                self.follow(place, count, &mut 0, copy)
+                self.follow(place, count, &mut 0, each).inspect(|()| place.finish())
             }
+            Transit::Streamed(streamed) => streamed.take(data),
             Transit::Borrowed(remote) => {
                 remote.read(0, data);
                 Ok(())
@@ -343,6 +384,7 @@ impl BodyInTransit<'_> {
         let result = match &self.transit {
             Transit::Rendezvous(_) => Err(NotTaken::Later),
             Transit::Pipelined(place) => self.follow(place, self.bytes, done, each),
+            Transit::Streamed(streamed) => streamed.use_pieces(done, each),
             Transit::Borrowed(remote) => {
                 remote.use_pieces(done, each);
                 Ok(())
@@ -441,7 +483,7 @@ impl RendezvousSource<'_> {
 
 /// The number of reads of the sender's count without progress, some 100 microseconds in all, after which the receiver
 /// stops waiting for a pipelined body. It tries again in a later poll of the queue.
-const PIPELINED_SPINS_MAX: u32 = 20_000;
+pub(crate) const PIPELINED_SPINS_MAX: u32 = 20_000;
 
 /// Returns the word in which the sender publishes how many bytes of a pipelined body it has written.
 pub(crate) fn pipelined_progress(owner: &Owner, offset: u64, bytes: usize) -> Option<&AtomicU64> {

@@ -116,6 +116,17 @@ pub unsafe fn copy_shared(from: *const u8, to: *mut u8, bytes: usize) {
     compiler_fence(Ordering::SeqCst);
 }
 
+/// Does what [`copy_shared`] does, by non-temporal stores if `is_past` is set.
+///
+/// # Safety
+/// As for [`copy_shared`].
+#[inline]
+pub unsafe fn copy_shared_by(is_past: bool, from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: as the caller promises.
+    unsafe { if is_past { copy_non_temporal(from, to, bytes) } else { copy(from, to, bytes) } };
+    compiler_fence(Ordering::SeqCst);
+}
+
 /// Does what [`copy_shared`] does, by non-temporal stores if the bytes do not fit in the caches.
 ///
 /// # Safety

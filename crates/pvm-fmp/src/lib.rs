@@ -68,6 +68,7 @@ mod parker;
 mod pipelined;
 mod queue;
 mod rendezvous;
+mod stream;
 mod sync;
 
 #[cfg(not(loom))]
@@ -116,7 +117,13 @@ mod segment;
 mod signals;
 #[cfg(not(loom))]
 mod spin;
+#[cfg(not(loom))]
+mod streamed_body;
 mod two_sided_copy;
+#[cfg(not(loom))]
+mod way_policy;
+#[cfg(not(loom))]
+mod ways;
 
 #[cfg(all(test, not(loom), not(one_mapping)))]
 mod limits_tests;

@@ -3,6 +3,7 @@
 use crate::parker::Parker;
 use crate::queue::{Kind, Reader, Slot, WELL_KNOWN_HEADERS, Writer};
 use crate::rendezvous::{self, ReceiverAnswer, SenderState};
+use crate::stream::{Spill, Stream};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::two_sided_copy::{self, TwoSidedCopy};
 use loom::sync::Arc;
@@ -285,6 +286,49 @@ fn a_cell_that_goes_to_and_fro_is_written_by_one_side_at_a_time() {
         }
         assert_eq!(body.load(Ordering::Relaxed), 2, "an answer in the cell is there");
         other.join().unwrap();
+    });
+}
+
+/// The words of a stream with a ring of two words, and a heap of one word.
+fn stream(words: &[AtomicU64; 8]) -> Stream<'_> {
+    let [written, read, first, second, third, ..] = words;
+    Stream { written, read, spill: [first, second, third], capacity: 2 }
+}
+
+#[test]
+fn a_stream_arrives_whole_from_the_ring_and_from_the_heap() {
+    loom::model(|| {
+        let words = Arc::new(std::array::from_fn::<_, 8, _>(|_| AtomicU64::new(0)));
+        stream(&words).begin();
+        let there = words.clone();
+        let sender = thread::spawn(move || {
+            let (stream, ring, heap) = (stream(&there), &there[5..7], &there[7]);
+            let (mut read, mut start) = (0, 3);
+            for at in 0..3 {
+                // The sender does not wait: without room, the last word goes to the heap.
+                if at < start && !stream.has_room(at, at + 1, &mut read) {
+                    start = at;
+                    stream.spill(Spill { start: at as u64, offset: 7, token: 1 });
+                }
+                let place = if at < start { &ring[at % 2] } else { heap };
+                place.store(at as u64 + 1, Ordering::Relaxed);
+                stream.advance(at + 1);
+            }
+        });
+        let stream = stream(&words);
+        let mut done = 0;
+        while done < 3 {
+            let there = stream.available() as usize;
+            while done < there {
+                let is_spilled = stream.spilled().is_some_and(|spill| done as u64 >= spill.start);
+                let place = if is_spilled { &words[7] } else { &words[5 + done % 2] };
+                assert_eq!(place.load(Ordering::Relaxed), done as u64 + 1);
+                done += 1;
+                stream.give_back(done);
+            }
+            thread::yield_now();
+        }
+        sender.join().unwrap();
     });
 }
 

@@ -4,13 +4,16 @@
 //! The lines of such a cell are already in the caches of the core that writes next. In a heap they are not: before a
 //! sender can write to a line there again, it must take the line back from the core that has read it (decision 39).
 use crate::heap::SharedHeap;
+use crate::stream::Stream;
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
+use crate::way_policy::{self, Way};
+use crate::ways::Ways;
 use crate::{copy, extents, file, mapping, pipelined};
 use rustix::fs::{Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, ProtFlags};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -19,10 +22,19 @@ use std::rc::Rc;
 
 /// The number of cells: one for each direction, since both tasks may send at the same time.
 pub const CELLS: u32 = 2;
-/// The smallest and the largest capacity of a cell, in bytes. Longer bodies do not stay in a core's own caches, and there
-/// is little to gain.
+/// The smallest and the largest capacity of a cell, in bytes. Longer bodies go through a cell of the largest capacity as
+/// through a ring ([`crate::stream`]). In a shorter ring the writer would have to take each line back from the reader's
+/// second-level cache; the lines of this one are in the third-level cache again before their next round.
 pub const CELL_BYTES_MIN: usize = 16 << 10;
-pub const CELL_BYTES_MAX: usize = 1 << 20;
+pub const CELL_BYTES_MAX: usize = 2 << 20;
+/// How far in front of a body the words of a stream lie, in bytes: the receiver's word, and those that say where the rest
+/// of the body is. Two words that different tasks write are at least two cache lines apart, since processors prefetch pairs
+/// of lines.
+const READ_WORD: usize = 256;
+const SPILL_WORDS: usize = 512;
+/// Where in the first part the first of the two words lies that say when a body was copied out, in bytes; the other one
+/// lies as far behind it.
+const FINISHED_WORDS: usize = 256;
 /// The length of the part in front of each body, in bytes; its end is the head of a pipelined body.
 const FRONT_BYTES: usize = crate::segment::PAGE_BYTES as usize;
 
@@ -58,6 +70,8 @@ fn wrong() -> io::Error {
 pub struct PairMemory {
     base: NonNull<c_void>,
     capacity: usize,
+    /// Set if this task has made the memory, and its peer has opened it.
+    is_ours: bool,
     /// Tells this memory from earlier ones of the same pair.
     pub generation: u32,
     /// The cells that this task holds, one bit each, and the one that it got last.
@@ -99,9 +113,9 @@ pub struct Offer {
 }
 
 impl PairMemory {
-    /// Makes memory for bodies of `bytes` bytes, at most [`CELL_BYTES_MAX`]; this task holds all cells. `total` is what
-    /// all such memory of this task takes, and `bytes_max` what it may take, in bytes. Returns `None` if there is no
-    /// memory.
+    /// Makes memory for bodies of `bytes` bytes, or for streams if they are longer than [`CELL_BYTES_MAX`]; this task holds
+    /// all cells. `total` is what all such memory of this task takes, and `bytes_max` what it may take, in bytes. Returns
+    /// `None` if there is no memory.
     pub fn make(
         heap: &SharedHeap,
         total: &Rc<Cell<usize>>,
@@ -115,6 +129,7 @@ impl PairMemory {
         file::take_memory(&file, 0, length(capacity) as u64).ok()?;
         file::seal(&file, SealFlags::SHRINK | SealFlags::GROW).ok()?;
         let mut memory = PairMemory::map(&file, capacity, generation).ok()?;
+        memory.is_ours = true;
         memory._charge = Some(charge);
         let mut nonce = [0u8; 8];
         crate::random_bytes(&mut nonce).ok()?;
@@ -149,7 +164,15 @@ impl PairMemory {
         // This avoids page faults in the messages that follow.
         // SAFETY: populating maps pages that the process owns and changes no byte.
         let _ = unsafe { rustix::mm::madvise(base.as_ptr(), bytes, Advice::LinuxPopulateWrite) };
-        Ok(PairMemory { base, capacity, generation, held: Cell::new(0), last: Cell::new(0), _charge: None })
+        Ok(PairMemory {
+            base,
+            capacity,
+            is_ours: false,
+            generation,
+            held: Cell::new(0),
+            last: Cell::new(0),
+            _charge: None,
+        })
     }
 
     /// Returns how many bytes fit in a cell.
@@ -183,6 +206,18 @@ impl PairMemory {
         self.word(self.start(cell) - pipelined::HEAD_BYTES)
     }
 
+    /// Returns the words of a stream through a cell. Panics if there is no such cell.
+    pub fn stream(&self, cell: u32) -> Stream<'_> {
+        let start = self.start(cell);
+        let [first, second, third] = [0, 8, 16].map(|at| self.word(start - SPILL_WORDS + at));
+        Stream {
+            written: self.progress(cell),
+            read: self.word(start - READ_WORD),
+            spill: [first, second, third],
+            capacity: self.capacity,
+        }
+    }
+
     /// Returns the address of the first byte of a body. Panics if there is no such cell.
     pub fn body(&self, cell: u32) -> *mut u8 {
         // SAFETY: the whole cell lies in the mapping.
@@ -194,12 +229,20 @@ impl PairMemory {
         FRONT_BYTES + cell as usize * (FRONT_BYTES + self.capacity) + FRONT_BYTES
     }
 
-    /// Copies `data` to a body, `offset` bytes behind its start. Panics past the end of the cell.
-    pub fn write(&self, cell: u32, offset: usize, data: &[u8]) {
+    /// Copies `data` to a body, `offset` bytes behind its start; past the caches if `is_past` is set. Panics past the end of
+    /// the cell.
+    pub fn write(&self, cell: u32, offset: usize, data: &[u8], is_past: bool) {
         assert!(offset.checked_add(data.len()).is_some_and(|end| end <= self.capacity));
+        let (from, to, bytes) = (data.as_ptr(), self.body(cell).wrapping_add(offset), data.len());
         // SAFETY: checked to lie in the cell, to which no reference exists. A peer that breaks the rules may write there,
         // too; then the peer finds bytes that nobody has sent.
-        unsafe { copy::copy(data.as_ptr(), self.body(cell).add(offset), data.len()) }
+        unsafe { if is_past { copy::copy_non_temporal(from, to, bytes) } else { copy::copy(from, to, bytes) } }
+    }
+
+    /// Returns the word in which the receiver of this task's messages, or (`to_us`) this task, says when it has copied a
+    /// body out.
+    pub fn finished(&self, to_us: bool) -> &AtomicU64 {
+        self.word(if self.is_ours == to_us { FINISHED_WORDS } else { 2 * FINISHED_WORDS })
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {
@@ -240,6 +283,14 @@ pub struct Pair {
     pub generation: u32,
     /// Set when the peer could not map an offer.
     pub refused: bool,
+    /// What has arrived of the stream that arrives, as far as its room was given back to the sender.
+    pub saved: RefCell<Vec<u8>>,
+    /// The way policy, once there was a choice.
+    ways: Option<Box<Ways>>,
+    /// The number of streams in a row that the receiver did not begin to read in time, at most [`UNREAD_MAX`], and the
+    /// number of bodies since then that were not streamed.
+    unread: u32,
+    unstreamed: u32,
     /// How often a long message went to the peer after a long message from the peer, without a cell.
     turns: u32,
     ours_was_last: bool,
@@ -247,6 +298,10 @@ pub struct Pair {
 
 /// The number of turns after which memory is made for a pair: such tasks will probably go on.
 const TURNS_MIN: u32 = 8;
+/// The number of streams in a row that the receiver does not begin to read in time after which bodies go through the heap
+/// at once, and the number of such bodies before the next stream.
+const UNREAD_MAX: u32 = 4;
+const UNSTREAMED_MAX: u32 = 32;
 
 impl Pair {
     /// Notes a long message from the peer.
@@ -261,8 +316,8 @@ impl Pair {
         if !std::mem::replace(&mut self.ours_was_last, true) {
             self.turns += 1;
         }
-        let enough = self.current.as_ref().is_some_and(|memory| memory.capacity() >= bytes);
-        if self.turns < TURNS_MIN || enough || bytes > CELL_BYTES_MAX || self.refused || self.offered.is_some() {
+        let enough = self.current.as_ref().is_some_and(|memory| memory.capacity() >= bytes.min(CELL_BYTES_MAX));
+        if self.turns < TURNS_MIN || enough || self.refused || self.offered.is_some() {
             return false;
         }
         self.turns = 0;
@@ -276,6 +331,39 @@ impl Pair {
         let cell = memory.take()?;
         self.ours_was_last = true;
         Some((memory.clone(), cell))
+    }
+
+    /// Returns a cell for a stream, and the memory in which it lies.
+    pub fn take_for_stream(&mut self) -> Option<(Rc<PairMemory>, u32)> {
+        if self.unread >= UNREAD_MAX && self.unstreamed < UNSTREAMED_MAX {
+            self.unstreamed += 1;
+            return None;
+        }
+        self.unstreamed = 0;
+        self.take(CELL_BYTES_MAX)
+    }
+
+    /// Returns how to copy a body of `bytes` bytes in that memory: for the sender, and as a word for the receiver.
+    #[inline]
+    pub fn order(&mut self, memory: &PairMemory, bytes: usize) -> (Way, u64) {
+        if bytes < way_policy::BYTES_MIN {
+            return (Way::default(), 0);
+        }
+        let ways = self.ways.get_or_insert_default();
+        if memory.is_ours { ways.order(memory.finished(false), bytes) } else { ways.answer(bytes) }
+    }
+
+    /// Notes the word of a message of the peer of `bytes` bytes.
+    #[inline]
+    pub fn note_order(&mut self, memory: &PairMemory, bytes: usize, order: u64) {
+        if bytes >= way_policy::BYTES_MIN && !memory.is_ours {
+            self.ways.get_or_insert_default().note(bytes, order);
+        }
+    }
+
+    /// Notes whether the receiver of a stream has begun to read it in time.
+    pub fn note_stream(&mut self, read: bool) {
+        self.unread = if read { 0 } else { (self.unread + 1).min(UNREAD_MAX) };
     }
 
     /// Returns the memory of a generation, in which a message has arrived. Once one has arrived in the current memory, none

@@ -83,6 +83,8 @@ pub enum Kind {
     Answer = 11,
     /// A message whose body lies in a cell of such memory; the cell goes to the reader.
     Passed = 12,
+    /// A message whose body goes through such a cell as through a ring; the cell goes to the reader, too.
+    Streamed = 13,
 }
 
 /// The kind in the stamp of a skipped half-slot: the next entry begins at the next slot.
@@ -92,7 +94,7 @@ const IMMEDIATE: u8 = 8;
 
 impl Kind {
     fn from_number(number: u8) -> Option<Kind> {
-        const KINDS: [Kind; 9] = [
+        const KINDS: [Kind; 10] = [
             Kind::Message,
             Kind::Blocks,
             Kind::Rendezvous,
@@ -102,6 +104,7 @@ impl Kind {
             Kind::Offer,
             Kind::Answer,
             Kind::Passed,
+            Kind::Streamed,
         ];
         KINDS.into_iter().find(|kind| *kind as u8 == number)
     }

@@ -22,6 +22,7 @@ mod receive;
 mod recent;
 mod rendezvous;
 mod send;
+mod streamed;
 
 #[cfg(test)]
 mod hostile_tests;
@@ -33,10 +34,12 @@ mod passed_tests;
 mod recent_tests;
 #[cfg(test)]
 mod rendezvous_tests;
+#[cfg(test)]
+mod streamed_tests;
 
 pub use recent::{RecentImmediate, RecentShort};
 
-/// The shortest body that goes to a waiting peer by rendezvous, in bytes. A rendezvous needs only one copy, by the
+/// The shortest body that goes to a waiting peer by rendezvous, in bytes, unless it is streamed. A rendezvous needs only one copy, by the
 /// kernel, and no memory in the heap. For shorter bodies, two copies by two cores at the same time are faster. Decision
 /// 7 has the measurements. The environment variable `HPVM_OFFER_MIN` (bytes) sets another size.
 const RENDEZVOUS_BYTES_MIN: usize = 32 << 20;
@@ -123,6 +126,8 @@ pub struct Endpoint {
     starved: bool,
     copy_allowed: Rc<Cell<bool>>,
     rendezvous_bytes_min: usize,
+    /// Set if the user has set `rendezvous_bytes_min`: then no rendezvous is left out for a stream.
+    rendezvous_is_set: bool,
     rendezvous_wait_max: Duration,
     /// The bytes of all memory that this endpoint has made for pairs.
     pair_bytes: Rc<Cell<usize>>,
@@ -189,7 +194,8 @@ impl Endpoint {
             sleep: 0,
             dirty: Rc::default(),
             copy_allowed: Rc::new(Cell::new(true)),
-            rendezvous_bytes_min: rendezvous_bytes_min(),
+            rendezvous_bytes_min: rendezvous_bytes_set().unwrap_or(RENDEZVOUS_BYTES_MIN),
+            rendezvous_is_set: rendezvous_bytes_set().is_some(),
             rendezvous_wait_max: RENDEZVOUS_WAIT_MAX,
             pair_bytes: Rc::default(),
             sends: 0,
@@ -299,7 +305,8 @@ impl Endpoint {
     }
 }
 
-fn rendezvous_bytes_min() -> usize {
-    let set = std::env::var("HPVM_OFFER_MIN").ok().and_then(|text| text.parse().ok());
-    set.map_or(RENDEZVOUS_BYTES_MIN, |bytes: usize| bytes.max(crate::INLINE_BYTES_MAX + 1))
+/// Returns what the user has set as the length of the shortest body that goes by rendezvous, in bytes.
+fn rendezvous_bytes_set() -> Option<usize> {
+    let bytes: usize = std::env::var("HPVM_OFFER_MIN").ok()?.parse().ok()?;
+    Some(bytes.max(crate::INLINE_BYTES_MAX + 1))
 }

@@ -8,17 +8,20 @@ use crate::pair_memory::{Offer, PairMemory};
 use crate::pipelined::{self, UNIT_BYTES};
 use crate::queue::{Entry, Kind};
 use crate::sync::ReadOnlyLoad;
+use crate::way_policy::Way;
 use crate::{Meta, SendError, Sent};
 
 /// The shortest body that the receiver copies out of a cell while it is written, in bytes. With a shorter one, looking at
 /// the count of its bytes costs more than is saved.
-const STREAMED_BYTES_MIN: usize = 8 << 10;
+const PIPELINED_BYTES_MIN: usize = 8 << 10;
 /// The smallest and the largest chunk of a body in a cell, in bytes: with small chunks the receiver begins earlier, with
 /// large ones it looks less often.
 const CHUNK_BYTES_MIN: usize = 2 << 10;
 const CHUNK_BYTES_MAX: usize = 16 << 10;
+/// The bit of the third word of an entry that says that the body is complete. The others are those of [`crate::ways`].
+const COMPLETE: u64 = 1;
 
-fn bytes_of<const WORDS: usize, const BYTES: usize>(words: [u64; WORDS]) -> [u8; BYTES] {
+pub(super) fn bytes_of<const WORDS: usize, const BYTES: usize>(words: [u64; WORDS]) -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
     for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.to_ne_bytes());
@@ -30,18 +33,19 @@ impl Endpoint {
     /// Sends a body in a cell, if this task holds one that is long enough. The cell goes to the receiver.
     #[inline]
     pub(super) fn send_passed(&mut self, index: usize, meta: &Meta, body: &[u8]) -> Option<Result<Sent, SendError>> {
+        // While tasks outnumber the cores, the receiver would often have to wait for us in the middle of a body.
+        let at_once = body.len() < PIPELINED_BYTES_MIN || self.crowded();
         let peer = self.peers[index].as_mut().expect("connected");
         let (memory, cell) = peer.pair.take(body.len())?;
         let (to, progress) = (peer.tid, memory.progress(cell));
-        // While tasks outnumber the cores, the receiver would often have to wait for us in the middle of a body.
-        let at_once = body.len() < STREAMED_BYTES_MIN || self.crowded();
         let written = if at_once { body.len() } else { 0 };
-        memory.write(cell, 0, &body[..written]);
+        memory.write(cell, 0, &body[..written], false);
         if !at_once {
             pipelined::advance(progress, 0);
         }
         // Of a complete body, the receiver does not have to look at the count: that would be one more cache line.
-        let words = [u64::from(memory.generation) << 32 | u64::from(cell), body.len() as u64, at_once.into()];
+        let (way, order) = if at_once { (Way::default(), COMPLETE) } else { peer.pair.order(&memory, body.len()) };
+        let words = [u64::from(memory.generation) << 32 | u64::from(cell), body.len() as u64, order];
         let first = self.queue(to, Kind::Passed, meta, &bytes_of::<3, 24>(words));
         if first.is_err() {
             memory.keep(cell);
@@ -51,7 +55,7 @@ impl Endpoint {
         }
         let mut done = 0;
         for piece in body.chunks((body.len() / 4).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX) / UNIT_BYTES * UNIT_BYTES) {
-            memory.write(cell, done, piece);
+            memory.write(cell, done, piece, way.past_in);
             done += piece.len();
             pipelined::advance(progress, done);
         }
@@ -121,7 +125,7 @@ impl Endpoint {
 
     /// Receives a message in a cell.
     pub(super) fn receive_passed(&mut self, index: usize, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
-        let [first, bytes, is_complete] = words_of(entry);
+        let [first, bytes, order] = words_of(entry);
         let (generation, cell) = ((first >> 32) as u32, first as u32);
         let peer = self.peers[index].as_mut().expect("connected");
         let Some(memory) = peer.pair.of(generation) else { return Step::Damaged };
@@ -129,8 +133,9 @@ impl Endpoint {
         if cell >= crate::pair_memory::CELLS || memory.holds(cell) {
             return Step::Damaged;
         }
-        let place = Place::Cell { memory: &memory, cell };
-        if is_complete == 0 {
+        peer.pair.note_order(&memory, bytes as usize, order);
+        let place = Place::Cell { memory: &memory, cell, order };
+        if order & COMPLETE == 0 {
             return receive_pipelined(peer, &self.ports, place, bytes, entry, sink);
         }
         receive_complete(peer, place, bytes, entry, sink)

@@ -415,6 +415,7 @@ impl Endpoint {
                 receive_pipelined(peer, &self.ports, place, bytes, entry, sink)
             }
             Kind::Passed => self.receive_passed(index, entry, sink),
+            Kind::Streamed => self.receive_streamed(index, entry, sink),
             Kind::Offer => self.take_offer(index, entry),
             Kind::Answer => self.take_answer(index, entry),
             _ => {

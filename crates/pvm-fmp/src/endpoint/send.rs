@@ -77,9 +77,12 @@ impl Endpoint {
         self.send_long(to, meta, body, Some(ring_by_daemon))
     }
 
-    fn send_long(&mut self, to: u32, meta: Meta, body: &[u8], ringer: Ringer<'_>) -> Result<Sent, SendError> {
+    fn send_long(&mut self, to: u32, meta: Meta, body: &[u8], mut ringer: Ringer<'_>) -> Result<Sent, SendError> {
         let index = self.index_of(to).ok_or(SendError::NotConnected)?;
         let waits = !crate::is_daemon(to);
+        if let Some(sent) = self.send_streamed(index, &meta, body, &mut ringer) {
+            return sent;
+        }
         let reached = |peer: &Peer| ringer.is_some() || peer.bell.is_some();
         let rendezvous =
             waits && body.len() >= self.rendezvous_bytes_min && self.peers[index].as_deref().is_some_and(reached);

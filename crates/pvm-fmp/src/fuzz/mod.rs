@@ -325,7 +325,8 @@ fn action(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Resul
         19..=21 => entry(from, hostile, Kind::Blocks, &[value & 0xffff_ffff | 1 << 32])?,
         22 | 23 => entry(from, hostile, Kind::Rendezvous, &[value])?,
         24 | 25 => {
-            let kind = [Kind::Pipelined, Kind::Offer, Kind::Answer, Kind::Passed][(value >> 40) as usize % 4];
+            let kinds = [Kind::Pipelined, Kind::Offer, Kind::Answer, Kind::Passed, Kind::Streamed];
+            let kind = kinds[(value >> 40) as usize % kinds.len()];
             entry(from, hostile, kind, &[value])?;
         }
         26 => entry(from, hostile, Kind::Release, &[value])?,

@@ -1,0 +1,179 @@
+//! Streamed sends: bodies that are longer than a cell of pair memory ([`crate::stream`]).
+use super::passed::bytes_of;
+use super::receive::words_of;
+use super::send::{Ringer, ring};
+use super::{Endpoint, LINGER, Step};
+use crate::arrival::{Arrival, BodyInTransit, Outcome, Sink, Transit};
+use crate::pair_memory::{CELL_BYTES_MAX, CELLS, PairMemory};
+use crate::queue::{Entry, Kind};
+use crate::stream::{Spill, Stream};
+use crate::streamed_body::StreamedBody;
+use crate::{BODY_BYTES_MAX, Meta, NoMemory, SendError, Sent};
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+/// The length of the pieces in which a body is written, in bytes.
+const PIECE_BYTES: usize = 32 << 10;
+/// How often the sender looks for room between two looks at the clock.
+const LOOKS: u32 = 64;
+
+impl Endpoint {
+    /// Sends a body through a cell as through a ring, if the body is longer than a cell and this task holds a cell.
+    pub(super) fn send_streamed(
+        &mut self,
+        index: usize,
+        meta: &Meta,
+        body: &[u8],
+        ringer: &mut Ringer<'_>,
+    ) -> Option<Result<Sent, SendError>> {
+        let by_rendezvous = self.rendezvous_is_set && body.len() >= self.rendezvous_bytes_min;
+        // While tasks outnumber the cores, the receiver would often not be there to make room.
+        if body.len() <= CELL_BYTES_MAX || by_rendezvous || self.crowded() {
+            return None;
+        }
+        let peer = self.peers[index].as_mut().filter(|peer| !crate::is_daemon(peer.tid))?;
+        let (memory, cell) = peer.pair.take_for_stream()?;
+        let (to, stream) = (peer.tid, memory.stream(cell));
+        stream.begin();
+        let (way, order) = peer.pair.order(&memory, body.len());
+        let words = [u64::from(memory.generation) << 32 | u64::from(cell), body.len() as u64, order];
+        let first = self.queue(to, Kind::Streamed, meta, &bytes_of::<3, 24>(words));
+        match (&first, ringer) {
+            (Err(_), _) => {
+                memory.keep(cell);
+                return Some(first);
+            }
+            // The receiver can make room only if it is woken now.
+            (Ok(Sent::RingByDaemon), Some(ring_by_daemon)) => ring_by_daemon(),
+            _ => {}
+        }
+        if let Err(NoMemory) = self.write_stream(index, &memory, cell, body, way.past_in) {
+            stream.withdraw();
+            return Some(Err(SendError::NoMemory));
+        }
+        let peer = self.peers[index].as_ref().expect("connected");
+        // The peer may have gone to sleep because the body was incomplete.
+        Some(if ring(peer, self.barriers) == Sent::RingByDaemon { Ok(Sent::RingByDaemon) } else { first })
+    }
+
+    /// Writes a body to a cell, round after round, as long as the receiver makes room, and the rest to the heap. If
+    /// there is no memory for the rest, a receiver that has begun to read gets more time.
+    fn write_stream(
+        &mut self,
+        index: usize,
+        memory: &PairMemory,
+        cell: u32,
+        body: &[u8],
+        is_past: bool,
+    ) -> Result<(), NoMemory> {
+        let (mut done, mut read, mut start) = (0, 0, None);
+        loop {
+            fill(memory, cell, body, is_past, &mut done, &mut read);
+            let peer = self.peers[index].as_mut().expect("connected");
+            peer.pair.note_stream(read > 0);
+            let to = peer.tid;
+            if done == body.len() || self.spill(index, &memory.stream(cell), body, done).is_ok() {
+                return Ok(());
+            }
+            let waits = *start.get_or_insert_with(Instant::now);
+            let lives = self.ports.as_ref().is_none_or(|ports| ports.alive(to));
+            if read == 0 || !lives || waits.elapsed() > self.rendezvous_wait_max {
+                return Err(NoMemory);
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    /// Writes the rest of a body, from byte `done` on, to the heap.
+    #[cold]
+    fn spill(&mut self, index: usize, stream: &Stream<'_>, body: &[u8], done: usize) -> Result<(), NoMemory> {
+        let rest = &body[done..];
+        let block = self.allocate(rest.len())?;
+        let peer = self.peers[index].as_mut().expect("connected");
+        let token = peer.outstanding.add(vec![block.clone()]);
+        stream.spill(Spill { start: done as u64, offset: block.offset(), token });
+        let mut written = 0;
+        for piece in rest.chunks(PIECE_BYTES) {
+            block.write(written, piece);
+            written += piece.len();
+            stream.advance(done + written);
+        }
+        self.sent_bytes += rest.len();
+        Ok(())
+    }
+
+    /// Receives a message whose body goes through a cell.
+    pub(super) fn receive_streamed(&mut self, index: usize, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
+        let [first, bytes, order] = words_of(entry);
+        let (generation, cell) = ((first >> 32) as u32, first as u32);
+        let peer = self.peers[index].as_mut().expect("connected");
+        let Some(memory) = peer.pair.of(generation) else { return Step::Damaged };
+        // The peer cannot pass what we hold.
+        if cell >= CELLS || memory.holds(cell) || memory.capacity() < CELL_BYTES_MAX || bytes > BODY_BYTES_MAX as u64 {
+            return Step::Damaged;
+        }
+        peer.pair.note_order(&memory, bytes as usize, order);
+        let (from, owner, bytes, ports) = (peer.tid, peer.owner.clone(), bytes as usize, &self.ports);
+        let Some(inbound) = peer.inbound.as_mut() else { return Step::Damaged };
+        let sender_lives = || ports.as_ref().is_some_and(|ports| ports.alive(from));
+        let saved = &peer.pair.saved;
+        let streamed =
+            StreamedBody { owner: &owner, memory: &memory, cell, order, bytes, saved, sender_lives: &sender_lives };
+        if let Some(remote) = streamed.complete() {
+            sink.arrived(from, entry.meta(), Arrival::Remote(remote));
+            return Step::Message;
+        }
+        let now = Some((inbound.consumed, memory.stream(cell).available() as usize));
+        if inbound.stalled.take() == now && sender_lives() {
+            inbound.stalled = now;
+            return Step::Wait;
+        }
+        let outcome = Cell::new(Outcome::Later);
+        let transit = Transit::Streamed(streamed);
+        let body = BodyInTransit { owner: &owner, bytes, sender_lives: &sender_lives, outcome: &outcome, transit };
+        sink.arrived(from, entry.meta(), Arrival::InTransit(body));
+        match outcome.get() {
+            Outcome::Taken => Step::Message,
+            Outcome::Lost => Step::Other,
+            Outcome::Later => {
+                inbound.stalled = now;
+                Step::Wait
+            }
+        }
+    }
+}
+
+/// Writes a body to a cell from byte `done` on, round after round, until the receiver no longer makes room. `read` is how
+/// many bytes the receiver had read when this task looked last.
+fn fill(memory: &PairMemory, cell: u32, body: &[u8], is_past: bool, done: &mut usize, read: &mut usize) {
+    let stream = memory.stream(cell);
+    while *done < body.len() {
+        let end = (*done + PIECE_BYTES).min(body.len());
+        if !stream.has_room(*done, end, read) && !wait_for_room(&stream, *done, end, read) {
+            return;
+        }
+        memory.write(cell, *done % stream.capacity, &body[*done..end], is_past);
+        *done = end;
+        stream.advance(end);
+    }
+}
+
+/// Waits for room for bytes `done..end` as long as the receiver reads on. Returns whether there is room.
+#[cold]
+fn wait_for_room(stream: &Stream<'_>, done: usize, end: usize, read: &mut usize) -> bool {
+    let (mut before, mut since, mut looks) = (*read, Instant::now(), 0);
+    loop {
+        if stream.has_room(done, end, read) {
+            return true;
+        }
+        looks += 1;
+        if looks % LOOKS == 0 {
+            if *read > before {
+                (before, since) = (*read, Instant::now());
+            } else if since.elapsed() > LINGER {
+                return false;
+            }
+        }
+        std::hint::spin_loop();
+    }
+}

@@ -1,0 +1,376 @@
+//! The way policy: how the two copies of a body between two tasks are made, through the caches or past them.
+//!
+//! Which way is the fastest depends on the processor, on whether the two cores share a cache, on the sizes of the caches,
+//! and on what else the programs use. So the policy knows no speed: for each class of lengths it tries every way, keeps to
+//! the one whose messages took the least time, and tries the others again now and then, since the cores of a virtual
+//! machine may be moved. The time of a message is that from the start of its send to the end of the receiver's copy.
+
+/// The number of ways: each of the two copies goes through the caches or past them.
+pub const WAYS: usize = 4;
+/// The shortest body for which there is a choice, in bytes. A shorter one stays in a core's own caches together with its
+/// cell, and a look at the clock would cost a noticeable part of its time.
+pub const BYTES_MIN: usize = 128 << 10;
+/// The number of classes of lengths. A class begins at twice the length of the one before it; the last one has no end.
+pub const CLASSES: usize = 10;
+/// How often each way is tried before the first decision; of bodies of [`LONG_BYTES`] and more, once, since each takes
+/// long, and a program may not send many.
+const FIRST_TRIES: u32 = 2;
+const LONG_BYTES: usize = 8 << 20;
+/// The largest number of messages in a row that a try takes; as many as make [`LONG_BYTES`], if they are fewer.
+const RUN_MAX: u32 = 4;
+/// The length of the bodies of which one is measured, in bytes, if they go the best way: a look at the clock costs little
+/// against the copies of as many bytes.
+const MEASURED_BYTES: usize = 1 << 20;
+/// The part of the time that may be lost by trying one other way again, as a divisor: a third of a percent.
+const LOSS_DIVISOR: f32 = 300.0;
+/// The least and the largest number of messages between two tries of another way, for each message of a try.
+const PAUSE_MIN: u32 = 16;
+const PAUSE_MAX: u32 = 4096;
+/// How many times as long as the best way's a message may take because it was interrupted.
+const DOUBTED_RATIO: f32 = 4.0;
+/// How many times as long as expected a message takes that may have been interrupted.
+const SLOW_RATIO: f32 = 1.5;
+/// The number of such messages in a row after which they are believed.
+const SLOW_MESSAGES: u32 = 3;
+
+/// One way to make the two copies of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Way {
+    /// Whether the sender's copy bypasses the caches.
+    pub past_in: bool,
+    /// Whether the receiver's copy bypasses the caches.
+    pub past_out: bool,
+}
+
+impl Way {
+    /// Returns the way of a number; the upper bits do not count.
+    pub fn from_number(number: usize) -> Way {
+        Way { past_in: number & 1 != 0, past_out: number & 2 != 0 }
+    }
+    /// Returns the number of the way, below [`WAYS`].
+    pub fn number(self) -> usize {
+        usize::from(self.past_in) | usize::from(self.past_out) << 1
+    }
+}
+
+/// What is known about a way, for a class of lengths.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    /// The time of a message in ns a byte; infinite before it was measured.
+    cost: f32,
+    /// The number of messages in a row that were much slower than expected, and the time of the quickest of them.
+    slow: u32,
+    slow_cost: f32,
+    tries: u32,
+    /// The number of the last message that went this way.
+    last: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Class {
+    ways: [Known; WAYS],
+    best: usize,
+    messages: u32,
+    /// The way that is being tried, and how many more messages go that way.
+    tried: usize,
+    left: u32,
+}
+
+impl Class {
+    const NEW: Class = Class {
+        ways: [Known { cost: f32::INFINITY, slow: 0, slow_cost: f32::INFINITY, tries: 0, last: 0 }; WAYS],
+        best: 0,
+        messages: 0,
+        tried: 0,
+        left: 0,
+    };
+
+    /// Returns a way, and whether the message should be measured: the last one of a try should, and `one_in` messages of
+    /// the others.
+    fn choose(&mut self, first_tries: u32, run: u32, one_in: u32) -> (usize, bool) {
+        self.messages = self.messages.wrapping_add(1);
+        if self.left == 0 {
+            let least = (0..WAYS).min_by_key(|way| self.ways[*way].tries).expect("there are ways");
+            let is_new = self.ways[least].tries < first_tries;
+            let Some(way) = (if is_new { Some(least) } else { (0..WAYS).find(|way| self.is_due(*way, run)) }) else {
+                self.ways[self.best].last = self.messages;
+                return (self.best, self.messages % one_in == 0);
+            };
+            (self.tried, self.left) = (way, run);
+            self.ways[way].tries = self.ways[way].tries.saturating_add(1);
+        }
+        self.left -= 1;
+        self.ways[self.tried].last = self.messages;
+        (self.tried, self.left == 0)
+    }
+
+    /// Returns whether a way should be tried again. The slower the way, the rarer: each takes the same part of the time. A
+    /// way that was tried seldom is tried again soon, unless it was so slow that no interruption explains it.
+    fn is_due(&self, way: usize, run: u32) -> bool {
+        let Known { cost, tries, last, .. } = self.ways[way];
+        let ratio = cost / self.ways[self.best].cost;
+        let pause = if ratio.is_nan() { PAUSE_MAX } else { ((ratio - 1.0) * LOSS_DIVISOR) as u32 };
+        let pause_max = if ratio < DOUBTED_RATIO { PAUSE_MIN << tries.min(6) } else { PAUSE_MAX };
+        way != self.best && self.messages.wrapping_sub(last) >= run * pause.min(pause_max).max(PAUSE_MIN)
+    }
+
+    /// Notes a measured message. One that was quicker than expected counts at once, one that was a little slower counts
+    /// by an eighth. One that was much slower may have been interrupted: [`SLOW_MESSAGES`] of those in a row count.
+    fn record(&mut self, way: usize, cost: f32) {
+        let known = &mut self.ways[way];
+        if cost > known.cost * SLOW_RATIO {
+            known.slow += 1;
+            known.slow_cost = known.slow_cost.min(cost);
+            if known.slow < SLOW_MESSAGES {
+                return;
+            }
+            known.cost = known.slow_cost;
+            // It is tried again soon.
+            known.tries = known.tries.min(1);
+        } else {
+            known.cost = if cost < known.cost { cost } else { known.cost + (cost - known.cost) / 8.0 };
+        }
+        (known.slow, known.slow_cost) = (0, f32::INFINITY);
+        let cost = |way: &usize| self.ways[*way].cost;
+        self.best = (0..WAYS).min_by(|one, other| cost(one).total_cmp(&cost(other))).expect("there are ways");
+    }
+}
+
+/// Chooses the ways of messages from one task to another.
+#[derive(Debug)]
+pub struct WayPolicy {
+    classes: [Class; CLASSES],
+}
+
+impl Default for WayPolicy {
+    fn default() -> WayPolicy {
+        WayPolicy { classes: [Class::NEW; CLASSES] }
+    }
+}
+
+/// Returns the class of bodies of `bytes` bytes, below [`CLASSES`].
+pub fn class_of(bytes: usize) -> usize {
+    (bytes.max(BYTES_MIN) / BYTES_MIN).ilog2().min(CLASSES as u32 - 1) as usize
+}
+
+impl WayPolicy {
+    /// Returns how to copy a body of `bytes` bytes, and whether its time should be measured.
+    pub fn choose(&mut self, bytes: usize) -> (Way, bool) {
+        let first_tries = if bytes >= LONG_BYTES { 1 } else { FIRST_TRIES };
+        let run = ((LONG_BYTES / bytes) as u32).clamp(1, RUN_MAX);
+        let one_in = (MEASURED_BYTES / bytes).max(1) as u32;
+        let (way, is_measured) = self.classes[class_of(bytes)].choose(first_tries, run, one_in);
+        (Way::from_number(way), is_measured)
+    }
+
+    /// Notes that a message took so long, in ns.
+    pub fn record(&mut self, bytes: usize, way: Way, ns: u64) {
+        self.classes[class_of(bytes)].record(way.number(), ns as f32 / bytes as f32);
+    }
+
+    /// Returns the way that messages of `bytes` bytes go, and its time in ns a byte; `None` before one was measured.
+    #[cfg(test)]
+    pub fn best(&self, bytes: usize) -> Option<(Way, f32)> {
+        let class = &self.classes[class_of(bytes)];
+        let cost = class.ways[class.best].cost;
+        cost.is_finite().then(|| (Way::from_number(class.best), cost))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A model of a machine: the time of a message in ns a byte, by its length, its way, and the way before it.
+    type Model = fn(usize, Way, Way) -> f32;
+
+    /// Two cores with a common cache of 32 MiB: lines go quickly from core to core until two bodies and their copies no
+    /// longer fit.
+    fn small_shared_cache(bytes: usize, way: Way, _: Way) -> f32 {
+        let fits = bytes <= 6 << 20;
+        match (way.past_in, way.past_out) {
+            (false, false) => {
+                if fits {
+                    0.030
+                } else {
+                    0.070
+                }
+            }
+            (false, true) => {
+                if fits {
+                    0.057
+                } else {
+                    0.057
+                }
+            }
+            (true, false) => {
+                if fits {
+                    0.055
+                } else {
+                    0.085
+                }
+            }
+            (true, true) => {
+                if fits {
+                    0.075
+                } else {
+                    0.076
+                }
+            }
+        }
+    }
+
+    /// Second-level caches of 2 MiB, and a third-level cache of 260 MiB that is far from each core.
+    fn large_caches(bytes: usize, way: Way, _: Way) -> f32 {
+        let near = bytes <= 1 << 20;
+        match (way.past_in, way.past_out) {
+            (false, false) => {
+                if near {
+                    0.067
+                } else {
+                    0.089
+                }
+            }
+            (false, true) => 0.11,
+            (true, false) => {
+                if near {
+                    0.10
+                } else {
+                    0.080
+                }
+            }
+            (true, true) => {
+                if near {
+                    0.13
+                } else {
+                    0.12
+                }
+            }
+        }
+    }
+
+    /// Cores that share no cache: lines that the other core has are taken back slowly.
+    fn distant_cores(bytes: usize, way: Way, _: Way) -> f32 {
+        match (way.past_in, way.past_out) {
+            (false, false) => {
+                if bytes <= 512 << 10 {
+                    0.060
+                } else {
+                    0.25
+                }
+            }
+            (false, true) => 0.37,
+            (true, false) => 0.057,
+            (true, true) => {
+                if bytes <= 4 << 20 {
+                    0.059
+                } else {
+                    0.0515
+                }
+            }
+        }
+    }
+
+    /// A processor whose non-temporal stores are slow.
+    fn slow_non_temporal_stores(_: usize, way: Way, _: Way) -> f32 {
+        0.05 + if way.past_in { 0.6 } else { 0.0 } + if way.past_out { 0.45 } else { 0.0 }
+    }
+
+    /// As [`small_shared_cache`], but a message that finds the cell in no cache takes long.
+    fn cells_in_caches(bytes: usize, way: Way, before: Way) -> f32 {
+        let is_cold = before.past_in && bytes <= 6 << 20;
+        small_shared_cache(bytes, way, before) + if !way.past_in && is_cold { 0.08 } else { 0.0 }
+    }
+
+    /// A small generator of numbers below 1, always the same ones.
+    struct Noise(u64);
+
+    impl Noise {
+        fn next(&mut self) -> f32 {
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (self.0 >> 40) as f32 / (1 << 24) as f32
+        }
+        /// Returns a time that is up to a tenth longer, and one time in 20 three times as long.
+        fn disturb(&mut self, cost: f32) -> f32 {
+            let cost = cost * (1.0 + self.next() / 10.0);
+            if self.next() < 0.05 { 3.0 * cost } else { cost }
+        }
+    }
+
+    /// Sends `total` bytes in messages of `bytes` bytes. Returns the undisturbed time, in ns.
+    fn send(policy: &mut WayPolicy, model: Model, noise: &mut Noise, bytes: usize, total: usize) -> f64 {
+        let (mut time, mut before) = (0.0, Way::default());
+        for _ in 0..total.div_ceil(bytes) {
+            let (way, is_measured) = policy.choose(bytes);
+            let cost = model(bytes, way, before);
+            before = way;
+            time += f64::from(cost) * bytes as f64;
+            if is_measured {
+                policy.record(bytes, way, (noise.disturb(cost) * bytes as f32) as u64);
+            }
+        }
+        time
+    }
+
+    fn least(model: Model, bytes: usize, total: usize) -> f64 {
+        let cost = (0..WAYS).map(Way::from_number).map(|way| model(bytes, way, way)).fold(f32::INFINITY, f32::min);
+        f64::from(cost) * (total.div_ceil(bytes) * bytes) as f64
+    }
+
+    const MODELS: [(&str, Model); 5] = [
+        ("small shared cache", small_shared_cache),
+        ("large caches", large_caches),
+        ("distant cores", distant_cores),
+        ("slow non-temporal stores", slow_non_temporal_stores),
+        ("cells in caches", cells_in_caches),
+    ];
+    const LENGTHS: [usize; 8] = [128 << 10, 200 << 10, 512 << 10, 1 << 20, 3 << 20, 4 << 20, 8 << 20, 16 << 20];
+
+    #[test]
+    fn after_64_mib_it_is_within_5_percent_of_the_best_fixed_choice_on_every_machine() {
+        for (name, model) in MODELS {
+            for bytes in LENGTHS {
+                for seed in 1..=5 {
+                    let (mut policy, mut noise) = (WayPolicy::default(), Noise(seed));
+                    send(&mut policy, model, &mut noise, bytes, 64 << 20);
+                    let (time, best) =
+                        (send(&mut policy, model, &mut noise, bytes, 4 << 30), least(model, bytes, 4 << 30));
+                    assert!(time <= 1.05 * best, "{name}, {bytes} bytes, seed {seed}: {}", time / best);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn cores_that_are_moved_are_noticed() {
+        let (mut policy, mut noise) = (WayPolicy::default(), Noise(7));
+        let bytes = 4 << 20;
+        for model in [small_shared_cache as Model, distant_cores, small_shared_cache, slow_non_temporal_stores] {
+            send(&mut policy, model, &mut noise, bytes, 12 << 30);
+            let (time, best) = (send(&mut policy, model, &mut noise, bytes, 2 << 30), least(model, bytes, 2 << 30));
+            assert!(time <= 1.05 * best, "{}", time / best);
+            let (way, cost) = policy.best(bytes).unwrap();
+            assert!(cost <= 1.6 * model(bytes, way, way), "{way:?} {cost}");
+        }
+    }
+
+    #[test]
+    fn each_class_of_lengths_learns_for_itself() {
+        let (mut policy, mut noise) = (WayPolicy::default(), Noise(3));
+        send(&mut policy, distant_cores, &mut noise, 16 << 20, 256 << 20);
+        assert_eq!(policy.best(16 << 20).unwrap().0, Way { past_in: true, past_out: true });
+        assert_eq!(policy.best(1 << 20), None);
+        assert_eq!(
+            WayPolicy::default().choose(BYTES_MIN).0,
+            Way::default(),
+            "the first message goes through the caches"
+        );
+    }
+
+    #[test]
+    fn messages_that_are_never_measured_go_through_the_caches() {
+        let mut policy = WayPolicy::default();
+        let past = (0..1000).filter(|_| policy.choose(1 << 20).0 != Way::default()).count();
+        assert!(past <= 200, "{past}");
+    }
+}

@@ -1,0 +1,136 @@
+//! How the two tasks of a pair agree on the ways of their bodies, and measure them ([`crate::way_policy`]).
+//!
+//! The sender chooses the way of a body and tells it to the receiver in the queue. One task of a pair decides, the one that
+//! has made the cells; the other one answers in the way of the last message that it got: both write the same cells, and
+//! a cell that one of them has written past the caches is in no cache of the other one. To measure a message, the sender notes
+//! when it begins, and the receiver, if it has waited for the message, when it has copied the body out. The sender looks at
+//! that when it sends the next long body.
+use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
+use crate::way_policy::{CLASSES, Way, WayPolicy, class_of};
+
+/// Where the number of the way lies in the word that tells the receiver what to do, and the number of a measured message.
+const WAY_SHIFT: u32 = 1;
+const NUMBER_SHIFT: u32 = 8;
+/// The bits of the number of a measured message, and those of a time in ns beside it.
+const NUMBER_BITS: u32 = 8;
+const TIME_MASK: u64 = u64::MAX >> NUMBER_BITS;
+/// A message that took longer, in ns, was interrupted, or the two clocks differ.
+const NS_MAX: u64 = 10_000_000_000;
+
+/// Returns the time of a clock that both tasks read, in ns.
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
+}
+
+/// A message that is being measured.
+#[derive(Debug)]
+struct Measured {
+    number: u8,
+    bytes: usize,
+    way: Way,
+    began_ns: u64,
+}
+
+/// The ways of this task's messages to one peer.
+#[derive(Debug, Default)]
+pub struct Ways {
+    policy: WayPolicy,
+    /// The ways of the last messages of the peer, by class of lengths; of a task that does not decide.
+    answers: [Way; CLASSES],
+    measured: Option<Measured>,
+    /// The number of the last message that was measured.
+    number: u8,
+}
+
+impl Ways {
+    /// Returns the way of a body of `bytes` bytes, and the word for its receiver. `finished` is the word in which the
+    /// receiver answers.
+    pub fn order(&mut self, finished: &AtomicU64, bytes: usize) -> (Way, u64) {
+        if let Some(measured) = self.measured.take() {
+            let answer = finished.load_relaxed();
+            let ns = (answer >> NUMBER_BITS).wrapping_sub(measured.began_ns) & TIME_MASK;
+            if answer as u8 == measured.number && ns < NS_MAX {
+                self.policy.record(measured.bytes, measured.way, ns);
+            }
+        }
+        let (way, is_measured) = self.policy.choose(bytes);
+        let mut word = (way.number() as u64) << WAY_SHIFT;
+        if is_measured {
+            // Zero is the number of a message that is not measured.
+            self.number = self.number.checked_add(1).unwrap_or(1);
+            word |= u64::from(self.number) << NUMBER_SHIFT;
+            self.measured = Some(Measured { number: self.number, bytes, way, began_ns: now_ns() });
+        }
+        (way, word)
+    }
+
+    /// Notes the word of a message of the peer, which decides.
+    pub fn note(&mut self, bytes: usize, word: u64) {
+        self.answers[class_of(bytes)] = way_of(word);
+    }
+
+    /// Does what [`Ways::order`] does, for the task that does not decide.
+    pub fn answer(&self, bytes: usize) -> (Way, u64) {
+        let way = self.answers[class_of(bytes)];
+        (way, (way.number() as u64) << WAY_SHIFT)
+    }
+}
+
+/// Returns the way that a sender has chosen.
+pub fn way_of(word: u64) -> Way {
+    Way::from_number((word >> WAY_SHIFT) as usize)
+}
+
+/// Notes for the sender that the receiver, which has waited for the message, has copied the body out.
+pub fn finish(finished: &AtomicU64, word: u64) {
+    let number = (word >> NUMBER_SHIFT) as u8;
+    if number != 0 {
+        finished.store(now_ns() << NUMBER_BITS | u64::from(number), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn the_quickest_way_is_found_by_the_times_of_whole_messages() {
+        let (mut ways, finished) = (Ways::default(), AtomicU64::new(0));
+        let bytes = 1 << 20;
+        let mut last = Way::default();
+        for _ in 0..120 {
+            let (way, word) = ways.order(&finished, bytes);
+            assert_eq!(way_of(word), way);
+            let begun = Instant::now();
+            let pause = if way == (Way { past_in: false, past_out: true }) { 10 } else { 60 };
+            while begun.elapsed() < Duration::from_micros(pause) {}
+            finish(&finished, word);
+            last = way;
+        }
+        assert_eq!(last, Way { past_in: false, past_out: true });
+    }
+
+    #[test]
+    fn an_answer_goes_the_way_of_the_last_message_of_its_class() {
+        let (mut ours, mut theirs, finished) = (Ways::default(), Ways::default(), AtomicU64::new(0));
+        for _ in 0..20 {
+            let (way, word) = ours.order(&finished, 1 << 20);
+            theirs.note(1 << 20, word);
+            assert_eq!(theirs.answer((1 << 20) + 5), (way, (way.number() as u64) << WAY_SHIFT));
+            assert_eq!(theirs.answer(4 << 20).0, Way::default());
+        }
+    }
+
+    #[test]
+    fn answers_that_are_missing_old_or_lies_are_not_believed() {
+        let (mut ways, finished) = (Ways::default(), AtomicU64::new(0));
+        for answer in [0, u64::MAX, 1, 1 << 40 | 5, u64::MAX << 8] {
+            while ways.order(&finished, 1 << 20).1 >> NUMBER_SHIFT == 0 {}
+            finished.store(answer, Ordering::Relaxed);
+        }
+        ways.order(&finished, 1 << 20);
+        assert_eq!(ways.policy.best(1 << 20), None);
+    }
+}
