@@ -24,7 +24,7 @@ const HOSTILE_HOSTS: [&str; 9] =
 
 /// The arguments for a torture across hosts with and without a fabric; `cargo xtask torture --fabric NAME` runs longer.
 const TORTURE_FABRIC: [&str; 9] =
-    ["--fabric", "tcp", "--seconds", "4", "--round", "2", "--tasks", "6", build::AS_IT_IS];
+    ["--fabric", "tcp", "--seconds", "2", "--round", "1", "--tasks", "6", build::AS_IT_IS];
 
 type Part = (&'static str, fn() -> Result<Counts>);
 

@@ -11,7 +11,7 @@
  *   cut N                cut host N (from 0) off from all others
  *   part N M             drop all frames between N and M
  *   hole N BYTES         drop longer frames from or to host N
- *   mute N WAY PORT...   drop frames of TCP and UDP with one of these ports: those from host N, and if WAY is 2 also those to it
+ *   mute N WAY PORT...   drop frames of TCP and UDP with one of these ports from host N, and if WAY is 2 also to it
  *   heal                 as at the start
  *   count                answer with the numbers of frames forwarded, dropped and doubled
  */

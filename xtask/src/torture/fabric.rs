@@ -103,7 +103,8 @@ fn ways_of(hosts: &[Host]) -> Result<String> {
     for (from, host) in hosts.iter().enumerate() {
         let connections = connections(host)?;
         for (to, other) in hosts.iter().enumerate().filter(|(to, _)| *to != from) {
-            let is_there = |one: &&Connection| [format!("10.77.0.{}", to + 1), format!("fd77::{:x}", to + 1)].contains(&one.far);
+            let is_there =
+                |one: &&Connection| [format!("10.77.0.{}", to + 1), format!("fd77::{:x}", to + 1)].contains(&one.far);
             let there: Vec<&Connection> = connections.iter().filter(is_there).collect();
             let bytes: u64 = there.iter().map(|one| one.bytes).sum();
             let pair = format!("{} to {}", host.name, other.name);

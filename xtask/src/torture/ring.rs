@@ -36,7 +36,11 @@ impl Ring<'_> {
     /// Halts the machine, and checks that nothing is left.
     pub fn halt(&self) -> Result<()> {
         self.machine.console(&self.hosts()[1], "halt\n", CONSOLE_TIME)?;
-        ensure!(wait_until(END_TIME_MAX, || self.all_processes().is_empty()), "left running: {:?}", self.all_processes());
+        ensure!(
+            wait_until(END_TIME_MAX, || self.all_processes().is_empty()),
+            "left running: {:?}",
+            self.all_processes()
+        );
         for host in self.hosts() {
             let files = std::fs::read_dir(host.path(&self.machine.temporary(host))).context("PVM_TMP")?.flatten();
             let names = files.map(|file| file.file_name().to_string_lossy().into_owned());

@@ -281,7 +281,10 @@ mod tests {
             let mut queue = SendQueue::default();
             let copy = QueuedBody::shared(Body::Bytes(&body), &mut queue.pool).unwrap();
             let (place, other) = (copy.as_ptr(), has_other.then(|| copy.clone()));
-            queue.push(QueuedMessage { meta: Meta::default(), body: QueuedBody::Shared(copy), length: body.len() }, true);
+            queue.push(
+                QueuedMessage { meta: Meta::default(), body: QueuedBody::Shared(copy), length: body.len() },
+                true,
+            );
             assert!(queue.acknowledge(1));
             let next = QueuedBody::shared(Body::Bytes(&body), &mut queue.pool).unwrap();
             assert_eq!(next.as_ptr() == place, !has_other);

@@ -305,6 +305,9 @@ impl FabricRoute {
         if let State::Open(fabric) = &mut self.state {
             fabric.release(self.links[at].name);
         }
+        // What was released is counted before a frame reports it as taken: otherwise a peer that falls back would not
+        // send it again.
+        self.poll();
         true
     }
 
