@@ -5,11 +5,16 @@
 //! the one whose messages took the least time, and tries the others again now and then, since the cores of a virtual
 //! machine may be moved. The time of a message is that from the start of its send to the end of the receiver's copy.
 
+use std::fmt;
+
 /// The number of ways: each of the two copies goes through the caches or past them.
 pub const WAYS: usize = 4;
 /// The shortest body for which there is a choice, in bytes. A shorter one stays in a core's own caches together with its
 /// cell, and a look at the clock would cost a noticeable part of its time.
 pub const BYTES_MIN: usize = 128 << 10;
+/// The shortest body whose second copy may bypass the caches, in bytes. A program mostly reads what it has received; a
+/// shorter body should be in its caches then, which the time of the message does not show.
+const PAST_OUT_BYTES_MIN: usize = 2 << 20;
 /// The number of classes of lengths. A class begins at twice the length of the one before it; the last one has no end.
 pub const CLASSES: usize = 10;
 /// How often each way is tried before the first decision; of bodies of [`LONG_BYTES`] and more, once, since each takes
@@ -85,14 +90,14 @@ impl Class {
         left: 0,
     };
 
-    /// Returns a way, and whether the message should be measured: the last one of a try should, and `one_in` messages of
-    /// the others.
-    fn choose(&mut self, first_tries: u32, run: u32, one_in: u32) -> (usize, bool) {
+    /// Returns one of the first `ways` ways, and whether the message should be measured: the last one of a try should, and
+    /// one in `one_in` of the others.
+    fn choose(&mut self, ways: usize, first_tries: u32, run: u32, one_in: u32) -> (usize, bool) {
         self.messages = self.messages.wrapping_add(1);
         if self.left == 0 {
-            let least = (0..WAYS).min_by_key(|way| self.ways[*way].tries).expect("there are ways");
+            let least = (0..ways).min_by_key(|way| self.ways[*way].tries).expect("there are ways");
             let is_new = self.ways[least].tries < first_tries;
-            let Some(way) = (if is_new { Some(least) } else { (0..WAYS).find(|way| self.is_due(*way, run)) }) else {
+            let Some(way) = (if is_new { Some(least) } else { (0..ways).find(|way| self.is_due(*way, run)) }) else {
                 self.ways[self.best].last = self.messages;
                 return (self.best, self.messages % one_in == 0);
             };
@@ -157,9 +162,10 @@ impl WayPolicy {
     /// Returns how to copy a body of `bytes` bytes, and whether its time should be measured.
     pub fn choose(&mut self, bytes: usize) -> (Way, bool) {
         let first_tries = if bytes >= LONG_BYTES { 1 } else { FIRST_TRIES };
+        let ways = if bytes >= PAST_OUT_BYTES_MIN { WAYS } else { WAYS / 2 };
         let run = ((LONG_BYTES / bytes) as u32).clamp(1, RUN_MAX);
         let one_in = (MEASURED_BYTES / bytes).max(1) as u32;
-        let (way, is_measured) = self.classes[class_of(bytes)].choose(first_tries, run, one_in);
+        let (way, is_measured) = self.classes[class_of(bytes)].choose(ways, first_tries, run, one_in);
         (Way::from_number(way), is_measured)
     }
 
@@ -169,11 +175,17 @@ impl WayPolicy {
     }
 
     /// Returns the way that messages of `bytes` bytes go, and its time in ns a byte; `None` before one was measured.
-    #[cfg(test)]
     pub fn best(&self, bytes: usize) -> Option<(Way, f32)> {
         let class = &self.classes[class_of(bytes)];
         let cost = class.ways[class.best].cost;
         cost.is_finite().then(|| (Way::from_number(class.best), cost))
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |is_past| if is_past { "past the caches" } else { "through the caches" };
+        write!(to, "in {}, out {}", name(self.past_in), name(self.past_out))
     }
 }
 
@@ -313,7 +325,8 @@ mod tests {
     }
 
     fn least(model: Model, bytes: usize, total: usize) -> f64 {
-        let cost = (0..WAYS).map(Way::from_number).map(|way| model(bytes, way, way)).fold(f32::INFINITY, f32::min);
+        let ways = if bytes >= PAST_OUT_BYTES_MIN { WAYS } else { WAYS / 2 };
+        let cost = (0..ways).map(Way::from_number).map(|way| model(bytes, way, way)).fold(f32::INFINITY, f32::min);
         f64::from(cost) * (total.div_ceil(bytes) * bytes) as f64
     }
 
