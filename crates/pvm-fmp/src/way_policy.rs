@@ -12,9 +12,10 @@ pub const WAYS: usize = 4;
 /// The shortest body for which there is a choice, in bytes. A shorter one stays in a core's own caches together with its
 /// cell, and a look at the clock would cost a noticeable part of its time.
 pub const BYTES_MIN: usize = 128 << 10;
-/// The shortest body whose second copy may bypass the caches, in bytes. A program mostly reads what it has received; a
-/// shorter body should be in its caches then, which the time of the message does not show.
-const PAST_OUT_BYTES_MIN: usize = 2 << 20;
+/// A program mostly reads what it has received. If a body is shorter than this, in bytes, and its second copy bypasses the
+/// caches, the program then waits for memory, which the time of the message does not show: so that time counts more.
+const CACHED_BYTES: usize = 2 << 20;
+const PAST_OUT_WEIGHT: f32 = 1.5;
 /// The number of classes of lengths. A class begins at twice the length of the one before it; the last one has no end.
 pub const CLASSES: usize = 10;
 /// How often each way is tried before the first decision; of bodies of [`LONG_BYTES`] and more, once, since each takes
@@ -90,14 +91,14 @@ impl Class {
         left: 0,
     };
 
-    /// Returns one of the first `ways` ways, and whether the message should be measured: the last one of a try should, and
-    /// one in `one_in` of the others.
-    fn choose(&mut self, ways: usize, first_tries: u32, run: u32, one_in: u32) -> (usize, bool) {
+    /// Returns a way, and whether the message should be measured: the last one of a try should, and one in
+    /// `one_in` of the others.
+    fn choose(&mut self, first_tries: u32, run: u32, one_in: u32) -> (usize, bool) {
         self.messages = self.messages.wrapping_add(1);
         if self.left == 0 {
-            let least = (0..ways).min_by_key(|way| self.ways[*way].tries).expect("there are ways");
+            let least = (0..WAYS).min_by_key(|way| self.ways[*way].tries).expect("there are ways");
             let is_new = self.ways[least].tries < first_tries;
-            let Some(way) = (if is_new { Some(least) } else { (0..ways).find(|way| self.is_due(*way, run)) }) else {
+            let Some(way) = (if is_new { Some(least) } else { (0..WAYS).find(|way| self.is_due(*way, run)) }) else {
                 self.ways[self.best].last = self.messages;
                 return (self.best, self.messages % one_in == 0);
             };
@@ -158,27 +159,31 @@ pub fn class_of(bytes: usize) -> usize {
     (bytes.max(BYTES_MIN) / BYTES_MIN).ilog2().min(CLASSES as u32 - 1) as usize
 }
 
+/// Returns how much the time of a message counts.
+fn weight(bytes: usize, way: Way) -> f32 {
+    if way.past_out && bytes < CACHED_BYTES { PAST_OUT_WEIGHT } else { 1.0 }
+}
+
 impl WayPolicy {
     /// Returns how to copy a body of `bytes` bytes, and whether its time should be measured.
     pub fn choose(&mut self, bytes: usize) -> (Way, bool) {
         let first_tries = if bytes >= LONG_BYTES { 1 } else { FIRST_TRIES };
-        let ways = if bytes >= PAST_OUT_BYTES_MIN { WAYS } else { WAYS / 2 };
         let run = ((LONG_BYTES / bytes) as u32).clamp(1, RUN_MAX);
         let one_in = (MEASURED_BYTES / bytes).max(1) as u32;
-        let (way, is_measured) = self.classes[class_of(bytes)].choose(ways, first_tries, run, one_in);
+        let (way, is_measured) = self.classes[class_of(bytes)].choose(first_tries, run, one_in);
         (Way::from_number(way), is_measured)
     }
 
     /// Notes that a message took so long, in ns.
     pub fn record(&mut self, bytes: usize, way: Way, ns: u64) {
-        self.classes[class_of(bytes)].record(way.number(), ns as f32 / bytes as f32);
+        self.classes[class_of(bytes)].record(way.number(), ns as f32 / bytes as f32 * weight(bytes, way));
     }
 
     /// Returns the way that messages of `bytes` bytes go, and its time in ns a byte; `None` before one was measured.
     pub fn best(&self, bytes: usize) -> Option<(Way, f32)> {
         let class = &self.classes[class_of(bytes)];
-        let cost = class.ways[class.best].cost;
-        cost.is_finite().then(|| (Way::from_number(class.best), cost))
+        let (way, cost) = (Way::from_number(class.best), class.ways[class.best].cost);
+        cost.is_finite().then(|| (way, cost / weight(bytes, way)))
     }
 }
 
@@ -325,8 +330,7 @@ mod tests {
     }
 
     fn least(model: Model, bytes: usize, total: usize) -> f64 {
-        let ways = if bytes >= PAST_OUT_BYTES_MIN { WAYS } else { WAYS / 2 };
-        let cost = (0..ways).map(Way::from_number).map(|way| model(bytes, way, way)).fold(f32::INFINITY, f32::min);
+        let cost = (0..WAYS).map(Way::from_number).map(|way| model(bytes, way, way)).fold(f32::INFINITY, f32::min);
         f64::from(cost) * (total.div_ceil(bytes) * bytes) as f64
     }
 
