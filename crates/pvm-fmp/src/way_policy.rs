@@ -213,13 +213,7 @@ mod tests {
                     0.070
                 }
             }
-            (false, true) => {
-                if fits {
-                    0.057
-                } else {
-                    0.057
-                }
-            }
+            (false, true) => 0.057,
             (true, false) => {
                 if fits {
                     0.055
