@@ -135,6 +135,9 @@ fn main() {
                 bytes as f64 / least / 1e9
             );
         }
+        if let Some(way) = a.way_to(2, bytes) {
+            println!("{bytes:9} bytes are copied {way}");
+        }
     }
     thread.join().unwrap();
 }

@@ -353,6 +353,12 @@ impl Pair {
         if memory.is_ours { ways.order(memory.finished(false), bytes) } else { ways.answer(bytes) }
     }
 
+    /// Returns the way that bodies of `bytes` bytes go, and its time in ns a byte; `None` if this task does not decide, or
+    /// has not measured one.
+    pub fn way_of(&self, bytes: usize) -> Option<(Way, f32)> {
+        self.ways.as_ref()?.best(bytes)
+    }
+
     /// Notes the word of a message of the peer of `bytes` bytes.
     #[inline]
     pub fn note_order(&mut self, memory: &PairMemory, bytes: usize, order: u64) {

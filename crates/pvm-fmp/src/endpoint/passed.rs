@@ -64,6 +64,14 @@ impl Endpoint {
         Some(if ring(peer, self.barriers) == Sent::RingByDaemon { Ok(Sent::RingByDaemon) } else { first })
     }
 
+    /// Returns how bodies of `bytes` bytes to a task are copied, in words and with the time of a byte; `None` if this task
+    /// has not learnt it.
+    pub fn way_to(&self, to: u32, bytes: usize) -> Option<String> {
+        let peer = self.peers[self.index_of(to)?].as_ref()?;
+        let (way, ns) = peer.pair.way_of(bytes)?;
+        Some(format!("{way}, {ns:.4} ns a byte"))
+    }
+
     /// Notes that a body has gone through the heap. If the two tasks answer each other with such bodies again and again,
     /// offers memory to the peer. Of two tasks, the one with the smaller tid does this.
     #[inline]
