@@ -47,7 +47,8 @@ pub(crate) struct Peer {
     pub damaged: bool,
     pub outstanding: Outstanding,
     pub rendezvous: RendezvousState,
-    pub pair: Pair,
+    /// In memory of its own, which keeps the fields that every message needs together.
+    pub pair: Box<Pair>,
 }
 
 impl Peer {
@@ -399,15 +400,23 @@ impl Inbound {
     }
 }
 
+/// The blocks of a token. The first is kept apart: most bodies have only one, and then need no other memory.
+struct Blocks {
+    _first: Option<Block>,
+    _rest: Vec<Block>,
+}
+
 /// Blocks that the peer may still read, by token.
 #[derive(Default)]
 pub(crate) struct Outstanding {
-    places: Vec<Option<Vec<Block>>>,
+    places: Vec<Option<Blocks>>,
     free: Vec<u32>,
 }
 
 impl Outstanding {
-    pub fn add(&mut self, blocks: Vec<Block>) -> u32 {
+    pub fn add(&mut self, blocks: impl IntoIterator<Item = Block>) -> u32 {
+        let mut blocks = blocks.into_iter();
+        let blocks = Blocks { _first: blocks.next(), _rest: blocks.collect() };
         match self.free.pop() {
             Some(token) => {
                 self.places[token as usize] = Some(blocks);

@@ -5,7 +5,6 @@ use crate::arrival::Owner;
 use crate::doorbell;
 use crate::extents::Mapping;
 use crate::heap::Block;
-use crate::pair_memory::Pair;
 use crate::peer::{Outstanding, Peer, RecordPointer, RendezvousState};
 use crate::segment::{FIRST_RECORDS, PEERS_MAX, PeerRecord, table_piece};
 use crate::sync::Ordering;
@@ -65,7 +64,7 @@ impl Endpoint {
             damaged: false,
             outstanding: Outstanding::default(),
             rendezvous: RendezvousState::default(),
-            pair: Pair::default(),
+            pair: Box::default(),
         });
         let index = match self.peers.iter().position(Option::is_none) {
             Some(index) => index,

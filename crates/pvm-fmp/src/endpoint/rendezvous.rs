@@ -138,7 +138,7 @@ impl Endpoint {
         let peer = self.peers[index].as_mut().expect("connected");
         let record = peer.our_record;
         let offset = block.offset();
-        let token = peer.outstanding.add(vec![block]);
+        let token = peer.outstanding.add([block]);
         record.get().eager_offset.store(offset, Ordering::Relaxed);
         record.get().eager_bytes.store(body.len() as u64, Ordering::Relaxed);
         record.get().eager_token.store(u64::from(token), Ordering::Relaxed);

@@ -5,6 +5,7 @@ use crate::arrival::FRAGMENTS_MAX;
 use crate::copy_policy::NON_TEMPORAL_BYTES_MIN;
 use crate::doorbell;
 use crate::heap::Block;
+use crate::pair_memory::CELL_BYTES_MAX;
 use crate::peer::{Outbound, Peer};
 use crate::pipelined;
 use crate::queue::{FIRST_BYTES, Kind};
@@ -80,8 +81,10 @@ impl Endpoint {
     fn send_long(&mut self, to: u32, meta: Meta, body: &[u8], mut ringer: Ringer<'_>) -> Result<Sent, SendError> {
         let index = self.index_of(to).ok_or(SendError::NotConnected)?;
         let waits = !crate::is_daemon(to);
-        if let Some(sent) = self.send_streamed(index, &meta, body, &mut ringer) {
-            return sent;
+        if body.len() > CELL_BYTES_MAX {
+            if let Some(sent) = self.send_streamed(index, &meta, body, &mut ringer) {
+                return sent;
+            }
         }
         let reached = |peer: &Peer| ringer.is_some() || peer.bell.is_some();
         let rendezvous =
@@ -117,7 +120,7 @@ impl Endpoint {
         let progress = block.head_word();
         pipelined::advance(progress, 0);
         let peer = self.peers[index].as_mut().expect("connected");
-        let (to, token) = (peer.tid, peer.outstanding.add(vec![block.clone()]));
+        let (to, token) = (peer.tid, peer.outstanding.add([block.clone()]));
         let mut words = [0u8; 24];
         for (place, word) in words.chunks_exact_mut(8).zip([u64::from(token), block.offset(), body.len() as u64]) {
             place.copy_from_slice(&word.to_ne_bytes());
@@ -153,7 +156,7 @@ impl Endpoint {
             return self.send_joined(to, meta, body, bytes);
         }
         let peer = self.peers[index].as_mut().expect("connected");
-        let token = peer.outstanding.add(body.iter().map(|(block, _)| block.clone()).collect());
+        let token = peer.outstanding.add(body.iter().map(|(block, _)| block.clone()));
         let sent = match body {
             [one] => self.queue(to, Kind::Blocks, &meta, &descriptor::<24>(token, std::slice::from_ref(one))),
             _ => {

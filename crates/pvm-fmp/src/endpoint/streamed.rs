@@ -18,7 +18,8 @@ const PIECE_BYTES: usize = 32 << 10;
 const LOOKS: u32 = 64;
 
 impl Endpoint {
-    /// Sends a body through a cell as through a ring, if the body is longer than a cell and this task holds a cell.
+    /// Sends a body that is longer than [`CELL_BYTES_MAX`] through a cell as through a ring, if this task holds a cell.
+    #[cold]
     pub(super) fn send_streamed(
         &mut self,
         index: usize,
@@ -28,7 +29,7 @@ impl Endpoint {
     ) -> Option<Result<Sent, SendError>> {
         let by_rendezvous = self.rendezvous_is_set && body.len() >= self.rendezvous_bytes_min;
         // While tasks outnumber the cores, the receiver would often not be there to make room.
-        if body.len() <= CELL_BYTES_MAX || by_rendezvous || self.crowded() {
+        if by_rendezvous || self.crowded() {
             return None;
         }
         let peer = self.peers[index].as_mut().filter(|peer| !crate::is_daemon(peer.tid))?;
@@ -90,7 +91,7 @@ impl Endpoint {
         let rest = &body[done..];
         let block = self.allocate(rest.len())?;
         let peer = self.peers[index].as_mut().expect("connected");
-        let token = peer.outstanding.add(vec![block.clone()]);
+        let token = peer.outstanding.add([block.clone()]);
         stream.spill(Spill { start: done as u64, offset: block.offset(), token });
         let mut written = 0;
         for piece in rest.chunks(PIECE_BYTES) {

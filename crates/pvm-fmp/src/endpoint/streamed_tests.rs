@@ -235,7 +235,7 @@ fn a_sender_that_stalls_loses_no_byte_however_its_body_is_taken() {
             let rest = slow.body[start..].to_vec();
             let block = a.allocate(rest.len()).unwrap();
             block.write(0, &rest);
-            let token = a.peers[0].as_mut().unwrap().outstanding.add(vec![block.clone()]);
+            let token = a.peers[0].as_mut().unwrap().outstanding.add([block.clone()]);
             let stream = slow.memory.stream(slow.cell);
             stream.spill(Spill { start: start as u64, offset: block.offset(), token });
             stream.advance(BYTES);
