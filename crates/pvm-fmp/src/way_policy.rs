@@ -126,7 +126,10 @@ impl Class {
         let known = &mut self.ways[way];
         if cost > known.cost * SLOW_RATIO {
             known.slow += 1;
-            known.slow_cost = known.slow_cost.min(cost);
+            // On some processors, `f32::min` would need the C library's libm in programs.
+            if cost < known.slow_cost {
+                known.slow_cost = cost;
+            }
             if known.slow < SLOW_MESSAGES {
                 return;
             }
