@@ -106,7 +106,7 @@ impl Writer<'_> {
         (self.out.len() <= self.bytes_max).then_some(())
     }
 
-    /// Begins a container. Each entry takes a byte at least, so many entries are known to be too long.
+    /// Begins a container. Each entry takes at least one byte, so a container with too many entries is refused at once.
     fn begin(&mut self, begin: &[u8], entries: usize) -> Option<()> {
         self.out.extend_from_slice(begin);
         (self.out.len() + entries <= self.bytes_max).then_some(())

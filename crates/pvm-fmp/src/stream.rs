@@ -90,7 +90,7 @@ impl Stream<'_> {
         (start != NOT_SPILLED).then_some(Spill { start, offset, token: token as u32 })
     }
 
-    /// Gives back the room of the first `bytes` bytes, which the receiver has copied out.
+    /// Frees the room of the first `bytes` bytes; for the receiver, which has copied them out.
     #[inline]
     pub fn give_back(&self, bytes: usize) {
         // Pair `ring read`.

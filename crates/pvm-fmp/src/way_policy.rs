@@ -24,8 +24,8 @@ const FIRST_TRIES: u32 = 2;
 const LONG_BYTES: usize = 8 << 20;
 /// The largest number of messages in a row that a try takes; as many as make [`LONG_BYTES`], if they are fewer.
 const RUN_MAX: u32 = 4;
-/// The length of the bodies of which one is measured, in bytes, if they go the best way: a look at the clock costs little
-/// against the copies of as many bytes.
+/// While bodies go the best way, one is measured each time they add up to this length, in bytes: reading the clock costs
+/// little against copying as many bytes.
 const MEASURED_BYTES: usize = 1 << 20;
 /// The part of the time that may be lost by trying one other way again, as a divisor: a third of a percent.
 const LOSS_DIVISOR: f32 = 300.0;

@@ -62,7 +62,7 @@ pub fn new_text<'py>(py: Python<'py>, utf8: &[u8]) -> Option<Bound<'py, PyAny>> 
 /// Returns the value of an int; `None` if 64 bits do not hold it.
 pub fn int(int: &Bound<'_, PyInt>) -> Option<i64> {
     let mut is_over = 0;
-    // SAFETY: an int, of which the call reports that it is too long without an exception.
+    // SAFETY: an int; the call reports an overflow in `is_over` and raises no exception.
     let value = unsafe { pyo3::ffi::PyLong_AsLongLongAndOverflow(int.as_ptr(), &mut is_over) };
     (is_over == 0).then_some(value)
 }

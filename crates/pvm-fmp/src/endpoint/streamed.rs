@@ -1,4 +1,5 @@
 //! Streamed sends: bodies that are longer than a cell of pair memory ([`crate::stream`]).
+use super::in_progress::receive_in_transit;
 use super::passed::bytes_of;
 use super::receive::words_of;
 use super::send::{Ringer, ring};
@@ -124,23 +125,10 @@ impl Endpoint {
             sink.arrived(from, entry.meta(), Arrival::Remote(remote));
             return Step::Message;
         }
-        let now = Some((inbound.consumed, memory.stream(cell).available() as usize));
-        if inbound.stalled.take() == now && sender_lives() {
-            inbound.stalled = now;
-            return Step::Wait;
-        }
-        let outcome = Cell::new(Outcome::Later);
-        let transit = Transit::Streamed(streamed);
+        let there = memory.stream(cell).available() as usize;
+        let (outcome, transit) = (Cell::new(Outcome::Later), Transit::Streamed(streamed));
         let body = BodyInTransit { owner: &owner, bytes, sender_lives: &sender_lives, outcome: &outcome, transit };
-        sink.arrived(from, entry.meta(), Arrival::InTransit(body));
-        match outcome.get() {
-            Outcome::Taken => Step::Message,
-            Outcome::Lost => Step::Other,
-            Outcome::Later => {
-                inbound.stalled = now;
-                Step::Wait
-            }
-        }
+        receive_in_transit(inbound, from, there, body, entry, sink)
     }
 }
 

@@ -10,7 +10,7 @@ impl FabricLinks {
         self.endpoint.recycle(body);
     }
 
-    /// Gives the memory of earlier bodies back to the system.
+    /// Frees the memory of earlier bodies, which was kept for the next ones.
     pub fn forget_spare_bodies(&mut self) {
         self.endpoint.forget_spare_bodies();
     }

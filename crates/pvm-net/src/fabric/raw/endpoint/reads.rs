@@ -164,7 +164,7 @@ impl Endpoint {
         }
     }
 
-    /// Gives the memory of earlier bodies back to the system.
+    /// Frees the memory of earlier bodies, which was kept for the next ones.
     pub fn forget_spare_bodies(&mut self) {
         self.spare_bodies.clear();
     }
