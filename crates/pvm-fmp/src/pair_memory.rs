@@ -128,7 +128,7 @@ impl PairMemory {
         let file = file::make("hpvm-pair", length(capacity) as u64).ok()?;
         file::take_memory(&file, 0, length(capacity) as u64).ok()?;
         file::seal(&file, SealFlags::SHRINK | SealFlags::GROW).ok()?;
-        let mut memory = PairMemory::map(&file, capacity, generation).ok()?;
+        let mut memory = PairMemory::map(&file, capacity, generation, Advice::LinuxPopulateWrite).ok()?;
         memory.is_ours = true;
         memory._charge = Some(charge);
         let mut nonce = [0u8; 8];
@@ -154,16 +154,18 @@ impl PairMemory {
         if !is_ordinary || status.st_size as u64 != length(capacity) as u64 || !extents::is_safe(&file) {
             return Err(wrong());
         }
-        let memory = PairMemory::map(&file, capacity, offer.generation)?;
+        // The pages are there: reading maps many of them at once, for writing too.
+        let memory = PairMemory::map(&file, capacity, offer.generation, Advice::LinuxPopulateRead)?;
         if memory.word(0).load_relaxed() == offer.nonce { Ok(memory) } else { Err(wrong()) }
     }
 
-    fn map(file: &OwnedFd, capacity: usize, generation: u32) -> io::Result<PairMemory> {
+    /// Maps the memory. `populate` says how its pages are mapped at once, which avoids page faults in the messages that
+    /// follow.
+    fn map(file: &OwnedFd, capacity: usize, generation: u32, populate: Advice) -> io::Result<PairMemory> {
         let bytes = length(capacity);
         let base = mapping::map(file.as_fd(), 0, bytes, ProtFlags::READ | ProtFlags::WRITE)?;
-        // This avoids page faults in the messages that follow.
         // SAFETY: populating maps pages that the process owns and changes no byte.
-        let _ = unsafe { rustix::mm::madvise(base.as_ptr(), bytes, Advice::LinuxPopulateWrite) };
+        let _ = unsafe { rustix::mm::madvise(base.as_ptr(), bytes, populate) };
         Ok(PairMemory {
             base,
             capacity,
@@ -298,6 +300,9 @@ pub struct Pair {
 
 /// The number of turns after which memory is made for a pair: such tasks will probably go on.
 const TURNS_MIN: u32 = 8;
+/// The number of turns with longer bodies after which a pair that has memory gets longer cells. It is known that such tasks
+/// answer each other; a single long body is not worth it.
+const LONGER_TURNS_MIN: u32 = 2;
 /// The number of streams in a row that the receiver does not begin to read in time after which bodies go through the heap
 /// at once, and the number of such bodies before the next stream.
 const UNREAD_MAX: u32 = 4;
@@ -317,7 +322,8 @@ impl Pair {
             self.turns += 1;
         }
         let enough = self.current.as_ref().is_some_and(|memory| memory.capacity() >= bytes.min(CELL_BYTES_MAX));
-        if self.turns < TURNS_MIN || enough || self.refused || self.offered.is_some() {
+        let turns_min = if self.current.is_some() { LONGER_TURNS_MIN } else { TURNS_MIN };
+        if self.turns < turns_min || enough || self.refused || self.offered.is_some() {
             return false;
         }
         self.turns = 0;
@@ -398,10 +404,10 @@ mod tests {
     #[test]
     fn the_memory_of_a_process_that_may_not_be_traced_is_opened_by_its_name() {
         let file = file::make("hpvm-pair", length(CELL_BYTES_MIN) as u64).unwrap();
-        let ours = PairMemory::map(&file, CELL_BYTES_MIN, 1).unwrap();
+        let ours = PairMemory::map(&file, CELL_BYTES_MIN, 1, Advice::LinuxPopulateWrite).unwrap();
         let own = rustix::process::getpid();
         let opened = opened_by_name(own, file.as_raw_fd() as u32).unwrap();
-        let theirs = PairMemory::map(&opened, CELL_BYTES_MIN, 1).unwrap();
+        let theirs = PairMemory::map(&opened, CELL_BYTES_MIN, 1, Advice::LinuxPopulateRead).unwrap();
         ours.progress(1).store(77, Ordering::Relaxed);
         assert_eq!(theirs.progress(1).load_relaxed(), 77);
         assert!(opened_by_name(own, 999_999).is_err());
