@@ -1,6 +1,7 @@
 //! The fast path through the library, for calls where nanoseconds count: sends of immediate messages to a connected
-//! peer, and receives of messages that have arrived or arrive within a short spin. All other cases take the ordinary
-//! path.
+//! peer, and receives of messages that have arrived or arrive within a short spin. Longer bodies that are copied at once
+//! (`psend_at_once`, `precv_at_once`) come next, with more work and by functions that are not inlined in the entry points.
+//! All other cases take the ordinary path.
 //!
 //! These functions are fast mainly because they make fewer stores to the stack than the ordinary path does. While a
 //! processor waits for the cache line of the queue, its store buffer holds only some dozens of stores; the fewer stores
@@ -81,6 +82,28 @@ pub unsafe fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, d
     state.task.psend_fast(tid, tag, unsafe { slice::from_raw_parts(data.cast(), bytes) })
 }
 
+/// `pvm_psend` of a body that is copied at once. Returns whether the message was sent.
+///
+/// # Safety
+/// As [`psend`].
+#[inline]
+pub unsafe fn psend_at_once(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c_int) -> bool {
+    let Some(bytes) = copied_bytes(data, count, data_type) else { return false };
+    let Some(mut guard) = FastGuard::enter() else { return false };
+    let state = guard.state();
+    // SAFETY: as promised.
+    !state.ordinary_only && state.task.psend_at_once(tid, tag, unsafe { slice::from_raw_parts(data.cast(), bytes) })
+}
+
+/// Returns the size of the user's data in bytes; `None` for a type outside [`ITEM_BYTES`], a null pointer, or a negative
+/// count.
+#[inline(always)]
+fn copied_bytes<T>(data: *const T, count: c_int, data_type: c_int) -> Option<usize> {
+    let item_bytes = ITEM_BYTES.get(data_type as u32 as usize).copied().filter(|bytes| *bytes > 0)?;
+    let count = usize::try_from(count).ok().filter(|_| !data.is_null())?;
+    count.checked_mul(usize::from(item_bytes))
+}
+
 /// `fmp_send` on the fast path.
 ///
 /// # Safety
@@ -147,6 +170,28 @@ pub unsafe fn precv(
     let filter = state.task.filter(tid, tag);
     // SAFETY: as promised.
     state.task.precv_fast(&filter, unsafe { writable(data.cast(), bytes) })
+}
+
+/// `pvm_precv` of a message that has arrived.
+///
+/// # Safety
+/// As [`precv`].
+#[inline]
+pub unsafe fn precv_at_once(
+    (tid, tag): (c_int, c_int),
+    data: *mut c_void,
+    count: c_int,
+    data_type: c_int,
+) -> Option<Delivered> {
+    let bytes = copied_bytes(data, count, data_type)?;
+    let mut guard = FastGuard::enter()?;
+    let state = guard.state();
+    if state.ordinary_only {
+        return None;
+    }
+    let filter = state.task.filter(tid, tag);
+    // SAFETY: as promised.
+    state.task.precv_at_once(&filter, unsafe { writable(data.cast(), bytes) })
 }
 
 /// `hpvm_take` on the fast path, for a message of as many bytes as one or two numbers have; spins for a short time.

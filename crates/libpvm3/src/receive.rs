@@ -277,8 +277,31 @@ pub unsafe extern "C" fn pvm_precv(
             0
         }
         // SAFETY: all as the caller promises.
-        None => unsafe { precv_any(tid, tag, data, count, data_type, source, found_tag, length) },
+        None => unsafe { precv_longer(tid, tag, data, count, data_type, source, found_tag, length) },
     }
+}
+
+/// # Safety
+/// As the caller of `pvm_precv` promises.
+#[inline(never)]
+unsafe extern "C" fn precv_longer(
+    tid: c_int,
+    tag: c_int,
+    data: *mut c_void,
+    count: c_int,
+    data_type: c_int,
+    source: *mut c_int,
+    found_tag: *mut c_int,
+    length: *mut c_int,
+) -> c_int {
+    // SAFETY: data as the caller promises.
+    if let Some(delivered) = unsafe { crate::fast_path::precv_at_once((tid, tag), data, count, data_type) } {
+        // SAFETY: places as the caller promises.
+        unsafe { Places { source, tag: found_tag, length }.fill(&delivered) };
+        return 0;
+    }
+    // SAFETY: all as the caller promises.
+    unsafe { precv_any(tid, tag, data, count, data_type, source, found_tag, length) }
 }
 
 /// The addresses for sender, tag and length of a received message; each may be null.

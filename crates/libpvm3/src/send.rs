@@ -138,9 +138,21 @@ pub unsafe extern "C" fn pvm_psend(
     // SAFETY: data as the caller promises.
     match unsafe { fast_path::psend(tid, tag, data, count, data_type) } {
         FastSend::Done => 0,
-        FastSend::NotDone => psend(tid, tag, data, count, data_type),
+        // SAFETY: as the caller promises.
+        FastSend::NotDone => unsafe { psend_longer(tid, tag, data, count, data_type) },
         FastSend::Wake => fast_path::wake(tid),
     }
+}
+
+/// # Safety
+/// As the caller of `pvm_psend` promises.
+#[inline(never)]
+unsafe fn psend_longer(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c_int) -> c_int {
+    // SAFETY: data as the caller promises.
+    if unsafe { fast_path::psend_at_once(tid, tag, data, count, data_type) } {
+        return 0;
+    }
+    psend(tid, tag, data, count, data_type)
 }
 
 #[inline(never)]

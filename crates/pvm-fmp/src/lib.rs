@@ -136,7 +136,7 @@ mod tests;
 pub use {
     arrival::{Arrival, BodyInTransit, Inline, NotTaken, Remote, Sink},
     copy::{copied_bytes, count_copy},
-    endpoint::{Endpoint, RecentImmediate, RecentShort},
+    endpoint::{Endpoint, RecentImmediate, RecentMessage},
     file::{bytes_max as file_bytes_max, make as make_file, seal as seal_file},
     gather::GatherList,
     group::{

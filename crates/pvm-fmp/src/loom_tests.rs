@@ -34,15 +34,6 @@ fn read_one(shared: &Shared, reader: &mut Reader, consumed: &mut u64) -> Option<
         shared.consumed.store(*consumed, Ordering::Release);
         return Some((immediate.first[0], immediate.filled_body()[..immediate.len()].to_vec()));
     }
-    if let Some(short) = reader.next_short(&shared.ring) {
-        let mut body = vec![0; short.len()];
-        short.copy_to(&mut body);
-        let (first, half_slots) = (short.meta()[0], short.half_slots());
-        reader.advance(half_slots);
-        *consumed += half_slots as u64;
-        shared.consumed.store(*consumed, Ordering::Release);
-        return Some((first, body));
-    }
     let entry = reader.next(&shared.ring).expect("the writer keeps the rules")?;
     let mut body = vec![0; entry.len()];
     entry.copy_to(&mut body);

@@ -241,6 +241,15 @@ impl PairMemory {
         unsafe { if is_past { copy::copy_non_temporal(from, to, bytes) } else { copy::copy(from, to, bytes) } }
     }
 
+    /// Copies the first bytes of a body of `bytes` bytes into `data`, as many as fit. Panics past the end of the cell.
+    #[inline]
+    pub fn read(&self, cell: u32, data: &mut [u8], bytes: usize) {
+        assert!(bytes <= self.capacity);
+        // SAFETY: checked to lie in the cell, to which no reference exists; the peer has passed the cell. A peer that breaks
+        // the rules may write there; then the caller finds bytes that nobody has sent.
+        unsafe { copy::copy(self.body(cell), data.as_mut_ptr(), bytes.min(data.len())) }
+    }
+
     /// Returns the word in which the receiver of this task's messages, or (`to_us`) this task, says when it has copied a
     /// body out.
     pub fn finished(&self, to_us: bool) -> &AtomicU64 {

@@ -173,6 +173,24 @@ impl Peer {
         }
     }
 
+    /// Queues a message with its body if the queue has room. Returns whether it did.
+    #[inline(never)]
+    pub fn push_message(&mut self, meta: &Meta, body: &[u8]) -> bool {
+        self.push_if_room(Kind::Message, meta, body)
+    }
+
+    /// Queues an entry if the queue has room. Returns whether it did.
+    #[inline(always)]
+    pub fn push_if_room(&mut self, kind: Kind, meta: &Meta, body: &[u8]) -> bool {
+        match &mut self.out {
+            Some(out) if out.has_room(half_slots_for(body.len())) => {
+                out.writer.write(out.ring.slots(), kind, meta, body);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Queues an immediate message if the queue has room. Returns whether it did.
     #[inline(always)]
     pub fn push_immediate(&mut self, immediate: &Immediate) -> bool {

@@ -272,12 +272,21 @@ impl Writer {
     }
 
     /// Writes the slots behind the first one; called before the first one is published.
+    #[inline]
     fn write_rest(&mut self, ring: &[Slot], rest: &[u8]) {
-        for (further, piece) in rest.chunks(NEXT_BYTES).enumerate() {
-            let position = self.position + 2 + 2 * further as u64;
+        let mut position = self.position;
+        let mut next = || {
+            position += 2;
             let slot = slot_at(ring, position);
             slot.words[0].store(stamp(position, self.shift, 0, 0), Ordering::Relaxed);
-            store_bytes(slot, 1, piece);
+            slot
+        };
+        let mut pieces = rest.chunks_exact(NEXT_BYTES);
+        for piece in &mut pieces {
+            store_piece(next(), piece.try_into().expect("a whole piece"));
+        }
+        if !pieces.remainder().is_empty() {
+            store_bytes(next(), 1, pieces.remainder());
         }
     }
 }
@@ -328,6 +337,22 @@ fn store_bytes(slot: &Slot, from: usize, bytes: &[u8]) {
             *to = *from;
         }
         words[whole.len() / 8].store(u64::from_ne_bytes(last), Ordering::Relaxed);
+    }
+}
+
+/// Stores the bytes of a slot behind the first one, which fill the slot. The length is known, so there is no loop.
+#[inline(always)]
+fn store_piece(slot: &Slot, piece: &[u8; NEXT_BYTES]) {
+    for (place, word) in slot.words[1..].iter().zip(piece.chunks_exact(8)) {
+        place.store(u64::from_ne_bytes(word.try_into().expect("eight")), Ordering::Relaxed);
+    }
+}
+
+/// Loads what [`store_piece`] has stored.
+#[inline(always)]
+fn load_piece(slot: &Slot, piece: &mut [u8; NEXT_BYTES]) {
+    for (place, word) in piece.chunks_exact_mut(8).zip(&slot.words[1..]) {
+        place.copy_from_slice(&word.load_relaxed().to_ne_bytes());
     }
 }
 
@@ -417,25 +442,6 @@ impl Reader {
         Ok(Some(Entry { ring, position, bytes, well_known, half_slots, kind }))
     }
 
-    /// Returns the next entry, if it is there and a message that fits in one slot.
-    #[inline(always)]
-    pub fn next_short<'a>(&self, ring: &'a [Slot]) -> Option<Short<'a>> {
-        let (position, stamp) = self.find(ring)?;
-        let (slot, bytes) = (slot_at(ring, position), (stamp >> 8 & 0xff_ffff) as usize);
-        let skipped = (position - self.position) as usize;
-        let well_known = well_known_of(stamp);
-        let fits = match well_known {
-            Some(_) => bytes <= IMMEDIATE_BYTES,
-            None => stamp as u8 == Kind::Message as u8 && bytes <= FIRST_BYTES && position % 2 == 0,
-        };
-        if !fits {
-            return None;
-        }
-        prefetch(slot_at(ring, position + PREFETCH_HALF_SLOTS));
-        let half_slots = skipped + if well_known.is_some() { 1 } else { 2 };
-        Some(Short { slot, at: word_at(position), well_known, bytes, half_slots })
-    }
-
     /// Returns the next entry, if it is an immediate message that is there or arrives within `looks` further polls.
     #[inline(always)]
     pub fn next_immediate(&self, ring: &[Slot], looks: usize) -> Option<Immediate> {
@@ -484,46 +490,6 @@ fn well_known_of(stamp: u64) -> Option<usize> {
     (number < WELL_KNOWN_HEADERS.len()).then_some(number)
 }
 
-/// A message in at most one slot, still in the ring.
-pub struct Short<'a> {
-    slot: &'a Slot,
-    /// The index, within the slot, of the first word of the message.
-    at: usize,
-    well_known: Option<usize>,
-    bytes: usize,
-    half_slots: usize,
-}
-
-impl Short<'_> {
-    /// Returns the length of the body in bytes.
-    #[inline(always)]
-    pub fn len(&self) -> usize {
-        self.bytes
-    }
-    /// Returns how many half-slots the reader must advance to pass this message.
-    #[inline(always)]
-    pub fn half_slots(&self) -> usize {
-        self.half_slots
-    }
-    /// Returns the words that travel with the message.
-    #[inline(always)]
-    pub fn meta(&self) -> Meta {
-        meta_of(self.slot, self.at, self.well_known)
-    }
-    /// Copies the first bytes of the body, up to the length of `data`.
-    #[inline(always)]
-    pub fn copy_to(&self, data: &mut [u8]) {
-        let from = body_word(self.at, self.well_known);
-        match (self.bytes, data.first_chunk_mut::<8>()) {
-            (8, Some(word)) => *word = self.slot.words[from].load_relaxed().to_ne_bytes(),
-            _ => {
-                let wanted = data.len().min(self.bytes);
-                load_bytes(self.slot, from, &mut data[..wanted]);
-            }
-        }
-    }
-}
-
 /// Returns the index of the first word of the body: of an immediate message that begins at word `at`, or else of an
 /// entry that fills its slots from the first word on.
 #[inline(always)]
@@ -564,8 +530,15 @@ impl Entry<'_> {
         let (first, rest) = data[..wanted].split_at_mut(wanted.min(FIRST_BYTES));
         let slot = |further: usize| slot_at(self.ring, self.position + 2 * further as u64);
         load_bytes(slot(0), body_word(word_at(self.position), self.well_known), first);
-        for (further, piece) in rest.chunks_mut(NEXT_BYTES).enumerate() {
-            load_bytes(slot(1 + further), 1, piece);
+        let mut pieces = rest.chunks_exact_mut(NEXT_BYTES);
+        let mut further = 0;
+        for piece in &mut pieces {
+            further += 1;
+            load_piece(slot(further), piece.try_into().expect("a whole piece"));
+        }
+        let last = pieces.into_remainder();
+        if !last.is_empty() {
+            load_bytes(slot(further + 1), 1, last);
         }
         wanted
     }
@@ -615,10 +588,10 @@ mod tests {
         writer.write(&ring, Kind::Message, &meta(2, 1), &[2; IMMEDIATE_BYTES]);
         assert_eq!(writer.position(), 2);
         for (wanted, body) in [(meta(1, 0), &b"the first"[..]), (meta(2, 1), &[2; IMMEDIATE_BYTES])] {
-            let short = reader.next_short(&ring).unwrap();
-            let mut copy = vec![0; short.len()];
-            short.copy_to(&mut copy);
-            assert_eq!((short.meta(), &copy[..], short.half_slots()), (wanted, body, 1));
+            let entry = reader.next(&ring).unwrap().unwrap();
+            let mut copy = vec![0; entry.len()];
+            entry.copy_to(&mut copy);
+            assert_eq!((entry.meta(), &copy[..], entry.half_slots()), (wanted, body, 1));
             reader.advance(1);
         }
         assert!(!reader.has_next(&ring));
@@ -632,10 +605,9 @@ mod tests {
         writer.write_short(&ring, &well_known, &[1; 8]);
         writer.write_short(&ring, &well_known, &[2; FIRST_BYTES]);
         assert_eq!(writer.position(), 4);
-        reader.advance(reader.next_short(&ring).unwrap().half_slots());
-        assert_eq!(reader.next(&ring).unwrap().unwrap().half_slots(), 3);
-        let short = reader.next_short(&ring).unwrap();
-        assert_eq!((short.len(), short.half_slots()), (FIRST_BYTES, 3));
+        reader.advance(reader.next(&ring).unwrap().unwrap().half_slots());
+        let entry = reader.next(&ring).unwrap().unwrap();
+        assert_eq!((entry.len(), entry.half_slots()), (FIRST_BYTES, 3));
         reader.advance(3);
         assert!(reader.next(&ring).unwrap().is_none());
     }
@@ -648,10 +620,8 @@ mod tests {
         let mut reader = Reader::new(2);
         reader.advance(1);
         ring[0].words[4].store(stamp(1, 2, 8, Kind::Message as u8), Ordering::Relaxed);
-        assert!(reader.next_short(&ring).is_none());
         assert!(matches!(reader.next(&ring), Err(Damaged)));
         ring[0].words[4].store(stamp(1, 2, IMMEDIATE_BYTES + 1, IMMEDIATE), Ordering::Relaxed);
-        assert!(reader.next_short(&ring).is_none());
         assert!(matches!(reader.next(&ring), Err(Damaged)));
     }
 
@@ -737,25 +707,19 @@ mod tests {
                         oracle.push_back((meta, body));
                         continue;
                     }
-                    let short = reader.next_short(&ring).filter(|_| fill % 2 == 0);
                     let immediate = reader.next_immediate(&ring, 0).filter(|_| fill % 3 == 0);
-                    let (meta, copy, half_slots) = match (short, reader.next(&ring).unwrap()) {
+                    let (meta, copy, half_slots) = match reader.next(&ring).unwrap() {
                         _ if immediate.is_some() => {
                             let immediate = immediate.unwrap();
                             let ([first, second], [a, b, c, d]) = (immediate.first, WELL_KNOWN_HEADERS[immediate.well_known]);
                             ([first, second, a, b, c, d], immediate.filled_body()[..immediate.len()].to_vec(), 1)
                         }
-                        (Some(short), _) => {
-                            let mut copy = vec![0; short.len()];
-                            short.copy_to(&mut copy);
-                            (short.meta(), copy, short.half_slots())
-                        }
-                        (None, Some(entry)) => {
+                        Some(entry) => {
                             let mut copy = vec![0; entry.len()];
                             prop_assert_eq!(entry.copy_to(&mut copy), entry.len());
                             (entry.meta(), copy, entry.half_slots())
                         }
-                        (None, None) => {
+                        None => {
                             prop_assert!(oracle.is_empty() && !reader.has_next(&ring));
                             continue;
                         }

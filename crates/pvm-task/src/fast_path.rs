@@ -11,7 +11,8 @@ use crate::send::is_answer;
 use crate::task::State;
 use crate::types::{ANY, Delivered, Filter, Kind};
 use pvm_core::codes::{DATA_DEFAULT, DATA_RAW, ENC_XDR, SYSCTX_TC};
-use pvm_fmp::{IMMEDIATE_BYTES, INLINE_BYTES_MAX, Immediate, RecentImmediate, WELL_KNOWN_HEADERS, is_daemon};
+use pvm_core::tid::Tid;
+use pvm_fmp::{IMMEDIATE_BYTES, INLINE_BYTES_MAX, Immediate, RecentImmediate, Sent, WELL_KNOWN_HEADERS, is_daemon};
 
 /// The encodings of the entries of [`WELL_KNOWN_HEADERS`].
 const ENCODINGS: [i32; WELL_KNOWN_HEADERS.len()] = [WELL_KNOWN_HEADERS[0][1] as i32, WELL_KNOWN_HEADERS[1][1] as i32];
@@ -112,6 +113,30 @@ impl Task {
     pub(crate) fn send_bytes_fast(&mut self, to: i32, ctx: i32, tag: i32, body: &[u8]) -> FastSend {
         let immediate = Immediate::of_numbers([ctx as u32, tag as u32], NATIVE, body);
         send(&mut self.member, to, tag, immediate)
+    }
+
+    /// As [`Task::psend`], for a body of any length that can be copied at once to a connected peer. Returns whether the
+    /// message was sent. Does nothing if the task is due to poll.
+    #[inline]
+    pub fn psend_at_once(&mut self, to: i32, tag: i32, body: &[u8]) -> bool {
+        let Some(member) = &mut self.member else { return false };
+        let to = Tid(to as u32);
+        if tag < 0 || is_daemon(to.0) || member.daemon.is_none() || member.endpoint.should_poll() {
+            return false;
+        }
+        let meta = [self.state.context, tag, 0, OWN_DSIG, OWN_DSIG, 0].map(|word| word as u32);
+        let sent = member.endpoint.send_at_once(to.0, &meta, body);
+        if sent == Some(Sent::RingByDaemon) {
+            member.ring_by_daemon(to);
+        }
+        sent.is_some()
+    }
+
+    /// As [`Task::try_precv`], for a message of any length that has arrived completely from the peer that sent last.
+    #[inline]
+    pub fn precv_at_once(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
+        let (envelope, recent, _) = self.probe_recent(filter, true)?;
+        Some(envelope.delivered(recent.take(data)))
     }
 
     /// As [`Task::try_precv`], for an immediate message that has arrived or arrives at once.

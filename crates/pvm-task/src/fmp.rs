@@ -128,9 +128,9 @@ impl Task {
     /// queued.
     #[inline]
     pub fn try_fmp_receive(&mut self, filter: &Filter, room: &mut [u8]) -> Option<FmpReceived> {
-        if let Some((envelope, short, _)) = self.probe_recent_short(filter, true) {
-            if short.len() <= room.len() {
-                return Some(FmpReceived::Whole(envelope.delivered(short.take(room)).into()));
+        if let Some((envelope, recent, _)) = self.probe_recent(filter, true) {
+            if recent.len() <= room.len() {
+                return Some(FmpReceived::Whole(envelope.delivered(recent.take(room)).into()));
             }
         }
         let mut target = WholeMessage { room, passed: false, too_long: false };

@@ -12,7 +12,7 @@ use crate::types::{ANY, Delivered, Filter, Kind, PRIVATE_CONTEXTS};
 use pvm_core::codes::SYSCTX_TC;
 use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
-use pvm_fmp::{Arrival, Endpoint, Meta, Posted, RecentShort, Sink, is_daemon};
+use pvm_fmp::{Arrival, Endpoint, Meta, Posted, RecentMessage, Sink, is_daemon};
 
 /// The largest number of polls of all peers in one call that does not wait, even if more messages arrive.
 pub(crate) const POLLS_MAX: usize = 64;
@@ -356,11 +356,15 @@ impl Task {
     /// it.
     #[inline]
     pub(crate) fn receive_short(&mut self, filter: &Filter) -> Option<i32> {
-        let (envelope, short, state) = self.probe_recent_short(filter, false)?;
+        let (envelope, recent, state) = self.probe_recent(filter, false)?;
+        // The memory of another body is kept, not copied.
+        if !recent.is_in_queue() {
+            return None;
+        }
         let slot = state.new_message(&envelope);
         let message = &mut state.store.table[slot as usize];
-        message.small.resize(short.len(), 0);
-        short.take(&mut message.small);
+        message.small.resize(recent.len(), 0);
+        recent.take(&mut message.small);
         Some(state.store.activate(slot))
     }
 
@@ -424,22 +428,22 @@ impl Task {
         }));
     }
 
-    /// Returns the next message, if it is a short one that the filter accepts, no message is queued before it, and no
-    /// handler or collector can intercept it.
+    /// Returns the next message of the peer that sent last, if its whole body is there, the filter accepts it, no message is
+    /// queued before it, and no handler or collector can intercept it.
     #[inline(always)]
-    pub(crate) fn probe_recent_short(
+    pub(crate) fn probe_recent(
         &mut self,
         filter: &Filter,
         only_native: bool,
-    ) -> Option<(Envelope, RecentShort<'_>, &mut State)> {
+    ) -> Option<(Envelope, RecentMessage<'_>, &mut State)> {
         let state = &mut self.state;
         if !state.store.queue.is_empty() || state.handlers.may_intercept() || state.output.collects_any() {
             return None;
         }
         let member = self.member.as_mut()?;
         let own = member.tid.0 as i32;
-        let short = member.endpoint.probe_recent_short()?;
-        let envelope = Envelope::new(short.from, own, short.meta());
+        let recent = member.endpoint.probe_recent()?;
+        let envelope = Envelope::new(recent.from(), own, recent.meta());
         if !accepts(filter, envelope.src, envelope.tag, envelope.ctx) || envelope.ctx == SYSCTX_TC {
             return None;
         }
@@ -447,7 +451,7 @@ impl Task {
             return None;
         }
         member.idle_since = None;
-        Some((envelope, short, state))
+        Some((envelope, recent, state))
     }
 
     /// Waits for some hundred nanoseconds for another message of the peer that sent last.
@@ -461,8 +465,8 @@ impl Task {
     /// converted; they must all be of the given kind.
     #[inline(always)]
     pub fn try_precv(&mut self, filter: &Filter, kind: Kind, data: &mut [u8]) -> Option<Delivered> {
-        if let Some((envelope, short, _)) = self.probe_recent_short(filter, true) {
-            return Some(envelope.delivered(short.take(data)));
+        if let Some(delivered) = self.precv_at_once(filter, data) {
+            return Some(delivered);
         }
         self.try_precv_into(filter, kind, data)
     }

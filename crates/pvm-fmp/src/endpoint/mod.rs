@@ -37,7 +37,7 @@ mod rendezvous_tests;
 #[cfg(test)]
 mod streamed_tests;
 
-pub use recent::{RecentImmediate, RecentShort};
+pub use recent::{RecentImmediate, RecentMessage};
 
 /// The shortest body that goes to a waiting peer by rendezvous, in bytes, unless it is streamed. A rendezvous needs only one copy, by the
 /// kernel, and no memory in the heap. For shorter bodies, two copies by two cores at the same time are faster. Decision

@@ -1,10 +1,12 @@
 //! Messages in cells of memory that two tasks share ([`crate::pair_memory`]).
 use super::in_progress::{receive_complete, receive_pipelined};
 use super::receive::words_of;
+use super::recent::RecentBody;
 use super::send::ring;
 use super::{Endpoint, PAIR_BYTES_MAX, Step};
 use crate::arrival::{Place, Sink};
-use crate::pair_memory::{Offer, PairMemory};
+use crate::pair_memory::{CELLS, Offer, PairMemory};
+use crate::peer::Peer;
 use crate::pipelined::{self, UNIT_BYTES};
 use crate::queue::{Entry, Kind};
 use crate::sync::ReadOnlyLoad;
@@ -13,7 +15,7 @@ use crate::{Meta, SendError, Sent};
 
 /// The shortest body that the receiver copies out of a cell while it is written, in bytes. With a shorter one, looking at
 /// the count of its bytes costs more than is saved.
-const PIPELINED_BYTES_MIN: usize = 8 << 10;
+pub(super) const PIPELINED_BYTES_MIN: usize = 8 << 10;
 /// The smallest and the largest chunk of a body in a cell, in bytes: with small chunks the receiver begins earlier, with
 /// large ones it looks less often.
 const CHUNK_BYTES_MIN: usize = 2 << 10;
@@ -27,6 +29,35 @@ pub(super) fn bytes_of<const WORDS: usize, const BYTES: usize>(words: [u64; WORD
         place.copy_from_slice(&word.to_ne_bytes());
     }
     bytes
+}
+
+/// Puts a complete body of at most [`PIPELINED_BYTES_MIN`] bytes into a cell, and the cell into the queue, if there is a
+/// cell and the queue has room. Returns whether it did.
+#[inline]
+pub(super) fn pass_at_once(peer: &mut Peer, meta: &Meta, body: &[u8]) -> bool {
+    let Some((memory, cell)) = peer.pair.take(body.len()) else { return false };
+    memory.write(cell, 0, body, false);
+    let passed = peer.push_if_room(Kind::Passed, meta, &entry_of(&memory, cell, body.len(), COMPLETE));
+    if !passed {
+        memory.keep(cell);
+    }
+    passed
+}
+
+/// Returns the body of an entry for a message of `bytes` bytes in a cell.
+#[inline(always)]
+fn entry_of(memory: &PairMemory, cell: u32, bytes: usize, order: u64) -> [u8; 24] {
+    bytes_of([u64::from(memory.generation) << 32 | u64::from(cell), bytes as u64, order])
+}
+
+/// Returns the body of a message in a cell, if the message keeps the rules and the body is complete.
+#[inline]
+pub(super) fn complete_in_cell(peer: &mut Peer, entry: &Entry<'_>) -> Option<RecentBody> {
+    let [first, bytes, order] = words_of(entry);
+    let (generation, cell, bytes) = ((first >> 32) as u32, first as u32, bytes as usize);
+    let memory = peer.pair.of(generation)?;
+    let is_there = order & COMPLETE != 0 && cell < CELLS && !memory.holds(cell) && bytes <= memory.capacity();
+    is_there.then_some(RecentBody::Cell { memory, cell, bytes })
 }
 
 impl Endpoint {
@@ -45,8 +76,7 @@ impl Endpoint {
         }
         // Of a complete body, the receiver does not have to look at the count: that would be one more cache line.
         let (way, order) = if at_once { (Way::default(), COMPLETE) } else { peer.pair.order(&memory, body.len()) };
-        let words = [u64::from(memory.generation) << 32 | u64::from(cell), body.len() as u64, order];
-        let first = self.queue(to, Kind::Passed, meta, &bytes_of::<3, 24>(words));
+        let first = self.queue(to, Kind::Passed, meta, &entry_of(&memory, cell, body.len(), order));
         if first.is_err() {
             memory.keep(cell);
         }
@@ -138,7 +168,7 @@ impl Endpoint {
         let peer = self.peers[index].as_mut().expect("connected");
         let Some(memory) = peer.pair.of(generation) else { return Step::Damaged };
         // The peer cannot pass what we hold.
-        if cell >= crate::pair_memory::CELLS || memory.holds(cell) {
+        if cell >= CELLS || memory.holds(cell) {
             return Step::Damaged;
         }
         peer.pair.note_order(&memory, bytes as usize, order);

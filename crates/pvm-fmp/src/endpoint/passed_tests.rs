@@ -282,3 +282,52 @@ fn a_cell_that_the_sender_cannot_have_is_damage() {
         assert!(b.peers[0].as_ref().unwrap().damaged, "{wrong}");
     }
 }
+
+#[test]
+fn a_body_that_is_copied_at_once_takes_the_shortest_path_in_the_queue_or_in_a_cell() {
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
+    exchange(&mut a, &mut b, 8191);
+    for (turn, bytes) in [0, 1, 32, 33, 88, 89, 200, 504, 505, 4096, 8191].into_iter().enumerate() {
+        let (from, to) = if turn % 2 == 0 { (&mut a, &mut b) } else { (&mut b, &mut a) };
+        let sent = body(bytes, turn as u8);
+        // Now and then it is time to poll all peers.
+        assert_eq!(to.poll(&mut Kept::default()), 0);
+        assert!(to.probe_recent().is_none());
+        assert_eq!(from.send_at_once(to.tid, &[turn as u32; 6], &sent), Some(Sent::Done));
+        let found = to.probe_recent().unwrap();
+        assert_eq!((found.from(), found.len(), found.meta()), (from.tid, bytes, [turn as u32; 6]));
+        assert_eq!(found.is_in_queue(), bytes <= crate::INLINE_BYTES_MAX);
+        // A message that is not taken stays where it is.
+        let mut taken = vec![0; bytes + 3];
+        assert_eq!(to.probe_recent().unwrap().take(&mut taken), bytes);
+        assert!(taken[..bytes] == sent && taken[bytes..] == [0; 3]);
+        assert_eq!(held(&a) + held(&b), CELLS as usize);
+    }
+    // Of a body that is longer than the room, the first bytes are taken.
+    assert!(a.send_at_once(b.tid, &[1; 6], &body(5000, 1)).is_some());
+    let mut start = [0; 100];
+    assert_eq!(b.probe_recent().unwrap().take(&mut start), 5000);
+    assert!(start == body(5000, 1)[..100] && b.probe_recent().is_none());
+    // The pair goes on in the ordinary way.
+    exchange(&mut a, &mut b, 8000);
+}
+
+#[test]
+fn what_cannot_be_copied_at_once_is_not_sent_or_taken_by_the_shortest_path() {
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
+    assert_eq!(a.send_at_once(B + 1, &[1; 6], &[1]), None, "no such peer");
+    assert_eq!(a.send_at_once(B, &[1; 6], &[1; 600]), None, "no cell");
+    exchange(&mut a, &mut b, 100_000);
+    assert_eq!(a.send_at_once(B, &[1; 6], &[1; 8192]), None, "the receiver can begin earlier");
+    // The peer breaks the rules: the cell does not exist, we hold it, or it is too short.
+    let (memory, ours) = (memory(&a).unwrap(), if memory(&a).unwrap().holds(0) { 0 } else { 1 });
+    let generation = u64::from(memory.generation) << 32;
+    for [cell, bytes] in [[CELLS.into(), 10], [ours, 10], [1 - ours, memory.capacity() as u64 + 1]] {
+        let (mut a, mut b) = host.pair();
+        exchange(&mut a, &mut b, 100_000);
+        push(&mut b, Kind::Passed, &[generation | cell, bytes, 1]);
+        assert!(a.probe_recent().is_none());
+    }
+}

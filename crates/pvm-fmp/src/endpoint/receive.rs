@@ -2,7 +2,8 @@
 
 use super::dead_queue::DeadQueue;
 use super::in_progress::receive_pipelined;
-use super::recent::{RecentImmediate, RecentShort};
+use super::passed::complete_in_cell;
+use super::recent::{RecentBody, RecentImmediate, RecentMessage};
 use super::{
     BATCH, Endpoint, PROBE_PEERS, PROMPT_RELEASE_BYTES, RECENT_PEERS, RECENT_PROBES, SHORTS_PER_POLL, Step,
     TOKENS_PER_RELEASE, WATCH_PEERS, WATCH_PROBES,
@@ -76,25 +77,26 @@ impl Endpoint {
         })
     }
 
-    /// Returns the next message of the most recent peer, if it is there and fits in one slot: this is the shortest path
-    /// to a message. Also returns `None` when it is time to [`Endpoint::poll`] all peers.
+    /// Returns the next message of the most recent peer, if it is there with its whole body, in the queue or in a cell: this
+    /// is the shortest path to a message. Also returns `None` when it is time to [`Endpoint::poll`] all peers.
     #[inline(always)]
-    pub fn probe_recent_short(&mut self) -> Option<RecentShort<'_>> {
+    pub fn probe_recent(&mut self) -> Option<RecentMessage<'_>> {
         let &index = self.order.first()?;
-        let peer = self.peers[index].as_mut()?;
-        let inbound = peer.inbound.as_mut()?;
+        let peer = self.peers[index].as_deref_mut()?;
+        let inbound = peer.inbound.as_ref()?;
         if self.shorts >= SHORTS_PER_POLL || inbound.should_publish() {
             return None;
         }
         // SAFETY: the slice lives no longer than the borrow of the peer, which keeps its mapping.
-        let short = inbound.reader.next_short(unsafe { inbound.slots() })?;
-        Some(RecentShort {
-            from: peer.tid,
-            short,
-            inbound,
-            shorts: &mut self.shorts,
-            unpublished: &mut self.unpublished,
-        })
+        let ring = unsafe { inbound.slots() };
+        // Damage is handled by the next poll.
+        let entry = inbound.reader.next(ring).ok()??;
+        let body = match entry.kind {
+            Kind::Message => RecentBody::Queue,
+            Kind::Passed => complete_in_cell(peer, &entry)?,
+            _ => return None,
+        };
+        Some(RecentMessage { entry, body, peer, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
     }
 
     /// Returns the peer from which [`Endpoint::poll`] took a message last, or one that was introduced since.

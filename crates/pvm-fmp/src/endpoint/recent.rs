@@ -1,40 +1,74 @@
 //! The next message of the peer that sent last; the message is still in the queue.
-use crate::peer::Inbound;
-use crate::queue::Short;
+use crate::pair_memory::PairMemory;
+use crate::peer::{Inbound, Peer};
+use crate::queue::Entry;
 use crate::{Immediate, Meta};
+use std::rc::Rc;
 
-/// A short message that can be taken; see [`super::Endpoint::probe_recent_short`].
-pub struct RecentShort<'a> {
-    /// The tid of the sender.
-    pub from: u32,
-    pub(super) short: Short<'a>,
-    pub(super) inbound: &'a mut Inbound,
+/// A message that can be taken, with a complete body; see [`super::Endpoint::probe_recent`].
+pub struct RecentMessage<'a> {
+    pub(super) entry: Entry<'a>,
+    pub(super) body: RecentBody,
+    pub(super) peer: &'a mut Peer,
     pub(super) shorts: &'a mut u32,
     pub(super) unpublished: &'a mut bool,
 }
 
+/// Where the body of a message lies.
+pub(super) enum RecentBody {
+    /// In the queue.
+    Queue,
+    /// In a cell, which has room for that many bytes.
+    Cell { memory: Rc<PairMemory>, cell: u32, bytes: usize },
+}
+
 #[allow(clippy::len_without_is_empty)] // an empty message is a message, too
-impl RecentShort<'_> {
+impl RecentMessage<'_> {
+    /// Returns the tid of the sender.
+    #[inline(always)]
+    pub fn from(&self) -> u32 {
+        self.peer.tid
+    }
+
     /// Returns the length of the message's body in bytes.
     #[inline(always)]
     pub fn len(&self) -> usize {
-        self.short.len()
+        match self.body {
+            RecentBody::Queue => self.entry.len(),
+            RecentBody::Cell { bytes, .. } => bytes,
+        }
+    }
+
+    /// Returns whether the body lies in the queue, and not in memory that the receiver could keep.
+    #[inline(always)]
+    pub fn is_in_queue(&self) -> bool {
+        matches!(self.body, RecentBody::Queue)
     }
 
     /// Returns the meta words of the message.
     #[inline(always)]
     pub fn meta(&self) -> Meta {
-        self.short.meta()
+        self.entry.meta()
     }
 
     /// Takes the message: copies its first bytes into `data`, up to the length of `data`. Returns the message's length.
     #[inline(always)]
     pub fn take(self, data: &mut [u8]) -> usize {
-        self.short.copy_to(data);
-        self.inbound.advance(self.short.half_slots());
+        let bytes = self.len();
+        match self.body {
+            RecentBody::Queue => drop(self.entry.copy_to(data)),
+            RecentBody::Cell { memory, cell, .. } => {
+                memory.read(cell, data, bytes);
+                memory.keep(cell);
+                self.peer.pair.note_arrival();
+            }
+        }
+        if let Some(inbound) = &mut self.peer.inbound {
+            inbound.advance(self.entry.half_slots());
+        }
         *self.shorts += 1;
         *self.unpublished = true;
-        self.short.len()
+        bytes
     }
 }
 

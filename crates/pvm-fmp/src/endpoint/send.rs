@@ -1,5 +1,6 @@
 //! Sending: a body goes into the queue, or into the heap with its descriptor in the queue.
 
+use super::passed::{PIPELINED_BYTES_MIN as PASSED_PIPELINED_BYTES_MIN, pass_at_once};
 use super::{BYTES_PER_POLL, Endpoint, PIPELINED_BYTES_MIN, SENDS_PER_POLL};
 use crate::arrival::FRAGMENTS_MAX;
 use crate::copy_policy::NON_TEMPORAL_BYTES_MIN;
@@ -22,16 +23,19 @@ impl Endpoint {
         Block::allocate(&self.heap, bytes)
     }
 
-    /// Sends a message by the shortest path, if it fits in one slot and the queue has room. Otherwise returns `None`:
+    /// Sends bytes that are copied in little time by the shortest path: in the queue, or in a cell. Otherwise returns `None`:
     /// the caller then needs [`Endpoint::send_bytes`], which also checks whether the peer lives.
     #[inline(always)]
-    pub fn send_short(&mut self, to: u32, meta: &Meta, body: &[u8]) -> Option<Sent> {
-        if body.len() > FIRST_BYTES {
-            return None;
-        }
+    pub fn send_at_once(&mut self, to: u32, meta: &Meta, body: &[u8]) -> Option<Sent> {
         let index = self.index_of(to)?;
-        let peer = self.peers[index].as_mut()?;
-        if !peer.push_short(meta, body) {
+        let peer = self.peers[index].as_deref_mut()?;
+        let sent = match body.len() {
+            ..=FIRST_BYTES => peer.push_short(meta, body),
+            ..=INLINE_BYTES_MAX => peer.push_message(meta, body),
+            ..PASSED_PIPELINED_BYTES_MIN if body.len() < self.rendezvous_bytes_min => pass_at_once(peer, meta, body),
+            _ => false,
+        };
+        if !sent {
             return None;
         }
         self.sends += 1;

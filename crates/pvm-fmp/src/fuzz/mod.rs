@@ -32,7 +32,6 @@ pub const TARGETS: &[Target] = &[
                     "stamp",
                     "find",
                     "next",
-                    "next_short",
                     "next_immediate",
                     "has_next",
                     "meta_of",
@@ -58,12 +57,12 @@ pub const TARGETS: &[Target] = &[
                     "receive_rendezvous",
                     "receive_borrowed",
                     "words_of",
-                    "probe_recent_short",
+                    "probe_recent",
                     "probe_recent_immediate",
                 ],
             ),
             part("crates/pvm-fmp/src/endpoint/in_progress.rs", &["receive_pipelined", "receive_complete"]),
-            part("crates/pvm-fmp/src/endpoint/passed.rs", &["take_offer", "take_answer", "receive_passed"]),
+            part("crates/pvm-fmp/src/endpoint/passed.rs", &["take_offer", "take_answer", "receive_passed", "complete_in_cell"]),
             part("crates/pvm-fmp/src/pair_memory.rs", &["open", "file_of", "of", "holds"]),
             part("crates/pvm-fmp/src/endpoint/recent.rs", &["take"]),
             part("crates/pvm-fmp/src/immediate.rs", &["filled_body", "copy_numbers_to"]),
@@ -472,10 +471,10 @@ fn look(
         4 => drop(victim.poll_peer(attacker, sink)),
         5 => drop(victim.poll_all(sink)),
         6 => {
-            if let Some(short) = victim.probe_recent_short() {
-                let mut data = [0; 64];
-                let (bytes, _) = (short.len(), short.meta());
-                assert_eq!(short.take(&mut data[..bytes.min(64)]), bytes);
+            if let Some(message) = victim.probe_recent() {
+                let mut data = [0; 600];
+                let (bytes, _) = (message.len(), message.meta());
+                assert_eq!(message.take(&mut data[..bytes.min(600)]), bytes);
             }
         }
         7 => {
