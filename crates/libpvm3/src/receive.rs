@@ -389,9 +389,21 @@ impl Room {
     /// Tries once to receive.
     #[inline(always)]
     fn fill(&self, guard: &mut Guard, filter: &Filter) -> Option<pvm_task::Delivered> {
+        guard.task().try_precv(filter, self.kind, self.data())
+    }
+
+    /// Tries once to receive, for a caller whose short path has just found nothing.
+    #[inline(always)]
+    fn fill_by_poll(&self, guard: &mut Guard, filter: &Filter) -> Option<pvm_task::Delivered> {
+        guard.task().try_precv_by_poll(filter, self.kind, self.data())
+    }
+
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)] // the memory is the user's
+    fn data(&self) -> &mut [u8] {
         // SAFETY: the caller of `pvm_precv` promises that there is room, and that nothing else uses it before the call
         // returns. Each try ends before the thread sleeps.
-        guard.task().try_precv(filter, self.kind, unsafe { writable(self.start, self.bytes) })
+        unsafe { writable(self.start, self.bytes) }
     }
 }
 
@@ -408,7 +420,7 @@ pub fn precv(
         return Err(Code::NotImpl.into());
     }
     let filter = guard.task().filter(tid, tag);
-    match room.fill(guard, &filter) {
+    match room.fill_by_poll(guard, &filter) {
         Some(delivered) => {
             guard.run_callbacks();
             Ok(Some(delivered))

@@ -125,7 +125,10 @@ impl Task {
             return false;
         }
         let meta = [self.state.context, tag, 0, OWN_DSIG, OWN_DSIG, 0].map(|word| word as u32);
-        let sent = member.endpoint.send_at_once(to.0, &meta, body);
+        let sent = match body.len() {
+            ..=INLINE_BYTES_MAX => member.endpoint.send_in_queue(to.0, &meta, body),
+            _ => member.endpoint.send_in_cell(to.0, &meta, body),
+        };
         if sent == Some(Sent::RingByDaemon) {
             member.ring_by_daemon(to);
         }

@@ -471,6 +471,12 @@ impl Task {
         self.try_precv_into(filter, kind, data)
     }
 
+    /// Does what [`Task::try_precv`] does, for a caller that has just tried [`Task::precv_at_once`].
+    #[inline]
+    pub fn try_precv_by_poll(&mut self, filter: &Filter, kind: Kind, data: &mut [u8]) -> Option<Delivered> {
+        self.try_precv_into(filter, kind, data)
+    }
+
     /// Does the work of [`Task::try_precv`] for any target.
     #[inline]
     pub(crate) fn try_precv_into<T: Target + ?Sized>(

@@ -263,7 +263,7 @@ impl Task {
         let to = Tid(to as u32);
         if matches!(message.large, Large::None) && !is_answer(tag) {
             let meta = message.meta_with(context, tag);
-            if let Some(sent) = member.endpoint.send_at_once(to.0, &meta, &message.small) {
+            if let Some(sent) = member.endpoint.send_in_queue(to.0, &meta, &message.small) {
                 (message.ctx, message.tag, message.dst) = (context, tag, to.0 as i32);
                 return self.sent_short(to, sent);
             }
@@ -378,7 +378,7 @@ impl Task {
     #[inline(always)]
     pub(crate) fn send_slice(&mut self, to: Tid, meta: Meta, body: &[u8]) -> Result<Submit, Code> {
         let member = self.member.as_mut().ok_or(Code::SysErr)?;
-        match member.endpoint.send_at_once(to.0, &meta, body) {
+        match member.endpoint.send_in_queue(to.0, &meta, body) {
             Some(sent) => self.sent_short(to, sent),
             None => self.send_long_slice(to, meta, body),
         }

@@ -294,7 +294,11 @@ fn a_body_that_is_copied_at_once_takes_the_shortest_path_in_the_queue_or_in_a_ce
         // Now and then it is time to poll all peers.
         assert_eq!(to.poll(&mut Kept::default()), 0);
         assert!(to.probe_recent().is_none());
-        assert_eq!(from.send_at_once(to.tid, &[turn as u32; 6], &sent), Some(Sent::Done));
+        let result = match bytes {
+            ..=504 => from.send_in_queue(to.tid, &[turn as u32; 6], &sent),
+            _ => from.send_in_cell(to.tid, &[turn as u32; 6], &sent),
+        };
+        assert_eq!(result, Some(Sent::Done));
         let found = to.probe_recent().unwrap();
         assert_eq!((found.from(), found.len(), found.meta()), (from.tid, bytes, [turn as u32; 6]));
         assert_eq!(found.is_in_queue(), bytes <= crate::INLINE_BYTES_MAX);
@@ -305,7 +309,7 @@ fn a_body_that_is_copied_at_once_takes_the_shortest_path_in_the_queue_or_in_a_ce
         assert_eq!(held(&a) + held(&b), CELLS as usize);
     }
     // Of a body that is longer than the room, the first bytes are taken.
-    assert!(a.send_at_once(b.tid, &[1; 6], &body(5000, 1)).is_some());
+    assert!(a.send_in_cell(b.tid, &[1; 6], &body(5000, 1)).is_some());
     let mut start = [0; 100];
     assert_eq!(b.probe_recent().unwrap().take(&mut start), 5000);
     assert!(start == body(5000, 1)[..100] && b.probe_recent().is_none());
@@ -317,10 +321,11 @@ fn a_body_that_is_copied_at_once_takes_the_shortest_path_in_the_queue_or_in_a_ce
 fn what_cannot_be_copied_at_once_is_not_sent_or_taken_by_the_shortest_path() {
     let host = Host::new();
     let (mut a, mut b) = host.pair();
-    assert_eq!(a.send_at_once(B + 1, &[1; 6], &[1]), None, "no such peer");
-    assert_eq!(a.send_at_once(B, &[1; 6], &[1; 600]), None, "no cell");
+    assert_eq!(a.send_in_queue(B + 1, &[1; 6], &[1]), None, "no such peer");
+    assert_eq!(a.send_in_queue(B, &[1; 6], &[1; 505]), None, "too long");
+    assert_eq!(a.send_in_cell(B, &[1; 6], &[1; 600]), None, "no cell");
     exchange(&mut a, &mut b, 100_000);
-    assert_eq!(a.send_at_once(B, &[1; 6], &[1; 8192]), None, "the receiver can begin earlier");
+    assert_eq!(a.send_in_cell(B, &[1; 6], &[1; 8192]), None, "the receiver can begin earlier");
     // The peer breaks the rules: the cell does not exist, we hold it, or it is too short.
     let (memory, ours) = (memory(&a).unwrap(), if memory(&a).unwrap().holds(0) { 0 } else { 1 });
     let generation = u64::from(memory.generation) << 32;

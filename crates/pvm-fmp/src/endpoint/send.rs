@@ -23,19 +23,32 @@ impl Endpoint {
         Block::allocate(&self.heap, bytes)
     }
 
-    /// Sends bytes that are copied in little time by the shortest path: in the queue, or in a cell. Otherwise returns `None`:
-    /// the caller then needs [`Endpoint::send_bytes`], which also checks whether the peer lives.
+    /// Sends a message by the shortest path, if it fits in the queue. Otherwise returns `None`: the caller then needs
+    /// [`Endpoint::send_bytes`], which also checks whether the peer lives.
     #[inline(always)]
-    pub fn send_at_once(&mut self, to: u32, meta: &Meta, body: &[u8]) -> Option<Sent> {
+    pub fn send_in_queue(&mut self, to: u32, meta: &Meta, body: &[u8]) -> Option<Sent> {
+        if body.len() > INLINE_BYTES_MAX {
+            return None;
+        }
         let index = self.index_of(to)?;
         let peer = self.peers[index].as_deref_mut()?;
-        let sent = match body.len() {
-            ..=FIRST_BYTES => peer.push_short(meta, body),
-            ..=INLINE_BYTES_MAX => peer.push_message(meta, body),
-            ..PASSED_PIPELINED_BYTES_MIN if body.len() < self.rendezvous_bytes_min => pass_at_once(peer, meta, body),
-            _ => false,
-        };
+        let sent = if body.len() <= FIRST_BYTES { peer.push_short(meta, body) } else { peer.push_message(meta, body) };
         if !sent {
+            return None;
+        }
+        self.sends += 1;
+        Some(ring(peer, self.barriers))
+    }
+
+    /// Does what [`Endpoint::send_in_queue`] does, for a longer body that is copied to a cell in little time.
+    #[inline]
+    pub fn send_in_cell(&mut self, to: u32, meta: &Meta, body: &[u8]) -> Option<Sent> {
+        if body.len() >= PASSED_PIPELINED_BYTES_MIN.min(self.rendezvous_bytes_min) {
+            return None;
+        }
+        let index = self.index_of(to)?;
+        let peer = self.peers[index].as_deref_mut()?;
+        if !pass_at_once(peer, meta, body) {
             return None;
         }
         self.sends += 1;
