@@ -9,7 +9,7 @@ use crate::scenario::{Place, Scenario};
 use crate::trace::Trace;
 use crate::tried::Tried;
 use pvm_core::codes::Code;
-use pvm_core::flows::multicast::{BodyKey, PartToSend};
+use pvm_core::flows::multicast::{BodyKey, BodyRequest, PartToSend};
 use pvm_core::machine::{Found, Rank, SpawnId, Start};
 use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
@@ -88,6 +88,8 @@ pub enum Event {
     EndLoss(Place),
     /// A datagram with a part of a body arrives at a daemon.
     Part { node: NodeId, part: Box<PartToSend> },
+    /// A daemon sends a report about a body that it has withheld.
+    LateReport { node: NodeId, host: Tid, report: Box<(BodyKey, BodyRequest)> },
     /// The simulator checks whether the machine has settled.
     CheckSettled,
 }
@@ -276,6 +278,7 @@ impl World {
             | Event::DataUp { link, end, .. }
             | Event::DataEnded { link, end, .. } => Some(self.links[*link].ends[*end]),
             Event::DataAttempt { node, .. } | Event::Datagram { node, .. } | Event::Part { node, .. } => Some(*node),
+            Event::LateReport { node, .. } => Some(*node),
             Event::HostsChecked { node, .. } | Event::HostStarted { node, .. } => Some(*node),
             Event::ProgramFound { node, .. } | Event::ProcessStarted { node, .. } => Some(*node),
             Event::Hello(task) | Event::FromTask(task) | Event::PollQueue(task) => Some(self.tasks[*task].node),
@@ -310,6 +313,7 @@ impl World {
         match event {
             Event::Wake(_) => self.wake(node),
             Event::Part { part, .. } => self.part_arrived(node, &part),
+            Event::LateReport { host, report, .. } => self.send_body_request(node, host, report.0, report.1),
             Event::Arrive { link, end, kind } => self.arrive(link, end, kind),
             Event::GiveUp { link, end } => self.give_up(link, end),
             Event::Attempt { host, number, .. } => self.attempt(node, host, number),
