@@ -145,6 +145,8 @@ pub struct World {
     pub bodies: BTreeMap<BodyKey, Rc<QueuedMessage>>,
     /// How often the ways of multicasts and their faults have occurred.
     pub tried: Tried,
+    /// As in [`Outcome`].
+    pub early_data_ends: u64,
     /// How many of the next hosts that are seen to relay a body will be killed.
     pub relays_to_kill: usize,
     /// Which traffic passes between computers.
@@ -185,6 +187,8 @@ pub struct Outcome {
     pub violation: Option<Violation>,
     /// How often the ways of multicasts and their faults occurred.
     pub tried: Tried,
+    /// How many data links ended at a daemon before it knew that the link was up. Few runs have one.
+    pub early_data_ends: u64,
 }
 
 impl World {
@@ -205,6 +209,7 @@ impl World {
             links: Vec::new(),
             bodies: BTreeMap::new(),
             tried: Tried::default(),
+            early_data_ends: 0,
             relays_to_kill: 0,
             network,
             listeners: BTreeMap::new(),
@@ -263,8 +268,14 @@ impl World {
             self.checks.fail("progress", "nothing will ever happen any more", &[]);
         }
         let violation = self.checks.violation.take();
-        let outcome =
-            Outcome { hash: self.trace.hash(), events: self.events, end: self.now, violation, tried: self.tried };
+        let outcome = Outcome {
+            hash: self.trace.hash(),
+            events: self.events,
+            end: self.now,
+            violation,
+            tried: self.tried,
+            early_data_ends: self.early_data_ends,
+        };
         (outcome, self.trace)
     }
 
