@@ -161,7 +161,7 @@ impl Broadcasts {
                 let until = *until.get_or_insert(now + GATHER);
                 if let Some(listener) = listeners.get_mut(&host).filter(|listener| !listener.is_ready) {
                     listener.is_ready = true;
-                    self.left_out.held_up(now, host, answers.note((now + GATHER).saturating_sub(until)));
+                    self.left_out.note_hold_up(now, host, answers.note((now + GATHER).saturating_sub(until)));
                 }
                 !listeners.contains_key(&host)
             }
@@ -185,16 +185,16 @@ impl Broadcasts {
             listener.missing += range.len() as u32;
             one.repairs.extend(range);
         }
-        self.left_out.has_heard(host);
+        self.left_out.note_heard(host);
         let late = one.note_answer(now);
-        self.left_out.held_up(now, host, late);
+        self.left_out.note_hold_up(now, host, late);
         self.end_round_if_reported(now, place);
     }
 
     /// Notes that a host has a body.
     pub fn received(&mut self, now: Duration, host: Tid, key: BodyKey) {
         if self.leave(now, host, key) {
-            self.left_out.has_heard(host);
+            self.left_out.note_heard(host);
         }
     }
 
@@ -206,7 +206,7 @@ impl Broadcasts {
         let Some(listener) = one.listeners.remove(&host) else { return false };
         if one.round > 0 && !listener.has_reported {
             let late = one.note_answer(now);
-            self.left_out.held_up(now, host, late);
+            self.left_out.note_hold_up(now, host, late);
         }
         self.end_round_if_reported(now, place);
         true
@@ -283,7 +283,7 @@ impl Broadcasts {
         let one = &mut self.queue[place];
         one.listeners.retain(|host, listener| {
             if !listener.is_ready {
-                self.left_out.held_up(now, *host, one.answers.lateness(GATHER));
+                self.left_out.note_hold_up(now, *host, one.answers.lateness(GATHER));
             }
             listener.is_ready
         });
@@ -380,7 +380,7 @@ impl Broadcasts {
         for (host, listener) in &one.listeners {
             // The window stays small in proportion.
             let part = (MUCH_PART * listener.missing).min(one.round_parts);
-            self.left_out.held_up(now, *host, time * part / one.round_parts);
+            self.left_out.note_hold_up(now, *host, time * part / one.round_parts);
         }
     }
 
@@ -393,9 +393,9 @@ impl Broadcasts {
             listener.requests += 1;
             if listener.requests >= REQUESTS_MAX {
                 if !listener.has_heard {
-                    self.left_out.is_deaf(now, *host);
+                    self.left_out.note_deaf(now, *host);
                 }
-                self.left_out.held_up(now, *host, one.answers.lateness(waited));
+                self.left_out.note_hold_up(now, *host, one.answers.lateness(waited));
             }
         }
         one.patience = (2 * one.patience).clamp(PATIENCE_MIN, PATIENCE_MAX);
@@ -545,7 +545,7 @@ mod tests {
         assert!(broadcasts.is_idle());
     }
 
-    /// How late the listener of [`rounds_until_left_out`] is.
+    /// Returns how long after the others the last listener of [`until_left_out`] reports.
     type Delay = fn(&Broadcasts, Duration) -> Duration;
 
     /// Broadcasts bodies of one round. The last listener reports `delay` after the others. Returns for how long
@@ -614,7 +614,7 @@ mod tests {
             now += ms(10);
             [one, two].into_iter().for_each(|host| broadcasts.report(now, host, KEY, number, &[]));
             // Not as much that it is dropped for that.
-            broadcasts.report(now, slow, KEY, number, &[0..4]);
+            broadcasts.report(now, slow, KEY, number, &[0..2, 2..4]);
             if let Some(dropped) = broadcasts.poll_dropped() {
                 assert!(dropped == (slow, KEY) && !broadcasts.reaches(now, slow));
                 return;

@@ -89,21 +89,21 @@ impl LeftOut {
     }
 
     /// Notes that a host has not answered any request of a broadcast.
-    pub fn is_deaf(&mut self, now: Duration, host: Tid) {
+    pub fn note_deaf(&mut self, now: Duration, host: Tid) {
         let record = self.hosts.entry(host).or_default();
         record.leave_out(now);
         record.is_deaf = true;
     }
 
     /// Notes that a host has heard a broadcast.
-    pub fn has_heard(&mut self, host: Tid) {
+    pub fn note_heard(&mut self, host: Tid) {
         if let Some(record) = self.hosts.get_mut(&host).filter(|record| record.is_deaf) {
             (record.until, record.absence, record.is_deaf) = (Duration::ZERO, Duration::ZERO, false);
         }
     }
 
     /// Notes for how long the other listeners have waited for a host alone.
-    pub fn held_up(&mut self, now: Duration, host: Tid, time: Duration) {
+    pub fn note_hold_up(&mut self, now: Duration, host: Tid, time: Duration) {
         if time.is_zero() {
             return;
         }
@@ -137,7 +137,7 @@ mod tests {
         let mut now = from;
         while now < from + Duration::from_secs(600) {
             now += period;
-            left_out.held_up(now, HOST, time);
+            left_out.note_hold_up(now, HOST, time);
             if left_out.contains(now, HOST) {
                 return Some(now);
             }
@@ -159,7 +159,7 @@ mod tests {
         let mut left_out = LeftOut::default();
         let at = left_out_after(&mut left_out, ms(0), ms(50), ms(100)).unwrap();
         assert_eq!(at, ms(4000), "25 of each 100 ms are forgiven");
-        left_out.has_heard(HOST);
+        left_out.note_heard(HOST);
         assert!(left_out.contains(at + ABSENCE_FIRST - ms(1), HOST), "it does hear");
         assert!(!left_out.contains(at + ABSENCE_FIRST, HOST));
         // At once again, so for longer; a long time later, as at first.
@@ -178,16 +178,16 @@ mod tests {
     #[test]
     fn who_hears_nothing_is_left_out_until_it_hears_something() {
         let mut left_out = LeftOut::default();
-        left_out.is_deaf(ms(0), HOST);
+        left_out.note_deaf(ms(0), HOST);
         assert!(left_out.contains(ABSENCE_FIRST - ms(1), HOST) && !left_out.contains(ABSENCE_FIRST, HOST));
-        left_out.is_deaf(ABSENCE_FIRST, HOST);
+        left_out.note_deaf(ABSENCE_FIRST, HOST);
         assert!(left_out.contains(3 * ABSENCE_FIRST - ms(1), HOST), "for twice as long");
-        left_out.has_heard(HOST);
+        left_out.note_heard(HOST);
         assert!(!left_out.contains(ABSENCE_FIRST, HOST));
-        left_out.held_up(ABSENCE_FIRST, HOST, HOLD_UP_MAX);
-        left_out.is_deaf(ABSENCE_FIRST, HOST);
-        left_out.has_heard(HOST);
-        left_out.held_up(ABSENCE_FIRST, HOST, ms(1));
+        left_out.note_hold_up(ABSENCE_FIRST, HOST, HOLD_UP_MAX);
+        left_out.note_deaf(ABSENCE_FIRST, HOST);
+        left_out.note_heard(HOST);
+        left_out.note_hold_up(ABSENCE_FIRST, HOST, ms(1));
         assert!(left_out.contains(ABSENCE_FIRST, HOST), "deafness is no excuse");
         left_out.forget(HOST);
         assert!(!left_out.contains(ABSENCE_FIRST, HOST));
