@@ -20,6 +20,8 @@ const LIES_MS: std::ops::Range<u64> = 1..1_500;
 const AFTERLIFE: Duration = Duration::from_secs(1);
 /// The most reports, and the most forged datagrams, in a row.
 const REPORTS: u64 = 100;
+/// How late a late report is, in milliseconds. The patience of the sender's daemon ends before that, or later.
+const LATE_MS: std::ops::Range<u64> = 5..500;
 const FORGED: u64 = 20;
 /// The number of bodies whose secrets this host remembers.
 const BODIES_MAX: usize = 64;
@@ -33,6 +35,8 @@ enum Conduct {
     Forges,
     /// It announces that it will receive, and reports nothing.
     Silent,
+    /// It reports that it lacks nothing, but late.
+    Late,
 }
 
 struct Body {
@@ -43,6 +47,8 @@ struct Body {
     conduct: Conduct,
     /// When this host reports that it has the body; `None` if it has reported so.
     until: Option<Instant>,
+    /// The last round about which this host was asked, and when it reports about it, if it is late.
+    late: Option<(Instant, u32)>,
 }
 
 /// Lies about the multicasts that arrive until this host is cut off or its time is over, and goes on when it has left.
@@ -56,7 +62,7 @@ pub fn receive(life: &mut Life, group: &mut Group) -> String {
             on_header(life, &mut bodies, from, header);
         }
         for head in group.listen() {
-            on_datagram(life, &bodies, &head);
+            on_datagram(life, &mut bodies, &head);
         }
         act(life, group, &mut bodies);
     }
@@ -103,8 +109,9 @@ fn on_announcement(life: &mut Life, bodies: &mut VecDeque<Body>, header: &Messag
         seal: Seal::new(&key.secret, life.encrypts),
         part_bytes: part_bytes as usize,
         parts: header.bytes.div_ceil(part_bytes as usize) as u32,
-        conduct: [Conduct::ReportsAll, Conduct::Forges, Conduct::Silent][life.prng.usize(..3)],
+        conduct: [Conduct::ReportsAll, Conduct::Forges, Conduct::Silent, Conduct::Late][life.prng.usize(..4)],
         until: Some(until),
+        late: None,
     });
     if bodies.len() > BODIES_MAX {
         if let Some(body) = bodies.pop_front().filter(|body| body.until.is_some()) {
@@ -118,9 +125,20 @@ fn on_announcement(life: &mut Life, bodies: &mut VecDeque<Body>, header: &Messag
 }
 
 /// Answers the request for reports that a datagram contains.
-fn on_datagram(life: &mut Life, bodies: &VecDeque<Body>, head: &DatagramHead) {
-    let is_reported = |body: &&Body| body.seal.name() == head.name && body.conduct == Conduct::ReportsAll;
-    let Some(body) = bodies.iter().find(is_reported).filter(|_| head.round > 0) else { return };
+fn on_datagram(life: &mut Life, bodies: &mut VecDeque<Body>, head: &DatagramHead) {
+    let is_asked = |body: &&mut Body| body.seal.name() == head.name;
+    let Some(body) = bodies.iter_mut().find(is_asked).filter(|_| head.round > 0) else { return };
+    match body.conduct {
+        Conduct::Late if body.late.is_none_or(|(_, round)| round < head.round) => {
+            body.late = Some((Instant::now() + Duration::from_millis(life.prng.u64(LATE_MS)), head.round));
+        }
+        Conduct::ReportsAll => report_all(life, body, head),
+        _ => {}
+    }
+}
+
+/// Reports many times that this host lacks parts.
+fn report_all(life: &mut Life, body: &Body, head: &DatagramHead) {
     let count = life.prng.u64(1..REPORTS);
     life.note("reports", count);
     for number in 0..count as u32 {
@@ -134,11 +152,16 @@ fn on_datagram(life: &mut Life, bodies: &VecDeque<Body>, head: &DatagramHead) {
     }
 }
 
-/// Forges parts of the bodies that are being broadcast, and ends the lies whose time is over.
+/// Forges parts of the bodies that are being broadcast, sends late reports, and ends the lies whose time is over.
 fn act(life: &mut Life, group: &Group, bodies: &mut VecDeque<Body>) {
     for body in bodies.iter_mut().filter(|body| body.until.is_some()) {
         if body.conduct == Conduct::Forges {
             forge(life, group, body);
+        }
+        if let Some((_, round)) = body.late.filter(|(at, _)| Instant::now() >= *at) {
+            body.late = None;
+            life.note("late reports", 1);
+            send(life, body.key.origin, body.key, BodyRequest::Report { round, missing: Vec::new() });
         }
         if body.until.is_some_and(|until| Instant::now() >= until) {
             body.until = None;

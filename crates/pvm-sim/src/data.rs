@@ -185,6 +185,7 @@ impl World {
         let node = self.links[link].ends[end];
         let host = self.nodes[self.links[link].ends[1 - end]].tid;
         if self.links[link].data.ends[end].connection == 0 {
+            self.early_data_ends += 1;
             self.data_is_down(node, host);
         }
     }

@@ -2,7 +2,8 @@
 use crate::network::NodeId;
 use crate::node::NodeState;
 use crate::program::QueuedMessage;
-use crate::world::{MASTER, World};
+use crate::queue::{MILLISECOND, Nanos};
+use crate::world::{Event, MASTER, World};
 use pvm_core::flows::MessageHeader;
 use pvm_core::flows::multicast::{
     Announcement, BODY_SECRET_BYTES, BodyKey, BodyRequest, DIGEST_BYTES, Delivery, McastRoute, Stored,
@@ -10,6 +11,9 @@ use pvm_core::flows::multicast::{
 use pvm_core::tid::Tid;
 use std::ops::Range;
 use std::rc::Rc;
+
+/// How long a daemon withholds a report, at most. The patience of the sender's daemon ends before that, or later.
+const WITHHELD_MOST: Nanos = 300 * MILLISECOND;
 
 /// What waits behind an announced message.
 pub enum Held {
@@ -168,9 +172,21 @@ impl World {
             // A fetch from the sender's host that does not begin at the start follows one from another host.
             let resumes = matches!(request, BodyRequest::Fetch { at } if at > 0);
             self.tried.fetched_again += u64::from(resumes && host == key.origin);
-            self.nodes[node].flows.send_body_request(host, key, request);
-            self.carry(node, host);
+            let is_report = matches!(request, BodyRequest::Report { .. } | BodyRequest::Received);
+            if is_report && self.network.is_late(self.nodes[node].place) {
+                self.tried.withheld += 1;
+                let at = self.now + self.prng.span(0, WITHHELD_MOST);
+                self.queue.push(at, Event::LateReport { node, host, report: Box::new((key, request)) });
+            } else {
+                self.send_body_request(node, host, key, request);
+            }
         }
+    }
+
+    /// Sends a request for a body, or a report about one.
+    pub fn send_body_request(&mut self, node: NodeId, host: Tid, key: BodyKey, request: BodyRequest) {
+        self.nodes[node].flows.send_body_request(host, key, request);
+        self.carry(node, host);
     }
 
     /// Lets a daemon notice that bodies make no progress. Daemons do this about once a second.

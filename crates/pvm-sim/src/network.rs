@@ -159,6 +159,8 @@ pub struct Network {
     datagram_loss: usize,
     /// The computers that no datagram reaches.
     deaf: Vec<bool>,
+    /// The computers that withhold what they report about broadcast bodies.
+    late: Vec<bool>,
     last: u64,
 }
 
@@ -171,7 +173,8 @@ impl Network {
         let (slow, lossy) = (vec![0; places + 1], vec![0; places + 1]);
         let datagram_loss = [0, 10, 50, 200][prng.below(4)];
         let deaf = (0..=places).map(|_| prng.chance(100)).collect();
-        Network { base, jitter, cuts, parts, without_data_links, slow, lossy, datagram_loss, deaf, last: 0 }
+        let late = (0..=places).map(|_| prng.chance(100)).collect();
+        Network { base, jitter, cuts, parts, without_data_links, slow, lossy, datagram_loss, deaf, late, last: 0 }
     }
     /// Returns the delay between two computers.
     pub fn latency(&self, prng: &mut Prng, one: Place, other: Place) -> Nanos {
@@ -245,6 +248,10 @@ impl Network {
     /// Returns whether no datagram reaches a computer.
     pub fn is_deaf(&self, place: Place) -> bool {
         self.deaf[place]
+    }
+    /// Returns whether a computer withholds its reports about broadcast bodies.
+    pub fn is_late(&self, place: Place) -> bool {
+        self.late[place]
     }
     /// Sets the additional delay of a computer's connections.
     pub fn slow(&mut self, place: Place, delay: Nanos) {

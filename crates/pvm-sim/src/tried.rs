@@ -40,6 +40,8 @@ tried! {
     lost: "lost datagrams",
     /// Datagrams that arrived twice.
     doubled: "doubled datagrams",
+    /// Reports about broadcast bodies that were withheld for a time.
+    withheld: "withheld reports",
     /// Hosts that were killed while they relayed a body.
     relays_killed: "killed relays",
     /// Fetches that began again at the sender's host.

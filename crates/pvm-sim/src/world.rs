@@ -9,7 +9,7 @@ use crate::scenario::{Place, Scenario};
 use crate::trace::Trace;
 use crate::tried::Tried;
 use pvm_core::codes::Code;
-use pvm_core::flows::multicast::{BodyKey, PartToSend};
+use pvm_core::flows::multicast::{BodyKey, BodyRequest, PartToSend};
 use pvm_core::machine::{Found, Rank, SpawnId, Start};
 use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
@@ -88,6 +88,8 @@ pub enum Event {
     EndLoss(Place),
     /// A datagram with a part of a body arrives at a daemon.
     Part { node: NodeId, part: Box<PartToSend> },
+    /// A daemon sends a report about a body that it has withheld.
+    LateReport { node: NodeId, host: Tid, report: Box<(BodyKey, BodyRequest)> },
     /// The simulator checks whether the machine has settled.
     CheckSettled,
 }
@@ -143,6 +145,8 @@ pub struct World {
     pub bodies: BTreeMap<BodyKey, Rc<QueuedMessage>>,
     /// How often the ways of multicasts and their faults have occurred.
     pub tried: Tried,
+    /// As in [`Outcome`].
+    pub early_data_ends: u64,
     /// How many of the next hosts that are seen to relay a body will be killed.
     pub relays_to_kill: usize,
     /// Which traffic passes between computers.
@@ -183,6 +187,8 @@ pub struct Outcome {
     pub violation: Option<Violation>,
     /// How often the ways of multicasts and their faults occurred.
     pub tried: Tried,
+    /// How many data links ended at a daemon before it knew that the link was up. Few runs have one.
+    pub early_data_ends: u64,
 }
 
 impl World {
@@ -203,6 +209,7 @@ impl World {
             links: Vec::new(),
             bodies: BTreeMap::new(),
             tried: Tried::default(),
+            early_data_ends: 0,
             relays_to_kill: 0,
             network,
             listeners: BTreeMap::new(),
@@ -261,8 +268,14 @@ impl World {
             self.checks.fail("progress", "nothing will ever happen any more", &[]);
         }
         let violation = self.checks.violation.take();
-        let outcome =
-            Outcome { hash: self.trace.hash(), events: self.events, end: self.now, violation, tried: self.tried };
+        let outcome = Outcome {
+            hash: self.trace.hash(),
+            events: self.events,
+            end: self.now,
+            violation,
+            tried: self.tried,
+            early_data_ends: self.early_data_ends,
+        };
         (outcome, self.trace)
     }
 
@@ -276,6 +289,7 @@ impl World {
             | Event::DataUp { link, end, .. }
             | Event::DataEnded { link, end, .. } => Some(self.links[*link].ends[*end]),
             Event::DataAttempt { node, .. } | Event::Datagram { node, .. } | Event::Part { node, .. } => Some(*node),
+            Event::LateReport { node, .. } => Some(*node),
             Event::HostsChecked { node, .. } | Event::HostStarted { node, .. } => Some(*node),
             Event::ProgramFound { node, .. } | Event::ProcessStarted { node, .. } => Some(*node),
             Event::Hello(task) | Event::FromTask(task) | Event::PollQueue(task) => Some(self.tasks[*task].node),
@@ -310,6 +324,7 @@ impl World {
         match event {
             Event::Wake(_) => self.wake(node),
             Event::Part { part, .. } => self.part_arrived(node, &part),
+            Event::LateReport { host, report, .. } => self.send_body_request(node, host, report.0, report.1),
             Event::Arrive { link, end, kind } => self.arrive(link, end, kind),
             Event::GiveUp { link, end } => self.give_up(link, end),
             Event::Attempt { host, number, .. } => self.attempt(node, host, number),

@@ -39,7 +39,8 @@ pub const ALL: &[Experiment] = &[
     roots::EXPERIMENT,
     wait::EXPERIMENT,
     incast::EXPERIMENT,
-    multicast::EXPERIMENT,
+    multicast::ON_BRIDGE,
+    multicast::ON_ETHER,
 ];
 
 /// The forms of a message in the output of the program, and their names in tables.

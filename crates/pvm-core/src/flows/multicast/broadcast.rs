@@ -4,11 +4,13 @@
 //! reported missing, then new ones, as many as the window allows. The last datagram of a round asks for reports, which
 //! travel on the data links and name the parts that are missing. So each listener acknowledges, nobody needs to
 //! suppress reports, and the window adapts to the listener that loses most. A listener that does not answer, or falls
-//! behind for too long, is dropped: it fetches the body on its data link.
+//! behind for too long, is dropped: it fetches the body on its data link. One for which the others have waited for too
+//! long in all is not a listener of further bodies for a time ([`LeftOut`]).
 use super::BodyKey;
+use super::left_out::{Answers, LATE_FACTOR, LeftOut};
 use super::parts::{count_of, range_of};
 use crate::tid::Tid;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -16,6 +18,10 @@ use std::time::Duration;
 const WINDOW_FIRST: u32 = 16;
 const WINDOW_MIN: u32 = 8;
 const WINDOW_MAX: u32 = 1024;
+/// The window is halved after a round of which a listener lacks more than this part, and doubled after one of which each
+/// lacks less than that part.
+const MUCH_PART: u32 = 4;
+const LITTLE_PART: u32 = 16;
 /// How long the sender waits for further listeners after the first one is ready.
 const GATHER: Duration = Duration::from_millis(50);
 /// The first time after which missing reports are requested again, and the bounds of this time. It doubles with each
@@ -31,9 +37,6 @@ const REQUESTS_MAX: u32 = 3;
 const BAD_ROUNDS_MAX: u32 = 4;
 /// After this number of rounds with repairs only, the listeners that still lack parts are dropped.
 const REPAIR_ROUNDS_MAX: u32 = 16;
-/// How long broadcasts do without a host that has not answered any request, at first and at most. The time doubles.
-const DEAF_FIRST: Duration = Duration::from_secs(10);
-const DEAF_MAX: Duration = Duration::from_secs(1280);
 
 /// A host that hears a broadcast.
 #[derive(Default)]
@@ -72,8 +75,25 @@ struct Broadcast {
     /// The number of parts in this round, and the last one of them.
     round_parts: u32,
     last: u32,
+    /// When this round began, and when reports were requested for the first time.
+    begun: Duration,
+    requested: Option<Duration>,
+    /// The reports of this round; before the first round, the listeners that are ready.
+    answers: Answers,
     repair_rounds: u32,
     patience: Duration,
+}
+
+impl Broadcast {
+    /// Returns how long ago reports were requested in this round for the first time.
+    fn waited(&self, now: Duration) -> Duration {
+        self.requested.map_or(Duration::ZERO, |requested| now.saturating_sub(requested))
+    }
+
+    /// Notes that a listener has answered in this round. Returns for how long the others have waited for it alone.
+    fn note_answer(&mut self, now: Duration) -> Duration {
+        self.answers.note(self.waited(now))
+    }
 }
 
 /// A part of a body that is to be broadcast.
@@ -97,16 +117,15 @@ pub struct Broadcasts {
     window: u32,
     /// The usual time until all listeners have reported.
     report_time: Option<Duration>,
-    /// Hosts that broadcasts do not reach: until when, and for how long the next time.
-    deaf: HashMap<Tid, (Duration, Duration)>,
+    left_out: LeftOut,
     /// The listeners that were dropped.
     dropped: Vec<(Tid, BodyKey)>,
 }
 
 impl Default for Broadcasts {
     fn default() -> Self {
-        let (queue, deaf, dropped) = (VecDeque::new(), HashMap::new(), Vec::new());
-        Broadcasts { queue, window: WINDOW_FIRST, report_time: None, deaf, dropped }
+        let (queue, left_out, dropped) = (VecDeque::new(), LeftOut::default(), Vec::new());
+        Broadcasts { queue, window: WINDOW_FIRST, report_time: None, left_out, dropped }
     }
 }
 
@@ -115,17 +134,21 @@ impl Broadcasts {
 
     /// Begins to broadcast a body of the sender `key.origin` to these hosts.
     pub fn begin(&mut self, key: BodyKey, bytes: usize, part_bytes: usize, hosts: impl Iterator<Item = Tid>) {
+        let listeners: BTreeMap<Tid, Listener> = hosts.map(|host| (host, Listener::default())).collect();
         self.queue.push_back(Broadcast {
             key,
             bytes,
             part_bytes,
-            listeners: hosts.map(|host| (host, Listener::default())).collect(),
+            answers: Answers::of(listeners.len()),
+            listeners,
             phase: Phase::Gathering(None),
             sent: 0,
             repairs: BTreeSet::new(),
             round: 0,
             round_parts: 0,
             last: 0,
+            begun: Duration::ZERO,
+            requested: None,
             repair_rounds: 0,
             patience: PATIENCE_FIRST,
         });
@@ -134,9 +157,13 @@ impl Broadcasts {
     /// Handles the report that a host has memory for a body. A host that is too late is dropped.
     pub fn ready(&mut self, now: Duration, host: Tid, key: BodyKey) {
         let is_late = match self.queue.iter_mut().find(|one| one.key == key) {
-            Some(Broadcast { phase: Phase::Gathering(until), listeners, .. }) => {
-                until.get_or_insert(now + GATHER);
-                listeners.get_mut(&host).map(|listener| listener.is_ready = true).is_none()
+            Some(Broadcast { phase: Phase::Gathering(until), listeners, answers, .. }) => {
+                let until = *until.get_or_insert(now + GATHER);
+                if let Some(listener) = listeners.get_mut(&host).filter(|listener| !listener.is_ready) {
+                    listener.is_ready = true;
+                    self.left_out.note_hold_up(now, host, answers.note((now + GATHER).saturating_sub(until)));
+                }
+                !listeners.contains_key(&host)
             }
             Some(one) => !one.listeners.contains_key(&host),
             None => true,
@@ -158,14 +185,16 @@ impl Broadcasts {
             listener.missing += range.len() as u32;
             one.repairs.extend(range);
         }
-        self.deaf.remove(&host);
+        self.left_out.note_heard(host);
+        let late = one.note_answer(now);
+        self.left_out.note_hold_up(now, host, late);
         self.end_round_if_reported(now, place);
     }
 
     /// Notes that a host has a body.
     pub fn received(&mut self, now: Duration, host: Tid, key: BodyKey) {
         if self.leave(now, host, key) {
-            self.deaf.remove(&host);
+            self.left_out.note_heard(host);
         }
     }
 
@@ -173,8 +202,11 @@ impl Broadcasts {
     /// was a listener.
     pub fn leave(&mut self, now: Duration, host: Tid, key: BodyKey) -> bool {
         let Some(place) = self.queue.iter().position(|one| one.key == key) else { return false };
-        if self.queue[place].listeners.remove(&host).is_none() {
-            return false;
+        let one = &mut self.queue[place];
+        let Some(listener) = one.listeners.remove(&host) else { return false };
+        if one.round > 0 && !listener.has_reported {
+            let late = one.note_answer(now);
+            self.left_out.note_hold_up(now, host, late);
         }
         self.end_round_if_reported(now, place);
         true
@@ -186,7 +218,7 @@ impl Broadcasts {
         for key in keys {
             self.leave(now, host, key);
         }
-        self.deaf.remove(&host);
+        self.left_out.forget(host);
         self.dropped.retain(|(other, _)| *other != host);
     }
 
@@ -198,9 +230,9 @@ impl Broadcasts {
 
     // ----- output
 
-    /// Returns whether broadcasts are likely to reach a host.
+    /// Returns whether broadcasts are likely to reach a host, and the host does not hold up others.
     pub fn reaches(&self, now: Duration, host: Tid) -> bool {
-        self.deaf.get(&host).is_none_or(|(until, _)| now >= *until)
+        !self.left_out.contains(now, host)
     }
 
     /// Returns a listener that was dropped, and the body that it must fetch.
@@ -249,9 +281,15 @@ impl Broadcasts {
         };
         let place = self.queue.iter().position(is_gathered)?;
         let one = &mut self.queue[place];
-        one.listeners.retain(|_, listener| listener.is_ready);
+        one.listeners.retain(|host, listener| {
+            if !listener.is_ready {
+                self.left_out.note_hold_up(now, *host, one.answers.lateness(GATHER));
+            }
+            listener.is_ready
+        });
         one.patience = self.report_time.map_or(PATIENCE_FIRST, |time| time * PATIENCE_FACTOR);
-        self.begin_round(place);
+        self.drop_left_out(now, place);
+        self.begin_round(now, place);
         Some(())
     }
 
@@ -262,6 +300,7 @@ impl Broadcasts {
         one.sent = one.sent.max(part + 1);
         let is_last = parts.is_empty();
         if is_last {
+            one.requested.get_or_insert(now);
             let patience = one.patience.clamp(PATIENCE_MIN, PATIENCE_MAX);
             one.phase = Phase::Waiting { since: now, until: now + patience };
         }
@@ -272,7 +311,7 @@ impl Broadcasts {
     // ----- rounds
 
     /// Begins a round. Drops the body if nothing is left to be sent.
-    fn begin_round(&mut self, place: usize) {
+    fn begin_round(&mut self, now: Duration, place: usize) {
         let one = &mut self.queue[place];
         let count = count_of(one.bytes, one.part_bytes);
         let window = self.window as usize;
@@ -286,6 +325,7 @@ impl Broadcasts {
         };
         one.round += 1;
         (one.round_parts, one.last) = (parts.len() as u32, last);
+        (one.begun, one.requested, one.answers) = (now, None, Answers::of(one.listeners.len()));
         for listener in one.listeners.values_mut() {
             (listener.has_reported, listener.requests) = (false, 0);
         }
@@ -303,40 +343,64 @@ impl Broadcasts {
         if !one.listeners.values().all(|listener| listener.has_reported) {
             return;
         }
-        let time = now.saturating_sub(since);
-        let usual = self.report_time.map_or(time, |usual| (7 * usual + time) / 8);
-        self.report_time = Some(usual);
-        one.patience = usual * PATIENCE_FACTOR;
+        if let Some(median) = one.answers.median() {
+            // A late listener must not make the patience grow.
+            let time = now.saturating_sub(since).min(LATE_FACTOR * median + PATIENCE_MIN);
+            self.report_time = Some(self.report_time.map_or(time, |usual| (7 * usual + time) / 8));
+        }
+        one.patience = self.report_time.map_or(PATIENCE_FIRST, |usual| usual * PATIENCE_FACTOR);
         let worst = one.listeners.values().map(|listener| listener.missing).max().unwrap_or(0);
-        if 4 * worst > one.round_parts {
+        if MUCH_PART * worst > one.round_parts {
             self.window = (self.window / 2).max(WINDOW_MIN);
-        } else if 16 * worst < one.round_parts {
+        } else if LITTLE_PART * worst < one.round_parts {
             self.window = (self.window * 2).min(WINDOW_MAX);
         }
-        let is_overdue = one.repair_rounds >= REPAIR_ROUNDS_MAX;
-        let round_parts = one.round_parts;
-        self.drop_listeners(place, |listener| {
+        self.note_losses(now, place);
+        let one = &self.queue[place];
+        let (is_overdue, round_parts) = (one.repair_rounds >= REPAIR_ROUNDS_MAX, one.round_parts);
+        self.drop_listeners(place, |_, listener| {
             let is_bad = 2 * listener.missing > round_parts;
             listener.bad_rounds = if is_bad { listener.bad_rounds + 1 } else { 0 };
             listener.bad_rounds >= BAD_ROUNDS_MAX || (is_overdue && listener.missing > 0)
         });
-        self.begin_round(place);
+        self.drop_left_out(now, place);
+        self.begin_round(now, place);
+    }
+
+    /// Notes which listeners have lost so much more of the round than the others that these get the body later.
+    fn note_losses(&mut self, now: Duration, place: usize) {
+        let one = &self.queue[place];
+        let mut missing: Vec<u32> = one.listeners.values().map(|listener| listener.missing).collect();
+        missing.sort_unstable();
+        let median = missing.get(missing.len().saturating_sub(1) / 2).copied().unwrap_or(0);
+        if one.round_parts < WINDOW_MIN || LITTLE_PART * median > one.round_parts {
+            return;
+        }
+        let time = now.saturating_sub(one.begun);
+        for (host, listener) in &one.listeners {
+            // The window stays small in proportion.
+            let part = (MUCH_PART * listener.missing).min(one.round_parts);
+            self.left_out.note_hold_up(now, *host, time * part / one.round_parts);
+        }
     }
 
     /// Requests the missing reports once more, by sending the last part of the round again. Drops the listeners that
     /// have not answered for long.
     fn request_reports(&mut self, now: Duration, place: usize) {
         let one = &mut self.queue[place];
+        let waited = one.waited(now);
         for (host, listener) in one.listeners.iter_mut().filter(|(_, listener)| !listener.has_reported) {
             listener.requests += 1;
-            if listener.requests >= REQUESTS_MAX && !listener.has_heard {
-                let time = self.deaf.get(host).map_or(DEAF_FIRST, |(_, next)| *next);
-                self.deaf.insert(*host, (now + time, (2 * time).min(DEAF_MAX)));
+            if listener.requests >= REQUESTS_MAX {
+                if !listener.has_heard {
+                    self.left_out.note_deaf(now, *host);
+                }
+                self.left_out.note_hold_up(now, *host, one.answers.lateness(waited));
             }
         }
         one.patience = (2 * one.patience).clamp(PATIENCE_MIN, PATIENCE_MAX);
         one.phase = Phase::Sending(VecDeque::from([one.last]));
-        self.drop_listeners(place, |listener| !listener.has_reported && listener.requests >= REQUESTS_MAX);
+        self.drop_listeners(place, |_, listener| !listener.has_reported && listener.requests >= REQUESTS_MAX);
         let one = &mut self.queue[place];
         if one.listeners.values().all(|listener| listener.has_reported) {
             one.phase = Phase::Waiting { since: now, until: now };
@@ -344,12 +408,19 @@ impl Broadcasts {
         }
     }
 
+    /// Drops the listeners that have held up the others for too long.
+    fn drop_left_out(&mut self, now: Duration, place: usize) {
+        let left_out = std::mem::take(&mut self.left_out);
+        self.drop_listeners(place, |host, _| left_out.contains(now, host));
+        self.left_out = left_out;
+    }
+
     /// Drops the listeners for which `is_dropped` returns true.
-    fn drop_listeners(&mut self, place: usize, mut is_dropped: impl FnMut(&mut Listener) -> bool) {
+    fn drop_listeners(&mut self, place: usize, mut is_dropped: impl FnMut(Tid, &mut Listener) -> bool) {
         let one = &mut self.queue[place];
         let (key, dropped) = (one.key, &mut self.dropped);
         one.listeners.retain(|host, listener| {
-            let is_dropped = is_dropped(listener);
+            let is_dropped = is_dropped(*host, listener);
             if is_dropped {
                 dropped.push((*host, key));
             }
@@ -370,6 +441,7 @@ impl Broadcasts {
 
 #[cfg(test)]
 mod tests {
+    use super::super::left_out::{ABSENCE_FIRST, HOLD_UP_MAX};
     use super::*;
 
     const KEY: BodyKey = BodyKey { origin: Tid(0x40000), secret: [1; 16] };
@@ -433,7 +505,7 @@ mod tests {
         let now = broadcasts.next_wakeup().unwrap();
         assert_eq!((broadcasts.next(now), broadcasts.poll_dropped()), (None, Some((deaf, KEY))));
         assert!(broadcasts.is_idle() && broadcasts.reaches(now, one) && !broadcasts.reaches(now, deaf));
-        assert!(broadcasts.reaches(now + DEAF_FIRST, deaf));
+        assert!(broadcasts.reaches(now + ABSENCE_FIRST, deaf));
     }
 
     #[test]
@@ -471,5 +543,83 @@ mod tests {
         broadcasts.fail();
         assert_eq!(std::iter::from_fn(|| broadcasts.poll_dropped()).count(), 3);
         assert!(broadcasts.is_idle());
+    }
+
+    /// Returns how long after the others the last listener of [`until_left_out`] reports.
+    type Delay = fn(&Broadcasts, Duration) -> Duration;
+
+    /// Broadcasts bodies of one round. The last listener reports `delay` after the others. Returns for how long
+    /// the broadcasts lasted, and how long the longest one took, until that listener is left out.
+    fn until_left_out(delay: Delay) -> (Duration, Duration) {
+        let mut broadcasts = Broadcasts::default();
+        let [one, two, late] = hosts();
+        let (mut now, mut longest) = (ms(0), ms(0));
+        for number in 0..1000u32 {
+            let mut key = KEY;
+            key.secret[..4].copy_from_slice(&number.to_le_bytes());
+            let begun = now;
+            broadcasts.begin(key, 10 * PART, PART, hosts().into_iter());
+            hosts().into_iter().for_each(|host| broadcasts.ready(now, host, key));
+            let (_, round) = round(&mut broadcasts, now);
+            now += ms(1);
+            [one, two].into_iter().for_each(|host| broadcasts.received(now, host, key));
+            let answered = now + delay(&broadcasts, now);
+            while let Some(until) = broadcasts.next_wakeup().filter(|until| *until < answered) {
+                now = until;
+                assert_eq!(broadcasts.next(now).map_or(round, |part| part.round), round);
+            }
+            now = now.max(answered);
+            broadcasts.received(now, late, key);
+            longest = longest.max(now - begun);
+            while broadcasts.poll_dropped().is_some() {}
+            if !broadcasts.reaches(now, late) {
+                return (now, longest);
+            }
+            assert!(broadcasts.reaches(now, one) && broadcasts.reaches(now, two));
+        }
+        (now, longest)
+    }
+
+    #[test]
+    fn who_reports_just_before_the_patience_ends_is_left_out() {
+        // Just before the next request, so that no request is repeated.
+        let just_before: Delay = |broadcasts, now| {
+            let until = broadcasts.next_wakeup().unwrap();
+            until.saturating_sub(now + Duration::from_micros(100))
+        };
+        let (lasted, longest) = until_left_out(just_before);
+        assert!(lasted < 2 * HOLD_UP_MAX && longest < ms(100), "{lasted:?} {longest:?}");
+        // After as many requests as possible.
+        let (lasted, longest) = until_left_out(|_, _| ms(250));
+        assert!(lasted < 2 * HOLD_UP_MAX && longest < ms(500), "{lasted:?} {longest:?}");
+        // Who is a little slower than the others stays.
+        assert!(until_left_out(|_, _| ms(1)).0 >= ms(1000));
+    }
+
+    #[test]
+    fn who_lets_others_wait_until_it_is_ready_or_has_lost_much_alone_is_left_out() {
+        let [one, two, slow] = hosts();
+        let mut broadcasts = Broadcasts::default();
+        let mut now = ms(0);
+        while broadcasts.reaches(now, slow) {
+            broadcasts.begin(KEY, PART, PART, hosts().into_iter());
+            [one, two].into_iter().for_each(|host| broadcasts.ready(now, host, KEY));
+            now = broadcasts.next_wakeup().unwrap();
+            assert!(broadcasts.next(now).is_some() && now < 3 * HOLD_UP_MAX);
+            [one, two].into_iter().for_each(|host| broadcasts.received(now, host, KEY));
+        }
+        let mut broadcasts = begun(100_000);
+        for number in 1.. {
+            round(&mut broadcasts, now);
+            now += ms(10);
+            [one, two].into_iter().for_each(|host| broadcasts.report(now, host, KEY, number, &[]));
+            // Not as much that it is dropped for that.
+            broadcasts.report(now, slow, KEY, number, &[0..2, 2..4]);
+            if let Some(dropped) = broadcasts.poll_dropped() {
+                assert!(dropped == (slow, KEY) && !broadcasts.reaches(now, slow));
+                return;
+            }
+            assert!(number < 1000);
+        }
     }
 }

@@ -15,6 +15,7 @@ mod choice;
 pub mod datagram;
 mod fetches;
 mod in_order;
+mod left_out;
 mod parts;
 #[cfg(test)]
 mod random_tests;

@@ -25,6 +25,8 @@ enum Conduct {
     Mute,
     /// Receives no datagrams.
     Deaf,
+    /// Withholds what it reports about broadcast bodies for this time.
+    Late(Duration),
 }
 
 /// What a receiver gets: a message with its sender and number, or an in-band frame with its number.
@@ -39,6 +41,8 @@ struct Node {
     inbound: InboundFlows<Body>,
     held: InOrder<Item>,
     conduct: Conduct,
+    /// What it reports later.
+    withheld: VecDeque<(Duration, Tid, BodyKey, BodyRequest)>,
     /// The hosts that this one has not noticed to be dead.
     members: Vec<Tid>,
     /// For each task what it was given, and how much of it the task has consumed.
@@ -78,12 +82,14 @@ impl World {
                 0 => Conduct::Lies,
                 1 => Conduct::Mute,
                 2 => Conduct::Deaf,
+                3 => Conduct::Late(Duration::from_millis(1 + prng.below(200))),
                 _ => Conduct::Honest,
             };
             let (mut flows, inbound, held) = (Flows::new(), InboundFlows::new(), InOrder::default());
             flows.set_pacing(Pacing::Off);
             let members = hosts.iter().copied().filter(|other| other != host).collect();
-            nodes.insert(*host, Node { flows, inbound, held, conduct, members, given: HashMap::new() });
+            let (withheld, given) = (VecDeque::new(), HashMap::new());
+            nodes.insert(*host, Node { flows, inbound, held, conduct, withheld, members, given });
         }
         World {
             prng,
@@ -151,6 +157,15 @@ impl World {
     fn transmit(&mut self, from: Tid, to: Tid, frames: u64) -> bool {
         let node = self.nodes.get_mut(&from).unwrap();
         while let Some((host, key, request)) = node.inbound.fetches.poll_request() {
+            match (node.conduct, &request) {
+                (Conduct::Late(time), BodyRequest::Report { .. } | BodyRequest::Received) => {
+                    node.withheld.push_back((self.now + time, host, key, request));
+                }
+                _ => node.flows.send_body_request(host, key, request),
+            }
+        }
+        while node.withheld.front().is_some_and(|(until, ..)| *until <= self.now) {
+            let (_, host, key, request) = node.withheld.pop_front().unwrap();
             node.flows.send_body_request(host, key, request);
         }
         let wire = self.wires.entry((from, to)).or_default();
@@ -463,4 +478,55 @@ fn each_multicast_arrives_once_and_in_order() {
     let [wrong, heard] = [0, 1].map(|place| counts.iter().map(|counts| counts[place]).sum::<usize>());
     assert!(wrong > 0, "some relays have changed parts");
     assert!(heard > 10_000, "only {heard} parts were heard");
+}
+
+/// Broadcasts messages from one host to four others, one of which is late, one message after another. Returns how long
+/// each took until the others had it, in ms.
+fn times_beside_a_late_listener(late: Duration) -> Vec<u128> {
+    let mut world = World::new(1);
+    (world.loss, world.hosts) = (0, (1..=5).map(Tid::host_number).collect());
+    let members = world.hosts.clone();
+    world.nodes.retain(|host, _| members.contains(host));
+    for (host, node) in &mut world.nodes {
+        node.members = members.iter().copied().filter(|other| other != host).collect();
+        node.conduct = if *host == members[4] { Conduct::Late(late) } else { Conduct::Honest };
+    }
+    let dsts: Vec<Tid> = members[1..].iter().map(|host| Tid(host.0 | 1)).collect();
+    let mut times = Vec::new();
+    for number in 1..=100u32 {
+        let (begun, mut secret) = (world.now, [0; BODY_SECRET_BYTES]);
+        secret[..4].copy_from_slice(&number.to_le_bytes());
+        let flows = &mut world.nodes.get_mut(&members[0]).unwrap().flows;
+        flows.note_time(begun);
+        let plan = flows.plan_multicast(McastRoute::Broadcast, members[0], &dsts, 200_000, |_| None, || Some(1000));
+        let delivery = plan.with_body(BodyKey { origin: members[0], secret }, [0; DIGEST_BYTES]);
+        let body = Rc::new((number, RefCell::new(false)));
+        flows.multicast(Tid(members[0].0 | 1), &dsts, [number; 5], (200_000, 0), body, delivery);
+        let honest = &dsts[..dsts.len() - 1];
+        let has = |world: &World, dst: &Tid| {
+            world.nodes[&dst.host()].given.get(dst).is_some_and(|(given, _)| given.len() == number as usize)
+        };
+        while !honest.iter().all(|dst| has(&world, dst)) {
+            world.now += Duration::from_millis(1);
+            for from in &members {
+                world.consume(*from, 100);
+                world.broadcast(*from, 1000);
+                members.iter().for_each(|to| _ = world.transmit(*from, *to, 100));
+                members.iter().for_each(|to| _ = world.receive(*from, *to, 100));
+            }
+        }
+        times.push((world.now - begun).as_millis());
+    }
+    times
+}
+
+#[test]
+fn a_late_listener_delays_the_others_for_a_limited_time() {
+    let usual = *times_beside_a_late_listener(Duration::ZERO).iter().max().unwrap();
+    for late in [15, 100, 1000].map(Duration::from_millis) {
+        let times = times_beside_a_late_listener(late);
+        let slow: Vec<u128> = times.iter().copied().filter(|time| *time > 2 * usual).collect();
+        assert!(!slow.is_empty() && times[90..].iter().all(|time| *time <= usual), "{late:?}: {times:?}");
+        assert!(slow.iter().sum::<u128>() < 3000, "{late:?}: {times:?}");
+    }
 }
