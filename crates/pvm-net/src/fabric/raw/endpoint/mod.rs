@@ -1,6 +1,7 @@
 //! An endpoint with its buffers.
 mod reads;
 mod regions;
+mod spares;
 
 use super::abi::{self, CqErrEntry, CqMsgEntry};
 use super::library::Candidate;
@@ -9,6 +10,7 @@ use super::objects::{Calls, Objects, Registration};
 use crate::fabric::{Failure, Queues};
 use reads::{Place, Reading};
 pub use reads::{PlaceId, ReadPart};
+pub use spares::SpareBodies;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -157,7 +159,7 @@ pub struct Endpoint {
     places: BTreeMap<PlaceId, Place>,
     places_made: u64,
     /// Memory of earlier bodies, to be used again.
-    spare_bodies: Vec<Vec<u8>>,
+    spare_bodies: SpareBodies,
     regions: BTreeMap<RegionId, (Option<Registration>, ManuallyDrop<Memory>)>,
     regions_made: u64,
     events: VecDeque<Event>,
@@ -209,7 +211,7 @@ impl Endpoint {
             delayed_readings: 0,
             places: BTreeMap::new(),
             places_made: 0,
-            spare_bodies: Vec::new(),
+            spare_bodies: SpareBodies::default(),
             regions: BTreeMap::new(),
             regions_made: 0,
             events: VecDeque::new(),
@@ -265,13 +267,35 @@ impl Endpoint {
 
     /// Sends a message that consists of these parts. The bytes are copied.
     pub fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
+        let (index, bytes) = self.fill(parts, 0)?;
+        self.submit(peer, index, bytes)
+    }
+
+    /// Does the same, and this part of a region follows. Others may write to shared memory meanwhile; the message then holds
+    /// some of either.
+    pub fn send_from(
+        &mut self,
+        peer: Peer,
+        parts: &[&[u8]],
+        (region, offset, bytes): (RegionId, usize, usize),
+    ) -> Result<(), SendError> {
+        let no_region = || Failure { call: "fi_send", words: "there is no such part of a region".into() };
+        let from = self.region_part(region, offset, bytes).ok_or_else(|| SendError::Failed(no_region()))?;
+        let (index, before) = self.fill(parts, bytes)?;
+        // SAFETY: the region has this many bytes, and the buffer room for them, since `fill` has checked the sum. They are in
+        // different mappings.
+        unsafe { std::ptr::copy_nonoverlapping(from, self.buffer(index).add(before), bytes) };
+        self.submit(peer, index, before + bytes)
+    }
+
+    /// Copies these parts to a free send buffer, in which `more` bytes will follow. Returns its index, and their length.
+    fn fill(&mut self, parts: &[&[u8]], more: usize) -> Result<(usize, usize), SendError> {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        if bytes > self.queues.buffer_bytes {
+        if bytes.checked_add(more).is_none_or(|all| all > self.queues.buffer_bytes) {
             return Err(SendError::TooLong);
         }
         let index = self.free_sends.pop().ok_or(SendError::Full)?;
-        let start = self.buffer(index);
-        let mut at = start;
+        let mut at = self.buffer(index);
         for part in parts {
             // SAFETY: the buffer is long enough for all parts, and no operation uses it.
             unsafe {
@@ -279,6 +303,12 @@ impl Endpoint {
                 at = at.add(part.len());
             }
         }
+        Ok((index, bytes))
+    }
+
+    /// Sends the first bytes of a send buffer that was taken out of the free ones.
+    fn submit(&mut self, peer: Peer, index: usize, bytes: usize) -> Result<(), SendError> {
+        let start = self.buffer(index);
         let inject = self.calls.inject.filter(|_| bytes <= self.inject_bytes);
         // SAFETY: the endpoint is open; buffer and context stay until the operation has completed, the buffer of an
         // injected message until the call returns.
@@ -317,10 +347,11 @@ impl Endpoint {
         unsafe { std::slice::from_raw_parts(self.buffer(slot.index), slot.bytes) }
     }
 
-    /// Returns the message in a receive buffer, to be changed in place.
-    pub fn message_mut(&mut self, slot: &mut Slot) -> &mut [u8] {
+    /// Returns the message in a receive buffer, to be changed in place, and memory for bodies that it brings.
+    pub fn message_mut(&mut self, slot: &mut Slot) -> (&mut [u8], &mut SpareBodies) {
         // SAFETY: as in `message`; the slot is borrowed too, so there is no second reference.
-        unsafe { std::slice::from_raw_parts_mut(self.buffer(slot.index), slot.bytes) }
+        let message = unsafe { std::slice::from_raw_parts_mut(self.buffer(slot.index), slot.bytes) };
+        (message, &mut self.spare_bodies)
     }
 
     /// Posts a receive buffer again.

@@ -30,7 +30,7 @@ impl Endpoint {
     /// Copies from one region, at an offset, to memory that was registered for this process alone. Others may write to
     /// shared memory meanwhile; the copy then holds some of either. Returns `None` if one of the places is not there.
     pub fn copy(&mut self, from: (RegionId, usize), to: (RegionId, usize), bytes: usize) -> Option<()> {
-        let from = self.regions.get(&from.0)?.1.part(from.1, bytes)?;
+        let from = self.region_part(from.0, from.1, bytes)?;
         let to = self.private_part(to.0, to.1, bytes)?;
         // SAFETY: both places have this many bytes. They may overlap if the regions are the same one.
         unsafe { std::ptr::copy(from, to, bytes) };
@@ -44,6 +44,24 @@ impl Endpoint {
         // SAFETY: the memory has this many bytes, which were written when it was made. Only this value has access to it,
         // except for providers, which read it during their calls, or by hardware.
         Some(unsafe { std::slice::from_raw_parts_mut(start, bytes) })
+    }
+
+    /// Appends a part of a region to a vector. Others may write to shared memory meanwhile. Returns `None` if there is no such
+    /// part.
+    pub fn append(&self, region: RegionId, offset: usize, bytes: usize, to: &mut Vec<u8>) -> Option<()> {
+        let from = self.region_part(region, offset, bytes)?;
+        to.reserve(bytes);
+        // SAFETY: the region has this many bytes, and the vector room for them behind its end, where nobody else writes.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, to.as_mut_ptr().add(to.len()), bytes);
+            to.set_len(to.len() + bytes);
+        }
+        Some(())
+    }
+
+    /// Returns the place of a part of a region, if there is one.
+    pub(super) fn region_part(&self, region: RegionId, offset: usize, bytes: usize) -> Option<*mut u8> {
+        self.regions.get(&region)?.1.part(offset, bytes)
     }
 
     fn private_part(&self, region: RegionId, offset: usize, bytes: usize) -> Option<*mut u8> {
