@@ -14,10 +14,10 @@
 /// * Test: `a_peer_that_breaks_the_rules_is_found_out`
 pub const EAGER_BYTES_MAX: usize = 512 << 10;
 /// The longest body of the first class of lengths, in bytes. Each further class ends at twice the length of the one before.
-const FIRST_CLASS_BYTES: usize = 16 << 10;
+const FIRST_CLASS_BYTES: usize = 8 << 10;
 const CLASSES: usize = (EAGER_BYTES_MAX / FIRST_CLASS_BYTES).ilog2() as usize + 1;
-/// How often each way is measured before the first decision.
-const FIRST_TRIES: u32 = 2;
+/// How often each way is measured before the first decision: the first bodies find caches and windows empty.
+const FIRST_TRIES: u32 = 8;
 /// The part of the time that may be lost by measuring the slower way again, as a divisor: a third of a percent.
 const LOSS_DIVISOR: u64 = 300;
 /// The least and the largest number of bodies between two tries of the slower way, for each body of a try.

@@ -24,6 +24,7 @@ struct Bare {
 
 fn bare(options: &Options, setting: &Setting, control: &mut Control) -> Result<Bare> {
     let mut endpoint = open(options, setting)?.endpoint;
+    endpoint.use_receives(usize::MAX)?;
     control.send(endpoint.address())?;
     let peer = endpoint.insert(&control.receive()?)?;
     Ok(Bare { endpoint, peer })

@@ -41,6 +41,9 @@ use std::time::Instant;
 /// * Test: `a_receiver_that_reads_nothing_stops_its_sender_at_the_credits`
 const PEER_FRAMES_MAX: u32 = 14;
 
+/// How many more receive buffers are in use: what arrives for links that have ended needs some.
+const STRANGERS_FRAMES: usize = 16;
+
 /// The longest body that is read from a peer, in bytes.
 ///
 /// * Filled by: each task with a link to this one
@@ -191,6 +194,7 @@ impl FabricLinks {
         let mut name = [0; 8];
         pvm_net::fabric::fill_random(&mut name)?;
         self.free_buffers = self.free_buffers.checked_sub(buffers)?;
+        self.use_buffers().ok()?;
         Some(Introduction {
             provider: self.provider.clone(),
             address: self.endpoint.address().to_vec(),
@@ -202,7 +206,19 @@ impl FabricLinks {
 
     /// Takes back an introduction to which no link was made.
     pub fn withdraw(&mut self, _ours: &Introduction) {
+        self.free_promised();
+    }
+
+    fn free_promised(&mut self) {
         self.free_buffers += (PEER_FRAMES_MAX + UNCOUNTED_MAX) as usize;
+        // If the provider takes no more buffers, that is noticed with the next message.
+        let _ = self.use_buffers();
+    }
+
+    /// Uses the buffers that peers were promised, and some for what nobody should send.
+    fn use_buffers(&mut self) -> Result<(), Failure> {
+        let promised = self.endpoint.queues().receives - self.free_buffers;
+        self.endpoint.use_receives(promised + STRANGERS_FRAMES)
     }
 
     /// Makes a link to a peer that knows `ours`. `secrets` seal what is sent and what arrives.
@@ -257,7 +273,7 @@ impl FabricLinks {
         self.endpoint.remove(neighbour.peer);
         self.waiting_reads.retain(|(link, ..)| *link != name);
         self.reads.retain(|_, (link, _)| *link != name);
-        self.free_buffers += (PEER_FRAMES_MAX + UNCOUNTED_MAX) as usize;
+        self.free_promised();
         Some(neighbour.link.into_untaken())
     }
 

@@ -78,7 +78,15 @@ impl Memory {
 
     /// Makes memory of zeroes, with all its pages.
     pub fn anonymous(bytes: usize) -> Result<Memory, MemoryError> {
-        let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
+        Memory::map_anonymous(bytes, MapFlags::PRIVATE | MapFlags::POPULATE)
+    }
+
+    /// Makes memory of zeroes that gets its pages when they are used. It is not to be registered.
+    pub(super) fn sparse(bytes: usize) -> Result<Memory, MemoryError> {
+        Memory::map_anonymous(bytes, MapFlags::PRIVATE)
+    }
+
+    fn map_anonymous(bytes: usize, flags: MapFlags) -> Result<Memory, MemoryError> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at a place that the system chooses.
         let start = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes.max(1), access, flags) };

@@ -148,8 +148,11 @@ pub struct Endpoint {
     buffers_description: *mut c_void,
     /// Memory for the provider: one context for each receive buffer, send buffer and read.
     contexts: ManuallyDrop<Memory>,
-    /// Receive buffers that the provider had no room for.
-    unposted: VecDeque<usize>,
+    /// How many receive buffers are in use: posted, or with a message.
+    used_receives: usize,
+    /// The others, and those that the provider had no room for. The last one was used last: its bytes are most likely in a
+    /// cache.
+    unposted: Vec<usize>,
     free_sends: Vec<usize>,
     /// The receivers of the messages in the send buffers.
     receivers: Vec<Peer>,
@@ -171,7 +174,7 @@ pub struct Endpoint {
 unsafe impl Send for Endpoint {}
 
 impl Endpoint {
-    /// Opens an endpoint and posts its receive buffers. The queues are as long as the provider allows, at most as long
+    /// Opens an endpoint. It receives nothing before [`Endpoint::use_receives`]. The queues are as long as the provider allows, at most as long
     /// as asked for ([`Endpoint::queues`]).
     pub fn open(candidate: Candidate, wanted: Queues) -> Result<Endpoint, Failure> {
         // SAFETY: the candidate's parts were checked when it was made.
@@ -181,7 +184,9 @@ impl Endpoint {
             let at_most = |wanted: usize, size: usize| if size == 0 { wanted } else { wanted.min(size) };
             let receives = at_most(wanted.receives, rx.size);
             let sends = at_most(wanted.sends, tx.size);
-            let buffer_bytes = at_most(wanted.buffer_bytes, ep.max_msg_size);
+            let is_registered = (*info.domain_attr).mr_mode & abi::FI_MR_LOCAL != 0;
+            let most = if is_registered { wanted.registered_bytes_max } else { usize::MAX };
+            let buffer_bytes = at_most(wanted.buffer_bytes.min(most), ep.max_msg_size);
             (
                 Queues { receives, sends, buffer_bytes, ..wanted },
                 tx.inject_size,
@@ -190,9 +195,10 @@ impl Endpoint {
         };
         let slots = queues.receives + queues.sends;
         let no_memory = |_| Failure { call: "mmap", words: "no memory for the buffers".into() };
-        let buffers = Memory::anonymous(slots * queues.buffer_bytes).map_err(no_memory)?;
         let contexts = Memory::anonymous((slots + queues.reads * READ_PLACES) * CONTEXT_BYTES).map_err(no_memory)?;
         let objects = Objects::open(candidate, queues.receives, queues.sends + queues.reads, slots + queues.reads)?;
+        let map = if objects.registers_local() { Memory::anonymous } else { Memory::sparse };
+        let buffers = map(slots * queues.buffer_bytes).map_err(no_memory)?;
         let mut endpoint = Endpoint {
             calls: objects.calls()?,
             address: objects.address()?,
@@ -204,7 +210,8 @@ impl Endpoint {
             buffers_registration: None,
             buffers_description: std::ptr::null_mut(),
             contexts: ManuallyDrop::new(contexts),
-            unposted: (0..queues.receives).collect(),
+            used_receives: 0,
+            unposted: (0..queues.receives).rev().collect(),
             free_sends: (queues.receives..slots).rev().collect(),
             receivers: vec![Peer(abi::FI_ADDR_UNSPEC); queues.sends],
             readings: (0..queues.reads * READ_PLACES).map(|_| None).collect(),
@@ -218,7 +225,6 @@ impl Endpoint {
             counters: Counters::default(),
         };
         endpoint.register_buffers()?;
-        endpoint.post_all()?;
         Ok(endpoint)
     }
 
@@ -356,12 +362,23 @@ impl Endpoint {
 
     /// Posts a receive buffer again.
     pub fn post(&mut self, slot: Slot) -> Result<(), Failure> {
-        self.unposted.push_back(slot.index);
+        self.unposted.push(slot.index);
         self.post_all()
     }
 
+    /// Lets this number of receive buffers be in use: as many as peers may send to, since few buffers stay in a cache. Those
+    /// that are posted stay so.
+    pub fn use_receives(&mut self, count: usize) -> Result<(), Failure> {
+        self.used_receives = count.min(self.queues.receives);
+        self.post_all()
+    }
+
+    fn may_post(&self) -> bool {
+        self.queues.receives - self.unposted.len() < self.used_receives
+    }
+
     fn post_all(&mut self) -> Result<(), Failure> {
-        while let Some(index) = self.unposted.front().copied() {
+        while let Some(index) = self.unposted.last().copied().filter(|_| self.may_post()) {
             // SAFETY: the endpoint is open; buffer and context stay until the operation has completed, and nobody
             // reads or writes the buffer meanwhile.
             let result = unsafe {
@@ -375,7 +392,7 @@ impl Endpoint {
                 )
             };
             match result {
-                0 => drop(self.unposted.pop_front()),
+                0 => drop(self.unposted.pop()),
                 busy if busy == -(libc::EAGAIN as isize) => return Ok(()),
                 error => return Err(self.objects.failure("fi_recv", error as i64)),
             }
@@ -438,7 +455,7 @@ impl Endpoint {
         match self.index_of(entry.op_context) {
             Some(index) if index < receives => {
                 self.counters.refused += 1;
-                self.unposted.push_back(index);
+                self.unposted.push(index);
             }
             Some(index) if index < slots => {
                 self.free_sends.push(index);

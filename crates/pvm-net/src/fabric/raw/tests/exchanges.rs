@@ -6,7 +6,7 @@ use crate::fabric::{Fabric, LoadError, OpenError, Queues, Setting};
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::os::fd::AsFd;
 
-const QUEUES: Queues = Queues { receives: 16, sends: 8, reads: 3, buffer_bytes: 512 };
+const QUEUES: Queues = Queues { receives: 16, sends: 8, reads: 3, buffer_bytes: 512, registered_bytes_max: usize::MAX };
 /// Longer than four parts of the provider that reads 10 000 bytes at a time.
 const BODY_BYTES: usize = 44_000;
 
@@ -16,7 +16,9 @@ fn setting() -> Setting {
 
 fn open(traits: Traits) -> Endpoint {
     let library = feigned::library(traits).unwrap();
-    Fabric::open_with(&library, &setting().with_domain(""), QUEUES).unwrap().unwrap().endpoint
+    let mut endpoint = Fabric::open_with(&library, &setting().with_domain(""), QUEUES).unwrap().unwrap().endpoint;
+    endpoint.use_receives(QUEUES.receives).unwrap();
+    endpoint
 }
 
 /// Polls until an event comes.
