@@ -1,7 +1,8 @@
 //! `cargo xtask fabric`: links on libfabric between hosts that are network namespaces, with each provider that works
 //! without special hardware. The program that sends and checks is `crates/pvm-task/examples/fabric`.
 pub mod rdma;
-mod speed;
+pub mod speed;
+mod two_daemons;
 
 use crate::common::{Checks, cargo, sh};
 use crate::counts::Counts;
@@ -20,7 +21,8 @@ const USAGE: &str = "fabric [--short] [--provider NAME] [--seeds N] [--library P
   --library PATH   another libfabric than the system's
   --newest         the libfabric in the newest wheel of MPICH, which pip fetches
   --rdma           soft-RoCE under Debian's kernel in an emulated computer (`cargo xtask setup rdma`)
-  --speed          ping-pong beside the bare provider, TCP, Open MPI and MPICH (`cargo xtask setup bench`)";
+  --speed          ping-pong of links and tasks beside the bare provider, TCP, Open MPI and MPICH (`cargo xtask
+                   setup bench`)";
 
 /// The providers that work on any network.
 const PROVIDERS: [&str; 4] = ["tcp", "tcp;ofi_rxm", "udp;ofi_rxd", "sockets"];
@@ -113,7 +115,8 @@ fn program(is_short: bool) -> Result<PathBuf> {
     Ok(build::target_directory()?.join(folder).join("examples/fabric"))
 }
 
-fn build_program(is_short: bool) -> Result<PathBuf> {
+/// Builds the program, optimised if `is_short` is not set, and returns its path.
+pub fn build_program(is_short: bool) -> Result<PathBuf> {
     let mut build = cargo();
     build.args(["build", "--quiet", "--package", "pvm-task", "--example", "fabric"]);
     if !is_short {

@@ -165,6 +165,8 @@ pub struct Endpoint {
     spare_bodies: SpareBodies,
     regions: BTreeMap<RegionId, (Option<Registration>, ManuallyDrop<Memory>)>,
     regions_made: u64,
+    /// Regions whose registration was ended while a peer may have read them, and that still have pages.
+    retired: Vec<RegionId>,
     events: VecDeque<Event>,
     counters: Counters,
 }
@@ -221,6 +223,7 @@ impl Endpoint {
             spare_bodies: SpareBodies::default(),
             regions: BTreeMap::new(),
             regions_made: 0,
+            retired: Vec::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
         };

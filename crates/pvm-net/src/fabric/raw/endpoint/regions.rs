@@ -7,6 +7,7 @@ use std::mem::ManuallyDrop;
 impl Endpoint {
     /// Registers memory so that peers can read it.
     pub fn register(&mut self, memory: Memory) -> Result<RegionId, Failure> {
+        self.discard_retired();
         if self.objects.needs_pages() {
             memory.fetch_pages();
         }
@@ -70,12 +71,19 @@ impl Endpoint {
     }
 
     /// Ends the registration of memory that a peer may be reading, for example one that has died. A read that begins later
-    /// fails. The memory stays mapped until the endpoint is closed: a provider that reads in software may go on sending
-    /// from it.
+    /// fails. The memory stays mapped until the endpoint is closed, since a provider that reads in software may go on sending
+    /// from it; but it keeps no pages once nobody else needs its bytes.
     pub fn retire(&mut self, region: RegionId) {
         if let Some(registration) = self.regions.get_mut(&region).and_then(|of| of.0.take()) {
             self.objects.unregister(registration);
+            self.retired.push(region);
         }
+        self.discard_retired();
+    }
+
+    fn discard_retired(&mut self) {
+        let regions = &mut self.regions;
+        self.retired.retain(|region| regions.get_mut(region).is_some_and(|(_, memory)| !memory.discard_pages()));
     }
 
     /// Ends the registration of memory that no peer reads any more, and unmaps it.
