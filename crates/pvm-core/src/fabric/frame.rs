@@ -6,7 +6,7 @@
 //! message, a word with its kind (8 bits) and length (24 bits) and what would follow the header in a frame of its own. The
 //! first frame of an eager body continues with the lengths of body (64 bits) and content (32 bits), the content, and the
 //! first bytes of the body; the others with further bytes.
-use super::body_ways::Wishes;
+use super::transfers::Wishes;
 
 /// The length of a header in bytes, without what an offer adds.
 pub const HEADER_BYTES: usize = 24;

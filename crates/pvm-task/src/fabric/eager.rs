@@ -3,7 +3,7 @@
 use super::no_region;
 use super::pieces::Source;
 use super::sealed::Seals;
-use pvm_core::fabric::{BodyWay, BodyWays, Ready, Wishes};
+use pvm_core::fabric::{Ready, Transfer, Transfers, Wishes};
 use pvm_net::fabric::{Endpoint, Peer, SendError};
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use std::time::Instant;
 struct Begun {
     message: u64,
     bytes: usize,
-    way: BodyWay,
+    transfer: Transfer,
     at: Instant,
 }
 
@@ -20,7 +20,7 @@ struct Begun {
 pub(super) struct Bodies {
     /// Eager bodies that are not handed over to their ends.
     pub eager: VecDeque<Source>,
-    ways: BodyWays,
+    transfers: Transfers,
     begun: VecDeque<Begun>,
     /// When the last body was complete.
     last_end: Option<Instant>,
@@ -29,18 +29,23 @@ pub(super) struct Bodies {
 impl Bodies {
     /// `eager_bytes`: before anything was measured, bodies that are no longer than this are eager.
     pub fn new(eager_bytes: usize) -> Bodies {
-        Bodies { eager: VecDeque::new(), ways: BodyWays::new(eager_bytes), begun: VecDeque::new(), last_end: None }
+        Bodies {
+            eager: VecDeque::new(),
+            transfers: Transfers::new(eager_bytes),
+            begun: VecDeque::new(),
+            last_end: None,
+        }
     }
 
     /// Returns how the peer is to send its bodies.
     pub fn wishes(&self) -> Wishes {
-        self.ways.wishes()
+        self.transfers.wishes()
     }
 
     /// Notes that a body begins to arrive.
-    pub fn begin(&mut self, message: u64, bytes: u64, way: BodyWay) {
+    pub fn begin(&mut self, message: u64, bytes: u64, transfer: Transfer) {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        self.begun.push_back(Begun { message, bytes, way, at: Instant::now() });
+        self.begun.push_back(Begun { message, bytes, transfer, at: Instant::now() });
     }
 
     /// Notes that a message is complete. Returns whether its body was measured.
@@ -53,7 +58,7 @@ impl Bodies {
         // While several are under way, each counts from the end of the one before it, so that all together count once.
         let since = self.last_end.map_or(body.at, |end| end.max(body.at));
         let ns = now.saturating_duration_since(since).as_nanos();
-        self.ways.record(body.bytes, body.way, u64::try_from(ns).unwrap_or(u64::MAX));
+        self.transfers.record(body.bytes, body.transfer, u64::try_from(ns).unwrap_or(u64::MAX));
         self.last_end = Some(now);
         true
     }

@@ -21,7 +21,7 @@ use pauses::Pauses;
 pub use pauses::Wait;
 use pieces::{Pieces, Source};
 use pvm_core::fabric::{
-    ArrivedBody, BodyWay, Event, Header, Introduction, Link, Message, Offered, ToRead, UNCOUNTED_MAX, Untaken,
+    ArrivedBody, Event, Header, Introduction, Link, Message, Offered, ToRead, Transfer, UNCOUNTED_MAX, Untaken,
 };
 use pvm_net::fabric::{
     Endpoint, Event as Arrived, Fabric, Failure, Memory, Peer, PlaceId, RegionId, SendError, Slot, Waits,
@@ -307,16 +307,16 @@ impl FabricLinks {
         if let Body::InRegion(region, offset, bytes) = &body {
             self.endpoint.remote(*region, *offset, *bytes).ok_or_else(no_region)?;
         }
-        let number = match to.link.wishes_of_peer().way_of(bytes) {
-            BodyWay::Eager => {
+        let number = match to.link.wishes_of_peer().transfer_of(bytes) {
+            Transfer::Eager => {
                 to.bodies.eager.push_back(Source::from(body));
                 to.link.send_eager(content, bytes)
             }
-            BodyWay::Read if to.seals.is_some() && bytes > 0 => {
+            Transfer::Read if to.seals.is_some() && bytes > 0 => {
                 to.pieces.push(Source::from(body), &mut self.endpoint, &mut self.spare_stages)?;
                 to.link.send_in_pieces(content, bytes as u64)
             }
-            BodyWay::Read => {
+            Transfer::Read => {
                 let (region, offset, own) = match body {
                     Body::InRegion(region, offset, _) => (region, offset, None),
                     Body::Bytes(body) => {
@@ -479,9 +479,9 @@ impl FabricLinks {
                 }
                 Event::Read(read) => self.read(name, read),
                 Event::Taken(number) => self.taken(name, number),
-                Event::Begun { message, bytes, way } => {
+                Event::Begun { message, bytes, transfer } => {
                     if let Some(from) = self.neighbours.get_mut(&name) {
-                        from.bodies.begin(message, bytes, way);
+                        from.bodies.begin(message, bytes, transfer);
                     }
                 }
                 Event::NoMemory => self.give_up(name, Broken::NoMemory),

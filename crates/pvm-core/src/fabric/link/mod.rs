@@ -4,9 +4,9 @@ mod sending;
 #[cfg(test)]
 mod tests;
 
-use super::body_ways::{BodyWay, EAGER_BYTES_MAX, Wishes};
 use super::frame::{HEADER_BYTES, Header, Kind, OFFER_BYTES, Offered, PIECE_TAG_BYTES, Piece};
 use super::introduction::Introduction;
+use super::transfers::{EAGER_BYTES_MAX, Transfer, Wishes};
 use super::violation::Violation;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -68,7 +68,7 @@ pub enum Event {
         /// The length of the body.
         bytes: u64,
         /// How it comes.
-        way: BodyWay,
+        transfer: Transfer,
     },
     /// There is no memory for an eager body. The link is to be ended.
     NoMemory,
@@ -149,12 +149,12 @@ struct Arrival {
 #[derive(Debug)]
 struct Kept {
     message: Message,
-    way: Way,
+    form: Form,
 }
 
 /// How a message is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Form {
     /// In one frame, with an offer of the whole body if there is one.
     Whole,
     /// The owner makes the body ready piece by piece.
@@ -279,21 +279,21 @@ impl Link {
 
     /// Queues a message, and returns its number. Its content must not be longer than a frame allows.
     pub fn send(&mut self, message: Message) -> u64 {
-        self.keep(message, Way::Whole)
+        self.keep(message, Form::Whole)
     }
 
     /// Queues a message whose body has this length, at least 1, and is made ready piece by piece ([`Link::lacking`]).
     /// Returns its number.
     pub fn send_in_pieces(&mut self, content: Vec<u8>, body_bytes: u64) -> u64 {
         assert!(body_bytes > 0, "a body has bytes");
-        self.keep(Message::Long(content, Offered { bytes: body_bytes, address: 0, key: 0 }), Way::InPieces)
+        self.keep(Message::Long(content, Offered { bytes: body_bytes, address: 0, key: 0 }), Form::InPieces)
     }
 
     /// Queues a message whose body has this length, at least 1 and at most [`EAGER_BYTES_MAX`], and travels in frames: the
     /// owner adds it to them ([`Ready::body`]). Returns its number.
     pub fn send_eager(&mut self, content: Vec<u8>, body_bytes: usize) -> u64 {
         assert!((1..=EAGER_BYTES_MAX).contains(&body_bytes), "an eager body has bytes, but not many");
-        self.keep(Message::Long(content, Offered { bytes: body_bytes as u64, address: 0, key: 0 }), Way::Eager)
+        self.keep(Message::Long(content, Offered { bytes: body_bytes as u64, address: 0, key: 0 }), Form::Eager)
     }
 
     /// Returns whether the next frame can wait for a message of the owner, which then tells the same: it only grants credits,
@@ -313,14 +313,14 @@ impl Link {
         self.wishes_of_peer
     }
 
-    fn keep(&mut self, message: Message, way: Way) -> u64 {
+    fn keep(&mut self, message: Message, form: Form) -> u64 {
         let limit = match message {
             Message::Short(_) => self.short_bytes_max(0),
             Message::Long(..) => self.offer_content_bytes_max(0),
         };
         let (Message::Short(content) | Message::Long(content, _)) = &message;
         assert!(content.len() <= limit, "the content fits a frame");
-        self.kept.push_back(Kept { message, way });
+        self.kept.push_back(Kept { message, form });
         self.taken_by_peer + self.kept.len() as u64 - 1
     }
 

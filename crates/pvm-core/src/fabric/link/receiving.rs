@@ -1,8 +1,8 @@
 //! What a frame of the peer does.
 use super::super::frame::{read_eager, read_part};
 use super::{
-    Arrival, ArrivedBody, BTreeSet, BodyWay, EAGER_BYTES_MAX, Event, Header, Kind, Link, PIECES_UNTOLD_MAX, Piece,
-    ToRead, UNCOUNTED_MAX, Violation,
+    Arrival, ArrivedBody, BTreeSet, EAGER_BYTES_MAX, Event, Header, Kind, Link, PIECES_UNTOLD_MAX, Piece, ToRead,
+    Transfer, UNCOUNTED_MAX, Violation,
 };
 
 /// Returns memory for an eager body of this length, or `None` if there is none.
@@ -122,7 +122,7 @@ impl Link {
         self.begin_message(content, body, bytes_to_come)?;
         match piece {
             Some(piece) => {
-                self.begin_body(piece.body_bytes, BodyWay::Read);
+                self.begin_body(piece.body_bytes, Transfer::Read);
                 self.take_piece(piece, true)
             }
             None => {
@@ -141,8 +141,8 @@ impl Link {
         Ok(())
     }
 
-    fn begin_body(&mut self, bytes: u64, way: BodyWay) {
-        self.events.push_back(Event::Begun { message: self.last_message(), bytes, way });
+    fn begin_body(&mut self, bytes: u64, transfer: Transfer) {
+        self.events.push_back(Event::Begun { message: self.last_message(), bytes, transfer });
     }
 
     /// Returns the number of the last message that has arrived, or has begun to.
@@ -160,7 +160,7 @@ impl Link {
             return Ok(false);
         };
         self.begin_message(content, ArrivedBody::Here(body), body_bytes)?;
-        self.begin_body(body_bytes, BodyWay::Eager);
+        self.begin_body(body_bytes, Transfer::Eager);
         if let Some(last) = self.arrivals.back_mut() {
             last.awaited.insert(self.pieces_received);
         }

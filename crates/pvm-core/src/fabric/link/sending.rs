@@ -1,8 +1,8 @@
 //! Which frame is sent next.
 use super::super::frame::{EAGER_HEAD_BYTES, PART_HEAD_BYTES, eager_head, part_head};
 use super::{
-    BodyPart, HEADER_BYTES, Header, Kept, Kind, Lacking, Link, Message, OFFER_BYTES, Offered, PIECE_TAG_BYTES, Piece,
-    Ready, Way,
+    BodyPart, Form, HEADER_BYTES, Header, Kept, Kind, Lacking, Link, Message, OFFER_BYTES, Offered, PIECE_TAG_BYTES,
+    Piece, Ready,
 };
 
 /// What is next of the messages.
@@ -31,7 +31,7 @@ impl Link {
     /// Returns the piece that is to be made ready next, if the peer has a buffer for its frame.
     pub fn lacking(&self) -> Option<Lacking> {
         let next =
-            self.kept.get(self.in_flight).filter(|next| next.way == Way::InPieces && self.next_piece.is_none())?;
+            self.kept.get(self.in_flight).filter(|next| next.form == Form::InPieces && self.next_piece.is_none())?;
         let Message::Long(_, whole) = next.message else { return None };
         (self.counted_sent < self.allowed).then_some(Lacking {
             message: self.taken_by_peer + self.in_flight as u64,
@@ -91,10 +91,10 @@ impl Link {
             return count;
         }
         self.several.clear();
-        for Kept { message, way } in self.kept.range(self.in_flight..) {
+        for Kept { message, form } in self.kept.range(self.in_flight..) {
             let (kind, content, piece) = match message {
                 Message::Short(content) => (Kind::Short, content, None),
-                Message::Long(..) if *way != Way::Whole => break,
+                Message::Long(..) if *form != Form::Whole => break,
                 Message::Long(content, place) => (Kind::Offer, content, Some(Piece::whole(*place).bytes())),
             };
             let fields = piece.as_ref().map_or(&[][..], |piece| &piece[..]);
@@ -117,11 +117,11 @@ impl Link {
             Message::Long(content, whole) => (content, whole),
         };
         let is_first = self.offered_bytes == 0;
-        Some(match next.way {
-            Way::Whole => Next::new(Kind::Offer, content).with(&Piece::whole(*whole).bytes()),
-            Way::InPieces if is_first => Next::new(Kind::Offer, content).with(&self.next_piece?.bytes()),
-            Way::InPieces => Next::new(Kind::Piece, &[]).with(&self.next_piece?.bytes()),
-            Way::Eager => {
+        Some(match next.form {
+            Form::Whole => Next::new(Kind::Offer, content).with(&Piece::whole(*whole).bytes()),
+            Form::InPieces if is_first => Next::new(Kind::Offer, content).with(&self.next_piece?.bytes()),
+            Form::InPieces => Next::new(Kind::Piece, &[]).with(&self.next_piece?.bytes()),
+            Form::Eager => {
                 let (at, left) = (self.offered_bytes as usize, (whole.bytes - self.offered_bytes) as usize);
                 let (frame, room) = match is_first {
                     true => {

@@ -124,9 +124,9 @@ impl Side {
                     assert_eq!(self.read.remove(&number), is_read.then(|| body_bytes(number)));
                     self.delivered += 1;
                 }
-                Event::Begun { message, bytes, way } => {
+                Event::Begun { message, bytes, transfer } => {
                     assert!(message >= self.delivered && bytes == body_bytes(message));
-                    assert_eq!(way == BodyWay::Eager, is_eager(message));
+                    assert_eq!(transfer == Transfer::Eager, is_eager(message));
                 }
                 Event::NoMemory => panic!("there is memory"),
                 Event::Read(read) => {
@@ -439,7 +439,7 @@ fn a_long_message_that_is_held_does_not_count_as_taken_before_its_release() {
         }
     };
     pass(&mut one, &mut other);
-    assert!(matches!(other.poll_event(), Some(Event::Begun { message: 0, bytes: 5, way: BodyWay::Read })));
+    assert!(matches!(other.poll_event(), Some(Event::Begun { message: 0, bytes: 5, transfer: Transfer::Read })));
     let Some(Event::Read(read)) = other.poll_event() else { panic!("the body is to be read") };
     other.piece_arrived(read.message, read.number);
     for released in [false, true] {
