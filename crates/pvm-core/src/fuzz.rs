@@ -37,16 +37,18 @@ pub const TARGETS: &[Target] = &[
         name: "fabric-link",
         run: fabric_link,
         decoder: &[
-            part("crates/pvm-core/src/fabric/frame.rs", &["read", "link_of", "read_part", "from_number"]),
+            part("crates/pvm-core/src/fabric/frame.rs", &["read", "link_of", "read_part", "read_eager", "from_number"]),
             part("crates/pvm-core/src/fabric/introduction.rs", &["decode"]),
             part(
-                "crates/pvm-core/src/fabric/link.rs",
+                "crates/pvm-core/src/fabric/link/receiving.rs",
                 &[
                     "receive",
                     "awaits",
                     "take",
                     "take_kind",
                     "take_message",
+                    "take_eager",
+                    "take_more",
                     "take_piece",
                     "take_counters",
                     "piece_arrived",
