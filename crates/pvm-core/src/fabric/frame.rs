@@ -1,9 +1,12 @@
 //! The frames of a link on a fabric. All numbers are little endian.
 //!
-//! A frame begins with the link's name, a word with the kind (8 bits) and the serial number (56 bits), and two
-//! counters. An offer continues with the body's length, and the length, address, key and tag of the body's first piece;
+//! A frame begins with the link's name, a word with the kind (8 bits), the wishes (8 bits) and the serial number (48 bits),
+//! and two counters. An offer continues with the body's length, and the length, address, key and tag of the body's first piece;
 //! a further piece with the same. The content follows. A frame with several messages consists of the header and, for each
-//! message, a word with its kind (8 bits) and length (24 bits) and what would follow the header in a frame of its own.
+//! message, a word with its kind (8 bits) and length (24 bits) and what would follow the header in a frame of its own. The
+//! first frame of an eager body continues with the lengths of body (64 bits) and content (32 bits), the content, and the
+//! first bytes of the body; the others with further bytes.
+use super::transfers::Wishes;
 
 /// The length of a header in bytes, without what an offer adds.
 pub const HEADER_BYTES: usize = 24;
@@ -12,7 +15,9 @@ pub const OFFER_BYTES: usize = 32 + PIECE_TAG_BYTES;
 /// The length of a piece's tag in bytes.
 pub const PIECE_TAG_BYTES: usize = 16;
 /// Serial numbers are smaller than this.
-const SERIALS: u64 = 1 << 56;
+const SERIALS: u64 = 1 << 48;
+/// The length of what the first frame of an eager body adds.
+pub const EAGER_HEAD_BYTES: usize = 12;
 
 /// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +34,10 @@ pub enum Kind {
     Piece = 5,
     /// Several messages: short ones and offers.
     Several = 6,
+    /// A message with the first bytes of its body.
+    Eager = 7,
+    /// Further bytes of the body of the last message.
+    More = 8,
 }
 
 impl Kind {
@@ -40,6 +49,8 @@ impl Kind {
             4 => Kind::Taken,
             5 => Kind::Piece,
             6 => Kind::Several,
+            7 => Kind::Eager,
+            8 => Kind::More,
             _ => return None,
         })
     }
@@ -79,6 +90,8 @@ pub struct Header {
     pub link: u64,
     /// The kind.
     pub kind: Kind,
+    /// How the receiver is to send its bodies.
+    pub wishes: Wishes,
     /// How many frames went before on this link in this direction.
     pub serial: u64,
     /// How many counted frames the receiver may have sent in all, modulo 2^32.
@@ -93,7 +106,7 @@ impl Header {
     pub fn bytes(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&self.link.to_le_bytes());
-        let word = (self.kind as u64) << 56 | self.serial % SERIALS;
+        let word = (self.kind as u64) << 56 | u64::from(self.wishes.0) << 48 | self.serial % SERIALS;
         bytes[8..16].copy_from_slice(&word.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.allowed.to_le_bytes());
         bytes[20..].copy_from_slice(&self.taken.to_le_bytes());
@@ -111,6 +124,7 @@ impl Header {
         let header = Header {
             link: u64::from_le_bytes(*link),
             kind,
+            wishes: Wishes((word >> 48) as u8),
             serial: word % SERIALS,
             allowed: u32::from_le_bytes(*allowed),
             taken: u32::from_le_bytes(*taken),
@@ -153,6 +167,22 @@ impl Piece {
     }
 }
 
+/// Returns what follows the header of an eager body's first frame.
+pub fn eager_head(body_bytes: u64, content_bytes: usize) -> [u8; EAGER_HEAD_BYTES] {
+    let mut bytes = [0; EAGER_HEAD_BYTES];
+    bytes[..8].copy_from_slice(&body_bytes.to_le_bytes());
+    bytes[8..].copy_from_slice(&(content_bytes as u32).to_le_bytes());
+    bytes
+}
+
+/// Splits what follows the header of an eager body's first frame: the length of the body, the content, and the first bytes.
+pub fn read_eager(rest: &[u8]) -> Option<(u64, &[u8], &[u8])> {
+    let (body_bytes, rest) = rest.split_first_chunk()?;
+    let (content_bytes, rest) = rest.split_first_chunk()?;
+    let (content, body) = rest.split_at_checked(u32::from_le_bytes(*content_bytes) as usize)?;
+    Some((u64::from_le_bytes(*body_bytes), content, body))
+}
+
 /// Returns the word in front of a message of this kind and length among several.
 pub fn part_head(kind: Kind, bytes: usize) -> [u8; PART_HEAD_BYTES] {
     assert!(bytes < PART_BYTES_END, "a message in a frame is shorter");
@@ -173,14 +203,15 @@ mod tests {
 
     #[test]
     fn frames_are_read_as_they_were_written() {
-        for kind in [Kind::Short, Kind::Offer, Kind::Grant, Kind::Taken, Kind::Piece, Kind::Several] {
-            let header = Header { link: u64::MAX - 1, kind, serial: SERIALS - 2, allowed: u32::MAX, taken: 7 };
+        for kind in (1..=8).filter_map(Kind::from_number) {
+            let (wishes, serial) = (Wishes(0x5a), SERIALS - 2);
+            let header = Header { link: u64::MAX - 1, kind, wishes, serial, allowed: u32::MAX, taken: 7 };
             let mut frame = header.bytes().to_vec();
             frame.extend_from_slice(b"content");
             assert_eq!(Header::read(&frame), Some((header, &b"content"[..])));
             assert_eq!(Header::link_of(&frame), Some(header.link));
             assert!((0..HEADER_BYTES).all(|end| Header::read(&frame[..end]).is_none()));
-            for wrong in [0, 7, 255] {
+            for wrong in [0, 9, 255] {
                 frame[15] = wrong;
                 assert_eq!(Header::read(&frame), None);
             }
@@ -193,12 +224,19 @@ mod tests {
     }
 
     #[test]
+    fn the_first_frame_of_an_eager_body_is_split_as_it_was_put_together() {
+        let rest = [&eager_head(1 << 40, 3)[..], b"onetwo"].concat();
+        assert_eq!(read_eager(&rest), Some((1 << 40, &b"one"[..], &b"two"[..])));
+        assert!((0..EAGER_HEAD_BYTES + 3).all(|end| read_eager(&rest[..end]).is_none()));
+    }
+
+    #[test]
     fn several_messages_are_told_apart() {
         let several = [&part_head(Kind::Short, 3)[..], b"one", &part_head(Kind::Offer, 0)].concat();
         let (kind, part, rest) = read_part(&several).unwrap();
         assert_eq!((kind, part), (Kind::Short, &b"one"[..]));
         assert_eq!(read_part(rest), Some((Kind::Offer, &[][..], &[][..])));
         assert!((0..7).all(|end| read_part(&several[..end]).is_none()));
-        assert_eq!(read_part(&[0, 0, 0, 7]), None);
+        assert_eq!(read_part(&[0, 0, 0, 9]), None);
     }
 }

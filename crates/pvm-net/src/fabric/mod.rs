@@ -19,7 +19,7 @@ pub use choice::Setting;
 pub use devices::has_devices;
 pub use raw::{
     Candidate, Counters, Endpoint, Event, Library, Memory, MemoryError, Peer, PlaceId, ReadError, ReadPart, RegionId,
-    Remote, SendError, Slot, Waits,
+    Remote, SendError, Slot, SpareBodies, Waits,
 };
 use std::ffi::OsStr;
 use std::fmt;
@@ -124,11 +124,20 @@ pub struct Queues {
     pub reads: usize,
     /// The length of a buffer, which is that of the longest message.
     pub buffer_bytes: usize,
+    /// The most of it if the provider asks for registered buffers: these have all their pages, and count as locked memory.
+    pub registered_bytes_max: usize,
 }
 
 impl Queues {
-    /// The usual queues: 2.5 MiB.
-    pub const USUAL: Queues = Queues { receives: 256, sends: 64, reads: 16, buffer_bytes: 8192 };
+    /// The usual queues. Two buffers hold 64 KiB and what each frame adds, or eight registered ones. Registered, they take
+    /// 2.6 MiB; others have only the pages that were used. More than 8 MiB of locked memory is often forbidden.
+    pub const USUAL: Queues = Queues {
+        receives: 256,
+        sends: 64,
+        reads: 16,
+        buffer_bytes: (32 << 10) + 256,
+        registered_bytes_max: (8 << 10) + 256,
+    };
 }
 
 /// An open provider.

@@ -32,6 +32,7 @@ struct Bare {
 impl Bare {
     fn new(options: &Options, setting: &Setting) -> Result<Bare> {
         let mut ends = [open(options, setting)?.endpoint, open(options, setting)?.endpoint];
+        ends.iter_mut().try_for_each(|end| end.use_receives(usize::MAX))?;
         let addresses = ends.each_ref().map(|end| end.address().to_vec());
         let peers = [ends[0].insert(&addresses[1])?, ends[1].insert(&addresses[0])?];
         Ok(Bare { ends, peers, region: None })

@@ -13,8 +13,11 @@ const ROUNDS: usize = 15;
 const TRIPS: usize = 300;
 const SHORT_BYTES: usize = 8;
 const LONG_BYTES: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
-/// How long the process is idle.
-const IDLE: Duration = Duration::from_millis(1000);
+/// How long the process is idle, and how often: other work on the machine makes some waits more expensive.
+const IDLE: Duration = Duration::from_millis(400);
+const WAITS: usize = 3;
+/// The share of a processor that a waiting process may use, in percent.
+const IDLE_PERCENT_MAX: f64 = 1.0;
 
 /// An endpoint without links, and its peer.
 struct Bare {
@@ -24,6 +27,7 @@ struct Bare {
 
 fn bare(options: &Options, setting: &Setting, control: &mut Control) -> Result<Bare> {
     let mut endpoint = open(options, setting)?.endpoint;
+    endpoint.use_receives(usize::MAX)?;
     control.send(endpoint.address())?;
     let peer = endpoint.insert(&control.receive()?)?;
     Ok(Bare { endpoint, peer })
@@ -268,42 +272,52 @@ pub fn serve_speed(
     Ok(())
 }
 
-/// Waits for a message without any work, and prints which share of a processor that takes.
+/// Waits for messages without any work. Fails if even the cheapest wait takes too large a share of a processor.
 pub fn idle(mut links: FabricLinks, name: LinkName, mut control: Control) -> Result<()> {
     links.send_short(name, vec![1]);
     next_message(&mut links)?;
-    let (start, used) = (Instant::now(), processor_time());
-    let mut has_arrived = false;
-    while start.elapsed() < 10 * IDLE && !has_arrived {
-        match links.poll()? {
-            Some(FabricEvent::Message { .. }) => has_arrived = true,
-            Some(_) => {}
-            None => sleep(&mut links, &mut [])?,
+    let mut least = f64::INFINITY;
+    for _ in 0..WAITS {
+        let (start, used) = (Instant::now(), processor_time());
+        while !has_message(&mut links)? {
+            if start.elapsed() > 25 * IDLE {
+                return Err("the message that ends the wait does not arrive".into());
+            }
+            sleep(&mut links, &mut [])?;
+        }
+        let share = 100.0 * (processor_time() - used).as_secs_f64() / start.elapsed().as_secs_f64();
+        least = least.min(share);
+    }
+    control.send(b"end")?;
+    if least >= IDLE_PERCENT_MAX {
+        return Err(format!("a wait takes {least:.2} % of a processor").into());
+    }
+    println!("ok waited {WAITS} times {:.1} s, the cheapest with {least:.2} % of a processor", IDLE.as_secs_f64());
+    Ok(())
+}
+
+/// Returns whether a message has arrived.
+fn has_message(links: &mut FabricLinks) -> Result<bool> {
+    while let Some(event) = links.poll()? {
+        if matches!(event, FabricEvent::Message { .. }) {
+            return Ok(true);
         }
     }
-    let (elapsed, used) = (start.elapsed(), processor_time() - used);
-    control.send(b"end")?;
-    if !has_arrived {
-        return Err("the message that ends the wait does not arrive".into());
-    }
-    println!(
-        "ok waited {:.1} s with {:.1} % of a processor",
-        elapsed.as_secs_f64(),
-        100.0 * used.as_secs_f64() / elapsed.as_secs_f64()
-    );
-    Ok(())
+    Ok(false)
 }
 
 /// The other side of [`idle`].
 pub fn serve_idle(mut links: FabricLinks, name: LinkName, control: Control) -> Result<()> {
     next_message(&mut links)?;
     links.send_short(name, vec![2]);
-    let start = Instant::now();
-    while start.elapsed() < IDLE {
-        links.poll()?;
-        sleep(&mut links, &mut [])?;
+    for _ in 0..WAITS {
+        let start = Instant::now();
+        while start.elapsed() < IDLE {
+            links.poll()?;
+            sleep(&mut links, &mut [])?;
+        }
+        links.send_short(name, vec![3]);
     }
-    links.send_short(name, vec![3]);
     while !control.has_word() && !control.has_ended() {
         links.poll()?;
         sleep(&mut links, &mut [])?;

@@ -10,7 +10,8 @@ const EXCHANGES: [(usize, usize); 4] = [(300, 8), (100, 64 << 10), (20, 1 << 20)
 /// How often each is measured.
 const REPETITIONS: usize = 3;
 /// Buffers of the bare endpoint.
-const QUEUES: Queues = Queues { receives: 4, sends: 2, reads: 1, buffer_bytes: 16 << 20 };
+const QUEUES: Queues =
+    Queues { receives: 4, sends: 2, reads: 1, buffer_bytes: 16 << 20, registered_bytes_max: usize::MAX };
 
 /// One end of the ping-pong.
 trait End {
@@ -118,6 +119,7 @@ pub fn linked(mut links: FabricLinks, name: LinkName, mut control: Control, is_f
 /// Ping-pong of the bare provider.
 pub fn bare(mut control: Control, options: &Options, setting: &Setting, is_first: bool) -> Result<()> {
     let mut endpoint = open_with_queues(options, setting, QUEUES)?.endpoint;
+    endpoint.use_receives(QUEUES.receives)?;
     control.send(endpoint.address())?;
     let peer = endpoint.insert(&control.receive()?)?;
     let mut end = Bare { endpoint, peer, content: vec![7; QUEUES.buffer_bytes] };

@@ -14,7 +14,7 @@ const LARGE_BYTES: usize = 1 << 20;
 
 /// Copies of at least this size, in bytes, reuse the memory of earlier copies.
 const SPARE_BYTES_MIN: usize = 4 << 10;
-/// The most memory that is kept for reuse, in bytes.
+/// The most memory that a pool keeps for reuse, in bytes, unless it was made for more.
 const SPARES_BYTES_MAX: usize = 8 << 20;
 /// How many pooled buffers are considered for reuse.
 const SPARES_TRIED_MAX: usize = 8;
@@ -69,13 +69,29 @@ fn lend(blocks: &[(Block, usize)], range: Range<usize>) -> Vec<Lent<'_>> {
 }
 
 /// Memory of acknowledged copies, kept for later copies: it is mapped already, and may be in the caches.
-#[derive(Default)]
 pub(crate) struct BufferPool {
     copies: Vec<Vec<u8>>,
     bytes: usize,
+    bytes_max: usize,
+}
+
+impl Default for BufferPool {
+    fn default() -> BufferPool {
+        BufferPool::new(SPARES_BYTES_MAX)
+    }
 }
 
 impl BufferPool {
+    /// Returns an empty pool that keeps at most this number of bytes.
+    pub fn new(bytes_max: usize) -> BufferPool {
+        BufferPool { copies: Vec::new(), bytes: 0, bytes_max }
+    }
+
+    /// Frees the memory that is kept.
+    pub fn clear(&mut self) {
+        *self = BufferPool::new(self.bytes_max);
+    }
+
     /// Returns an empty buffer: if the pool has a suitable one, a buffer with a capacity of at least `bytes`; otherwise
     /// a new one without memory.
     fn take(&mut self, bytes: usize) -> Vec<u8> {
@@ -97,10 +113,10 @@ impl BufferPool {
             QueuedBody::Shared(copy) => Arc::try_unwrap(copy).unwrap_or_default(),
             QueuedBody::Blocks(_) => return,
         };
-        if copy.capacity() < SPARE_BYTES_MIN || copy.capacity() > SPARES_BYTES_MAX {
+        if copy.capacity() < SPARE_BYTES_MIN || copy.capacity() > self.bytes_max {
             return;
         }
-        if self.bytes + copy.capacity() > SPARES_BYTES_MAX {
+        if self.bytes + copy.capacity() > self.bytes_max {
             *self = BufferPool::default();
         }
         copy.clear();
@@ -182,6 +198,11 @@ pub(crate) struct SendQueue {
 }
 
 impl SendQueue {
+    /// Returns an empty queue with this memory for copies.
+    pub fn with_pool(pool: BufferPool) -> SendQueue {
+        SendQueue { pool, ..SendQueue::default() }
+    }
+
     /// Adds a message. `written`: whether the socket has taken this message and all before it.
     pub fn push(&mut self, message: QueuedMessage, written: bool) {
         assert!(!written || self.written == self.messages.len(), "a message has been written before its turn");

@@ -38,11 +38,11 @@ impl FabricLinks {
     fn begin(&mut self, name: LinkName, read: ToRead) -> Result<(), ReadError> {
         let Some(from) = self.neighbours.get_mut(&name) else { return Ok(()) };
         let length = |bytes: u64| usize::try_from(bytes).map_err(|_| ReadError::NoMemory);
-        let place = match from.bodies.get(&read.message) {
+        let place = match from.places.get(&read.message) {
             Some(place) => *place,
             None => {
                 let place = self.endpoint.make_place(length(read.piece.body_bytes)?)?;
-                from.bodies.insert(read.message, place);
+                from.places.insert(read.message, place);
                 place
             }
         };
@@ -75,7 +75,7 @@ impl FabricLinks {
 
     /// Takes the body of a message.
     pub(super) fn take_body(&mut self, name: LinkName, message: u64) -> Result<Option<Vec<u8>>, Failure> {
-        let place = self.neighbours.get_mut(&name).and_then(|from| from.bodies.remove(&message));
+        let place = self.neighbours.get_mut(&name).and_then(|from| from.places.remove(&message));
         place.map(|place| self.endpoint.take_body(place)).transpose()
     }
 }

@@ -3,7 +3,8 @@ use pvm_core::fabric::Wish;
 use pvm_net::fabric::{Fabric, Queues, Setting};
 
 /// Small queues: the endpoint is closed again at once.
-const QUEUES: Queues = Queues { receives: 16, sends: 4, reads: 1, buffer_bytes: 4096 };
+const QUEUES: Queues =
+    Queues { receives: 16, sends: 4, reads: 1, buffer_bytes: 4096, registered_bytes_max: usize::MAX };
 
 /// What there is.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,17 +8,21 @@
 //! network carries, and what peers can read, is unreadable to others. What does not bear the seal is dropped, so it
 //! cannot even disturb a link.
 mod bodies;
+mod eager;
 mod look;
 mod pauses;
 mod pieces;
 pub(crate) mod route;
 mod sealed;
 
+use eager::{Bodies, send_frame};
 pub use look::{Found, look};
 use pauses::Pauses;
 pub use pauses::Wait;
 use pieces::{Pieces, Source};
-use pvm_core::fabric::{Event, Header, Introduction, Link, Message, Offered, ToRead, UNCOUNTED_MAX, Untaken};
+use pvm_core::fabric::{
+    ArrivedBody, Event, Header, Introduction, Link, Message, Offered, ToRead, Transfer, UNCOUNTED_MAX, Untaken,
+};
 use pvm_net::fabric::{
     Endpoint, Event as Arrived, Fabric, Failure, Memory, Peer, PlaceId, RegionId, SendError, Slot, Waits,
 };
@@ -37,6 +41,9 @@ use std::time::Instant;
 /// * Test: `a_receiver_that_reads_nothing_stops_its_sender_at_the_credits`
 const PEER_FRAMES_MAX: u32 = 14;
 
+/// How many more receive buffers are in use: what arrives for links that have ended needs some.
+const STRANGERS_FRAMES: usize = 16;
+
 /// The longest body that is read from a peer, in bytes.
 ///
 /// * Filled by: each task with a link to this one
@@ -54,6 +61,16 @@ pub enum Body {
     InRegion(RegionId, usize, usize),
     /// Here. It is kept until the peer has taken it.
     Bytes(Arc<Vec<u8>>),
+}
+
+impl Body {
+    /// Returns the length in bytes.
+    fn len(&self) -> usize {
+        match self {
+            Body::InRegion(_, _, bytes) => *bytes,
+            Body::Bytes(bytes) => bytes.len(),
+        }
+    }
 }
 
 /// Why a link has ended.
@@ -109,7 +126,9 @@ struct Neighbour {
     /// Sealed bodies that are sent.
     pieces: Pieces,
     /// Bodies that are read, by the numbers of their messages.
-    bodies: BTreeMap<u64, PlaceId>,
+    places: BTreeMap<u64, PlaceId>,
+    /// Eager bodies that are sent, and what is known of the speed of all that arrive.
+    bodies: Bodies,
 }
 
 /// All links of a process on one fabric.
@@ -175,6 +194,7 @@ impl FabricLinks {
         let mut name = [0; 8];
         pvm_net::fabric::fill_random(&mut name)?;
         self.free_buffers = self.free_buffers.checked_sub(buffers)?;
+        self.use_buffers().ok()?;
         Some(Introduction {
             provider: self.provider.clone(),
             address: self.endpoint.address().to_vec(),
@@ -186,7 +206,19 @@ impl FabricLinks {
 
     /// Takes back an introduction to which no link was made.
     pub fn withdraw(&mut self, _ours: &Introduction) {
+        self.free_promised();
+    }
+
+    fn free_promised(&mut self) {
         self.free_buffers += (PEER_FRAMES_MAX + UNCOUNTED_MAX) as usize;
+        // If the provider takes no more buffers, that is noticed with the next message.
+        let _ = self.use_buffers();
+    }
+
+    /// Uses the buffers that peers were promised, and some for what nobody should send.
+    fn use_buffers(&mut self) -> Result<(), Failure> {
+        let promised = self.endpoint.queues().receives - self.free_buffers;
+        self.endpoint.use_receives(promised + STRANGERS_FRAMES)
     }
 
     /// Makes a link to a peer that knows `ours`. `secrets` seal what is sent and what arrives.
@@ -197,11 +229,14 @@ impl FabricLinks {
         secrets: Option<&Secrets>,
     ) -> Result<LinkName, Failure> {
         let unfit = || Failure { call: "introduction", words: "the peer uses another provider, or has no room".into() };
-        let link = Link::new(ours, theirs, BODY_BYTES_MAX).ok_or_else(unfit)?;
+        let mut link = Link::new(ours, theirs, BODY_BYTES_MAX).ok_or_else(unfit)?;
         let peer = self.endpoint.insert(&theirs.address)?;
         let seals = secrets.map(Seals::new);
-        let (offers, pieces, bodies) = (VecDeque::new(), Pieces::default(), BTreeMap::new());
-        self.neighbours.insert(ours.link, Neighbour { peer, link, seals, offers, pieces, bodies });
+        let (offers, pieces, places) = (VecDeque::new(), Pieces::default(), BTreeMap::new());
+        // At first, those that need no further credits.
+        let bodies = Bodies::new(ours.credits as usize * ours.frame_bytes as usize);
+        link.wish(bodies.wishes());
+        self.neighbours.insert(ours.link, Neighbour { peer, link, seals, offers, pieces, places, bodies });
         Ok(ours.link)
     }
 
@@ -232,13 +267,13 @@ impl FabricLinks {
             self.endpoint.retire(region);
         }
         self.spare_stages.extend(neighbour.pieces.into_stages());
-        for place in neighbour.bodies.into_values() {
+        for place in neighbour.places.into_values() {
             self.endpoint.give_up_body(place);
         }
         self.endpoint.remove(neighbour.peer);
         self.waiting_reads.retain(|(link, ..)| *link != name);
         self.reads.retain(|_, (link, _)| *link != name);
-        self.free_buffers += (PEER_FRAMES_MAX + UNCOUNTED_MAX) as usize;
+        self.free_promised();
         Some(neighbour.link.into_untaken())
     }
 
@@ -263,38 +298,36 @@ impl FabricLinks {
         Some(number)
     }
 
-    /// Sends a message whose body the peer reads. Returns its number, or `None` if there is no such link.
+    /// Sends a message with a body that does not fit a frame: in several frames, or the peer reads it. Returns its number, or
+    /// `None` if there is no such link.
     pub fn send_long(&mut self, name: LinkName, content: Vec<u8>, body: Body) -> Result<Option<u64>, Failure> {
         let Some(to) = self.neighbours.get_mut(&name) else { return Ok(None) };
         assert!(content.len() <= to.link.offer_content_bytes_max(to.frame_seal_bytes()), "the content fits a frame");
-        let number = match body {
-            Body::InRegion(region, offset, bytes) => {
+        let bytes = body.len();
+        if let Body::InRegion(region, offset, bytes) = &body {
+            self.endpoint.remote(*region, *offset, *bytes).ok_or_else(no_region)?;
+        }
+        let number = match to.link.wishes_of_peer().transfer_of(bytes) {
+            Transfer::Eager => {
+                to.bodies.eager.push_back(Source::from(body));
+                to.link.send_eager(content, bytes)
+            }
+            Transfer::Read if to.seals.is_some() && bytes > 0 => {
+                to.pieces.push(Source::from(body), &mut self.endpoint, &mut self.spare_stages)?;
+                to.link.send_in_pieces(content, bytes as u64)
+            }
+            Transfer::Read => {
+                let (region, offset, own) = match body {
+                    Body::InRegion(region, offset, _) => (region, offset, None),
+                    Body::Bytes(body) => {
+                        let region = self.endpoint.register(Memory::from_vec(body))?;
+                        (region, 0, Some(region))
+                    }
+                };
                 let remote = self.endpoint.remote(region, offset, bytes).ok_or_else(no_region)?;
-                match bytes {
-                    1.. if to.seals.is_some() => {
-                        to.pieces.push(Source::InRegion(region, offset), &mut self.endpoint, &mut self.spare_stages)?;
-                        to.link.send_in_pieces(content, bytes as u64)
-                    }
-                    _ => {
-                        let offered = Offered { bytes: bytes as u64, address: remote.address, key: remote.key };
-                        let number = to.link.send(Message::Long(content, offered));
-                        to.offers.push_back((number, None));
-                        number
-                    }
-                }
-            }
-            Body::Bytes(body) if to.seals.is_some() && !body.is_empty() => {
-                let bytes = body.len() as u64;
-                to.pieces.push(Source::Bytes(body), &mut self.endpoint, &mut self.spare_stages)?;
-                to.link.send_in_pieces(content, bytes)
-            }
-            Body::Bytes(body) => {
-                let bytes = body.len();
-                let region = self.endpoint.register(Memory::from_vec(body))?;
-                let remote = self.endpoint.remote(region, 0, bytes).ok_or_else(no_region)?;
                 let offered = Offered { bytes: bytes as u64, address: remote.address, key: remote.key };
                 let number = to.link.send(Message::Long(content, offered));
-                to.offers.push_back((number, Some(region)));
+                to.offers.push_back((number, own));
                 number
             }
         };
@@ -313,15 +346,15 @@ impl FabricLinks {
                 }
             }
             let Some(ready) = to.link.ready(to.frame_seal_bytes()) else { break };
-            let result = match &to.seals {
-                None => self.endpoint.send(to.peer, &[ready.head(), ready.content]),
-                Some(seals) => {
-                    seals.seal_frame(&ready, &mut self.scratch);
-                    self.endpoint.send(to.peer, &[&self.scratch])
+            let is_end = ready.body.is_some_and(|part| part.is_last);
+            let source = to.bodies.eager.front();
+            match send_frame(&mut self.endpoint, to.peer, to.seals.as_ref(), &ready, source, &mut self.scratch) {
+                Ok(()) => {
+                    to.link.sent();
+                    if is_end {
+                        to.bodies.eager.pop_front();
+                    }
                 }
-            };
-            match result {
-                Ok(()) => to.link.sent(),
                 Err(SendError::Full) => return self.mark_due(name),
                 Err(SendError::TooLong) => unreachable!("a frame is not longer than the peer's buffers, nor ours"),
                 Err(SendError::Failed(failure)) => return self.give_up(name, Broken::Provider(failure)),
@@ -392,8 +425,13 @@ impl FabricLinks {
                 }
             }
         }
+        let has_events = !self.events.is_empty();
         for name in std::mem::take(&mut self.due) {
-            self.transmit(name);
+            match self.neighbours.get(&name) {
+                // The owner may answer an event, and the answer grants the same.
+                Some(to) if has_events && to.link.can_wait() => self.mark_due(name),
+                _ => self.transmit(name),
+            }
         }
         Ok(())
     }
@@ -405,12 +443,12 @@ impl FabricLinks {
             self.dropped += 1;
             return self.endpoint.post(slot);
         };
-        let frame = self.endpoint.message_mut(&mut slot);
+        let (frame, spares) = self.endpoint.message_mut(&mut slot);
         let opened = match &from.seals {
             Some(seals) => seals.open_frame(frame, &from.link),
             None => Some(&*frame),
         };
-        let result = opened.map(|frame| from.link.receive(frame));
+        let result = opened.map(|frame| from.link.receive(frame, &mut |bytes| spares.take(bytes)));
         self.endpoint.post(slot)?;
         match result {
             None => self.dropped += 1,
@@ -427,8 +465,13 @@ impl FabricLinks {
     fn take_link_events(&mut self, name: LinkName) {
         while let Some(event) = self.neighbours.get_mut(&name).and_then(|from| from.link.poll_event()) {
             match event {
-                Event::Message { number, content, has_body } => {
-                    let body = if has_body { self.take_body(name, number) } else { Ok(None) };
+                Event::Message { number, content, body } => {
+                    let body = match body {
+                        ArrivedBody::None => Ok(None),
+                        ArrivedBody::Read => self.take_body(name, number),
+                        ArrivedBody::Here(body) => Ok(Some(body)),
+                    };
+                    self.body_ended(name, number);
                     match body {
                         Ok(body) => self.events.push_back(FabricEvent::Message { link: name, content, body }),
                         Err(failure) => self.give_up(name, Broken::Provider(failure)),
@@ -436,6 +479,21 @@ impl FabricLinks {
                 }
                 Event::Read(read) => self.read(name, read),
                 Event::Taken(number) => self.taken(name, number),
+                Event::Begun { message, bytes, transfer } => {
+                    if let Some(from) = self.neighbours.get_mut(&name) {
+                        from.bodies.begin(message, bytes, transfer);
+                    }
+                }
+                Event::NoMemory => self.give_up(name, Broken::NoMemory),
+            }
+        }
+    }
+
+    /// Notes how long the body of a message has taken, if it has one, and what the peer is to do with the next ones.
+    fn body_ended(&mut self, name: LinkName, message: u64) {
+        if let Some(from) = self.neighbours.get_mut(&name) {
+            if from.bodies.end(message) {
+                from.link.wish(from.bodies.wishes());
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Sealed bodies on their way out. A body is sealed piece by piece, in memory that is used again when the peer has read
 //! the piece: so sealing, transfer and opening go on at the same time, and what is sealed is still in a cache when the
 //! provider sends it.
-use super::no_region;
 use super::sealed::Seals;
+use super::{Body, no_region};
 use pvm_core::fabric::{Link, Offered};
 use pvm_net::fabric::{Endpoint, Failure, Memory, RegionId};
 use std::collections::VecDeque;
@@ -20,6 +20,15 @@ pub(super) enum Source {
     InRegion(RegionId, usize),
     /// Here.
     Bytes(Arc<Vec<u8>>),
+}
+
+impl From<Body> for Source {
+    fn from(body: Body) -> Source {
+        match body {
+            Body::InRegion(region, offset, _) => Source::InRegion(region, offset),
+            Body::Bytes(bytes) => Source::Bytes(bytes),
+        }
+    }
 }
 
 /// The bodies of one link that are not sealed to their ends, and the memory in which they are.

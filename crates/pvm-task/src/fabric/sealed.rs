@@ -1,5 +1,5 @@
 //! Frames and pieces of bodies that only the two tasks of a link can read.
-use pvm_core::fabric::{HEADER_BYTES, Header, Link, Ready};
+use pvm_core::fabric::{HEADER_BYTES, Header, Link};
 use pvm_net::{SECRET_BYTES, Seal, TAG_BYTES};
 
 /// How many bytes longer a sealed frame is.
@@ -26,12 +26,9 @@ impl Seals {
         Seals { sending: Seal::new(&secrets.sending, true), receiving: Seal::new(&secrets.receiving, true) }
     }
 
-    /// Writes the sealed form of a frame to `out`. The header stays readable, and cannot be changed.
-    pub fn seal_frame(&self, ready: &Ready<'_>, out: &mut Vec<u8>) {
-        out.clear();
-        out.extend_from_slice(ready.head());
-        out.extend_from_slice(ready.content);
-        self.sending.seal(ready.serial, HEADER_BYTES, out);
+    /// Seals a frame in place. The header stays readable, and cannot be changed.
+    pub fn seal_frame(&self, serial: u64, frame: &mut Vec<u8>) {
+        self.sending.seal(serial, HEADER_BYTES, frame);
     }
 
     /// Opens a frame in place. Returns `None` if it is not the peer's, or a repetition by somebody else.

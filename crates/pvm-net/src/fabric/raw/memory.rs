@@ -1,7 +1,7 @@
 //! Memory that can be registered with a provider: it neither moves nor goes away while it is registered.
 use rustix::fs::SealFlags;
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -78,7 +78,15 @@ impl Memory {
 
     /// Makes memory of zeroes, with all its pages.
     pub fn anonymous(bytes: usize) -> Result<Memory, MemoryError> {
-        let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
+        Memory::map_anonymous(bytes, MapFlags::PRIVATE | MapFlags::POPULATE)
+    }
+
+    /// Makes memory of zeroes that gets its pages when they are used. It is not to be registered.
+    pub(super) fn sparse(bytes: usize) -> Result<Memory, MemoryError> {
+        Memory::map_anonymous(bytes, MapFlags::PRIVATE)
+    }
+
+    fn map_anonymous(bytes: usize, flags: MapFlags) -> Result<Memory, MemoryError> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at a place that the system chooses.
         let start = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes.max(1), access, flags) };
@@ -107,6 +115,27 @@ impl Memory {
             // SAFETY: the byte is in the mapping.
             unsafe { self.start.as_ptr().add(offset).read_volatile() };
         }
+    }
+
+    /// Gives the pages back to the system, if nobody else uses the memory: it then holds zeroes at the same place. Returns
+    /// false as long as somebody else does.
+    pub(super) fn discard_pages(&mut self) -> bool {
+        match &self.origin {
+            // The pages belong to a file.
+            Origin::Shared => return true,
+            Origin::Vector(vector) if Arc::strong_count(vector) > 1 => return false,
+            Origin::Vector(_) | Origin::Private => {}
+        }
+        let page = rustix::param::page_size();
+        let start = self.start.as_ptr() as usize;
+        let (first, end) = (start.next_multiple_of(page), (start + self.bytes) / page * page);
+        if first < end {
+            let at = self.start.as_ptr().wrapping_add(first - start).cast();
+            // SAFETY: these whole pages are in the memory, which is this value's own, and any bytes are valid there. A provider
+            // may still send them, for somebody who has ended. If the system refuses, the pages stay.
+            let _ = unsafe { rustix::mm::madvise(at, end - first, Advice::LinuxDontNeed) };
+        }
+        true
     }
 
     /// Returns the place of a part; `None` if the memory ends before.
@@ -157,5 +186,18 @@ mod tests {
         assert_eq!(unsafe { std::slice::from_raw_parts(memory.start().add(100), 5) }, b"later");
         let pipe = rustix::pipe::pipe().unwrap();
         assert_eq!(Memory::shared(pipe.0.as_fd(), 1).err(), Some(MemoryError::MayShrink));
+    }
+    #[test]
+    fn pages_are_given_back_when_nobody_else_has_the_bytes() {
+        let bytes = 1 << 20;
+        let vector = Arc::new(vec![7_u8; bytes]);
+        let mut memory = Memory::from_vec(vector.clone());
+        assert!(!memory.discard_pages() && vector.iter().all(|byte| *byte == 7));
+        drop(vector);
+        assert!(memory.discard_pages());
+        // SAFETY: the vector has this many bytes.
+        let left = unsafe { std::slice::from_raw_parts(memory.start(), bytes) };
+        let pages = left.chunks(rustix::param::page_size()).filter(|page| page.iter().all(|byte| *byte == 0)).count();
+        assert!(pages >= bytes / rustix::param::page_size() - 2, "{pages}");
     }
 }

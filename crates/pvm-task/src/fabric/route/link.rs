@@ -2,7 +2,7 @@
 use super::LinkName;
 use crate::direct::fallback::HeldMessages;
 use crate::direct::incoming::LinkMessage;
-use crate::direct::send_queue::SendQueue;
+use crate::direct::send_queue::{BufferPool, SendQueue};
 use pvm_core::tid::Tid;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 /// report that it carries nothing any more. It may also be that the peer does not call the library; then some messages
 /// travel twice.
 const STALL_LIMIT: Duration = Duration::from_secs(30);
+
+/// The most memory of copies that is kept for the next messages, in bytes: new memory has to get its pages first, which takes
+/// longer than the copy.
+const COPIES_BYTES_MAX: usize = 64 << 20;
 
 /// This side of a link.
 pub(super) struct FabricLink {
@@ -56,7 +60,7 @@ impl FabricLink {
             is_announced: false,
             received: Rc::default(),
             held: Rc::default(),
-            queue: SendQueue::default(),
+            queue: SendQueue::with_pool(BufferPool::new(COPIES_BYTES_MAX)),
             is_blocked: false,
             is_gone: false,
             falling_back: false,

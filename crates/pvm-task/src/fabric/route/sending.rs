@@ -15,6 +15,9 @@ const UNTAKEN_BYTES: usize = 4 << 20;
 const UNTAKEN_MESSAGES: usize = 512;
 /// How long a sender waits for a peer that takes nothing.
 const SEND_WAIT_MAX: Duration = Duration::from_millis(20);
+/// Bodies up to this length, in bytes, are copied once more: that takes less than a place of their own. Several of them may
+/// travel in one frame.
+const COPIED_BYTES: usize = 4 << 10;
 /// While fewer messages than this are on their way, a sender that only sends does not look what has arrived.
 const UNPOLLED_MESSAGES: usize = 8;
 
@@ -42,13 +45,14 @@ impl FabricRoute {
             State::Open(fabric) if !link.falling_back => fabric.short_bytes_max(link.name),
             _ => 0,
         };
-        if HEADER_BYTES + body.len() <= short_bytes_max {
+        if HEADER_BYTES + body.len() <= short_bytes_max && body.len() <= COPIED_BYTES {
             let mut copy = QueuedBody::reserve(body, &mut link.queue.pool)?;
             copy.fill(body);
             link.queue.push(QueuedMessage { meta, body: copy, length: body.len() }, true);
             self.put_short(at, &meta, body);
         } else {
             let copy = QueuedBody::shared(body, &mut link.queue.pool)?;
+            self.sleeps_without_bodies = 0;
             let message = QueuedMessage { meta, body: QueuedBody::Shared(copy.clone()), length: body.len() };
             link.queue.push(message, true);
             if link.falling_back {

@@ -73,6 +73,7 @@ impl FabricRoute {
         self.sleeps_without_bodies = self.sleeps_without_bodies.saturating_add(1);
         if self.sleeps_without_bodies == BODY_SLEEPS_MAX + 1 {
             fabric.forget_spare_bodies();
+            self.links.iter_mut().for_each(|link| link.queue.pool.clear());
         }
         let wait = match self.links.iter().any(|link| !link.is_gone) {
             true => fabric.how_to_wait(Instant::now()),

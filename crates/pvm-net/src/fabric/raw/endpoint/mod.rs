@@ -1,6 +1,7 @@
 //! An endpoint with its buffers.
 mod reads;
 mod regions;
+mod spares;
 
 use super::abi::{self, CqErrEntry, CqMsgEntry};
 use super::library::Candidate;
@@ -9,6 +10,7 @@ use super::objects::{Calls, Objects, Registration};
 use crate::fabric::{Failure, Queues};
 use reads::{Place, Reading};
 pub use reads::{PlaceId, ReadPart};
+pub use spares::SpareBodies;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -146,8 +148,11 @@ pub struct Endpoint {
     buffers_description: *mut c_void,
     /// Memory for the provider: one context for each receive buffer, send buffer and read.
     contexts: ManuallyDrop<Memory>,
-    /// Receive buffers that the provider had no room for.
-    unposted: VecDeque<usize>,
+    /// How many receive buffers are in use: posted, or with a message.
+    used_receives: usize,
+    /// The others, and those that the provider had no room for. The last one was used last: its bytes are most likely in a
+    /// cache.
+    unposted: Vec<usize>,
     free_sends: Vec<usize>,
     /// The receivers of the messages in the send buffers.
     receivers: Vec<Peer>,
@@ -157,9 +162,11 @@ pub struct Endpoint {
     places: BTreeMap<PlaceId, Place>,
     places_made: u64,
     /// Memory of earlier bodies, to be used again.
-    spare_bodies: Vec<Vec<u8>>,
+    spare_bodies: SpareBodies,
     regions: BTreeMap<RegionId, (Option<Registration>, ManuallyDrop<Memory>)>,
     regions_made: u64,
+    /// Regions whose registration was ended while a peer may have read them, and that still have pages.
+    retired: Vec<RegionId>,
     events: VecDeque<Event>,
     counters: Counters,
 }
@@ -169,7 +176,7 @@ pub struct Endpoint {
 unsafe impl Send for Endpoint {}
 
 impl Endpoint {
-    /// Opens an endpoint and posts its receive buffers. The queues are as long as the provider allows, at most as long
+    /// Opens an endpoint. It receives nothing before [`Endpoint::use_receives`]. The queues are as long as the provider allows, at most as long
     /// as asked for ([`Endpoint::queues`]).
     pub fn open(candidate: Candidate, wanted: Queues) -> Result<Endpoint, Failure> {
         // SAFETY: the candidate's parts were checked when it was made.
@@ -179,7 +186,9 @@ impl Endpoint {
             let at_most = |wanted: usize, size: usize| if size == 0 { wanted } else { wanted.min(size) };
             let receives = at_most(wanted.receives, rx.size);
             let sends = at_most(wanted.sends, tx.size);
-            let buffer_bytes = at_most(wanted.buffer_bytes, ep.max_msg_size);
+            let is_registered = (*info.domain_attr).mr_mode & abi::FI_MR_LOCAL != 0;
+            let most = if is_registered { wanted.registered_bytes_max } else { usize::MAX };
+            let buffer_bytes = at_most(wanted.buffer_bytes.min(most), ep.max_msg_size);
             (
                 Queues { receives, sends, buffer_bytes, ..wanted },
                 tx.inject_size,
@@ -188,9 +197,10 @@ impl Endpoint {
         };
         let slots = queues.receives + queues.sends;
         let no_memory = |_| Failure { call: "mmap", words: "no memory for the buffers".into() };
-        let buffers = Memory::anonymous(slots * queues.buffer_bytes).map_err(no_memory)?;
         let contexts = Memory::anonymous((slots + queues.reads * READ_PLACES) * CONTEXT_BYTES).map_err(no_memory)?;
         let objects = Objects::open(candidate, queues.receives, queues.sends + queues.reads, slots + queues.reads)?;
+        let map = if objects.registers_local() { Memory::anonymous } else { Memory::sparse };
+        let buffers = map(slots * queues.buffer_bytes).map_err(no_memory)?;
         let mut endpoint = Endpoint {
             calls: objects.calls()?,
             address: objects.address()?,
@@ -202,21 +212,22 @@ impl Endpoint {
             buffers_registration: None,
             buffers_description: std::ptr::null_mut(),
             contexts: ManuallyDrop::new(contexts),
-            unposted: (0..queues.receives).collect(),
+            used_receives: 0,
+            unposted: (0..queues.receives).rev().collect(),
             free_sends: (queues.receives..slots).rev().collect(),
             receivers: vec![Peer(abi::FI_ADDR_UNSPEC); queues.sends],
             readings: (0..queues.reads * READ_PLACES).map(|_| None).collect(),
             delayed_readings: 0,
             places: BTreeMap::new(),
             places_made: 0,
-            spare_bodies: Vec::new(),
+            spare_bodies: SpareBodies::default(),
             regions: BTreeMap::new(),
             regions_made: 0,
+            retired: Vec::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
         };
         endpoint.register_buffers()?;
-        endpoint.post_all()?;
         Ok(endpoint)
     }
 
@@ -265,13 +276,35 @@ impl Endpoint {
 
     /// Sends a message that consists of these parts. The bytes are copied.
     pub fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
+        let (index, bytes) = self.fill(parts, 0)?;
+        self.submit(peer, index, bytes)
+    }
+
+    /// Does the same, and this part of a region follows. Others may write to shared memory meanwhile; the message then holds
+    /// some of either.
+    pub fn send_from(
+        &mut self,
+        peer: Peer,
+        parts: &[&[u8]],
+        (region, offset, bytes): (RegionId, usize, usize),
+    ) -> Result<(), SendError> {
+        let no_region = || Failure { call: "fi_send", words: "there is no such part of a region".into() };
+        let from = self.region_part(region, offset, bytes).ok_or_else(|| SendError::Failed(no_region()))?;
+        let (index, before) = self.fill(parts, bytes)?;
+        // SAFETY: the region has this many bytes, and the buffer room for them, since `fill` has checked the sum. They are in
+        // different mappings.
+        unsafe { std::ptr::copy_nonoverlapping(from, self.buffer(index).add(before), bytes) };
+        self.submit(peer, index, before + bytes)
+    }
+
+    /// Copies these parts to a free send buffer, in which `more` bytes will follow. Returns its index, and their length.
+    fn fill(&mut self, parts: &[&[u8]], more: usize) -> Result<(usize, usize), SendError> {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        if bytes > self.queues.buffer_bytes {
+        if bytes.checked_add(more).is_none_or(|all| all > self.queues.buffer_bytes) {
             return Err(SendError::TooLong);
         }
         let index = self.free_sends.pop().ok_or(SendError::Full)?;
-        let start = self.buffer(index);
-        let mut at = start;
+        let mut at = self.buffer(index);
         for part in parts {
             // SAFETY: the buffer is long enough for all parts, and no operation uses it.
             unsafe {
@@ -279,6 +312,12 @@ impl Endpoint {
                 at = at.add(part.len());
             }
         }
+        Ok((index, bytes))
+    }
+
+    /// Sends the first bytes of a send buffer that was taken out of the free ones.
+    fn submit(&mut self, peer: Peer, index: usize, bytes: usize) -> Result<(), SendError> {
+        let start = self.buffer(index);
         let inject = self.calls.inject.filter(|_| bytes <= self.inject_bytes);
         // SAFETY: the endpoint is open; buffer and context stay until the operation has completed, the buffer of an
         // injected message until the call returns.
@@ -317,20 +356,32 @@ impl Endpoint {
         unsafe { std::slice::from_raw_parts(self.buffer(slot.index), slot.bytes) }
     }
 
-    /// Returns the message in a receive buffer, to be changed in place.
-    pub fn message_mut(&mut self, slot: &mut Slot) -> &mut [u8] {
+    /// Returns the message in a receive buffer, to be changed in place, and memory for bodies that it brings.
+    pub fn message_mut(&mut self, slot: &mut Slot) -> (&mut [u8], &mut SpareBodies) {
         // SAFETY: as in `message`; the slot is borrowed too, so there is no second reference.
-        unsafe { std::slice::from_raw_parts_mut(self.buffer(slot.index), slot.bytes) }
+        let message = unsafe { std::slice::from_raw_parts_mut(self.buffer(slot.index), slot.bytes) };
+        (message, &mut self.spare_bodies)
     }
 
     /// Posts a receive buffer again.
     pub fn post(&mut self, slot: Slot) -> Result<(), Failure> {
-        self.unposted.push_back(slot.index);
+        self.unposted.push(slot.index);
         self.post_all()
     }
 
+    /// Lets this number of receive buffers be in use: as many as peers may send to, since few buffers stay in a cache. Those
+    /// that are posted stay so.
+    pub fn use_receives(&mut self, count: usize) -> Result<(), Failure> {
+        self.used_receives = count.min(self.queues.receives);
+        self.post_all()
+    }
+
+    fn may_post(&self) -> bool {
+        self.queues.receives - self.unposted.len() < self.used_receives
+    }
+
     fn post_all(&mut self) -> Result<(), Failure> {
-        while let Some(index) = self.unposted.front().copied() {
+        while let Some(index) = self.unposted.last().copied().filter(|_| self.may_post()) {
             // SAFETY: the endpoint is open; buffer and context stay until the operation has completed, and nobody
             // reads or writes the buffer meanwhile.
             let result = unsafe {
@@ -344,7 +395,7 @@ impl Endpoint {
                 )
             };
             match result {
-                0 => drop(self.unposted.pop_front()),
+                0 => drop(self.unposted.pop()),
                 busy if busy == -(libc::EAGAIN as isize) => return Ok(()),
                 error => return Err(self.objects.failure("fi_recv", error as i64)),
             }
@@ -407,7 +458,7 @@ impl Endpoint {
         match self.index_of(entry.op_context) {
             Some(index) if index < receives => {
                 self.counters.refused += 1;
-                self.unposted.push_back(index);
+                self.unposted.push(index);
             }
             Some(index) if index < slots => {
                 self.free_sends.push(index);

@@ -1,15 +1,10 @@
 //! Reads of peers' memory.
 use super::super::memory::PAGE_BYTES_MIN;
 use super::super::objects::Registration;
+use super::spares::SpareBodies;
 use super::{Endpoint, Event, Peer, ReadError, Remote, abi};
 use crate::fabric::Failure;
 use std::mem::ManuallyDrop;
-
-/// This many bodies are kept to be used again, and this many bytes of them together.
-const SPARE_BODIES_MAX: usize = 20;
-const SPARE_BYTES_MAX: usize = 64 << 20;
-/// Memory of an earlier body is used again for a body that needs at least this part of it.
-const SPARE_PART_MIN: usize = 4;
 
 /// This many reads may be under way, however long they are.
 const LONG_READS_MAX: usize = 4;
@@ -87,7 +82,7 @@ impl Endpoint {
 
     /// Makes the place of a body, which is then filled by [`Endpoint::read_next`] and taken by [`Endpoint::take_body`].
     pub fn make_place(&mut self, bytes: usize) -> Result<PlaceId, ReadError> {
-        let mut body = ManuallyDrop::new(self.memory_for(bytes)?);
+        let mut body = ManuallyDrop::new(self.spare_bodies.take(bytes).ok_or(ReadError::NoMemory)?);
         let start: *mut u8 = body.as_mut_ptr();
         let registration = match self.register_body(start, bytes) {
             Ok(registration) => registration,
@@ -152,32 +147,14 @@ impl Endpoint {
         }
     }
 
-    /// Takes the memory of a body back that nobody needs any more, to be used for later ones: new memory has to get its
-    /// pages first, which takes longer than many a network needs to fill them.
-    pub fn recycle(&mut self, mut body: Vec<u8>) {
-        body.clear();
-        self.spare_bodies.push(body);
-        let kept = |spare: &Vec<Vec<u8>>| spare.iter().map(Vec::capacity).sum::<usize>();
-        // The oldest go first: bodies of their length have not come lately.
-        while self.spare_bodies.len() > SPARE_BODIES_MAX || kept(&self.spare_bodies) > SPARE_BYTES_MAX {
-            self.spare_bodies.remove(0);
-        }
+    /// Takes the memory of a body back that nobody needs any more, to be used for later ones.
+    pub fn recycle(&mut self, body: Vec<u8>) {
+        self.spare_bodies.put(body);
     }
 
     /// Frees the memory of earlier bodies, which was kept for the next ones.
     pub fn forget_spare_bodies(&mut self) {
-        self.spare_bodies.clear();
-    }
-
-    fn memory_for(&mut self, bytes: usize) -> Result<Vec<u8>, ReadError> {
-        let fits = |spare: &Vec<u8>| spare.capacity() >= bytes && spare.capacity() / SPARE_PART_MIN <= bytes;
-        // The one that was used last: its bytes are most likely in a cache.
-        if let Some(index) = self.spare_bodies.iter().rposition(fits) {
-            return Ok(self.spare_bodies.remove(index));
-        }
-        let mut body = Vec::new();
-        body.try_reserve_exact(bytes).map_err(|_| ReadError::NoMemory)?;
-        Ok(body)
+        self.spare_bodies = SpareBodies::default();
     }
 
     /// Registers the place of a body, which stays until its last read has ended, if the provider asks for that.

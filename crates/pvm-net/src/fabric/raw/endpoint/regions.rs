@@ -7,6 +7,7 @@ use std::mem::ManuallyDrop;
 impl Endpoint {
     /// Registers memory so that peers can read it.
     pub fn register(&mut self, memory: Memory) -> Result<RegionId, Failure> {
+        self.discard_retired();
         if self.objects.needs_pages() {
             memory.fetch_pages();
         }
@@ -30,7 +31,7 @@ impl Endpoint {
     /// Copies from one region, at an offset, to memory that was registered for this process alone. Others may write to
     /// shared memory meanwhile; the copy then holds some of either. Returns `None` if one of the places is not there.
     pub fn copy(&mut self, from: (RegionId, usize), to: (RegionId, usize), bytes: usize) -> Option<()> {
-        let from = self.regions.get(&from.0)?.1.part(from.1, bytes)?;
+        let from = self.region_part(from.0, from.1, bytes)?;
         let to = self.private_part(to.0, to.1, bytes)?;
         // SAFETY: both places have this many bytes. They may overlap if the regions are the same one.
         unsafe { std::ptr::copy(from, to, bytes) };
@@ -46,18 +47,43 @@ impl Endpoint {
         Some(unsafe { std::slice::from_raw_parts_mut(start, bytes) })
     }
 
+    /// Appends a part of a region to a vector. Others may write to shared memory meanwhile. Returns `None` if there is no such
+    /// part.
+    pub fn append(&self, region: RegionId, offset: usize, bytes: usize, to: &mut Vec<u8>) -> Option<()> {
+        let from = self.region_part(region, offset, bytes)?;
+        to.reserve(bytes);
+        // SAFETY: the region has this many bytes, and the vector room for them behind its end, where nobody else writes.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, to.as_mut_ptr().add(to.len()), bytes);
+            to.set_len(to.len() + bytes);
+        }
+        Some(())
+    }
+
+    /// Returns the place of a part of a region, if there is one.
+    pub(super) fn region_part(&self, region: RegionId, offset: usize, bytes: usize) -> Option<*mut u8> {
+        self.regions.get(&region)?.1.part(offset, bytes)
+    }
+
     fn private_part(&self, region: RegionId, offset: usize, bytes: usize) -> Option<*mut u8> {
         let (_, memory) = self.regions.get(&region)?;
         memory.part(offset, bytes).filter(|_| memory.is_private())
     }
 
     /// Ends the registration of memory that a peer may be reading, for example one that has died. A read that begins later
-    /// fails. The memory stays mapped until the endpoint is closed: a provider that reads in software may go on sending
-    /// from it.
+    /// fails. The memory stays mapped until the endpoint is closed, since a provider that reads in software may go on sending
+    /// from it; but it keeps no pages once nobody else needs its bytes.
     pub fn retire(&mut self, region: RegionId) {
         if let Some(registration) = self.regions.get_mut(&region).and_then(|of| of.0.take()) {
             self.objects.unregister(registration);
+            self.retired.push(region);
         }
+        self.discard_retired();
+    }
+
+    fn discard_retired(&mut self) {
+        let regions = &mut self.regions;
+        self.retired.retain(|region| regions.get_mut(region).is_some_and(|(_, memory)| !memory.discard_pages()));
     }
 
     /// Ends the registration of memory that no peer reads any more, and unmaps it.

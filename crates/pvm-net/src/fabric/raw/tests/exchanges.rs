@@ -6,7 +6,7 @@ use crate::fabric::{Fabric, LoadError, OpenError, Queues, Setting};
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::os::fd::AsFd;
 
-const QUEUES: Queues = Queues { receives: 16, sends: 8, reads: 3, buffer_bytes: 512 };
+const QUEUES: Queues = Queues { receives: 16, sends: 8, reads: 3, buffer_bytes: 512, registered_bytes_max: usize::MAX };
 /// Longer than four parts of the provider that reads 10 000 bytes at a time.
 const BODY_BYTES: usize = 44_000;
 
@@ -16,7 +16,9 @@ fn setting() -> Setting {
 
 fn open(traits: Traits) -> Endpoint {
     let library = feigned::library(traits).unwrap();
-    Fabric::open_with(&library, &setting().with_domain(""), QUEUES).unwrap().unwrap().endpoint
+    let mut endpoint = Fabric::open_with(&library, &setting().with_domain(""), QUEUES).unwrap().unwrap().endpoint;
+    endpoint.use_receives(QUEUES.receives).unwrap();
+    endpoint
 }
 
 /// Polls until an event comes.
@@ -269,4 +271,45 @@ fn only_memory_of_this_process_alone_is_written() {
     assert_eq!(one.copy((shared, 0), (private, 7), 4), None, "beyond the end");
     assert_eq!(one.copy((private, 0), (shared, 0), 1), None);
     assert!(one.part_mut(shared, 0, 1).is_none() && one.part_mut(private, 11, 0).is_none());
+}
+
+#[test]
+fn a_message_ends_with_a_part_of_a_region() {
+    let (mut one, mut other) = (open(Traits::PLAIN), open(Traits::PLAIN));
+    let to_other = one.insert(other.address()).unwrap();
+    let region = one.register(heap(b"content")).unwrap();
+    one.send_from(to_other, &[b"a ", b"con"], (region, 3, 4)).unwrap();
+    assert!(one.poll().unwrap().is_none());
+    assert_eq!(receive(&mut other), b"a content");
+    let long = QUEUES.buffer_bytes;
+    assert_eq!(one.send_from(to_other, &[b"x"], (region, 0, long)), Err(SendError::TooLong));
+    let beyond = one.send_from(to_other, &[], (region, 100_000, 8));
+    assert!(matches!(beyond, Err(SendError::Failed(failure)) if failure.words.contains("no such part")));
+    let mut bytes = b"some ".to_vec();
+    assert_eq!(one.append(region, 0, 7, &mut bytes), Some(()));
+    assert_eq!(bytes, b"some content");
+    assert_eq!(one.append(region, 100_000, 8, &mut bytes), None);
+    one.retire(region);
+    assert_eq!(one.remote(region, 0, 1), None);
+}
+
+#[test]
+fn only_as_many_buffers_are_posted_as_are_used() {
+    let (mut one, mut other) = (open(Traits::PLAIN), open(Traits::PLAIN));
+    let to_other = one.insert(other.address()).unwrap();
+    // Those that are posted stay so until a message comes.
+    other.use_receives(3).unwrap();
+    let mut arrived = |count: usize| {
+        (0..count).for_each(|_| send(&mut one, to_other, &[b"x"]));
+        let mut slots = Vec::new();
+        while let Some(event) = other.poll().unwrap() {
+            let Event::Received(slot) = event else { panic!("{event:?}") };
+            slots.push(slot);
+        }
+        let got = slots.len();
+        slots.into_iter().for_each(|slot| other.post(slot).unwrap());
+        got
+    };
+    assert_eq!(arrived(QUEUES.receives), QUEUES.receives);
+    assert_eq!(arrived(5), 3, "the provider loses the others");
 }

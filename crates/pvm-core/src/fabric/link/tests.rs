@@ -1,5 +1,6 @@
 //! Links between two sides that may be slow, leave in the middle, or lie.
-use super::frame::part_head;
+use super::super::frame::{eager_head, part_head};
+use super::super::{Introduction, Violation};
 use super::*;
 use crate::prng::Prng;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,10 +20,21 @@ fn pair(credits: [u32; 2]) -> [Link; 2] {
 /// Returns the next frame's bytes and sends it.
 fn next_frame(link: &mut Link) -> Option<Vec<u8>> {
     let ready = link.ready(SEAL_BYTES)?;
-    let frame = [ready.head(), ready.content].concat();
+    let mut frame = [ready.head(), ready.content].concat();
+    frame.extend(ready.body.iter().flat_map(|part| eager_body(part.at + part.bytes).split_off(part.at)));
     assert!(frame.len() <= 256 - SEAL_BYTES);
     link.sent();
     Some(frame)
+}
+
+/// Returns the first bytes of any eager body.
+fn eager_body(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| at as u8 ^ (at >> 8) as u8).collect()
+}
+
+/// The memory of eager bodies.
+fn memory(bytes: usize) -> Option<Vec<u8>> {
+    Some(Vec::with_capacity(bytes))
 }
 
 /// How much shorter frames are than they could be.
@@ -30,11 +42,13 @@ const SEAL_BYTES: usize = 16;
 /// The longest piece in these tests.
 const PIECE_BYTES: u64 = 10;
 
-/// A third of the messages have bodies, half of them in pieces.
+/// A third of the messages have bodies, half of them in pieces, and a quarter eager.
 fn message(number: u64) -> Message {
     let content = number.to_le_bytes().to_vec();
     match number % 3 {
-        0 if is_in_pieces(number) => Message::Long(content, Offered { bytes: body_bytes(number), address: 0, key: 0 }),
+        0 if is_in_pieces(number) || is_eager(number) => {
+            Message::Long(content, Offered { bytes: body_bytes(number), address: 0, key: 0 })
+        }
         0 => Message::Long(content, Offered { bytes: body_bytes(number), address: number * 4096, key: 77 }),
         _ => Message::Short(content),
     }
@@ -44,8 +58,13 @@ fn is_in_pieces(number: u64) -> bool {
     number % 6 == 3
 }
 
+fn is_eager(number: u64) -> bool {
+    number % 12 == 0
+}
+
 fn body_bytes(number: u64) -> u64 {
-    number % 40 + 5
+    let bytes = number % 40 + 5;
+    if is_eager(number) { 50 * bytes } else { bytes }
 }
 
 /// One side with its owner: what it has delivered, the pieces that it still reads, and the frames on their way to it.
@@ -71,6 +90,9 @@ impl Side {
             Message::Long(content, whole) if is_in_pieces(self.sent) => {
                 self.link.send_in_pieces(content, whole.bytes);
             }
+            Message::Long(content, whole) if is_eager(self.sent) => {
+                self.link.send_eager(content, whole.bytes as usize);
+            }
             other => {
                 self.link.send(other);
             }
@@ -89,13 +111,24 @@ impl Side {
     fn take_events(&mut self) {
         while let Some(event) = self.link.poll_event() {
             match event {
-                Event::Message { number, content, has_body } => {
+                Event::Message { number, content, body } => {
                     assert_eq!(content, number.to_le_bytes());
                     assert_eq!(number, self.delivered, "in order");
-                    assert_eq!(has_body, number % 3 == 0);
-                    assert_eq!(self.read.remove(&number), has_body.then(|| body_bytes(number)));
+                    let expected = match number % 3 {
+                        0 if is_eager(number) => ArrivedBody::Here(eager_body(body_bytes(number) as usize)),
+                        0 => ArrivedBody::Read,
+                        _ => ArrivedBody::None,
+                    };
+                    assert_eq!(body, expected);
+                    let is_read = body == ArrivedBody::Read;
+                    assert_eq!(self.read.remove(&number), is_read.then(|| body_bytes(number)));
                     self.delivered += 1;
                 }
+                Event::Begun { message, bytes, transfer } => {
+                    assert!(message >= self.delivered && bytes == body_bytes(message));
+                    assert_eq!(transfer == Transfer::Eager, is_eager(message));
+                }
+                Event::NoMemory => panic!("there is memory"),
                 Event::Read(read) => {
                     let (begun, piece) = (self.read.entry(read.message).or_default(), read.piece);
                     assert_eq!(piece.body_bytes, body_bytes(read.message));
@@ -121,7 +154,7 @@ impl Side {
                 // Frames may overtake others.
                 let at = if random.below(4) == 0 { random.below(self.wire.len() as u64 + 1) as usize } else { 0 };
                 if let Some(frame) = self.wire.remove(at) {
-                    self.link.receive(&frame).unwrap();
+                    self.link.receive(&frame, &mut memory).unwrap();
                 }
             }
             4 if !self.reading.is_empty() => {
@@ -172,7 +205,7 @@ fn settle([one, other]: &mut [Side; 2]) {
                 is_still = false;
             }
             while let Some(frame) = to.wire.pop_front() {
-                to.link.receive(&frame).unwrap();
+                to.link.receive(&frame, &mut memory).unwrap();
                 is_still = false;
             }
             to.take_events();
@@ -218,17 +251,17 @@ fn a_receiver_that_reads_nothing_stops_its_sender_at_the_credits() {
     let frames: Vec<Vec<u8>> = std::iter::from_fn(|| next_frame(&mut one)).collect();
     assert_eq!(frames.len(), 5);
     for frame in &frames[..2] {
-        other.receive(frame).unwrap();
+        other.receive(frame, &mut memory).unwrap();
     }
     assert!(other.ready(0).is_none(), "two credits are not worth a grant");
-    other.receive(&frames[2]).unwrap();
-    one.receive(&next_frame(&mut other).unwrap()).unwrap();
+    other.receive(&frames[2], &mut memory).unwrap();
+    one.receive(&next_frame(&mut other).unwrap(), &mut memory).unwrap();
     assert_eq!(std::iter::from_fn(|| next_frame(&mut one)).count(), 3);
 }
 
 /// Returns a frame for the second side of `pair`.
 fn forged(kind: Kind, serial: u64, allowed: u32, taken: u32, rest: &[u8]) -> Vec<u8> {
-    [&Header { link: 22, kind, serial, allowed, taken }.bytes()[..], rest].concat()
+    [&Header { link: 22, kind, wishes: Wishes::READ, serial, allowed, taken }.bytes()[..], rest].concat()
 }
 
 #[test]
@@ -238,8 +271,8 @@ fn a_peer_that_breaks_the_rules_is_found_out() {
         link.send(Message::Short(vec![1]));
         next_frame(&mut link).unwrap();
         let (last, before) = frames.split_last().unwrap();
-        before.iter().for_each(|frame| link.receive(frame).unwrap());
-        link.receive(last).err()
+        before.iter().for_each(|frame| link.receive(frame, &mut memory).unwrap());
+        link.receive(last, &mut memory).err()
     };
     let short = |serial| forged(Kind::Short, serial, 4, 0, b"x");
     let piece = |kind, serial, body_bytes, bytes| {
@@ -277,12 +310,28 @@ fn a_peer_that_breaks_the_rules_is_found_out() {
     assert_eq!(refused(&[first.clone(), piece(Kind::Piece, 1, 5, 3)]), Some(Violation::Piece));
     assert_eq!(refused(&[first.clone(), piece(Kind::Piece, 1, 5, 0)]), Some(Violation::Piece));
     assert_eq!(refused(&[first.clone(), piece(Kind::Offer, 1, 5, 3)]), Some(Violation::Piece));
-    assert_eq!(refused(&[first, short(1)]), Some(Violation::Piece));
+    assert_eq!(refused(&[first.clone(), short(1)]), Some(Violation::Piece));
+    let eager =
+        |serial, bytes, body: &[u8]| forged(Kind::Eager, serial, 4, 0, &[&eager_head(bytes, 0)[..], body].concat());
+    let more = |serial, body: &[u8]| forged(Kind::More, serial, 4, 0, body);
+    assert_eq!(refused(&[eager(0, 3, b"abc"), short(1)]), None);
+    assert_eq!(refused(&[eager(0, 3, b"ab"), more(1, b"c")]), None);
+    assert_eq!(refused(&[eager(0, 3, b"ab"), more(1, b"cd")]), Some(Violation::Piece));
+    assert_eq!(refused(&[eager(0, 3, b"ab"), more(1, b"")]), Some(Violation::Piece));
+    assert_eq!(refused(&[eager(0, 3, b"ab"), piece(Kind::Piece, 1, 3, 1)]), Some(Violation::Piece));
+    assert_eq!(refused(&[eager(0, 3, b"ab"), short(1)]), Some(Violation::Piece));
+    assert_eq!(refused(&[eager(0, 3, b"")]), Some(Violation::Piece));
+    assert_eq!(refused(&[eager(0, 0, b"")]), Some(Violation::Piece));
+    assert_eq!(refused(&[more(0, b"a")]), Some(Violation::Piece), "more of nothing");
+    assert_eq!(refused(&[first.clone(), more(1, b"ab")]), Some(Violation::Piece));
+    assert_eq!(refused(&[forged(Kind::Eager, 0, 4, 0, &eager_head(3, 1))]), Some(Violation::NoFrame));
+    assert_eq!(refused(&[eager(0, EAGER_BYTES_MAX as u64, b"a")]), None);
+    assert_eq!(refused(&[eager(0, EAGER_BYTES_MAX as u64 + 1, b"a")]), Some(Violation::Length));
     let several = |parts: &[&[u8]]| forged(Kind::Several, 0, 4, 0, &parts.concat());
     let short_part = [&part_head(Kind::Short, 1)[..], b"x"].concat();
     assert_eq!(refused(&[several(&[&short_part, &short_part])]), None);
     assert_eq!(refused(&[several(&[&short_part, &short_part[..4]])]), Some(Violation::NoFrame));
-    for kind in [Kind::Offer, Kind::Piece, Kind::Grant, Kind::Taken, Kind::Several] {
+    for kind in [Kind::Offer, Kind::Piece, Kind::Grant, Kind::Taken, Kind::Several, Kind::Eager, Kind::More] {
         assert_eq!(refused(&[several(&[&short_part, &part_head(kind, 0)])]), Some(Violation::NoFrame));
     }
 }
@@ -292,24 +341,25 @@ fn messages_that_had_to_wait_travel_together() {
     let [mut one, mut other] = pair([3, 2]);
     for number in 0..14 {
         if !is_in_pieces(number) {
+            // Those whose body is eager are offered here.
             one.send(message(number));
         }
     }
     let frames: Vec<Vec<u8>> = std::iter::from_fn(|| next_frame(&mut one)).collect();
     let kinds: Vec<Kind> = frames.iter().map(|frame| Header::read(frame).unwrap().0.kind).collect();
     assert_eq!(kinds, [Kind::Several, Kind::Several], "all in two frames");
-    frames.iter().for_each(|frame| other.receive(frame).unwrap());
+    frames.iter().for_each(|frame| other.receive(frame, &mut memory).unwrap());
     let mut numbers = Vec::new();
     while let Some(event) = other.poll_event() {
         match event {
             Event::Message { content, .. } => numbers.push(u64::from_le_bytes(content.try_into().unwrap())),
             Event::Read(read) => other.piece_arrived(read.message, read.number),
-            Event::Taken(_) => {}
+            Event::Taken(_) | Event::Begun { .. } | Event::NoMemory => {}
         }
     }
     assert_eq!(numbers, [0, 1, 2, 4, 5, 6, 7, 8, 10, 11, 12, 13]);
     other.report_taken();
-    one.receive(&next_frame(&mut other).unwrap()).unwrap();
+    one.receive(&next_frame(&mut other).unwrap(), &mut memory).unwrap();
     assert!(one.is_all_taken());
 }
 
@@ -327,7 +377,7 @@ fn random_bytes_never_get_past_the_rules() {
                     frame[at] ^= 1 << random.below(8);
                 }
                 frame.truncate(frame.len() - random.below(50).saturating_sub(40) as usize);
-                if other.link.receive(&frame).is_err() {
+                if other.link.receive(&frame, &mut memory).is_err() {
                     break;
                 }
                 // What arrives is not more than what the frames with credits may cause.
@@ -363,7 +413,7 @@ fn messages_that_are_held_wait_in_order_and_do_not_count_as_taken() {
         while let Some(ready) = one.ready(0) {
             let frame = [ready.head(), ready.content].concat();
             one.sent();
-            other.receive(&frame).unwrap();
+            other.receive(&frame, &mut memory).unwrap();
         }
         let content = |event| if let Event::Message { content, .. } = event { content[0] } else { 255 };
         std::iter::from_fn(|| other.poll_event()).map(content).collect::<Vec<u8>>()
@@ -385,10 +435,11 @@ fn a_long_message_that_is_held_does_not_count_as_taken_before_its_release() {
     one.send(Message::Short(vec![1]));
     let pass = |from: &mut Link, to: &mut Link| {
         while let Some(frame) = next_frame(from) {
-            to.receive(&frame).unwrap();
+            to.receive(&frame, &mut memory).unwrap();
         }
     };
     pass(&mut one, &mut other);
+    assert!(matches!(other.poll_event(), Some(Event::Begun { message: 0, bytes: 5, transfer: Transfer::Read })));
     let Some(Event::Read(read)) = other.poll_event() else { panic!("the body is to be read") };
     other.piece_arrived(read.message, read.number);
     for released in [false, true] {
@@ -399,4 +450,22 @@ fn a_long_message_that_is_held_does_not_count_as_taken_before_its_release() {
         pass(&mut other, &mut one);
         assert_eq!(one.is_all_taken(), released);
     }
+}
+
+#[test]
+fn without_memory_for_an_eager_body_the_owner_is_told() {
+    let [mut one, mut other] = pair([4, 4]);
+    one.send_eager(vec![1], 5);
+    other.receive(&next_frame(&mut one).unwrap(), &mut |_| None).unwrap();
+    assert_eq!((other.poll_event(), other.taken()), (Some(Event::NoMemory), 0));
+}
+
+#[test]
+fn each_frame_tells_the_wishes() {
+    let [mut one, mut other] = pair([4, 4]);
+    assert_eq!(one.wishes_of_peer(), Wishes::READ);
+    other.wish(Wishes(5));
+    other.send(Message::Short(vec![1]));
+    one.receive(&next_frame(&mut other).unwrap(), &mut memory).unwrap();
+    assert_eq!(one.wishes_of_peer(), Wishes(5));
 }
