@@ -524,8 +524,19 @@ impl Entry<'_> {
     }
 
     /// Copies the first bytes of the body, as many as fit; returns how many.
-    #[inline]
+    #[inline(always)]
     pub fn copy_to(&self, data: &mut [u8]) -> usize {
+        match (self.bytes, data.first_chunk_mut::<8>()) {
+            (8, Some(word)) => {
+                let from = body_word(word_at(self.position), self.well_known);
+                *word = slot_at(self.ring, self.position).words[from].load_relaxed().to_ne_bytes();
+                8
+            }
+            _ => self.copy_any_to(data),
+        }
+    }
+
+    fn copy_any_to(&self, data: &mut [u8]) -> usize {
         let wanted = data.len().min(self.bytes);
         let (first, rest) = data[..wanted].split_at_mut(wanted.min(FIRST_BYTES));
         let slot = |further: usize| slot_at(self.ring, self.position + 2 * further as u64);

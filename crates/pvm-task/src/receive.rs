@@ -12,7 +12,7 @@ use crate::types::{ANY, Delivered, Filter, Kind, PRIVATE_CONTEXTS};
 use pvm_core::codes::SYSCTX_TC;
 use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
-use pvm_fmp::{Arrival, Endpoint, Meta, Posted, RecentMessage, Sink, is_daemon};
+use pvm_fmp::{Arrival, Endpoint, IMMEDIATE_BYTES, Meta, Posted, RecentMessage, Sink, is_daemon};
 
 /// The largest number of polls of all peers in one call that does not wait, even if more messages arrive.
 pub(crate) const POLLS_MAX: usize = 64;
@@ -363,6 +363,8 @@ impl Task {
         }
         let slot = state.new_message(&envelope);
         let message = &mut state.store.table[slot as usize];
+        // With this capacity, `Task::receive_fast` can refill the buffer in place.
+        message.small.reserve(IMMEDIATE_BYTES);
         message.small.resize(recent.len(), 0);
         recent.take(&mut message.small);
         Some(state.store.activate(slot))

@@ -36,6 +36,7 @@ pub const TARGETS: &[Target] = &[
                     "has_next",
                     "meta_of",
                     "copy_to",
+                    "copy_any_to",
                     "load_bytes",
                     "load_piece",
                 ],
