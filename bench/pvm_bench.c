@@ -40,21 +40,45 @@ static int left(void) { return here.tids[(here.rank + here.tasks - 1) % here.tas
 
 /* ---- what the tasks do; rank 0 is the master ---- */
 
+/* The two arrays of PING_APART. They come from malloc, as those of most programs and of numpy do: malloc places them 16
+ * bytes behind the start of a page, where copies take a tenth longer than at the start of a line of the cache. */
+static struct {
+    char *from, *into;
+    int size;
+} arrays;
+
+static void make_arrays(int size)
+{
+    if (arrays.size == size)
+        return;
+    free(arrays.from);
+    free(arrays.into);
+    arrays.from = malloc(size);
+    arrays.into = malloc(size);
+    if (!arrays.from || !arrays.into)
+        fail("no memory");
+    memset(arrays.from, here.rank + 1, size);
+    memset(arrays.into, 0, size);
+    arrays.size = size;
+}
+
 /* PING_APART: the tasks send from one array and receive into another one, as programs in Python do. */
 static void ping(struct order order)
 {
-    static char *apart;
     int peer = here.tids[1 - here.rank];
-    if (order.work == PING_APART && apart == NULL)
-        apart = memory(ARRAY_BYTES_MAX);
-    char *into = order.work == PING_APART ? apart : data;
+    char *from = data, *into = data;
+    if (order.work == PING_APART) {
+        make_arrays(order.size);
+        from = arrays.from;
+        into = arrays.into;
+    }
     for (int i = 0; i < order.count; i++) {
         if (here.rank == 0) {
-            send_form(order.form, peer, TAG_DATA, data, order.size);
+            send_form(order.form, peer, TAG_DATA, from, order.size);
             receive_form(order.form, peer, TAG_DATA, into, order.size);
         } else {
             receive_form(order.form, peer, TAG_DATA, into, order.size);
-            send_form(order.form, peer, TAG_DATA, data, order.size);
+            send_form(order.form, peer, TAG_DATA, from, order.size);
         }
     }
 }

@@ -20,10 +20,14 @@ class Hpvm(Package):
     # `cargo xtask release` writes this recipe with the checksum of its tarball.
     version("0.1.0")
 
+    variant("python", default=False, description="the package for Python 3.9 and later, with its demo")
+
     depends_on("c", type="build")
     depends_on("rust@1.85:", type="build")
     # The hosts of a machine are added by a login without a password.
     depends_on("openssh", type="run")
+    # The module is not linked to an interpreter: one build serves every version.
+    depends_on("python@3.9:", type="run", when="+python")
 
     conflicts("platform=darwin", msg="hpvm uses what only Linux has")
     conflicts("platform=windows", msg="hpvm uses what only Linux has")
@@ -35,9 +39,13 @@ class Hpvm(Package):
 
     def setup_run_environment(self, env: EnvironmentModifications) -> None:
         env.set("PVM_ROOT", self.prefix.lib.pvm3)
+        if self.spec.satisfies("+python"):
+            env.prepend_path("PYTHONPATH", self.prefix.lib.python)
 
     def install(self, spec: Spec, prefix: Prefix) -> None:
         # Not `make install`, which would look for missing packages of the system.
         cargo = which("cargo", required=True)
         cargo("xtask", "build")
         cargo("xtask", "install", prefix)
+        if spec.satisfies("+python"):
+            cargo("xtask", "install-python", prefix.lib.python, "--rpath", prefix.lib)

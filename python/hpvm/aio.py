@@ -75,7 +75,10 @@ async def recv_message(source: int = -1, tag: int = -1, timeout: Optional[float]
     loop = asyncio.get_running_loop()
     ours = loop.__dict__.setdefault("_hpvm", None) or _Loop(loop)
     loop._hpvm = ours  # type: ignore[attr-defined]
-    return await asyncio.wait_for(ours.recv(source, tag), timeout)
+    try:
+        return await asyncio.wait_for(ours.recv(source, tag), timeout)
+    except asyncio.TimeoutError:
+        raise asyncio.TimeoutError(f"no message within {timeout} s") from None
 
 
 async def recv(source: int = -1, tag: int = -1, timeout: Optional[float] = None) -> Any:

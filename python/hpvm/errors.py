@@ -75,7 +75,7 @@ TEXTS = {
     -24: ("PvmNotImpl", "the call is not possible here", "do not wait inside a message handler"),
     -25: ("PvmDSysErr", "the daemon met a system error", "read the daemon's log (pvml.UID in PVM_TMP)"),
     -26: ("PvmBadVersion", "the daemon is of another version", "end the old machine: echo halt | pvm"),
-    -27: ("PvmOutOfRes", "a limit was reached", "docs/limits.md names each limit and its setting"),
+    -27: ("PvmOutOfRes", "a limit was reached", "raise `ulimit -n` if it is low; docs/limits.md names each limit and its setting"),
     -28: ("PvmDupHost", "the host or machine is there already", "use it"),
     -29: ("PvmCantStart", "the daemon does not start", "try `pvmd` by hand, on another host by ssh; it says why"),
     -30: ("PvmAlready", "this is under way already", "wait until it is done"),

@@ -15,6 +15,8 @@ from .errors import check, error
 TASK_HOST, TASK_ARCH = 1, 2
 _AUTO_ERROR = 3
 _DUPLICATE = -28
+#: The daemon sets it for each task that it starts.
+_SPAWNED = "PVMEPID"
 
 # Errors are exceptions; the library prints none of its own.
 _hpvm.setopt(_AUTO_ERROR, 0)
@@ -105,7 +107,10 @@ def mytid() -> int:
 
 
 def parent() -> Optional[int]:
-    """Returns the tid of the task that spawned this one; None if no task did."""
+    """Returns the tid of the task that spawned this one; None if no task did, also before there is a machine."""
+    # A process that the daemon has not started has no parent, and need not join a machine to know that.
+    if _SPAWNED not in os.environ:
+        return None
     tid = _hpvm.parent()
     return tid if tid > 0 else None
 

@@ -116,6 +116,13 @@ def test_without_a_machine_the_error_says_how_to_start_one(tmp_path):
     assert "hpvm.errors.NoMachine: pvm_mytid" in done.stderr and "hpvm.start() starts a machine" in done.stderr
 
 
+def test_a_program_asks_for_its_parent_before_there_is_a_machine(tmp_path):
+    environment = {**os.environ, "PVM_TMP": str(tmp_path)}
+    environment.pop("PVMSOCK", None)
+    done = run("import hpvm; print(hpvm.parent(), hpvm.start(), hpvm.parent())", env=environment)
+    assert (done.stdout, done.stderr) == ("None True None\n", "")
+
+
 def test_coroutines_receive_while_the_loop_goes_on():
     async def main():
         waiting = [asyncio.ensure_future(hpvm.aio.recv(tag=tag, timeout=20)) for tag in (71, 72, 73)]
@@ -123,7 +130,7 @@ def test_coroutines_receive_while_the_loop_goes_on():
         await asyncio.sleep(0.05)
         hpvm.send(hpvm.mytid(), "b", 72)
         threading.Timer(0.1, hpvm.send, (hpvm.mytid(), "a", 71)).start()
-        with pytest.raises(asyncio.TimeoutError):
+        with pytest.raises(asyncio.TimeoutError, match="no message within 0.05 s"):
             await hpvm.aio.recv(tag=79, timeout=0.05)
         return await asyncio.gather(*waiting)
 

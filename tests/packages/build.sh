@@ -4,14 +4,14 @@
 set -eu
 version=$1
 cd /build
-# The flags are those of dpkg-buildpackage, so that the second build finds everything compiled.
-eval "$(dpkg-buildflags --export=sh)"
 export RUSTFLAGS="--remap-path-prefix=/build/hpvm-$version=/usr/src/hpvm"
 export CARGO_INCREMENTAL=0
 
 cp "hpvm-$version.tar.gz" "hpvm_3.4.6+hpvm$version.orig.tar.gz"
 tar xzf "hpvm-$version.tar.gz"
 cd "hpvm-$version"
+# The flags are those of dpkg-buildpackage, so that the second build finds everything compiled. They name this directory.
+eval "$(dpkg-buildflags --export=sh)"
 echo '== source package'
 dpkg-buildpackage --build=source --no-check-builddeps --no-pre-clean -us -uc
 
