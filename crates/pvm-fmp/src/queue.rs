@@ -266,7 +266,7 @@ impl Writer {
         slot.words[1].store(pair(meta[0], meta[1]), Ordering::Relaxed);
         slot.words[2].store(pair(meta[2], meta[3]), Ordering::Relaxed);
         slot.words[3].store(pair(meta[4], meta[5]), Ordering::Relaxed);
-        store_body(slot, FIRST_START / 8, first);
+        store_first(slot, first);
         // Pair `entry published`: who sees the stamp sees the entry.
         slot.words[0].store(stamp_in(self.sequence, bytes, kind as u8), Ordering::Release);
     }
@@ -283,7 +283,7 @@ impl Writer {
         };
         let mut pieces = rest.chunks_exact(NEXT_BYTES);
         for piece in &mut pieces {
-            store_piece(next(), piece.try_into().expect("a whole piece"));
+            store_words::<NEXT_BYTES>(&next().words[1..], piece.try_into().expect("a whole piece"));
         }
         if !pieces.remainder().is_empty() {
             store_bytes(next(), 1, pieces.remainder());
@@ -313,12 +313,15 @@ fn pair(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// Does what [`store_bytes`] does, with a fast path for eight bytes.
+/// Stores the part of a body in the first slot, with fast paths for eight bytes and for a part that fills the slot.
 #[inline(always)]
-fn store_body(slot: &Slot, from: usize, body: &[u8]) {
-    match <[u8; 8]>::try_from(body) {
-        Ok(word) => slot.words[from].store(u64::from_ne_bytes(word), Ordering::Relaxed),
-        Err(_) => store_bytes(slot, from, body),
+fn store_first(slot: &Slot, body: &[u8]) {
+    if let Ok(word) = <[u8; 8]>::try_from(body) {
+        slot.words[FIRST_START / 8].store(u64::from_ne_bytes(word), Ordering::Relaxed);
+    } else if let Ok(first) = <&[u8; FIRST_BYTES]>::try_from(body) {
+        store_words(&slot.words[FIRST_START / 8..], first);
+    } else {
+        store_bytes(slot, FIRST_START / 8, body);
     }
 }
 
@@ -340,18 +343,18 @@ fn store_bytes(slot: &Slot, from: usize, bytes: &[u8]) {
     }
 }
 
-/// Stores the bytes of a slot behind the first one, which fill the slot. The length is known, so there is no loop.
+/// Stores bytes that fill words. Their number is known, so there is no loop.
 #[inline(always)]
-fn store_piece(slot: &Slot, piece: &[u8; NEXT_BYTES]) {
-    for (place, word) in slot.words[1..].iter().zip(piece.chunks_exact(8)) {
+fn store_words<const BYTES: usize>(words: &[AtomicU64], bytes: &[u8; BYTES]) {
+    for (place, word) in words.iter().zip(bytes.chunks_exact(8)) {
         place.store(u64::from_ne_bytes(word.try_into().expect("eight")), Ordering::Relaxed);
     }
 }
 
-/// Loads what [`store_piece`] has stored.
+/// Loads what [`store_words`] has stored.
 #[inline(always)]
-fn load_piece(slot: &Slot, piece: &mut [u8; NEXT_BYTES]) {
-    for (place, word) in piece.chunks_exact_mut(8).zip(&slot.words[1..]) {
+fn load_words<const BYTES: usize>(words: &[AtomicU64], bytes: &mut [u8; BYTES]) {
+    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.load_relaxed().to_ne_bytes());
     }
 }
@@ -460,7 +463,14 @@ impl Reader {
             // Polling without a pause would take the cache line from the writer before the writer has finished with it.
             std::hint::spin_loop();
         };
-        let (well_known, bytes) = (well_known_of(stamp)?, (stamp >> 8 & 0xff_ffff) as usize);
+        let bytes = (stamp >> 8 & 0xff_ffff) as usize;
+        let Some(well_known) = well_known_of(stamp) else {
+            if bytes > FIRST_BYTES {
+                // The caller will soon need the rest.
+                prefetch(slot_at(ring, self.position + 2));
+            }
+            return None;
+        };
         if bytes > IMMEDIATE_BYTES {
             return None;
         }
@@ -540,12 +550,16 @@ impl Entry<'_> {
         let wanted = data.len().min(self.bytes);
         let (first, rest) = data[..wanted].split_at_mut(wanted.min(FIRST_BYTES));
         let slot = |further: usize| slot_at(self.ring, self.position + 2 * further as u64);
-        load_bytes(slot(0), body_word(word_at(self.position), self.well_known), first);
+        let from = body_word(word_at(self.position), self.well_known);
+        match <&mut [u8; FIRST_BYTES]>::try_from(&mut *first) {
+            Ok(first) => load_words(&slot(0).words[FIRST_START / 8..], first),
+            Err(_) => load_bytes(slot(0), from, first),
+        }
         let mut pieces = rest.chunks_exact_mut(NEXT_BYTES);
         let mut further = 0;
         for piece in &mut pieces {
             further += 1;
-            load_piece(slot(further), piece.try_into().expect("a whole piece"));
+            load_words::<NEXT_BYTES>(&slot(further).words[1..], piece.try_into().expect("a whole piece"));
         }
         let last = pieces.into_remainder();
         if !last.is_empty() {

@@ -38,7 +38,7 @@ pub const TARGETS: &[Target] = &[
                     "copy_to",
                     "copy_any_to",
                     "load_bytes",
-                    "load_piece",
+                    "load_words",
                 ],
             ),
             part(
