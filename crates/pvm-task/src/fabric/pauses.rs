@@ -14,9 +14,12 @@ pub enum Wait {
 
 /// How often a provider without a descriptor is polled before the first pause: for about as long as a short message takes.
 const SPINS: u32 = 100;
-/// The first pause, and the longest one: so a task that waits uses less than 1 % of a processor.
+/// The first pause, and the longest one while a wait is short. In a longer wait a pause may take this part of the time that
+/// has passed, up to a limit. So a task that waits uses less than 1 % of a processor.
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
-const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+const SHORT_PAUSE_MAX: Duration = Duration::from_millis(5);
+const PAUSE_DIVISOR: u32 = 50;
+const LONG_PAUSE_MAX: Duration = Duration::from_millis(20);
 /// A descriptor that wakes the process at once and for nothing, this many times, is left alone. That of `tcp` in
 /// libfabric 1.17 stays readable.
 const FALSE_ALARMS_MAX: u32 = 8;
@@ -28,6 +31,8 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 pub(super) struct Pauses {
     /// Waits by time, or polls before the first one.
     waits: u32,
+    /// The sum of the waits by time.
+    waited: Duration,
     false_alarms: u32,
     last: Option<Instant>,
 }
@@ -44,7 +49,12 @@ impl Pauses {
         self.waits += 1;
         match self.waits.checked_sub(SPINS) {
             None if !has_descriptor => Wait::Not,
-            done => Wait::For((FIRST_PAUSE * 2_u32.pow(done.unwrap_or(0).min(10))).min(LONGEST_PAUSE)),
+            done => {
+                let short = (FIRST_PAUSE * 2_u32.pow(done.unwrap_or(0).min(10))).min(SHORT_PAUSE_MAX);
+                let pause = short.max((self.waited / PAUSE_DIVISOR).min(LONG_PAUSE_MAX));
+                self.waited += pause;
+                Wait::For(pause)
+            }
         }
     }
 
@@ -65,7 +75,15 @@ mod tests {
         assert_eq!(spins + 1, SPINS as usize);
         let next: Vec<Wait> = (0..8).map(|_| pauses.next(now, false)).collect();
         assert_eq!(next[0], Wait::For(2 * FIRST_PAUSE));
-        assert_eq!(next[7], Wait::For(LONGEST_PAUSE));
+        assert_eq!(next[7], Wait::For(SHORT_PAUSE_MAX));
+        let pause = |wait| if let Wait::For(pause) = wait { pause } else { Duration::ZERO };
+        let mut waited = next.into_iter().map(pause).sum::<Duration>();
+        while waited < 60 * LONG_PAUSE_MAX {
+            let pause = pause(pauses.next(now, false));
+            assert!(pause <= SHORT_PAUSE_MAX.max(waited / 49).min(LONG_PAUSE_MAX), "{pause:?} after {waited:?}");
+            waited += pause;
+        }
+        assert_eq!(pauses.next(now, false), Wait::For(LONG_PAUSE_MAX));
         pauses.reset();
         assert_eq!(pauses.next(now, false), Wait::Not);
     }
