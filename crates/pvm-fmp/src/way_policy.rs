@@ -34,6 +34,9 @@ const SECOND_PAUSE_MAX: u32 = 256;
 /// A message that takes more than so many times as long as the best way's was probably interrupted, unless it is so long
 /// that a try has one message: then its way is tried twice at once.
 const DOUBTED_RATIO: f32 = 8.0;
+/// A way that takes less than so many times as long as the best one may be the best: an interruption, which costs one long
+/// message as much as this, may have hidden it. It is tried twice before the first decision.
+const CLOSE_RATIO: f32 = 2.0;
 /// How many times as long as the best one a way takes, for bodies of other lengths, that is at first taken to be slower.
 /// This is more than [`PAST_OUT_WEIGHT`].
 const SLOW_NEARBY_RATIO: f32 = 2.0;
@@ -112,14 +115,16 @@ impl Class {
     }
 
     /// Returns a way that should be tried before the first decision: the best of the nearest
-    /// lengths first, and a way twice if it was probably interrupted.
+    /// lengths first, and a way twice if it is nearly as good as the best one or was probably interrupted.
     fn unknown(&self, run: u32) -> Option<usize> {
         if self.ways[self.best].tries == 0 {
             return Some(self.best);
         }
+        let best = self.ways[self.best].cost;
         (0..WAYS).find(|way| {
             let Known { cost, tries, .. } = self.ways[*way];
-            tries == 0 || tries == 1 && run > 1 && cost > self.ways[self.best].cost * DOUBTED_RATIO
+            let is_close = *way != self.best && cost < best * CLOSE_RATIO;
+            tries == 0 || tries == 1 && (is_close || run > 1 && cost > best * DOUBTED_RATIO)
         })
     }
 
@@ -449,7 +454,7 @@ mod tests {
             let best = policy.best(bytes).unwrap().0;
             let cost = |way: Way| model(bytes, way, way) * weight(bytes, way);
             // The first way is not known to be slower before another one was measured.
-            for way in (1..WAYS).map(Way::from_number).filter(|way| cost(*way) > 1.7 * cost(best)) {
+            for way in (1..WAYS).map(Way::from_number).filter(|way| cost(*way) > 1.2 * CLOSE_RATIO * cost(best)) {
                 let tries = if cost(way) > DOUBTED_RATIO * cost(best) { 2 } else { 1 };
                 assert!(sent[way.number()] <= 2 * tries, "{name}: {sent:?}");
             }

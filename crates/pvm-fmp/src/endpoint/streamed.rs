@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// The length of the pieces in which a body is written, in bytes.
 const PIECE_BYTES: usize = 32 << 10;
+/// The longest time for which a receiver may read nothing, however long the body is: a few time slices of the kernel.
+const LINGER_MAX: Duration = Duration::from_millis(10);
 /// How often the sender looks for room between two looks at the clock.
 const LOOKS: u32 = 64;
 
@@ -135,11 +137,14 @@ impl Endpoint {
 /// Writes a body to a cell from byte `done` on, round after round, until the receiver no longer makes room. `read` is how
 /// many bytes the receiver had read when this task looked last.
 fn fill(memory: &PairMemory, cell: u32, body: &[u8], is_past: bool, done: &mut usize, read: &mut usize) {
-    let stream = memory.stream(cell);
+    let (stream, began) = (memory.stream(cell), Instant::now());
     while *done < body.len() {
         let end = (*done + PIECE_BYTES).min(body.len());
-        if !stream.has_room(*done, end, read) && !wait_for_room(&stream, *done, end, read) {
-            return;
+        if !stream.has_room(*done, end, read) {
+            let patience = patience(began.elapsed(), *done, body.len() - *done);
+            if !wait_for_room(&stream, *done, end, patience, read) {
+                return;
+            }
         }
         memory.write(cell, *done % stream.capacity, &body[*done..end], is_past);
         *done = end;
@@ -147,9 +152,16 @@ fn fill(memory: &PairMemory, cell: u32, body: &[u8], is_past: bool, done: &mut u
     }
 }
 
-/// Waits for room for bytes `done..end` as long as the receiver reads on. Returns whether there is room.
+/// Returns how long a receiver may read nothing, after `done` bytes were written in `elapsed`, while `rest` bytes are left. To
+/// write the rest to new memory takes at least as long as to write it to the cell. So the sender waits for half of that time:
+/// a receiver that was interrupted, or has to wake up, is then cheaper than the heap.
+fn patience(elapsed: Duration, done: usize, rest: usize) -> Duration {
+    LINGER.max(elapsed.mul_f64(rest as f64 / done.max(1) as f64 / 2.0).min(LINGER_MAX))
+}
+
+/// Waits for room for bytes `done..end` until the receiver has read nothing for `patience`. Returns whether there is room.
 #[cold]
-fn wait_for_room(stream: &Stream<'_>, done: usize, end: usize, read: &mut usize) -> bool {
+fn wait_for_room(stream: &Stream<'_>, done: usize, end: usize, patience: Duration, read: &mut usize) -> bool {
     let (mut before, mut since, mut looks) = (*read, Instant::now(), 0);
     loop {
         if stream.has_room(done, end, read) {
@@ -159,10 +171,24 @@ fn wait_for_room(stream: &Stream<'_>, done: usize, end: usize, read: &mut usize)
         if looks % LOOKS == 0 {
             if *read > before {
                 (before, since) = (*read, Instant::now());
-            } else if since.elapsed() > LINGER {
+            } else if since.elapsed() > patience {
                 return false;
             }
         }
         std::hint::spin_loop();
+    }
+}
+
+#[cfg(test)]
+mod patience_tests {
+    use super::*;
+
+    #[test]
+    fn the_sender_waits_for_half_of_the_time_that_the_rest_takes_within_limits() {
+        let us = Duration::from_micros;
+        assert_eq!(patience(us(100), 2 << 20, 1 << 20), LINGER, "a short rest");
+        assert_eq!(patience(us(100), 2 << 20, 62 << 20), us(1550));
+        assert_eq!(patience(us(100), 2 << 20, 1 << 40), LINGER_MAX);
+        assert_eq!(patience(us(0), 0, 1), LINGER);
     }
 }
