@@ -13,8 +13,9 @@ const ROUNDS: usize = 15;
 const TRIPS: usize = 300;
 const SHORT_BYTES: usize = 8;
 const LONG_BYTES: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
-/// How long the process is idle, and how often: other work on the machine makes some waits more expensive.
-const IDLE: Duration = Duration::from_millis(400);
+/// How long the process is idle, so that the polls before the first pause hardly count, and how often: other work on the
+/// machine makes some waits more expensive.
+const IDLE: Duration = Duration::from_millis(1000);
 const WAITS: usize = 3;
 /// The share of a processor that a waiting process may use, in percent.
 const IDLE_PERCENT_MAX: f64 = 1.0;

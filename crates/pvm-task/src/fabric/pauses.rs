@@ -18,7 +18,7 @@ const SPINS: u32 = 100;
 /// has passed, up to a limit. So a task that waits uses less than 1 % of a processor.
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const SHORT_PAUSE_MAX: Duration = Duration::from_millis(5);
-const PAUSE_DIVISOR: u32 = 50;
+const PAUSE_DIVISOR: u32 = 20;
 const LONG_PAUSE_MAX: Duration = Duration::from_millis(20);
 /// A descriptor that wakes the process at once and for nothing, this many times, is left alone. That of `tcp` in
 /// libfabric 1.17 stays readable.
@@ -80,7 +80,7 @@ mod tests {
         let mut waited = next.into_iter().map(pause).sum::<Duration>();
         while waited < 60 * LONG_PAUSE_MAX {
             let pause = pause(pauses.next(now, false));
-            assert!(pause <= SHORT_PAUSE_MAX.max(waited / 49).min(LONG_PAUSE_MAX), "{pause:?} after {waited:?}");
+            assert!(pause <= SHORT_PAUSE_MAX.max(waited / 19).min(LONG_PAUSE_MAX), "{pause:?} after {waited:?}");
             waited += pause;
         }
         assert_eq!(pauses.next(now, false), Wait::For(LONG_PAUSE_MAX));
