@@ -31,10 +31,10 @@ const PAUSE_MIN: u32 = 16;
 const PAUSE_MAX: u32 = 4096;
 /// The largest number before the second try: an interruption may have made the first one slow.
 const SECOND_PAUSE_MAX: u32 = 256;
-/// A message that takes more than so many times as long as the best way's was probably interrupted, unless it is so long
+/// A message that takes more than this multiple of the best way's time was probably interrupted, unless it is so long
 /// that a try has one message: then its way is tried twice at once.
 const DOUBTED_RATIO: f32 = 8.0;
-/// A way that takes less than so many times as long as the best one may be the best: an interruption, which costs one long
+/// A way that takes less than this multiple of the best one's time may be the best: an interruption, which costs one long
 /// message as much as this, may have hidden it. It is tried twice before the first decision.
 const CLOSE_RATIO: f32 = 2.0;
 /// How many times as long as the best one a way takes, for bodies of other lengths, that is at first taken to be slower.
