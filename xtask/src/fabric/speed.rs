@@ -227,8 +227,8 @@ impl Times {
         self.rows.iter().filter(|row| row.ends_with(MPI)).map(String::as_str)
     }
 
-    /// Returns how many times as long as the other row a row takes: the median of the rounds, in each of which both were
-    /// measured one after the other.
+    /// Returns the ratio of a row's time to the other row's: the median over the rounds. Each round measures both rows, one
+    /// after the other.
     pub fn ratio(&self, row: &str, other: &str, bytes: usize) -> Option<f64> {
         let rounds = |row: &str| self.values.get(&(row.to_owned(), bytes));
         let (one, other) = (rounds(row)?, rounds(other)?);

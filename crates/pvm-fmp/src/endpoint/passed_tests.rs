@@ -326,13 +326,17 @@ fn what_cannot_be_copied_at_once_is_not_sent_or_taken_by_the_shortest_path() {
     assert_eq!(a.send_in_cell(B, &[1; 6], &[1; 600]), None, "no cell");
     exchange(&mut a, &mut b, 100_000);
     assert_eq!(a.send_in_cell(B, &[1; 6], &[1; 8192]), None, "the receiver can begin earlier");
-    // The peer breaks the rules: the cell does not exist, we hold it, or it is too short.
-    let (memory, ours) = (memory(&a).unwrap(), if memory(&a).unwrap().holds(0) { 0 } else { 1 });
-    let generation = u64::from(memory.generation) << 32;
-    for [cell, bytes] in [[CELLS.into(), 10], [ours, 10], [1 - ours, memory.capacity() as u64 + 1]] {
+    // A valid entry, then three that break the rules: the cell does not exist, we hold it, or it is too short.
+    for case in 0..4 {
         let (mut a, mut b) = host.pair();
         exchange(&mut a, &mut b, 100_000);
-        push(&mut b, Kind::Passed, &[generation | cell, bytes, 1]);
-        assert!(a.probe_recent().is_none());
+        pass(&mut a, &mut b, 100_000, 1);
+        a.poll(&mut Kept::default());
+        let memory = memory(&a).unwrap();
+        let (ours, room) = (u64::from(!memory.holds(0)), memory.capacity() as u64);
+        let theirs = 1 - ours;
+        let [cell, bytes] = [[theirs, room], [CELLS.into(), 10], [ours, 10], [theirs, room + 1]][case];
+        push(&mut b, Kind::Passed, &[u64::from(memory.generation) << 32 | cell, bytes, 1]);
+        assert_eq!(a.probe_recent().is_some(), case == 0, "{case}");
     }
 }

@@ -18,8 +18,8 @@ use std::time::Duration;
 const WINDOW_FIRST: u32 = 16;
 const WINDOW_MIN: u32 = 8;
 const WINDOW_MAX: u32 = 1024;
-/// The window is halved after a round of which a listener lacks more than this part, and doubled after one of which each
-/// lacks less than that part.
+/// The window halves after a round in which a listener misses more than one datagram in [`MUCH_PART`], and doubles after a
+/// round in which each listener misses less than one in [`LITTLE_PART`].
 const MUCH_PART: u32 = 4;
 const LITTLE_PART: u32 = 16;
 /// How long the sender waits for further listeners after the first one is ready.

@@ -480,8 +480,8 @@ fn each_multicast_arrives_once_and_in_order() {
     assert!(heard > 10_000, "only {heard} parts were heard");
 }
 
-/// Broadcasts messages from one host to four others, one of which is late, one message after another. Returns how long
-/// each took until the others had it, in ms.
+/// Broadcasts messages in turn from one host to four listeners. One listener reports late. Returns for each message the time
+/// until the other listeners had it, in ms.
 fn times_beside_a_late_listener(late: Duration) -> Vec<u128> {
     let mut world = World::new(1);
     (world.loss, world.hosts) = (0, (1..=5).map(Tid::host_number).collect());

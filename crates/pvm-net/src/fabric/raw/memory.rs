@@ -117,8 +117,8 @@ impl Memory {
         }
     }
 
-    /// Gives the pages back to the system, if nobody else uses the memory: it then holds zeroes at the same place. Returns
-    /// false as long as somebody else does.
+    /// Frees the pages if no other process uses the memory. The memory stays mapped at the same address and reads as zeros.
+    /// Returns whether it did so.
     pub(super) fn discard_pages(&mut self) -> bool {
         match &self.origin {
             // The pages belong to a file.
