@@ -1,8 +1,9 @@
 //! Arriving bodies: in the queue, in the sender's heap, or in the sender's own memory.
 use crate::BODY_BYTES_MAX;
-use crate::copy;
+use crate::copy::{self, CopyMode};
 use crate::cross_memory;
 use crate::extents::Mapping;
+use crate::heap::{CopyOrder, length_and_order};
 use crate::memory;
 use crate::pair_memory::{ArrivedCell, PairMemory};
 use crate::pipelined;
@@ -24,6 +25,9 @@ pub const FRAGMENTS_MAX: usize = (crate::INLINE_BYTES_MAX - 8) / 16;
 
 /// The size, in bytes, of the pieces that [`Remote::use_pieces`] makes of a body in fragments.
 const COPIED_BYTES: usize = 64 * pipelined::UNIT_BYTES;
+
+/// The shortest piece, in bytes, that is copied out in the mode for which the sender asks.
+const ORDERED_BYTES_MIN: usize = 16 << 10;
 
 /// The longest body, in bytes, that is copied to new memory without a check of the available memory.
 const UNCHECKED_BYTES_MAX: usize = 64 << 20;
@@ -64,6 +68,8 @@ pub(crate) struct Owner {
     pub mapping: Mapping,
     pub released: RefCell<Vec<u32>>,
     pub released_bytes: Cell<usize>,
+    /// The token of the last measured body, and for how long this task has copied it out, in ns.
+    pub timed: Cell<Option<(u32, u32)>>,
     /// Set when `released` of some peer is not empty.
     pub dirty: Rc<Cell<bool>>,
 }
@@ -81,6 +87,8 @@ impl Owner {
 pub(crate) struct Fragment {
     pub address: *const u8,
     pub bytes: usize,
+    /// How the sender asks for it to be copied, and whether the sender wants to know the time of that copy.
+    pub order: CopyOrder,
 }
 
 /// A body that lies in the sender's heap, or in a cell of pair memory. The memory may be reused as soon as this value is
@@ -91,6 +99,9 @@ pub struct Remote {
     first: Fragment,
     rest: Vec<Fragment>,
     bytes: usize,
+    /// How many bytes of the fragments whose copies the sender wants to know were copied, and the time of that, in ns.
+    timed_bytes: Cell<usize>,
+    timed_ns: Cell<u64>,
     /// Keeps the cell in which the body lies.
     _cell: Option<ArrivedCell>,
 }
@@ -107,7 +118,8 @@ impl Remote {
         }
         let mut fragments = list.chunks_exact(16).map(|words| {
             let word = |from: usize| u64::from_ne_bytes(words[from..from + 8].try_into().expect("eight"));
-            fragment(owner, word(0), word(8))
+            let (bytes, order) = length_and_order(word(8));
+            fragment(owner, word(0), bytes).map(|fragment| Fragment { order, ..fragment })
         });
         let first = fragments.next()??;
         let rest = fragments.collect::<Option<Vec<_>>>()?;
@@ -115,19 +127,29 @@ impl Remote {
         if bytes > BODY_BYTES_MAX {
             return None;
         }
-        Some(Remote { owner: owner.clone(), token, first, rest, bytes, _cell: None })
+        let mut remote = Remote::of(owner, token, first);
+        (remote.rest, remote.bytes) = (rest, bytes);
+        Some(remote)
+    }
+
+    /// Returns the body of one fragment.
+    fn of(owner: &Rc<Owner>, token: u32, first: Fragment) -> Remote {
+        let (timed_bytes, timed_ns) = (Cell::new(0), Cell::new(0));
+        let (owner, rest, bytes) = (owner.clone(), Vec::new(), first.bytes);
+        Remote { owner, token, first, rest, bytes, timed_bytes, timed_ns, _cell: None }
     }
 
     /// Returns the body that lies at `offset` in one piece.
     pub(crate) fn from_place(owner: &Rc<Owner>, token: u32, offset: u64, bytes: u64) -> Option<Remote> {
-        let first = fragment(owner, offset, bytes)?;
-        Some(Remote { owner: owner.clone(), token, first, rest: Vec::new(), bytes: first.bytes, _cell: None })
+        Some(Remote::of(owner, token, fragment(owner, offset, bytes)?))
     }
 
     /// Returns the body of `bytes` bytes in a cell, which has room for it.
     fn in_cell(owner: &Rc<Owner>, cell: ArrivedCell, bytes: usize) -> Remote {
-        let first = Fragment { address: cell.memory.body(cell.cell), bytes };
-        Remote { owner: owner.clone(), token: PASSED, first, rest: Vec::new(), bytes, _cell: Some(cell) }
+        let first = Fragment { address: cell.memory.body(cell.cell), bytes, order: CopyOrder::default() };
+        let mut remote = Remote::of(owner, PASSED, first);
+        remote._cell = Some(cell);
+        remote
     }
 
     /// Returns the body whose first `bytes` bytes lie in a cell, which has room for them, and whose rest lies in the
@@ -189,7 +211,7 @@ impl Remote {
     /// Copies the whole body to the end of `data`.
     pub fn append_to(&self, data: &mut Vec<u8>) {
         data.reserve(self.bytes);
-        for Fragment { address, bytes } in self.fragments() {
+        for Fragment { address, bytes, .. } in self.fragments() {
             let room = data.spare_capacity_mut();
             debug_assert!(room.len() >= *bytes);
             // SAFETY: the fragment was checked to lie in the mapping, which `owner` keeps; no reference into it exists,
@@ -212,9 +234,7 @@ impl Remote {
             }
             let count = data.len().min(fragment.bytes - offset);
             let (piece, tail) = data.split_at_mut(count);
-            // SAFETY: the fragment was checked to lie in the mapping, which `owner` keeps; no
-            // reference into it exists, and its bytes may be anything.
-            unsafe { copy::copy_shared_by_size(fragment.address.add(offset), piece.as_mut_ptr(), count) };
+            self.read_piece(fragment, offset, piece);
             (data, offset) = (tail, 0);
             if data.is_empty() {
                 return;
@@ -223,8 +243,40 @@ impl Remote {
     }
 }
 
+impl Remote {
+    /// Copies a piece of a fragment, from `offset` on, as the sender has asked for it. Panics past the end.
+    #[inline]
+    fn read_piece(&self, fragment: &Fragment, offset: usize, piece: &mut [u8]) {
+        assert!(offset.checked_add(piece.len()).is_some_and(|end| end <= fragment.bytes));
+        let CopyOrder { mode, is_timed } = fragment.order;
+        let is_long = piece.len() >= ORDERED_BYTES_MIN;
+        let start = (is_timed && is_long).then(Instant::now);
+        let (from, to, mode) =
+            (fragment.address.wrapping_add(offset), piece.as_mut_ptr(), if is_long { mode } else { CopyMode::Cached });
+        // SAFETY: the fragment was checked to lie in the mapping, which `owner` keeps; no
+        // reference into it exists, and its bytes may be anything.
+        unsafe { copy::copy_shared_by(mode, from, to, piece.len()) };
+        if let Some(start) = start {
+            self.timed_bytes.set(self.timed_bytes.get() + piece.len());
+            self.timed_ns.set(self.timed_ns.get() + start.elapsed().as_nanos() as u64);
+        }
+    }
+
+    /// Notes for the sender how long the copies of the timed fragment have taken, if it was copied once and in long pieces.
+    fn report_time(&self) {
+        let timed = self.fragments().find(|fragment| fragment.order.is_timed);
+        if timed.is_some_and(|fragment| fragment.bytes == self.timed_bytes.get()) {
+            let ns = u32::try_from(self.timed_ns.get()).unwrap_or(u32::MAX);
+            self.owner.timed.set(Some((self.token, ns)));
+        }
+    }
+}
+
 impl Drop for Remote {
     fn drop(&mut self) {
+        if self.timed_bytes.get() > 0 {
+            self.report_time();
+        }
         if self.token != BORROWED && self.token != PASSED {
             self.owner.release(self.token, self.bytes);
         }
@@ -232,10 +284,15 @@ impl Drop for Remote {
 }
 
 fn fragment(owner: &Rc<Owner>, offset: u64, bytes: u64) -> Option<Fragment> {
+    let order = CopyOrder::default();
     if bytes > BODY_BYTES_MAX as u64 {
         return None;
     }
-    owner.mapping.reach(offset, bytes).map(|address| Fragment { address: address.as_ptr(), bytes: bytes as usize })
+    owner.mapping.reach(offset, bytes).map(|address| Fragment {
+        address: address.as_ptr(),
+        bytes: bytes as usize,
+        order,
+    })
 }
 
 /// How the transfer of a [`BodyInTransit`] ended.
@@ -290,9 +347,12 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Returns whether the sender asks for a copy past the caches.
-    fn is_past(&self) -> bool {
-        matches!(self, Place::Cell { order, .. } if ways::way_of(*order).past_out)
+    /// Returns the mode for which the sender asks.
+    fn mode(&self) -> CopyMode {
+        match self {
+            Place::Cell { order, .. } => ways::way_of(*order).copy_out,
+            Place::Heap { .. } => CopyMode::Cached,
+        }
     }
 
     /// Notes for the sender that the body has been copied out.
@@ -358,10 +418,10 @@ impl BodyInTransit<'_> {
         let result = match &self.transit {
             Transit::Rendezvous(memory) => memory.take(self.owner, data, self.sender_lives),
             Transit::Pipelined(place) => {
-                let is_past = place.is_past();
+                let mode = place.mode();
                 let each = &mut |at: usize, from: *const u8, count: usize| {
                     // SAFETY: `count` bytes lie there, to which no reference exists; they may be anything.
-                    unsafe { copy::copy_shared_by(is_past, from, data[at..at + count].as_mut_ptr(), count) }
+                    unsafe { copy::copy_shared_by(mode, from, data[at..at + count].as_mut_ptr(), count) }
                 };
                 self.follow(place, count, &mut 0, each).inspect(|()| place.finish())
             }

@@ -1,11 +1,22 @@
 //! Copies to and from shared memory, and how much this process has copied.
-use crate::copy_policy::NON_TEMPORAL_BYTES_MIN;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 /// The longest piece that the C library copies by vector instructions, in bytes. For longer pieces it uses the
 /// processor's string instructions, which are half as fast if another core has just written the bytes.
 const PIECE_BYTES: usize = 4 << 10;
+
+/// How bytes are copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CopyMode {
+    /// Through the caches, by the C library's copy.
+    #[default]
+    Cached,
+    /// Past the caches, by non-temporal stores.
+    Past,
+    /// By the processor's string instruction. Many processors then do not read the lines that they overwrite.
+    String,
+}
 
 /// The shortest copy for which [`is_a_little_ahead`] matters, in bytes.
 const AHEAD_BYTES_MIN: usize = 1 << 10;
@@ -116,26 +127,52 @@ pub unsafe fn copy_shared(from: *const u8, to: *mut u8, bytes: usize) {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Does what [`copy_shared`] does, by non-temporal stores if `is_past` is set.
+/// Does what [`copy_shared`] does, in that mode.
 ///
 /// # Safety
 /// As for [`copy_shared`].
 #[inline]
-pub unsafe fn copy_shared_by(is_past: bool, from: *const u8, to: *mut u8, bytes: usize) {
+pub unsafe fn copy_shared_by(mode: CopyMode, from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: as the caller promises.
-    unsafe { if is_past { copy_non_temporal(from, to, bytes) } else { copy(from, to, bytes) } };
+    unsafe { copy_by(mode, from, to, bytes) };
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Does what [`copy_shared`] does, by non-temporal stores if the bytes do not fit in the caches.
+/// Does what [`copy`] does, in that mode.
 ///
 /// # Safety
-/// As for [`copy_shared`].
+/// As for [`copy`].
 #[inline]
-pub unsafe fn copy_shared_by_size(from: *const u8, to: *mut u8, bytes: usize) {
+pub unsafe fn copy_by(mode: CopyMode, from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: as the caller promises.
-    unsafe { if bytes >= NON_TEMPORAL_BYTES_MIN { copy_non_temporal(from, to, bytes) } else { copy(from, to, bytes) } };
-    compiler_fence(Ordering::SeqCst);
+    unsafe {
+        match mode {
+            CopyMode::Cached => copy(from, to, bytes),
+            CopyMode::Past => copy_non_temporal(from, to, bytes),
+            CopyMode::String => copy_by_string(from, to, bytes),
+        }
+    }
+}
+
+/// Copies by the processor's string instruction, except where that is slow: if the target [`is_a_little_ahead`], an AMD
+/// Zen 4 copies 3.5 GB/s in this way.
+///
+/// # Safety
+/// As for [`copy`].
+unsafe fn copy_by_string(from: *const u8, to: *mut u8, bytes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if !is_a_little_ahead(from, to) {
+        count_copy(bytes);
+        // SAFETY: the ranges for which the caller promises. The instruction changes these three registers and the target,
+        // no flag, and copies upwards, since the calling convention clears the direction flag.
+        unsafe {
+            std::arch::asm!("rep movsb", inout("rcx") bytes => _, inout("rsi") from => _, inout("rdi") to => _,
+                options(nostack, preserves_flags));
+        }
+        return;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { copy(from, to, bytes) };
 }
 
 /// Copies bytes that another core will read, by non-temporal stores: that core reads bytes faster from memory than from
@@ -190,10 +227,10 @@ mod tests {
     #[test]
     fn a_long_copy_is_counted_once() {
         let (from, mut to) = (vec![1u8; 1 << 20], vec![0u8; 1 << 20]);
-        for copy in [copy, copy_shared_by_size, copy_non_temporal] {
+        for mode in [CopyMode::Cached, CopyMode::Past, CopyMode::String] {
             let before = copied_bytes();
             // SAFETY: both ranges are the whole vectors.
-            unsafe { copy(from.as_ptr(), to.as_mut_ptr(), from.len()) };
+            unsafe { copy_shared_by(mode, from.as_ptr(), to.as_mut_ptr(), from.len()) };
             // Other tests may copy at the same time.
             assert!(copied_bytes() >= before + (1 << 20) - 128);
         }
@@ -208,11 +245,13 @@ mod tests {
             let is_ahead = is_a_little_ahead(from.as_ptr(), memory[start..].as_mut_ptr());
             assert_eq!(is_ahead, cfg!(target_arch = "x86_64") && (1..AHEAD_BYTES).contains(&distance));
             for bytes in [0, 63, 64, AHEAD_BYTES_MIN - 1, AHEAD_BYTES_MIN, AHEAD_BYTES_MIN + 1, 4159, from.len()] {
-                memory.fill(0);
-                // SAFETY: both ranges lie in their vectors.
-                unsafe { copy(from.as_ptr(), memory[start..].as_mut_ptr(), bytes) };
-                assert_eq!(memory[start..start + bytes], from[..bytes]);
-                assert!(memory[..start].iter().chain(&memory[start + bytes..]).all(|byte| *byte == 0));
+                for mode in [CopyMode::Cached, CopyMode::String] {
+                    memory.fill(0);
+                    // SAFETY: both ranges lie in their vectors.
+                    unsafe { copy_by(mode, from.as_ptr(), memory[start..].as_mut_ptr(), bytes) };
+                    assert_eq!(memory[start..start + bytes], from[..bytes]);
+                    assert!(memory[..start].iter().chain(&memory[start + bytes..]).all(|byte| *byte == 0));
+                }
             }
         }
     }

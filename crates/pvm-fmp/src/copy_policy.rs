@@ -28,7 +28,7 @@ const NON_TEMPORAL_BYTES: usize = 8 << 20;
 
 /// How to copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CopyMode {
+pub enum Choice {
     /// Through the caches.
     Cached,
     /// Through the caches; the caller measures the time and passes it to [`CopyPolicy::record`].
@@ -52,13 +52,13 @@ impl CopyPolicy {
     }
 
     /// Returns how to copy the next `bytes` bytes.
-    pub fn mode(&mut self, bytes: usize) -> CopyMode {
+    pub fn mode(&mut self, bytes: usize) -> Choice {
         let limit = if self.is_non_temporal() { NON_TEMPORAL_BYTES } else { CACHED_BYTES };
         if (self.slow > 0 && !self.is_non_temporal()) || self.untimed_bytes >= limit {
-            return CopyMode::Timed;
+            return Choice::Timed;
         }
         self.untimed_bytes += bytes;
-        if self.is_non_temporal() { CopyMode::NonTemporal } else { CopyMode::Cached }
+        if self.is_non_temporal() { Choice::NonTemporal } else { Choice::Cached }
     }
 
     /// Notes how long a timed copy took.
@@ -79,9 +79,9 @@ mod tests {
         let (mut non_temporal, mut timed) = (0, 0);
         for _ in 0..bytes / PIECE_BYTES {
             match copy_policy.mode(PIECE_BYTES) {
-                CopyMode::Cached => {}
-                CopyMode::NonTemporal => non_temporal += PIECE_BYTES,
-                CopyMode::Timed => {
+                Choice::Cached => {}
+                Choice::NonTemporal => non_temporal += PIECE_BYTES,
+                Choice::Timed => {
                     timed += PIECE_BYTES;
                     copy_policy.record(PIECE_BYTES, Duration::from_nanos((PIECE_BYTES * 1000 / speed) as u64));
                 }
@@ -110,11 +110,11 @@ mod tests {
     #[test]
     fn one_slow_copy_changes_nothing() {
         let mut copy_policy = CopyPolicy::default();
-        while copy_policy.mode(PIECE_BYTES) != CopyMode::Timed {}
+        while copy_policy.mode(PIECE_BYTES) != Choice::Timed {}
         copy_policy.record(PIECE_BYTES, Duration::from_millis(3));
-        assert_eq!(copy_policy.mode(PIECE_BYTES), CopyMode::Timed);
+        assert_eq!(copy_policy.mode(PIECE_BYTES), Choice::Timed);
         copy_policy.record(PIECE_BYTES, Duration::from_micros(1));
-        assert_eq!(copy_policy.mode(PIECE_BYTES), CopyMode::Cached);
+        assert_eq!(copy_policy.mode(PIECE_BYTES), Choice::Cached);
     }
 
     #[test]

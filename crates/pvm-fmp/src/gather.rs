@@ -34,7 +34,7 @@ impl<'a> GatherList<'a> {
     pub fn add_remote(&mut self, remote: &'a Remote, range: Range<usize>) {
         assert!(range.start <= range.end && range.end <= remote.len());
         let (mut skip, mut left) = (range.start, range.len());
-        for Fragment { address, bytes } in remote.fragments() {
+        for Fragment { address, bytes, .. } in remote.fragments() {
             if left == 0 {
                 break;
             }

@@ -3,6 +3,7 @@
 //!
 //! The lines of such a cell are already in the caches of the core that writes next. In a heap they are not: before a
 //! sender can write to a line there again, it must take the line back from the core that has read it (decision 39).
+use crate::copy::CopyMode;
 use crate::heap::SharedHeap;
 use crate::stream::Stream;
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
@@ -231,14 +232,13 @@ impl PairMemory {
         FRONT_BYTES + cell as usize * (FRONT_BYTES + self.capacity) + FRONT_BYTES
     }
 
-    /// Copies `data` to a body, `offset` bytes behind its start; past the caches if `is_past` is set. Panics past the end of
-    /// the cell.
-    pub fn write(&self, cell: u32, offset: usize, data: &[u8], is_past: bool) {
+    /// Copies `data` to a body, `offset` bytes behind its start, in that mode. Panics past the end of the cell.
+    pub fn write(&self, cell: u32, offset: usize, data: &[u8], mode: CopyMode) {
         assert!(offset.checked_add(data.len()).is_some_and(|end| end <= self.capacity));
         let (from, to, bytes) = (data.as_ptr(), self.body(cell).wrapping_add(offset), data.len());
         // SAFETY: checked to lie in the cell, to which no reference exists. A peer that breaks the rules may write there,
         // too; then the peer finds bytes that nobody has sent.
-        unsafe { if is_past { copy::copy_non_temporal(from, to, bytes) } else { copy::copy(from, to, bytes) } }
+        unsafe { copy::copy_by(mode, from, to, bytes) }
     }
 
     /// Copies the first bytes of a body of `bytes` bytes into `data`, as many as fit. Panics past the end of the cell.

@@ -85,6 +85,8 @@ pub enum Kind {
     Passed = 12,
     /// A message whose body goes through such a cell as through a ring; the cell goes to the reader, too.
     Streamed = 13,
+    /// A token, and for how long the writer has copied the body of that token out.
+    CopyTime = 14,
 }
 
 /// The kind in the stamp of a skipped half-slot: the next entry begins at the next slot.
@@ -94,7 +96,7 @@ const IMMEDIATE: u8 = 8;
 
 impl Kind {
     fn from_number(number: u8) -> Option<Kind> {
-        const KINDS: [Kind; 10] = [
+        const KINDS: [Kind; 11] = [
             Kind::Message,
             Kind::Blocks,
             Kind::Rendezvous,
@@ -105,6 +107,7 @@ impl Kind {
             Kind::Answer,
             Kind::Passed,
             Kind::Streamed,
+            Kind::CopyTime,
         ];
         KINDS.into_iter().find(|kind| *kind as u8 == number)
     }

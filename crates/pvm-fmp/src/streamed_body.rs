@@ -55,13 +55,13 @@ impl StreamedBody<'_> {
         // If a part of the body is not copied, its room must not be given back: the body may arrive again, for another
         // receive that wants all of it.
         let is_whole = data.len() == self.bytes;
-        let is_past = ways::way_of(self.order).past_out;
+        let mode = ways::way_of(self.order).copy_out;
         loop {
             let each = &mut |at: usize, from: *const u8, count: usize| {
                 let count = count.min(data.len().saturating_sub(at));
                 if count > 0 {
                     // SAFETY: `count` bytes lie there, to which no reference exists; they may be anything.
-                    unsafe { copy::copy_shared_by(is_past, from, data[at..at + count].as_mut_ptr(), count) }
+                    unsafe { copy::copy_shared_by(mode, from, data[at..at + count].as_mut_ptr(), count) }
                 }
             };
             let result = self.follow(&mut done, is_whole, each);

@@ -1,14 +1,25 @@
-//! The way policy: how the two copies of a body between two tasks are made, through the caches or past them.
+//! The way policy: how the two copies of a body between two tasks are made: through the caches, past them, or by string
+//! instructions.
 //!
 //! Which way is the fastest depends on the processor, on whether the two cores share a cache, on the sizes of the caches,
 //! and on what else the programs use. So the policy knows no speed: for each class of lengths it tries every way, keeps to
 //! the one whose messages took the least time, and tries the others again now and then, since the cores of a virtual
 //! machine may be moved. The time of a message is that from the start of its send to the end of the receiver's copy.
 
+use crate::copy::CopyMode;
 use std::fmt;
 
-/// The number of ways: each of the two copies goes through the caches or past them.
-pub const WAYS: usize = 4;
+/// The ways, by their numbers: each of the two copies goes through the caches or past them, or both are made by string
+/// instructions.
+const ALL: [Way; WAYS] = [
+    Way { copy_in: CopyMode::Cached, copy_out: CopyMode::Cached },
+    Way { copy_in: CopyMode::Past, copy_out: CopyMode::Cached },
+    Way { copy_in: CopyMode::Cached, copy_out: CopyMode::Past },
+    Way { copy_in: CopyMode::Past, copy_out: CopyMode::Past },
+    Way { copy_in: CopyMode::String, copy_out: CopyMode::String },
+];
+pub const WAYS: usize = 5;
+const BY_STRING: usize = 4;
 /// The shortest body for which there is a choice, in bytes. A shorter one stays in a core's own caches together with its
 /// cell, and a look at the clock would cost a noticeable part of its time.
 pub const BYTES_MIN: usize = 128 << 10;
@@ -48,20 +59,25 @@ const SLOW_MESSAGES: u32 = 3;
 /// One way to make the two copies of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Way {
-    /// Whether the sender's copy bypasses the caches.
-    pub past_in: bool,
-    /// Whether the receiver's copy bypasses the caches.
-    pub past_out: bool,
+    /// The sender's copy.
+    pub copy_in: CopyMode,
+    /// The receiver's copy.
+    pub copy_out: CopyMode,
 }
 
+/// The number of bits that the number of a way takes.
+pub const WAY_BITS: u32 = 3;
+const _: () = assert!(WAYS <= 1 << WAY_BITS);
+
 impl Way {
-    /// Returns the way of a number; the upper bits do not count.
+    /// Returns the way of a number of [`WAY_BITS`] bits; further bits do not count, and a number that no way has stands for
+    /// copies through the caches.
     pub fn from_number(number: usize) -> Way {
-        Way { past_in: number & 1 != 0, past_out: number & 2 != 0 }
+        ALL.get(number & ((1 << WAY_BITS) - 1)).copied().unwrap_or_default()
     }
     /// Returns the number of the way, below [`WAYS`].
     pub fn number(self) -> usize {
-        usize::from(self.past_in) | usize::from(self.past_out) << 1
+        ALL.iter().position(|way| *way == self).unwrap_or_default()
     }
 }
 
@@ -124,7 +140,7 @@ impl Class {
         (0..WAYS).find(|way| {
             let Known { cost, tries, .. } = self.ways[*way];
             let is_close = *way != self.best && cost < best * CLOSE_RATIO;
-            tries == 0 || tries == 1 && (is_close || run > 1 && cost > best * DOUBTED_RATIO)
+            tries == 0 && !self.is_hopeless(*way) || tries == 1 && (is_close || run > 1 && cost > best * DOUBTED_RATIO)
         })
     }
 
@@ -143,9 +159,16 @@ impl Class {
         way != self.best && self.messages.wrapping_sub(last) >= run * pause.min(pause_max).max(PAUSE_MIN)
     }
 
-    /// Returns whether every way was tried.
+    /// Returns whether every way was tried that could be the best.
     fn is_known(&self) -> bool {
-        self.ways.iter().all(|way| way.tries > 0)
+        (0..WAYS).all(|way| self.ways[way].tries > 0 || self.is_hopeless(way))
+    }
+
+    /// Returns whether the way need not be tried at once: string instructions are quicker than copies through the caches,
+    /// but they wait for the same lines.
+    fn is_hopeless(&self, way: usize) -> bool {
+        let cached = self.ways[Way::default().number()].cost;
+        way == BY_STRING && cached.is_finite() && cached > self.ways[self.best].cost * SLOW_NEARBY_RATIO
     }
 
     /// Returns what is assumed of bodies of other lengths before they are sent: what is much slower here is slower there,
@@ -203,7 +226,7 @@ pub fn class_of(bytes: usize) -> usize {
 
 /// Returns how much the time of a message counts.
 fn weight(bytes: usize, way: Way) -> f32 {
-    if way.past_out && bytes < CACHED_BYTES { PAST_OUT_WEIGHT } else { 1.0 }
+    if way.copy_out == CopyMode::Past && bytes < CACHED_BYTES { PAST_OUT_WEIGHT } else { 1.0 }
 }
 
 impl WayPolicy {
@@ -237,8 +260,12 @@ impl WayPolicy {
 
 impl fmt::Display for Way {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |is_past| if is_past { "past the caches" } else { "through the caches" };
-        write!(to, "in {}, out {}", name(self.past_in), name(self.past_out))
+        let name = |mode| match mode {
+            CopyMode::Cached => "through the caches",
+            CopyMode::Past => "past the caches",
+            CopyMode::String => "by string instructions",
+        };
+        write!(to, "in {}, out {}", name(self.copy_in), name(self.copy_out))
     }
 }
 
@@ -249,96 +276,110 @@ mod tests {
     /// A model of a machine: the time of a message in ns a byte, by its length, its way, and the way before it.
     type Model = fn(usize, Way, Way) -> f32;
 
+    /// Returns which of the two copies bypass the caches, and how many times as long string instructions take as copies
+    /// through the caches, which is `string` on the modelled machine.
+    fn kinds(way: Way, string: f32) -> ((bool, bool), f32) {
+        let is_string = way.copy_in == CopyMode::String;
+        ((way.copy_in == CopyMode::Past, way.copy_out == CopyMode::Past), if is_string { string } else { 1.0 })
+    }
+
     /// Two cores with a common cache of 32 MiB: lines go quickly from core to core until two bodies and their copies no
     /// longer fit.
     fn small_shared_cache(bytes: usize, way: Way, _: Way) -> f32 {
         let fits = bytes <= 6 << 20;
-        match (way.past_in, way.past_out) {
-            (false, false) => {
-                if fits {
-                    0.030
-                } else {
-                    0.070
+        let (past, string) = kinds(way, 1.1);
+        string
+            * match past {
+                (false, false) => {
+                    if fits {
+                        0.030
+                    } else {
+                        0.070
+                    }
+                }
+                (false, true) => 0.057,
+                (true, false) => {
+                    if fits {
+                        0.055
+                    } else {
+                        0.085
+                    }
+                }
+                (true, true) => {
+                    if fits {
+                        0.075
+                    } else {
+                        0.076
+                    }
                 }
             }
-            (false, true) => 0.057,
-            (true, false) => {
-                if fits {
-                    0.055
-                } else {
-                    0.085
-                }
-            }
-            (true, true) => {
-                if fits {
-                    0.075
-                } else {
-                    0.076
-                }
-            }
-        }
     }
 
     /// Second-level caches of 2 MiB, and a third-level cache of 260 MiB that is far from each core.
     fn large_caches(bytes: usize, way: Way, _: Way) -> f32 {
         let near = bytes <= 1 << 20;
-        match (way.past_in, way.past_out) {
-            (false, false) => {
-                if near {
-                    0.067
-                } else {
-                    0.089
+        let (past, string) = kinds(way, 0.85);
+        string
+            * match past {
+                (false, false) => {
+                    if near {
+                        0.067
+                    } else {
+                        0.089
+                    }
+                }
+                (false, true) => 0.11,
+                (true, false) => {
+                    if near {
+                        0.10
+                    } else {
+                        0.080
+                    }
+                }
+                (true, true) => {
+                    if near {
+                        0.13
+                    } else {
+                        0.12
+                    }
                 }
             }
-            (false, true) => 0.11,
-            (true, false) => {
-                if near {
-                    0.10
-                } else {
-                    0.080
-                }
-            }
-            (true, true) => {
-                if near {
-                    0.13
-                } else {
-                    0.12
-                }
-            }
-        }
     }
 
     /// Cores that share no cache: lines that the other core has are taken back slowly.
     fn distant_cores(bytes: usize, way: Way, _: Way) -> f32 {
-        match (way.past_in, way.past_out) {
-            (false, false) => {
-                if bytes <= 512 << 10 {
-                    0.060
-                } else {
-                    0.25
+        let (past, string) = kinds(way, 1.0);
+        string
+            * match past {
+                (false, false) => {
+                    if bytes <= 512 << 10 {
+                        0.060
+                    } else {
+                        0.25
+                    }
+                }
+                (false, true) => 0.37,
+                (true, false) => 0.057,
+                (true, true) => {
+                    if bytes <= 4 << 20 {
+                        0.059
+                    } else {
+                        0.0515
+                    }
                 }
             }
-            (false, true) => 0.37,
-            (true, false) => 0.057,
-            (true, true) => {
-                if bytes <= 4 << 20 {
-                    0.059
-                } else {
-                    0.0515
-                }
-            }
-        }
     }
 
     /// A processor whose non-temporal stores are slow.
     fn slow_non_temporal_stores(_: usize, way: Way, _: Way) -> f32 {
-        0.05 + if way.past_in { 0.6 } else { 0.0 } + if way.past_out { 0.45 } else { 0.0 }
+        let (past, string) = kinds(way, 3.0);
+        string * (0.05 + if past.0 { 0.6 } else { 0.0 } + if past.1 { 0.45 } else { 0.0 })
     }
 
     /// As [`small_shared_cache`], but a message that finds the cell in no cache takes long.
     fn cells_in_caches(bytes: usize, way: Way, before: Way) -> f32 {
-        let is_cold = before.past_in && bytes <= 6 << 20;
-        small_shared_cache(bytes, way, before) + if !way.past_in && is_cold { 0.08 } else { 0.0 }
+        let is_cold = before.copy_in == CopyMode::Past && bytes <= 6 << 20;
+        small_shared_cache(bytes, way, before) + if way.copy_in != CopyMode::Past && is_cold { 0.08 } else { 0.0 }
     }
 
     /// A small generator of numbers below 1, always the same ones.
@@ -417,7 +458,7 @@ mod tests {
     fn each_class_of_lengths_learns_for_itself() {
         let (mut policy, mut noise) = (WayPolicy::default(), Noise(3));
         send(&mut policy, distant_cores, &mut noise, 16 << 20, 256 << 20);
-        assert_eq!(policy.best(16 << 20).unwrap().0, Way { past_in: true, past_out: true });
+        assert_eq!(policy.best(16 << 20).unwrap().0, Way { copy_in: CopyMode::Past, copy_out: CopyMode::Past });
         assert_eq!(policy.best(1 << 20), None);
         assert_eq!(
             WayPolicy::default().choose(BYTES_MIN).0,

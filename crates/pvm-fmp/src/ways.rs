@@ -98,6 +98,7 @@ pub fn finish(finished: &AtomicU64, word: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::copy::CopyMode;
     use std::time::{Duration, Instant};
 
     #[test]
@@ -109,12 +110,12 @@ mod tests {
             let (way, word) = ways.order(&finished, bytes);
             assert_eq!(way_of(word), way);
             let begun = Instant::now();
-            let pause = if way == (Way { past_in: true, past_out: false }) { 10 } else { 60 };
+            let pause = if way == (Way { copy_in: CopyMode::Past, copy_out: CopyMode::Cached }) { 10 } else { 60 };
             while begun.elapsed() < Duration::from_micros(pause) {}
             finish(&finished, word);
             last = way;
         }
-        assert_eq!(last, Way { past_in: true, past_out: false });
+        assert_eq!(last, Way { copy_in: CopyMode::Past, copy_out: CopyMode::Cached });
     }
 
     #[test]

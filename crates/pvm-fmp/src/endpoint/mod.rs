@@ -29,6 +29,8 @@ mod hostile_tests;
 #[cfg(test)]
 mod late_write_tests;
 #[cfg(test)]
+mod packed_tests;
+#[cfg(test)]
 mod passed_tests;
 #[cfg(test)]
 mod recent_tests;

@@ -5,6 +5,7 @@ use super::recent::RecentBody;
 use super::send::ring;
 use super::{Endpoint, PAIR_BYTES_MAX, Step};
 use crate::arrival::{Place, Sink};
+use crate::copy::CopyMode;
 use crate::pair_memory::{CELLS, Offer, PairMemory};
 use crate::peer::Peer;
 use crate::pipelined::{self, UNIT_BYTES};
@@ -36,7 +37,7 @@ pub(super) fn bytes_of<const WORDS: usize, const BYTES: usize>(words: [u64; WORD
 #[inline]
 pub(super) fn pass_at_once(peer: &mut Peer, meta: &Meta, body: &[u8]) -> bool {
     let Some((memory, cell)) = peer.pair.take(body.len()) else { return false };
-    memory.write(cell, 0, body, false);
+    memory.write(cell, 0, body, CopyMode::Cached);
     let passed = peer.push_if_room(Kind::Passed, meta, &entry_of(&memory, cell, body.len(), COMPLETE));
     if !passed {
         memory.keep(cell);
@@ -70,7 +71,7 @@ impl Endpoint {
         let (memory, cell) = peer.pair.take(body.len())?;
         let (to, progress) = (peer.tid, memory.progress(cell));
         let written = if at_once { body.len() } else { 0 };
-        memory.write(cell, 0, &body[..written], false);
+        memory.write(cell, 0, &body[..written], CopyMode::Cached);
         if !at_once {
             pipelined::advance(progress, 0);
         }
@@ -85,7 +86,7 @@ impl Endpoint {
         }
         let mut done = 0;
         for piece in body.chunks((body.len() / 4).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX) / UNIT_BYTES * UNIT_BYTES) {
-            memory.write(cell, done, piece, way.past_in);
+            memory.write(cell, done, piece, way.copy_in);
             done += piece.len();
             pipelined::advance(progress, done);
         }
@@ -99,6 +100,12 @@ impl Endpoint {
     pub fn way_to(&self, to: u32, bytes: usize) -> Option<String> {
         let peer = self.peers[self.index_of(to)?].as_ref()?;
         let (way, ns) = peer.pair.way_of(bytes)?;
+        Some(format!("{way}, {ns:.4} ns a byte"))
+    }
+
+    /// Does what [`Endpoint::way_to`] does, for packed bodies, to whomever they go.
+    pub fn way_of_packed(&self, bytes: usize) -> Option<String> {
+        let (way, ns) = self.heap.borrow().way_of(bytes)?;
         Some(format!("{way}, {ns:.4} ns a byte"))
     }
 

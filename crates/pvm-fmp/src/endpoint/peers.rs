@@ -46,8 +46,13 @@ impl Endpoint {
 
     fn add_peer(&mut self, tid: u32, mapping: Mapping, our_record: usize, [_, bell]: [OwnedFd; 2]) {
         let our_record = RecordPointer::own(&self.heap, our_record);
-        let owner =
-            Owner { mapping, released: RefCell::default(), released_bytes: Cell::new(0), dirty: self.dirty.clone() };
+        let owner = Owner {
+            mapping,
+            released: RefCell::default(),
+            released_bytes: Cell::new(0),
+            timed: Cell::new(None),
+            dirty: self.dirty.clone(),
+        };
         let keep_bell = self.bells < BELLS_MAX || crate::is_daemon(tid);
         self.bells += usize::from(keep_bell);
         let peer = Box::new(Peer {

@@ -420,6 +420,11 @@ impl Endpoint {
             Kind::Streamed => self.receive_streamed(index, entry, sink),
             Kind::Offer => self.take_offer(index, entry),
             Kind::Answer => self.take_answer(index, entry),
+            Kind::CopyTime => {
+                let [word, ..] = words_of(entry);
+                peer.outstanding.record_copied_out(word as u32, word >> 32);
+                Step::Other
+            }
             _ => {
                 let mut tokens = [0u8; 4 * TOKENS_PER_RELEASE];
                 let bytes = entry.copy_to(&mut tokens);
@@ -443,6 +448,11 @@ impl Endpoint {
             if !all && count < TOKENS_PER_RELEASE && peer.owner.released_bytes.get() < PROMPT_RELEASE_BYTES {
                 self.dirty.set(true);
                 continue;
+            }
+            if let Some((token, ns)) = peer.owner.timed.take() {
+                let word = u64::from(ns) << 32 | u64::from(token);
+                // Without memory for it, the sender learns from another message.
+                let _ = peer.push(self.tid, &self.heap, Kind::CopyTime, &[0; 6], &word.to_ne_bytes());
             }
             let tokens = std::mem::take(&mut *peer.owner.released.borrow_mut());
             peer.owner.released_bytes.set(0);

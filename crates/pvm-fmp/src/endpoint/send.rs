@@ -3,6 +3,7 @@
 use super::passed::{PIPELINED_BYTES_MIN as PASSED_PIPELINED_BYTES_MIN, pass_at_once};
 use super::{BYTES_PER_POLL, Endpoint, PIPELINED_BYTES_MIN, SENDS_PER_POLL};
 use crate::arrival::FRAGMENTS_MAX;
+use crate::copy::CopyMode;
 use crate::copy_policy::NON_TEMPORAL_BYTES_MIN;
 use crate::doorbell;
 use crate::heap::Block;
@@ -151,7 +152,7 @@ impl Endpoint {
         let mut done = 0;
         for piece in body.chunks(pipelined_chunk_bytes(body.len())) {
             if body.len() >= NON_TEMPORAL_BYTES_MIN {
-                block.write_non_temporal(pipelined::HEAD_BYTES + done, piece);
+                block.write_by(CopyMode::Past, pipelined::HEAD_BYTES + done, piece);
             } else {
                 block.write(pipelined::HEAD_BYTES + done, piece);
             }
@@ -250,14 +251,17 @@ fn pipelined_chunk_bytes(bytes: usize) -> usize {
 }
 
 /// Returns the descriptor that tells a receiver where a body is: token, number of fragments, offset and length of each
-/// fragment.
+/// fragment, and how to copy it.
 pub(super) fn descriptor<const BYTES: usize>(token: u32, body: &[(Block, usize)]) -> [u8; BYTES] {
     let mut bytes = [0u8; BYTES];
     bytes[..4].copy_from_slice(&token.to_ne_bytes());
     bytes[4..8].copy_from_slice(&(body.len() as u32).to_ne_bytes());
+    let mut may_time = true;
     for ((block, used), place) in body.iter().zip(bytes[8..].chunks_exact_mut(16)) {
+        let (word, is_timed) = block.order_for(*used, may_time);
+        may_time &= !is_timed;
         place[..8].copy_from_slice(&block.offset().to_ne_bytes());
-        place[8..].copy_from_slice(&(*used as u64).to_ne_bytes());
+        place[8..].copy_from_slice(&word.to_ne_bytes());
     }
     bytes
 }

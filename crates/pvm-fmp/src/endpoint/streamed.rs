@@ -5,6 +5,7 @@ use super::receive::words_of;
 use super::send::{Ringer, ring};
 use super::{Endpoint, LINGER, Step};
 use crate::arrival::{Arrival, BodyInTransit, Outcome, Sink, Transit};
+use crate::copy::CopyMode;
 use crate::pair_memory::{CELL_BYTES_MAX, CELLS, PairMemory};
 use crate::queue::{Entry, Kind};
 use crate::stream::{Spill, Stream};
@@ -51,7 +52,7 @@ impl Endpoint {
             (Ok(Sent::RingByDaemon), Some(ring_by_daemon)) => ring_by_daemon(),
             _ => {}
         }
-        if let Err(NoMemory) = self.write_stream(index, &memory, cell, body, way.past_in) {
+        if let Err(NoMemory) = self.write_stream(index, &memory, cell, body, way.copy_in) {
             stream.withdraw();
             return Some(Err(SendError::NoMemory));
         }
@@ -68,11 +69,11 @@ impl Endpoint {
         memory: &PairMemory,
         cell: u32,
         body: &[u8],
-        is_past: bool,
+        mode: CopyMode,
     ) -> Result<(), NoMemory> {
         let (mut done, mut read, mut start) = (0, 0, None);
         loop {
-            fill(memory, cell, body, is_past, &mut done, &mut read);
+            fill(memory, cell, body, mode, &mut done, &mut read);
             let peer = self.peers[index].as_mut().expect("connected");
             peer.pair.note_stream(read > 0);
             let to = peer.tid;
@@ -136,7 +137,7 @@ impl Endpoint {
 
 /// Writes a body to a cell from byte `done` on, round after round, until the receiver no longer makes room. `read` is how
 /// many bytes the receiver had read when this task looked last.
-fn fill(memory: &PairMemory, cell: u32, body: &[u8], is_past: bool, done: &mut usize, read: &mut usize) {
+fn fill(memory: &PairMemory, cell: u32, body: &[u8], mode: CopyMode, done: &mut usize, read: &mut usize) {
     let (stream, began) = (memory.stream(cell), Instant::now());
     while *done < body.len() {
         let end = (*done + PIECE_BYTES).min(body.len());
@@ -146,7 +147,7 @@ fn fill(memory: &PairMemory, cell: u32, body: &[u8], is_past: bool, done: &mut u
                 return;
             }
         }
-        memory.write(cell, *done % stream.capacity, &body[*done..end], is_past);
+        memory.write(cell, *done % stream.capacity, &body[*done..end], mode);
         *done = end;
         stream.advance(end);
     }

@@ -135,7 +135,7 @@ impl Slow {
     fn write(&mut self, bytes: usize) {
         let stream = self.memory.stream(self.cell);
         let at = self.done % stream.capacity;
-        self.memory.write(self.cell, at, &self.body[self.done..self.done + bytes], false);
+        self.memory.write(self.cell, at, &self.body[self.done..self.done + bytes], crate::copy::CopyMode::Cached);
         self.done += bytes;
         stream.advance(self.done);
     }

@@ -329,7 +329,7 @@ fn action(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Resul
         19..=21 => entry(from, hostile, Kind::Blocks, &[value & 0xffff_ffff | 1 << 32])?,
         22 | 23 => entry(from, hostile, Kind::Rendezvous, &[value])?,
         24 | 25 => {
-            let kinds = [Kind::Pipelined, Kind::Offer, Kind::Answer, Kind::Passed, Kind::Streamed];
+            let kinds = [Kind::Pipelined, Kind::Offer, Kind::Answer, Kind::Passed, Kind::Streamed, Kind::CopyTime];
             let kind = kinds[(value >> 40) as usize % kinds.len()];
             entry(from, hostile, kind, &[value])?;
         }

@@ -4,18 +4,21 @@
 //! free neighbours are joined. Free runs are *resident* (their memory is still committed; they are used first) or
 //! *hollow* (their memory was never committed, or has been given back).
 mod lent;
+mod ways;
 
 use crate::NoMemory;
-use crate::copy;
-use crate::copy_policy::{CopyMode, CopyPolicy, NON_TEMPORAL_BYTES_MIN, PIECE_BYTES, POLICY_BYTES_MIN};
+use crate::copy::{self, CopyMode};
+use crate::copy_policy::{Choice, CopyPolicy, PIECE_BYTES, POLICY_BYTES_MIN};
 use crate::segment::{FIRST_BYTES, HEAP_START, PAGE_BYTES, Segment};
 use crate::sync::AtomicU64;
+use crate::way_policy::WayPolicy;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Instant;
 
 pub use lent::Lent;
+pub use ways::{CopyOrder, length_and_order};
 
 /// The smallest block, in bytes.
 const SMALL_BYTES_MIN: u64 = 1024;
@@ -123,6 +126,8 @@ pub struct Heap<S: Source> {
     in_use_bytes: u64,
     retired: bool,
     copy_policy: CopyPolicy,
+    /// How long packed bodies are copied, once there was one.
+    ways: Option<Box<WayPolicy>>,
 }
 
 impl<S: Source> Heap<S> {
@@ -140,6 +145,7 @@ impl<S: Source> Heap<S> {
             in_use_bytes: 0,
             retired: false,
             copy_policy: CopyPolicy::default(),
+            ways: None,
         }
     }
     /// Returns the source of the heap's memory.
@@ -325,6 +331,8 @@ struct Inner {
     size: u64,
     /// How many references to the bytes of the block exist.
     lent: Cell<u32>,
+    /// The last long copy into the block.
+    copied_in: Cell<Option<ways::CopiedIn>>,
 }
 
 impl Drop for Inner {
@@ -344,7 +352,14 @@ impl Block {
         let mut borrowed = heap.borrow_mut();
         let (offset, size) = borrowed.allocate(bytes as u64)?;
         let address = borrowed.source().mapping.address(offset, size);
-        Ok(Block(Rc::new(Inner { heap: heap.clone(), address, offset, size, lent: Cell::new(0) })))
+        Ok(Block(Rc::new(Inner {
+            heap: heap.clone(),
+            address,
+            offset,
+            size,
+            lent: Cell::new(0),
+            copied_in: Cell::new(None),
+        })))
     }
     /// Returns its offset in the segment.
     pub(crate) fn offset(&self) -> u64 {
@@ -372,18 +387,18 @@ impl Block {
         }
         self.write_cached(offset, data);
     }
-    /// Does what [`Block::write`] does, by the mode that the copy policy chooses.
+    /// Does what [`Block::write`] does, by the mode that one of the two policies chooses.
     #[inline(never)]
     fn write_long(&self, mut offset: usize, data: &[u8]) {
-        if data.len() >= NON_TEMPORAL_BYTES_MIN {
-            return self.write_non_temporal(offset, data);
+        if Block::learns(data.len()) {
+            return self.write_learnt(offset, data);
         }
         for piece in data.chunks(PIECE_BYTES) {
             let mode = self.0.heap.borrow_mut().copy_policy.mode(piece.len());
             match mode {
-                CopyMode::Cached => self.write_cached(offset, piece),
-                CopyMode::NonTemporal => self.write_non_temporal(offset, piece),
-                CopyMode::Timed => {
+                Choice::Cached => self.write_cached(offset, piece),
+                Choice::NonTemporal => self.write_by(CopyMode::Past, offset, piece),
+                Choice::Timed => {
                     let start = Instant::now();
                     self.write_cached(offset, piece);
                     self.0.heap.borrow_mut().copy_policy.record(piece.len(), start.elapsed());
@@ -392,17 +407,17 @@ impl Block {
             offset += piece.len();
         }
     }
+    #[inline]
     fn write_cached(&self, offset: usize, data: &[u8]) {
+        self.write_by(CopyMode::Cached, offset, data);
+    }
+    /// Does what [`Block::write`] does, in that mode.
+    #[inline]
+    pub(crate) fn write_by(&self, mode: CopyMode, offset: usize, data: &[u8]) {
         self.check_writable(offset, data.len());
         // SAFETY: checked to lie in the block, which only this process writes; no reference to the block exists, so
         // `data` cannot overlap it.
-        unsafe { copy::copy(data.as_ptr(), self.0.address.add(offset), data.len()) }
-    }
-    /// Does what [`Block::write`] does, by non-temporal stores.
-    pub(crate) fn write_non_temporal(&self, offset: usize, data: &[u8]) {
-        self.check_writable(offset, data.len());
-        // SAFETY: as in `write_cached`.
-        unsafe { copy::copy_non_temporal(data.as_ptr(), self.0.address.add(offset), data.len()) }
+        unsafe { copy::copy_by(mode, data.as_ptr(), self.0.address.add(offset), data.len()) }
     }
     /// Panics unless the range lies in the block and no reference to the block exists.
     pub(crate) fn check_writable(&self, offset: usize, bytes: usize) {

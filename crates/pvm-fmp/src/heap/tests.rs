@@ -112,7 +112,7 @@ fn what_is_written_is_there_by_whichever_way_it_went() {
             let mut copy = vec![0; BYTES];
             block.read(offset, &mut copy);
             assert!(copy == data, "slow {is_slow}, offset {offset}");
-            assert_eq!(heap.borrow_mut().copy_policy.mode(1) == CopyMode::NonTemporal, is_slow);
+            assert_eq!(heap.borrow_mut().copy_policy.mode(1) == Choice::NonTemporal, is_slow);
         }
     }
 }
