@@ -130,10 +130,12 @@ static void collect(struct order order)
     }
 }
 
-/* Rank 0 broadcasts a message and gathers a short answer from each rank. */
+/* Rank 0 broadcasts a new message and gathers a short answer from each rank. */
 static void broadcast(struct order order)
 {
     for (int i = 0; i < order.count; i++) {
+        if (rank == 0)
+            renew(data, order.size, i);
         MPI_Bcast(data, order.size, MPI_BYTE, 0, MPI_COMM_WORLD);
         gather(8);
     }

@@ -194,12 +194,13 @@ static void collect(struct order order)
     }
 }
 
-/* The master broadcasts a message to the group, and gathers a short answer from each member. */
+/* The master broadcasts a new message to the group, and gathers a short answer from each member. */
 static void broadcast(struct order order)
 {
     int root = pvm_getinst(GROUP, here.tids[0]);
     for (int i = 0; i < order.count; i++) {
         if (here.rank == 0) {
+            renew(data, order.size, i);
             pvm_initsend(PvmDataRaw);
             pvm_pkbyte(data, order.size, 1);
             must(pvm_bcast(GROUP, TAG_DATA), "pvm_bcast");
