@@ -70,7 +70,7 @@ impl World {
         if is_cut || self.nodes[to].state == NodeState::Dead {
             return Vec::new();
         }
-        if self.prng.chance(self.network.datagram_loss(one, other)) {
+        if self.prng.chance(self.network.datagram_loss(one, other, self.now)) {
             self.tried.lost += 1;
             return Vec::new();
         }

@@ -99,7 +99,7 @@ impl World {
             Action::ForgetHost { host } => self.forget_host(node, host),
             Action::CountRetransmissions { host } => {
                 let link = self.nodes[node].links.get(&host).map(|link| &self.links[*link]);
-                let count = link.map_or(0, |link| link.retransmissions[link.end_of(node)]);
+                let count = link.map_or(0, |link| link.retransmissions[link.end_of(node)].until(self.now));
                 self.nodes[node].machine.handle_retransmissions(host, count);
             }
             Action::ExpectData { host } => self.expect_data(node, host),

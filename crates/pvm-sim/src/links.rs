@@ -194,9 +194,11 @@ impl World {
             return;
         }
         let (one, other) = (self.nodes[ends[0]].place, self.nodes[ends[1]].place);
-        let (count, pauses) = self.network.retransmissions(&mut self.prng, one, other);
+        let tries = self.network.retransmissions(&mut self.prng, one, other, self.now);
+        let pauses = tries.last().copied().unwrap_or(0);
         if kind == Kind::Control {
-            self.links[link].retransmissions[1 - end] += count;
+            let now = self.now;
+            tries.iter().for_each(|pause| self.links[link].retransmissions[1 - end].plan(now + pause));
         }
         if pauses > self.scenario.timeout {
             let at = self.now + self.scenario.timeout;

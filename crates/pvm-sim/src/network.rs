@@ -17,7 +17,7 @@ pub type LinkId = usize;
 pub const CHANNEL_BYTES_MAX: usize = 256 << 10;
 
 /// The most times that the operating system sends a packet again.
-const TRIES_MAX: u32 = 12;
+const TRIES_MAX: usize = 12;
 
 /// An item on a connection.
 #[derive(Clone)]
@@ -101,6 +101,30 @@ impl Channel {
     }
 }
 
+/// The times at which one end of a connection sends packets again, in the past and in the future.
+#[derive(Default)]
+pub struct Retransmissions(Vec<Nanos>);
+
+impl Retransmissions {
+    /// Plans a retransmission.
+    pub fn plan(&mut self, at: Nanos) {
+        self.0.push(at);
+    }
+    /// Returns how many packets were sent again up to that time.
+    pub fn until(&self, time: Nanos) -> u32 {
+        self.0.iter().filter(|at| **at <= time).count() as u32
+    }
+}
+
+/// Packets from or to a computer that are lost.
+#[derive(Clone, Copy, Default)]
+struct Loss {
+    /// How many of a thousand.
+    share: usize,
+    /// The time at which the fault ends.
+    until: Nanos,
+}
+
 /// A link. Each end has an index: 0 is the end that connected.
 pub struct Link {
     /// The daemons.
@@ -109,8 +133,8 @@ pub struct Link {
     pub up: [bool; 2],
     /// Whether each daemon has closed the link, or has learnt that the link is closed.
     pub closed: [bool; 2],
-    /// The number of packets that each end had to send again on the control connection.
-    pub retransmissions: [u32; 2],
+    /// The packets that each end has to send again on the control connection.
+    pub retransmissions: [Retransmissions; 2],
     /// The data link, whose connections may break.
     pub data: Data,
     /// The channels towards each end, by kind.
@@ -120,7 +144,7 @@ pub struct Link {
 impl Link {
     /// Makes a link that is not established yet.
     pub fn new(ends: [NodeId; 2]) -> Link {
-        let (retransmissions, data) = ([0; 2], Data::default());
+        let (retransmissions, data) = (Default::default(), Data::default());
         Link { ends, up: [false; 2], closed: [false; 2], retransmissions, data, towards: Default::default() }
     }
     /// Returns the channel towards that end.
@@ -153,8 +177,8 @@ pub struct Network {
     without_data_links: Vec<(u64, Place, Place)>,
     /// The additional delay of each computer.
     slow: Vec<Nanos>,
-    /// How many of a thousand packets from or to each computer are lost.
-    lossy: Vec<usize>,
+    /// The losses of each computer.
+    lossy: Vec<Loss>,
     /// How many of a thousand datagrams are lost on any way.
     datagram_loss: usize,
     /// The computers that no datagram reaches.
@@ -170,7 +194,7 @@ impl Network {
         let base = [20 * MICROSECOND, 100 * MICROSECOND, MILLISECOND, 20 * MILLISECOND][prng.weighted(&[3, 3, 2, 1])];
         let jitter = if prng.chance(700) { base } else { 20 * base };
         let (cuts, parts, without_data_links) = (Vec::new(), Vec::new(), Vec::new());
-        let (slow, lossy) = (vec![0; places + 1], vec![0; places + 1]);
+        let (slow, lossy) = (vec![0; places + 1], vec![Loss::default(); places + 1]);
         let datagram_loss = [0, 10, 50, 200][prng.below(4)];
         let deaf = (0..=places).map(|_| prng.chance(100)).collect();
         let late = (0..=places).map(|_| prng.chance(100)).collect();
@@ -226,24 +250,34 @@ impl Network {
         self.parts.clear();
         self.without_data_links.clear();
         self.slow.fill(0);
-        self.lossy.fill(0);
+        self.lossy.fill(Loss::default());
     }
-    /// Sets the share of packets that a computer's connections lose, in thousandths.
-    pub fn lose(&mut self, place: Place, share: usize) {
-        self.lossy[place] = share;
+    /// Lets a computer's connections lose a share of the packets, in thousandths, until the time `until`.
+    pub fn lose(&mut self, place: Place, share: usize, until: Nanos) {
+        self.lossy[place] = Loss { share, until };
     }
-    /// Returns how many times a packet between two computers is sent again, and by how much that delays the packet.
-    pub fn retransmissions(&self, prng: &mut Prng, one: Place, other: Place) -> (u32, Nanos) {
-        let share = if one == other { 0 } else { self.lossy[one].max(self.lossy[other]) };
-        let (mut count, mut time, mut pause) = (0, 0, 200 * MILLISECOND);
-        while share > 0 && count < TRIES_MAX && prng.chance(share) {
-            (count, time, pause) = (count + 1, time + pause, 2 * pause);
+    /// Returns how many of a thousand packets between two computers are lost at that time.
+    fn loss(&self, one: Place, other: Place, at: Nanos) -> usize {
+        let share = |loss: Loss| if at < loss.until { loss.share } else { 0 };
+        share(self.lossy[one]).max(share(self.lossy[other]))
+    }
+    /// Returns after which pauses a packet between two computers, sent now, is sent again. The last of these arrives,
+    /// unless there are as many as the operating system tries. Each try meets the losses of its own time.
+    pub fn retransmissions(&self, prng: &mut Prng, one: Place, other: Place, now: Nanos) -> Vec<Nanos> {
+        let (mut tries, mut time, mut pause) = (Vec::new(), 0, 200 * MILLISECOND);
+        while one != other && tries.len() < TRIES_MAX {
+            let share = self.loss(one, other, now + time);
+            if share == 0 || !prng.chance(share) {
+                break;
+            }
+            (time, pause) = (time + pause, 2 * pause);
+            tries.push(time);
         }
-        (count, time)
+        tries
     }
-    /// Returns how many of a thousand datagrams between two computers are lost.
-    pub fn datagram_loss(&self, one: Place, other: Place) -> usize {
-        self.datagram_loss.max(self.lossy[one]).max(self.lossy[other])
+    /// Returns how many of a thousand datagrams between two computers are lost at that time.
+    pub fn datagram_loss(&self, one: Place, other: Place, now: Nanos) -> usize {
+        self.datagram_loss.max(self.loss(one, other, now))
     }
     /// Returns whether no datagram reaches a computer.
     pub fn is_deaf(&self, place: Place) -> bool {
@@ -272,6 +306,28 @@ mod tests {
         assert!(network.passes(1, 2) && !network.passes(1, 4));
         network.remove_fault(part);
         assert!(network.passes(1, 4));
+    }
+
+    #[test]
+    fn a_packet_that_is_sent_again_after_the_losses_arrives() {
+        let (mut network, mut prng) = (Network::new(&mut Prng::new(1, 1), 3), Prng::new(2, 1));
+        network.lose(2, 1000, 500 * MILLISECOND);
+        assert_eq!(network.retransmissions(&mut prng, 1, 3, 0), []);
+        // The third try, 600 ms after the first, is the first after the losses.
+        assert_eq!(network.retransmissions(&mut prng, 1, 2, 0), [200 * MILLISECOND, 600 * MILLISECOND]);
+        assert_eq!(network.retransmissions(&mut prng, 3, 2, 400 * MILLISECOND), [200 * MILLISECOND]);
+        assert_eq!(network.retransmissions(&mut prng, 2, 1, 500 * MILLISECOND), []);
+        network.lose(2, 1000, Nanos::MAX);
+        assert_eq!(network.retransmissions(&mut prng, 1, 2, 0).len(), TRIES_MAX);
+        network.remove_all_faults();
+        assert_eq!(network.retransmissions(&mut prng, 1, 2, 0), []);
+    }
+
+    #[test]
+    fn retransmissions_are_counted_when_they_happen() {
+        let mut packets = Retransmissions::default();
+        [5, 3, 9].into_iter().for_each(|at| packets.plan(at));
+        assert_eq!([2, 3, 8, 8, 9].map(|now| packets.until(now)), [0, 1, 2, 2, 3]);
     }
 
     #[test]

@@ -166,6 +166,11 @@ impl Scenario {
         self.commands.iter().all(|timed| spares(&timed.command))
     }
 
+    /// Returns the time of the command `quiet`, which ends all faults.
+    pub fn quiet(&self) -> Option<Nanos> {
+        self.commands.iter().find(|timed| timed.command == Command::Quiet).map(|timed| timed.at)
+    }
+
     /// Returns the time when all faults are over.
     pub fn end(&self) -> Nanos {
         let ends = |timed: &&Timed| matches!(timed.command, Command::Quiet | Command::Halt);

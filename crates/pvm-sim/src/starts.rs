@@ -44,8 +44,8 @@ impl World {
                 self.queue.push(self.now + span, Event::EndSlowness(place));
             }
             Command::Lossy(place, span, share) => {
-                self.network.lose(place, share);
-                self.queue.push(self.now + span, Event::EndLoss(place));
+                let until = (self.now + span).min(self.scenario.quiet().unwrap_or(Nanos::MAX));
+                self.network.lose(place, share, until);
             }
             Command::Refuse(place) => self.computers[place].refusals += 1,
             Command::KillTasks(count) => (0..count).for_each(|_| self.kill_somebody()),

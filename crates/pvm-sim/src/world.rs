@@ -84,8 +84,6 @@ pub enum Event {
     EndFault(u64),
     /// The traffic of a computer is no longer delayed.
     EndSlowness(Place),
-    /// A computer's connections no longer lose packets.
-    EndLoss(Place),
     /// A datagram with a part of a body arrives at a daemon.
     Part { node: NodeId, part: Box<PartToSend> },
     /// A daemon sends a report about a body that it has withheld.
@@ -189,6 +187,8 @@ pub struct Outcome {
     pub tried: Tried,
     /// How many data links ended at a daemon before it knew that the link was up. Few runs have one.
     pub early_data_ends: u64,
+    /// How many hosts without a fault were removed because the master could not know better.
+    pub undecidable: u64,
 }
 
 impl World {
@@ -275,6 +275,7 @@ impl World {
             violation,
             tried: self.tried,
             early_data_ends: self.early_data_ends,
+            undecidable: self.checks.undecidable(),
         };
         (outcome, self.trace)
     }
@@ -366,7 +367,6 @@ impl World {
                 self.unblock();
             }
             Event::EndSlowness(place) => self.network.slow(place, 0),
-            Event::EndLoss(place) => self.network.lose(place, 0),
             Event::CheckSettled => self.check_phase(),
             _ => {}
         }

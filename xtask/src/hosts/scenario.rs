@@ -146,7 +146,9 @@ impl Runner for Stage<'_> {
                 let mut machine =
                     Machine::new(side, self.network, &[&self.environment[..], &case.daemon_env[..]].concat())?;
                 if case.daemon {
-                    machine.start(case.hosts.unwrap_or(HOSTS), &case.hostfile)?;
+                    // The network of a script may have fewer hosts.
+                    let hosts = case.hosts.unwrap_or(HOSTS).min(self.network.hosts().len());
+                    machine.start(hosts, &case.hostfile)?;
                 }
                 machine
             }

@@ -360,7 +360,8 @@ fn action(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Resul
         // Extents that do not exist, and pieces of a table at any offset.
         _ if value % 4 == 1 => {
             let place = from.arbitrary::<u8>()? as usize % EXTENTS_MAX;
-            hostile.segment.mapping.header().ends.0[place].store(value / 4 * PAGE_BYTES, Ordering::Relaxed);
+            hostile.segment.mapping.header().ends.0[place]
+                .store((value / 4).wrapping_mul(PAGE_BYTES), Ordering::Relaxed);
         }
         _ if value % 4 == 2 => {
             let tables = &hostile.segment.mapping.header().tables;

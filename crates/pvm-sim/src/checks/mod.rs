@@ -59,8 +59,10 @@ impl Checks {
     pub fn frame(&mut self, to: Tid, from: Tid, frame: &Frame) {
         let result = self.tables.frame(to, from, frame);
         self.take("tables", result, &[to]);
-        if let Frame::Joined { hosts } = frame {
-            self.notifies.hosts_joined(to, hosts);
+        match frame {
+            Frame::Joined { hosts } => self.notifies.hosts_joined(to, hosts),
+            Frame::Suspect(host) => self.missing(from, *host),
+            _ => {}
         }
     }
 }
