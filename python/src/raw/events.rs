@@ -38,3 +38,9 @@ pub fn close(descriptor: RawFd) {
     // SAFETY: the caller owns the descriptor.
     unsafe { libc::close(descriptor) };
 }
+
+/// Returns whether the calling thread is the process's first one.
+pub fn is_first_thread() -> bool {
+    // SAFETY: both have no preconditions.
+    unsafe { libc::gettid() == libc::getpid() }
+}
