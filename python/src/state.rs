@@ -138,7 +138,8 @@ impl State {
     /// Takes a message by `take`; waits at most `limit`, and returns earlier if the caller should look for signals.
     pub fn wait<T>(&self, limit: Duration, context: Option<i32>, take: &impl Take<T>) -> Result<Option<T>, i32> {
         if !self.is_shared.load(Ordering::Relaxed) {
-            return self.run(context, |calls| take(calls, Some(limit)))?;
+            // With the lock, so another thread's first call waits as long.
+            return self.run(context, |calls| take(calls, Some(limit.min(SLICE))))?;
         }
         let event = Event::of_this_thread()?;
         // Registered first: whoever takes the message in after the look rings this event.
