@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// How long the process's first thread waits before it looks for signals such as Ctrl-C.
 const SLICE: Duration = Duration::from_millis(50);
-/// The same for other threads. Python runs no handlers in them, unless another program has started Python there.
+/// The same for other threads. Python runs handlers in them only if a program in C has started Python there.
 const SLICE_OF_OTHER_THREADS: Duration = Duration::from_secs(1);
 
 /// Returns how long the calling thread waits before it looks for signals.

@@ -1,4 +1,4 @@
-//! Descriptors that wake waiting threads.
+//! Descriptors that wake waiting threads, and which thread it is.
 use libc::c_int;
 use std::os::fd::RawFd;
 use std::time::Duration;
