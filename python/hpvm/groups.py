@@ -17,7 +17,7 @@ from . import _hpvm
 from .errors import check
 from .messages import dumps, kind
 
-#: The tag of this module's collective calls; the library keeps them apart from messages of the program.
+#: The tag of collective calls if none is given; the library keeps them apart from messages of the program.
 TAG = 1
 _OPERATIONS = {"maximum": 0, "minimum": 1, "add": 2, "multiply": 3}
 #: PVM's types that its own operations can combine.
@@ -25,7 +25,11 @@ _COMBINED = {2, 3, 4, 5, 6, 7, 8}
 
 
 class Group:
-    """A group that this task has joined. All members must call a collective method."""
+    """A group that this task has joined. All members must call a collective method.
+
+    Members in C or Fortran call `pvm_barrier`, `pvm_gather`, `pvm_scatter` and `pvm_reduce` with the same type, count,
+    root and tag. The tag is 1 if none is given here.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -57,7 +61,7 @@ class Group:
         """Sends an object to the other members, who receive it by `hpvm.recv`."""
         _hpvm.bcast_object(self.name, tag, dumps(value))
 
-    def gather(self, data: Any, root: int = 0) -> Optional[Any]:
+    def gather(self, data: Any, root: int = 0, tag: int = TAG) -> Optional[Any]:
         """Returns, at the root, an array with one row for each member's numpy array; None at the others."""
         import numpy
 
@@ -65,10 +69,10 @@ class Group:
         code, size = kind(data)
         rows = numpy.empty((self.size, *data.shape), data.dtype) if self.instance == root else None
         members = len(rows) if rows is not None else 1
-        _hpvm.collect(False, rows, data, data.size, size, code, TAG, self.name, root, members)
+        _hpvm.collect(False, rows, data, data.size, size, code, tag, self.name, root, members)
         return rows
 
-    def scatter(self, rows: Optional[Any], into: Any, root: int = 0) -> Any:
+    def scatter(self, rows: Optional[Any], into: Any, root: int = 0, tag: int = TAG) -> Any:
         """Stores in `into`, at each member, that member's row of the root's array; returns `into`."""
         import numpy
 
@@ -78,15 +82,15 @@ class Group:
         if data is not None and (data.dtype != numpy.asarray(into).dtype or len(data) != self.size):
             raise ValueError("the root needs one row for each member, of the type of `into`")
         members = self.size if data is not None else 1
-        _hpvm.collect(True, into, data, count, size, code, TAG, self.name, root, members)
+        _hpvm.collect(True, into, data, count, size, code, tag, self.name, root, members)
         return into
 
-    def reduce(self, data: Any, operation: Any, root: int = 0) -> Optional[Any]:
+    def reduce(self, data: Any, operation: Any, root: int = 0, tag: int = TAG) -> Optional[Any]:
         """Returns, at the root, the members' arrays combined by a numpy operator; None at the others.
 
         `numpy.add`, `multiply`, `maximum` and `minimum` of types that PVM combines are combined by PVM (complex
         numbers are compared by their absolute value); with any other operator (`numpy.logical_or`, `gcd`, ...) the
-        root gathers the arrays and combines them in the order of the instances.
+        root gathers the arrays and combines them in the order of the instances, so members in C call `pvm_gather`.
         """
         import numpy
 
@@ -95,7 +99,7 @@ class Group:
         name = getattr(operation, "__name__", "")
         is_ordered = not numpy.iscomplexobj(data) or name in ("add", "multiply")
         if code in _COMBINED and is_ordered and getattr(numpy, name, None) is operation and name in _OPERATIONS:
-            _hpvm.reduce(_OPERATIONS[name], data, size, code, TAG, self.name, root)
+            _hpvm.reduce(_OPERATIONS[name], data, size, code, tag, self.name, root)
             return data if self.instance == root else None
-        rows = self.gather(data, root)
+        rows = self.gather(data, root, tag)
         return None if rows is None else operation.reduce(rows, axis=0)

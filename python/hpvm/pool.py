@@ -21,6 +21,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict, deque
+from math import ceil
 from multiprocessing import spawn as preparation
 from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
@@ -39,11 +40,14 @@ NO_WORKER_SECONDS_MAX = 30.0
 #: first pause, and the longest one, in seconds.
 TRIES_AT_ONCE, PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 4, 0.05, 1.0
 #: The time that a chunk of `Pool.map` should take, in seconds. Somebody waits for the first results of `imap`.
-MAP_CHUNK_SECONDS, IMAP_CHUNK_SECONDS = 0.2, 0.02
+MAP_CHUNK_SECONDS, IMAP_CHUNK_SECONDS = 0.5, 0.02
 #: The least time of a chunk; more workers would not end earlier by smaller ones.
-CHUNK_SECONDS_MIN = 0.002
+CHUNK_SECONDS_MIN = 0.004
 #: How many chunks a worker has at once: one in work, and the next one.
 CHUNK_CREDIT = 2
+#: The items that are left make at least this number of chunks, times the chunks that are out at once. So a worker that
+#: has half the speed of the others ends with them.
+CHUNK_PARTS = 1.5
 #: The least time of an item that is believed, in seconds.
 ITEM_SECONDS_MIN = 1e-7
 
@@ -333,6 +337,94 @@ def _run(function: Callable[..., Any], items: List[Any], star: bool) -> List[Any
     return [function(*item) for item in items] if star else [function(item) for item in items]
 
 
+class _Feed:
+    """Hands out chunks that take about the same time, smaller ones towards the end, the next one when one is done.
+
+    The executor's thread does this: then the thread that waits for results is woken only if there is one for it, and
+    takes no time of the workers' cores in between.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        work: Tuple[Callable[..., Any], List[Any], bool],
+        size: Optional[int],
+        chunk_seconds: float,
+        keep: Callable[[int, List[Any]], None],
+        ended: "Optional[queue.SimpleQueue[Any]]" = None,
+    ) -> None:
+        self._executor, self._size, self._chunk_seconds, self._keep = executor, size, chunk_seconds, keep
+        #: The function, its items, and whether an item is several arguments.
+        self._work = work
+        #: Gets `None` when all results were kept, or something failed.
+        self.ended: "queue.SimpleQueue[Any]" = ended or queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._window = executor.size * (CREDIT if size else CHUNK_CREDIT)
+        self._place = self._under_way = 0
+        #: The time of an item.
+        self._seconds: Optional[float] = None
+        self._is_over = False
+        self._error: Optional[BaseException] = None
+        with self._lock:
+            self._go_on(lambda: None)
+
+    def __enter__(self) -> "_Feed":
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        with self._lock:
+            self._is_over = True
+            error, self._error = self._error, None
+        if error and kind is None:
+            raise error
+
+    def _go_on(self, first: Callable[[], None]) -> None:
+        """Does what is to be done first, and hands out what may be handed out."""
+        try:
+            first()
+            self._fill()
+            self._is_over = not self._under_way
+        except BaseException as error:
+            self._is_over, self._error = True, error
+        if self._is_over:
+            self.ended.put(None)
+
+    def _fill(self) -> None:
+        length = len(self._work[1])
+        while self._place < length and self._under_way < self._window:
+            fair = ceil((length - self._place) / (CHUNK_PARTS * self._window))
+            limits = self._chunk_seconds, CHUNK_SECONDS_MIN
+            most, least = (int(limit / self._seconds) if self._seconds else 1 for limit in limits)
+            begin = self._place
+            self._place = min(length, begin + (self._size or max(1, least, min(most, fair))))
+            self._submit(begin, self._place)
+
+    def _submit(self, begin: int, end: int) -> None:
+        function, items, star = self._work
+        parts = dumps((_run, (function, items[begin:end], star), {}))
+        self._executor._submit(parts, lambda job: self._after(begin, end, job), end - begin > 1)
+        self._under_way += 1
+
+    def _after(self, begin: int, end: int, job: _Job) -> None:
+        with self._lock:
+            self._under_way -= 1
+            if not self._is_over:
+                self._go_on(lambda: self._take(begin, end, job))
+
+    def _take(self, begin: int, end: int, job: _Job) -> None:
+        """Takes the results of a chunk; divides the chunk if its worker was lost."""
+        try:
+            results = job.future.result()
+        except _ChunkLost:
+            middle = (begin + end) // 2
+            self._submit(begin, middle)
+            self._submit(middle, end)
+            return
+        measured = max(job.seconds / (end - begin), ITEM_SECONDS_MIN)
+        self._seconds = measured if self._seconds is None else 0.5 * self._seconds + 0.5 * measured
+        self._keep(begin, results)
+
+
 class Pool:
     """Maps functions over items, with workers on all hosts of the machine."""
 
@@ -351,14 +443,14 @@ class Pool:
         self, function: Callable[[Any], Any], items: Iterable[Any], chunksize: Optional[int] = None
     ) -> Iterator[Any]:
         """Yields each result as soon as it is there."""
-        for _, results in self._chunks(function, list(items), chunksize, False, IMAP_CHUNK_SECONDS):
+        for _, results in self._chunks(function, list(items), chunksize):
             yield from results
 
     def imap(self, function: Callable[[Any], Any], items: Iterable[Any], chunksize: Optional[int] = None) -> Iterator[Any]:
         """Yields the results in the order of the items."""
         early: Dict[int, List[Any]] = {}
         place = 0
-        for begin, results in self._chunks(function, list(items), chunksize, False, IMAP_CHUNK_SECONDS):
+        for begin, results in self._chunks(function, list(items), chunksize):
             early[begin] = results
             while place in early:
                 ready = early.pop(place)
@@ -372,44 +464,25 @@ class Pool:
     def _all(self, function: Callable[..., Any], items: Iterable[Any], size: Optional[int], star: bool) -> List[Any]:
         listed = list(items)
         results: List[Any] = [None] * len(listed)
-        for begin, part in self._chunks(function, listed, size, star, MAP_CHUNK_SECONDS):
+
+        def keep(begin: int, part: List[Any]) -> None:
             results[begin : begin + len(part)] = part
+
+        with _Feed(self.executor, (function, listed, star), size, MAP_CHUNK_SECONDS, keep) as feed:
+            feed.ended.get()
         return results
 
     def _chunks(
-        self, function: Callable[..., Any], items: List[Any], size: Optional[int], star: bool, chunk_seconds: float
+        self, function: Callable[..., Any], items: List[Any], size: Optional[int]
     ) -> Iterator[Tuple[int, List[Any]]]:
-        """Hands out chunks that take about `chunk_seconds`, smaller ones towards the end."""
-        done: "queue.SimpleQueue[Tuple[int, int, _Job]]" = queue.SimpleQueue()
+        """Yields the results of chunks as they come, and the place of each chunk."""
+        ready: "queue.SimpleQueue[Optional[Tuple[int, List[Any]]]]" = queue.SimpleQueue()
 
-        def submit(begin: int, end: int) -> None:
-            parts = dumps((_run, (function, items[begin:end], star), {}))
-            self.executor._submit(parts, lambda job: done.put((begin, end, job)), end - begin > 1)
+        def keep(begin: int, part: List[Any]) -> None:
+            ready.put((begin, part))
 
-        place = under_way = 0
-        seconds: Optional[float] = None
-        window = self.executor.size * (CREDIT if size else CHUNK_CREDIT)
-        while place < len(items) or under_way:
-            while place < len(items) and under_way < window:
-                fair = -(-(len(items) - place) // (2 * window))
-                most, least = (int(limit / seconds) if seconds else 1 for limit in (chunk_seconds, CHUNK_SECONDS_MIN))
-                end = min(len(items), place + (size or max(1, least, min(most, fair))))
-                submit(place, end)
-                place = end
-                under_way += 1
-            begin, end, job = done.get()
-            under_way -= 1
-            try:
-                results = job.future.result()
-            except _ChunkLost:
-                middle = (begin + end) // 2
-                submit(begin, middle)
-                submit(middle, end)
-                under_way += 2
-                continue
-            measured = max(job.seconds / (end - begin), ITEM_SECONDS_MIN)
-            seconds = measured if seconds is None else 0.5 * seconds + 0.5 * measured
-            yield begin, results
+        with _Feed(self.executor, (function, items, False), size, IMAP_CHUNK_SECONDS, keep, ready) as feed:
+            yield from iter(ready.get, None)
 
     def close(self) -> None:
         """Ends the workers after their work."""

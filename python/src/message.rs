@@ -10,7 +10,7 @@ use crate::state::{State, state};
 use crate::{Text, check, fail};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyByteArray, PyBytes, PyList};
 use std::sync::Arc;
 
 /// Begins an object of several parts.
@@ -22,6 +22,8 @@ const READONLY: u64 = 1 << 63;
 const PARTS_MAX: u64 = 1 << 24;
 /// From this size on, parts are not copied into a buffer but read when the message is sent.
 const IN_PLACE_BYTES_MIN: usize = 32 << 10;
+/// The longest message that is copied once more, so that one call of the library sends it, or reads it.
+pub const SHORT_BYTES_MAX: usize = raw::SHORT_MESSAGE_BYTES_MAX / 2;
 const DATA_DEFAULT: i32 = 0;
 const DATA_IN_PLACE: i32 = 2;
 /// PvmBadMsg
@@ -80,6 +82,12 @@ impl Message {
 
     /// Returns the parts of an object; an error if the message is not one.
     fn parts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        if self.bytes <= SHORT_BYTES_MAX {
+            let mut body = vec![0; self.bytes];
+            let code = self.use_here(py, |calls, mid| raw::unpack_bytes(calls, mid, &mut body))?;
+            let parts = if code < 0 { None } else { parts_of(py, &body)? };
+            return parts.ok_or_else(|| fail(py, "unpack an object", BAD_MESSAGE));
+        }
         let sign = self.use_here(py, |calls, mid| {
             let mut sign = [0u8; 8];
             let code = raw::unpack_bytes(calls, mid, &mut sign);
@@ -129,7 +137,7 @@ fn lengths(calls: &mut raw::Calls, mid: i32, bytes: usize) -> Result<Vec<u64>, i
 }
 
 /// Returns the parts of an object after its sign, each with whether it is read-only; `None` if it is none.
-pub fn split(mut bytes: &[u8]) -> Option<Vec<(&[u8], bool)>> {
+fn split(mut bytes: &[u8]) -> Option<Vec<(&[u8], bool)>> {
     let mut number = || {
         let (first, rest) = bytes.split_first_chunk()?;
         bytes = rest;
@@ -146,6 +154,22 @@ pub fn split(mut bytes: &[u8]) -> Option<Vec<(&[u8], bool)>> {
         Some((part, length & READONLY != 0))
     };
     lengths.into_iter().map(&mut part).collect()
+}
+
+/// Returns the parts of an object whose whole message was read; `None` if it is none.
+pub fn parts_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Option<Bound<'py, PyList>>> {
+    if let Some(one) = bytes.strip_prefix(SIGN_OF_ONE) {
+        return PyList::new(py, [PyBytes::new(py, one)]).map(Some);
+    }
+    let Some(parts) = bytes.strip_prefix(SIGN).and_then(split) else { return Ok(None) };
+    let list = PyList::empty(py);
+    for (part, is_readonly) in parts {
+        match is_readonly {
+            true => list.append(PyBytes::new(py, part))?,
+            false => list.append(PyByteArray::new(py, part))?,
+        }
+    }
+    Ok(Some(list))
 }
 
 impl Drop for Message {
@@ -240,9 +264,15 @@ pub fn send_buffers(py: Python<'_>, call: &str, parts: Vec<Buffer>, to: (Target,
         head.extend((part.len() as u64 | readonly).to_le_bytes());
     }
     let (target, tag, context) = to;
+    let total = parts.iter().map(Buffer::len).sum::<usize>();
+    if let (Target::Task(tid), true) = (&target, head.len() + total <= SHORT_BYTES_MAX) {
+        parts.iter().for_each(|part| part.append_to(&mut head));
+        let code = py.detach(|| state.run(context, |calls| raw::psend_bytes(calls, *tid, tag, &mut head)));
+        return check(py, call, code.unwrap_or_else(|code| code));
+    }
     // Mailboxes keep the message, so its parts must be in the buffer.
     let keeps = matches!(target, Target::Mailbox(..));
-    let in_place = !keeps && parts.iter().map(Buffer::len).sum::<usize>() >= IN_PLACE_BYTES_MIN;
+    let in_place = !keeps && total >= IN_PLACE_BYTES_MIN;
     let encoding = if in_place { DATA_IN_PLACE } else { DATA_DEFAULT };
     let code = py.detach(|| {
         state.run(context, |calls| {

@@ -3,9 +3,9 @@
 //!
 //! An object of one part whose pickle is short travels as [`SIGN_OF_ONE`] and the pickle, by `pvm_psend`, which needs no
 //! buffer. Other objects travel as [`crate::message`] describes.
-use crate::message::{self, BAD_MESSAGE, Message, SIGN, SIGN_OF_ONE, Target};
+use crate::message::{self, BAD_MESSAGE, Message, SHORT_BYTES_MAX, SIGN_OF_ONE, Target};
 use crate::raw::{self, Buffer, Calls, Envelope};
-use crate::state::{SLICE, State, state};
+use crate::state::{State, slice, state};
 use crate::{check, fail, plain};
 use pyo3::exceptions::{PyTimeoutError, PyTypeError};
 use pyo3::prelude::*;
@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 
 /// Buffers of fewer bytes travel inside the pickle.
 const OUT_OF_BAND_BYTES_MIN: usize = 1024;
-/// The longest pickle that travels without a buffer; it is copied once more than a longer one.
-const SHORT_BYTES_MAX: usize = raw::SHORT_MESSAGE_BYTES_MAX / 2;
 const PICKLE_PROTOCOL: i32 = 5;
 /// The length of the messages that take the shortest path of the library.
 const IMMEDIATE_BYTES: usize = 16;
@@ -170,12 +168,13 @@ pub fn receive<T: Send>(
     context: Option<i32>,
     take: impl Fn(&mut Calls, Option<Duration>) -> Result<Option<T>, i32> + Send + Sync,
 ) -> PyResult<Option<T>> {
+    let slice = slice();
     let end = timeout.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
     loop {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         let found = py.detach(|| match left {
             Some(Duration::ZERO) => state.look(-1, context, &take),
-            _ => state.wait(left.map_or(SLICE, |left| left.min(SLICE)), context, &take),
+            _ => state.wait(left.map_or(slice, |left| left.min(slice)), context, &take),
         });
         if let Some(found) = found.map_err(|code| fail(py, "pvm_recv", code))? {
             return Ok(Some(found));
@@ -215,15 +214,8 @@ fn object_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> 
             None => pickle(py)?.loads.bind(py).call1((PyBytes::new(py, one),)),
         };
     }
-    let parts = bytes.strip_prefix(SIGN).and_then(message::split).ok_or_else(|| fail(py, "pvm_recv", BAD_MESSAGE))?;
-    let list = PyList::empty(py);
-    for (part, is_readonly) in parts {
-        match is_readonly {
-            true => list.append(PyBytes::new(py, part))?,
-            false => list.append(PyByteArray::new(py, part))?,
-        }
-    }
-    loads(py, &list)
+    let parts = message::parts_of(py, bytes)?.ok_or_else(|| fail(py, "pvm_recv", BAD_MESSAGE))?;
+    loads(py, &parts)
 }
 
 /// Waits for an object; -1 matches every sender or tag. Raises `TimeoutError` after `timeout` seconds.

@@ -7,15 +7,24 @@
 //! message.
 use crate::raw::{self, Calls};
 use pyo3::prelude::*;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// How long a thread waits before it looks for signals such as Ctrl-C.
-pub const SLICE: Duration = Duration::from_millis(50);
+/// How long the process's first thread waits before it looks for signals such as Ctrl-C.
+const SLICE: Duration = Duration::from_millis(50);
+/// The same for other threads. Python runs handlers in them only if a program in C has started Python there.
+const SLICE_OF_OTHER_THREADS: Duration = Duration::from_secs(1);
+
+/// Returns how long the calling thread waits before it looks for signals.
+pub fn slice() -> Duration {
+    let made = SLICE_HERE.get().unwrap_or_else(|| if raw::is_first_thread() { SLICE } else { SLICE_OF_OTHER_THREADS });
+    SLICE_HERE.set(Some(made));
+    made
+}
 
 /// Takes a message: one that is there if no time is given, otherwise one that comes within that time.
 pub trait Take<T>: Fn(&mut Calls, Option<Duration>) -> Result<Option<T>, i32> {}
@@ -36,6 +45,8 @@ pub struct State {
 thread_local! {
     /// The event of a thread that has waited.
     static EVENT: RefCell<Option<Rc<Event>>> = const { RefCell::new(None) };
+    /// What [`slice`] returns: to ask the kernel for each message would take as long as a short message.
+    static SLICE_HERE: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
 /// The current value. It is locked only while the interpreter's lock is held, so a `fork` finds it unlocked.
@@ -56,6 +67,8 @@ pub fn begin_anew(_: Python<'_>) {
     *locked(&CURRENT) = Some(State::new());
     // The parent uses the same event.
     EVENT.take();
+    // The thread that called `fork` is the first one of the child.
+    SLICE_HERE.set(None);
 }
 
 impl State {
@@ -125,7 +138,8 @@ impl State {
     /// Takes a message by `take`; waits at most `limit`, and returns earlier if the caller should look for signals.
     pub fn wait<T>(&self, limit: Duration, context: Option<i32>, take: &impl Take<T>) -> Result<Option<T>, i32> {
         if !self.is_shared.load(Ordering::Relaxed) {
-            return self.run(context, |calls| take(calls, Some(limit)))?;
+            // With the lock, so another thread's first call waits as long.
+            return self.run(context, |calls| take(calls, Some(limit.min(SLICE))))?;
         }
         let event = Event::of_this_thread()?;
         // Registered first: whoever takes the message in after the look rings this event.

@@ -54,13 +54,28 @@ def test_large_arrays_travel_beside_the_pickle():
     assert len(parts[0]) < 1000 and numpy.shares_memory(numpy.frombuffer(parts[1]), array)
 
 
-def test_a_c_program_unpacks_typed_items_and_answers(tmp_path):
+def compiled(name, directory):
     lib, include = programs.HERE / "lib", programs.HERE / "include"
-    source, program = pathlib.Path(__file__).with_name("square.c"), tmp_path / "square"
+    source, program = pathlib.Path(__file__).with_name(f"{name}.c"), directory / name
     subprocess.run(
         ["cc", source, f"-I{include}", f"-L{lib}", f"-Wl,-rpath,{lib}", "-l:libpvm3.so.3", "-o", program], check=True
     )
-    [tid] = hpvm.spawn(program)
+    return program
+
+
+def test_a_member_in_c_reduces_and_gathers_with_one_in_python(tmp_path):
+    group = hpvm.Group("mixed")
+    assert group.instance == 0
+    hpvm.spawn(compiled("member", tmp_path))
+    group.barrier(2)
+    assert group.reduce(numpy.array([0.5, 0, -3]), numpy.add, tag=5).tolist() == [1.5, 2, 0]
+    assert group.gather(numpy.array([1, 2], "f"), tag=6).tolist() == [[1, 2], [4, 5]]
+    group.barrier(2)
+    group.leave()
+
+
+def test_a_c_program_unpacks_typed_items_and_answers(tmp_path):
+    [tid] = hpvm.spawn(compiled("square", tmp_path))
     values = numpy.array([1.5, -2.0, 3.0])
     hpvm.Packet().ints(3).text("three").add(values).send(tid, 3)
     message = hpvm.recv_message(tid, 4, timeout=20)

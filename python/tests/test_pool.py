@@ -1,4 +1,6 @@
+import concurrent.futures
 import os
+import threading
 import time
 
 import numpy
@@ -45,6 +47,31 @@ def test_exceptions_arrive(pool):
     with pytest.raises(ValueError, match="no 3"):
         pool.map(fail, [3])
     assert pool.apply(double, 4) == 8
+
+
+def test_what_cannot_be_pickled_ends_the_map_and_not_the_pool(pool):
+    # The last item is pickled by the executor's thread, when earlier chunks are done.
+    for items in ([threading.Lock()], [*range(100), threading.Lock()]):
+        with pytest.raises(TypeError):
+            pool.map(double, items)
+    assert pool.map(double, [6]) == [12]
+
+
+def test_results_that_nobody_wants_any_more_do_not_disturb(pool):
+    for result in pool.imap_unordered(slow, range(50), chunksize=1):
+        break
+    assert result in range(50) and pool.map(double, range(50)) == list(range(0, 100, 2))
+
+
+def test_a_map_whose_pool_is_closed_meanwhile_ends():
+    pool = hpvm.Pool(2)
+    results = pool.imap(slow, range(400), chunksize=1)
+    assert next(results) == 0
+    threading.Thread(target=pool.terminate).start()
+    with pytest.raises((hpvm.WorkerLost, RuntimeError, concurrent.futures.CancelledError)):
+        list(results)
+    with pytest.raises(RuntimeError, match="shut down"):
+        pool.map(double, [1])
 
 
 def test_every_result_is_there_once_although_workers_are_killed():

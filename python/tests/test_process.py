@@ -62,6 +62,20 @@ os._exit(0)
     assert done.stdout == "still here\n", done.stderr
 
 
+def test_the_first_call_beside_a_waiting_thread_does_not_wait_with_it():
+    code = """
+import hpvm, os, threading, time
+hpvm.mytid()
+threading.Thread(target=hpvm.recv, daemon=True).start()
+time.sleep(0.2)
+began = time.monotonic()
+hpvm.probe()
+print(time.monotonic() - began, flush=True)
+os._exit(0)
+"""
+    assert float(run(code).stdout) < 0.5
+
+
 def test_a_forked_child_is_a_task_of_its_own():
     code = """
 import hpvm, os

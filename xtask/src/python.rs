@@ -268,9 +268,12 @@ fn demo(wheel: &Path) -> Result<()> {
     let environment = directory.path().join("environment");
     output(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
     output(pip(&environment)?.args(["install", "--no-index"]).arg(wheel))?;
-    let mut demo = python(&environment);
-    demo.args(["-m", "hpvm.demo"]).current_dir(directory.path());
-    let said = output(demo.env("PVM_TMP", directory.path()).env("PVM_ALLOW_ROOT", "1"))?;
+    runs_demo(python(&environment).args(["-m", "hpvm.demo"]), directory.path())
+}
+
+/// Runs the demo by a command, with a machine in the directory `home`, and checks what it says.
+pub fn runs_demo(demo: &mut Command, home: &Path) -> Result<()> {
+    let said = output(demo.current_dir(home).env("PVM_TMP", home).env("PVM_ALLOW_ROOT", "1"))?;
     ensure!(said.contains("400 results, workers lost: 1") && said.contains("pi = 3.141593"), "{said}");
     Ok(())
 }

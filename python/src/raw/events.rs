@@ -1,4 +1,4 @@
-//! Descriptors that wake waiting threads.
+//! Descriptors that wake waiting threads, and which thread it is.
 use libc::c_int;
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -37,4 +37,10 @@ pub fn wait_for(descriptors: [RawFd; 2], limit: Duration) -> [bool; 2] {
 pub fn close(descriptor: RawFd) {
     // SAFETY: the caller owns the descriptor.
     unsafe { libc::close(descriptor) };
+}
+
+/// Returns whether the calling thread is the process's first one.
+pub fn is_first_thread() -> bool {
+    // SAFETY: both have no preconditions.
+    unsafe { libc::gettid() == libc::getpid() }
 }

@@ -114,6 +114,15 @@ impl Buffer {
         unsafe { CStr::from_ptr(self.0.format) }.to_str().unwrap_or_default()
     }
 
+    /// Appends a copy of the bytes.
+    pub fn append_to(&self, bytes: &mut Vec<u8>) {
+        if self.len() == 0 {
+            return;
+        }
+        // SAFETY: the memory stays in place while the view lives, and `bytes` grows into memory of its own.
+        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(self.0.data.cast_const().cast(), self.len()) });
+    }
+
     /// Returns whether the memory must not be changed.
     pub fn is_readonly(&self) -> bool {
         self.0.is_readonly != 0

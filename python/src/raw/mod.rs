@@ -9,7 +9,7 @@ mod events;
 mod memory;
 mod receive;
 
-pub use events::{close, event, ring, silence, wait_for};
+pub use events::{close, event, is_first_thread, ring, silence, wait_for};
 pub use memory::{Buffer, Place, int, new_text, unfilled, utf8};
 pub use receive::{Envelope, precv, take, take_and_read, take_from_mailbox};
 

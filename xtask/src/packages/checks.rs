@@ -32,7 +32,7 @@ fn command(program: &Path, prefix: &Path, home: &Path) -> Command {
 }
 
 /// Compiles the farm with the installation, and runs it with two workers. Nothing may be left running.
-fn farm_runs(prefix: &Path, libraries: &str) -> Result<()> {
+pub fn farm_runs(prefix: &Path, libraries: &str) -> Result<()> {
     let home = scratch::directory("packaged")?;
     let farm = home.path().join("farm");
     let mut cc = Command::new("cc");

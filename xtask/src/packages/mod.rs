@@ -7,6 +7,7 @@ mod fresh;
 pub mod notices;
 pub mod release;
 mod source;
+mod spack;
 mod versions;
 
 use crate::common::{Checks, in_path, output, root};
@@ -43,6 +44,7 @@ const PARTS: &[Part] = &[
     ("wheel", true, fresh::wheel),
     ("build", true, fresh::build),
     ("trial", true, fresh::trial),
+    ("spack", false, spack::counted),
 ];
 
 /// Runs `packages [--only PART]... [--as-it-is]`: makes everything from the source tarball in a fresh system without a

@@ -128,8 +128,8 @@ fn wheel(to: &Path, is_dry: bool) -> Result<Option<PathBuf>> {
     }
 }
 
-/// Writes the Spack recipe with the checksum, which the recipe in the tarball itself cannot have.
-fn recipe(to: &Path, tarball: &Path, version: &str) -> Result<PathBuf> {
+/// Writes the Spack recipe with the checksum, which the recipe in the tarball itself cannot have. Returns its path.
+pub fn recipe(to: &Path, tarball: &Path, version: &str) -> Result<PathBuf> {
     let sum = output(Command::new("sha256sum").arg(tarball))?;
     let sum = sum.split(' ').next().context("sha256sum prints a sum")?;
     let text = fs::read_to_string(root().join("dist/spack/package.py"))?;
