@@ -10,7 +10,7 @@ mod objects;
 mod tests;
 
 pub use endpoint::{
-    Counters, Endpoint, Event, Peer, PlaceId, ReadError, ReadPart, RegionId, Remote, SendError, Slot, SpareBodies,
+    Counters, Endpoint, Event, Lender, Peer, PlaceId, ReadError, ReadPart, RegionId, Remote, SendError, Slot, SpareBodies,
     Waits,
 };
 pub use library::{Candidate, Library};

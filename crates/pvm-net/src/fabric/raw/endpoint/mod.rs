@@ -1,6 +1,7 @@
 //! An endpoint with its buffers.
 mod reads;
 mod regions;
+mod room;
 mod spares;
 
 use super::abi::{self, CqErrEntry, CqMsgEntry};
@@ -10,11 +11,14 @@ use super::objects::{Calls, Objects, Registration};
 use crate::fabric::{Failure, Queues};
 use reads::{Place, Reading};
 pub use reads::{PlaceId, ReadPart};
+pub use room::Lender;
+use room::Lent;
 pub use spares::SpareBodies;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// The length of the memory that a provider gets with each operation.
 const CONTEXT_BYTES: usize = 64;
@@ -163,6 +167,8 @@ pub struct Endpoint {
     places_made: u64,
     /// Memory of earlier bodies, to be used again.
     spare_bodies: SpareBodies,
+    /// Memory of a caller for one body.
+    lent: Arc<Lent>,
     regions: BTreeMap<RegionId, (Option<Registration>, ManuallyDrop<Memory>)>,
     regions_made: u64,
     /// Regions whose registration was ended while a peer may have read them, and that still have pages.
@@ -221,6 +227,7 @@ impl Endpoint {
             places: BTreeMap::new(),
             places_made: 0,
             spare_bodies: SpareBodies::default(),
+            lent: Arc::default(),
             regions: BTreeMap::new(),
             regions_made: 0,
             retired: Vec::new(),
@@ -518,7 +525,11 @@ impl Drop for Endpoint {
         for registration in all {
             are_free &= self.objects.unregister(registration);
         }
-        if !(self.objects.close() && are_free) {
+        let is_closed = self.objects.close();
+        if is_closed {
+            self.lent.forget_reads();
+        }
+        if !(is_closed && are_free) {
             // The provider may still write to the memory, so it stays allocated.
             return;
         }
