@@ -300,7 +300,7 @@ impl Task {
 
     /// Notes that `count` messages have arrived; the caller has received `delivered` of them already.
     #[inline]
-    fn note(&mut self, count: usize, delivered: usize) {
+    pub(crate) fn note(&mut self, count: usize, delivered: usize) {
         if let Some(member) = &mut self.member {
             member.may_have_more |= count > delivered;
             if count > 0 {
@@ -526,8 +526,9 @@ impl Task {
             self.note(count, 1);
             return Some(delivered);
         }
-        if count == 0 && member.direct.is_active() {
-            if let Some(delivered) = self.deliver_from_link(filter, kind, target) {
+        if count == 0 && (member.direct.is_active() || member.fabric.is_active()) {
+            let in_place = self.deliver_in_place(filter, kind, target);
+            if let Some(delivered) = in_place.or_else(|| self.deliver_from_link(filter, kind, target)) {
                 return Some(delivered);
             }
         }
@@ -547,7 +548,7 @@ impl Task {
         target: &mut T,
     ) -> Option<Delivered> {
         let room = target.room()?;
-        let member = self.member.as_mut()?;
+        let member = self.member.as_mut().filter(|member| member.direct.is_active())?;
         let (state, own) = (&mut self.state, member.tid.0 as i32);
         member.handle_route_switches(state);
         let is_intercepted = |envelope: &Envelope| !envelope.is_native() || state.is_intercepted(envelope);
@@ -570,7 +571,12 @@ impl Task {
     }
 
     #[inline]
-    fn deliver_queued<T: Target + ?Sized>(&mut self, filter: &Filter, kind: Kind, target: &mut T) -> Option<Delivered> {
+    pub(crate) fn deliver_queued<T: Target + ?Sized>(
+        &mut self,
+        filter: &Filter,
+        kind: Kind,
+        target: &mut T,
+    ) -> Option<Delivered> {
         let slot = self.state.find(filter)?;
         let message = &mut self.state.store.table[slot as usize];
         let failure = if message.is_foreign_raw() { message.make_native(kind).err() } else { None };

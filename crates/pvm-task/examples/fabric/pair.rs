@@ -97,6 +97,7 @@ impl End for Linked {
                     return if arrived == bytes { Ok(()) } else { Err("a wrong length".into()) };
                 }
                 Some(FabricEvent::Broken(_, why, _)) => return Err(why.to_string().into()),
+                Some(FabricEvent::InPlace { .. }) => return Err("no receive is posted".into()),
                 Some(FabricEvent::Sent(..)) => {}
                 None => std::thread::yield_now(),
             }

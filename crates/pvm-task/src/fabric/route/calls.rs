@@ -133,7 +133,8 @@ impl Member {
         self.fabric.polls = self.fabric.polls.wrapping_add(1);
         let parked = self.endpoint.is_parked();
         let mut events = 0;
-        if count == 0 || parked || self.fabric.polls % BUSY_POLLS == 0 {
+        let was_polled = std::mem::take(&mut self.fabric.was_polled) && !parked;
+        if !was_polled && (count == 0 || parked || self.fabric.polls % BUSY_POLLS == 0) {
             events = self.fabric.poll();
         }
         if parked || self.fabric.polls % STALL_POLLS == 0 {
@@ -281,7 +282,7 @@ impl FabricRoute {
         if let super::State::Open(fabric) = &mut self.state {
             if let Some(body) = store.give_spare() {
                 fabric.recycle(body);
-                self.sleeps_without_bodies = 0;
+                self.bodies_used_at = Some(Instant::now());
             }
         }
     }

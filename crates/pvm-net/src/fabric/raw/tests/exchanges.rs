@@ -68,15 +68,20 @@ fn heap(content: &[u8]) -> Memory {
 /// Reads a body into memory that is lent.
 fn read_in_room(endpoint: &mut Endpoint, peer: Peer, remote: Remote) -> Vec<u8> {
     let mut room = vec![0xee; BODY_BYTES + 1];
-    endpoint.lender().lend(&mut room, endpoint, |_| panic!("all was read"), |endpoint| {
-        assert_eq!(endpoint.make_place_in_room(BODY_BYTES + 2), Ok(None));
-        let place = endpoint.make_place_in_room(BODY_BYTES).unwrap().unwrap();
-        assert_eq!(endpoint.make_place_in_room(1), Ok(None), "there is a place already");
-        endpoint.read_next(place, peer, remote, BODY_BYTES, 7).unwrap();
-        let Event::PartRead { ticket: 7, part } = next(endpoint) else { panic!("it was not read") };
-        assert_eq!(endpoint.read_part_mut(&part).map(|part| part.len()), Some(BODY_BYTES));
-        assert_eq!(endpoint.take_body(place), Ok(Vec::new()));
-    });
+    endpoint.lender().lend(
+        &mut room,
+        endpoint,
+        |_| panic!("all was read"),
+        |endpoint| {
+            assert_eq!(endpoint.make_place_in_room(BODY_BYTES + 2), Ok(None));
+            let place = endpoint.make_place_in_room(BODY_BYTES).unwrap().unwrap();
+            assert_eq!(endpoint.make_place_in_room(1), Ok(None), "there is a place already");
+            endpoint.read_next(place, peer, remote, BODY_BYTES, 7).unwrap();
+            let Event::PartRead { ticket: 7, part } = next(endpoint) else { panic!("it was not read") };
+            assert_eq!(endpoint.read_part_mut(&part).map(|part| part.len()), Some(BODY_BYTES));
+            assert_eq!(endpoint.take_body(place), Ok(Vec::new()));
+        },
+    );
     assert_eq!(room.pop(), Some(0xee), "what is behind the body");
     room
 }
@@ -288,16 +293,21 @@ fn memory_that_was_lent_is_not_used_when_the_call_has_ended() {
         let (mut room, mut place, mut part) = (vec![0xee; BODY_BYTES], None, None);
         let remote = Remote { address: 0, key: 0 };
         let lender = other.as_ref().unwrap().lender();
-        lender.lend(&mut room, &mut other, |other| *other = None, |other| {
-            let other = other.as_mut().unwrap();
-            place = other.make_place_in_room(BODY_BYTES).unwrap();
-            other.read_next(place.unwrap(), to_one, remote, 0, 1).unwrap();
-            let Event::PartRead { part: none, .. } = next(other) else { panic!("nothing is soon read") };
-            part = Some(none);
-            if is_begun {
-                other.read_next(place.unwrap(), to_one, remote, 10, 2).unwrap();
-            }
-        });
+        lender.lend(
+            &mut room,
+            &mut other,
+            |other| *other = None,
+            |other| {
+                let other = other.as_mut().unwrap();
+                place = other.make_place_in_room(BODY_BYTES).unwrap();
+                other.read_next(place.unwrap(), to_one, remote, 0, 1).unwrap();
+                let Event::PartRead { part: none, .. } = next(other) else { panic!("nothing is soon read") };
+                part = Some(none);
+                if is_begun {
+                    other.read_next(place.unwrap(), to_one, remote, 10, 2).unwrap();
+                }
+            },
+        );
         // Only the end of the endpoint is sure to end a read.
         assert_eq!(other.is_none(), is_begun);
         if let Some(mut other) = other {
