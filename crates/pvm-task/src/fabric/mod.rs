@@ -27,7 +27,7 @@ use pvm_core::fabric::{
     ArrivedBody, Event, Header, Introduction, Link, Message, Offered, ToRead, Transfer, UNCOUNTED_MAX, Untaken,
 };
 use pvm_net::fabric::{
-    Endpoint, Event as Arrived, Fabric, Failure, Memory, Peer, PlaceId, RegionId, SendError, Slot, Waits,
+    Endpoint, Event as Arrived, Fabric, Failure, Memory, Peer, PlaceId, RegionId, Remote, SendError, Slot, Waits,
 };
 pub use sealed::Secrets;
 use sealed::{FRAME_SEAL_BYTES, Seals};
@@ -344,10 +344,7 @@ impl FabricLinks {
                     }
                 };
                 let remote = self.endpoint.remote(region, offset, bytes).ok_or_else(no_region)?;
-                let offered = Offered { bytes: bytes as u64, address: remote.address, key: remote.key };
-                let number = to.link.send(Message::Long(content, offered));
-                to.offers.push_back((number, own));
-                number
+                to.offer(content, remote, bytes, own)
             }
         };
         self.active_at = Some(Instant::now());
@@ -567,6 +564,14 @@ impl FabricLinks {
 }
 
 impl Neighbour {
+    /// Offers a body to the peer. `own`: the region if it is for this body alone. Returns the number of the message.
+    fn offer(&mut self, content: Vec<u8>, remote: Remote, bytes: usize, own: Option<RegionId>) -> u64 {
+        let offered = Offered { bytes: bytes as u64, address: remote.address, key: remote.key };
+        let number = self.link.send(Message::Long(content, offered));
+        self.offers.push_back((number, own));
+        number
+    }
+
     /// Returns whether the peer has bodies to read, or parts of them are on their way to it.
     fn offers_bodies(&self) -> bool {
         !self.offers.is_empty() || self.pieces.is_used() || !self.bodies.eager.is_empty()

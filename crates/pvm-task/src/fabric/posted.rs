@@ -1,6 +1,8 @@
-//! A posted receive: a long body that arrives for it is read into its memory at once.
-use super::{FabricEvent, FabricLinks, LinkName};
-use pvm_net::fabric::{Lender, PlaceId, ReadError};
+//! A posted receive: a long body that arrives for it is read into its memory at once. Its task tells the peer of it, which may
+//! then offer memory that it lends for this message alone.
+use super::{FabricEvent, FabricLinks, LinkName, no_region};
+use pvm_net::fabric::{Failure, Lender, PlaceId, ReadError, SourceLender, choice};
+use std::time::Instant;
 
 /// Returns whether a message of that link with this content is the one for which the receive waits.
 pub type Accepts = Box<dyn Fn(LinkName, &[u8]) -> bool>;
@@ -83,5 +85,40 @@ impl FabricLinks {
             self.posted.filling = Some((name, message, bytes));
         }
         Ok(place)
+    }
+
+    /// Tells the peer that the next message of this link is waited for, with these words, unless one is arriving already.
+    /// Returns whether it is told. Nothing is told on a sealed link: its bodies are copied in any case.
+    pub fn want(&mut self, name: LinkName, words: &[u8]) -> bool {
+        let Some(from) = self.neighbours.get_mut(&name).filter(|from| from.seals.is_none()) else { return false };
+        let is_told = from.link.want(words);
+        self.transmit(name);
+        is_told
+    }
+
+    /// Returns the words of the peer if it waits for the message that is sent next, and the provider allows to lend memory.
+    pub fn wanted_by_peer(&self, name: LinkName) -> Option<&[u8]> {
+        let to = self.neighbours.get(&name).filter(|to| to.seals.is_none() && choice::may_lend(&self.provider))?;
+        to.link.wanted_by_peer()
+    }
+
+    /// Returns what lends memory for a message.
+    pub fn source_lender(&self) -> SourceLender {
+        self.endpoint.source_lender()
+    }
+
+    /// Sends a message whose body is in the memory that is lent. The peer reads it.
+    pub fn send_lent(&mut self, name: LinkName, content: Vec<u8>) -> Result<(), Failure> {
+        let region = self.endpoint.register_lent()?.ok_or_else(no_region)?;
+        let bytes = self.endpoint.region_bytes(region);
+        let to = self.neighbours.get_mut(&name).zip(self.endpoint.remote(region, 0, bytes));
+        let Some((to, remote)) = to else {
+            self.endpoint.unregister(region);
+            return Err(no_region());
+        };
+        to.offer(content, remote, bytes, Some(region));
+        self.active_at = Some(Instant::now());
+        self.transmit(name);
+        Ok(())
     }
 }

@@ -1,9 +1,9 @@
 //! One side of a link.
 mod receiving;
 mod sending;
-mod wanting;
 #[cfg(test)]
 mod tests;
+mod wanting;
 
 use super::frame::{HEADER_BYTES, Header, Kind, OFFER_BYTES, Offered, PIECE_TAG_BYTES, Piece};
 use super::introduction::Introduction;

@@ -11,7 +11,7 @@ mod tests;
 
 pub use endpoint::{
     Counters, Endpoint, Event, Lender, Peer, PlaceId, ReadError, ReadPart, RegionId, Remote, SendError, Slot,
-    SpareBodies, Waits,
+    SourceLender, SpareBodies, Waits,
 };
 pub use library::{Candidate, Library};
 pub use memory::{Memory, MemoryError};

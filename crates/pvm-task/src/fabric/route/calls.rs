@@ -190,7 +190,9 @@ impl Member {
         if let Ok(at) = self.fabric.position(to) {
             self.announce_to_program(at);
         }
-        self.fabric.send(to, meta, body)?;
+        if !self.send_in_place(to, meta, body)? {
+            self.fabric.send(to, meta, body)?;
+        }
         self.fall_back_from_fabric();
         Ok(())
     }

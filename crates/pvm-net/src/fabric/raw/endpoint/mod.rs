@@ -1,7 +1,7 @@
 //! An endpoint with its buffers.
+mod loans;
 mod reads;
 mod regions;
-mod room;
 mod spares;
 
 use super::abi::{self, CqErrEntry, CqMsgEntry};
@@ -9,10 +9,10 @@ use super::library::Candidate;
 use super::memory::Memory;
 use super::objects::{Calls, Objects, Registration};
 use crate::fabric::{Failure, Queues};
+use loans::Lent;
+pub use loans::{Lender, SourceLender};
 use reads::{Place, Reading};
 pub use reads::{PlaceId, ReadPart};
-pub use room::Lender;
-use room::Lent;
 pub use spares::SpareBodies;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
@@ -167,8 +167,9 @@ pub struct Endpoint {
     places_made: u64,
     /// Memory of earlier bodies, to be used again.
     spare_bodies: SpareBodies,
-    /// Memory of a caller for one body.
+    /// Memory of callers: for a body that is read, and for peers.
     lent: Arc<Lent>,
+    lent_source: Arc<Lent>,
     regions: BTreeMap<RegionId, (Option<Registration>, ManuallyDrop<Memory>)>,
     regions_made: u64,
     /// Regions whose registration was ended while a peer may have read them, and that still have pages.
@@ -228,6 +229,7 @@ impl Endpoint {
             places_made: 0,
             spare_bodies: SpareBodies::default(),
             lent: Arc::default(),
+            lent_source: Arc::default(),
             regions: BTreeMap::new(),
             regions_made: 0,
             retired: Vec::new(),
@@ -527,7 +529,8 @@ impl Drop for Endpoint {
         }
         let is_closed = self.objects.close();
         if is_closed {
-            self.lent.forget_reads();
+            self.lent.forget_uses();
+            self.lent_source.forget_uses();
         }
         if !(is_closed && are_free) {
             // The provider may still write to the memory, so it stays allocated.

@@ -212,7 +212,7 @@ impl Endpoint {
         of.begun += bytes;
         of.reads += 1;
         if of.loan.is_some() {
-            self.lent.read_begins();
+            self.lent.use_begins();
         }
         self.delayed_readings += 1;
         self.readings[free] = Some(Reading {
@@ -319,7 +319,7 @@ impl Endpoint {
         if let Some(of) = self.places.get_mut(&place) {
             of.reads -= 1;
             if of.loan.is_some() {
-                self.lent.read_ends();
+                self.lent.use_ends();
             }
             of.done += if failure.is_none() { bytes } else { 0 };
         }
