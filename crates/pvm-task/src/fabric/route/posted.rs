@@ -177,10 +177,12 @@ impl Member {
     /// Sends a message without a copy, if a receive waits for this very message. Returns whether it did.
     pub(super) fn send_in_place(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<bool, Code> {
         let Body::Bytes(bytes) = body else { return Ok(false) };
-        let lender = match bytes.len() {
-            LENT_BYTES_MIN.. => self.fabric.source_lender(to, &meta, bytes.len()),
-            _ => None,
-        };
+        if bytes.len() < LENT_BYTES_MIN {
+            return Ok(false);
+        }
+        // What the receive has told may have arrived a moment ago.
+        self.fabric.poll();
+        let lender = self.fabric.source_lender(to, &meta, bytes.len());
         let (Some(lender), Ok(at)) = (lender, self.fabric.position(to)) else { return Ok(false) };
         // Memory that is not touched unless the fabric fails meanwhile.
         let copy = QueuedBody::reserve(body, &mut self.fabric.links[at].queue.pool)?;

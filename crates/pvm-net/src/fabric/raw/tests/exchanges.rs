@@ -323,6 +323,47 @@ fn memory_that_was_lent_is_not_used_when_the_call_has_ended() {
 }
 
 #[test]
+fn peers_read_memory_that_is_lent_until_it_was_taken_and_never_after_the_call() {
+    let all = [FI_MR_LOCAL, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED, FI_MR_PROV_KEY, FI_MR_ENDPOINT];
+    for (registration, is_taken) in [(0, true), (0, false), (all.iter().sum(), true), (all.iter().sum(), false)] {
+        let traits = Traits { registration, ..Traits::PLAIN };
+        let (mut one, mut other) = (Some(open(traits)), open(traits));
+        let to_one = other.insert(one.as_ref().unwrap().address()).unwrap();
+        let source: Vec<u8> = (0..BODY_BYTES).map(|index| (index % 251) as u8).collect();
+        let mut remote = None;
+        let lender = one.as_ref().unwrap().source_lender();
+        lender.lend(
+            &source,
+            &mut one,
+            |one| *one = None,
+            |one| {
+                let one = one.as_mut().unwrap();
+                let region = one.register_lent().unwrap().unwrap();
+                assert_eq!(one.register_lent(), Ok(None), "it is registered already");
+                assert_eq!(one.region_bytes(region), BODY_BYTES);
+                remote = one.remote(region, 0, BODY_BYTES);
+                assert_eq!(read(&mut other, to_one, remote.unwrap(), BODY_BYTES), Ok(source.clone()));
+                assert!(one.part_mut(region, 0, 1).is_none(), "it is not to be written");
+                if is_taken {
+                    one.unregister(region);
+                } else {
+                    // The link has ended: nobody knows what the peer does.
+                    one.retire(region);
+                    one.unregister(region);
+                }
+            },
+        );
+        assert_eq!(one.is_some(), is_taken, "only the end of the endpoint is sure to end all uses");
+        assert!(read(&mut other, to_one, remote.unwrap(), BODY_BYTES).is_err());
+        if let Some(one) = &mut one {
+            assert_eq!(one.register_lent(), Ok(None), "nothing is lent");
+        }
+        drop((one, other));
+        assert_eq!(feigned::complaints(), (vec![], 0), "{registration:x} {is_taken}");
+    }
+}
+
+#[test]
 fn only_memory_of_this_process_alone_is_written() {
     let mut one = open(Traits::PLAIN);
     let (shared, private) = (one.register(heap(b"content")).unwrap(), one.register(Memory::anonymous(10).unwrap()));
