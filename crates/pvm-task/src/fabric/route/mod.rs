@@ -92,6 +92,8 @@ pub(crate) struct FabricRoute {
     polls: u32,
     /// The message that was read into the memory of the posted receive, and the length of its body.
     filled: Option<(Tid, Meta, usize)>,
+    /// Whether a one-call receive waits.
+    pub is_awaited: bool,
     /// Whether the fabric was polled for a posted receive, since messages were last delivered.
     was_polled: bool,
     /// When the last long message was sent, or the memory of one was given back; `None` if no memory is kept.
@@ -122,6 +124,7 @@ impl FabricRoute {
             polls: 0,
             bodies_used_at: None,
             filled: None,
+            is_awaited: false,
             was_polled: false,
             is_watched: false,
             problem,

@@ -249,8 +249,8 @@ impl Task {
         }
         let member = self.member.as_mut()?;
         let filled = member.fabric.end_posted();
-        // A receive of which the library knows that it waits, and not only looks.
-        if filled.is_none() && member.posted && room >= LENT_BYTES_MIN && filter.src != ANY {
+        // Not for a receive that only looks.
+        if filled.is_none() && member.fabric.is_awaited && room >= LENT_BYTES_MIN && filter.src != ANY {
             member.fabric.want(filter, room);
         }
         filled
