@@ -38,6 +38,8 @@ pub(super) struct FabricLink {
     pub queue: SendQueue,
     /// What this side has told last that it waits for, and how many messages had arrived then.
     pub told_wanted: Option<(u32, [u8; WANTED_BYTES])>,
+    /// For how many long messages in a row no receive has waited.
+    pub unwanted: u32,
     /// Whether the peer takes nothing at the moment.
     pub is_blocked: bool,
     /// Whether the fabric has no such link any more.
@@ -65,6 +67,7 @@ impl FabricLink {
             held: Rc::default(),
             queue: SendQueue::with_pool(BufferPool::new(COPIES_BYTES_MAX)),
             told_wanted: None,
+            unwanted: 0,
             is_blocked: false,
             is_gone: false,
             falling_back: false,

@@ -25,6 +25,11 @@ const ROOM_BYTES_MIN: usize = 4 << 10;
 /// The shortest message for which a sender lends its memory, in bytes: shorter ones are copied in less time than the receive
 /// takes to tell that it waits.
 const LENT_BYTES_MIN: usize = 256 << 10;
+/// A sender waits at most this long for what a receive tells; a shorter message for less.
+const AWAIT_TIME_MAX: Duration = Duration::from_micros(50);
+/// After this number of messages in a row for which no receive waited, a sender does so for one in `UNWANTED_PAUSE` only.
+const UNWANTED_MAX: u32 = 4;
+const UNWANTED_PAUSE: u32 = 32;
 /// The length of the words by which a receive tells what it waits for: context, tag, and length of its memory.
 pub(super) const WANTED_BYTES: usize = 16;
 /// A body that has not arrived after this time, and a further microsecond for each byte, does not arrive: the fabric is left.
@@ -94,6 +99,27 @@ impl FabricRoute {
             && fabric.want(link.name, &wanted.1)
         {
             link.told_wanted = Some(wanted);
+        }
+    }
+
+    /// Returns what lends the memory of a message to that peer, if a receive waits for this very message. What the receive tells
+    /// may be on its way: a peer that answers does so at once. So it is awaited for a part of the time that a copy takes.
+    fn await_receive(&mut self, to: Tid, meta: &Meta, bytes: usize) -> Option<SourceLender> {
+        let (begun, limit) = (Instant::now(), Duration::from_nanos(bytes as u64 / 32).min(AWAIT_TIME_MAX));
+        loop {
+            self.poll();
+            let lender = self.source_lender(to, meta, bytes);
+            let at = self.position(to).ok()?;
+            let link = &mut self.links[at];
+            if lender.is_some() {
+                link.unwanted = 0;
+                return lender;
+            }
+            let is_hopeless = link.unwanted >= UNWANTED_MAX && link.unwanted % UNWANTED_PAUSE != 0;
+            if is_hopeless || begun.elapsed() >= limit {
+                link.unwanted = link.unwanted.wrapping_add(1).max(1);
+                return None;
+            }
         }
     }
 
@@ -180,9 +206,7 @@ impl Member {
         if bytes.len() < LENT_BYTES_MIN {
             return Ok(false);
         }
-        // What the receive has told may have arrived a moment ago.
-        self.fabric.poll();
-        let lender = self.fabric.source_lender(to, &meta, bytes.len());
+        let lender = self.fabric.await_receive(to, &meta, bytes.len());
         let (Some(lender), Ok(at)) = (lender, self.fabric.position(to)) else { return Ok(false) };
         // Memory that is not touched unless the fabric fails meanwhile.
         let copy = QueuedBody::reserve(body, &mut self.fabric.links[at].queue.pool)?;
