@@ -437,6 +437,9 @@ fn precv_slow(
     limit: Option<Duration>,
 ) -> Result<Option<pvm_task::Delivered>, Failure> {
     guard.task().begin_precv(filter, room.bytes);
+    if limit.is_none() {
+        guard.task().stay_posted();
+    }
     let delivered = wait_on(guard, limit, &mut |guard| {
         let delivered = room.fill(guard, filter);
         guard.run_callbacks();

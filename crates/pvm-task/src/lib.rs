@@ -25,6 +25,7 @@ mod message;
 mod options;
 mod output;
 mod pack;
+mod posting;
 mod queue;
 mod receive;
 mod requests;

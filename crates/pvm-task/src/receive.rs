@@ -8,11 +8,11 @@ use crate::queue::accepts;
 use crate::system::{TC_FALLBACK, TC_ROUTE_SWITCH, is_system};
 use crate::target::Target;
 use crate::task::State;
-use crate::types::{ANY, Delivered, Filter, Kind, PRIVATE_CONTEXTS};
+use crate::types::{Delivered, Filter, Kind, PRIVATE_CONTEXTS};
 use pvm_core::codes::SYSCTX_TC;
 use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
-use pvm_fmp::{Arrival, Endpoint, IMMEDIATE_BYTES, Meta, Posted, RecentMessage, Sink, is_daemon};
+use pvm_fmp::{Arrival, Endpoint, IMMEDIATE_BYTES, Meta, RecentMessage, Sink, is_daemon};
 
 /// The largest number of polls of all peers in one call that does not wait, even if more messages arrive.
 pub(crate) const POLLS_MAX: usize = 64;
@@ -300,7 +300,7 @@ impl Task {
 
     /// Notes that `count` messages have arrived; the caller has received `delivered` of them already.
     #[inline]
-    fn note(&mut self, count: usize, delivered: usize) {
+    pub(crate) fn note(&mut self, count: usize, delivered: usize) {
         if let Some(member) = &mut self.member {
             member.may_have_more |= count > delivered;
             if count > 0 {
@@ -410,26 +410,6 @@ impl Task {
         queued
     }
 
-    /// Posts a one-call receive of `room` bytes, so that senders can deliver long data directly. [`Task::end_precv`]
-    /// ends the receive.
-    #[inline]
-    pub fn begin_precv(&mut self, filter: &Filter, room: usize) {
-        if self.member.as_ref().is_some_and(|member| room >= member.endpoint.rendezvous_bytes_min()) {
-            self.post(filter);
-        }
-    }
-
-    fn post(&mut self, filter: &Filter) {
-        let Some(member) = &mut self.member else { return };
-        let counts = |value: i32| if value == ANY { 0 } else { u32::MAX };
-        member.posted = true;
-        member.endpoint.post(Some(Posted {
-            from: if filter.src == ANY { 0 } else { filter.src as u32 },
-            mask: [counts(filter.ctx), counts(filter.tag), 0, 0, 0, 0],
-            value: [filter.ctx as u32, filter.tag as u32, 0, 0, 0, 0],
-        }));
-    }
-
     /// Returns the next message of the peer that sent last, if its whole body is there, the filter accepts it, no message is
     /// queued before it, and no handler or collector can intercept it.
     #[inline(always)]
@@ -526,8 +506,9 @@ impl Task {
             self.note(count, 1);
             return Some(delivered);
         }
-        if count == 0 && member.direct.is_active() {
-            if let Some(delivered) = self.deliver_from_link(filter, kind, target) {
+        if count == 0 && (member.direct.is_active() || member.fabric.is_active()) {
+            let in_place = self.deliver_in_place(filter, kind, target);
+            if let Some(delivered) = in_place.or_else(|| self.deliver_from_link(filter, kind, target)) {
                 return Some(delivered);
             }
         }
@@ -547,7 +528,7 @@ impl Task {
         target: &mut T,
     ) -> Option<Delivered> {
         let room = target.room()?;
-        let member = self.member.as_mut()?;
+        let member = self.member.as_mut().filter(|member| member.direct.is_active())?;
         let (state, own) = (&mut self.state, member.tid.0 as i32);
         member.handle_route_switches(state);
         let is_intercepted = |envelope: &Envelope| !envelope.is_native() || state.is_intercepted(envelope);
@@ -570,7 +551,12 @@ impl Task {
     }
 
     #[inline]
-    fn deliver_queued<T: Target + ?Sized>(&mut self, filter: &Filter, kind: Kind, target: &mut T) -> Option<Delivered> {
+    pub(crate) fn deliver_queued<T: Target + ?Sized>(
+        &mut self,
+        filter: &Filter,
+        kind: Kind,
+        target: &mut T,
+    ) -> Option<Delivered> {
         let slot = self.state.find(filter)?;
         let message = &mut self.state.store.table[slot as usize];
         let failure = if message.is_foreign_raw() { message.make_native(kind).err() } else { None };
@@ -581,14 +567,5 @@ impl Task {
             self.state.store.free(slot as i32 + 1);
         }
         Some(delivered)
-    }
-
-    /// Ends the receive that [`Task::begin_precv`] has posted.
-    #[inline]
-    pub fn end_precv(&mut self) {
-        if let Some(member) = self.member.as_mut().filter(|member| member.posted) {
-            member.posted = false;
-            member.endpoint.post(None);
-        }
     }
 }

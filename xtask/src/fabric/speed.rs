@@ -24,7 +24,7 @@ const SECONDS_MAX: &str = "120";
 pub const USUAL_PROVIDER: &str = "tcp";
 
 /// The names of the rows that are compared with others.
-pub const BARE: &str = "bare provider, send and receive";
+pub const BARE: &str = "bare provider, message or read";
 pub const CLEAR: &str = "tasks, trusted network";
 pub const SEALED: &str = "tasks, sealed";
 pub const MPI: &str = "over libfabric";

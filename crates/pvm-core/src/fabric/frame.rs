@@ -5,7 +5,8 @@
 //! a further piece with the same. The content follows. A frame with several messages consists of the header and, for each
 //! message, a word with its kind (8 bits) and length (24 bits) and what would follow the header in a frame of its own. The
 //! first frame of an eager body continues with the lengths of body (64 bits) and content (32 bits), the content, and the
-//! first bytes of the body; the others with further bytes.
+//! first bytes of the body; the others with further bytes. A wanted message is named by how many messages went before it
+//! (64 bits), and words that the owners of the link agree on.
 use super::transfers::Wishes;
 
 /// The length of a header in bytes, without what an offer adds.
@@ -38,6 +39,8 @@ pub enum Kind {
     Eager = 7,
     /// Further bytes of the body of the last message.
     More = 8,
+    /// A receive waits for a message of the other side.
+    Wanted = 9,
 }
 
 impl Kind {
@@ -51,6 +54,7 @@ impl Kind {
             6 => Kind::Several,
             7 => Kind::Eager,
             8 => Kind::More,
+            9 => Kind::Wanted,
             _ => return None,
         })
     }
@@ -203,7 +207,7 @@ mod tests {
 
     #[test]
     fn frames_are_read_as_they_were_written() {
-        for kind in (1..=8).filter_map(Kind::from_number) {
+        for kind in (1..=9).filter_map(Kind::from_number) {
             let (wishes, serial) = (Wishes(0x5a), SERIALS - 2);
             let header = Header { link: u64::MAX - 1, kind, wishes, serial, allowed: u32::MAX, taken: 7 };
             let mut frame = header.bytes().to_vec();
@@ -211,7 +215,7 @@ mod tests {
             assert_eq!(Header::read(&frame), Some((header, &b"content"[..])));
             assert_eq!(Header::link_of(&frame), Some(header.link));
             assert!((0..HEADER_BYTES).all(|end| Header::read(&frame[..end]).is_none()));
-            for wrong in [0, 9, 255] {
+            for wrong in [0, 10, 255] {
                 frame[15] = wrong;
                 assert_eq!(Header::read(&frame), None);
             }
@@ -237,6 +241,6 @@ mod tests {
         assert_eq!((kind, part), (Kind::Short, &b"one"[..]));
         assert_eq!(read_part(rest), Some((Kind::Offer, &[][..], &[][..])));
         assert!((0..7).all(|end| read_part(&several[..end]).is_none()));
-        assert_eq!(read_part(&[0, 0, 0, 9]), None);
+        assert_eq!(read_part(&[0, 0, 0, 10]), None);
     }
 }

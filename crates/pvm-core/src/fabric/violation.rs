@@ -18,6 +18,8 @@ pub enum Violation {
     Length,
     /// A piece that does not fit its body, or something else before the last piece of a body.
     Piece,
+    /// It waits for a message after others that were not sent.
+    Wanted,
 }
 
 impl fmt::Display for Violation {
@@ -30,6 +32,7 @@ impl fmt::Display for Violation {
             Violation::Taken => "messages were reported as taken that were not sent",
             Violation::Length => "a body that is too long",
             Violation::Piece => "a piece that does not fit its body",
+            Violation::Wanted => "a receive that waits for no message",
         })
     }
 }

@@ -116,6 +116,7 @@ impl Linked {
                     return Ok(());
                 }
                 Some(FabricEvent::Broken(_, why, _)) => return Err(why.to_string().into()),
+                Some(FabricEvent::InPlace { .. }) => return Err("no receive is posted".into()),
                 Some(FabricEvent::Sent(..)) | None => {}
             }
         }

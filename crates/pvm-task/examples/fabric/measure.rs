@@ -121,6 +121,7 @@ fn next_message(links: &mut FabricLinks) -> Result<()> {
                 body.into_iter().for_each(|body| links.recycle(body));
                 return Ok(());
             }
+            Some(FabricEvent::InPlace { .. }) => return Err("no receive is posted".into()),
             Some(FabricEvent::Sent(..)) => {}
             Some(FabricEvent::Broken(_, why, _)) => return Err(format!("the link is broken: {why}").into()),
             None => std::thread::yield_now(),

@@ -1,7 +1,7 @@
 //! Ping-pong of messages of given lengths, with a fixed number of round trips, as the programs in `bench` do it.
 use crate::control::Control;
 use crate::{Options, Result, open_with_queues};
-use pvm_net::fabric::{Endpoint, Event, Memory, Peer, Queues, RegionId, Setting};
+use pvm_net::fabric::{Endpoint, Event, Memory, Peer, Queues, RegionId, Remote, Setting};
 use pvm_task::fabric::{Body, FabricEvent, FabricLinks, LinkName};
 use std::time::Instant;
 
@@ -42,32 +42,65 @@ fn ping(end: &mut impl End, is_first: bool) -> Result<()> {
     Ok(())
 }
 
-/// An endpoint without links. It copies each message to a buffer that it sends from, and receives to one.
+/// The shortest message that a bare endpoint reads from its peer's memory: nobody copies it then, as in the provider's own
+/// ping-pong. A shorter one is copied to a buffer from which it is sent.
+const READ_BYTES_MIN: usize = 256 << 10;
+
+/// An endpoint without links.
 struct Bare {
     endpoint: Endpoint,
     peer: Peer,
     content: Vec<u8>,
+    region: RegionId,
+}
+
+/// Sends a message from a buffer of the endpoint.
+fn send_short(endpoint: &mut Endpoint, peer: Peer, bytes: &[u8]) -> Result<()> {
+    while endpoint.send(peer, &[bytes]).is_err() {
+        if endpoint.poll()?.is_some() {
+            return Err("an event while sending".into());
+        }
+    }
+    Ok(())
+}
+
+impl Bare {
+    fn event(&mut self) -> Result<Event> {
+        loop {
+            match self.endpoint.poll()? {
+                Some(event) => return Ok(event),
+                None => std::thread::yield_now(),
+            }
+        }
+    }
 }
 
 impl End for Bare {
     fn send(&mut self, bytes: usize) -> Result<()> {
-        while self.endpoint.send(self.peer, &[&self.content[..bytes]]).is_err() {
-            if self.endpoint.poll()?.is_some() {
-                return Err("an event while sending".into());
-            }
+        if bytes < READ_BYTES_MIN {
+            return send_short(&mut self.endpoint, self.peer, &self.content[..bytes]);
         }
-        Ok(())
+        let remote = self.endpoint.remote(self.region, 0, bytes).ok_or("no region")?;
+        send_short(&mut self.endpoint, self.peer, &[remote.address.to_le_bytes(), remote.key.to_le_bytes()].concat())
     }
 
     fn receive(&mut self, bytes: usize) -> Result<()> {
-        loop {
-            match self.endpoint.poll()? {
-                Some(Event::Received(slot)) if self.endpoint.message(&slot).len() == bytes => {
-                    return Ok(self.endpoint.post(slot)?);
-                }
-                Some(other) => return Err(format!("{other:?}").into()),
-                None => std::thread::yield_now(),
+        let Event::Received(slot) = self.event()? else { return Err("something else than a message".into()) };
+        let message = self.endpoint.message(&slot);
+        let is_whole = message.len() == bytes;
+        let words = message.first_chunk::<8>().copied().zip(message.last_chunk::<8>().copied());
+        self.endpoint.post(slot)?;
+        if is_whole {
+            return Ok(());
+        }
+        let [address, key] = words.map(|(address, key)| [address, key].map(u64::from_le_bytes)).ok_or("no place")?;
+        self.endpoint.read(self.peer, Remote { address, key }, bytes, 0).map_err(|error| format!("{error:?}"))?;
+        match self.event()? {
+            Event::Read { body, .. } if body.len() == bytes => {
+                self.endpoint.recycle(body);
+                Ok(())
             }
+            other => Err(format!("{other:?}").into()),
         }
     }
 }
@@ -97,6 +130,7 @@ impl End for Linked {
                     return if arrived == bytes { Ok(()) } else { Err("a wrong length".into()) };
                 }
                 Some(FabricEvent::Broken(_, why, _)) => return Err(why.to_string().into()),
+                Some(FabricEvent::InPlace { .. }) => return Err("no receive is posted".into()),
                 Some(FabricEvent::Sent(..)) => {}
                 None => std::thread::yield_now(),
             }
@@ -122,7 +156,9 @@ pub fn bare(mut control: Control, options: &Options, setting: &Setting, is_first
     endpoint.use_receives(QUEUES.receives)?;
     control.send(endpoint.address())?;
     let peer = endpoint.insert(&control.receive()?)?;
-    let mut end = Bare { endpoint, peer, content: vec![7; QUEUES.buffer_bytes] };
+    let content = vec![7; QUEUES.buffer_bytes];
+    let region = endpoint.register(Memory::of(&content).map_err(|error| format!("{error:?}"))?)?;
+    let mut end = Bare { endpoint, peer, content, region };
     ping(&mut end, is_first)?;
     // What was sent last arrives only while this side works.
     while !is_first && !control.has_word() && !control.has_ended() {

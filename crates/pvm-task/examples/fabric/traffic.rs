@@ -282,6 +282,7 @@ impl Exchange<'_> {
         match self.links.poll()? {
             None => return Ok(false),
             Some(FabricEvent::Message { link, content, body }) => self.check(link, &content, body)?,
+            Some(FabricEvent::InPlace { .. }) => return Err("no receive is posted".into()),
             Some(FabricEvent::Sent(link, up_to)) => {
                 if let Some(of) = self.progress.get_mut(&link) {
                     of.taken = up_to;

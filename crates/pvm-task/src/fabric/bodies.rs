@@ -1,7 +1,11 @@
 //! Bodies of messages that arrive: each is read from its sender's memory, in one or more pieces.
-use super::{Broken, FabricLinks, LinkName};
+use super::{Broken, FabricLinks, LinkName, Neighbour};
 use pvm_core::fabric::ToRead;
 use pvm_net::fabric::{Failure, ReadError, ReadPart, Remote};
+use std::time::{Duration, Instant};
+
+/// A process polls without a pause for this time after a body has begun to travel, or something has arrived meanwhile.
+const ACTIVE_TIME: Duration = Duration::from_millis(20);
 
 impl FabricLinks {
     /// Takes back the memory of a body that nobody needs any more, for bodies that arrive later. Without this, each of
@@ -36,21 +40,26 @@ impl FabricLinks {
     }
 
     fn begin(&mut self, name: LinkName, read: ToRead) -> Result<(), ReadError> {
-        let Some(from) = self.neighbours.get_mut(&name) else { return Ok(()) };
         let length = |bytes: u64| usize::try_from(bytes).map_err(|_| ReadError::NoMemory);
+        let Some(from) = self.neighbours.get(&name) else { return Ok(()) };
         let place = match from.places.get(&read.message) {
             Some(place) => *place,
             None => {
-                let place = self.endpoint.make_place(length(read.piece.body_bytes)?)?;
-                from.places.insert(read.message, place);
-                place
+                let bytes = length(read.piece.body_bytes)?;
+                match self.place_in_room(name, read.message, bytes)? {
+                    Some(place) => place,
+                    None => self.endpoint.make_place(bytes)?,
+                }
             }
         };
+        let Some(from) = self.neighbours.get_mut(&name) else { return Ok(()) };
+        from.places.insert(read.message, place);
         let offered = read.piece.place;
         let remote = Remote { address: offered.address, key: offered.key };
         self.endpoint.read_next(place, from.peer, remote, length(offered.bytes)?, self.reads_made)?;
         self.reads.insert(self.reads_made, (name, read));
         self.reads_made += 1;
+        self.active_at = Some(Instant::now());
         Ok(())
     }
 
@@ -77,5 +86,21 @@ impl FabricLinks {
     pub(super) fn take_body(&mut self, name: LinkName, message: u64) -> Result<Option<Vec<u8>>, Failure> {
         let place = self.neighbours.get_mut(&name).and_then(|from| from.places.remove(&message));
         place.map(|place| self.endpoint.take_body(place)).transpose()
+    }
+
+    /// Notes that something has arrived, if a body is under way.
+    pub(super) fn note_activity(&mut self) {
+        if self.active_at.is_some() {
+            let is_reading = !self.reads.is_empty() || !self.waiting_reads.is_empty();
+            let is_busy = is_reading || self.neighbours.values().any(Neighbour::offers_bodies);
+            self.active_at = is_busy.then(Instant::now);
+        }
+    }
+
+    /// Returns whether bodies are under way, and not for too long: providers in software move them only while they are
+    /// polled, and have no event before the end.
+    pub(super) fn carries_bodies(&self, now: Instant) -> bool {
+        let is_new = self.active_at.is_some_and(|at| now.saturating_duration_since(at) < ACTIVE_TIME);
+        is_new && (!self.reads.is_empty() || self.neighbours.values().any(Neighbour::offers_bodies))
     }
 }

@@ -12,6 +12,7 @@ mod eager;
 mod look;
 mod pauses;
 mod pieces;
+mod posted;
 pub(crate) mod route;
 mod sealed;
 
@@ -20,11 +21,13 @@ pub use look::{Found, look};
 use pauses::Pauses;
 pub use pauses::Wait;
 use pieces::{Pieces, Source};
+pub use posted::Accepts;
+use posted::Posted;
 use pvm_core::fabric::{
     ArrivedBody, Event, Header, Introduction, Link, Message, Offered, ToRead, Transfer, UNCOUNTED_MAX, Untaken,
 };
 use pvm_net::fabric::{
-    Endpoint, Event as Arrived, Fabric, Failure, Memory, Peer, PlaceId, RegionId, SendError, Slot, Waits,
+    Endpoint, Event as Arrived, Fabric, Failure, Memory, Peer, PlaceId, RegionId, Remote, SendError, Slot, Waits,
 };
 pub use sealed::Secrets;
 use sealed::{FRAME_SEAL_BYTES, Seals};
@@ -109,6 +112,15 @@ pub enum FabricEvent {
         /// The body, if the frame did not hold it.
         body: Option<Vec<u8>>,
     },
+    /// A message has arrived whose body is in the memory that was posted ([`FabricLinks::post`]).
+    InPlace {
+        /// The link.
+        link: LinkName,
+        /// The content that was sent in the frame.
+        content: Vec<u8>,
+        /// The length of the body.
+        bytes: usize,
+    },
     /// The peer has taken all messages of the link with smaller numbers.
     Sent(LinkName, u64),
     /// The link has ended. What the peer may not have is to be sent in another way.
@@ -154,6 +166,10 @@ pub struct FabricLinks {
     pub dropped: u64,
     scratch: Vec<u8>,
     pauses: Pauses,
+    /// The receive that waits for a long body, with memory for it.
+    posted: Posted,
+    /// When a body last began to travel, or something arrived.
+    active_at: Option<Instant>,
 }
 
 impl FabricLinks {
@@ -174,6 +190,8 @@ impl FabricLinks {
             dropped: 0,
             scratch: Vec::new(),
             pauses: Pauses::default(),
+            posted: Posted::default(),
+            active_at: None,
         }
     }
 
@@ -263,6 +281,7 @@ impl FabricLinks {
     /// Ends a link, and returns the messages that the peer may not have.
     pub fn disconnect(&mut self, name: LinkName) -> Option<Untaken> {
         let neighbour = self.neighbours.remove(&name)?;
+        self.posted.forget(name);
         for region in neighbour.offers.into_iter().filter_map(|(_, region)| region) {
             self.endpoint.retire(region);
         }
@@ -325,12 +344,10 @@ impl FabricLinks {
                     }
                 };
                 let remote = self.endpoint.remote(region, offset, bytes).ok_or_else(no_region)?;
-                let offered = Offered { bytes: bytes as u64, address: remote.address, key: remote.key };
-                let number = to.link.send(Message::Long(content, offered));
-                to.offers.push_back((number, own));
-                number
+                to.offer(content, remote, bytes, own)
             }
         };
+        self.active_at = Some(Instant::now());
         self.transmit(name);
         Ok(Some(number))
     }
@@ -392,6 +409,7 @@ impl FabricLinks {
     fn proceed(&mut self) -> Result<(), Failure> {
         while let Some(arrived) = self.endpoint.poll()? {
             self.pauses.reset();
+            self.note_activity();
             match arrived {
                 Arrived::Received(slot) => self.receive(slot)?,
                 Arrived::PartRead { ticket, part } => self.piece_arrived(ticket, &part),
@@ -466,15 +484,19 @@ impl FabricLinks {
         while let Some(event) = self.neighbours.get_mut(&name).and_then(|from| from.link.poll_event()) {
             match event {
                 Event::Message { number, content, body } => {
+                    let filled = self.posted.take_filled(name, number);
                     let body = match body {
                         ArrivedBody::None => Ok(None),
                         ArrivedBody::Read => self.take_body(name, number),
                         ArrivedBody::Here(body) => Ok(Some(body)),
                     };
                     self.body_ended(name, number);
-                    match body {
-                        Ok(body) => self.events.push_back(FabricEvent::Message { link: name, content, body }),
-                        Err(failure) => self.give_up(name, Broken::Provider(failure)),
+                    match (body, filled) {
+                        (Ok(_), Some(bytes)) => {
+                            self.events.push_back(FabricEvent::InPlace { link: name, content, bytes });
+                        }
+                        (Ok(body), None) => self.events.push_back(FabricEvent::Message { link: name, content, body }),
+                        (Err(failure), _) => self.give_up(name, Broken::Provider(failure)),
                     }
                 }
                 Event::Read(read) => self.read(name, read),
@@ -518,7 +540,7 @@ impl FabricLinks {
             }
             self.transmit(name);
         }
-        if !self.events.is_empty() || !self.waiting_reads.is_empty() || self.can_seal() {
+        if !self.events.is_empty() || !self.waiting_reads.is_empty() || self.can_seal() || self.carries_bodies(now) {
             return Wait::Not;
         }
         let can_sleep = match self.endpoint.waits() {
@@ -542,6 +564,19 @@ impl FabricLinks {
 }
 
 impl Neighbour {
+    /// Offers a body to the peer. `own`: the region if it is for this body alone. Returns the number of the message.
+    fn offer(&mut self, content: Vec<u8>, remote: Remote, bytes: usize, own: Option<RegionId>) -> u64 {
+        let offered = Offered { bytes: bytes as u64, address: remote.address, key: remote.key };
+        let number = self.link.send(Message::Long(content, offered));
+        self.offers.push_back((number, own));
+        number
+    }
+
+    /// Returns whether the peer has bodies to read, or parts of them are on their way to it.
+    fn offers_bodies(&self) -> bool {
+        !self.offers.is_empty() || self.pieces.is_used() || !self.bodies.eager.is_empty()
+    }
+
     fn frame_seal_bytes(&self) -> usize {
         if self.seals.is_some() { FRAME_SEAL_BYTES } else { 0 }
     }

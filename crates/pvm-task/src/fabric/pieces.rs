@@ -63,6 +63,11 @@ impl Pieces {
         self.free.extend(self.used.drain(..taken).map(|(_, stage)| stage));
     }
 
+    /// Returns whether the peer may read pieces.
+    pub fn is_used(&self) -> bool {
+        !self.used.is_empty()
+    }
+
     /// Returns whether there is a piece to seal, and memory for it.
     pub fn can_seal(&self, link: &Link) -> bool {
         !self.free.is_empty() && link.lacking().is_some()

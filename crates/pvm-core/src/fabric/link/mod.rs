@@ -3,6 +3,7 @@ mod receiving;
 mod sending;
 #[cfg(test)]
 mod tests;
+mod wanting;
 
 use super::frame::{HEADER_BYTES, Header, Kind, OFFER_BYTES, Offered, PIECE_TAG_BYTES, Piece};
 use super::introduction::Introduction;
@@ -220,6 +221,9 @@ pub struct Link {
     early: BTreeMap<u64, Vec<u8>>,
     arrivals: VecDeque<Arrival>,
     events: VecDeque<Event>,
+    /// What this side wants and has not told, and what the peer wants.
+    wanted: Option<Vec<u8>>,
+    wanted_by_peer: Option<(u64, Vec<u8>)>,
 }
 
 impl Link {
@@ -264,6 +268,8 @@ impl Link {
             early: BTreeMap::new(),
             arrivals: VecDeque::new(),
             events: VecDeque::new(),
+            wanted: None,
+            wanted_by_peer: None,
         })
     }
 

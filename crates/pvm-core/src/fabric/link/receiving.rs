@@ -93,6 +93,7 @@ impl Link {
                 }
             }
             Kind::More => self.take_more(rest)?,
+            Kind::Wanted => self.take_wanted(rest)?,
             Kind::Taken | Kind::Grant => {}
             kind => self.take_kind(kind, rest)?,
         }
@@ -243,6 +244,13 @@ impl Link {
     pub fn release(&mut self) {
         self.deliverable = u64::MAX;
         self.deliver();
+    }
+
+    /// Returns the number and the content of the message that is delivered next, if it has begun to arrive and may be
+    /// delivered.
+    pub fn next_to_deliver(&self) -> Option<(u64, &[u8])> {
+        let first = self.arrivals.front().filter(|_| self.taken < self.deliverable)?;
+        Some((self.taken, &first.content))
     }
 
     /// Delivers the messages whose turn has come.

@@ -58,6 +58,7 @@ impl Link {
         let next = match self.next_to_send(frame_bytes).filter(|_| has_credit) {
             Some(_) if count > 1 => Next::new(Kind::Several, &self.several),
             Some(next) => next,
+            None if has_credit && self.tells_wanted() => Next::new(Kind::Wanted, self.wanted.as_deref().unwrap_or(&[])),
             None if has_credit && self.owes_taken => Next::new(grant.unwrap_or(Kind::Taken), &[]),
             None => Next::new(grant?, &[]),
         };
@@ -156,6 +157,7 @@ impl Link {
                     self.message_sent();
                 }
             }
+            Kind::Wanted => self.wanted = None,
             Kind::Grant | Kind::Taken => {}
         }
         self.told_allowed = self.counted_received + u64::from(self.credits);

@@ -469,3 +469,52 @@ fn each_frame_tells_the_wishes() {
     one.receive(&next_frame(&mut other).unwrap(), &mut memory).unwrap();
     assert_eq!(one.wishes_of_peer(), Wishes(5));
 }
+
+#[test]
+fn a_receive_that_waits_is_told_and_only_the_next_message_is_for_it() {
+    let [mut one, mut other] = pair([4, 4]);
+    let pass = |from: &mut Link, to: &mut Link| {
+        let frames: Vec<_> = std::iter::from_fn(|| next_frame(from)).collect();
+        frames.iter().try_for_each(|frame| to.receive(frame, &mut memory)).map(|()| frames.len())
+    };
+    assert_eq!(other.wanted_by_peer(), None);
+    assert!(one.want(b"first"));
+    assert_eq!((pass(&mut one, &mut other), pass(&mut one, &mut other)), (Ok(1), Ok(0)), "once");
+    assert_eq!(other.wanted_by_peer(), Some(&b"first"[..]));
+    other.send(Message::Short(vec![1]));
+    assert_eq!(other.wanted_by_peer(), None, "that was the next message");
+    // This side does not know of the message yet, so what it wants comes too late.
+    assert!(one.want(b"late"));
+    pass(&mut one, &mut other).unwrap();
+    assert_eq!(other.wanted_by_peer(), None);
+    // Nothing is told if a message has arrived meanwhile.
+    assert!(one.want(b"stale"));
+    pass(&mut other, &mut one).unwrap();
+    assert_eq!((pass(&mut one, &mut other), other.wanted_by_peer()), (Ok(0), None));
+    assert!(one.want(b"second"));
+    pass(&mut one, &mut other).unwrap();
+    assert_eq!(other.wanted_by_peer(), Some(&b"second"[..]));
+    // While a body is read, or messages are held, the next message is not the first that arrives.
+    other.send(Message::Long(vec![2], Offered { bytes: 5, address: 0, key: 0 }));
+    pass(&mut other, &mut one).unwrap();
+    assert!(!one.want(b"third"));
+    let [mut held, _] = pair([4, 4]);
+    held.hold_after(0);
+    assert!(!held.want(b"held"));
+}
+
+#[test]
+fn nobody_waits_for_a_message_behind_those_that_were_sent() {
+    let refused = |count: u64, words: usize| {
+        let [mut link, _] = pair([4, 4]);
+        link.send(Message::Short(vec![1]));
+        next_frame(&mut link).unwrap();
+        let rest = [&count.to_le_bytes()[..], &vec![0; words]].concat();
+        link.receive(&forged(Kind::Wanted, 0, 4, 0, &rest), &mut memory).err()
+    };
+    let most = wanting::WANTED_BYTES_MAX;
+    assert_eq!((refused(0, most), refused(1, most)), (None, None));
+    assert_eq!((refused(2, 0), refused(0, most + 1)), (Some(Violation::Wanted), Some(Violation::Wanted)));
+    let [mut link, _] = pair([4, 4]);
+    assert_eq!(link.receive(&forged(Kind::Wanted, 0, 4, 0, b"short"), &mut memory), Err(Violation::NoFrame));
+}

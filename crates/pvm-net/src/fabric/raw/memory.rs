@@ -35,6 +35,8 @@ enum Origin {
     Private,
     /// The memory of a vector that other parts of this process only read, too.
     Vector(Arc<Vec<u8>>),
+    /// Memory of a caller, for the time of a call.
+    Lent,
 }
 
 // SAFETY: the mapping belongs to this value alone and can be used by any thread.
@@ -74,6 +76,11 @@ impl Memory {
     pub fn from_vec(vector: Arc<Vec<u8>>) -> Memory {
         let start = NonNull::new(vector.as_ptr().cast_mut()).expect("a vector's address is not null");
         Memory { start, bytes: vector.len(), origin: Origin::Vector(vector) }
+    }
+
+    /// Names memory of a caller, which nobody writes to while this value exists.
+    pub(super) fn lent(start: NonNull<u8>, bytes: usize) -> Memory {
+        Memory { start, bytes, origin: Origin::Lent }
     }
 
     /// Makes memory of zeroes, with all its pages.
@@ -121,8 +128,8 @@ impl Memory {
     /// Returns whether it did so.
     pub(super) fn discard_pages(&mut self) -> bool {
         match &self.origin {
-            // The pages belong to a file.
-            Origin::Shared => return true,
+            // The pages belong to a file, or to the caller.
+            Origin::Shared | Origin::Lent => return true,
             Origin::Vector(vector) if Arc::strong_count(vector) > 1 => return false,
             Origin::Vector(_) | Origin::Private => {}
         }
@@ -145,6 +152,10 @@ impl Memory {
         Some(unsafe { self.start.as_ptr().add(offset) })
     }
 
+    pub(super) fn is_lent(&self) -> bool {
+        matches!(self.origin, Origin::Lent)
+    }
+
     /// Returns whether this process may write there.
     pub(super) fn is_private(&self) -> bool {
         matches!(self.origin, Origin::Private)
@@ -157,9 +168,13 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let Origin::Vector(vector) = &mut self.origin {
-            *vector = Arc::default();
-            return;
+        match &mut self.origin {
+            Origin::Vector(vector) => {
+                *vector = Arc::default();
+                return;
+            }
+            Origin::Lent => return,
+            Origin::Shared | Origin::Private => {}
         }
         // SAFETY: the mapping is this value's own. Whoever registers memory keeps the value until the registration has
         // been closed.

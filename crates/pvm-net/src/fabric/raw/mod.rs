@@ -10,8 +10,8 @@ mod objects;
 mod tests;
 
 pub use endpoint::{
-    Counters, Endpoint, Event, Peer, PlaceId, ReadError, ReadPart, RegionId, Remote, SendError, Slot, SpareBodies,
-    Waits,
+    Counters, Endpoint, Event, Lender, Peer, PlaceId, ReadError, ReadPart, RegionId, Remote, SendError, Slot,
+    SourceLender, SpareBodies, Waits,
 };
 pub use library::{Candidate, Library};
 pub use memory::{Memory, MemoryError};

@@ -133,7 +133,8 @@ impl Member {
         self.fabric.polls = self.fabric.polls.wrapping_add(1);
         let parked = self.endpoint.is_parked();
         let mut events = 0;
-        if count == 0 || parked || self.fabric.polls % BUSY_POLLS == 0 {
+        let was_polled = std::mem::take(&mut self.fabric.was_polled) && !parked;
+        if !was_polled && (count == 0 || parked || self.fabric.polls % BUSY_POLLS == 0) {
             events = self.fabric.poll();
         }
         if parked || self.fabric.polls % STALL_POLLS == 0 {
@@ -189,7 +190,9 @@ impl Member {
         if let Ok(at) = self.fabric.position(to) {
             self.announce_to_program(at);
         }
-        self.fabric.send(to, meta, body)?;
+        if !self.send_in_place(to, meta, body)? {
+            self.fabric.send(to, meta, body)?;
+        }
         self.fall_back_from_fabric();
         Ok(())
     }
@@ -281,7 +284,7 @@ impl FabricRoute {
         if let super::State::Open(fabric) = &mut self.state {
             if let Some(body) = store.give_spare() {
                 fabric.recycle(body);
-                self.sleeps_without_bodies = 0;
+                self.bodies_used_at = Some(Instant::now());
             }
         }
     }

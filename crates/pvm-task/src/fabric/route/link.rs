@@ -1,5 +1,6 @@
 //! This side of a link on a fabric, as the route sees it.
 use super::LinkName;
+use super::posted::WANTED_BYTES;
 use crate::direct::fallback::HeldMessages;
 use crate::direct::incoming::LinkMessage;
 use crate::direct::send_queue::{BufferPool, SendQueue};
@@ -35,6 +36,10 @@ pub(super) struct FabricLink {
     pub held: Rc<HeldMessages>,
     /// The messages that the peer has not taken.
     pub queue: SendQueue,
+    /// What this side has told last that it waits for, and how many messages had arrived then.
+    pub told_wanted: Option<(u32, [u8; WANTED_BYTES])>,
+    /// For how many long messages in a row no receive has waited.
+    pub unwanted: u32,
     /// Whether the peer takes nothing at the moment.
     pub is_blocked: bool,
     /// Whether the fabric has no such link any more.
@@ -61,6 +66,8 @@ impl FabricLink {
             received: Rc::default(),
             held: Rc::default(),
             queue: SendQueue::with_pool(BufferPool::new(COPIES_BYTES_MAX)),
+            told_wanted: None,
+            unwanted: 0,
             is_blocked: false,
             is_gone: false,
             falling_back: false,

@@ -13,6 +13,7 @@
 //! Two tasks have at most one link, on a fabric or a direct one.
 mod calls;
 mod link;
+mod posted;
 mod sending;
 mod waiting;
 
@@ -89,8 +90,14 @@ pub(crate) struct FabricRoute {
     left_over: Vec<Rc<HeldMessages>>,
     events: Vec<RouteEvent>,
     polls: u32,
-    /// How often the task has gone to sleep since it gave the memory of a body back.
-    sleeps_without_bodies: u32,
+    /// The message that was read into the memory of the posted receive, and the length of its body.
+    filled: Option<(Tid, Meta, usize)>,
+    /// Whether a one-call receive waits.
+    pub is_awaited: bool,
+    /// Whether the fabric was polled for a posted receive, since messages were last delivered.
+    was_polled: bool,
+    /// When the last long message was sent, or the memory of one was given back; `None` if no memory is kept.
+    bodies_used_at: Option<Instant>,
     /// Whether the epoll descriptor of the task watches the fabric's descriptor.
     is_watched: bool,
     /// Why the fabric that the user has named cannot be used, until the daemon is told.
@@ -115,7 +122,10 @@ impl FabricRoute {
             left_over: Vec::new(),
             events: Vec::new(),
             polls: 0,
-            sleeps_without_bodies: 0,
+            bodies_used_at: None,
+            filled: None,
+            is_awaited: false,
+            was_polled: false,
             is_watched: false,
             problem,
         }
@@ -328,11 +338,14 @@ impl FabricRoute {
     }
 
     fn on_event(&mut self, event: FabricEvent) {
-        let (FabricEvent::Message { link: name, .. } | FabricEvent::Sent(name, _) | FabricEvent::Broken(name, ..)) =
-            event;
+        let (FabricEvent::Message { link: name, .. }
+        | FabricEvent::InPlace { link: name, .. }
+        | FabricEvent::Sent(name, _)
+        | FabricEvent::Broken(name, ..)) = event;
         let Some(at) = self.links.iter().position(|link| link.name == name && !link.is_gone) else { return };
         match event {
             FabricEvent::Message { content, body, .. } => self.on_message(at, content, body),
+            FabricEvent::InPlace { content, bytes, .. } => self.on_filled(at, content, bytes),
             FabricEvent::Sent(_, number) => self.links[at].on_taken(number),
             FabricEvent::Broken(..) => self.links[at].on_broken(),
         }

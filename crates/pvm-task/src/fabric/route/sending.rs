@@ -52,7 +52,7 @@ impl FabricRoute {
             self.put_short(at, &meta, body);
         } else {
             let copy = QueuedBody::shared(body, &mut link.queue.pool)?;
-            self.sleeps_without_bodies = 0;
+            self.bodies_used_at = Some(Instant::now());
             let message = QueuedMessage { meta, body: QueuedBody::Shared(copy.clone()), length: body.len() };
             link.queue.push(message, true);
             if link.falling_back {

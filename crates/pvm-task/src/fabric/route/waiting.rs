@@ -12,8 +12,8 @@ const REST_MAX: Duration = Duration::from_millis(1);
 /// for the second time.
 const QUIET: Duration = Duration::from_millis(20);
 const READING: Duration = Duration::from_secs(2);
-/// After this number of sleeps without long messages, a task keeps no memory for the next ones.
-const BODY_SLEEPS_MAX: u32 = 2;
+/// A sleeping task that has had no long message for this time keeps no memory for the next ones.
+const BODIES_KEPT_TIME: Duration = Duration::from_millis(100);
 /// How often a task looks for the last messages of a peer.
 const DRAIN_PAUSE: Duration = Duration::from_millis(2);
 /// How the fabric's descriptor is told from the sockets of direct links, which bear the tids of tasks.
@@ -70,8 +70,9 @@ impl FabricRoute {
     /// links. Returns the longest time that the task may sleep, if that is limited.
     pub fn prepare_sleep(&mut self, epoll: Option<BorrowedFd<'_>>) -> Option<Duration> {
         let State::Open(fabric) = &mut self.state else { return None };
-        self.sleeps_without_bodies = self.sleeps_without_bodies.saturating_add(1);
-        if self.sleeps_without_bodies == BODY_SLEEPS_MAX + 1 {
+        let kept_for = self.bodies_used_at.map(|used| BODIES_KEPT_TIME.saturating_sub(used.elapsed()));
+        if kept_for == Some(Duration::ZERO) {
+            self.bodies_used_at = None;
             fabric.forget_spare_bodies();
             self.links.iter_mut().for_each(|link| link.queue.pool.clear());
         }
@@ -88,10 +89,8 @@ impl FabricRoute {
             Wait::For(Duration::MAX) => None,
             Wait::For(time) => Some(time),
         };
-        match self.draining {
-            Some(_) => Some(limit.map_or(DRAIN_PAUSE, |limit| limit.min(DRAIN_PAUSE))),
-            None => limit,
-        }
+        let drain = self.draining.map(|_| DRAIN_PAUSE);
+        [limit, drain, kept_for.filter(|time| !time.is_zero())].into_iter().flatten().min()
     }
 }
 

@@ -1,4 +1,5 @@
 //! An endpoint with its buffers.
+mod loans;
 mod reads;
 mod regions;
 mod spares;
@@ -8,6 +9,8 @@ use super::library::Candidate;
 use super::memory::Memory;
 use super::objects::{Calls, Objects, Registration};
 use crate::fabric::{Failure, Queues};
+use loans::Lent;
+pub use loans::{Lender, SourceLender};
 use reads::{Place, Reading};
 pub use reads::{PlaceId, ReadPart};
 pub use spares::SpareBodies;
@@ -15,6 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// The length of the memory that a provider gets with each operation.
 const CONTEXT_BYTES: usize = 64;
@@ -163,6 +167,9 @@ pub struct Endpoint {
     places_made: u64,
     /// Memory of earlier bodies, to be used again.
     spare_bodies: SpareBodies,
+    /// Memory of callers: for a body that is read, and for peers.
+    lent: Arc<Lent>,
+    lent_source: Arc<Lent>,
     regions: BTreeMap<RegionId, (Option<Registration>, ManuallyDrop<Memory>)>,
     regions_made: u64,
     /// Regions whose registration was ended while a peer may have read them, and that still have pages.
@@ -221,6 +228,8 @@ impl Endpoint {
             places: BTreeMap::new(),
             places_made: 0,
             spare_bodies: SpareBodies::default(),
+            lent: Arc::default(),
+            lent_source: Arc::default(),
             regions: BTreeMap::new(),
             regions_made: 0,
             retired: Vec::new(),
@@ -518,7 +527,12 @@ impl Drop for Endpoint {
         for registration in all {
             are_free &= self.objects.unregister(registration);
         }
-        if !(self.objects.close() && are_free) {
+        let is_closed = self.objects.close();
+        if is_closed {
+            self.lent.forget_uses();
+            self.lent_source.forget_uses();
+        }
+        if !(is_closed && are_free) {
             // The provider may still write to the memory, so it stays allocated.
             return;
         }

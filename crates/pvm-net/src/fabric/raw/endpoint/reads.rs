@@ -37,6 +37,8 @@ pub(super) struct Place {
     pub registration: Option<Registration>,
     /// Whether nobody waits for the body any more.
     is_given_up: bool,
+    /// The loan, if the place is in memory that is lent ([`super::Lender`]). `body` is empty then.
+    loan: Option<u64>,
 }
 
 /// A read that is under way.
@@ -91,11 +93,22 @@ impl Endpoint {
                 return Err(ReadError::Failed(failure));
             }
         };
-        let id = PlaceId(self.places_made);
+        Ok(self.add_place(ManuallyDrop::into_inner(body), start, bytes, registration, None))
+    }
+
+    pub(super) fn add_place(
+        &mut self,
+        body: Vec<u8>,
+        start: *mut u8,
+        bytes: usize,
+        registration: Option<Registration>,
+        loan: Option<u64>,
+    ) -> PlaceId {
+        let (id, body) = (PlaceId(self.places_made), ManuallyDrop::new(body));
         self.places_made += 1;
-        let place = Place { body, start, bytes, begun: 0, done: 0, reads: 0, registration, is_given_up: false };
+        let place = Place { body, start, bytes, begun: 0, done: 0, reads: 0, registration, is_given_up: false, loan };
         self.places.insert(id, place);
-        Ok(id)
+        id
     }
 
     /// Begins to read the next part of a body. The end is reported as an event with this ticket.
@@ -111,24 +124,43 @@ impl Endpoint {
         ticket: u64,
     ) -> Result<(), ReadError> {
         let free = self.free_reading().ok_or(ReadError::Full)?;
+        if !self.is_there(place) {
+            let words = "the memory is the caller's again".into();
+            return Err(ReadError::Failed(Failure { call: "fi_read", words }));
+        }
         self.begin_read(free, place, peer, remote, bytes, ticket);
         self.read_part(free);
         Ok(())
     }
 
+    /// Returns whether the memory of a place may be used: for ever, or as long as it is lent.
+    fn is_there(&self, place: PlaceId) -> bool {
+        let loan = self.places.get(&place).and_then(|place| place.loan);
+        loan.is_none_or(|loan| self.lent.is_in(loan))
+    }
+
     /// Returns a part of a body that was read, to be changed in place, as long as the body is not taken or given up.
     pub fn read_part_mut(&mut self, part: &ReadPart) -> Option<&mut [u8]> {
+        if !self.is_there(part.place) {
+            return None;
+        }
         let place = self.places.get_mut(&part.place)?;
         // SAFETY: the provider has written these bytes and no longer writes there: no two reads of a place have bytes in
         // common.
         Some(unsafe { std::slice::from_raw_parts_mut(place.start.add(part.at), part.bytes) })
     }
 
-    /// Takes a body. Fails if not all of it was read; it is then to be given up.
+    /// Takes a body, which is empty if the place was in memory that is lent. Fails if not all of it was read; it is then to be
+    /// given up.
     pub fn take_body(&mut self, place: PlaceId) -> Result<Vec<u8>, Failure> {
         let is_done = self.places.get(&place).is_some_and(|place| place.done == place.bytes && place.reads == 0);
         let taken = if is_done { self.places.remove(&place) } else { None };
         let place = taken.ok_or(Failure { call: "fi_read", words: "the body was not read".into() })?;
+        if place.loan.is_some() {
+            // Nothing writes there any more, even if the provider does not let go of it.
+            place.registration.map(|registration| self.objects.unregister(registration));
+            return Ok(ManuallyDrop::into_inner(place.body));
+        }
         let mut body = place.body;
         // SAFETY: the vector has room for this many bytes, and the provider has written all of them.
         unsafe { body.set_len(place.bytes) };
@@ -158,7 +190,7 @@ impl Endpoint {
     }
 
     /// Registers the place of a body, which stays until its last read has ended, if the provider asks for that.
-    fn register_body(&mut self, start: *mut u8, bytes: usize) -> Result<Option<Registration>, Failure> {
+    pub(super) fn register_body(&mut self, start: *mut u8, bytes: usize) -> Result<Option<Registration>, Failure> {
         if !self.objects.registers_local() || bytes == 0 {
             return Ok(None);
         }
@@ -179,6 +211,9 @@ impl Endpoint {
         let at = of.begun;
         of.begun += bytes;
         of.reads += 1;
+        if of.loan.is_some() {
+            self.lent.use_begins();
+        }
         self.delayed_readings += 1;
         self.readings[free] = Some(Reading {
             ticket,
@@ -283,6 +318,9 @@ impl Endpoint {
         let Reading { ticket, place, at, bytes, is_whole, .. } = reading;
         if let Some(of) = self.places.get_mut(&place) {
             of.reads -= 1;
+            if of.loan.is_some() {
+                self.lent.use_ends();
+            }
             of.done += if failure.is_none() { bytes } else { 0 };
         }
         let event = match (failure, is_whole) {

@@ -28,6 +28,11 @@ impl Endpoint {
             .then(|| Remote { address: self.objects.remote_address(memory.start(), offset), key: registration.key })
     }
 
+    /// Returns the length of a region in bytes; 0 if there is no such region.
+    pub fn region_bytes(&self, region: RegionId) -> usize {
+        self.regions.get(&region).map_or(0, |(_, memory)| memory.len())
+    }
+
     /// Copies from one region, at an offset, to memory that was registered for this process alone. Others may write to
     /// shared memory meanwhile; the copy then holds some of either. Returns `None` if one of the places is not there.
     pub fn copy(&mut self, from: (RegionId, usize), to: (RegionId, usize), bytes: usize) -> Option<()> {
@@ -89,8 +94,13 @@ impl Endpoint {
     /// Ends the registration of memory that no peer reads any more, and unmaps it.
     pub fn unregister(&mut self, region: RegionId) {
         if let Some((registration, memory)) = self.regions.remove(&region) {
+            // The provider may send from lent memory whose registration was ended in the middle (`retire`).
+            let (is_lent, was_retired) = (memory.is_lent(), registration.is_none());
             if registration.is_none_or(|registration| self.objects.unregister(registration)) {
                 drop(ManuallyDrop::into_inner(memory));
+                if is_lent && !was_retired {
+                    self.lent_source.use_ends();
+                }
             }
         }
     }

@@ -65,6 +65,27 @@ fn heap(content: &[u8]) -> Memory {
     Memory::shared(file.as_fd(), content.len() + 100_000).unwrap()
 }
 
+/// Reads a body into memory that is lent.
+fn read_in_room(endpoint: &mut Endpoint, peer: Peer, remote: Remote) -> Vec<u8> {
+    let mut room = vec![0xee; BODY_BYTES + 1];
+    endpoint.lender().lend(
+        &mut room,
+        endpoint,
+        |_| panic!("all was read"),
+        |endpoint| {
+            assert_eq!(endpoint.make_place_in_room(BODY_BYTES + 2), Ok(None));
+            let place = endpoint.make_place_in_room(BODY_BYTES).unwrap().unwrap();
+            assert_eq!(endpoint.make_place_in_room(1), Ok(None), "there is a place already");
+            endpoint.read_next(place, peer, remote, BODY_BYTES, 7).unwrap();
+            let Event::PartRead { ticket: 7, part } = next(endpoint) else { panic!("it was not read") };
+            assert_eq!(endpoint.read_part_mut(&part).map(|part| part.len()), Some(BODY_BYTES));
+            assert_eq!(endpoint.take_body(place), Ok(Vec::new()));
+        },
+    );
+    assert_eq!(room.pop(), Some(0xee), "what is behind the body");
+    room
+}
+
 /// Sends short messages both ways, and reads long ones from each kind of memory.
 fn exchange(traits: Traits) {
     let [mut one, mut other] = [open(traits), open(traits)];
@@ -83,6 +104,7 @@ fn exchange(traits: Traits) {
         let region = one.register(memory).unwrap();
         let remote = one.remote(region, 0, BODY_BYTES).unwrap();
         assert_eq!(read(&mut other, to_one, remote, BODY_BYTES), Ok(body.clone()));
+        assert_eq!(read_in_room(&mut other, to_one, remote), body);
         assert_eq!(one.remote(region, 1, usize::MAX), None);
         let part = one.remote(region, 1000, 999).unwrap();
         assert_eq!(read(&mut other, to_one, part, 999), Ok(body[1000..1999].to_vec()));
@@ -102,7 +124,7 @@ fn exchange(traits: Traits) {
     assert_eq!((counters.sent, counters.received), (100, 100));
     let fits = |round: usize| 21 + round <= traits.inject_bytes;
     assert_eq!(counters.injected, (0..100).filter(|round| fits(*round)).count() as u64);
-    assert_eq!(other.counters().read_bytes, 2 * (BODY_BYTES as u64 + 999));
+    assert_eq!(other.counters().read_bytes, 2 * (2 * BODY_BYTES as u64 + 999));
     drop(one);
     drop(other);
     assert_eq!((feigned::complaints(), feigned::unbuffered()), ((vec![], 0), 0), "{traits:?}");
@@ -259,6 +281,86 @@ fn a_body_is_read_part_by_part_and_its_memory_is_used_again() {
     drop(one);
     drop(other);
     assert_eq!(feigned::complaints(), (vec![], 0));
+}
+
+#[test]
+fn memory_that_was_lent_is_not_used_when_the_call_has_ended() {
+    let registration = FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_ENDPOINT;
+    for (is_begun, traits) in [false, true].into_iter().zip([Traits { registration, ..Traits::PLAIN }; 2]) {
+        let one = open(traits);
+        let mut other = Some(open(traits));
+        let to_one = other.as_mut().unwrap().insert(one.address()).unwrap();
+        let (mut room, mut place, mut part) = (vec![0xee; BODY_BYTES], None, None);
+        let remote = Remote { address: 0, key: 0 };
+        let lender = other.as_ref().unwrap().lender();
+        lender.lend(
+            &mut room,
+            &mut other,
+            |other| *other = None,
+            |other| {
+                let other = other.as_mut().unwrap();
+                place = other.make_place_in_room(BODY_BYTES).unwrap();
+                other.read_next(place.unwrap(), to_one, remote, 0, 1).unwrap();
+                let Event::PartRead { part: none, .. } = next(other) else { panic!("nothing is soon read") };
+                part = Some(none);
+                if is_begun {
+                    other.read_next(place.unwrap(), to_one, remote, 10, 2).unwrap();
+                }
+            },
+        );
+        // Only the end of the endpoint is sure to end a read.
+        assert_eq!(other.is_none(), is_begun);
+        if let Some(mut other) = other {
+            let refused = other.read_next(place.unwrap(), to_one, remote, 10, 3);
+            assert!(matches!(refused, Err(ReadError::Failed(_))), "{refused:?}");
+            assert!(other.read_part_mut(&part.unwrap()).is_none());
+            assert_eq!(other.make_place_in_room(1), Ok(None));
+            other.give_up_body(place.unwrap());
+        }
+        drop(one);
+        assert_eq!(feigned::complaints(), (vec![], 0));
+    }
+}
+
+#[test]
+fn peers_read_memory_that_is_lent_until_it_was_taken_and_never_after_the_call() {
+    let all = [FI_MR_LOCAL, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED, FI_MR_PROV_KEY, FI_MR_ENDPOINT];
+    for (registration, is_taken) in [(0, true), (0, false), (all.iter().sum(), true), (all.iter().sum(), false)] {
+        let traits = Traits { registration, ..Traits::PLAIN };
+        let (mut one, mut other) = (Some(open(traits)), open(traits));
+        let to_one = other.insert(one.as_ref().unwrap().address()).unwrap();
+        let source: Vec<u8> = (0..BODY_BYTES).map(|index| (index % 251) as u8).collect();
+        let mut remote = None;
+        let lender = one.as_ref().unwrap().source_lender();
+        lender.lend(
+            &source,
+            &mut one,
+            |one| *one = None,
+            |one| {
+                let one = one.as_mut().unwrap();
+                let region = one.register_lent().unwrap().unwrap();
+                assert_eq!(one.register_lent(), Ok(None), "it is registered already");
+                assert_eq!(one.region_bytes(region), BODY_BYTES);
+                remote = one.remote(region, 0, BODY_BYTES);
+                assert_eq!(read(&mut other, to_one, remote.unwrap(), BODY_BYTES), Ok(source.clone()));
+                assert!(one.part_mut(region, 0, 1).is_none(), "it is not to be written");
+                if is_taken {
+                    one.unregister(region);
+                } else {
+                    // The link has ended: nobody knows what the peer does.
+                    one.retire(region);
+                    one.unregister(region);
+                }
+            },
+        );
+        assert_eq!(one.is_some(), is_taken, "only the end of the endpoint is sure to end all uses");
+        assert!(read(&mut other, to_one, remote.unwrap(), BODY_BYTES).is_err());
+        if let Some(one) = &mut one {
+            assert_eq!(one.register_lent(), Ok(None), "nothing is lent");
+        }
+        drop((one, other));
+        assert_eq!(feigned::complaints(), (vec![], 0), "{registration:x} {is_taken}");
+    }
 }
 
 #[test]

@@ -1,0 +1,154 @@
+//! Memory of a caller that an endpoint uses for the time of a call: one body is read into it, or peers read it. So no processor
+//! copies the body.
+use super::super::memory::Memory;
+use super::{Endpoint, PlaceId, ReadError, RegionId};
+use crate::fabric::Failure;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
+
+/// What an endpoint and a lender know of the memory. All is used by the thread that uses the endpoint.
+#[derive(Debug, Default)]
+pub(super) struct Lent {
+    /// Null while none is lent, and once it is used.
+    start: AtomicPtr<u8>,
+    bytes: AtomicUsize,
+    /// How often memory was lent, or returned.
+    changes: AtomicU64,
+    /// How many uses have begun and not ended: reads that write there, or the registration for peers.
+    uses: AtomicUsize,
+}
+
+impl Lent {
+    /// Returns whether the memory that was lent in this loan is lent still.
+    pub fn is_in(&self, loan: u64) -> bool {
+        self.changes.load(Relaxed) == loan
+    }
+
+    pub fn use_begins(&self) {
+        self.uses.fetch_add(1, Relaxed);
+    }
+
+    pub fn use_ends(&self) {
+        self.uses.fetch_sub(1, Relaxed);
+    }
+
+    /// Notes that the provider uses no memory any more.
+    pub fn forget_uses(&self) {
+        self.uses.store(0, Relaxed);
+    }
+
+    /// Returns where the memory is, if it is lent and not used yet.
+    fn take(&self, bytes_min: usize) -> Option<(NonNull<u8>, usize)> {
+        let bytes = self.bytes.load(Relaxed);
+        let start = NonNull::new(self.start.load(Relaxed)).filter(|_| bytes >= bytes_min)?;
+        self.start.store(ptr::null_mut(), Relaxed);
+        Some((start, bytes))
+    }
+
+    /// Lends memory while `work` runs.
+    fn lend<O: ?Sized, T>(
+        &self,
+        (start, bytes): (*mut u8, usize),
+        owner: &mut O,
+        discard: impl FnMut(&mut O),
+        work: impl FnOnce(&mut O) -> T,
+    ) -> T {
+        self.changes.fetch_add(1, Relaxed);
+        self.bytes.store(bytes, Relaxed);
+        self.start.store(start, Relaxed);
+        let loan = Loan { lent: self, owner, discard };
+        work(&mut *loan.owner)
+    }
+}
+
+/// Returns the memory at the end of the call, also if it panics.
+struct Loan<'a, O: ?Sized, D: FnMut(&mut O)> {
+    lent: &'a Lent,
+    owner: &'a mut O,
+    discard: D,
+}
+
+impl<O: ?Sized, D: FnMut(&mut O)> Drop for Loan<'_, O, D> {
+    fn drop(&mut self) {
+        self.lent.start.store(ptr::null_mut(), Relaxed);
+        self.lent.changes.fetch_add(1, Relaxed);
+        if self.lent.uses.load(Relaxed) > 0 {
+            (self.discard)(self.owner);
+        }
+        if self.lent.uses.load(Relaxed) > 0 {
+            std::process::abort();
+        }
+    }
+}
+
+/// Lends memory to an endpoint, into which a body is read.
+#[derive(Debug, Clone)]
+pub struct Lender(Arc<Lent>);
+
+impl Lender {
+    /// Lends memory to the endpoint while `work` runs. If a read has not ended then, `discard` is called, which drops the
+    /// endpoint: there is no other way to keep the provider from writing to memory that is the caller's again.
+    ///
+    /// Ends the process if a read goes on in spite of that.
+    pub fn lend<O: ?Sized, T>(
+        &self,
+        room: &mut [u8],
+        owner: &mut O,
+        discard: impl FnMut(&mut O),
+        work: impl FnOnce(&mut O) -> T,
+    ) -> T {
+        self.0.lend((room.as_mut_ptr(), room.len()), owner, discard, work)
+    }
+}
+
+/// Lends memory to an endpoint, which peers read.
+#[derive(Debug, Clone)]
+pub struct SourceLender(Arc<Lent>);
+
+impl SourceLender {
+    /// Lends memory to the endpoint while `work` runs. If peers may read it still, `discard` is called, which drops the endpoint:
+    /// there is no other way to keep the provider from sending what the caller writes there afterwards.
+    ///
+    /// Ends the process if the memory is used in spite of that.
+    pub fn lend<O: ?Sized, T>(
+        &self,
+        source: &[u8],
+        owner: &mut O,
+        discard: impl FnMut(&mut O),
+        work: impl FnOnce(&mut O) -> T,
+    ) -> T {
+        self.0.lend((source.as_ptr().cast_mut(), source.len()), owner, discard, work)
+    }
+}
+
+impl Endpoint {
+    /// Returns what lends memory to this endpoint for a body that is read.
+    pub fn lender(&self) -> Lender {
+        Lender(self.lent.clone())
+    }
+
+    /// Returns what lends memory to this endpoint for peers.
+    pub fn source_lender(&self) -> SourceLender {
+        SourceLender(self.lent_source.clone())
+    }
+
+    /// Makes the place of a body in the memory that is lent. Returns `None` if none is lent, the body is longer, or the memory
+    /// has a place already.
+    pub fn make_place_in_room(&mut self, bytes: usize) -> Result<Option<PlaceId>, ReadError> {
+        let loan = self.lent.changes.load(Relaxed);
+        let Some((start, _)) = self.lent.take(bytes) else { return Ok(None) };
+        let registration = self.register_body(start.as_ptr(), bytes).map_err(ReadError::Failed)?;
+        Ok(Some(self.add_place(Vec::new(), start.as_ptr(), bytes, registration, Some(loan))))
+    }
+
+    /// Registers the memory that is lent, so that peers can read it until [`Endpoint::unregister`]. Returns `None` if none is
+    /// lent, or it is registered already.
+    pub fn register_lent(&mut self) -> Result<Option<RegionId>, Failure> {
+        let Some((start, bytes)) = self.lent_source.take(0) else { return Ok(None) };
+        let region = self.register(Memory::lent(start, bytes))?;
+        self.lent_source.use_begins();
+        Ok(Some(region))
+    }
+}

@@ -1,0 +1,124 @@
+//! A posted receive: a long body that arrives for it is read into its memory at once. Its task tells the peer of it, which may
+//! then offer memory that it lends for this message alone.
+use super::{FabricEvent, FabricLinks, LinkName, no_region};
+use pvm_net::fabric::{Failure, Lender, PlaceId, ReadError, SourceLender, choice};
+use std::time::Instant;
+
+/// Returns whether a message of that link with this content is the one for which the receive waits.
+pub type Accepts = Box<dyn Fn(LinkName, &[u8]) -> bool>;
+
+/// The receive.
+#[derive(Default)]
+pub(super) struct Posted {
+    /// Which message it accepts; `None` if there is no receive, or it may accept only what has arrived before.
+    accepts: Option<Accepts>,
+    /// The message whose body is read into its memory: link, number, and length.
+    filling: Option<(LinkName, u64, usize)>,
+}
+
+impl Posted {
+    /// Notes that a message has arrived in another way: it may be the one for which the receive waits.
+    pub fn close(&mut self) {
+        self.accepts = None;
+    }
+
+    /// Returns the length of the body of this message if it was read into the memory of the receive.
+    pub fn take_filled(&mut self, link: LinkName, message: u64) -> Option<usize> {
+        match self.filling {
+            Some((of, number, bytes)) if (of, number) == (link, message) => {
+                self.filling = None;
+                Some(bytes)
+            }
+            _ => {
+                self.close();
+                None
+            }
+        }
+    }
+
+    /// Forgets the message of a link that has ended.
+    pub fn forget(&mut self, link: LinkName) {
+        self.filling = self.filling.filter(|(of, ..)| *of != link);
+    }
+}
+
+impl FabricLinks {
+    /// Returns what lends memory for a posted receive.
+    pub fn lender(&self) -> Lender {
+        self.endpoint.lender()
+    }
+
+    /// Posts a receive. The body of the next message that it accepts is read into the memory that is lent, unless another
+    /// message arrives first.
+    pub fn post(&mut self, accepts: Accepts) {
+        let has_message = self.events.iter().any(|event| matches!(event, FabricEvent::Message { .. }));
+        self.posted.accepts = (!has_message).then_some(accepts);
+    }
+
+    /// Returns the length of the body that is being read into the memory of the posted receive, if there is one.
+    pub fn filling_bytes(&self) -> Option<usize> {
+        self.posted.filling.map(|(.., bytes)| bytes)
+    }
+
+    /// Ends the posted receive. Returns the link whose body has not arrived wholly: it is to be ended, and the peer sends the
+    /// message again.
+    pub fn end_posted(&mut self) -> Option<LinkName> {
+        self.posted.close();
+        self.posted.filling.take().map(|(link, ..)| link)
+    }
+
+    /// Returns the place of this body in the memory of the posted receive, if the receive waits for it.
+    pub(super) fn place_in_room(
+        &mut self,
+        name: LinkName,
+        message: u64,
+        bytes: usize,
+    ) -> Result<Option<PlaceId>, ReadError> {
+        let Some(accepts) = &self.posted.accepts else { return Ok(None) };
+        let next = self.neighbours.get(&name).and_then(|from| from.link.next_to_deliver());
+        if !next.is_some_and(|(number, content)| number == message && accepts(name, content)) {
+            return Ok(None);
+        }
+        let place = self.endpoint.make_place_in_room(bytes)?;
+        if place.is_some() {
+            self.posted.close();
+            self.posted.filling = Some((name, message, bytes));
+        }
+        Ok(place)
+    }
+
+    /// Tells the peer that the next message of this link is waited for, with these words, unless one is arriving already.
+    /// Returns whether it is told. Nothing is told on a sealed link: its bodies are copied in any case.
+    pub fn want(&mut self, name: LinkName, words: &[u8]) -> bool {
+        let Some(from) = self.neighbours.get_mut(&name).filter(|from| from.seals.is_none()) else { return false };
+        let is_told = from.link.want(words);
+        self.transmit(name);
+        is_told
+    }
+
+    /// Returns the words of the peer if it waits for the message that is sent next, and the provider allows to lend memory.
+    pub fn wanted_by_peer(&self, name: LinkName) -> Option<&[u8]> {
+        let to = self.neighbours.get(&name).filter(|to| to.seals.is_none() && choice::may_lend(&self.provider))?;
+        to.link.wanted_by_peer()
+    }
+
+    /// Returns what lends memory for a message.
+    pub fn source_lender(&self) -> SourceLender {
+        self.endpoint.source_lender()
+    }
+
+    /// Sends a message whose body is in the memory that is lent. The peer reads it.
+    pub fn send_lent(&mut self, name: LinkName, content: Vec<u8>) -> Result<(), Failure> {
+        let region = self.endpoint.register_lent()?.ok_or_else(no_region)?;
+        let bytes = self.endpoint.region_bytes(region);
+        let to = self.neighbours.get_mut(&name).zip(self.endpoint.remote(region, 0, bytes));
+        let Some((to, remote)) = to else {
+            self.endpoint.unregister(region);
+            return Err(no_region());
+        };
+        to.offer(content, remote, bytes, Some(region));
+        self.active_at = Some(Instant::now());
+        self.transmit(name);
+        Ok(())
+    }
+}

@@ -1,0 +1,331 @@
+//! One-call sends and receives of long messages: the body is read from its sender's memory straight to its place.
+//!
+//! A receive that waits for a long message lends its memory to the fabric. It also tells the sender, if it names one, that it
+//! waits. The sender then lends the memory of its message, if it is the very next one, and waits until the receiver has read
+//! it. Nobody waits for a receiver that does not wait itself.
+use super::{FabricLink, FabricRoute, State, header_of, read_message};
+use crate::control::Member;
+use crate::direct::Body;
+use crate::direct::send_queue::{QueuedBody, QueuedMessage};
+use crate::message::OWN_DSIG;
+use crate::queue::accepts;
+use crate::receive::Envelope;
+use crate::target::Target;
+use crate::task::Task;
+use crate::types::{ANY, Delivered, Filter, Kind};
+use pvm_core::codes::Code;
+use pvm_core::codes::SYSCTX_TC;
+use pvm_core::tid::Tid;
+use pvm_fmp::Meta;
+use pvm_net::fabric::{Lender, SourceLender};
+use std::time::{Duration, Instant};
+
+/// Only a receive with memory for at least this many bytes is posted: shorter bodies travel in frames.
+const ROOM_BYTES_MIN: usize = 4 << 10;
+/// The shortest message for which a sender lends its memory, in bytes: shorter ones are copied in less time than the receive
+/// takes to tell that it waits.
+const LENT_BYTES_MIN: usize = 256 << 10;
+/// A sender waits at most this long for what a receive tells; a shorter message for less.
+const AWAIT_TIME_MAX: Duration = Duration::from_micros(50);
+/// After this number of messages in a row for which no receive waited, a sender does so for one in `UNWANTED_PAUSE` only.
+const UNWANTED_MAX: u32 = 4;
+const UNWANTED_PAUSE: u32 = 32;
+/// The length of the words by which a receive tells what it waits for: context, tag, and length of its memory.
+pub(super) const WANTED_BYTES: usize = 16;
+/// A body that has not arrived after this time, and a further microsecond for each byte, does not arrive: the fabric is left.
+const FILL_TIME: Duration = Duration::from_secs(2);
+
+/// Returns how long a body of this length may take.
+fn time_for(bytes: usize) -> Duration {
+    FILL_TIME + Duration::from_micros(bytes as u64)
+}
+
+/// Returns the words for a receive with this filter and memory of this length.
+fn wanted(filter: &Filter, room: usize) -> [u8; WANTED_BYTES] {
+    let mut words = [0; WANTED_BYTES];
+    words[..4].copy_from_slice(&filter.ctx.to_le_bytes());
+    words[4..8].copy_from_slice(&filter.tag.to_le_bytes());
+    words[8..].copy_from_slice(&(room as u64).to_le_bytes());
+    words
+}
+
+/// Returns whether a receive that has told these words accepts a message of this length.
+fn is_wanted(words: &[u8], meta: &Meta, bytes: usize) -> bool {
+    let Ok(words) = <[u8; WANTED_BYTES]>::try_from(words) else { return false };
+    let int = |at: usize| i32::from_le_bytes([words[at], words[at + 1], words[at + 2], words[at + 3]]);
+    let Some(room) = words.last_chunk().map(|room| u64::from_le_bytes(*room)) else { return false };
+    let filter = Filter { src: ANY, ctx: int(0), tag: int(4) };
+    let [ctx, tag, ..] = meta.map(|word| word as i32);
+    bytes as u64 <= room && accepts(&filter, ANY, tag, ctx)
+}
+/// While a body arrives, the task polls without a pause for this time.
+const SPIN_TIME: Duration = Duration::from_millis(20);
+/// While a body arrives, the task looks at this interval for what arrives by other ways.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
+impl FabricRoute {
+    /// Returns what lends memory for a receive, if messages may arrive on a fabric.
+    fn lender(&self) -> Option<Lender> {
+        match &self.state {
+            State::Open(fabric) if self.links.iter().any(|link| link.peer_switched && !link.is_gone) => {
+                Some(fabric.lender())
+            }
+            _ => None,
+        }
+    }
+
+    /// Posts a receive for the messages that the filter accepts.
+    fn post(&mut self, filter: &Filter) {
+        let State::Open(fabric) = &mut self.state else { return };
+        let (filter, peers) = (*filter, self.links.iter().map(|link| (link.name, link.peer)).collect::<Vec<_>>());
+        fabric.post(Box::new(move |name, content| {
+            let peer = peers.iter().find(|(link, _)| *link == name).map(|(_, peer)| *peer);
+            let meta = read_message(content.to_vec(), Some(Vec::new())).map(|(meta, _)| meta);
+            peer.zip(meta).is_some_and(|(peer, meta)| {
+                let Envelope { src, tag, ctx, format, .. } = Envelope::new(peer.0, 0, meta);
+                ctx != SYSCTX_TC && format == OWN_DSIG && accepts(&filter, src, tag, ctx)
+            })
+        }));
+    }
+
+    /// Tells the only peer whose message the filter accepts that a receive waits for it.
+    fn want(&mut self, filter: &Filter, room: usize) {
+        let (Ok(at), State::Open(fabric)) = (self.position(Tid(filter.src as u32)), &mut self.state) else { return };
+        let link = &mut self.links[at];
+        let wanted = (link.received.get(), wanted(filter, room));
+        if link.peer_switched
+            && !link.falling_back
+            && link.told_wanted != Some(wanted)
+            && fabric.want(link.name, &wanted.1)
+        {
+            link.told_wanted = Some(wanted);
+        }
+    }
+
+    /// Returns what lends the memory of a message to that peer, if a receive waits for this very message. What the receive tells
+    /// may be on its way: a peer that answers does so at once. So it is awaited for a part of the time that a copy takes.
+    fn await_receive(&mut self, to: Tid, meta: &Meta, bytes: usize) -> Option<SourceLender> {
+        let (begun, limit) = (Instant::now(), Duration::from_nanos(bytes as u64 / 32).min(AWAIT_TIME_MAX));
+        loop {
+            self.poll();
+            let lender = self.source_lender(to, meta, bytes);
+            let at = self.position(to).ok()?;
+            let link = &mut self.links[at];
+            if lender.is_some() {
+                link.unwanted = 0;
+                return lender;
+            }
+            let is_hopeless = link.unwanted >= UNWANTED_MAX && link.unwanted % UNWANTED_PAUSE != 0;
+            if is_hopeless || begun.elapsed() >= limit {
+                link.unwanted = link.unwanted.wrapping_add(1).max(1);
+                return None;
+            }
+        }
+    }
+
+    /// Returns what lends the memory of a message to that peer, if a receive waits for this very message.
+    fn source_lender(&self, to: Tid, meta: &Meta, bytes: usize) -> Option<SourceLender> {
+        let State::Open(fabric) = &self.state else { return None };
+        let link = &self.links[self.position(to).ok()?];
+        let is_usable = link.carries && !link.falling_back && !link.is_blocked;
+        let words = fabric.wanted_by_peer(link.name).filter(|_| is_usable)?;
+        is_wanted(words, meta, bytes).then(|| fabric.source_lender())
+    }
+
+    /// Sends a message from the memory that is lent, and waits until the peer has taken it. If it does not, the link, or the
+    /// fabric, is given up after this call. `reserved`: the queued message, whose body is not copied yet.
+    fn send_lent(&mut self, to: Tid, reserved: QueuedMessage) {
+        let (Ok(at), State::Open(fabric)) = (self.position(to), &mut self.state) else { return };
+        let link = &mut self.links[at];
+        let (header, limit) = (header_of(&reserved.meta).to_vec(), time_for(reserved.length));
+        link.queue.push(reserved, true);
+        let number = link.queue.sent_count();
+        if fabric.send_lent(link.name, header).is_err() {
+            return self.give_up(at);
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < limit {
+            self.poll();
+            let Some(link) = self.position(to).ok().map(|at| &self.links[at]) else { return };
+            if link.falling_back || link.queue.acknowledged() == number {
+                return;
+            }
+            if begun.elapsed() > SPIN_TIME {
+                self.rest();
+            }
+        }
+    }
+
+    /// Copies the body of the message whose memory was lent, unless the peer has taken it.
+    fn keep_lent(&mut self, to: Tid, body: &[u8]) {
+        let link = self.position(to).ok().map(|at| &mut self.links[at]);
+        if let Some(message) = link.and_then(|link| link.queue.last()) {
+            message.body.fill(Body::Bytes(body));
+        }
+    }
+
+    /// Returns the length of the body that is being read into the memory of the posted receive, if there is one.
+    fn filling_bytes(&self) -> Option<usize> {
+        match &self.state {
+            State::Open(fabric) => fabric.filling_bytes(),
+            State::Unopened | State::Absent => None,
+        }
+    }
+
+    /// Ends the posted receive. Returns the message that was read into its memory, and the length of its body.
+    fn end_posted(&mut self) -> Option<(Tid, Meta, usize)> {
+        let State::Open(fabric) = &mut self.state else { return self.filled.take() };
+        if let Some(at) = fabric.end_posted().and_then(|name| self.links.iter().position(|link| link.name == name)) {
+            self.give_up(at);
+        }
+        self.filled.take()
+    }
+
+    /// Handles the arrival of a message whose body is in the memory of the posted receive.
+    pub(super) fn on_filled(&mut self, at: usize, content: Vec<u8>, bytes: usize) {
+        let link = &mut self.links[at];
+        match read_message(content, Some(Vec::new())) {
+            Some((meta, _)) if link.count_filled() => self.filled = Some((link.peer, meta, bytes)),
+            Some(_) => {}
+            None => self.give_up(at),
+        }
+    }
+
+    /// Closes the fabric: a read that has not ended must not write to memory that is the program's again. The next link opens
+    /// it anew.
+    fn discard(&mut self) {
+        self.leave_fabric();
+        self.state = State::Unopened;
+    }
+}
+
+impl Member {
+    /// Sends a message without a copy, if a receive waits for this very message. Returns whether it did.
+    pub(super) fn send_in_place(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<bool, Code> {
+        let Body::Bytes(bytes) = body else { return Ok(false) };
+        if bytes.len() < LENT_BYTES_MIN {
+            return Ok(false);
+        }
+        let lender = self.fabric.await_receive(to, &meta, bytes.len());
+        let (Some(lender), Ok(at)) = (lender, self.fabric.position(to)) else { return Ok(false) };
+        // Memory that is not touched unless the fabric fails meanwhile.
+        let copy = QueuedBody::reserve(body, &mut self.fabric.links[at].queue.pool)?;
+        let reserved = QueuedMessage { meta, body: copy, length: bytes.len() };
+        lender.lend(bytes, &mut self.fabric, FabricRoute::discard, |fabric| fabric.send_lent(to, reserved));
+        self.fabric.keep_lent(to, bytes);
+        Ok(true)
+    }
+}
+
+impl Task {
+    /// Receives a long message from a fabric straight into the target's memory, if it is the next one that the filter
+    /// accepts. Waits for its end once it has begun to arrive.
+    pub(crate) fn deliver_in_place<T: Target + ?Sized>(
+        &mut self,
+        filter: &Filter,
+        kind: Kind,
+        target: &mut T,
+    ) -> Option<Delivered> {
+        self.member.as_ref().filter(|member| member.fabric.is_active())?;
+        let room = target.room().filter(|room| room.len() >= ROOM_BYTES_MIN)?;
+        if self.state.handlers.may_intercept() || self.state.output.collects_any() {
+            return None;
+        }
+        let member = self.member.as_mut()?;
+        // What has arrived before is before it in the queue.
+        let others = member.progress_direct_links(&mut self.state, 1);
+        if others > 0 {
+            self.note(others, 0);
+            return self.deliver_queued(filter, kind, target);
+        }
+        let (lender, room_bytes) = (member.fabric.lender()?, room.len());
+        let found = lender.lend(
+            room,
+            self,
+            |task| task.member.iter_mut().for_each(|member| member.fabric.discard()),
+            |task| task.fill(filter, room_bytes),
+        );
+        let member = self.member.as_mut()?;
+        member.fabric.was_polled = true;
+        let others = member.deliver_from_fabric(&mut self.state);
+        let Some((peer, meta, bytes)) = found else {
+            return match others {
+                0 => None,
+                _ => {
+                    self.note(others, 0);
+                    self.deliver_queued(filter, kind, target)
+                }
+            };
+        };
+        let envelope = Envelope::new(peer.0, self.own_tid(), meta);
+        self.reveal_all();
+        self.note(others, 0);
+        Some(envelope.delivered(bytes))
+    }
+
+    /// Polls the fabric for a posted receive, until its body has arrived if it has begun to.
+    fn fill(&mut self, filter: &Filter, room: usize) -> Option<(Tid, Meta, usize)> {
+        let member = self.member.as_mut()?;
+        member.fabric.post(filter);
+        member.fabric.poll();
+        if let Some(bytes) = member.fabric.filling_bytes() {
+            self.wait_until_filled(time_for(bytes));
+        }
+        let member = self.member.as_mut()?;
+        let filled = member.fabric.end_posted();
+        // Not for a receive that only looks.
+        if filled.is_none() && member.fabric.is_awaited && room >= LENT_BYTES_MIN && filter.src != ANY {
+            member.fabric.want(filter, room);
+        }
+        filled
+    }
+
+    /// Polls until the body has arrived, or cannot arrive any more, but at most for this time.
+    fn wait_until_filled(&mut self, limit: Duration) {
+        let begun = Instant::now();
+        let mut looked = begun;
+        while let Some(member) = self.member.as_mut().filter(|member| member.fabric.filling_bytes().is_some()) {
+            let now = Instant::now();
+            if now - begun > limit {
+                return;
+            }
+            if now - begun > SPIN_TIME {
+                member.fabric.rest();
+            }
+            if now - looked > LOOK_PAUSE {
+                looked = now;
+                self.take_in();
+            } else {
+                member.fabric.poll();
+            }
+        }
+    }
+}
+
+impl FabricLink {
+    /// Counts a message whose body is in the memory of a receive. Returns false if the peer sends it again, since it has
+    /// fallen back.
+    fn count_filled(&mut self) -> bool {
+        let counts = self.hello_received && !self.held.is_closed.get();
+        if counts {
+            self.received.set(self.received.get().wrapping_add(1));
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receive_tells_what_it_waits_for() {
+        let meta = |ctx: i32, tag: i32| [ctx as u32, tag as u32, 0, OWN_DSIG as u32, OWN_DSIG as u32, 0];
+        let words = wanted(&Filter { src: 5, ctx: 3, tag: 7 }, 1000);
+        assert!(is_wanted(&words, &meta(3, 7), 1000) && is_wanted(&words, &meta(3, 7), 0));
+        assert!(!is_wanted(&words, &meta(3, 8), 10) && !is_wanted(&words, &meta(4, 7), 10));
+        assert!(!is_wanted(&words, &meta(3, 7), 1001) && !is_wanted(&words[1..], &meta(3, 7), 10));
+        let any_tag = wanted(&Filter { src: 5, ctx: 3, tag: ANY }, usize::MAX);
+        assert!(is_wanted(&any_tag, &meta(3, 8), 1 << 40) && !is_wanted(&any_tag, &meta(4, 8), 10));
+    }
+}

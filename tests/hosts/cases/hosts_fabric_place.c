@@ -1,0 +1,146 @@
+/* A long message for which a pvm_precv waits is read over the fabric straight to its place: no processor of the receiver
+ * copies it. On a trusted network, no processor of the sender does either: the sender learns that the receive waits.
+ * Messages that came before the receive keep their turn. */
+//@ ours-only D3: skip
+//@ daemon-env PVM_FABRIC=tcp
+//@ daemon-env PVM_TRUSTED_NET=1
+//@ timeout 90
+#include "hosts.h"
+#include <time.h>
+
+#define PvmKibCopied 1002
+#define PvmFabricTasks 1006
+#define LONGEST (5 << 20)
+#define GUARD 64
+#define ROUNDS 5
+
+enum { PING = 1, PONG, BEGIN, READY, BODY, SIGN, RESULT };
+/* What the receiver is ready for, apart from the number of a length. */
+enum { ORDER = 100, END };
+
+static const int lengths[] = {600 << 10, 1 << 20, (1 << 20) + 1, 3 << 20, LONGEST};
+#define LENGTHS ((int)(sizeof lengths / sizeof *lengths))
+static char body[LONGEST + GUARD];
+
+static void say(int peer, int tag, int number)
+{
+    pvm_initsend(PvmDataRaw);
+    pvm_pkint(&number, 1, 1);
+    pvm_send(peer, tag);
+}
+
+static int settle(int peer)
+{
+    time_t end = time(NULL) + 2 * (int)PATIENCE;
+    while (pvm_getopt(PvmFabricTasks) < 1 && time(NULL) < end) {
+        say(peer, PING, 0);
+        case_receive(peer, PONG, 1);
+    }
+    return pvm_getopt(PvmFabricTasks);
+}
+
+static char at(int place, int seed)
+{
+    return (char)(place * 31 + (place >> 8) + seed);
+}
+
+static void send_body(int peer, int bytes, int seed)
+{
+    int i;
+    for (i = 0; i < bytes; i++)
+        body[i] = at(i, seed);
+    pvm_psend(peer, BODY, body, bytes, PVM_BYTE);
+}
+
+/* Receives a body. Returns whether it, or what is behind it, is wrong. */
+static int receive_body(int from, int wanted, int seed)
+{
+    int i, tid, tag, bytes, wrong = 0;
+    pvm_precv(from, BODY, body, sizeof body, PVM_BYTE, &tid, &tag, &bytes);
+    for (i = 0; i < wanted; i++)
+        wrong |= body[i] != at(i, seed);
+    for (i = wanted; i < wanted + GUARD; i++)
+        wrong |= body[i] != 0x5a;
+    return wrong || tid != pvm_parent() || tag != BODY || bytes != wanted;
+}
+
+static void child(void)
+{
+    int parent = pvm_parent(), copied = LENGTHS, wrong = 0, misplaced = 0, round, i, before, tag, buffer;
+    do {
+        buffer = pvm_recv(parent, -1);
+        pvm_bufinfo(buffer, NULL, &tag, NULL);
+        say(parent, PONG, 0);
+    } while (tag != BEGIN);
+    /* On a busy machine a body may come before its receive, but not each time. */
+    for (round = 0; round < ROUNDS && copied > 0; round++) {
+        copied = 0;
+        for (i = 0; i < LENGTHS; i++) {
+            memset(body, 0x5a, sizeof body);
+            say(parent, READY, i);
+            before = pvm_getopt(PvmKibCopied);
+            wrong += receive_body(i % 2 ? -1 : parent, lengths[i], i);
+            copied += pvm_getopt(PvmKibCopied) - before >= lengths[i] / 1024;
+        }
+    }
+    say(parent, READY, ORDER);
+    misplaced += case_receive(parent, SIGN, PATIENCE) <= 0;
+    for (i = 0; i < 2; i++) {
+        memset(body, 0x5a, sizeof body);
+        misplaced += receive_body(-1, LONGEST, 10 + i);
+    }
+    say(parent, READY, END);
+    pvm_initsend(PvmDataRaw);
+    pvm_pkint(&wrong, 1, 1);
+    pvm_pkint(&copied, 1, 1);
+    pvm_pkint(&misplaced, 1, 1);
+    pvm_send(parent, RESULT);
+}
+
+/* Sends the bodies for which the receiver is ready. Returns how many were sent without a copy. */
+static int serve(int peer)
+{
+    int ready, before, lent = 0;
+    while (case_receive(peer, READY, 2 * PATIENCE) > 0) {
+        pvm_upkint(&ready, 1, 1);
+        if (ready == END)
+            break;
+        /* The receiver waits by then. */
+        usleep(20000);
+        if (ready < LENGTHS) {
+            before = pvm_getopt(PvmKibCopied);
+            send_body(peer, lengths[ready], ready);
+            lent += pvm_getopt(PvmKibCopied) - before < lengths[ready] / 1024;
+            continue;
+        }
+        send_body(peer, LONGEST, 10);
+        say(peer, SIGN, 0);
+        usleep(20000);
+        send_body(peer, LONGEST, 11);
+    }
+    return lent;
+}
+
+int main(int argc, char **argv)
+{
+    int tid, lent, words[3];
+    (void)argv;
+    case_begin();
+    pvm_mytid();
+    if (argc > 1) {
+        child();
+        pvm_exit();
+        return 0;
+    }
+    tid = spawn_on("bravo", "child");
+    SHOW(settle(tid));
+    say(tid, BEGIN, 0);
+    lent = serve(tid);
+    /* On a trusted network, those for which the receive names its sender. */
+    printf("sent without a copy: %s\n", lent >= (LENGTHS + 1) / 2 ? "yes" : lent ? "some" : "no");
+    SHOW(case_receive(tid, RESULT, PATIENCE) > 0);
+    pvm_upkint(words, 3, 1);
+    printf("wrong: %d, copied by a processor: %d, out of order: %d\n", words[0], words[1], words[2]);
+    pvm_exit();
+    return 0;
+}
