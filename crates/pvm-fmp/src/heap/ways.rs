@@ -53,7 +53,14 @@ impl Block {
         self.0.copied_in.set(Some(CopiedIn { bytes: data.len(), way, ns }));
     }
 
-    /// Returns the word for a receiver of the first `used` bytes. `may_time`: whether the receiver may be asked for a report.
+    /// Returns the number of the way of the last long copy into the block.
+    #[cfg(test)]
+    pub(crate) fn way_number(&self) -> Option<usize> {
+        self.0.copied_in.get().map(|copied| copied.way.number())
+    }
+
+    /// Returns the word for a receiver of the first `used` bytes, and whether it asks for a report, which it does only if
+    /// `may_time` is set.
     pub(crate) fn order_for(&self, used: usize, may_time: bool) -> (u64, bool) {
         // A block that is filled by many copies is copied out by many copies, too.
         let whole = self.0.copied_in.get().filter(|copied| copied.bytes + copied.bytes / 8 >= used);
