@@ -86,9 +86,19 @@ impl Owner {
 #[derive(Clone, Copy)]
 pub(crate) struct Fragment {
     pub address: *const u8,
-    pub bytes: usize,
+    bytes: u32,
     /// How the sender asks for it to be copied, and whether the sender wants to know the time of that copy.
-    pub order: CopyOrder,
+    order: CopyOrder,
+}
+
+// No body is longer than these words can say, and each message holds them.
+const _: () = assert!(BODY_BYTES_MAX <= u32::MAX as usize);
+
+impl Fragment {
+    /// Returns the length in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes as usize
+    }
 }
 
 /// A body that lies in the sender's heap, or in a cell of pair memory. The memory may be reused as soon as this value is
@@ -96,12 +106,11 @@ pub(crate) struct Fragment {
 pub struct Remote {
     owner: Rc<Owner>,
     token: u32,
+    bytes: u32,
     first: Fragment,
     rest: Vec<Fragment>,
-    bytes: usize,
-    /// How many bytes of the fragments whose copies the sender wants to know were copied, and the time of that, in ns.
-    timed_bytes: Cell<usize>,
-    timed_ns: Cell<u64>,
+    /// How many bytes of the timed fragment were copied out, and for how long, in ns.
+    timed: Cell<(u32, u32)>,
     /// Keeps the cell in which the body lies.
     _cell: Option<ArrivedCell>,
 }
@@ -123,10 +132,8 @@ impl Remote {
         });
         let first = fragments.next()??;
         let rest = fragments.collect::<Option<Vec<_>>>()?;
-        let bytes = rest.iter().try_fold(first.bytes, |sum, fragment| sum.checked_add(fragment.bytes))?;
-        if bytes > BODY_BYTES_MAX {
-            return None;
-        }
+        let bytes = rest.iter().fold(first.bytes(), |sum, fragment| sum.saturating_add(fragment.bytes()));
+        let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes as usize <= BODY_BYTES_MAX)?;
         let mut remote = Remote::of(owner, token, first);
         (remote.rest, remote.bytes) = (rest, bytes);
         Some(remote)
@@ -134,9 +141,8 @@ impl Remote {
 
     /// Returns the body of one fragment.
     fn of(owner: &Rc<Owner>, token: u32, first: Fragment) -> Remote {
-        let (timed_bytes, timed_ns) = (Cell::new(0), Cell::new(0));
-        let (owner, rest, bytes) = (owner.clone(), Vec::new(), first.bytes);
-        Remote { owner, token, first, rest, bytes, timed_bytes, timed_ns, _cell: None }
+        let (owner, rest, bytes, timed) = (owner.clone(), Vec::new(), first.bytes, Cell::new((0, 0)));
+        Remote { owner, token, bytes, first, rest, timed, _cell: None }
     }
 
     /// Returns the body that lies at `offset` in one piece.
@@ -146,7 +152,8 @@ impl Remote {
 
     /// Returns the body of `bytes` bytes in a cell, which has room for it.
     fn in_cell(owner: &Rc<Owner>, cell: ArrivedCell, bytes: usize) -> Remote {
-        let first = Fragment { address: cell.memory.body(cell.cell), bytes, order: CopyOrder::default() };
+        let address = cell.memory.body(cell.cell);
+        let first = Fragment { address, bytes: bytes as u32, order: CopyOrder::default() };
         let mut remote = Remote::of(owner, PASSED, first);
         remote._cell = Some(cell);
         remote
@@ -164,7 +171,7 @@ impl Remote {
         if let Some((token, offset, more)) = rest {
             remote.rest.push(fragment(owner, offset, more)?);
             remote.token = token;
-            remote.bytes += more as usize;
+            remote.bytes += more as u32;
         }
         Some(remote)
     }
@@ -180,7 +187,7 @@ impl Remote {
 
     /// Returns the length in bytes.
     pub fn len(&self) -> usize {
-        self.bytes
+        self.bytes as usize
     }
     /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
@@ -190,18 +197,18 @@ impl Remote {
     /// Passes the body to `each` without a copy, as [`BodyInTransit::use_pieces`] does. A body in fragments is an
     /// exception: it is copied in small pieces, because a packed number may be split between two fragments.
     pub fn use_pieces(&self, done: &mut usize, each: &mut dyn FnMut(usize, *const u8, usize)) {
-        if *done > self.bytes {
+        if *done > self.len() {
             return; // the sender has announced a shorter body than before
         }
         if self.rest.is_empty() {
             // The fragment was checked to lie in the mapping, which `owner` keeps.
-            each(*done, self.first.address.wrapping_add(*done), self.bytes - *done);
-            *done = self.bytes;
+            each(*done, self.first.address.wrapping_add(*done), self.len() - *done);
+            *done = self.len();
             return;
         }
         let mut piece = [0u8; COPIED_BYTES];
-        while *done < self.bytes {
-            let piece = &mut piece[..COPIED_BYTES.min(self.bytes - *done)];
+        while *done < self.len() {
+            let piece = &mut piece[..COPIED_BYTES.min(self.len() - *done)];
             self.read(*done, piece);
             each(*done, piece.as_ptr(), piece.len());
             *done += piece.len();
@@ -210,15 +217,16 @@ impl Remote {
 
     /// Copies the whole body to the end of `data`.
     pub fn append_to(&self, data: &mut Vec<u8>) {
-        data.reserve(self.bytes);
-        for Fragment { address, bytes, .. } in self.fragments() {
+        data.reserve(self.len());
+        for fragment in self.fragments() {
+            let (address, bytes) = (fragment.address, fragment.bytes());
             let room = data.spare_capacity_mut();
-            debug_assert!(room.len() >= *bytes);
+            debug_assert!(room.len() >= bytes);
             // SAFETY: the fragment was checked to lie in the mapping, which `owner` keeps; no reference into it exists,
             // and its bytes may be anything. The room for all fragments was reserved, and its bytes are written before
             // the length includes them.
             unsafe {
-                copy::copy_shared(*address, room.as_mut_ptr().cast(), *bytes);
+                copy::copy_shared(address, room.as_mut_ptr().cast(), bytes);
                 data.set_len(data.len() + bytes);
             }
         }
@@ -226,13 +234,13 @@ impl Remote {
 
     /// Copies `data.len()` bytes from `offset`. Panics past the end.
     pub fn read(&self, mut offset: usize, mut data: &mut [u8]) {
-        assert!(offset.checked_add(data.len()).is_some_and(|end| end <= self.bytes));
+        assert!(offset.checked_add(data.len()).is_some_and(|end| end <= self.len()));
         for fragment in self.fragments() {
-            if offset >= fragment.bytes {
-                offset -= fragment.bytes;
+            if offset >= fragment.bytes() {
+                offset -= fragment.bytes();
                 continue;
             }
-            let count = data.len().min(fragment.bytes - offset);
+            let count = data.len().min(fragment.bytes() - offset);
             let (piece, tail) = data.split_at_mut(count);
             self.read_piece(fragment, offset, piece);
             (data, offset) = (tail, 0);
@@ -247,7 +255,7 @@ impl Remote {
     /// Copies a piece of a fragment, from `offset` on, as the sender has asked for it. Panics past the end.
     #[inline]
     fn read_piece(&self, fragment: &Fragment, offset: usize, piece: &mut [u8]) {
-        assert!(offset.checked_add(piece.len()).is_some_and(|end| end <= fragment.bytes));
+        assert!(offset.checked_add(piece.len()).is_some_and(|end| end <= fragment.bytes()));
         let CopyOrder { mode, is_timed } = fragment.order;
         let is_long = piece.len() >= ORDERED_BYTES_MIN;
         let start = (is_timed && is_long).then(Instant::now);
@@ -257,16 +265,18 @@ impl Remote {
         // reference into it exists, and its bytes may be anything.
         unsafe { copy::copy_shared_by(mode, from, to, piece.len()) };
         if let Some(start) = start {
-            self.timed_bytes.set(self.timed_bytes.get() + piece.len());
-            self.timed_ns.set(self.timed_ns.get() + start.elapsed().as_nanos() as u64);
+            let (bytes, ns) = self.timed.get();
+            let elapsed = u32::try_from(start.elapsed().as_nanos()).unwrap_or(u32::MAX);
+            self.timed.set((bytes.saturating_add(piece.len() as u32), ns.saturating_add(elapsed)));
         }
     }
 
     /// Notes for the sender how long the copies of the timed fragment have taken, if it was copied once and in long pieces.
+    #[cold]
     fn report_time(&self) {
+        let (bytes, ns) = self.timed.get();
         let timed = self.fragments().find(|fragment| fragment.order.is_timed);
-        if timed.is_some_and(|fragment| fragment.bytes == self.timed_bytes.get()) {
-            let ns = u32::try_from(self.timed_ns.get()).unwrap_or(u32::MAX);
+        if timed.is_some_and(|fragment| fragment.bytes == bytes) {
             self.owner.timed.set(Some((self.token, ns)));
         }
     }
@@ -274,11 +284,11 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        if self.timed_bytes.get() > 0 {
+        if self.timed.get().0 > 0 {
             self.report_time();
         }
         if self.token != BORROWED && self.token != PASSED {
-            self.owner.release(self.token, self.bytes);
+            self.owner.release(self.token, self.len());
         }
     }
 }
@@ -288,11 +298,7 @@ fn fragment(owner: &Rc<Owner>, offset: u64, bytes: u64) -> Option<Fragment> {
     if bytes > BODY_BYTES_MAX as u64 {
         return None;
     }
-    owner.mapping.reach(offset, bytes).map(|address| Fragment {
-        address: address.as_ptr(),
-        bytes: bytes as usize,
-        order,
-    })
+    owner.mapping.reach(offset, bytes).map(|address| Fragment { address: address.as_ptr(), bytes: bytes as u32, order })
 }
 
 /// How the transfer of a [`BodyInTransit`] ended.

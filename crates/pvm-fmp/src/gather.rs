@@ -1,5 +1,5 @@
 //! Gather I/O: bodies go from shared memory into a socket by one write, and from a socket into shared memory.
-use crate::arrival::{Fragment, Remote};
+use crate::arrival::Remote;
 use crate::heap::Block;
 use std::io;
 use std::marker::PhantomData;
@@ -34,11 +34,12 @@ impl<'a> GatherList<'a> {
     pub fn add_remote(&mut self, remote: &'a Remote, range: Range<usize>) {
         assert!(range.start <= range.end && range.end <= remote.len());
         let (mut skip, mut left) = (range.start, range.len());
-        for Fragment { address, bytes, .. } in remote.fragments() {
+        for fragment in remote.fragments() {
+            let (address, bytes) = (fragment.address, fragment.bytes());
             if left == 0 {
                 break;
             }
-            if skip >= *bytes {
+            if skip >= bytes {
                 skip -= bytes;
                 continue;
             }
