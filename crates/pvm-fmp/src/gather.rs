@@ -1,6 +1,6 @@
 //! Gather I/O: bodies go from shared memory into a socket by one write, and from a socket into shared memory.
-use crate::arrival::Remote;
 use crate::heap::Block;
+use crate::remote::Remote;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::Range;

@@ -112,6 +112,8 @@ mod preallocated;
 #[cfg(not(loom))]
 mod process;
 #[cfg(not(loom))]
+mod remote;
+#[cfg(not(loom))]
 mod segment;
 #[cfg(not(loom))]
 mod signals;
@@ -134,7 +136,7 @@ mod tests;
 
 #[cfg(not(loom))]
 pub use {
-    arrival::{Arrival, BodyInTransit, Inline, NotTaken, Remote, Sink},
+    arrival::{Arrival, BodyInTransit, Inline, NotTaken, Sink},
     copy::{copied_bytes, count_copy},
     endpoint::{Endpoint, RecentImmediate, RecentMessage},
     file::{bytes_max as file_bytes_max, make as make_file, seal as seal_file},
@@ -145,6 +147,7 @@ pub use {
     heap::{Block, Lent},
     memory::{can_have, release_free},
     preallocated::PreallocatedEndpoint,
+    remote::Remote,
     spin::{Spinner, Wait, WaitHistory},
 };
 

@@ -1,8 +1,9 @@
 //! The receiver's side of a streamed send ([`crate::stream`]).
-use crate::arrival::{NotTaken, Owner, PIPELINED_SPINS_MAX, Remote};
+use crate::arrival::{NotTaken, Owner, PIPELINED_SPINS_MAX};
 use crate::copy;
 use crate::pair_memory::{ArrivedCell, PairMemory};
 use crate::pipelined::UNIT_BYTES;
+use crate::remote::Remote;
 use crate::stream::{Spill, Stream, WITHDRAWN};
 use crate::ways;
 use std::cell::RefCell;

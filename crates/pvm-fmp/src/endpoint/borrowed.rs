@@ -6,10 +6,10 @@
 
 use super::Endpoint;
 use super::send::{descriptor, ring};
-use crate::arrival::BORROWED;
 use crate::heap::Block;
 use crate::parker;
 use crate::queue::Kind;
+use crate::remote::BORROWED;
 use crate::sync::{Ordering, ReadOnlyLoad};
 use crate::{Meta, SendError, Sent};
 

@@ -9,10 +9,11 @@ use super::{
     TOKENS_PER_RELEASE, WATCH_PEERS, WATCH_PROBES,
 };
 use crate::arrival::{
-    Arrival, BodyInTransit, Inline, Outcome, Owner, Place, Remote, RendezvousSource, Sink, Transit, eager_body,
+    Arrival, BodyInTransit, Inline, Outcome, Owner, Place, RendezvousSource, Sink, Transit, eager_body,
 };
 use crate::peer::{Inbound, Peer};
 use crate::queue::{Entry, Kind};
+use crate::remote::Remote;
 use crate::rendezvous::{self, ReceiverAnswer, SenderState};
 use crate::segment::PeerRecord;
 use crate::sync::Ordering;

@@ -6,10 +6,10 @@ mod barrier;
 mod pair;
 
 use self::pair::Cells;
-use crate::arrival::BORROWED;
 use crate::doorbell;
 use crate::ports::{PortTable, PortView};
 use crate::queue::{Kind, SLOT_BYTES, Slot, Writer};
+use crate::remote::BORROWED;
 use crate::segment::{EXTENTS_MAX, FIRST_BYTES, PAGE_BYTES, PeerRecord, Segment};
 use crate::sync::{AtomicU64, Ordering};
 use crate::{Arrival, Endpoint, INLINE_BYTES_MAX, Meta, NotTaken, Remote, Sink};
