@@ -134,7 +134,7 @@ impl Remote {
         self.bytes == 0
     }
 
-    /// Passes the body to `each` without a copy, as [`BodyInTransit::use_pieces`] does. A body in fragments is an
+    /// Passes the body to `each` without a copy, as [`crate::BodyInTransit::use_pieces`] does. A body in fragments is an
     /// exception: it is copied in small pieces, because a packed number may be split between two fragments.
     pub fn use_pieces(&self, done: &mut usize, each: &mut dyn FnMut(usize, *const u8, usize)) {
         if *done > self.len() {
