@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// The shortest copy for which the policy chooses how to copy, in bytes.
 pub const POLICY_BYTES_MIN: usize = 4 << 10;
-/// The shortest copy that is always non-temporal, in bytes. A cached copy of such a body would displace the data of
+/// The shortest body of a `psend` through the heap that is always copied by non-temporal stores, in bytes. A cached copy of such a body would displace the data of
 /// both programs in the caches, and the caches could not hold the body until all of it has been read (decision 15).
 pub const NON_TEMPORAL_BYTES_MIN: usize = 8 << 20;
 /// The number of bytes of a long copy after which the policy chooses again.

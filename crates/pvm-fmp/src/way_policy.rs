@@ -283,6 +283,10 @@ mod tests {
         ((way.copy_in == CopyMode::Past, way.copy_out == CopyMode::Past), if is_string { string } else { 1.0 })
     }
 
+    fn pick(is_first: bool, first: f32, second: f32) -> f32 {
+        if is_first { first } else { second }
+    }
+
     /// Two cores with a common cache of 32 MiB: lines go quickly from core to core until two bodies and their copies no
     /// longer fit.
     fn small_shared_cache(bytes: usize, way: Way, _: Way) -> f32 {
@@ -290,28 +294,10 @@ mod tests {
         let (past, string) = kinds(way, 1.1);
         string
             * match past {
-                (false, false) => {
-                    if fits {
-                        0.030
-                    } else {
-                        0.070
-                    }
-                }
+                (false, false) => pick(fits, 0.030, 0.070),
                 (false, true) => 0.057,
-                (true, false) => {
-                    if fits {
-                        0.055
-                    } else {
-                        0.085
-                    }
-                }
-                (true, true) => {
-                    if fits {
-                        0.075
-                    } else {
-                        0.076
-                    }
-                }
+                (true, false) => pick(fits, 0.055, 0.085),
+                (true, true) => pick(fits, 0.075, 0.076),
             }
     }
 
@@ -321,28 +307,10 @@ mod tests {
         let (past, string) = kinds(way, 0.85);
         string
             * match past {
-                (false, false) => {
-                    if near {
-                        0.067
-                    } else {
-                        0.089
-                    }
-                }
+                (false, false) => pick(near, 0.067, 0.089),
                 (false, true) => 0.11,
-                (true, false) => {
-                    if near {
-                        0.10
-                    } else {
-                        0.080
-                    }
-                }
-                (true, true) => {
-                    if near {
-                        0.13
-                    } else {
-                        0.12
-                    }
-                }
+                (true, false) => pick(near, 0.10, 0.080),
+                (true, true) => pick(near, 0.13, 0.12),
             }
     }
 
@@ -351,22 +319,10 @@ mod tests {
         let (past, string) = kinds(way, 1.0);
         string
             * match past {
-                (false, false) => {
-                    if bytes <= 512 << 10 {
-                        0.060
-                    } else {
-                        0.25
-                    }
-                }
+                (false, false) => pick(bytes <= 512 << 10, 0.060, 0.25),
                 (false, true) => 0.37,
                 (true, false) => 0.057,
-                (true, true) => {
-                    if bytes <= 4 << 20 {
-                        0.059
-                    } else {
-                        0.0515
-                    }
-                }
+                (true, true) => pick(bytes <= 4 << 20, 0.059, 0.0515),
             }
     }
 

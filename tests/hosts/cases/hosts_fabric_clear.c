@@ -5,32 +5,18 @@
 //@ daemon-env PVM_TRUSTED_NET=1
 //@ timeout 90
 #define _GNU_SOURCE
-#include "hosts.h"
+#include "fabric.h"
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
 #include <sys/socket.h>
-#include <time.h>
 
-#define PvmFabricTasks 1006
 #define MARK "a word that nobody else may read "
 #define LONG_BYTES 100000
 #define MESSAGES 20
 
-enum { PING = 1, PONG, SECRET, ASK, ANSWER };
+enum { SECRET = PONG + 1, ASK, ANSWER };
 
 static char body[LONG_BYTES], frame[1 << 17];
-
-/* Sends and receives until messages to the peer take the fabric. Returns how many tasks are reached by it. */
-static int settle(int peer)
-{
-    time_t end = time(NULL) + 2 * (int)PATIENCE;
-    while (pvm_getopt(PvmFabricTasks) < 1 && time(NULL) < end) {
-        pvm_initsend(PvmDataRaw);
-        pvm_send(peer, PING);
-        case_receive(peer, PONG, 1);
-    }
-    return pvm_getopt(PvmFabricTasks);
-}
 
 /* Counts the frames with the mark that have arrived at this host. */
 static int marks(int sniffer)

@@ -5,39 +5,20 @@
 //@ daemon-env PVM_FABRIC=tcp
 //@ daemon-env PVM_TRUSTED_NET=1
 //@ timeout 90
-#include "hosts.h"
-#include <time.h>
+#include "fabric.h"
 
 #define PvmKibCopied 1002
-#define PvmFabricTasks 1006
 #define LONGEST (5 << 20)
 #define GUARD 64
 #define ROUNDS 5
 
-enum { PING = 1, PONG, BEGIN, READY, BODY, SIGN, RESULT };
+enum { BEGIN = PONG + 1, READY, BODY, SIGN, RESULT };
 /* What the receiver is ready for, apart from the number of a length. */
 enum { ORDER = 100, END };
 
 static const int lengths[] = {600 << 10, 1 << 20, (1 << 20) + 1, 3 << 20, LONGEST};
 #define LENGTHS ((int)(sizeof lengths / sizeof *lengths))
 static char body[LONGEST + GUARD];
-
-static void say(int peer, int tag, int number)
-{
-    pvm_initsend(PvmDataRaw);
-    pvm_pkint(&number, 1, 1);
-    pvm_send(peer, tag);
-}
-
-static int settle(int peer)
-{
-    time_t end = time(NULL) + 2 * (int)PATIENCE;
-    while (pvm_getopt(PvmFabricTasks) < 1 && time(NULL) < end) {
-        say(peer, PING, 0);
-        case_receive(peer, PONG, 1);
-    }
-    return pvm_getopt(PvmFabricTasks);
-}
 
 static char at(int place, int seed)
 {

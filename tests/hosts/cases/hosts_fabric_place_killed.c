@@ -5,34 +5,15 @@
 //@ daemon-env PVM_FABRIC=tcp
 //@ daemon-env PVM_TRUSTED_NET=1
 //@ timeout 120
-#include "hosts.h"
+#include "fabric.h"
 #include <sys/time.h>
-#include <time.h>
 
-#define PvmFabricTasks 1006
 #define BYTES (3 << 20)
 #define ROUNDS 6
 
-enum { PING = 1, PONG, BEGIN, BODY, EXIT };
+enum { BEGIN = PONG + 1, BODY, EXIT };
 
 static char body[BYTES];
-
-static void say(int peer, int tag, int number)
-{
-    pvm_initsend(PvmDataRaw);
-    pvm_pkint(&number, 1, 1);
-    pvm_send(peer, tag);
-}
-
-static int settle(int peer)
-{
-    time_t end = time(NULL) + 2 * (int)PATIENCE;
-    while (pvm_getopt(PvmFabricTasks) < 1 && time(NULL) < end) {
-        say(peer, PING, 0);
-        case_receive(peer, PONG, 1);
-    }
-    return pvm_getopt(PvmFabricTasks);
-}
 
 /* Sends or receives until a signal kills this task after some ms. */
 static void child(int is_sender)

@@ -101,7 +101,8 @@ fn program(case: &Case) -> PathBuf {
 pub fn compile(cases: &[Case]) -> Result<()> {
     std::fs::create_dir_all(programs())?;
     let helpers = root().join("tests/conform");
-    let helper_headers = [helpers.join("case.h"), folder().join("hosts.h"), folder().join("numbered.h")];
+    let helper_headers =
+        [helpers.join("case.h"), folder().join("hosts.h"), folder().join("numbered.h"), folder().join("fabric.h")];
     for case in cases.iter().filter(|case| case.kind == Kind::Program) {
         // The source of a case for a trusted network or a fabric includes the source of the ordinary case.
         let stem = ["_trusted", "_fabric"].iter().find_map(|suffix| case.name.strip_suffix(suffix));

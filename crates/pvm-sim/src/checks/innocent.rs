@@ -85,7 +85,8 @@ impl World {
         self.nodes.iter().find(|node| node.tid == host).map(|node| node.place)
     }
 
-    /// Returns whether a host without a fault has lost its link to one with a fault, of which nobody else has a sign.
+    /// Returns whether the master cannot tell which of two hosts has the fault: they have lost their link, the other one has a
+    /// fault, and no third host has noticed that.
     fn could_not_know_better(&mut self, host: Tid) -> bool {
         self.checks.faults.partners(host).into_iter().any(|partner| {
             let faulty = self.place_of_host(partner).is_some_and(|place| self.checks.faults.hosts.contains(&place));

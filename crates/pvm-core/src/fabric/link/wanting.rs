@@ -2,7 +2,7 @@
 //! needed only until it was read.
 use super::{Link, Violation};
 
-/// The most bytes by which the owner of a link says what it wants.
+/// The longest description of a wanted message, in bytes. The owner of the link makes it.
 pub const WANTED_BYTES_MAX: usize = 32;
 /// How many bytes say how many messages went before.
 const COUNT_BYTES: usize = 8;

@@ -30,7 +30,7 @@ const AWAIT_TIME_MAX: Duration = Duration::from_micros(50);
 /// After this number of messages in a row for which no receive waited, a sender does so for one in `UNWANTED_PAUSE` only.
 const UNWANTED_MAX: u32 = 4;
 const UNWANTED_PAUSE: u32 = 32;
-/// The length of the words by which a receive tells what it waits for: context, tag, and length of its memory.
+/// The length, in bytes, of the description of what a receive waits for: context, tag, and length of its memory.
 pub(super) const WANTED_BYTES: usize = 16;
 /// A body that has not arrived after this time, and a further microsecond for each byte, does not arrive: the fabric is left.
 const FILL_TIME: Duration = Duration::from_secs(2);
