@@ -102,6 +102,8 @@ mod mapping;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
+mod packed_cell;
+#[cfg(not(loom))]
 mod pair_memory;
 #[cfg(not(loom))]
 mod peer;
@@ -146,6 +148,7 @@ pub use {
     },
     heap::{Block, Lent},
     memory::{can_have, release_free},
+    packed_cell::PackedCell,
     preallocated::PreallocatedEndpoint,
     remote::Remote,
     spin::{Spinner, Wait, WaitHistory},

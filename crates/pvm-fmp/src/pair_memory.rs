@@ -1,5 +1,7 @@
 //! Pair memory: memory that both tasks of a pair map for writing. It consists of a few cells. A message in a cell passes
-//! the cell to its receiver: from then on the receiver alone writes it, and answers in it.
+//! the cell to its receiver: from then on the receiver alone writes it, and answers in it. A packed message may be sent
+//! again as long as its buffer exists; so its cell goes over when the receiver has released it *and* the sender has dropped
+//! the buffer.
 //!
 //! The lines of such a cell are already in the caches of the core that writes next. In a heap they are not: before a
 //! sender can write to a line there again, it must take the line back from the core that has read it (decision 39).
@@ -21,13 +23,19 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// The number of cells: one for each direction, since both tasks may send at the same time.
+/// The number of cells for messages of one call: one for each direction, since both tasks may send at the same time.
 pub const CELLS: u32 = 2;
+/// The number of cells for packed messages ([`crate::packed_cell`]). A task may read its message until it receives the next
+/// one, so two of them lie in messages that have arrived while the next body is packed.
+pub const PACKED_CELLS: u32 = 3;
 /// The smallest and the largest capacity of a cell, in bytes. Longer bodies go through a cell of the largest capacity as
 /// through a ring ([`crate::stream`]). In a shorter ring the writer would have to take each line back from the reader's
 /// second-level cache; the lines of this one are in the third-level cache again before their next round.
 pub const CELL_BYTES_MIN: usize = 16 << 10;
 pub const CELL_BYTES_MAX: usize = 2 << 20;
+/// The longest packed body for which cells are made, in bytes. From 1 MiB on, cells are no faster than the heap: three of
+/// them and the programs' own arrays do not fit in the caches.
+pub const PACKED_BYTES_MAX: usize = 1 << 20;
 /// How far in front of a body the words of a stream lie, in bytes: the receiver's word, and those that say where the rest
 /// of the body is. Two words that different tasks write are at least two cache lines apart, since processors prefetch pairs
 /// of lines.
@@ -39,9 +47,9 @@ const FINISHED_WORDS: usize = 256;
 /// The length of the part in front of each body, in bytes; its end is the head of a pipelined body.
 const FRONT_BYTES: usize = crate::segment::PAGE_BYTES as usize;
 
-/// Returns the length of memory whose cells have that capacity, in bytes. The first part holds only the nonce.
-fn length(capacity: usize) -> usize {
-    FRONT_BYTES + CELLS as usize * (FRONT_BYTES + capacity)
+/// Returns the length of memory with cells of that capacity, in bytes. The first part holds no cell.
+fn length(cells: u32, capacity: usize) -> usize {
+    FRONT_BYTES + cells as usize * (FRONT_BYTES + capacity)
 }
 
 /// Returns a file of another process, open for reading and writing.
@@ -70,6 +78,7 @@ fn wrong() -> io::Error {
 /// Pair memory in the address space of one of the two tasks, with the cells that this task holds.
 pub struct PairMemory {
     base: NonNull<c_void>,
+    cells: u32,
     capacity: usize,
     /// Set if this task has made the memory, and its peer has opened it.
     is_ours: bool,
@@ -78,6 +87,12 @@ pub struct PairMemory {
     /// The cells that this task holds, one bit each, and the one that it got last.
     held: Cell<u32>,
     last: Cell<u32>,
+    /// The cells that have arrived, but whose senders may send them again, and (`released`) those of them that this task no
+    /// longer reads.
+    retained: Cell<u32>,
+    released: Cell<u32>,
+    /// The cells that this task has passed and will not send again, as far as the peer has not been told.
+    dropped: Cell<u32>,
     _charge: Option<Charge>,
 }
 
@@ -110,72 +125,90 @@ pub struct Offer {
     pub descriptor: u32,
     pub generation: u32,
     pub nonce: u64,
-    pub capacity: u64,
+    /// The number of cells, and their capacity in bytes.
+    pub cells: u32,
+    pub capacity: u32,
 }
 
 impl PairMemory {
-    /// Makes memory for bodies of `bytes` bytes, or for streams if they are longer than [`CELL_BYTES_MAX`]; this task holds
-    /// all cells. `total` is what all such memory of this task takes, and `bytes_max` what it may take, in bytes. Returns
+    /// Makes memory of `cells` cells for bodies of `bytes` bytes, or for streams if they are longer than [`CELL_BYTES_MAX`];
+    /// this task holds all cells. `total` is what all such memory of this task takes, and `bytes_max` what it may take, in bytes. Returns
     /// `None` if there is no memory.
     pub fn make(
         heap: &SharedHeap,
         total: &Rc<Cell<usize>>,
         bytes_max: usize,
-        bytes: usize,
+        (cells, bytes): (u32, usize),
         generation: u32,
     ) -> Option<(PairMemory, OwnedFd, Offer)> {
         let capacity = bytes.next_power_of_two().clamp(CELL_BYTES_MIN, CELL_BYTES_MAX);
-        let charge = Charge::take(heap, total, length(capacity), bytes_max)?;
-        let file = file::make("hpvm-pair", length(capacity) as u64).ok()?;
-        file::take_memory(&file, 0, length(capacity) as u64).ok()?;
+        let length = length(cells, capacity);
+        let charge = Charge::take(heap, total, length, bytes_max)?;
+        let file = file::make("hpvm-pair", length as u64).ok()?;
+        file::take_memory(&file, 0, length as u64).ok()?;
         file::seal(&file, SealFlags::SHRINK | SealFlags::GROW).ok()?;
-        let mut memory = PairMemory::map(&file, capacity, generation, Advice::LinuxPopulateWrite).ok()?;
+        let mut memory = PairMemory::map(&file, (cells, capacity), generation, Advice::LinuxPopulateWrite).ok()?;
         memory.is_ours = true;
         memory._charge = Some(charge);
         let mut nonce = [0u8; 8];
         crate::random_bytes(&mut nonce).ok()?;
         let nonce = u64::from_ne_bytes(nonce);
         memory.word(0).store(nonce, Ordering::Relaxed);
-        memory.held.set((1 << CELLS) - 1);
+        memory.held.set((1 << cells) - 1);
         let descriptor = file.as_raw_fd() as u32;
-        Some((memory, file, Offer { descriptor, generation, nonce, capacity: capacity as u64 }))
+        Some((memory, file, Offer { descriptor, generation, nonce, cells, capacity: capacity as u32 }))
     }
 
     /// Maps the memory that a peer, the process `process`, has made; this task holds no cell of it. The offer may be a
     /// lie, and the number of the process may mean another one: then the file does not have the nonce.
     pub fn open(process: u32, offer: &Offer) -> io::Result<PairMemory> {
-        let capacity = usize::try_from(offer.capacity).map_err(|_| wrong())?;
-        if !(CELL_BYTES_MIN..=CELL_BYTES_MAX).contains(&capacity) || !capacity.is_power_of_two() {
+        let (cells, capacity) = (offer.cells, offer.capacity as usize);
+        let is_capacity = (CELL_BYTES_MIN..=CELL_BYTES_MAX).contains(&capacity) && capacity.is_power_of_two();
+        if !is_capacity || ![CELLS, PACKED_CELLS].contains(&cells) {
             return Err(wrong());
         }
         let process = i32::try_from(process).ok().filter(|process| *process > 0).and_then(Pid::from_raw);
         let file = file_of(process.ok_or_else(wrong)?, offer.descriptor)?;
         let status = rustix::fs::fstat(&file)?;
         let is_ordinary = rustix::fs::FileType::from_raw_mode(status.st_mode).is_file();
-        if !is_ordinary || status.st_size as u64 != length(capacity) as u64 || !extents::is_safe(&file) {
+        if !is_ordinary || status.st_size as u64 != length(cells, capacity) as u64 || !extents::is_safe(&file) {
             return Err(wrong());
         }
         // The pages are there: reading maps many of them at once, for writing too.
-        let memory = PairMemory::map(&file, capacity, offer.generation, Advice::LinuxPopulateRead)?;
+        let memory = PairMemory::map(&file, (cells, capacity), offer.generation, Advice::LinuxPopulateRead)?;
         if memory.word(0).load_relaxed() == offer.nonce { Ok(memory) } else { Err(wrong()) }
     }
 
     /// Maps the memory. `populate` says how its pages are mapped at once, which avoids page faults in the messages that
     /// follow.
-    fn map(file: &OwnedFd, capacity: usize, generation: u32, populate: Advice) -> io::Result<PairMemory> {
-        let bytes = length(capacity);
+    fn map(
+        file: &OwnedFd,
+        (cells, capacity): (u32, usize),
+        generation: u32,
+        populate: Advice,
+    ) -> io::Result<PairMemory> {
+        let bytes = length(cells, capacity);
         let base = mapping::map(file.as_fd(), 0, bytes, ProtFlags::READ | ProtFlags::WRITE)?;
         // SAFETY: populating maps pages that the process owns and changes no byte.
         let _ = unsafe { rustix::mm::madvise(base.as_ptr(), bytes, populate) };
         Ok(PairMemory {
             base,
+            cells,
             capacity,
             is_ours: false,
             generation,
             held: Cell::new(0),
             last: Cell::new(0),
+            retained: Cell::new(0),
+            released: Cell::new(0),
+            dropped: Cell::new(0),
             _charge: None,
         })
+    }
+
+    /// Returns the number of cells.
+    pub fn cells(&self) -> u32 {
+        self.cells
     }
 
     /// Returns how many bytes fit in a cell.
@@ -195,13 +228,64 @@ impl PairMemory {
 
     /// Returns whether this task holds a cell; false for a number that no cell has.
     pub fn holds(&self, cell: u32) -> bool {
-        cell < CELLS && self.held.get() & 1 << cell != 0
+        cell < self.cells && self.held.get() & 1 << cell != 0
+    }
+
+    /// Returns whether the peer may pass a cell: it exists, and this task does not hold it.
+    #[inline]
+    pub fn may_arrive(&self, cell: u32) -> bool {
+        cell < self.cells && (self.held.get() | self.released.get()) & 1 << cell == 0
     }
 
     /// Notes that this task holds a cell from now on.
     pub fn keep(&self, cell: u32) {
         self.held.set(self.held.get() | 1 << cell);
         self.last.set(cell);
+    }
+
+    /// Notes that a cell has arrived which its sender may send again: this task may not write to it before
+    /// [`PairMemory::note_dropped`].
+    pub fn retain(&self, cell: u32) {
+        self.retained.set(self.retained.get() | 1 << cell);
+    }
+
+    /// Notes that this task no longer reads a cell that has arrived.
+    #[inline]
+    pub fn release(&self, cell: u32) {
+        if self.retained.get() & 1 << cell == 0 {
+            self.keep(cell);
+        } else {
+            self.released.set(self.released.get() | 1 << cell);
+        }
+    }
+
+    /// Notes that the peer will not send these cells again. A lie makes the liar's own message wrong.
+    #[inline]
+    pub fn note_dropped(&self, cells: u32) {
+        if cells & self.retained.get() != 0 {
+            self.keep_released(cells);
+        }
+    }
+
+    fn keep_released(&self, cells: u32) {
+        self.retained.set(self.retained.get() & !cells);
+        let released = self.released.get() & cells;
+        self.released.set(self.released.get() & !released);
+        self.held.set(self.held.get() | released);
+        if released != 0 {
+            self.last.set(released.trailing_zeros());
+        }
+    }
+
+    /// Notes that this task will not send these cells again, which it has passed.
+    pub fn drop_cells(&self, cells: u32) {
+        self.dropped.set(self.dropped.get() | cells);
+    }
+
+    /// Returns the cells of [`PairMemory::drop_cells`]; the caller tells the peer.
+    #[inline]
+    pub fn take_dropped(&self) -> u32 {
+        self.dropped.take()
     }
 
     /// Returns the word that counts the bytes of a body that are written. Panics if there is no such cell.
@@ -228,7 +312,7 @@ impl PairMemory {
     }
 
     fn start(&self, cell: u32) -> usize {
-        assert!(cell < CELLS);
+        assert!(cell < self.cells);
         FRONT_BYTES + cell as usize * (FRONT_BYTES + self.capacity) + FRONT_BYTES
     }
 
@@ -250,6 +334,13 @@ impl PairMemory {
         unsafe { copy::copy(self.body(cell), data.as_mut_ptr(), bytes.min(data.len())) }
     }
 
+    /// Copies `data.len()` bytes of a body, from `offset` on. Panics past the end of the cell.
+    pub fn read_from(&self, cell: u32, offset: usize, data: &mut [u8]) {
+        assert!(offset.checked_add(data.len()).is_some_and(|end| end <= self.capacity));
+        // SAFETY: as in `read`.
+        unsafe { copy::copy(self.body(cell).wrapping_add(offset), data.as_mut_ptr(), data.len()) }
+    }
+
     /// Returns the word in which the receiver of this task's messages, or (`to_us`) this task, says when it has copied a
     /// body out.
     pub fn finished(&self, to_us: bool) -> &AtomicU64 {
@@ -266,11 +357,11 @@ impl PairMemory {
 impl Drop for PairMemory {
     fn drop(&mut self) {
         // SAFETY: `map` made the mapping; whoever uses a cell holds this value.
-        unsafe { mapping::unmap(self.base, length(self.capacity)) };
+        unsafe { mapping::unmap(self.base, length(self.cells, self.capacity)) };
     }
 }
 
-/// A cell with a message that has arrived. Dropping it keeps the cell for this task's own messages.
+/// A cell with a message that has arrived. Dropping it releases the cell.
 pub struct ArrivedCell {
     pub memory: Rc<PairMemory>,
     pub cell: u32,
@@ -278,7 +369,7 @@ pub struct ArrivedCell {
 
 impl Drop for ArrivedCell {
     fn drop(&mut self) {
-        self.memory.keep(self.cell);
+        self.memory.release(self.cell);
     }
 }
 
@@ -324,19 +415,20 @@ impl Pair {
         self.ours_was_last = false;
     }
 
-    /// Notes a long message of `bytes` bytes to the peer, for which there was no cell. Returns whether memory should be
-    /// offered to the peer.
-    pub fn note_send(&mut self, bytes: usize) -> bool {
+    /// Notes a long message of `bytes` bytes to the peer, for which there was no cell, of a kind that needs `cells` cells.
+    /// Returns the number and the capacity of the cells of the memory that should be offered to the peer, if any.
+    pub fn note_send(&mut self, bytes: usize, cells: u32) -> Option<(u32, usize)> {
         if !std::mem::replace(&mut self.ours_was_last, true) {
             self.turns += 1;
         }
-        let enough = self.current.as_ref().is_some_and(|memory| memory.capacity() >= bytes.min(CELL_BYTES_MAX));
+        let (has_cells, capacity) = self.current.as_ref().map_or((0, 0), |memory| (memory.cells(), memory.capacity()));
+        let enough = has_cells >= cells && capacity >= bytes.min(CELL_BYTES_MAX);
         let turns_min = if self.current.is_some() { LONGER_TURNS_MIN } else { TURNS_MIN };
         if self.turns < turns_min || enough || self.refused || self.offered.is_some() {
-            return false;
+            return None;
         }
         self.turns = 0;
-        true
+        Some((cells.max(has_cells), bytes.max(capacity)))
     }
 
     /// Returns a cell for a body of `bytes` bytes, and the memory in which it lies.
@@ -412,11 +504,11 @@ mod tests {
 
     #[test]
     fn the_memory_of_a_process_that_may_not_be_traced_is_opened_by_its_name() {
-        let file = file::make("hpvm-pair", length(CELL_BYTES_MIN) as u64).unwrap();
-        let ours = PairMemory::map(&file, CELL_BYTES_MIN, 1, Advice::LinuxPopulateWrite).unwrap();
+        let file = file::make("hpvm-pair", length(CELLS, CELL_BYTES_MIN) as u64).unwrap();
+        let ours = PairMemory::map(&file, (CELLS, CELL_BYTES_MIN), 1, Advice::LinuxPopulateWrite).unwrap();
         let own = rustix::process::getpid();
         let opened = opened_by_name(own, file.as_raw_fd() as u32).unwrap();
-        let theirs = PairMemory::map(&opened, CELL_BYTES_MIN, 1, Advice::LinuxPopulateRead).unwrap();
+        let theirs = PairMemory::map(&opened, (CELLS, CELL_BYTES_MIN), 1, Advice::LinuxPopulateRead).unwrap();
         ours.progress(1).store(77, Ordering::Relaxed);
         assert_eq!(theirs.progress(1).load_relaxed(), 77);
         assert!(opened_by_name(own, 999_999).is_err());

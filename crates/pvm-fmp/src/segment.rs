@@ -12,8 +12,8 @@ use rustix::mm::Advice;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The first word of a segment: the bytes of "hpvmseg5", which stand for this layout of segments and queues.
-pub const MAGIC: u64 = u64::from_be_bytes(*b"hpvmseg4");
+/// The first word of a segment: the bytes of "hpvmseg6", which stand for this layout of segments and queues.
+pub const MAGIC: u64 = u64::from_be_bytes(*b"hpvmseg6");
 /// The largest number of peers that a task can have, or claim to have, at a time.
 ///
 /// * Filled by: each task of the host, in its own segment

@@ -2,7 +2,7 @@
 use crate::queue::Links;
 use crate::types::{Encoding, Kind, Source};
 use pvm_core::codes::{Code, ENC_IN_PLACE, ENC_TRACE, ENC_XDR, native_dsig};
-use pvm_fmp::{Block, Endpoint, INLINE_BYTES_MAX, Remote, count_copy};
+use pvm_fmp::{Block, Endpoint, INLINE_BYTES_MAX, PackedCell, Remote, count_copy};
 
 /// The longest body, in bytes: lengths are C `int`s.
 pub(crate) const BODY_BYTES_MAX: usize = i32::MAX as usize;
@@ -30,6 +30,8 @@ pub(crate) enum Large {
     Bytes(Vec<u8>),
     /// The body is in blocks of this task's shared heap; each block with its used length.
     Blocks(Vec<(Block, usize)>),
+    /// The body is in a cell of memory that this task shares with the task that will probably get the message.
+    Cell(PackedCell),
     /// The body is in the sender's heap.
     Remote(Remote),
     /// The body is in the user's memory, which is read when the message is sent.
@@ -84,6 +86,7 @@ impl Message {
             Large::None => self.small.len(),
             Large::Bytes(bytes) => bytes.len(),
             Large::Blocks(blocks) => blocks.iter().map(|(_, used)| used).sum(),
+            Large::Cell(cell) => cell.len(),
             Large::Remote(remote) => remote.len(),
             Large::Pieces(_) => 0,
         }
@@ -124,6 +127,7 @@ impl Message {
                 data.copy_from_slice(&bytes[offset..offset + data.len()]);
             }
             Large::Blocks(blocks) => copy_out_of_blocks(blocks, offset, data),
+            Large::Cell(cell) => cell.read(offset, data),
             Large::Remote(remote) => remote.read(offset, data),
             Large::Pieces(_) => debug_assert!(data.is_empty(), "pieces count as empty"),
         }
@@ -157,6 +161,10 @@ impl Message {
                 fill(blocks, data);
                 Ok(())
             }
+            Large::Cell(cell) if cell.has_room(data.len()) => {
+                cell.append(data);
+                Ok(())
+            }
             _ => self.append_large(heap, data),
         }
     }
@@ -167,17 +175,16 @@ impl Message {
         if self.len() + data.len() > BODY_BYTES_MAX {
             return Err(Code::NoMem);
         }
+        let mut heap = heap;
+        if let (Large::Cell(_), Some(heap)) = (&self.large, heap.as_deref_mut()) {
+            self.share(heap)?;
+        }
         match (&mut self.large, heap) {
             (Large::Blocks(blocks), Some(heap)) => return append_to_blocks(blocks, heap, data),
             (Large::Bytes(bytes), _) => return append_to_bytes(bytes, data),
             (Large::Pieces(_), _) => return Err(Code::NotImpl),
-            (Large::None, Some(heap)) => {
-                let mut blocks = vec![(allocate(heap, self.small.len() + data.len())?, 0)];
-                fill(&mut blocks, &self.small);
-                fill(&mut blocks, data);
-                self.large = Large::Blocks(blocks);
-            }
-            (Large::None, None) | (Large::Remote(_), _) | (Large::Blocks(_), None) => {
+            (Large::None, Some(heap)) => self.large = first_part(heap, &self.small, data)?,
+            (Large::None, None) | (Large::Remote(_) | Large::Cell(_), _) | (Large::Blocks(_), None) => {
                 let mut bytes = self.body()?;
                 append_to_bytes(&mut bytes, data)?;
                 self.large = Large::Bytes(bytes);
@@ -197,7 +204,11 @@ impl Message {
                 block.write(0, bytes);
                 (block, bytes.len())
             }
-            Large::Remote(remote) => copy_remote(remote, heap)?,
+            Large::Cell(cell) => {
+                cell.note_wrong_guess();
+                copy_to_block(cell.len(), &|offset, data| cell.read(offset, data), heap)?
+            }
+            Large::Remote(remote) => copy_to_block(remote.len(), &|offset, data| remote.read(offset, data), heap)?,
         };
         self.large = Large::Blocks(vec![block]);
         Ok(())
@@ -205,7 +216,7 @@ impl Message {
 
     /// Moves the body out of any shared memory into private memory.
     pub fn detach(&mut self) {
-        if matches!(self.large, Large::Blocks(_) | Large::Remote(_)) {
+        if matches!(self.large, Large::Blocks(_) | Large::Cell(_) | Large::Remote(_)) {
             self.large = Large::Bytes(self.body().unwrap_or_default());
         }
     }
@@ -232,6 +243,20 @@ pub(crate) fn zeroes(bytes: usize) -> Result<Vec<u8>, Code> {
 
 fn allocate(heap: &mut Endpoint, bytes: usize) -> Result<Block, Code> {
     heap.allocate(bytes).map_err(|_| Code::NoMem)
+}
+
+/// Returns a long body that begins with these two parts.
+fn first_part(heap: &mut Endpoint, first: &[u8], second: &[u8]) -> Result<Large, Code> {
+    let bytes = first.len() + second.len();
+    if let Some(mut cell) = heap.allocate_cell(bytes) {
+        cell.append(first);
+        cell.append(second);
+        return Ok(Large::Cell(cell));
+    }
+    let mut blocks = vec![(allocate(heap, bytes)?, 0)];
+    fill(&mut blocks, first);
+    fill(&mut blocks, second);
+    Ok(Large::Blocks(blocks))
 }
 
 fn append_to_bytes(bytes: &mut Vec<u8>, data: &[u8]) -> Result<(), Code> {
@@ -314,17 +339,17 @@ pub(crate) fn gather_in_block(pieces: &[Box<dyn Source>], heap: &mut Endpoint) -
     Ok((block, length))
 }
 
-/// Copies a body in steps that are small enough to stay in the cache.
-fn copy_remote(remote: &Remote, heap: &mut Endpoint) -> Result<(Block, usize), Code> {
+/// Copies a body of `bytes` bytes, which `read` reads, in steps that are small enough to stay in the cache.
+fn copy_to_block(bytes: usize, read: &dyn Fn(usize, &mut [u8]), heap: &mut Endpoint) -> Result<(Block, usize), Code> {
     const STEP_BYTES: usize = 16 << 10;
-    let block = allocate(heap, remote.len())?;
-    let mut step = zeroes(STEP_BYTES.min(remote.len()))?;
+    let block = allocate(heap, bytes)?;
+    let mut step = zeroes(STEP_BYTES.min(bytes))?;
     let mut offset = 0;
-    while offset < remote.len() {
-        let count = STEP_BYTES.min(remote.len() - offset);
-        remote.read(offset, &mut step[..count]);
+    while offset < bytes {
+        let count = STEP_BYTES.min(bytes - offset);
+        read(offset, &mut step[..count]);
         block.write(offset, &step[..count]);
         offset += count;
     }
-    Ok((block, remote.len()))
+    Ok((block, bytes))
 }

@@ -218,7 +218,9 @@ impl Message {
     /// Returns the body in the form in which it is sent to the given number of receivers.
     #[inline]
     fn outgoing(&mut self, heap: &mut Endpoint, receivers: usize) -> Result<Outgoing<'_>, Code> {
-        if matches!(self.large, Large::Remote(_)) || (matches!(self.large, Large::Bytes(_)) && receivers > 1) {
+        if matches!(self.large, Large::Remote(_) | Large::Cell(_))
+            || (matches!(self.large, Large::Bytes(_)) && receivers > 1)
+        {
             self.share(heap)?;
         }
         match &self.large {
@@ -226,8 +228,16 @@ impl Message {
             Large::Bytes(bytes) => Ok(Outgoing::Bytes(bytes)),
             Large::Blocks(blocks) => Ok(Outgoing::Blocks(blocks)),
             Large::Pieces(pieces) => outgoing_pieces(pieces, heap, receivers),
-            Large::Remote(_) => Err(Code::NoMem),
+            Large::Remote(_) | Large::Cell(_) => Err(Code::NoMem),
         }
+    }
+
+    /// Sends the body in the cell where it lies, if it lies in one that the receiver shares.
+    #[inline]
+    fn send_in_cell(&mut self, member: &mut Member, to: Tid, meta: &Meta) -> Option<Result<(), Code>> {
+        let Large::Cell(cell) = &mut self.large else { return None };
+        let sent = member.endpoint.send_cell(to.0, meta, cell)?;
+        Some(member.finish_send(to, sent))
     }
 }
 
@@ -281,6 +291,11 @@ impl Task {
         (message.ctx, message.tag, message.dst) = (context, tag, to.0 as i32);
         let mut meta = message.meta();
         meta[FAR] = far;
+        if let Some(sent) = message.send_in_cell(member, peer, &meta) {
+            sent?;
+            self.collect_returned_blocks();
+            return Ok(Submit::Done);
+        }
         let body = message.outgoing(&mut member.endpoint, 1)?;
         if route == Route::Direct {
             member.send_direct(to, meta, body.as_body())?;
@@ -289,6 +304,9 @@ impl Task {
                 member.note_relayed(body.as_body().len());
             }
             body.send(member, peer, meta)?;
+            if let Outgoing::Blocks(blocks) = body {
+                member.endpoint.note_packed(peer.0, blocks.iter().map(|(_, used)| used).sum());
+            }
         }
         self.collect_returned_blocks();
         if far != 0 {
@@ -331,6 +349,12 @@ impl Task {
         (message.ctx, message.tag) = (context, tag);
         let meta = message.meta();
         let receivers = reachable.len() + linked.len() + usize::from(!far.is_empty());
+        if let ([only], 1) = (&reachable[..], receivers) {
+            if let Some(sent) = message.send_in_cell(member, *only, &meta) {
+                self.collect_returned_blocks();
+                return sent.and(result);
+            }
+        }
         let body = message.outgoing(&mut member.endpoint, receivers)?;
         let mut note = |sent: Result<(), Code>| {
             if let Err(code) = sent {

@@ -2,6 +2,7 @@
 use crate::doorbell;
 use crate::file;
 use crate::heap::{Block, Heap, SharedHeap};
+use crate::packed_cell::Guesses;
 use crate::parker::SleepRate;
 use crate::peer::Peer;
 use crate::ports::PortView;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 mod borrowed;
 mod dead_queue;
 mod in_progress;
+mod packed;
 mod passed;
 mod peers;
 mod receive;
@@ -28,6 +30,8 @@ mod streamed;
 mod hostile_tests;
 #[cfg(test)]
 mod late_write_tests;
+#[cfg(test)]
+mod packed_cell_tests;
 #[cfg(test)]
 mod packed_tests;
 #[cfg(test)]
@@ -133,6 +137,10 @@ pub struct Endpoint {
     rendezvous_wait_max: Duration,
     /// The bytes of all memory that this endpoint has made for pairs.
     pair_bytes: Rc<Cell<usize>>,
+    /// The length of the last packed body that was too long for the queue, in bytes, and how well the receivers of such
+    /// bodies are guessed.
+    packed_bytes: usize,
+    guesses: Rc<Guesses>,
     sends: u32,
     sent_bytes: usize,
     /// The number of messages taken by the shortest path since the last poll.
@@ -200,6 +208,8 @@ impl Endpoint {
             rendezvous_is_set: rendezvous_bytes_set().is_some(),
             rendezvous_wait_max: RENDEZVOUS_WAIT_MAX,
             pair_bytes: Rc::default(),
+            packed_bytes: 0,
+            guesses: Rc::default(),
             sends: 0,
             sent_bytes: 0,
             shorts: 0,

@@ -6,7 +6,7 @@ use super::send::ring;
 use super::{Endpoint, PAIR_BYTES_MAX, Step};
 use crate::arrival::{Place, Sink};
 use crate::copy::CopyMode;
-use crate::pair_memory::{CELLS, Offer, PairMemory};
+use crate::pair_memory::{Offer, PairMemory};
 use crate::peer::Peer;
 use crate::pipelined::{self, UNIT_BYTES};
 use crate::queue::{Entry, Kind};
@@ -22,7 +22,7 @@ pub(super) const PIPELINED_BYTES_MIN: usize = 8 << 10;
 const CHUNK_BYTES_MIN: usize = 2 << 10;
 const CHUNK_BYTES_MAX: usize = 16 << 10;
 /// The bit of the third word of an entry that says that the body is complete. The others are those of [`crate::ways`].
-const COMPLETE: u64 = 1;
+pub(super) const COMPLETE: u64 = 1;
 
 pub(super) fn bytes_of<const WORDS: usize, const BYTES: usize>(words: [u64; WORDS]) -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
@@ -32,33 +32,86 @@ pub(super) fn bytes_of<const WORDS: usize, const BYTES: usize>(words: [u64; WORD
     bytes
 }
 
+/// The first word of an entry for a message in a cell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct CellWord {
+    pub generation: u32,
+    pub cell: u32,
+    /// Set if the sender may send the cell again.
+    pub is_retained: bool,
+    /// The cells that the sender will not send again, one bit each.
+    pub dropped: u32,
+}
+
+const DROPPED_SHIFT: u32 = 8;
+const RETAINED: u32 = 1 << 16;
+
+impl CellWord {
+    /// Returns the word for a cell of that memory, which tells the peer what this task has dropped.
+    #[inline(always)]
+    pub fn new(memory: &PairMemory, cell: u32, is_retained: bool) -> CellWord {
+        CellWord { generation: memory.generation, cell, is_retained, dropped: memory.take_dropped() }
+    }
+
+    #[inline(always)]
+    pub fn to_word(self) -> u64 {
+        let low = self.cell | self.dropped << DROPPED_SHIFT | if self.is_retained { RETAINED } else { 0 };
+        u64::from(self.generation) << 32 | u64::from(low)
+    }
+
+    /// Reads a word, which may be a lie: then its cell may not exist.
+    #[inline(always)]
+    pub fn from_word(word: u64) -> CellWord {
+        let low = word as u32;
+        CellWord {
+            generation: (word >> 32) as u32,
+            cell: low & !(RETAINED | 0xff << DROPPED_SHIFT),
+            is_retained: low & RETAINED != 0,
+            dropped: low >> DROPPED_SHIFT & 0xff,
+        }
+    }
+
+    /// Notes what the word tells about cells. Returns whether the peer may pass the cell.
+    #[inline(always)]
+    fn note(self, memory: &PairMemory) -> bool {
+        memory.note_dropped(self.dropped);
+        let may_arrive = memory.may_arrive(self.cell);
+        if self.is_retained && may_arrive {
+            memory.retain(self.cell);
+        }
+        may_arrive
+    }
+}
+
 /// Puts a complete body of at most [`PIPELINED_BYTES_MIN`] bytes into a cell, and the cell into the queue, if there is a
 /// cell and the queue has room. Returns whether it did.
 #[inline]
 pub(super) fn pass_at_once(peer: &mut Peer, meta: &Meta, body: &[u8]) -> bool {
     let Some((memory, cell)) = peer.pair.take(body.len()) else { return false };
     memory.write(cell, 0, body, CopyMode::Cached);
-    let passed = peer.push_if_room(Kind::Passed, meta, &entry_of(&memory, cell, body.len(), COMPLETE));
+    let word = CellWord::new(&memory, cell, false);
+    let passed = peer.push_if_room(Kind::Passed, meta, &entry_of(word, body.len(), COMPLETE));
     if !passed {
         memory.keep(cell);
+        memory.drop_cells(word.dropped);
     }
     passed
 }
 
 /// Returns the body of an entry for a message of `bytes` bytes in a cell.
 #[inline(always)]
-fn entry_of(memory: &PairMemory, cell: u32, bytes: usize, order: u64) -> [u8; 24] {
-    bytes_of([u64::from(memory.generation) << 32 | u64::from(cell), bytes as u64, order])
+pub(super) fn entry_of(word: CellWord, bytes: usize, order: u64) -> [u8; 24] {
+    bytes_of([word.to_word(), bytes as u64, order])
 }
 
 /// Returns the body of a message in a cell, if the message keeps the rules and the body is complete.
 #[inline]
 pub(super) fn complete_in_cell(peer: &mut Peer, entry: &Entry<'_>) -> Option<RecentBody> {
     let [first, bytes, order] = words_of(entry);
-    let (generation, cell, bytes) = ((first >> 32) as u32, first as u32, bytes as usize);
-    let memory = peer.pair.of(generation)?;
-    let is_there = order & COMPLETE != 0 && cell < CELLS && !memory.holds(cell) && bytes <= memory.capacity();
-    is_there.then_some(RecentBody::Cell { memory, cell, bytes })
+    let (word, bytes) = (CellWord::from_word(first), bytes as usize);
+    let memory = peer.pair.of(word.generation)?;
+    let is_there = order & COMPLETE != 0 && word.note(&memory) && bytes <= memory.capacity();
+    is_there.then_some(RecentBody::Cell { memory, cell: word.cell, bytes })
 }
 
 impl Endpoint {
@@ -77,9 +130,11 @@ impl Endpoint {
         }
         // Of a complete body, the receiver does not have to look at the count: that would be one more cache line.
         let (way, order) = if at_once { (Way::default(), COMPLETE) } else { peer.pair.order(&memory, body.len()) };
-        let first = self.queue(to, Kind::Passed, meta, &entry_of(&memory, cell, body.len(), order));
+        let word = CellWord::new(&memory, cell, false);
+        let first = self.queue(to, Kind::Passed, meta, &entry_of(word, body.len(), order));
         if first.is_err() {
             memory.keep(cell);
+            memory.drop_cells(word.dropped);
         }
         if at_once || first.is_err() {
             return Some(first);
@@ -112,22 +167,25 @@ impl Endpoint {
     /// Notes that a body has gone through the heap. If the two tasks answer each other with such bodies again and again,
     /// offers memory to the peer. Of two tasks, the one with the smaller tid does this.
     #[inline]
-    pub(super) fn note_unpassed(&mut self, index: usize, bytes: usize) {
+    pub(super) fn note_unpassed(&mut self, index: usize, bytes: usize, cells: u32) {
         let Some(peer) = self.peers[index].as_mut() else { return };
-        if peer.pair.note_send(bytes) && self.tid < peer.tid && !self.crowded() {
-            self.offer_memory(index, bytes);
+        let wanted = peer.pair.note_send(bytes, cells);
+        let is_maker = self.tid < peer.tid && !self.crowded();
+        if let Some(wanted) = wanted.filter(|_| is_maker) {
+            self.offer_memory(index, wanted);
         }
     }
 
     /// Makes memory for messages with a peer, and offers it. A failure only means that bodies go through the heap.
     #[cold]
-    fn offer_memory(&mut self, index: usize, bytes: usize) {
+    fn offer_memory(&mut self, index: usize, wanted: (u32, usize)) {
         let Some(peer) = self.peers[index].as_mut() else { return };
         let generation = peer.pair.generation.wrapping_add(1);
-        let made = PairMemory::make(&self.heap, &self.pair_bytes, PAIR_BYTES_MAX, bytes, generation);
+        let made = PairMemory::make(&self.heap, &self.pair_bytes, PAIR_BYTES_MAX, wanted, generation);
         let Some((memory, file, offer)) = made else { return };
-        let Offer { descriptor, nonce, capacity, .. } = offer;
-        let words = [u64::from(generation) << 32 | u64::from(descriptor), nonce, capacity];
+        let Offer { descriptor, nonce, cells, capacity, .. } = offer;
+        let size = u64::from(cells) << 32 | u64::from(capacity);
+        let words = [u64::from(generation) << 32 | u64::from(descriptor), nonce, size];
         if peer.push(self.tid, &self.heap, Kind::Offer, &[0; 6], &bytes_of::<3, 24>(words)).is_ok() {
             peer.pair.generation = generation;
             peer.pair.offered = Some((memory, file));
@@ -137,11 +195,12 @@ impl Endpoint {
     /// Maps the memory that a peer offers, and answers whether that was possible.
     #[cold]
     pub(super) fn take_offer(&mut self, index: usize, entry: &Entry<'_>) -> Step {
-        let [first, nonce, capacity] = words_of(entry);
+        let [first, nonce, size] = words_of(entry);
         let (generation, descriptor) = ((first >> 32) as u32, first as u32);
+        let (cells, capacity) = ((size >> 32) as u32, size as u32);
         let peer = self.peers[index].as_mut().expect("connected");
         let process = peer.owner.mapping.header().pid.load_relaxed();
-        let opened = PairMemory::open(process, &Offer { descriptor, generation, nonce, capacity });
+        let opened = PairMemory::open(process, &Offer { descriptor, generation, nonce, cells, capacity });
         let words = [u64::from(generation) << 32 | u64::from(opened.is_ok())];
         let answered = peer.push(self.tid, &self.heap, Kind::Answer, &[0; 6], &bytes_of::<1, 8>(words));
         // Without an answer the peer goes on to use what it used before.
@@ -171,11 +230,12 @@ impl Endpoint {
     /// Receives a message in a cell.
     pub(super) fn receive_passed(&mut self, index: usize, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
         let [first, bytes, order] = words_of(entry);
-        let (generation, cell) = ((first >> 32) as u32, first as u32);
+        let word = CellWord::from_word(first);
+        let cell = word.cell;
         let peer = self.peers[index].as_mut().expect("connected");
-        let Some(memory) = peer.pair.of(generation) else { return Step::Damaged };
+        let Some(memory) = peer.pair.of(word.generation) else { return Step::Damaged };
         // The peer cannot pass what we hold.
-        if cell >= CELLS || memory.holds(cell) {
+        if !word.note(&memory) {
             return Step::Damaged;
         }
         peer.pair.note_order(&memory, bytes as usize, order);

@@ -1,6 +1,6 @@
 //! Messages in cells that go to and fro between two tasks.
 use super::*;
-use crate::pair_memory::{CELL_BYTES_MIN, CELLS, PairMemory};
+use crate::pair_memory::{CELL_BYTES_MIN, CELLS, PACKED_CELLS, PairMemory};
 use crate::queue::Kind;
 use crate::tests::{A, B, Host, Kept, beside, body};
 use crate::{Arrival, Meta, Remote, Sent, Sink};
@@ -217,8 +217,9 @@ fn memory_that_is_not_what_the_offer_says_is_refused_and_used_no_more() {
     let host = Host::new();
     let (mut a, mut b) = host.pair();
     let total = Rc::default();
-    let (_memory, file, offer) = PairMemory::make(&a.heap, &total, PAIR_BYTES_MAX, CELL_BYTES_MIN, 1).unwrap();
-    let good = [1 << 32 | u64::from(offer.descriptor), offer.nonce, offer.capacity];
+    let (_memory, file, offer) = PairMemory::make(&a.heap, &total, PAIR_BYTES_MAX, (CELLS, CELL_BYTES_MIN), 1).unwrap();
+    let size = |cells: u32, capacity: u32| u64::from(cells) << 32 | u64::from(capacity);
+    let good = [1 << 32 | u64::from(offer.descriptor), offer.nonce, size(CELLS, offer.capacity)];
     let segment = a.descriptors().unwrap();
     let descriptor = |file: &OwnedFd| 1 << 32 | std::os::fd::AsRawFd::as_raw_fd(file) as u64;
     let lies = [
@@ -227,7 +228,10 @@ fn memory_that_is_not_what_the_offer_says_is_refused_and_used_no_more() {
         [descriptor(&segment[0]), good[1], good[2]],
         [descriptor(&segment[1]), good[1], good[2]],
         [good[0], good[1] ^ 1, good[2]],
-        [good[0], good[1], 2 * good[2]],
+        [good[0], good[1], size(CELLS, 2 * offer.capacity)],
+        [good[0], good[1], size(PACKED_CELLS, offer.capacity)],
+        [good[0], good[1], size(CELLS - 1, offer.capacity)],
+        [good[0], good[1], size(u32::MAX, offer.capacity)],
         [good[0], good[1], good[2] + 1],
         [good[0], good[1], 0],
         [good[0], good[1], u64::MAX],

@@ -59,7 +59,7 @@ impl RecentMessage<'_> {
             RecentBody::Queue => drop(self.entry.copy_to(data)),
             RecentBody::Cell { memory, cell, .. } => {
                 memory.read(cell, data, bytes);
-                memory.keep(cell);
+                memory.release(cell);
                 self.peer.pair.note_arrival();
             }
         }

@@ -7,7 +7,7 @@ use crate::copy::CopyMode;
 use crate::copy_policy::NON_TEMPORAL_BYTES_MIN;
 use crate::doorbell;
 use crate::heap::Block;
-use crate::pair_memory::CELL_BYTES_MAX;
+use crate::pair_memory::{CELL_BYTES_MAX, CELLS};
 use crate::peer::{Outbound, Peer};
 use crate::pipelined;
 use crate::queue::{FIRST_BYTES, Kind};
@@ -116,7 +116,7 @@ impl Endpoint {
         }
         let sent = self.send_through_heap(index, to, meta, body);
         if waits {
-            self.note_unpassed(index, body.len());
+            self.note_unpassed(index, body.len(), CELLS);
         }
         sent
     }

@@ -6,7 +6,7 @@ use super::send::{Ringer, ring};
 use super::{Endpoint, LINGER, Step};
 use crate::arrival::{Arrival, BodyInTransit, Outcome, Sink, Transit};
 use crate::copy::CopyMode;
-use crate::pair_memory::{CELL_BYTES_MAX, CELLS, PairMemory};
+use crate::pair_memory::{CELL_BYTES_MAX, PairMemory};
 use crate::queue::{Entry, Kind};
 use crate::stream::{Spill, Stream};
 use crate::streamed_body::StreamedBody;
@@ -114,7 +114,7 @@ impl Endpoint {
         let peer = self.peers[index].as_mut().expect("connected");
         let Some(memory) = peer.pair.of(generation) else { return Step::Damaged };
         // The peer cannot pass what we hold.
-        if cell >= CELLS || memory.holds(cell) || memory.capacity() < CELL_BYTES_MAX || bytes > BODY_BYTES_MAX as u64 {
+        if !memory.may_arrive(cell) || memory.capacity() < CELL_BYTES_MAX || bytes > BODY_BYTES_MAX as u64 {
             return Step::Damaged;
         }
         peer.pair.note_order(&memory, bytes as usize, order);

@@ -2,7 +2,7 @@
 use super::{Hostile, Looking, words_of};
 use crate::Endpoint;
 use crate::heap::Heap;
-use crate::pair_memory::{CELL_BYTES_MIN, Offer, PairMemory};
+use crate::pair_memory::{CELL_BYTES_MIN, CELLS, Offer, PACKED_CELLS, PairMemory};
 use crate::queue::Kind;
 use crate::segment::Segment;
 use crate::sync::Ordering;
@@ -37,14 +37,16 @@ pub(super) fn action(
             hostile.write(Kind::Answer, &[0; 6], &words_of(&[generation << 32 | value & 1]));
             return Ok(());
         }
-        // A message in a cell, complete or not, of the length that the cell tells or of another one.
+        // A message in a cell, complete or not, of the length that the cell tells or of another one; the sender may keep the
+        // cell, and gives up others.
         2 => {
             let (cell, bytes) = (value & 1, u64::from(from.arbitrary::<u16>()?));
+            let told = (value >> 5 & 1) << 16 | (value >> 6 & 7) << 8;
             if let Some(cells) = &hostile.cells {
                 let there = if value & 8 == 0 { bytes } else { from.arbitrary::<u16>()?.into() };
                 cells.memory.progress(cell as u32).store(there, Ordering::Relaxed);
             }
-            [generation << 32 | cell, bytes, value >> 4 & 1]
+            [generation << 32 | told | cell, bytes, value >> 4 & 1]
         }
         _ => [value, from.arbitrary::<u32>()?.into(), value >> 4 & 1],
     };
@@ -57,17 +59,20 @@ fn offer(from: &mut Unstructured<'_>, hostile: &mut Hostile, generation: u32) ->
     let lie: u8 = from.arbitrary()?;
     let heap = Rc::new(RefCell::new(Heap::new(Segment::new().expect("memory for a segment"))));
     let bytes = CELL_BYTES_MIN << (lie % 2);
-    let made = PairMemory::make(&heap, &Rc::default(), usize::MAX, bytes, generation);
+    let cells = if lie & 64 == 0 { CELLS } else { PACKED_CELLS };
+    let made = PairMemory::make(&heap, &Rc::default(), usize::MAX, (cells, bytes), generation);
     let Some((memory, file, offer)) = made else { return Ok(()) };
-    let Offer { mut descriptor, mut nonce, mut capacity, .. } = offer;
+    let Offer { mut descriptor, mut nonce, mut cells, mut capacity, .. } = offer;
     match lie / 2 % 16 {
         0 => nonce ^= 1,
         1 => capacity *= 2,
         2 => descriptor = from.arbitrary::<u8>()?.into(),
+        3 => cells = from.arbitrary::<u8>()?.into(),
         _ => {}
     }
     hostile.segment.mapping.header().pid.store(std::process::id(), Ordering::Relaxed);
-    let words = [u64::from(generation) << 32 | u64::from(descriptor), nonce, capacity];
+    let words =
+        [u64::from(generation) << 32 | u64::from(descriptor), nonce, u64::from(cells) << 32 | u64::from(capacity)];
     hostile.write(Kind::Offer, &[0; 6], &words_of(&words));
     hostile.cells = Some(Cells { memory, _file: file });
     Ok(())
@@ -90,8 +95,6 @@ mod tests {
     use super::super::ATTACKER;
     use super::super::tests::neighbours;
     use super::*;
-    use crate::pair_memory::CELLS;
-
     #[test]
     fn the_actions_lead_to_cells_that_both_sides_use() {
         let (_table, mut victim, mut hostile) = neighbours();

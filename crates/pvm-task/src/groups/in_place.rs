@@ -84,7 +84,9 @@ impl Target for InPlace<'_> {
             Large::None => self.use_slice(&message.small),
             Large::Bytes(bytes) => self.use_slice(bytes),
             Large::Remote(remote) => self.use_remote(remote),
-            Large::Blocks(_) | Large::Pieces(_) => debug_assert!(false, "bodies of buffers, not of what came"),
+            Large::Blocks(_) | Large::Cell(_) | Large::Pieces(_) => {
+                debug_assert!(false, "bodies of buffers, not of what came");
+            }
         }
     }
 }
