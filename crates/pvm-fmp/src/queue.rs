@@ -87,6 +87,8 @@ pub enum Kind {
     Streamed = 13,
     /// A token, and for how long the writer has copied the body of that token out.
     CopyTime = 14,
+    /// The cells with packed messages that the writer will not send again.
+    Dropped = 15,
 }
 
 /// The kind in the stamp of a skipped half-slot: the next entry begins at the next slot.
@@ -96,7 +98,7 @@ const IMMEDIATE: u8 = 8;
 
 impl Kind {
     fn from_number(number: u8) -> Option<Kind> {
-        const KINDS: [Kind; 11] = [
+        const KINDS: [Kind; 12] = [
             Kind::Message,
             Kind::Blocks,
             Kind::Rendezvous,
@@ -108,6 +110,7 @@ impl Kind {
             Kind::Passed,
             Kind::Streamed,
             Kind::CopyTime,
+            Kind::Dropped,
         ];
         KINDS.into_iter().find(|kind| *kind as u8 == number)
     }

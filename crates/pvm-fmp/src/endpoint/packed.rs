@@ -1,9 +1,11 @@
 //! Packed messages in cells of memory that two tasks share ([`crate::packed_cell`]).
-use super::Endpoint;
 use super::passed::{COMPLETE, CellWord, entry_of};
+use super::receive::words_of;
+use super::{Endpoint, Step};
 use crate::packed_cell::PackedCell;
 use crate::pair_memory::{PACKED_BYTES_MAX, PACKED_CELLS};
-use crate::queue::Kind;
+use crate::peer::Peer;
+use crate::queue::{Entry, Kind};
 use crate::{Meta, SendError, Sent};
 
 impl Endpoint {
@@ -44,7 +46,31 @@ impl Endpoint {
     pub fn note_packed(&mut self, to: u32, bytes: usize) {
         self.packed_bytes = bytes;
         if let Some(index) = self.index_of(to).filter(|_| bytes <= PACKED_BYTES_MAX && !crate::is_daemon(to)) {
+            self.tell_dropped(index);
             self.note_unpassed(index, bytes, PACKED_CELLS);
         }
     }
+
+    /// Tells a peer which cells this task has dropped, in an entry of its own: no message in a cell will tell it, since this
+    /// task may have no cell left.
+    fn tell_dropped(&mut self, index: usize) {
+        let Some(peer) = self.peers[index].as_mut() else { return };
+        let Some(memory) = peer.pair.current.clone() else { return };
+        let word = CellWord::new(&memory, 0, false);
+        if word.dropped != 0
+            && peer.push(self.tid, &self.heap, Kind::Dropped, &[0; 6], &word.to_word().to_ne_bytes()).is_err()
+        {
+            memory.drop_cells(word.dropped);
+        }
+    }
+}
+
+/// Notes which cells a peer has dropped.
+pub(super) fn take_dropped(peer: &mut Peer, entry: &Entry<'_>) -> Step {
+    let [word, ..] = words_of(entry);
+    let word = CellWord::from_word(word);
+    if let Some(memory) = peer.pair.of(word.generation) {
+        memory.note_dropped(word.dropped);
+    }
+    Step::Other
 }

@@ -218,3 +218,94 @@ fn pairs_of_one_call_messages_keep_two_cells() {
     assert_eq!(memory.cells(), CELLS);
     assert!(a.allocate_cell(BYTES).is_none());
 }
+
+/// A linear congruential generator: Knuth's MMIX constants.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % limit
+    }
+}
+
+/// A task of the random test: its send buffers, and the messages that it keeps, each with the seed of its body.
+#[derive(Default)]
+struct Keeper {
+    buffers: Vec<(PackedCell, u8)>,
+    arrived: Vec<(Remote, Meta)>,
+}
+
+impl Sink for Keeper {
+    fn arrived(&mut self, _from: u32, meta: Meta, body: Arrival<'_>) {
+        let Arrival::Remote(remote) = body else { panic!("packed bodies are complete, and long") };
+        self.arrived.push((remote, meta));
+    }
+}
+
+impl Keeper {
+    /// Checks that all bodies are what was packed.
+    fn check(&self) {
+        for (cell, seed) in &self.buffers {
+            let mut text = vec![0; cell.len()];
+            cell.read(0, &mut text);
+            assert!(text == body(cell.len(), *seed), "a buffer");
+        }
+        for (remote, meta) in &self.arrived {
+            let mut text = Vec::new();
+            remote.append_to(&mut text);
+            assert!(text == body(remote.len(), meta[0] as u8), "message {}", meta[0]);
+        }
+    }
+}
+
+#[test]
+fn whatever_is_sent_again_kept_and_freed_no_body_changes_before_its_time() {
+    let host = Host::new();
+    let (mut cells, mut copies) = (0, 0);
+    for seed in 0..20 {
+        let (mut a, mut b) = Player::pair(&host);
+        exchange(&mut a, &mut b, BYTES);
+        for player in [&mut a, &mut b] {
+            (player.sent, player.received) = (None, None);
+        }
+        let mut random = Random(seed);
+        let mut sides = [(a.endpoint, Keeper::default(), B, 0u8), (b.endpoint, Keeper::default(), A, 128)];
+        for _ in 0..300 {
+            let (endpoint, keeper, to, number) = &mut sides[random.below(2)];
+            match random.below(6) {
+                0 | 1 => {
+                    keeper.buffers.truncate(random.below(2));
+                    *number = number.wrapping_add(1);
+                    let text = body(BYTES - random.below(9), *number);
+                    match endpoint.allocate_cell(text.len()) {
+                        Some(mut cell) => {
+                            cell.append(&text);
+                            keeper.buffers.insert(0, (cell, *number));
+                            cells += 1;
+                        }
+                        None => endpoint.note_packed(*to, text.len()),
+                    }
+                }
+                2 if !keeper.buffers.is_empty() => {
+                    let (cell, number) = &mut keeper.buffers[0];
+                    let meta = [u32::from(*number); 6];
+                    if endpoint.send_cell(*to, &meta, cell).is_none() {
+                        // It was sent before: it is sent again by a copy.
+                        let mut text = vec![0; cell.len()];
+                        cell.read(0, &mut text);
+                        let block = endpoint.allocate(text.len()).unwrap();
+                        block.write(0, &text);
+                        endpoint.send_blocks(*to, meta, &[(block, text.len())]).map(|_| ()).unwrap();
+                        copies += 1;
+                    }
+                }
+                3 | 4 => drop(endpoint.poll(keeper)),
+                _ if !keeper.arrived.is_empty() => drop(keeper.arrived.remove(random.below(keeper.arrived.len()))),
+                _ => {}
+            }
+            sides.iter().for_each(|(_, keeper, ..)| keeper.check());
+        }
+    }
+    assert!(cells > 500 && copies > 100, "{cells} {copies}");
+}

@@ -2,6 +2,7 @@
 
 use super::dead_queue::DeadQueue;
 use super::in_progress::receive_pipelined;
+use super::packed::take_dropped;
 use super::passed::complete_in_cell;
 use super::recent::{RecentBody, RecentImmediate, RecentMessage};
 use super::{
@@ -421,6 +422,7 @@ impl Endpoint {
             Kind::Streamed => self.receive_streamed(index, entry, sink),
             Kind::Offer => self.take_offer(index, entry),
             Kind::Answer => self.take_answer(index, entry),
+            Kind::Dropped => take_dropped(peer, entry),
             Kind::CopyTime => {
                 let [word, ..] = words_of(entry);
                 peer.outstanding.record_copied_out(word as u32, word >> 32);

@@ -66,7 +66,7 @@ pub const TARGETS: &[Target] = &[
             part("crates/pvm-fmp/src/endpoint/in_progress.rs", &["receive_pipelined", "receive_complete"]),
             part(
                 "crates/pvm-fmp/src/endpoint/passed.rs",
-                &["take_offer", "take_answer", "receive_passed", "complete_in_cell"],
+                &["take_offer", "take_answer", "receive_passed", "complete_in_cell", "take_dropped"],
             ),
             part("crates/pvm-fmp/src/pair_memory.rs", &["open", "file_of", "of", "holds", "read"]),
             part("crates/pvm-fmp/src/endpoint/recent.rs", &["take"]),
@@ -329,7 +329,15 @@ fn action(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Resul
         19..=21 => entry(from, hostile, Kind::Blocks, &[value & 0xffff_ffff | 1 << 32])?,
         22 | 23 => entry(from, hostile, Kind::Rendezvous, &[value])?,
         24 | 25 => {
-            let kinds = [Kind::Pipelined, Kind::Offer, Kind::Answer, Kind::Passed, Kind::Streamed, Kind::CopyTime];
+            let kinds = [
+                Kind::Pipelined,
+                Kind::Offer,
+                Kind::Answer,
+                Kind::Passed,
+                Kind::Streamed,
+                Kind::CopyTime,
+                Kind::Dropped,
+            ];
             let kind = kinds[(value >> 40) as usize % kinds.len()];
             entry(from, hostile, kind, &[value])?;
         }
