@@ -66,9 +66,24 @@ pub const TARGETS: &[Target] = &[
             part("crates/pvm-fmp/src/endpoint/in_progress.rs", &["receive_pipelined", "receive_complete"]),
             part(
                 "crates/pvm-fmp/src/endpoint/passed.rs",
-                &["take_offer", "take_answer", "receive_passed", "complete_in_cell", "take_dropped"],
+                &["take_offer", "take_answer", "receive_passed", "complete_in_cell", "from_word", "note"],
             ),
-            part("crates/pvm-fmp/src/pair_memory.rs", &["open", "file_of", "of", "holds", "read"]),
+            part("crates/pvm-fmp/src/endpoint/packed.rs", &["take_dropped"]),
+            part(
+                "crates/pvm-fmp/src/pair_memory.rs",
+                &[
+                    "open",
+                    "file_of",
+                    "of",
+                    "holds",
+                    "may_arrive",
+                    "read",
+                    "retain",
+                    "release",
+                    "note_dropped",
+                    "keep_released",
+                ],
+            ),
             part("crates/pvm-fmp/src/endpoint/recent.rs", &["take"]),
             part("crates/pvm-fmp/src/immediate.rs", &["filled_body", "copy_numbers_to"]),
             part(
