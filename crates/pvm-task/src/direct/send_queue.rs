@@ -168,6 +168,14 @@ impl QueuedBody {
         }
     }
 
+    /// Lets a fabric send from the copy, too. Returns `None` if there is none.
+    pub fn share(&mut self) -> Option<Arc<Vec<u8>>> {
+        if let QueuedBody::Bytes(copy) = self {
+            *self = QueuedBody::Shared(Arc::new(std::mem::take(copy)));
+        }
+        if let QueuedBody::Shared(copy) = self { Some(copy.clone()) } else { None }
+    }
+
     pub fn body(&self) -> Body<'_> {
         match self {
             QueuedBody::Bytes(bytes) => Body::Bytes(bytes),

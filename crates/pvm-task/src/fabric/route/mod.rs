@@ -12,6 +12,7 @@
 //!
 //! Two tasks have at most one link, on a fabric or a direct one.
 mod calls;
+mod lent;
 mod link;
 mod posted;
 mod sending;
