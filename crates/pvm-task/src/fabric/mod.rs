@@ -297,6 +297,11 @@ impl FabricLinks {
         Ok(self.events.pop_front())
     }
 
+    /// Returns whether [`FabricLinks::poll`] has something to do even if the provider has nothing new.
+    pub fn has_more(&self) -> bool {
+        !self.events.is_empty() || self.endpoint.has_events() || !self.waiting_reads.is_empty()
+    }
+
     fn proceed(&mut self) -> Result<(), Failure> {
         while let Some(arrived) = self.endpoint.poll()? {
             self.pauses.reset();

@@ -223,8 +223,8 @@ impl Pieces {
         replace_lent(&mut self.sources, copy);
     }
 
-    /// Returns the memory, when the link has ended. That of sealed pieces stays registered: a provider in software may go on sending from
-    /// it, and what the old peer may still read is sealed for others.
+    /// Returns the memory, when the link has ended. That of sealed pieces stays registered: a provider in software may go on
+    /// sending from it, and what the old peer may still read is sealed for others.
     pub fn into_stages(self) -> Option<RegionId> {
         self.stages
     }

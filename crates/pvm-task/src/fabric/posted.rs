@@ -57,9 +57,9 @@ impl FabricLinks {
         self.posted.accepts = (!has_message).then_some(accepts);
     }
 
-    /// Returns the length of the body that is being read into the memory of the posted receive, if there is one.
-    pub fn filling_bytes(&self) -> Option<usize> {
-        self.posted.filling.map(|(.., bytes)| bytes)
+    /// Returns the link whose body is being read into the memory of the posted receive, and the body's length, if there is one.
+    pub fn filling(&self) -> Option<(LinkName, usize)> {
+        self.posted.filling.map(|(link, _, bytes)| (link, bytes))
     }
 
     /// Ends the posted receive. Returns the link whose body has not arrived wholly: it is to be ended, and the peer sends the

@@ -3,10 +3,13 @@ use super::heap::HeapParts;
 use super::pieces::{Pieces, Source};
 use super::{Broken, FabricEvent, FabricLinks, LinkName, Neighbour, no_region, send_frame};
 use pvm_core::fabric::{Message, Offered, Transfer};
-use pvm_fmp::Block;
+use pvm_fmp::{Block, count_copy};
 use pvm_net::fabric::{Endpoint, Failure, LoanId, Memory, RegionId, Remote, SendError};
 use std::sync::Arc;
 use std::time::Instant;
+
+/// The shortest body that is read from the task's heap, in bytes.
+const HEAP_BYTES_MIN: usize = 64 << 10;
 
 /// Where a body is that does not fit a frame.
 pub enum Body {
@@ -107,10 +110,7 @@ impl FabricLinks {
                 let (region, offset, offer) = match body {
                     Body::InRegion(region, offset, _) => (region, offset, Offer::Kept),
                     Body::Bytes(body) => own_region(endpoint, body)?,
-                    Body::InBlock(block, _) => {
-                        let (region, offset) = self.heap.offer(&block, endpoint)?;
-                        (region, offset, Offer::InHeap(region))
-                    }
+                    Body::InBlock(block, bytes) => block_region(&mut self.heap, endpoint, &block, bytes)?,
                     Body::Lent(..) => return Err(no_region()),
                 };
                 let remote = endpoint.remote(region, offset, bytes).ok_or_else(no_region)?;
@@ -173,6 +173,24 @@ impl FabricLinks {
             }
         }
         self.events.push_back(FabricEvent::Sent(name, up_to));
+    }
+}
+
+/// Registers the part of the heap with this body. A short body is copied: that takes less time. So is one where the heap cannot
+/// be registered, since the process may lock no more memory, or the pages of the system are longer than those of the heap.
+fn block_region(
+    heap: &mut HeapParts,
+    endpoint: &mut Endpoint,
+    block: &Block,
+    bytes: usize,
+) -> Result<(RegionId, usize, Offer), Failure> {
+    let offered = if bytes < HEAP_BYTES_MIN { None } else { heap.offer(block, endpoint).ok() };
+    match offered {
+        Some((region, offset)) => Ok((region, offset, Offer::InHeap(region))),
+        None => {
+            count_copy(bytes);
+            own_region(endpoint, Arc::new(block.lend(0..bytes).to_vec()))
+        }
     }
 }
 

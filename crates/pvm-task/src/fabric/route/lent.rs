@@ -165,7 +165,8 @@ impl FabricRoute {
         }
     }
 
-    /// Copies the body of the message whose memory was lent, unless the peer has taken it.
+    /// Copies the body of the message whose memory was lent, unless the peer has taken it: what it sends next is to find its
+    /// receive, so nothing more is taken in then.
     fn keep_lent(&mut self, to: Tid, body: &[u8]) {
         let Ok(at) = self.position(to) else { return };
         let link = &mut self.links[at];
@@ -174,6 +175,7 @@ impl FabricRoute {
         if let (Some(copy), State::Open(fabric)) = (message.body.share(), &mut self.state) {
             fabric.keep_lent(link.name, &copy);
         }
+        self.wait_for_peer(to, body.len());
     }
 }
 
@@ -191,7 +193,6 @@ impl Member {
         let reserved = QueuedMessage { meta, body: copy, length: bytes.len() };
         lender.lend(bytes, &mut self.fabric, FabricRoute::discard, |fabric| fabric.send_lent(to, reserved, way));
         self.fabric.keep_lent(to, bytes);
-        self.fabric.wait_for_peer(to, bytes.len());
         Ok(true)
     }
 }

@@ -76,9 +76,9 @@ impl FabricRoute {
         }));
     }
 
-    /// Tells the only peer whose message the filter accepts that a receive waits for it.
-    fn want(&mut self, filter: &Filter, room: usize) {
-        let (Ok(at), State::Open(fabric)) = (self.position(Tid(filter.src as u32)), &mut self.state) else { return };
+    /// Tells this peer that a receive waits for its message.
+    fn want(&mut self, from: Tid, filter: &Filter, room: usize) {
+        let (Ok(at), State::Open(fabric)) = (self.position(from), &mut self.state) else { return };
         let link = &mut self.links[at];
         let wanted = (link.received.get(), wanted(filter, room));
         if link.peer_switched
@@ -90,12 +90,11 @@ impl FabricRoute {
         }
     }
 
-    /// Returns the length of the body that is being read into the memory of the posted receive, if there is one.
-    fn filling_bytes(&self) -> Option<usize> {
-        match &self.state {
-            State::Open(fabric) => fabric.filling_bytes(),
-            State::Unopened | State::Absent => None,
-        }
+    /// Returns the peer whose body is being read into the memory of the posted receive, and the body's length, if there is one.
+    fn filling(&self) -> Option<(Tid, usize)> {
+        let State::Open(fabric) = &self.state else { return None };
+        let (name, bytes) = fabric.filling()?;
+        self.links.iter().find(|link| link.name == name).map(|link| (link.peer, bytes))
     }
 
     /// Ends the posted receive. Returns the message that was read into its memory, and the length of its body.
@@ -140,6 +139,8 @@ impl Task {
             return None;
         }
         let member = self.member.as_mut()?;
+        // The fabric is asked with the memory at hand.
+        member.fabric.was_polled = true;
         // What has arrived before is before it in the queue.
         let others = member.progress_direct_links(&mut self.state, 1);
         if others > 0 {
@@ -176,19 +177,16 @@ impl Task {
         let member = self.member.as_mut()?;
         member.fabric.post(filter);
         member.fabric.poll();
-        // Not for a receive that only looks.
-        let tells = member.fabric.is_awaited && room >= LENT_BYTES_MIN && filter.src != ANY;
-        if let Some(bytes) = member.fabric.filling_bytes() {
-            if tells {
-                // The peer may have offered a first piece only.
-                member.fabric.want(filter, room);
-            }
+        if let Some((from, bytes)) = member.fabric.filling() {
+            // The peer may have offered a first piece only. Whoever has called waits for the rest in any case.
+            member.fabric.want(from, filter, room);
             self.wait_until_filled(time_for(bytes));
         }
         let member = self.member.as_mut()?;
         let filled = member.fabric.end_posted();
-        if filled.is_none() && tells {
-            member.fabric.want(filter, room);
+        // Not for a receive that only looks.
+        if filled.is_none() && member.fabric.is_awaited && room >= LENT_BYTES_MIN && filter.src != ANY {
+            member.fabric.want(Tid(filter.src as u32), filter, room);
         }
         filled
     }
@@ -197,7 +195,7 @@ impl Task {
     fn wait_until_filled(&mut self, limit: Duration) {
         let begun = Instant::now();
         let mut looked = begun;
-        while let Some(member) = self.member.as_mut().filter(|member| member.fabric.filling_bytes().is_some()) {
+        while let Some(member) = self.member.as_mut().filter(|member| member.fabric.filling().is_some()) {
             let now = Instant::now();
             if now - begun > limit {
                 return;

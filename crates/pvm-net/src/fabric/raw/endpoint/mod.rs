@@ -418,6 +418,11 @@ impl Endpoint {
         Ok(self.events.pop_front())
     }
 
+    /// Returns whether [`Endpoint::poll`] has an event without asking the provider.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     fn take_completions(&mut self) -> Result<(), Failure> {
         let empty = CqMsgEntry { op_context: std::ptr::null_mut(), flags: 0, len: 0 };
         let mut entries = [empty; COMPLETIONS_AT_A_TIME];
