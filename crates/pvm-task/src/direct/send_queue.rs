@@ -322,6 +322,20 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_is_shared_with_a_fabric_as_it_is() {
+        let body = vec![7; SPARE_BYTES_MIN];
+        let mut queue = SendQueue::default();
+        let mut copy = QueuedBody::reserve(Body::Bytes(&body), &mut queue.pool).unwrap();
+        copy.fill(Body::Bytes(&body));
+        let QueuedBody::Bytes(bytes) = &copy else { panic!("it is a copy") };
+        let place = bytes.as_ptr();
+        let shared = [copy.share().unwrap(), copy.share().unwrap()];
+        assert!(shared.iter().all(|bytes| **bytes == body && bytes.as_ptr() == place));
+        let mut heap = Endpoint::new().unwrap();
+        assert!(QueuedBody::Blocks(vec![(heap.allocate(100).unwrap(), 100)]).share().is_none());
+    }
+
+    #[test]
     fn a_body_is_written_from_where_it_lies() {
         let mut heap = Endpoint::new().unwrap();
         let blocks = [&b"abc"[..], b"defgh", b"i"].map(|bytes| {
