@@ -165,6 +165,11 @@ impl Segment {
         self.readable.as_fd()
     }
 
+    /// Returns the memory file.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.writable.as_fd()
+    }
+
     /// Makes the segment longer. Returns the offset and the length of the new usable part, which has at least `bytes`
     /// bytes. The segment doubles, or grows by as much as limits of address space and file size allow. One page of each
     /// extent is not used, so that no free run reaches into another extent.

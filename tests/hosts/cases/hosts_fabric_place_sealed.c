@@ -2,4 +2,5 @@
 //@ ours-only D3: skip
 //@ daemon-env PVM_FABRIC=tcp
 //@ timeout 90
+#define SEALED
 #include "hosts_fabric_place.c"

@@ -124,6 +124,8 @@ pub struct Heap<S: Source> {
     /// The class of each span of small blocks, by the offset of the span.
     spans: BTreeMap<u64, usize>,
     in_use_bytes: u64,
+    /// How often memory was given back.
+    losses: u64,
     retired: bool,
     copy_policy: CopyPolicy,
     /// How long packed bodies are copied, once there was one.
@@ -143,6 +145,7 @@ impl<S: Source> Heap<S> {
             small,
             spans: BTreeMap::new(),
             in_use_bytes: 0,
+            losses: 0,
             retired: false,
             copy_policy: CopyPolicy::default(),
             ways: None,
@@ -276,6 +279,7 @@ impl<S: Source> Heap<S> {
             if excess < bytes {
                 self.resident.add(offset, bytes - excess);
             }
+            self.losses += 1;
             self.source.give_back(offset + bytes - excess, excess);
             self.hollow.add(offset + bytes - excess, excess);
         }

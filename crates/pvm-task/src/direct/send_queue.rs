@@ -168,6 +168,14 @@ impl QueuedBody {
         }
     }
 
+    /// Lets a fabric send from the copy, too. Returns `None` if there is none.
+    pub fn share(&mut self) -> Option<Arc<Vec<u8>>> {
+        if let QueuedBody::Bytes(copy) = self {
+            *self = QueuedBody::Shared(Arc::new(std::mem::take(copy)));
+        }
+        if let QueuedBody::Shared(copy) = self { Some(copy.clone()) } else { None }
+    }
+
     pub fn body(&self) -> Body<'_> {
         match self {
             QueuedBody::Bytes(bytes) => Body::Bytes(bytes),
@@ -311,6 +319,20 @@ mod tests {
             assert_eq!(next.as_ptr() == place, !has_other);
             assert!(other.is_none_or(|other| *other == body));
         }
+    }
+
+    #[test]
+    fn a_copy_is_shared_with_a_fabric_as_it_is() {
+        let body = vec![7; SPARE_BYTES_MIN];
+        let mut queue = SendQueue::default();
+        let mut copy = QueuedBody::reserve(Body::Bytes(&body), &mut queue.pool).unwrap();
+        copy.fill(Body::Bytes(&body));
+        let QueuedBody::Bytes(bytes) = &copy else { panic!("it is a copy") };
+        let place = bytes.as_ptr();
+        let shared = [copy.share().unwrap(), copy.share().unwrap()];
+        assert!(shared.iter().all(|bytes| **bytes == body && bytes.as_ptr() == place));
+        let mut heap = Endpoint::new().unwrap();
+        assert!(QueuedBody::Blocks(vec![(heap.allocate(100).unwrap(), 100)]).share().is_none());
     }
 
     #[test]

@@ -14,9 +14,10 @@ impl FabricLinks {
         self.endpoint.recycle(body);
     }
 
-    /// Frees the memory of earlier bodies, which was kept for the next ones.
+    /// Frees the memory of earlier bodies, which was kept for the next ones, and ends the registration of the heap's parts.
     pub fn forget_spare_bodies(&mut self) {
         self.endpoint.forget_spare_bodies();
+        self.heap.close(&mut self.endpoint);
     }
 
     /// Begins to read a piece, after those that wait.

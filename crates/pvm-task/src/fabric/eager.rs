@@ -1,11 +1,12 @@
 //! Eager bodies on their way to the provider; and how long bodies take, so that the peer learns which of its bodies should be
 //! eager.
 use super::no_region;
-use super::pieces::Source;
+use super::pieces::{Source, replace_lent};
 use super::sealed::Seals;
 use pvm_core::fabric::{Ready, Transfer, Transfers, Wishes};
-use pvm_net::fabric::{Endpoint, Peer, SendError};
+use pvm_net::fabric::{Endpoint, Peer, SendError, Start};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A body that has begun to arrive.
@@ -42,6 +43,11 @@ impl Bodies {
         self.transfers.wishes()
     }
 
+    /// Replaces the memory that is lent by a copy of the body.
+    pub fn keep(&mut self, copy: &Arc<Vec<u8>>) {
+        replace_lent(&mut self.eager, copy);
+    }
+
     /// Notes that a body begins to arrive.
     pub fn begin(&mut self, message: u64, bytes: u64, transfer: Transfer) {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -73,24 +79,26 @@ pub(super) fn send_frame(
     source: Option<&Source>,
     scratch: &mut Vec<u8>,
 ) -> Result<(), SendError> {
-    let part = source.zip(ready.body);
-    let (in_region, bytes) = match part {
-        Some((Source::InRegion(region, start), part)) => (Some((*region, start + part.at, part.bytes)), &[][..]),
-        Some((Source::Bytes(body), part)) => (None, &body[part.at..part.at + part.bytes]),
-        None => (None, &[][..]),
-    };
-    let parts = [ready.head(), ready.content, bytes];
-    let Some(seals) = seals else {
-        return match in_region {
-            Some(place) => endpoint.send_from(peer, &parts, place),
-            None => endpoint.send(peer, &parts),
+    let (head, content) = (ready.head(), ready.content);
+    let mut send = |bytes: &[u8], rest: Option<(Start, usize)>| {
+        let Some(seals) = seals else {
+            return match rest {
+                Some((start, bytes)) => endpoint.send_from(peer, &[head, content], start, bytes),
+                None => endpoint.send(peer, &[head, content, bytes]),
+            };
         };
+        scratch.clear();
+        [head, content, bytes].iter().for_each(|part| scratch.extend_from_slice(part));
+        if let Some((start, bytes)) = rest {
+            endpoint.append(start, bytes, scratch).ok_or_else(|| SendError::Failed(no_region()))?;
+        }
+        seals.seal_frame(ready.serial, scratch);
+        endpoint.send(peer, &[scratch])
     };
-    scratch.clear();
-    parts.iter().for_each(|part| scratch.extend_from_slice(part));
-    if let Some((region, offset, bytes)) = in_region {
-        endpoint.append(region, offset, bytes, scratch).ok_or_else(|| SendError::Failed(no_region()))?;
+    match source.zip(ready.body) {
+        Some((source, part)) => {
+            source.with_bytes(part.at, part.bytes, |bytes, start| send(bytes, start.map(|start| (start, part.bytes))))
+        }
+        None => send(&[], None),
     }
-    seals.seal_frame(ready.serial, scratch);
-    endpoint.send(peer, &[scratch])
 }

@@ -9,31 +9,31 @@
 //! cannot even disturb a link.
 mod bodies;
 mod eager;
+mod heap;
 mod look;
 mod pauses;
 mod pieces;
 mod posted;
 pub(crate) mod route;
 mod sealed;
+mod sending;
 
 use eager::{Bodies, send_frame};
+use heap::HeapParts;
 pub use look::{Found, look};
 use pauses::Pauses;
 pub use pauses::Wait;
-use pieces::{Pieces, Source};
+use pieces::Pieces;
 pub use posted::Accepts;
 use posted::Posted;
-use pvm_core::fabric::{
-    ArrivedBody, Event, Header, Introduction, Link, Message, Offered, ToRead, Transfer, UNCOUNTED_MAX, Untaken,
-};
-use pvm_net::fabric::{
-    Endpoint, Event as Arrived, Fabric, Failure, Memory, Peer, PlaceId, RegionId, Remote, SendError, Slot, Waits,
-};
+use pvm_core::fabric::{ArrivedBody, Event, Header, Introduction, Link, ToRead, UNCOUNTED_MAX, Untaken};
+use pvm_net::fabric::{Endpoint, Event as Arrived, Fabric, Failure, Memory, Peer, PlaceId, RegionId, Slot, Waits};
 pub use sealed::Secrets;
 use sealed::{FRAME_SEAL_BYTES, Seals};
+pub use sending::Body;
+use sending::Offer;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// How many credits a peer gets: frames that it may have under way.
@@ -57,24 +57,6 @@ const BODY_BYTES_MAX: u64 = 1 << 46;
 
 /// Names a link of this process.
 pub type LinkName = u64;
-
-/// Where a body is that does not fit a frame.
-pub enum Body {
-    /// In a region that was registered before, from this position on. It must not change until [`FabricEvent::Sent`].
-    InRegion(RegionId, usize, usize),
-    /// Here. It is kept until the peer has taken it.
-    Bytes(Arc<Vec<u8>>),
-}
-
-impl Body {
-    /// Returns the length in bytes.
-    fn len(&self) -> usize {
-        match self {
-            Body::InRegion(_, _, bytes) => *bytes,
-            Body::Bytes(bytes) => bytes.len(),
-        }
-    }
-}
 
 /// Why a link has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,10 +114,9 @@ struct Neighbour {
     peer: Peer,
     link: Link,
     seals: Option<Seals>,
-    /// The memory of bodies that the peer may still read: the number of the message, and the region if it is for this body
-    /// alone.
-    offers: VecDeque<(u64, Option<RegionId>)>,
-    /// Sealed bodies that are sent.
+    /// The memory of bodies that the peer may still read, with the numbers of their messages.
+    offers: VecDeque<(u64, Offer)>,
+    /// Bodies that are sent piece by piece.
     pieces: Pieces,
     /// Bodies that are read, by the numbers of their messages.
     places: BTreeMap<u64, PlaceId>,
@@ -161,6 +142,8 @@ pub struct FabricLinks {
     untold: Vec<LinkName>,
     /// Memory for sealed pieces, of links that have ended.
     spare_stages: Vec<RegionId>,
+    /// The parts of the task's heap that peers read.
+    heap: HeapParts,
     events: VecDeque<FabricEvent>,
     /// Frames that were dropped, because they name no link, or have not its seal.
     pub dropped: u64,
@@ -186,6 +169,7 @@ impl FabricLinks {
             due: Vec::new(),
             untold: Vec::new(),
             spare_stages: Vec::new(),
+            heap: HeapParts::default(),
             events: VecDeque::new(),
             dropped: 0,
             scratch: Vec::new(),
@@ -282,10 +266,9 @@ impl FabricLinks {
     pub fn disconnect(&mut self, name: LinkName) -> Option<Untaken> {
         let neighbour = self.neighbours.remove(&name)?;
         self.posted.forget(name);
-        for region in neighbour.offers.into_iter().filter_map(|(_, region)| region) {
-            self.endpoint.retire(region);
-        }
-        self.spare_stages.extend(neighbour.pieces.into_stages());
+        let memory = (&mut self.endpoint, &mut self.heap, &mut self.spare_stages);
+        let offers = neighbour.offers.into_iter().map(|(_, offer)| offer);
+        Neighbour::give_back(offers, neighbour.pieces, neighbour.seals.is_some(), memory);
         for place in neighbour.places.into_values() {
             self.endpoint.give_up_body(place);
         }
@@ -302,108 +285,21 @@ impl FabricLinks {
         }
     }
 
-    /// Returns how many bytes content and body may have together to travel in one frame. Longer bodies are read by the
-    /// peer.
-    pub fn short_bytes_max(&self, name: LinkName) -> usize {
-        self.neighbours.get(&name).map_or(0, |to| to.link.short_bytes_max(to.frame_seal_bytes()))
-    }
-
-    /// Sends a message whose whole content fits a frame. Returns its number, or `None` if there is no such link.
-    pub fn send_short(&mut self, name: LinkName, content: Vec<u8>) -> Option<u64> {
-        let to = self.neighbours.get_mut(&name)?;
-        assert!(content.len() <= to.link.short_bytes_max(to.frame_seal_bytes()), "the content fits a frame");
-        let number = to.link.send(Message::Short(content));
-        self.transmit(name);
-        Some(number)
-    }
-
-    /// Sends a message with a body that does not fit a frame: in several frames, or the peer reads it. Returns its number, or
-    /// `None` if there is no such link.
-    pub fn send_long(&mut self, name: LinkName, content: Vec<u8>, body: Body) -> Result<Option<u64>, Failure> {
-        let Some(to) = self.neighbours.get_mut(&name) else { return Ok(None) };
-        assert!(content.len() <= to.link.offer_content_bytes_max(to.frame_seal_bytes()), "the content fits a frame");
-        let bytes = body.len();
-        if let Body::InRegion(region, offset, bytes) = &body {
-            self.endpoint.remote(*region, *offset, *bytes).ok_or_else(no_region)?;
-        }
-        let number = match to.link.wishes_of_peer().transfer_of(bytes) {
-            Transfer::Eager => {
-                to.bodies.eager.push_back(Source::from(body));
-                to.link.send_eager(content, bytes)
-            }
-            Transfer::Read if to.seals.is_some() && bytes > 0 => {
-                to.pieces.push(Source::from(body), &mut self.endpoint, &mut self.spare_stages)?;
-                to.link.send_in_pieces(content, bytes as u64)
-            }
-            Transfer::Read => {
-                let (region, offset, own) = match body {
-                    Body::InRegion(region, offset, _) => (region, offset, None),
-                    Body::Bytes(body) => {
-                        let region = self.endpoint.register(Memory::from_vec(body))?;
-                        (region, 0, Some(region))
-                    }
-                };
-                let remote = self.endpoint.remote(region, offset, bytes).ok_or_else(no_region)?;
-                to.offer(content, remote, bytes, own)
-            }
-        };
-        self.active_at = Some(Instant::now());
-        self.transmit(name);
-        Ok(Some(number))
-    }
-
-    /// Sends what the peer has buffers for. Seals one piece at the most: the provider has its turn before the next one.
-    fn transmit(&mut self, name: LinkName) {
-        let mut may_seal = true;
-        while let Some(to) = self.neighbours.get_mut(&name) {
-            if let Some(seals) = to.seals.as_ref().filter(|_| may_seal) {
-                match to.pieces.seal(&mut to.link, seals, &mut self.endpoint) {
-                    Ok(has_sealed) => may_seal = !has_sealed,
-                    Err(failure) => return self.give_up(name, Broken::Provider(failure)),
-                }
-            }
-            let Some(ready) = to.link.ready(to.frame_seal_bytes()) else { break };
-            let is_end = ready.body.is_some_and(|part| part.is_last);
-            let source = to.bodies.eager.front();
-            match send_frame(&mut self.endpoint, to.peer, to.seals.as_ref(), &ready, source, &mut self.scratch) {
-                Ok(()) => {
-                    to.link.sent();
-                    if is_end {
-                        to.bodies.eager.pop_front();
-                    }
-                }
-                Err(SendError::Full) => return self.mark_due(name),
-                Err(SendError::TooLong) => unreachable!("a frame is not longer than the peer's buffers, nor ours"),
-                Err(SendError::Failed(failure)) => return self.give_up(name, Broken::Provider(failure)),
-            }
-        }
-        if self.neighbours.get(&name).is_some_and(|to| to.pieces.can_seal(&to.link)) {
-            self.mark_due(name);
-        }
-    }
-
-    fn mark_due(&mut self, name: LinkName) {
-        if !self.due.contains(&name) {
-            self.due.push(name);
-        }
-    }
-
     /// Lets everything proceed, and returns the next event. After an error the fabric is useless.
     pub fn poll(&mut self) -> Result<Option<FabricEvent>, Failure> {
         while self.events.is_empty() {
             self.proceed()?;
             // Pieces are sealed one by one, so that the provider sends each before the next one is ready.
-            if !self.can_seal() {
+            if !self.can_make_piece() {
                 break;
             }
         }
         Ok(self.events.pop_front())
     }
 
-    /// Returns whether there is a piece to seal, and memory for it.
-    fn can_seal(&self) -> bool {
-        let can = |name: &LinkName| self.neighbours.get(name).is_some_and(|to| to.pieces.can_seal(&to.link));
-        self.due.iter().any(can)
+    /// Returns whether [`FabricLinks::poll`] has something to do even if the provider has nothing new.
+    pub fn has_more(&self) -> bool {
+        !self.events.is_empty() || self.endpoint.has_events() || !self.waiting_reads.is_empty()
     }
 
     fn proceed(&mut self) -> Result<(), Failure> {
@@ -520,17 +416,6 @@ impl FabricLinks {
         }
     }
 
-    /// Frees the memory of the bodies that the peer has taken.
-    fn taken(&mut self, name: LinkName, up_to: u64) {
-        let Some(to) = self.neighbours.get_mut(&name) else { return };
-        while to.offers.front().is_some_and(|(number, _)| *number < up_to) {
-            if let Some((_, Some(region))) = to.offers.pop_front() {
-                self.endpoint.unregister(region);
-            }
-        }
-        self.events.push_back(FabricEvent::Sent(name, up_to));
-    }
-
     /// Says how to wait for the next event, after [`FabricLinks::poll`] has returned none. Reports before what has
     /// arrived, so that no peer keeps its messages longer than necessary.
     pub fn how_to_wait(&mut self, now: Instant) -> Wait {
@@ -540,7 +425,11 @@ impl FabricLinks {
             }
             self.transmit(name);
         }
-        if !self.events.is_empty() || !self.waiting_reads.is_empty() || self.can_seal() || self.carries_bodies(now) {
+        if !self.events.is_empty()
+            || !self.waiting_reads.is_empty()
+            || self.can_make_piece()
+            || self.carries_bodies(now)
+        {
             return Wait::Not;
         }
         let can_sleep = match self.endpoint.waits() {
@@ -564,14 +453,6 @@ impl FabricLinks {
 }
 
 impl Neighbour {
-    /// Offers a body to the peer. `own`: the region if it is for this body alone. Returns the number of the message.
-    fn offer(&mut self, content: Vec<u8>, remote: Remote, bytes: usize, own: Option<RegionId>) -> u64 {
-        let offered = Offered { bytes: bytes as u64, address: remote.address, key: remote.key };
-        let number = self.link.send(Message::Long(content, offered));
-        self.offers.push_back((number, own));
-        number
-    }
-
     /// Returns whether the peer has bodies to read, or parts of them are on their way to it.
     fn offers_bodies(&self) -> bool {
         !self.offers.is_empty() || self.pieces.is_used() || !self.bodies.eager.is_empty()

@@ -1,7 +1,9 @@
 //! A posted receive: a long body that arrives for it is read into its memory at once. Its task tells the peer of it, which may
 //! then offer memory that it lends for this message alone.
+use super::sending::{Body, Offer};
 use super::{FabricEvent, FabricLinks, LinkName, no_region};
 use pvm_net::fabric::{Failure, Lender, PlaceId, ReadError, SourceLender, choice};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Returns whether a message of that link with this content is the one for which the receive waits.
@@ -55,9 +57,9 @@ impl FabricLinks {
         self.posted.accepts = (!has_message).then_some(accepts);
     }
 
-    /// Returns the length of the body that is being read into the memory of the posted receive, if there is one.
-    pub fn filling_bytes(&self) -> Option<usize> {
-        self.posted.filling.map(|(.., bytes)| bytes)
+    /// Returns the link whose body is being read into the memory of the posted receive, and the body's length, if there is one.
+    pub fn filling(&self) -> Option<(LinkName, usize)> {
+        self.posted.filling.map(|(link, _, bytes)| (link, bytes))
     }
 
     /// Ends the posted receive. Returns the link whose body has not arrived wholly: it is to be ended, and the peer sends the
@@ -87,8 +89,8 @@ impl FabricLinks {
         Ok(place)
     }
 
-    /// Tells the peer that the next message of this link is waited for, with these words, unless one is arriving already.
-    /// Returns whether it is told. Nothing is told on a sealed link: its bodies are copied in any case.
+    /// Tells the peer that the next message of this link is waited for, with these words, unless the peer could do nothing
+    /// with that any more. Returns whether it is told. Nothing is told on a sealed link: its bodies are copied in any case.
     pub fn want(&mut self, name: LinkName, words: &[u8]) -> bool {
         let Some(from) = self.neighbours.get_mut(&name).filter(|from| from.seals.is_none()) else { return false };
         let is_told = from.link.want(words);
@@ -96,10 +98,19 @@ impl FabricLinks {
         is_told
     }
 
-    /// Returns the words of the peer if it waits for the message that is sent next, and the provider allows to lend memory.
+    /// Returns whether the provider allows to lend memory that peers read.
+    pub fn may_lend(&self) -> bool {
+        choice::may_lend(&self.provider)
+    }
+
+    /// Returns the words of the peer if it waits for the message that is sent next.
     pub fn wanted_by_peer(&self, name: LinkName) -> Option<&[u8]> {
-        let to = self.neighbours.get(&name).filter(|to| to.seals.is_none() && choice::may_lend(&self.provider))?;
-        to.link.wanted_by_peer()
+        self.neighbours.get(&name).filter(|to| to.seals.is_none())?.link.wanted_by_peer()
+    }
+
+    /// Returns the words of the peer if it waits for the message with this number.
+    pub fn wanted_of(&self, name: LinkName, message: u64) -> Option<&[u8]> {
+        self.neighbours.get(&name).filter(|to| to.seals.is_none())?.link.wanted_of(message)
     }
 
     /// Returns what lends memory for a message.
@@ -107,18 +118,48 @@ impl FabricLinks {
         self.endpoint.source_lender()
     }
 
-    /// Sends a message whose body is in the memory that is lent. The peer reads it.
-    pub fn send_lent(&mut self, name: LinkName, content: Vec<u8>) -> Result<(), Failure> {
-        let region = self.endpoint.register_lent()?.ok_or_else(no_region)?;
+    /// Sends a message whose body is in the memory that is lent. `is_wanted`: the peer waits for it and reads it there.
+    /// Otherwise it is sent from there as from a body of the task, but of a body in clear that the peer reads only the
+    /// first piece, until [`FabricLinks::offer_lent`] or [`FabricLinks::keep_lent`]. Returns the number of the message, or
+    /// `None` if there is no such link.
+    pub fn send_lent(&mut self, name: LinkName, content: Vec<u8>, is_wanted: bool) -> Result<Option<u64>, Failure> {
+        if !is_wanted {
+            let (loan, bytes) = self.endpoint.source_loan().ok_or_else(no_region)?;
+            return self.send_long(name, content, Body::Lent(loan, bytes));
+        }
+        let region = self.endpoint.register_lent(0)?.ok_or_else(no_region)?;
         let bytes = self.endpoint.region_bytes(region);
         let to = self.neighbours.get_mut(&name).zip(self.endpoint.remote(region, 0, bytes));
         let Some((to, remote)) = to else {
             self.endpoint.unregister(region);
             return Err(no_region());
         };
-        to.offer(content, remote, bytes, Some(region));
+        let number = to.offer(content, remote, bytes, Offer::Own(region));
         self.active_at = Some(Instant::now());
         self.transmit(name);
-        Ok(())
+        Ok(Some(number))
+    }
+
+    /// Lets the peer read the rest of the body in the memory that is lent, since it waits for it. Returns false if that is not
+    /// possible yet.
+    pub fn offer_lent(&mut self, name: LinkName) -> Result<bool, Failure> {
+        let Some(to) = self.neighbours.get_mut(&name) else { return Ok(false) };
+        let is_offered = to.pieces.offer_lent(&mut to.link, &mut self.endpoint, &mut to.offers)?;
+        self.transmit(name);
+        Ok(is_offered)
+    }
+
+    /// Sends what is left of the body in the memory that is lent from this copy.
+    pub fn keep_lent(&mut self, name: LinkName, copy: &Arc<Vec<u8>>) {
+        if let Some(to) = self.neighbours.get_mut(&name) {
+            to.pieces.keep(copy);
+            to.bodies.keep(copy);
+            self.transmit(name);
+        }
+    }
+
+    /// Returns a number that grows when pieces of bodies are sent to the peer, or taken by it.
+    pub fn pieces_moved(&self, name: LinkName) -> u64 {
+        self.neighbours.get(&name).map_or(0, |to| to.link.pieces_sent() + to.link.pieces_taken_by_peer())
     }
 }

@@ -330,6 +330,11 @@ impl Link {
         self.taken_by_peer + self.kept.len() as u64 - 1
     }
 
+    /// Returns how many pieces were sent.
+    pub fn pieces_sent(&self) -> u64 {
+        self.pieces_sent
+    }
+
     /// Returns how many pieces the peer has taken: the memory of those with smaller numbers is free.
     pub fn pieces_taken_by_peer(&self) -> u64 {
         self.pieces_taken_by_peer

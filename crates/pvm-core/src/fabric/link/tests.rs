@@ -504,6 +504,31 @@ fn a_receive_that_waits_is_told_and_only_the_next_message_is_for_it() {
 }
 
 #[test]
+fn a_receive_that_waits_for_the_rest_of_a_body_is_told() {
+    let [mut one, mut other] = pair([8, 8]);
+    let pass = |from: &mut Link, to: &mut Link| {
+        std::iter::from_fn(|| next_frame(from)).for_each(|frame| to.receive(&frame, &mut memory).unwrap());
+    };
+    let message = other.send_in_pieces(vec![1], 10);
+    let piece = |bytes| Offered { bytes, address: 0, key: 0 };
+    other.add_piece(piece(4), [0; PIECE_TAG_BYTES]);
+    pass(&mut other, &mut one);
+    assert_eq!((other.wanted_of(message), other.wanted_by_peer()), (None, None));
+    assert!(one.want(b"rest"));
+    pass(&mut one, &mut other);
+    assert_eq!(other.wanted_of(message), Some(&b"rest"[..]));
+    assert_eq!((other.wanted_of(message + 1), other.wanted_by_peer()), (None, None), "not for the message after it");
+    other.add_piece(piece(6), [0; PIECE_TAG_BYTES]);
+    pass(&mut other, &mut one);
+    assert!(!one.want(b"late"), "all is offered");
+    // Nor for an eager body, whose frames hold copies.
+    let [mut one, mut other] = pair([8, 8]);
+    other.send_eager(vec![1], 1000);
+    one.receive(&next_frame(&mut other).unwrap(), &mut memory).unwrap();
+    assert!(!one.want(b"eager"));
+}
+
+#[test]
 fn nobody_waits_for_a_message_behind_those_that_were_sent() {
     let refused = |count: u64, words: usize| {
         let [mut link, _] = pair([4, 4]);

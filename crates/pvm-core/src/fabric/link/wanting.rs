@@ -1,6 +1,6 @@
 //! A side tells its peer that a receive waits for the peer's next message. The peer may then send it from memory that is
 //! needed only until it was read.
-use super::{Link, Violation};
+use super::{ArrivedBody, Link, Violation};
 
 /// The longest description of a wanted message, in bytes. The owner of the link makes it.
 pub const WANTED_BYTES_MAX: usize = 32;
@@ -8,27 +8,37 @@ pub const WANTED_BYTES_MAX: usize = 32;
 const COUNT_BYTES: usize = 8;
 
 impl Link {
-    /// Tells the peer that the owner waits for its next message, and what for. Nothing is told if a message has begun to
-    /// arrive. Returns whether it is told.
+    /// Tells the peer that the owner waits for its next message, and what for. Nothing is told if the peer could do nothing
+    /// with it, since the message has arrived, or its whole body is offered. Returns whether it is told.
     pub fn want(&mut self, words: &[u8]) -> bool {
         assert!(words.len() <= WANTED_BYTES_MAX, "so few words fit any frame");
-        if !self.arrivals.is_empty() || self.taken >= self.deliverable {
+        if !self.may_want() || self.taken >= self.deliverable {
             return false;
         }
         self.wanted = Some([&self.taken.to_le_bytes()[..], words].concat());
         true
     }
 
-    /// Returns whether the peer is to be told: not if a message has begun to arrive since.
+    /// Returns whether nothing of the next message has arrived, or only pieces of its body are offered so far.
+    fn may_want(&self) -> bool {
+        let is_partial = |first: &super::Arrival| first.bytes_to_come > 0 && first.body == ArrivedBody::Read;
+        self.arrivals.front().is_none_or(is_partial)
+    }
+
+    /// Returns whether the peer is to be told.
     pub(super) fn tells_wanted(&self) -> bool {
         let told = |wanted: &Vec<u8>| wanted.starts_with(&self.taken.to_le_bytes());
-        self.arrivals.is_empty() && self.wanted.as_ref().is_some_and(told)
+        self.may_want() && self.wanted.as_ref().is_some_and(told)
     }
 
     /// Returns what the peer waits for, if it waits for the message that is sent next.
     pub fn wanted_by_peer(&self) -> Option<&[u8]> {
-        let next = self.taken_by_peer + self.kept.len() as u64;
-        self.wanted_by_peer.as_ref().filter(|(count, _)| *count == next).map(|(_, words)| &words[..])
+        self.wanted_of(self.taken_by_peer + self.kept.len() as u64)
+    }
+
+    /// Returns what the peer waits for, if it waits for the message with this number.
+    pub fn wanted_of(&self, message: u64) -> Option<&[u8]> {
+        self.wanted_by_peer.as_ref().filter(|(count, _)| *count == message).map(|(_, words)| &words[..])
     }
 
     /// Takes in what the peer wants.

@@ -46,16 +46,21 @@ impl Memory {
     /// Maps the first `bytes` bytes of a memory file, such as a task's heap, so that peers read what is written there.
     /// The file must be sealed against shrinking.
     pub fn shared(file: BorrowedFd<'_>, bytes: usize) -> Result<Memory, MemoryError> {
+        Memory::shared_part(file, 0, bytes)
+    }
+
+    /// Does the same with the bytes from `offset` on. The offset is a multiple of the length of the system's pages.
+    pub fn shared_part(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> Result<Memory, MemoryError> {
         let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| MemoryError::MayShrink)?;
         if !seals.contains(SealFlags::SHRINK) {
             return Err(MemoryError::MayShrink);
         }
         let size = rustix::fs::fstat(file).map_err(MemoryError::System)?.st_size;
-        if u64::try_from(size).unwrap_or(0) < bytes as u64 {
+        if offset.checked_add(bytes as u64).is_none_or(|end| u64::try_from(size).unwrap_or(0) < end) {
             return Err(MemoryError::TooShort);
         }
         // SAFETY: a new mapping at a place that the system chooses.
-        let map = |access| unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, file, 0) };
+        let map = |access| unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, file, offset) };
         // Linux before 6.2 registers shared memory with RDMA devices only if the process may write there.
         let start = match map(ProtFlags::READ | ProtFlags::WRITE) {
             Err(Errno::ACCESS | Errno::PERM) => map(ProtFlags::READ),
@@ -199,6 +204,19 @@ mod tests {
         rustix::io::pwrite(&file, b"later", 100).unwrap();
         // SAFETY: the mapping has 8192 bytes.
         assert_eq!(unsafe { std::slice::from_raw_parts(memory.start().add(100), 5) }, b"later");
+        let page = rustix::param::page_size();
+        rustix::fs::ftruncate(&file, 2 * page as u64).unwrap();
+        rustix::io::pwrite(&file, b"second page", page as u64).unwrap();
+        let part = Memory::shared_part(file.as_fd(), page as u64, page).unwrap();
+        // SAFETY: the mapping has a page.
+        assert_eq!(unsafe { std::slice::from_raw_parts(part.start(), 11) }, b"second page");
+        for (offset, bytes, error) in [
+            (page as u64, page + 1, MemoryError::TooShort),
+            (u64::MAX, 2, MemoryError::TooShort),
+            (1, 1, MemoryError::System(Errno::INVAL)),
+        ] {
+            assert_eq!(Memory::shared_part(file.as_fd(), offset, bytes).err(), Some(error));
+        }
         let pipe = rustix::pipe::pipe().unwrap();
         assert_eq!(Memory::shared(pipe.0.as_fd(), 1).err(), Some(MemoryError::MayShrink));
     }

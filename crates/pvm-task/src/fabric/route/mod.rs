@@ -12,6 +12,7 @@
 //!
 //! Two tasks have at most one link, on a fabric or a direct one.
 mod calls;
+mod lent;
 mod link;
 mod posted;
 mod sending;
@@ -323,10 +324,14 @@ impl FabricRoute {
 
     // ----- what arrives
 
-    /// Takes in what has arrived. Returns the number of messages and events.
+    /// Takes in what has arrived; more may have arrived if it returns a number. Returns the number of messages and events.
     fn poll(&mut self) -> usize {
         let mut count = 0;
         while let State::Open(fabric) = &mut self.state {
+            // With a message at hand, the provider is not asked for further ones: that takes system calls.
+            if count > 0 && self.draining.is_none() && !fabric.has_more() {
+                break;
+            }
             match fabric.poll() {
                 Ok(None) => break,
                 Ok(Some(event)) => self.on_event(event),

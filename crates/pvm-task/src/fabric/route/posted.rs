@@ -1,42 +1,30 @@
-//! One-call sends and receives of long messages: the body is read from its sender's memory straight to its place.
+//! One-call receives of long messages: the body is read from its sender's memory straight to its place.
 //!
 //! A receive that waits for a long message lends its memory to the fabric. It also tells the sender, if it names one, that it
-//! waits. The sender then lends the memory of its message, if it is the very next one, and waits until the receiver has read
-//! it. Nobody waits for a receiver that does not wait itself.
-use super::{FabricLink, FabricRoute, State, header_of, read_message};
-use crate::control::Member;
-use crate::direct::Body;
-use crate::direct::send_queue::{QueuedBody, QueuedMessage};
+//! waits: the sender may then lend the memory of its message (module `lent`).
+use super::lent::LENT_BYTES_MIN;
+use super::{FabricLink, FabricRoute, State, read_message};
 use crate::message::OWN_DSIG;
 use crate::queue::accepts;
 use crate::receive::Envelope;
 use crate::target::Target;
 use crate::task::Task;
 use crate::types::{ANY, Delivered, Filter, Kind};
-use pvm_core::codes::Code;
 use pvm_core::codes::SYSCTX_TC;
 use pvm_core::tid::Tid;
 use pvm_fmp::Meta;
-use pvm_net::fabric::{Lender, SourceLender};
+use pvm_net::fabric::Lender;
 use std::time::{Duration, Instant};
 
 /// Only a receive with memory for at least this many bytes is posted: shorter bodies travel in frames.
 const ROOM_BYTES_MIN: usize = 4 << 10;
-/// The shortest message for which a sender lends its memory, in bytes: shorter ones are copied in less time than the receive
-/// takes to tell that it waits.
-const LENT_BYTES_MIN: usize = 256 << 10;
-/// A sender waits at most this long for what a receive tells; a shorter message for less.
-const AWAIT_TIME_MAX: Duration = Duration::from_micros(50);
-/// After this number of messages in a row for which no receive waited, a sender does so for one in `UNWANTED_PAUSE` only.
-const UNWANTED_MAX: u32 = 4;
-const UNWANTED_PAUSE: u32 = 32;
 /// The length, in bytes, of the description of what a receive waits for: context, tag, and length of its memory.
 pub(super) const WANTED_BYTES: usize = 16;
 /// A body that has not arrived after this time, and a further microsecond for each byte, does not arrive: the fabric is left.
 const FILL_TIME: Duration = Duration::from_secs(2);
 
 /// Returns how long a body of this length may take.
-fn time_for(bytes: usize) -> Duration {
+pub(super) fn time_for(bytes: usize) -> Duration {
     FILL_TIME + Duration::from_micros(bytes as u64)
 }
 
@@ -50,7 +38,7 @@ fn wanted(filter: &Filter, room: usize) -> [u8; WANTED_BYTES] {
 }
 
 /// Returns whether a receive that has told these words accepts a message of this length.
-fn is_wanted(words: &[u8], meta: &Meta, bytes: usize) -> bool {
+pub(super) fn is_wanted(words: &[u8], meta: &Meta, bytes: usize) -> bool {
     let Ok(words) = <[u8; WANTED_BYTES]>::try_from(words) else { return false };
     let int = |at: usize| i32::from_le_bytes([words[at], words[at + 1], words[at + 2], words[at + 3]]);
     let Some(room) = words.last_chunk().map(|room| u64::from_le_bytes(*room)) else { return false };
@@ -59,7 +47,7 @@ fn is_wanted(words: &[u8], meta: &Meta, bytes: usize) -> bool {
     bytes as u64 <= room && accepts(&filter, ANY, tag, ctx)
 }
 /// While a body arrives, the task polls without a pause for this time.
-const SPIN_TIME: Duration = Duration::from_millis(20);
+pub(super) const SPIN_TIME: Duration = Duration::from_millis(20);
 /// While a body arrives, the task looks at this interval for what arrives by other ways.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
@@ -88,9 +76,9 @@ impl FabricRoute {
         }));
     }
 
-    /// Tells the only peer whose message the filter accepts that a receive waits for it.
-    fn want(&mut self, filter: &Filter, room: usize) {
-        let (Ok(at), State::Open(fabric)) = (self.position(Tid(filter.src as u32)), &mut self.state) else { return };
+    /// Tells this peer that a receive waits for its message.
+    fn want(&mut self, from: Tid, filter: &Filter, room: usize) {
+        let (Ok(at), State::Open(fabric)) = (self.position(from), &mut self.state) else { return };
         let link = &mut self.links[at];
         let wanted = (link.received.get(), wanted(filter, room));
         if link.peer_switched
@@ -102,74 +90,11 @@ impl FabricRoute {
         }
     }
 
-    /// Returns what lends the memory of a message to that peer, if a receive waits for this very message. What the receive tells
-    /// may be on its way: a peer that answers does so at once. So it is awaited for a part of the time that a copy takes.
-    fn await_receive(&mut self, to: Tid, meta: &Meta, bytes: usize) -> Option<SourceLender> {
-        let (begun, limit) = (Instant::now(), Duration::from_nanos(bytes as u64 / 32).min(AWAIT_TIME_MAX));
-        loop {
-            self.poll();
-            let lender = self.source_lender(to, meta, bytes);
-            let at = self.position(to).ok()?;
-            let link = &mut self.links[at];
-            if lender.is_some() {
-                link.unwanted = 0;
-                return lender;
-            }
-            let is_hopeless = link.unwanted >= UNWANTED_MAX && link.unwanted % UNWANTED_PAUSE != 0;
-            if is_hopeless || begun.elapsed() >= limit {
-                link.unwanted = link.unwanted.wrapping_add(1).max(1);
-                return None;
-            }
-        }
-    }
-
-    /// Returns what lends the memory of a message to that peer, if a receive waits for this very message.
-    fn source_lender(&self, to: Tid, meta: &Meta, bytes: usize) -> Option<SourceLender> {
+    /// Returns the peer whose body is being read into the memory of the posted receive, and the body's length, if there is one.
+    fn filling(&self) -> Option<(Tid, usize)> {
         let State::Open(fabric) = &self.state else { return None };
-        let link = &self.links[self.position(to).ok()?];
-        let is_usable = link.carries && !link.falling_back && !link.is_blocked;
-        let words = fabric.wanted_by_peer(link.name).filter(|_| is_usable)?;
-        is_wanted(words, meta, bytes).then(|| fabric.source_lender())
-    }
-
-    /// Sends a message from the memory that is lent, and waits until the peer has taken it. If it does not, the link, or the
-    /// fabric, is given up after this call. `reserved`: the queued message, whose body is not copied yet.
-    fn send_lent(&mut self, to: Tid, reserved: QueuedMessage) {
-        let (Ok(at), State::Open(fabric)) = (self.position(to), &mut self.state) else { return };
-        let link = &mut self.links[at];
-        let (header, limit) = (header_of(&reserved.meta).to_vec(), time_for(reserved.length));
-        link.queue.push(reserved, true);
-        let number = link.queue.sent_count();
-        if fabric.send_lent(link.name, header).is_err() {
-            return self.give_up(at);
-        }
-        let begun = Instant::now();
-        while begun.elapsed() < limit {
-            self.poll();
-            let Some(link) = self.position(to).ok().map(|at| &self.links[at]) else { return };
-            if link.falling_back || link.queue.acknowledged() == number {
-                return;
-            }
-            if begun.elapsed() > SPIN_TIME {
-                self.rest();
-            }
-        }
-    }
-
-    /// Copies the body of the message whose memory was lent, unless the peer has taken it.
-    fn keep_lent(&mut self, to: Tid, body: &[u8]) {
-        let link = self.position(to).ok().map(|at| &mut self.links[at]);
-        if let Some(message) = link.and_then(|link| link.queue.last()) {
-            message.body.fill(Body::Bytes(body));
-        }
-    }
-
-    /// Returns the length of the body that is being read into the memory of the posted receive, if there is one.
-    fn filling_bytes(&self) -> Option<usize> {
-        match &self.state {
-            State::Open(fabric) => fabric.filling_bytes(),
-            State::Unopened | State::Absent => None,
-        }
+        let (name, bytes) = fabric.filling()?;
+        self.links.iter().find(|link| link.name == name).map(|link| (link.peer, bytes))
     }
 
     /// Ends the posted receive. Returns the message that was read into its memory, and the length of its body.
@@ -193,27 +118,9 @@ impl FabricRoute {
 
     /// Closes the fabric: a read that has not ended must not write to memory that is the program's again. The next link opens
     /// it anew.
-    fn discard(&mut self) {
+    pub(super) fn discard(&mut self) {
         self.leave_fabric();
         self.state = State::Unopened;
-    }
-}
-
-impl Member {
-    /// Sends a message without a copy, if a receive waits for this very message. Returns whether it did.
-    pub(super) fn send_in_place(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<bool, Code> {
-        let Body::Bytes(bytes) = body else { return Ok(false) };
-        if bytes.len() < LENT_BYTES_MIN {
-            return Ok(false);
-        }
-        let lender = self.fabric.await_receive(to, &meta, bytes.len());
-        let (Some(lender), Ok(at)) = (lender, self.fabric.position(to)) else { return Ok(false) };
-        // Memory that is not touched unless the fabric fails meanwhile.
-        let copy = QueuedBody::reserve(body, &mut self.fabric.links[at].queue.pool)?;
-        let reserved = QueuedMessage { meta, body: copy, length: bytes.len() };
-        lender.lend(bytes, &mut self.fabric, FabricRoute::discard, |fabric| fabric.send_lent(to, reserved));
-        self.fabric.keep_lent(to, bytes);
-        Ok(true)
     }
 }
 
@@ -232,6 +139,8 @@ impl Task {
             return None;
         }
         let member = self.member.as_mut()?;
+        // The fabric is asked with the memory at hand.
+        member.fabric.was_polled = true;
         // What has arrived before is before it in the queue.
         let others = member.progress_direct_links(&mut self.state, 1);
         if others > 0 {
@@ -268,14 +177,16 @@ impl Task {
         let member = self.member.as_mut()?;
         member.fabric.post(filter);
         member.fabric.poll();
-        if let Some(bytes) = member.fabric.filling_bytes() {
+        if let Some((from, bytes)) = member.fabric.filling() {
+            // The peer may have offered a first piece only. Whoever has called waits for the rest in any case.
+            member.fabric.want(from, filter, room);
             self.wait_until_filled(time_for(bytes));
         }
         let member = self.member.as_mut()?;
         let filled = member.fabric.end_posted();
         // Not for a receive that only looks.
         if filled.is_none() && member.fabric.is_awaited && room >= LENT_BYTES_MIN && filter.src != ANY {
-            member.fabric.want(filter, room);
+            member.fabric.want(Tid(filter.src as u32), filter, room);
         }
         filled
     }
@@ -284,7 +195,7 @@ impl Task {
     fn wait_until_filled(&mut self, limit: Duration) {
         let begun = Instant::now();
         let mut looked = begun;
-        while let Some(member) = self.member.as_mut().filter(|member| member.fabric.filling_bytes().is_some()) {
+        while let Some(member) = self.member.as_mut().filter(|member| member.fabric.filling().is_some()) {
             let now = Instant::now();
             if now - begun > limit {
                 return;

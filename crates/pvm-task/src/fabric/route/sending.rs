@@ -7,7 +7,6 @@ use crate::fabric::Body as LongBody;
 use pvm_core::codes::Code;
 use pvm_core::tid::Tid;
 use pvm_fmp::Meta;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// While more than this is on its way to a peer, a sender waits for the peer, in bytes and messages.
@@ -37,6 +36,7 @@ impl FabricRoute {
     pub fn send(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
         // If the link is gone, its peer has ended, and the message is dropped.
         let Ok(at) = self.position(to) else { return Ok(()) };
+        let sends_from_heap = self.sends_from_heap();
         let link = &mut self.links[at];
         if link.is_blocked && !link.queue.has_room(body.len()) {
             return Err(Code::NoMem);
@@ -51,14 +51,22 @@ impl FabricRoute {
             link.queue.push(QueuedMessage { meta, body: copy, length: body.len() }, true);
             self.put_short(at, &meta, body);
         } else {
-            let copy = QueuedBody::shared(body, &mut link.queue.pool)?;
+            let (queued, sent) = match body {
+                // It stays where it was packed.
+                Body::Blocks([(block, used)]) if sends_from_heap => {
+                    (QueuedBody::reserve(body, &mut link.queue.pool)?, LongBody::InBlock(block.clone(), *used))
+                }
+                _ => {
+                    let copy = QueuedBody::shared(body, &mut link.queue.pool)?;
+                    (QueuedBody::Shared(copy.clone()), LongBody::Bytes(copy))
+                }
+            };
             self.bodies_used_at = Some(Instant::now());
-            let message = QueuedMessage { meta, body: QueuedBody::Shared(copy.clone()), length: body.len() };
-            link.queue.push(message, true);
+            link.queue.push(QueuedMessage { meta, body: queued, length: body.len() }, true);
             if link.falling_back {
                 return Ok(());
             }
-            self.put_long(at, &meta, copy);
+            self.put_long(at, &meta, sent);
         }
         self.wait_for_peer(to, body.len());
         Ok(())
@@ -71,17 +79,22 @@ impl FabricRoute {
         }
     }
 
-    /// Hands a message to the fabric whose body the peer reads, from the memory in which it is queued.
-    fn put_long(&mut self, at: usize, meta: &Meta, body: Arc<Vec<u8>>) {
+    /// Returns whether packed bodies may be sent from where they lie.
+    fn sends_from_heap(&self) -> bool {
+        matches!(&self.state, State::Open(fabric) if fabric.may_lend())
+    }
+
+    /// Hands a long message to the fabric, with the memory in which its body is queued.
+    fn put_long(&mut self, at: usize, meta: &Meta, body: LongBody) {
         let State::Open(fabric) = &mut self.state else { return };
-        if fabric.send_long(self.links[at].name, header_of(meta).to_vec(), LongBody::Bytes(body)).is_err() {
+        if fabric.send_long(self.links[at].name, header_of(meta).to_vec(), body).is_err() {
             // There is no memory that the peer could read.
             self.give_up(at);
         }
     }
 
     /// Waits while much is on its way and the peer goes on taking it. Meanwhile takes in what arrives.
-    fn wait_for_peer(&mut self, peer: Tid, last_bytes: usize) {
+    pub(super) fn wait_for_peer(&mut self, peer: Tid, last_bytes: usize) {
         // When the peer was last seen to take something, and how much it had taken then.
         let mut progress: Option<(Instant, u32)> = None;
         loop {

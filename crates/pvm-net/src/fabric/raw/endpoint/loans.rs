@@ -8,6 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
 
+/// Names a loan of memory for peers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoanId(u64);
+
 /// What an endpoint and a lender know of the memory. All is used by the thread that uses the endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Lent {
@@ -45,6 +49,14 @@ impl Lent {
         let start = NonNull::new(self.start.load(Relaxed)).filter(|_| bytes >= bytes_min)?;
         self.start.store(ptr::null_mut(), Relaxed);
         Some((start, bytes))
+    }
+
+    /// Returns where a part of the memory is, as long as the loan lasts and the memory is not used otherwise.
+    pub fn part(&self, loan: LoanId, at: usize, bytes: usize) -> Option<*mut u8> {
+        let start = NonNull::new(self.start.load(Relaxed)).filter(|_| self.is_in(loan.0))?;
+        at.checked_add(bytes).filter(|end| *end <= self.bytes.load(Relaxed))?;
+        // SAFETY: the memory has this many bytes.
+        Some(unsafe { start.as_ptr().add(at) })
     }
 
     /// Lends memory while `work` runs.
@@ -143,11 +155,20 @@ impl Endpoint {
         Ok(Some(self.add_place(Vec::new(), start.as_ptr(), bytes, registration, Some(loan))))
     }
 
-    /// Registers the memory that is lent, so that peers can read it until [`Endpoint::unregister`]. Returns `None` if none is
-    /// lent, or it is registered already.
-    pub fn register_lent(&mut self) -> Result<Option<RegionId>, Failure> {
-        let Some((start, bytes)) = self.lent_source.take(0) else { return Ok(None) };
-        let region = self.register(Memory::lent(start, bytes))?;
+    /// Returns the loan of memory for peers that lasts, and the length of the memory.
+    pub fn source_loan(&self) -> Option<(LoanId, usize)> {
+        let lent = &self.lent_source;
+        let is_lent = !lent.start.load(Relaxed).is_null();
+        is_lent.then(|| (LoanId(lent.changes.load(Relaxed)), lent.bytes.load(Relaxed)))
+    }
+
+    /// Registers the memory that is lent for peers, from `offset` on, so that they can read it until [`Endpoint::unregister`].
+    /// Returns `None` if none is lent, it is registered already, or it ends there.
+    pub fn register_lent(&mut self, offset: usize) -> Result<Option<RegionId>, Failure> {
+        let Some((start, bytes)) = self.lent_source.take(offset + 1) else { return Ok(None) };
+        // SAFETY: the memory is longer.
+        let start = unsafe { start.add(offset) };
+        let region = self.register(Memory::lent(start, bytes - offset))?;
         self.lent_source.use_begins();
         Ok(Some(region))
     }

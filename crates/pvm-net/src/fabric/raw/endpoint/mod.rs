@@ -10,9 +10,10 @@ use super::memory::Memory;
 use super::objects::{Calls, Objects, Registration};
 use crate::fabric::{Failure, Queues};
 use loans::Lent;
-pub use loans::{Lender, SourceLender};
+pub use loans::{Lender, LoanId, SourceLender};
 use reads::{Place, Reading};
 pub use reads::{PlaceId, ReadPart};
+pub use regions::Start;
 pub use spares::SpareBodies;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
@@ -289,18 +290,13 @@ impl Endpoint {
         self.submit(peer, index, bytes)
     }
 
-    /// Does the same, and this part of a region follows. Others may write to shared memory meanwhile; the message then holds
-    /// some of either.
-    pub fn send_from(
-        &mut self,
-        peer: Peer,
-        parts: &[&[u8]],
-        (region, offset, bytes): (RegionId, usize, usize),
-    ) -> Result<(), SendError> {
-        let no_region = || Failure { call: "fi_send", words: "there is no such part of a region".into() };
-        let from = self.region_part(region, offset, bytes).ok_or_else(|| SendError::Failed(no_region()))?;
+    /// Does the same, and this number of bytes follows from another place. Others may write to shared memory meanwhile; the
+    /// message then holds some of either.
+    pub fn send_from(&mut self, peer: Peer, parts: &[&[u8]], from: Start, bytes: usize) -> Result<(), SendError> {
+        let absent = || Failure { call: "fi_send", words: "there are no such bytes".into() };
+        let from = self.readable(from, bytes).ok_or_else(|| SendError::Failed(absent()))?;
         let (index, before) = self.fill(parts, bytes)?;
-        // SAFETY: the region has this many bytes, and the buffer room for them, since `fill` has checked the sum. They are in
+        // SAFETY: the place has this many bytes, and the buffer room for them, since `fill` has checked the sum. They are in
         // different mappings.
         unsafe { std::ptr::copy_nonoverlapping(from, self.buffer(index).add(before), bytes) };
         self.submit(peer, index, before + bytes)
@@ -420,6 +416,11 @@ impl Endpoint {
             self.continue_reads();
         }
         Ok(self.events.pop_front())
+    }
+
+    /// Returns whether [`Endpoint::poll`] has an event without asking the provider.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
     }
 
     fn take_completions(&mut self) -> Result<(), Failure> {

@@ -1,8 +1,27 @@
 //! Memory of this process that peers read.
 use super::super::memory::Memory;
-use super::{Endpoint, RegionId, Remote, abi};
+use super::{Endpoint, LoanId, RegionId, Remote, abi};
 use crate::fabric::Failure;
 use std::mem::ManuallyDrop;
+
+/// Where bytes begin that are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// In a region, at this position.
+    InRegion(RegionId, usize),
+    /// In memory that is lent for peers, at this position. It is there as long as the loan lasts.
+    Lent(LoanId, usize),
+}
+
+impl Start {
+    /// Returns the place behind the first bytes.
+    pub fn after(self, bytes: usize) -> Start {
+        match self {
+            Start::InRegion(region, offset) => Start::InRegion(region, offset + bytes),
+            Start::Lent(loan, offset) => Start::Lent(loan, offset + bytes),
+        }
+    }
+}
 
 impl Endpoint {
     /// Registers memory so that peers can read it.
@@ -33,10 +52,10 @@ impl Endpoint {
         self.regions.get(&region).map_or(0, |(_, memory)| memory.len())
     }
 
-    /// Copies from one region, at an offset, to memory that was registered for this process alone. Others may write to
+    /// Copies to memory that was registered for this process alone, at an offset. Others may write to
     /// shared memory meanwhile; the copy then holds some of either. Returns `None` if one of the places is not there.
-    pub fn copy(&mut self, from: (RegionId, usize), to: (RegionId, usize), bytes: usize) -> Option<()> {
-        let from = self.region_part(from.0, from.1, bytes)?;
+    pub fn copy(&mut self, from: Start, to: (RegionId, usize), bytes: usize) -> Option<()> {
+        let from = self.readable(from, bytes)?;
         let to = self.private_part(to.0, to.1, bytes)?;
         // SAFETY: both places have this many bytes. They may overlap if the regions are the same one.
         unsafe { std::ptr::copy(from, to, bytes) };
@@ -52,12 +71,11 @@ impl Endpoint {
         Some(unsafe { std::slice::from_raw_parts_mut(start, bytes) })
     }
 
-    /// Appends a part of a region to a vector. Others may write to shared memory meanwhile. Returns `None` if there is no such
-    /// part.
-    pub fn append(&self, region: RegionId, offset: usize, bytes: usize, to: &mut Vec<u8>) -> Option<()> {
-        let from = self.region_part(region, offset, bytes)?;
+    /// Appends bytes to a vector. Others may write to shared memory meanwhile. Returns `None` if they are not there.
+    pub fn append(&self, from: Start, bytes: usize, to: &mut Vec<u8>) -> Option<()> {
+        let from = self.readable(from, bytes)?;
         to.reserve(bytes);
-        // SAFETY: the region has this many bytes, and the vector room for them behind its end, where nobody else writes.
+        // SAFETY: the place has this many bytes, and the vector room for them behind its end, where nobody else writes.
         unsafe {
             std::ptr::copy_nonoverlapping(from, to.as_mut_ptr().add(to.len()), bytes);
             to.set_len(to.len() + bytes);
@@ -65,8 +83,16 @@ impl Endpoint {
         Some(())
     }
 
-    /// Returns the place of a part of a region, if there is one.
-    pub(super) fn region_part(&self, region: RegionId, offset: usize, bytes: usize) -> Option<*mut u8> {
+    /// Returns the address of bytes that are sent, if they are there.
+    pub(super) fn readable(&self, start: Start, bytes: usize) -> Option<*const u8> {
+        let address = match start {
+            Start::InRegion(region, offset) => self.region_part(region, offset, bytes)?,
+            Start::Lent(loan, offset) => self.lent_source.part(loan, offset, bytes)?,
+        };
+        Some(address.cast_const())
+    }
+
+    fn region_part(&self, region: RegionId, offset: usize, bytes: usize) -> Option<*mut u8> {
         self.regions.get(&region)?.1.part(offset, bytes)
     }
 

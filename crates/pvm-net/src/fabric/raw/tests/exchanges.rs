@@ -65,6 +65,16 @@ fn heap(content: &[u8]) -> Memory {
     Memory::shared(file.as_fd(), content.len() + 100_000).unwrap()
 }
 
+/// Content in the middle of a memory file, where it begins with a page.
+fn heap_part(content: &[u8]) -> Memory {
+    let page = rustix::param::page_size();
+    let file = rustix::fs::memfd_create("heap", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&file, (content.len() + 3 * page) as u64).unwrap();
+    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
+    rustix::io::pwrite(&file, content, 2 * page as u64).unwrap();
+    Memory::shared_part(file.as_fd(), 2 * page as u64, content.len()).unwrap()
+}
+
 /// Reads a body into memory that is lent.
 fn read_in_room(endpoint: &mut Endpoint, peer: Peer, remote: Remote) -> Vec<u8> {
     let mut room = vec![0xee; BODY_BYTES + 1];
@@ -100,7 +110,7 @@ fn exchange(traits: Traits) {
     }
     assert_eq!(one.send(to_other, &[&[0; 513]]), Err(SendError::TooLong));
     let body: Vec<u8> = (0..BODY_BYTES).map(|index| (index % 251) as u8).collect();
-    for memory in [Memory::of(&body).unwrap(), heap(&body)] {
+    for memory in [Memory::of(&body).unwrap(), heap(&body), heap_part(&body)] {
         let region = one.register(memory).unwrap();
         let remote = one.remote(region, 0, BODY_BYTES).unwrap();
         assert_eq!(read(&mut other, to_one, remote, BODY_BYTES), Ok(body.clone()));
@@ -124,7 +134,7 @@ fn exchange(traits: Traits) {
     assert_eq!((counters.sent, counters.received), (100, 100));
     let fits = |round: usize| 21 + round <= traits.inject_bytes;
     assert_eq!(counters.injected, (0..100).filter(|round| fits(*round)).count() as u64);
-    assert_eq!(other.counters().read_bytes, 2 * (2 * BODY_BYTES as u64 + 999));
+    assert_eq!(other.counters().read_bytes, 3 * (2 * BODY_BYTES as u64 + 999));
     drop(one);
     drop(other);
     assert_eq!((feigned::complaints(), feigned::unbuffered()), ((vec![], 0), 0), "{traits:?}");
@@ -338,8 +348,8 @@ fn peers_read_memory_that_is_lent_until_it_was_taken_and_never_after_the_call() 
             |one| *one = None,
             |one| {
                 let one = one.as_mut().unwrap();
-                let region = one.register_lent().unwrap().unwrap();
-                assert_eq!(one.register_lent(), Ok(None), "it is registered already");
+                let region = one.register_lent(0).unwrap().unwrap();
+                assert_eq!(one.register_lent(0), Ok(None), "it is registered already");
                 assert_eq!(one.region_bytes(region), BODY_BYTES);
                 remote = one.remote(region, 0, BODY_BYTES);
                 assert_eq!(read(&mut other, to_one, remote.unwrap(), BODY_BYTES), Ok(source.clone()));
@@ -356,10 +366,58 @@ fn peers_read_memory_that_is_lent_until_it_was_taken_and_never_after_the_call() 
         assert_eq!(one.is_some(), is_taken, "only the end of the endpoint is sure to end all uses");
         assert!(read(&mut other, to_one, remote.unwrap(), BODY_BYTES).is_err());
         if let Some(one) = &mut one {
-            assert_eq!(one.register_lent(), Ok(None), "nothing is lent");
+            assert_eq!(one.register_lent(0), Ok(None), "nothing is lent");
         }
         drop((one, other));
         assert_eq!(feigned::complaints(), (vec![], 0), "{registration:x} {is_taken}");
+    }
+}
+
+#[test]
+fn lent_memory_is_copied_and_its_end_read_in_the_same_call() {
+    let all = [FI_MR_LOCAL, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED, FI_MR_PROV_KEY, FI_MR_ENDPOINT];
+    for registration in [0, all.iter().sum()] {
+        let traits = Traits { registration, ..Traits::PLAIN };
+        let (mut one, mut other) = (open(traits), open(traits));
+        let to_other = one.insert(other.address()).unwrap();
+        let to_one = other.insert(one.address()).unwrap();
+        let private = one.register(Memory::anonymous(10).unwrap()).unwrap();
+        let source: Vec<u8> = (0..BODY_BYTES).map(|index| (index % 251) as u8).collect();
+        assert_eq!(one.source_loan(), None);
+        let (lender, mut start) = (one.source_lender(), None);
+        lender.lend(
+            &source,
+            &mut one,
+            |_| panic!("the peer has read it"),
+            |one| {
+                let (loan, bytes) = one.source_loan().unwrap();
+                assert_eq!(bytes, BODY_BYTES);
+                let at = |offset| Start::Lent(loan, offset);
+                start = Some(at(0));
+                one.send_from(to_other, &[b"x"], at(3), 4).unwrap();
+                assert!(one.poll().unwrap().is_none());
+                assert_eq!(receive(&mut other), b"x\x03\x04\x05\x06");
+                assert_eq!(one.copy(at(BODY_BYTES - 4), (private, 6), 4), Some(()));
+                assert_eq!(one.part_mut(private, 6, 4).as_deref(), Some(&source[BODY_BYTES - 4..]));
+                assert_eq!(one.copy(at(BODY_BYTES - 3), (private, 6), 4), None, "beyond the end");
+                assert_eq!(one.register_lent(BODY_BYTES), Ok(None), "there is nothing behind it");
+                let region = one.register_lent(1000).unwrap().unwrap();
+                assert_eq!(one.region_bytes(region), BODY_BYTES - 1000);
+                let remote = one.remote(region, 0, BODY_BYTES - 1000).unwrap();
+                assert_eq!(read(&mut other, to_one, remote, BODY_BYTES - 1000), Ok(source[1000..].to_vec()));
+                one.unregister(region);
+            },
+        );
+        // Neither after the call nor in the next one.
+        let refuses = |one: &mut Endpoint| {
+            let mut bytes = Vec::new();
+            assert_eq!((one.append(start.unwrap(), 1, &mut bytes), bytes.len()), (None, 0));
+            assert!(matches!(one.send_from(to_other, &[], start.unwrap(), 1), Err(SendError::Failed(_))));
+        };
+        refuses(&mut one);
+        lender.lend(&source, &mut one, |_| panic!("nothing was used"), refuses);
+        drop((one, other));
+        assert_eq!(feigned::complaints(), (vec![], 0), "{registration:x}");
     }
 }
 
@@ -368,10 +426,11 @@ fn only_memory_of_this_process_alone_is_written() {
     let mut one = open(Traits::PLAIN);
     let (shared, private) = (one.register(heap(b"content")).unwrap(), one.register(Memory::anonymous(10).unwrap()));
     let private = private.unwrap();
-    assert_eq!(one.copy((shared, 3), (private, 6), 4), Some(()));
+    let at = Start::InRegion;
+    assert_eq!(one.copy(at(shared, 3), (private, 6), 4), Some(()));
     assert_eq!(one.part_mut(private, 4, 6).as_deref(), Some(&b"\0\0tent"[..]));
-    assert_eq!(one.copy((shared, 0), (private, 7), 4), None, "beyond the end");
-    assert_eq!(one.copy((private, 0), (shared, 0), 1), None);
+    assert_eq!(one.copy(at(shared, 0), (private, 7), 4), None, "beyond the end");
+    assert_eq!(one.copy(at(private, 0), (shared, 0), 1), None);
     assert!(one.part_mut(shared, 0, 1).is_none() && one.part_mut(private, 11, 0).is_none());
 }
 
@@ -380,17 +439,18 @@ fn a_message_ends_with_a_part_of_a_region() {
     let (mut one, mut other) = (open(Traits::PLAIN), open(Traits::PLAIN));
     let to_other = one.insert(other.address()).unwrap();
     let region = one.register(heap(b"content")).unwrap();
-    one.send_from(to_other, &[b"a ", b"con"], (region, 3, 4)).unwrap();
+    let at = |offset| Start::InRegion(region, offset);
+    one.send_from(to_other, &[b"a ", b"con"], at(0).after(3), 4).unwrap();
     assert!(one.poll().unwrap().is_none());
     assert_eq!(receive(&mut other), b"a content");
     let long = QUEUES.buffer_bytes;
-    assert_eq!(one.send_from(to_other, &[b"x"], (region, 0, long)), Err(SendError::TooLong));
-    let beyond = one.send_from(to_other, &[], (region, 100_000, 8));
-    assert!(matches!(beyond, Err(SendError::Failed(failure)) if failure.words.contains("no such part")));
+    assert_eq!(one.send_from(to_other, &[b"x"], at(0), long), Err(SendError::TooLong));
+    let beyond = one.send_from(to_other, &[], at(100_000), 8);
+    assert!(matches!(beyond, Err(SendError::Failed(failure)) if failure.words.contains("no such bytes")));
     let mut bytes = b"some ".to_vec();
-    assert_eq!(one.append(region, 0, 7, &mut bytes), Some(()));
+    assert_eq!(one.append(at(0), 7, &mut bytes), Some(()));
     assert_eq!(bytes, b"some content");
-    assert_eq!(one.append(region, 100_000, 8, &mut bytes), None);
+    assert_eq!(one.append(at(100_000), 8, &mut bytes), None);
     one.retire(region);
     assert_eq!(one.remote(region, 0, 1), None);
 }
