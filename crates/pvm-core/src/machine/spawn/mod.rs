@@ -294,14 +294,12 @@ impl Spawns {
             if share.tried == share.wanted {
                 break;
             }
-            if core.tasks.count() >= core.settings.tasks_max {
-                let Settings { tasks_max, tasks_max_cause, .. } = &core.settings;
-                let line = format!("no more than {tasks_max} tasks on this host: {tasks_max_cause}");
-                core.log(line);
+            let Settings { tasks_max, tasks_max_cause, .. } = &core.settings;
+            if core.tasks.count() >= *tasks_max {
+                core.log(format!("no more than {tasks_max} tasks on this host: {tasks_max_cause}"));
                 share.fail_rest(Code::OutOfRes);
                 break;
             }
-            let instance = share.first + share.tried as i32;
             share.tried += 1;
             let origin = core.roles.tasker.map_or(Origin::Spawned, Origin::Tasker);
             let Some((tid, start)) = self.prepare(core, spawn, origin) else {
@@ -312,9 +310,7 @@ impl Spawns {
             };
             match origin {
                 Origin::Tasker(tasker) => {
-                    let share = &self.shares[&spawn];
-                    let (flags, here, total) = (share.request.flags, share.wanted as i32, share.total);
-                    ask_tasker(core, tasker, &start, flags, instance, here, total);
+                    ask_tasker(core, tasker, &start, &self.shares[&spawn]);
                     self.started(core, observers, spawn, tid, Ok(0));
                 }
                 Origin::Arrived | Origin::Spawned => starts.push(start),
@@ -537,13 +533,14 @@ impl Spawns {
 }
 
 /// Asks the tasker to start a process.
-fn ask_tasker(core: &mut Core, tasker: Tid, start: &Start, flags: i32, instance: i32, here: i32, total: i32) {
-    let body = Writer::new().int(start.tid.0 as i32).int(flags).string(&start.path);
+fn ask_tasker(core: &mut Core, tasker: Tid, start: &Start, share: &LocalShare) {
+    let body = Writer::new().int(start.tid.0 as i32).int(share.request.flags).string(&start.path);
     let body = start.arguments.iter().fold(body.int(start.arguments.len() as i32), |body, one| body.string(one));
     let cookie = format!("PVMEPID={}", start.cookie);
     let body = body.int(start.environment.len() as i32 + 1).string(cookie.as_bytes());
     let body = start.environment.iter().fold(body, |body, one| body.string(one));
-    let body = body.int(instance).int(here).int(total);
+    // `tried` already counts this task.
+    let body = body.int(share.first + share.tried as i32 - 1).int(share.wanted as i32).int(share.total);
     core.tell(tasker, 0, SM_STTASK, 0, body.finish());
 }
 
