@@ -28,25 +28,56 @@ impl Floor {
     }
 }
 
+/// A thread with a table of descriptors of its own.
+pub struct SeparateThread {
+    /// The thread's copy of the descriptor that it keeps.
+    pub keep: OwnedFd,
+    /// The signals that were blocked before.
+    mask: libc::sigset_t,
+}
+
+impl SeparateThread {
+    /// Starts a process, which inherits the signals that were blocked before the thread was separate. Signals that come
+    /// just now are caught in this thread only if the first thread has one to handle already.
+    pub fn with_signals<T>(&self, start: impl FnOnce() -> T) -> T {
+        set_mask(&self.mask);
+        let result = start();
+        set_mask(&all_signals());
+        result
+    }
+}
+
+fn all_signals() -> libc::sigset_t {
+    let mut all = std::mem::MaybeUninit::uninit();
+    // SAFETY: the set is filled before it is used.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        all.assume_init()
+    }
+}
+
+/// Blocks these signals in the calling thread, and no others. Returns those that were blocked before.
+fn set_mask(mask: &libc::sigset_t) -> libc::sigset_t {
+    let mut before = *mask;
+    // SAFETY: both are sets.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, &raw mut before) };
+    before
+}
+
 /// Gives the calling thread a table of descriptors of its own, with only the numbers 0, 1 and 2 and `keep`; returns the
 /// thread's `keep`, which has the same number as that of the process. A process that this thread starts has little to
 /// inherit, however many descriptors the other threads have. From now on the thread catches no signals, since handlers
 /// use descriptors of the process. Must be called at the beginning of a thread that uses no other descriptors. Fails
 /// before Linux 5.9.
-pub fn separate_thread(keep: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+pub fn separate_thread(keep: BorrowedFd<'_>) -> io::Result<SeparateThread> {
     let number = keep.as_raw_fd() as libc::c_uint;
-    // SAFETY: the set is filled before it is used.
-    unsafe {
-        let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), std::ptr::null_mut());
-    }
+    let mask = set_mask(&all_signals());
     close_range(number + 1, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE)?;
     if number > FIRST as libc::c_uint {
         close_range(FIRST as libc::c_uint, number - 1, 0)?;
     }
     // SAFETY: the table of this thread has a copy of `keep` under that number, and nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(keep.as_raw_fd()) })
+    Ok(SeparateThread { keep: unsafe { OwnedFd::from_raw_fd(keep.as_raw_fd()) }, mask })
 }
 
 fn close_range(first: libc::c_uint, last: libc::c_uint, flags: libc::c_uint) -> io::Result<()> {
@@ -97,7 +128,7 @@ mod tests {
             let own = separate_thread(theirs.as_fd());
             drop(theirs);
             begun.0.send(()).unwrap();
-            let own = own.ok()?;
+            let own = own.ok()?.keep;
             let open: Vec<i32> = std::fs::read_dir("/proc/thread-self/fd")
                 .unwrap()
                 .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())

@@ -6,7 +6,7 @@
 //! and that of the daemon has two descriptors for each task. The threads live as long as the daemon, because the system
 //! sends a process its parent-death signal when the thread ends that has started it.
 use super::spawner::start_with_processors;
-use pvm_fmp::descriptor::separate_thread;
+use pvm_fmp::descriptor::{SeparateThread, separate_thread};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -117,11 +117,11 @@ impl Starter {
 }
 
 /// Starts the processes that are ordered, until the daemon ends.
-fn serve(thread: usize, socket: &OwnedFd, orders: &Receiver<Order>, outcomes: &Sender<Outcome>) {
+fn serve(thread: usize, own: &SeparateThread, orders: &Receiver<Order>, outcomes: &Sender<Outcome>) {
     for order in orders {
         let Order { number, command, processors, .. } = order;
-        let streams = receive_streams(socket, order.has_errors, order.has_input);
-        let result = streams.and_then(|streams| start(command, processors, &streams));
+        let streams = receive_streams(&own.keep, order.has_errors, order.has_input);
+        let result = streams.and_then(|streams| own.with_signals(|| start(command, processors, &streams)));
         if outcomes.send((thread, number, result)).is_err() {
             return;
         }

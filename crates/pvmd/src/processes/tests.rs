@@ -136,6 +136,26 @@ fn many_processes_start_at_the_same_time_and_each_has_its_own_streams() {
 }
 
 #[test]
+fn processes_that_start_at_the_same_time_have_no_signal_blocked() {
+    let (settings, mut processes) = (tests_support::settings("processes-signals"), processes());
+    let start =
+        |number: u32| Start { tid: Tid(TASK.0 + number), ..script("exec sleep 1000", RunSettings::default(), false) };
+    let starts: Vec<Start> = (0..4).map(start).collect();
+    let results = processes.start(&settings, &starts);
+    for (start, process) in starts.iter().zip(results) {
+        processes.signal(start.tid, process.unwrap(), 15);
+    }
+    for start in &starts {
+        let mut end = None;
+        wait_until("the signal does not end the process", || {
+            end = processes.end(start.tid);
+            end.is_some()
+        });
+        assert_eq!(ExitStatus::from_raw(end.unwrap().status).signal(), Some(15));
+    }
+}
+
+#[test]
 fn after_a_failure_the_processes_that_were_not_tried_fail_alike() {
     let (settings, mut processes) = (tests_support::settings("processes-fail"), processes());
     let start = |number: u32| {
