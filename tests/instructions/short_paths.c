@@ -22,13 +22,18 @@
 /* How long the peer may take to send a batch, in us. */
 #define BATCH_US 4000
 
-enum form { PSEND, PACKED };
+/* A message, or the share of a member in a collective call; the root is the counted task. */
+enum form { PSEND, PACKED, REDUCE, GATHER };
 
 struct order {
     int form, bytes, calls;
 };
 
+/* The group of the counted task (instance 0) and the peer. */
+#define GROUP "short_paths"
+
 static char data[1024];
+static double numbers[2];
 static int peer;
 
 static void must(int result, const char *what)
@@ -39,9 +44,19 @@ static void must(int result, const char *what)
     }
 }
 
+static void take_part(enum form form)
+{
+    if (form == REDUCE)
+        pvm_reduce(PvmSum, numbers, 1, PVM_DOUBLE, TAG_DATA, GROUP, 0);
+    else
+        pvm_gather(numbers, data, 1, PVM_DOUBLE, TAG_DATA, GROUP, 0);
+}
+
 static void send_data(struct order order, int to)
 {
-    if (order.form == PSEND) {
+    if (order.form >= REDUCE) {
+        take_part(order.form);
+    } else if (order.form == PSEND) {
         pvm_psend(to, TAG_DATA, data, order.bytes, PVM_BYTE);
     } else {
         pvm_initsend(PvmDataDefault);
@@ -52,7 +67,9 @@ static void send_data(struct order order, int to)
 
 static void receive_data(struct order order, int from)
 {
-    if (order.form == PSEND) {
+    if (order.form >= REDUCE) {
+        take_part(order.form);
+    } else if (order.form == PSEND) {
         pvm_precv(from, TAG_DATA, data, order.bytes, PVM_BYTE, NULL, NULL, NULL);
     } else {
         pvm_recv(from, TAG_DATA);
@@ -76,6 +93,8 @@ static void serve(void)
 {
     int parent = pvm_parent(), tag = 0;
     must(parent, "parent");
+    must(pvm_joingroup(GROUP), "joingroup");
+    must(pvm_psend(parent, TAG_DONE, (char *)&tag, 1, PVM_INT), "psend");
     while (tag != TAG_END) {
         struct order order;
         int id, done = 0;
@@ -132,6 +151,8 @@ static void count_probes(const char *name, int calls)
 int main(int argc, char **argv)
 {
     must(pvm_mytid(), "mytid");
+    if (argc == 2 && strcmp(argv[1], "peer") != 0)
+        must(pvm_joingroup(GROUP), "joingroup");
     if (argc == 2 && strcmp(argv[1], "peer") == 0) {
         serve();
         pvm_exit();
@@ -143,6 +164,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "short_paths: usage: short_paths CALLS; or the peer cannot be spawned: %d\n", peer);
         return 1;
     }
+    await_done();
     count_sends("psend 8", (struct order){PSEND, 8, calls});
     count_sends("psend 256", (struct order){PSEND, 256, calls});
     count_sends("psend 1024", (struct order){PSEND, 1024, calls});
@@ -153,6 +175,8 @@ int main(int argc, char **argv)
     count_receives("precv 1024", (struct order){PSEND, 1024, calls});
     count_receives("packed receive 8", (struct order){PACKED, 8, calls});
     count_receives("packed receive 256", (struct order){PACKED, 256, calls});
+    count_receives("reduce 8 of 2", (struct order){REDUCE, 8, calls});
+    count_receives("gather 8 of 2", (struct order){GATHER, 8, calls});
     count_probes("empty nrecv", calls);
     give_order(TAG_END, (struct order){0, 0, 0});
     await_done();

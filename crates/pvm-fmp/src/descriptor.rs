@@ -3,7 +3,7 @@
 //! module also finds the process at the other end of a socket.
 use rustix::fs::{Mode, OFlags};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// The first number after those of standard input, output and errors.
 const FIRST: i32 = 3;
@@ -25,6 +25,67 @@ impl Floor {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let null = || rustix::fs::open("/dev/null", flags, Mode::empty()).ok();
         Floor(std::iter::from_fn(null).take_while(|opened| opened.as_raw_fd() < FIRST).collect())
+    }
+}
+
+/// A thread with a table of descriptors of its own.
+pub struct SeparateThread {
+    /// The thread's copy of the descriptor that it keeps.
+    pub keep: OwnedFd,
+    /// The signals that were blocked before.
+    mask: libc::sigset_t,
+}
+
+impl SeparateThread {
+    /// Starts a process, which inherits the signals that were blocked before the thread was separate. Signals that come
+    /// just now are caught in this thread only if the first thread has one to handle already.
+    pub fn with_signals<T>(&self, start: impl FnOnce() -> T) -> T {
+        set_mask(&self.mask);
+        let result = start();
+        set_mask(&all_signals());
+        result
+    }
+}
+
+fn all_signals() -> libc::sigset_t {
+    let mut all = std::mem::MaybeUninit::uninit();
+    // SAFETY: the set is filled before it is used.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        all.assume_init()
+    }
+}
+
+/// Blocks these signals in the calling thread, and no others. Returns those that were blocked before.
+fn set_mask(mask: &libc::sigset_t) -> libc::sigset_t {
+    let mut before = *mask;
+    // SAFETY: both are sets.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, &raw mut before) };
+    before
+}
+
+/// Gives the calling thread a table of descriptors of its own, with only the numbers 0, 1 and 2 and `keep`; returns the
+/// thread's `keep`, which has the same number as that of the process. A process that this thread starts has little to
+/// inherit, however many descriptors the other threads have. From now on the thread catches no signals, since handlers
+/// use descriptors of the process. Must be called at the beginning of a thread that uses no other descriptors. Fails
+/// before Linux 5.9.
+pub fn separate_thread(keep: BorrowedFd<'_>) -> io::Result<SeparateThread> {
+    let number = keep.as_raw_fd() as libc::c_uint;
+    let mask = set_mask(&all_signals());
+    close_range(number + 1, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE)?;
+    if number > FIRST as libc::c_uint {
+        close_range(FIRST as libc::c_uint, number - 1, 0)?;
+    }
+    // SAFETY: the table of this thread has a copy of `keep` under that number, and nobody else owns it.
+    Ok(SeparateThread { keep: unsafe { OwnedFd::from_raw_fd(keep.as_raw_fd()) }, mask })
+}
+
+fn close_range(first: libc::c_uint, last: libc::c_uint, flags: libc::c_uint) -> io::Result<()> {
+    // SAFETY: with the first call the table becomes that of this thread alone, which has just begun and uses none of
+    // these descriptors; the second call closes only descriptors of that table.
+    match unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -55,6 +116,40 @@ pub fn peer_of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
 mod tests {
     use super::*;
     use std::os::fd::AsFd;
+
+    #[test]
+    fn a_separate_thread_has_a_table_of_its_own() {
+        let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (one, other) = (OwnedFd::from(one), OwnedFd::from(other));
+        let (low, high) = (other.as_raw_fd().min(one.as_raw_fd()), other.as_raw_fd().max(one.as_raw_fd()));
+        let (keep, begun) = (std::sync::Arc::new(other), std::sync::mpsc::channel());
+        let theirs = keep.clone();
+        let thread = std::thread::spawn(move || {
+            let own = separate_thread(theirs.as_fd());
+            drop(theirs);
+            begun.0.send(()).unwrap();
+            let own = own.ok()?.keep;
+            let open: Vec<i32> = std::fs::read_dir("/proc/thread-self/fd")
+                .unwrap()
+                .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
+                .collect();
+            rustix::io::write(&own, b"x").unwrap();
+            Some((own.as_raw_fd(), open))
+        });
+        begun.1.recv().unwrap();
+        // What the process closes stays open in the thread.
+        drop(keep);
+        // Before Linux 5.9 nothing is separate.
+        let Some((own, open)) = thread.join().unwrap() else { return };
+        // One more is that with which the list was read.
+        assert!(
+            own >= low && own <= high && open.iter().filter(|number| **number >= FIRST).count() == 2,
+            "{own} {open:?}"
+        );
+        let mut byte = [0];
+        assert_eq!((rustix::io::read(&one, &mut byte), byte), (Ok(1), *b"x"));
+        assert_eq!(rustix::io::read(&one, &mut byte), Ok(0), "the thread's end is closed with the thread");
+    }
 
     #[test]
     fn the_other_end_is_known() {

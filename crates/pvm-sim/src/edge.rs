@@ -56,9 +56,11 @@ impl World {
                 let late = self.short_time();
                 self.queue.push(self.now + late, Event::ProgramFound { node, spawn, found: Box::new(found) });
             }
-            Action::Start(start) => {
-                let (late, fails) = (self.short_time(), self.phase == Phase::Faults && self.prng.chance(10));
-                self.queue.push(self.now + late, Event::ProcessStarted { node, start: Box::new(start), fails });
+            Action::Start(starts) => {
+                for start in starts {
+                    let (late, fails) = (self.short_time(), self.phase == Phase::Faults && self.prng.chance(10));
+                    self.queue.push(self.now + late, Event::ProcessStarted { node, start: Box::new(start), fails });
+                }
             }
             Action::Signal { tid, signal, .. } | Action::SignalGroup { tid, signal, .. } => {
                 if let Some(task) = self.nodes[node].tasks.get(&tid).copied() {

@@ -115,8 +115,17 @@ fn send_to_root(guard: &mut Guard, operation: &Collective, root: GroupMember, da
 }
 
 /// Receives a member's share into `data`.
-#[inline]
+#[inline(always)]
 fn receive(guard: &mut Guard, operation: &Collective, from: GroupMember, mut data: Memory) -> Result<(), Failure> {
+    if guard.task().share_at_once(operation, from, data.write()) {
+        Ok(())
+    } else {
+        receive_any(guard, operation, from, data)
+    }
+}
+
+#[inline(never)]
+fn receive_any(guard: &mut Guard, operation: &Collective, from: GroupMember, mut data: Memory) -> Result<(), Failure> {
     match guard.task().try_share(operation, from, data.write()) {
         Some(result) => result.map_err(Failure),
         None => receive_slow(guard, operation, from, data),

@@ -30,8 +30,9 @@ pub enum Action {
     /// Search for a program; answer by `Machine::handle_found`. `beside`: directories, separated by colons, that
     /// are searched last.
     Find { spawn: SpawnId, file: ByteBuf, directory: Option<ByteBuf>, beside: Option<ByteBuf>, debug: bool },
-    /// Start a process; answer by `Machine::handle_started`.
-    Start(Start),
+    /// Start these processes, several at the same time if that is quicker; answer for each by `Machine::handle_started`.
+    /// After a failure, those that were not tried may be reported with the same failure.
+    Start(Vec<Start>),
     /// Send a signal to a task's process.
     Signal { tid: Tid, process: i32, signal: i32 },
     /// Send a signal to the process group that a task was started in, and to the task itself if it has left that group.

@@ -352,7 +352,7 @@ impl Machine {
         self.settle();
     }
 
-    /// Handles the result of [`Action::Start`]: a process id or the failure.
+    /// Handles the result for one process of [`Action::Start`]: its process id or the failure.
     pub fn handle_started(&mut self, tid: Tid, result: Result<i32, Code>) {
         let observers = &mut Observers { traces: &mut self.parts.traces, output: &mut self.parts.output };
         self.parts.spawns.process_started(&mut self.core, observers, tid, result);

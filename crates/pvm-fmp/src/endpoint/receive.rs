@@ -127,6 +127,21 @@ impl Endpoint {
         Some(RecentImmediate { immediate, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
     }
 
+    /// Returns the next message of that peer, if it is an immediate message that is there. Also returns `None` when it is
+    /// time to [`Endpoint::poll_peer`].
+    #[inline(always)]
+    pub fn probe_immediate_of(&mut self, tid: u32) -> Option<RecentImmediate<'_>> {
+        let index = self.index_of(tid)?;
+        let inbound = self.peers[index].as_mut()?.inbound.as_mut()?;
+        if inbound.should_publish() {
+            return None;
+        }
+        // SAFETY: the slice lives no longer than this method, during which the peer keeps its mapping.
+        let ring = unsafe { inbound.slots() };
+        let immediate = inbound.reader.next_immediate(ring, 0)?;
+        Some(RecentImmediate { immediate, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
+    }
+
     /// Returns how often to probe the queue of the most recent peer: 0 while tasks outnumber the cores, when another
     /// peer has sent, or when there are too many other peers to check.
     fn recent_probes(&self) -> usize {

@@ -14,8 +14,15 @@ use crate::target::Target;
 use crate::types::{Delivered, Filter, Kind, Submit};
 use pvm_core::codes::Code;
 use pvm_core::tid::Tid;
-use pvm_fmp::INLINE_BYTES_MAX;
+use pvm_fmp::{INLINE_BYTES_MAX, Immediate, WELL_KNOWN_HEADERS};
 use std::rc::Rc;
+
+/// The index in [`WELL_KNOWN_HEADERS`] of the last meta words of a share that carries no failure.
+const OWN_HEADER: usize = 0;
+const _: () = {
+    let [wid, enc, format, far] = WELL_KNOWN_HEADERS[OWN_HEADER];
+    assert!(wid == 0 && enc == OWN_DSIG as u32 && format == OWN_DSIG as u32 && far == 0);
+};
 
 /// Checks that a message is a share of `bytes` bytes. If the message carries a failure in place of a share, fails with
 /// this failure; if the length differs, fails with `Mismatch`.
@@ -38,6 +45,8 @@ pub struct Collective {
     tag: i32,
     /// The kind of the items in shares.
     kind: Kind,
+    /// The first meta words of a share.
+    first: [u32; 2],
 }
 
 /// Another member that takes part in the operation.
@@ -139,7 +148,8 @@ impl Task {
             return Err(Code::NoGroup);
         }
         let root = GroupMember { instance: root, tid: membership.tid_of(root).ok_or(Code::NoInst)? };
-        Ok(Collective { group, membership, instance, root, tag, kind })
+        let first = [group.ctx() as u32, tag as u32];
+        Ok(Collective { group, membership, instance, root, tag, kind, first })
     }
 
     /// Sends this task's share to another member, or, if this task has failed, the code of the failure in place of the
@@ -207,6 +217,31 @@ impl Task {
     pub fn end_share(&mut self, wait: GroupWait) {
         self.end_precv();
         self.end_group_wait(wait);
+    }
+
+    /// Receives a share of 4, 8 or 16 bytes that is the next message of its sender, by the shortest path. Returns whether
+    /// it did; if not, [`Task::try_share`] looks further.
+    #[inline(always)]
+    pub fn share_at_once(&mut self, operation: &Collective, from: GroupMember, data: &mut [u8]) -> bool {
+        let state = &self.state;
+        if !state.store.queue.is_empty() || state.handlers.may_intercept() || state.output.collects_any() {
+            return false;
+        }
+        let Some(member) = self.member.as_mut().filter(|member| !member.groups.has_abandoned_shares()) else {
+            return false;
+        };
+        let Some(next) = member.endpoint.probe_immediate_of(from.tid) else { return false };
+        let Immediate { first, well_known, .. } = next.immediate;
+        let is_share = first == operation.first && well_known == OWN_HEADER && next.immediate.len() == data.len();
+        if !is_share || !next.immediate.copy_numbers_to(data) {
+            return false;
+        }
+        next.take();
+        member.idle_since = None;
+        if operation.group.count_taken(data.len()) {
+            self.wake(from.tid);
+        }
+        true
     }
 
     /// Tries once to receive a member's share, which must have the length of `data`. Takes in only messages of that

@@ -21,7 +21,7 @@ impl Daemon {
             Action::Find { spawn, file, directory, beside, debug } => {
                 self.find(spawn, &file, [directory.as_ref(), beside.as_ref()], debug);
             }
-            Action::Start(start) => self.start(&start),
+            Action::Start(starts) => self.start(&starts),
             Action::Signal { tid, process, signal } => self.processes.signal(tid, process, signal),
             Action::SignalGroup { tid, process, signal } => self.processes.signal_group(tid, process, signal),
             Action::Input { tid, data } => self.write_input(tid, data),

@@ -117,9 +117,19 @@ impl Daemon {
     /// Reads once and passes the bytes to the machine. Returns the number of bytes; zero means that there are no more
     /// for now.
     fn read_output_once(&mut self, tid: Tid, stream: Stream) -> usize {
-        let mut data = [0; OUTPUT_BYTES];
-        let bytes = if self.machine.collector_of(tid).is_some() { OUTPUT_BYTES } else { LOGGED_BYTES };
-        let count = self.processes.outputs.read(tid, stream, &mut data[..bytes]);
+        if !self.processes.outputs.is_open(tid, stream) {
+            return 0;
+        }
+        // Mostly nothing is there but the end, and to clear a long buffer would take longer than to read that.
+        let (mut short, mut long) = ([0; LOGGED_BYTES], Vec::new());
+        let data = match self.machine.collector_of(tid) {
+            None => &mut short[..],
+            Some(_) => {
+                long.resize(OUTPUT_BYTES, 0);
+                &mut long[..]
+            }
+        };
+        let count = self.processes.outputs.read(tid, stream, data);
         match stream {
             _ if count == 0 => {}
             Stream::Output => self.machine.handle_output(tid, &data[..count]),

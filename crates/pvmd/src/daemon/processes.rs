@@ -6,14 +6,17 @@ use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
 
 impl Daemon {
-    /// Starts the process of a task.
-    pub(super) fn start(&mut self, start: &Start) {
-        let result = self.processes.start(&self.settings, start).map_err(|error| {
-            let (path, why) = (String::from_utf8_lossy(&start.path), error.why);
-            self.log.line(&format!("cannot start {path}: {why}"));
-            error.code
-        });
-        self.machine.handle_started(start.tid, result);
+    /// Starts the processes of tasks.
+    pub(super) fn start(&mut self, starts: &[Start]) {
+        let results = self.processes.start(&self.settings, starts);
+        let failure = starts.iter().zip(&results).find_map(|(start, result)| Some((start, result.as_ref().err()?)));
+        // The others have mostly failed for the same reason.
+        if let Some((start, error)) = failure {
+            self.log.line(&format!("cannot start {}: {}", String::from_utf8_lossy(&start.path), error.why));
+        }
+        for (start, result) in starts.iter().zip(results) {
+            self.machine.handle_started(start.tid, result.map_err(|error| error.code));
+        }
     }
 
     /// Handles the end of a process, after all frames, messages and output of the process have been handled.

@@ -1,6 +1,6 @@
 //! The processes of this host's tasks: how they are started, signalled and ended, and their standard streams.
 //!
-//! * `spawner`: starts processes and sends signals;
+//! * `spawner`: starts processes and sends signals; `starters`: several at the same time;
 //! * `outputs`: the pipes that tasks print to;
 //! * `inputs`: the pipes from which tasks read;
 //! * `cores`: the cores to which tasks are bound.
@@ -8,6 +8,7 @@ mod cores;
 pub mod inputs;
 pub mod outputs;
 pub mod spawner;
+mod starters;
 
 use crate::settings::Settings;
 use crate::source::{Source, Stream};
@@ -62,10 +63,15 @@ impl Processes {
         self.spawner.descriptor_limit()
     }
 
-    /// Starts the process of a task and returns its process id.
-    pub fn start(&mut self, settings: &Settings, start: &Start) -> Result<i32, SpawnError> {
-        let process = self.spawner.start(settings, start)?;
-        self.watch(start.tid, process).map_err(|errno| SpawnError { code: Code::OutOfRes, why: errno.to_string() })
+    /// Starts the processes of tasks. Returns their process ids, in the same order. After an error, processes that were
+    /// not tried have the same error.
+    pub fn start(&mut self, settings: &Settings, starts: &[Start]) -> Vec<Result<i32, SpawnError>> {
+        let processes = self.spawner.start_all(settings, starts);
+        let watch = |(start, process): (&Start, Result<Process, SpawnError>)| {
+            let process = self.watch(start.tid, process?);
+            process.map_err(|errno| SpawnError { code: Code::OutOfRes, why: errno.to_string() })
+        };
+        starts.iter().zip(processes).map(watch).collect()
     }
 
     fn watch(&mut self, tid: Tid, process: Process) -> rustix::io::Result<i32> {

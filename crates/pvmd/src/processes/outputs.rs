@@ -51,6 +51,11 @@ impl Outputs {
         }
     }
 
+    /// Returns whether a stream of a task can be read.
+    pub fn is_open(&self, tid: Tid, stream: Stream) -> bool {
+        self.pipes.contains_key(&(tid, stream))
+    }
+
     /// Reads once and returns the number of bytes. Zero means that there are no more bytes for now. A pipe at its end
     /// is closed.
     pub fn read(&mut self, tid: Tid, stream: Stream, into: &mut [u8]) -> usize {

@@ -1,5 +1,6 @@
 //! Starts processes of tasks, and sends signals (contract 2.5).
 use super::cores::{Claim, Cores};
+use super::starters::{Job, Starters, Streams};
 use crate::core_dumps;
 use crate::settings::{ARCHITECTURE, Settings};
 use pvm_core::codes::Code;
@@ -14,6 +15,7 @@ use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::ffi::OsStr;
 use std::io;
+use std::num::NonZero;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -90,6 +92,8 @@ fn pseudo_terminal() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
 /// The number of low descriptors that are kept for the next process: those that the process inherits, and those that
 /// are needed to watch its start.
 const RESERVED_DESCRIPTORS: usize = 8;
+/// The most processes that are being started at the same time. The tasks that have been started need cores, too.
+const STARTERS_MAX: usize = 4;
 
 /// Starts processes.
 pub struct ProcessSpawner {
@@ -99,12 +103,22 @@ pub struct ProcessSpawner {
     /// Descriptors that occupy low numbers. A process that is started under the lower limit can inherit only
     /// descriptors with low numbers.
     low: Vec<OwnedFd>,
+    starters: Starters,
     cores: Cores,
     socket: PathBuf,
 }
 
+/// The daemon's part of a process that is being started.
+struct Kept {
+    output: OwnedFd,
+    errors: Option<OwnedFd>,
+    input: Option<OwnedFd>,
+    leads: bool,
+    core: Option<Claim>,
+}
+
 /// Why a process could not be started.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct SpawnError {
     /// For programs.
     pub code: Code,
@@ -120,19 +134,28 @@ impl ProcessSpawner {
         // If raising the limit is forbidden, the host can only have fewer tasks.
         let raised = setrlimit(Resource::Nofile, own_limit).is_ok();
         let own_limit = if raised { own_limit } else { limit };
-        let mut spawner =
-            ProcessSpawner { limit, own_limit, low: Vec::new(), cores: Cores::default(), socket: socket.to_owned() };
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let mut spawner = ProcessSpawner {
+            limit,
+            own_limit,
+            low: Vec::new(),
+            starters: Starters::new(processors.min(STARTERS_MAX)),
+            cores: Cores::default(),
+            socket: socket.to_owned(),
+        };
         spawner.occupy_low();
         Ok(spawner)
     }
 
-    /// Occupies the lowest free descriptors, which are freed again when the next process is started. This is not needed
-    /// if the daemon has the same limit as its tasks.
+    /// Occupies the lowest free descriptors, which are freed again when the next processes are started. This is not
+    /// needed if the daemon has the same limit as its tasks.
     fn occupy_low(&mut self) {
-        if self.limit.current != self.own_limit.current {
-            let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
-            self.low.extend((0..RESERVED_DESCRIPTORS).map_while(|_| null()));
+        if self.limit.current == self.own_limit.current {
+            return;
         }
+        let Ok(null) = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) else { return };
+        self.low.extend((1..RESERVED_DESCRIPTORS).map_while(|_| null.try_clone().ok()));
+        self.low.push(null);
     }
 
     /// Returns how many tasks fit into the descriptor limit.
@@ -150,63 +173,79 @@ impl ProcessSpawner {
         )
     }
 
-    /// Starts a process. Returns an error also if the program cannot be executed.
-    pub fn start(&mut self, settings: &Settings, start: &Start) -> Result<Process, SpawnError> {
-        let ends = Ends::for_output(start.run.terminal);
-        let output = ends.map_err(|errno| self.spawn_error(errno.into()))?;
-        let ends = (start.run.errors_tag != 0).then(|| Ends::for_output(false)).transpose();
-        let errors = ends.map_err(|errno| self.spawn_error(errno.into()))?;
-        let ends = start.input.then(Ends::for_input).transpose();
-        let input = ends.map_err(|errno| self.spawn_error(errno.into()))?;
-        let (mut child, core) = self
-            .spawn(settings, start, &output, errors.as_ref(), input.as_ref())
-            .map_err(|error| self.spawn_error(error))?;
+    /// Starts processes. Returns the results in the same order: an error also if the program cannot be executed. After
+    /// an error, processes that were not tried get the same error.
+    pub fn start_all(&mut self, settings: &Settings, starts: &[Start]) -> Vec<Result<Process, SpawnError>> {
+        let (mut jobs, mut kept) = (Vec::with_capacity(starts.len()), Vec::with_capacity(starts.len()));
+        let mut failure = None;
+        for start in starts {
+            match self.prepare(settings, start) {
+                Ok((job, ours)) => {
+                    jobs.push(job);
+                    kept.push(ours);
+                }
+                Err(error) => {
+                    failure = Some(self.spawn_error(error));
+                    break;
+                }
+            }
+        }
+        let children = self.start_jobs(jobs);
+        let mut results = Vec::with_capacity(starts.len());
+        for (child, ours) in children.into_iter().zip(kept) {
+            let result = match child {
+                Some(Ok(child)) => self.watched(child, ours),
+                Some(Err(error)) => Err(self.spawn_error(error)),
+                None => Err(failure.clone().unwrap_or_else(not_tried)),
+            };
+            if let Err(error) = &result {
+                failure.get_or_insert_with(|| error.clone());
+            }
+            results.push(result);
+        }
+        results.resize_with(starts.len(), || Err(failure.clone().unwrap_or_else(not_tried)));
+        results
+    }
+
+    /// Makes everything that a process needs.
+    fn prepare(&mut self, settings: &Settings, start: &Start) -> io::Result<(Job, Kept)> {
+        let output = Ends::for_output(start.run.terminal)?;
+        let errors = (start.run.errors_tag != 0).then(|| Ends::for_output(false)).transpose()?;
+        let input = start.input.then(Ends::for_input).transpose()?;
+        let is_bound = start.environment.iter().any(|variable| variable == BIND_VARIABLE);
+        let (processors, core) = is_bound.then(|| self.cores.claim()).transpose()?.unzip();
+        let mut command = self.command(settings, start);
+        if start.run.group {
+            command.process_group(0);
+        }
+        let (output, task_output) = (output.own, output.task);
+        let (errors, task_errors) = errors.map(|ends| (ends.own, ends.task)).unzip();
+        let (input, task_input) = input.map(|ends| (ends.own, ends.task)).unzip();
+        let streams = Streams { output: task_output, errors: task_errors, input: task_input };
+        Ok((Job { command, processors, streams }, Kept { output, errors, input, leads: start.run.group, core }))
+    }
+
+    /// Starts processes under the descriptor limit with which the daemon was started. They can inherit no descriptor
+    /// above that limit, so the occupied low descriptors are freed during the start.
+    fn start_jobs(&mut self, jobs: Vec<Job>) -> Vec<Option<io::Result<Child>>> {
+        self.low.clear();
+        let _ = setrlimit(Resource::Nofile, self.limit);
+        let children = core_dumps::as_before(|| self.starters.start_all(jobs));
+        let _ = setrlimit(Resource::Nofile, self.own_limit);
+        self.occupy_low();
+        children
+    }
+
+    /// Returns a process that was started, with the descriptor that shows its end.
+    fn watched(&self, mut child: Child, ours: Kept) -> Result<Process, SpawnError> {
+        let Kept { output, errors, input, leads, core } = ours;
         match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
-            Ok(pidfd) => Ok(Process {
-                child,
-                pidfd,
-                output: output.own,
-                errors: errors.map(|ends| ends.own),
-                input: input.map(|ends| ends.own),
-                leads: start.run.group,
-                core,
-            }),
+            Ok(pidfd) => Ok(Process { child, pidfd, output, errors, input, leads, core }),
             Err(errno) => {
                 let _ = child.kill().and_then(|()| child.wait());
                 Err(self.spawn_error(errno.into()))
             }
         }
-    }
-
-    /// Starts a process under the descriptor limit with which the daemon was started. The process can inherit no
-    /// descriptor above that limit, so the occupied low descriptors are freed during the start.
-    fn spawn(
-        &mut self,
-        settings: &Settings,
-        start: &Start,
-        output: &Ends,
-        errors: Option<&Ends>,
-        input: Option<&Ends>,
-    ) -> io::Result<(Child, Option<Claim>)> {
-        let is_bound = start.environment.iter().any(|variable| variable == BIND_VARIABLE);
-        let core = is_bound.then(|| self.cores.claim()).transpose()?;
-        self.low.clear();
-        let _ = setrlimit(Resource::Nofile, self.limit);
-        let result = self.command(settings, start).and_then(|mut command| {
-            if let Some(input) = input {
-                command.stdin(input.task.try_clone()?);
-            }
-            command.stdout(output.task.try_clone()?).stderr(errors.unwrap_or(output).task.try_clone()?);
-            if start.run.group {
-                command.process_group(0);
-            }
-            let (processors, claim) = core.unzip();
-            let child = with_processors(processors, || core_dumps::as_before(|| command.spawn()))?;
-            Ok((child, claim))
-        });
-        let _ = setrlimit(Resource::Nofile, self.own_limit);
-        self.occupy_low();
-        result
     }
 
     /// Explains an error of the system, and names the limit that was reached.
@@ -228,7 +267,7 @@ impl ProcessSpawner {
         SpawnError { code, why: format!("{error}{separator}{limit}") }
     }
 
-    fn command(&self, settings: &Settings, start: &Start) -> io::Result<Command> {
+    fn command(&self, settings: &Settings, start: &Start) -> Command {
         let text = |bytes: &ByteBuf| OsStr::from_bytes(bytes).to_owned();
         let mut command = Command::new(text(&start.path));
         let mut arguments = start.arguments.iter().map(text);
@@ -260,17 +299,25 @@ impl ProcessSpawner {
         }
         command.current_dir(settings.program_search.task_directory(start.directory.as_ref()));
         command.stdin(Stdio::null());
-        Ok(command)
+        command
     }
 }
 
+/// Returns the error of a process that was not tried, which another error precedes.
+fn not_tried() -> SpawnError {
+    SpawnError { code: Code::OutOfRes, why: "another process could not be started".into() }
+}
+
 /// Starts a process that may use these processors only. A process inherits them from the thread that starts it.
-fn with_processors(processors: Option<CpuSet>, start: impl FnOnce() -> io::Result<Child>) -> io::Result<Child> {
+pub(super) fn start_with_processors(
+    processors: Option<CpuSet>,
+    start: impl FnOnce() -> io::Result<Child>,
+) -> io::Result<Child> {
     let Some(processors) = processors else { return start() };
     let own = sched_getaffinity(None)?;
     sched_setaffinity(None, &processors)?;
     let child = start();
-    // This gives the daemon back what it had, so it cannot fail.
+    // This gives the thread back what it had, so it cannot fail.
     let _ = sched_setaffinity(None, &own);
     child
 }

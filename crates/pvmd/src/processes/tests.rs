@@ -23,6 +23,11 @@ fn script(text: &str, run: RunSettings, input: bool) -> Start {
     Start { tid: TASK, cookie: 7, path: bytes("/bin/sh"), arguments, environment: Vec::new(), directory, run, input }
 }
 
+/// Starts one process.
+fn started(processes: &mut Processes, settings: &Settings, start: Start) -> Result<i32, SpawnError> {
+    processes.start(settings, &[start]).remove(0)
+}
+
 /// Returns the sources that are ready.
 fn ready(epoll: &OwnedFd) -> Vec<Source> {
     let mut events = Vec::with_capacity(16);
@@ -71,7 +76,7 @@ fn pipe() -> (OwnedFd, OwnedFd) {
 fn a_started_process_reports_its_output_its_errors_and_its_end_to_the_loop() {
     let (settings, mut processes) = (tests_support::settings("processes-start"), processes());
     let run = RunSettings { errors_tag: 5, ..RunSettings::default() };
-    let process = processes.start(&settings, &script("echo out; echo bad >&2; exit 3", run, false)).unwrap();
+    let process = started(&mut processes, &settings, script("echo out; echo bad >&2; exit 3", run, false)).unwrap();
     assert_eq!(processes.id_of(TASK), Some(process));
     let status = await_end(&mut processes);
     assert_eq!(status.code(), Some(3));
@@ -91,9 +96,85 @@ fn a_started_process_reports_its_output_its_errors_and_its_end_to_the_loop() {
 fn a_program_that_is_not_there_is_no_process() {
     let (settings, mut processes) = (tests_support::settings("processes-none"), processes());
     let start = Start { path: ByteBuf::from(b"/nowhere/x".to_vec()), ..script("", RunSettings::default(), false) };
-    let error = processes.start(&settings, &start).unwrap_err();
+    let error = started(&mut processes, &settings, start).unwrap_err();
     assert_eq!(error.code, Code::NoFile);
     assert!(processes.running.is_empty() && processes.outputs.counts().0 == 0);
+}
+
+#[test]
+fn many_processes_start_at_the_same_time_and_each_has_its_own_streams() {
+    let (settings, mut processes) = (tests_support::settings("processes-many"), processes());
+    let start = |number: u32| Start {
+        tid: Tid(TASK.0 + number),
+        ..script(
+            &format!("echo {number}; echo error {number} >&2; cat"),
+            RunSettings { errors_tag: 5, ..RunSettings::default() },
+            true,
+        )
+    };
+    let starts: Vec<Start> = (0..20).map(start).collect();
+    let ids: Vec<i32> = processes.start(&settings, &starts).into_iter().map(|result| result.unwrap()).collect();
+    for (start, id) in starts.iter().zip(ids) {
+        assert_eq!(processes.id_of(start.tid), Some(id));
+        let text = format!("input of {}\n", start.tid);
+        assert_eq!(processes.inputs.write(start.tid, ByteBuf::from(text.clone().into_bytes())), Some(true));
+        processes.inputs.write(start.tid, ByteBuf::new());
+        let number = start.tid.0 - TASK.0;
+        for (stream, wanted) in
+            [(Stream::Output, format!("{number}\n{text}")), (Stream::Errors, format!("error {number}\n"))]
+        {
+            let (mut all, mut bytes) = (String::new(), [0; 100]);
+            wait_until("the task does not print", || {
+                let count = processes.outputs.read(start.tid, stream, &mut bytes);
+                all.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+                all.len() >= wanted.len()
+            });
+            assert_eq!(all, wanted);
+        }
+        wait_until("the process does not end", || processes.end(start.tid).is_some());
+    }
+}
+
+#[test]
+fn processes_that_start_at_the_same_time_have_no_signal_blocked() {
+    let (settings, mut processes) = (tests_support::settings("processes-signals"), processes());
+    let start =
+        |number: u32| Start { tid: Tid(TASK.0 + number), ..script("exec sleep 1000", RunSettings::default(), false) };
+    let starts: Vec<Start> = (0..4).map(start).collect();
+    let results = processes.start(&settings, &starts);
+    for (start, process) in starts.iter().zip(results) {
+        processes.signal(start.tid, process.unwrap(), 15);
+    }
+    for start in &starts {
+        let mut end = None;
+        wait_until("the signal does not end the process", || {
+            end = processes.end(start.tid);
+            end.is_some()
+        });
+        assert_eq!(ExitStatus::from_raw(end.unwrap().status).signal(), Some(15));
+    }
+}
+
+#[test]
+fn after_a_failure_the_processes_that_were_not_tried_fail_alike() {
+    let (settings, mut processes) = (tests_support::settings("processes-fail"), processes());
+    let start = |number: u32| {
+        let path = if number == 10 { "/nowhere/x" } else { "/bin/sh" };
+        let start = script("exit 0", RunSettings::default(), false);
+        Start { tid: Tid(TASK.0 + number), path: ByteBuf::from(path.as_bytes().to_vec()), ..start }
+    };
+    let starts: Vec<Start> = (0..30).map(start).collect();
+    let results = processes.start(&settings, &starts);
+    assert!(results.len() == 30 && results[..10].iter().all(Result::is_ok));
+    let failed = |result: &&Result<i32, SpawnError>| result.as_ref().is_err_and(|error| error.code == Code::NoFile);
+    assert!(failed(&&results[10]));
+    let failures = results.iter().filter(failed).count();
+    let successes = results.iter().filter(|result| result.is_ok()).count();
+    assert!(failures + successes == 30 && failures > 10, "{failures} {successes}");
+    assert_eq!((processes.running.len(), processes.outputs.counts().0), (successes, successes));
+    for (start, _) in starts.iter().zip(&results).filter(|(_, result)| result.is_ok()) {
+        wait_until("the process does not end", || processes.end(start.tid).is_some());
+    }
 }
 
 #[test]
@@ -103,7 +184,7 @@ fn a_signal_reaches_the_whole_group_and_a_death_by_signal_ends_the_rest_of_it() 
     for by_group in [true, false] {
         let mut processes = processes();
         // The child keeps the pipe open for as long as it lives.
-        let process = processes.start(&settings, &script("sleep 1000 & echo up; wait", run, false)).unwrap();
+        let process = started(&mut processes, &settings, script("sleep 1000 & echo up; wait", run, false)).unwrap();
         let mut bytes = [0; 10];
         wait_until("the script does not run", || processes.outputs.read(TASK, Stream::Output, &mut bytes) > 0);
         match by_group {

@@ -27,6 +27,9 @@ use std::collections::BTreeMap;
 /// programs after all directories of the host.
 pub const BESIDE_VARIABLE: &[u8] = b"PVMSPAWNPATH=";
 
+/// The most processes that are started by one action. Until their results are known, the daemon does nothing else.
+const STARTS_MAX: usize = 64;
+
 /// The origin of a spawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asker {
@@ -78,9 +81,11 @@ struct LocalShare {
     /// The instance number of the first task here, and the number of tasks on all hosts.
     first: i32,
     total: i32,
-    /// How many tasks to start here, and for how many of these the start was tried.
+    /// How many tasks to start here, and for how many of these the start was ordered.
     wanted: usize,
     tried: usize,
+    /// The starts that were ordered and have no result yet.
+    open: usize,
     /// The tasks that were started.
     started: Vec<Tid>,
     /// The codes of the tasks that could not be started.
@@ -256,6 +261,7 @@ impl Spawns {
             first,
             total,
             tried: 0,
+            open: 0,
             started: Vec::new(),
             results: Vec::new(),
         };
@@ -280,39 +286,41 @@ impl Spawns {
         self.start_next(core, observers, spawn);
     }
 
-    /// Starts the next task of a share, or finishes the share.
+    /// Starts the next tasks of a share, or finishes the share.
     fn start_next(&mut self, core: &mut Core, observers: &mut Observers<'_>, spawn: SpawnId) {
-        loop {
+        let mut starts = Vec::new();
+        while starts.len() < STARTS_MAX {
             let Some(share) = self.shares.get_mut(&spawn) else { return };
             if share.tried == share.wanted {
-                return self.finish_share(core, spawn);
+                break;
             }
-            if core.tasks.count() >= core.settings.tasks_max {
-                let Settings { tasks_max, tasks_max_cause, .. } = &core.settings;
-                let line = format!("no more than {tasks_max} tasks on this host: {tasks_max_cause}");
-                core.log(line);
+            let Settings { tasks_max, tasks_max_cause, .. } = &core.settings;
+            if core.tasks.count() >= *tasks_max {
+                core.log(format!("no more than {tasks_max} tasks on this host: {tasks_max_cause}"));
                 share.fail_rest(Code::OutOfRes);
-                continue;
+                break;
             }
-            let instance = share.first + share.tried as i32;
             share.tried += 1;
             let origin = core.roles.tasker.map_or(Origin::Spawned, Origin::Tasker);
             let Some((tid, start)) = self.prepare(core, spawn, origin) else {
                 let share = self.shares.get_mut(&spawn).expect("looked up above");
                 share.results.push(Code::OutOfRes.number());
                 share.fail_rest(Code::OutOfRes);
-                continue;
+                break;
             };
             match origin {
                 Origin::Tasker(tasker) => {
-                    let share = &self.shares[&spawn];
-                    let (flags, here, total) = (share.request.flags, share.wanted as i32, share.total);
-                    ask_tasker(core, tasker, &start, flags, instance, here, total);
+                    ask_tasker(core, tasker, &start, &self.shares[&spawn]);
                     self.started(core, observers, spawn, tid, Ok(0));
                 }
-                Origin::Arrived | Origin::Spawned => return core.push(Action::Start(start)),
+                Origin::Arrived | Origin::Spawned => starts.push(start),
             }
         }
+        if starts.is_empty() {
+            return self.finish_share(core, spawn);
+        }
+        self.shares.get_mut(&spawn).expect("looked up above").open = starts.len();
+        core.push(Action::Start(starts));
     }
 
     /// Adds a task to the table and returns how to start it.
@@ -354,7 +362,11 @@ impl Spawns {
     ) {
         let Some(spawn) = core.tasks.get(tid).and_then(|task| task.spawn) else { return };
         self.started(core, observers, spawn, tid, result);
-        self.start_next(core, observers, spawn);
+        let Some(share) = self.shares.get_mut(&spawn) else { return };
+        share.open = share.open.saturating_sub(1);
+        if share.open == 0 {
+            self.start_next(core, observers, spawn);
+        }
     }
 
     /// Records the result of starting a task.
@@ -521,13 +533,14 @@ impl Spawns {
 }
 
 /// Asks the tasker to start a process.
-fn ask_tasker(core: &mut Core, tasker: Tid, start: &Start, flags: i32, instance: i32, here: i32, total: i32) {
-    let body = Writer::new().int(start.tid.0 as i32).int(flags).string(&start.path);
+fn ask_tasker(core: &mut Core, tasker: Tid, start: &Start, share: &LocalShare) {
+    let body = Writer::new().int(start.tid.0 as i32).int(share.request.flags).string(&start.path);
     let body = start.arguments.iter().fold(body.int(start.arguments.len() as i32), |body, one| body.string(one));
     let cookie = format!("PVMEPID={}", start.cookie);
     let body = body.int(start.environment.len() as i32 + 1).string(cookie.as_bytes());
     let body = start.environment.iter().fold(body, |body, one| body.string(one));
-    let body = body.int(instance).int(here).int(total);
+    // `tried` already counts this task.
+    let body = body.int(share.first + share.tried as i32 - 1).int(share.wanted as i32).int(share.total);
     core.tell(tasker, 0, SM_STTASK, 0, body.finish());
 }
 
@@ -542,7 +555,7 @@ fn parent_for(asker: Asker, flags: i32) -> i32 {
 }
 
 impl LocalShare {
-    /// Records `code` as the result of all tasks whose start has not been tried.
+    /// Records `code` as the result of all tasks whose start has not been ordered.
     fn fail_rest(&mut self, code: Code) {
         self.results.resize(self.results.len() + self.wanted - self.tried, code.number());
         self.tried = self.wanted;

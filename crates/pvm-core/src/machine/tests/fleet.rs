@@ -345,11 +345,13 @@ impl Fleet {
             Action::Find { spawn, file, .. } => {
                 node.machine.handle_found(spawn, Ok(Found { path: file, debugger: None }));
             }
-            Action::Start(start) => {
-                node.processes += 1;
-                node.starts.push(start.clone());
-                self.forgotten.remove(&start.tid);
-                node.machine.handle_started(start.tid, Ok(node.processes));
+            Action::Start(starts) => {
+                for start in starts {
+                    node.processes += 1;
+                    node.starts.push(start.clone());
+                    self.forgotten.remove(&start.tid);
+                    node.machine.handle_started(start.tid, Ok(node.processes));
+                }
             }
             Action::Forget { tid } => drop(self.forgotten.insert(tid)),
             Action::Send { to, frame } => {
