@@ -13,6 +13,7 @@ enum {
     CREDIT_BYTES_IN_ALL = 48 << 20,
     BURST_MAX = 300,                  /* the most messages in a row */
     QUIET_WAIT_MS = 50,
+    SETTLING_WAITS = 4,
     LEAK_BYTES = 64 << 20, LEAK_DESCRIPTORS = 40
 };
 
@@ -224,6 +225,9 @@ static void be_quiet(void)
             return;
     }
     leak();
+    /* A task keeps memory for its next long message until it has slept a few times. */
+    for (int count = 0; count < SETTLING_WAITS; count++)
+        receive_with_timeout(QUIET_WAIT_MS);
     enter(DRAINED);
     while (table->phase == phase) {
         struct mallinfo2 heap = mallinfo2();

@@ -76,8 +76,8 @@ mod tests {
     fn losses_of_a_moment_remove_no_host() {
         // Packets that were lost are sent again after 0.2 s, when the losses are over.
         let scenario = of_three_one_loses_frames("lossy h2 5.342 426\n5.502 quiet");
-        // With these seeds, packets are lost four times in a row if the losses go on.
-        for seed in [2, 13, 38, 51, 78, 96] {
+        // With one seed in sixteen, packets are lost four times in a row if the losses go on.
+        for seed in 0..60 {
             let outcome = run(seed, &scenario);
             assert_eq!((outcome.violation, outcome.undecidable), (None, 0), "seed {seed}");
         }
@@ -87,8 +87,8 @@ mod tests {
     #[test]
     fn of_three_hosts_the_one_that_loses_frames_for_long_is_removed() {
         let scenario = of_three_one_loses_frames("lossy h2 5 426\n12 quiet");
-        // With these seeds, the master would remove the other one if it did not look at its own links.
-        for seed in [1, 5, 15, 17, 23, 26, 42, 56, 59] {
+        // With one seed in seven, the master would remove the other one if it did not look at its own links.
+        for seed in 0..60 {
             let outcome = run(seed, &scenario);
             assert_eq!((outcome.violation, outcome.undecidable), (None, 0), "seed {seed}");
         }
@@ -99,7 +99,7 @@ mod tests {
         // Both hosts are idle but for five beats in the silence limit. Rarely the losses break their link, although no
         // packet of the master to the faulty host is lost.
         let scenario = of_three_one_loses_frames("lossy h2 2.2 200\n12 quiet");
-        for (seed, undecidable) in (0..9).map(|seed| (seed, 0)).chain([(890, 1)]) {
+        for (seed, undecidable) in (0..9).map(|seed| (seed, 0)).chain([(2669, 1)]) {
             let outcome = run(seed, &scenario);
             assert_eq!((outcome.violation, outcome.undecidable), (None, undecidable), "seed {seed}");
         }
