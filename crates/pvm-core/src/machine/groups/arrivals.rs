@@ -117,6 +117,11 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
+    /// Queues arrivals that came before those in the queue.
+    pub fn queue_first(&mut self, arrivals: Vec<Arrival>) {
+        arrivals.into_iter().rev().for_each(|arrival| self.queue.push_front(arrival));
+    }
+
     /// Returns whether members arrive in the page of that host.
     pub fn is_at(&self, host: Tid) -> bool {
         self.place == MeetingPlace::PageOf(host)

@@ -9,10 +9,10 @@
 //! arrives for another count, or a barrier has not ended after a second. Each host then reports how many releases it
 //! knows, and who waits. At most one barrier is open: those who wait at one that was released somewhere are answered,
 //! the others wait at the master from then on. So a barrier is released once, whoever dies.
-use super::arrivals::{Arriver, MeetingPlace, PendingBarrier, ended};
+use super::arrivals::{Arrival, Arriver, MeetingPlace, PendingBarrier, ended};
 use super::chain::{self, Chain};
 use super::coordination::Report;
-use super::{Groups, group::Group, replicas::NO_ACK};
+use super::{ALL_MEMBERS, Groups, group::Group, replicas::NO_ACK};
 use crate::codes::Code;
 use crate::machine::core::Core;
 use crate::machine::pending_acks::Ack;
@@ -311,11 +311,11 @@ impl Groups {
         }
         self.by_id(id).into_iter().for_each(|group| group.combining.forget_own());
         let passed = reports.iter().map(|(_, report)| report.passed).max().unwrap_or(0);
-        let mut pending = PendingBarrier::new(need);
+        let (mut pending, mut others) = (PendingBarrier::new(need), Vec::new());
         for (from, report) in reports {
             let is_over = report.passed < passed;
             for arrival in report.arrivals {
-                let wire::Arrival { tid, turn, lan, .. } = arrival;
+                let wire::Arrival { tid, turn, count, lan, .. } = arrival;
                 let Some(group) = self.by_id(id) else { return };
                 // A host speaks for its members; the coordinator, for those of the others that it has counted.
                 if tid.host() != from && (from != by || is_over || tid.host() == own) {
@@ -328,13 +328,24 @@ impl Groups {
                         group.arrivals.note_outcome(tid, turn, Ok(()));
                         core.send_host(tid.host(), ended(id, (tid, turn), Ok(())));
                     }
-                    (false, Some(wait)) => {
-                        let arriver = wait.map(|wait| Arriver::Request { tid, wait });
-                        pending.count(tid, arriver, from, lan);
+                    (false, waits) => {
+                        let arriver = match waits {
+                            Some(wait) => wait.map(|wait| Arriver::Request { tid, wait }),
+                            None => Some(Arriver::Combined { tid, turn }),
+                        };
+                        // The group may have grown since the coordinator was appointed, and this member knew that.
+                        let is_same = count == ALL_MEMBERS || u32::try_from(count) == Ok(need);
+                        let sender = if waits.is_some() { from } else { tid.host() };
+                        match arriver.filter(|_| !is_same) {
+                            Some(arriver) => others.push(Arrival { arriver, sender, count, lan }),
+                            None => pending.count(tid, arriver, sender, lan),
+                        }
                     }
-                    (false, None) => pending.count(tid, Some(Arriver::Combined { tid, turn }), tid.host(), lan),
                 }
             }
+        }
+        if let Some(group) = self.by_id(id) {
+            group.arrivals.queue_first(others);
         }
         pending.senders.remove(&own);
         self.resume_at_master(core, id, pending);
