@@ -64,8 +64,8 @@ fn set_mask(mask: &libc::sigset_t) -> libc::sigset_t {
     before
 }
 
-/// Gives the calling thread a table of descriptors of its own, with only the numbers 0, 1 and 2 and `keep`; returns the
-/// thread's `keep`, which has the same number as that of the process. A process that this thread starts has little to
+/// Separates the descriptor table of the calling thread from that of the process. The thread's table has only 0, 1, 2 and
+/// `keep`, under the same numbers. A process that this thread starts has little to
 /// inherit, however many descriptors the other threads have. From now on the thread catches no signals, since handlers
 /// use descriptors of the process. Must be called at the beginning of a thread that uses no other descriptors. Fails
 /// before Linux 5.9.

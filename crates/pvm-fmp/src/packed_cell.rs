@@ -89,9 +89,8 @@ impl PackedCell {
     }
 
     /// Returns the cell if it can be passed to a task that shares `memory`.
-    pub(crate) fn cell_for(&self, to: u32, memory: Option<&Rc<PairMemory>>) -> Option<u32> {
-        let is_current = memory.is_some_and(|memory| Rc::ptr_eq(memory, &self.memory));
-        (is_current && self.to == to && !self.is_passed).then_some(self.cell)
+    pub(crate) fn cell_for(&self, to: u32, memory: &Rc<PairMemory>) -> Option<u32> {
+        (Rc::ptr_eq(memory, &self.memory) && self.to == to && !self.is_passed).then_some(self.cell)
     }
 
     /// Notes that the cell was passed.

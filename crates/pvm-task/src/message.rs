@@ -171,11 +171,10 @@ impl Message {
 
     #[cold]
     #[inline(never)]
-    fn append_large(&mut self, heap: Option<&mut Endpoint>, data: &[u8]) -> Result<(), Code> {
+    fn append_large(&mut self, mut heap: Option<&mut Endpoint>, data: &[u8]) -> Result<(), Code> {
         if self.len() + data.len() > BODY_BYTES_MAX {
             return Err(Code::NoMem);
         }
-        let mut heap = heap;
         if let (Large::Cell(_), Some(heap)) = (&self.large, heap.as_deref_mut()) {
             self.share(heap)?;
         }

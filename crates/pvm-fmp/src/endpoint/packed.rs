@@ -28,7 +28,7 @@ impl Endpoint {
     pub fn send_cell(&mut self, to: u32, meta: &Meta, packed: &mut PackedCell) -> Option<Result<Sent, SendError>> {
         let index = self.index_of(to)?;
         let memory = self.peers[index].as_ref()?.pair.current.clone()?;
-        let cell = packed.cell_for(to, Some(&memory))?;
+        let cell = packed.cell_for(to, &memory)?;
         let word = CellWord::new(&memory, cell, true);
         let sent = self.queue(to, Kind::Passed, meta, &entry_of(word, packed.len(), COMPLETE));
         match &sent {

@@ -268,7 +268,7 @@ impl FabricLinks {
         self.posted.forget(name);
         let memory = (&mut self.endpoint, &mut self.heap, &mut self.spare_stages);
         let offers = neighbour.offers.into_iter().map(|(_, offer)| offer);
-        Neighbour::give_back(offers, neighbour.pieces, neighbour.seals.is_some(), memory);
+        Neighbour::free_bodies(offers, neighbour.pieces, neighbour.seals.is_some(), memory);
         for place in neighbour.places.into_values() {
             self.endpoint.give_up_body(place);
         }

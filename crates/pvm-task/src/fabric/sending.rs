@@ -220,8 +220,8 @@ impl Neighbour {
         self.pieces.can_make(&self.link, self.seals.is_some())
     }
 
-    /// Gives back the memory of all bodies when the link has ended.
-    pub(super) fn give_back(
+    /// Frees the memory of all bodies when the link has ended.
+    pub(super) fn free_bodies(
         offers: impl Iterator<Item = Offer>,
         pieces: Pieces,
         is_sealed: bool,

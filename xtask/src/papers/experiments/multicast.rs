@@ -21,8 +21,8 @@ pub const ON_BRIDGE: Experiment = Experiment {
     about: "The first task multicasts a message to one task on each of the other hosts, and receives a short answer \
             from each. The hosts are namespaces on the kernel's bridge. By default hpvm measures each way and takes \
             the best one, so some multicasts come before the measured ones. The table of this choice has its time \
-            divided by that of the best fixed way, in each pass over all ways; which one is the best, the other passes \
-            tell. The least of several times that differ by chance would be too small.",
+            divided by that of the best fixed way of the same pass over all ways. The other passes decide which fixed way \
+            is the best: the least of several times that differ by chance would be too small.",
     paper: PAPER,
     sheets: bridge_sheets,
     measure: on_bridge,
