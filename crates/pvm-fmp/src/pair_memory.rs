@@ -282,6 +282,13 @@ impl PairMemory {
         self.dropped.set(self.dropped.get() | cells);
     }
 
+    /// Takes a cell back that the peer has not been told of, nor that this task has dropped other cells.
+    #[cold]
+    pub fn take_back(&self, cell: u32, dropped: u32) {
+        self.keep(cell);
+        self.drop_cells(dropped);
+    }
+
     /// Returns the cells of [`PairMemory::drop_cells`]; the caller tells the peer.
     #[inline]
     pub fn take_dropped(&self) -> u32 {

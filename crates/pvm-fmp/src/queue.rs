@@ -433,7 +433,22 @@ impl Reader {
     /// Returns the next entry, if it is there.
     #[inline(always)]
     pub fn next<'a>(&self, ring: &'a [Slot]) -> Result<Option<Entry<'a>>, Damaged> {
-        let Some((position, stamp)) = self.find(ring) else { return Ok(None) };
+        self.next_within(ring, 0)
+    }
+
+    /// Returns the next entry, if it is there or arrives within `looks` further polls.
+    #[inline(always)]
+    pub fn next_within<'a>(&self, ring: &'a [Slot], looks: usize) -> Result<Option<Entry<'a>>, Damaged> {
+        let mut looks = looks;
+        let (position, stamp) = loop {
+            match (self.find(ring), looks) {
+                (Some(found), _) => break found,
+                (None, 0) => return Ok(None),
+                (None, _) => looks -= 1,
+            }
+            // Polling without a pause would take the cache line from the writer before the writer has finished with it.
+            std::hint::spin_loop();
+        };
         let bytes = (stamp >> 8 & 0xff_ffff) as usize;
         let well_known = well_known_of(stamp);
         let kind = match stamp as u8 {

@@ -115,8 +115,8 @@ impl Task {
         send(&mut self.member, to, tag, immediate)
     }
 
-    /// As [`Task::psend`], for a body of any length that can be copied at once to a connected peer. Returns whether the
-    /// message was sent. Does nothing if the task is due to poll.
+    /// As [`Task::psend`], for a body that fits in the queue to a connected peer, or in a cell that this task shares with it.
+    /// Returns whether the message was sent. Does nothing if the task is due to poll.
     #[inline]
     pub fn psend_at_once(&mut self, to: i32, tag: i32, body: &[u8]) -> bool {
         let Some(member) = &mut self.member else { return false };
@@ -135,11 +135,12 @@ impl Task {
         sent.is_some()
     }
 
-    /// As [`Task::try_precv`], for a message of any length that has arrived completely from the peer that sent last.
+    /// As [`Task::try_precv`], for a message in the queue or in a cell that has arrived from the peer that sent last, or
+    /// arrives at once.
     #[inline]
     pub fn precv_at_once(&mut self, filter: &Filter, data: &mut [u8]) -> Option<Delivered> {
-        let (envelope, recent, _) = self.probe_recent(filter, true)?;
-        Some(envelope.delivered(recent.take(data)))
+        let (envelope, recent, _) = self.probe_recent(filter, true, true)?;
+        Some(envelope.delivered(recent.take(data)?))
     }
 
     /// As [`Task::try_precv`], for an immediate message that has arrived or arrives at once.

@@ -128,9 +128,10 @@ impl Task {
     /// queued.
     #[inline]
     pub fn try_fmp_receive(&mut self, filter: &Filter, room: &mut [u8]) -> Option<FmpReceived> {
-        if let Some((envelope, recent, _)) = self.probe_recent(filter, true) {
-            if recent.len() <= room.len() {
-                return Some(FmpReceived::Whole(envelope.delivered(recent.take(room)).into()));
+        if let Some((envelope, recent, _)) = self.probe_recent(filter, true, false) {
+            let fits = recent.len() <= room.len();
+            if let Some(bytes) = fits.then(|| recent.take(room)).flatten() {
+                return Some(FmpReceived::Whole(envelope.delivered(bytes).into()));
             }
         }
         let mut target = WholeMessage { room, passed: false, too_long: false };

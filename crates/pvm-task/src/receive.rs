@@ -8,7 +8,7 @@ use crate::queue::accepts;
 use crate::system::{TC_FALLBACK, TC_ROUTE_SWITCH, is_system};
 use crate::target::Target;
 use crate::task::State;
-use crate::types::{Delivered, Filter, Kind, PRIVATE_CONTEXTS};
+use crate::types::{ANY, Delivered, Filter, Kind, PRIVATE_CONTEXTS};
 use pvm_core::codes::SYSCTX_TC;
 use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
@@ -367,7 +367,7 @@ impl Task {
     /// it.
     #[inline]
     pub(crate) fn receive_short(&mut self, filter: &Filter) -> Option<i32> {
-        let (envelope, recent, state) = self.probe_recent(filter, false)?;
+        let (envelope, recent, state) = self.probe_recent(filter, false, false)?;
         // The memory of another body is kept, not copied.
         if !recent.is_in_queue() {
             return None;
@@ -377,7 +377,8 @@ impl Task {
         // With this capacity, `Task::receive_fast` can refill the buffer in place.
         message.small.reserve(IMMEDIATE_BYTES);
         message.small.resize(recent.len(), 0);
-        recent.take(&mut message.small);
+        let taken = recent.take(&mut message.small);
+        debug_assert!(taken.is_some(), "a body in the queue is complete");
         Some(state.store.activate(slot))
     }
 
@@ -422,12 +423,14 @@ impl Task {
     }
 
     /// Returns the next message of the peer that sent last, if its whole body is there, the filter accepts it, no message is
-    /// queued before it, and no handler or collector can intercept it.
+    /// queued before it, and no handler or collector can intercept it. If `wait` says so and that peer is a task from which
+    /// the filter accepts messages, waits some hundred nanoseconds for the message.
     #[inline(always)]
     pub(crate) fn probe_recent(
         &mut self,
         filter: &Filter,
         only_native: bool,
+        wait: bool,
     ) -> Option<(Envelope, RecentMessage<'_>, &mut State)> {
         let state = &mut self.state;
         if !state.store.queue.is_empty() || state.handlers.may_intercept() || state.output.collects_any() {
@@ -435,7 +438,9 @@ impl Task {
         }
         let member = self.member.as_mut()?;
         let own = member.tid.0 as i32;
-        let recent = member.endpoint.probe_recent()?;
+        let may_come = |from: u32| !is_daemon(from) && (filter.src == ANY || filter.src == from as i32);
+        let wait = wait && member.endpoint.most_recent_peer().is_some_and(may_come);
+        let recent = if wait { member.endpoint.await_recent() } else { member.endpoint.probe_recent() }?;
         let envelope = Envelope::new(recent.from(), own, recent.meta());
         if !accepts(filter, envelope.src, envelope.tag, envelope.ctx) || envelope.ctx == SYSCTX_TC {
             return None;

@@ -11,8 +11,7 @@ use crate::peer::Peer;
 use crate::pipelined::{self, UNIT_BYTES};
 use crate::queue::{Entry, Kind};
 use crate::sync::ReadOnlyLoad;
-use crate::way_policy::Way;
-use crate::{Meta, SendError, Sent};
+use crate::{Meta, NoMemory, SendError, Sent};
 
 /// The shortest body that the receiver copies out of a cell while it is written, in bytes. With a shorter one, looking at
 /// the count of its bytes costs more than is saved.
@@ -83,19 +82,61 @@ impl CellWord {
     }
 }
 
-/// Puts a complete body of at most [`PIPELINED_BYTES_MIN`] bytes into a cell, and the cell into the queue, if there is a
-/// cell and the queue has room. Returns whether it did.
+/// Sends a body in a cell, if this task holds one that is long enough and the queue has room. Wakes a peer that sleeps;
+/// `barriers` is as in [`ring`].
 #[inline]
-pub(super) fn pass_at_once(peer: &mut Peer, meta: &Meta, body: &[u8]) -> bool {
-    let Some((memory, cell)) = peer.pair.take(body.len()) else { return false };
+pub(super) fn pass_at_once(peer: &mut Peer, barriers: bool, meta: &Meta, body: &[u8]) -> Option<Sent> {
+    let (memory, cell) = peer.pair.take(body.len())?;
+    let queue = |peer: &mut Peer, word: CellWord, order| {
+        let queued = peer.push_if_room(Kind::Passed, meta, &entry_of(word, body.len(), order));
+        if queued { Ok(ring(peer, barriers)) } else { Err(()) }
+    };
+    let passed = if body.len() < PIPELINED_BYTES_MIN {
+        pass_complete(peer, &memory, cell, body, queue)
+    } else {
+        pass_pipelined(peer, barriers, &memory, cell, body, queue)
+    };
+    passed.ok()
+}
+
+/// Writes a body to a cell, and then calls `queue` to put the cell into the queue and to wake the peer.
+#[inline(always)]
+fn pass_complete<E>(
+    peer: &mut Peer,
+    memory: &PairMemory,
+    cell: u32,
+    body: &[u8],
+    queue: impl FnOnce(&mut Peer, CellWord, u64) -> Result<Sent, E>,
+) -> Result<Sent, E> {
     memory.write(cell, 0, body, CopyMode::Cached);
-    let word = CellWord::new(&memory, cell, false);
-    let passed = peer.push_if_room(Kind::Passed, meta, &entry_of(word, body.len(), COMPLETE));
-    if !passed {
-        memory.keep(cell);
-        memory.drop_cells(word.dropped);
+    let word = CellWord::new(memory, cell, false);
+    // Of a complete body, the receiver does not have to look at the count: that would be one more cache line.
+    queue(peer, word, COMPLETE).inspect_err(|_| memory.take_back(cell, word.dropped))
+}
+
+/// Does what [`pass_complete`] does, but writes the body to the cell chunk by chunk when the cell is in the queue.
+#[inline(always)]
+fn pass_pipelined<E>(
+    peer: &mut Peer,
+    barriers: bool,
+    memory: &PairMemory,
+    cell: u32,
+    body: &[u8],
+    queue: impl FnOnce(&mut Peer, CellWord, u64) -> Result<Sent, E>,
+) -> Result<Sent, E> {
+    let progress = memory.progress(cell);
+    pipelined::advance(progress, 0);
+    let (way, order) = peer.pair.order(memory, body.len());
+    let word = CellWord::new(memory, cell, false);
+    let queued = queue(peer, word, order).inspect_err(|_| memory.take_back(cell, word.dropped))?;
+    let mut done = 0;
+    for piece in body.chunks((body.len() / 4).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX) / UNIT_BYTES * UNIT_BYTES) {
+        memory.write(cell, done, piece, way.copy_in);
+        done += piece.len();
+        pipelined::advance(progress, done);
     }
-    passed
+    // The peer may have gone to sleep because the body was incomplete.
+    Ok(if ring(peer, barriers) == Sent::RingByDaemon { Sent::RingByDaemon } else { queued })
 }
 
 /// Returns the body of an entry for a message of `bytes` bytes in a cell.
@@ -104,14 +145,21 @@ pub(super) fn entry_of(word: CellWord, bytes: usize, order: u64) -> [u8; 24] {
     bytes_of([word.to_word(), bytes as u64, order])
 }
 
-/// Returns the body of a message in a cell, if the message keeps the rules and the body is complete.
+/// Returns the body of a message in a cell, if the message keeps the rules.
 #[inline]
-pub(super) fn complete_in_cell(peer: &mut Peer, entry: &Entry<'_>) -> Option<RecentBody> {
+pub(super) fn body_in_cell(peer: &mut Peer, entry: &Entry<'_>) -> Option<RecentBody> {
     let [first, bytes, order] = words_of(entry);
     let (word, bytes) = (CellWord::from_word(first), bytes as usize);
     let memory = peer.pair.of(word.generation)?;
-    let is_there = order & COMPLETE != 0 && word.note(&memory) && bytes <= memory.capacity();
-    is_there.then_some(RecentBody::Cell { memory, cell: word.cell, bytes })
+    if !word.note(&memory) || bytes > memory.capacity() {
+        return None;
+    }
+    let cell = word.cell;
+    Some(if order & COMPLETE != 0 {
+        RecentBody::Cell { memory, cell, bytes }
+    } else {
+        RecentBody::Pipelined { memory, cell, bytes, order }
+    })
 }
 
 impl Endpoint {
@@ -122,32 +170,23 @@ impl Endpoint {
         let at_once = body.len() < PIPELINED_BYTES_MIN || self.crowded();
         let peer = self.peers[index].as_mut().expect("connected");
         let (memory, cell) = peer.pair.take(body.len())?;
-        let (to, progress) = (peer.tid, memory.progress(cell));
-        let written = if at_once { body.len() } else { 0 };
-        memory.write(cell, 0, &body[..written], CopyMode::Cached);
-        if !at_once {
-            pipelined::advance(progress, 0);
-        }
-        // Of a complete body, the receiver does not have to look at the count: that would be one more cache line.
-        let (way, order) = if at_once { (Way::default(), COMPLETE) } else { peer.pair.order(&memory, body.len()) };
-        let word = CellWord::new(&memory, cell, false);
-        let first = self.queue(to, Kind::Passed, meta, &entry_of(word, body.len(), order));
-        if first.is_err() {
-            memory.keep(cell);
-            memory.drop_cells(word.dropped);
-        }
-        if at_once || first.is_err() {
-            return Some(first);
-        }
-        let mut done = 0;
-        for piece in body.chunks((body.len() / 4).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX) / UNIT_BYTES * UNIT_BYTES) {
-            memory.write(cell, done, piece, way.copy_in);
-            done += piece.len();
-            pipelined::advance(progress, done);
-        }
-        let peer = self.peers[index].as_ref().expect("connected");
-        // The peer may have gone to sleep because the body was incomplete.
-        Some(if ring(peer, self.barriers) == Sent::RingByDaemon { Ok(Sent::RingByDaemon) } else { first })
+        let (us, barriers) = (self.tid, self.barriers);
+        let alive = self.ports.as_ref().is_none_or(|ports| ports.alive(peer.tid));
+        self.sends += 1;
+        let heap = &self.heap;
+        let queue = |peer: &mut Peer, word: CellWord, order| {
+            if !alive {
+                return Ok(Sent::Done);
+            }
+            peer.push(us, heap, Kind::Passed, meta, &entry_of(word, body.len(), order))?;
+            Ok(ring(peer, barriers))
+        };
+        let passed = if at_once {
+            pass_complete(peer, &memory, cell, body, queue)
+        } else {
+            pass_pipelined(peer, barriers, &memory, cell, body, queue)
+        };
+        Some(passed.map_err(|NoMemory| SendError::NoMemory))
     }
 
     /// Returns how bodies of `bytes` bytes to a task are copied, in words and with the time of a byte; `None` if this task

@@ -291,8 +291,8 @@ fn a_cell_that_the_sender_cannot_have_is_damage() {
 fn a_body_that_is_copied_at_once_takes_the_shortest_path_in_the_queue_or_in_a_cell() {
     let host = Host::new();
     let (mut a, mut b) = host.pair();
-    exchange(&mut a, &mut b, 8191);
-    for (turn, bytes) in [0, 1, 32, 33, 88, 89, 200, 504, 505, 4096, 8191].into_iter().enumerate() {
+    exchange(&mut a, &mut b, 200_000);
+    for (turn, bytes) in [0, 1, 32, 33, 88, 89, 200, 504, 505, 4096, 8191, 8192, 40_001, 200_000].into_iter().enumerate() {
         let (from, to) = if turn % 2 == 0 { (&mut a, &mut b) } else { (&mut b, &mut a) };
         let sent = body(bytes, turn as u8);
         // Now and then it is time to poll all peers.
@@ -308,14 +308,14 @@ fn a_body_that_is_copied_at_once_takes_the_shortest_path_in_the_queue_or_in_a_ce
         assert_eq!(found.is_in_queue(), bytes <= crate::INLINE_BYTES_MAX);
         // A message that is not taken stays where it is.
         let mut taken = vec![0; bytes + 3];
-        assert_eq!(to.probe_recent().unwrap().take(&mut taken), bytes);
+        assert_eq!(to.probe_recent().unwrap().take(&mut taken), Some(bytes));
         assert!(taken[..bytes] == sent && taken[bytes..] == [0; 3]);
         assert_eq!(held(&a) + held(&b), CELLS as usize);
     }
     // Of a body that is longer than the room, the first bytes are taken.
     assert!(a.send_in_cell(b.tid, &[1; 6], &body(5000, 1)).is_some());
     let mut start = [0; 100];
-    assert_eq!(b.probe_recent().unwrap().take(&mut start), 5000);
+    assert_eq!(b.probe_recent().unwrap().take(&mut start), Some(5000));
     assert!(start == body(5000, 1)[..100] && b.probe_recent().is_none());
     // The pair goes on in the ordinary way.
     exchange(&mut a, &mut b, 8000);
@@ -329,7 +329,8 @@ fn what_cannot_be_copied_at_once_is_not_sent_or_taken_by_the_shortest_path() {
     assert_eq!(a.send_in_queue(B, &[1; 6], &[1; 505]), None, "too long");
     assert_eq!(a.send_in_cell(B, &[1; 6], &[1; 600]), None, "no cell");
     exchange(&mut a, &mut b, 100_000);
-    assert_eq!(a.send_in_cell(B, &[1; 6], &[1; 8192]), None, "the receiver can begin earlier");
+    a.rendezvous_bytes_min = 50_000;
+    assert_eq!(a.send_in_cell(B, &[1; 6], &[1; 50_000]), None, "a rendezvous");
     // A valid entry, then three that break the rules: the cell does not exist, we hold it, or it is too short.
     for case in 0..4 {
         let (mut a, mut b) = host.pair();
@@ -343,4 +344,26 @@ fn what_cannot_be_copied_at_once_is_not_sent_or_taken_by_the_shortest_path() {
         push(&mut b, Kind::Passed, &[u64::from(memory.generation) << 32 | cell, bytes, 1]);
         assert_eq!(a.probe_recent().is_some(), case == 0, "{case}");
     }
+}
+
+#[test]
+fn a_message_whose_sender_stops_in_the_middle_is_taken_when_it_goes_on() {
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
+    exchange(&mut a, &mut b, 20_000);
+    b.poll(&mut Kept::default());
+    // What the sender does for a body of 20,000 bytes, up to its 10,000th byte.
+    let (sent, memory) = (body(20_000, 7), memory(&a).unwrap());
+    let cell = memory.take().unwrap();
+    memory.write(cell, 0, &sent[..10_000], crate::copy::CopyMode::Cached);
+    crate::pipelined::advance(memory.progress(cell), 10_000);
+    push(&mut a, Kind::Passed, &[u64::from(memory.generation) << 32 | u64::from(cell), 20_000, 0]);
+    let mut taken = vec![0; 20_000];
+    assert_eq!(b.probe_recent().unwrap().take(&mut taken), None);
+    assert_eq!(b.probe_recent().unwrap().len(), 20_000, "the message is still there");
+    memory.write(cell, 10_000, &sent[10_000..], crate::copy::CopyMode::Cached);
+    crate::pipelined::advance(memory.progress(cell), 20_000);
+    assert_eq!(b.probe_recent().unwrap().take(&mut taken), Some(20_000));
+    assert!(taken == sent && b.probe_recent().is_none());
+    exchange(&mut a, &mut b, 20_000);
 }

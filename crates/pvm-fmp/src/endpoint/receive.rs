@@ -3,7 +3,7 @@
 use super::dead_queue::DeadQueue;
 use super::in_progress::receive_pipelined;
 use super::packed::take_dropped;
-use super::passed::complete_in_cell;
+use super::passed::body_in_cell;
 use super::recent::{RecentBody, RecentImmediate, RecentMessage};
 use super::{
     BATCH, Endpoint, PROBE_PEERS, PROMPT_RELEASE_BYTES, RECENT_PEERS, RECENT_PROBES, SHORTS_PER_POLL, Step,
@@ -79,23 +79,37 @@ impl Endpoint {
         })
     }
 
-    /// Returns the next message of the most recent peer, if it is there with its whole body, in the queue or in a cell: this
-    /// is the shortest path to a message. Also returns `None` when it is time to [`Endpoint::poll`] all peers.
+    /// Returns the next message of the most recent peer, if it is there with its body in the queue or in a cell: this is the
+    /// shortest path to a message. Also returns `None` when it is time to [`Endpoint::poll`] all peers.
     #[inline(always)]
     pub fn probe_recent(&mut self) -> Option<RecentMessage<'_>> {
+        self.recent(false)
+    }
+
+    /// Does what [`Endpoint::probe_recent`] does, for a message that is there or arrives within some hundred nanoseconds.
+    /// Waits for it under the same conditions as [`Endpoint::probe_recent_immediate`].
+    #[inline(always)]
+    pub fn await_recent(&mut self) -> Option<RecentMessage<'_>> {
+        self.recent(true)
+    }
+
+    #[inline(always)]
+    fn recent(&mut self, wait: bool) -> Option<RecentMessage<'_>> {
         let &index = self.order.first()?;
-        let peer = self.peers[index].as_deref_mut()?;
-        let inbound = peer.inbound.as_ref()?;
+        let inbound = self.peers[index].as_deref()?.inbound.as_ref()?;
         if self.shorts >= SHORTS_PER_POLL || inbound.should_publish() {
             return None;
         }
         // SAFETY: the slice lives no longer than the borrow of the peer, which keeps its mapping.
         let ring = unsafe { inbound.slots() };
+        let looks = if !wait || inbound.reader.has_next(ring) { 0 } else { self.recent_probes() };
+        let peer = self.peers[index].as_deref_mut()?;
+        let inbound = peer.inbound.as_ref()?;
         // Damage is handled by the next poll.
-        let entry = inbound.reader.next(ring).ok()??;
+        let entry = inbound.reader.next_within(ring, looks).ok()??;
         let body = match entry.kind {
             Kind::Message => RecentBody::Queue,
-            Kind::Passed => complete_in_cell(peer, &entry)?,
+            Kind::Passed => body_in_cell(peer, &entry)?,
             _ => return None,
         };
         Some(RecentMessage { entry, body, peer, shorts: &mut self.shorts, unpublished: &mut self.unpublished })

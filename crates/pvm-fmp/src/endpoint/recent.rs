@@ -1,11 +1,13 @@
 //! The next message of the peer that sent last; the message is still in the queue.
+use crate::arrival::{BodyInTransit, Outcome, Place, Transit};
 use crate::pair_memory::PairMemory;
 use crate::peer::{Inbound, Peer};
 use crate::queue::Entry;
 use crate::{Immediate, Meta};
+use std::cell::Cell;
 use std::rc::Rc;
 
-/// A message that can be taken, with a complete body; see [`super::Endpoint::probe_recent`].
+/// A message that can be taken; see [`super::Endpoint::probe_recent`].
 pub struct RecentMessage<'a> {
     pub(super) entry: Entry<'a>,
     pub(super) body: RecentBody,
@@ -20,6 +22,8 @@ pub(super) enum RecentBody {
     Queue,
     /// In a cell, which has room for that many bytes.
     Cell { memory: Rc<PairMemory>, cell: u32, bytes: usize },
+    /// In such a cell, to which its sender may still be writing; `order` is what the sender asks for ([`crate::ways`]).
+    Pipelined { memory: Rc<PairMemory>, cell: u32, bytes: usize, order: u64 },
 }
 
 #[allow(clippy::len_without_is_empty)] // an empty message is a message, too
@@ -35,7 +39,7 @@ impl RecentMessage<'_> {
     pub fn len(&self) -> usize {
         match self.body {
             RecentBody::Queue => self.entry.len(),
-            RecentBody::Cell { bytes, .. } => bytes,
+            RecentBody::Cell { bytes, .. } | RecentBody::Pipelined { bytes, .. } => bytes,
         }
     }
 
@@ -51,9 +55,11 @@ impl RecentMessage<'_> {
         self.entry.meta()
     }
 
-    /// Takes the message: copies its first bytes into `data`, up to the length of `data`. Returns the message's length.
+    /// Takes the message: copies its first bytes into `data`, up to the length of `data`. Returns the message's length;
+    /// `None` if the sender stopped in the middle of the body: then the message is still there, and its bytes may be in
+    /// `data`.
     #[inline(always)]
-    pub fn take(self, data: &mut [u8]) -> usize {
+    pub fn take(self, data: &mut [u8]) -> Option<usize> {
         let bytes = self.len();
         match self.body {
             RecentBody::Queue => drop(self.entry.copy_to(data)),
@@ -62,13 +68,22 @@ impl RecentMessage<'_> {
                 memory.release(cell);
                 self.peer.pair.note_arrival();
             }
+            RecentBody::Pipelined { memory, cell, order, .. } => {
+                self.peer.pair.note_order(&memory, bytes, order);
+                let (outcome, place) = (Cell::new(Outcome::Later), Place::Cell { memory: &memory, cell, order });
+                let (owner, transit) = (&self.peer.owner, Transit::Pipelined(place));
+                // If the sender stops, a poll finds out whether it is dead.
+                let body = BodyInTransit { owner, bytes, sender_lives: &|| true, outcome: &outcome, transit };
+                body.take(data).ok()?;
+                self.peer.pair.note_arrival();
+            }
         }
         if let Some(inbound) = &mut self.peer.inbound {
             inbound.advance(self.entry.half_slots());
         }
         *self.shorts += 1;
         *self.unpublished = true;
-        bytes
+        Some(bytes)
     }
 }
 

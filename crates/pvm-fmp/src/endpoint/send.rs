@@ -41,19 +41,19 @@ impl Endpoint {
         Some(ring(peer, self.barriers))
     }
 
-    /// Does what [`Endpoint::send_in_queue`] does, for a longer body that is copied to a cell in little time.
+    /// Does what [`Endpoint::send_in_queue`] does, for a longer body and a peer with whom this task shares a cell.
     #[inline]
     pub fn send_in_cell(&mut self, to: u32, meta: &Meta, body: &[u8]) -> Option<Sent> {
-        if body.len() >= PASSED_PIPELINED_BYTES_MIN.min(self.rendezvous_bytes_min) {
+        // While tasks outnumber the cores, the receiver would often have to wait for us in the middle of a long body.
+        let is_long = body.len() >= PASSED_PIPELINED_BYTES_MIN && self.crowded();
+        if is_long || body.len() >= self.rendezvous_bytes_min {
             return None;
         }
         let index = self.index_of(to)?;
         let peer = self.peers[index].as_deref_mut()?;
-        if !pass_at_once(peer, meta, body) {
-            return None;
-        }
+        let sent = pass_at_once(peer, self.barriers, meta, body)?;
         self.sends += 1;
-        Some(ring(peer, self.barriers))
+        Some(sent)
     }
 
     /// Sends an immediate message to a task; all code of this path is inlined. Returns whether the caller must then

@@ -503,7 +503,7 @@ fn look(
             if let Some(message) = victim.probe_recent() {
                 let mut data = [0; 600];
                 let (bytes, _) = (message.len(), message.meta());
-                assert_eq!(message.take(&mut data[..bytes.min(600)]), bytes);
+                assert!(message.take(&mut data[..bytes.min(600)]).is_none_or(|taken| taken == bytes));
             }
         }
         7 => {
