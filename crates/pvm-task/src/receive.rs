@@ -363,14 +363,17 @@ impl Task {
         Some(self.state.store.receive(slot))
     }
 
-    /// Receives a short message directly from the peer that sent last, if this message is next and the filter accepts
-    /// it.
+    /// Receives a message in the queue or in a cell directly from the peer that sent last, if this message is next and the
+    /// filter accepts it.
     #[inline]
     pub(crate) fn receive_short(&mut self, filter: &Filter) -> Option<i32> {
         let (envelope, recent, state) = self.probe_recent(filter, false, false)?;
-        // The memory of another body is kept, not copied.
         if !recent.is_in_queue() {
-            return None;
+            // The memory of such a body is kept, not copied.
+            let large = Large::Remote(recent.keep()?);
+            let slot = state.new_message(&envelope);
+            state.store.table[slot as usize].large = large;
+            return Some(state.store.activate(slot));
         }
         let slot = state.new_message(&envelope);
         let message = &mut state.store.table[slot as usize];

@@ -7,7 +7,7 @@ use super::{Endpoint, PAIR_BYTES_MAX, Step};
 use crate::arrival::{Place, Sink};
 use crate::copy::CopyMode;
 use crate::pair_memory::{Offer, PairMemory};
-use crate::peer::Peer;
+use crate::peer::{Inbound, Peer};
 use crate::pipelined::{self, UNIT_BYTES};
 use crate::queue::{Entry, Kind};
 use crate::sync::ReadOnlyLoad;
@@ -145,7 +145,8 @@ pub(super) fn entry_of(word: CellWord, bytes: usize, order: u64) -> [u8; 24] {
     bytes_of([word.to_word(), bytes as u64, order])
 }
 
-/// Returns the body of a message in a cell, if the message keeps the rules.
+/// Returns the body of a message in a cell, if the message keeps the rules; `None` also if the sender has written nothing
+/// more since the receiver stopped waiting for it.
 #[inline]
 pub(super) fn body_in_cell(peer: &mut Peer, entry: &Entry<'_>) -> Option<RecentBody> {
     let [first, bytes, order] = words_of(entry);
@@ -158,8 +159,17 @@ pub(super) fn body_in_cell(peer: &mut Peer, entry: &Entry<'_>) -> Option<RecentB
     Some(if order & COMPLETE != 0 {
         RecentBody::Cell { memory, cell, bytes }
     } else {
+        let now = progress_of(peer.inbound.as_ref()?, &memory, cell);
+        if peer.inbound.as_ref()?.stalled == Some(now) && now.1 != bytes {
+            return None;
+        }
         RecentBody::Pipelined { memory, cell, bytes, order }
     })
+}
+
+/// Returns what identifies a message and its progress for [`Inbound::stalled`].
+pub(super) fn progress_of(inbound: &Inbound, memory: &PairMemory, cell: u32) -> (u64, usize) {
+    (inbound.consumed, pipelined::available(memory.progress(cell)))
 }
 
 impl Endpoint {

@@ -1,8 +1,10 @@
 //! The next message of the peer that sent last; the message is still in the queue.
+use super::passed::progress_of;
 use crate::arrival::{BodyInTransit, Outcome, Place, Transit};
-use crate::pair_memory::PairMemory;
+use crate::pair_memory::{ArrivedCell, PairMemory};
 use crate::peer::{Inbound, Peer};
 use crate::queue::Entry;
+use crate::remote::Remote;
 use crate::{Immediate, Meta};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -70,21 +72,42 @@ impl RecentMessage<'_> {
             }
             RecentBody::Pipelined { memory, cell, order, .. } => {
                 self.peer.pair.note_order(&memory, bytes, order);
+                let inbound = self.peer.inbound.as_mut()?;
+                let before = progress_of(inbound, &memory, cell);
                 let (outcome, place) = (Cell::new(Outcome::Later), Place::Cell { memory: &memory, cell, order });
                 let (owner, transit) = (&self.peer.owner, Transit::Pipelined(place));
                 // If the sender stops, a poll finds out whether it is dead.
                 let body = BodyInTransit { owner, bytes, sender_lives: &|| true, outcome: &outcome, transit };
-                body.take(data).ok()?;
+                if body.take(data).is_err() {
+                    inbound.stalled = Some(before);
+                    return None;
+                }
                 self.peer.pair.note_arrival();
             }
         }
-        if let Some(inbound) = &mut self.peer.inbound {
-            inbound.advance(self.entry.half_slots());
-        }
-        *self.shorts += 1;
-        *self.unpublished = true;
+        pass(self.peer, &self.entry, self.shorts, self.unpublished);
         Some(bytes)
     }
+
+    /// Takes the message and its body, which stays where it is; `None` if the body does not lie in a cell that is complete:
+    /// then the message is still there.
+    #[inline(always)]
+    pub fn keep(self) -> Option<Remote> {
+        let RecentBody::Cell { memory, cell, bytes } = self.body else { return None };
+        self.peer.pair.note_arrival();
+        pass(self.peer, &self.entry, self.shorts, self.unpublished);
+        Some(Remote::in_cell(&self.peer.owner, ArrivedCell { memory, cell }, bytes))
+    }
+}
+
+/// Moves past an entry that has been taken.
+#[inline(always)]
+fn pass(peer: &mut Peer, entry: &Entry<'_>, shorts: &mut u32, unpublished: &mut bool) {
+    if let Some(inbound) = &mut peer.inbound {
+        inbound.advance(entry.half_slots());
+    }
+    *shorts += 1;
+    *unpublished = true;
 }
 
 /// An immediate message that can be taken; see [`super::Endpoint::probe_recent_immediate`].

@@ -66,7 +66,7 @@ pub const TARGETS: &[Target] = &[
             part("crates/pvm-fmp/src/endpoint/in_progress.rs", &["receive_pipelined", "receive_complete"]),
             part(
                 "crates/pvm-fmp/src/endpoint/passed.rs",
-                &["take_offer", "take_answer", "receive_passed", "complete_in_cell", "from_word", "note"],
+                &["take_offer", "take_answer", "receive_passed", "body_in_cell", "from_word", "note"],
             ),
             part("crates/pvm-fmp/src/endpoint/packed.rs", &["take_dropped"]),
             part(
