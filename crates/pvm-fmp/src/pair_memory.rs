@@ -9,7 +9,7 @@ use crate::copy::CopyMode;
 use crate::heap::SharedHeap;
 use crate::stream::Stream;
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
-use crate::way_policy::{self, Way};
+use crate::way_policy::Way;
 use crate::ways::Ways;
 use crate::{copy, extents, file, mapping, pipelined};
 use rustix::fs::{Mode, OFlags, SealFlags};
@@ -405,6 +405,9 @@ pub struct Pair {
     ours_was_last: bool,
 }
 
+/// The shortest body in a cell whose way is learnt, in bytes. A shorter one stays in a core's own caches together with its
+/// cell, which each core writes after it has read it.
+const LEARNT_BYTES_MIN: usize = 128 << 10;
 /// The number of turns after which memory is made for a pair: such tasks will probably go on.
 const TURNS_MIN: u32 = 8;
 /// The number of turns with longer bodies after which a pair that has memory gets longer cells. It is known that such tasks
@@ -460,7 +463,7 @@ impl Pair {
     /// Returns how to copy a body of `bytes` bytes in that memory: for the sender, and as a word for the receiver.
     #[inline]
     pub fn order(&mut self, memory: &PairMemory, bytes: usize) -> (Way, u64) {
-        if bytes < way_policy::BYTES_MIN {
+        if bytes < LEARNT_BYTES_MIN {
             return (Way::default(), 0);
         }
         let ways = self.ways.get_or_insert_default();
@@ -476,7 +479,7 @@ impl Pair {
     /// Notes the word of a message of the peer of `bytes` bytes.
     #[inline]
     pub fn note_order(&mut self, memory: &PairMemory, bytes: usize, order: u64) {
-        if bytes >= way_policy::BYTES_MIN && !memory.is_ours {
+        if bytes >= LEARNT_BYTES_MIN && !memory.is_ours {
             self.ways.get_or_insert_default().note(bytes, order);
         }
     }

@@ -20,15 +20,15 @@ const ALL: [Way; WAYS] = [
 ];
 pub const WAYS: usize = 5;
 const BY_STRING: usize = 4;
-/// The shortest body for which there is a choice, in bytes. A shorter one stays in a core's own caches together with its
-/// cell, and a look at the clock would cost a noticeable part of its time.
-pub const BYTES_MIN: usize = 128 << 10;
+/// The shortest body for which there is a choice, in bytes: for a shorter one, a look at the clock would cost a noticeable
+/// part of its time.
+pub const BYTES_MIN: usize = 32 << 10;
 /// A program mostly reads what it has received. If a body is shorter than this, in bytes, and its second copy bypasses the
 /// caches, the program then waits for memory, which the time of the message does not show: so that time counts more.
 const CACHED_BYTES: usize = 2 << 20;
 const PAST_OUT_WEIGHT: f32 = 1.5;
 /// The number of classes of lengths. A class begins at twice the length of the one before it; the last one has no end.
-pub const CLASSES: usize = 10;
+pub const CLASSES: usize = 12;
 /// The length of the bodies of a try, in bytes, and the largest number of messages in a row that it takes.
 const TRY_BYTES: usize = 8 << 20;
 const RUN_MAX: u32 = 4;
