@@ -11,15 +11,26 @@ use pvm_net::fabric::{Endpoint, Failure, Memory, RegionId, SendError, Start};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The longest sealed piece in bytes.
-const PIECE_BYTES: usize = 128 << 10;
-/// How many sealed pieces of a link are ready at a time: twice as many as the peer may leave unreported, so that there is
-/// always one to read.
-const STAGES: usize = 16;
+/// The longest and the shortest sealed piece in bytes. Each piece costs an offer, its answer, and system calls of both sides: as
+/// much as sealing 100 KiB.
+const PIECE_BYTES_MAX: usize = 384 << 10;
+const PIECE_BYTES_MIN: usize = 128 << 10;
+/// The memory for sealed pieces of a link: more than the peer may leave unreported and two further pieces, so that there is
+/// always one to read. It fits the cache of a processor.
+const SEALED_BYTES: usize = 2 << 20;
 /// The length of the copied piece in bytes: its transfer takes about as long as a frame of the peer.
 const FIRST_BYTES: usize = 64 << 10;
-/// How many copied pieces of a link in clear are kept.
-const CLEAR_STAGES: usize = 2;
+/// The memory for copied pieces of a link in clear: two of them.
+const CLEAR_BYTES: usize = 2 * FIRST_BYTES;
+
+/// Returns the length of the next sealed piece of a body of which this many bytes are left. The last pieces are the shortest,
+/// since nothing goes on beside the opening of the very last one.
+fn sealed_piece_bytes(left: usize) -> usize {
+    let half = (left / 2).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) / PIECE_BYTES_ALIGN * PIECE_BYTES_ALIGN;
+    if left < half + PIECE_BYTES_MIN / 2 { left } else { half }
+}
+/// The lengths of pieces but the last are multiples of this.
+const PIECE_BYTES_ALIGN: usize = 4 << 10;
 
 /// Where a body is.
 pub(super) enum Source {
@@ -81,9 +92,37 @@ impl Source {
 pub(super) struct Pieces {
     sources: VecDeque<Source>,
     stages: Option<RegionId>,
-    free: Vec<usize>,
-    /// The numbers of pieces that the peer may read, and their stages.
-    used: VecDeque<(u64, usize)>,
+    ring: Ring,
+}
+
+/// Which parts of a ring buffer are in use by pieces that the peer may read.
+#[derive(Default)]
+struct Ring {
+    bytes: usize,
+    /// The numbers of the pieces, where they begin, and where they end.
+    used: VecDeque<(u64, usize, usize)>,
+}
+
+impl Ring {
+    /// Returns where the next piece of this length has room.
+    fn room(&self, bytes: usize) -> Option<usize> {
+        let (Some((_, first, _)), Some((_, last, end))) = (self.used.front(), self.used.back()) else {
+            // From the beginning, whose bytes are most likely in a cache.
+            return (bytes <= self.bytes).then_some(0);
+        };
+        let fits = |start: usize, limit: usize| (start + bytes <= limit).then_some(start);
+        match last >= first {
+            true => fits(*end, self.bytes).or_else(|| fits(0, *first)),
+            false => fits(*end, *first),
+        }
+    }
+
+    /// Frees the parts of pieces with smaller numbers.
+    fn free(&mut self, up_to: u64) {
+        while self.used.front().is_some_and(|(number, ..)| *number < up_to) {
+            self.used.pop_front();
+        }
+    }
 }
 
 impl Pieces {
@@ -96,12 +135,11 @@ impl Pieces {
     ) -> Result<(), Failure> {
         if self.stages.is_none() {
             let no_memory = |_| Failure { call: "mmap", words: "no memory for pieces".into() };
-            let count = if spare.is_some() { STAGES } else { CLEAR_STAGES };
+            self.ring.bytes = if spare.is_some() { SEALED_BYTES } else { CLEAR_BYTES };
             self.stages = Some(match spare.and_then(Vec::pop) {
                 Some(region) => region,
-                None => endpoint.register(Memory::anonymous(count * PIECE_BYTES).map_err(no_memory)?)?,
+                None => endpoint.register(Memory::anonymous(self.ring.bytes).map_err(no_memory)?)?,
             });
-            self.free = (0..count).rev().collect();
         }
         self.sources.push_back(source);
         Ok(())
@@ -109,39 +147,34 @@ impl Pieces {
 
     /// Makes the memory of pieces free that the peer has taken.
     pub fn taken(&mut self, link: &Link) {
-        let is_taken = |(number, _): &&(u64, usize)| *number < link.pieces_taken_by_peer();
-        let taken = self.used.iter().take_while(is_taken).count();
-        self.free.extend(self.used.drain(..taken).map(|(_, stage)| stage));
+        self.ring.free(link.pieces_taken_by_peer());
     }
 
     /// Returns whether the peer may read pieces.
     pub fn is_used(&self) -> bool {
-        !self.used.is_empty()
+        !self.ring.used.is_empty()
     }
 
     /// Returns whether there is a piece to make ready, and memory for it.
     pub fn can_make(&self, link: &Link, is_sealed: bool) -> bool {
-        let is_possible = match self.sources.front() {
-            None => false,
-            Some(_) if is_sealed => !self.free.is_empty(),
-            Some(source) => !source.is_lent() || (self.is_whole(link) && !self.free.is_empty()),
-        };
-        is_possible && link.lacking().is_some()
-    }
-
-    /// Returns whether nothing of the next body is offered.
-    fn is_whole(&self, link: &Link) -> bool {
-        link.lacking().is_some_and(|lacking| lacking.at == 0)
+        let (Some(source), Some(lacking)) = (self.sources.front(), link.lacking()) else { return false };
+        let left = lacking.bytes as usize;
+        match is_sealed {
+            true => self.ring.room(sealed_piece_bytes(left)).is_some(),
+            false if source.is_lent() => lacking.at == 0 && self.ring.room(left.min(FIRST_BYTES)).is_some(),
+            false => true,
+        }
     }
 
     /// Seals the next piece, if [`Pieces::can_make`]. Returns whether it did.
     pub fn seal(&mut self, link: &mut Link, seals: &Seals, endpoint: &mut Endpoint) -> Result<bool, Failure> {
         let Some(lacking) = link.lacking() else { return Ok(false) };
-        self.stage(link, endpoint, PIECE_BYTES, |piece| seals.seal_piece(lacking.number, piece))
+        let bytes = sealed_piece_bytes(lacking.bytes as usize);
+        self.stage(link, endpoint, bytes, |piece| seals.seal_piece(lacking.number, piece))
     }
 
-    /// Copies the next piece, of at most `bytes_max` bytes, to free memory, and makes it ready. Returns whether there was
-    /// one.
+    /// Copies the next piece, of this many bytes or the rest, to free memory, and makes it ready. Returns whether there was
+    /// memory.
     fn stage(
         &mut self,
         link: &mut Link,
@@ -150,15 +183,15 @@ impl Pieces {
         tag_of: impl FnOnce(&mut [u8]) -> [u8; PIECE_TAG_BYTES],
     ) -> Result<bool, Failure> {
         let (Some(lacking), Some(stages)) = (link.lacking(), self.stages) else { return Ok(false) };
-        let Some(stage) = self.free.pop() else { return Ok(false) };
         let (at, left) = (lacking.at as usize, lacking.bytes as usize);
-        let (bytes, start) = (left.min(bytes_max), stage * PIECE_BYTES);
+        let bytes = left.min(bytes_max);
+        let Some(start) = self.ring.room(bytes) else { return Ok(false) };
         let source = self.sources.front().expect("each body has a source until its last piece");
         source.copy(at, endpoint, (stages, start), bytes).ok_or_else(no_region)?;
         let tag = tag_of(endpoint.part_mut(stages, start, bytes).ok_or_else(no_region)?);
         let remote = endpoint.remote(stages, start, bytes).ok_or_else(no_region)?;
         link.add_piece(offered(remote, bytes), tag);
-        self.used.push_back((lacking.number, stage));
+        self.ring.used.push_back((lacking.number, start, start + bytes));
         if bytes == left {
             self.sources.pop_front();
         }
@@ -234,5 +267,58 @@ impl Pieces {
 pub(super) fn replace_lent(sources: &mut VecDeque<Source>, copy: &Arc<Vec<u8>>) {
     for source in sources.iter_mut().filter(|source| source.is_lent()) {
         *source = Source::Bytes(copy.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pvm_core::fabric::UNTOLD_BYTES_MAX;
+
+    #[test]
+    fn pieces_become_shorter_towards_the_end_and_none_is_tiny() {
+        for body in [1, 4095, 128 << 10, (128 << 10) + 1, (192 << 10) + 1, 1 << 20, (16 << 20) + 5, 100 << 20] {
+            let (mut left, mut before) = (body, PIECE_BYTES_MAX);
+            while left > 0 {
+                let piece = sealed_piece_bytes(left);
+                assert!(piece <= left && piece <= before.max(PIECE_BYTES_MIN * 3 / 2), "{piece} of {left}");
+                assert!(piece >= PIECE_BYTES_MIN / 2 || body < PIECE_BYTES_MIN, "{piece} of {left}");
+                (left, before) = (left - piece, piece);
+            }
+            assert!(before <= PIECE_BYTES_MIN * 3 / 2, "the last piece of {body}: {before}");
+        }
+        // While the peer has told of none, there is a further piece to read.
+        const { assert!(SEALED_BYTES > UNTOLD_BYTES_MAX as usize + 3 * PIECE_BYTES_MAX) };
+    }
+
+    #[test]
+    fn pieces_that_the_peer_may_read_never_overlap() {
+        let mut ring = Ring { bytes: 1000, used: VecDeque::new() };
+        let mut state = 1_u64;
+        let mut random_below = |limit: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as usize % limit
+        };
+        let (mut number, mut full, mut wrapped) = (0, 0, 0);
+        for _ in 0..10_000 {
+            let bytes = random_below(400) + 1;
+            match ring.room(bytes) {
+                Some(start) => {
+                    assert!(start + bytes <= ring.bytes);
+                    let apart = |(_, first, end): &(u64, usize, usize)| start + bytes <= *first || *end <= start;
+                    assert!(ring.used.iter().all(apart), "{start} {bytes} {:?}", ring.used);
+                    wrapped += u32::from(ring.used.back().is_some_and(|(_, last, _)| start < *last));
+                    ring.used.push_back((number, start, start + bytes));
+                    number += 1;
+                }
+                None => {
+                    full += 1;
+                    ring.free(number - random_below(ring.used.len()) as u64);
+                }
+            }
+        }
+        assert!(full > 100 && wrapped > 100);
+        ring.free(number);
+        assert_eq!((ring.room(1000), ring.room(1001)), (Some(0), None));
     }
 }

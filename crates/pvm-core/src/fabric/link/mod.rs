@@ -10,14 +10,15 @@ use super::introduction::Introduction;
 use super::transfers::{EAGER_BYTES_MAX, Transfer, Wishes};
 use super::violation::Violation;
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// How many uncounted frames of one side can be under way: a grant is sent only after half of the credits have been
 /// used since the last one, and the peer cannot use more than all of them without having read a grant.
 pub const UNCOUNTED_MAX: u32 = 2;
-/// After this many pieces, the sender is told that they were taken even while more are arriving. It keeps at least twice as
-/// many.
+/// After this many pieces, the sender is told that they were taken even while more are arriving.
 pub const PIECES_UNTOLD_MAX: u64 = 8;
+/// After this many bytes of pieces, a sender that makes more of them is told, too. It has memory for more.
+pub const UNTOLD_BYTES_MAX: u64 = 512 << 10;
 
 /// A message on its way.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,8 +139,8 @@ pub struct Untaken {
 struct Arrival {
     content: Vec<u8>,
     body: ArrivedBody,
-    /// The numbers of the pieces that are still read. An eager body is one piece.
-    awaited: BTreeSet<u64>,
+    /// The pieces that are still read, by number, with their lengths. An eager body is one piece.
+    awaited: BTreeMap<u64, u64>,
     /// How many bytes of the body have not been offered, or have not come.
     bytes_to_come: u64,
     /// The number of its last piece so far; a message without a body has one.
@@ -214,8 +215,9 @@ pub struct Link {
     deliverable: u64,
     /// Whether the peer is to be told soon what we have taken.
     owes_taken: bool,
-    /// Whether a piece was taken since the peer was told of the last one.
+    /// Whether a piece was taken since the peer was told of the last one, and the bytes of such pieces.
     has_untold_piece: bool,
+    untold_bytes: u64,
     /// Frames that have overtaken others, by serial number. Providers that keep the order of messages may still report
     /// the end of a short one before that of a longer one.
     early: BTreeMap<u64, Vec<u8>>,
@@ -265,6 +267,7 @@ impl Link {
             deliverable: u64::MAX,
             owes_taken: false,
             has_untold_piece: false,
+            untold_bytes: 0,
             early: BTreeMap::new(),
             arrivals: VecDeque::new(),
             events: VecDeque::new(),

@@ -1,8 +1,8 @@
 //! What a frame of the peer does.
 use super::super::frame::{read_eager, read_part};
 use super::{
-    Arrival, ArrivedBody, BTreeSet, EAGER_BYTES_MAX, Event, Header, Kind, Link, PIECES_UNTOLD_MAX, Piece, ToRead,
-    Transfer, UNCOUNTED_MAX, Violation,
+    Arrival, ArrivedBody, BTreeMap, EAGER_BYTES_MAX, Event, Header, Kind, Link, PIECES_UNTOLD_MAX, Piece, ToRead,
+    Transfer, UNCOUNTED_MAX, UNTOLD_BYTES_MAX, Violation,
 };
 
 /// Returns memory for an eager body of this length, or `None` if there is none.
@@ -33,7 +33,7 @@ impl Link {
     /// Returns how many pieces were taken.
     pub(super) fn pieces_taken(&self) -> u64 {
         let Some(first) = self.arrivals.front() else { return self.pieces_received };
-        match first.awaited.first() {
+        match first.awaited.keys().next() {
             Some(awaited) => *awaited,
             None if first.bytes_to_come > 0 => self.pieces_received,
             // A message that is held does not count as taken.
@@ -138,7 +138,7 @@ impl Link {
             return Err(Violation::Piece);
         }
         let (content, last_piece) = (content.to_vec(), self.pieces_received);
-        self.arrivals.push_back(Arrival { content, body, awaited: BTreeSet::new(), bytes_to_come, last_piece });
+        self.arrivals.push_back(Arrival { content, body, awaited: BTreeMap::new(), bytes_to_come, last_piece });
         Ok(())
     }
 
@@ -163,7 +163,7 @@ impl Link {
         self.begin_message(content, ArrivedBody::Here(body), body_bytes)?;
         self.begin_body(body_bytes, Transfer::Eager);
         if let Some(last) = self.arrivals.back_mut() {
-            last.awaited.insert(self.pieces_received);
+            last.awaited.insert(self.pieces_received, 0);
         }
         self.pieces_received += 1;
         Ok(true)
@@ -192,7 +192,7 @@ impl Link {
         let is_empty = piece.place.bytes == 0 && piece.body_bytes > 0;
         last.bytes_to_come =
             last.bytes_to_come.checked_sub(piece.place.bytes).filter(|_| !is_empty).ok_or(Violation::Piece)?;
-        last.awaited.insert(self.pieces_received);
+        last.awaited.insert(self.pieces_received, piece.place.bytes);
         last.last_piece = self.pieces_received;
         self.events.push_back(Event::Read(ToRead { message, number: self.pieces_received, piece }));
         self.pieces_received += 1;
@@ -227,12 +227,15 @@ impl Link {
     pub fn piece_arrived(&mut self, message: u64, number: u64) {
         let index = message.checked_sub(self.taken).and_then(|index| usize::try_from(index).ok());
         let arrival = index.and_then(|index| self.arrivals.get_mut(index));
-        if arrival.is_none_or(|arrival| !arrival.awaited.remove(&number)) {
-            return;
-        }
+        let Some(bytes) = arrival.and_then(|arrival| arrival.awaited.remove(&number)) else { return };
         self.has_untold_piece = true;
+        self.untold_bytes += bytes;
         self.deliver();
-        self.owes_taken |= self.pieces_taken() >= self.told_taken + PIECES_UNTOLD_MAX;
+        // Only a sender that has more pieces to make is short of memory.
+        let makes_more = self.arrivals.back().is_some_and(|last| last.bytes_to_come > 0);
+        let untold = self.pieces_taken() - self.told_taken;
+        self.owes_taken |=
+            untold >= PIECES_UNTOLD_MAX || (untold > 0 && makes_more && self.untold_bytes >= UNTOLD_BYTES_MAX);
     }
 
     /// Delivers only this number of messages of the peer until [`Link::release`]. Later ones wait, and do not count as taken.

@@ -163,6 +163,7 @@ impl Link {
         self.told_allowed = self.counted_received + u64::from(self.credits);
         self.told_taken = self.pieces_taken();
         self.owes_taken = false;
+        self.untold_bytes = 0;
         self.has_untold_piece &= !self.arrivals.is_empty();
     }
 

@@ -396,6 +396,29 @@ fn a_piece_that_nobody_waits_for_changes_nothing() {
 }
 
 #[test]
+fn a_sender_that_makes_more_pieces_is_told_after_so_many_bytes() {
+    let [mut one, mut other] = pair([8, 8]);
+    let long = UNTOLD_BYTES_MAX / 2;
+    one.send_in_pieces(vec![1], 4 * long);
+    let read = |one: &mut Link, other: &mut Link| {
+        one.add_piece(Offered { bytes: long, address: 0, key: 0 }, [0; PIECE_TAG_BYTES]);
+        other.receive(&next_frame(one).unwrap(), &mut memory).unwrap();
+        let read = std::iter::from_fn(|| other.poll_event()).find_map(|event| match event {
+            Event::Read(read) => Some(read),
+            _ => None,
+        });
+        other.piece_arrived(0, read.unwrap().number);
+        next_frame(other)
+    };
+    assert_eq!(read(&mut one, &mut other), None, "so few bytes");
+    let told = read(&mut one, &mut other).expect("the sender needs its memory");
+    one.receive(&told, &mut memory).unwrap();
+    assert_eq!(one.pieces_taken_by_peer(), 2);
+    assert_eq!(read(&mut one, &mut other), None, "it counts from the report on");
+    assert_eq!(read(&mut one, &mut other), None, "the sender makes no more");
+}
+
+#[test]
 fn unfit_introductions_make_no_link() {
     let ours = introduction(1, 4);
     let made = |theirs: Introduction| Link::new(&ours, &theirs, BODY_BYTES_MAX).is_some();
