@@ -21,7 +21,6 @@ mod coordination;
 mod faster_way;
 mod group;
 mod listing;
-mod patience;
 mod placement;
 mod releases;
 mod replicas;

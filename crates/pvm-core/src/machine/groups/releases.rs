@@ -3,13 +3,12 @@
 //! The master tells each host on its control link ([`Frame::BarrierEnded`]), except if all members of the group have
 //! arrived by way of their daemons and the barrier has opened. Then it can disclose a [`Release`]: by one datagram to
 //! all hosts, or down the tree in which the arrivals came. Both can be lost. So the master repeats the release on the
-//! control links of hosts that have not shown after a while ([`Patience`]) that they know it; the next arrival of one of
+//! control links of hosts that have not shown within [`REPEAT_AFTER`] that they know it; the next arrival of one of
 //! their members shows it.
 use super::arrivals::{Arriver, PendingBarrier};
 use super::chain::Chain;
 use super::coordination::release_each;
 use super::faster_way::FasterWay;
-use super::patience::Patience;
 use super::replicas::NO_ACK;
 use super::{Groups, group::Group};
 use crate::codes::Code;
@@ -20,12 +19,16 @@ use crate::machine::settings::{OneWay, Time};
 use crate::proto::Reply;
 use crate::tid::Tid;
 use crate::wire::{Frame, GroupChange, Release, ReleaseDatagram};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
+/// How long the master waits for a sign that a host knows a release. In a program that does little between barriers,
+/// the next arrival comes earlier.
+const REPEAT_AFTER: Duration = Duration::from_millis(20);
 /// A host that has missed this number of broadcasts, one after another, is served on its control link from then on.
 const MISSED_MAX: u8 = 3;
 /// After this number of barriers, hosts that missed broadcasts are tried again. If they miss another one, that costs a
-/// barrier the time of the master's [`Patience`].
+/// barrier [`REPEAT_AFTER`].
 const TRY_AGAIN_AFTER: u32 = 4096;
 
 /// The releases of one group, at the master.
@@ -34,17 +37,11 @@ pub(super) struct Releases {
     chain: Option<Chain>,
     /// The last release, and the arrivals that it has ended on each host that has not shown that it knows the release.
     unconfirmed: BTreeMap<Tid, Vec<(Tid, u64)>>,
-    /// The hosts on whose control links it was repeated, and that have given no sign since.
-    repeated: BTreeSet<Tid>,
     last: Option<Release>,
-    /// When it was disclosed, and whether a host has missed it.
-    disclosed: Time,
-    was_missed: bool,
     /// Whether the last release was broadcast.
     was_broadcast: bool,
     /// When the last release is repeated.
     repeat_at: Option<Time>,
-    patience: Patience,
     faster_way: FasterWay,
 }
 
@@ -72,8 +69,6 @@ impl Releases {
 pub(super) struct Reach {
     /// How many broadcasts in a row a host has missed.
     missed: BTreeMap<Tid, u8>,
-    /// The hosts that have reported a miss, and whose next arrival has not come.
-    reported: BTreeSet<Tid>,
     /// The barriers that could be released by broadcast since hosts were last tried again.
     barriers: u32,
     /// The number of the last chain of releases.
@@ -94,7 +89,6 @@ impl Reach {
     }
     pub fn host_gone(&mut self, host: Tid) {
         self.missed.remove(&host);
-        self.reported.remove(&host);
     }
 }
 
@@ -234,9 +228,7 @@ impl Groups {
         let Some(group) = self.by_id(id) else { return };
         let releases = &mut group.arrivals.releases;
         (releases.unconfirmed, releases.last) = (ended, Some(release.clone()));
-        (releases.disclosed, releases.was_missed) = (core.now, false);
-        releases.repeated.clear();
-        (releases.was_broadcast, releases.repeat_at) = (was_broadcast, Some(core.now + releases.patience.time()));
+        (releases.was_broadcast, releases.repeat_at) = (was_broadcast, Some(core.now + REPEAT_AFTER));
         self.register_deadline(id);
     }
 
@@ -265,26 +257,15 @@ impl Groups {
     }
 
     /// Notes that a host knows the last release, because a member there has arrived again.
-    pub(super) fn release_confirmed(&mut self, core: &Core, id: u64, host: Tid) {
-        let was_missed = self.reach.reported.remove(&host);
+    pub(super) fn release_confirmed(&mut self, id: u64, host: Tid) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         let releases = &mut group.arrivals.releases;
-        let was_unconfirmed = releases.unconfirmed.remove(&host).is_some();
-        if was_unconfirmed && releases.was_broadcast {
-            self.reach.missed.remove(&host);
-        }
-        if !releases.repeated.remove(&host) && !was_unconfirmed {
-            return;
-        }
-        releases.was_missed |= was_missed;
-        if !releases.unconfirmed.is_empty() {
-            return;
-        }
-        releases.repeat_at = None;
-        if releases.repeated.is_empty() {
-            match releases.was_missed {
-                true => releases.patience.release_lost(),
-                false => releases.patience.signs_took(core.now.saturating_sub(releases.disclosed)),
+        if releases.unconfirmed.remove(&host).is_some() {
+            if releases.was_broadcast {
+                self.reach.missed.remove(&host);
+            }
+            if releases.unconfirmed.is_empty() {
+                releases.repeat_at = None;
             }
         }
     }
@@ -295,7 +276,6 @@ impl Groups {
         let releases = &mut group.arrivals.releases;
         releases.repeat_at = None;
         let unconfirmed = std::mem::take(&mut releases.unconfirmed);
-        releases.repeated.extend(unconfirmed.keys());
         let late = releases.was_broadcast;
         let Some(release) = releases.last.clone() else { return };
         if group.coordination.is_here() {
@@ -329,7 +309,6 @@ impl Groups {
     pub fn release_missed(&mut self, from: Tid) {
         let missed = self.reach.missed.entry(from).or_default();
         *missed = missed.saturating_add(1);
-        self.reach.reported.insert(from);
     }
 }
 

@@ -106,8 +106,6 @@ pub(in crate::machine) struct Fleet {
     /// How many datagrams for all hosts were sent.
     pub broadcasts: usize,
     pub sent_datagrams: Vec<Vec<u8>>,
-    /// How often the release of a barrier was repeated for a host.
-    pub repeated_releases: usize,
     /// The connections that fail: from and to.
     refused: BTreeSet<(Tid, Tid)>,
     /// Whether datagrams are lost.
@@ -159,7 +157,6 @@ impl Fleet {
             descriptions: Vec::new(),
             broadcasts: 0,
             sent_datagrams: Vec::new(),
-            repeated_releases: 0,
             refused: BTreeSet::new(),
             loses_datagrams: false,
             keeps_datagrams: false,
@@ -397,9 +394,6 @@ impl Fleet {
             Action::ForgetHost { host: other } => self.forget(host, other),
             Action::SendHost { host: other, frame } => {
                 assert_ne!(host, other);
-                if matches!(frame, Frame::BarrierEnded { late: true, .. } | Frame::Released { late: true, .. }) {
-                    self.repeated_releases += 1;
-                }
                 if self.links.contains(&pair(host, other)) {
                     self.control.entry((host, other)).or_default().push_back(Item::Frame(encode(&frame)));
                 }
