@@ -292,7 +292,9 @@ fn a_body_that_is_copied_at_once_takes_the_shortest_path_in_the_queue_or_in_a_ce
     let host = Host::new();
     let (mut a, mut b) = host.pair();
     exchange(&mut a, &mut b, 200_000);
-    for (turn, bytes) in [0, 1, 32, 33, 88, 89, 200, 504, 505, 4096, 8191, 8192, 40_001, 200_000].into_iter().enumerate() {
+    for (turn, bytes) in
+        [0, 1, 32, 33, 88, 89, 200, 504, 505, 4096, 8191, 8192, 40_001, 200_000].into_iter().enumerate()
+    {
         let (from, to) = if turn % 2 == 0 { (&mut a, &mut b) } else { (&mut b, &mut a) };
         let sent = body(bytes, turn as u8);
         // Now and then it is time to poll all peers.

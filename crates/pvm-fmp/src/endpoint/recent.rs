@@ -1,13 +1,106 @@
 //! The next message of the peer that sent last; the message is still in the queue.
-use super::passed::progress_of;
+use super::passed::{body_in_cell, progress_of};
+use super::{Endpoint, RECENT_PROBES, SHORTS_PER_POLL, WATCH_PEERS};
 use crate::arrival::{BodyInTransit, Outcome, Place, Transit};
 use crate::pair_memory::{ArrivedCell, PairMemory};
 use crate::peer::{Inbound, Peer};
-use crate::queue::Entry;
+use crate::queue::{Entry, Kind};
 use crate::remote::Remote;
 use crate::{Immediate, Meta};
 use std::cell::Cell;
 use std::rc::Rc;
+
+impl Endpoint {
+    /// Returns the next message of the most recent peer, if it is there with its body in the queue or in a cell: this is the
+    /// shortest path to a message. Also returns `None` when it is time to [`Endpoint::poll`] all peers.
+    #[inline(always)]
+    pub fn probe_recent(&mut self) -> Option<RecentMessage<'_>> {
+        self.recent(false)
+    }
+
+    /// Does what [`Endpoint::probe_recent`] does, for a message that is there or arrives within some hundred nanoseconds.
+    /// Waits for it under the same conditions as [`Endpoint::probe_recent_immediate`].
+    #[inline(always)]
+    pub fn await_recent(&mut self) -> Option<RecentMessage<'_>> {
+        self.recent(true)
+    }
+
+    #[inline(always)]
+    fn recent(&mut self, wait: bool) -> Option<RecentMessage<'_>> {
+        let &index = self.order.first()?;
+        let inbound = self.peers[index].as_deref()?.inbound.as_ref()?;
+        if self.shorts >= SHORTS_PER_POLL || inbound.should_publish() {
+            return None;
+        }
+        // SAFETY: the slice lives no longer than the borrow of the peer, which keeps its mapping.
+        let ring = unsafe { inbound.slots() };
+        let looks = if !wait || inbound.reader.has_next(ring) { 0 } else { self.recent_probes() };
+        let peer = self.peers[index].as_deref_mut()?;
+        let inbound = peer.inbound.as_ref()?;
+        // Damage is handled by the next poll.
+        let entry = inbound.reader.next_within(ring, looks).ok()??;
+        let body = match entry.kind {
+            Kind::Message => RecentBody::Queue,
+            Kind::Passed => body_in_cell(peer, &entry)?,
+            _ => return None,
+        };
+        Some(RecentMessage { entry, body, peer, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
+    }
+
+    /// Returns the peer from which [`Endpoint::poll`] took a message last, or one that was introduced since.
+    #[inline(always)]
+    pub fn most_recent_peer(&self) -> Option<u32> {
+        let &index = self.order.first()?;
+        Some(self.peers[index].as_ref()?.tid)
+    }
+
+    /// Returns the next message of [`Endpoint::most_recent_peer`], if it is an immediate message that is there or
+    /// arrives within some hundred nanoseconds. Waits for it only if there are few other peers and none of them has
+    /// sent. Also returns `None` when it is time to [`Endpoint::poll`] all peers.
+    #[inline(always)]
+    pub fn probe_recent_immediate(&mut self) -> Option<RecentImmediate<'_>> {
+        let &index = self.order.first()?;
+        let inbound = self.peers[index].as_ref()?.inbound.as_ref()?;
+        if self.shorts >= SHORTS_PER_POLL || inbound.should_publish() {
+            return None;
+        }
+        // SAFETY: the slice lives no longer than this method, during which the peer keeps its mapping.
+        let ring = unsafe { inbound.slots() };
+        let looks = if inbound.reader.has_next(ring) { 0 } else { self.recent_probes() };
+        let peer = self.peers[index].as_mut()?;
+        let inbound = peer.inbound.as_mut()?;
+        let immediate = inbound.reader.next_immediate(ring, looks)?;
+        Some(RecentImmediate { immediate, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
+    }
+
+    /// Returns the next message of that peer, if it is an immediate message that is there. Also returns `None` when it is
+    /// time to [`Endpoint::poll_peer`].
+    #[inline(always)]
+    pub fn probe_immediate_of(&mut self, tid: u32) -> Option<RecentImmediate<'_>> {
+        let index = self.index_of(tid)?;
+        let inbound = self.peers[index].as_mut()?.inbound.as_mut()?;
+        if inbound.should_publish() {
+            return None;
+        }
+        // SAFETY: the slice lives no longer than this method, during which the peer keeps its mapping.
+        let ring = unsafe { inbound.slots() };
+        let immediate = inbound.reader.next_immediate(ring, 0)?;
+        Some(RecentImmediate { immediate, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
+    }
+
+    /// Returns how often to probe the queue of the most recent peer: 0 while tasks outnumber the cores, when another
+    /// peer has sent, or when there are too many other peers to check.
+    fn recent_probes(&self) -> usize {
+        let others = &self.order[1..];
+        let has_sent = |index: &usize| {
+            let inbound = self.peers[*index].as_ref().and_then(|peer| peer.inbound.as_ref());
+            // SAFETY: the slice is used within this statement, the peer holds the mapping.
+            inbound.is_some_and(|inbound| inbound.reader.has_next(unsafe { inbound.slots() }))
+        };
+        let busy = self.crowded() || others.len() >= WATCH_PEERS || others.iter().any(has_sent);
+        if busy { 0 } else { RECENT_PROBES }
+    }
+}
 
 /// A message that can be taken; see [`super::Endpoint::probe_recent`].
 pub struct RecentMessage<'a> {
