@@ -59,10 +59,9 @@ pub const TARGETS: &[Target] = &[
                     "receive_rendezvous",
                     "receive_borrowed",
                     "words_of",
-                    "probe_recent",
-                    "probe_recent_immediate",
                 ],
             ),
+            part("crates/pvm-fmp/src/endpoint/recent.rs", &["recent", "take", "probe_recent_immediate"]),
             part("crates/pvm-fmp/src/endpoint/in_progress.rs", &["receive_pipelined", "receive_complete"]),
             part(
                 "crates/pvm-fmp/src/endpoint/passed.rs",
