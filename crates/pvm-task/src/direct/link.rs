@@ -284,6 +284,9 @@ impl DirectLink {
                     }
                     if self.outgoing.advance(count, bytes, &mut self.limit) {
                         self.blocked = false;
+                        // What had to wait for the end of the frame. There may be nothing else to write for a long time.
+                        self.send_grant();
+                        self.acknowledge_if_due();
                         return true;
                     }
                 }

@@ -319,6 +319,31 @@ fn two_sides_in_the_middle_of_long_messages_send_grants_and_acknowledgements() {
 }
 
 #[test]
+fn a_grant_in_the_middle_of_the_last_message_is_sent_when_the_message_is_written() {
+    for secret in [None, Some([7; 32])] {
+        let [mut one, mut two] = limited(secret, [u64::MAX, 0]);
+        let (meta, body) = ([0, 1, 0, 0, 0, 0], pattern(3_000_000));
+        assert!(!one.write(meta, Body::Bytes(&body)) && one.outgoing.is_in_frame(), "the socket is full");
+        one.grant(9_000_000);
+        let mut came = Vec::new();
+        while !one.write(meta, Body::Bytes(&body)) {
+            came.extend(tags(&mut two).unwrap());
+        }
+        // Nothing else is written on this side, beside encrypted bytes that wait for room in the socket.
+        let end = Instant::now() + Duration::from_secs(20);
+        while came.is_empty() || one.connection.wants_write() {
+            assert!(Instant::now() < end);
+            one.flush();
+            came.extend(tags(&mut two).unwrap());
+        }
+        assert_eq!(came, [1]);
+        let _ = tags(&mut two);
+        send(&mut two, 2, &body);
+        assert!(!two.is_held(), "the other side has its grant");
+    }
+}
+
+#[test]
 fn short_messages_need_no_grant_and_a_long_one_begins_without_one() {
     let mut links = limited(None, [0, 0]);
     send(&mut links[0], 1, &[1; 4096]);
