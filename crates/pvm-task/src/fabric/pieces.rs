@@ -11,10 +11,11 @@ use pvm_net::fabric::{Endpoint, Failure, Memory, RegionId, SendError, Start};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The longest and the shortest sealed piece in bytes. Each piece costs an offer, its answer, and system calls of both sides: as
-/// much as sealing 100 KiB.
+/// The longest and the shortest sealed piece in bytes. Each piece costs an offer, its answer, and system calls of both sides.
 const PIECE_BYTES_MAX: usize = 384 << 10;
 const PIECE_BYTES_MIN: usize = 128 << 10;
+/// The lengths of pieces but the last are multiples of this.
+const PIECE_BYTES_ALIGN: usize = 4 << 10;
 /// The memory for sealed pieces of a link: more than the peer may leave unreported and two further pieces, so that there is
 /// always one to read. It fits the cache of a processor.
 const SEALED_BYTES: usize = 2 << 20;
@@ -29,8 +30,6 @@ fn sealed_piece_bytes(left: usize) -> usize {
     let half = (left / 2).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) / PIECE_BYTES_ALIGN * PIECE_BYTES_ALIGN;
     if left < half + PIECE_BYTES_MIN / 2 { left } else { half }
 }
-/// The lengths of pieces but the last are multiples of this.
-const PIECE_BYTES_ALIGN: usize = 4 << 10;
 
 /// Where a body is.
 pub(super) enum Source {

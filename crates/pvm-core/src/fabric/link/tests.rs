@@ -396,7 +396,7 @@ fn a_piece_that_nobody_waits_for_changes_nothing() {
 }
 
 #[test]
-fn a_sender_that_makes_more_pieces_is_told_after_so_many_bytes() {
+fn a_sender_that_makes_more_pieces_is_told_before_its_memory_is_full() {
     let [mut one, mut other] = pair([8, 8]);
     let long = UNTOLD_BYTES_MAX / 2;
     one.send_in_pieces(vec![1], 4 * long);
@@ -410,7 +410,7 @@ fn a_sender_that_makes_more_pieces_is_told_after_so_many_bytes() {
         other.piece_arrived(0, read.unwrap().number);
         next_frame(other)
     };
-    assert_eq!(read(&mut one, &mut other), None, "so few bytes");
+    assert_eq!(read(&mut one, &mut other), None, "few bytes");
     let told = read(&mut one, &mut other).expect("the sender needs its memory");
     one.receive(&told, &mut memory).unwrap();
     assert_eq!(one.pieces_taken_by_peer(), 2);
