@@ -159,8 +159,9 @@ pub(super) fn body_in_cell(peer: &mut Peer, entry: &Entry<'_>) -> Option<RecentB
     Some(if order & COMPLETE != 0 {
         RecentBody::Cell { memory, cell, bytes }
     } else {
-        let now = progress_of(peer.inbound.as_ref()?, &memory, cell);
-        if peer.inbound.as_ref()?.stalled == Some(now) && now.1 != bytes {
+        let inbound = peer.inbound.as_ref()?;
+        let now = progress_of(inbound, &memory, cell);
+        if inbound.stalled == Some(now) && now.1 != bytes {
             return None;
         }
         RecentBody::Pipelined { memory, cell, bytes, order }

@@ -24,8 +24,8 @@ const FIRST_BYTES: usize = 64 << 10;
 /// The memory for copied pieces of a link in clear: two of them.
 const CLEAR_BYTES: usize = 2 * FIRST_BYTES;
 
-/// Returns the length of the next sealed piece of a body of which this many bytes are left. The last pieces are the shortest,
-/// since nothing goes on beside the opening of the very last one.
+/// Returns the length of the next sealed piece of a body; `left` bytes of the body are still to be sealed. The last pieces are
+/// the shortest, because no other step overlaps with the opening of the very last one.
 fn sealed_piece_bytes(left: usize) -> usize {
     let half = (left / 2).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) / PIECE_BYTES_ALIGN * PIECE_BYTES_ALIGN;
     if left < half + PIECE_BYTES_MIN / 2 { left } else { half }
