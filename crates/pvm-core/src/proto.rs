@@ -16,7 +16,7 @@ pub use serde_bytes::ByteBuf;
 
 /// The version of the protocol. The daemon refuses a task of another version with `PvmBadVersion`. A test compares
 /// the formats of the frames with `formats/tasks.txt`.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// A frame between a task and its daemon. The longest one holds an entry of a mailbox.
 ///
@@ -52,6 +52,9 @@ pub enum ToDaemon {
     Overflow,
     /// The fabric that the user has named cannot be used; the daemon writes the reason to its log.
     NoFabric(ByteBuf),
+    /// The task sleeps and has slept for a while (`true`), or is awake again (`false`). A task that sleeps wants no core,
+    /// so it does not count among the tasks that may outnumber the cores.
+    Idle(bool),
 }
 
 /// The task's statement of its identity. The credentials of the socket take precedence.

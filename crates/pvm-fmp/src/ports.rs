@@ -17,8 +17,15 @@ const MAGIC: u64 = u64::from_be_bytes(*b"hpvmport");
 struct Table {
     magic: AtomicU64,
     cores: AtomicU32,
-    tasks: Apart<AtomicU32>,
+    tasks: Apart<Tasks>,
     entries: Apart<[Entry; SLOTS]>,
+}
+
+#[repr(C)]
+struct Tasks {
+    /// The number of connected tasks on this host, and of those that are awake.
+    connected: AtomicU32,
+    awake: AtomicU32,
 }
 
 #[repr(C)]
@@ -92,9 +99,11 @@ impl PortTable {
         // Pair `frame sent`: whoever sees the count finds the frame in the socket.
         self.mapped.entry(tid).frames.fetch_add(1, Ordering::Release);
     }
-    /// Sets the number of connected tasks on this host.
-    pub fn set_tasks(&self, tasks: u32) {
-        self.mapped.table().tasks.0.store(tasks, Ordering::Relaxed);
+    /// Sets the number of connected tasks on this host, and of those that are awake.
+    pub fn set_tasks(&self, connected: u32, awake: u32) {
+        let tasks = &self.mapped.table().tasks.0;
+        tasks.connected.store(connected, Ordering::Relaxed);
+        tasks.awake.store(awake, Ordering::Relaxed);
     }
 }
 
@@ -124,11 +133,16 @@ impl PortView {
         // Pair `frame sent`.
         self.0.entry(tid).frames.load_acquire()
     }
-    /// Returns whether tasks outnumber cores.
+    /// Returns whether the tasks that are awake outnumber cores.
     #[inline]
     pub fn crowded(&self) -> bool {
         let table = self.0.table();
-        table.tasks.0.load_relaxed() > table.cores.load_relaxed()
+        table.tasks.0.awake.load_relaxed() > table.cores.load_relaxed()
+    }
+    /// Returns whether all tasks together outnumber cores.
+    pub fn may_be_crowded(&self) -> bool {
+        let table = self.0.table();
+        table.tasks.0.connected.load_relaxed() > table.cores.load_relaxed()
     }
 }
 
@@ -145,8 +159,10 @@ mod tests {
         assert!(view.alive(0x40001) && !view.alive(0x80001) && !view.alive(0x50001));
         table.frame_sent(0x40001);
         assert_eq!(view.frames(0x40001), 1);
-        table.set_tasks(3);
-        assert!(view.crowded());
+        table.set_tasks(3, 3);
+        assert!(view.crowded() && view.may_be_crowded());
+        table.set_tasks(3, 2);
+        assert!(!view.crowded() && view.may_be_crowded());
         table.clear(0x40001);
         assert!(!view.alive(0x40001));
     }

@@ -2,6 +2,7 @@
 use crate::direct::DirectLinks;
 use crate::fabric::route::FabricRoute;
 use crate::groups::{Groups, Releases};
+use crate::idleness::Idleness;
 use crate::introductions::Introductions;
 use crate::receive::{Envelope, QueueSink};
 use crate::requests::{Purpose, Requests};
@@ -61,6 +62,7 @@ pub(crate) struct Member {
     pub may_have_more: bool,
     /// The time since which nothing has arrived. Set only while a task with much free memory sleeps.
     pub idle_since: Option<Instant>,
+    pub idleness: Idleness,
     /// Whether the endpoint announces to senders that this task waits in a one-call receive (`pvm_precv`).
     pub posted: bool,
     /// Whether this task has just sent a long message that the daemon must relay to another host.
@@ -115,6 +117,7 @@ impl Member {
             socket_polls: SocketPolls { frames_seen: 0, quiet: 0, requested: true },
             may_have_more: false,
             idle_since: None,
+            idleness: Idleness::default(),
             posted: false,
             relay_pending: false,
             direct: DirectLinks::default(),

@@ -18,6 +18,7 @@ mod fmp;
 pub mod fuzz;
 mod groups;
 mod handlers;
+mod idleness;
 mod in_transit;
 mod introductions;
 mod local_notify;

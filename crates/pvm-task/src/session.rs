@@ -1,4 +1,5 @@
 //! Blocking calls for single-threaded programs.
+use crate::control::Member;
 use crate::wait::{Step, Waiter};
 use crate::{EnrollError, Environment, Filter, OutputEvent, Submit, Task};
 use pvm_core::codes::Code;
@@ -59,6 +60,11 @@ impl Session {
                 result => return result.map(|_| Session { task }),
             }
         }
+    }
+
+    /// Does not count among the tasks that may outnumber the cores, whatever it does: for a tool, which mostly sleeps.
+    pub fn never_compete(&mut self) {
+        self.task.member.as_mut().map(Member::never_compete);
     }
 
     /// Returns the tid of this task.

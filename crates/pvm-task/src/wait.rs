@@ -153,6 +153,8 @@ pub struct Waiter {
     /// Whether the wait sleeps at once.
     asleep: bool,
     deadline: Option<Instant>,
+    /// When the wait slept first, in a task that may have to tell that it sleeps ([`crate::idleness`]).
+    slept_at: Option<Instant>,
     /// If this thread relies on the sleep of another thread: the number of that sleep, and since when this thread
     /// relies on it.
     relied_on: Option<(u32, Instant)>,
@@ -175,7 +177,7 @@ impl Waiter {
     #[inline]
     pub fn new(timeout: Option<Duration>) -> Waiter {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        Waiter { phase: Phase::New, patient: false, asleep: false, deadline, relied_on: None }
+        Waiter { phase: Phase::New, patient: false, asleep: false, deadline, slept_at: None, relied_on: None }
     }
 
     /// Begins a wait for other members of a group.
@@ -257,6 +259,8 @@ impl Waiter {
                 self.phase = Phase::Asleep;
                 task.state.store.tidy();
                 let left = Waiter::leave_time_to_tidy(task, left);
+                let untold = task.member.as_mut().and_then(|member| member.note_sleep(&mut self.slept_at));
+                let left = [left, untold].into_iter().flatten().min();
                 Step::Sleep(task.park(left))
             }
         }
@@ -283,6 +287,9 @@ impl Waiter {
     /// Ends the wait, whatever its result. Must be called.
     #[inline]
     pub fn finish(self, task: &mut Task) {
+        if self.slept_at.is_some() {
+            task.member.as_mut().map(Member::note_awake);
+        }
         match &self.phase {
             Phase::Prepared if !task.another_thread_sleeps() => task.unpark(),
             Phase::Spinning(spinner) if self.learns() => task.state.waits.learn(spinner, false),

@@ -68,7 +68,10 @@ pub fn join() -> Result<Session, MachineError> {
 /// Joins the running machine as a task with this name.
 fn join_as(name: &[u8]) -> Result<Session, MachineError> {
     match Session::enroll(&Environment { name: name.to_vec(), ..Environment::from_process() }) {
-        Ok(session) => Ok(session),
+        Ok(mut session) => {
+            session.never_compete();
+            Ok(session)
+        }
         Err(error) if error.means_no_daemon() => Err(MachineError::None),
         Err(error) => Err(MachineError::Join(error)),
     }

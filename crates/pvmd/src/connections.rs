@@ -32,6 +32,8 @@ pub struct Client {
     /// The pidfd, readable when the process has ended. The socket does not show the end while a child of the process
     /// holds the socket open.
     pub process: Option<OwnedFd>,
+    /// Whether the task sleeps, and has said so.
+    is_idle: bool,
     /// Whether nothing can be sent any more; frames that the task has sent are still read.
     pub write_closed: bool,
     /// The backlog of [`Client::has_sent_backlog`] has been sent when the socket has taken this number of bytes in
@@ -76,7 +78,9 @@ pub struct Connections {
     last: Connection,
     /// Connections whose queue has changed since the last [`Connections::take_touched`].
     touched: Vec<Connection>,
+    /// The number of tasks that are connected, and how many of them sleep.
     connected: u32,
+    idle: u32,
     /// Connections that are to be closed: their backlog exceeds the limit, or a send to them has failed.
     to_close: Vec<Connection>,
     backlog_bytes_max: usize,
@@ -100,6 +104,7 @@ impl Connections {
             to_close: Vec::new(),
             backlog_bytes_max: BACKLOG_BYTES_MAX,
             connected: 0,
+            idle: 0,
             host,
             daemon: None,
         })
@@ -142,6 +147,7 @@ impl Connections {
             offered: None,
             watches_write: false,
             process: None,
+            is_idle: false,
             write_closed: false,
             backlog_end: None,
         };
@@ -161,17 +167,26 @@ impl Connections {
 
     /// Closes a connection. Returns its task.
     pub fn close(&mut self, connection: Connection) -> Option<Tid> {
-        let tid = self.clients.remove(&connection)?.tid?;
+        let client = self.clients.remove(&connection)?;
+        let tid = client.tid?;
         if let Some(task) = self.tasks.get_mut(&tid).filter(|task| task.connection == Some(connection)) {
             (task.connection, task.descriptors) = (None, None);
         }
-        self.count(-1);
+        self.count(-1, -i32::from(client.is_idle));
         Some(tid)
     }
 
-    fn count(&mut self, change: i32) {
-        self.connected = self.connected.saturating_add_signed(change);
-        self.ports.set_tasks(self.connected);
+    /// Notes that a task sleeps, or is awake again.
+    pub fn set_idle(&mut self, connection: Connection, is_idle: bool) {
+        let Some(client) = self.clients.get_mut(&connection).filter(|client| client.tid.is_some()) else { return };
+        let was_idle = std::mem::replace(&mut client.is_idle, is_idle);
+        self.count(0, i32::from(is_idle) - i32::from(was_idle));
+    }
+
+    fn count(&mut self, connected: i32, idle: i32) {
+        self.connected = self.connected.saturating_add_signed(connected);
+        self.idle = self.idle.saturating_add_signed(idle);
+        self.ports.set_tasks(self.connected, self.connected - self.idle);
     }
 
     /// Takes the connections whose queues have changed: a queue may now wait for the socket, or wait no more.
@@ -213,7 +228,7 @@ impl Connections {
         let waiting = std::mem::take(&mut task.waiting);
         task.waiting_bytes = 0;
         self.sent(connection, tid, result);
-        self.count(1);
+        self.count(1, 0);
         for (frame, descriptors) in waiting {
             self.deliver(tid, frame, descriptors);
         }
@@ -322,7 +337,9 @@ impl Connections {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pvm_core::proto::{ByteBuf, Message};
+    use pvm_core::fabric::Wish;
+    use pvm_core::proto::{ByteBuf, Message, TraceSettings};
+    use pvm_fmp::ports::PortView;
 
     #[test]
     fn a_backlog_counts_as_sent_although_more_is_added() {
@@ -348,6 +365,38 @@ mod tests {
             }
         }
         panic!("what waited was never taken");
+    }
+
+    #[test]
+    fn tasks_that_sleep_or_are_gone_do_not_crowd_the_cores() {
+        let mut connections = Connections::new(Tid(0x40000)).unwrap();
+        let view = PortView::new(connections.ports().unwrap()).unwrap();
+        let cores = std::thread::available_parallelism().unwrap().get() as u32;
+        let tasks: Vec<_> = (1..=cores + 1)
+            .map(|slot| {
+                let (peer, link) = ControlSocket::pair().unwrap();
+                let (number, tid) = (connections.add(link), Tid(0x40000 + slot));
+                connections.set_idle(number, true);
+                connections.add_task(tid);
+                let (own, fabric) = (TraceSettings::default(), Wish::default());
+                let welcome = Welcome { tid, parent: 0, dsig: 0, own, resource_manager: Tid::NONE, fabric };
+                connections.welcome(number, tid, welcome);
+                (number, peer)
+            })
+            .collect();
+        assert!(view.crowded(), "before its welcome a task is not believed");
+        let (first, last) = (tasks[0].0, tasks[cores as usize].0);
+        for _ in 0..2 {
+            connections.set_idle(first, true);
+            assert!(!view.crowded() && view.may_be_crowded());
+        }
+        connections.set_idle(first, false);
+        assert!(view.crowded());
+        connections.set_idle(first, true);
+        connections.close(first);
+        assert!(!view.crowded() && !view.may_be_crowded());
+        connections.close(last);
+        assert_eq!((connections.connected, connections.idle), (cores - 1, 0));
     }
 
     #[test]

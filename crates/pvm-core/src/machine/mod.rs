@@ -270,7 +270,11 @@ impl Machine {
         }
         match frame {
             // A second hello is ignored. `pvmd` handles the others, and does not pass them to these rules.
-            ToDaemon::Hello(_) | ToDaemon::TakeOver | ToDaemon::Overflow | ToDaemon::NoFabric(_) => {}
+            ToDaemon::Hello(_)
+            | ToDaemon::TakeOver
+            | ToDaemon::Overflow
+            | ToDaemon::NoFabric(_)
+            | ToDaemon::Idle(_) => {}
             ToDaemon::Request { wait, request } => {
                 if self.core.admit(from, wait) {
                     self.parts.handle_request(&mut self.core, from, wait, request);

@@ -251,10 +251,14 @@ impl Endpoint {
     pub fn ports(&self) -> Option<&PortView> {
         self.ports.as_ref()
     }
-    /// Returns whether tasks of this host outnumber its cores, so that a wait should sleep early.
+    /// Returns whether tasks of this host that are awake outnumber its cores, so that a wait should sleep early.
     #[inline]
     pub fn crowded(&self) -> bool {
         self.ports.as_ref().is_some_and(PortView::crowded)
+    }
+    /// Returns whether tasks of this host outnumber its cores if those that sleep count, too.
+    pub fn may_be_crowded(&self) -> bool {
+        self.ports.as_ref().is_some_and(PortView::may_be_crowded)
     }
 
     /// Makes senders ring from now on. The caller must [`Endpoint::poll`] once more before it sleeps on the doorbell.

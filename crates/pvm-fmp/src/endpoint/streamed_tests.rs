@@ -4,7 +4,7 @@ use crate::pair_memory::{CELL_BYTES_MAX, CELLS, PairMemory};
 use crate::queue::Kind;
 use crate::stream::Spill;
 use crate::tests::{A, B, Host, Kept, beside};
-use crate::{Arrival, BODY_BYTES_MAX, Meta, SendError, Sink};
+use crate::{Arrival, BODY_BYTES_MAX, Meta, Posted, SendError, Sink};
 
 /// A body that goes around the ring more than once.
 const BYTES: usize = 2 * CELL_BYTES_MAX + 12_345;
@@ -176,6 +176,37 @@ fn long_bodies_go_through_cells_while_they_are_received() {
         assert!(kept.messages[0].2 == body(BYTES - turn, turn as u8), "{turn}");
     }
     assert_eq!(thread.join().unwrap(), CELL_BYTES_MAX);
+}
+
+#[test]
+fn tasks_that_answer_each_other_by_rendezvous_soon_stream() {
+    const TURNS: u64 = 40;
+    let receive = |endpoint: &mut Endpoint| {
+        endpoint.post(Some(Posted { from: 0, mask: [0; 6], value: [0; 6] }));
+        let mut kept = Kept::default();
+        while endpoint.poll(&mut kept) == 0 {
+            std::hint::spin_loop();
+        }
+        endpoint.post(None);
+        kept.messages.remove(0).2
+    };
+    let host = Host::new();
+    let mut a = host.endpoint(A);
+    (a.rendezvous_is_set, a.rendezvous_bytes_min) = (false, BYTES);
+    let thread = beside(&host, &mut a, move |mut b| {
+        (b.rendezvous_is_set, b.rendezvous_bytes_min) = (false, BYTES);
+        for turn in 0..TURNS {
+            assert!(receive(&mut b) == body(BYTES, turn as u8), "{turn}");
+            b.send_bytes(A, [0; 6], &body(BYTES, turn as u8)).map(|_| ()).unwrap();
+        }
+    });
+    for turn in 0..TURNS {
+        a.send_bytes(B, [0; 6], &body(BYTES, turn as u8)).map(|_| ()).unwrap();
+        assert!(receive(&mut a) == body(BYTES, turn as u8), "{turn}");
+    }
+    thread.join().unwrap();
+    assert_eq!(memory(&a).capacity(), CELL_BYTES_MAX);
+    assert!(a.peers[0].as_ref().unwrap().rendezvous.number < TURNS, "bodies were streamed");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Waits of a task: they end in time, and no ring of the doorbell is lost.
-use crate::daemon::Running;
+use crate::daemon::{CORES, Running};
 use crate::{LONG, enroll, precv, psend, two, wait_for};
 use pvm_core::codes::Code;
 use pvm_core::proto::{Reply, Request};
@@ -16,6 +16,43 @@ fn a_wait_ends_in_time() {
     assert_eq!(wait_for(&mut task, Duration::from_millis(150), |task| task.receive(&filter)), None);
     let waited = start.elapsed();
     assert!(waited >= Duration::from_millis(150) && waited < LONG, "{waited:?}");
+}
+
+/// Waits until the daemon has got these numbers of reports.
+fn expect_reports(daemon: &Running, awake_and_asleep: [u32; 2]) {
+    let start = Instant::now();
+    while daemon.reports() != awake_and_asleep {
+        assert!(start.elapsed() < LONG, "{:?} instead of {awake_and_asleep:?}", daemon.reports());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_task_that_sleeps_for_long_does_not_count_among_those_that_outnumber_the_cores() {
+    let daemon = Running::start();
+    let mut tasks: Vec<Task> = (0..CORES).map(|_| enroll(&daemon)).collect();
+    let wait = |task: &mut Task, ms| wait_for(task, Duration::from_millis(ms), |_| None::<()>);
+    wait(&mut tasks[0], 200);
+    expect_reports(&daemon, [0, 0]);
+    tasks.push(enroll(&daemon));
+    wait(&mut tasks[0], 1);
+    expect_reports(&daemon, [0, 0]);
+    wait(&mut tasks[0], 200);
+    expect_reports(&daemon, [1, 1]);
+    // A second report within a second would cost the daemon more than it is worth.
+    wait(&mut tasks[0], 200);
+    expect_reports(&daemon, [1, 1]);
+}
+
+#[test]
+fn a_tool_never_counts() {
+    let daemon = Running::start();
+    let mut session = Session::enroll(&daemon.environment()).unwrap();
+    session.never_compete();
+    expect_reports(&daemon, [0, 1]);
+    let _others: Vec<Task> = (0..CORES).map(|_| enroll(&daemon)).collect();
+    assert!(wait_for(session.task(), Duration::from_millis(100), |_| None::<()>).is_none());
+    expect_reports(&daemon, [0, 1]);
 }
 
 /// Begins a wait, and continues it up to the point from which senders ring the task's doorbell.

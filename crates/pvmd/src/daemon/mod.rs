@@ -433,6 +433,7 @@ impl Daemon {
                 Ok(Some((ToDaemon::Hello(hello), descriptors))) => self.on_hello(connection, &hello, descriptors),
                 Ok(Some((ToDaemon::TakeOver, descriptors))) => self.on_successor(connection, descriptors),
                 Ok(Some((ToDaemon::Overflow, _))) => self.direct_links.on_overflow(),
+                Ok(Some((ToDaemon::Idle(is_idle), _))) => self.connections.set_idle(connection, is_idle),
                 Ok(Some((ToDaemon::NoFabric(reason), _))) => self.fabric_complaints.log(&mut self.log, &reason),
                 Ok(Some((frame, _))) => match client.tid {
                     Some(tid) => self.on_frame(tid, frame),

@@ -12,9 +12,12 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const FIRST_TID: u32 = 0x40001;
+/// The number of cores that the tasks are told.
+pub const CORES: u32 = 2;
 
 struct Client {
     tid: Tid,
@@ -23,6 +26,7 @@ struct Client {
     introduced: Vec<Tid>,
     /// Registered notifies of exits: tid, context, tag.
     watched: Vec<(Tid, i32, i32)>,
+    is_idle: bool,
 }
 
 struct Daemon {
@@ -31,6 +35,7 @@ struct Daemon {
     ports: PortTable,
     clients: Vec<Client>,
     next: u32,
+    reports: Arc<[AtomicU32; 2]>,
 }
 
 /// A daemon in a thread of its own. It ends when this value is dropped.
@@ -38,6 +43,7 @@ pub struct Running {
     directory: PathBuf,
     stop: Option<OwnedFd>,
     thread: Option<std::thread::JoinHandle<()>>,
+    reports: Arc<[AtomicU32; 2]>,
 }
 
 impl Running {
@@ -48,11 +54,19 @@ impl Running {
         std::fs::create_dir(&directory).unwrap();
         let listener = UnixListener::bind(directory.join("socket")).unwrap();
         let (stop, stopped) = rustix::pipe::pipe().map(|(read, write)| (write, read)).unwrap();
+        let reports: Arc<[AtomicU32; 2]> = Arc::default();
+        let counters = reports.clone();
         let thread = std::thread::spawn(move || {
-            let ports = PortTable::new(2).unwrap();
-            Daemon { listener, stop: stopped, ports, clients: Vec::new(), next: FIRST_TID }.serve();
+            let ports = PortTable::new(CORES).unwrap();
+            let clients = Vec::new();
+            Daemon { listener, stop: stopped, ports, clients, next: FIRST_TID, reports: counters }.serve();
         });
-        Running { directory, stop: Some(stop), thread: Some(thread) }
+        Running { directory, stop: Some(stop), thread: Some(thread), reports }
+    }
+
+    /// Returns how often tasks have told the daemon that they are awake again, and that they sleep.
+    pub fn reports(&self) -> [u32; 2] {
+        [0, 1].map(|is_idle| self.reports[is_idle].load(Ordering::Relaxed))
     }
 
     /// Returns an environment with the path of this daemon's socket.
@@ -128,8 +142,13 @@ impl Daemon {
         };
         link.send_to_task(&ToTask::Welcome(welcome), &[self.ports.descriptor()]).unwrap();
         let descriptors = descriptors.try_into().unwrap();
-        self.clients.push(Client { tid, link, descriptors, introduced: Vec::new(), watched: Vec::new() });
-        self.ports.set_tasks(self.clients.len() as u32);
+        self.clients.push(Client { tid, link, descriptors, introduced: Vec::new(), watched: Vec::new(), is_idle: false });
+        self.count_tasks();
+    }
+
+    fn count_tasks(&self) {
+        let awake = self.clients.iter().filter(|client| !client.is_idle).count();
+        self.ports.set_tasks(self.clients.len() as u32, awake as u32);
     }
 
     fn read(&mut self, at: usize) {
@@ -148,6 +167,11 @@ impl Daemon {
                 Ok(Some((ToDaemon::Message(message), _))) => {
                     // The daemon sends the message back, so that a test can check it.
                     self.send(at, &ToTask::Message(Message { src: Tid::DAEMON, ..message }));
+                }
+                Ok(Some((ToDaemon::Idle(is_idle), _))) => {
+                    self.reports[usize::from(is_idle)].fetch_add(1, Ordering::Relaxed);
+                    self.clients[at].is_idle = is_idle;
+                    self.count_tasks();
                 }
                 Ok(Some(_)) => panic!("not expected"),
                 Ok(None) => return,
@@ -198,7 +222,7 @@ impl Daemon {
     fn bury(&mut self, at: usize) {
         let dead = self.clients.remove(at).tid;
         self.ports.clear(dead.0);
-        self.ports.set_tasks(self.clients.len() as u32);
+        self.count_tasks();
         for at in 0..self.clients.len() {
             if self.clients[at].introduced.contains(&dead) {
                 self.send(at, &ToTask::PeerGone(dead));
