@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 /// The message sizes of the latency measures, in bytes.
 pub const SHORT_SIZES: [usize; 5] = [8, 64, 512, 4096, 16384];
 /// The message sizes of the bandwidth measures, in bytes.
-pub const LONG_SIZES: [usize; 5] = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
+pub const LONG_SIZES: [usize; 6] = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
+/// Those of packed messages.
+pub const PACKED_SIZES: [usize; 5] = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
 /// The sizes of the message that travels around a ring of tasks, in bytes.
 pub const RING_SIZES: [usize; 2] = [8, 4096];
 

@@ -1,7 +1,9 @@
 //! The targets, and whether they are met.
 use super::samples::Samples;
 use super::systems::{MPIS, System};
-use super::tables::{GROUP_CALLS, GROUP_TASKS, LOADED_SIZES, LONG_SIZES, RING_SIZES, SHORT_SIZES, STARTS, size_text};
+use super::tables::{
+    GROUP_CALLS, GROUP_TASKS, LOADED_SIZES, LONG_SIZES, PACKED_SIZES, RING_SIZES, SHORT_SIZES, STARTS, size_text,
+};
 use std::fmt;
 
 /// The forms of a packed message; the first word of each name is the encoding.
@@ -182,27 +184,28 @@ fn bandwidth(samples: &Samples) -> Vec<Verdict> {
     };
     let to_best_mpi =
         |form: &str, size| MPIS.iter().filter_map(|mpi| to(form, (*mpi, "pingpong_mpi"), size)).reduce(f64::min);
-    let to_mpi = |form: &str| LONG_SIZES.iter().map(|size| (size_text(*size), to_best_mpi(form, *size))).collect();
+    let to_mpi =
+        |form: &str, sizes: &[usize]| sizes.iter().map(|size| (size_text(*size), to_best_mpi(form, *size))).collect();
     vec![
         Verdict {
             text: "bandwidth, psend/precv, to the best MPI".into(),
             bound: Bound::Least(1.0),
-            ratios: to_mpi("psend"),
+            ratios: to_mpi("psend", &LONG_SIZES),
         },
         Verdict {
             text: "bandwidth, raw bytes packed and unpacked, to the best MPI".into(),
             bound: Bound::Least(0.7),
-            ratios: to_mpi("raw_byte"),
+            ratios: to_mpi("raw_byte", &PACKED_SIZES),
         },
         Verdict {
             text: "bandwidth, PvmDataDefault doubles packed and unpacked, to the best MPI".into(),
             bound: Bound::Least(0.7),
-            ratios: to_mpi("default_double"),
+            ratios: to_mpi("default_double", &PACKED_SIZES),
         },
         Verdict {
             text: "bandwidth, doubles, PvmDataDefault to PvmDataRaw".into(),
             bound: Bound::Least(SAME_AS_RAW),
-            ratios: LONG_SIZES
+            ratios: PACKED_SIZES
                 .iter()
                 .map(|size| (size_text(*size), to("default_double", (System::Hpvm, "pingpong_raw_double"), *size)))
                 .collect(),

@@ -142,7 +142,14 @@ impl Daemon {
         };
         link.send_to_task(&ToTask::Welcome(welcome), &[self.ports.descriptor()]).unwrap();
         let descriptors = descriptors.try_into().unwrap();
-        self.clients.push(Client { tid, link, descriptors, introduced: Vec::new(), watched: Vec::new(), is_idle: false });
+        self.clients.push(Client {
+            tid,
+            link,
+            descriptors,
+            introduced: Vec::new(),
+            watched: Vec::new(),
+            is_idle: false,
+        });
         self.count_tasks();
     }
 
