@@ -7,7 +7,7 @@ use pvm_core::proto::ToDaemon;
 use std::time::{Duration, Instant};
 
 /// How long a task sleeps before it says so.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(100);
 /// The least time between two reports of sleep: each one, and the report of its end, cost the daemon a wake-up.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
