@@ -76,6 +76,7 @@ mod arrival;
 #[cfg(not(loom))]
 mod control_group;
 #[cfg(not(loom))]
+mod copies_in;
 mod copy;
 #[cfg(not(loom))]
 mod copy_policy;

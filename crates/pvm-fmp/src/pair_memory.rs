@@ -5,6 +5,7 @@
 //!
 //! The lines of such a cell are already in the caches of the core that writes next. In a heap they are not: before a
 //! sender can write to a line there again, it must take the line back from the core that has read it (decision 39).
+use crate::copies_in::CopiesIn;
 use crate::copy::CopyMode;
 use crate::heap::SharedHeap;
 use crate::stream::Stream;
@@ -396,6 +397,8 @@ pub struct Pair {
     pub saved: RefCell<Vec<u8>>,
     /// The way policy, once there was a choice.
     ways: Option<Box<Ways>>,
+    /// The copies of bodies that go through the heap.
+    pub copies_in: CopiesIn,
     /// The number of streams in a row that the receiver did not begin to read in time, at most [`UNREAD_MAX`], and the
     /// number of bodies since then that were not streamed.
     unread: u32,

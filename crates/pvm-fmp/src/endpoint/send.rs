@@ -3,8 +3,6 @@
 use super::passed::{PIPELINED_BYTES_MIN as PASSED_PIPELINED_BYTES_MIN, pass_at_once};
 use super::{BYTES_PER_POLL, Endpoint, PIPELINED_BYTES_MIN, SENDS_PER_POLL};
 use crate::arrival::FRAGMENTS_MAX;
-use crate::copy::CopyMode;
-use crate::copy_policy::NON_TEMPORAL_BYTES_MIN;
 use crate::doorbell;
 use crate::heap::Block;
 use crate::pair_memory::{CELL_BYTES_MAX, CELLS};
@@ -152,16 +150,10 @@ impl Endpoint {
             peer.outstanding.remove(token);
             return first;
         }
-        let mut done = 0;
-        for piece in body.chunks(pipelined_chunk_bytes(body.len())) {
-            if body.len() >= NON_TEMPORAL_BYTES_MIN {
-                block.write_by(CopyMode::Past, pipelined::HEAD_BYTES + done, piece);
-            } else {
-                block.write(pipelined::HEAD_BYTES + done, piece);
-            }
-            done += piece.len();
-            pipelined::advance(progress, done);
-        }
+        let piece_bytes = pipelined_chunk_bytes(body.len());
+        peer.pair
+            .copies_in
+            .write(&block, pipelined::HEAD_BYTES, body, piece_bytes, |done| pipelined::advance(progress, done));
         self.sent_bytes += body.len();
         // The peer may have gone to sleep because the body was incomplete.
         Ok(if ring(peer, self.barriers) == Sent::RingByDaemon { Sent::RingByDaemon } else { first? })

@@ -97,12 +97,7 @@ impl Endpoint {
         let peer = self.peers[index].as_mut().expect("connected");
         let token = peer.outstanding.add([block.clone()]);
         stream.spill(Spill { start: done as u64, offset: block.offset(), token });
-        let mut written = 0;
-        for piece in rest.chunks(PIECE_BYTES) {
-            block.write(written, piece);
-            written += piece.len();
-            stream.advance(done + written);
-        }
+        peer.pair.copies_in.write(&block, 0, rest, PIECE_BYTES, |written| stream.advance(done + written));
         self.sent_bytes += rest.len();
         Ok(())
     }

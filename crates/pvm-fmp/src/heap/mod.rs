@@ -8,7 +8,7 @@ mod ways;
 
 use crate::NoMemory;
 use crate::copy::{self, CopyMode};
-use crate::copy_policy::{Choice, CopyPolicy, PIECE_BYTES, POLICY_BYTES_MIN};
+use crate::copy_policy::{Choice, CopyPolicy, POLICY_BYTES_MIN};
 use crate::segment::{FIRST_BYTES, HEAP_START, PAGE_BYTES, Segment};
 use crate::sync::AtomicU64;
 use crate::way_policy::WayPolicy;
@@ -124,7 +124,8 @@ pub struct Heap<S: Source> {
     /// The class of each span of small blocks, by the offset of the span.
     spans: BTreeMap<u64, usize>,
     in_use_bytes: u64,
-    /// How often memory was given back.
+    /// How often memory was committed, and given back.
+    commits: u64,
     losses: u64,
     retired: bool,
     copy_policy: CopyPolicy,
@@ -145,6 +146,7 @@ impl<S: Source> Heap<S> {
             small,
             spans: BTreeMap::new(),
             in_use_bytes: 0,
+            commits: 0,
             losses: 0,
             retired: false,
             copy_policy: CopyPolicy::default(),
@@ -159,6 +161,10 @@ impl<S: Source> Heap<S> {
     pub fn free_bytes(&self) -> u64 {
         let small = self.small.iter().enumerate().map(|(class, free)| free.len() as u64 * (SMALL_BYTES_MIN << class));
         self.resident.bytes + small.sum::<u64>()
+    }
+    /// Returns how often memory was committed. The first copy to such memory takes long, since the kernel clears it.
+    pub fn commits(&self) -> u64 {
+        self.commits
     }
     /// Returns how many bytes are in blocks in use.
     #[cfg(test)]
@@ -251,6 +257,7 @@ impl<S: Source> Heap<S> {
             self.hollow.add(behind, more);
             return None;
         }
+        self.commits += 1;
         self.resident.remove_largest();
         Some(offset)
     }
@@ -268,6 +275,7 @@ impl<S: Source> Heap<S> {
             self.hollow.add(offset, bytes);
             return Err(error);
         }
+        self.commits += 1;
         Ok(offset)
     }
 
@@ -365,6 +373,10 @@ impl Block {
             copied_in: Cell::new(None),
         })))
     }
+    /// Returns how often the heap has committed memory ([`Heap::commits`]).
+    pub(crate) fn commits(&self) -> u64 {
+        self.0.heap.borrow().commits()
+    }
     /// Returns its offset in the segment.
     pub(crate) fn offset(&self) -> u64 {
         self.0.offset
@@ -389,31 +401,20 @@ impl Block {
         if data.len() >= POLICY_BYTES_MIN {
             return self.write_long(offset, data);
         }
-        self.write_cached(offset, data);
+        self.write_by(CopyMode::Cached, offset, data);
     }
     /// Does what [`Block::write`] does, by the mode that one of the two policies chooses.
     #[inline(never)]
-    fn write_long(&self, mut offset: usize, data: &[u8]) {
+    fn write_long(&self, offset: usize, data: &[u8]) {
         if Block::learns(data.len()) {
             return self.write_learnt(offset, data);
         }
-        for piece in data.chunks(PIECE_BYTES) {
-            let mode = self.0.heap.borrow_mut().copy_policy.mode(piece.len());
-            match mode {
-                Choice::Cached => self.write_cached(offset, piece),
-                Choice::NonTemporal => self.write_by(CopyMode::Past, offset, piece),
-                Choice::Timed => {
-                    let start = Instant::now();
-                    self.write_cached(offset, piece);
-                    self.0.heap.borrow_mut().copy_policy.record(piece.len(), start.elapsed());
-                }
-            }
-            offset += piece.len();
+        let Choice { mode, is_timed } = self.0.heap.borrow_mut().copy_policy.choose(data.len());
+        let start = is_timed.then(Instant::now);
+        self.write_by(mode, offset, data);
+        if let Some(start) = start {
+            self.0.heap.borrow_mut().copy_policy.record(mode, data.len(), start.elapsed());
         }
-    }
-    #[inline]
-    fn write_cached(&self, offset: usize, data: &[u8]) {
-        self.write_by(CopyMode::Cached, offset, data);
     }
     /// Does what [`Block::write`] does, in that mode.
     #[inline]

@@ -98,21 +98,26 @@ fn a_message_that_is_longer_than_what_is_kept_is_committed_again_only_in_part() 
 
 #[test]
 fn what_is_written_is_there_by_whichever_way_it_went() {
-    const BYTES: usize = 3 * PIECE_BYTES + 1001;
+    const PIECE_BYTES: usize = 16 << 10;
+    const BYTES: usize = 3 * PIECE_BYTES + 4097;
     let heap = Rc::new(RefCell::new(Heap::new(Segment::new().unwrap())));
     let data: Vec<u8> = (0..BYTES).map(|at| (at * 7 + (at >> 8)) as u8).collect();
     for is_slow in [false, true] {
         for offset in [0, 3, 64] {
             let block = Block::allocate(&heap, BYTES + 64).unwrap();
-            // After this many recorded copies, one more slow or fast copy does not change the mode.
-            for _ in 0..100 {
-                heap.borrow_mut().copy_policy.record(PIECE_BYTES, Duration::from_secs(is_slow.into()));
+            for mode in [CopyMode::Past; 100].into_iter().chain([CopyMode::Cached; 100]) {
+                let time = Duration::from_secs(u64::from(is_slow && mode == CopyMode::Cached));
+                heap.borrow_mut().copy_policy.record(mode, PIECE_BYTES, time + Duration::from_micros(1));
             }
-            block.write(offset, &data);
+            let mut done = 0;
+            for piece in data.chunks(PIECE_BYTES) {
+                block.write(offset + done, piece);
+                done += piece.len();
+            }
             let mut copy = vec![0; BYTES];
             block.read(offset, &mut copy);
             assert!(copy == data, "slow {is_slow}, offset {offset}");
-            assert_eq!(heap.borrow_mut().copy_policy.mode(1) == Choice::NonTemporal, is_slow);
+            assert_eq!(heap.borrow_mut().copy_policy.choose(1).mode == CopyMode::Past, is_slow);
         }
     }
 }

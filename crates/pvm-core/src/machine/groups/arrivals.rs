@@ -331,7 +331,7 @@ impl Groups {
         for arrival in arrivals {
             let is_reported = self.by_id(id).is_some_and(|group| group.placement.awaits(arrival.tid.host()));
             if !is_reported && self.is_new(core, from, id, &arrival) {
-                self.release_confirmed(id, arrival.tid.host());
+                self.release_confirmed(id, arrival.tid.host(), core.now);
                 let wire::Arrival { tid, turn, count, lan, .. } = arrival;
                 let arriver = Arriver::Combined { tid, turn };
                 self.arrive_by_daemon(core, id, Arrival { arriver, sender: from, count, lan });

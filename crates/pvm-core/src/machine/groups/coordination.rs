@@ -110,7 +110,7 @@ impl Groups {
 
     /// Counts arrivals at the coordinator. Each host speaks for its own members only.
     pub fn arrive_at_coordinator(&mut self, core: &mut Core, from: Tid, id: u64, chain: u32, arrivals: Vec<Arrival>) {
-        self.release_confirmed(id, from);
+        self.release_confirmed(id, from, core.now);
         let Some(group) = self.by_id(id) else { return };
         let size = group.size();
         for arrival in arrivals {

@@ -22,8 +22,8 @@ use crate::wire::{Frame, GroupChange, Release, ReleaseDatagram};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long the master waits for a sign that a host knows a release. In a program that does little between barriers,
-/// the next arrival comes earlier.
+/// How long the master waits for a sign that a host knows a release, after the release and after each sign of another
+/// host. In a program that does little between barriers, the next arrival comes earlier.
 const REPEAT_AFTER: Duration = Duration::from_millis(20);
 /// A host that has missed this number of broadcasts, one after another, is served on its control link from then on.
 const MISSED_MAX: u8 = 3;
@@ -256,17 +256,17 @@ impl Groups {
         }
     }
 
-    /// Notes that a host knows the last release, because a member there has arrived again.
-    pub(super) fn release_confirmed(&mut self, id: u64, host: Tid) {
+    /// Notes that a host knows the last release, because a member there has arrived again. The wait for the other hosts
+    /// begins anew: on a slow network their arrivals follow one another for longer than [`REPEAT_AFTER`], and releases
+    /// that are repeated meanwhile would slow them further.
+    pub(super) fn release_confirmed(&mut self, id: u64, host: Tid, now: Time) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         let releases = &mut group.arrivals.releases;
         if releases.unconfirmed.remove(&host).is_some() {
             if releases.was_broadcast {
                 self.reach.missed.remove(&host);
             }
-            if releases.unconfirmed.is_empty() {
-                releases.repeat_at = None;
-            }
+            releases.repeat_at = (!releases.unconfirmed.is_empty()).then_some(now + REPEAT_AFTER);
         }
     }
 
