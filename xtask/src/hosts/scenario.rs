@@ -144,8 +144,12 @@ impl Runner for Stage<'_> {
         let mut machine = match kept {
             Some(machine) => machine,
             None => {
-                let mut machine =
-                    Machine::new(side, self.network, &[&self.environment[..], &case.daemon_env[..]].concat())?;
+                // A case that says which host has which fabric is about that, and the variable would override it.
+                let names_fabrics = case.hostfile.iter().any(|line| line.contains("fabric="));
+                let mut environment = self.environment.clone();
+                environment.retain(|(name, _)| !(names_fabrics && name == "PVM_FABRIC"));
+                environment.extend_from_slice(&case.daemon_env);
+                let mut machine = Machine::new(side, self.network, &environment)?;
                 if case.daemon {
                     // The network of a script may have fewer hosts.
                     let hosts = case.hosts.unwrap_or(HOSTS).min(self.network.hosts().len());

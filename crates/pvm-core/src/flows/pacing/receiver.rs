@@ -24,6 +24,9 @@ const LATE_AFTER: Duration = Duration::from_millis(10);
 /// on which frames collide, loses those of single hosts, and a grant there only costs time.
 const LOSING_PARTS: usize = 4;
 const LOSING_TIME: Duration = Duration::from_millis(100);
+/// Losses within this time of the beginning of pacing do not count: they are packets of the burst that was not paced. TCP
+/// finds the last of them after its least timeout of 200 ms, and may find it twice.
+const LOSSES_OF_BURST: Duration = Duration::from_millis(500);
 /// With [`Pacing::OnLoss`], pacing ends when no two hosts have sent at the same time for this long.
 const CALM: Duration = Duration::from_secs(10);
 
@@ -109,6 +112,8 @@ pub struct Pacer {
     pacing: Pacing,
     /// Whether hosts have limits now.
     is_pacing: bool,
+    /// When pacing began, with losses that this host has seen.
+    began: Option<Time>,
     /// When two hosts sent at the same time last.
     last_contention: Time,
     /// When each host lost packets last, while nothing is paced.
@@ -136,6 +141,7 @@ impl Default for Pacer {
         Pacer {
             pacing: Pacing::Always,
             is_pacing: true,
+            began: None,
             last_contention: Time::ZERO,
             losses: BTreeMap::new(),
             hosts: BTreeMap::new(),
@@ -251,12 +257,16 @@ impl Pacer {
     /// less is under way.
     pub fn handle_loss(&mut self, now: Time, from: Tid) {
         let begins = !self.is_pacing;
-        if begins && !self.is_loss_of_many(now, from) {
+        let is_of_burst = self.began.is_some_and(|began| now < began + LOSSES_OF_BURST);
+        if begins && !self.is_loss_of_many(now, from) || !begins && is_of_burst {
             return;
         }
         self.path.handle_loss(now);
         match begins {
-            true => self.begin_pacing(now),
+            true => {
+                self.began = Some(now);
+                self.begin_pacing(now);
+            }
             false => self.reduce(now, |host| host.announced),
         }
     }

@@ -332,6 +332,25 @@ fn single_losses_do_not_begin_pacing() {
 }
 
 #[test]
+fn late_losses_of_the_burst_that_was_not_paced_do_not_lower_the_target() {
+    let mut pacer = Pacer::new();
+    pacer.set_pacing(Pacing::OnLoss);
+    for number in 2..6 {
+        pacer.handle_start(host(number), 1, 1 << 20);
+        pacer.handle_bytes(host(number), 1, 200_000);
+    }
+    pacer.handle_time(at(0));
+    (2..6).for_each(|number| pacer.handle_bytes(host(number), 1, 100_000));
+    pacer.handle_time(at(20 * MILLISECOND));
+    [2, 3].map(|number| pacer.handle_loss(at(20 * MILLISECOND), host(number)));
+    let target = pacer.path.target_bytes();
+    (1..5).for_each(|turn| pacer.handle_loss(at((20 + 100 * turn) * MILLISECOND), host(4)));
+    assert_eq!(pacer.path.target_bytes(), target);
+    pacer.handle_loss(at(521 * MILLISECOND), host(4));
+    assert!(pacer.path.target_bytes() < target);
+}
+
+#[test]
 fn many_senders_fill_the_wire_and_no_port_of_64_kib() {
     for (megabits, delay) in [(10, 300), (100, 100), (1000, 50), (1000, 10), (10_000, 10)] {
         for senders in [2, 8, 31] {

@@ -209,6 +209,26 @@ fn members_that_compute_long_between_barriers_and_hear_their_releases_have_misse
 }
 
 #[test]
+fn a_release_is_not_repeated_while_hosts_give_signs_one_after_another() {
+    for (pause, is_repeated) in [(15, false), (25, true)] {
+        let mut fleet = fleet(6, 1, usize::MAX, 1);
+        fleet.keeps_datagrams = true;
+        let mut programs = Programs::new(&mut fleet, &[1, 2, 3, 4, 5, 6]);
+        programs.pass(&mut fleet, 3);
+        fleet.repeated_releases = 0;
+        for _ in 0..3 {
+            for member in 0..6 {
+                programs.arrive(&mut fleet, member, 6);
+                // The last arrival and the first one of the next barrier follow each other.
+                fleet.pass(Duration::from_millis(if member < 5 { pause } else { 0 }));
+                programs.look(&fleet);
+            }
+        }
+        assert_eq!(fleet.repeated_releases > 0, is_repeated, "{pause} ms");
+    }
+}
+
+#[test]
 fn without_a_group_to_broadcast_to_nothing_is_broadcast() {
     let mut fleet = fleet(4, 1, usize::MAX, 1);
     fleet.machine(MASTER).core.settings.broadcast = None;

@@ -110,6 +110,8 @@ pub(in crate::machine) struct Fleet {
     refused: BTreeSet<(Tid, Tid)>,
     /// Whether datagrams are lost.
     pub loses_datagrams: bool,
+    /// How often a host was told of a release again because it gave no sign.
+    pub repeated_releases: usize,
     /// Whether each datagram arrives once, if none is lost.
     pub keeps_datagrams: bool,
     pub ears: Ears,
@@ -159,6 +161,7 @@ impl Fleet {
             sent_datagrams: Vec::new(),
             refused: BTreeSet::new(),
             loses_datagrams: false,
+            repeated_releases: 0,
             keeps_datagrams: false,
             ears: Ears::default(),
             data: Vec::new(),
@@ -394,6 +397,10 @@ impl Fleet {
             Action::ForgetHost { host: other } => self.forget(host, other),
             Action::SendHost { host: other, frame } => {
                 assert_ne!(host, other);
+                self.repeated_releases += usize::from(matches!(
+                    frame,
+                    Frame::BarrierEnded { late: true, .. } | Frame::Released { late: true, .. }
+                ));
                 if self.links.contains(&pair(host, other)) {
                     self.control.entry((host, other)).or_default().push_back(Item::Frame(encode(&frame)));
                 }
