@@ -363,9 +363,11 @@ static void measure(const char *name, struct order order, struct effort effort, 
     int many = order.work == PING || order.work == BARRIER;
     order.count = many ? warm_exchanges(order.size) : TRIAL_EXCHANGES;
     double elapsed = timed(order);
-    int learns = many && order.size >= 1 << 20, exchanges = order.count;
-    for (double spent = elapsed; spent < effort.repetition_us
-         || (learns && spent < LEARNING_US_MAX && (spent < LEARNING_US_MIN || exchanges < LEARNING_EXCHANGES));
+    if (elapsed < effort.repetition_us)
+        elapsed = timed(order);
+    int exchanges = 2 * order.count;
+    for (double spent = 2 * elapsed; many && order.size >= 1 << 20 && spent < LEARNING_US_MAX
+         && (spent < LEARNING_US_MIN || exchanges < LEARNING_EXCHANGES);
          spent += elapsed, exchanges += order.count)
         elapsed = timed(order);
     order.count = exchanges_for(effort, elapsed, order.count);
