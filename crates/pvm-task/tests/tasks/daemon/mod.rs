@@ -43,6 +43,7 @@ pub struct Running {
     directory: PathBuf,
     stop: Option<OwnedFd>,
     thread: Option<std::thread::JoinHandle<()>>,
+    #[allow(dead_code, reason = "the example that includes this file does not count reports")]
     reports: Arc<[AtomicU32; 2]>,
 }
 
@@ -65,6 +66,7 @@ impl Running {
     }
 
     /// Returns how often tasks have told the daemon that they are awake again, and that they sleep.
+    #[allow(dead_code, reason = "see the field")]
     pub fn reports(&self) -> [u32; 2] {
         [0, 1].map(|is_idle| self.reports[is_idle].load(Ordering::Relaxed))
     }
