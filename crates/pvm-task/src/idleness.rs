@@ -32,13 +32,17 @@ impl Member {
     /// For a wait that is about to sleep, and sleeps since `since`: tells the daemon if it is time to. Returns the time
     /// until then; `None` if there is nothing to tell.
     pub fn note_sleep(&mut self, since: &mut Option<Instant>) -> Option<Duration> {
-        if self.idleness.is_told || !self.endpoint.may_be_crowded() {
+        if self.idleness.is_told {
             return None;
         }
         let now = Instant::now();
         let left = self.idleness.due(*since.get_or_insert(now)).saturating_duration_since(now);
+        // The tasks that this one has spawned may come soon; later ones are seen after the longest sleep.
         if !left.is_zero() {
             return Some(left);
+        }
+        if !self.endpoint.may_be_crowded() {
+            return None;
         }
         self.idleness = Idleness { is_told: true, told_at: Some(now), ..self.idleness };
         self.send(&ToDaemon::Idle(true));

@@ -45,6 +45,23 @@ fn a_task_that_sleeps_for_long_does_not_count_among_those_that_outnumber_the_cor
 }
 
 #[test]
+fn a_task_that_sleeps_before_others_come_says_so_then() {
+    let daemon = Running::start();
+    let (enrolled, has_enrolled) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut sleeper = enroll(&daemon);
+            enrolled.send(()).unwrap();
+            wait_for(&mut sleeper, Duration::from_millis(500), |_| None::<()>);
+        });
+        has_enrolled.recv().unwrap();
+        std::thread::sleep(Duration::from_millis(30));
+        let _others: Vec<Task> = (0..CORES).map(|_| enroll(&daemon)).collect();
+        expect_reports(&daemon, [0, 1]);
+    });
+}
+
+#[test]
 fn a_tool_never_counts() {
     let daemon = Running::start();
     let mut session = Session::enroll(&daemon.environment()).unwrap();
