@@ -114,6 +114,7 @@
       integer PVMBACKOFF
       integer PVMMCASTROUTE
       integer PVMGROUPHOST
+      integer PVMCOPYWAY
       integer PVMMCASTAUTOMATIC
       integer PVMMCASTITERATIVE
       integer PVMMCASTBINOMIAL
@@ -148,6 +149,7 @@
       parameter (PVMBACKOFF       = 1003)
       parameter (PVMMCASTROUTE    = 1004)
       parameter (PVMGROUPHOST     = 1005)
+      parameter (PVMCOPYWAY       = 1007)
       parameter (PVMMCASTAUTOMATIC = 0)
       parameter (PVMMCASTITERATIVE = 1)
       parameter (PVMMCASTBINOMIAL = 2)

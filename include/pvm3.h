@@ -113,6 +113,15 @@
 #define PvmGroupHost 1005
 /* Not in PVM 3.4, and for pvm_getopt only: to how many tasks of other hosts this task's messages take a fabric. */
 #define PvmFabricTasks 1006
+/* Not in PVM 3.4, and for pvm_getopt only: how the last body of 32 KiB or more was copied that this task has sent to a
+ * task of its host, or packed; 0: there was none. */
+#define PvmCopyWay 1007
+#define PvmCopyCached 1   /* by both tasks through the caches */
+#define PvmCopyPastIn 2   /* the sender's copy bypasses the caches */
+#define PvmCopyPastOut 3  /* the receiver's does */
+#define PvmCopyPastBoth 4 /* both do */
+#define PvmCopyString 5   /* by the processor's string instructions */
+#define PvmCopyOnce 6     /* by the receiver, out of the sender's memory */
 
 /* ---- the owner of a trace mask: pvm_settmask, pvm_gettmask ---- */
 

@@ -2,6 +2,7 @@
 //! whichever was quicker before ([`crate::way_policy`]).
 use crate::heap::Block;
 use crate::way_policy::{BYTES_MIN, Way, WayPolicy};
+use crate::ways;
 use std::time::Instant;
 
 /// What is known of the copies for one receiver, whose core may be near or distant.
@@ -31,6 +32,9 @@ impl CopiesIn {
                 false => policy.choose(body.len()),
             }
         });
+        if let Some((way, _)) = choice {
+            ways::note_way(way);
+        }
         let start = choice.is_some_and(|(_, is_measured)| is_measured).then(Instant::now);
         let mut done = 0;
         for piece in body.chunks(piece_bytes) {

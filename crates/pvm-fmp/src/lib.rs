@@ -153,6 +153,7 @@ pub use {
     preallocated::PreallocatedEndpoint,
     remote::Remote,
     spin::{Spinner, Wait, WaitHistory},
+    ways::last_way,
 };
 
 pub use immediate::Immediate;

@@ -10,8 +10,8 @@ use crate::copy::CopyMode;
 use crate::heap::SharedHeap;
 use crate::stream::Stream;
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
-use crate::way_policy::Way;
-use crate::ways::Ways;
+use crate::way_policy::{BYTES_MIN, Way};
+use crate::ways::{self, Ways};
 use crate::{copy, extents, file, mapping, pipelined};
 use rustix::fs::{Mode, OFlags, SealFlags};
 use rustix::io::Errno;
@@ -467,10 +467,15 @@ impl Pair {
     #[inline]
     pub fn order(&mut self, memory: &PairMemory, bytes: usize) -> (Way, u64) {
         if bytes < LEARNT_BYTES_MIN {
+            if bytes >= BYTES_MIN {
+                ways::note_way(Way::default());
+            }
             return (Way::default(), 0);
         }
         let ways = self.ways.get_or_insert_default();
-        if memory.is_ours { ways.order(memory.finished(false), bytes) } else { ways.answer(bytes) }
+        let (way, word) = if memory.is_ours { ways.order(memory.finished(false), bytes) } else { ways.answer(bytes) };
+        ways::note_way(way);
+        (way, word)
     }
 
     /// Returns the way that bodies of `bytes` bytes go, and its time in ns a byte; `None` if this task does not decide, or

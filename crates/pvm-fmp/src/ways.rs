@@ -7,6 +7,8 @@
 //! that when it sends the next long body.
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 use crate::way_policy::{CLASSES, Way, WayPolicy, class_of};
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Where the number of the way lies in the word that tells the receiver what to do, and the number of a measured message.
 const WAY_SHIFT: u32 = 1;
@@ -80,6 +82,30 @@ impl Ways {
         let way = self.answers[class_of(bytes)];
         (way, (way.number() as u64) << WAY_SHIFT)
     }
+}
+
+/// The value of [`last_way`] for a body that its receiver has read from the sender's memory.
+pub const BY_RENDEZVOUS: u8 = 6;
+
+/// How the last long body of this process was copied.
+static LAST_WAY: AtomicU8 = AtomicU8::new(0);
+
+/// Notes how a body of at least [`crate::way_policy::BYTES_MIN`] bytes is copied.
+#[inline]
+pub fn note_way(way: Way) {
+    LAST_WAY.store(way.number() as u8 + 1, Relaxed);
+}
+
+/// Notes that a body is read from this process's memory by its receiver.
+pub fn note_rendezvous() {
+    LAST_WAY.store(BY_RENDEZVOUS, Relaxed);
+}
+
+/// Returns how the last body of 32 KiB or more was copied that this process has sent to a task of its host or packed: 0 if there
+/// was none, 1 through the caches, 2 past the sender's, 3 past the receiver's, 4 past both, 5 by string instructions, or
+/// [`BY_RENDEZVOUS`].
+pub fn last_way() -> u8 {
+    LAST_WAY.load(Relaxed)
 }
 
 /// Returns the way that a sender has chosen.

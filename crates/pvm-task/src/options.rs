@@ -22,6 +22,9 @@ const KIB_COPIED: i32 = 1002;
 /// The same for the number of tasks to which messages of this process take a fabric.
 const FABRIC_TASKS: i32 = 1006;
 
+/// The same for how the last long body inside the host was copied ([`pvm_fmp::last_way`]).
+const COPY_WAY: i32 = 1007;
+
 /// An option of `pvm_setopt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
@@ -326,6 +329,9 @@ impl Task {
         }
         if what == KIB_COPIED {
             return Ok(i32::try_from(pvm_fmp::copied_bytes() / 1024).unwrap_or(i32::MAX));
+        }
+        if what == COPY_WAY {
+            return Ok(pvm_fmp::last_way().into());
         }
         if what == FABRIC_TASKS {
             return Ok(self.member.as_ref().map_or(0, |member| member.fabric.peers() as i32));

@@ -197,7 +197,32 @@ pub fn pair(samples: &Samples) -> String {
         reference: &|size| best_mpi_bandwidth(samples, size),
     };
     bandwidth.add_to(&mut text, samples);
+    add_copy_ways(&mut text, samples);
     text
+}
+
+/// The ways of copies, by their numbers less 1 (`PvmCopyCached` and so on in pvm3.h).
+const COPY_WAYS: [&str; 6] = [
+    "through the caches",
+    "the sender's past the caches",
+    "the receiver's past the caches",
+    "both past the caches",
+    "by string instructions",
+    "once, by the receiver",
+];
+
+/// Adds how the last long messages of `pvm_psend` were copied.
+fn add_copy_ways(text: &mut String, samples: &Samples) {
+    let way_of = |size: usize| {
+        let way = samples.median(System::Hpvm, "copy_way", size)?;
+        Some((size_text(size), *COPY_WAYS.get((way.round() as usize).checked_sub(1)?)?))
+    };
+    let ways: Vec<_> = LONG_SIZES.iter().filter_map(|size| way_of(*size)).collect();
+    if !ways.is_empty() {
+        text.push_str("Copies of the last messages of hpvm psend (median of the rounds)\n");
+        ways.iter().for_each(|(size, way)| text.push_str(&format!("  {size:34}{way}\n")));
+        text.push('\n');
+    }
 }
 
 fn add_many(tables: &mut String, samples: &Samples) {

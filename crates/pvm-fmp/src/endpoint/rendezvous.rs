@@ -8,6 +8,7 @@ use crate::peer::Peer;
 use crate::queue::Kind;
 use crate::rendezvous::{self, ReceiverAnswer};
 use crate::sync::{AtomicU32, Ordering, ReadOnlyLoad};
+use crate::ways;
 use crate::{Meta, NoMemory, SendError, Sent};
 use std::time::{Duration, Instant};
 
@@ -84,6 +85,7 @@ impl Endpoint {
             match answer {
                 ReceiverAnswer::Taken => {
                     peer.rendezvous.linger = 4;
+                    ways::note_rendezvous();
                     return Ok(Sent::Done);
                 }
                 ReceiverAnswer::WantsEager => {

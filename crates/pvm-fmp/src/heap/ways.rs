@@ -7,6 +7,7 @@
 use super::Block;
 use crate::copy::CopyMode;
 use crate::way_policy::{BYTES_MIN, WAY_BITS, Way, WayPolicy};
+use crate::ways;
 use std::time::Instant;
 
 /// A long copy into a block.
@@ -47,6 +48,7 @@ impl Block {
     /// Does what [`Block::write`] does, by the way that was the quickest for messages of this length.
     pub(super) fn write_learnt(&self, offset: usize, data: &[u8]) {
         let (way, is_measured) = self.0.heap.borrow_mut().ways().choose(data.len());
+        ways::note_way(way);
         let start = is_measured.then(Instant::now);
         self.write_by(way.copy_in, offset, data);
         let ns = start.map(|start| start.elapsed().as_nanos() as u64);
