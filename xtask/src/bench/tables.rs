@@ -221,7 +221,6 @@ fn add_copy_ways(text: &mut String, samples: &Samples) {
     if !ways.is_empty() {
         text.push_str("Copies of the last messages of hpvm psend (median of the rounds)\n");
         ways.iter().for_each(|(size, way)| text.push_str(&format!("  {size:34}{way}\n")));
-        text.push('\n');
     }
 }
 
