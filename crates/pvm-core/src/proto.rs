@@ -52,7 +52,7 @@ pub enum ToDaemon {
     Overflow,
     /// The fabric that the user has named cannot be used; the daemon writes the reason to its log.
     NoFabric(ByteBuf),
-    /// The task sleeps and has slept for a while (`true`), or is awake again (`false`). A task that sleeps wants no core,
+    /// The task has slept for a while (`true`), or is awake again (`false`). A task that sleeps wants no core,
     /// so it does not count among the tasks that may outnumber the cores.
     Idle(bool),
 }

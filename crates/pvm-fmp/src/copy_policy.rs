@@ -2,8 +2,8 @@
 //!
 //! A cache line that another core has read must be taken from that core before it can be written again. Where the two
 //! cores share a cache, this takes little time, and the reader finds the bytes in that cache. Where they do not, a
-//! non-temporal copy is many times as fast, since it waits for no cache line. Only the times of the copies show which of
-//! the two it is, and the answer may change, because a virtual machine's cores can be moved to other processor cores. So
+//! non-temporal copy is many times as fast, since it waits for no cache line. Only the times of the copies show which
+//! case it is, and the answer may change, because a virtual machine's cores can be moved to other processor cores. So
 //! the policy measures both kinds of copies on this machine.
 //!
 //! A piece is a part of a body that another task may already read, or that is packed; nobody measures how long its reader
@@ -93,7 +93,7 @@ impl CopyPolicy {
 
     /// Notes how long a timed copy took.
     pub fn record(&mut self, mode: CopyMode, bytes: usize, time: Duration) {
-        let cost = time.as_nanos() as f32 / bytes as f32;
+        let cost = time.as_nanos().max(1) as f32 / bytes as f32;
         if mode == CopyMode::Cached {
             let is_slow = cost > SLOW_RATIO * self.past_cost;
             self.slow = if is_slow { (self.slow + 1).min(SLOW_COPIES) } else { 0 };

@@ -101,9 +101,9 @@ pub fn note_rendezvous() {
     LAST_WAY.store(BY_RENDEZVOUS, Relaxed);
 }
 
-/// Returns how the last body of 32 KiB or more was copied that this process has sent to a task of its host or packed: 0 if there
-/// was none, 1 through the caches, 2 past the sender's, 3 past the receiver's, 4 past both, 5 by string instructions, or
-/// [`BY_RENDEZVOUS`].
+/// Returns how the last body of 32 KiB or more was copied that this process has sent to a task of its host or packed. 0: there
+/// was none; 1: both copies through the caches; 2: the sender's copy past them; 3: the receiver's; 4: both; 5: both by string
+/// instructions; [`BY_RENDEZVOUS`]: one copy, by the receiver.
 pub fn last_way() -> u8 {
     LAST_WAY.load(Relaxed)
 }

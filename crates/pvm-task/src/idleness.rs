@@ -29,15 +29,17 @@ impl Idleness {
 }
 
 impl Member {
-    /// For a wait that is about to sleep, and sleeps since `since`: tells the daemon if it is time to. Returns the time
-    /// until then; `None` if there is nothing to tell.
+    /// Called by a wait just before it sleeps; `since` is when it slept first. Tells the daemon that the task sleeps, if it
+    /// has slept long enough. Returns how long the task must still sleep before it tells; `None` if there is nothing to tell.
     pub fn note_sleep(&mut self, since: &mut Option<Instant>) -> Option<Duration> {
+        let now = Instant::now();
+        let since = *since.get_or_insert(now);
         if self.idleness.is_told {
             return None;
         }
-        let now = Instant::now();
-        let left = self.idleness.due(*since.get_or_insert(now)).saturating_duration_since(now);
-        // The tasks that this one has spawned may come soon; later ones are seen after the longest sleep.
+        let left = self.idleness.due(since).saturating_duration_since(now);
+        // Tasks that this one has spawned may connect within this time, so the count is read only after it. A task that
+        // connects later is noticed when this one next wakes.
         if !left.is_zero() {
             return Some(left);
         }

@@ -153,7 +153,7 @@ pub struct Waiter {
     /// Whether the wait sleeps at once.
     asleep: bool,
     deadline: Option<Instant>,
-    /// When the wait slept first, in a task that may have to tell that it sleeps ([`crate::idleness`]).
+    /// When the wait slept first ([`crate::idleness`]).
     slept_at: Option<Instant>,
     /// If this thread relies on the sleep of another thread: the number of that sleep, and since when this thread
     /// relies on it.
@@ -287,7 +287,7 @@ impl Waiter {
     /// Ends the wait, whatever its result. Must be called.
     #[inline]
     pub fn finish(self, task: &mut Task) {
-        if self.slept_at.is_some() {
+        if self.slept_at.is_some() && !task.another_thread_sleeps() {
             task.member.as_mut().map(Member::note_awake);
         }
         match &self.phase {

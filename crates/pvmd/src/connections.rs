@@ -384,7 +384,7 @@ mod tests {
                 (number, peer)
             })
             .collect();
-        assert!(view.crowded(), "before its welcome a task is not believed");
+        assert!(view.crowded(), "reports before the welcome are ignored");
         let (first, last) = (tasks[0].0, tasks[cores as usize].0);
         for _ in 0..2 {
             connections.set_idle(first, true);

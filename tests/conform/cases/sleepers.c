@@ -7,7 +7,7 @@
 #define TAG_PONG 2
 #define TAG_END 3
 #define ROUND_TRIPS 20
-#define SLEEPERS_MAX 16
+#define SLEEPERS_MAX 64
 /* Long enough that the receiver has to wait for the end of a message. */
 #define INTS 1024
 

@@ -204,8 +204,8 @@ pub fn pair(samples: &Samples) -> String {
 /// The ways of copies, by their numbers less 1 (`PvmCopyCached` and so on in pvm3.h).
 const COPY_WAYS: [&str; 6] = [
     "through the caches",
-    "the sender's past the caches",
-    "the receiver's past the caches",
+    "the sender's copy past the caches",
+    "the receiver's copy past the caches",
     "both past the caches",
     "by string instructions",
     "once, by the receiver",

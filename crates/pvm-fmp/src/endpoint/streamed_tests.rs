@@ -180,7 +180,7 @@ fn long_bodies_go_through_cells_while_they_are_received() {
 
 #[test]
 fn tasks_that_answer_each_other_by_rendezvous_soon_stream() {
-    const TURNS: u64 = 40;
+    const TURNS: u64 = 80;
     let receive = |endpoint: &mut Endpoint| {
         endpoint.post(Some(Posted { from: 0, mask: [0; 6], value: [0; 6] }));
         let mut kept = Kept::default();
@@ -206,7 +206,8 @@ fn tasks_that_answer_each_other_by_rendezvous_soon_stream() {
     }
     thread.join().unwrap();
     assert_eq!(memory(&a).capacity(), CELL_BYTES_MAX);
-    assert!(a.peers[0].as_ref().unwrap().rendezvous.number < TURNS, "bodies were streamed");
+    let rendezvous = a.peers[0].as_ref().unwrap().rendezvous.number;
+    assert!((1..TURNS * 3 / 4).contains(&rendezvous), "{rendezvous} of {TURNS}");
 }
 
 #[test]

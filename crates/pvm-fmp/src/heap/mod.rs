@@ -124,8 +124,8 @@ pub struct Heap<S: Source> {
     /// The class of each span of small blocks, by the offset of the span.
     spans: BTreeMap<u64, usize>,
     in_use_bytes: u64,
-    /// How often memory was committed, and given back.
-    commits: u64,
+    /// How many bytes were committed, and how often memory was given back.
+    committed_bytes: u64,
     losses: u64,
     retired: bool,
     copy_policy: CopyPolicy,
@@ -146,7 +146,7 @@ impl<S: Source> Heap<S> {
             small,
             spans: BTreeMap::new(),
             in_use_bytes: 0,
-            commits: 0,
+            committed_bytes: 0,
             losses: 0,
             retired: false,
             copy_policy: CopyPolicy::default(),
@@ -162,9 +162,9 @@ impl<S: Source> Heap<S> {
         let small = self.small.iter().enumerate().map(|(class, free)| free.len() as u64 * (SMALL_BYTES_MIN << class));
         self.resident.bytes + small.sum::<u64>()
     }
-    /// Returns how often memory was committed. The first copy to such memory takes long, since the kernel clears it.
-    pub fn commits(&self) -> u64 {
-        self.commits
+    /// Returns how many bytes were committed in all. The first copy to such memory takes long, since the kernel clears it.
+    pub fn committed_bytes(&self) -> u64 {
+        self.committed_bytes
     }
     /// Returns how many bytes are in blocks in use.
     #[cfg(test)]
@@ -257,7 +257,7 @@ impl<S: Source> Heap<S> {
             self.hollow.add(behind, more);
             return None;
         }
-        self.commits += 1;
+        self.committed_bytes += more;
         self.resident.remove_largest();
         Some(offset)
     }
@@ -275,7 +275,7 @@ impl<S: Source> Heap<S> {
             self.hollow.add(offset, bytes);
             return Err(error);
         }
-        self.commits += 1;
+        self.committed_bytes += bytes;
         Ok(offset)
     }
 
@@ -373,9 +373,9 @@ impl Block {
             copied_in: Cell::new(None),
         })))
     }
-    /// Returns how often the heap has committed memory ([`Heap::commits`]).
-    pub(crate) fn commits(&self) -> u64 {
-        self.0.heap.borrow().commits()
+    /// Returns how many bytes its heap has committed ([`Heap::committed_bytes`]).
+    pub(crate) fn committed_bytes(&self) -> u64 {
+        self.0.heap.borrow().committed_bytes()
     }
     /// Returns its offset in the segment.
     pub(crate) fn offset(&self) -> u64 {

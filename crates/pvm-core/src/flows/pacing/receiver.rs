@@ -24,7 +24,7 @@ const LATE_AFTER: Duration = Duration::from_millis(10);
 /// on which frames collide, loses those of single hosts, and a grant there only costs time.
 const LOSING_PARTS: usize = 4;
 const LOSING_TIME: Duration = Duration::from_millis(100);
-/// Losses within this time of the beginning of pacing do not count: they are packets of the burst that was not paced. TCP
+/// Losses in this time after pacing began do not count: they are packets of the burst before it. TCP
 /// finds the last of them after its least timeout of 200 ms, and may find it twice.
 const LOSSES_OF_BURST: Duration = Duration::from_millis(500);
 /// With [`Pacing::OnLoss`], pacing ends when no two hosts have sent at the same time for this long.

@@ -342,7 +342,7 @@ fn late_losses_of_the_burst_that_was_not_paced_do_not_lower_the_target() {
     pacer.handle_time(at(0));
     (2..6).for_each(|number| pacer.handle_bytes(host(number), 1, 100_000));
     pacer.handle_time(at(20 * MILLISECOND));
-    [2, 3].map(|number| pacer.handle_loss(at(20 * MILLISECOND), host(number)));
+    (2..4).for_each(|number| pacer.handle_loss(at(20 * MILLISECOND), host(number)));
     let target = pacer.path.target_bytes();
     (1..5).for_each(|turn| pacer.handle_loss(at((20 + 100 * turn) * MILLISECOND), host(4)));
     assert_eq!(pacer.path.target_bytes(), target);

@@ -25,6 +25,8 @@ use std::time::Duration;
 /// How long the master waits for a sign that a host knows a release, after the release and after each sign of another
 /// host. In a program that does little between barriers, the next arrival comes earlier.
 const REPEAT_AFTER: Duration = Duration::from_millis(20);
+/// The longest time after a release until it is repeated, although other hosts still give signs.
+const REPEAT_AFTER_MAX: Duration = REPEAT_AFTER.saturating_mul(5);
 /// A host that has missed this number of broadcasts, one after another, is served on its control link from then on.
 const MISSED_MAX: u8 = 3;
 /// After this number of barriers, hosts that missed broadcasts are tried again. If they miss another one, that costs a
@@ -40,8 +42,9 @@ pub(super) struct Releases {
     last: Option<Release>,
     /// Whether the last release was broadcast.
     was_broadcast: bool,
-    /// When the last release is repeated.
+    /// When the last release is repeated, and when it is at the latest.
     repeat_at: Option<Time>,
+    repeat_by: Time,
     faster_way: FasterWay,
 }
 
@@ -229,6 +232,7 @@ impl Groups {
         let releases = &mut group.arrivals.releases;
         (releases.unconfirmed, releases.last) = (ended, Some(release.clone()));
         (releases.was_broadcast, releases.repeat_at) = (was_broadcast, Some(core.now + REPEAT_AFTER));
+        releases.repeat_by = core.now + REPEAT_AFTER_MAX;
         self.register_deadline(id);
     }
 
@@ -266,7 +270,8 @@ impl Groups {
             if releases.was_broadcast {
                 self.reach.missed.remove(&host);
             }
-            releases.repeat_at = (!releases.unconfirmed.is_empty()).then_some(now + REPEAT_AFTER);
+            let repeat_at = (now + REPEAT_AFTER).min(releases.repeat_by);
+            releases.repeat_at = (!releases.unconfirmed.is_empty()).then_some(repeat_at);
         }
     }
 
