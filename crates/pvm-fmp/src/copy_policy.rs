@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The shortest copy for which the policy chooses how to copy, in bytes.
 pub const POLICY_BYTES_MIN: usize = 4 << 10;
-/// How many times as long as a non-temporal copy a copy through the caches takes that counts as slow. Where cores share a
+/// A copy through the caches counts as slow if it takes this many times as long as a non-temporal copy. Where cores share a
 /// cache, it takes up to 3.4 times as long (16 KiB, Zen 4), since a non-temporal store does not wait at all; but then the
 /// reader finds the bytes in the cache. Where they do not, it takes ten times as long and more.
 const SLOW_RATIO: f32 = 5.0;
@@ -22,7 +22,7 @@ const SLOW_RATIO: f32 = 5.0;
 const SLOW_COPIES: u32 = 3;
 /// The number of bytes that are copied through the caches between two timed copies.
 const CACHED_BYTES: usize = 128 << 10;
-/// The number of non-temporal copies in a row of which the quickest one is believed.
+/// Non-temporal copies are timed in rows of this number. The quickest one of a row counts.
 const TRIES: u32 = 4;
 /// The number of bytes between two such rows, at first and at most: the first copies go to new pages. While copies are
 /// non-temporal, one copy through the caches is timed each time `AGAIN_BYTES_MAX` were copied.
