@@ -205,7 +205,7 @@ impl Room {
         guard.task().begin_precv(filter, self.bytes);
         let received = wait_on(guard, None, &mut |guard| match self.fill(guard, filter) {
             Some(received) => Some(Ok(received)),
-            None => cannot_receive(guard),
+            None => cannot_receive(guard, filter.src),
         });
         guard.task().end_precv();
         received.unwrap_or(Err(Code::SysErr.into()))
@@ -239,7 +239,7 @@ unsafe fn probe(side: FmpSide, source: c_int, tag: c_int, info: *mut FmpInfo) ->
                 unsafe { store(info, found.into()) };
                 Ok(1)
             }
-            None => Ok(cannot_receive(guard).unwrap_or(Ok(0))?),
+            None => Ok(cannot_receive(guard, filter.src).unwrap_or(Ok(0))?),
         }
     })
 }

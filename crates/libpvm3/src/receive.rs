@@ -52,13 +52,13 @@ fn receive_at_once(guard: &mut Guard, filter: &Filter) -> Outcome {
     guard.run_callbacks();
     match found {
         Some(mid) => Ok(mid),
-        None => cannot_receive(guard).unwrap_or(Ok(0)),
+        None => cannot_receive(guard, filter.src).unwrap_or(Ok(0)),
     }
 }
 
 #[inline(never)]
 fn receive_slow(guard: &mut Guard, filter: &Filter, limit: Limit) -> Outcome {
-    if let Some(gone) = cannot_receive(guard) {
+    if let Some(gone) = cannot_receive(guard, filter.src) {
         return gone;
     }
     let found = wait_on(guard, limit, &mut |guard| {
@@ -66,7 +66,7 @@ fn receive_slow(guard: &mut Guard, filter: &Filter, limit: Limit) -> Outcome {
         guard.run_callbacks();
         match found {
             Some(mid) => Some(Ok(mid)),
-            None => cannot_receive(guard),
+            None => cannot_receive(guard, filter.src),
         }
     });
     found.unwrap_or_else(|| {
@@ -76,11 +76,11 @@ fn receive_slow(guard: &mut Guard, filter: &Filter, limit: Limit) -> Outcome {
     })
 }
 
-/// Returns the reason why no message can arrive, if there is one: the daemon has ended, or this process lacks the
-/// address space for a message.
+/// Returns the reason why no message of the task `source` (`ANY`: of any) can arrive, if there is one: the daemon has
+/// ended, or this process lacks the address space for a message.
 #[inline(always)]
-pub fn cannot_receive<T>(guard: &mut Guard) -> Option<Result<T, Failure>> {
-    if guard.task().take_starved() {
+pub fn cannot_receive<T>(guard: &mut Guard, source: c_int) -> Option<Result<T, Failure>> {
+    if guard.task().is_starved(source) {
         return Some(Err(Code::NoMem.into()));
     }
     if guard.task().is_connected() { None } else { Some(Err(Code::SysErr.into())) }
@@ -156,7 +156,7 @@ pub extern "C" fn pvm_probe(tid: c_int, tag: c_int) -> c_int {
             guard.run_callbacks();
             match found {
                 Some(mid) => Ok(mid),
-                None => cannot_receive(guard).unwrap_or(Ok(0)),
+                None => cannot_receive(guard, filter.src).unwrap_or(Ok(0)),
             }
         })
     },)
@@ -218,12 +218,12 @@ fn receive_by_matcher(guard: &mut Guard, tid: c_int, tag: c_int, limit: Limit) -
     if limit == AT_ONCE {
         return match match_at_once(guard, &mut selection)? {
             Some(mid) if guard.task().take_queued(mid) => Ok(mid),
-            _ => cannot_receive(guard).unwrap_or(Ok(0)),
+            _ => cannot_receive(guard, pvm_task::ANY).unwrap_or(Ok(0)),
         };
     }
     wait(guard, limit, |guard| match match_queued(guard, &mut selection) {
         Ok(Some(mid)) => guard.task().take_queued(mid).then_some(Ok(mid)),
-        Ok(None) => cannot_receive(guard),
+        Ok(None) => cannot_receive(guard, pvm_task::ANY),
         Err(failure) => Some(Err(failure)),
     })
     .unwrap_or(Ok(0))
@@ -445,7 +445,7 @@ fn precv_slow(
         guard.run_callbacks();
         match delivered {
             Some(delivered) => Some(Ok(delivered)),
-            None => cannot_receive(guard),
+            None => cannot_receive(guard, filter.src),
         }
     });
     guard.task().end_precv();

@@ -349,15 +349,15 @@ impl Member {
     }
 
     /// Connects to the peers that the daemon has introduced. A peer whose memory does not fit into the address space is
-    /// kept for another try, since it may have sent messages. Returns whether there was such a peer.
-    fn connect_introduced(&mut self, state: &mut State) -> bool {
-        let mut starved = false;
+    /// kept for another try, since it may have sent messages. Returns such peers.
+    fn connect_introduced(&mut self, state: &mut State) -> Vec<u32> {
+        let mut starved = Vec::new();
         for (peer, descriptors) in self.introductions.take() {
             match self.endpoint.try_connect(peer.0, descriptors) {
                 Ok(()) => self.on_connected(state, peer),
                 Err((error, descriptors)) if error.kind() == ErrorKind::OutOfMemory => {
                     self.introductions.add(peer, descriptors);
-                    starved = true;
+                    starved.push(peer.0);
                 }
                 Err(_) => {}
             }
@@ -373,9 +373,21 @@ impl Member {
         self.poll(state);
     }
 
-    /// Returns whether, since the last call, a message could not be received for lack of address space.
-    pub fn take_starved(&mut self, state: &mut State) -> bool {
-        self.endpoint.take_starved() || (self.introductions.has_unmapped() && self.connect_introduced(state))
+    /// Tries again to receive the messages that could not be received for lack of address space. Returns whether one
+    /// of them may be from the task `source` ([`ANY`](crate::ANY): from any).
+    #[inline]
+    pub fn is_starved(&mut self, state: &mut State, source: i32) -> bool {
+        let starved = self.endpoint.take_starved();
+        (!starved.is_empty() || self.introductions.has_unmapped()) && self.is_still_starved(state, source)
+    }
+
+    #[cold]
+    fn is_still_starved(&mut self, state: &mut State, source: i32) -> bool {
+        self.poll(state);
+        let mut starved = self.connect_introduced(state);
+        starved.extend(self.endpoint.take_starved());
+        // The daemon hands over messages of tasks of other hosts.
+        starved.iter().any(|from| source == crate::ANY || *from as i32 == source || !Tid(*from).is_task())
     }
 }
 

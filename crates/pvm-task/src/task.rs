@@ -98,11 +98,12 @@ impl Task {
         self.member.as_ref().is_some_and(|member| member.daemon.is_some())
     }
 
-    /// Returns whether, since the last call, a message could not be received for lack of address space (`ulimit -v`).
-    /// Every call of the library tries again to receive the message, so the caller may go on waiting for it.
+    /// Returns whether a message that may be from the task `source` ([`ANY`](crate::ANY): from any) has come and cannot
+    /// be received now for lack of address space (`ulimit -v`). Every call of the library tries again to receive it, so
+    /// the caller may go on waiting for it.
     #[inline]
-    pub fn take_starved(&mut self) -> bool {
-        self.member.as_mut().is_some_and(|member| member.take_starved(&mut self.state))
+    pub fn is_starved(&mut self, source: i32) -> bool {
+        self.member.as_mut().is_some_and(|member| member.is_starved(&mut self.state, source))
     }
 
     /// Returns whether the daemon has announced that the machine halts.

@@ -67,6 +67,8 @@ int main(int count, char **words)
     worth = receive_int(tids[1], WORTH);
     CHECK(worth == 4);
     CHECK(pvm_recv(tids[0], LONG) == PvmNoMem);
+    CHECK(pvm_nrecv(pvm_mytid(), KNOWN) == 0);
+    CHECK(pvm_recv(tids[0], LONG) == PvmNoMem && pvm_recv(-1, LONG) == PvmNoMem);
     confine(0);
     for (i = 0; i < 2; i++) {
         CHECK(pvm_precv(tids[i], LONG, items, ITEMS, PVM_INT, NULL, NULL, NULL) == 0);

@@ -128,8 +128,8 @@ pub struct Endpoint {
     parked: bool,
     sleep: u32,
     dirty: Rc<Cell<bool>>,
-    /// Set when the memory of a message to us could not be mapped for lack of address space.
-    starved: bool,
+    /// The peers of which a message could not be mapped for lack of address space.
+    starved: Vec<u32>,
     copy_allowed: Rc<Cell<bool>>,
     rendezvous_bytes_min: usize,
     /// Set if the user has set `rendezvous_bytes_min`: then no rendezvous is left out for a stream.
@@ -195,7 +195,7 @@ impl Endpoint {
             free_records: Vec::new(),
             used_records: 0,
             tables: Vec::new(),
-            starved: false,
+            starved: Vec::new(),
             bells: 0,
             unpublished: false,
             barriers,
@@ -299,9 +299,10 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether, since the last call, a message could not be mapped for lack of address space. The next
-    /// [`Endpoint::poll`] tries again.
-    pub fn take_starved(&mut self) -> bool {
+    /// Returns the tids of the peers of which, since the last call, a message could not be mapped for lack of address
+    /// space. The next [`Endpoint::poll`] tries again.
+    #[inline]
+    pub fn take_starved(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.starved)
     }
 

@@ -203,7 +203,8 @@ impl Endpoint {
             return self.drain_some(index, sink);
         }
         if peer.owner.mapping.take_starved() {
-            (self.starved, peer.searched) = (true, None);
+            peer.searched = None;
+            self.note_starved(index);
         }
         0
     }
@@ -322,8 +323,17 @@ impl Endpoint {
         if !self.peers[index].as_deref().is_some_and(starved) {
             return step;
         }
-        self.starved = true;
+        self.note_starved(index);
         Step::Wait
+    }
+
+    /// Notes that a message of a peer, or its queue, could not be mapped now.
+    #[cold]
+    fn note_starved(&mut self, index: usize) {
+        let from = self.peers[index].as_ref().expect("connected").tid;
+        if !self.starved.contains(&from) {
+            self.starved.push(from);
+        }
     }
 
     /// Handles a release, or an entry whose body lies outside the queue.
