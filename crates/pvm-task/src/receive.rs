@@ -256,7 +256,7 @@ impl Task {
     pub fn take_in(&mut self) -> usize {
         let Some(member) = &mut self.member else { return 0 };
         let count = member.poll(&mut self.state);
-        self.progress_control(count)
+        self.progress_control(count, true)
     }
 
     /// As [`Task::take_in`], for a caller that does not try again: takes in everything that has arrived until now, from
@@ -271,13 +271,13 @@ impl Task {
                 more => count += more,
             }
         }
-        let mut all = self.progress_control(count);
+        let mut all = self.progress_control(count, true);
         // A fabric may have more than it was asked for.
         for _ in 0..POLLS_MAX {
             if !self.member.as_ref().is_some_and(|member| member.fabric.is_active()) {
                 break;
             }
-            match self.progress_control(0) {
+            match self.progress_control(0, true) {
                 0 => break,
                 more => all += more,
             }
@@ -293,13 +293,13 @@ impl Task {
     }
 
     /// Takes in frames of the daemon and messages that have arrived on direct links. `count`: how many messages have
-    /// arrived in shared memory.
+    /// arrived in shared memory. `polls_links`: whether to poll direct links if these are none.
     #[inline]
-    pub(crate) fn progress_control(&mut self, mut count: usize) -> usize {
+    pub(crate) fn progress_control(&mut self, mut count: usize, polls_links: bool) -> usize {
         let Some(member) = &mut self.member else { return 0 };
         // A peer may still have its side of a link that this task no longer has, and send route switches.
         if member.direct.is_active() || member.fabric.is_active() || !self.state.route_switches.pending.is_empty() {
-            count += member.progress_direct_links(&mut self.state, count);
+            count += member.progress_direct_links(&mut self.state, count, polls_links);
         }
         if member.control_may_be_ready() {
             count += member.read_control(&mut self.state);
@@ -404,7 +404,8 @@ impl Task {
             self.note(count, 1);
             return Some(self.state.store.activate(slot));
         }
-        match self.progress_control(count) {
+        let polls_links = count == 0 && member.direct.is_active() && member.direct.is_poll_due();
+        match self.progress_control(count, polls_links) {
             0 => None,
             _ => self.receive(filter),
         }
@@ -525,13 +526,22 @@ impl Task {
             self.note(count, 1);
             return Some(delivered);
         }
+        let mut polls_links = true;
         if count == 0 && (member.direct.is_active() || member.fabric.is_active()) {
+            polls_links = member.direct.is_poll_due();
             let in_place = self.deliver_in_place(filter, kind, target);
-            if let Some(delivered) = in_place.or_else(|| self.deliver_from_link(filter, kind, target)) {
-                return Some(delivered);
+            if in_place.is_some() {
+                return in_place;
+            }
+            if polls_links && target.room().is_some() {
+                let from_link = self.deliver_from_link(filter, kind, target);
+                if from_link.is_some() {
+                    return from_link;
+                }
+                polls_links = false;
             }
         }
-        match self.progress_control(count) {
+        match self.progress_control(count, polls_links) {
             0 => None,
             _ => self.deliver_queued(filter, kind, target),
         }

@@ -297,11 +297,12 @@ impl Task {
             return Ok(Submit::Done);
         }
         let body = message.outgoing(&mut member.endpoint, 1)?;
+        let bytes = body.as_body().len();
         if route == Route::Direct {
             member.send_direct(to, meta, body.as_body())?;
         } else {
             if route == Route::Default {
-                member.note_relayed(body.as_body().len());
+                member.note_relayed(bytes);
             }
             body.send(member, peer, meta)?;
             if let Outgoing::Blocks(blocks) = body {
@@ -310,7 +311,7 @@ impl Task {
         }
         self.collect_returned_blocks();
         if far != 0 {
-            self.update_route(to);
+            self.update_route(to, bytes);
         }
         Ok(Submit::Done)
     }
@@ -361,6 +362,16 @@ impl Task {
                 result = Err(code);
             }
         };
+        let is_long = (linked.len() + far.len()).saturating_mul(body.as_body().len()) >= RELAYED_BYTES_MIN;
+        if is_long && linked.len() > 1 {
+            // The daemons know better ways than one link after the other.
+            let left;
+            (left, linked) = linked.into_iter().partition(|tid| member.direct.leave(*tid));
+            far.extend::<Vec<Tid>>(left);
+            far.sort_unstable();
+        } else if !is_long {
+            far.iter().for_each(|tid| member.direct.count_by_default_route(*tid));
+        }
         if !far.is_empty() {
             note(body.send_by_default_route(member, &far, meta, mcast_route));
         }
@@ -438,7 +449,7 @@ impl Task {
                 let sent = member.endpoint.send_bytes(daemon.0, meta, body);
                 member.finish_send(daemon, sent)?;
                 self.collect_returned_blocks();
-                self.update_route(to);
+                self.update_route(to, body.len());
             }
             Route::Direct => {
                 member.send_direct(to, meta, direct::Body::Bytes(body))?;
@@ -498,12 +509,13 @@ impl Task {
         }
     }
 
-    /// Called after a message has been sent by the default route. Requests a direct link, or takes over a link that has
+    /// Called after a message of `bytes` bytes has been sent by the default route. Requests a direct link, or takes over a link that has
     /// been made already. Multicasts request no links.
-    pub(crate) fn update_route(&mut self, to: Tid) {
+    pub(crate) fn update_route(&mut self, to: Tid, bytes: usize) {
         let Some(member) = &mut self.member else { return };
         member.report_problem();
         member.fabric.count_message(to);
+        member.direct.count_message(to, bytes);
         let lacks = member.needs_fabric_link(to) || member.needs_direct_link(to);
         if lacks {
             // The peer may have requested a link already. Then the frame with this link may wait in this task's socket.

@@ -200,7 +200,7 @@ impl Task {
                 more => count += more,
             }
         }
-        self.progress_control(count);
+        self.progress_control(count, true);
     }
 }
 

@@ -169,7 +169,7 @@ impl DirectLinks {
         }
     }
 
-    /// Gives up stalled links, and links that have ended before the peer's route switch. Checks once a second.
+    /// Gives up stalled links. Checks once a second.
     pub(super) fn close_stalled(&mut self) {
         let now = Instant::now();
         if self.stalls_checked.is_some_and(|seen| now.duration_since(seen) < STALL_CHECK_PAUSE) {
@@ -178,7 +178,6 @@ impl DirectLinks {
         self.stalls_checked = Some(now);
         for at in (0..self.links.len()).rev() {
             let link = &mut self.links[at];
-            link.falling_back |= link.has_ended_before_switch();
             let waits = self.draining == Some(link.peer);
             if link.has_stalled(waits, now) {
                 match waits {
@@ -258,7 +257,11 @@ impl Member {
             }
             self.direct.links[at].fallback_sent = true;
             self.direct.events.push(RouteEvent::Ended(peer));
-            self.direct.on_break(peer, true);
+            match self.direct.links[at].bursts.is_long() {
+                // It is worth its cost again after as many messages as before.
+                true => drop(self.direct.backoffs.remove(&peer)),
+                false => self.direct.on_break(peer, true),
+            }
         }
         while let Some(message) = self.direct.links[at].queue.first() {
             let sent = send_again(&mut self.endpoint, daemon, peer, message);

@@ -1,5 +1,6 @@
 //! Two tasks of two hosts, with daemons that only relay, and links that break at any moment.
 use super::*;
+use crate::direct::{ALLOW_DIRECT, ROUTE_DIRECT};
 use crate::test_daemon::{TestDaemon, enrolled};
 use crate::types::{ANY, Filter, Kind, Submit};
 use pvm_core::flows::pacing::Pacing;
@@ -47,6 +48,7 @@ impl Side {
     fn new(tid: Tid) -> Side {
         let (mut task, mut daemon) = enrolled(tid);
         let endpoint = daemon.introduce_itself(&mut task);
+        task.member.as_mut().unwrap().direct.set_route(ROUTE_DIRECT);
         Side { task, daemon, endpoint, sent: 0, received: 0 }
     }
 
@@ -64,6 +66,11 @@ impl Side {
         self.task.prepare_park();
         self.task.progress();
         self.task.unpark();
+    }
+
+    /// Lets the task use links without having asked for them.
+    fn ask_for_no_links(&mut self) {
+        self.member().direct.set_route(ALLOW_DIRECT);
     }
 
     /// Sends the next message.
@@ -222,7 +229,7 @@ fn a_link_that_breaks_before_one_side_uses_it_loses_nothing() {
 
 #[test]
 fn links_break_at_any_moment_and_return_and_nothing_is_lost() {
-    let mut links = 0;
+    let (mut links, mut leaves) = (0, 0);
     for seed in 1..=20_u64 {
         let mut state = seed;
         let mut roll = |below: u64| {
@@ -232,13 +239,25 @@ fn links_break_at_any_moment_and_return_and_nothing_is_lost() {
         let mut both = Both::new();
         both.1 = [Pacing::OnLoss, Pacing::Always][seed as usize / 2 % 2];
         let secret = (seed % 2 == 0).then_some([seed as u8; 32]);
+        // With long messages, a side often leaves its link because the peer does not read.
+        let longest = [250_000, 250_000, 9000][seed as usize % 3];
+        if seed % 3 > 0 {
+            both.0.iter_mut().for_each(Side::ask_for_no_links);
+        }
         for _ in 0..600 {
             let side = roll(2) as usize;
             match roll(20) {
-                0..=5 => both.0[side].send([10, 900, 5000, 250_000][roll(4) as usize]),
+                0..=5 => both.0[side].send([10, 900, 5000, longest][roll(4) as usize]),
                 6..=11 => both.0[side].receive(),
                 12..=16 => both.carry(side),
                 17 if roll(4) == 0 => both.0[side].socket().iter().for_each(kill),
+                17 => {
+                    both.settle();
+                    both.0[1 - side].send(10);
+                    both.settle();
+                    let peer = both.0[side].peer();
+                    leaves += u32::from(both.0[side].member().direct.leave(peer));
+                }
                 _ => {
                     if !both.0[0].has_link() && !both.0[1].has_link() {
                         both.link(secret);
@@ -250,6 +269,83 @@ fn links_break_at_any_moment_and_return_and_nothing_is_lost() {
         both.settle();
     }
     assert!(links > 20, "links broke and returned {links} times only");
+    assert!(leaves > 20, "sides left links {leaves} times only");
+}
+
+/// Sends until the sender has used the default route, and returns how many messages went on the link before. The peer
+/// answers each message if it `answers`.
+fn sent_on_link(both: &mut Both, answers: bool) -> usize {
+    for count in 0..100 {
+        let peer = both.0[0].peer();
+        if !both.0[0].member().has_link_to(peer) {
+            return count;
+        }
+        both.0[0].send(200_000);
+        if answers {
+            both.settle();
+            both.0[1].send(10);
+            both.settle();
+        }
+    }
+    100
+}
+
+#[test]
+fn messages_for_a_peer_that_does_not_read_go_to_the_daemon_unless_the_program_asks_for_links() {
+    for asks in [true, false] {
+        let mut both = Both::linked(None);
+        if !asks {
+            both.0.iter_mut().for_each(Side::ask_for_no_links);
+        }
+        assert_eq!(sent_on_link(&mut both, false) == 100, asks);
+        assert_eq!(both.0[0].task.holds_back(), asks);
+        both.settle();
+    }
+}
+
+#[test]
+fn a_side_leaves_a_link_only_behind_what_the_peer_has_taken_in_and_returns_to_it() {
+    for secret in [None, Some([7; 32])] {
+        let mut both = Both::linked(secret);
+        let (here, peer) = (both.0[1].peer(), both.0[0].peer());
+        assert!(!both.0[0].member().direct.leave(peer), "the program asks for links");
+        both.0.iter_mut().for_each(Side::ask_for_no_links);
+        both.0[0].send(10);
+        assert!(!both.0[0].member().direct.leave(peer), "that message could be overtaken");
+        both.settle();
+        both.0[1].send(10);
+        both.settle();
+        assert!(both.0[0].member().direct.leave(peer) && !both.0[0].member().direct.leave(peer));
+        // The other direction goes on, and its messages are acknowledged, although this side sends none on the link.
+        for _ in 0..1000 {
+            both.0[1].send(10);
+            both.0[0].receive();
+        }
+        both.0[1].receive();
+        assert!(both.0[1].member().direct.find(here).unwrap().queue.len() < 600);
+        // After a few messages, this side returns, in order.
+        for number in 0..10 {
+            assert_eq!(both.0[0].member().has_link_to(peer), number >= 4, "{number}");
+            both.0[0].send(10);
+        }
+        both.settle();
+        assert!(both.0[1].has_link());
+    }
+}
+
+#[test]
+fn messages_behind_a_route_switch_wait_for_it() {
+    let mut both = Both::linked(None);
+    both.0.iter_mut().for_each(Side::ask_for_no_links);
+    let peer = both.0[0].peer();
+    assert!(both.0[0].member().direct.leave(peer));
+    (0..8).for_each(|_| both.0[0].send(100));
+    assert!(both.0[0].member().has_link_to(peer));
+    // The last messages have arrived on the link, the first ones are with the daemon.
+    both.0[1].receive();
+    assert_eq!(both.0[1].received, 0);
+    both.settle();
+    assert_eq!(both.0[1].received, 8);
 }
 
 #[test]

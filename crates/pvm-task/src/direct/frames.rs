@@ -23,6 +23,7 @@ mod kind {
     pub const BEGINNING: u8 = 4;
     pub const CONTINUATION: u8 = 5;
     pub const GRANT: u8 = 6;
+    pub const LEAVING: u8 = 7;
 }
 
 /// A frame, without the bytes of a body.
@@ -40,6 +41,8 @@ pub(crate) enum Frame {
     Acknowledgement { received: u32 },
     /// How many bytes of long messages the other side may have sent in all.
     Grant { up_to: u64 },
+    /// Later messages of the sender take the default route, until its next route switch there.
+    Leaving,
 }
 
 impl Frame {
@@ -61,6 +64,7 @@ impl Frame {
             (kind::ACKNOWLEDGEMENT, header) if body_bytes == 0 => {
                 Some(Frame::Acknowledgement { received: u32::from_le_bytes(header.try_into().ok()?) })
             }
+            (kind::LEAVING, []) if body_bytes == 0 => Some(Frame::Leaving),
             (kind::GRANT, header) if body_bytes == 0 => Some(Frame::Grant { up_to: u64_of(header)? }),
             _ => None,
         }
@@ -79,6 +83,7 @@ impl Frame {
             Frame::Continuation { bytes } => Lead::new(kind::CONTINUATION, &[], bytes),
             Frame::Acknowledgement { received } => Lead::new(kind::ACKNOWLEDGEMENT, &received.to_le_bytes(), 0),
             Frame::Grant { up_to } => Lead::new(kind::GRANT, &up_to.to_le_bytes(), 0),
+            Frame::Leaving => Lead::new(kind::LEAVING, &[], 0),
         }
     }
 }

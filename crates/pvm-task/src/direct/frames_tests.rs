@@ -24,6 +24,7 @@ fn frames() -> impl Strategy<Value = Frame> {
         (1..=CHUNK_BYTES_MAX).prop_map(|bytes| Frame::Continuation { bytes }),
         any::<u32>().prop_map(|received| Frame::Acknowledgement { received }),
         any::<u64>().prop_map(|up_to| Frame::Grant { up_to }),
+        Just(Frame::Leaving),
     ]
 }
 

@@ -102,6 +102,11 @@ impl Incoming {
         }
     }
 
+    /// Returns whether a message has begun and not ended.
+    pub fn has_begun(&self) -> bool {
+        self.partial.is_some()
+    }
+
     /// Begins a message.
     fn begin(&mut self, meta: Meta, bytes: usize) {
         self.last_number = self.last_number.wrapping_add(1);
@@ -198,6 +203,9 @@ impl DirectLink {
         self.has_more = false;
         let (mut messages, mut bytes) = (0, 0);
         while messages < MESSAGES_IN_TURN_MAX && bytes < BYTES_IN_TURN_MAX {
+            if self.holds_message() {
+                return Ok(());
+            }
             let left = self.incoming.left();
             if !self.incoming.read_body(&mut self.connection)? {
                 return Ok(());
@@ -211,13 +219,13 @@ impl DirectLink {
                     continue;
                 }
             }
-            if self.hello_received && !self.peer_switched {
-                return Ok(());
-            }
             let Some(head) = self.connection.receive()? else { return Ok(()) };
             let frame = Frame::read(&head).ok_or(LinkError::Malformed)?;
             self.on_frame(frame, outcome)?;
             let Frame::Message { bytes, first, .. } = frame else { continue };
+            if self.holds_message() {
+                return Ok(());
+            }
             // Only the first message of this poll can go directly to the receiver's memory: if there was one before, it
             // may be the message for which the receive waits. Nor may the rest of it wait for a grant: while a message
             // is read in this way, other links are not.
@@ -255,6 +263,7 @@ impl DirectLink {
                 self.limit.set(up_to);
                 (self.is_held, self.incoming.has_grant) = (false, true);
             }
+            Frame::Leaving if self.incoming.partial.is_none() => self.on_leaving(),
             _ => return Err(LinkError::Malformed),
         }
         Ok(())

@@ -13,13 +13,14 @@ use super::incoming::Incoming;
 use super::outgoing::Outgoing;
 use super::send_queue::{QueuedBody, QueuedMessage, SendQueue};
 use super::stall::Stall;
+use super::unasked::Bursts;
 use super::{Body, UNCOPIED_BYTES_MIN};
 use pvm_core::flows::pacing::SendLimit;
 use pvm_core::proto::Direct;
 use pvm_core::tid::Tid;
 use pvm_fmp::Meta;
 use pvm_net::{Carried, Identity, KeyPair, Link, LinkError};
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use std::cell::Cell;
@@ -34,6 +35,8 @@ const ACKNOWLEDGED_MESSAGES: u32 = 256;
 /// receives nothing.
 const UNPOLLED_BYTES_MAX: usize = 512 << 10;
 const UNPOLLED_MESSAGES_MAX: usize = 512;
+/// A side that has left the link for a multicast returns to it after this many messages to the peer alone.
+const MESSAGES_TO_RETURN: u32 = 4;
 
 /// This side of a direct link.
 pub(crate) struct DirectLink {
@@ -45,8 +48,13 @@ pub(crate) struct DirectLink {
     pub(super) hello_received: bool,
     /// Whether this side sends its messages on the link.
     pub carries: bool,
-    /// Whether the peer's route switch has arrived: then the peer sends its messages on the link.
-    pub(super) peer_switched: bool,
+    /// Bursts of messages that this side sends on the link.
+    pub(super) bursts: Bursts,
+    /// Whether this side has left the link for the default route, and how many messages it has sent there since then.
+    left: Option<u32>,
+    /// How often the peer has switched to the link, less how often it has left it: if 1, the peer sends its messages on
+    /// the link. A route switch may arrive before the frame by which the peer has left the link.
+    peer_switches: i32,
     pub(super) incoming: Incoming,
     /// How many bytes of long messages the peer may have sent in all; the maximum if that is not limited.
     pub(super) granted: u64,
@@ -116,7 +124,9 @@ impl DirectLink {
             hello_sent: false,
             hello_received: false,
             carries: false,
-            peer_switched: false,
+            bursts: Bursts::default(),
+            left: None,
+            peer_switches: 0,
             incoming: Incoming::default(),
             granted,
             owes_grant: false,
@@ -148,12 +158,29 @@ impl DirectLink {
 
     /// Returns whether this side can switch its messages to the link, because the peer reads from it.
     pub fn may_switch(&self) -> bool {
-        self.hello_received && !self.carries && !self.falling_back
+        self.hello_received && !self.carries && !self.falling_back && self.left.is_none()
     }
 
     /// Returns whether this side does not use the link yet, but may do so later.
     pub fn has_pending(&self) -> bool {
-        !self.carries && !self.falling_back
+        !self.carries && !self.falling_back && self.left.is_none()
+    }
+
+    /// Leaves the link for the default route, if the peer has taken in all that was sent on the link: then a message on
+    /// the default route cannot overtake another one.
+    pub fn leave(&mut self) -> bool {
+        let may_leave = self.carries && !self.is_send_closed() && self.queue.is_empty() && !self.outgoing.is_in_frame();
+        if may_leave {
+            self.write_failed = self.send_frame(Frame::Leaving).is_err();
+            self.carries = self.write_failed;
+            self.left = (!self.write_failed).then_some(0);
+        }
+        may_leave && !self.write_failed
+    }
+
+    /// Counts a message to the peer on the default route. After some of them, this side returns to the link.
+    pub fn count_by_default_route(&mut self) {
+        self.left = self.left.map(|count| count + 1).filter(|count| *count < MESSAGES_TO_RETURN);
     }
 
     /// Returns the counter of received messages.
@@ -163,13 +190,23 @@ impl DirectLink {
 
     /// Handles the peer's route switch.
     pub fn on_route_switch(&mut self) {
-        self.peer_switched = true;
+        self.peer_switches = self.peer_switches.saturating_add(1);
         self.has_more = true;
+    }
+
+    /// Returns whether the peer sends its messages on the link, and all earlier ones have arrived.
+    pub(super) fn peer_has_switched(&self) -> bool {
+        self.peer_switches > 0
+    }
+
+    /// Handles the frame by which the peer leaves the link.
+    pub(super) fn on_leaving(&mut self) {
+        self.peer_switches = self.peer_switches.saturating_sub(1);
     }
 
     /// Returns whether messages are read from the link, because all earlier ones have arrived on the default route.
     pub fn is_reading(&self) -> bool {
-        self.peer_switched && !self.read_closed
+        self.peer_has_switched() && !self.read_closed
     }
 
     /// Returns whether the fallback message has still to be sent.
@@ -177,10 +214,15 @@ impl DirectLink {
         self.falling_back && !self.fallback_sent
     }
 
+    /// Returns whether a message waits to be read until the peer's route switch arrives.
+    pub(super) fn holds_message(&self) -> bool {
+        !self.peer_has_switched() && self.incoming.has_begun()
+    }
+
     /// Returns the events to watch for on the socket. Messages must not be read before the peer's route switch.
     pub fn interest(&self) -> PollFlags {
         let mut flags = PollFlags::empty();
-        flags.set(PollFlags::IN, !self.read_closed && (!self.hello_received || self.peer_switched));
+        flags.set(PollFlags::IN, !self.read_closed && !self.holds_message());
         flags.set(PollFlags::OUT, !self.is_flushed());
         flags
     }
@@ -366,25 +408,14 @@ impl DirectLink {
         self.is_held
     }
 
-    /// Returns whether a grant would be read, if one is needed. Before the peer's route switch, the link is not read.
+    /// Returns whether a grant would be read, if one is needed.
     pub fn can_hear_grants(&self) -> bool {
-        !self.is_held || self.is_reading()
+        !self.is_held || !(self.read_closed || self.holds_message())
     }
 
     /// Returns how much the connection has carried, as far as the system reports it.
     pub fn carried(&self) -> Carried {
         self.connection.carried().unwrap_or_default()
-    }
-
-    /// Returns whether the connection has ended before the peer's route switch. If the peer lost the link before it
-    /// read this side's hello, it sends no fallback message. This side does not read from the link yet, so it notices
-    /// the end of the connection only here.
-    pub fn has_ended_before_switch(&self) -> bool {
-        if !self.hello_received || self.peer_switched || self.read_closed || self.falling_back {
-            return false;
-        }
-        let connection = &mut [PollFd::new(&self.connection, PollFlags::RDHUP)];
-        rustix::event::poll(connection, Some(&Timespec::default())).is_ok_and(|count| count > 0)
     }
 
     /// Returns whether the connection has carried nothing for too long. `waits`: whether this task waits for the last

@@ -14,6 +14,7 @@ mod pacing;
 mod routes;
 pub(crate) mod send_queue;
 mod stall;
+mod unasked;
 
 use crate::task::State;
 use fallback::Backoff;
@@ -33,6 +34,7 @@ use send_queue::{QueuedBody, QueuedMessage};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
+use unasked::Unasked;
 
 /// Direct links of a task, which may use at most a quarter of the task's descriptors.
 ///
@@ -50,6 +52,9 @@ const BUSY_POLLS: u32 = 16;
 /// How long a sender waits for a peer that reads nothing.
 const SEND_WAIT_MAX: Duration = Duration::from_millis(20);
 
+/// After this many polls that have found no message on a link, a waiting call polls the links as rarely: each poll of links
+/// is a system call, in whose time a message of this host could have been received.
+const EMPTY_POLLS_MAX: u32 = 64;
 /// One in this number of polls also checks for stalled links.
 const STALL_POLLS: u32 = 1024;
 /// Bodies of at least this size, in bytes, are not copied while the peer goes on reading: the peer reads most of such a
@@ -58,6 +63,7 @@ const UNCOPIED_BYTES_MIN: usize = 8 << 20;
 
 /// Values of the option `PvmRoute`.
 const DONT_ROUTE: i32 = 1;
+const ALLOW_DIRECT: i32 = 2;
 const ROUTE_DIRECT: i32 = 3;
 
 /// The direct links of a task.
@@ -68,6 +74,7 @@ pub(crate) struct DirectLinks {
     epoll: Option<OwnedFd>,
     /// For each peer to which a link has been requested before: when one may be requested again.
     backoffs: HashMap<Tid, Backoff>,
+    unasked: Unasked,
     /// How many requests for links have no reply yet.
     pub open_requests: usize,
     route: i32,
@@ -77,6 +84,8 @@ pub(crate) struct DirectLinks {
     /// Whether there are links, or events to handle.
     active: bool,
     polls: u32,
+    /// How many polls of waiting calls have found no message on a link since one was found.
+    empty_polls: u32,
     /// When the links were last checked for stalls.
     stalls_checked: Option<Instant>,
     /// A peer that has exited. The link to this peer is read to its end before further frames of the daemon are read.
@@ -123,6 +132,31 @@ impl DirectLinks {
         self.route != DONT_ROUTE
     }
 
+    /// Counts a message to a task by the default route, if there is a link that was left: after some of them, this task
+    /// returns to it.
+    pub fn count_by_default_route(&mut self, to: Tid) {
+        if let Some(link) = self.find(to) {
+            link.count_by_default_route();
+        }
+    }
+
+    /// Counts a message of `bytes` bytes that was sent by the default route.
+    pub fn count_message(&mut self, to: Tid, bytes: usize) {
+        if let Some(link) = self.find(to) {
+            link.count_by_default_route();
+        } else if self.allows_links() && !self.wants_links() {
+            self.unasked.count(to, bytes, Instant::now());
+        }
+    }
+
+    /// Returns whether a link to that task is wanted now: because the program asks for links, or because so much is sent to
+    /// it. If a link to it has broken, not before a pause is over.
+    fn wants_link(&self, to: Tid) -> bool {
+        self.allows_links()
+            && (self.wants_links() || self.unasked.is_enough(to))
+            && self.backoffs.get(&to).is_none_or(Backoff::may_request)
+    }
+
     /// Returns whether there is a link to that peer, used or not.
     pub fn has_link(&self, peer: Tid) -> bool {
         self.position(peer).is_ok()
@@ -152,12 +186,14 @@ impl DirectLinks {
             links: Vec::new(),
             epoll: None,
             backoffs: HashMap::new(),
+            unasked: Unasked::default(),
             open_requests: 0,
-            route: 0,
+            route: ALLOW_DIRECT,
             arrived: VecDeque::new(),
             events: Vec::new(),
             active: false,
             polls: 0,
+            empty_polls: 0,
             stalls_checked: None,
             draining: None,
             links_max,
@@ -214,6 +250,9 @@ impl DirectLinks {
             Ok(()) => self.update_interest(at),
             Err(_) => self.on_read_end(at),
         }
+        if outcome.messages > 0 {
+            self.empty_polls = 0;
+        }
         outcome.messages
     }
 
@@ -235,7 +274,10 @@ impl DirectLinks {
         let peer = link.peer;
         link.read_closed = true;
         self.pacing.remove(peer);
-        if !link.falling_back && (link.has_ended() || !link.is_established()) {
+        // A peer that has not switched to the link, or has left it, may have lost it: then it lives, and its messages
+        // take the default route.
+        let has_exited = link.has_ended() && link.peer_has_switched();
+        if !link.falling_back && (has_exited || !link.is_established()) {
             return self.remove(at);
         }
         link.falling_back = true;
@@ -271,10 +313,10 @@ impl DirectLinks {
         link.shut_down();
     }
 
-    /// Returns the peers whose links have to be read. `all`: returns all peers, without asking the system.
-    fn ready(&self, all: bool) -> Vec<Tid> {
+    /// Returns the peers whose links have to be read.
+    fn ready(&self) -> Vec<Tid> {
         let epoll = match &self.epoll {
-            Some(epoll) if !all && self.links.len() > READ_ALL_LINKS_MAX => epoll,
+            Some(epoll) if self.links.len() > READ_ALL_LINKS_MAX => epoll,
             _ => return self.links.iter().map(|link| link.peer).collect(),
         };
         let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 16];
@@ -284,10 +326,17 @@ impl DirectLinks {
         ready.chain(unfinished).collect()
     }
 
+    /// Returns whether to poll the links now, in a call that waits and has found no message by other routes. If not, it
+    /// tries again soon, or polls them before it sleeps.
+    pub fn is_poll_due(&mut self) -> bool {
+        self.empty_polls = self.empty_polls.saturating_add(1);
+        self.empty_polls < EMPTY_POLLS_MAX || self.empty_polls % BUSY_POLLS == 0
+    }
+
     /// Takes in the messages that have arrived on all links.
-    fn poll_links(&mut self, all: bool) -> usize {
+    fn poll_links(&mut self) -> usize {
         let mut count = 0;
-        for peer in self.ready(all) {
+        for peer in self.ready() {
             if let Ok(at) = self.position(peer) {
                 count += self.poll_link(at, None);
             }
@@ -331,7 +380,9 @@ impl DirectLinks {
             // If the link is gone, its peer has exited, and the message is dropped.
             None => return Ok(()),
         };
-        let mut since = None;
+        // The peer may answer at once.
+        self.empty_polls = 0;
+        let (begin, mut since) = (Instant::now(), None);
         let written = loop {
             let Some(link) = self.find(to) else { return Ok(()) };
             let before = link.progress();
@@ -358,7 +409,9 @@ impl DirectLinks {
         if !uncopied {
             copy.fill(body);
         }
+        self.links[at].bursts.note_on_link(body.len(), begin..Instant::now());
         self.links[at].enqueue(QueuedMessage { meta, body: copy, length: body.len() }, written);
+        self.give_up_if_worse(at, written);
         match (uncopied, written) {
             (true, _) => self.wait_for_acknowledgement(to, body),
             (false, true) if self.links[at].should_poll() => drop(self.poll_link(at, None)),
@@ -366,6 +419,17 @@ impl DirectLinks {
             (false, false) => self.update_interest(at),
         }
         Ok(())
+    }
+
+    /// Gives up a link that the program has not asked for, if the daemons serve it better: they keep messages for a peer
+    /// that does not read, also when this task is killed, and take bursts of short messages at once. `written`: whether
+    /// the socket has taken the whole of the last message.
+    fn give_up_if_worse(&mut self, at: usize, written: bool) {
+        if self.route != ROUTE_DIRECT {
+            let link = &mut self.links[at];
+            let is_burst = link.bursts.is_long();
+            link.falling_back |= is_burst || (!written && !link.is_held());
+        }
     }
 
     /// Waits while the peer goes on reading the last message, which has not been copied. If the peer stops reading
@@ -393,6 +457,13 @@ impl DirectLinks {
         }
     }
 
+    /// Leaves the link to a task for the default route, so that a multicast can take it. Returns `false` if the multicast
+    /// has to take the link.
+    pub fn leave(&mut self, peer: Tid) -> bool {
+        // Who asks for links gets every message on them.
+        self.route != ROUTE_DIRECT && self.find(peer).is_some_and(DirectLink::leave)
+    }
+
     /// Sets `PvmRoute`. Returns the request that notifies the daemon, if one is needed.
     pub fn set_route(&mut self, route: i32) -> Option<Request> {
         let before = std::mem::replace(&mut self.route, route);
@@ -403,11 +474,12 @@ impl DirectLinks {
     /// If the next message on a link is the one for which the receive is posted, reads the message into the memory of
     /// the receive.
     pub fn receive_posted(&mut self, posted: &mut PostedReceive<'_>) {
-        for peer in self.ready(false) {
+        for peer in self.ready() {
             let Ok(at) = self.position(peer) else { continue };
             let first = self.arrived.is_empty();
             self.poll_link(at, first.then_some(&mut *posted));
             if posted.found.is_some() {
+                self.empty_polls = 0;
                 break;
             }
         }
@@ -462,7 +534,7 @@ mod tests {
         daemon.queue(&ToTask::Direct(direct), &[near.as_fd()]);
         task.member.as_mut().unwrap().cancel_socket_poll();
         for peer in [one, two, two, one] {
-            task.update_route(peer);
+            task.update_route(peer, 0);
         }
         let asked = |(_, request)| if let Request::Direct(peer) = request { Some(peer) } else { None };
         assert_eq!(daemon.requests().into_iter().filter_map(asked).collect::<Vec<_>>(), [two]);

@@ -36,7 +36,7 @@ impl Scene {
             scene.peers.push(DirectLink::new(&direct, far, u64::MAX).unwrap());
         }
         while !scene.peers.iter().chain(&scene.task.links).all(DirectLink::may_switch) {
-            scene.task.poll_links(true);
+            scene.task.poll_links();
             scene.peers.iter_mut().for_each(read);
         }
         scene.peers.iter_mut().chain(&mut scene.task.links).for_each(DirectLink::on_route_switch);
@@ -54,7 +54,7 @@ impl Scene {
 
     /// Returns the messages that have arrived: the numbers of their senders, and their tags.
     fn arrived(&mut self) -> Vec<(u32, u32)> {
-        self.task.poll_links(true);
+        self.task.poll_links();
         let arrived = self.task.arrived.drain(..).map(|message| {
             let (number, tag) = (message.peer.0 - peer(0).0, message.meta[1]);
             assert!(message.body.iter().all(|byte| *byte == (number + tag) as u8));
@@ -152,7 +152,7 @@ fn the_task_wakes_when_a_grant_is_overdue() {
 fn the_daemon_is_told_once_when_packets_of_several_senders_are_lost() {
     let mut scene = Scene::new(Pacing::OnLoss, false);
     (0..PEERS).for_each(|number| scene.send(number, 0, BYTES));
-    scene.task.poll_links(true);
+    scene.task.poll_links();
     let pacer = &mut scene.task.pacing;
     let now = pacer.made.elapsed();
     pacer.handle_loss(now, peer(0));

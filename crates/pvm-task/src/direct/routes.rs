@@ -1,8 +1,8 @@
 //! What a task does with its direct links: it requests and takes over links, switches its messages to them, and passes
 //! on the messages that arrive on them.
-use super::fallback::{Backoff, ReceivedOnLink, RouteSwitch};
+use super::fallback::{ReceivedOnLink, RouteSwitch};
 use super::link::DirectLink;
-use super::{BUSY_POLLS, Body, DONT_ROUTE, ROUTE_DIRECT, RouteEvent, STALL_POLLS};
+use super::{BUSY_POLLS, Body, DONT_ROUTE, RouteEvent, STALL_POLLS};
 use crate::control::Member;
 use crate::message::OWN_DSIG;
 use crate::requests::Purpose;
@@ -18,13 +18,12 @@ use std::os::fd::OwnedFd;
 impl Member {
     /// Returns whether a link to that task is wanted and has to be requested.
     pub(crate) fn needs_direct_link(&self, to: Tid) -> bool {
-        let wanted =
-            self.direct.route == ROUTE_DIRECT && self.direct.backoffs.get(&to).is_none_or(Backoff::may_request);
-        wanted && !self.direct.has_link(to) && !self.fabric.has_link(to) && !self.fabric.has_asked(to)
+        self.direct.wants_link(to) && !self.direct.has_link(to) && !self.fabric.has_link(to) && !self.fabric.has_asked(to)
     }
 
     /// Requests a link. If no link can be made, messages stay on the default route.
     pub(crate) fn request_direct_link(&mut self, to: Tid) {
+        self.direct.unasked.forget(to);
         self.direct.backoffs.entry(to).or_default().requested();
         if self.direct.may_request() && self.request(Request::Direct(to), Purpose::DirectLink(to)).is_ok() {
             self.direct.open_requests += 1;
@@ -67,14 +66,19 @@ impl Member {
     }
 
     /// Takes in the messages that have arrived on the links. `count`: how many messages have arrived by other routes.
+    /// `polls`: whether to poll the links if these are none.
     #[cold]
     #[inline(never)]
-    pub(crate) fn progress_direct_links(&mut self, state: &mut State, count: usize) -> usize {
+    pub(crate) fn progress_direct_links(&mut self, state: &mut State, count: usize, polls: bool) -> usize {
         self.handle_route_switches(state);
         self.direct.polls = self.direct.polls.wrapping_add(1);
         let parked = self.endpoint.is_parked();
-        if count == 0 || parked || self.direct.polls % BUSY_POLLS == 0 {
-            self.direct.poll_links(parked);
+        let is_due = match count {
+            0 => polls,
+            _ => self.direct.polls % BUSY_POLLS == 0,
+        };
+        if is_due || parked {
+            self.direct.poll_links();
         }
         if parked || self.direct.polls % STALL_POLLS == 0 {
             self.direct.close_stalled();
@@ -191,6 +195,7 @@ impl Member {
         self.on_fabric_peer_exit(peer);
         self.deliver_from_fabric(state);
         self.direct.backoffs.remove(&peer);
+        self.direct.unasked.forget(peer);
         if let Ok(at) = self.direct.position(peer) {
             match self.direct.links[at].is_reading() {
                 true => {

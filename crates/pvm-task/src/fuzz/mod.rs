@@ -64,7 +64,16 @@ pub const TARGETS: &[Target] = &[
             part("crates/pvm-task/src/direct/outgoing.rs", &["plan", "advance", "write_planned"]),
             part(
                 "crates/pvm-task/src/direct/link.rs",
-                &["on_route_switch", "interest", "on_acknowledgement", "send_grant", "grant"],
+                &[
+                    "on_route_switch",
+                    "on_leaving",
+                    "peer_has_switched",
+                    "holds_message",
+                    "interest",
+                    "on_acknowledgement",
+                    "send_grant",
+                    "grant",
+                ],
             ),
         ],
     },
@@ -244,12 +253,14 @@ fn send_as_peer(far: &mut Option<Link>, from: &mut Unstructured<'_>, sent: u32) 
     let first = usize::from(from.arbitrary::<u16>()?) % ROOM_BYTES;
     let received = if first % 2 == 0 { sent } else { first as u32 % 4 };
     let meta = [0, from.arbitrary::<u8>()?.into(), 0, 0, 0, 0];
-    let frame = match from.arbitrary::<u8>()? % 4 {
+    let frame = match from.arbitrary::<u8>()? % 5 {
         0 => Frame::Message { meta, received, bytes: first, first },
         1 => Frame::Message { meta, received, bytes: first + usize::from(from.arbitrary::<u16>()?), first },
         2 => Frame::Message { meta, received, bytes: from.arbitrary::<u32>()? as usize, first },
-        _ => Frame::Continuation { bytes: first },
+        3 => Frame::Continuation { bytes: first },
+        _ => Frame::Leaving,
     };
+    let first = if frame == Frame::Leaving { 0 } else { first };
     write_frame(far, frame, first);
     Ok(())
 }

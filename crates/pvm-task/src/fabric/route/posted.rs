@@ -142,7 +142,7 @@ impl Task {
         // The fabric is asked with the memory at hand.
         member.fabric.was_polled = true;
         // What has arrived before is before it in the queue.
-        let others = member.progress_direct_links(&mut self.state, 1);
+        let others = member.progress_direct_links(&mut self.state, 1, true);
         if others > 0 {
             self.note(others, 0);
             return self.deliver_queued(filter, kind, target);
