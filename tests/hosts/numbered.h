@@ -6,7 +6,8 @@
 
 #define NUMBERED_BYTES_MAX (2 << 20)
 
-static void send_numbered(int tid, int tag, int number, int size)
+/* Makes the send buffer a message with this number and length. */
+static void pack_numbered(int number, int size)
 {
     static char bytes[NUMBERED_BYTES_MAX];
     memset(bytes, number, size);
@@ -14,6 +15,11 @@ static void send_numbered(int tid, int tag, int number, int size)
     pvm_pkint(&number, 1, 1);
     pvm_pkint(&size, 1, 1);
     pvm_pkbyte(bytes, size, 1);
+}
+
+static void send_numbered(int tid, int tag, int number, int size)
+{
+    pack_numbered(number, size);
     pvm_send(tid, tag);
 }
 
