@@ -362,9 +362,10 @@ impl Task {
                 result = Err(code);
             }
         };
-        let is_long = (linked.len() + far.len()).saturating_mul(body.as_body().len()) >= RELAYED_BYTES_MIN;
+        // The daemons know better ways than one link after the other, and a program may have named one.
+        let is_long =
+            mcast_route != 0 || (linked.len() + far.len()).saturating_mul(body.as_body().len()) >= RELAYED_BYTES_MIN;
         if is_long && linked.len() > 1 {
-            // The daemons know better ways than one link after the other.
             let left;
             (left, linked) = linked.into_iter().partition(|tid| member.direct.leave(*tid));
             far.extend::<Vec<Tid>>(left);

@@ -130,6 +130,10 @@ impl Stage {
         }
         let side = who.side().context("a virtual machine")?;
         let mut environment = who.environment();
+        // The default route of the papers leads through the daemons.
+        if who.route() == "default" {
+            environment.push(("HPVM_DIRECT_AFTER".to_owned(), "off".to_owned()));
+        }
         environment.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let mut machine = Machine::new(side, network, &environment)?;
         machine.start(hosts, &[])?;

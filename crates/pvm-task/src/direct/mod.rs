@@ -422,13 +422,12 @@ impl DirectLinks {
     }
 
     /// Gives up a link that the program has not asked for, if the daemons serve it better: they keep messages for a peer
-    /// that does not read, also when this task is killed, and take bursts of short messages at once. `written`: whether
-    /// the socket has taken the whole of the last message.
+    /// that does not read or grant, also when this task is killed, and take bursts of short messages at once. `written`:
+    /// whether the socket has taken the whole of the last message.
     fn give_up_if_worse(&mut self, at: usize, written: bool) {
-        if self.route != ROUTE_DIRECT {
+        if !self.wants_links() {
             let link = &mut self.links[at];
-            let is_burst = link.bursts.is_long();
-            link.falling_back |= is_burst || (!written && !link.is_held());
+            link.falling_back |= !written || link.bursts.is_long();
         }
     }
 
@@ -461,7 +460,7 @@ impl DirectLinks {
     /// has to take the link.
     pub fn leave(&mut self, peer: Tid) -> bool {
         // Who asks for links gets every message on them.
-        self.route != ROUTE_DIRECT && self.find(peer).is_some_and(DirectLink::leave)
+        !self.wants_links() && self.find(peer).is_some_and(DirectLink::leave)
     }
 
     /// Sets `PvmRoute`. Returns the request that notifies the daemon, if one is needed.

@@ -18,7 +18,10 @@ use std::os::fd::OwnedFd;
 impl Member {
     /// Returns whether a link to that task is wanted and has to be requested.
     pub(crate) fn needs_direct_link(&self, to: Tid) -> bool {
-        self.direct.wants_link(to) && !self.direct.has_link(to) && !self.fabric.has_link(to) && !self.fabric.has_asked(to)
+        self.direct.wants_link(to)
+            && !self.direct.has_link(to)
+            && !self.fabric.has_link(to)
+            && !self.fabric.has_asked(to)
     }
 
     /// Requests a link. If no link can be made, messages stay on the default route.
