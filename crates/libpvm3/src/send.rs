@@ -139,20 +139,21 @@ pub unsafe extern "C" fn pvm_psend(
     match unsafe { fast_path::psend(tid, tag, data, count, data_type) } {
         FastSend::Done => 0,
         // SAFETY: as the caller promises.
-        FastSend::NotDone => unsafe { psend_longer(tid, tag, data, count, data_type) },
+        FastSend::NotDone if unsafe { psend_longer(tid, tag, data, count, data_type) } => 0,
+        FastSend::NotDone => psend(tid, tag, data, count, data_type),
         FastSend::Wake => fast_path::wake(tid),
     }
 }
 
+/// Sends a message that is longer than the shortest ones, if that is possible at once. The stack that this needs is free
+/// again before the call takes another way.
+///
 /// # Safety
 /// As the caller of `pvm_psend` promises.
 #[inline(never)]
-unsafe fn psend_longer(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c_int) -> c_int {
+unsafe fn psend_longer(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c_int) -> bool {
     // SAFETY: data as the caller promises.
-    if unsafe { fast_path::psend_at_once(tid, tag, data, count, data_type) } {
-        return 0;
-    }
-    psend(tid, tag, data, count, data_type)
+    unsafe { fast_path::psend_at_once(tid, tag, data, count, data_type) }
 }
 
 #[inline(never)]

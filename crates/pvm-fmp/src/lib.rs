@@ -123,6 +123,8 @@ mod signals;
 #[cfg(not(loom))]
 mod spin;
 #[cfg(not(loom))]
+mod stack;
+#[cfg(not(loom))]
 mod streamed_body;
 mod two_sided_copy;
 #[cfg(not(loom))]
@@ -153,6 +155,7 @@ pub use {
     preallocated::PreallocatedEndpoint,
     remote::Remote,
     spin::{Spinner, Wait, WaitHistory},
+    stack::has_stack,
     ways::last_way,
 };
 

@@ -26,8 +26,7 @@ pub const DESCRIPTORS_MAX: usize = 8;
 const HEAD_BYTES: usize = 8;
 /// The time after which to flush a socket again when [`ControlSocket::is_descriptor_limited`] returns true.
 pub const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(20);
-/// Bytes read at a time while no long frame is arriving. The buffer for them is on the stack, which can be small in
-/// threads.
+/// Bytes read at a time while no long frame is arriving.
 const READ_BYTES: usize = 3 << 10;
 /// Bytes by which the memory for a long frame grows while it arrives.
 const GROW_BYTES: usize = 1 << 20;
@@ -337,21 +336,17 @@ impl ControlSocket {
             Some((length, _)) => HEAD_BYTES + length - self.incoming.len(),
             None => 0,
         };
-        if missing <= READ_BYTES {
-            let (mut data, batches) = ([0; READ_BYTES], self.batches.len());
-            let Some(count) = read_once(&self.socket, &mut data, &mut self.batches)? else { return Ok(false) };
-            // A read ends behind bytes that came with descriptors, although there may be more.
-            self.is_drained = count < READ_BYTES && self.batches.len() == batches;
-            self.incoming.extend_from_slice(&data[..count]);
-            return Ok(true);
-        }
-        // A long frame is read directly to its final place, which grows as bytes arrive.
-        let have = self.incoming.len();
-        self.incoming.try_reserve(missing.min(GROW_BYTES)).map_err(|_| Errno::NOMEM)?;
-        self.incoming.resize(have + missing.min(GROW_BYTES), 0);
+        // Bytes are read directly to their final place, which grows as a long frame arrives.
+        let wanted = missing.clamp(READ_BYTES, GROW_BYTES);
+        let (have, batches) = (self.incoming.len(), self.batches.len());
+        self.incoming.try_reserve(wanted).map_err(|_| Errno::NOMEM)?;
+        self.incoming.resize(have + wanted, 0);
         let count = read_once(&self.socket, &mut self.incoming[have..], &mut self.batches);
-        self.incoming.truncate(have + count.unwrap_or(None).unwrap_or(0));
-        Ok(count?.is_some())
+        self.incoming.truncate(have + count.as_ref().ok().copied().flatten().unwrap_or(0));
+        let Some(count) = count? else { return Ok(false) };
+        // A read ends behind bytes that came with descriptors, although there may be more.
+        self.is_drained = count < wanted && self.batches.len() == batches;
+        Ok(true)
     }
 
     /// Sends a frame as a task.

@@ -46,6 +46,8 @@ pub(crate) struct DirectLink {
     pub(super) is_caller: bool,
     pub(super) hello_sent: bool,
     pub(super) hello_received: bool,
+    /// Whether the link cannot be made yet, since the calls so far had too little stack.
+    pub(super) lacks_stack: bool,
     /// Whether this side sends its messages on the link.
     pub carries: bool,
     /// Bursts of messages that this side sends on the link.
@@ -123,6 +125,7 @@ impl DirectLink {
             is_caller: direct.calls,
             hello_sent: false,
             hello_received: false,
+            lacks_stack: false,
             carries: false,
             bursts: Bursts::default(),
             left: None,
@@ -222,7 +225,7 @@ impl DirectLink {
     /// Returns the events to watch for on the socket. Messages must not be read before the peer's route switch.
     pub fn interest(&self) -> PollFlags {
         let mut flags = PollFlags::empty();
-        flags.set(PollFlags::IN, !self.read_closed && !self.holds_message());
+        flags.set(PollFlags::IN, !self.read_closed && !self.holds_message() && !self.lacks_stack);
         flags.set(PollFlags::OUT, !self.is_flushed());
         flags
     }

@@ -23,10 +23,10 @@ use incoming::{LinkMessage, ReadOutcome};
 use link::DirectLink;
 use pacing::LinkPacer;
 use pvm_core::codes::Code;
-use pvm_core::proto::Request;
+use pvm_core::proto::{Direct, Request};
 use pvm_core::tid::Tid;
 use pvm_fmp::descriptor::above_standard;
-use pvm_fmp::{Block, Meta};
+use pvm_fmp::{Block, Meta, has_stack};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Resource;
@@ -47,6 +47,9 @@ const LINKS_MAX: usize = 1024;
 const DESCRIPTOR_SHARE: u64 = 4;
 /// A task with at most this number of links reads all of them, without first asking the system which are readable.
 const READ_ALL_LINKS_MAX: usize = 2;
+/// How much of its thread's stack a call must have left that makes a link, in bytes. The exchange of keys took 18 KiB, and
+/// a thread may have no more than 16 KiB.
+const LINK_STACK_BYTES: usize = 64 << 10;
 /// While messages arrive by other routes, the links are polled once in this number of calls.
 const BUSY_POLLS: u32 = 16;
 /// How long a sender waits for a peer that reads nothing.
@@ -70,6 +73,8 @@ const ROUTE_DIRECT: i32 = 3;
 pub(crate) struct DirectLinks {
     /// All links, by the peer's tid.
     links: Vec<DirectLink>,
+    /// Links that the daemons have made, and that wait for a call with enough stack, with their descriptors.
+    deferred: Vec<(Direct, Vec<OwnedFd>)>,
     /// An epoll descriptor of the sockets of all links, for threads that sleep.
     epoll: Option<OwnedFd>,
     /// For each peer to which a link has been requested before: when one may be requested again.
@@ -159,7 +164,7 @@ impl DirectLinks {
 
     /// Returns whether there is a link to that peer, used or not.
     pub fn has_link(&self, peer: Tid) -> bool {
-        self.position(peer).is_ok()
+        self.position(peer).is_ok() || self.deferred.iter().any(|(direct, _)| direct.peer == peer)
     }
 
     /// Returns whether a link was requested, or exists and is not used yet: a poll may make this link usable.
@@ -184,6 +189,7 @@ impl DirectLinks {
     fn with_limit(links_max: usize) -> DirectLinks {
         DirectLinks {
             links: Vec::new(),
+            deferred: Vec::new(),
             epoll: None,
             backoffs: HashMap::new(),
             unasked: Unasked::default(),
@@ -209,12 +215,12 @@ impl DirectLinks {
 
     /// Returns whether one more link can be requested.
     fn may_request(&self) -> bool {
-        self.links.len() + self.open_requests < self.links_max
+        self.links.len() + self.deferred.len() + self.open_requests < self.links_max
     }
 
     /// Returns whether there is room for one more link.
     fn has_room(&self) -> bool {
-        self.links.len() < self.links_max
+        self.links.len() + self.deferred.len() < self.links_max
     }
 
     /// Makes the epoll descriptor watch the link's socket for the events that matter now.
@@ -240,6 +246,11 @@ impl DirectLinks {
     fn poll_link(&mut self, at: usize, posted: Option<&mut PostedReceive<'_>>) -> usize {
         let link = &mut self.links[at];
         let peer = link.peer;
+        link.lacks_stack = !link.hello_sent && !has_stack(LINK_STACK_BYTES);
+        if link.lacks_stack {
+            self.update_interest(at);
+            return 0;
+        }
         let mut outcome = ReadOutcome::default();
         let result = link.read(&mut self.arrived, posted, &mut outcome);
         self.pacing.count(peer, link.take_news());

@@ -2,7 +2,7 @@
 //! on the messages that arrive on them.
 use super::fallback::{ReceivedOnLink, RouteSwitch};
 use super::link::DirectLink;
-use super::{BUSY_POLLS, Body, DONT_ROUTE, RouteEvent, STALL_POLLS};
+use super::{BUSY_POLLS, Body, DONT_ROUTE, LINK_STACK_BYTES, RouteEvent, STALL_POLLS};
 use crate::control::Member;
 use crate::message::OWN_DSIG;
 use crate::requests::Purpose;
@@ -11,7 +11,7 @@ use crate::task::State;
 use pvm_core::codes::{Code, ENC_XDR, SYSCTX_TC};
 use pvm_core::proto::{Direct, Request, ToDaemon};
 use pvm_core::tid::Tid;
-use pvm_fmp::{FAR, Meta};
+use pvm_fmp::{FAR, Meta, has_stack};
 use rustix::net::Shutdown;
 use std::os::fd::OwnedFd;
 
@@ -19,6 +19,7 @@ impl Member {
     /// Returns whether a link to that task is wanted and has to be requested.
     pub(crate) fn needs_direct_link(&self, to: Tid) -> bool {
         self.direct.wants_link(to)
+            && has_stack(LINK_STACK_BYTES)
             && !self.direct.has_link(to)
             && !self.fabric.has_link(to)
             && !self.fabric.has_asked(to)
@@ -35,6 +36,17 @@ impl Member {
 
     /// Takes over a link that the daemons have made.
     pub(crate) fn on_direct_link(&mut self, state: &mut State, direct: &Direct, descriptors: Vec<OwnedFd>) {
+        if self.direct.has_room() && !has_stack(LINK_STACK_BYTES) {
+            self.direct.deferred.push((direct.clone(), descriptors));
+            self.direct.active = true;
+        } else {
+            self.make_direct_link(state, direct, descriptors);
+        }
+    }
+
+    /// Makes this side of a link. Needs much stack.
+    #[inline(never)]
+    fn make_direct_link(&mut self, state: &mut State, direct: &Direct, descriptors: Vec<OwnedFd>) {
         let Ok([socket]) = <[OwnedFd; 1]>::try_from(descriptors) else { return };
         let peer = direct.peer;
         // There may be an earlier link to this peer that the peer has given up, or that was never established. The
@@ -74,6 +86,11 @@ impl Member {
     #[inline(never)]
     pub(crate) fn progress_direct_links(&mut self, state: &mut State, count: usize, polls: bool) -> usize {
         self.handle_route_switches(state);
+        if !self.direct.deferred.is_empty() && has_stack(LINK_STACK_BYTES) {
+            for (direct, descriptors) in std::mem::take(&mut self.direct.deferred) {
+                self.make_direct_link(state, &direct, descriptors);
+            }
+        }
         self.direct.polls = self.direct.polls.wrapping_add(1);
         let parked = self.endpoint.is_parked();
         let is_due = match count {
@@ -146,7 +163,7 @@ impl Member {
             }
             count += 1;
         }
-        self.direct.active = !self.direct.links.is_empty();
+        self.direct.active = !self.direct.links.is_empty() || !self.direct.deferred.is_empty();
         count
     }
 
@@ -199,6 +216,7 @@ impl Member {
         self.deliver_from_fabric(state);
         self.direct.backoffs.remove(&peer);
         self.direct.unasked.forget(peer);
+        self.direct.deferred.retain(|(direct, _)| direct.peer != peer);
         if let Ok(at) = self.direct.position(peer) {
             match self.direct.links[at].is_reading() {
                 true => {
