@@ -35,6 +35,9 @@ pub fn wait_on<T>(
     if limit == Some(Duration::ZERO) {
         return None;
     }
+    if limit.is_some() {
+        guard.task().expect_messages();
+    }
     wait_by(guard, Waiter::new(limit), attempt)
 }
 

@@ -133,7 +133,9 @@ impl Task {
         for tid in tids {
             let peer = Tid(*tid as u32);
             let known = self.member.as_ref().is_some_and(|member| {
-                member.endpoint.is_connected(peer.0) || member.direct.carries(peer) || member.fabric.is_announced(peer)
+                member.endpoint.is_connected(peer.0)
+                    || member.direct.is_usual_route(peer)
+                    || member.fabric.is_announced(peer)
             });
             let watched = &mut self.state.notifies.route_delete;
             if cancel {

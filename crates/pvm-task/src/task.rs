@@ -106,6 +106,14 @@ impl Task {
         self.member.as_mut().is_some_and(|member| member.is_starved(&mut self.state, source))
     }
 
+    /// Lets the next tries of a call that waits look for messages on direct links each time, for a call that may try only
+    /// a few times.
+    pub fn expect_messages(&mut self) {
+        if let Some(member) = &mut self.member {
+            member.direct.expect_messages();
+        }
+    }
+
     /// Returns whether the daemon has announced that the machine halts.
     pub fn is_halting(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.halting)

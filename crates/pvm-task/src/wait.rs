@@ -513,6 +513,8 @@ impl Task {
     /// Ends a sleep that `by` has ended.
     fn unpark_by(&mut self, by: WokenBy) {
         if let Some(member) = &mut self.member {
+            // A message on a link may have ended the sleep.
+            member.direct.expect_messages();
             match by.bell {
                 true => member.endpoint.unpark(),
                 false => member.endpoint.unpark_unrung(),

@@ -59,6 +59,7 @@ const SHORT_FORM: &[&str] = &[
     "mcast",
     "notify",
     "output_raw",
+    "small_stack",
     "tasker",
     "tasks",
     "trace_family",

@@ -7,6 +7,7 @@
 //! The peer stops reading the link and falls back too. In this way no task waits for an answer, no message is lost or
 //! arrives twice, and the order is kept (`docs/decisions/0023`).
 use super::incoming::LinkMessage;
+use super::link::GivenUp;
 use super::send_queue::{QueuedBody, QueuedMessage};
 use super::{DirectLinks, RouteEvent, SEND_WAIT_MAX};
 use crate::control::Member;
@@ -60,6 +61,12 @@ impl Backoff {
         self.at = None;
     }
 
+    /// Begins a pause because the peer has given the link up. It is no longer than the last one.
+    pub fn on_given_up(&mut self) {
+        self.pause = self.pause.max(PAUSE_FIRST);
+        self.at = Some(Instant::now() + self.pause);
+    }
+
     /// Begins a pause if a used link has broken (`was_used`), or if no new link could be made after an earlier one had
     /// broken.
     pub fn on_break(&mut self, was_used: bool) {
@@ -93,8 +100,29 @@ pub(crate) struct HeldMessages {
 pub(crate) enum RouteSwitch {
     /// Later messages of the peer arrive on the link.
     ToLink(Tid),
-    /// Later messages of the peer arrive on the default route again. The flag is true if the peer needs no answer.
-    ToDefault(Tid, bool),
+    /// Later messages of the peer arrive on the default route again.
+    ToDefault {
+        peer: Tid,
+        /// Whether the peer needs no answer.
+        answered: bool,
+        /// Whether the peer has given up a link that has not broken.
+        is_given_up: bool,
+    },
+}
+
+/// What a fallback message says.
+pub(crate) struct Fallback {
+    /// How many messages the other side has acknowledged.
+    pub acknowledged: u32,
+    /// Whether the message answers another one: then the sender has no link, and has sent nothing on one.
+    pub answers: bool,
+    /// Whether the sender has given up a link that has not broken, so that a new one is no use at once.
+    pub is_given_up: bool,
+}
+
+impl Fallback {
+    /// The answer of a side that has no link.
+    pub const ANSWER: Fallback = Fallback { acknowledged: 0, answers: true, is_given_up: false };
 }
 
 /// What the receiver of messages on the default route has to know about links.
@@ -122,9 +150,11 @@ impl RouteSwitches {
     /// Takes in the fallback message of a peer. Returns how many of the messages that follow are repeats.
     pub fn on_fallback(&mut self, peer: i32, reader: &mut Reader<'_>) -> u32 {
         let (Some(acknowledged), Some(answers)) = (reader.int(), reader.int()) else { return 0 };
+        let is_given_up = reader.int().is_some_and(|word| word != 0);
         let link = self.received.remove(&peer);
         let is_known = link.is_some() || answers != 0;
-        self.pending.push(RouteSwitch::ToDefault(Tid(peer as u32), is_known));
+        let switch = RouteSwitch::ToDefault { peer: Tid(peer as u32), answered: is_known, is_given_up };
+        self.pending.push(switch);
         // If the message is an answer, the peer has no link and has sent no messages on one.
         let repeats =
             link.filter(|_| answers == 0).map_or(0, |link| link.count.get().wrapping_sub(acknowledged as u32));
@@ -166,6 +196,13 @@ impl DirectLinks {
     pub(crate) fn on_break(&mut self, peer: Tid, was_used: bool) {
         if let Some(backoff) = self.backoffs.get_mut(&peer) {
             backoff.on_break(was_used);
+        }
+    }
+
+    /// Notes that the peer has given up a link.
+    pub(crate) fn on_given_up(&mut self, peer: Tid) {
+        if let Some(backoff) = self.backoffs.get_mut(&peer) {
+            backoff.on_given_up();
         }
     }
 
@@ -252,15 +289,18 @@ impl Member {
         }
         if !self.direct.links[at].fallback_sent {
             let acknowledged = self.direct.links[at].queue.acknowledged();
-            if !self.send_fallback(peer, acknowledged, false) {
+            let given_up = self.direct.links[at].given_up;
+            let is_given_up = matches!(given_up, Some(GivenUp::Burst | GivenUp::Unread));
+            if !self.send_fallback(peer, Fallback { acknowledged, answers: false, is_given_up }) {
                 return;
             }
             self.direct.links[at].fallback_sent = true;
             self.direct.events.push(RouteEvent::Ended(peer));
-            match self.direct.links[at].bursts.is_long() {
+            match given_up {
                 // It is worth its cost again after as many messages as before.
-                true => drop(self.direct.backoffs.remove(&peer)),
-                false => self.direct.on_break(peer, true),
+                Some(GivenUp::Burst) => drop(self.direct.backoffs.remove(&peer)),
+                Some(GivenUp::ByPeer) => self.direct.on_given_up(peer),
+                Some(GivenUp::Unread) | None => self.direct.on_break(peer, true),
             }
         }
         while let Some(message) = self.direct.links[at].queue.first() {
@@ -273,17 +313,19 @@ impl Member {
     }
 
     /// Sends the fallback message on the default route. Returns `false` if there was no memory for it.
-    pub(crate) fn send_fallback(&mut self, peer: Tid, acknowledged: u32, answers: bool) -> bool {
+    pub(crate) fn send_fallback(&mut self, peer: Tid, fallback: Fallback) -> bool {
         let daemon = self.tid.host();
         let mut meta: Meta = [SYSCTX_TC, TC_FALLBACK, 0, ENC_XDR, OWN_DSIG, 0].map(|word| word as u32);
         meta[FAR] = peer.0;
-        let body = Writer::new().int(acknowledged as i32).int(i32::from(answers)).finish();
+        let Fallback { acknowledged, answers, is_given_up } = fallback;
+        let words = [acknowledged as i32, i32::from(answers), i32::from(is_given_up)];
+        let body = words.into_iter().fold(Writer::new(), Writer::int).finish();
         let sent = self.endpoint.send_bytes(daemon.0, meta, &body);
         self.finish_send(daemon, sent).is_ok()
     }
 
     /// Handles the fallback message of a peer. Returns `false` if the peer waits for an answer that cannot be sent now.
-    pub(super) fn on_peer_fallback(&mut self, peer: Tid, answered: bool) -> bool {
+    pub(super) fn on_peer_fallback(&mut self, peer: Tid, answered: bool, is_given_up: bool) -> bool {
         if self.on_fabric_fallback(peer) {
             return true;
         }
@@ -291,6 +333,9 @@ impl Member {
         match self.direct.position(peer) {
             Ok(at) => {
                 let link = &mut self.direct.links[at];
+                if is_given_up {
+                    link.give_up(GivenUp::ByPeer);
+                }
                 (link.falling_back, link.read_closed) = (true, true);
                 self.direct.pacing.remove(peer);
                 if self.direct.draining == Some(peer) {
@@ -299,7 +344,7 @@ impl Member {
                 true
             }
             // This side has no link. If the peer needs an answer, it gets a fallback message.
-            Err(_) => answered || (self.has_default_route() && self.send_fallback(peer, 0, true)),
+            Err(_) => answered || (self.has_default_route() && self.send_fallback(peer, Fallback::ANSWER)),
         }
     }
 

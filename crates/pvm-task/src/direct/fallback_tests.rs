@@ -272,32 +272,31 @@ fn links_break_at_any_moment_and_return_and_nothing_is_lost() {
     assert!(leaves > 20, "sides left links {leaves} times only");
 }
 
-/// Sends until the sender has used the default route, and returns how many messages went on the link before. The peer
-/// answers each message if it `answers`.
-fn sent_on_link(both: &mut Both, answers: bool) -> usize {
+/// Sends until the sender has used the default route, but at most 100 messages. Returns how many went on the link before.
+fn sent_on_link(both: &mut Both, bytes: usize) -> usize {
     for count in 0..100 {
         let peer = both.0[0].peer();
         if !both.0[0].member().has_link_to(peer) {
             return count;
         }
-        both.0[0].send(200_000);
-        if answers {
-            both.settle();
-            both.0[1].send(10);
-            both.settle();
-        }
+        both.0[0].send(bytes);
+        // What a task keeps is lost when it is killed.
+        let member = both.0[0].member();
+        let link = member.direct.find(peer).unwrap();
+        let keeps = !link.falling_back && (link.connection.wants_write() || !link.queue.all_written());
+        assert!(!keeps || member.direct.wants_links(), "{count}");
     }
     100
 }
 
 #[test]
 fn messages_for_a_peer_that_does_not_read_go_to_the_daemon_unless_the_program_asks_for_links() {
-    for asks in [true, false] {
-        let mut both = Both::linked(None);
+    for (asks, secret) in [(true, None), (false, None), (true, Some([7; 32])), (false, Some([7; 32]))] {
+        let mut both = Both::linked(secret);
         if !asks {
             both.0.iter_mut().for_each(Side::ask_for_no_links);
         }
-        assert_eq!(sent_on_link(&mut both, false) == 100, asks);
+        assert_eq!(sent_on_link(&mut both, 100_000) == 100, asks);
         assert_eq!(both.0[0].task.holds_back(), asks);
         both.settle();
     }
@@ -377,7 +376,11 @@ fn a_task_that_leaves_has_its_unacknowledged_messages_relayed_by_its_daemon() {
 #[test]
 fn a_fallback_is_answered_once_the_default_route_takes_the_answer() {
     let (mut task, mut daemon) = enrolled(TIDS[0]);
-    task.state.route_switches.pending.push(RouteSwitch::ToDefault(TIDS[1], false));
+    task.state.route_switches.pending.push(RouteSwitch::ToDefault {
+        peer: TIDS[1],
+        answered: false,
+        is_given_up: false,
+    });
     task.progress();
     assert!(matches!(daemon.requests()[..], [(_, Request::Connect(host))] if host == TIDS[0].host()));
     let mut endpoint = daemon.introduce_itself(&mut task);

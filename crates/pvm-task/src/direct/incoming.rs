@@ -87,6 +87,8 @@ pub(super) struct Incoming {
     partial: Option<PartialMessage>,
     last_number: u32,
     news: Vec<LongNews>,
+    /// Whether there was no memory for the rest of the partial message.
+    lacks_memory: bool,
     /// Whether a grant has arrived since the last look.
     pub has_grant: bool,
 }
@@ -137,6 +139,7 @@ impl Incoming {
             let reserved = RESERVED_BYTES.max(2 * room).min(*bytes);
             if body.capacity() < room && body.try_reserve_exact(reserved - body.len()).is_err() {
                 // The rest of the body stays in the socket until there is memory.
+                self.lacks_memory = true;
                 return Ok(false);
             }
             if body.len() < room {
@@ -208,6 +211,7 @@ impl DirectLink {
             }
             let left = self.incoming.left();
             if !self.incoming.read_body(&mut self.connection)? {
+                self.has_more = std::mem::take(&mut self.incoming.lacks_memory);
                 return Ok(());
             }
             bytes += left - self.incoming.left();

@@ -38,6 +38,17 @@ const UNPOLLED_MESSAGES_MAX: usize = 512;
 /// A side that has left the link for a multicast returns to it after this many messages to the peer alone.
 const MESSAGES_TO_RETURN: u32 = 4;
 
+/// Why a side falls back from a link that has not broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GivenUp {
+    /// The peer does not read.
+    Unread,
+    /// This side sends a long burst of short messages.
+    Burst,
+    /// The peer has given the link up for one of these reasons.
+    ByPeer,
+}
+
 /// This side of a direct link.
 pub(crate) struct DirectLink {
     pub peer: Tid,
@@ -91,6 +102,8 @@ pub(crate) struct DirectLink {
     /// Whether this side falls back to the default route: there it first sends the messages of its send queue, then new
     /// ones.
     pub falling_back: bool,
+    /// Why this side falls back; `None` if the link has broken, or the task leaves.
+    pub(super) given_up: Option<GivenUp>,
     /// Whether the fallback message has been sent to the peer.
     pub fallback_sent: bool,
     /// Whether there may be more to read even if the socket is not reported readable.
@@ -149,6 +162,7 @@ impl DirectLink {
             write_failed: false,
             read_closed: false,
             falling_back: false,
+            given_up: None,
             fallback_sent: false,
             has_more: false,
             watched: PollFlags::empty(),
@@ -179,6 +193,29 @@ impl DirectLink {
             self.left = (!self.write_failed).then_some(0);
         }
         may_leave && !self.write_failed
+    }
+
+    /// Returns whether this side has left the link for the default route.
+    pub fn is_left(&self) -> bool {
+        self.left.is_some()
+    }
+
+    /// Lets this side return to the link.
+    pub fn return_to_link(&mut self) {
+        self.left = None;
+    }
+
+    /// Begins the fallback from a link that has not broken.
+    pub(super) fn give_up(&mut self, why: GivenUp) {
+        if !self.falling_back {
+            (self.falling_back, self.given_up) = (true, Some(why));
+        }
+    }
+
+    /// Returns whether the link has to be read even if its socket is not reported readable: there may be more in its
+    /// buffer, an acknowledgement is due, or a call had too little stack.
+    pub fn needs_read(&self) -> bool {
+        self.has_more || self.lacks_stack || self.owes_acknowledgement()
     }
 
     /// Counts a message to the peer on the default route. After some of them, this side returns to the link.
@@ -349,12 +386,16 @@ impl DirectLink {
         }
     }
 
+    /// Returns whether so much was received since the last acknowledgement that the next one is due.
+    fn owes_acknowledgement(&self) -> bool {
+        self.unreported_bytes >= ACKNOWLEDGED_BYTES
+            || self.received.get().wrapping_sub(self.reported) >= ACKNOWLEDGED_MESSAGES
+    }
+
     /// Sends an acknowledgement if one is due and no frame is partly written.
     pub fn acknowledge_if_due(&mut self) {
         let received = self.received.get();
-        let much = self.unreported_bytes >= ACKNOWLEDGED_BYTES
-            || received.wrapping_sub(self.reported) >= ACKNOWLEDGED_MESSAGES;
-        if much && !self.outgoing.is_in_frame() && !self.is_send_closed() {
+        if self.owes_acknowledgement() && !self.outgoing.is_in_frame() && !self.is_send_closed() {
             (self.reported, self.unreported_bytes) = (received, 0);
             self.write_failed = self.send_frame(Frame::Acknowledgement { received }).is_err();
         }

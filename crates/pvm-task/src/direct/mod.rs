@@ -20,7 +20,7 @@ use crate::task::State;
 use fallback::Backoff;
 pub(crate) use incoming::PostedReceive;
 use incoming::{LinkMessage, ReadOutcome};
-use link::DirectLink;
+use link::{DirectLink, GivenUp};
 use pacing::LinkPacer;
 use pvm_core::codes::Code;
 use pvm_core::proto::{Direct, Request};
@@ -125,6 +125,11 @@ impl DirectLinks {
     /// Returns whether messages to that task go on a link.
     pub fn carries(&self, to: Tid) -> bool {
         self.position(to).is_ok_and(|at| self.links[at].carries)
+    }
+
+    /// Returns whether there is a link to that task on which messages go, apart from some multicasts.
+    pub fn is_usual_route(&self, to: Tid) -> bool {
+        self.position(to).is_ok_and(|at| self.links[at].carries || self.links[at].is_left())
     }
 
     /// Returns whether the program asks for direct links.
@@ -333,14 +338,19 @@ impl DirectLinks {
         let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 16];
         let count = epoll::wait(epoll, &mut events[..], Some(&Timespec::default())).unwrap_or(0);
         let ready = events[..count].iter().map(|event| Tid(event.data.u64() as u32));
-        let unfinished = self.links.iter().filter(|link| link.has_more).map(|link| link.peer);
+        let unfinished = self.links.iter().filter(|link| link.needs_read()).map(|link| link.peer);
         ready.chain(unfinished).collect()
+    }
+
+    /// Lets each of the next polls of a waiting call poll the links: a message is expected on one.
+    pub fn expect_messages(&mut self) {
+        self.empty_polls = 0;
     }
 
     /// Returns whether to poll the links now, in a call that waits and has found no message by other routes. If not, it
     /// tries again soon, or polls them before it sleeps.
     pub fn is_poll_due(&mut self) -> bool {
-        self.empty_polls = self.empty_polls.saturating_add(1);
+        self.empty_polls = self.empty_polls.wrapping_add(1);
         self.empty_polls < EMPTY_POLLS_MAX || self.empty_polls % BUSY_POLLS == 0
     }
 
@@ -392,7 +402,7 @@ impl DirectLinks {
             None => return Ok(()),
         };
         // The peer may answer at once.
-        self.empty_polls = 0;
+        self.expect_messages();
         let (begin, mut since) = (Instant::now(), None);
         let written = loop {
             let Some(link) = self.find(to) else { return Ok(()) };
@@ -422,7 +432,9 @@ impl DirectLinks {
         }
         self.links[at].bursts.note_on_link(body.len(), begin..Instant::now());
         self.links[at].enqueue(QueuedMessage { meta, body: copy, length: body.len() }, written);
-        self.give_up_if_worse(at, written);
+        let handed_over = written && (self.wants_links() || self.wait_until_flushed(to));
+        let Ok(at) = self.position(to) else { return Ok(()) };
+        self.give_up_if_worse(at, handed_over);
         match (uncopied, written) {
             (true, _) => self.wait_for_acknowledgement(to, body),
             (false, true) if self.links[at].should_poll() => drop(self.poll_link(at, None)),
@@ -432,13 +444,39 @@ impl DirectLinks {
         Ok(())
     }
 
+    /// Waits until the socket has taken what the connection has encrypted, but for at most 20 ms without progress. Returns
+    /// whether it has.
+    fn wait_until_flushed(&mut self, to: Tid) -> bool {
+        let (mut since, mut before) = (None, None);
+        loop {
+            let Some(link) = self.find(to) else { return true };
+            link.flush();
+            if !link.connection.wants_write() || link.is_send_closed() {
+                return true;
+            }
+            let progress = link.progress();
+            if before.replace(progress) != Some(progress) {
+                since = None;
+            }
+            if since.get_or_insert_with(Instant::now).elapsed() >= SEND_WAIT_MAX {
+                return false;
+            }
+            self.wait_for_room(Some(to), SEND_WAIT_MAX);
+        }
+    }
+
     /// Gives up a link that the program has not asked for, if the daemons serve it better: they keep messages for a peer
-    /// that does not read or grant, also when this task is killed, and take bursts of short messages at once. `written`:
-    /// whether the socket has taken the whole of the last message.
-    fn give_up_if_worse(&mut self, at: usize, written: bool) {
-        if !self.wants_links() {
-            let link = &mut self.links[at];
-            link.falling_back |= !written || link.bursts.is_long();
+    /// that does not read or grant, also when this task is killed, and take bursts of short messages at once.
+    /// `handed_over`: whether the socket has taken the whole of the last message.
+    fn give_up_if_worse(&mut self, at: usize, handed_over: bool) {
+        if self.wants_links() {
+            return;
+        }
+        let link = &mut self.links[at];
+        if !handed_over {
+            link.give_up(GivenUp::Unread);
+        } else if link.bursts.is_long() {
+            link.give_up(GivenUp::Burst);
         }
     }
 
@@ -477,6 +515,9 @@ impl DirectLinks {
     /// Sets `PvmRoute`. Returns the request that notifies the daemon, if one is needed.
     pub fn set_route(&mut self, route: i32) -> Option<Request> {
         let before = std::mem::replace(&mut self.route, route);
+        if self.wants_links() {
+            self.links.iter_mut().for_each(DirectLink::return_to_link);
+        }
         let changed = (before == DONT_ROUTE) != (route == DONT_ROUTE);
         changed.then_some(Request::AllowDirect(route != DONT_ROUTE))
     }

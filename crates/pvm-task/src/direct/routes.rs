@@ -119,10 +119,10 @@ impl Member {
                         self.fabric.on_route_switch(peer);
                     }
                 }
-                RouteSwitch::ToDefault(peer, answered) => {
-                    if !self.on_peer_fallback(peer, answered) {
+                RouteSwitch::ToDefault { peer, answered, is_given_up } => {
+                    if !self.on_peer_fallback(peer, answered, is_given_up) {
                         // The next poll tries again.
-                        state.route_switches.pending.push(RouteSwitch::ToDefault(peer, answered));
+                        state.route_switches.pending.push(switch);
                     }
                 }
             }
@@ -153,6 +153,7 @@ impl Member {
                 RouteEvent::Ended(peer) => state.route_changed(peer, None),
                 RouteEvent::Dead(peer) => {
                     state.route_changed(peer, None);
+                    self.direct.backoffs.remove(&peer);
                     if let Some(received) = state.route_switches.received.get_mut(&(peer.0 as i32)) {
                         received.ended = true;
                     }

@@ -24,6 +24,14 @@ const BURST_PAUSE: Duration = Duration::from_micros(10);
 /// After this many short messages in one burst, a task leaves the link.
 const BURST_MAX: u32 = 64;
 
+/// Peers whose messages are counted. A task is not told of the ends of all tasks to which it has sent something.
+///
+/// * Filled by: the program, which sends to tasks of other hosts
+/// * Setting: none, since counting begins anew
+/// * Reached: all counts begin anew
+/// * Test: `the_number_of_peers_is_limited`
+const PEERS_MAX: usize = 4096;
+
 /// Tells bursts of short messages to a task from other messages.
 #[derive(Default)]
 pub(super) struct Bursts {
@@ -89,6 +97,9 @@ impl Unasked {
     /// Counts a message of `bytes` bytes to a task of another host.
     pub fn count(&mut self, to: Tid, bytes: usize, now: Instant) {
         if self.cost_min.is_some() {
+            if self.sent.len() >= PEERS_MAX && !self.sent.contains_key(&to) {
+                self.sent.clear();
+            }
             let sent = self.sent.entry(to).or_default();
             if !sent.bursts.note(bytes, now..now, BURST_PAUSE) {
                 let cost = u32::try_from(bytes / BYTES_OF_ONE).unwrap_or(u32::MAX);
@@ -161,6 +172,16 @@ mod tests {
             bursts.note_on_link(bytes, now..now);
             now += us(100);
         }
+    }
+
+    #[test]
+    fn the_number_of_peers_is_limited() {
+        let (mut unasked, now) = (unasked(None), Instant::now());
+        for number in 0..3 * PEERS_MAX as u32 {
+            unasked.count(Tid(0x80001 + number), 8, now);
+            assert!(unasked.sent.len() <= PEERS_MAX);
+        }
+        assert!(unasked.sent.len() > PEERS_MAX / 2);
     }
 
     #[test]

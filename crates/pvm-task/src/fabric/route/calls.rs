@@ -4,7 +4,7 @@ use super::{BUSY_POLLS, FabricRoute, RouteEvent, STALL_POLLS};
 use crate::buffers::Store;
 use crate::control::Member;
 use crate::direct::Body;
-use crate::direct::fallback::{Backoff, ReceivedOnLink, send_again};
+use crate::direct::fallback::{Backoff, Fallback, ReceivedOnLink, send_again};
 use crate::requests::Purpose;
 use crate::task::State;
 use pvm_core::codes::Code;
@@ -67,7 +67,7 @@ impl Member {
                 let made = is_free && self.fabric.on_answer(peer, introduction, *sealed);
                 if !made {
                     // The peer has made its side.
-                    self.send_fallback(peer, 0, true);
+                    self.send_fallback(peer, Fallback::ANSWER);
                 }
                 made
             }
@@ -220,7 +220,7 @@ impl Member {
             return false;
         }
         if !self.fabric.links[at].fallback_sent {
-            if !self.send_fallback(peer, acknowledged, false) {
+            if !self.send_fallback(peer, Fallback { acknowledged, answers: false, is_given_up: false }) {
                 return false;
             }
             self.fabric.links[at].fallback_sent = true;
