@@ -51,8 +51,10 @@ fn run(folder: &Path, plan: &Plan, provider: &str, checks: &mut Checks) -> Resul
     ensure!(plan.side == Side::Ours, "only hpvm has fabrics");
     let program = compile(plan.side, "torture", TASKS)?;
     let network = Network::new(folder, HOSTS, Wiring::Bridge)?;
+    // Without direct links, each connection between tasks is one of the provider.
+    let variables = OFFERS.iter().chain(&[("HPVM_DIRECT_AFTER", "off")]);
     let environment: Vec<(String, String)> =
-        OFFERS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        variables.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let mut machine = Machine::new(Side::Ours, &network, &environment)?;
     let without = &network.hosts()[WITH_FABRIC];
     machine.start(HOSTS, &[format!("* fabric={provider}"), format!("&{} fabric=off", without.name)])?;
