@@ -11,13 +11,29 @@ thread_local! {
 /// Returns whether at least `bytes` bytes of the stack are left. Returns `false` if that is not known, as on the stack of a
 /// coroutine or of a signal handler.
 pub fn has_stack(bytes: usize) -> bool {
-    let here = (&raw const bytes).addr();
+    let here = stack_pointer();
     let (start, length) = STACK.get().unwrap_or_else(|| {
         let stack = own_stack().unwrap_or_default();
         STACK.set(Some(stack));
         stack
     });
     here.checked_sub(start).is_some_and(|left| left >= bytes && left <= length)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn stack_pointer() -> usize {
+    // Not the address of a variable: a sanitizer may keep variables elsewhere.
+    let here: usize;
+    // SAFETY: only reads a register.
+    unsafe { std::arch::asm!("mov {}, rsp", out(reg) here, options(nomem, nostack, preserves_flags)) };
+    here
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(never)]
+fn stack_pointer() -> usize {
+    let local = 0u8;
+    std::hint::black_box(&raw const local).addr()
 }
 
 fn own_stack() -> Option<(usize, usize)> {
