@@ -35,7 +35,7 @@ const LIFE_TIME_MAX: Duration = Duration::from_secs(60);
 const LOG_BYTES_MAX: &str = "1000000000";
 /// The limits while there are hostile hosts: what daemons may keep for them, and what honest tasks may receive.
 const MEANWHILE: Limits = Limits {
-    heap: 8 << 20,
+    heap: 4 << 20,
     private: 160 << 20,
     daemon: 512 << 20,
     shared: 8 << 20,
@@ -43,10 +43,9 @@ const MEANWHILE: Limits = Limits {
     mappings: 10_000,
 };
 /// The limits after the hostile hosts have left. A task copies a long body from another host to its own memory, and its
-/// allocator does not return all of this memory at once. On a direct link, a sender keeps up to 256 KiB that the receiver has
-/// taken in and not acknowledged.
+/// allocator does not return all of this memory at once.
 const AFTERWARDS: Limits =
-    Limits { heap: 8 << 20, private: 160 << 20, daemon: 64 << 20, shared: 8 << 20, descriptors: 3, mappings: 64 };
+    Limits { heap: 1 << 20, private: 160 << 20, daemon: 64 << 20, shared: 8 << 20, descriptors: 3, mappings: 64 };
 
 /// Runs the torture in namespaces of its own.
 pub fn counted(arguments: &[String]) -> Result<Counts> {
@@ -81,6 +80,8 @@ fn run(folder: &Path, plan: &Plan, checks: &mut Checks) -> Result<()> {
         ("HOSTILE_SEED", plan.seed.to_string()),
         ("PVMDLOGMAX", LOG_BYTES_MAX.to_owned()),
         ("HPVM_HOST_TIMEOUT", HOST_TIMEOUT_SECONDS.to_owned()),
+        // Links that are made at any time would hide descriptors and memory that are not returned.
+        ("HPVM_DIRECT_AFTER", "off".to_owned()),
     ]
     .into_iter()
     .chain(OFFERS.iter().map(|(name, value)| (*name, (*value).to_owned())))
