@@ -128,7 +128,7 @@ pub struct Endpoint {
     parked: bool,
     sleep: u32,
     dirty: Rc<Cell<bool>>,
-    /// The peers of which a message could not be mapped for lack of address space.
+    /// The peers that have sent a message whose memory could not be mapped for lack of address space.
     starved: Vec<u32>,
     copy_allowed: Rc<Cell<bool>>,
     rendezvous_bytes_min: usize,
@@ -299,8 +299,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns the tids of the peers of which, since the last call, a message could not be mapped for lack of address
-    /// space. The next [`Endpoint::poll`] tries again.
+    /// Returns the tids of peers. Since the last call, a message of each could not be mapped for lack of address space. The
+    /// next [`Endpoint::poll`] tries again.
     #[inline]
     pub fn take_starved(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.starved)

@@ -206,7 +206,7 @@ impl DirectLinks {
         }
     }
 
-    /// Gives up stalled links. Checks once a second.
+    /// Starts the fallback from stalled links. Checks once a second.
     pub(super) fn close_stalled(&mut self) {
         let now = Instant::now();
         if self.stalls_checked.is_some_and(|seen| now.duration_since(seen) < STALL_CHECK_PAUSE) {

@@ -66,7 +66,7 @@ pub(crate) struct DirectLink {
     /// Whether this side has left the link for the default route, and how many messages it has sent there since then.
     left: Option<u32>,
     /// How often the peer has switched to the link, less how often it has left it: if 1, the peer sends its messages on
-    /// the link. A route switch may arrive before the frame by which the peer has left the link.
+    /// the link. A route switch may arrive before the leaving frame that the peer sent earlier.
     peer_switches: i32,
     pub(super) incoming: Incoming,
     /// How many bytes of long messages the peer may have sent in all; the maximum if that is not limited.
@@ -239,7 +239,7 @@ impl DirectLink {
         self.peer_switches > 0
     }
 
-    /// Handles the frame by which the peer leaves the link.
+    /// Handles a leaving frame: the peer sends later messages on the default route.
     pub(super) fn on_leaving(&mut self) {
         self.peer_switches = self.peer_switches.saturating_sub(1);
     }

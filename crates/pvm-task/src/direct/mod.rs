@@ -465,8 +465,8 @@ impl DirectLinks {
         }
     }
 
-    /// Gives up a link that the program has not asked for, if the daemons serve it better: they keep messages for a peer
-    /// that does not read or grant, also when this task is killed, and take bursts of short messages at once.
+    /// Starts the fallback from a link that the program has not asked for, if the default route is better: daemons keep
+    /// messages for a peer that does not read or grant, also when this task is killed, and take many short messages at once.
     /// `handed_over`: whether the socket has taken the whole of the last message.
     fn give_up_if_worse(&mut self, at: usize, handed_over: bool) {
         if self.wants_links() {
