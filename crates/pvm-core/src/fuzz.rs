@@ -204,7 +204,8 @@ fn takes(inbound: &mut InboundFlows<Vec<u8>>, host: Tid, head: FrameHeader, body
         }
         FrameHeader::Announce { header, announcement } => {
             rewritten(&DataFrame::Announce { header: header.clone(), announcement }, 0);
-            inbound.admit(host, &header).is_ok() && inbound.fetches.begin(header, &announcement, Vec::new()).is_ok()
+            inbound.admit(host, &header).is_ok()
+                && inbound.fetches.begin(header, &announcement, true, Vec::new()).is_ok()
         }
         FrameHeader::Request { key, request } => {
             rewritten(&DataFrame::Request { key, request: request.clone() }, 0);

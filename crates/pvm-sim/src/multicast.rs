@@ -65,14 +65,11 @@ impl World {
             header.receivers().for_each(|dst| one.inbound.dropped(dst, from, header.bytes));
             return self.send_body_requests(node);
         }
-        let mut announcement = *announcement;
-        if !one.known.contains_key(&announcement.parent) {
-            announcement.parent = from;
-        }
+        let has_parent = one.known.contains_key(&announcement.parent);
         self.tried.broadcast += u64::from(announcement.part_bytes.is_some());
         header.receivers().for_each(|dst| one.held.announced(from, dst, key));
         one.flows.relay_body(key, header.bytes, announcement.children, (*body).clone());
-        one.inbound.fetches.begin(header.clone(), &announcement, body).expect("each body is announced once");
+        one.inbound.fetches.begin(header.clone(), announcement, has_parent, body).expect("each body is announced once");
         self.send_body_requests(node);
     }
 

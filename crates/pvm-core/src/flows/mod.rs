@@ -417,6 +417,13 @@ impl<P> Flows<P> {
             if host_flows.flows.get(&dst).is_some_and(Flow::is_idle) {
                 host_flows.flows.remove(&dst);
             }
+            if let DataFrame::Announce { announcement: Announcement { key, parent, part_bytes: None, .. }, .. } = &frame
+            {
+                // The host would fetch the body from here next.
+                if *parent == key.origin {
+                    self.bodies.fetch(host, *key, 0);
+                }
+            }
             return Some(frame);
         }
         None

@@ -1,5 +1,5 @@
 //! Announced multicasts: their bodies are heard or fetched from other hosts, and relayed to them.
-use super::egress::{Body, digest_of};
+use super::egress::Body;
 use super::receive::{Incoming, OnComplete};
 use super::{LinkFailure, Payload, Route, RouteContext, Undelivered};
 use pvm_core::flows::multicast::{Announcement, BodyKey, BodyRequest, Stored};
@@ -19,7 +19,7 @@ impl Route {
         &mut self,
         from: Tid,
         header: MessageHeader,
-        mut announcement: Announcement,
+        announcement: Announcement,
         block: Option<Block>,
         context: &mut dyn RouteContext,
     ) -> Result<(), ProtocolViolation> {
@@ -32,11 +32,9 @@ impl Route {
             return Ok(());
         };
         // The parent may have left since, or this host may not know it yet.
-        if announcement.parent == self.own || !context.is_member(announcement.parent) {
-            announcement.parent = from;
-        }
+        let has_parent = announcement.parent != self.own && context.is_member(announcement.parent);
         let (bytes, receivers) = (header.bytes, header.receivers().collect::<Vec<Tid>>());
-        self.intake.fetches.begin(header, &announcement, Some(block.clone()))?;
+        self.intake.fetches.begin(header, &announcement, has_parent, Some(block.clone()))?;
         self.egress_flows.flows.relay_body(key, bytes, announcement.children, Body::Relayed(block, bytes));
         receivers.into_iter().for_each(|dst| self.held.announced(from, dst, key));
         if announcement.part_bytes.is_some() {
@@ -83,7 +81,14 @@ impl Route {
     ) -> Result<(), ProtocolViolation> {
         match self.intake.fetches.placed(from, key, at, bytes) {
             Stored::Unwanted => {}
-            Stored::Partial(bytes) => self.egress_flows.flows.body_grows(key, bytes),
+            Stored::Partial(bytes) => {
+                self.egress_flows.flows.body_grows(key, bytes);
+                if let (true, Some((_, Some(block)))) =
+                    (self.intake.fetches.is_doubtful(key), self.intake.fetches.get(key))
+                {
+                    self.digests.grow(key, block, bytes);
+                }
+            }
             Stored::Complete(digest) => self.on_complete_body(key, digest, context)?,
         }
         Ok(())
@@ -106,9 +111,9 @@ impl Route {
         self.deliver_announced(key, &header, &Payload::Block(block), context)
     }
 
-    fn has_digest(&self, key: BodyKey, digest: [u8; pvm_net::Digest::BYTES]) -> bool {
+    fn has_digest(&mut self, key: BodyKey, digest: [u8; pvm_net::Digest::BYTES]) -> bool {
         let Some((header, Some(block))) = self.intake.fetches.get(key) else { return false };
-        digest_of(0..header.bytes, |at, into| block.read(at, into)) == digest
+        self.digests.finish(key, block, header.bytes) == digest
     }
 
     fn deliver_announced(
@@ -185,6 +190,7 @@ impl Route {
     pub fn tick(&mut self) {
         self.is_due = true;
         self.intake.fetches.tick();
+        self.digests.retain(|key| self.intake.fetches.get(key).is_some());
         self.egress_flows.flows.tick_bodies();
         self.send_body_requests();
     }

@@ -1,13 +1,12 @@
 //! Egress: the messages that tasks send to other hosts.
 use super::datagrams::part_bytes;
+use super::digests::digest_of;
 use super::{Route, RouteContext};
 use pvm_core::flows::multicast::{BODY_SECRET_BYTES, BodyKey, Delivery, McastRoute};
 use pvm_core::flows::{self, Flows};
 use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, Block, FAR, Meta, Remote, Sink, random_bytes};
-use pvm_net::Digest;
 use std::collections::HashMap;
-use std::ops::Range;
 
 /// The length, in bytes, of the list of a multicast's receivers on other hosts; each receiver takes four bytes.
 ///
@@ -44,22 +43,6 @@ impl Body {
             Body::Relayed(block, _) => block.read(at, into),
         }
     }
-
-    fn digest(&self) -> [u8; Digest::BYTES] {
-        digest_of(0..self.len(), |at, into| self.read(at, into))
-    }
-}
-
-/// Returns the digest of the bytes that `read` copies from a position on.
-pub(super) fn digest_of(range: Range<usize>, read: impl Fn(usize, &mut [u8])) -> [u8; Digest::BYTES] {
-    let (mut digest, mut bytes, mut at) = (Digest::new(), [0; 16 << 10], range.start);
-    while at < range.end {
-        let count = bytes.len().min(range.end - at);
-        read(at, &mut bytes[..count]);
-        digest.add(&bytes[..count]);
-        at += count;
-    }
-    digest.finish()
 }
 
 /// The messages for other hosts.
@@ -132,7 +115,8 @@ impl Egress<'_> {
         if !plan.is_announced() || random_bytes(&mut secret).is_err() {
             return plan.to_each_host();
         }
-        plan.with_body(BodyKey { origin: *own, secret }, body.digest())
+        let digest = digest_of(0..body.len(), |at, into| body.read(at, into));
+        plan.with_body(BodyKey { origin: *own, secret }, digest)
     }
 }
 

@@ -1,5 +1,5 @@
 //! Untrusted input on a data link: the bytes of a hostile host, on their way to the memory of tasks (docs/testing.md).
-use super::egress::digest_of;
+use super::digests::digest_of;
 use super::test_context::TestContext;
 use super::*;
 use pvm_core::flows::multicast::datagram::{DatagramHead, HEAD_BYTES};
@@ -37,8 +37,6 @@ pub const DECODER: &[Source] = &[
             "on_socket_ready",
             "forget_task",
             "forget_host",
-            "fmt",
-            "from",
         ],
     ),
     file("crates/pvm-core/src/flows/inbound.rs"),

@@ -11,7 +11,7 @@
 //! * `read_progress`: what tasks have read, and the memory that is free again;
 //! * `egress`: puts the messages of tasks into flows;
 //! * `announced`: fetches and relays the bodies of multicasts along trees;
-//! * `datagrams`: broadcasts and hears such bodies.
+//! * `datagrams`: broadcasts and hears such bodies; `digests`: checks them.
 mod announced;
 #[cfg(test)]
 mod breaking_tests;
@@ -21,6 +21,7 @@ mod data_link;
 mod datagrams;
 #[cfg(test)]
 mod datagrams_tests;
+mod digests;
 mod egress;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -35,8 +36,9 @@ mod transmit;
 use announced::Held;
 use clock::Clock;
 pub use context::RouteContext;
-use data_link::DataLink;
+use data_link::{DataLink, LinkFailure};
 use datagrams::Seals;
+use digests::Digests;
 use egress::{Egress, EgressFlows};
 use pvm_core::flows::multicast::{InOrder, LISTENERS_MIN};
 use pvm_core::flows::pacing::{Pacer, Pacing};
@@ -45,7 +47,7 @@ use pvm_core::tid::Tid;
 use pvm_core::wire::{Frame, decode, encode};
 use pvm_fmp::ports::PortView;
 use pvm_fmp::{Block, Endpoint, INLINE_BYTES_MAX, Meta, SendError, Sent};
-use pvm_net::{ByteStream, LinkError};
+use pvm_net::ByteStream;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -116,6 +118,7 @@ pub struct Route {
     held: InOrder<Held>,
     /// The sending hosts and receivers for which the next step continues to deliver what was held.
     released: Vec<(Tid, Tid)>,
+    digests: Digests,
     seals: Seals,
     data_links: BTreeMap<Tid, DataLink>,
     /// Hosts to which links were requested.
@@ -127,33 +130,6 @@ pub struct Route {
     /// Whether something has happened that the next [`Route::step`] has to see. While nothing has, tasks ring the
     /// daemon's doorbell when they send something.
     is_due: bool,
-}
-
-/// Why a data link has failed.
-enum LinkFailure {
-    Link(LinkError),
-    ProtocolViolation,
-}
-
-impl From<LinkError> for LinkFailure {
-    fn from(error: LinkError) -> LinkFailure {
-        LinkFailure::Link(error)
-    }
-}
-
-impl From<ProtocolViolation> for LinkFailure {
-    fn from(_: ProtocolViolation) -> LinkFailure {
-        LinkFailure::ProtocolViolation
-    }
-}
-
-impl std::fmt::Display for LinkFailure {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            LinkFailure::Link(error) => write!(formatter, "{error}"),
-            LinkFailure::ProtocolViolation => formatter.write_str("protocol violation"),
-        }
-    }
 }
 
 impl Route {
@@ -173,6 +149,7 @@ impl Route {
             undelivered: VecDeque::new(),
             held: InOrder::default(),
             released: Vec::new(),
+            digests: Digests::default(),
             seals: Seals::default(),
             data_links: BTreeMap::new(),
             wanted: BTreeSet::new(),

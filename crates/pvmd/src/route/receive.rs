@@ -92,7 +92,7 @@ enum Next {
     Read(usize),
     /// Continue.
     Again,
-    /// Stop: the daemon handles a frame first.
+    /// Stop: the daemon handles a frame first, or sends a part of a body on.
     Stop,
     /// Wait: there is no memory for the body. The window of one task (`FLOW_WINDOW_BYTES`) is small, so this can happen
     /// only if the host is short of memory. The link waits for memory, as senders on this host do.
@@ -242,10 +242,10 @@ impl Route {
         while taken < STEP_BYTES && reads < STEP_READS && self.undelivered.is_empty() {
             let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(false) };
             let next = match data_link.receive.incoming.is_some() {
-                true if data_link.receive.fill_block() => {
-                    self.on_body_complete(host, context)?;
-                    Next::Again
-                }
+                true if data_link.receive.fill_block() => match self.on_body_complete(host, context)? {
+                    Some(key) if self.egress_flows.flows.is_wanted(key) => Next::Stop,
+                    _ => Next::Again,
+                },
                 true => Next::Read(1),
                 false => self.next_head(host, context)?,
             };
@@ -376,10 +376,16 @@ impl Route {
         }
     }
 
-    fn on_body_complete(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<(), ProtocolViolation> {
+    /// Handles a body, or a piece of one, that is in its place. Returns the body's name if other hosts may fetch it from
+    /// here.
+    fn on_body_complete(
+        &mut self,
+        host: Tid,
+        context: &mut dyn RouteContext,
+    ) -> Result<Option<BodyKey>, ProtocolViolation> {
         self.count_incoming(host);
-        let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(()) };
-        let Some(Incoming { block, at, then, .. }) = data_link.receive.incoming.take() else { return Ok(()) };
+        let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(None) };
+        let Some(Incoming { block, at, then, .. }) = data_link.receive.incoming.take() else { return Ok(None) };
         match then {
             OnComplete::Deliver(header) => self.deliver_long(host, &header, block, context),
             OnComplete::Begin { transfer, header } => self.intake.begin(host, transfer, header, block, at)?,
@@ -388,10 +394,13 @@ impl Route {
                     self.deliver_long(host, &header, block, context);
                 }
             }
-            OnComplete::AddPart { key, at, bytes } => self.on_part(host, key, at, bytes, context)?,
+            OnComplete::AddPart { key, at, bytes } => {
+                self.on_part(host, key, at, bytes, context)?;
+                return Ok(Some(key));
+            }
             OnComplete::Drop => {}
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Allocates the memory for the body of a message. A message without a receiver needs none, and must not wait for

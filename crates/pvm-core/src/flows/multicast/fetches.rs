@@ -56,27 +56,32 @@ impl<B> Default for Fetches<B> {
 }
 
 impl<B> Fetches<B> {
-    /// Begins to fetch the body of a message that was announced. The announcement of a body that is being fetched is a
-    /// violation.
+    /// Begins to fetch the body of a message that was announced. `has_parent`: whether the parent is another host that
+    /// this one knows; if not, the body comes from the sender's host. The announcement of a body that is being fetched is
+    /// a violation.
     pub fn begin(
         &mut self,
         header: MessageHeader,
         announcement: &Announcement,
+        has_parent: bool,
         block: B,
     ) -> Result<(), ProtocolViolation> {
-        let Announcement { key, digest, parent: source, part_bytes, .. } = *announcement;
+        let Announcement { key, digest, parent, part_bytes, .. } = *announcement;
         let are_short = part_bytes.is_some_and(|part_bytes| (part_bytes as usize) < PART_BYTES_MIN);
         if self.open.contains_key(&key) || header.bytes == 0 || are_short {
             return Err(ProtocolViolation);
         }
-        let (mut source, mut request, mut heard) = (source, BodyRequest::Fetch { at: 0 }, None);
-        if let Some(part_bytes) = part_bytes {
-            let parts = Parts::new(header.bytes, part_bytes as usize);
-            (source, request, heard) = (key.origin, BodyRequest::Ready, Some(Heard { parts, round: 0 }));
-        }
+        let heard = part_bytes.map(|bytes| Heard { parts: Parts::new(header.bytes, bytes as usize), round: 0 });
+        let source = if has_parent { parent } else { key.origin };
+        let request = match heard {
+            Some(_) => Some(BodyRequest::Ready),
+            // The sender's host sends the body without a request to the hosts whose parent it is.
+            None if parent == key.origin => None,
+            None => Some(BodyRequest::Fetch { at: 0 }),
+        };
         let is_doubtful = source != key.origin || heard.is_some();
         self.open.insert(key, Fetch { header, digest, block, at: 0, source, is_doubtful, heard, at_tick: None });
-        self.requests.push_back((source, key, request));
+        self.requests.extend(request.map(|request| (source, key, request)));
         Ok(())
     }
 
@@ -132,6 +137,11 @@ impl<B> Fetches<B> {
             false => Stored::Partial(fetch.at),
             true => Stored::Complete(fetch.is_doubtful.then_some(fetch.digest)),
         }
+    }
+
+    /// Returns whether another host than the sender's can have made bytes of a body.
+    pub fn is_doubtful(&self, key: BodyKey) -> bool {
+        self.open.get(&key).is_some_and(|fetch| fetch.is_doubtful)
     }
 
     /// Returns the header and the memory of a body that is being fetched.
@@ -216,8 +226,8 @@ mod tests {
         let header = MessageHeader { src: Tid(0x80001), dst: Tid(0x40001), others: Vec::new(), meta: [0; 5], bytes };
         let mut fetches = Fetches::default();
         let announcement = Announcement { key, digest: [2; 32], parent: RELAY, children: 0, part_bytes: None };
-        assert_eq!(fetches.begin(header.clone(), &announcement, ()), Ok(()));
-        assert_eq!(fetches.begin(header, &announcement, ()), Err(ProtocolViolation), "announced twice");
+        assert_eq!(fetches.begin(header.clone(), &announcement, true, ()), Ok(()));
+        assert_eq!(fetches.begin(header, &announcement, true, ()), Err(ProtocolViolation), "announced twice");
         assert_eq!(fetches.poll_request(), Some((RELAY, key, BodyRequest::Fetch { at: 0 })));
         (fetches, key)
     }

@@ -74,7 +74,7 @@ pub struct Announcement {
     pub key: BodyKey,
     /// The digest of the body. The receiver checks it unless all bytes come from the sender's host by its data link.
     pub digest: [u8; DIGEST_BYTES],
-    /// The host from which the receiver fetches the body.
+    /// The host from which the receiver fetches the body. If it is the sender's host, it sends the body without a request.
     pub parent: Tid,
     /// The number of hosts that will probably fetch the body from the receiver.
     pub children: u32,
@@ -302,6 +302,11 @@ impl<P> Flows<P> {
     /// Notes that this host has the first `bytes` bytes of a body that it relays.
     pub fn body_grows(&mut self, key: BodyKey, bytes: usize) {
         self.bodies.grow(key, bytes);
+    }
+
+    /// Returns whether a part of a body can be sent now to a host that fetches it from here.
+    pub fn is_wanted(&self, key: BodyKey) -> bool {
+        self.bodies.is_wanted(key)
     }
 
     /// Notes that this host will not relay a body: it does not receive it, or its children have it.

@@ -336,17 +336,15 @@ impl Node {
                     false => self.give(from, dst, frame),
                 }
             }
-            DataFrame::Announce { header, mut announcement } => {
+            DataFrame::Announce { header, announcement } => {
                 self.inbound.admit(from, &header).unwrap();
                 assert_eq!(announcement.key.origin, from);
-                if !self.members.contains(&announcement.parent) {
-                    announcement.parent = from;
-                }
+                let has_parent = self.members.contains(&announcement.parent);
                 let (key, number) = (announcement.key, header.meta[0]);
                 header.receivers().for_each(|dst| self.held.announced(from, dst, key));
                 let body = Rc::new((number, RefCell::new(false)));
                 self.flows.relay_body(key, header.bytes, announcement.children, body.clone());
-                self.inbound.fetches.begin(header, &announcement, body).unwrap();
+                self.inbound.fetches.begin(header, &announcement, has_parent, body).unwrap();
             }
             DataFrame::Request { key, request } => match request {
                 BodyRequest::Fetch { .. } if self.conduct == Conduct::Mute && key.origin != own => {}
