@@ -388,6 +388,9 @@ impl World {
             self.send_data(link, end, Item::Piece(Rc::new(piece)));
         }
         self.poll_freed(node);
+        if self.nodes[node].flows.begin_pushes() {
+            self.carry_all(node);
+        }
     }
 
     /// Sends data to all hosts, because bodies that other hosts want have grown or are no more.

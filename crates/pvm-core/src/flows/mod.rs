@@ -172,6 +172,8 @@ pub struct Flows<P> {
     hosts: HashMap<Tid, HostFlows<P>>,
     budgets: SenderBudgets,
     bodies: Bodies<P>,
+    /// The bodies that will be sent to hosts without a request, see [`Flows::begin_pushes`].
+    pushes: Vec<(Tid, BodyKey)>,
     broadcasts: Broadcasts,
     choice: Choice,
     /// The route of multicasts whose senders choose none.
@@ -190,6 +192,7 @@ impl<P> Default for Flows<P> {
             hosts: HashMap::new(),
             budgets: SenderBudgets::default(),
             bodies: Bodies::default(),
+            pushes: Vec::new(),
             broadcasts: Broadcasts::default(),
             choice: Choice::default(),
             host_route: McastRoute::Automatic,
@@ -419,9 +422,8 @@ impl<P> Flows<P> {
             }
             if let DataFrame::Announce { announcement: Announcement { key, parent, part_bytes: None, .. }, .. } = &frame
             {
-                // The host would fetch the body from here next.
                 if *parent == key.origin {
-                    self.bodies.fetch(host, *key, 0);
+                    self.pushes.push((host, *key));
                 }
             }
             return Some(frame);

@@ -293,7 +293,8 @@ fn a_body_is_kept_until_its_hosts_have_it_even_if_their_tasks_have_gone() {
         // A daemon returns the credit of a task that has gone at once; another task there may want the body.
         flows.credit(dst, cost(10_000));
     }
-    flows.fetch_body(host(), key, 0);
+    assert!(flows.next(host()).is_none(), "bodies wait for the announcements to all hosts");
+    assert!(flows.begin_pushes() && !flows.begin_pushes());
     assert!(matches!(flows.next(host()), Some(DataFrame::Part { .. })));
     receivers.into_iter().for_each(|dst| flows.body_received(dst.host(), key));
     assert!(flows.is_idle());

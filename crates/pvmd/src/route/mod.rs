@@ -445,7 +445,7 @@ impl Route {
                 Err(failure) => self.on_link_failure(*host, &failure),
             }
         }
-        more |= !self.released.is_empty();
+        more |= self.egress_flows.flows.begin_pushes() | !self.released.is_empty();
         more | !self.egress_flows.flows.take_freed().is_empty() | !self.events.is_empty()
     }
 

@@ -243,7 +243,7 @@ impl Route {
             let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(false) };
             let next = match data_link.receive.incoming.is_some() {
                 true if data_link.receive.fill_block() => match self.on_body_complete(host, context)? {
-                    Some(key) if self.egress_flows.flows.is_wanted(key) => Next::Stop,
+                    Some(key) if self.egress_flows.flows.relays_body(key) => Next::Stop,
                     _ => Next::Again,
                 },
                 true => Next::Read(1),

@@ -258,13 +258,6 @@ impl<P> Bodies<P> {
         Some(part)
     }
 
-    /// Returns whether a part of a body can be sent now to a host that fetches it.
-    pub fn is_wanted(&self, key: BodyKey) -> bool {
-        let Some(body) = self.bodies.get(&key) else { return false };
-        let is_ready = |fetch: &Fetch| fetch.key == key && fetch.at < body.available as u64;
-        self.clients.values().any(|client| client.fetches.iter().any(is_ready))
-    }
-
     /// Returns whether anything waits for a host that could be sent now.
     pub fn has_items(&self, host: Tid) -> bool {
         let Some(client) = self.clients.get(&host) else { return false };

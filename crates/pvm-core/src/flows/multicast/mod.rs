@@ -304,9 +304,9 @@ impl<P> Flows<P> {
         self.bodies.grow(key, bytes);
     }
 
-    /// Returns whether a part of a body can be sent now to a host that fetches it from here.
-    pub fn is_wanted(&self, key: BodyKey) -> bool {
-        self.bodies.is_wanted(key)
+    /// Returns whether other hosts will fetch a body from here.
+    pub fn relays_body(&self, key: BodyKey) -> bool {
+        self.bodies.get(key).is_some()
     }
 
     /// Notes that this host will not relay a body: it does not receive it, or its children have it.
@@ -317,6 +317,16 @@ impl<P> Flows<P> {
     /// Queues a request or report about a body for a host.
     pub fn send_body_request(&mut self, host: Tid, key: BodyKey, request: BodyRequest) {
         self.bodies.send(host, key, request);
+    }
+
+    /// Begins to send bodies to the hosts whose parent this host is: none of them has to request the body. The daemon
+    /// calls this when it has sent announcements to all hosts: so a body for one host does not delay the announcement for
+    /// another one. Returns whether there is something to send.
+    pub fn begin_pushes(&mut self) -> bool {
+        let pushes = std::mem::take(&mut self.pushes);
+        let begun = pushes.iter().filter(|(_, key)| self.bodies.get(*key).is_some()).count() > 0;
+        pushes.into_iter().for_each(|(host, key)| self.bodies.fetch(host, key, 0));
+        begun
     }
 
     /// Handles a request for a body.
@@ -385,6 +395,7 @@ impl<P> Flows<P> {
 
     /// Drops what a host that has gone wanted.
     pub(super) fn forget_body_host(&mut self, host: Tid) {
+        self.pushes.retain(|(to, _)| *to != host);
         self.broadcasts.host_gone(self.now, host);
         for (src, held) in self.bodies.host_gone(host) {
             self.budgets.release(src, held);

@@ -171,7 +171,7 @@ impl World {
         let wire = self.wires.entry((from, to)).or_default();
         let before = wire.len();
         wire.extend((0..frames).map_while(|_| node.flows.next(to)).map(Wire::Frame));
-        wire.len() > before
+        node.flows.begin_pushes() | (wire.len() > before)
     }
 
     /// Broadcasts some datagrams of a host, and lets some datagrams of all hosts arrive. Returns whether there were any.
