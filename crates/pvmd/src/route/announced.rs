@@ -83,11 +83,7 @@ impl Route {
             Stored::Unwanted => {}
             Stored::Partial(bytes) => {
                 self.egress_flows.flows.body_grows(key, bytes);
-                if let (true, Some((_, Some(block)))) =
-                    (self.intake.fetches.is_doubtful(key), self.intake.fetches.get(key))
-                {
-                    self.digests.grow(key, block, bytes);
-                }
+                self.add_to_digest(key, bytes);
             }
             Stored::Complete(digest) => self.on_complete_body(key, digest, context)?,
         }
@@ -109,6 +105,14 @@ impl Route {
         let Some((header, Some(block))) = self.intake.fetches.finish(key) else { return Ok(()) };
         self.egress_flows.flows.body_grows(key, header.bytes);
         self.deliver_announced(key, &header, &Payload::Block(block), context)
+    }
+
+    /// Adds the first `bytes` bytes of a body to its digest, if the digest is to be checked.
+    fn add_to_digest(&mut self, key: BodyKey, bytes: usize) {
+        let fetches = &self.intake.fetches;
+        if let Some((_, Some(block))) = fetches.get(key).filter(|_| fetches.is_doubtful(key)) {
+            self.digests.grow(key, block, bytes);
+        }
     }
 
     fn has_digest(&mut self, key: BodyKey, digest: [u8; pvm_net::Digest::BYTES]) -> bool {
