@@ -82,6 +82,8 @@ struct Broadcast {
     answers: Answers,
     repair_rounds: u32,
     patience: Duration,
+    /// When all listeners are dropped, because another way would have been faster.
+    end: Option<Duration>,
 }
 
 impl Broadcast {
@@ -132,8 +134,16 @@ impl Default for Broadcasts {
 impl Broadcasts {
     // ----- input
 
-    /// Begins to broadcast a body of the sender `key.origin` to these hosts.
-    pub fn begin(&mut self, key: BodyKey, bytes: usize, part_bytes: usize, hosts: impl Iterator<Item = Tid>) {
+    /// Begins to broadcast a body of the sender `key.origin` to these hosts. At the time `end`, if any, all listeners that
+    /// are left are dropped.
+    pub fn begin(
+        &mut self,
+        key: BodyKey,
+        bytes: usize,
+        part_bytes: usize,
+        hosts: impl Iterator<Item = Tid>,
+        end: Option<Duration>,
+    ) {
         let listeners: BTreeMap<Tid, Listener> = hosts.map(|host| (host, Listener::default())).collect();
         self.queue.push_back(Broadcast {
             key,
@@ -151,6 +161,7 @@ impl Broadcasts {
             requested: None,
             repair_rounds: 0,
             patience: PATIENCE_FIRST,
+            end,
         });
     }
 
@@ -247,10 +258,11 @@ impl Broadcasts {
             Phase::Sending(_) => None,
             Phase::Waiting { until, .. } => Some(until),
         };
-        match self.active() {
+        let next = match self.active() {
             Some(place) => deadline(&self.queue[place]),
             None => self.queue.iter().filter_map(deadline).min(),
-        }
+        };
+        self.queue.iter().filter_map(|one| one.end).chain(next).min()
     }
 
     /// Returns the body whose rounds are under way. There is one at most.
@@ -260,6 +272,10 @@ impl Broadcasts {
 
     /// Returns the next part to send, if one can be sent now.
     pub fn next(&mut self, now: Duration) -> Option<PartToSend> {
+        while let Some(place) = self.queue.iter().position(|one| one.end.is_some_and(|end| now >= end)) {
+            self.drop_listeners(place, |_, _| true);
+            self.queue.remove(place);
+        }
         loop {
             let Some(place) = self.active() else {
                 self.begin_gathered(now)?;
@@ -458,7 +474,7 @@ mod tests {
     /// Begins to broadcast a body of this number of parts to hosts that are ready.
     fn begun(parts: usize) -> Broadcasts {
         let mut broadcasts = Broadcasts::default();
-        broadcasts.begin(KEY, parts * PART, PART, hosts().into_iter());
+        broadcasts.begin(KEY, parts * PART, PART, hosts().into_iter(), None);
         hosts().into_iter().for_each(|host| broadcasts.ready(ms(0), host, KEY));
         broadcasts
     }
@@ -512,7 +528,7 @@ mod tests {
     fn who_is_ready_too_late_or_lags_behind_must_fetch() {
         let mut broadcasts = Broadcasts::default();
         let [one, two, three] = hosts();
-        broadcasts.begin(KEY, 1000 * PART, PART, hosts().into_iter());
+        broadcasts.begin(KEY, 1000 * PART, PART, hosts().into_iter(), None);
         broadcasts.ready(ms(0), one, KEY);
         broadcasts.ready(ms(1), two, KEY);
         assert_eq!((broadcasts.next(ms(1)), broadcasts.next_wakeup()), (None, Some(GATHER)));
@@ -535,7 +551,7 @@ mod tests {
     fn a_second_body_waits_for_the_first_one() {
         let mut broadcasts = begun(10);
         let other = BodyKey { secret: [2; 16], ..KEY };
-        broadcasts.begin(other, PART, PART, hosts().into_iter());
+        broadcasts.begin(other, PART, PART, hosts().into_iter(), None);
         hosts().into_iter().for_each(|host| broadcasts.ready(ms(0), host, other));
         assert_eq!(round(&mut broadcasts, ms(0)).0.len(), 10);
         hosts().into_iter().for_each(|host| broadcasts.received(ms(1), host, KEY));
@@ -558,7 +574,7 @@ mod tests {
             let mut key = KEY;
             key.secret[..4].copy_from_slice(&number.to_le_bytes());
             let begun = now;
-            broadcasts.begin(key, 10 * PART, PART, hosts().into_iter());
+            broadcasts.begin(key, 10 * PART, PART, hosts().into_iter(), None);
             hosts().into_iter().for_each(|host| broadcasts.ready(now, host, key));
             let (_, round) = round(&mut broadcasts, now);
             now += ms(1);
@@ -602,7 +618,7 @@ mod tests {
         let mut broadcasts = Broadcasts::default();
         let mut now = ms(0);
         while broadcasts.reaches(now, slow) {
-            broadcasts.begin(KEY, PART, PART, hosts().into_iter());
+            broadcasts.begin(KEY, PART, PART, hosts().into_iter(), None);
             [one, two].into_iter().for_each(|host| broadcasts.ready(now, host, KEY));
             now = broadcasts.next_wakeup().unwrap();
             assert!(broadcasts.next(now).is_some() && now < 3 * HOLD_UP_MAX);
@@ -621,5 +637,17 @@ mod tests {
             }
             assert!(number < 1000);
         }
+    }
+
+    #[test]
+    fn a_broadcast_that_takes_longer_than_other_ways_ends() {
+        let mut broadcasts = Broadcasts::default();
+        broadcasts.begin(KEY, 100 * PART, PART, hosts().into_iter(), Some(ms(30)));
+        hosts().into_iter().for_each(|host| broadcasts.ready(ms(1), host, KEY));
+        assert!(broadcasts.next(ms(2)).is_some() && broadcasts.next_wakeup() == Some(ms(30)));
+        assert_eq!(broadcasts.next(ms(30)), None);
+        let dropped: BTreeSet<_> = std::iter::from_fn(|| broadcasts.poll_dropped()).collect();
+        assert_eq!(dropped, hosts().map(|host| (host, KEY)).into());
+        assert!(broadcasts.is_done() && hosts().iter().all(|host| broadcasts.reaches(ms(30), *host)));
     }
 }

@@ -156,6 +156,16 @@ impl Choice {
         (WAYS[way], Some(self.last_number))
     }
 
+    /// Returns how long a broadcast may take that could be measured: beyond [`CLEARLY_SLOWER`] times the time of the best
+    /// other way, the receivers would rather fetch the body. Returns `None` if no other way was measured. So the trial of
+    /// a broadcast on a network that is not made for it costs little.
+    pub fn patience(&self, bytes: usize, hosts: usize) -> Option<Duration> {
+        let record = self.records.get(&class(bytes, hosts))?;
+        let others = (0..WAYS.len()).filter(|way| WAYS[*way] != McastRoute::Broadcast);
+        let best = others.filter_map(|way| record.times[way].seconds()).min_by(f64::total_cmp)?;
+        Some(Duration::from_secs_f64(CLEARLY_SLOWER * best))
+    }
+
     /// Counts a multicast that takes a way.
     pub fn note_taken(&mut self, way: McastRoute) {
         *self.taken.entry(way).or_default() += 1;
@@ -250,6 +260,15 @@ mod tests {
         let count = |way| ways.iter().filter(|other| **other == way).count();
         assert!(count(McastRoute::Broadcast) > 1950 && count(McastRoute::Iterative) > count(McastRoute::Binomial));
         assert_eq!(choice.choose(now, 1 << 20, 16, Some(1), false).0, McastRoute::Iterative, "impossible now");
+    }
+
+    #[test]
+    fn a_broadcast_may_take_twice_as_long_as_the_best_other_way() {
+        let mut choice = Choice::default();
+        assert_eq!(choice.patience(1 << 20, 16), None, "nothing is known");
+        trees(&mut choice, 20, 1 << 20, 3000, 1000);
+        assert_eq!(choice.patience(1 << 20, 16), Some(Duration::from_millis(2)));
+        assert_eq!(choice.patience(1 << 22, 16), None);
     }
 
     #[test]

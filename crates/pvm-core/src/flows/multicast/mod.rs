@@ -122,6 +122,8 @@ pub struct Plan {
 struct Listeners {
     hosts: BTreeSet<Tid>,
     part_bytes: usize,
+    /// When the broadcast ends, and the hosts fetch what they lack.
+    end: Option<Duration>,
 }
 
 impl Plan {
@@ -219,13 +221,15 @@ impl<P> Flows<P> {
             None => BTreeSet::new(),
         };
         let can_broadcast = listeners.len() >= LISTENERS_MIN;
-        let (mut route, mut measurement) = (route, None);
+        let (mut route, mut measurement, mut end) = (route, None, None);
         if route == McastRoute::Automatic {
             let little = bytes as u64 / MEASURED_PART_IN_FLIGHT;
             let is_idle =
                 |dst: &Tid| self.flow(*dst).is_none_or(|flow| flow.items.is_empty() && flow.in_flight <= little);
             let receivers = dsts.iter().all(is_idle).then_some(dsts.len());
             (route, measurement) = self.choice.choose(self.now, bytes, hosts.len(), receivers, can_broadcast);
+            let patience = measurement.and_then(|_| self.choice.patience(bytes, hosts.len()));
+            end = patience.map(|patience| self.now + patience);
         }
         let way = if route == McastRoute::Broadcast && !can_broadcast { McastRoute::Binomial } else { route };
         self.choice.note_taken(way);
@@ -236,7 +240,7 @@ impl<P> Flows<P> {
             McastRoute::Broadcast => {
                 hosts.retain(|host| !listeners.contains(host));
                 plan.tree = Some(Tree::binomial(own, &hosts));
-                plan.listeners = part_bytes.map(|part_bytes| Listeners { hosts: listeners, part_bytes });
+                plan.listeners = part_bytes.map(|part_bytes| Listeners { hosts: listeners, part_bytes, end });
             }
             McastRoute::Binomial => plan.tree = Some(Tree::binomial(own, &hosts)),
         }
@@ -272,8 +276,8 @@ impl<P> Flows<P> {
         let listeners = relayed.listeners.iter().flat_map(|one| one.hosts.iter().copied());
         let hosts: BTreeSet<Tid> = relayed.tree.borrow().hosts().chain(listeners).collect();
         self.bodies.keep(relayed.key, body.clone(), bytes, (src, held), hosts);
-        if let Some(Listeners { hosts, part_bytes }) = &relayed.listeners {
-            self.broadcasts.begin(relayed.key, bytes, *part_bytes, hosts.iter().copied());
+        if let Some(Listeners { hosts, part_bytes, end }) = &relayed.listeners {
+            self.broadcasts.begin(relayed.key, bytes, *part_bytes, hosts.iter().copied(), *end);
         }
     }
 
