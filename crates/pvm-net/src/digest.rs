@@ -1,7 +1,7 @@
 //! The digest of a body that another host relays.
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 
-/// A BLAKE3 digest that is being computed. It takes a quarter of the time of SHA-256 (`docs/decisions/0043`).
+/// A BLAKE3 digest that is being computed. It takes a third of the time of SHA-256 (`docs/decisions/0043`).
 pub struct Digest(blake3::Hasher);
 
 impl Digest {

@@ -116,7 +116,7 @@ pub enum DataFrame<P> {
         /// The frame.
         payload: Vec<u8>,
     },
-    /// A multicast whose body the receiving host fetches.
+    /// A multicast without its body, which follows in parts or is fetched from another host.
     Announce {
         /// The header of the message.
         header: MessageHeader,
@@ -130,7 +130,7 @@ pub enum DataFrame<P> {
         /// The request.
         request: BodyRequest,
     },
-    /// A part of the body of a multicast, for a host that has requested it.
+    /// A part of the body of a multicast that was announced.
     Part {
         /// The body, as hosts name it.
         key: BodyKey,
@@ -179,8 +179,7 @@ pub struct Flows<P> {
     /// The route of multicasts whose senders choose none.
     host_route: McastRoute,
     now: Duration,
-    /// Whether the last frame was a part of a body that its receiver has requested. Such parts and the flows to a host
-    /// take turns.
+    /// Whether the last frame was a part of an announced body. Such parts and the flows to a host take turns.
     was_part: bool,
     /// The limit for hosts that have sent no grant.
     first_limit_bytes: u64,

@@ -97,7 +97,7 @@ impl Route {
         digest: Option<[u8; pvm_net::Digest::BYTES]>,
         context: &mut dyn RouteContext,
     ) -> Result<(), ProtocolViolation> {
-        if digest.is_some_and(|digest| !self.has_digest(key, digest)) {
+        if digest.is_some_and(|digest| !self.check_digest(key, digest)) {
             self.egress_flows.flows.refuse_body(key);
             self.intake.fetches.discard(key);
             return Ok(());
@@ -115,7 +115,8 @@ impl Route {
         }
     }
 
-    fn has_digest(&mut self, key: BodyKey, digest: [u8; pvm_net::Digest::BYTES]) -> bool {
+    /// Checks the digest of a complete body.
+    fn check_digest(&mut self, key: BodyKey, digest: [u8; pvm_net::Digest::BYTES]) -> bool {
         let Some((header, Some(block))) = self.intake.fetches.get(key) else { return false };
         self.digests.finish(key, block, header.bytes) == digest
     }

@@ -18,6 +18,7 @@ pub const DECODER: &[Source] = &[
     file("crates/pvmd/src/route/receive.rs"),
     file("crates/pvmd/src/route/announced.rs"),
     file("crates/pvmd/src/route/data_link.rs"),
+    file("crates/pvmd/src/route/digests.rs"),
     part("crates/pvmd/src/route/datagrams.rs", &["listen", "on_datagram"]),
     part("crates/pvm-core/src/flows/multicast/datagram.rs", &["read"]),
     file("crates/pvm-core/src/flows/multicast/parts.rs"),

@@ -4,7 +4,7 @@ use super::data_link::DataLink;
 use super::{LinkFailure, Payload, Route, RouteContext, is_short};
 use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, FrameHeader, read_header};
 use pvm_core::flows::multicast::BodyKey;
-use pvm_core::flows::{AckTracker, MessageHeader, ProtocolViolation};
+use pvm_core::flows::{AckTracker, CHUNK_BYTES_MAX, MessageHeader, ProtocolViolation};
 use pvm_core::tid::Tid;
 use pvm_fmp::{Block, NoMemory};
 use pvm_net::{ByteStream, LinkError};
@@ -18,6 +18,8 @@ const READ_BYTES: usize = 64 << 10;
 const BEHIND_BYTES: usize = 256;
 /// The number of bytes after which a step reads no more from one link.
 const STEP_BYTES: usize = 1 << 20;
+/// The same number while this host relays a body: so each part is sent on before much else is read.
+const RELAY_STEP_BYTES: usize = CHUNK_BYTES_MAX;
 /// The largest number of reads from one link in a step: on an encrypted link, even few bytes can be much work.
 const STEP_READS: usize = 64;
 /// The other side keeps sent bytes until they are acknowledged. An acknowledgement is due after this number of bytes;
@@ -92,7 +94,7 @@ enum Next {
     Read(usize),
     /// Continue.
     Again,
-    /// Stop: the daemon handles a frame first, or sends a part of a body on.
+    /// Stop: the daemon handles a frame first.
     Stop,
     /// Wait: there is no memory for the body. The window of one task (`FLOW_WINDOW_BYTES`) is small, so this can happen
     /// only if the host is short of memory. The link waits for memory, as senders on this host do.
@@ -237,15 +239,20 @@ impl Route {
         }
     }
 
+    /// Returns after how many bytes a step reads no more from one link.
+    fn step_bytes(&self) -> usize {
+        if self.egress_flows.flows.is_relaying() { RELAY_STEP_BYTES } else { STEP_BYTES }
+    }
+
     fn receive_frames(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<bool, LinkFailure> {
         let (mut taken, mut reads) = (0, 0);
-        while taken < STEP_BYTES && reads < STEP_READS && self.undelivered.is_empty() {
+        while taken < self.step_bytes() && reads < STEP_READS && self.undelivered.is_empty() {
             let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(false) };
             let next = match data_link.receive.incoming.is_some() {
-                true if data_link.receive.fill_block() => match self.on_body_complete(host, context)? {
-                    Some(key) if self.egress_flows.flows.relays_body(key) => Next::Stop,
-                    _ => Next::Again,
-                },
+                true if data_link.receive.fill_block() => {
+                    self.on_body_complete(host, context)?;
+                    Next::Again
+                }
                 true => Next::Read(1),
                 false => self.next_head(host, context)?,
             };
@@ -376,16 +383,10 @@ impl Route {
         }
     }
 
-    /// Handles a body, or a piece of one, that is in its place. Returns the body's name if other hosts may fetch it from
-    /// here.
-    fn on_body_complete(
-        &mut self,
-        host: Tid,
-        context: &mut dyn RouteContext,
-    ) -> Result<Option<BodyKey>, ProtocolViolation> {
+    fn on_body_complete(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<(), ProtocolViolation> {
         self.count_incoming(host);
-        let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(None) };
-        let Some(Incoming { block, at, then, .. }) = data_link.receive.incoming.take() else { return Ok(None) };
+        let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(()) };
+        let Some(Incoming { block, at, then, .. }) = data_link.receive.incoming.take() else { return Ok(()) };
         match then {
             OnComplete::Deliver(header) => self.deliver_long(host, &header, block, context),
             OnComplete::Begin { transfer, header } => self.intake.begin(host, transfer, header, block, at)?,
@@ -394,13 +395,10 @@ impl Route {
                     self.deliver_long(host, &header, block, context);
                 }
             }
-            OnComplete::AddPart { key, at, bytes } => {
-                self.on_part(host, key, at, bytes, context)?;
-                return Ok(Some(key));
-            }
+            OnComplete::AddPart { key, at, bytes } => self.on_part(host, key, at, bytes, context)?,
             OnComplete::Drop => {}
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Allocates the memory for the body of a message. A message without a receiver needs none, and must not wait for

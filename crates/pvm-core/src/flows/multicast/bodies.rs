@@ -17,7 +17,8 @@ pub const RELAYED_BYTES_MAX: usize = 64 << 20;
 ///
 /// * Filled by: each other host
 /// * Setting: none, no host has more multicasts under way
-/// * Reached: the request is refused, and the host fetches the body from the sender's host
+/// * Reached: the request is refused, and the host fetches the body from the sender's host, which refuses no body that it
+///   has announced to that host
 /// * Test: `requests_beyond_the_limit_are_refused`
 pub const BODY_REQUESTS_MAX: usize = 4096;
 /// How many bodies are remembered that this host does not relay.
@@ -51,7 +52,7 @@ struct Body<P> {
     keeper: Keeper,
 }
 
-/// A request of another host.
+/// A body that another host is to get: it has requested it, or this host sends it without a request.
 struct Fetch {
     key: BodyKey,
     at: u64,
@@ -84,12 +85,15 @@ pub struct Bodies<P> {
     complete: VecDeque<(BodyKey, usize)>,
     complete_bytes: usize,
     refused: VecDeque<BodyKey>,
+    /// How many bodies this host is receiving that it relays.
+    relaying: usize,
 }
 
 impl<P> Default for Bodies<P> {
     fn default() -> Self {
         let (bodies, clients) = (BTreeMap::new(), BTreeMap::new());
-        Bodies { bodies, clients, complete: VecDeque::new(), complete_bytes: 0, refused: VecDeque::new() }
+        let (complete, refused) = (VecDeque::new(), VecDeque::new());
+        Bodies { bodies, clients, complete, complete_bytes: 0, refused, relaying: 0 }
     }
 }
 
@@ -112,6 +116,8 @@ impl<P> Bodies<P> {
         if children == 0 {
             return self.refuse(key);
         }
+        self.remove(key);
+        self.relaying += 1;
         let keeper = Keeper::Relay { children, idle_ticks: 0 };
         self.bodies.insert(key, Body { body, bytes, available: 0, keeper });
     }
@@ -119,8 +125,10 @@ impl<P> Bodies<P> {
     /// Notes that this host has the first `available` bytes of a relayed body.
     pub fn grow(&mut self, key: BodyKey, available: usize) {
         let Some(body) = self.bodies.get_mut(&key) else { return };
+        let was_complete = body.available == body.bytes;
         body.available = available;
-        if available == body.bytes {
+        if available == body.bytes && !was_complete {
+            self.relaying -= 1;
             self.complete.push_back((key, body.bytes));
             self.complete_bytes += body.bytes;
             while self.complete_bytes > RELAYED_BYTES_MAX {
@@ -128,6 +136,11 @@ impl<P> Bodies<P> {
                 self.refuse(oldest);
             }
         }
+    }
+
+    /// Returns whether this host is receiving a body that it relays.
+    pub fn is_relaying(&self) -> bool {
+        self.relaying > 0
     }
 
     /// Stops to relay a body, and refuses requests for it from now on.
@@ -147,7 +160,9 @@ impl<P> Bodies<P> {
     }
 
     fn remove(&mut self, key: BodyKey) {
-        self.bodies.remove(&key);
+        if self.bodies.remove(&key).is_some_and(|body| body.available < body.bytes) {
+            self.relaying -= 1;
+        }
         if let Some(place) = self.complete.iter().position(|(other, _)| *other == key) {
             self.complete_bytes -= self.complete.remove(place).map_or(0, |(_, bytes)| bytes);
         }
@@ -202,13 +217,17 @@ impl<P> Bodies<P> {
 
     /// Handles a request for a body. The body may be unknown: this host may receive its announcement later.
     pub fn fetch(&mut self, host: Tid, key: BodyKey, at: u64) {
-        let is_refused = match self.bodies.get(&key) {
-            Some(body) => at >= body.bytes as u64,
-            None => self.refused.contains(&key),
+        let (is_refused, is_owed) = match self.bodies.get(&key) {
+            // A body that this host has announced must not be refused: nobody else may have it.
+            Some(Body { bytes, keeper: Keeper::Sender { waiting, .. }, .. }) => {
+                (at >= *bytes as u64, waiting.contains(&host))
+            }
+            Some(body) => (at >= body.bytes as u64, false),
+            None => (self.refused.contains(&key), false),
         };
         let client = self.clients.entry(host).or_default();
         client.fetches.retain(|fetch| fetch.key != key);
-        if is_refused || client.fetches.len() >= BODY_REQUESTS_MAX {
+        if is_refused || (client.fetches.len() >= BODY_REQUESTS_MAX && !is_owed) {
             client.refuse(key);
         } else {
             client.fetches.push_back(Fetch { key, at, unknown_ticks: 0 });

@@ -5,7 +5,8 @@
 //! travel on the data links and name the parts that are missing. So each listener acknowledges, nobody needs to
 //! suppress reports, and the window adapts to the listener that loses most. A listener that does not answer, or falls
 //! behind for too long, is dropped: it fetches the body on its data link. One for which the others have waited for too
-//! long in all is not a listener of further bodies for a time ([`LeftOut`]).
+//! long in all is not a listener of further bodies for a time ([`LeftOut`]). A broadcast that takes longer than another way
+//! would have taken ends, and the listeners fetch what they lack.
 use super::BodyKey;
 use super::left_out::{Answers, LATE_FACTOR, LeftOut};
 use super::parts::{count_of, range_of};
@@ -82,8 +83,10 @@ struct Broadcast {
     answers: Answers,
     repair_rounds: u32,
     patience: Duration,
-    /// When all listeners are dropped, because another way would have been faster.
+    /// When the broadcast ends, because another way would have been faster.
     end: Option<Duration>,
+    /// By how long the end can be put off, once.
+    extension: Option<Duration>,
 }
 
 impl Broadcast {
@@ -122,27 +125,30 @@ pub struct Broadcasts {
     left_out: LeftOut,
     /// The listeners that were dropped.
     dropped: Vec<(Tid, BodyKey)>,
+    /// Whether a broadcast was given up because it took too long.
+    gave_up: bool,
 }
 
 impl Default for Broadcasts {
     fn default() -> Self {
         let (queue, left_out, dropped) = (VecDeque::new(), LeftOut::default(), Vec::new());
-        Broadcasts { queue, window: WINDOW_FIRST, report_time: None, left_out, dropped }
+        Broadcasts { queue, window: WINDOW_FIRST, report_time: None, left_out, dropped, gave_up: false }
     }
 }
 
 impl Broadcasts {
     // ----- input
 
-    /// Begins to broadcast a body of the sender `key.origin` to these hosts. At the time `end`, if any, all listeners that
-    /// are left are dropped.
+    /// Begins to broadcast a body of the sender `key.origin` to these hosts. The broadcast ends after the time `patience`, if
+    /// there is one.
     pub fn begin(
         &mut self,
         key: BodyKey,
         bytes: usize,
         part_bytes: usize,
         hosts: impl Iterator<Item = Tid>,
-        end: Option<Duration>,
+        now: Duration,
+        patience: Option<Duration>,
     ) {
         let listeners: BTreeMap<Tid, Listener> = hosts.map(|host| (host, Listener::default())).collect();
         self.queue.push_back(Broadcast {
@@ -161,7 +167,8 @@ impl Broadcasts {
             requested: None,
             repair_rounds: 0,
             patience: PATIENCE_FIRST,
-            end,
+            end: patience.map(|patience| now + patience),
+            extension: patience,
         });
     }
 
@@ -273,8 +280,7 @@ impl Broadcasts {
     /// Returns the next part to send, if one can be sent now.
     pub fn next(&mut self, now: Duration) -> Option<PartToSend> {
         while let Some(place) = self.queue.iter().position(|one| one.end.is_some_and(|end| now >= end)) {
-            self.drop_listeners(place, |_, _| true);
-            self.queue.remove(place);
+            self.end_overdue(now, place);
         }
         loop {
             let Some(place) = self.active() else {
@@ -322,6 +328,42 @@ impl Broadcasts {
         }
         let range = range_of(one.bytes, one.part_bytes, part).expect("the body has this part");
         PartToSend { key: one.key, part, range, sent: one.sent, round: if is_last { one.round } else { 0 } }
+    }
+
+    /// Ends a broadcast that takes too long. If it waits for a few listeners only, these are dropped, and the others get
+    /// the same time once more.
+    fn end_overdue(&mut self, now: Duration, place: usize) {
+        let one = &mut self.queue[place];
+        let is_gathering = matches!(one.phase, Phase::Gathering(_));
+        let is_awaited = |listener: &Listener| if is_gathering { !listener.is_ready } else { !listener.has_reported };
+        let awaited = one.listeners.values().filter(|listener| is_awaited(listener)).count();
+        let are_few = 0 < awaited && 2 * awaited <= one.listeners.len() && !matches!(one.phase, Phase::Sending(_));
+        let Some(extension) = one.extension.take().filter(|_| are_few) else {
+            self.drop_listeners(place, |_, _| true);
+            self.queue.remove(place);
+            self.gave_up = true;
+            return;
+        };
+        one.end = Some(now + extension);
+        if is_gathering {
+            // The next step drops those that are not ready.
+            one.phase = Phase::Gathering(Some(now));
+            return;
+        }
+        let waited = one.waited(now);
+        for (host, listener) in one.listeners.iter().filter(|(_, listener)| is_awaited(listener)) {
+            if !listener.has_heard {
+                self.left_out.note_deaf(now, *host);
+            }
+            self.left_out.note_hold_up(now, *host, one.answers.lateness(waited));
+        }
+        self.drop_listeners(place, |_, listener| is_awaited(listener));
+        self.end_round_if_reported(now, place);
+    }
+
+    /// Returns whether a broadcast was given up since the last call.
+    pub fn take_gave_up(&mut self) -> bool {
+        std::mem::take(&mut self.gave_up)
     }
 
     // ----- rounds
@@ -474,7 +516,7 @@ mod tests {
     /// Begins to broadcast a body of this number of parts to hosts that are ready.
     fn begun(parts: usize) -> Broadcasts {
         let mut broadcasts = Broadcasts::default();
-        broadcasts.begin(KEY, parts * PART, PART, hosts().into_iter(), None);
+        broadcasts.begin(KEY, parts * PART, PART, hosts().into_iter(), ms(0), None);
         hosts().into_iter().for_each(|host| broadcasts.ready(ms(0), host, KEY));
         broadcasts
     }
@@ -528,7 +570,7 @@ mod tests {
     fn who_is_ready_too_late_or_lags_behind_must_fetch() {
         let mut broadcasts = Broadcasts::default();
         let [one, two, three] = hosts();
-        broadcasts.begin(KEY, 1000 * PART, PART, hosts().into_iter(), None);
+        broadcasts.begin(KEY, 1000 * PART, PART, hosts().into_iter(), ms(0), None);
         broadcasts.ready(ms(0), one, KEY);
         broadcasts.ready(ms(1), two, KEY);
         assert_eq!((broadcasts.next(ms(1)), broadcasts.next_wakeup()), (None, Some(GATHER)));
@@ -551,7 +593,7 @@ mod tests {
     fn a_second_body_waits_for_the_first_one() {
         let mut broadcasts = begun(10);
         let other = BodyKey { secret: [2; 16], ..KEY };
-        broadcasts.begin(other, PART, PART, hosts().into_iter(), None);
+        broadcasts.begin(other, PART, PART, hosts().into_iter(), ms(0), None);
         hosts().into_iter().for_each(|host| broadcasts.ready(ms(0), host, other));
         assert_eq!(round(&mut broadcasts, ms(0)).0.len(), 10);
         hosts().into_iter().for_each(|host| broadcasts.received(ms(1), host, KEY));
@@ -574,7 +616,7 @@ mod tests {
             let mut key = KEY;
             key.secret[..4].copy_from_slice(&number.to_le_bytes());
             let begun = now;
-            broadcasts.begin(key, 10 * PART, PART, hosts().into_iter(), None);
+            broadcasts.begin(key, 10 * PART, PART, hosts().into_iter(), ms(0), None);
             hosts().into_iter().for_each(|host| broadcasts.ready(now, host, key));
             let (_, round) = round(&mut broadcasts, now);
             now += ms(1);
@@ -618,7 +660,7 @@ mod tests {
         let mut broadcasts = Broadcasts::default();
         let mut now = ms(0);
         while broadcasts.reaches(now, slow) {
-            broadcasts.begin(KEY, PART, PART, hosts().into_iter(), None);
+            broadcasts.begin(KEY, PART, PART, hosts().into_iter(), ms(0), None);
             [one, two].into_iter().for_each(|host| broadcasts.ready(now, host, KEY));
             now = broadcasts.next_wakeup().unwrap();
             assert!(broadcasts.next(now).is_some() && now < 3 * HOLD_UP_MAX);
@@ -642,12 +684,29 @@ mod tests {
     #[test]
     fn a_broadcast_that_takes_longer_than_other_ways_ends() {
         let mut broadcasts = Broadcasts::default();
-        broadcasts.begin(KEY, 100 * PART, PART, hosts().into_iter(), Some(ms(30)));
+        broadcasts.begin(KEY, 100 * PART, PART, hosts().into_iter(), ms(0), Some(ms(30)));
         hosts().into_iter().for_each(|host| broadcasts.ready(ms(1), host, KEY));
         assert!(broadcasts.next(ms(2)).is_some() && broadcasts.next_wakeup() == Some(ms(30)));
         assert_eq!(broadcasts.next(ms(30)), None);
         let dropped: BTreeSet<_> = std::iter::from_fn(|| broadcasts.poll_dropped()).collect();
         assert_eq!(dropped, hosts().map(|host| (host, KEY)).into());
         assert!(broadcasts.is_done() && hosts().iter().all(|host| broadcasts.reaches(ms(30), *host)));
+        assert!(broadcasts.take_gave_up() && !broadcasts.take_gave_up());
+    }
+
+    #[test]
+    fn a_broadcast_that_takes_too_long_goes_on_without_the_few_that_do_not_answer() {
+        let [one, two, deaf] = hosts();
+        let mut broadcasts = Broadcasts::default();
+        broadcasts.begin(KEY, 20 * PART, PART, hosts().into_iter(), ms(0), Some(ms(10)));
+        hosts().into_iter().for_each(|host| broadcasts.ready(ms(1), host, KEY));
+        let sent = |broadcasts: &mut Broadcasts, now| std::iter::from_fn(|| broadcasts.next(now)).last();
+        let round = sent(&mut broadcasts, ms(2)).unwrap().round;
+        [one, two].into_iter().for_each(|host| broadcasts.report(ms(3), host, KEY, round, &[]));
+        let next = sent(&mut broadcasts, ms(10)).unwrap();
+        assert!(next.round == round + 1 && next.sent == 20, "the other two get the rest");
+        assert_eq!((broadcasts.poll_dropped(), broadcasts.reaches(ms(10), deaf)), (Some((deaf, KEY)), false));
+        assert_eq!((broadcasts.next(ms(20)), broadcasts.poll_dropped().is_some()), (None, true), "once more is enough");
+        assert!(broadcasts.reaches(ms(20), one) && broadcasts.take_gave_up());
     }
 }

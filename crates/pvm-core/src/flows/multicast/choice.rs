@@ -53,6 +53,10 @@ impl Times {
 const WAYS: [McastRoute; 3] = [McastRoute::Iterative, McastRoute::Binomial, McastRoute::Broadcast];
 /// The place of the way that suits best while nothing is known.
 const ITERATIVE: usize = 0;
+const BROADCAST: usize = 2;
+/// After a broadcast that was given up, the next one is tried after twice as many multicasts, up to this number of times.
+/// How long it would have taken is not known, so the time that was measured says too little.
+const GIVEN_UP_MAX: u32 = 5;
 
 #[derive(Default)]
 struct Record {
@@ -60,6 +64,8 @@ struct Record {
     times: [Times; WAYS.len()],
     /// The number of measured multicasts since each way was measured.
     since: [u32; WAYS.len()],
+    /// How many broadcasts in succession were given up, [`GIVEN_UP_MAX`] at most.
+    given_up: u32,
 }
 
 impl Record {
@@ -81,7 +87,10 @@ impl Record {
         let is_open = |way: &usize| self.times[*way].count < FIRST_TRIES && self.factor(*way, best) < CLEARLY_SLOWER;
         let untried = (0..count).filter(is_open).min_by_key(|way| self.times[*way].count);
         let way = untried.unwrap_or_else(|| {
-            let is_due = |way: &usize| f64::from(self.since[*way]) >= f64::from(RETRY_AFTER) * self.factor(*way, best);
+            let is_due = |way: &usize| {
+                let rarer = if *way == BROADCAST { 1 << self.given_up } else { 1 };
+                f64::from(self.since[*way]) >= f64::from(RETRY_AFTER * rarer) * self.factor(*way, best)
+            };
             (0..count).filter(|way| *way != best).find(is_due).unwrap_or(best)
         });
         self.since.iter_mut().for_each(|since| *since = since.saturating_add(1));
@@ -114,6 +123,8 @@ struct Measurement {
     /// How many receivers have not consumed it.
     left: usize,
     number: u32,
+    /// Whether it is a broadcast that was given up.
+    was_given_up: bool,
 }
 
 /// Chooses the way of each multicast.
@@ -152,18 +163,29 @@ impl Choice {
         let class = class(bytes, hosts);
         let way = self.records.entry(class).or_default().next_measured(count);
         self.last_number = self.last_number.wrapping_add(1);
-        self.measurement = Some(Measurement { class, way, since: now, left, number: self.last_number });
+        self.measurement =
+            Some(Measurement { class, way, since: now, left, number: self.last_number, was_given_up: false });
         (WAYS[way], Some(self.last_number))
     }
 
-    /// Returns how long a broadcast may take that could be measured: beyond [`CLEARLY_SLOWER`] times the time of the best
-    /// other way, the receivers would rather fetch the body. Returns `None` if no other way was measured. So the trial of
-    /// a broadcast on a network that is not made for it costs little.
+    /// Returns how long a measured broadcast may take: [`CLEARLY_SLOWER`] times the time of the best other way. So the
+    /// trial of a broadcast on a network that is not made for it costs a limited time. Returns `None` if no other way was
+    /// measured.
     pub fn patience(&self, bytes: usize, hosts: usize) -> Option<Duration> {
-        let record = self.records.get(&class(bytes, hosts))?;
-        let others = (0..WAYS.len()).filter(|way| WAYS[*way] != McastRoute::Broadcast);
+        let class = class(bytes, hosts);
+        let record = self.records.get(&class)?;
+        let others = (0..WAYS.len()).filter(|way| *way != BROADCAST);
         let best = others.filter_map(|way| record.times[way].seconds()).min_by(f64::total_cmp)?;
-        Some(Duration::from_secs_f64(CLEARLY_SLOWER * best))
+        // The measured one may have been the smallest of its class.
+        let scale = (bytes as f64 / f64::from(1_u32 << class.0)) * (hosts as f64 / f64::from(1_u32 << class.1));
+        Some(Duration::from_secs_f64(CLEARLY_SLOWER * best * scale))
+    }
+
+    /// Notes that the broadcast that is being measured was given up.
+    pub fn broadcast_given_up(&mut self) {
+        if let Some(open) = self.measurement.as_mut().filter(|open| open.way == BROADCAST) {
+            open.was_given_up = true;
+        }
     }
 
     /// Counts a multicast that takes a way.
@@ -190,6 +212,9 @@ impl Choice {
         if open.left == 0 {
             let record = self.records.entry(open.class).or_default();
             record.times[open.way].add(now.saturating_sub(open.since));
+            if open.way == BROADCAST {
+                record.given_up = if open.was_given_up { GIVEN_UP_MAX.min(record.given_up + 1) } else { 0 };
+            }
             self.measurement = None;
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! The sender's daemon announces the message to each host, in the flow to the receivers there: so the message keeps its
 //! place among all others and takes credit as they do. An announcement has no body. It names the host's parent in the
-//! [`Tree`], and the receiving daemon **fetches** the body from there ([`Fetches`]). The parent sends each part of the
+//! [`Tree`], and the receiving daemon **fetches** the body from there ([`Fetches`]), unless the parent is the sender's host, which sends the body without a
+//! request. The parent sends each part of the
 //! body as soon as it has it ([`Bodies`]). Messages behind the announced one are held until the body is there
 //! ([`InOrder`]).
 //!
@@ -122,8 +123,8 @@ pub struct Plan {
 struct Listeners {
     hosts: BTreeSet<Tid>,
     part_bytes: usize,
-    /// When the broadcast ends, and the hosts fetch what they lack.
-    end: Option<Duration>,
+    /// How long the broadcast may take. After that, the hosts fetch what they lack.
+    patience: Option<Duration>,
 }
 
 impl Plan {
@@ -221,15 +222,14 @@ impl<P> Flows<P> {
             None => BTreeSet::new(),
         };
         let can_broadcast = listeners.len() >= LISTENERS_MIN;
-        let (mut route, mut measurement, mut end) = (route, None, None);
+        let (mut route, mut measurement, mut patience) = (route, None, None);
         if route == McastRoute::Automatic {
             let little = bytes as u64 / MEASURED_PART_IN_FLIGHT;
             let is_idle =
                 |dst: &Tid| self.flow(*dst).is_none_or(|flow| flow.items.is_empty() && flow.in_flight <= little);
             let receivers = dsts.iter().all(is_idle).then_some(dsts.len());
             (route, measurement) = self.choice.choose(self.now, bytes, hosts.len(), receivers, can_broadcast);
-            let patience = measurement.and_then(|_| self.choice.patience(bytes, hosts.len()));
-            end = patience.map(|patience| self.now + patience);
+            patience = measurement.and_then(|_| self.choice.patience(bytes, hosts.len()));
         }
         let way = if route == McastRoute::Broadcast && !can_broadcast { McastRoute::Binomial } else { route };
         self.choice.note_taken(way);
@@ -240,7 +240,7 @@ impl<P> Flows<P> {
             McastRoute::Broadcast => {
                 hosts.retain(|host| !listeners.contains(host));
                 plan.tree = Some(Tree::binomial(own, &hosts));
-                plan.listeners = part_bytes.map(|part_bytes| Listeners { hosts: listeners, part_bytes, end });
+                plan.listeners = part_bytes.map(|part_bytes| Listeners { hosts: listeners, part_bytes, patience });
             }
             McastRoute::Binomial => plan.tree = Some(Tree::binomial(own, &hosts)),
         }
@@ -276,8 +276,8 @@ impl<P> Flows<P> {
         let listeners = relayed.listeners.iter().flat_map(|one| one.hosts.iter().copied());
         let hosts: BTreeSet<Tid> = relayed.tree.borrow().hosts().chain(listeners).collect();
         self.bodies.keep(relayed.key, body.clone(), bytes, (src, held), hosts);
-        if let Some(Listeners { hosts, part_bytes, end }) = &relayed.listeners {
-            self.broadcasts.begin(relayed.key, bytes, *part_bytes, hosts.iter().copied(), *end);
+        if let Some(Listeners { hosts, part_bytes, patience }) = &relayed.listeners {
+            self.broadcasts.begin(relayed.key, bytes, *part_bytes, hosts.iter().copied(), self.now, *patience);
         }
     }
 
@@ -308,9 +308,9 @@ impl<P> Flows<P> {
         self.bodies.grow(key, bytes);
     }
 
-    /// Returns whether other hosts will fetch a body from here.
-    pub fn relays_body(&self, key: BodyKey) -> bool {
-        self.bodies.get(key).is_some()
+    /// Returns whether this host is receiving a body that it relays.
+    pub fn is_relaying(&self) -> bool {
+        self.bodies.is_relaying()
     }
 
     /// Notes that this host will not relay a body: it does not receive it, or its children have it.
@@ -324,8 +324,8 @@ impl<P> Flows<P> {
     }
 
     /// Begins to send bodies to the hosts whose parent this host is: none of them has to request the body. The daemon
-    /// calls this when it has sent announcements to all hosts: so a body for one host does not delay the announcement for
-    /// another one. Returns whether there is something to send.
+    /// calls this when it has sent all announcements that it can send: so a body for one host does not delay the
+    /// announcement of it for another one. Returns whether there is something to send.
     pub fn begin_pushes(&mut self) -> bool {
         let pushes = std::mem::take(&mut self.pushes);
         let begun = pushes.iter().filter(|(_, key)| self.bodies.get(*key).is_some()).count() > 0;
@@ -367,6 +367,9 @@ impl<P> Flows<P> {
     /// Returns the next datagram to all hosts, if one can be sent now.
     pub fn next_datagram(&mut self) -> Option<Datagram<P>> {
         let part = self.broadcasts.next(self.now);
+        if self.broadcasts.take_gave_up() {
+            self.choice.broadcast_given_up();
+        }
         self.send_dropped();
         let part = part?;
         // A body is kept until all its hosts have it; those that listen are among them.
