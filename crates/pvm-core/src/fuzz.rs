@@ -204,7 +204,9 @@ fn takes(inbound: &mut InboundFlows<Vec<u8>>, host: Tid, head: FrameHeader, body
         }
         FrameHeader::Announce { header, announcement } => {
             rewritten(&DataFrame::Announce { header: header.clone(), announcement }, 0);
-            inbound.admit(host, &header).is_ok()
+            // A daemon believes announcements of the sender's host alone.
+            announcement.key.origin == host
+                && inbound.admit(host, &header).is_ok()
                 && inbound.fetches.begin(header, &announcement, true, Vec::new()).is_ok()
         }
         FrameHeader::Request { key, request } => {
