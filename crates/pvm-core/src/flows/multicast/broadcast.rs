@@ -139,7 +139,7 @@ impl Default for Broadcasts {
 impl Broadcasts {
     // ----- input
 
-    /// Begins to broadcast a body of the sender `key.origin` to these hosts. The broadcast ends after the time `patience`, if
+    /// Begins to broadcast a body of the sender `key.origin` to these hosts. The broadcast ends after `time_limit`, if
     /// there is one.
     pub fn begin(
         &mut self,
@@ -148,7 +148,7 @@ impl Broadcasts {
         part_bytes: usize,
         hosts: impl Iterator<Item = Tid>,
         now: Duration,
-        patience: Option<Duration>,
+        time_limit: Option<Duration>,
     ) {
         let listeners: BTreeMap<Tid, Listener> = hosts.map(|host| (host, Listener::default())).collect();
         self.queue.push_back(Broadcast {
@@ -167,8 +167,8 @@ impl Broadcasts {
             requested: None,
             repair_rounds: 0,
             patience: PATIENCE_FIRST,
-            end: patience.map(|patience| now + patience),
-            extension: patience,
+            end: time_limit.map(|limit| now + limit),
+            extension: time_limit,
         });
     }
 

@@ -171,7 +171,7 @@ impl Choice {
     /// Returns how long a measured broadcast may take: [`CLEARLY_SLOWER`] times the time of the best other way. So the
     /// trial of a broadcast on a network that is not made for it costs a limited time. Returns `None` if no other way was
     /// measured.
-    pub fn patience(&self, bytes: usize, hosts: usize) -> Option<Duration> {
+    pub fn time_limit(&self, bytes: usize, hosts: usize) -> Option<Duration> {
         let class = class(bytes, hosts);
         let record = self.records.get(&class)?;
         let others = (0..WAYS.len()).filter(|way| *way != BROADCAST);
@@ -290,10 +290,10 @@ mod tests {
     #[test]
     fn a_broadcast_may_take_twice_as_long_as_the_best_other_way() {
         let mut choice = Choice::default();
-        assert_eq!(choice.patience(1 << 20, 16), None, "nothing is known");
+        assert_eq!(choice.time_limit(1 << 20, 16), None, "nothing is known");
         trees(&mut choice, 20, 1 << 20, 3000, 1000);
-        assert_eq!(choice.patience(1 << 20, 16), Some(Duration::from_millis(2)));
-        assert_eq!(choice.patience(1 << 22, 16), None);
+        assert_eq!(choice.time_limit(1 << 20, 16), Some(Duration::from_millis(2)));
+        assert_eq!(choice.time_limit(1 << 22, 16), None);
     }
 
     #[test]

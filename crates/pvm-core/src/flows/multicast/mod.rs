@@ -124,7 +124,7 @@ struct Listeners {
     hosts: BTreeSet<Tid>,
     part_bytes: usize,
     /// How long the broadcast may take. After that, the hosts fetch what they lack.
-    patience: Option<Duration>,
+    time_limit: Option<Duration>,
 }
 
 impl Plan {
@@ -222,14 +222,14 @@ impl<P> Flows<P> {
             None => BTreeSet::new(),
         };
         let can_broadcast = listeners.len() >= LISTENERS_MIN;
-        let (mut route, mut measurement, mut patience) = (route, None, None);
+        let (mut route, mut measurement, mut time_limit) = (route, None, None);
         if route == McastRoute::Automatic {
             let little = bytes as u64 / MEASURED_PART_IN_FLIGHT;
             let is_idle =
                 |dst: &Tid| self.flow(*dst).is_none_or(|flow| flow.items.is_empty() && flow.in_flight <= little);
             let receivers = dsts.iter().all(is_idle).then_some(dsts.len());
             (route, measurement) = self.choice.choose(self.now, bytes, hosts.len(), receivers, can_broadcast);
-            patience = measurement.and_then(|_| self.choice.patience(bytes, hosts.len()));
+            time_limit = measurement.and_then(|_| self.choice.time_limit(bytes, hosts.len()));
         }
         let way = if route == McastRoute::Broadcast && !can_broadcast { McastRoute::Binomial } else { route };
         self.choice.note_taken(way);
@@ -240,7 +240,7 @@ impl<P> Flows<P> {
             McastRoute::Broadcast => {
                 hosts.retain(|host| !listeners.contains(host));
                 plan.tree = Some(Tree::binomial(own, &hosts));
-                plan.listeners = part_bytes.map(|part_bytes| Listeners { hosts: listeners, part_bytes, patience });
+                plan.listeners = part_bytes.map(|part_bytes| Listeners { hosts: listeners, part_bytes, time_limit });
             }
             McastRoute::Binomial => plan.tree = Some(Tree::binomial(own, &hosts)),
         }
@@ -276,8 +276,8 @@ impl<P> Flows<P> {
         let listeners = relayed.listeners.iter().flat_map(|one| one.hosts.iter().copied());
         let hosts: BTreeSet<Tid> = relayed.tree.borrow().hosts().chain(listeners).collect();
         self.bodies.keep(relayed.key, body.clone(), bytes, (src, held), hosts);
-        if let Some(Listeners { hosts, part_bytes, patience }) = &relayed.listeners {
-            self.broadcasts.begin(relayed.key, bytes, *part_bytes, hosts.iter().copied(), self.now, *patience);
+        if let Some(Listeners { hosts, part_bytes, time_limit }) = &relayed.listeners {
+            self.broadcasts.begin(relayed.key, bytes, *part_bytes, hosts.iter().copied(), self.now, *time_limit);
         }
     }
 
@@ -327,9 +327,14 @@ impl<P> Flows<P> {
     /// calls this when it has sent all announcements that it can send: so a body for one host does not delay the
     /// announcement of it for another one. Returns whether there is something to send.
     pub fn begin_pushes(&mut self) -> bool {
-        let pushes = std::mem::take(&mut self.pushes);
-        let begun = pushes.iter().filter(|(_, key)| self.bodies.get(*key).is_some()).count() > 0;
-        pushes.into_iter().for_each(|(host, key)| self.bodies.fetch(host, key, 0));
+        let mut begun = false;
+        for (host, key) in std::mem::take(&mut self.pushes) {
+            // Without the body, all its hosts have it or have gone.
+            if self.bodies.get(key).is_some() {
+                self.bodies.fetch(host, key, 0);
+                begun = true;
+            }
+        }
         begun
     }
 
