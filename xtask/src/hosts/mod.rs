@@ -46,6 +46,9 @@ hosts --multicasts N [--attacked] [--seeds N] [--first-seed N]
 
 /// The number of seeds for each fault, without `--seeds`.
 const SEEDS: u64 = 20;
+/// The number of sandboxes that share the scenarios. Scenarios wait most of the time: together they need an eighth of two
+/// processors.
+const SANDBOXES: usize = 3;
 /// The time of a scenario is shown if the scenario takes longer than this.
 const SLOW: Duration = Duration::from_secs(3);
 
@@ -59,6 +62,9 @@ struct Options {
     trusted: bool,
     fabric: Option<String>,
     short: bool,
+    /// Which share of the scenarios to run, inside the sandbox: those whose number divided by `SANDBOXES` leaves this
+    /// remainder. `None` for all.
+    share: Option<usize>,
     faults: Option<Plan>,
     /// The fault and the seed to run, inside the sandbox.
     one: Option<(Fault, u64)>,
@@ -78,6 +84,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         trusted: false,
         fabric: None,
         short: false,
+        share: None,
         faults: None,
         one: None,
         multicasts: None,
@@ -95,6 +102,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
             Long("trusted") => options.trusted = true,
             Long("fabric") => options.fabric = Some(parser.value()?.string()?),
             Long("short") => options.short = true,
+            Long("share") => options.share = Some(parser.value()?.parse()?),
             Long("script") => options.script = Some(parser.value()?.into()),
             Long("hosts") => hosts = Some(parser.value()?.parse()?),
             Long("ours") => options.side = Some(Side::Ours),
@@ -159,8 +167,24 @@ pub fn counted(arguments: &[String]) -> Result<Counts> {
     }
     let mut words = vec!["hosts"];
     words.extend(arguments.iter().map(String::as_str));
-    let last = sandbox::run(&words)?;
-    Counts::parse(&last)
+    if options.is_in_one_sandbox() {
+        return Counts::parse(&sandbox::run(&words)?);
+    }
+    let run_share = |share: usize| {
+        let share = share.to_string();
+        Counts::parse(&sandbox::run(&[&words[..], &["--share", &share]].concat())?)
+    };
+    std::thread::scope(|scope| {
+        let shares: Vec<_> = (0..SANDBOXES).map(|share| scope.spawn(move || run_share(share))).collect();
+        shares.into_iter().map(|share| share.join().expect("a share does not panic")).sum()
+    })
+}
+
+impl Options {
+    /// Returns whether all scenarios run in one sandbox: if somebody reads the output, or chooses a few scenarios.
+    fn is_in_one_sandbox(&self) -> bool {
+        self.side.is_some() || self.script.is_some() || !self.only.is_empty()
+    }
 }
 
 fn inside(folder: &Path, options: &Options) -> Result<()> {
@@ -177,9 +201,12 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
     };
     let named = |case: &Case| options.only.is_empty() || options.only.iter().any(|part| case.name.contains(part));
     let wanted = |case: &&Case| named(case) && !(options.short && scenario::is_for_later(case));
-    let cases: Vec<&Case> = all.iter().filter(wanted).collect();
+    let mut cases: Vec<&Case> = all.iter().filter(wanted).collect();
     if cases.is_empty() {
         bail!("no such scenario");
+    }
+    if let Some(share) = options.share {
+        cases = cases.into_iter().skip(share).step_by(SANDBOXES).collect();
     }
     let network = Network::new(folder, options.hosts, Wiring::Bridge)?;
     let mut environment =

@@ -218,9 +218,10 @@ fn heap_memory(content: &[u8]) -> Result<Memory> {
     Memory::shared(file.as_fd(), content.len()).map_err(|error| format!("{error:?}").into())
 }
 
-/// Sleeps until something happens, as the provider allows.
-pub fn sleep(links: &mut FabricLinks, controls: &mut [&mut Control]) -> Result<()> {
-    match links.how_to_wait(Instant::now()) {
+/// Sleeps until something happens, as the provider allows. Returns how.
+pub fn sleep(links: &mut FabricLinks, controls: &mut [&mut Control]) -> Result<Wait> {
+    let wait = links.how_to_wait(Instant::now());
+    match wait {
         Wait::Not => std::thread::yield_now(),
         Wait::For(time) => std::thread::sleep(time),
         Wait::Descriptor => {
@@ -234,7 +235,7 @@ pub fn sleep(links: &mut FabricLinks, controls: &mut [&mut Control]) -> Result<(
             }
         }
     }
-    Ok(())
+    Ok(wait)
 }
 
 impl Exchange<'_> {
