@@ -218,8 +218,13 @@ fn heap_memory(content: &[u8]) -> Result<Memory> {
     Memory::shared(file.as_fd(), content.len()).map_err(|error| format!("{error:?}").into())
 }
 
-/// Sleeps until something happens, as the provider allows. Returns how.
+/// Sleeps until something happens, as the provider allows, but on a descriptor at most `SLEEP_MAX`. Returns how.
 pub fn sleep(links: &mut FabricLinks, controls: &mut [&mut Control]) -> Result<Wait> {
+    sleep_at_most(SLEEP_MAX, links, controls)
+}
+
+/// Sleeps until something happens, as the provider allows, but on a descriptor at most this long. Returns how.
+pub fn sleep_at_most(longest: Duration, links: &mut FabricLinks, controls: &mut [&mut Control]) -> Result<Wait> {
     let wait = links.how_to_wait(Instant::now());
     match wait {
         Wait::Not => std::thread::yield_now(),
@@ -228,7 +233,7 @@ pub fn sleep(links: &mut FabricLinks, controls: &mut [&mut Control]) -> Result<W
             let descriptor = links.endpoint().descriptor().ok_or("no descriptor")?;
             let mut all = vec![PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
             all.extend(controls.iter().map(|of| PollFd::from_borrowed_fd(of.descriptor(), PollFlags::IN)));
-            let timeout = Timespec { tv_sec: 0, tv_nsec: SLEEP_MAX.as_nanos() as i64 };
+            let timeout = Timespec::try_from(longest)?;
             match rustix::event::poll(&mut all, Some(&timeout)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
