@@ -1,4 +1,5 @@
 /* Messages on a thread with a small stack. If the calls use too much of the stack, the case prints how much. */
+//@ no-fabric libfabric needs more stack
 #include "case.h"
 #include <pthread.h>
 

@@ -2,6 +2,7 @@
  * messages are not received yet. */
 //@ ours-only D3: skip
 //@ timeout 90
+//@ no-fabric it counts direct links
 #include "hosts.h"
 #include "numbered.h"
 

@@ -2,4 +2,5 @@
 //@ ours-only D3: skip
 //@ daemon-env PVM_PACING=always
 //@ timeout 90
+//@ no-fabric it counts direct links
 #include "hosts_left_both.c"

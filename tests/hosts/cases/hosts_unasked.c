@@ -2,6 +2,7 @@
  * receiver does not read. */
 //@ ours-only PVM makes links only for programs that ask for them: skip
 //@ timeout 90
+//@ no-fabric it counts direct links
 #include "hosts.h"
 #include "numbered.h"
 #include <signal.h>

@@ -11,6 +11,7 @@
 //! @ unordered                  lines are sorted before the comparison
 //! @ hosts 2                    the number of hosts at the start of a run on several hosts
 //! @ one-host REASON            the case does not run on machines of several hosts
+//! @ no-fabric REASON           the case does not run where messages between hosts take a fabric
 //! @ needs PATH                 the case is skipped if that file is missing; $DEBIAN_PVM stands for the /usr of
 //!                              Debian's PVM
 //! @ runs NAME ...              Debian's programs that the case runs, although no script names them
@@ -84,6 +85,8 @@ pub struct Case {
     pub hosts: Option<usize>,
     /// Why the case runs on one host only.
     pub one_host: Option<String>,
+    /// Why the case does not run where messages between hosts take a fabric.
+    pub no_fabric: Option<String>,
     pub needs: Vec<PathBuf>,
     pub runs: Vec<String>,
     pub differences: Vec<Difference>,
@@ -155,6 +158,7 @@ fn parse(name: String, kind: Kind, source: PathBuf, text: &str, own: bool) -> Re
         unordered: false,
         hosts: None,
         one_host: None,
+        no_fabric: None,
         needs: Vec::new(),
         runs: Vec::new(),
         differences: Vec::new(),
@@ -184,6 +188,7 @@ fn apply(case: &mut Case, directive: &str) -> Result<()> {
         "hosts" => case.hosts = Some(rest.parse()?),
         "one-host" if rest.is_empty() => bail!("needs a reason"),
         "one-host" => case.one_host = Some(rest.to_string()),
+        "no-fabric" => case.no_fabric = Some(rest.to_string()),
         "needs" => case.needs.push(debian_pvm::expanded(rest).into()),
         "runs" => case.runs.extend(rest.split(' ').map(str::to_string)),
         "differs" => case.differences.push(difference(rest, true)?),

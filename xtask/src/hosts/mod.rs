@@ -219,6 +219,10 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
             println!("one host {}: {reason}", case.name);
             continue;
         }
+        if let (Some(reason), Some(_)) = (&case.no_fabric, &options.fabric) {
+            println!("not over a fabric {}: {reason}", case.name);
+            continue;
+        }
         let began = Instant::now();
         let ended = match options.side {
             Some(side) => stage.run(case, side).map(|outcome| {
