@@ -85,10 +85,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
     total.report()
 }
 
-/// Runs the unit tests, twice as many at a time as there are processors: many of them wait for processes.
 fn unit_tests() -> Result<Counts> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    cargo_test(&["--workspace"], &[("RUST_TEST_THREADS", (2 * processors).to_string().into())])
+    cargo_test(&["--workspace"], &[])
 }
 
 /// Runs the scenarios, some conformance programs, and fault tests that take little time, all on several hosts.

@@ -117,7 +117,7 @@ fn a_host_needs_a_daemon_of_this_version() {
     let sandbox = Sandbox::new();
     std::fs::create_dir(sandbox.path().join("alone")).unwrap();
     let own = sandbox.path().join("alone/pvm");
-    std::fs::copy(pvm(), &own).unwrap();
+    common::copy_program(pvm(), &own);
     let output =
         Command::new(own).args(["doctor", "--json"]).env("PATH", "/nosuch").env_remove("PVM_ROOT").output().unwrap();
     let (found, text) = complaints(&output, false);

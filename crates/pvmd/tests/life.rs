@@ -210,7 +210,9 @@ fn daemon_of_a_stranger(directory: &Directory) -> Command {
     }
     // The other user may have no access to the build directory.
     let program = directory.0.join("program");
-    std::fs::copy(env!("CARGO_BIN_EXE_pvmd"), &program).unwrap();
+    // A process that this one starts meanwhile would keep a descriptor for writing, so another process copies: a
+    // program that is open for writing cannot be started.
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_pvmd")).arg(&program).status().unwrap().success());
     let mut command = directory.prepared(Command::new(program));
     command.env("HOME", &home).current_dir(&home).uid(STRANGER).gid(STRANGER);
     command

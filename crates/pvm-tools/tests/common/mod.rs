@@ -16,6 +16,12 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The pause after each line of a script, in which the console executes the line.
 const LINE_PAUSE: Duration = Duration::from_millis(20);
 
+/// Copies a program by another process. A process that this one starts meanwhile would keep a descriptor for writing, and
+/// a program that is open for writing cannot be started.
+pub fn copy_program(from: &Path, to: &Path) {
+    assert!(Command::new("cp").args([from, to]).status().unwrap().success());
+}
+
 /// Returns the path of the console under test; builds its daemon into the same directory.
 pub fn pvm() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
@@ -163,9 +169,11 @@ impl Sandbox {
     /// Writes an executable shell script. Returns its path.
     pub fn program(&self, name: &str, text: &str) -> String {
         use std::os::unix::fs::PermissionsExt;
-        let path = self.path().join(name);
-        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let (draft, path) = (self.path().join(format!("{name}.draft")), self.path().join(name));
+        std::fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o755)).unwrap();
+        copy_program(&draft, &path);
+        std::fs::remove_file(draft).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
