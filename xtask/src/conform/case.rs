@@ -186,7 +186,7 @@ fn apply(case: &mut Case, directive: &str) -> Result<()> {
         "log" => case.log = true,
         "unordered" => case.unordered = true,
         "hosts" => case.hosts = Some(rest.parse()?),
-        "one-host" if rest.is_empty() => bail!("needs a reason"),
+        "one-host" | "no-fabric" if rest.is_empty() => bail!("needs a reason"),
         "one-host" => case.one_host = Some(rest.to_string()),
         "no-fabric" => case.no_fabric = Some(rest.to_string()),
         "needs" => case.needs.push(debian_pvm::expanded(rest).into()),

@@ -24,7 +24,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use verdict::Verdict;
 
-/// The number of cases that run at the same time. They wait most of the time: together they need an eighth of two processors.
+/// The number of cases that run at the same time. They wait most of the time: together they need an eighth of two
+/// processors.
 const WORKERS: usize = 4;
 
 /// The options of the command line.

@@ -183,7 +183,7 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
 
 impl Trial<'_> {
     /// Returns whether few messages are tried with this provider: in the short form, and with `udp;ofi_rxd` if it is not
-    /// named. Bare reads show that this provider fails by itself, the more often the longer it is used (docs/fabrics.md).
+    /// named: this provider fails by itself (docs/fabrics.md).
     fn is_brief(&self, provider: &str) -> bool {
         self.options.is_short || (provider == WITHOUT_DESCRIPTOR && self.options.provider.is_none())
     }

@@ -220,7 +220,7 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
             continue;
         }
         if let (Some(reason), Some(_)) = (&case.no_fabric, &options.fabric) {
-            println!("not over a fabric {}: {reason}", case.name);
+            counts += Counts::skip(format_args!("{}: {reason}", case.name));
             continue;
         }
         let began = Instant::now();

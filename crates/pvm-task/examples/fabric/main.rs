@@ -228,7 +228,7 @@ fn call(options: &Options, addresses: &str, setting: &Setting, part: &str) -> Re
         "death" => {
             let done = traffic::exchange(&mut links, &names, options.messages, &mut all, None, false)?;
             if done.ended != 1 {
-                return Err(format!("{} links have ended, not 1", done.ended).into());
+                return Err(format!("{} links have ended, not 1: {}", done.ended, done.reasons.join("; ")).into());
             }
             println!("ok one peer was killed, the other got everything, {done}");
         }

@@ -286,7 +286,7 @@ pub fn idle(mut links: FabricLinks, name: LinkName, mut control: Control) -> Res
             if start.elapsed() > 25 * IDLE {
                 return Err("the message that ends the wait does not arrive".into());
             }
-            // A task sets no earlier time.
+            // As a task: that wakes by itself after 5 s, longer than this wait.
             match sleep_at_most(25 * IDLE, &mut links, &mut [])? {
                 Wait::Not => polls += 1,
                 Wait::Descriptor => by_descriptor += 1,

@@ -77,6 +77,8 @@ pub struct Done {
     read_bytes: u64,
     injected: u64,
     pub ended: usize,
+    /// Why links have ended by themselves.
+    pub reasons: Vec<String>,
     untaken: usize,
     dropped: u64,
 }
@@ -296,6 +298,7 @@ impl Exchange<'_> {
             }
             Some(FabricEvent::Broken(link, why, untaken)) => {
                 println!("note broken {why}");
+                self.done.reasons.push(why.to_string());
                 self.end(link, untaken.messages.len());
             }
         }
