@@ -56,8 +56,22 @@ pub(crate) struct Owner {
     pub released_bytes: Cell<usize>,
     /// The token of the last measured body, and for how long this task has copied it out, in ns.
     pub timed: Cell<Option<(u32, u32)>>,
-    /// Set when `released` of some peer is not empty.
+    /// Whether this task keeps a payload in the heap of the peer, its daemon.
+    pub kept: Cell<Keeping>,
+    /// Set when `released` of some peer is not empty, or a payload is kept no longer.
     pub dirty: Rc<Cell<bool>>,
+}
+
+/// The state of the one borrowed payload that a task may keep in the daemon's heap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Keeping {
+    /// No payload is kept.
+    #[default]
+    None,
+    /// A payload is kept.
+    Reading,
+    /// A payload was kept, and the daemon has not been told yet that it is kept no longer.
+    Over,
 }
 
 impl Owner {
@@ -65,6 +79,14 @@ impl Owner {
     pub fn release(&self, token: u32, bytes: usize) {
         self.released.borrow_mut().push(token);
         self.released_bytes.set(self.released_bytes.get() + bytes);
+        self.dirty.set(true);
+    }
+}
+
+impl Owner {
+    /// Notes that this task no longer reads the payload that it kept.
+    pub fn end_keeping(&self) {
+        self.kept.set(Keeping::Over);
         self.dirty.set(true);
     }
 }
@@ -167,6 +189,19 @@ impl BodyInTransit<'_> {
     /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// Leaves the body where it lies, if it is a borrowed payload that the daemon allows the task to keep, and the task
+    /// keeps no other one. The daemon's memory is free again when the result is dropped.
+    pub fn keep(&self) -> Option<Remote> {
+        let Transit::Borrowed(remote) = &self.transit else { return None };
+        if self.owner.kept.get() == Keeping::Reading {
+            return None;
+        }
+        let kept = remote.kept()?;
+        self.owner.kept.set(Keeping::Reading);
+        self.outcome.set(Outcome::Taken);
+        Some(kept)
     }
 
     /// Copies all bytes to the end of `data`, which has room for them.

@@ -1,9 +1,9 @@
 //! A task and the daemon as its peer.
 use super::*;
 
-const DAEMON: u32 = 0x40000;
+pub(crate) const DAEMON: u32 = 0x40000;
 
-fn pair(host: &Host) -> (Endpoint, Endpoint) {
+pub(crate) fn pair(host: &Host) -> (Endpoint, Endpoint) {
     host.table.set(DAEMON);
     let (mut daemon, mut task) = (host.endpoint(DAEMON), host.endpoint(A));
     introduce(&mut daemon, A, &task);

@@ -280,6 +280,29 @@ fn a_cell_that_goes_to_and_fro_is_written_by_one_side_at_a_time() {
     });
 }
 
+#[test]
+fn a_payload_that_is_kept_is_not_written_before_it_is_let_go() {
+    loom::model(|| {
+        // The task's read count, what it keeps, and the payload.
+        let words = Arc::new([AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(7)]);
+        let there = words.clone();
+        let daemon = thread::spawn(move || {
+            let [consumed, mark, payload] = &*there;
+            // As `Endpoint::read_by`, then `Endpoint::kept_by`.
+            if consumed.load(Ordering::Acquire) >= 2 && mark.load(Ordering::Acquire) != 2 {
+                payload.store(8, Ordering::Relaxed);
+            }
+        });
+        let [consumed, mark, payload] = &*words;
+        // As `store_kept`, then `Endpoint::publish`.
+        mark.store(2, Ordering::Release);
+        consumed.store(2, Ordering::Release);
+        assert_eq!(payload.load(Ordering::Relaxed), 7);
+        mark.store(0, Ordering::Release);
+        daemon.join().unwrap();
+    });
+}
+
 /// The words of a stream with a ring of two words, and a heap of one word.
 fn stream(words: &[AtomicU64; 8]) -> Stream<'_> {
     let [written, read, first, second, third, ..] = words;

@@ -32,6 +32,11 @@ impl Allowance {
         Allowance { limit_bytes, taken_bytes: Cell::new(0), unchecked_bytes: Cell::new(0) }
     }
 
+    /// Returns the limit in bytes.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes.get()
+    }
+
     /// Sets the limit.
     #[cfg(test)]
     pub fn limit(&self, bytes: u64) {

@@ -19,9 +19,15 @@ const ORDERED_BYTES_MIN: usize = 16 << 10;
 /// been read.
 pub(crate) const BORROWED: u32 = u32::MAX;
 
+/// The token of a borrowed payload that the task may keep in the daemon's heap (`endpoint/borrowed.rs`).
+pub(crate) const KEEPABLE: u32 = u32::MAX - 2;
+
 /// The token of every body in a cell of pair memory. It never appears in a release entry either: the cell belongs to
 /// the receiver.
 const PASSED: u32 = u32::MAX - 1;
+
+/// The token of the borrowed payload that this task keeps. It appears in no entry.
+const KEPT: u32 = u32::MAX - 3;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Fragment {
@@ -122,7 +128,14 @@ impl Remote {
 
     /// Returns whether this is a borrowed payload, which is released when its entry has been read.
     pub(crate) fn is_borrowed(&self) -> bool {
-        self.token == BORROWED
+        self.token == BORROWED || self.token == KEEPABLE
+    }
+
+    /// Returns the borrowed payload for a task that keeps it where it lies, if the daemon allows that. The caller marks
+    /// the owner's payload as kept; the drop of the result ends that.
+    pub(crate) fn kept(&self) -> Option<Remote> {
+        let may_keep = self.token == KEEPABLE && self.rest.is_empty();
+        may_keep.then(|| Remote::of(&self.owner, KEPT, self.first))
     }
 
     /// Returns the length in bytes.
@@ -227,8 +240,10 @@ impl Drop for Remote {
         if self.timed.get().0 > 0 {
             self.report_time();
         }
-        if self.token != BORROWED && self.token != PASSED {
-            self.owner.release(self.token, self.len());
+        match self.token {
+            BORROWED | KEEPABLE | PASSED => {}
+            KEPT => self.owner.end_keeping(),
+            _ => self.owner.release(self.token, self.len()),
         }
     }
 }

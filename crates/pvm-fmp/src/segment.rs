@@ -114,8 +114,10 @@ pub struct PeerRecord {
     pub into_bytes: AtomicU64,
     /// The offset up to which the receiver has claimed the body of the rendezvous.
     pub front: AtomicU64,
-    /// The owner, a daemon, wants to be rung when the peer has read this number of half-slots; 0 for never.
-    pub notice: AtomicU64,
+    /// A position in a queue, in half-slots; 0 for none. If the owner is a daemon, it wants to be rung when the peer has
+    /// read the queue from the daemon up to there. If the owner is a task and the peer its daemon, the task still reads
+    /// the payload of the entry that ends there, in the daemon's heap.
+    pub mark: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Header>() == 4096 && size_of::<PeerRecord>() == 128);

@@ -18,9 +18,12 @@ pub(crate) fn take_in_transit(body: BodyInTransit<'_>, data: &mut [u8]) -> Optio
 }
 
 /// Keeps a body in transit for a message that goes to the queue or to a receive buffer: copies it to memory of this
-/// task, unless the sender has fallen back to eager.
+/// task, unless the sender has fallen back to eager, or the daemon allows the task to keep it where it lies.
 #[cold]
 pub(crate) fn keep_in_transit(body: BodyInTransit<'_>, store: &mut Store) -> Option<Large> {
+    if let Some(remote) = body.keep() {
+        return Some(Large::Remote(remote));
+    }
     // If there is no memory, the body is dropped here, and the message arrives again later.
     let mut data = store.take_spare(body.len());
     data.try_reserve_exact(body.len()).ok()?;

@@ -27,6 +27,8 @@ mod send;
 mod streamed;
 
 #[cfg(test)]
+mod borrowed_tests;
+#[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
 mod late_write_tests;
@@ -91,6 +93,10 @@ const SENDS_PER_POLL: u32 = 64;
 const SHORTS_PER_POLL: u32 = 32;
 /// The number of bytes sent through the heap after which the sender should collect released blocks.
 const BYTES_PER_POLL: usize = 1 << 20;
+/// The shortest payload from another host that a task may keep in the daemon's heap while it reads it, in bytes.
+const KEPT_BYTES_MIN: usize = 64 << 10;
+/// Payloads may be kept while at most this share of the daemon's memory is in use, so that kept ones do not fill it.
+const KEPT_HEAP_SHARE: u64 = 4;
 /// The number of free bytes above which a task interrupts its sleep to give memory back.
 const EXCESS_BYTES: u64 = 8 << 20;
 /// Tokens in one release entry (one slot).

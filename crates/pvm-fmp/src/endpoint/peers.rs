@@ -51,6 +51,7 @@ impl Endpoint {
             released: RefCell::default(),
             released_bytes: Cell::new(0),
             timed: Cell::new(None),
+            kept: Cell::default(),
             dirty: self.dirty.clone(),
         };
         let keep_bell = self.bells < BELLS_MAX || crate::is_daemon(tid);
@@ -100,7 +101,7 @@ impl Endpoint {
         let heap = self.heap.borrow();
         let mapping = &heap.source().mapping;
         let (header, record) = (mapping.header(), mapping.peer_record(index)?);
-        for word in [&record.ring, &record.rendezvous, &record.consumed, &record.taken, &record.notice] {
+        for word in [&record.ring, &record.rendezvous, &record.consumed, &record.taken, &record.mark] {
             word.store(0, Ordering::Relaxed);
         }
         // Pair `record taken`: whoever finds the record finds it clean.

@@ -1,5 +1,6 @@
 //! Receiving: reads the queues and hands arriving messages to the sink.
 
+use super::borrowed;
 use super::dead_queue::DeadQueue;
 use super::in_progress::receive_pipelined;
 use super::packed::take_dropped;
@@ -8,7 +9,7 @@ use super::{
     WATCH_PEERS, WATCH_PROBES,
 };
 use crate::arrival::{
-    Arrival, BodyInTransit, Inline, Outcome, Owner, Place, RendezvousSource, Sink, Transit, eager_body,
+    Arrival, BodyInTransit, Inline, Keeping, Outcome, Owner, Place, RendezvousSource, Sink, Transit, eager_body,
 };
 use crate::peer::{Inbound, Peer};
 use crate::queue::{Entry, Kind};
@@ -345,7 +346,7 @@ impl Endpoint {
                 let mut descriptor = [0u8; INLINE_BYTES_MAX];
                 let bytes = entry.copy_to(&mut descriptor);
                 match Remote::from_descriptor(&owner, &descriptor[..bytes]) {
-                    Some(remote) if remote.is_borrowed() => receive_borrowed(peer.tid, &owner, &remote, entry, sink),
+                    Some(remote) if remote.is_borrowed() => receive_borrowed(peer, &owner, &remote, entry, sink),
                     Some(remote) => {
                         sink.arrived(peer.tid, entry.meta(), Arrival::Remote(remote));
                         Step::Message
@@ -391,6 +392,10 @@ impl Endpoint {
         self.dirty.set(false);
         for index in 0..self.peers.len() {
             let Some(peer) = self.peers[index].as_mut() else { continue };
+            if peer.owner.kept.get() == Keeping::Over {
+                peer.owner.kept.set(Keeping::None);
+                borrowed::store_kept(peer, None);
+            }
             let count = peer.owner.released.borrow().len();
             if count == 0 {
                 continue;
@@ -503,14 +508,21 @@ fn receive_rendezvous(
     }
 }
 
-/// Passes a borrowed payload to the sink as a body in transit: the payload lies in the daemon's heap only until the
-/// entry has been read.
-fn receive_borrowed(from: u32, owner: &Rc<Owner>, remote: &Remote, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
-    let outcome = Cell::new(Outcome::Later);
+/// Passes a borrowed payload to the sink as a body in transit: unless the sink keeps it, the payload lies in the daemon's
+/// heap only until the entry has been read.
+fn receive_borrowed(peer: &Peer, owner: &Rc<Owner>, remote: &Remote, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
+    let (outcome, had) = (Cell::new(Outcome::Later), owner.kept.get());
     let (bytes, transit) = (remote.len(), Transit::Borrowed(remote));
     let body = BodyInTransit { owner, bytes, sender_lives: &|| true, outcome: &outcome, transit };
-    sink.arrived(from, entry.meta(), Arrival::InTransit(body));
-    if outcome.get() == Outcome::Taken { Step::Message } else { Step::Wait }
+    sink.arrived(peer.tid, entry.meta(), Arrival::InTransit(body));
+    if outcome.get() != Outcome::Taken {
+        return Step::Wait;
+    }
+    if had != Keeping::Reading && owner.kept.get() == Keeping::Reading {
+        let read = peer.inbound.as_ref().map_or(0, |inbound| inbound.consumed);
+        borrowed::store_kept(peer, Some(read + entry.half_slots() as u64));
+    }
+    Step::Message
 }
 
 /// Returns the three words of an entry whose body lies outside the queue.

@@ -9,7 +9,7 @@ use self::pair::Cells;
 use crate::doorbell;
 use crate::ports::{PortTable, PortView};
 use crate::queue::{Kind, SLOT_BYTES, Slot, Writer};
-use crate::remote::BORROWED;
+use crate::remote::{BORROWED, KEEPABLE};
 use crate::segment::{EXTENTS_MAX, FIRST_BYTES, PAGE_BYTES, PeerRecord, Segment};
 use crate::sync::{AtomicU64, Ordering};
 use crate::{Arrival, Endpoint, INLINE_BYTES_MAX, Meta, NotTaken, Remote, Sink};
@@ -191,6 +191,9 @@ impl Sink for Looking {
             Arrival::InTransit(_) if self.declines => {}
             Arrival::InTransit(body) => {
                 assert!(possible(body.len(), body.is_empty()));
+                if let Some(kept) = self.keeps.then(|| body.keep()).flatten() {
+                    return self.look_at(kept);
+                }
                 let missed = match (self.in_pieces, body.len() <= LOOK_BYTES) {
                     (true, true) => body.use_pieces(&mut 0, &mut |_, _, _| {}),
                     (false, true) => {
@@ -412,7 +415,10 @@ fn standing_action(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostil
         }
         // A body in the heap, or a borrowed payload, in fragments.
         3 | 4 => {
-            let token = if choice == 3 { u64::from(BORROWED) } else { value };
+            let token = match choice {
+                3 => u64::from(if value % 2 == 0 { BORROWED } else { KEEPABLE }),
+                _ => value,
+            };
             let pieces = 1 + value % 3;
             let piece = |number| [place + number * 64, bytes / pieces];
             std::iter::once(token & 0xffff_ffff | pieces << 32).chain((0..pieces).flat_map(piece)).collect()

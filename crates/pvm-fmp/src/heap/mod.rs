@@ -167,7 +167,6 @@ impl<S: Source> Heap<S> {
         self.committed_bytes
     }
     /// Returns how many bytes are in blocks in use.
-    #[cfg(test)]
     pub fn in_use_bytes(&self) -> u64 {
         self.in_use_bytes
     }

@@ -50,11 +50,13 @@ fn what_is_on_its_way_when_links_break_arrives_once_and_in_order() {
         let (mut a, mut b) = (one.task(1), one.task(2));
         let (mut c, mut d) = (other.task(1), other.task(2));
         let everybody = [c.tid, d.tid];
+        [&mut a, &mut c].into_iter().for_each(Task::keep);
+        let mut kept = 0;
         let (mut sent, mut news) = ([0; 4], 0);
         for _ in 0..200 {
             let bytes = [10, 600, 5_000, 70_000, 200_000][prng.next_below(5) as usize];
             let body = |number| pattern(bytes, number);
-            match prng.next_below(9) {
+            match prng.next_below(10) {
                 0 => (a.send(c.tid, sent[0], &body(sent[0])), sent[0] += 1).1,
                 1 => (c.send(a.tid, sent[1], &body(sent[1])), sent[1] += 1).1,
                 2 => (b.multicast(&everybody, sent[2], &body(sent[2])), sent[2] += 1).1,
@@ -65,6 +67,7 @@ fn what_is_on_its_way_when_links_break_arrives_once_and_in_order() {
                 }
                 5 => a.take(),
                 6 => [&mut c, &mut d].into_iter().for_each(Task::take),
+                8 => kept += a.let_go() + c.let_go(),
                 7 => {
                     // One side notices the end of the connection first. The other side notices it later, or gets the
                     // new connection before that.
@@ -91,6 +94,8 @@ fn what_is_on_its_way_when_links_break_arrives_once_and_in_order() {
         }
         join_again(&mut one, &mut other, encrypted);
         settle([&mut one, &mut other], &mut [&mut a, &mut b, &mut c, &mut d]);
+        kept += a.let_go() + c.let_go();
+        assert!(kept > 1, "seed {seed}");
         for (task, from, count) in
             [(&c, a.tid, sent[0]), (&a, c.tid, sent[1]), (&d, b.tid, sent[2]), (&b, d.tid, sent[3])]
         {

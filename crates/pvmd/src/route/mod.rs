@@ -4,11 +4,12 @@
 //! (`pvm_core::flows`) as handles: a body stays in its sender's heap until the data link to the host takes the body.
 //! Messages that arrive from other hosts are stored in the daemon's own heap and are lent to the receivers. This bounds
 //! the daemon's memory: by `HELD_BYTES_MAX` for each sender, and by one window (or one long message) for each receiver
-//! and each host that sends to it.
+//! and each host that sends to it. A receiver can also keep one long message that it has read, while the daemon's heap is
+//! empty enough.
 //!
 //! * `context`: what the route asks of the daemon; `clock`: the time;
 //! * `data_link`: the data link to one host, with `receive` and `transmit` for its two directions;
-//! * `read_progress`: what tasks have read, and the memory that is free again;
+//! * `read_progress`: what tasks have read, and the memory that is free again; `lent`: the blocks lent to a task;
 //! * `egress`: puts the messages of tasks into flows;
 //! * `announced`: fetches and relays the bodies of multicasts along trees;
 //! * `datagrams`: broadcasts and hears such bodies; `digests`: checks them.
@@ -25,6 +26,7 @@ mod digests;
 mod egress;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod lent;
 mod read_progress;
 mod receive;
 #[cfg(any(test, fuzzing))]
@@ -40,6 +42,7 @@ use data_link::{DataLink, LinkFailure};
 use datagrams::Seals;
 use digests::Digests;
 use egress::{Egress, EgressFlows};
+use lent::Lent;
 use pvm_core::flows::multicast::{InOrder, LISTENERS_MIN};
 use pvm_core::flows::pacing::{Pacer, Pacing};
 use pvm_core::flows::{HELD_BYTES_MAX, InboundFlows, MESSAGE_BYTES, MessageHeader, ProtocolViolation};
@@ -109,8 +112,8 @@ pub struct Route {
     intake: InboundFlows<Option<Block>>,
     pacer: Pacer,
     clock: Clock,
-    /// The blocks lent to each task, one entry for each message, in order.
-    lent: HashMap<Tid, VecDeque<Option<Block>>>,
+    /// The blocks lent to each task.
+    lent: HashMap<Tid, Lent>,
     /// For each task that is to ring the daemon's doorbell: the task rings when it has read up to this position.
     ring_positions: HashMap<Tid, u64>,
     undelivered: VecDeque<Undelivered>,
@@ -395,6 +398,7 @@ impl Route {
                 transmit.release();
             }
         }
+        self.free_kept();
         if self.endpoint.has_excess() {
             self.endpoint.tidy();
         }
@@ -543,12 +547,11 @@ impl Route {
                 if sent == Sent::RingByDaemon {
                     context.ring(dst);
                 }
-                let block = match payload {
-                    Payload::Short(_) => None,
-                    Payload::Block(block) => Some(block.clone()),
-                };
-                self.lent.entry(dst).or_default().push_back(block);
-                self.intake.delivered(dst, from, bytes, self.endpoint.written(dst.0));
+                let end = self.endpoint.written(dst.0);
+                if let Payload::Block(block) = payload {
+                    self.lent.entry(dst).or_default().add(end, block.clone());
+                }
+                self.intake.delivered(dst, from, bytes, end);
                 // A task that has been asked to ring the daemon when it has read up to a position will do so. Any other
                 // task is asked now, after a check how far it has read.
                 if !self.ring_positions.contains_key(&dst) {

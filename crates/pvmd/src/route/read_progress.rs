@@ -7,9 +7,10 @@ impl Route {
     /// rings next.
     pub(super) fn update_read_progress(&mut self, task: Tid) {
         loop {
-            let count = self.intake.consumed_to(task, self.endpoint.read_by(task.0));
+            let read = self.endpoint.read_by(task.0);
+            self.intake.consumed_to(task, read);
             if let Some(lent) = self.lent.get_mut(&task) {
-                lent.drain(..count.min(lent.len()));
+                lent.free(read, self.endpoint.kept_by(task.0));
                 if lent.is_empty() {
                     self.lent.remove(&task);
                 }
@@ -27,6 +28,18 @@ impl Route {
 
     pub(super) fn update_all_read_progress(&mut self) {
         self.tasks_past_notice().into_iter().for_each(|task| self.update_read_progress(task));
+        self.free_kept();
+    }
+
+    /// Frees the blocks that tasks have kept and keep no longer. Nobody waits for these, so tasks do not ring for them.
+    pub(super) fn free_kept(&mut self) {
+        let endpoint = &mut self.endpoint;
+        self.lent.retain(|task, lent| {
+            if lent.has_kept() {
+                lent.free(0, endpoint.kept_by(task.0));
+            }
+            !lent.is_empty()
+        });
     }
 
     /// Returns the tasks that have read up to the position at which they are to ring.

@@ -2,7 +2,7 @@
 use super::test_context::TestContext;
 use super::*;
 use pvm_fmp::ports::PortTable;
-use pvm_fmp::{Arrival, FAR, Sink};
+use pvm_fmp::{Arrival, FAR, Remote, Sink};
 use pvm_net::Link;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -31,7 +31,14 @@ pub(super) struct Task {
 }
 
 #[derive(Default)]
-pub(super) struct Taken(pub Vec<(Tid, [u32; 5], Vec<u8>)>);
+pub(super) struct Taken(pub Vec<(Tid, [u32; 5], Vec<u8>)>, Keeping);
+
+/// The messages whose bodies a task has left in the daemon's heap: the place among those taken, and the body.
+#[derive(Default)]
+struct Keeping {
+    is_wanted: bool,
+    bodies: Vec<(usize, Remote)>,
+}
 
 impl Sink for Taken {
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
@@ -42,11 +49,17 @@ impl Sink for Taken {
                 inline.copy_to(&mut bytes);
                 bytes
             }
-            Arrival::InTransit(body) => {
-                let mut bytes = vec![0; body.len()];
-                assert!(body.take(&mut bytes).is_ok());
-                bytes
-            }
+            Arrival::InTransit(body) => match self.1.is_wanted.then(|| body.keep()).flatten() {
+                Some(kept) => {
+                    self.1.bodies.push((self.0.len(), kept));
+                    Vec::new()
+                }
+                None => {
+                    let mut bytes = vec![0; body.len()];
+                    assert!(body.take(&mut bytes).is_ok());
+                    bytes
+                }
+            },
             Arrival::Remote(_) => panic!("the daemon lends its bodies"),
         };
         let [ctx, tag, wid, enc, format, far] = meta;
@@ -67,6 +80,24 @@ impl Task {
     pub fn take(&mut self) {
         while self.endpoint.poll(&mut self.taken) > 0 {}
         self.endpoint.poll(&mut self.taken);
+    }
+    /// From now on leaves bodies in the daemon's heap where it can, until [`Task::let_go`].
+    pub fn keep(&mut self) {
+        self.taken.1.is_wanted = true;
+    }
+    /// Reads the bodies that were left in the daemon's heap, and returns the memory to the daemon. Returns how many
+    /// there were.
+    pub fn let_go(&mut self) -> usize {
+        let bodies = std::mem::take(&mut self.taken.1.bodies);
+        for (place, body) in &bodies {
+            let bytes = &mut self.taken.0[*place].2;
+            bytes.resize(body.len(), 0);
+            body.read(0, bytes);
+        }
+        let count = bodies.len();
+        drop(bodies);
+        self.endpoint.poll(&mut self.taken);
+        count
     }
     /// Returns the numbers of the messages from one sender.
     pub fn numbers(&self, from: Tid) -> Vec<u32> {
@@ -120,7 +151,7 @@ impl Host {
         self.route.forget_task(task.tid);
     }
     pub fn heap_bytes(&mut self) -> usize {
-        self.route.lent.values().flatten().flatten().map(Block::capacity).sum()
+        self.route.lent.values().flat_map(Lent::blocks).map(Block::capacity).sum()
     }
 }
 
@@ -224,6 +255,33 @@ fn long_messages_to_a_receiver_that_takes_nothing_stay_with_their_sender() {
     settle([&mut one, &mut other], &mut [&mut a, &mut b]);
     assert_eq!(b.numbers(a.tid), (0..30).collect::<Vec<_>>());
     assert_eq!(other.heap_bytes(), 0);
+}
+
+#[test]
+fn a_body_that_a_task_keeps_stays_until_it_lets_go_and_holds_nobody_up() {
+    let (mut one, mut other) = two();
+    let (mut a, mut b, mut c) = (one.task(1), other.task(1), other.task(2));
+    [&mut b, &mut c].into_iter().for_each(Task::keep);
+    for number in 0..8 {
+        a.send(b.tid, number, &pattern(1 << 20, number));
+        a.send(c.tid, number, &pattern(1 << 20, number));
+    }
+    settle([&mut one, &mut other], &mut [&mut a, &mut b, &mut c]);
+    assert_eq!(b.numbers(a.tid), (0..8).collect::<Vec<_>>(), "what is kept counts as read");
+    assert_eq!(other.heap_bytes(), 2 << 20, "each keeps the first one; the others were copied");
+    assert_eq!(b.let_go(), 1);
+    other.turn();
+    assert_eq!(other.heap_bytes(), 1 << 20);
+    assert!(b.taken.0.iter().all(|(_, meta, body)| *body == pattern(1 << 20, meta[0])));
+    // The next one can be kept again, and a task that dies keeps nothing.
+    a.send(b.tid, 8, &pattern(100_000, 8));
+    settle([&mut one, &mut other], &mut [&mut a, &mut b, &mut c]);
+    assert_eq!(other.heap_bytes() >> 10, (1 << 10) + 100);
+    other.dies(&c);
+    assert_eq!(b.let_go(), 1);
+    assert!(other.route.trim() || other.route.trim(), "an idle daemon frees it without a turn");
+    assert_eq!(other.heap_bytes(), 0);
+    assert!(b.taken.0.iter().all(|(_, meta, body)| *body == pattern(body.len(), meta[0])));
 }
 
 #[test]
