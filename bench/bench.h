@@ -38,6 +38,10 @@
 #define WARM_EXCHANGES_LONG 3
 /* Exchanges by which the time of one is estimated, for measures where `WARM_EXCHANGES` would take too long. */
 #define TRIAL_EXCHANGES 3
+/* Collective operations warm up for this time, in us, but with at most this number of exchanges (as many as the OSU
+ * benchmarks make for short messages). Meanwhile connections are made, and hpvm tries the ways of a multicast. */
+#define COLLECTIVE_WARM_US 50e3
+#define COLLECTIVE_WARM_EXCHANGES 200
 /* The most exchanges in a repetition. */
 #define EXCHANGES_MAX 1e8
 
@@ -145,6 +149,13 @@ static inline void *memory(size_t bytes)
 static inline int warm_exchanges(int size)
 {
     return size < (1 << 20) ? WARM_EXCHANGES : WARM_EXCHANGES_LONG;
+}
+
+/* Returns how many exchanges of a collective operation make the rest of its warm-up, if `count` of them took `elapsed_us`. */
+static inline int collective_warm_exchanges(double elapsed_us, int count)
+{
+    double exchanges = COLLECTIVE_WARM_US * count / (elapsed_us > 0.01 ? elapsed_us : 0.01);
+    return exchanges > COLLECTIVE_WARM_EXCHANGES ? COLLECTIVE_WARM_EXCHANGES : (int)exchanges;
 }
 
 /* Returns how many exchanges fill a repetition, if `count` of them took `elapsed_us`. */

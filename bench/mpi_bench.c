@@ -193,6 +193,12 @@ static void measure(const char *name, struct order order, struct effort effort, 
     order.count = many ? warm_exchanges(order.size) : TRIAL_EXCHANGES;
     timed(order);
     double elapsed = timed(order);
+    int warm = order.work >= REDUCE ? collective_warm_exchanges(elapsed, order.count) : 0;
+    MPI_Bcast(&warm, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (warm > order.count) {
+        order.count = warm;
+        elapsed = timed(order);
+    }
     if (rank == 0)
         order.count = exchanges_for(effort, elapsed, order.count);
     MPI_Bcast(&order.count, 1, MPI_INT, 0, MPI_COMM_WORLD);

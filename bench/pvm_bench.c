@@ -368,6 +368,11 @@ static void measure(const char *name, struct order order, struct effort effort, 
     double elapsed = timed(order);
     if (elapsed < effort.repetition_us)
         elapsed = timed(order);
+    int warm = order.work >= REDUCE && order.work <= SCATTER ? collective_warm_exchanges(elapsed, order.count) : 0;
+    if (warm > order.count) {
+        order.count = warm;
+        elapsed = timed(order);
+    }
     int exchanges = 2 * order.count;
     for (double spent = 2 * elapsed; many && order.size >= 1 << 20 && spent < LEARNING_US_MAX
          && (spent < LEARNING_US_MIN || exchanges < LEARNING_EXCHANGES);
