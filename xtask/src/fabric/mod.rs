@@ -138,9 +138,6 @@ fn library_words(library: Option<&Path>) -> Vec<String> {
     library.map_or(Vec::new(), |path| vec!["--library".into(), path.display().to_string()])
 }
 
-/// How often `udp;ofi_rxd` may stall or deliver wrong bytes in clear before a trial has to pass (docs/fabrics.md).
-const FAULTS_MAX: u32 = 2;
-
 /// The hosts and what is run on them.
 struct Trial<'a> {
     network: Network,
@@ -157,14 +154,14 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
     for provider in PROVIDERS.iter().copied().filter(|name| chosen(name)) {
         for seed in 1..=options.seeds {
             // Without its peer, `udp;ofi_rxd` sends again and again for a while, which takes long.
-            if !(provider == WITHOUT_DESCRIPTOR && trial.is_brief(provider)) {
+            if !(provider == WITHOUT_DESCRIPTOR && options.is_short) {
                 let name = format!("{provider}: a peer that is killed, seed {seed}");
                 checks.check(&name, trial.death(provider, seed));
             }
             for is_sealed in [true, false] {
                 let name = format!("{provider}: {} messages, seed {seed}", if is_sealed { "sealed" } else { "clear" });
-                // A brief trial is of the sealed ones, which take more steps.
-                if is_sealed || !trial.is_brief(provider) {
+                // The short form tries the sealed ones, which take more steps.
+                if is_sealed || !options.is_short {
                     checks.check(&name, trial.check(provider, seed, is_sealed));
                 }
             }
@@ -182,14 +179,8 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
 }
 
 impl Trial<'_> {
-    /// Returns whether few messages are tried with this provider: in the short form, and with `udp;ofi_rxd` if it is not
-    /// named: this provider fails by itself (docs/fabrics.md).
-    fn is_brief(&self, provider: &str) -> bool {
-        self.options.is_short || (provider == WITHOUT_DESCRIPTOR && self.options.provider.is_none())
-    }
-
-    fn messages(&self, provider: &str) -> &'static str {
-        if self.is_brief(provider) { "40" } else { "400" }
+    fn messages(&self) -> &'static str {
+        if self.options.is_short { "40" } else { "400" }
     }
 
     /// Returns the program on a host, with the words that it always gets.
@@ -224,45 +215,24 @@ impl Trial<'_> {
 
     fn check(&self, provider: &str, seed: u64, is_sealed: bool) -> Result<()> {
         let seed = seed.to_string();
-        let mut words = vec!["--seed", &seed, "--messages", self.messages(provider)];
+        let mut words = vec!["--seed", &seed, "--messages", self.messages()];
         if is_sealed {
             words.push("--sealed");
         }
-        tried(provider, is_sealed, || self.call(provider, "check", &words))
+        self.call(provider, "check", &words)
     }
 
     /// Lets one of two peers kill itself when half of its messages have arrived.
     fn death(&self, provider: &str, seed: u64) -> Result<()> {
-        tried(provider, false, || self.one_death(provider, seed))
-    }
-
-    fn one_death(&self, provider: &str, seed: u64) -> Result<()> {
         let [mut killed, mut other] = [self.serve(1, provider, &["--dies"])?, self.serve(2, provider, &[])?];
         let seed = seed.to_string();
-        let words = ["--seed", &seed, "--messages", self.messages(provider)];
+        let words = ["--seed", &seed, "--messages", self.messages()];
         let called = self.caller(provider, "death", &[2, 3], &words).output();
         for served in [&mut killed, &mut other] {
             let _ = served.kill();
             served.wait()?;
         }
         shown(provider, &called?)
-    }
-}
-
-/// Makes a trial, and repeats it after the two faults that one provider has by itself, without links as well. A sealed
-/// message never has a wrong content, whatever the provider does.
-fn tried(provider: &str, is_sealed: bool, trial: impl Fn() -> Result<()>) -> Result<()> {
-    let mut attempts = if provider == WITHOUT_DESCRIPTOR { FAULTS_MAX } else { 0 };
-    loop {
-        let result = trial();
-        let Err(failure) = &result else { return result };
-        let said = failure.to_string();
-        let is_known = said.contains("no end after") || (!is_sealed && said.contains("wrong content"));
-        if attempts == 0 || !is_known {
-            return result;
-        }
-        println!("         {provider:12} failed, as it does at times: {failure}");
-        attempts -= 1;
     }
 }
 

@@ -8,7 +8,7 @@ use super::abi::{self, CqErrEntry, CqMsgEntry};
 use super::library::Candidate;
 use super::memory::Memory;
 use super::objects::{Calls, Objects, Registration};
-use crate::fabric::{Failure, Queues};
+use crate::fabric::{Failure, Queues, choice};
 use loans::Lent;
 pub use loans::{Lender, LoanId, SourceLender};
 use reads::{Place, Reading};
@@ -27,6 +27,10 @@ const CONTEXT_BYTES: usize = 64;
 const COMPLETIONS_AT_A_TIME: usize = 16;
 /// The most bytes that one operation reads; a longer body is read in parts, one after the other.
 const PART_BYTES_MAX: usize = 1 << 30;
+/// The same for providers above datagrams. `udp;ofi_rxd` of libfabric 1.17 delivers wrong bytes or stalls when both sides read
+/// about 1 MB or more at the same time: with whole bodies, most trials of 400 messages failed, with parts of 64 KiB one of 44, with
+/// parts of this length none of 44 (docs/fabrics.md).
+const DATAGRAMS_PART_BYTES_MAX: usize = 32 << 10;
 
 /// There are this many places for each read that can be under way, since reads from dead peers may never end.
 const READ_PLACES: usize = 8;
@@ -147,6 +151,8 @@ pub struct Endpoint {
     address: Vec<u8>,
     inject_bytes: usize,
     part_bytes: usize,
+    /// Whether at most one part is read from each peer at a time.
+    has_single_reads: bool,
     /// Receive buffers, then send buffers.
     buffers: ManuallyDrop<Memory>,
     buffers_registration: Option<Registration>,
@@ -187,6 +193,8 @@ impl Endpoint {
     /// Opens an endpoint. It receives nothing before [`Endpoint::use_receives`]. The queues are as long as the provider allows, at most as long
     /// as asked for ([`Endpoint::queues`]).
     pub fn open(candidate: Candidate, wanted: Queues) -> Result<Endpoint, Failure> {
+        let has_single_reads = choice::is_above_datagrams(&candidate.provider);
+        let part_bytes_max = if has_single_reads { DATAGRAMS_PART_BYTES_MAX } else { PART_BYTES_MAX };
         // SAFETY: the candidate's parts were checked when it was made.
         let (queues, inject_bytes, part_bytes) = unsafe {
             let info = &*candidate.info();
@@ -200,7 +208,7 @@ impl Endpoint {
             (
                 Queues { receives, sends, buffer_bytes, ..wanted },
                 tx.inject_size,
-                at_most(PART_BYTES_MAX, ep.max_msg_size),
+                at_most(part_bytes_max, ep.max_msg_size),
             )
         };
         let slots = queues.receives + queues.sends;
@@ -216,6 +224,7 @@ impl Endpoint {
             queues,
             inject_bytes,
             part_bytes,
+            has_single_reads,
             buffers: ManuallyDrop::new(buffers),
             buffers_registration: None,
             buffers_description: std::ptr::null_mut(),

@@ -265,9 +265,13 @@ impl Endpoint {
     /// Begins the next part of a read, if the provider has room.
     fn read_part(&mut self, index: usize) {
         let context = self.context(self.queues.receives + self.queues.sends + index);
+        let must_wait = self.must_wait(index);
         let Some(reading) = &mut self.readings[index] else { return };
         if reading.bytes == 0 {
             return self.end_read(index, None);
+        }
+        if must_wait {
+            return;
         }
         let part = (reading.bytes - reading.done).min(self.part_bytes);
         let Some(place) = self.places.get(&reading.place) else { return };
@@ -297,6 +301,13 @@ impl Endpoint {
                 self.end_read(index, Some(failure));
             }
         }
+    }
+
+    /// Returns whether the next part of a read has to wait for another one from the same peer.
+    fn must_wait(&self, index: usize) -> bool {
+        let Some(reading) = self.readings[index].as_ref().filter(|_| self.has_single_reads) else { return false };
+        let is_before = |other: &Reading| other.part > 0 && other.peer == reading.peer && !other.is_abandoned;
+        self.readings.iter().flatten().any(is_before)
     }
 
     /// Records that the part under way was read.

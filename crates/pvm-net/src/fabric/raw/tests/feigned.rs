@@ -21,6 +21,8 @@ pub struct Traits {
     /// One in this number of operations finds the queue full; 0 for none.
     pub busy_every: u64,
     pub has_descriptor: bool,
+    /// Whether the name is that of a provider above datagrams, and long reads or two at a time are not borne.
+    pub is_above_datagrams: bool,
 }
 
 impl Traits {
@@ -34,8 +36,18 @@ impl Traits {
         message_bytes_max: 1 << 30,
         busy_every: 0,
         has_descriptor: false,
+        is_above_datagrams: false,
     };
+    pub const ABOVE_DATAGRAMS: Traits = Traits { is_above_datagrams: true, ..Traits::PLAIN };
+
+    /// Returns the name of the provider.
+    pub fn name(self) -> &'static CStr {
+        if self.is_above_datagrams { c"feigned;ofi_rxd" } else { c"feigned" }
+    }
 }
+
+/// The longest read that is borne above datagrams, in bytes.
+const DATAGRAMS_READ_BYTES_MAX: usize = 32 << 10;
 
 struct Region {
     start: usize,
@@ -303,7 +315,7 @@ unsafe extern "C" fn getinfo(
     unsafe {
         let wants = &*(*hints).domain_attr;
         let name = (*(*hints).fabric_attr).prov_name;
-        let other_name = !name.is_null() && CStr::from_ptr(name) != c"feigned";
+        let other_name = !name.is_null() && CStr::from_ptr(name) != traits.name();
         if traits.registration & !wants.mr_mode != 0 || traits.mode & !(*hints).mode != 0 || other_name {
             return -libc::ENODATA;
         }
@@ -315,7 +327,7 @@ unsafe extern "C" fn getinfo(
         (*(*info).ep_attr).max_msg_size = traits.message_bytes_max;
         (*(*info).domain_attr).mr_mode = traits.registration;
         (*(*info).domain_attr).mr_key_size = traits.key_bytes;
-        (*(*info).fabric_attr).prov_name = libc::strdup(c"feigned".as_ptr());
+        (*(*info).fabric_attr).prov_name = libc::strdup(traits.name().as_ptr());
         *found = info;
     }
     0
@@ -648,9 +660,18 @@ unsafe extern "C" fn read(
     key: u64,
     context: *mut c_void,
 ) -> isize {
+    // SAFETY: as for `number_of`.
+    let number = unsafe { number_of(endpoint) };
     let check = |world: &mut World| {
-        if bytes > world.traits.message_bytes_max {
+        let is_above_datagrams = world.traits.is_above_datagrams;
+        if bytes > world.traits.message_bytes_max || is_above_datagrams && bytes > DATAGRAMS_READ_BYTES_MAX {
             world.complain("a read is too long");
+        }
+        let is_second = |end: &End| {
+            end.operations.iter().any(|one| matches!(one, Operation::Read { from: other, .. } if *other == from))
+        };
+        if is_above_datagrams && world.ends.get(&number).is_some_and(is_second) {
+            world.complain("two reads at a time");
         }
         world.check_local(start as usize, bytes, description, FI_READ, context);
     };
