@@ -81,9 +81,7 @@ impl Owner {
         self.released_bytes.set(self.released_bytes.get() + bytes);
         self.dirty.set(true);
     }
-}
 
-impl Owner {
     /// Notes that this task no longer reads the payload that it kept.
     pub fn end_keeping(&self) {
         self.kept.set(Keeping::Over);

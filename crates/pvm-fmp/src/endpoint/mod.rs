@@ -95,7 +95,13 @@ const SHORTS_PER_POLL: u32 = 32;
 const BYTES_PER_POLL: usize = 1 << 20;
 /// The shortest payload from another host that a task may keep in the daemon's heap while it reads it, in bytes.
 const KEPT_BYTES_MIN: usize = 64 << 10;
-/// Payloads may be kept while at most this share of the daemon's memory is in use, so that kept ones do not fill it.
+/// Tasks may keep payloads in the daemon's heap while at most one part in this number of its memory is in use, so that they do
+/// not fill it.
+///
+/// * Filled by: each task that keeps a long message of another host, one message each
+/// * Setting: `HPVM_HEAP_MAX` bounds the memory
+/// * Reached: a task copies the message when it receives it
+/// * Test: `one_long_payload_may_be_kept_after_its_entry_was_read`
 const KEPT_HEAP_SHARE: u64 = 4;
 /// The number of free bytes above which a task interrupts its sleep to give memory back.
 const EXCESS_BYTES: u64 = 8 << 20;
