@@ -301,16 +301,22 @@ class Executor(concurrent.futures.Executor):
         with self._lock:
             while wait and (self._waiting or any(self._workers.values())):
                 self._idle.wait()
+            if self._is_stopped:
+                return
             self._is_stopped = True
             left = list(self._workers)
-            unfinished = [job for jobs in self._workers.values() for job in jobs.values()]
+            # None is left if this call has waited. Nobody else ends the jobs taken here: a result that comes later finds none.
+            unfinished = list(self._waiting)
+            self._waiting.clear()
+            for jobs in self._workers.values():
+                unfinished += jobs.values()
+                jobs.clear()
         if left:
             _hpvm.send_object(left, STOP, [b""], self._context)
         if not wait:
             for tid in left:
                 _hpvm.kill(tid)
-            for job in unfinished:
-                job.future.set_exception(WorkerLost("the executor was shut down without waiting"))
+            _fail([(job, WorkerLost("the executor was shut down without waiting")) for job in unfinished])
         _hpvm.send_object([self._me], STOP, [b""], self._context)
         if threading.current_thread() is not self._thread:
             self._thread.join()

@@ -74,6 +74,19 @@ def test_a_map_whose_pool_is_closed_meanwhile_ends():
         pool.map(double, [1])
 
 
+def test_a_shutdown_amid_results_ends_every_job_once():
+    for _ in range(10):
+        executor = hpvm.Executor(2)
+        futures = [executor.submit(double, number) for number in range(300)]
+        futures[20].result(timeout=20)
+        executor.shutdown(wait=False)
+        for number, future in enumerate(futures):
+            try:
+                assert future.result(timeout=20) == 2 * number
+            except (hpvm.WorkerLost, concurrent.futures.CancelledError):
+                pass
+
+
 def test_every_result_is_there_once_although_workers_are_killed():
     with hpvm.Pool(3) as pool:
         results = []
