@@ -296,8 +296,8 @@ class Executor(concurrent.futures.Executor):
                 self._waiting.clear()
             else:
                 dropped = []
-        for job in dropped:
-            job.future.cancel()
+        # The others were in work when their workers were lost.
+        lost = [job for job in dropped if not job.future.cancel()]
         with self._lock:
             while wait and (self._waiting or any(self._workers.values())):
                 self._idle.wait()
@@ -311,8 +311,10 @@ class Executor(concurrent.futures.Executor):
             for jobs in self._workers.values():
                 unfinished += jobs.values()
                 jobs.clear()
+            self._idle.notify_all()
         if left:
             _hpvm.send_object(left, STOP, [b""], self._context)
+        _fail([(job, WorkerLost("the executor was shut down before the job could be done again")) for job in lost])
         if not wait:
             for tid in left:
                 _hpvm.kill(tid)

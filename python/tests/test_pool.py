@@ -87,6 +87,17 @@ def test_a_shutdown_amid_results_ends_every_job_once():
                 pass
 
 
+def test_a_shutdown_that_waits_ends_when_another_thread_does_not_wait():
+    executor = hpvm.Executor(1)
+    futures = [executor.submit(time.sleep, 30) for _ in range(3)]
+    waiting = threading.Thread(target=executor.shutdown)
+    waiting.start()
+    time.sleep(0.2)
+    executor.shutdown(wait=False)
+    waiting.join(timeout=20)
+    assert not waiting.is_alive() and all(future.done() for future in futures)
+
+
 def test_every_result_is_there_once_although_workers_are_killed():
     with hpvm.Pool(3) as pool:
         results = []

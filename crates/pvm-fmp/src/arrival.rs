@@ -118,7 +118,7 @@ pub(crate) enum Transit<'a> {
     Pipelined(Place<'a>),
     /// A streamed send: the sender is writing the body, which goes through a cell.
     Streamed(StreamedBody<'a>),
-    /// A borrowed payload: the body lies in the daemon's heap until the entry has been read.
+    /// A borrowed payload: the body lies in the daemon's heap until the entry has been read, or longer if the task keeps it.
     Borrowed(&'a Remote),
 }
 

@@ -15,7 +15,7 @@ const COPIED_BYTES: usize = 64 * pipelined::UNIT_BYTES;
 /// The shortest piece, in bytes, that is copied out in the mode for which the sender asks.
 const ORDERED_BYTES_MIN: usize = 16 << 10;
 
-/// The token of every borrowed payload. It never appears in a release entry: the block is free as soon as the entry has
+/// The token of a borrowed payload that the task must not keep. It never appears in a release entry: the block is free as soon as the entry has
 /// been read.
 pub(crate) const BORROWED: u32 = u32::MAX;
 

@@ -99,7 +99,7 @@ const KEPT_BYTES_MIN: usize = 64 << 10;
 /// not fill it.
 ///
 /// * Filled by: each task that keeps a long message of another host, one message each
-/// * Setting: `HPVM_HEAP_MAX` bounds the memory
+/// * Setting: `HPVM_HEAP_MAX` bounds the memory; without it there is no such limit
 /// * Reached: a task copies the message when it receives it
 /// * Test: `one_long_payload_may_be_kept_after_its_entry_was_read`
 const KEPT_HEAP_SHARE: u64 = 4;

@@ -153,6 +153,7 @@ pub struct Endpoint {
     part_bytes: usize,
     /// Whether at most one part is read from each peer at a time.
     has_single_reads: bool,
+    reads_begun: u64,
     /// Receive buffers, then send buffers.
     buffers: ManuallyDrop<Memory>,
     buffers_registration: Option<Registration>,
@@ -225,6 +226,7 @@ impl Endpoint {
             inject_bytes,
             part_bytes,
             has_single_reads,
+            reads_begun: 0,
             buffers: ManuallyDrop::new(buffers),
             buffers_registration: None,
             buffers_description: std::ptr::null_mut(),

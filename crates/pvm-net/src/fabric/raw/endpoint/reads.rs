@@ -44,6 +44,8 @@ pub(super) struct Place {
 /// A read that is under way.
 pub(super) struct Reading {
     ticket: u64,
+    /// The number of reads that were begun before.
+    number: u64,
     peer: Peer,
     remote: Remote,
     place: PlaceId,
@@ -215,8 +217,10 @@ impl Endpoint {
             self.lent.use_begins();
         }
         self.delayed_readings += 1;
+        self.reads_begun += 1;
         self.readings[free] = Some(Reading {
             ticket,
+            number: self.reads_begun,
             peer,
             remote,
             place,
@@ -303,10 +307,14 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether the next part of a read has to wait for another one from the same peer.
+    /// Returns whether the next part of a read has to wait for another read from the same peer: for one that has begun
+    /// before, or for a part.
     fn must_wait(&self, index: usize) -> bool {
         let Some(reading) = self.readings[index].as_ref().filter(|_| self.has_single_reads) else { return false };
-        let is_before = |other: &Reading| other.part > 0 && other.peer == reading.peer && !other.is_abandoned;
+        let is_before = |other: &Reading| {
+            let comes_first = other.part > 0 || other.number < reading.number;
+            comes_first && other.peer == reading.peer && !other.is_abandoned
+        };
         self.readings.iter().flatten().any(is_before)
     }
 
