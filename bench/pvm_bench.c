@@ -365,10 +365,11 @@ static void measure(const char *name, struct order order, struct effort effort, 
 {
     int many = order.work == PING || order.work == BARRIER;
     order.count = many ? warm_exchanges(order.size) : TRIAL_EXCHANGES;
+    int is_collective = order.work >= REDUCE && order.work <= SCATTER;
     double elapsed = timed(order);
-    if (elapsed < effort.repetition_us)
+    if (elapsed < effort.repetition_us || is_collective)
         elapsed = timed(order);
-    int warm = order.work >= REDUCE && order.work <= SCATTER ? collective_warm_exchanges(elapsed, order.count) : 0;
+    int warm = is_collective ? collective_warm_exchanges(elapsed, order.count) : 0;
     if (warm > order.count) {
         order.count = warm;
         elapsed = timed(order);

@@ -87,6 +87,20 @@ def test_a_shutdown_amid_results_ends_every_job_once():
                 pass
 
 
+def test_a_shutdown_ends_the_job_of_a_lost_worker():
+    executor = hpvm.Executor(1)
+    future = executor.submit(time.sleep, 30)
+    end = time.monotonic() + 20
+    while not future.running() and time.monotonic() < end:
+        time.sleep(0.01)
+    hpvm.send_signal(executor.workers[0], 9)
+    while executor.lost == 0 and time.monotonic() < end:
+        time.sleep(0.001)
+    executor.shutdown(wait=False)
+    with pytest.raises(hpvm.WorkerLost):
+        future.result(timeout=20)
+
+
 def test_a_shutdown_that_waits_ends_when_another_thread_does_not_wait():
     executor = hpvm.Executor(1)
     futures = [executor.submit(time.sleep, 30) for _ in range(3)]

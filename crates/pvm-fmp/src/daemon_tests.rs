@@ -11,6 +11,13 @@ pub(crate) fn pair(host: &Host) -> (Endpoint, Endpoint) {
     (daemon, task)
 }
 
+/// Returns a block with these bytes.
+pub(crate) fn block_of(endpoint: &mut Endpoint, bytes: &[u8]) -> Block {
+    let block = endpoint.allocate(bytes.len()).unwrap();
+    block.write(0, bytes);
+    block
+}
+
 fn rung(endpoint: &Endpoint) -> bool {
     let bell = endpoint.bell();
     let mut fds = [rustix::event::PollFd::new(&bell, rustix::event::PollFlags::IN)];
@@ -22,9 +29,8 @@ fn a_borrowed_payload_is_free_when_its_entry_has_been_read() {
     let host = Host::new();
     let (mut daemon, mut task) = pair(&host);
     let long = body(100_000, 1);
-    let block = daemon.allocate(long.len()).unwrap();
-    block.write(0, &long);
-    assert_eq!(daemon.send_borrowed(A, [1, 2, 3, 4, 5, 0x80001], &block, long.len()), Ok(Sent::Done));
+    let block = block_of(&mut daemon, &long);
+    assert_eq!(daemon.send_borrowed(A, [1, 2, 3, 4, 5, 0x80001], &block, long.len(), false), Ok(Sent::Done));
     let mark = daemon.written(A);
     assert!(!daemon.want_notice(A, Some(mark)));
     daemon.prepare_park();

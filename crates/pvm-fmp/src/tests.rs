@@ -7,7 +7,7 @@ use std::sync::mpsc;
 
 #[path = "daemon_tests.rs"]
 mod daemon_tests;
-pub(crate) use daemon_tests::{DAEMON, pair as daemon_and_task};
+pub(crate) use daemon_tests::{DAEMON, block_of, pair as daemon_and_task};
 
 /// The length, in bytes, of a body that is sent by rendezvous. (Shorter under `cargo xtask sanitize thread`, which is
 /// slow.)

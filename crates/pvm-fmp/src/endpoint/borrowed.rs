@@ -19,18 +19,26 @@ use crate::{Meta, SendError, Sent};
 
 impl Endpoint {
     /// Sends the first `bytes` of a block. The block must stay unchanged until [`Endpoint::read_by`] reaches the count
-    /// that [`Endpoint::written`] returns right after this call, and also while [`Endpoint::kept_by`] returns that count
-    /// then.
-    pub fn send_borrowed(&mut self, to: u32, meta: Meta, block: &Block, bytes: usize) -> Result<Sent, SendError> {
+    /// that [`Endpoint::written`] returns right after this call. If the task `may_keep` the payload, the block must also
+    /// stay unchanged while [`Endpoint::kept_by`] returns that count then.
+    pub fn send_borrowed(
+        &mut self,
+        to: u32,
+        meta: Meta,
+        block: &Block,
+        bytes: usize,
+        may_keep: bool,
+    ) -> Result<Sent, SendError> {
         let body = [(block.clone(), bytes)];
-        let token = if bytes >= KEPT_BYTES_MIN && self.has_room_for_kept() { KEEPABLE } else { BORROWED };
+        let token = if may_keep { KEEPABLE } else { BORROWED };
         self.queue(to, Kind::Blocks, &meta, &descriptor::<24>(token, &body))
     }
 
-    /// Returns whether the heap is empty enough for payloads that tasks keep.
-    fn has_room_for_kept(&self) -> bool {
+    /// Returns whether a task should be allowed to keep a payload of this length: whether it is long, and the heap is empty
+    /// enough.
+    pub fn may_be_kept(&self, bytes: usize) -> bool {
         let heap = self.heap.borrow();
-        heap.in_use_bytes() <= heap.source().allowance.limit_bytes() / KEPT_HEAP_SHARE
+        bytes >= KEPT_BYTES_MIN && heap.in_use_bytes() <= heap.source().allowance.limit_bytes() / KEPT_HEAP_SHARE
     }
 
     /// Returns the end of the entry whose payload a peer keeps, as [`Endpoint::written`] counts; `None` if it keeps none.

@@ -1,7 +1,7 @@
 //! Payloads that a task keeps in the daemon's heap.
 use crate::remote::Remote;
-use crate::tests::{A, DAEMON, Host, Kept, body, daemon_and_task};
-use crate::{Arrival, Meta, Sent, Sink};
+use crate::tests::{A, DAEMON, Host, Kept, block_of, body, daemon_and_task};
+use crate::{Arrival, Block, Endpoint, Meta, SendError, Sent, Sink};
 
 /// Keeps borrowed payloads where it can.
 #[derive(Default)]
@@ -23,16 +23,21 @@ impl Sink for Keeper {
     }
 }
 
+/// Lends the first bytes of a block, as the daemon's route does.
+fn send(daemon: &mut Endpoint, block: &Block, bytes: usize) -> Result<Sent, SendError> {
+    let may_keep = daemon.may_be_kept(bytes);
+    daemon.send_borrowed(A, [0; 6], block, bytes, may_keep)
+}
+
 #[test]
 fn one_long_payload_may_be_kept_after_its_entry_was_read() {
     let host = Host::new();
     let (mut daemon, mut task) = daemon_and_task(&host);
     let long = body(100_000, 1);
-    let block = daemon.allocate(long.len()).unwrap();
-    block.write(0, &long);
+    let block = block_of(&mut daemon, &long);
     let mut marks = Vec::new();
     for bytes in [60_000, 100_000, 100_000] {
-        assert_eq!(daemon.send_borrowed(A, [0; 6], &block, bytes), Ok(Sent::Done));
+        assert_eq!(send(&mut daemon, &block, bytes), Ok(Sent::Done));
         marks.push(daemon.written(A));
     }
     assert_eq!((daemon.read_by(A), daemon.kept_by(A)), (0, None));
@@ -46,7 +51,7 @@ fn one_long_payload_may_be_kept_after_its_entry_was_read() {
     keeper.bodies.clear();
     assert_eq!(daemon.kept_by(A), Some(marks[1]), "the next poll tells the daemon");
     // If a payload is there already, it is kept at once.
-    assert_eq!(daemon.send_borrowed(A, [0; 6], &block, long.len()), Ok(Sent::Done));
+    assert_eq!(send(&mut daemon, &block, long.len()), Ok(Sent::Done));
     task.poll(&mut keeper);
     assert_eq!((daemon.read_by(A), daemon.kept_by(A)), (daemon.written(A), Some(daemon.written(A))));
     keeper.bodies.clear();
@@ -54,7 +59,7 @@ fn one_long_payload_may_be_kept_after_its_entry_was_read() {
     assert_eq!((daemon.kept_by(A), keeper.copied), (None, 2));
     // The daemon does not allow it while much of its heap is in use.
     daemon.heap.borrow().source().allowance.limit(300_000);
-    assert_eq!(daemon.send_borrowed(A, [0; 6], &block, long.len()), Ok(Sent::Done));
+    assert_eq!(send(&mut daemon, &block, long.len()), Ok(Sent::Done));
     task.poll(&mut keeper);
     assert_eq!((daemon.kept_by(A), keeper.copied), (None, 3));
 }
@@ -63,9 +68,8 @@ fn one_long_payload_may_be_kept_after_its_entry_was_read() {
 fn a_payload_that_is_kept_outlives_the_daemon() {
     let host = Host::new();
     let (mut daemon, mut task) = daemon_and_task(&host);
-    let block = daemon.allocate(100_000).unwrap();
-    block.write(0, &body(100_000, 3));
-    assert_eq!(daemon.send_borrowed(A, [0; 6], &block, 100_000), Ok(Sent::Done));
+    let block = block_of(&mut daemon, &body(100_000, 3));
+    assert_eq!(send(&mut daemon, &block, 100_000), Ok(Sent::Done));
     let mut keeper = Keeper::default();
     task.poll(&mut keeper);
     drop((block, daemon));

@@ -536,9 +536,10 @@ impl Route {
     /// Queues a message to its receiver. Returns false if there is no memory.
     fn queue_to_task(&mut self, message: &Undelivered, context: &mut dyn RouteContext) -> bool {
         let Undelivered { from, dst, meta, bytes, ref payload } = *message;
+        let may_keep = self.endpoint.may_be_kept(bytes);
         let sent = match payload {
             Payload::Short(body) => self.endpoint.send_bytes(dst.0, meta, body),
-            Payload::Block(block) => self.endpoint.send_borrowed(dst.0, meta, block, bytes),
+            Payload::Block(block) => self.endpoint.send_borrowed(dst.0, meta, block, bytes, may_keep),
         };
         match sent {
             Err(SendError::NoMemory) => return false,
@@ -549,7 +550,7 @@ impl Route {
                 }
                 let end = self.endpoint.written(dst.0);
                 if let Payload::Block(block) = payload {
-                    self.lent.entry(dst).or_default().add(end, block.clone());
+                    self.lent.entry(dst).or_default().add(end, block.clone(), may_keep);
                 }
                 self.intake.delivered(dst, from, bytes, end);
                 // A task that has been asked to ring the daemon when it has read up to a position will do so. Any other

@@ -31,11 +31,11 @@ pub(super) struct Task {
 }
 
 #[derive(Default)]
-pub(super) struct Taken(pub Vec<(Tid, [u32; 5], Vec<u8>)>, Keeping);
+pub(super) struct Taken(pub Vec<(Tid, [u32; 5], Vec<u8>)>, KeptBodies);
 
 /// The messages whose bodies a task has left in the daemon's heap: the place among those taken, and the body.
 #[derive(Default)]
-struct Keeping {
+struct KeptBodies {
     is_wanted: bool,
     bodies: Vec<(usize, Remote)>,
 }

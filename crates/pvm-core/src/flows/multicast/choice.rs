@@ -330,6 +330,15 @@ mod tests {
         assert_eq!(choice.time_limit(1 << 20, 16), Some(Duration::from_millis(2)));
         assert_eq!(choice.time_limit(3 << 19, 24), Some(Duration::from_micros(4500)), "it is as much longer");
         assert_eq!(choice.time_limit(1 << 22, 16), None);
+        // The quickest one may have been much shorter.
+        let mut choice = Choice::default();
+        let mut now = Duration::ZERO;
+        for (bytes, time) in [(64 << 10, 1000), (120 << 10, 1100)] {
+            let (_, number) = choice.choose(now, bytes, 16, Some(1), true);
+            now += Duration::from_micros(time);
+            choice.consumed(now, number.unwrap());
+        }
+        assert_eq!(choice.time_limit(120 << 10, 16), Some(Duration::from_micros(2200)));
     }
 
     #[test]

@@ -28,8 +28,8 @@ const COMPLETIONS_AT_A_TIME: usize = 16;
 /// The most bytes that one operation reads; a longer body is read in parts, one after the other.
 const PART_BYTES_MAX: usize = 1 << 30;
 /// The same for providers above datagrams. `udp;ofi_rxd` of libfabric 1.17 delivers wrong bytes or stalls when both sides read
-/// about 1 MB or more at the same time: with whole bodies, most trials of 400 messages failed, with parts of 64 KiB one of 44, with
-/// parts of this length none of 44 (docs/fabrics.md).
+/// about 1 MB or more at the same time: with whole bodies, most trials of 400 messages failed, with parts of 64 KiB one of 36, with
+/// parts of this length none of 36 (docs/fabrics.md).
 const DATAGRAMS_PART_BYTES_MAX: usize = 32 << 10;
 
 /// There are this many places for each read that can be under way, since reads from dead peers may never end.

@@ -307,14 +307,11 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether the next part of a read has to wait for another read from the same peer: for one that has begun
-    /// before, or for a part.
+    /// Returns whether the next part of a read has to wait for the end of an earlier read from the same peer.
     fn must_wait(&self, index: usize) -> bool {
         let Some(reading) = self.readings[index].as_ref().filter(|_| self.has_single_reads) else { return false };
-        let is_before = |other: &Reading| {
-            let comes_first = other.part > 0 || other.number < reading.number;
-            comes_first && other.peer == reading.peer && !other.is_abandoned
-        };
+        let is_before =
+            |other: &Reading| other.number < reading.number && other.peer == reading.peer && !other.is_abandoned;
         self.readings.iter().flatten().any(is_before)
     }
 
