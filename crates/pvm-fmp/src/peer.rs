@@ -6,7 +6,7 @@ use crate::pair_memory::Pair;
 use crate::process::owner_of;
 use crate::queue::{Kind, Reader, SHORT_HALF_SLOTS, SLOT_BYTES, Slot, Writer, half_slots_for};
 use crate::segment::{PEERS_MAX, PeerRecord};
-use crate::sync::{Ordering, ReadOnlyLoad};
+use crate::sync::{AtomicU32, Ordering, ReadOnlyLoad};
 use crate::{Immediate, Meta, NoMemory};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -41,6 +41,10 @@ pub(crate) struct Peer {
     pub searched: Option<u32>,
     /// The number of records of the peer's table that may be searched now, because earlier polls did not search.
     pub saved_records: usize,
+    /// Where the host's port table has the number of the last message of the daemon to the peer (the endpoint keeps the
+    /// table mapped), and the number that this task has told the peer last.
+    pub last_message: NonNull<AtomicU32>,
+    pub after_frame: u32,
     pub out: Option<Outbound>,
     pub inbound: Option<Inbound>,
     /// Set when the peer's queue was damaged; it is then read no further.
@@ -130,6 +134,19 @@ impl Peer {
         if let Some((_, Some(process))) = self.rendezvous.process {
             cross_memory::help(process, record.get(), self.our_record.get(), number, body);
         }
+    }
+
+    /// Returns the number of the last message of the daemon to the peer.
+    #[inline(always)]
+    pub fn last_message(&self) -> u32 {
+        // SAFETY: points into the port table, which the endpoint keeps mapped, or to a static.
+        unsafe { self.last_message.as_ref() }.load_relaxed()
+    }
+
+    /// Returns whether the peer has been told which message of the daemon precedes the next entry.
+    #[inline(always)]
+    pub fn is_in_order(&self) -> bool {
+        self.last_message() == self.after_frame
     }
 
     /// Returns how many bytes of the peer's heap we no longer read, but have not released yet.

@@ -34,6 +34,8 @@ struct Entry {
     tid: AtomicU32,
     /// The number of control frames that the daemon has sent to the task; wraps.
     frames: AtomicU32,
+    /// The value of `frames` when the daemon had last sent the task a message of its own; 0 for never.
+    last_message: AtomicU32,
 }
 
 const TABLE_BYTES: usize = size_of::<Table>().next_multiple_of(4096);
@@ -86,7 +88,8 @@ impl PortTable {
     pub fn set(&self, tid: u32) {
         let entry = self.mapped.entry(tid);
         entry.frames.store(0, Ordering::Relaxed);
-        // Pair `task lives`: whoever sees the tid does not see the frame count of the slot's previous task.
+        entry.last_message.store(0, Ordering::Relaxed);
+        // Pair `task lives`: whoever sees the tid does not see the frame counts of the slot's previous task.
         entry.tid.store(tid, Ordering::Release);
     }
     /// Notes that a task is dead.
@@ -98,6 +101,14 @@ impl PortTable {
     pub fn frame_sent(&self, tid: u32) {
         // Pair `frame sent`: whoever sees the count finds the frame in the socket.
         self.mapped.entry(tid).frames.fetch_add(1, Ordering::Release);
+    }
+    /// Does what [`PortTable::frame_sent`] does, for a frame that is a message of the daemon. Messages that tasks of this
+    /// host send from now on are received after it.
+    pub fn message_sent(&self, tid: u32) {
+        self.frame_sent(tid);
+        let entry = self.mapped.entry(tid);
+        // Only the daemon writes these counts, and a task that sees the number passes it on in its queue.
+        entry.last_message.store(entry.frames.load(Ordering::Relaxed), Ordering::Relaxed);
     }
     /// Sets the number of connected tasks on this host, and of those that are awake.
     pub fn set_tasks(&self, connected: u32, awake: u32) {
@@ -133,6 +144,12 @@ impl PortView {
         // Pair `frame sent`.
         self.0.entry(tid).frames.load_acquire()
     }
+    /// Returns where the number of the last frame to that task stands that was a message of the daemon. The number is 0 if
+    /// there was none; without a table it stays 0.
+    pub(crate) fn last_message(ports: Option<&PortView>, tid: u32) -> &AtomicU32 {
+        static NONE: AtomicU32 = AtomicU32::new(0);
+        ports.map_or(&NONE, |ports| &ports.0.entry(tid).last_message)
+    }
     /// Returns whether the tasks that are awake outnumber cores.
     #[inline]
     pub fn crowded(&self) -> bool {
@@ -154,17 +171,23 @@ mod tests {
     fn the_view_sees_what_the_daemon_writes() {
         let table = PortTable::new(2).unwrap();
         let view = PortView::new(table.descriptor().try_clone_to_owned().unwrap()).unwrap();
+        let last_message = || PortView::last_message(Some(&view), 0x40001).load_relaxed();
         assert!(!view.alive(0x40001));
         table.set(0x40001);
         assert!(view.alive(0x40001) && !view.alive(0x80001) && !view.alive(0x50001));
         table.frame_sent(0x40001);
-        assert_eq!(view.frames(0x40001), 1);
+        assert_eq!((view.frames(0x40001), last_message()), (1, 0));
+        table.message_sent(0x40001);
+        table.frame_sent(0x40001);
+        assert_eq!((view.frames(0x40001), last_message()), (3, 2));
         table.set_tasks(3, 3);
         assert!(view.crowded() && view.may_be_crowded());
         table.set_tasks(3, 2);
         assert!(!view.crowded() && view.may_be_crowded());
         table.clear(0x40001);
         assert!(!view.alive(0x40001));
+        table.set(0x40001);
+        assert_eq!((view.frames(0x40001), last_message()), (0, 0));
     }
 
     #[test]

@@ -89,6 +89,8 @@ pub enum Kind {
     CopyTime = 14,
     /// The cells with packed messages that the writer will not send again.
     Dropped = 15,
+    /// The number of a frame of the daemon that the reader takes before the next entries.
+    AfterFrame = 16,
 }
 
 /// The kind in the stamp of a skipped half-slot: the next entry begins at the next slot.
@@ -98,7 +100,7 @@ const IMMEDIATE: u8 = 8;
 
 impl Kind {
     fn from_number(number: u8) -> Option<Kind> {
-        const KINDS: [Kind; 12] = [
+        const KINDS: [Kind; 13] = [
             Kind::Message,
             Kind::Blocks,
             Kind::Rendezvous,
@@ -111,6 +113,7 @@ impl Kind {
             Kind::Streamed,
             Kind::CopyTime,
             Kind::Dropped,
+            Kind::AfterFrame,
         ];
         KINDS.into_iter().find(|kind| *kind as u8 == number)
     }

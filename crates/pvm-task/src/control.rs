@@ -104,6 +104,8 @@ impl Member {
             endpoint = Endpoint::adopt(segment, bell).map_err(EnrollError::System)?;
         }
         endpoint.enrolled(welcome.tid.0, PortView::new(ports).map_err(EnrollError::System)?);
+        // The welcome.
+        endpoint.frame_taken();
         let member = Member {
             tid: welcome.tid,
             parent: welcome.parent,
@@ -210,6 +212,7 @@ impl Member {
     /// Handles the loss of the daemon: pending requests will not be answered.
     fn lose_daemon(&mut self) {
         self.daemon = None;
+        self.endpoint.frames_ended();
         self.requests.on_daemon_lost();
         self.direct.open_requests = 0;
         self.fabric.forget_questions();
@@ -265,11 +268,17 @@ impl Member {
             }
             let Some(socket) = &mut self.daemon else { break };
             match socket.flush().and_then(|()| socket.receive_from_daemon()) {
-                Ok(Some((frame, descriptors))) => self.on_frame(state, frame, descriptors),
+                Ok(Some((frame, descriptors))) => {
+                    self.on_frame(state, frame, descriptors);
+                    self.endpoint.frame_taken();
+                }
                 Ok(None) => break,
                 Err(_) => self.lose_daemon(),
             }
             count += 1;
+        }
+        if count > 0 && self.endpoint.take_held() {
+            count += self.endpoint.poll_all(&mut QueueSink { state, own: self.tid.0 as i32 });
         }
         count
     }
@@ -283,9 +292,9 @@ impl Member {
         match frame {
             ToTask::Reply { wait, reply } => self.on_reply(state, wait, reply),
             ToTask::Message(message) => {
-                // The message may be a notify of the exit of a task of another host. Earlier messages of that task are
-                // taken in first.
-                self.endpoint.poll_through(self.tid.host().0, &mut QueueSink { state, own: self.tid.0 as i32 });
+                // What tasks have queued before the daemon sent this message is taken in first: it may be output of one of
+                // them, or report the exit of one on another host. What they have queued later stays in the queues.
+                self.endpoint.poll_all_through(&mut QueueSink { state, own: self.tid.0 as i32 });
                 deliver(state, message);
             }
             ToTask::Peer(peer) => self.on_peer(state, peer, descriptors),
@@ -439,3 +448,7 @@ fn ready(socket: &ControlSocket, events: PollFlags, time: Duration) {
     // After an interruption the caller tries again, just as after the end of the wait.
     let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(socket.as_fd(), events)], Some(&timeout));
 }
+
+#[cfg(test)]
+#[path = "control_tests.rs"]
+mod tests;

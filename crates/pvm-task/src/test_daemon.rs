@@ -2,7 +2,7 @@
 use crate::control::Member;
 use crate::{Environment, Task};
 use pvm_core::fabric::Wish;
-use pvm_core::proto::{Reply, Request, ToDaemon, ToTask, TraceSettings, Welcome};
+use pvm_core::proto::{Message, Reply, Request, ToDaemon, ToTask, TraceSettings, Welcome};
 use pvm_core::tid::Tid;
 use pvm_fmp::Endpoint;
 use pvm_fmp::ports::{PortTable, PortView};
@@ -31,6 +31,7 @@ pub(crate) fn enrolled(tid: Tid) -> (Task, TestDaemon) {
     let ports = PortTable::new(16).unwrap();
     ports.set(tid.0);
     socket.send_to_task(&ToTask::Welcome(welcome), &[ports.descriptor()]).unwrap();
+    ports.frame_sent(tid.0);
     let environment = Environment::from_lookup(|_| None);
     let (member, _) = Member::enter(near, &environment, None).ok().unwrap();
     let mut task = Task::new(&environment);
@@ -51,6 +52,18 @@ impl TestDaemon {
         self.queue(frame, descriptors);
         self.ports.frame_sent(task.tid().unwrap().0);
         task.progress();
+    }
+
+    /// Sends a message of its own to the task, which does not take it in yet.
+    pub fn queue_message(&mut self, message: Message) {
+        let task = message.dst;
+        self.queue(&ToTask::Message(message), &[]);
+        self.ports.message_sent(task.0);
+    }
+
+    /// Counts a message to the task that does not reach it.
+    pub fn count_lost_message(&mut self, task: Tid) {
+        self.ports.message_sent(task.0);
     }
 
     /// Returns an endpoint of the daemon, to which the task is connected.

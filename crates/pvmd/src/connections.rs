@@ -227,7 +227,8 @@ impl Connections {
         };
         let waiting = std::mem::take(&mut task.waiting);
         task.waiting_bytes = 0;
-        self.sent(connection, tid, result);
+        self.ports.frame_sent(tid.0);
+        self.sent(connection, result);
         self.count(1, 0);
         for (frame, descriptors) in waiting {
             self.deliver(tid, frame, descriptors);
@@ -290,7 +291,11 @@ impl Connections {
             None => Vec::new(),
         };
         let result = client.socket.send_to_task(&frame, &carried);
-        self.sent(connection, tid, result);
+        match frame {
+            ToTask::Message(_) => self.ports.message_sent(tid.0),
+            _ => self.ports.frame_sent(tid.0),
+        }
+        self.sent(connection, result);
     }
 
     /// Sends a frame with descriptors to a task that has enrolled.
@@ -298,7 +303,8 @@ impl Connections {
         let Some(connection) = self.of_task(tid) else { return };
         let Some(client) = self.clients.get_mut(&connection).filter(|client| !client.write_closed) else { return };
         let result = client.socket.send_to_task(frame, descriptors);
-        self.sent(connection, tid, result);
+        self.ports.frame_sent(tid.0);
+        self.sent(connection, result);
     }
 
     /// Returns whether a task hears releases of barriers itself.
@@ -314,7 +320,7 @@ impl Connections {
         }
     }
 
-    fn sent(&mut self, connection: Connection, tid: Tid, result: Result<(), ControlError>) {
+    fn sent(&mut self, connection: Connection, result: Result<(), ControlError>) {
         if let (Err(error), Some(client)) = (result, self.clients.get_mut(&connection)) {
             client.write_closed = true;
             // The connection is closed, since the task would wait for ever for the frame that was not sent.
@@ -322,7 +328,6 @@ impl Connections {
                 self.to_close.push(connection);
             }
         }
-        self.ports.frame_sent(tid.0);
         self.touched.push(connection);
     }
 

@@ -8,14 +8,17 @@ use crate::peer::Peer;
 use crate::ports::PortView;
 use crate::segment::Segment;
 use crate::sync::Ordering;
+use frame_order::FrameOrder;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 mod borrowed;
 mod dead_queue;
+mod frame_order;
 mod in_progress;
 mod packed;
 mod passed;
@@ -28,6 +31,8 @@ mod streamed;
 
 #[cfg(test)]
 mod borrowed_tests;
+#[cfg(test)]
+mod frame_order_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
@@ -140,6 +145,7 @@ pub struct Endpoint {
     parked: bool,
     sleep: u32,
     dirty: Rc<Cell<bool>>,
+    frame_order: FrameOrder,
     /// The peers that have sent a message whose memory could not be mapped for lack of address space.
     starved: Vec<u32>,
     copy_allowed: Rc<Cell<bool>>,
@@ -207,6 +213,7 @@ impl Endpoint {
             free_records: Vec::new(),
             used_records: 0,
             tables: Vec::new(),
+            frame_order: FrameOrder::default(),
             starved: Vec::new(),
             bells: 0,
             unpublished: false,
@@ -232,6 +239,8 @@ impl Endpoint {
     pub fn inherit(&mut self) {
         self.barriers = crate::parker::register();
         self.heap.borrow().source().mapping.header().pid.store(std::process::id(), Ordering::Relaxed);
+        // The parent may have taken a frame after the fork. To wait for that frame would be to wait for ever.
+        self.skip_frames();
         self.unpark();
     }
 
@@ -253,6 +262,9 @@ impl Endpoint {
     pub fn enrolled(&mut self, tid: u32, ports: PortView) {
         self.tid = tid;
         self.ports = Some(ports);
+        for peer in self.peers.iter_mut().flatten() {
+            peer.last_message = NonNull::from(PortView::last_message(self.ports.as_ref(), peer.tid));
+        }
     }
     /// Returns this endpoint's tid.
     #[cfg(test)]

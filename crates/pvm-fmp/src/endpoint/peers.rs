@@ -6,11 +6,13 @@ use crate::doorbell;
 use crate::extents::Mapping;
 use crate::heap::Block;
 use crate::peer::{Outstanding, Peer, RecordPointer, RendezvousState};
+use crate::ports::PortView;
 use crate::segment::{FIRST_RECORDS, PEERS_MAX, PeerRecord, table_piece};
 use crate::sync::Ordering;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
 use std::rc::Rc;
 
 /// Zeroes, as long as the smallest piece of a table. They are written once or several times to clear a new piece.
@@ -65,6 +67,8 @@ impl Endpoint {
             their_record: None,
             searched: None,
             saved_records: 0,
+            last_message: NonNull::from(PortView::last_message(self.ports.as_ref(), tid)),
+            after_frame: 0,
             out: None,
             inbound: None,
             damaged: false,

@@ -371,6 +371,7 @@ impl Endpoint {
             Kind::Offer => self.take_offer(index, entry),
             Kind::Answer => self.take_answer(index, entry),
             Kind::Dropped => take_dropped(peer, entry),
+            Kind::AfterFrame => self.frame_order.step(words_of(entry)[0] as u32),
             Kind::CopyTime => {
                 let [word, ..] = words_of(entry);
                 peer.outstanding.record_copied_out(word as u32, word >> 32);

@@ -30,7 +30,7 @@ impl Endpoint {
             return None;
         }
         let index = self.index_of(to)?;
-        let peer = self.peers[index].as_deref_mut()?;
+        let peer = self.peers[index].as_deref_mut().filter(|peer| peer.is_in_order())?;
         let sent = if body.len() <= FIRST_BYTES { peer.push_short(meta, body) } else { peer.push_message(meta, body) };
         if !sent {
             return None;
@@ -48,7 +48,7 @@ impl Endpoint {
             return None;
         }
         let index = self.index_of(to)?;
-        let peer = self.peers[index].as_deref_mut()?;
+        let peer = self.peers[index].as_deref_mut().filter(|peer| peer.is_in_order())?;
         let sent = pass_at_once(peer, self.barriers, meta, body)?;
         self.sends += 1;
         Some(sent)
@@ -59,7 +59,7 @@ impl Endpoint {
     #[inline(always)]
     pub fn send_immediate(&mut self, to: u32, immediate: &Immediate) -> Option<bool> {
         let index = self.index_of(to)?;
-        let peer = self.peers[index].as_mut().filter(|_| !crate::is_daemon(to))?;
+        let peer = self.peers[index].as_mut().filter(|peer| !crate::is_daemon(to) && peer.is_in_order())?;
         if !peer.push_immediate(immediate) {
             return None;
         }
@@ -96,6 +96,7 @@ impl Endpoint {
 
     fn send_long(&mut self, to: u32, meta: Meta, body: &[u8], mut ringer: Ringer<'_>) -> Result<Sent, SendError> {
         let index = self.index_of(to).ok_or(SendError::NotConnected)?;
+        self.order_after_frames(index)?;
         let waits = !crate::is_daemon(to);
         if body.len() > CELL_BYTES_MAX {
             if let Some(sent) = self.send_streamed(index, &meta, body, &mut ringer) {
@@ -202,6 +203,7 @@ impl Endpoint {
         if self.ports.as_ref().is_some_and(|ports| !ports.alive(to)) {
             return Ok(Sent::Done);
         }
+        self.order_after_frames(index)?;
         self.sends += 1;
         let peer = self.peers[index].as_mut().expect("connected");
         peer.push(self.tid, &self.heap, kind, meta, body).map_err(|NoMemory| SendError::NoMemory)?;

@@ -1,0 +1,93 @@
+//! The order of messages in the queues and messages of the daemon.
+//!
+//! The daemon sends a task its own messages, such as output of other tasks, as frames on the control socket. What this host's
+//! tasks, and the daemon itself, queue to the task later in shared memory is received after those frames. So a sender that
+//! sees in the port table that its peer has been sent such a frame first queues the number of that frame
+//! ([`Kind::AfterFrame`]). The peer takes no entry behind that number before it has taken the frame.
+
+use super::{Endpoint, Step};
+use crate::arrival::Sink;
+use crate::queue::Kind;
+use crate::{NoMemory, SendError};
+
+/// How far an endpoint has taken the frames of the daemon.
+#[derive(Default)]
+pub(super) struct FrameOrder {
+    /// The number of the last frame that was taken; `None` if this endpoint has no frames to wait for.
+    pub taken: Option<u32>,
+    /// Whether entries wait for a frame, or have waited for the one that was taken last.
+    pub held: bool,
+}
+
+impl FrameOrder {
+    /// Handles an entry of kind [`Kind::AfterFrame`].
+    pub fn step(&mut self, number: u32) -> Step {
+        // The count wraps.
+        if self.taken.is_some_and(|taken| (number.wrapping_sub(taken) as i32) > 0) {
+            self.held = true;
+            return Step::Wait;
+        }
+        Step::Other
+    }
+}
+
+impl Endpoint {
+    /// Notes that this task has taken the next frame of the daemon.
+    pub fn frame_taken(&mut self) {
+        self.frame_order.taken = Some(self.frame_order.taken.unwrap_or(0).wrapping_add(1));
+    }
+
+    /// Notes that there will be no more frames.
+    pub fn frames_ended(&mut self) {
+        self.frame_order.taken = None;
+    }
+
+    /// Notes that another process has taken some of the frames up to now.
+    pub(super) fn skip_frames(&mut self) {
+        if self.frame_order.taken.is_some() {
+            self.frame_order.taken = self.ports.as_ref().map(|ports| ports.frames(self.tid));
+        }
+    }
+
+    /// Returns whether entries have waited for a frame since the last call: they may be taken now.
+    pub fn take_held(&mut self) -> bool {
+        std::mem::take(&mut self.frame_order.held)
+    }
+
+    /// Passes to the sink everything that all peers have sent until now, as [`Endpoint::poll_through`] does for one.
+    pub fn poll_all_through(&mut self, sink: &mut impl Sink) -> usize {
+        let (us, mut count) = (self.tid, 0);
+        for place in 0..self.order.len() {
+            let peer = self.peers[self.order[place]].as_mut().expect("ordered peers exist");
+            let may_have_sent = match &peer.inbound {
+                // SAFETY: the slice is used within this statement, the peer holds the mapping.
+                Some(inbound) => inbound.reader.has_next(unsafe { inbound.slots() }),
+                None => peer.find_record(us).is_some(),
+            };
+            if may_have_sent {
+                let tid = peer.tid;
+                count += self.poll_through(tid, sink);
+            }
+        }
+        count
+    }
+
+    /// Tells a peer which frame precedes the entries that follow, unless it knows.
+    #[inline]
+    pub(super) fn order_after_frames(&mut self, index: usize) -> Result<(), SendError> {
+        let peer = self.peers[index].as_ref().expect("connected");
+        if peer.is_in_order() { Ok(()) } else { self.queue_after_frame(index) }
+    }
+
+    #[cold]
+    fn queue_after_frame(&mut self, index: usize) -> Result<(), SendError> {
+        let peer = self.peers[index].as_mut().expect("connected");
+        let frame = peer.last_message();
+        let mut words = [0u8; 24];
+        words[..8].copy_from_slice(&u64::from(frame).to_ne_bytes());
+        let queued = peer.push(self.tid, &self.heap, Kind::AfterFrame, &[0; 6], &words);
+        queued.map_err(|NoMemory| SendError::NoMemory)?;
+        peer.after_frame = frame;
+        Ok(())
+    }
+}

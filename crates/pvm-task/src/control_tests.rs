@@ -1,0 +1,61 @@
+use super::*;
+use crate::message::OWN_DSIG;
+use crate::test_daemon::{TestDaemon, enrolled};
+use crate::{ANY, Filter, Task};
+use pvm_fmp::Sent;
+
+const TASK: Tid = Tid(0x40001);
+const FAR: Tid = Tid(0x80001);
+const EVERYTHING: Filter = Filter { src: ANY, tag: ANY, ctx: ANY };
+
+/// Sends the task a message of the daemon.
+fn print(daemon: &mut TestDaemon, tag: i32) {
+    daemon.queue_message(Message::new(Tid::DAEMON, TASK, 0, tag, Vec::new()));
+}
+
+/// Sends the task a message of a task of another host.
+fn send(endpoint: &mut Endpoint, tag: i32) {
+    let meta = [0, tag, 0, OWN_DSIG, OWN_DSIG, FAR.0 as i32].map(|word| word as u32);
+    assert_eq!(endpoint.send_bytes(TASK.0, meta, &[1; 8]), Ok(Sent::Done));
+}
+
+/// Receives the next message by a call that does not wait. Returns the tag.
+fn next(task: &mut Task) -> Option<i32> {
+    task.take_in_all();
+    let mid = task.receive_at_once(&EVERYTHING)?;
+    Some(task.message_info(mid).unwrap().tag)
+}
+
+#[test]
+fn messages_of_the_daemon_and_of_other_hosts_keep_their_order() {
+    let (mut task, mut daemon) = enrolled(TASK);
+    let mut endpoint = daemon.introduce_itself(&mut task);
+    let mut expected = Vec::new();
+    for round in 0..100 {
+        for tag in 0..round % 4 {
+            send(&mut endpoint, 2 * tag);
+            expected.push(Some(2 * tag));
+        }
+        for tag in 0..round % 3 {
+            print(&mut daemon, 2 * tag + 1);
+            expected.push(Some(2 * tag + 1));
+        }
+        if round % 20 == 19 {
+            expected.push(None);
+            let arrived: Vec<_> = expected.iter().map(|_| next(&mut task)).collect();
+            assert_eq!(arrived, expected, "{round}");
+            expected.clear();
+        }
+    }
+}
+
+#[test]
+fn what_waits_for_a_message_of_the_daemon_arrives_when_the_daemon_is_gone() {
+    let (mut task, mut daemon) = enrolled(TASK);
+    let mut endpoint = daemon.introduce_itself(&mut task);
+    daemon.count_lost_message(TASK);
+    send(&mut endpoint, 1);
+    assert_eq!((next(&mut task), next(&mut task)), (None, None));
+    daemon.die(&mut task);
+    assert_eq!(next(&mut task), Some(1));
+}
