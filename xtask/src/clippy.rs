@@ -24,6 +24,11 @@ pub fn check(checks: &mut Checks) {
     }
 }
 
+/// Compiles what [`check`] needs.
+pub fn compile() -> Result<()> {
+    if PROGRAM.is_there() { decide() } else { Ok(()) }
+}
+
 /// Runs the clippy of Debian's Rust with the installed cargo; a warning is an error.
 fn decide() -> Result<()> {
     decide_on(&["--workspace"])?;

@@ -9,6 +9,7 @@ mod citations;
 mod clippy;
 mod common;
 mod compatibility;
+mod compile_ahead;
 mod conform;
 mod contract;
 mod counts;
@@ -162,6 +163,12 @@ const COMMANDS: &[(&str, &[Command])] = &[
                 instructions::run,
             ),
             command("test", "run every test: test [PART]...", "25 min", test::run),
+            command(
+                "compile-ahead",
+                "compile what the last parts of `test` need, as it does in the background",
+                "4 min, then 10 s",
+                compile_ahead::run,
+            ),
         ],
     ),
     (

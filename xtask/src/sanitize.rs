@@ -5,11 +5,11 @@
 //! errors show that each sanitizer works.
 
 use crate::build::target_directory;
-use crate::common::cargo;
+use crate::common::{cargo, output};
 use crate::counts::Counts;
 use crate::debian_rust::{self, Part};
 use crate::failures;
-use crate::test::cargo_test;
+use crate::test::{cargo_test, cargo_test_command};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::PathBuf;
@@ -123,6 +123,21 @@ pub fn counted_short() -> Result<Counts> {
     SANITIZERS.iter().map(|sanitizer| sanitizer.counted(true)).sum()
 }
 
+/// Compiles what [`counted_short`] runs.
+pub fn compile_short() -> Result<()> {
+    if obstacle().is_some() { Ok(()) } else { SANITIZERS.iter().try_for_each(Sanitizer::compile_short) }
+}
+
+/// Returns the words for `cargo test` that say what to compile.
+fn what_to_compile(is_short: bool) -> Vec<&'static str> {
+    let (packages, targets): (&[&str], &[&str]) =
+        if is_short { (&SHORT, &["--lib"]) } else { (&PACKAGES, &["--lib", "--tests"]) };
+    let mut words = vec!["--profile", PROFILE];
+    words.extend(targets);
+    packages.iter().for_each(|package| words.extend(["--package", package]));
+    words
+}
+
 /// Returns why the sanitizers cannot run here.
 fn obstacle() -> Option<String> {
     if std::env::consts::ARCH != "x86_64" {
@@ -134,11 +149,7 @@ fn obstacle() -> Option<String> {
 impl Sanitizer {
     fn counted(&self, is_short: bool) -> Result<Counts> {
         let planted = self.find_planted_errors()?;
-        let (packages, targets): (_, &[&str]) =
-            if is_short { (&SHORT[..], &["--lib"]) } else { (&PACKAGES[..], &["--lib", "--tests"]) };
-        let mut arguments = vec!["--profile", PROFILE];
-        arguments.extend(targets);
-        packages.iter().for_each(|package| arguments.extend(["--package", package]));
+        let mut arguments = what_to_compile(is_short);
         arguments.push("--");
         for (test, reason) in self.left_out {
             arguments.extend(["--skip", test]);
@@ -153,6 +164,13 @@ impl Sanitizer {
         let tests = cargo_test(&arguments, &self.environment(&format!("log_path={}/of", reports.display()))?)?;
         let told = show(&reports)?;
         Ok(Counts { passed: tests.passed + planted, failed: tests.failed.max(told), ..tests })
+    }
+
+    /// Compiles what the short form runs.
+    fn compile_short(&self) -> Result<()> {
+        output(self.cargo()?.args(["build", "--quiet", "--profile", PROFILE, "--package", "hpvm-planted-errors"]))?;
+        let environment = self.environment("")?;
+        output(cargo_test_command(&what_to_compile(true), &environment).arg("--no-run")).map(drop)
     }
 
     /// Returns a separate target directory, since builds with different flags would remove each other's files.

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: runs every test. The last line is `N passed, N failed, N skipped`.
-use crate::common::cargo;
+use crate::common::{cargo, output};
+use crate::compile_ahead::Background;
 use crate::counts::Counts;
 use crate::{
     abi, build, conform, demo, ether, fabric, failures, guide, hosts, instructions, lint, man, old_makefiles, packages,
@@ -8,7 +9,7 @@ use crate::{
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// How long the torture runs, in seconds; `cargo xtask torture` runs longer.
@@ -57,6 +58,11 @@ const PARTS: &[Part] = &[
     ("house rules", || lint::counted(&[])),
 ];
 
+/// The first of the parts that use little of the processors' time.
+const FIRST_THAT_WAITS: &str = "conformance";
+/// The last part.
+const LAST: &str = "house rules";
+
 /// Runs the command: `test [WORD]...` runs only the parts whose names contain one of the words.
 pub fn run(arguments: &[String]) -> Result<()> {
     let chosen = |part: &&Part| arguments.is_empty() || arguments.iter().any(|word| part.0.contains(&**word));
@@ -67,9 +73,17 @@ pub fn run(arguments: &[String]) -> Result<()> {
     build::build()?;
     let record = failures::Record::begin().context("cannot write below target")?;
     let mut total = Counts::default();
+    let mut ahead = None;
     for (name, part) in parts {
         let began = Instant::now();
         println!("== {name}");
+        if arguments.is_empty() && *name == FIRST_THAT_WAITS {
+            // Without it, everything only takes longer.
+            ahead = Background::start().ok();
+        }
+        if *name == LAST {
+            drop(ahead.take());
+        }
         let counts = part().unwrap_or_else(|error| {
             failures::report(format_args!("FAILED   {name}: {error:#}"));
             Counts::one(false)
@@ -105,27 +119,34 @@ fn several_hosts() -> Result<Counts> {
 
 /// Runs the lock-free algorithms with every order of memory accesses that a processor may choose.
 fn loom() -> Result<Counts> {
+    cargo_test(LOOM, &loom_environment()?)
+}
+
+/// Compiles what [`loom`] runs.
+pub fn compile_loom() -> Result<()> {
+    output(cargo_test_command(LOOM, &loom_environment()?).arg("--no-run")).map(drop)
+}
+
+const LOOM: &[&str] = &["--release", "--package", "pvm-fmp", "--lib", "loom"];
+
+fn loom_environment() -> Result<[(&'static str, PathBuf); 3]> {
     // The target directory is separate, since builds with different flags would remove each other's files.
     let target = build::target_directory()?.join("loom");
-    cargo_test(
-        &["--release", "--package", "pvm-fmp", "--lib", "loom"],
-        &[
-            ("RUSTFLAGS", "--cfg loom".into()),
-            ("CARGO_TARGET_DIR", target),
-            ("CARGO_PROFILE_RELEASE_LTO", "off".into()),
-        ],
-    )
+    Ok([("RUSTFLAGS", "--cfg loom".into()), ("CARGO_TARGET_DIR", target), ("CARGO_PROFILE_RELEASE_LTO", "off".into())])
+}
+
+/// Returns the command of [`cargo_test`].
+pub fn cargo_test_command(arguments: &[&str], environment: &[(&str, PathBuf)]) -> Command {
+    let mut command = cargo();
+    command.args(["test", "--quiet", "--no-fail-fast"]).args(arguments);
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    command
 }
 
 /// Runs `cargo test` and counts the results. Does not show the lines that only report success.
 pub fn cargo_test(arguments: &[&str], environment: &[(&str, PathBuf)]) -> Result<Counts> {
-    let mut child = cargo()
-        .args(["test", "--quiet", "--no-fail-fast"])
-        .args(arguments)
-        .envs(environment.iter().map(|(name, value)| (name, value)))
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cannot start cargo")?;
+    let mut child =
+        cargo_test_command(arguments, environment).stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
     let mut total = Counts::default();
     let mut is_about_failures = false;
     for line in BufReader::new(child.stdout.take().context("cargo has an output")?).lines() {
