@@ -2,12 +2,15 @@
 //! own. The test runs this beside the parts that wait most of the time, on processors that are idle otherwise.
 use crate::{clippy, sanitize, test};
 use anyhow::{Context, Result};
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 /// Runs the command. What does not compile is reported by the part that needs it.
-pub fn run(_arguments: &[String]) -> Result<()> {
+pub fn run(arguments: &[String]) -> Result<()> {
+    if arguments.iter().any(|argument| argument == WHILE_OPEN) {
+        std::thread::spawn(end_with_input);
+    }
     let steps: [fn() -> Result<()>; 3] = [test::compile_loom, sanitize::compile_short, clippy::compile];
     for step in steps {
         // Errors are found again in the foreground.
@@ -16,27 +19,34 @@ pub fn run(_arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The command in the background. It ends when this is dropped.
+/// With this argument, the command and all processes of its group end at the end of its input.
+const WHILE_OPEN: &str = "--while-open";
+
+fn end_with_input() {
+    let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+    let _ = rustix::process::kill_process_group(rustix::process::getpgrp(), Signal::TERM);
+}
+
+/// The command in the background. It ends with this, or with the process that has it, however that ends.
 pub struct Background(Child);
 
 impl Background {
     /// Starts the command. It gets only the time of processors that nothing else wants, so it delays no test.
     pub fn start() -> Result<Background> {
         let mut command = Command::new("chrt");
-        command.args(["--idle", "0"]).arg(std::env::current_exe()?).arg("compile-ahead").process_group(0);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args(["--idle", "0"])
+            .arg(std::env::current_exe()?)
+            .args(["compile-ahead", WHILE_OPEN])
+            .process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Background(command.spawn().context("cannot start chrt")?))
     }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // A process that has ended, but has not been waited for, keeps its number.
-        if matches!(self.0.try_wait(), Ok(None)) {
-            if let Some(group) = Pid::from_raw(self.0.id() as i32) {
-                let _ = rustix::process::kill_process_group(group, Signal::TERM);
-            }
-        }
+        drop(self.0.stdin.take());
         let _ = self.0.wait();
     }
 }

@@ -162,7 +162,7 @@ const COMMANDS: &[(&str, &[Command])] = &[
                 "5 s",
                 instructions::run,
             ),
-            command("test", "run every test: test [PART]...", "25 min", test::run),
+            command("test", "run every test: test [PART]...", "20 min", test::run),
             command(
                 "compile-ahead",
                 "compile what the last parts of `test` need, as it does in the background",

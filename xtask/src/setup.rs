@@ -53,7 +53,7 @@ const WHEEL: &[&str] = &["python3-venv"];
 const PACKAGES: &[&str] = &["debootstrap", "iproute2"];
 
 /// The message before anything is installed.
-const TEST_NOTICE: &str = "hpvm: every test takes about 25 minutes on two cores, 3 GB of memory, and 7 GB of disk below \
+const TEST_NOTICE: &str = "hpvm: every test takes about 20 minutes on two cores, 3 GB of memory, and 7 GB of disk below \
 target (`make clean` gives it back).\nWhat is missing of Debian's packages is installed now: compilers, also for other \
 processors, and small tools.\nDebian's own PVM, with which hpvm is compared, is unpacked below target and not installed.";
 

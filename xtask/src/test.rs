@@ -189,6 +189,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_parts_at_which_something_begins_or_ends_are_there() {
+        let at = |part| PARTS.iter().position(|(name, _)| *name == part);
+        assert!(at(FIRST_THAT_WAITS).is_some_and(|first| first < PARTS.len() - 1));
+        assert_eq!(at(LAST), Some(PARTS.len() - 1));
+    }
+
+    #[test]
     fn the_counts_of_a_result_line_are_found() {
         let line = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s";
         assert_eq!(result_of(line), Some(Counts { passed: 12, failed: 3, skipped: 0 }));

@@ -19,6 +19,9 @@ struct Table {
     cores: AtomicU32,
     tasks: Apart<Tasks>,
     entries: Apart<[Entry; SLOTS]>,
+    /// By slot: the number of the last frame to the task that was a message of the daemon; 0 for none. They lie apart from the
+    /// entries, which change with every frame: each send reads one of them.
+    last_messages: Apart<[AtomicU32; SLOTS]>,
 }
 
 #[repr(C)]
@@ -34,8 +37,6 @@ struct Entry {
     tid: AtomicU32,
     /// The number of control frames that the daemon has sent to the task; wraps.
     frames: AtomicU32,
-    /// The value of `frames` when the daemon had last sent the task a message of its own; 0 for never.
-    last_message: AtomicU32,
 }
 
 const TABLE_BYTES: usize = size_of::<Table>().next_multiple_of(4096);
@@ -53,6 +54,9 @@ impl Mapped {
     }
     fn entry(&self, tid: u32) -> &Entry {
         &self.table().entries.0[tid as usize % SLOTS]
+    }
+    fn last_message(&self, tid: u32) -> &AtomicU32 {
+        &self.table().last_messages.0[tid as usize % SLOTS]
     }
 }
 
@@ -88,7 +92,7 @@ impl PortTable {
     pub fn set(&self, tid: u32) {
         let entry = self.mapped.entry(tid);
         entry.frames.store(0, Ordering::Relaxed);
-        entry.last_message.store(0, Ordering::Relaxed);
+        self.mapped.last_message(tid).store(0, Ordering::Relaxed);
         // Pair `task lives`: whoever sees the tid does not see the frame counts of the slot's previous task.
         entry.tid.store(tid, Ordering::Release);
     }
@@ -102,13 +106,17 @@ impl PortTable {
         // Pair `frame sent`: whoever sees the count finds the frame in the socket.
         self.mapped.entry(tid).frames.fetch_add(1, Ordering::Release);
     }
-    /// Does what [`PortTable::frame_sent`] does, for a frame that is a message of the daemon. Messages that tasks of this
-    /// host send from now on are received after it.
+    /// Does what [`PortTable::frame_sent`] does, for a frame that is a message of the daemon. What tasks of this host queue to
+    /// the task from now on is received after it.
     pub fn message_sent(&self, tid: u32) {
         self.frame_sent(tid);
-        let entry = self.mapped.entry(tid);
-        // Only the daemon writes these counts, and a task that sees the number passes it on in its queue.
-        entry.last_message.store(entry.frames.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.message_queued(tid, 0);
+    }
+    /// Notes that a message of the daemon to the task will be sent when this many further frames have been, and itself.
+    pub fn message_queued(&self, tid: u32, frames_to_come: u32) {
+        let number = self.mapped.entry(tid).frames.load(Ordering::Relaxed).wrapping_add(frames_to_come);
+        // A receiver that learns the number from a sender's queue waits for the frame itself, whatever it sees here.
+        self.mapped.last_message(tid).store(number, Ordering::Relaxed);
     }
     /// Sets the number of connected tasks on this host, and of those that are awake.
     pub fn set_tasks(&self, connected: u32, awake: u32) {
@@ -148,7 +156,7 @@ impl PortView {
     /// there was none; without a table it stays 0.
     pub(crate) fn last_message(ports: Option<&PortView>, tid: u32) -> &AtomicU32 {
         static NONE: AtomicU32 = AtomicU32::new(0);
-        ports.map_or(&NONE, |ports| &ports.0.entry(tid).last_message)
+        ports.map_or(&NONE, |ports| ports.0.last_message(tid))
     }
     /// Returns whether the tasks that are awake outnumber cores.
     #[inline]
@@ -180,6 +188,8 @@ mod tests {
         table.message_sent(0x40001);
         table.frame_sent(0x40001);
         assert_eq!((view.frames(0x40001), last_message()), (3, 2));
+        table.message_queued(0x40001, 5);
+        assert_eq!((view.frames(0x40001), last_message()), (3, 8));
         table.set_tasks(3, 3);
         assert!(view.crowded() && view.may_be_crowded());
         table.set_tasks(3, 2);

@@ -43,6 +43,8 @@ struct SocketPolls {
     quiet: u32,
     /// Whether the next poll reads the socket in any case.
     requested: bool,
+    /// The number of the last frame before which all queues have been read.
+    queues_read: u32,
 }
 
 /// A task's membership of the machine.
@@ -116,7 +118,7 @@ impl Member {
             halting: false,
             requests: Requests::default(),
             introductions: Introductions::default(),
-            socket_polls: SocketPolls { frames_seen: 0, quiet: 0, requested: true },
+            socket_polls: SocketPolls { frames_seen: 0, quiet: 0, requested: true, queues_read: 0 },
             may_have_more: false,
             idle_since: None,
             idleness: Idleness::default(),
@@ -232,7 +234,10 @@ impl Member {
     pub fn control_may_be_ready(&mut self) -> bool {
         let polls = &mut self.socket_polls;
         polls.quiet += 1;
-        polls.requested || polls.quiet > QUIET_POLLS_MAX || self.frames() != self.socket_polls.frames_seen
+        polls.requested
+            || polls.quiet > QUIET_POLLS_MAX
+            || self.endpoint.waits_for_frame()
+            || self.frames() != self.socket_polls.frames_seen
     }
 
     /// Makes the next poll read the socket, whatever the port table says.
@@ -251,10 +256,15 @@ impl Member {
         self.endpoint.ports().map_or(0, |ports| ports.frames(self.tid.0))
     }
 
+    /// Returns whether messages have arrived that wait for a frame.
+    pub fn waits_for_frame(&self) -> bool {
+        self.endpoint.waits_for_frame()
+    }
+
     /// Handles the frames that have arrived. The frame that reports the exit of a peer arrives before all notifies of
     /// this exit. When this frame is handled, all messages of the peer are taken in first.
     pub fn read_control(&mut self, state: &mut State) -> usize {
-        self.socket_polls = SocketPolls { frames_seen: self.frames(), quiet: 0, requested: false };
+        self.socket_polls = SocketPolls { frames_seen: self.frames(), quiet: 0, requested: false, ..self.socket_polls };
         let mut count = 0;
         self.daemon.iter_mut().for_each(ControlSocket::expect_more);
         while self.daemon.is_some() {
@@ -277,9 +287,6 @@ impl Member {
             }
             count += 1;
         }
-        if count > 0 && self.endpoint.take_held() {
-            count += self.endpoint.poll_all(&mut QueueSink { state, own: self.tid.0 as i32 });
-        }
         count
     }
 
@@ -292,9 +299,7 @@ impl Member {
         match frame {
             ToTask::Reply { wait, reply } => self.on_reply(state, wait, reply),
             ToTask::Message(message) => {
-                // What tasks have queued before the daemon sent this message is taken in first: it may be output of one of
-                // them, or report the exit of one on another host. What they have queued later stays in the queues.
-                self.endpoint.poll_all_through(&mut QueueSink { state, own: self.tid.0 as i32 });
+                self.read_queues_before_frame(state);
                 deliver(state, message);
             }
             ToTask::Peer(peer) => self.on_peer(state, peer, descriptors),
@@ -322,6 +327,17 @@ impl Member {
             ToTask::Chain { group, anchor } => self.releases.begin_chain(group, anchor),
             ToTask::Fabric { number, peer, offer } => self.on_fabric_question(state, number, peer, &offer),
             ToTask::Welcome(_) | ToTask::Refused(_) => {}
+        }
+    }
+
+    /// Takes in what was queued before the daemon sent the next frame. This frame may be output of a task, or report the exit of a
+    /// task of another host. What was queued later stays in the queues.
+    fn read_queues_before_frame(&mut self, state: &mut State) {
+        let frames_ahead = self.socket_polls.queues_read.wrapping_sub(self.endpoint.next_frame()) as i32;
+        if frames_ahead < 0 || self.endpoint.waits_for_frame() {
+            // All frames up to this one were sent before the queues are read.
+            self.socket_polls.queues_read = self.frames();
+            self.endpoint.poll_all_through(&mut QueueSink { state, own: self.tid.0 as i32 });
         }
     }
 

@@ -8,9 +8,13 @@ const TASK: Tid = Tid(0x40001);
 const FAR: Tid = Tid(0x80001);
 const EVERYTHING: Filter = Filter { src: ANY, tag: ANY, ctx: ANY };
 
+fn line(tag: i32) -> Message {
+    Message::new(Tid::DAEMON, TASK, 0, tag, Vec::new())
+}
+
 /// Sends the task a message of the daemon.
 fn print(daemon: &mut TestDaemon, tag: i32) {
-    daemon.queue_message(Message::new(Tid::DAEMON, TASK, 0, tag, Vec::new()));
+    daemon.queue_message(line(tag));
 }
 
 /// Sends the task a message of a task of another host.
@@ -47,6 +51,37 @@ fn messages_of_the_daemon_and_of_other_hosts_keep_their_order() {
             expected.clear();
         }
     }
+}
+
+#[test]
+fn many_messages_of_both_keep_their_order() {
+    let (mut task, mut daemon) = enrolled(TASK);
+    let mut endpoint = daemon.introduce_itself(&mut task);
+    let count = 3 * FRAMES_IN_TURN_MAX as i32;
+    for tag in 0..count {
+        print(&mut daemon, tag);
+    }
+    for tag in count..2 * count {
+        send(&mut endpoint, tag);
+    }
+    print(&mut daemon, 2 * count);
+    for tag in 0..=2 * count {
+        daemon.flush();
+        assert_eq!(next(&mut task), Some(tag));
+    }
+    assert_eq!(next(&mut task), None);
+}
+
+#[test]
+fn a_frame_that_had_to_wait_for_room_is_read_as_soon_as_it_is_there() {
+    let (mut task, mut daemon) = enrolled(TASK);
+    let mut endpoint = daemon.introduce_itself(&mut task);
+    // The daemon counts a frame when it has queued it for the socket.
+    daemon.count_lost_message(TASK);
+    send(&mut endpoint, 2);
+    assert_eq!((next(&mut task), next(&mut task)), (None, None));
+    daemon.queue(&ToTask::Message(line(1)), &[]);
+    assert_eq!((next(&mut task), next(&mut task), next(&mut task)), (Some(1), Some(2), None));
 }
 
 #[test]

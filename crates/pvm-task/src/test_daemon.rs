@@ -61,6 +61,11 @@ impl TestDaemon {
         self.ports.message_sent(task.0);
     }
 
+    /// Writes the frames that did not fit the socket.
+    pub fn flush(&mut self) {
+        self.socket.as_mut().unwrap().flush().unwrap();
+    }
+
     /// Counts a message to the task that does not reach it.
     pub fn count_lost_message(&mut self, task: Tid) {
         self.ports.message_sent(task.0);

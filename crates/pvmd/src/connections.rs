@@ -279,7 +279,13 @@ impl Connections {
                 }
                 task.waiting_bytes += message.body.len() + size_of_val(message);
             }
-            return task.waiting.push((frame, descriptors));
+            let is_message = matches!(frame, ToTask::Message(_));
+            task.waiting.push((frame, descriptors));
+            if is_message {
+                // The welcome goes before them.
+                self.ports.message_queued(tid.0, 1 + task.waiting.len() as u32);
+            }
+            return;
         };
         let Some(client) = self.clients.get_mut(&connection).filter(|client| !client.write_closed) else { return };
         if client.socket.has_backlog_over(self.backlog_bytes_max) {
@@ -321,14 +327,26 @@ impl Connections {
     }
 
     fn sent(&mut self, connection: Connection, result: Result<(), ControlError>) {
+        self.note_write(connection, result);
+        self.touched.push(connection);
+    }
+
+    /// Closes a connection after a failed write, since the task would wait for ever for the frame that was not sent.
+    fn note_write(&mut self, connection: Connection, result: Result<(), ControlError>) {
         if let (Err(error), Some(client)) = (result, self.clients.get_mut(&connection)) {
             client.write_closed = true;
-            // The connection is closed, since the task would wait for ever for the frame that was not sent.
+            // A connection that the task has closed is closed when its last frames are read.
             if error != ControlError::Closed {
                 self.to_close.push(connection);
             }
         }
-        self.touched.push(connection);
+    }
+
+    /// Writes the frames that wait for the socket of a connection.
+    pub fn flush(&mut self, connection: Connection) {
+        let Some(client) = self.clients.get_mut(&connection) else { return };
+        let result = client.socket.flush();
+        self.note_write(connection, result);
     }
 
     /// Rings a task's doorbell.
@@ -402,6 +420,45 @@ mod tests {
         assert!(!view.crowded() && !view.may_be_crowded());
         connections.close(last);
         assert_eq!((connections.connected, connections.idle), (cores - 1, 0));
+    }
+
+    #[test]
+    fn messages_to_a_task_that_has_not_come_keep_the_order_of_all_senders() {
+        let (sender, tid) = (Tid(0x40001), Tid(0x40002));
+        let mut connections = Connections::new(Tid(0x40000)).unwrap();
+        let ports = connections.ports().unwrap();
+        let view = || PortView::new(ports.try_clone().unwrap()).unwrap();
+        connections.add_task(sender);
+        connections.add_task(tid);
+        let mut from = Endpoint::new().unwrap();
+        from.enrolled(sender.0, view());
+        let shown = connections.descriptors(tid).unwrap().unwrap();
+        from.connect(tid.0, shown.segment.try_clone().unwrap(), shown.bell.try_clone().unwrap()).unwrap();
+
+        for tag in 0..3 {
+            connections.send(tid, ToTask::Message(Message::new(Tid::DAEMON, tid, 0, tag, Vec::new())));
+        }
+        assert_eq!(from.send_bytes(tid.0, [1; 6], b"after them"), Ok(pvm_fmp::Sent::Done));
+        let [segment, bell] = connections.tasks.get_mut(&tid).unwrap().blank.take().unwrap();
+        let mut to = Endpoint::adopt(segment, bell).unwrap();
+        to.enrolled(tid.0, view());
+        let [segment, bell] = from.descriptors().unwrap();
+        to.connect(sender.0, segment, bell).unwrap();
+        // The welcome, and the three.
+        for _ in 0..4 {
+            to.frame_taken();
+            let last = to.next_frame() == 5;
+            assert_eq!(to.poll(&mut Taken(0)), usize::from(last));
+        }
+    }
+
+    /// A sink that counts.
+    struct Taken(usize);
+
+    impl pvm_fmp::Sink for Taken {
+        fn arrived(&mut self, _from: u32, _meta: pvm_fmp::Meta, _body: pvm_fmp::Arrival<'_>) {
+            self.0 += 1;
+        }
     }
 
     #[test]

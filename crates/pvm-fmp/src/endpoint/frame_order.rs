@@ -1,8 +1,8 @@
 //! The order of messages in the queues and messages of the daemon.
 //!
-//! The daemon sends a task its own messages, such as output of other tasks, as frames on the control socket. What this host's
-//! tasks, and the daemon itself, queue to the task later in shared memory is received after those frames. So a sender that
-//! sees in the port table that its peer has been sent such a frame first queues the number of that frame
+//! The daemon sends a task its own messages, such as output of other tasks, as frames on the control socket. What tasks of the
+//! host, and the daemon on behalf of other hosts, queue to the task afterwards is received after those frames. So a sender
+//! that sees in the port table that its peer has been sent such a frame first queues the number of that frame
 //! ([`Kind::AfterFrame`]). The peer takes no entry behind that number before it has taken the frame.
 
 use super::{Endpoint, Step};
@@ -15,8 +15,8 @@ use crate::{NoMemory, SendError};
 pub(super) struct FrameOrder {
     /// The number of the last frame that was taken; `None` if this endpoint has no frames to wait for.
     pub taken: Option<u32>,
-    /// Whether entries wait for a frame, or have waited for the one that was taken last.
-    pub held: bool,
+    /// Whether a queue was found stopped at an entry since the last poll of all queues began.
+    pub stopped: bool,
 }
 
 impl FrameOrder {
@@ -24,7 +24,7 @@ impl FrameOrder {
     pub fn step(&mut self, number: u32) -> Step {
         // The count wraps.
         if self.taken.is_some_and(|taken| (number.wrapping_sub(taken) as i32) > 0) {
-            self.held = true;
+            self.stopped = true;
             return Step::Wait;
         }
         Step::Other
@@ -42,20 +42,21 @@ impl Endpoint {
         self.frame_order.taken = None;
     }
 
-    /// Notes that another process has taken some of the frames up to now.
-    pub(super) fn skip_frames(&mut self) {
-        if self.frame_order.taken.is_some() {
-            self.frame_order.taken = self.ports.as_ref().map(|ports| ports.frames(self.tid));
-        }
+    /// Returns the number of the frame that is taken next.
+    pub fn next_frame(&self) -> u32 {
+        self.frame_order.taken.unwrap_or(0).wrapping_add(1)
     }
 
-    /// Returns whether entries have waited for a frame since the last call: they may be taken now.
-    pub fn take_held(&mut self) -> bool {
-        std::mem::take(&mut self.frame_order.held)
+    /// Returns whether the last poll has found entries that wait for a frame of the daemon.
+    #[inline]
+    pub fn waits_for_frame(&self) -> bool {
+        self.frame_order.stopped
     }
 
-    /// Passes to the sink everything that all peers have sent until now, as [`Endpoint::poll_through`] does for one.
+    /// Passes to the sink everything that all peers have sent until now, as [`Endpoint::poll_through`] does for one. Queues in
+    /// which entries wait for a frame are read up to these.
     pub fn poll_all_through(&mut self, sink: &mut impl Sink) -> usize {
+        self.frame_order.stopped = false;
         let (us, mut count) = (self.tid, 0);
         for place in 0..self.order.len() {
             let peer = self.peers[self.order[place]].as_mut().expect("ordered peers exist");

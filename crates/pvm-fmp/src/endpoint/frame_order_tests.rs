@@ -30,9 +30,10 @@ fn what_is_queued_after_a_message_of_the_daemon_waits_until_it_is_taken() {
         host.table.frame_sent(B);
         send(&mut a, 3, bytes);
         send(&mut a, 4, bytes);
-        for expected in [&[1][..], &[2], &[3, 4], &[]] {
+        for (number, expected) in [&[1][..], &[2], &[3, 4], &[]].into_iter().enumerate() {
+            assert_eq!(b.next_frame(), number as u32 + 2);
             assert_eq!(arrived(&mut b), expected, "{bytes}");
-            assert_eq!(b.take_held(), expected.last().is_some_and(|last| *last < 3), "{bytes}");
+            assert_eq!(b.waits_for_frame(), expected.last().is_some_and(|last| *last < 3), "{bytes}");
             b.frame_taken();
         }
     }
@@ -72,23 +73,35 @@ fn the_other_peers_go_on_and_no_frame_is_waited_for_that_cannot_come() {
     // What the peers had queued before.
     let mut kept = Kept::default();
     assert_eq!(b.poll_all_through(&mut kept), 1);
+    assert!(b.waits_for_frame());
     assert_eq!((kept.messages[0].1[0], arrived(&mut b)), (1, vec![]));
     b.frames_ended();
     assert_eq!(arrived(&mut b).len(), 2);
+    assert!(!b.waits_for_frame());
+}
 
+#[test]
+fn a_child_that_takes_over_goes_on_where_its_parent_was() {
+    let host = Host::new();
+    let (mut a, mut b) = host.pair();
     b.frame_taken();
-    host.table.message_sent(B);
-    send(&mut a, 4, 8);
-    assert!(arrived(&mut b).is_empty());
+    host.table.frame_sent(B);
+    host.table.frame_sent(B);
     b.inherit();
-    assert_eq!(arrived(&mut b), [4], "the parent may have taken the frame");
+    host.table.message_sent(B);
+    send(&mut a, 1, 8);
+    for _ in 0..2 {
+        assert!(arrived(&mut b).is_empty(), "a frame that the parent has not taken is still to come");
+        b.frame_taken();
+    }
+    assert_eq!(arrived(&mut b), [1]);
 }
 
 #[test]
 fn the_count_of_frames_wraps() {
-    let mut order = FrameOrder { taken: Some(u32::MAX - 1), held: false };
-    assert!(matches!(order.step(u32::MAX - 1), Step::Other) && !order.held);
-    assert!(matches!(order.step(u32::MAX), Step::Wait) && order.held);
+    let mut order = FrameOrder { taken: Some(u32::MAX - 1), stopped: false };
+    assert!(matches!(order.step(u32::MAX - 1), Step::Other) && !order.stopped);
+    assert!(matches!(order.step(u32::MAX), Step::Wait) && order.stopped);
     assert!(matches!(order.step(2), Step::Wait));
     order.taken = Some(2);
     assert!(matches!(order.step(u32::MAX), Step::Other) && matches!(order.step(2), Step::Other));

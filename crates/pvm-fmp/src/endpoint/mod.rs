@@ -239,8 +239,6 @@ impl Endpoint {
     pub fn inherit(&mut self) {
         self.barriers = crate::parker::register();
         self.heap.borrow().source().mapping.header().pid.store(std::process::id(), Ordering::Relaxed);
-        // The parent may have taken a frame after the fork. To wait for that frame would be to wait for ever.
-        self.skip_frames();
         self.unpark();
     }
 

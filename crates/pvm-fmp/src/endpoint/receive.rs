@@ -30,6 +30,7 @@ impl Endpoint {
     pub fn poll(&mut self, sink: &mut impl Sink) -> usize {
         (self.sends, self.sent_bytes, self.shorts) = (0, 0, 0);
         let count = if self.parked || self.order.len() <= PROBE_PEERS {
+            self.frame_order.stopped = false;
             (0..self.order.len()).map(|place| self.drain(place, sink)).sum()
         } else {
             self.poll_some(sink)
@@ -83,6 +84,7 @@ impl Endpoint {
         for peer in self.peers.iter_mut().flatten().filter(|peer| peer.inbound.is_none()) {
             peer.find_record(self.tid);
         }
+        self.frame_order.stopped = false;
         (0..self.order.len()).map(|place| self.drain(place, sink)).sum()
     }
 

@@ -354,6 +354,7 @@ fn action(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Resul
                 Kind::Streamed,
                 Kind::CopyTime,
                 Kind::Dropped,
+                Kind::AfterFrame,
             ];
             let kind = kinds[(value >> 40) as usize % kinds.len()];
             entry(from, hostile, kind, &[value])?;
@@ -503,7 +504,11 @@ fn look(
     match from.arbitrary::<u8>()? % 16 {
         0..=3 => drop(victim.poll(sink)),
         4 => drop(victim.poll_peer(attacker, sink)),
-        5 => drop(victim.poll_all(sink)),
+        5 => {
+            victim.poll_all(sink);
+            victim.frame_taken();
+            victim.poll_all_through(sink);
+        }
         6 => {
             if let Some(message) = victim.probe_recent() {
                 let mut data = [0; 600];

@@ -9,6 +9,7 @@
 //! wrong parent would then be mistaken for a share of another operation.
 use super::{CachedGroup, Group, GroupWait, InPlace, Membership};
 use crate::Task;
+use crate::control::Member;
 use crate::message::OWN_DSIG;
 use crate::target::Target;
 use crate::types::{Delivered, Filter, Kind, Submit};
@@ -16,6 +17,7 @@ use pvm_core::codes::Code;
 use pvm_core::tid::Tid;
 use pvm_fmp::{INLINE_BYTES_MAX, Immediate, WELL_KNOWN_HEADERS};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// The index in [`WELL_KNOWN_HEADERS`] of the last meta words of a share that carries no failure.
 const OWN_HEADER: usize = 0;
@@ -63,6 +65,10 @@ pub(super) struct QueuePosition {
     root: u32,
     written: u64,
 }
+/// How long a task that looks for the share of a member that is gone waits for a frame of the daemon before it, and the pause
+/// between two looks.
+const FRAME_WAIT_MAX: Duration = Duration::from_secs(1);
+const FRAME_PAUSE: Duration = Duration::from_millis(1);
 
 /// The number of long shares by which a task may be ahead of a root. For short shares the limit is [`SHORT_SHARES`]
 /// times as high. Each further share would need more memory, and getting memory from the system takes time.
@@ -311,11 +317,25 @@ impl Task {
         bytes: usize,
         target: &mut T,
     ) -> Option<Result<(), i32>> {
-        self.request_socket_poll();
-        self.take_in_all();
+        self.take_in_shares();
         match self.take_share(operation, from, target) {
             Some(delivered) => Some(content(delivered, bytes)),
             None => Some(Err(operation.group.loss().number())),
+        }
+    }
+
+    /// Takes in everything that has arrived. Waits a little for what is queued behind messages of the daemon that wait for
+    /// room in this task's socket.
+    fn take_in_shares(&mut self) {
+        let end = Instant::now() + FRAME_WAIT_MAX;
+        loop {
+            self.request_socket_poll();
+            self.take_in_all();
+            let waits = self.member.as_ref().is_some_and(Member::waits_for_frame);
+            if !waits || Instant::now() >= end {
+                return;
+            }
+            std::thread::sleep(FRAME_PAUSE);
         }
     }
 
@@ -328,8 +348,7 @@ impl Task {
 
     #[cold]
     fn look_for_shares(&mut self, operation: &Collective) -> Result<(), Code> {
-        self.request_socket_poll();
-        self.take_in_all();
+        self.take_in_shares();
         let left = |member: &GroupMember| !operation.is_there(*member);
         let lacks = |member| self.state.store.find(&operation.filter(member)).is_none();
         if operation.others().filter(left).any(lacks) {

@@ -512,10 +512,7 @@ impl Daemon {
     }
 
     fn flush(&mut self, connection: Connection) {
-        let Some(client) = self.connections.get_mut(connection) else { return };
-        if client.socket.flush().is_err() {
-            client.write_closed = true;
-        }
+        self.connections.flush(connection);
         self.watch_write(connection);
         self.on_collector_progress(connection);
         self.resume_outputs();
