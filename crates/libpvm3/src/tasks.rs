@@ -102,7 +102,13 @@ fn signal(tid: c_int, signal: c_int) -> c_int {
     call_silent(|guard| {
         guard.enrolled()?;
         let tid = task_tid(tid)?;
-        request(guard, Request::Signal { tid, signal })?;
+        let order = Request::Signal { tid, signal };
+        if guard.task().in_handler() {
+            // As in 3.4.6, the signal is sent, although a handler cannot wait for the result.
+            guard.task().send_request(order);
+            return Err(Code::NotImpl.into());
+        }
+        request(guard, order)?;
         Ok(0)
     })
 }
@@ -250,8 +256,11 @@ pub unsafe extern "C" fn pvm_notify(what: c_int, tag: c_int, count: c_int, tids:
                 guard.enrolled()?;
                 // SAFETY: tids as the caller promises.
                 let tids = unsafe { named_tids(what, count, tids) }?;
-                if let Some(notify) = guard.task().notify(what, tag, count, tids)? {
-                    request(guard, notify)?;
+                match guard.task().notify(what, tag, count, tids)? {
+                    // As in 3.4.6, a handler can ask for notifies.
+                    Some(notify) if guard.task().in_handler() => guard.task().send_request(notify),
+                    Some(notify) => drop(request(guard, notify)?),
+                    None => {}
                 }
                 guard.run_callbacks();
                 Ok(0)

@@ -334,7 +334,7 @@ impl Member {
     /// task of another host. What was queued later stays in the queues.
     fn read_queues_before_frame(&mut self, state: &mut State) {
         let frames_ahead = self.socket_polls.queues_read.wrapping_sub(self.endpoint.next_frame()) as i32;
-        if frames_ahead < 0 || self.endpoint.waits_for_frame() {
+        if frames_ahead < 0 || self.endpoint.has_waited_for_frame() {
             // All frames up to this one were sent before the queues are read.
             self.socket_polls.queues_read = self.frames();
             self.endpoint.poll_all_through(&mut QueueSink { state, own: self.tid.0 as i32 });

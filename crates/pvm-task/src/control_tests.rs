@@ -25,7 +25,6 @@ fn send(endpoint: &mut Endpoint, tag: i32) {
 
 /// Receives the next message by a call that does not wait. Returns the tag.
 fn next(task: &mut Task) -> Option<i32> {
-    task.take_in_all();
     let mid = task.receive_at_once(&EVERYTHING)?;
     Some(task.message_info(mid).unwrap().tag)
 }
@@ -82,6 +81,16 @@ fn a_frame_that_had_to_wait_for_room_is_read_as_soon_as_it_is_there() {
     assert_eq!((next(&mut task), next(&mut task)), (None, None));
     daemon.queue(&ToTask::Message(line(1)), &[]);
     assert_eq!((next(&mut task), next(&mut task), next(&mut task)), (Some(1), Some(2), None));
+}
+
+#[test]
+fn a_message_behind_output_that_the_library_takes_is_received_by_the_same_call() {
+    let (mut task, mut daemon) = enrolled(TASK);
+    let mut endpoint = daemon.introduce_itself(&mut task);
+    task.collect_output(0, 7);
+    print(&mut daemon, 7);
+    send(&mut endpoint, 1);
+    assert_eq!((next(&mut task), next(&mut task)), (Some(1), None));
 }
 
 #[test]

@@ -259,40 +259,6 @@ impl Task {
         self.progress_control(count, true)
     }
 
-    /// As [`Task::take_in`], for a caller that does not try again: takes in everything that has arrived until now, from
-    /// all peers. Stops after `POLLS_MAX` polls, even if peers go on sending.
-    pub fn take_in_all(&mut self) -> usize {
-        let mut all = 0;
-        for _ in 0..POLLS_MAX {
-            let Some(member) = &mut self.member else { return all };
-            let mut arriving = QueueSink { state: &mut self.state, own: member.tid.0 as i32 };
-            let mut count = 0;
-            for _ in 0..POLLS_MAX {
-                match member.endpoint.poll_all(&mut arriving) {
-                    0 => break,
-                    more => count += more,
-                }
-            }
-            let waits_for_frame = member.waits_for_frame();
-            let more = self.progress_control(count, true);
-            all += more;
-            if !waits_for_frame || more == count {
-                break;
-            }
-        }
-        // A fabric may have more than it was asked for.
-        for _ in 0..POLLS_MAX {
-            if !self.member.as_ref().is_some_and(|member| member.fabric.is_active()) {
-                break;
-            }
-            match self.progress_control(0, true) {
-                0 => break,
-                more => all += more,
-            }
-        }
-        all
-    }
-
     /// Makes the next poll read the daemon's socket, even if the port table shows no new frame.
     pub(crate) fn request_socket_poll(&mut self) {
         if let Some(member) = &mut self.member {

@@ -126,8 +126,8 @@ impl Task {
         member.request(request, Purpose::Caller).map(Ticket)
     }
 
-    /// Sends a request whose reply is ignored.
-    pub(crate) fn send_request(&mut self, request: Request) {
+    /// Sends a request whose reply is ignored, also inside a handler.
+    pub fn send_request(&mut self, request: Request) {
         if let Some(member) = &mut self.member {
             // If the daemon is gone, the request is not needed any more, so the failure is ignored.
             let _ = member.request(request, Purpose::Ignored);

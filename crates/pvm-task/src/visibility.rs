@@ -121,6 +121,41 @@ impl State {
 
 /// Receiving without a wait.
 impl Task {
+    /// As [`Task::take_in`], for a caller that does not try again: takes in everything that has arrived until now, from
+    /// all peers. Stops after `POLLS_MAX` polls, even if peers go on sending.
+    pub fn take_in_all(&mut self) -> usize {
+        let mut all = 0;
+        for _ in 0..POLLS_MAX {
+            let Some(member) = &mut self.member else { return all };
+            let mut arriving = QueueSink { state: &mut self.state, own: member.tid.0 as i32 };
+            let mut count = 0;
+            for _ in 0..POLLS_MAX {
+                match member.endpoint.poll_all(&mut arriving) {
+                    0 => break,
+                    more => count += more,
+                }
+            }
+            let waits_for_frame = member.waits_for_frame();
+            let more = self.progress_control(count, true);
+            all += more;
+            // Messages may have waited for the frames.
+            if !waits_for_frame || more == count {
+                break;
+            }
+        }
+        // A fabric may have more than it was asked for.
+        for _ in 0..POLLS_MAX {
+            if !self.member.as_ref().is_some_and(|member| member.fabric.is_active()) {
+                break;
+            }
+            match self.progress_control(0, true) {
+                0 => break,
+                more => all += more,
+            }
+        }
+        all
+    }
+
     /// `pvm_nrecv`: the oldest message that the filter accepts becomes the active receive buffer.
     #[inline]
     pub fn receive_at_once(&mut self, filter: &Filter) -> Option<i32> {
@@ -186,21 +221,28 @@ impl Task {
 
     /// Takes in at least one message, if any peer has sent one.
     fn take_in_some(&mut self) {
-        let Some(member) = &mut self.member else { return };
-        let mut arriving = OnePerPeer(QueueSink { state: &mut self.state, own: member.tid.0 as i32 });
-        let mut count = member.endpoint.poll(&mut arriving);
         for _ in 0..POLLS_MAX {
-            arriving.0.state.reveal_fmp();
-            if arriving.0.state.store.queue.first_hidden().is_some() {
-                break;
+            let Some(member) = &mut self.member else { return };
+            let mut arriving = OnePerPeer(QueueSink { state: &mut self.state, own: member.tid.0 as i32 });
+            let mut count = member.endpoint.poll(&mut arriving);
+            for _ in 0..POLLS_MAX {
+                arriving.0.state.reveal_fmp();
+                if arriving.0.state.store.queue.first_hidden().is_some() {
+                    break;
+                }
+                // The peers that sent lately have been polled; now all peers are polled.
+                match member.endpoint.poll_all(&mut arriving) {
+                    0 => break,
+                    more => count += more,
+                }
             }
-            // The peers that sent lately have been polled; now all peers are polled.
-            match member.endpoint.poll_all(&mut arriving) {
-                0 => break,
-                more => count += more,
+            let waits_for_frame = member.waits_for_frame();
+            let has_frames = self.progress_control(count, true) > count;
+            // The frames may have been for the library itself, and a message may have waited for them.
+            if !waits_for_frame || !has_frames || self.state.store.queue.first_hidden().is_some() {
+                return;
             }
         }
-        self.progress_control(count, true);
     }
 }
 

@@ -329,6 +329,11 @@ impl Machine {
         self.parts.output.printed_errors(&mut self.core, tid, data);
     }
 
+    /// Handles the news that a task has closed its standard output and standard error, and goes on.
+    pub fn handle_output_closed(&mut self, tid: Tid) {
+        self.parts.output.closed(&mut self.core, tid);
+    }
+
     /// Handles the report that a collector has read all, or nearly all, output that was sent to it.
     pub fn handle_output_taken(&mut self, collector: Tid) {
         self.parts.output.cross_host.taken(&mut self.core, collector);

@@ -66,6 +66,8 @@ pub(super) struct Task {
     pub spawn: Option<SpawnId>,
     /// The beginning of a line of output whose end has not arrived yet.
     pub line: Vec<u8>,
+    /// Whether the collector has been told that the output has ended.
+    pub output_ended: bool,
     /// The resource manager at the time when the task enrolled; this manager decides the requests of the task.
     pub manager: Tid,
     /// Whether the task has sent a request to the master on another host. If so, the master may keep state of the task.
@@ -92,6 +94,7 @@ impl Task {
             peers: BTreeSet::new(),
             spawn: None,
             line: Vec::new(),
+            output_ended: false,
             manager: Tid::NONE,
             known_to_master: false,
             leads: false,

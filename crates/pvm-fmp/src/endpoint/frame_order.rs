@@ -17,6 +17,8 @@ pub(super) struct FrameOrder {
     pub taken: Option<u32>,
     /// Whether a queue was found stopped at an entry since the last poll of all queues began.
     pub stopped: bool,
+    /// Whether one was since all queues were last read to their ends ([`Endpoint::poll_all_through`]).
+    pub has_stopped: bool,
 }
 
 impl FrameOrder {
@@ -24,7 +26,7 @@ impl FrameOrder {
     pub fn step(&mut self, number: u32) -> Step {
         // The count wraps.
         if self.taken.is_some_and(|taken| (number.wrapping_sub(taken) as i32) > 0) {
-            self.stopped = true;
+            (self.stopped, self.has_stopped) = (true, true);
             return Step::Wait;
         }
         Step::Other
@@ -53,10 +55,16 @@ impl Endpoint {
         self.frame_order.stopped
     }
 
+    /// Returns whether entries have waited for a frame since [`Endpoint::poll_all_through`] was called last. Then they, and what
+    /// is behind them, may not have been read yet.
+    pub fn has_waited_for_frame(&self) -> bool {
+        self.frame_order.has_stopped
+    }
+
     /// Passes to the sink everything that all peers have sent until now, as [`Endpoint::poll_through`] does for one. Queues in
     /// which entries wait for a frame are read up to these.
     pub fn poll_all_through(&mut self, sink: &mut impl Sink) -> usize {
-        self.frame_order.stopped = false;
+        (self.frame_order.stopped, self.frame_order.has_stopped) = (false, false);
         let (us, mut count) = (self.tid, 0);
         for place in 0..self.order.len() {
             let peer = self.peers[self.order[place]].as_mut().expect("ordered peers exist");

@@ -73,11 +73,13 @@ fn the_other_peers_go_on_and_no_frame_is_waited_for_that_cannot_come() {
     // What the peers had queued before.
     let mut kept = Kept::default();
     assert_eq!(b.poll_all_through(&mut kept), 1);
-    assert!(b.waits_for_frame());
+    assert!(b.waits_for_frame() && b.has_waited_for_frame());
     assert_eq!((kept.messages[0].1[0], arrived(&mut b)), (1, vec![]));
     b.frames_ended();
     assert_eq!(arrived(&mut b).len(), 2);
-    assert!(!b.waits_for_frame());
+    assert!(!b.waits_for_frame() && b.has_waited_for_frame());
+    assert_eq!(b.poll_all_through(&mut kept), 0);
+    assert!(!b.has_waited_for_frame());
 }
 
 #[test]
@@ -99,7 +101,7 @@ fn a_child_that_takes_over_goes_on_where_its_parent_was() {
 
 #[test]
 fn the_count_of_frames_wraps() {
-    let mut order = FrameOrder { taken: Some(u32::MAX - 1), stopped: false };
+    let mut order = FrameOrder { taken: Some(u32::MAX - 1), ..FrameOrder::default() };
     assert!(matches!(order.step(u32::MAX - 1), Step::Other) && !order.stopped);
     assert!(matches!(order.step(u32::MAX), Step::Wait) && order.stopped);
     assert!(matches!(order.step(2), Step::Wait));

@@ -340,6 +340,7 @@ impl Daemon {
             self.execute_actions();
         }
         self.resume_outputs();
+        self.end_closed_outputs();
         self.route.acknowledge();
         self.route.tick();
         let is_quiet = self.route.trim();

@@ -101,6 +101,14 @@ impl Daemon {
         }
     }
 
+    /// Ends the output of tasks that have closed it and go on, so that nobody waits for more of it.
+    pub(super) fn end_closed_outputs(&mut self) {
+        for tid in self.processes.outputs.take_closed() {
+            self.machine.handle_output_closed(tid);
+            self.execute_actions();
+        }
+    }
+
     /// Reads everything that a task has printed before its end.
     pub(super) fn read_all_outputs(&mut self, tid: Tid) {
         for stream in Stream::ALL {

@@ -13,12 +13,14 @@ pub struct Outputs {
     pipes: HashMap<(Tid, Stream), OwnedFd>,
     /// Pipes that are not watched because their collector does not keep up.
     paused: Vec<(Tid, Stream)>,
+    /// Tasks whose pipes have all ended, and whether this was so at the last [`Outputs::take_closed`].
+    closed: Vec<(Tid, bool)>,
 }
 
 impl Outputs {
     /// Starts without any pipe.
     pub fn new(epoll: Rc<OwnedFd>) -> Outputs {
-        Outputs { epoll, pipes: HashMap::new(), paused: Vec::new() }
+        Outputs { epoll, pipes: HashMap::new(), paused: Vec::new(), closed: Vec::new() }
     }
 
     /// Adds a pipe that is watched already.
@@ -28,6 +30,7 @@ impl Outputs {
 
     /// Closes the pipes of a task.
     pub fn remove(&mut self, tid: Tid) {
+        self.closed.retain(|(closed, _)| *closed != tid);
         Stream::ALL.iter().for_each(|stream| drop(self.pipes.remove(&(tid, *stream))));
     }
 
@@ -64,9 +67,22 @@ impl Outputs {
             Ok(count) if count > 0 => return count,
             Err(Errno::AGAIN | Errno::INTR) => {}
             // The pipe is at its end, or has a permanent error.
-            _ => drop(self.pipes.remove(&(tid, stream))),
+            _ => {
+                self.pipes.remove(&(tid, stream));
+                if !Stream::ALL.iter().any(|stream| self.is_open(tid, *stream)) {
+                    self.closed.push((tid, false));
+                }
+            }
         }
         0
+    }
+
+    /// Returns the tasks whose pipes had all ended at the last call already: their processes go on without them. Most pipes
+    /// end with their process, which is then removed before the next call.
+    pub fn take_closed(&mut self) -> Vec<Tid> {
+        let (old, new): (Vec<_>, Vec<_>) = std::mem::take(&mut self.closed).into_iter().partition(|(_, seen)| *seen);
+        self.closed = new.into_iter().map(|(tid, _)| (tid, true)).collect();
+        old.into_iter().map(|(tid, _)| tid).collect()
     }
 
     /// Returns how many pipes are open, and how many are paused.

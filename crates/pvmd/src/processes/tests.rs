@@ -214,6 +214,29 @@ fn a_signal_reaches_the_whole_group_and_a_death_by_signal_ends_the_rest_of_it() 
 }
 
 #[test]
+fn a_task_that_has_closed_all_its_output_is_noticed_later() {
+    let mut outputs = Outputs::new(Rc::new(epoll::create(CreateFlags::CLOEXEC).unwrap()));
+    let (other, mut writers) = (Tid(0x40002), Vec::new());
+    for (tid, stream) in [(TASK, Stream::Output), (TASK, Stream::Errors), (other, Stream::Output)] {
+        let (reader, writer) = pipe();
+        outputs.insert(tid, stream, reader);
+        writers.push(writer);
+    }
+    let mut read = |outputs: &mut Outputs, tid, stream| {
+        drop(writers.remove(0));
+        assert_eq!(outputs.read(tid, stream, &mut [0; 8]), 0);
+    };
+    read(&mut outputs, TASK, Stream::Output);
+    assert!(outputs.take_closed().is_empty() && outputs.take_closed().is_empty(), "one is open");
+    read(&mut outputs, TASK, Stream::Errors);
+    assert!(outputs.take_closed().is_empty());
+    read(&mut outputs, other, Stream::Output);
+    assert_eq!(outputs.take_closed(), [TASK]);
+    outputs.remove(other);
+    assert!(outputs.take_closed().is_empty(), "the process has ended meanwhile");
+}
+
+#[test]
 fn a_paused_output_is_read_again_when_its_collector_has_caught_up() {
     let epoll = Rc::new(epoll::create(CreateFlags::CLOEXEC).unwrap());
     let mut outputs = Outputs::new(epoll.clone());

@@ -49,7 +49,9 @@ impl SubMachine for Output {
         match event {
             Event::TaskEnrolled { tid, arrived: true } => self.announce_arrival(core, *tid),
             Event::TaskLeft { tid, .. } => self.cross_host.collector_left(core, *tid),
-            Event::TaskGone { tid, task } => self.end(core, *tid, &task.trace_settings, task.line.clone()),
+            Event::TaskGone { tid, task } if !task.output_ended => {
+                self.end(core, *tid, &task.trace_settings, task.line.clone());
+            }
             // The lost host will not announce the task any more.
             Event::SpawnerLost(tid) => self.announce_output(core, *tid),
             Event::HostGone(host) => self.cross_host.host_gone(core, *host),
@@ -171,6 +173,14 @@ impl Output {
         core.push(Action::SendAlong { to, frame: Frame::Output(message) });
     }
 
+    /// Handles the news that a task that goes on has closed its standard output and standard error.
+    pub fn closed(&mut self, core: &mut Core, tid: Tid) {
+        let Some(task) = core.tasks.get_mut(tid).filter(|task| !task.output_ended) else { return };
+        task.output_ended = true;
+        let (settings, line) = (task.trace_settings.clone(), std::mem::take(&mut task.line));
+        self.end(core, tid, &settings, line);
+    }
+
     /// Reports the end of the output of a task to the collector that `settings` names; logs `line`, an unfinished last
     /// line.
     fn end(&mut self, core: &mut Core, tid: Tid, settings: &TraceSettings, line: Vec<u8>) {
@@ -194,7 +204,10 @@ impl Output {
         let place = |s: &TraceSettings| (s.output_tid, s.output_ctx, s.output_tag);
         if place(&before) != place(&settings) {
             let line = std::mem::take(&mut task.line);
-            self.end(core, tid, &before, line);
+            // The new collector hears of the end when the task ends.
+            if !std::mem::take(&mut task.output_ended) {
+                self.end(core, tid, &before, line);
+            }
             self.announce_output(core, tid);
         }
         let traced = |s: &TraceSettings| (s.trace_tid, s.trace_ctx, s.trace_tag);

@@ -106,6 +106,7 @@ fn one_life(seed: u64) {
             2 => world.disconnects(who),
             3 => world.ends(who, 0),
             4 => world.machine.handle_frame(NOW, who, ToDaemon::Bye),
+            5 if prng.below(4) == 0 => world.machine.handle_output_closed(who),
             5 => world.machine.handle_output(who, b"some\nlines"),
             6 => {
                 let (tag, body) = prng.server_message();

@@ -506,6 +506,36 @@ fn output_goes_to_the_collector_from_start_to_end() {
 }
 
 #[test]
+fn output_that_a_task_closes_ends_once() {
+    let mut world = World::new();
+    world.task();
+    let children = TraceSettings { output_tid: ONE.0 as i32, output_tag: 9, ..Default::default() };
+    world.spawn(ONE, Spawn { children: children.clone(), ..spawn_of("prog", 2) });
+    world.hello(2, Some(world.starts[0].cookie));
+    world.forget_seen();
+    let heads = |world: &mut World| {
+        world.run();
+        let heads: Vec<_> = world.messages(ONE).iter().map(|one| (one.tag, ints(&one.body)[1])).collect();
+        world.forget_seen();
+        heads
+    };
+    world.machine.handle_output(TWO, b"x");
+    world.machine.handle_output_closed(TWO);
+    world.machine.handle_output_closed(TWO);
+    assert_eq!(heads(&mut world), [(9, 1), (9, 0)]);
+    // Another collector gets an end of its own.
+    world.ask(TWO, Request::SetOwn(TraceSettings { output_tag: 8, ..children }));
+    assert_eq!(heads(&mut world), [(8, -2), (8, -1)]);
+    world.machine.handle_disconnect(TWO);
+    world.machine.handle_process_end(TWO, TaskEnd::default());
+    assert_eq!(heads(&mut world), [(8, 0)]);
+    let three = Tid(TWO.0 + 1);
+    world.machine.handle_output_closed(three);
+    world.machine.handle_process_end(three, TaskEnd::default());
+    assert_eq!(heads(&mut world), [(9, 0)]);
+}
+
+#[test]
 fn what_comes_on_the_standard_error_has_its_own_tag_where_that_is_wanted() {
     let mut world = World::new();
     world.task();
