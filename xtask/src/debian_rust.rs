@@ -84,7 +84,7 @@ pub fn write_command(path: &Path, line: &str) -> Result<()> {
     if fs::read_to_string(path).is_ok_and(|old| old == text) {
         return Ok(());
     }
-    // Whoever ends this program in the middle leaves no script that cannot be run.
+    // If this program is killed in the middle, no script is left that cannot be run.
     let new = path.with_extension("new");
     fs::write(&new, text)?;
     fs::set_permissions(&new, fs::Permissions::from_mode(0o755))?;

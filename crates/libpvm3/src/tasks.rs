@@ -105,7 +105,7 @@ fn signal(tid: c_int, signal: c_int) -> c_int {
         let order = Request::Signal { tid, signal };
         if guard.task().in_handler() {
             // As in 3.4.6, the signal is sent, although a handler cannot wait for the result.
-            guard.task().send_request(order);
+            guard.task().send_request(order)?;
             return Err(Code::NotImpl.into());
         }
         request(guard, order)?;
@@ -258,7 +258,7 @@ pub unsafe extern "C" fn pvm_notify(what: c_int, tag: c_int, count: c_int, tids:
                 let tids = unsafe { named_tids(what, count, tids) }?;
                 match guard.task().notify(what, tag, count, tids)? {
                     // As in 3.4.6, a handler can ask for notifies.
-                    Some(notify) if guard.task().in_handler() => guard.task().send_request(notify),
+                    Some(notify) if guard.task().in_handler() => guard.task().send_request(notify)?,
                     Some(notify) => drop(request(guard, notify)?),
                     None => {}
                 }

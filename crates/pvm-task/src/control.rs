@@ -256,11 +256,6 @@ impl Member {
         self.endpoint.ports().map_or(0, |ports| ports.frames(self.tid.0))
     }
 
-    /// Returns whether messages have arrived that wait for a frame.
-    pub fn waits_for_frame(&self) -> bool {
-        self.endpoint.waits_for_frame()
-    }
-
     /// Handles the frames that have arrived. The frame that reports the exit of a peer arrives before all notifies of
     /// this exit. When this frame is handled, all messages of the peer are taken in first.
     pub fn read_control(&mut self, state: &mut State) -> usize {

@@ -309,7 +309,8 @@ impl Task {
         if self.state.settings.own_changed && self.is_connected() {
             self.state.settings.own_changed = false;
             let own = self.state.settings.own.clone();
-            self.send_request(Request::SetOwn(own));
+            // A daemon that is gone needs no settings.
+            let _ = self.send_request(Request::SetOwn(own));
         }
     }
 
@@ -318,7 +319,7 @@ impl Task {
         let route = self.state.settings.route;
         let request = self.member.as_mut().and_then(|member| member.direct.set_route(route));
         if let Some(request) = request {
-            self.send_request(request);
+            let _ = self.send_request(request);
         }
     }
 

@@ -126,12 +126,10 @@ impl Task {
         member.request(request, Purpose::Caller).map(Ticket)
     }
 
-    /// Sends a request whose reply is ignored, also inside a handler.
-    pub fn send_request(&mut self, request: Request) {
-        if let Some(member) = &mut self.member {
-            // If the daemon is gone, the request is not needed any more, so the failure is ignored.
-            let _ = member.request(request, Purpose::Ignored);
-        }
+    /// Sends a request whose reply is ignored, also inside a handler. Fails with `SysErr` if the daemon is gone.
+    pub fn send_request(&mut self, request: Request) -> Result<(), Code> {
+        let member = self.member.as_mut().ok_or(Code::SysErr)?;
+        member.request(request, Purpose::Ignored).map(drop)
     }
 
     /// Returns the reply if [`Task::progress`] has taken it in. `Reply::Error` becomes `Err`; the result is `SysErr` if

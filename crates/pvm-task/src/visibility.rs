@@ -135,7 +135,7 @@ impl Task {
                     more => count += more,
                 }
             }
-            let waits_for_frame = member.waits_for_frame();
+            let waits_for_frame = member.endpoint.waits_for_frame();
             let more = self.progress_control(count, true);
             all += more;
             // Messages may have waited for the frames.
@@ -236,7 +236,7 @@ impl Task {
                     more => count += more,
                 }
             }
-            let waits_for_frame = member.waits_for_frame();
+            let waits_for_frame = member.endpoint.waits_for_frame();
             let has_frames = self.progress_control(count, true) > count;
             // The frames may have been for the library itself, and a message may have waited for them.
             if !waits_for_frame || !has_frames || self.state.store.queue.first_hidden().is_some() {

@@ -53,7 +53,7 @@ fn the_short_ways_leave_the_first_message_after_a_frame_to_the_ordinary_one() {
         send(&mut a, 1, 8);
         assert!(a.send_immediate(B, &immediate).is_some() && a.send_in_queue(B, &[7; 6], &[1; 8]).is_some());
     }
-    assert_eq!(arrived(&mut b).len(), 10, "who counts no frames waits for none");
+    assert_eq!(arrived(&mut b).len(), 10, "an endpoint that counts no frames waits for none");
 }
 
 #[test]

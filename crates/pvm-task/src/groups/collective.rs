@@ -9,7 +9,6 @@
 //! wrong parent would then be mistaken for a share of another operation.
 use super::{CachedGroup, Group, GroupWait, InPlace, Membership};
 use crate::Task;
-use crate::control::Member;
 use crate::message::OWN_DSIG;
 use crate::target::Target;
 use crate::types::{Delivered, Filter, Kind, Submit};
@@ -331,7 +330,7 @@ impl Task {
         loop {
             self.request_socket_poll();
             self.take_in_all();
-            let waits = self.member.as_ref().is_some_and(Member::waits_for_frame);
+            let waits = self.member.as_ref().is_some_and(|member| member.endpoint.waits_for_frame());
             if !waits || Instant::now() >= end {
                 return;
             }
