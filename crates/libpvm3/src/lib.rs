@@ -7,6 +7,7 @@
 #![allow(clippy::not_unsafe_ptr_arg_deref)]
 
 mod at_exit;
+mod at_start;
 mod buffers;
 mod catchout;
 mod data;
@@ -21,7 +22,6 @@ mod groups;
 mod handlers;
 mod hosts;
 mod interpreter;
-mod line_buffering;
 mod lists;
 mod lock;
 mod mailbox;

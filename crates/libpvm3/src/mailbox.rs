@@ -85,6 +85,8 @@ pub unsafe extern "C" fn pvm_recvinfo(name: *const c_char, index: c_int, flags: 
                 }
                 guard.enrolled()?;
                 if guard.task().in_handler() {
+                    // As in PVM 3.4.6, the answer ends a wait for an entry. Programs end such a wait in this way.
+                    guard.task().end_info_wait(Request::RecvInfo { name: ByteBuf::from(name), index, flags })?;
                     return Err(Code::NotImpl.into());
                 }
                 let message = fetch(guard, name, index, flags);

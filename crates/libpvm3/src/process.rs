@@ -5,7 +5,7 @@
 //! borrowed, so that this code may call the library again.
 use crate::lists::Lists;
 use crate::lock::{self, Acquired};
-use crate::{at_exit, catchout, data, handlers, line_buffering, takeover, trace};
+use crate::{at_exit, at_start, catchout, data, handlers, takeover, trace};
 use pvm_core::codes::Code;
 use pvm_core::events::MASK_EMPTY;
 use pvm_task::{EnrollError, Environment, Task};
@@ -60,7 +60,7 @@ pub struct State {
 impl State {
     fn new(environment: &Environment) -> State {
         // From a static library the linker takes only objects that are referenced, so refer to these two.
-        std::hint::black_box((&at_exit::AT_END, &line_buffering::AT_START));
+        std::hint::black_box((&at_exit::AT_END, &at_start::AT_START));
         let mut task = Task::new(environment);
         task.watch_trace_settings(trace::invalidate);
         let masked = |mask: &Vec<u8>| mask.iter().any(|character| *character != MASK_EMPTY);

@@ -356,7 +356,9 @@ impl Member {
                     self.introductions.refuse(peer, if failed { Code::NoTask } else { Code::OutOfRes });
                 }
             }
-            Purpose::Caller | Purpose::Ignored => unreachable!("`Requests::on_reply` keeps these"),
+            Purpose::Caller | Purpose::AwaitedInfo | Purpose::InsteadOf(_) | Purpose::Ignored => {
+                unreachable!("`Requests::on_reply` keeps these")
+            }
         }
     }
 

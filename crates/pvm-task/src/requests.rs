@@ -1,7 +1,7 @@
 //! Requests to the daemon and their replies.
 use crate::message::{OWN_DSIG, SlotState};
 use crate::{Task, Ticket};
-use pvm_core::codes::{Code, ENC_IN_PLACE};
+use pvm_core::codes::{Code, ENC_IN_PLACE, MBOX_WAIT_FOR_INFO};
 use pvm_core::machine::BESIDE_VARIABLE;
 use pvm_core::proto::{ByteBuf, Message, Reply, Request, Spawn};
 use pvm_core::tid::Tid;
@@ -11,6 +11,10 @@ use pvm_core::tid::Tid;
 pub(crate) enum Purpose {
     /// A caller holds the [`Ticket`] and polls for the reply.
     Caller,
+    /// As `Caller`, and a message handler may end the wait: the daemon replies when a mailbox has a fitting entry.
+    AwaitedInfo,
+    /// The reply becomes the reply to that request, whose purpose is `AwaitedInfo`.
+    InsteadOf(u32),
     /// The reply is ignored.
     Ignored,
     /// The reply ends the introduction of this peer.
@@ -54,9 +58,13 @@ impl Requests {
     pub fn on_reply(&mut self, number: u32, reply: Reply) -> Option<(Purpose, Reply)> {
         let at = self.position(number)?;
         match self.pending[at].purpose {
-            Purpose::Caller => {
+            Purpose::Caller | Purpose::AwaitedInfo => {
                 self.pending[at].reply.get_or_insert(reply);
                 None
+            }
+            Purpose::InsteadOf(awaited) => {
+                self.pending.swap_remove(at);
+                self.on_reply(awaited, reply)
             }
             Purpose::Ignored => {
                 self.pending.swap_remove(at);
@@ -88,6 +96,12 @@ impl Requests {
             None => self.pending[at].purpose = Purpose::Ignored,
             Some(_) => drop(self.pending.swap_remove(at)),
         }
+    }
+
+    /// Returns the last request that waits for an entry of a mailbox.
+    fn awaited_info(&self) -> Option<u32> {
+        let awaited = |request: &&Pending| request.purpose == Purpose::AwaitedInfo && request.reply.is_none();
+        self.pending.iter().filter(awaited).map(|request| request.number).max()
     }
 
     /// Forgets a request that needs no reply any more, and may get none.
@@ -122,8 +136,19 @@ impl Task {
         if self.in_handler() {
             return Err(Code::NotImpl);
         }
+        let awaits_info = matches!(&request, Request::RecvInfo { flags, .. } if flags & MBOX_WAIT_FOR_INFO != 0);
+        let purpose = if awaits_info { Purpose::AwaitedInfo } else { Purpose::Caller };
         let member = self.member.as_mut().ok_or(Code::SysErr)?;
-        member.request(request, Purpose::Caller).map(Ticket)
+        member.request(request, purpose).map(Ticket)
+    }
+
+    /// If a call waits for an entry of a mailbox, sends a request from within a handler. The reply ends that wait.
+    pub fn end_info_wait(&mut self, request: Request) -> Result<(), Code> {
+        let member = self.member.as_mut().ok_or(Code::SysErr)?;
+        match member.requests.awaited_info() {
+            Some(awaited) => member.request(request, Purpose::InsteadOf(awaited)).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Sends a request whose reply is ignored, also inside a handler. Fails with `SysErr` if the daemon is gone.

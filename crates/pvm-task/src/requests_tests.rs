@@ -69,6 +69,23 @@ fn replies_for_the_task_itself_are_returned_with_their_purpose() {
 }
 
 #[test]
+fn a_reply_instead_of_the_awaited_one_ends_the_wait_once() {
+    let mut requests = Requests::default();
+    assert_eq!(requests.awaited_info(), None);
+    let [call, awaited] = [Purpose::Caller, Purpose::AwaitedInfo].map(|purpose| add(&mut requests, purpose));
+    assert_eq!(requests.awaited_info(), Some(awaited), "the other call gets its own reply");
+    let instead = add(&mut requests, Purpose::InsteadOf(awaited));
+    assert_eq!(requests.on_reply(instead, Reply::Error(Code::NotFound)), None);
+    assert_eq!(requests.awaited_info(), None);
+    assert_eq!(requests.on_reply(awaited, Reply::Int(1)), None, "it comes too late");
+    assert_eq!(requests.poll(awaited), Some(Err(Code::NotFound)));
+    assert_eq!(requests.poll(call), None);
+    let late = add(&mut requests, Purpose::InsteadOf(awaited));
+    assert_eq!(requests.on_reply(late, Reply::Done), None, "nothing waits any more");
+    assert_eq!(requests.len(), 1);
+}
+
+#[test]
 fn of_a_lost_daemon_only_the_replies_that_have_come_remain() {
     let mut requests = Requests::default();
     let [answered, open] = [(); 2].map(|()| add(&mut requests, Purpose::Caller));

@@ -61,6 +61,8 @@ fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         Purpose::Introduction(Tid(NAMES[4])),
         Purpose::Caller,
         Purpose::DirectLink(Tid(NAMES[0])),
+        Purpose::AwaitedInfo,
+        Purpose::InsteadOf(7),
     ];
     // A question about a fabric is answered by a request.
     let mut requests = purposes.len();
