@@ -11,6 +11,7 @@ mod common;
 mod compatibility;
 mod compile_ahead;
 mod conform;
+mod congestion;
 mod contract;
 mod counts;
 mod debian;

@@ -3,6 +3,7 @@
 
 use super::switch::Switch;
 use crate::common::output;
+use crate::congestion;
 use crate::ether::device::Emulation;
 use crate::ether::model::Config;
 use crate::processes;
@@ -214,7 +215,8 @@ fn names(count: usize) -> String {
 pub fn addresses(number: usize) -> String {
     format!(
         "ip addr add 10.77.0.{number}/24 dev eth0; ip link set eth0 up; \
-         test ! -e /proc/sys/net/ipv6 || ip -6 addr add fd77::{number:x}/64 dev eth0 nodad"
+         test ! -e /proc/sys/net/ipv6 || ip -6 addr add fd77::{number:x}/64 dev eth0 nodad; {}",
+        congestion::on_network(number)
     )
 }
 
