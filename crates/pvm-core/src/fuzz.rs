@@ -1,6 +1,6 @@
 //! Fuzz targets: untrusted input for the decoders of this crate (docs/testing.md).
 use crate::dialogue::{self, Greeting, Line};
-use crate::fabric::{ArrivedBody, Event as FabricEvent, Header, Introduction, Link, Message};
+use crate::fabric::{ArrivedBody, BodyMemory, Event as FabricEvent, Header, Introduction, Link, Message};
 use crate::flows::frames::{FrameHeader, read_header};
 use crate::flows::multicast::{BodyKey, BodyRequest, Fetches, PART_BYTES_MIN, Stored};
 use crate::flows::{DataFrame, InboundFlows};
@@ -118,6 +118,31 @@ fn control_frames(bytes: &[u8]) {
     survives::<ToTask>(bytes);
 }
 
+/// The owner of a link that places every second body that it may place.
+#[derive(Default)]
+struct Placer {
+    asked: u32,
+    bytes: usize,
+    written: usize,
+}
+
+impl BodyMemory for Placer {
+    fn reserve(&mut self, bytes: usize, next: Option<(u64, &[u8])>) -> Option<ArrivedBody> {
+        self.asked += u32::from(next.is_some());
+        if next.is_some() && self.asked % 2 == 0 {
+            (self.bytes, self.written) = (bytes, 0);
+            return Some(ArrivedBody::Placed { bytes });
+        }
+        Some(ArrivedBody::Here(Vec::with_capacity(bytes)))
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        assert_eq!(at, self.written);
+        self.written += bytes.len();
+        assert!(self.written <= self.bytes);
+    }
+}
+
 /// Checks what a peer on a fabric may send: an introduction, or frames with a byte in front of each that tells its length.
 fn fabric_link(bytes: &[u8]) {
     if let Some(introduction) = Introduction::decode(bytes) {
@@ -130,14 +155,14 @@ fn fabric_link(bytes: &[u8]) {
         assert!(link.ready(0).is_some());
         link.sent();
     }
-    let (mut rest, mut frames, mut told) = (bytes, 0, 0);
+    let (mut rest, mut frames, mut told, mut placer) = (bytes, 0, 0, Placer::default());
     while let Some((frame, after)) =
         rest.split_first().and_then(|(length, rest)| rest.split_at_checked((*length).into()))
     {
         rest = after;
         frames += 1;
         let _ = Header::link_of(frame);
-        if link.receive(frame, &mut |bytes| Some(Vec::with_capacity(bytes))).is_err() {
+        if link.receive(frame, &mut placer).is_err() {
             return;
         }
         while let Some(event) = link.poll_event() {
@@ -149,7 +174,8 @@ fn fabric_link(bytes: &[u8]) {
                 FabricEvent::Read(_) | FabricEvent::Begun { .. } => {}
                 FabricEvent::Message { content, body, .. } => {
                     assert!(content.len() < frame.len().max(200));
-                    assert!(!matches!(body, ArrivedBody::Here(body) if body.len() > bytes.len()));
+                    assert!(!matches!(&body, ArrivedBody::Here(body) if body.len() > bytes.len()));
+                    assert!(!matches!(body, ArrivedBody::Placed { bytes } if bytes != placer.written));
                 }
                 FabricEvent::NoMemory => return,
                 FabricEvent::Taken(number) => {

@@ -1,5 +1,6 @@
 /* A long message for which a pvm_precv waits is read over the fabric straight to its place: no processor of the receiver
  * copies it. On a trusted network, no processor of the sender does either: the sender learns that the receive waits.
+ * A shorter one, which travels in frames, is copied once by its receiver.
  * Messages that came before the receive keep their turn. A packed message is not copied once more when it is sent there.
  */
 //@ ours-only D3: skip
@@ -15,10 +16,12 @@
 
 enum { BEGIN = PONG + 1, READY, BODY, SIGN, RESULT };
 /* What the receiver is ready for, apart from the number of a length. */
-enum { ORDER = 100, PACKED, END };
+enum { FRAMES = 50, ORDER = 100, PACKED, END };
 
 static const int lengths[] = {600 << 10, 1 << 20, (1 << 20) + 1, 3 << 20, LONGEST};
 #define LENGTHS ((int)(sizeof lengths / sizeof *lengths))
+static const int shorter[] = {20000, 64 << 10, 100001, 256 << 10};
+#define SHORTER ((int)(sizeof shorter / sizeof *shorter))
 static char body[LONGEST + GUARD];
 
 static char at(int place, int seed)
@@ -77,7 +80,7 @@ static int receive_packed(int parent, int wanted, int seed)
 
 static void child(void)
 {
-    int parent = pvm_parent(), copied = LENGTHS, wrong = 0, misplaced = 0, round, i, before, tag, buffer;
+    int parent = pvm_parent(), copied = LENGTHS, twice = SHORTER, wrong = 0, misplaced = 0, round, i, before, tag, buffer;
     do {
         buffer = pvm_recv(parent, -1);
         pvm_bufinfo(buffer, NULL, &tag, NULL);
@@ -92,6 +95,16 @@ static void child(void)
             before = pvm_getopt(PvmKibCopied);
             wrong += receive_body(i % 2 ? -1 : parent, lengths[i], i);
             copied += pvm_getopt(PvmKibCopied) - before >= lengths[i] / 1024;
+        }
+    }
+    for (round = 0; round < ROUNDS && twice > 0; round++) {
+        twice = 0;
+        for (i = 0; i < SHORTER; i++) {
+            memset(body, 0x5a, sizeof body);
+            say(parent, READY, FRAMES + i);
+            before = pvm_getopt(PvmKibCopied);
+            wrong += receive_body(i % 2 ? -1 : parent, shorter[i], i);
+            twice += pvm_getopt(PvmKibCopied) - before >= 2 * (shorter[i] / 1024);
         }
     }
     say(parent, READY, ORDER);
@@ -109,6 +122,7 @@ static void child(void)
     pvm_initsend(PvmDataRaw);
     pvm_pkint(&wrong, 1, 1);
     pvm_pkint(&copied, 1, 1);
+    pvm_pkint(&twice, 1, 1);
     pvm_pkint(&misplaced, 1, 1);
     pvm_send(parent, RESULT);
 }
@@ -135,6 +149,10 @@ static int serve(int peer, int *copied)
             lent += pvm_getopt(PvmKibCopied) - before < lengths[ready] / 1024;
             continue;
         }
+        if (ready < FRAMES + SHORTER) {
+            send_body(peer, shorter[ready - FRAMES], ready - FRAMES);
+            continue;
+        }
         send_body(peer, LONGEST, 10);
         say(peer, SIGN, 0);
         usleep(20000);
@@ -145,7 +163,7 @@ static int serve(int peer, int *copied)
 
 int main(int argc, char **argv)
 {
-    int tid, lent, copied = 0, words[3];
+    int tid, lent, copied = 0, words[4];
     (void)argv;
     case_begin();
     pvm_mytid();
@@ -164,8 +182,9 @@ int main(int argc, char **argv)
     printf("packed messages that were copied again: %d\n", copied);
 #endif
     SHOW(case_receive(tid, RESULT, PATIENCE) > 0);
-    pvm_upkint(words, 3, 1);
-    printf("wrong: %d, copied by a processor: %d, out of order: %d\n", words[0], words[1], words[2]);
+    pvm_upkint(words, 4, 1);
+    printf("wrong: %d, copied by a processor: %d, in frames, copied twice: %d, out of order: %d\n", words[0], words[1],
+           words[2], words[3]);
     pvm_exit();
     return 0;
 }

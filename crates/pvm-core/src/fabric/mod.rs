@@ -28,7 +28,8 @@ mod wish;
 pub use frame::{HEADER_BYTES, Header, Kind, OFFER_BYTES, Offered, PIECE_TAG_BYTES, Piece};
 pub use introduction::{INTRODUCTION_BYTES_MAX, Introduction};
 pub use link::{
-    ArrivedBody, BodyPart, Event, Lacking, Link, Message, Ready, ToRead, UNCOUNTED_MAX, UNTOLD_BYTES_MAX, Untaken,
+    ArrivedBody, BodyMemory, BodyPart, Event, Lacking, Link, Message, Ready, ToRead, UNCOUNTED_MAX, UNTOLD_BYTES_MAX,
+    Untaken,
 };
 pub use transfers::{EAGER_BYTES_MAX, Transfer, Transfers, Wishes};
 pub use violation::Violation;

@@ -25,8 +25,9 @@ use pauses::Pauses;
 pub use pauses::Wait;
 use pieces::Pieces;
 pub use posted::Accepts;
-use posted::Posted;
+use posted::{EagerMemory, Posted};
 use pvm_core::fabric::{ArrivedBody, Event, Header, Introduction, Link, ToRead, UNCOUNTED_MAX, Untaken};
+use pvm_fmp::count_copy;
 use pvm_net::fabric::{Endpoint, Event as Arrived, Fabric, Failure, Memory, Peer, PlaceId, RegionId, Slot, Waits};
 pub use sealed::Secrets;
 use sealed::{FRAME_SEAL_BYTES, Seals};
@@ -138,6 +139,8 @@ pub struct FabricLinks {
     waiting_reads: VecDeque<(LinkName, ToRead)>,
     /// Links that may have something to send.
     due: Vec<LinkName>,
+    /// The memory of the list of due links that was handled last.
+    spare_due: Vec<LinkName>,
     /// Links whose peers may not know yet that their pieces were taken.
     untold: Vec<LinkName>,
     /// Memory for sealed pieces, of links that have ended.
@@ -167,6 +170,7 @@ impl FabricLinks {
             reads_made: 0,
             waiting_reads: VecDeque::new(),
             due: Vec::new(),
+            spare_due: Vec::new(),
             untold: Vec::new(),
             spare_stages: Vec::new(),
             heap: HeapParts::default(),
@@ -340,13 +344,15 @@ impl FabricLinks {
             }
         }
         let has_events = !self.events.is_empty();
-        for name in std::mem::take(&mut self.due) {
+        let mut due = std::mem::replace(&mut self.due, std::mem::take(&mut self.spare_due));
+        for name in due.drain(..) {
             match self.neighbours.get(&name) {
                 // The owner may answer an event, and the answer grants the same.
                 Some(to) if has_events && to.link.can_wait() => self.mark_due(name),
                 _ => self.transmit(name),
             }
         }
+        self.spare_due = due;
         Ok(())
     }
 
@@ -357,12 +363,13 @@ impl FabricLinks {
             self.dropped += 1;
             return self.endpoint.post(slot);
         };
-        let (frame, spares) = self.endpoint.message_mut(&mut slot);
+        let (frame, spares, rooms) = self.endpoint.message_mut(&mut slot);
+        let mut memory = EagerMemory { link: name, posted: &mut self.posted, spares, rooms };
         let opened = match &from.seals {
             Some(seals) => seals.open_frame(frame, &from.link),
             None => Some(&*frame),
         };
-        let result = opened.map(|frame| from.link.receive(frame, &mut |bytes| spares.take(bytes)));
+        let result = opened.map(|frame| from.link.receive(frame, &mut memory));
         self.endpoint.post(slot)?;
         match result {
             None => self.dropped += 1,
@@ -382,9 +389,12 @@ impl FabricLinks {
                 Event::Message { number, content, body } => {
                     let filled = self.posted.take_filled(name, number);
                     let body = match body {
-                        ArrivedBody::None => Ok(None),
+                        ArrivedBody::None | ArrivedBody::Placed { .. } => Ok(None),
                         ArrivedBody::Read => self.take_body(name, number),
-                        ArrivedBody::Here(body) => Ok(Some(body)),
+                        ArrivedBody::Here(body) => {
+                            count_copy(body.len());
+                            Ok(Some(body))
+                        }
                     };
                     self.body_ended(name, number);
                     match (body, filled) {

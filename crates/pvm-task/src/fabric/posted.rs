@@ -1,8 +1,10 @@
-//! A posted receive: a long body that arrives for it is read into its memory at once. Its task tells the peer of it, which may
+//! A posted receive: a long body that arrives for it is read or copied into its memory at once. Its task tells the peer of it, which may
 //! then offer memory that it lends for this message alone.
 use super::sending::{Body, Offer};
 use super::{FabricEvent, FabricLinks, LinkName, no_region};
-use pvm_net::fabric::{Failure, Lender, PlaceId, ReadError, SourceLender, choice};
+use pvm_core::fabric::{ArrivedBody, BodyMemory};
+use pvm_fmp::count_copy;
+use pvm_net::fabric::{Failure, Lender, PlaceId, ReadError, Room, Rooms, SourceLender, SpareBodies, choice};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,8 +16,40 @@ pub type Accepts = Box<dyn Fn(LinkName, &[u8]) -> bool>;
 pub(super) struct Posted {
     /// Which message it accepts; `None` if there is no receive, or it may accept only what has arrived before.
     accepts: Option<Accepts>,
-    /// The message whose body is read into its memory: link, number, and length.
+    /// The message whose body is read or copied into its memory: link, number, and length.
     filling: Option<(LinkName, u64, usize)>,
+    /// Its memory, if the body is copied there.
+    room: Option<Room>,
+}
+
+/// Where the eager bodies of a link go: to the memory of the posted receive if it waits for them, or to memory of their own.
+pub(super) struct EagerMemory<'a> {
+    pub link: LinkName,
+    pub posted: &'a mut Posted,
+    pub spares: &'a mut SpareBodies,
+    pub rooms: Rooms<'a>,
+}
+
+impl BodyMemory for EagerMemory<'_> {
+    fn reserve(&mut self, bytes: usize, next: Option<(u64, &[u8])>) -> Option<ArrivedBody> {
+        let accepts = |content| self.posted.accepts.as_ref().is_some_and(|accepts| accepts(self.link, content));
+        if let Some((number, _)) = next.filter(|(_, content)| accepts(content)) {
+            if let Some(room) = self.rooms.take(bytes) {
+                self.posted.close();
+                self.posted.filling = Some((self.link, number, bytes));
+                self.posted.room = Some(room);
+                return Some(ArrivedBody::Placed { bytes });
+            }
+        }
+        self.spares.take(bytes).map(ArrivedBody::Here)
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        count_copy(bytes.len());
+        // The room is there: when its receive ends before the body is whole, so does the link.
+        let is_written = self.posted.room.as_mut().is_some_and(|room| self.rooms.write(room, at, bytes));
+        debug_assert!(is_written, "a body of a link that has ended");
+    }
 }
 
 impl Posted {
@@ -28,7 +62,7 @@ impl Posted {
     pub fn take_filled(&mut self, link: LinkName, message: u64) -> Option<usize> {
         match self.filling {
             Some((of, number, bytes)) if (of, number) == (link, message) => {
-                self.filling = None;
+                (self.filling, self.room) = (None, None);
                 Some(bytes)
             }
             _ => {
@@ -40,7 +74,9 @@ impl Posted {
 
     /// Forgets the message of a link that has ended.
     pub fn forget(&mut self, link: LinkName) {
-        self.filling = self.filling.filter(|(of, ..)| *of != link);
+        if self.filling.is_some_and(|(of, ..)| of == link) {
+            (self.filling, self.room) = (None, None);
+        }
     }
 }
 
@@ -50,14 +86,14 @@ impl FabricLinks {
         self.endpoint.lender()
     }
 
-    /// Posts a receive. The body of the next message that it accepts is read into the memory that is lent, unless another
-    /// message arrives first.
+    /// Posts a receive. The body of the next message that it accepts is read or copied into the memory that is lent, unless
+    /// another message arrives first.
     pub fn post(&mut self, accepts: Accepts) {
         let has_message = self.events.iter().any(|event| matches!(event, FabricEvent::Message { .. }));
         self.posted.accepts = (!has_message).then_some(accepts);
     }
 
-    /// Returns the link whose body is being read into the memory of the posted receive, and the body's length, if there is one.
+    /// Returns the link whose body is arriving in the memory of the posted receive, and the body's length, if there is one.
     pub fn filling(&self) -> Option<(LinkName, usize)> {
         self.posted.filling.map(|(link, _, bytes)| (link, bytes))
     }
@@ -66,6 +102,7 @@ impl FabricLinks {
     /// message again.
     pub fn end_posted(&mut self) -> Option<LinkName> {
         self.posted.close();
+        self.posted.room = None;
         self.posted.filling.take().map(|(link, ..)| link)
     }
 

@@ -9,6 +9,7 @@ use super::frame::{HEADER_BYTES, Header, Kind, OFFER_BYTES, Offered, PIECE_TAG_B
 use super::introduction::Introduction;
 use super::transfers::{EAGER_BYTES_MAX, Transfer, Wishes};
 use super::violation::Violation;
+pub use receiving::BodyMemory;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -38,6 +39,11 @@ pub enum ArrivedBody {
     Read,
     /// It came in frames.
     Here(Vec<u8>),
+    /// It came in frames, and the owner of the link has placed it ([`BodyMemory`]).
+    Placed {
+        /// Its length.
+        bytes: usize,
+    },
 }
 
 /// Bytes of an eager body that travel in one frame.

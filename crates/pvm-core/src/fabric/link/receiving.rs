@@ -5,8 +5,29 @@ use super::{
     Transfer, UNCOUNTED_MAX, UNTOLD_BYTES_MAX, Violation,
 };
 
-/// Returns memory for an eager body of this length, or `None` if there is none.
-pub type Memory<'a> = &'a mut dyn FnMut(usize) -> Option<Vec<u8>>;
+/// The memory of eager bodies.
+pub trait BodyMemory {
+    /// Returns the place of a body of this length: [`ArrivedBody::Here`] with an empty vector, or [`ArrivedBody::Placed`].
+    /// Returns `None` if there is no memory. `next`: the number and the content of the message, if no other one is delivered
+    /// before it.
+    fn reserve(&mut self, bytes: usize, next: Option<(u64, &[u8])>) -> Option<ArrivedBody>;
+
+    /// Copies the next bytes of a body whose place is [`ArrivedBody::Placed`], from this position on.
+    fn write(&mut self, at: usize, bytes: &[u8]);
+}
+
+/// Memory that always becomes the link's.
+impl<F: FnMut(usize) -> Option<Vec<u8>>> BodyMemory for F {
+    fn reserve(&mut self, bytes: usize, _: Option<(u64, &[u8])>) -> Option<ArrivedBody> {
+        self(bytes).map(ArrivedBody::Here)
+    }
+
+    fn write(&mut self, _: usize, _: &[u8]) {
+        unreachable!("the body is here")
+    }
+}
+
+type Memory<'a> = &'a mut dyn BodyMemory;
 
 impl Link {
     /// How many more frames the peer may be allowed than it knows of.
@@ -89,10 +110,10 @@ impl Link {
             Kind::Eager => {
                 let (body_bytes, content, body) = read_eager(rest).ok_or(Violation::NoFrame)?;
                 if self.take_eager(body_bytes, content, memory)? {
-                    self.take_more(body)?;
+                    self.take_more(body, memory)?;
                 }
             }
-            Kind::More => self.take_more(rest)?,
+            Kind::More => self.take_more(rest, memory)?,
             Kind::Wanted => self.take_wanted(rest)?,
             Kind::Taken | Kind::Grant => {}
             kind => self.take_kind(kind, rest)?,
@@ -156,11 +177,14 @@ impl Link {
     fn take_eager(&mut self, body_bytes: u64, content: &[u8], memory: Memory<'_>) -> Result<bool, Violation> {
         let bytes = usize::try_from(body_bytes).ok().filter(|bytes| *bytes <= EAGER_BYTES_MAX);
         let bytes = bytes.ok_or(Violation::Length)?;
-        let Some(body) = memory(bytes) else {
+        let is_delivered_before = |event: &Event| matches!(event, Event::Message { .. });
+        let is_next =
+            self.arrivals.is_empty() && self.taken < self.deliverable && !self.events.iter().any(is_delivered_before);
+        let Some(body) = memory.reserve(bytes, is_next.then_some((self.taken, content))) else {
             self.events.push_back(Event::NoMemory);
             return Ok(false);
         };
-        self.begin_message(content, ArrivedBody::Here(body), body_bytes)?;
+        self.begin_message(content, body, body_bytes)?;
         self.begin_body(body_bytes, Transfer::Eager);
         if let Some(last) = self.arrivals.back_mut() {
             last.awaited.insert(self.pieces_received, 0);
@@ -170,16 +194,18 @@ impl Link {
     }
 
     /// Takes the next bytes of an eager body in.
-    fn take_more(&mut self, bytes: &[u8]) -> Result<(), Violation> {
-        let last = self.arrivals.back_mut().filter(|last| last.bytes_to_come > 0);
-        let Some(Arrival { body: ArrivedBody::Here(body), awaited, bytes_to_come, .. }) = last else {
-            return Err(Violation::Piece);
-        };
-        let left = bytes_to_come.checked_sub(bytes.len() as u64).filter(|_| !bytes.is_empty());
-        *bytes_to_come = left.ok_or(Violation::Piece)?;
-        body.extend_from_slice(bytes);
-        if *bytes_to_come == 0 {
-            awaited.clear();
+    fn take_more(&mut self, bytes: &[u8], memory: Memory<'_>) -> Result<(), Violation> {
+        let last = self.arrivals.back_mut().filter(|last| last.bytes_to_come > 0).ok_or(Violation::Piece)?;
+        let left = last.bytes_to_come.checked_sub(bytes.len() as u64).filter(|_| !bytes.is_empty());
+        let left = left.ok_or(Violation::Piece)?;
+        match &mut last.body {
+            ArrivedBody::Here(body) => body.extend_from_slice(bytes),
+            ArrivedBody::Placed { bytes: all } => memory.write(*all - last.bytes_to_come as usize, bytes),
+            ArrivedBody::None | ArrivedBody::Read => return Err(Violation::Piece),
+        }
+        last.bytes_to_come = left;
+        if left == 0 {
+            last.awaited.clear();
         }
         Ok(())
     }

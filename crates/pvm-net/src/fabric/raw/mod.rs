@@ -10,8 +10,8 @@ mod objects;
 mod tests;
 
 pub use endpoint::{
-    Counters, Endpoint, Event, Lender, LoanId, Peer, PlaceId, ReadError, ReadPart, RegionId, Remote, SendError, Slot,
-    SourceLender, SpareBodies, Start, Waits,
+    Counters, Endpoint, Event, Lender, LoanId, Peer, PlaceId, ReadError, ReadPart, RegionId, Remote, Room, Rooms,
+    SendError, Slot, SourceLender, SpareBodies, Start, Waits,
 };
 pub use library::{Candidate, Library};
 pub use memory::{Memory, MemoryError};

@@ -75,6 +75,36 @@ impl Lent {
     }
 }
 
+/// Memory that is lent, for a body that a processor copies.
+#[derive(Debug)]
+pub struct Room {
+    start: NonNull<u8>,
+    bytes: usize,
+    loan: u64,
+}
+
+/// Makes a [`Room`] of memory that is lent, and writes to it.
+#[derive(Debug)]
+pub struct Rooms<'a>(pub(super) &'a Lent);
+
+impl Rooms<'_> {
+    /// Takes the memory that is lent. Returns `None` if none is lent, the body is longer, or the memory is used already.
+    pub fn take(&self, bytes: usize) -> Option<Room> {
+        let loan = self.0.changes.load(Relaxed);
+        self.0.take(bytes).map(|(start, _)| Room { start, bytes, loan })
+    }
+
+    /// Copies bytes to this position. Returns false if the memory is the caller's again, or ends before.
+    pub fn write(&self, room: &mut Room, at: usize, bytes: &[u8]) -> bool {
+        if !self.0.is_in(room.loan) || at.checked_add(bytes.len()).is_none_or(|end| end > room.bytes) {
+            return false;
+        }
+        // SAFETY: the memory is lent for writing, nothing else uses it, and it has room for these bytes.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), room.start.as_ptr().add(at), bytes.len()) };
+        true
+    }
+}
+
 /// Returns the memory at the end of the call, also if it panics.
 struct Loan<'a, O: ?Sized, D: FnMut(&mut O)> {
     lent: &'a Lent,

@@ -10,7 +10,7 @@ use super::memory::Memory;
 use super::objects::{Calls, Objects, Registration};
 use crate::fabric::{Failure, Queues, choice};
 use loans::Lent;
-pub use loans::{Lender, LoanId, SourceLender};
+pub use loans::{Lender, LoanId, Room, Rooms, SourceLender};
 use reads::{Place, Reading};
 pub use reads::{PlaceId, ReadPart};
 pub use regions::Start;
@@ -372,11 +372,12 @@ impl Endpoint {
         unsafe { std::slice::from_raw_parts(self.buffer(slot.index), slot.bytes) }
     }
 
-    /// Returns the message in a receive buffer, to be changed in place, and memory for bodies that it brings.
-    pub fn message_mut(&mut self, slot: &mut Slot) -> (&mut [u8], &mut SpareBodies) {
+    /// Returns the message in a receive buffer, to be changed in place, and memory for bodies that it brings: new, and that
+    /// which is lent.
+    pub fn message_mut(&mut self, slot: &mut Slot) -> (&mut [u8], &mut SpareBodies, Rooms<'_>) {
         // SAFETY: as in `message`; the slot is borrowed too, so there is no second reference.
         let message = unsafe { std::slice::from_raw_parts_mut(self.buffer(slot.index), slot.bytes) };
-        (message, &mut self.spare_bodies)
+        (message, &mut self.spare_bodies, Rooms(&self.lent))
     }
 
     /// Posts a receive buffer again.
