@@ -16,7 +16,7 @@ const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 /// Returns the congestion control of these networks. A kernel without cubic takes its default.
-fn usual() -> String {
+pub fn usual() -> String {
     let is_there = read(AVAILABLE).split_whitespace().any(|name| name == USUAL);
     if is_there { USUAL.into() } else { of_kernel() }
 }
@@ -34,20 +34,22 @@ fn read(path: &str) -> String {
 pub fn on_network(number: usize) -> String {
     let name = usual();
     format!(
-        "ip route change 10.77.0.0/24 dev eth0 proto kernel scope link src 10.77.0.{number} congctl {name}; \
-         test ! -e /proc/sys/net/ipv6 || ip -6 route change fd77::/64 dev eth0 proto kernel metric 256 congctl {name}"
+        "ip route change 10.77.0.0/24 dev eth0 proto kernel scope link src 10.77.0.{number} congctl {name} && {{ \
+         test ! -e /proc/sys/net/ipv6 || ip -6 route change fd77::/64 dev eth0 proto kernel metric 256 congctl {name}; }}"
     )
 }
 
 /// Moves the calling thread, and the programs that it starts, to a new network: a loopback interface with this congestion
-/// control, and an address that is not a loopback one, which some programs need. Returns the congestion control there; if the process may not do that, that of the old network.
+/// control, and an address that is not a loopback one, which some programs need. Returns the congestion control there; if
+/// the process may not make a network, that of the old one.
 pub fn enter_own_loopback() -> Result<String> {
     if unshare(CloneFlags::CLONE_NEWNET).is_err() {
         return Ok(of_kernel());
     }
     let name = usual();
     let mut lines = format!(
-        "link set lo up\nlink add own0 type veth peer name own1\nlink set own1 up\nlink set own0 up\naddr add {OWN_ADDRESS}/32 dev own0\n"
+        "link set lo up\nlink add own0 type veth peer name own1\nlink set own1 up\nlink set own0 up\n\
+         addr add {OWN_ADDRESS}/32 dev own0\n"
     );
     for (to, device, source) in
         [("127.0.0.0/8", "lo", "127.0.0.1"), ("127.0.0.1", "lo", "127.0.0.1"), (OWN_ADDRESS, "own0", OWN_ADDRESS)]

@@ -1,9 +1,10 @@
-//! The start of a process, before `main`, so that a program can still change what is set here.
+//! What the library does when it is loaded: before `main` if it is linked, so that a program can still change what is set
+//! here.
 //!
 //! Standard output of a task of `pvm run` is buffered by line, even if it is a pipe. A process that a daemon has spawned
 //! ignores SIGPIPE and SIGHUP, as in PVM 3.4.6: a task that writes to a closed socket gets an error and goes on. The
-//! daemon does not arrange this itself, since tasks that do not use the library, such as shell scripts, are better off
-//! with the default actions.
+//! daemon does not arrange this itself: programs that do not use the library, such as shell scripts, are better off with the
+//! default actions. No signal handler is installed.
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 
@@ -27,7 +28,7 @@ pub static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
     if is_set(LINES) {
-        // SAFETY: nothing uses the stream before `main`. With a null buffer, the C library allocates one.
+        // SAFETY: the call locks the stream. With a null buffer, the C library allocates one.
         unsafe { libc::setvbuf(stdout, ptr::null_mut::<c_char>(), BY_LINE, 0) };
     }
     if is_set(SPAWNED) {
@@ -36,7 +37,7 @@ extern "C" fn at_start() {
 }
 
 fn is_set(variable: &CStr) -> bool {
-    // SAFETY: no other thread changes the environment before `main`.
+    // SAFETY: a library is loaded before `main`, or by a call that must not run while another thread changes the environment.
     !unsafe { libc::getenv(variable.as_ptr()) }.is_null()
 }
 

@@ -93,18 +93,22 @@ fn a_time_can_be_set() {
 }
 
 #[test]
-fn nothing_stays_after_a_second_interrupt_a_quit_or_a_kill() {
+fn nothing_stays_after_a_second_interrupt_a_quit_a_hangup_or_a_kill() {
     for (signals, status) in [
         (&[Signal::INT, Signal::INT][..], Some(137)),
         (&[Signal::TERM, Signal::INT], Some(137)),
         (&[Signal::QUIT], Some(137)),
+        (&[Signal::HUP], Some(137)),
         (&[Signal::KILL], None),
     ] {
         let sandbox = Sandbox::new();
         // These tasks ignore signals that ask them to end.
-        let program = program(&sandbox, "true; trap '' INT TERM QUIT; while :; do sleep 1; done");
-        let text =
-            std::fs::read_to_string(&program).unwrap().replacen("sleep 1000", "trap '' INT TERM QUIT; sleep 1000", 1);
+        let program = program(&sandbox, "true; trap '' INT TERM QUIT HUP; while :; do sleep 1; done");
+        let text = std::fs::read_to_string(&program).unwrap().replacen(
+            "sleep 1000",
+            "trap '' INT TERM QUIT HUP; sleep 1000",
+            1,
+        );
         std::fs::write(&program, text).unwrap();
         let output = when_all_run(&sandbox, &["-n", "3", &program], |run| {
             for signal in signals {

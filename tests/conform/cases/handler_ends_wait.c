@@ -22,7 +22,7 @@ static int look_for_something(int mid)
 /* Waits for an entry until a child ends, with this handler. */
 static void wait_with(int (*handler)(int))
 {
-    char *arguments[] = {"1", NULL};
+    char *arguments[] = {"3", NULL};
     int child, id, number = 0, mid;
     SHOW(pvm_spawn("/bin/sleep", arguments, 0, "", 1, &child));
     id = pvm_addmhf(-1, EXIT, -1, handler);

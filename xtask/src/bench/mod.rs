@@ -18,6 +18,7 @@ mod verdicts;
 
 use crate::build;
 use crate::common::{Progress, dist, root};
+use crate::congestion;
 use crate::hosts::sandbox;
 use anyhow::{Result, bail};
 use lexopt::prelude::*;
@@ -268,7 +269,12 @@ fn about(systems: &BTreeSet<System>) -> Vec<String> {
     vec![
         format!("hpvm {version}{commit}, measured on {day}"),
         mpi_versions(systems).join(", "),
-        format!("{}, {cores} cores, Linux {}", processor(), first_line("uname", "-r")),
+        format!(
+            "{}, {cores} cores, Linux {}, TCP between hosts: {}",
+            processor(),
+            first_line("uname", "-r"),
+            congestion::usual()
+        ),
     ]
 }
 
@@ -315,6 +321,7 @@ fn save(outcome: &Outcome, verdicts: &[Verdict], systems: &BTreeSet<System>) -> 
         "processor": processor(),
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
         "kernel": first_line("uname", "-r"),
+        "congestion control": congestion::usual(),
         "versions": mpi_versions(systems),
         "settings": systems.iter().map(|system| (system.name().to_owned(), system.settings().into())).collect::<serde_json::Map<_, _>>(),
         "measures": measures,

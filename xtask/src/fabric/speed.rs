@@ -15,9 +15,10 @@ use std::process::{Child, Command, Stdio};
 
 /// How often each system is measured, in turn.
 const ROUNDS: usize = 5;
-/// Round trips and lengths in bytes, for the programs that take them as arguments.
-const SHORT: [&str; 4] = ["100", "3", "8", "65536"];
-const LONG: [&str; 4] = ["4", "3", "1048576", "16777216"];
+/// Round trips, how often they are measured, and the length in bytes, for the programs that take them as arguments. The example
+/// has the same ones. After each length a program begins anew.
+const AMOUNTS: [[&str; 3]; 4] =
+    [["300", "3", "8"], ["100", "3", "65536"], ["20", "3", "1048576"], ["4", "3", "16777216"]];
 const PORT: u16 = 7170;
 /// No measurement takes longer, in seconds.
 const SECONDS_MAX: &str = "120";
@@ -163,25 +164,20 @@ fn said(command: &mut Command) -> Result<String> {
 /// Measures a system once, and returns what its program has printed.
 fn once(system: &System, program: &Path, library: Option<&Path>, provider: &str) -> Result<String> {
     match system {
-        System::Mpi(command) => Ok(said(limited(command).args(SHORT))? + &said(limited(command).args(LONG))?),
+        System::Mpi(command) => for_each_amount(|amount| said(limited(command).args(amount))),
         System::Tasks(is_trusted) => {
             let daemons = TwoDaemons::start(&format!("{provider};lo"), *is_trusted)?;
-            let run = |amount: &[&str]| {
+            for_each_amount(|amount| {
                 let mut command = daemons.command(Path::new("timeout"));
                 said(command.arg(SECONDS_MAX).arg(crate::bench::runner::directory().join(PAIR)).args(amount))
-            };
-            Ok(run(&SHORT)? + &run(&LONG)?)
+            })
         }
-        System::Tcp(tcp) => {
-            let mut all = String::new();
-            for amount in [SHORT, LONG] {
-                let port = PORT.to_string();
-                let server = Command::new(tcp).args(["serve", "spinning", &port]).spawn()?;
-                let caller = [&["pair", "spinning", &port, "127.0.0.1"][..], &amount].concat();
-                all += &ended(server, said(Command::new("timeout").arg(SECONDS_MAX).arg(tcp).args(caller)))?;
-            }
-            Ok(all)
-        }
+        System::Tcp(tcp) => for_each_amount(|amount| {
+            let port = PORT.to_string();
+            let server = Command::new(tcp).args(["serve", "spinning", &port]).spawn()?;
+            let caller = [&["pair", "spinning", &port, "127.0.0.1"][..], amount].concat();
+            ended(server, said(Command::new("timeout").arg(SECONDS_MAX).arg(tcp).args(caller)))
+        }),
         System::Ours(part, words) => {
             let setting = format!("{provider};lo");
             let address = format!("127.0.0.1:{}", PORT + 1);
@@ -195,6 +191,11 @@ fn once(system: &System, program: &Path, library: Option<&Path>, provider: &str)
             ended(server, said(on("0").args(["call", &address, &setting, part]).args(*words)))
         }
     }
+}
+
+/// Measures each amount, and returns what the program has printed.
+fn for_each_amount(mut measure: impl FnMut(&[&str]) -> Result<String>) -> Result<String> {
+    AMOUNTS.iter().map(|amount| measure(amount)).collect()
 }
 
 /// Ends a server, and passes its caller's output on.

@@ -1,7 +1,7 @@
 //! A posted receive: a long body that arrives for it is read or copied into its memory at once. Its task tells the peer of it, which may
 //! then offer memory that it lends for this message alone.
 use super::sending::{Body, Offer};
-use super::{FabricEvent, FabricLinks, LinkName, no_region};
+use super::{Broken, FabricEvent, FabricLinks, LinkName, no_region};
 use pvm_core::fabric::{ArrivedBody, BodyMemory};
 use pvm_fmp::count_copy;
 use pvm_net::fabric::{Failure, Lender, PlaceId, ReadError, Room, Rooms, SourceLender, SpareBodies, choice};
@@ -44,11 +44,10 @@ impl BodyMemory for EagerMemory<'_> {
         self.spares.take(bytes).map(ArrivedBody::Here)
     }
 
-    fn write(&mut self, at: usize, bytes: &[u8]) {
+    fn write(&mut self, at: usize, bytes: &[u8]) -> bool {
         count_copy(bytes.len());
-        // The room is there: when its receive ends before the body is whole, so does the link.
-        let is_written = self.posted.room.as_mut().is_some_and(|room| self.rooms.write(room, at, bytes));
-        debug_assert!(is_written, "a body of a link that has ended");
+        let is_ours = self.posted.filling.is_some_and(|(link, ..)| link == self.link);
+        is_ours && self.posted.room.as_mut().is_some_and(|room| self.rooms.write(room, at, bytes))
     }
 }
 
@@ -90,7 +89,7 @@ impl FabricLinks {
     /// another message arrives first.
     pub fn post(&mut self, accepts: Accepts) {
         let has_message = self.events.iter().any(|event| matches!(event, FabricEvent::Message { .. }));
-        self.posted.accepts = (!has_message).then_some(accepts);
+        self.posted = Posted { accepts: (!has_message).then_some(accepts), ..Posted::default() };
     }
 
     /// Returns the link whose body is arriving in the memory of the posted receive, and the body's length, if there is one.
@@ -98,12 +97,31 @@ impl FabricLinks {
         self.posted.filling.map(|(link, _, bytes)| (link, bytes))
     }
 
-    /// Ends the posted receive. Returns the link whose body has not arrived wholly: it is to be ended, and the peer sends the
-    /// message again.
+    /// Returns how many bytes have been copied into the memory of the posted receive, if its body comes in frames and has not
+    /// arrived wholly.
+    pub fn copied_to_room(&self) -> Option<usize> {
+        let (name, ..) = self.posted.filling.filter(|_| self.posted.room.is_some())?;
+        self.neighbours.get(&name)?.link.placed().map(|(arrived, _)| arrived)
+    }
+
+    /// Ends the posted receive. What has arrived of a body in frames is copied to other memory, where the rest follows. Returns
+    /// the link whose body is read and has not arrived wholly: it is to be ended, and the peer sends the message again.
     pub fn end_posted(&mut self) -> Option<LinkName> {
         self.posted.close();
-        self.posted.room = None;
-        self.posted.filling.take().map(|(link, ..)| link)
+        let (name, ..) = self.posted.filling.take()?;
+        let Some(room) = self.posted.room.take() else { return Some(name) };
+        let from = self.neighbours.get_mut(&name)?;
+        let (arrived, bytes) = from.link.placed()?;
+        let (spares, rooms) = self.endpoint.body_memory();
+        match rooms.read(&room, arrived).zip(spares.take(bytes)) {
+            Some((part, mut body)) => {
+                count_copy(part.len());
+                body.extend_from_slice(part);
+                from.link.replace_placed(body);
+            }
+            None => self.give_up(name, Broken::NoMemory),
+        }
+        None
     }
 
     /// Returns the place of this body in the memory of the posted receive, if the receive waits for it.

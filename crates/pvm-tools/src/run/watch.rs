@@ -397,14 +397,14 @@ impl<'a> Run<'a> {
         let _ = self.signal_all(SIGKILL);
     }
 
-    /// Passes the first signal on to the tasks; a second signal kills them. After a SIGQUIT, tasks that have not ended
-    /// after [`END_GRACE`] are killed too.
+    /// Passes the first signal on to the tasks; a second signal kills them. After a SIGQUIT or a SIGHUP (which spawned tasks
+    /// ignore), tasks that have not ended after [`END_GRACE`] are killed too.
     fn pass_on(&mut self, signal: i32) {
         self.signals_taken += 1;
         if self.signals_taken > 1 {
             return self.kill_all();
         }
-        if signal == SIGQUIT {
+        if matches!(signal, SIGQUIT | SIGHUP) {
             self.kill_at = Some(Instant::now() + END_GRACE);
         }
         let _ = self.signal_all(signal);

@@ -8,12 +8,13 @@ use super::{
 /// The memory of eager bodies.
 pub trait BodyMemory {
     /// Returns the place of a body of this length: [`ArrivedBody::Here`] with an empty vector, or [`ArrivedBody::Placed`].
-    /// Returns `None` if there is no memory. `next`: the number and the content of the message, if no other one is delivered
-    /// before it.
+    /// Returns `None` if there is no memory. `next`: the number and the content of the message; `None` if other messages of the
+    /// link may be delivered before it.
     fn reserve(&mut self, bytes: usize, next: Option<(u64, &[u8])>) -> Option<ArrivedBody>;
 
-    /// Copies the next bytes of a body whose place is [`ArrivedBody::Placed`], from this position on.
-    fn write(&mut self, at: usize, bytes: &[u8]);
+    /// Copies the next bytes of the body whose place is [`ArrivedBody::Placed`], from this position on. Returns false if
+    /// the place is not there any more.
+    fn write(&mut self, at: usize, bytes: &[u8]) -> bool;
 }
 
 /// Memory that always becomes the link's.
@@ -22,7 +23,7 @@ impl<F: FnMut(usize) -> Option<Vec<u8>>> BodyMemory for F {
         self(bytes).map(ArrivedBody::Here)
     }
 
-    fn write(&mut self, _: usize, _: &[u8]) {
+    fn write(&mut self, _: usize, _: &[u8]) -> bool {
         unreachable!("the body is here")
     }
 }
@@ -200,7 +201,11 @@ impl Link {
         let left = left.ok_or(Violation::Piece)?;
         match &mut last.body {
             ArrivedBody::Here(body) => body.extend_from_slice(bytes),
-            ArrivedBody::Placed { bytes: all } => memory.write(*all - last.bytes_to_come as usize, bytes),
+            ArrivedBody::Placed { bytes: all } => {
+                if !memory.write(*all - last.bytes_to_come as usize, bytes) {
+                    self.events.push_back(Event::NoMemory);
+                }
+            }
             ArrivedBody::None | ArrivedBody::Read => return Err(Violation::Piece),
         }
         last.bytes_to_come = left;
@@ -208,6 +213,24 @@ impl Link {
             last.awaited.clear();
         }
         Ok(())
+    }
+
+    /// Returns how many bytes of the body that the owner has placed have arrived, and its length, if it is not complete.
+    pub fn placed(&self) -> Option<(usize, usize)> {
+        let last = self.arrivals.back().filter(|last| last.bytes_to_come > 0)?;
+        match last.body {
+            ArrivedBody::Placed { bytes } => Some((bytes - last.bytes_to_come as usize, bytes)),
+            _ => None,
+        }
+    }
+
+    /// Replaces the place of this body by memory with a copy of the bytes that have arrived.
+    pub fn replace_placed(&mut self, body: Vec<u8>) {
+        let arrived = self.placed().map(|(arrived, _)| arrived);
+        assert_eq!(arrived, Some(body.len()), "the copy has what has arrived");
+        if let Some(last) = self.arrivals.back_mut() {
+            last.body = ArrivedBody::Here(body);
+        }
     }
 
     /// Takes a piece of the last message's body in.

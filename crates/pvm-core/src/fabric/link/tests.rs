@@ -74,6 +74,8 @@ struct Placer {
     asked: u64,
     /// The body that is placed: the number of its message, and its bytes.
     placed: Option<(u64, Vec<u8>)>,
+    /// How many places were needed for something else before the end.
+    replaced: u64,
 }
 
 impl BodyMemory for Placer {
@@ -90,10 +92,11 @@ impl BodyMemory for Placer {
         memory(bytes).map(ArrivedBody::Here)
     }
 
-    fn write(&mut self, at: usize, bytes: &[u8]) {
+    fn write(&mut self, at: usize, bytes: &[u8]) -> bool {
         let (_, body) = self.placed.as_mut().expect("a body is placed");
         assert_eq!(at, body.len());
         body.extend_from_slice(bytes);
+        true
     }
 }
 
@@ -136,6 +139,16 @@ impl Side {
         if let Some(Lacking { message, at, bytes, .. }) = self.link.lacking() {
             let place = Offered { bytes: bytes.min(PIECE_BYTES), address: message * 4096 + at, key: 77 };
             self.link.add_piece(place, [at as u8; PIECE_TAG_BYTES]);
+        }
+    }
+
+    /// Needs the place of a body that has not arrived wholly for something else.
+    fn replace_placed(&mut self) {
+        if let Some((arrived, bytes)) = self.link.placed() {
+            let (number, body) = self.placer.placed.take().expect("the body is placed");
+            assert_eq!((arrived, bytes as u64), (body.len(), body_bytes(number)));
+            self.link.replace_placed(body);
+            self.placer.replaced += 1;
         }
     }
 
@@ -184,7 +197,7 @@ impl Side {
     }
 
     fn step(&mut self, random: &mut Prng, peer_wire: &mut VecDeque<Vec<u8>>) {
-        match random.below(8) {
+        match random.below(9) {
             0 => self.send(),
             1 | 2 => peer_wire.extend(next_frame(&mut self.link)),
             3 => {
@@ -200,6 +213,7 @@ impl Side {
             }
             5 => self.link.report_taken(),
             6 => self.link.report_taken_pieces(),
+            7 => self.replace_placed(),
             _ => self.add_piece(),
         }
         self.take_events();
@@ -255,17 +269,18 @@ fn settle([one, other]: &mut [Side; 2]) {
 
 #[test]
 fn messages_keep_their_order_and_no_frame_lacks_a_buffer() {
-    let mut placed = 0;
+    let (mut placed, mut replaced) = (0, 0);
     for seed in 1..200 {
         let mut sides = run(seed, 2000);
         settle(&mut sides);
         let [one, other] = sides;
         assert!(one.sent > 50 && other.sent > 50, "seed {seed} sends little");
         placed += (one.placer.asked + other.placer.asked) / 2;
+        replaced += one.placer.replaced + other.placer.replaced;
         assert_eq!((one.delivered, other.delivered), (other.sent, one.sent), "seed {seed}");
         assert!(one.link.is_all_taken() && other.link.is_all_taken(), "seed {seed}");
     }
-    assert!(placed > 1000, "{placed} bodies were placed");
+    assert!(placed > 500 && replaced > 100, "{placed} bodies were placed, {replaced} places replaced");
 }
 
 #[test]
@@ -521,6 +536,26 @@ fn without_memory_for_an_eager_body_the_owner_is_told() {
     one.send_eager(vec![1], 5);
     other.receive(&next_frame(&mut one).unwrap(), &mut |_| None).unwrap();
     assert_eq!((other.poll_event(), other.taken()), (Some(Event::NoMemory), 0));
+}
+
+#[test]
+fn a_body_whose_place_is_gone_ends_the_link() {
+    struct Gone;
+    impl BodyMemory for Gone {
+        fn reserve(&mut self, bytes: usize, next: Option<(u64, &[u8])>) -> Option<ArrivedBody> {
+            assert_eq!(next, Some((0, &[1][..])));
+            Some(ArrivedBody::Placed { bytes })
+        }
+
+        fn write(&mut self, _: usize, _: &[u8]) -> bool {
+            false
+        }
+    }
+    let [mut one, mut other] = pair([4, 4]);
+    one.send_eager(vec![1], 5);
+    other.receive(&next_frame(&mut one).unwrap(), &mut Gone).unwrap();
+    let events: Vec<Event> = std::iter::from_fn(|| other.poll_event()).collect();
+    assert!(events.contains(&Event::NoMemory), "{events:?}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! One-call receives of long messages: the body is read from its sender's memory straight to its place.
+//! One-call receives of long messages: the body is read from its sender's memory, or copied from its frames, straight to its
+//! place.
 //!
 //! A receive that waits for a long message lends its memory to the fabric. It also tells the sender, if it names one, that it
 //! waits: the sender may then lend the memory of its message (module `lent`).
@@ -46,6 +47,9 @@ pub(super) fn is_wanted(words: &[u8], meta: &Meta, bytes: usize) -> bool {
     let [ctx, tag, ..] = meta.map(|word| word as i32);
     bytes as u64 <= room && accepts(&filter, ANY, tag, ctx)
 }
+/// While a body comes in frames, the receive waits for the next one for this time. The rest of it may come much later: its
+/// sender may compute before it sends more.
+const FRAME_TIME: Duration = Duration::from_millis(1);
 /// While a body arrives, the task polls without a pause for this time.
 pub(super) const SPIN_TIME: Duration = Duration::from_millis(20);
 /// While a body arrives, the task looks at this interval for what arrives by other ways.
@@ -90,14 +94,20 @@ impl FabricRoute {
         }
     }
 
-    /// Returns the peer whose body is being read into the memory of the posted receive, and the body's length, if there is one.
+    /// Returns the peer whose body is arriving in the memory of the posted receive, and the body's length, if there is one.
     fn filling(&self) -> Option<(Tid, usize)> {
         let State::Open(fabric) = &self.state else { return None };
         let (name, bytes) = fabric.filling()?;
         self.links.iter().find(|link| link.name == name).map(|link| (link.peer, bytes))
     }
 
-    /// Ends the posted receive. Returns the message that was read into its memory, and the length of its body.
+    /// Returns how much of a body in frames is there, if the posted receive waits for the rest.
+    fn copied(&self) -> Option<usize> {
+        let State::Open(fabric) = &self.state else { return None };
+        fabric.copied_to_room()
+    }
+
+    /// Ends the posted receive. Returns the message that has arrived in its memory, and the length of its body.
     fn end_posted(&mut self) -> Option<(Tid, Meta, usize)> {
         let State::Open(fabric) = &mut self.state else { return self.filled.take() };
         if let Some(at) = fabric.end_posted().and_then(|name| self.links.iter().position(|link| link.name == name)) {
@@ -191,13 +201,20 @@ impl Task {
         filled
     }
 
-    /// Polls until the body has arrived, or cannot arrive any more, but at most for this time.
+    /// Polls until the body has arrived, or cannot arrive any more, but at most for this time. If it comes in frames, only as
+    /// long as they come one soon after the other.
     fn wait_until_filled(&mut self, limit: Duration) {
         let begun = Instant::now();
-        let mut looked = begun;
+        let (mut looked, mut moved, mut copied) = (begun, begun, None);
         while let Some(member) = self.member.as_mut().filter(|member| member.fabric.filling().is_some()) {
             let now = Instant::now();
             if now - begun > limit {
+                return;
+            }
+            let copied_now = member.fabric.copied();
+            if copied_now != copied {
+                (copied, moved) = (copied_now, now);
+            } else if copied.is_some() && now - moved > FRAME_TIME {
                 return;
             }
             if now - begun > SPIN_TIME {

@@ -75,7 +75,7 @@ impl Lent {
     }
 }
 
-/// Memory that is lent, for a body that a processor copies.
+/// Memory that is lent, into which a processor copies a body.
 #[derive(Debug)]
 pub struct Room {
     start: NonNull<u8>,
@@ -92,6 +92,15 @@ impl Rooms<'_> {
     pub fn take(&self, bytes: usize) -> Option<Room> {
         let loan = self.0.changes.load(Relaxed);
         self.0.take(bytes).map(|(start, _)| Room { start, bytes, loan })
+    }
+
+    /// Returns the first bytes, or `None` if the memory is the caller's again, or ends before.
+    pub fn read<'b>(&self, room: &'b Room, bytes: usize) -> Option<&'b [u8]> {
+        if !self.0.is_in(room.loan) || bytes > room.bytes {
+            return None;
+        }
+        // SAFETY: the memory is lent, nothing writes to it while the room is borrowed, and it has this many bytes.
+        Some(unsafe { std::slice::from_raw_parts(room.start.as_ptr(), bytes) })
     }
 
     /// Copies bytes to this position. Returns false if the memory is the caller's again, or ends before.

@@ -372,12 +372,17 @@ impl Endpoint {
         unsafe { std::slice::from_raw_parts(self.buffer(slot.index), slot.bytes) }
     }
 
-    /// Returns the message in a receive buffer, to be changed in place, and memory for bodies that it brings: new, and that
-    /// which is lent.
+    /// Returns the message in a receive buffer, to be changed in place, and where its body may go: memory of earlier bodies, and
+    /// the memory that is lent.
     pub fn message_mut(&mut self, slot: &mut Slot) -> (&mut [u8], &mut SpareBodies, Rooms<'_>) {
         // SAFETY: as in `message`; the slot is borrowed too, so there is no second reference.
         let message = unsafe { std::slice::from_raw_parts_mut(self.buffer(slot.index), slot.bytes) };
         (message, &mut self.spare_bodies, Rooms(&self.lent))
+    }
+
+    /// Returns where a body may go: memory of earlier bodies, and the memory that is lent.
+    pub fn body_memory(&mut self) -> (&mut SpareBodies, Rooms<'_>) {
+        (&mut self.spare_bodies, Rooms(&self.lent))
     }
 
     /// Posts a receive buffer again.

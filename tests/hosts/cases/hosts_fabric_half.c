@@ -1,0 +1,87 @@
+/* A long message in frames arrives by half, because its sender computes before the rest has room. A receive that waits goes
+ * on with other messages, gets the rest when it comes, and the link stays.
+ */
+//@ ours-only D3: skip
+//@ daemon-env PVM_FABRIC=tcp
+//@ daemon-env PVM_TRUSTED_NET=1
+//@ timeout 90
+#include "fabric.h"
+
+/* Two bodies of this length are more than the credits of a link allow. */
+#define LENGTH (250 << 10)
+#define COUNT 3
+#define ROUNDS 2
+
+enum { BEGIN = PONG + 1, READY, BODY, OTHER };
+
+static char body[LENGTH];
+
+static void fill(int number)
+{
+    int i;
+    for (i = 0; i < LENGTH; i++)
+        body[i] = (char)(i * 7 + (i >> 9) + number);
+}
+
+static int is_right(int number)
+{
+    int i;
+    for (i = 0; i < LENGTH; i++)
+        if (body[i] != (char)(i * 7 + (i >> 9) + number))
+            return 0;
+    return 1;
+}
+
+/* Sends bodies when it is told to, and then does not call the library for a while. */
+static void child(void)
+{
+    int parent = pvm_parent(), tag, i, round;
+    do {
+        pvm_bufinfo(pvm_recv(parent, -1), NULL, &tag, NULL);
+        say(parent, PONG, 0);
+    } while (tag != BEGIN);
+    for (round = 0; round < ROUNDS; round++) {
+        pvm_recv(parent, READY);
+        for (i = 0; i < COUNT; i++) {
+            fill(i);
+            pvm_psend(parent, BODY, body, LENGTH, PVM_BYTE);
+        }
+        say(parent, OTHER, round);
+        /* These first bodies of a link come in frames; later ones may be read. */
+        if (round % 2)
+            sleep(4);
+        else
+            usleep(20000);
+    }
+    pvm_recv(parent, READY);
+}
+
+int main(int argc, char **argv)
+{
+    int tid, i, round, right = 0, others = 0;
+    (void)argv;
+    case_begin();
+    pvm_mytid();
+    if (argc > 1) {
+        child();
+        pvm_exit();
+        return 0;
+    }
+    tid = spawn_on("bravo", "child");
+    SHOW(settle(tid));
+    say(tid, BEGIN, 0);
+    for (round = 0; round < ROUNDS; round++) {
+        say(tid, READY, 0);
+        for (i = 0; i < COUNT; i++) {
+            memset(body, 0x5a, sizeof body);
+            pvm_precv(tid, BODY, body, LENGTH, PVM_BYTE, NULL, NULL, NULL);
+            right += is_right(i);
+        }
+        others += case_receive(tid, OTHER, PATIENCE) > 0;
+    }
+    printf("right: %d of %d, others: %d of %d\n", right, ROUNDS * COUNT, others, ROUNDS);
+    printf("takes the fabric: %d\n", pvm_getopt(PvmFabricTasks));
+    say(tid, READY, 0);
+    pvm_exit();
+    return 0;
+}
