@@ -142,7 +142,8 @@ impl Task {
         member.request(request, purpose).map(Ticket)
     }
 
-    /// If a call waits for an entry of a mailbox, sends a request from within a handler. The reply ends that wait.
+    /// If a call waits for an entry of a mailbox, sends a request from within a handler. The reply ends that wait. The
+    /// daemon is not told that nobody waits for its own reply any more, which is dropped.
     pub fn end_info_wait(&mut self, request: Request) -> Result<(), Code> {
         let member = self.member.as_mut().ok_or(Code::SysErr)?;
         match member.requests.awaited_info() {
