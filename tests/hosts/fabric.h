@@ -29,4 +29,30 @@ static int settle(int peer)
     return pvm_getopt(PvmFabricTasks);
 }
 
+/* Answers the parent's messages until it has sent one with this tag. */
+static void answer_until(int last)
+{
+    int parent = pvm_parent(), tag;
+    do {
+        pvm_bufinfo(pvm_recv(parent, -1), NULL, &tag, NULL);
+        say(parent, PONG, 0);
+    } while (tag != last);
+}
+
+/* Begins a case of two tasks. Returns the other one, which runs `child` on another host, when both use the fabric. */
+static int begin_with(void (*child)(void), int argc)
+{
+    int tid;
+    case_begin();
+    pvm_mytid();
+    if (argc > 1) {
+        child();
+        pvm_exit();
+        exit(0);
+    }
+    tid = spawn_on("bravo", "child");
+    SHOW(settle(tid));
+    return tid;
+}
+
 #endif

@@ -30,15 +30,6 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Returns shell commands that set it for connections through the network of the host with that number.
-pub fn on_network(number: usize) -> String {
-    let name = usual();
-    format!(
-        "ip route change 10.77.0.0/24 dev eth0 proto kernel scope link src 10.77.0.{number} congctl {name} && {{ \
-         test ! -e /proc/sys/net/ipv6 || ip -6 route change fd77::/64 dev eth0 proto kernel metric 256 congctl {name}; }}"
-    )
-}
-
 /// Moves the calling thread, and the programs that it starts, to a new network: a loopback interface with this congestion
 /// control, and an address that is not a loopback one, which some programs need. Returns the congestion control there; if
 /// the process may not make a network, that of the old one.

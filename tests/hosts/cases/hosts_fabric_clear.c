@@ -62,15 +62,7 @@ int main(int argc, char **argv)
 {
     int tid, i, words[5];
     (void)argv;
-    case_begin();
-    pvm_mytid();
-    if (argc > 1) {
-        child();
-        pvm_exit();
-        return 0;
-    }
-    tid = spawn_on("bravo", "child");
-    SHOW(settle(tid));
+    tid = begin_with(child, argc);
     for (i = 0; i < MESSAGES; i++) {
         int bytes = i % 2 ? LONG_BYTES : 200, k;
         for (k = 0; k < bytes; k++)

@@ -35,11 +35,8 @@ static int is_right(int number)
 /* Sends bodies when it is told to, and then does not call the library for a while. */
 static void child(void)
 {
-    int parent = pvm_parent(), tag, i, round;
-    do {
-        pvm_bufinfo(pvm_recv(parent, -1), NULL, &tag, NULL);
-        say(parent, PONG, 0);
-    } while (tag != BEGIN);
+    int parent = pvm_parent(), i, round;
+    answer_until(BEGIN);
     for (round = 0; round < ROUNDS; round++) {
         pvm_recv(parent, READY);
         for (i = 0; i < COUNT; i++) {
@@ -60,15 +57,7 @@ int main(int argc, char **argv)
 {
     int tid, i, round, right = 0, others = 0;
     (void)argv;
-    case_begin();
-    pvm_mytid();
-    if (argc > 1) {
-        child();
-        pvm_exit();
-        return 0;
-    }
-    tid = spawn_on("bravo", "child");
-    SHOW(settle(tid));
+    tid = begin_with(child, argc);
     say(tid, BEGIN, 0);
     for (round = 0; round < ROUNDS; round++) {
         say(tid, READY, 0);

@@ -80,12 +80,8 @@ static int receive_packed(int parent, int wanted, int seed)
 
 static void child(void)
 {
-    int parent = pvm_parent(), copied = LENGTHS, twice = SHORTER, wrong = 0, misplaced = 0, round, i, before, tag, buffer;
-    do {
-        buffer = pvm_recv(parent, -1);
-        pvm_bufinfo(buffer, NULL, &tag, NULL);
-        say(parent, PONG, 0);
-    } while (tag != BEGIN);
+    int parent = pvm_parent(), copied = LENGTHS, twice = SHORTER, wrong = 0, misplaced = 0, round, i, before;
+    answer_until(BEGIN);
     /* On a busy machine a body may come before its receive, but not each time. */
     for (round = 0; round < ROUNDS && copied > 0; round++) {
         copied = 0;
@@ -165,15 +161,7 @@ int main(int argc, char **argv)
 {
     int tid, lent, copied = 0, words[4];
     (void)argv;
-    case_begin();
-    pvm_mytid();
-    if (argc > 1) {
-        child();
-        pvm_exit();
-        return 0;
-    }
-    tid = spawn_on("bravo", "child");
-    SHOW(settle(tid));
+    tid = begin_with(child, argc);
     say(tid, BEGIN, 0);
     lent = serve(tid, &copied);
     /* On a trusted network, those for which the receive names its sender. */

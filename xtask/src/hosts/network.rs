@@ -211,12 +211,16 @@ fn names(count: usize) -> String {
     text
 }
 
-/// Returns the commands that give a host its addresses. If the kernel has no IPv6, the hosts have none either.
+/// Returns the commands that give a host its addresses, and their routes the usual congestion control. If the kernel has no
+/// IPv6, the hosts have none either.
 pub fn addresses(number: usize) -> String {
+    let control = congestion::usual();
+    // After its device was down, a host still has its IPv4 address.
     format!(
-        "ip addr add 10.77.0.{number}/24 dev eth0; ip link set eth0 up; \
-         test ! -e /proc/sys/net/ipv6 || ip -6 addr add fd77::{number:x}/64 dev eth0 nodad; {}",
-        congestion::on_network(number)
+        "ip addr add 10.77.0.{number}/24 dev eth0; ip link set eth0 up && \
+         ip route change 10.77.0.0/24 dev eth0 proto kernel scope link src 10.77.0.{number} congctl {control} && \
+         {{ test ! -e /proc/sys/net/ipv6 || {{ ip -6 addr add fd77::{number:x}/64 dev eth0 nodad && \
+         ip -6 route change fd77::/64 dev eth0 proto kernel metric 256 congctl {control}; }}; }}"
     )
 }
 

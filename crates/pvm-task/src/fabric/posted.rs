@@ -16,9 +16,16 @@ pub type Accepts = Box<dyn Fn(LinkName, &[u8]) -> bool>;
 pub(super) struct Posted {
     /// Which message it accepts; `None` if there is no receive, or it may accept only what has arrived before.
     accepts: Option<Accepts>,
-    /// The message whose body is read or copied into its memory: link, number, and length.
-    filling: Option<(LinkName, u64, usize)>,
-    /// Its memory, if the body is copied there.
+    /// The message whose body is arriving in its memory.
+    filling: Option<Filling>,
+}
+
+/// A message whose body is arriving in the memory of the receive.
+struct Filling {
+    link: LinkName,
+    message: u64,
+    bytes: usize,
+    /// The memory, if the body is copied there from frames; otherwise it is read.
     room: Option<Room>,
 }
 
@@ -33,11 +40,9 @@ pub(super) struct EagerMemory<'a> {
 impl BodyMemory for EagerMemory<'_> {
     fn reserve(&mut self, bytes: usize, next: Option<(u64, &[u8])>) -> Option<ArrivedBody> {
         let accepts = |content| self.posted.accepts.as_ref().is_some_and(|accepts| accepts(self.link, content));
-        if let Some((number, _)) = next.filter(|(_, content)| accepts(content)) {
+        if let Some((message, _)) = next.filter(|(_, content)| accepts(content)) {
             if let Some(room) = self.rooms.take(bytes) {
-                self.posted.close();
-                self.posted.filling = Some((self.link, number, bytes));
-                self.posted.room = Some(room);
+                self.posted.fill(Filling { link: self.link, message, bytes, room: Some(room) });
                 return Some(ArrivedBody::Placed { bytes });
             }
         }
@@ -46,8 +51,8 @@ impl BodyMemory for EagerMemory<'_> {
 
     fn write(&mut self, at: usize, bytes: &[u8]) -> bool {
         count_copy(bytes.len());
-        let is_ours = self.posted.filling.is_some_and(|(link, ..)| link == self.link);
-        is_ours && self.posted.room.as_mut().is_some_and(|room| self.rooms.write(room, at, bytes))
+        let filling = self.posted.filling.as_mut().filter(|filling| filling.link == self.link);
+        filling.and_then(|filling| filling.room.as_mut()).is_some_and(|room| self.rooms.write(room, at, bytes))
     }
 }
 
@@ -57,14 +62,15 @@ impl Posted {
         self.accepts = None;
     }
 
-    /// Returns the length of the body of this message if it was read into the memory of the receive.
+    fn fill(&mut self, filling: Filling) {
+        *self = Posted { accepts: None, filling: Some(filling) };
+    }
+
+    /// Returns the length of the body of this message if it has arrived in the memory of the receive.
     pub fn take_filled(&mut self, link: LinkName, message: u64) -> Option<usize> {
-        match self.filling {
-            Some((of, number, bytes)) if (of, number) == (link, message) => {
-                (self.filling, self.room) = (None, None);
-                Some(bytes)
-            }
-            _ => {
+        match self.filling.take_if(|filling| (filling.link, filling.message) == (link, message)) {
+            Some(filling) => Some(filling.bytes),
+            None => {
                 self.close();
                 None
             }
@@ -73,9 +79,7 @@ impl Posted {
 
     /// Forgets the message of a link that has ended.
     pub fn forget(&mut self, link: LinkName) {
-        if self.filling.is_some_and(|(of, ..)| of == link) {
-            (self.filling, self.room) = (None, None);
-        }
+        self.filling.take_if(|filling| filling.link == link);
     }
 }
 
@@ -89,37 +93,37 @@ impl FabricLinks {
     /// another message arrives first.
     pub fn post(&mut self, accepts: Accepts) {
         let has_message = self.events.iter().any(|event| matches!(event, FabricEvent::Message { .. }));
-        self.posted = Posted { accepts: (!has_message).then_some(accepts), ..Posted::default() };
+        self.posted = Posted { accepts: (!has_message).then_some(accepts), filling: None };
     }
 
     /// Returns the link whose body is arriving in the memory of the posted receive, and the body's length, if there is one.
     pub fn filling(&self) -> Option<(LinkName, usize)> {
-        self.posted.filling.map(|(link, _, bytes)| (link, bytes))
+        self.posted.filling.as_ref().map(|filling| (filling.link, filling.bytes))
     }
 
     /// Returns how many bytes have been copied into the memory of the posted receive, if its body comes in frames and has not
     /// arrived wholly.
     pub fn copied_to_room(&self) -> Option<usize> {
-        let (name, ..) = self.posted.filling.filter(|_| self.posted.room.is_some())?;
-        self.neighbours.get(&name)?.link.placed().map(|(arrived, _)| arrived)
+        let filling = self.posted.filling.as_ref().filter(|filling| filling.room.is_some())?;
+        self.neighbours.get(&filling.link)?.link.placed().map(|(arrived, _)| arrived)
     }
 
     /// Ends the posted receive. What has arrived of a body in frames is copied to other memory, where the rest follows. Returns
     /// the link whose body is read and has not arrived wholly: it is to be ended, and the peer sends the message again.
     pub fn end_posted(&mut self) -> Option<LinkName> {
         self.posted.close();
-        let (name, ..) = self.posted.filling.take()?;
-        let Some(room) = self.posted.room.take() else { return Some(name) };
-        let from = self.neighbours.get_mut(&name)?;
+        let Filling { link, room, .. } = self.posted.filling.take()?;
+        let Some(room) = room else { return Some(link) };
+        let from = self.neighbours.get_mut(&link)?;
         let (arrived, bytes) = from.link.placed()?;
         let (spares, rooms) = self.endpoint.body_memory();
         match rooms.read(&room, arrived).zip(spares.take(bytes)) {
+            // The whole body is counted when it is delivered.
             Some((part, mut body)) => {
-                count_copy(part.len());
                 body.extend_from_slice(part);
                 from.link.replace_placed(body);
             }
-            None => self.give_up(name, Broken::NoMemory),
+            None => self.give_up(link, Broken::NoMemory),
         }
         None
     }
@@ -138,8 +142,7 @@ impl FabricLinks {
         }
         let place = self.endpoint.make_place_in_room(bytes)?;
         if place.is_some() {
-            self.posted.close();
-            self.posted.filling = Some((name, message, bytes));
+            self.posted.fill(Filling { link: name, message, bytes, room: None });
         }
         Ok(place)
     }
