@@ -109,7 +109,7 @@ impl World {
             Action::DropData { host } => self.drop_data(node, host),
             Action::SendHost { host, frame } => self.send_host(node, host, &frame),
             Action::Broadcast { bytes } => self.broadcast(node, &bytes),
-            Action::HearBroadcasts { .. } => {}
+            Action::HearBroadcasts { .. } | Action::Withdraw => {}
             Action::SendAlong { to, frame } => self.send_along(node, to, &frame),
             Action::Joined { .. } => {
                 let (tid, now) = (self.nodes[node].tid, self.now);

@@ -1,4 +1,5 @@
 //! The command line (contract 5.1).
+use crate::start::job_keeper::{self, Kept};
 use lexopt::prelude::*;
 use pvm_core::dialogue::unhex;
 use pvm_core::tid::Tid;
@@ -49,6 +50,8 @@ pub enum Command {
     Version,
     /// Look host names up for a daemon that must not wait.
     Resolve(Vec<String>),
+    /// Remove the files of a daemon that is killed.
+    Keep(Kept),
 }
 
 /// Options of a daemon.
@@ -91,6 +94,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, l
             Long("resolve") => {
                 let names = parser.raw_args()?.map(|name| name.to_string_lossy().into_owned()).collect();
                 return Ok(Command::Resolve(names));
+            }
+            Long(job_keeper::SWITCH) => {
+                let kept = Kept::parse(parser.raw_args()?);
+                return kept.map(Command::Keep).ok_or_else(|| "it takes a process and three paths".into());
             }
             Short('d') => {
                 let text = parser.value()?.string()?;

@@ -65,6 +65,7 @@ pub fn main() -> ExitCode {
         Command::Resolve(names) => {
             resolve::answer(&names, &std::sync::Mutex::new(std::io::stdout())).map_err(Into::into)
         }
+        Command::Keep(kept) => kept.keep().map_err(Into::into),
         Command::Serve(options) => serve(&options),
     };
     match result {

@@ -62,9 +62,7 @@ impl Log {
     pub fn remove_unless_printed_to(&mut self) {
         if self.file.is_some() && !self.is_printed_to {
             self.file = None;
-            // A log that cannot be removed stays.
-            let _ = std::fs::remove_file(&self.path);
-            let _ = std::fs::remove_file(old(&self.path));
+            remove(&self.path);
         }
     }
 
@@ -94,6 +92,12 @@ impl Log {
         }
         self.bytes = 0;
     }
+}
+
+/// Removes a log and the previous log. What cannot be removed stays.
+pub fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
+    let _ = std::fs::remove_file(old(path));
 }
 
 /// Returns the name of the previous log.

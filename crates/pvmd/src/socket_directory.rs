@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// The socket's name in its directory.
 const SOCKET: &str = "s";
+/// A file beside the socket that says: the log is to stay, also if the daemon is killed.
+const KEEPS_LOG: &str = "keep-log";
 /// The maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
 /// The number of random bytes in the directory's name.
@@ -20,6 +22,7 @@ pub struct SocketDirectory {
     directory: PathBuf,
     socket: PathBuf,
     identity: (u64, u64),
+    is_withdrawn: bool,
     published: Option<Published>,
 }
 
@@ -87,7 +90,9 @@ impl SocketDirectory {
         let address = SocketAddrUnix::new(&socket)?;
         rustix::fs::mkdir(&directory, Mode::RWXU)?;
         match listen(&address, &socket) {
-            Ok((listener, identity)) => Ok(SocketDirectory { listener, directory, socket, identity, published: None }),
+            Ok((listener, identity)) => {
+                Ok(SocketDirectory { listener, directory, socket, identity, is_withdrawn: false, published: None })
+            }
             Err(errno) => {
                 let _ = std::fs::remove_dir_all(&directory);
                 Err(errno)
@@ -112,8 +117,20 @@ impl SocketDirectory {
         }
     }
 
-    /// Returns whether the socket and the rendezvous file that this daemon made still exist.
+    /// Removes the files before the daemon ends.
+    pub fn withdraw(&mut self) {
+        self.is_withdrawn = true;
+        // The rendezvous file is removed first, so that nobody finds a socket that is about to vanish.
+        self.published = None;
+        let _ = std::fs::remove_file(&self.socket);
+        remove(&self.directory);
+    }
+
+    /// Returns whether the socket and the rendezvous file that this daemon made still exist, or were withdrawn.
     pub fn exists(&self) -> bool {
+        if self.is_withdrawn {
+            return true;
+        }
         let socket =
             rustix::fs::lstat(&self.socket).is_ok_and(|status| (status.st_dev, status.st_ino) == self.identity);
         socket && self.published.as_ref().is_none_or(Published::is_current)
@@ -131,11 +148,25 @@ fn listen(address: &SocketAddrUnix, path: &Path) -> Result<(OwnedFd, (u64, u64))
 
 impl Drop for SocketDirectory {
     fn drop(&mut self) {
-        // The rendezvous file is removed first, so that nobody finds a socket that is about to vanish.
-        self.published = None;
-        let _ = std::fs::remove_file(&self.socket);
-        let _ = std::fs::remove_dir(&self.directory);
+        self.withdraw();
     }
+}
+
+/// Notes in the directory of a daemon that the log is to stay.
+pub fn keep_log(directory: &Path) {
+    // Without the note, the log of a daemon that is killed may be removed.
+    let _ = std::fs::File::create(directory.join(KEEPS_LOG));
+}
+
+/// Returns whether the log is to stay.
+pub fn keeps_log(directory: &Path) -> bool {
+    directory.join(KEEPS_LOG).exists()
+}
+
+/// Removes a directory without a socket.
+fn remove(directory: &Path) {
+    let _ = std::fs::remove_file(directory.join(KEEPS_LOG));
+    let _ = std::fs::remove_dir(directory);
 }
 
 fn directory_prefix() -> String {
@@ -153,6 +184,6 @@ fn remove_stale(socket: &Path) {
     });
     if named && own && socket.ends_with(SOCKET) {
         let _ = std::fs::remove_file(socket);
-        let _ = std::fs::remove_dir(directory);
+        remove(directory);
     }
 }

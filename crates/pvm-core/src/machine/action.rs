@@ -111,6 +111,8 @@ pub enum Action {
     DropData { host: Tid },
     /// This daemon's host now belongs to a machine: apply the settings of the machine, and let tasks connect.
     Joined { shared: MachineSettings, options: HostOptions },
+    /// The master is lost, and this host ends: nobody needs the daemon's files any more.
+    Withdraw,
     /// Everything has ended: exit.
     Stop,
 }

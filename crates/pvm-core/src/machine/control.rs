@@ -67,6 +67,7 @@ impl SubMachine for Control {
         if let (Event::MasterLost(why), false) = (event, core.halting) {
             let name = core.hosts.name_of(core.hosts.master());
             core.log(format!("lost the master {name}: {why}; this host ends with all its tasks"));
+            core.push(Action::Withdraw);
             self.halt(core, None);
         }
     }

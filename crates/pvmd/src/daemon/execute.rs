@@ -1,6 +1,6 @@
 //! Executes the actions of the machine. One `match` has an arm for each action, so that a missing arm does not compile.
 use super::Daemon;
-use crate::clock;
+use crate::{clock, socket_directory};
 use pvm_core::machine::{Action, Connection, SpawnId};
 use pvm_core::proto::{ByteBuf, Welcome};
 use pvm_core::tid::Tid;
@@ -68,6 +68,7 @@ impl Daemon {
                 self.call_direct(ticket, [task, peer], &addresses, call);
             }
             Action::CancelDirect { ticket } => self.cancel_direct(ticket),
+            Action::Withdraw => self.withdraw(),
             Action::Stop => self.stopped = true,
         }
     }
@@ -115,7 +116,7 @@ impl Daemon {
             Tid::DAEMON => self.log.bytes_line(line),
             tid => {
                 if self.log.printed_line(&[format!("[{tid}] ").as_bytes(), line].concat()) {
-                    self.job_keeper.keep_log();
+                    socket_directory::keep_log(self.socket_directory.files().0);
                 }
             }
         }

@@ -22,10 +22,10 @@ use crate::processes::spawner::ProcessSpawner;
 use crate::refused_datagrams::RefusedDatagrams;
 use crate::route::Route;
 use crate::settings::Settings;
-use crate::socket_directory::SocketDirectory;
+use crate::socket_directory::{self, SocketDirectory};
 use crate::source::Source;
 use crate::start::Starter;
-use crate::start::job_keeper::{self, JobKeeper};
+use crate::start::job_keeper;
 use crate::start::job_watch::JobWatch;
 use crate::start::remote_starts::RemoteStarts;
 use pending_work::PendingWork;
@@ -85,7 +85,6 @@ pub struct Daemon {
     starter: Starter,
     remote_starts: RemoteStarts,
     job_watch: JobWatch,
-    job_keeper: JobKeeper,
     /// Whether the terminal is still needed, so that a person can start hosts.
     holds_terminal: bool,
     host_links: HostLinks,
@@ -170,7 +169,6 @@ impl Daemon {
             starter,
             remote_starts,
             job_watch,
-            job_keeper: JobKeeper::default(),
             holds_terminal: false,
             host_links,
             broadcast,
@@ -208,12 +206,32 @@ impl Daemon {
         Ok(())
     }
 
-    fn start_job_keeper(&mut self) {
+    fn start_job_keeper(&self) {
         let (directory, Some(rendezvous)) = self.socket_directory.files() else { return };
         if self.is_of_job() {
+            if self.machine.debug_mask() != 0 {
+                socket_directory::keep_log(directory);
+            }
             let files = job_keeper::Files { directory, rendezvous, log: self.log.path() };
             let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-            self.job_keeper = JobKeeper::start(variable, &files);
+            job_keeper::start(variable, &files);
+        }
+    }
+
+    /// Removes the files of a machine that belongs to a job before the tasks end. The job is over, and the job system
+    /// may kill this daemon at any moment.
+    fn withdraw(&mut self) {
+        if self.is_of_job() {
+            self.socket_directory.withdraw();
+            self.remove_log();
+        }
+    }
+
+    /// Removes the log of a machine that belongs to a job, unless somebody may read it. Each job has a log of its own,
+    /// and nobody else would remove it.
+    fn remove_log(&mut self) {
+        if self.is_of_job() && self.machine.debug_mask() == 0 {
+            self.log.remove_unless_printed_to();
         }
     }
 
@@ -252,11 +270,7 @@ impl Daemon {
             self.log.line(&line);
         }
         self.log.line("halted");
-        if self.is_of_job() && self.machine.debug_mask() == 0 {
-            // Each job has a log of its own, and nobody would remove it.
-            self.log.remove_unless_printed_to();
-        }
-        self.job_keeper.done();
+        self.remove_log();
         Ok(())
     }
 

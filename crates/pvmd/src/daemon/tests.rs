@@ -38,10 +38,16 @@ struct Fixture {
 impl Fixture {
     /// Returns a daemon that has both links to the master.
     fn new() -> Fixture {
+        Fixture::of_machine(None)
+    }
+
+    /// Returns the same in a machine of this name.
+    fn of_machine(name: Option<&str>) -> Fixture {
         let directory = TempDir::new().unwrap();
         let master_key = KeyPair::generate().unwrap();
         let mut settings = settings_in(directory.path(), Rank::Slave { own: host(2), master: host(1) });
         settings.master_key = Some(master_key.public().0);
+        settings.machine_id = name.map(Into::into);
         let key = PublicKey(settings.machine.key);
         let socket_directory = SocketDirectory::create(&settings.places).unwrap();
         let log = Log::open(&settings.places.files, &settings.temporary, settings.log_bytes_max);
@@ -178,6 +184,18 @@ fn a_daemon_ends_when_its_master_closes_the_control_link() {
     fixture.control = None;
     fixture.run_until("the daemon goes on", |fixture| fixture.daemon.stopped);
     assert!(fixture.log().contains("link to t40000: connection closed"), "{}", fixture.log());
+}
+
+#[test]
+fn a_daemon_of_a_job_that_loses_its_master_removes_its_files_before_it_ends() {
+    let files_after = |machine: Option<&str>| {
+        let mut fixture = Fixture::of_machine(machine);
+        fixture.control = None;
+        fixture.run_until("the daemon goes on", |fixture| fixture.daemon.stopped);
+        std::fs::read_dir(fixture.directory.path()).unwrap().count()
+    };
+    assert_eq!(files_after(Some("slurm-7")), 0);
+    assert_eq!(files_after(Some("mine")), 3, "the directory, the rendezvous file and the log");
 }
 
 #[test]

@@ -3,44 +3,37 @@
 //! Slurm kills what a batch script has left behind as soon as the script ends, without a warning. The first daemon is
 //! part of the batch script's step, so it cannot clean up. The other daemons have steps of their own, which Slurm asks
 //! to end.
+//!
+//! The keeper has little time. If `srun` is killed, a second process of it asks Slurm to kill the step that it has
+//! started. The batch script's step ends with all of its `srun`s, so that request follows within some milliseconds,
+//! unless the second process is killed before it acts. So the keeper is a program that waits for the daemon's end, not
+//! a shell script.
+use crate::{log, socket_directory};
 use pvm_core::hostfile::parse_host;
 use pvm_link::remote_shell::RemoteShell;
 use pvm_net::polling::poll_one;
 use rustix::event::PollFlags;
-use std::ffi::OsString;
-use std::io::Write;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+/// The switch that makes this program a keeper.
+pub const SWITCH: &str = "keep-files";
 /// How long the daemon waits for its keeper. A step begins within 0.2 s, unless the controller is very busy.
 const READY_WAIT: Duration = Duration::from_secs(3);
+/// The pause between two looks at the daemon's process on a system without descriptors of processes (before Linux 5.3).
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// The name of the node in the processes of a step.
 const NODE: &str = "SLURMD_NODENAME";
-/// What the keeper runs. When its input ends, the daemon has ended or is busy with its own end. When Slurm asks the
-/// keeper to end, all of the job ends, and little time is left.
-///
-/// The arguments: the daemon's process, its directory, its rendezvous file, its log.
-const SCRIPT: &str = r#"keep=
-sweep() {
-    case $(cat "$2" 2>/dev/null) in "$1"/*) rm -f "$2";; esac
-    rm -rf "$1"
-    [ -n "$keep" ] || rm -f "$3" "$3.old"
-    exit 0
-}
-process=$1
-shift
-trap 'sweep "$@"' TERM INT HUP
-echo ready
-while read -r word; do
-    case $word in done) exit 0;; log) keep=1;; esac
-done
-n=0
-while kill -0 "$process" 2>/dev/null; do
-    n=$((n + 1)); [ $n -le 100 ] || exit 0; sleep 0.05
-done
-sweep "$@""#;
 
 /// The files of a daemon.
 pub struct Files<'a> {
@@ -49,90 +42,123 @@ pub struct Files<'a> {
     pub log: &'a Path,
 }
 
-/// The keeper; without one, if the daemon does not run in a step of Slurm.
-#[derive(Default)]
-pub struct JobKeeper(Option<Child>);
+/// Starts a keeper of this daemon's files, if this process runs in a step of Slurm and daemons are started by `srun`.
+/// Waits until the keeper runs: a batch script may end as soon as this daemon is ready. Without a keeper, the files of a
+/// daemon that is killed stay until the next daemon of this name.
+pub fn start(variable: impl Fn(&str) -> Option<OsString>, files: &Files<'_>) {
+    let Some(mut command) = command(variable, files) else { return };
+    let mut keeper = crate::core_dumps::as_before(|| command.spawn()).ok();
+    if let Some(output) = keeper.as_mut().and_then(|child| child.stdout.take()) {
+        // Without an answer, or after a failure, the daemon goes on without a keeper.
+        let _ = poll_one(&output, PollFlags::IN, READY_WAIT);
+    }
+}
 
-impl JobKeeper {
-    /// Starts a keeper, if this process runs in a step of Slurm and daemons are started by `srun`. Waits until the keeper
-    /// runs: a batch script may end as soon as this daemon is ready.
-    pub fn start(variable: impl Fn(&str) -> Option<OsString>, files: &Files<'_>) -> JobKeeper {
-        let shell = RemoteShell::find(&variable, false, super::CONNECT_SECONDS);
-        let node = variable(NODE).and_then(|node| parse_host(&node.to_string_lossy()).ok());
-        let Some(node) = node.filter(|_| shell == RemoteShell::Srun) else { return JobKeeper(None) };
-        let words = shell.words(&node, SCRIPT);
-        let mut command = Command::new(&words[0]);
-        shell.prepare(&mut command);
-        command.args(&words[1..]).args(["keeper", &std::process::id().to_string()]);
-        command.args([files.directory, files.rendezvous, files.log]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
-        // Without a keeper, the files of a daemon that is killed stay until the next daemon of this name.
-        let mut keeper = crate::core_dumps::as_before(|| command.spawn()).ok();
-        if let Some(output) = keeper.as_mut().and_then(|child| child.stdout.take()) {
-            // Without an answer, or after a failure, the daemon goes on without a keeper.
-            let _ = poll_one(&output, PollFlags::IN, READY_WAIT);
+/// Returns the command that starts a keeper.
+fn command(variable: impl Fn(&str) -> Option<OsString>, files: &Files<'_>) -> Option<Command> {
+    let shell = RemoteShell::find(&variable, false, super::CONNECT_SECONDS);
+    let node = parse_host(&variable(NODE)?.to_string_lossy()).ok().filter(|_| shell == RemoteShell::Srun)?;
+    let program = std::env::current_exe().ok()?;
+    let words = shell.words(&node, r#"exec "$0" "$@""#);
+    let mut command = Command::new(&words[0]);
+    shell.prepare(&mut command);
+    command.args(&words[1..]).arg(program).args([format!("--{SWITCH}"), std::process::id().to_string()]);
+    command.args([files.directory, files.rendezvous, files.log]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+    Some(command)
+}
+
+/// The daemon as its keeper knows it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kept {
+    process: Pid,
+    directory: PathBuf,
+    rendezvous: PathBuf,
+    log: PathBuf,
+}
+
+impl Kept {
+    /// Reads the words after [`SWITCH`]: the daemon's process, its directory, its rendezvous file, its log.
+    pub fn parse(words: impl Iterator<Item = OsString>) -> Option<Kept> {
+        let [process, directory, rendezvous, log] = <[OsString; 4]>::try_from(words.collect::<Vec<_>>()).ok()?;
+        let process = process.to_str()?.parse().ok().filter(|process| *process > 0).and_then(Pid::from_raw)?;
+        Some(Kept { process, directory: directory.into(), rendezvous: rendezvous.into(), log: log.into() })
+    }
+
+    /// Waits until the daemon has ended, or Slurm asks this process to end because all of the job ends. Then removes the
+    /// daemon's files.
+    pub fn keep(&self) -> io::Result<()> {
+        let (mut signals, sender) = UnixStream::pair()?;
+        for signal in [SIGTERM, SIGINT, SIGHUP] {
+            signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
         }
-        JobKeeper(keeper)
+        let process = self.process;
+        std::thread::Builder::new().spawn(move || {
+            await_end(process);
+            // The other end is there until this process ends.
+            let _ = (&sender).write(&[0]);
+        })?;
+        // Nobody reads this if the daemon has been killed already.
+        let _ = writeln!(io::stdout(), "ready");
+        let _ = signals.read(&mut [0]);
+        self.remove();
+        Ok(())
     }
 
-    /// Lets the keeper leave the log in its place.
-    pub fn keep_log(&mut self) {
-        self.say("log\n");
+    /// Removes the files, unless the daemon has done that itself: then its directory is gone.
+    fn remove(&self) {
+        if !self.directory.exists() {
+            return;
+        }
+        let socket = fs::read(&self.rendezvous).unwrap_or_default();
+        // The file may name the socket of another daemon by now.
+        if Path::new(OsStr::from_bytes(&socket)).starts_with(&self.directory) {
+            let _ = fs::remove_file(&self.rendezvous);
+        }
+        if !socket_directory::keeps_log(&self.directory) {
+            log::remove(&self.log);
+        }
+        let _ = fs::remove_dir_all(&self.directory);
     }
+}
 
-    /// Ends the keeper: the daemon has removed its files.
-    pub fn done(&mut self) {
-        self.say("done\n");
-        self.0 = None;
+/// Waits until a process has ended, whether or not its parent knows that already.
+fn await_end(process: Pid) {
+    match pidfd_open(process, PidfdFlags::empty()) {
+        Ok(descriptor) => while poll_one(&descriptor, PollFlags::IN, Duration::MAX) == Err(Errno::INTR) {},
+        Err(Errno::SRCH) => {}
+        Err(_) => {
+            while is_running(process) {
+                std::thread::sleep(LOOK_PAUSE);
+            }
+        }
     }
+}
 
-    fn say(&mut self, word: &str) {
-        // A keeper that has ended cannot be told.
-        let _ = self.0.as_mut().and_then(|child| child.stdin.as_mut()).map(|input| input.write_all(word.as_bytes()));
-    }
+/// Returns whether a process exists and is no zombie.
+fn is_running(process: Pid) -> bool {
+    let text = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
+    // The name before the state may contain anything.
+    text.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::BufRead;
 
-    /// Runs the script for a process that has ended, or runs on, and returns what is left of its files. The input ends,
-    /// or, without one, the script is asked to end.
-    fn left_after(input: Option<&str>) -> Vec<String> {
+    /// Makes the files of a daemon, lets them change, and returns what a keeper leaves of them.
+    fn left(change: impl FnOnce(&Path)) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        std::fs::create_dir(path("directory")).unwrap();
-        std::fs::write(path("rendezvous"), path("directory/s").as_os_str().as_encoded_bytes()).unwrap();
-        std::fs::write(path("log"), "ready").unwrap();
-        let mut process = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let mut keeper = Command::new("sh")
-            .args(["-c", SCRIPT, "keeper", &process.id().to_string()])
-            .args(["directory", "rendezvous", "log"].map(path))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // Before this line, a signal ends the shell.
-        let mut line = String::new();
-        std::io::BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
-        let mut stdin = keeper.stdin.take().unwrap();
-        match input {
-            Some(input) => {
-                stdin.write_all(input.as_bytes()).unwrap();
-                process.kill().and_then(|()| process.wait()).unwrap();
-                drop(stdin);
-                assert!(keeper.wait().unwrap().success());
-            }
-            None => {
-                let keeper_process = rustix::process::Pid::from_child(&keeper);
-                rustix::process::kill_process(keeper_process, rustix::process::Signal::TERM).unwrap();
-                assert!(keeper.wait().unwrap().success());
-                process.kill().and_then(|()| process.wait()).unwrap();
-            }
-        }
-        let entries = std::fs::read_dir(folder.path()).unwrap();
+        fs::create_dir(path("directory")).unwrap();
+        fs::write(path("directory/s"), "").unwrap();
+        fs::write(path("rendezvous"), path("directory/s").as_os_str().as_encoded_bytes()).unwrap();
+        fs::write(path("log"), "ready").unwrap();
+        fs::write(path("log.old"), "ready").unwrap();
+        change(folder.path());
+        let words = [OsString::from("1"), path("directory").into(), path("rendezvous").into(), path("log").into()];
+        Kept::parse(words.into_iter()).unwrap().remove();
+        let entries = fs::read_dir(folder.path()).unwrap();
         let mut left: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         left.sort();
         left
@@ -140,17 +166,40 @@ mod tests {
 
     #[test]
     fn the_files_of_a_killed_daemon_are_removed_and_a_log_that_somebody_may_read_stays() {
-        assert!(left_after(Some("")).is_empty() && left_after(None).is_empty());
-        assert_eq!(left_after(Some("log\n")), ["log"]);
-        assert_eq!(left_after(Some("log\ndone\n")), ["directory", "log", "rendezvous"]);
+        assert!(left(|_| {}).is_empty());
+        assert_eq!(left(|folder| socket_directory::keep_log(&folder.join("directory"))), ["log", "log.old"]);
+        let as_after_its_end = |folder: &Path| {
+            fs::remove_dir_all(folder.join("directory")).unwrap();
+            fs::remove_file(folder.join("rendezvous")).unwrap();
+        };
+        assert_eq!(left(as_after_its_end), ["log", "log.old"]);
+    }
+
+    #[test]
+    fn the_rendezvous_file_of_the_next_daemon_stays() {
+        let next = |folder: &Path| fs::write(folder.join("rendezvous"), folder.join("next/s").as_os_str().as_bytes());
+        assert_eq!(left(|folder| next(folder).unwrap()), ["rendezvous"]);
+    }
+
+    #[test]
+    fn a_process_has_ended_when_it_is_a_zombie() {
+        let mut process = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let number = Pid::from_child(&process);
+        assert!(is_running(number));
+        process.kill().unwrap();
+        await_end(number);
+        assert!(!is_running(number));
+        process.wait().unwrap();
+        await_end(number);
+        assert!(!is_running(number));
     }
 
     #[test]
     fn only_a_daemon_in_a_step_has_a_keeper() {
         let path = Path::new("/nowhere");
         let files = Files { directory: path, rendezvous: path, log: path };
-        assert!(JobKeeper::start(|_| None, &files).0.is_none());
+        assert!(command(|_| None, &files).is_none());
         let outside = |name: &str| (name == "SLURM_JOB_NODELIST").then(|| OsString::from("n1"));
-        assert!(JobKeeper::start(outside, &files).0.is_none());
+        assert!(command(outside, &files).is_none());
     }
 }
