@@ -21,7 +21,7 @@ pub use crate::proto::{decode, encode};
 /// The version of the protocol. A new daemon names its version in the start dialogue ([`crate::dialogue`]). The master
 /// refuses any other version with `PvmBadVersion`, and a new daemon ends if its master has another version. A test
 /// compares the formats of the frames with `formats/daemons.txt`.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// A frame on the control link between two daemons. The longest frame contains a frame of a task.
 ///
@@ -67,6 +67,8 @@ pub struct HostEntry {
 pub struct MachineSettings {
     /// The silence limit: a host from which no frame arrives for this many milliseconds is lost.
     pub host_timeout_ms: u64,
+    /// How many milliseconds the tasks may take to end at a halt before they are killed.
+    pub halt_grace_ms: u64,
     /// Whether the network is trusted, so that message data need no encryption.
     pub trusted: bool,
     /// The registered servers of the whole machine.

@@ -80,6 +80,7 @@ fn of_the_master(life: &mut Life) -> Frame {
             let servers = Servers { manager: Some(tid), tracer: Some(watcher), tracer_settings: None };
             let shared = MachineSettings {
                 host_timeout_ms: 1,
+                halt_grace_ms: u64::MAX,
                 trusted: true,
                 servers,
                 debug_mask: -1,

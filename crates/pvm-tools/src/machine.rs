@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 
 /// The mailbox class that marks a machine as one that `pvm run` or `pvm bench` has started.
 const TRANSIENT_CLASS: &str = "###_HPVM_RUN_###";
-/// How long to wait for the end of a machine.
+/// How much longer to wait for the end of a machine than its tasks may take to end.
 const HALT_WAIT: Duration = Duration::from_secs(10);
+/// The longest time that is added to that.
+const HALT_GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// The pause between two checks whether the machine has ended.
 const HALT_PAUSE: Duration = Duration::from_millis(5);
 
@@ -192,9 +194,15 @@ pub fn is_to_end(session: &mut Session, ending: &[Tid]) -> Result<bool, Code> {
     Ok(alone && matches!(classes, Reply::Mailboxes(classes) if !classes.is_empty()))
 }
 
+/// Returns how long the tasks may take to end at a halt, if this program has the same variable as the first daemon.
+fn halt_grace() -> Duration {
+    let seconds = std::env::var("HPVM_HALT_GRACE").ok().and_then(|text| text.trim().parse().ok());
+    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or_default().min(HALT_GRACE_MAX)
+}
+
 /// Halts the machine and waits until it has ended. `daemon` is the daemon's process, if this program started it.
 pub fn halt(mut session: Session, daemon: Option<Child>) -> Result<(), Code> {
-    let end = Instant::now() + HALT_WAIT;
+    let end = Instant::now() + HALT_WAIT + halt_grace();
     // The answer may arrive late or never, so the end of the connection shows that the machine has ended.
     let ticket = session.task().begin(Request::Halt)?;
     session.task().forget(ticket);

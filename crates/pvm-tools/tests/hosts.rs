@@ -39,6 +39,32 @@ fn a_machine_goes_up_over_hosts_and_down() {
 }
 
 #[test]
+fn tasks_have_the_time_to_end_that_the_first_daemon_was_told() {
+    for (grace, is_enough) in [("6", true), ("0.5", false)] {
+        let sandbox = Sandbox::new();
+        sandbox.remote_shell();
+        let path = sandbox.path().display();
+        let program = sandbox.program(
+            "saves",
+            &format!(
+                "trap 'sleep 3; echo >{path}/$$.saved; exit' TERM\necho >{path}/$$.ready\nwhile :; do sleep 0.1; done"
+            ),
+        );
+        let mut up = sandbox.command(&["up", "$127.0.0.2"]);
+        assert!(up.env("HPVM_HALT_GRACE", grace).stdin(Stdio::null()).output().unwrap().status.success());
+        sandbox.run(&["spawn", "-2", &program]);
+        let files = |end: &str| {
+            let entries = std::fs::read_dir(sandbox.path()).unwrap();
+            entries.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(end)).count()
+        };
+        assert!(wait_until(|| files(".ready") == 2));
+        assert!(sandbox.run(&["down"]).status.success());
+        assert!(wait_until(|| !sandbox.has_daemon() && !sandbox.has_daemon_on("127.0.0.2")));
+        assert_eq!(files(".saved"), if is_enough { 2 } else { 0 }, "HPVM_HALT_GRACE={grace}");
+    }
+}
+
+#[test]
 fn hosts_that_cannot_be_added_are_explained() {
     let sandbox = Sandbox::new();
     sandbox.program("rsh", "echo 'ssh: connect to host port 22: No route to host' >&2; exit 255");

@@ -222,6 +222,7 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
     };
     let shared = MachineSettings {
         host_timeout_ms: 60_000,
+        halt_grace_ms: 2000,
         trusted: false,
         servers: wire::Servers::default(),
         debug_mask: 0,

@@ -62,7 +62,7 @@ pub struct Settings {
     pub tasks_max_cause: String,
     /// The limits on the rest of the state that this daemon stores.
     pub limits: Limits,
-    /// How long the tasks may take to end at a halt before they are killed.
+    /// How long the tasks may take to end at a halt before they are killed, as the master sets it (`HPVM_HALT_GRACE`).
     pub halt_grace: Duration,
     /// How long a barrier waits for substitutes of members that were gone before the barrier began.
     pub barrier_patience: Duration,

@@ -30,6 +30,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("PVM_FABRIC_CLEAR", "on trusted networks"),
     ("HPVM_STARTS_MAX", "64, or 16 per processor"),
     ("HPVM_HOST_TIMEOUT", "10"),
+    ("HPVM_HALT_GRACE", "2"),
     ("HPVM_HEAP_MAX", "the free memory"),
     ("HPVM_BACKLOG_MAX", "67108864"),
     ("HPVM_MAILBOX_MAX", "1073741824"),

@@ -129,6 +129,7 @@ impl Fixture {
         let servers = Servers::default();
         let shared = MachineSettings {
             host_timeout_ms: 60_000,
+            halt_grace_ms: 2000,
             trusted: false,
             servers,
             debug_mask: 0,

@@ -446,6 +446,7 @@ impl Joining {
 fn welcome_host(core: &mut Core, tid: Tid, new: &[Tid], options: HostOptions) {
     let shared = MachineSettings {
         host_timeout_ms: core.settings.host_timeout.as_millis() as u64,
+        halt_grace_ms: core.settings.halt_grace.as_millis() as u64,
         trusted: core.settings.trusted,
         servers: core.roles.common(),
         debug_mask: core.debug_mask,

@@ -342,6 +342,7 @@ impl Membership {
         core.hosts.replace(hosts, joining);
         core.hosts.version = version;
         core.settings.host_timeout = Duration::from_millis(shared.host_timeout_ms);
+        core.settings.halt_grace = Duration::from_millis(shared.halt_grace_ms);
         core.settings.trusted = shared.trusted;
         core.settings.pacing = shared.pacing;
         let hosts = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);

@@ -50,6 +50,7 @@ fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
     let servers = Servers::default();
     let shared = MachineSettings {
         host_timeout_ms: 1,
+        halt_grace_ms: u64::MAX,
         trusted: true,
         servers,
         debug_mask: -1,
