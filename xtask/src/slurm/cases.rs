@@ -158,10 +158,11 @@ fn is_part(pid: u32) -> bool {
 }
 
 fn job_ends(cluster: &Cluster<'_>) -> Result<()> {
-    // Tasks that ignore what asks them to end keep the other nodes' daemons from ending at once.
+    // The second machine has the name of the first. Tasks that ignore what asks them to end keep the other nodes'
+    // daemons from ending at once.
     let stubborn = cluster.script("stubborn", "trap '' TERM HUP INT; sleep 300 & wait; wait")?;
     for program in ["/bin/sleep", &format!("/bin/sh {stubborn}")] {
-        let job = submit(cluster, ALL, &format!("pvm up && echo 'spawn -4 {program} 300' | pvm"))?;
+        let job = submit(cluster, ALL, &format!("pvm up; pvm down; pvm up; echo 'spawn -4 {program} 300' | pvm"))?;
         await_end(cluster, &job, "COMPLETED")?;
         ensure!(cluster.file("job.out").contains("4 successful"), "{}", cluster.file("job.out"));
         cluster.nothing_is_left().with_context(|| format!("after a batch job with {program}"))?;
