@@ -13,10 +13,9 @@ use std::time::{Duration, Instant};
 
 /// The mailbox class that marks a machine as one that `pvm run` or `pvm bench` has started.
 const TRANSIENT_CLASS: &str = "###_HPVM_RUN_###";
-/// How much longer to wait for the end of a machine than its tasks may take to end.
+/// The time after which a person is told that tasks take long to end, and the time that a daemon may need for its own
+/// end.
 const HALT_WAIT: Duration = Duration::from_secs(10);
-/// The longest time that is added to that.
-const HALT_GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// The pause between two checks whether the machine has ended.
 const HALT_PAUSE: Duration = Duration::from_millis(5);
 
@@ -194,22 +193,20 @@ pub fn is_to_end(session: &mut Session, ending: &[Tid]) -> Result<bool, Code> {
     Ok(alone && matches!(classes, Reply::Mailboxes(classes) if !classes.is_empty()))
 }
 
-/// Returns how long the tasks may take to end at a halt, if this program has the same variable as the first daemon.
-fn halt_grace() -> Duration {
-    let seconds = std::env::var("HPVM_HALT_GRACE").ok().and_then(|text| text.trim().parse().ok());
-    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or_default().min(HALT_GRACE_MAX)
-}
-
-/// Halts the machine and waits until it has ended. `daemon` is the daemon's process, if this program started it.
+/// Halts the machine and waits until it has ended, as long as its tasks may take (`HPVM_HALT_GRACE`). `daemon` is the daemon's process, if this program started it.
 pub fn halt(mut session: Session, daemon: Option<Child>) -> Result<(), Code> {
-    let end = Instant::now() + HALT_WAIT + halt_grace();
+    let mut patience = Some(Instant::now() + HALT_WAIT);
     // The answer may arrive late or never, so the end of the connection shows that the machine has ended.
     let ticket = session.task().begin(Request::Halt)?;
     session.task().forget(ticket);
-    while session.is_connected() && Instant::now() < end {
+    while session.is_connected() {
         session.wait(&[], Some(HALT_PAUSE));
+        if patience.take_if(|end| *end < Instant::now()).is_some() {
+            eprintln!("waiting for tasks that have not ended yet");
+        }
     }
     if let Some(mut daemon) = daemon {
+        let end = Instant::now() + HALT_WAIT;
         while matches!(daemon.try_wait(), Ok(None)) && Instant::now() < end {
             std::thread::sleep(HALT_PAUSE);
         }

@@ -68,6 +68,9 @@ impl Log {
 
     /// Writes a line of bytes.
     pub fn bytes_line(&mut self, text: &[u8]) {
+        if self.file.is_none() {
+            return;
+        }
         let time = jiff::Zoned::now().strftime("%m/%d %H:%M:%S").to_string();
         let line = [self.prefix.as_bytes(), b" ", time.as_bytes(), b" ", text, b"\n"].concat();
         if self.bytes + line.len() as u64 > self.bytes_max {
@@ -94,7 +97,7 @@ impl Log {
     }
 }
 
-/// Removes a log and the previous log. What cannot be removed stays.
+/// Removes a log and the previous log.
 pub fn remove(path: &Path) {
     let _ = std::fs::remove_file(path);
     let _ = std::fs::remove_file(old(path));

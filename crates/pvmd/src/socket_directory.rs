@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// The socket's name in its directory.
 const SOCKET: &str = "s";
-/// A file beside the socket that says: the log is to stay, also if the daemon is killed.
+/// A file beside the socket. If it exists, a keeper (`start::job_keeper`) does not remove the log.
 const KEEPS_LOG: &str = "keep-log";
 /// The maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
@@ -154,8 +154,16 @@ impl Drop for SocketDirectory {
 
 /// Notes in the directory of a daemon that the log is to stay.
 pub fn keep_log(directory: &Path) {
-    // Without the note, the log of a daemon that is killed may be removed.
-    let _ = std::fs::File::create(directory.join(KEEPS_LOG));
+    // Without the note, the log of a daemon that is killed may be removed. A link is not followed.
+    let _ = std::fs::File::create_new(directory.join(KEEPS_LOG));
+}
+
+/// Returns whether this is a directory of this user.
+pub fn is_own(directory: &Path) -> bool {
+    rustix::fs::lstat(directory).is_ok_and(|status| {
+        status.st_uid == rustix::process::geteuid().as_raw()
+            && FileType::from_raw_mode(status.st_mode) == FileType::Directory
+    })
 }
 
 /// Returns whether the log is to stay.
@@ -163,7 +171,7 @@ pub fn keeps_log(directory: &Path) -> bool {
     directory.join(KEEPS_LOG).exists()
 }
 
-/// Removes a directory without a socket.
+/// Removes a directory whose socket is gone.
 fn remove(directory: &Path) {
     let _ = std::fs::remove_file(directory.join(KEEPS_LOG));
     let _ = std::fs::remove_dir(directory);

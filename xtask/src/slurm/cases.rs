@@ -158,10 +158,9 @@ fn is_part(pid: u32) -> bool {
 }
 
 fn job_ends(cluster: &Cluster<'_>) -> Result<()> {
-    // The second machine has the name of the first. Tasks that ignore what asks them to end keep the other nodes'
+    // The second machine uses the same paths as the first: both are named after the job. Tasks that ignore what asks them to end keep the other nodes'
     // daemons from ending at once.
-    let stubborn = cluster.script("stubborn", "trap '' TERM HUP INT; sleep 300 & wait; wait")?;
-    for program in ["/bin/sleep", &format!("/bin/sh {stubborn}")] {
+    for program in ["/bin/sleep", &stubborn(cluster)?] {
         let job = submit(cluster, ALL, &format!("pvm up; pvm down; pvm up; echo 'spawn -4 {program} 300' | pvm"))?;
         await_end(cluster, &job, "COMPLETED")?;
         ensure!(cluster.file("job.out").contains("4 successful"), "{}", cluster.file("job.out"));
@@ -175,7 +174,20 @@ fn scancelled_batch(cluster: &Cluster<'_>) -> Result<()> {
     let job = submit(cluster, ALL, "pvm run -n 6 sh -c 'trap \"\" INT; echo ready; sleep 300'")?;
     await_output(cluster, "ready\nready\nready\nready\nready\nready\n")?;
     cluster.sh(&format!("scancel {job}"))?;
+    await_end(cluster, &job, "CANCELLED")?;
+    cluster.nothing_is_left()?;
+    // Slurm kills what has not ended before the machine would.
+    let stubborn = stubborn(cluster)?;
+    let lines = format!("HPVM_HALT_GRACE=60 pvm up; echo 'spawn -4 {stubborn}' | pvm; echo waits; sleep 300");
+    let job = submit(cluster, ALL, &lines)?;
+    await_output(cluster, "waits")?;
+    cluster.sh(&format!("scancel {job}"))?;
     await_end(cluster, &job, "CANCELLED")
+}
+
+/// Returns the command of a program that ignores what asks it to end.
+fn stubborn(cluster: &Cluster<'_>) -> Result<String> {
+    Ok(format!("/bin/sh {}", cluster.script("stubborn", "trap '' TERM HUP INT; sleep 300 & wait; wait")?))
 }
 
 fn scancelled_salloc(cluster: &Cluster<'_>) -> Result<()> {

@@ -111,7 +111,8 @@ pub enum Action {
     DropData { host: Tid },
     /// This daemon's host now belongs to a machine: apply the settings of the machine, and let tasks connect.
     Joined { shared: MachineSettings, options: HostOptions },
-    /// The master is lost, and this host ends: nobody needs the daemon's files any more.
+    /// This host, which is not the master's, ends: tasks cannot enroll any more, so the socket, the rendezvous file and
+    /// the log may go.
     Withdraw,
     /// Everything has ended: exit.
     Stop,

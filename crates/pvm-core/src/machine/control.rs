@@ -67,7 +67,6 @@ impl SubMachine for Control {
         if let (Event::MasterLost(why), false) = (event, core.halting) {
             let name = core.hosts.name_of(core.hosts.master());
             core.log(format!("lost the master {name}: {why}; this host ends with all its tasks"));
-            core.push(Action::Withdraw);
             self.halt(core, None);
         }
     }
@@ -165,8 +164,9 @@ impl Control {
         }
         core.halting = true;
         self.halt = Halt::Asked(core.now + core.settings.halt_grace);
-        if core.is_master() {
-            core.hosts.others().into_iter().for_each(|host| core.send_host(host, Frame::Leave));
+        match core.is_master() {
+            true => core.hosts.others().into_iter().for_each(|host| core.send_host(host, Frame::Leave)),
+            false => core.push(Action::Withdraw),
         }
         let tasks: Vec<(Tid, i32)> = core.tasks.iter().map(|(tid, task)| (tid, task.process)).collect();
         for &(tid, process) in tasks.iter().filter(|(_, process)| *process > 0) {

@@ -303,6 +303,15 @@ fn claim(file: &Path) -> Result<(File, Option<PathBuf>), ClaimError> {
     }
 }
 
+/// Opens a rendezvous file whose daemon had its socket in this directory, if no other daemon has taken the file over.
+/// Until the result is dropped, none does. `runs`: whether that daemon still runs, and so holds the lock itself.
+pub fn hold(file: &Path, directory: &Path, runs: bool) -> Option<File> {
+    let mut handle = open_own(file).ok()?;
+    let locked = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockExclusive).is_ok();
+    let is_its = text(&mut handle).is_some_and(|socket| socket.starts_with(directory));
+    ((locked || runs) && is_its && is_at(&handle, file)).then_some(handle)
+}
+
 /// Returns whether a daemon that must not be replaced listens on the socket. A daemon of another user counts, too: it
 /// is better not to start than to take its place.
 fn alive(socket: &Path) -> bool {

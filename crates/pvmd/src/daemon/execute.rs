@@ -115,7 +115,8 @@ impl Daemon {
         match tid {
             Tid::DAEMON => self.log.bytes_line(line),
             tid => {
-                if self.log.printed_line(&[format!("[{tid}] ").as_bytes(), line].concat()) {
+                let is_first = self.log.printed_line(&[format!("[{tid}] ").as_bytes(), line].concat());
+                if is_first && self.is_of_job() {
                     socket_directory::keep_log(self.socket_directory.files().0);
                 }
             }

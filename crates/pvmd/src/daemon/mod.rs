@@ -115,8 +115,11 @@ pub fn catch_signals() -> crate::Result<UnixStream> {
     signals.set_nonblocking(true)?;
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGTERM, sender.try_clone()?)?;
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGINT, sender)?;
-    // SIGHUP is caught, not ignored: tasks would inherit an ignored signal.
-    signal_hook::flag::register(signal_hook::consts::SIGHUP, Default::default())?;
+    // These are caught, not ignored: tasks would inherit an ignored signal. A job may send the last two to all its steps
+    // as a sign to save state.
+    for signal in [signal_hook::consts::SIGHUP, signal_hook::consts::SIGUSR1, signal_hook::consts::SIGUSR2] {
+        signal_hook::flag::register(signal, Default::default())?;
+    }
     // The program that started this daemon may have ignored this signal. Then the system would not keep the status of
     // children that have ended.
     signal_hook::flag::register(signal_hook::consts::SIGCHLD, Default::default())?;
@@ -218,12 +221,13 @@ impl Daemon {
         }
     }
 
-    /// Removes the files of a machine that belongs to a job before the tasks end. The job is over, and the job system
-    /// may kill this daemon at any moment.
+    /// Removes the files of a machine that belongs to a job before the tasks end. The job may be over, and the job
+    /// system may kill this daemon at any moment.
     fn withdraw(&mut self) {
         if self.is_of_job() {
-            self.socket_directory.withdraw();
+            // The next daemon opens the same log as soon as the name is free.
             self.remove_log();
+            self.socket_directory.withdraw();
         }
     }
 

@@ -4,27 +4,28 @@
 //! part of the batch script's step, so it cannot clean up. The other daemons have steps of their own, which Slurm asks
 //! to end.
 //!
-//! The keeper has little time. If `srun` is killed, a second process of it asks Slurm to kill the step that it has
-//! started. The batch script's step ends with all of its `srun`s, so that request follows within some milliseconds,
-//! unless the second process is killed before it acts. So the keeper is a program that waits for the daemon's end, not
-//! a shell script.
+//! The keeper has little time. `srun` forks a process that cancels the step by SIGKILL when `srun` is killed. At the end
+//! of a batch script all processes of its step are killed one after another, also this `srun` and the process that it
+//! has forked. If the latter acts before its own end, the keeper is killed some milliseconds later. So the keeper is a
+//! program that waits for the daemon's end, not a shell script that looks from time to time. Otherwise the step lives
+//! until Slurm sends it SIGTERM.
 use crate::{log, socket_directory};
 use pvm_core::hostfile::parse_host;
 use pvm_link::remote_shell::RemoteShell;
+use pvm_link::rendezvous;
 use pvm_net::polling::poll_one;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::ffi::{OsStr, OsString};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The switch that makes this program a keeper.
 pub const SWITCH: &str = "keep-files";
@@ -44,13 +45,18 @@ pub struct Files<'a> {
 
 /// Starts a keeper of this daemon's files, if this process runs in a step of Slurm and daemons are started by `srun`.
 /// Waits until the keeper runs: a batch script may end as soon as this daemon is ready. Without a keeper, the files of a
-/// daemon that is killed stay until the next daemon of this name.
+/// daemon that is killed stay until the next daemon of the same machine.
 pub fn start(variable: impl Fn(&str) -> Option<OsString>, files: &Files<'_>) {
     let Some(mut command) = command(variable, files) else { return };
     let mut keeper = crate::core_dumps::as_before(|| command.spawn()).ok();
     if let Some(output) = keeper.as_mut().and_then(|child| child.stdout.take()) {
         // Without an answer, or after a failure, the daemon goes on without a keeper.
-        let _ = poll_one(&output, PollFlags::IN, READY_WAIT);
+        let end = Instant::now() + READY_WAIT;
+        let is_interrupted = || {
+            let left = end.saturating_duration_since(Instant::now());
+            poll_one(&output, PollFlags::IN, left) == Err(Errno::INTR)
+        };
+        while is_interrupted() {}
     }
 }
 
@@ -68,7 +74,7 @@ fn command(variable: impl Fn(&str) -> Option<OsString>, files: &Files<'_>) -> Op
     Some(command)
 }
 
-/// The daemon as its keeper knows it.
+/// What the keeper is told about the daemon.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kept {
     process: Pid,
@@ -92,6 +98,10 @@ impl Kept {
         for signal in [SIGTERM, SIGINT, SIGHUP] {
             signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
         }
+        for signal in [SIGUSR1, SIGUSR2] {
+            // A job may ask its programs by these signals to save their state. They are not for the keeper.
+            signal_hook::flag::register(signal, Default::default())?;
+        }
         let process = self.process;
         std::thread::Builder::new().spawn(move || {
             await_end(process);
@@ -105,33 +115,29 @@ impl Kept {
         Ok(())
     }
 
-    /// Removes the files, unless the daemon has done that itself: then its directory is gone.
+    /// Removes the files, unless the daemon has done that itself: then its directory is gone. The files of the machine's
+    /// next daemon, which has the same rendezvous file and the same log, stay.
     fn remove(&self) {
-        if !self.directory.exists() {
+        if !socket_directory::is_own(&self.directory) {
             return;
         }
-        let socket = fs::read(&self.rendezvous).unwrap_or_default();
-        // The file may name the socket of another daemon by now.
-        if Path::new(OsStr::from_bytes(&socket)).starts_with(&self.directory) {
+        if let Some(_held) = rendezvous::hold(&self.rendezvous, &self.directory, is_running(self.process)) {
+            if !socket_directory::keeps_log(&self.directory) {
+                log::remove(&self.log);
+            }
             let _ = fs::remove_file(&self.rendezvous);
-        }
-        if !socket_directory::keeps_log(&self.directory) {
-            log::remove(&self.log);
         }
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
-/// Waits until a process has ended, whether or not its parent knows that already.
+/// Waits until a process has ended, also if it remains as a zombie.
 fn await_end(process: Pid) {
-    match pidfd_open(process, PidfdFlags::empty()) {
-        Ok(descriptor) => while poll_one(&descriptor, PollFlags::IN, Duration::MAX) == Err(Errno::INTR) {},
-        Err(Errno::SRCH) => {}
-        Err(_) => {
-            while is_running(process) {
-                std::thread::sleep(LOOK_PAUSE);
-            }
-        }
+    if let Ok(descriptor) = pidfd_open(process, PidfdFlags::empty()) {
+        while let Ok(false) | Err(Errno::INTR) = poll_one(&descriptor, PollFlags::IN, Duration::MAX) {}
+    }
+    while is_running(process) {
+        std::thread::sleep(LOOK_PAUSE);
     }
 }
 
@@ -146,6 +152,13 @@ fn is_running(process: Pid) -> bool {
 mod tests {
     use super::*;
 
+    /// Returns the number of a process that has ended.
+    fn ended() -> String {
+        let mut process = Command::new("true").spawn().unwrap();
+        process.wait().unwrap();
+        process.id().to_string()
+    }
+
     /// Makes the files of a daemon, lets them change, and returns what a keeper leaves of them.
     fn left(change: impl FnOnce(&Path)) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
@@ -156,7 +169,7 @@ mod tests {
         fs::write(path("log"), "ready").unwrap();
         fs::write(path("log.old"), "ready").unwrap();
         change(folder.path());
-        let words = [OsString::from("1"), path("directory").into(), path("rendezvous").into(), path("log").into()];
+        let words = [ended().into(), path("directory").into(), path("rendezvous").into(), path("log").into()];
         Kept::parse(words.into_iter()).unwrap().remove();
         let entries = fs::read_dir(folder.path()).unwrap();
         let mut left: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -175,10 +188,23 @@ mod tests {
         assert_eq!(left(as_after_its_end), ["log", "log.old"]);
     }
 
+    fn folder_of_next(folder: &Path) -> Vec<u8> {
+        folder.join("next/s").into_os_string().into_encoded_bytes()
+    }
+
     #[test]
-    fn the_rendezvous_file_of_the_next_daemon_stays() {
-        let next = |folder: &Path| fs::write(folder.join("rendezvous"), folder.join("next/s").as_os_str().as_bytes());
-        assert_eq!(left(|folder| next(folder).unwrap()), ["rendezvous"]);
+    fn the_files_of_the_next_daemon_stay() {
+        let all = ["log", "log.old", "rendezvous"];
+        let next = folder_of_next;
+        assert_eq!(left(|folder| fs::write(folder.join("rendezvous"), next(folder)).unwrap()), all);
+        // The next daemon holds the lock, but has not written the file yet.
+        let mut lock = None;
+        let hold = |folder: &Path| {
+            let file = fs::File::open(folder.join("rendezvous")).unwrap();
+            rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+            lock = Some(file);
+        };
+        assert_eq!(left(hold), all);
     }
 
     #[test]
