@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 /// The mailbox class that marks a machine as one that `pvm run` or `pvm bench` has started.
 const TRANSIENT_CLASS: &str = "###_HPVM_RUN_###";
-/// The time after which a person is told that tasks take long to end, and the time that a daemon may need for its own
-/// end.
+/// How long the end of a machine may take before a person is told what is waited for, and how long the daemon's process
+/// may then need to end.
 const HALT_WAIT: Duration = Duration::from_secs(10);
 /// The pause between two checks whether the machine has ended.
 const HALT_PAUSE: Duration = Duration::from_millis(5);
@@ -193,7 +193,8 @@ pub fn is_to_end(session: &mut Session, ending: &[Tid]) -> Result<bool, Code> {
     Ok(alone && matches!(classes, Reply::Mailboxes(classes) if !classes.is_empty()))
 }
 
-/// Halts the machine and waits until it has ended, as long as its tasks may take (`HPVM_HALT_GRACE`). `daemon` is the daemon's process, if this program started it.
+/// Halts the machine and waits until it has ended, however long its tasks may take (`HPVM_HALT_GRACE`). `daemon` is the
+/// daemon's process, if this program started it.
 pub fn halt(mut session: Session, daemon: Option<Child>) -> Result<(), Code> {
     let mut patience = Some(Instant::now() + HALT_WAIT);
     // The answer may arrive late or never, so the end of the connection shows that the machine has ended.
@@ -202,7 +203,7 @@ pub fn halt(mut session: Session, daemon: Option<Child>) -> Result<(), Code> {
     while session.is_connected() {
         session.wait(&[], Some(HALT_PAUSE));
         if patience.take_if(|end| *end < Instant::now()).is_some() {
-            eprintln!("waiting for tasks that have not ended yet");
+            eprintln!("pvm: waiting for tasks that have not ended; HPVM_HALT_GRACE says how long they may take");
         }
     }
     if let Some(mut daemon) = daemon {
