@@ -158,8 +158,8 @@ fn is_part(pid: u32) -> bool {
 }
 
 fn job_ends(cluster: &Cluster<'_>) -> Result<()> {
-    // The second machine uses the same paths as the first: both are named after the job. Tasks that ignore what asks them to end keep the other nodes'
-    // daemons from ending at once.
+    // The second machine uses the same paths as the first: both are named after the job. Tasks that ignore what asks
+    // them to end keep the other nodes' daemons from ending at once.
     for program in ["/bin/sleep", &stubborn(cluster)?] {
         let job = submit(cluster, ALL, &format!("pvm up; pvm down; pvm up; echo 'spawn -4 {program} 300' | pvm"))?;
         await_end(cluster, &job, "COMPLETED")?;

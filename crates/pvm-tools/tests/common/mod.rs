@@ -114,7 +114,8 @@ impl Sandbox {
             "rsh",
             &format!(
                 "host=$1; shift; [ \"$1\" = -l ] && shift 2; echo \"$host $*\" >>{here}/started\n\
-                 mkdir -p {here}/$host; export PVM_TMP={here}/$host HOSTNAME=$host; unset SLURM_JOB_NODELIST HPVM_HALT_GRACE\n\
+                 mkdir -p {here}/$host; export PVM_TMP={here}/$host HOSTNAME=$host\n\
+                 unset SLURM_JOB_NODELIST HPVM_HALT_GRACE\n\
                  exec sh -c \"$*\""
             ),
         )

@@ -6,9 +6,9 @@
 //!
 //! The keeper has little time. `srun` forks a process that cancels the step by SIGKILL when `srun` is killed. At the end
 //! of a batch script all processes of its step are killed one after another, also this `srun` and the process that it
-//! has forked. If the latter acts before its own end, the keeper is killed some milliseconds later. So the keeper is a
-//! program that waits for the daemon's end, not a shell script that looks from time to time. Otherwise the step lives
-//! until Slurm sends it SIGTERM.
+//! has forked. If the latter acts before its own end, the keeper is killed some milliseconds later; otherwise the keeper
+//! lives until Slurm sends it SIGTERM. So the keeper is a program that waits for the daemon's end, not a shell script
+//! that looks from time to time.
 use crate::{log, socket_directory};
 use pvm_core::hostfile::parse_host;
 use pvm_link::remote_shell::RemoteShell;
