@@ -343,7 +343,7 @@ impl Member {
             Purpose::DirectLink(peer) => {
                 self.direct.open_requests -= 1;
                 if failed {
-                    self.direct.on_break(peer, false);
+                    self.direct.on_break(peer);
                 }
             }
             Purpose::FabricLink(peer) => self.on_fabric_reply(state, peer, &reply),

@@ -24,8 +24,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The pause before a link is requested again after it has broken for the first time. Each pause is twice as long
-/// as the one before.
+/// The pause before a link is requested again after it has broken, or could not be made, for the first time. Each pause
+/// is twice as long as the one before.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(600);
@@ -44,9 +44,9 @@ const LEAVE_PAUSE: Duration = Duration::from_millis(5);
 /// When a link to a peer may be requested, or requested again.
 #[derive(Default)]
 pub(crate) struct Backoff {
-    /// The earliest time of the next request; `None` if no link may be requested (any more).
+    /// The earliest time of the next request; `None` while there is a request or a link.
     at: Option<Instant>,
-    /// The length of the last pause; zero if no link has broken.
+    /// The length of the last pause; zero if there was none.
     pause: Duration,
 }
 
@@ -67,13 +67,11 @@ impl Backoff {
         self.at = Some(Instant::now() + self.pause);
     }
 
-    /// Begins a pause if a used link has broken (`was_used`), or if no new link could be made after an earlier one had
-    /// broken.
-    pub fn on_break(&mut self, was_used: bool) {
-        if was_used || !self.pause.is_zero() {
-            self.pause = (2 * self.pause).clamp(PAUSE_FIRST, PAUSE_MAX);
-            self.at = Some(Instant::now() + self.pause);
-        }
+    /// Begins a pause because a link has broken or could not be made. The cause may pass: a lost connection, too few
+    /// descriptors, a peer that refuses links for some time.
+    pub fn on_break(&mut self) {
+        self.pause = (2 * self.pause).clamp(PAUSE_FIRST, PAUSE_MAX);
+        self.at = Some(Instant::now() + self.pause);
     }
 }
 
@@ -192,10 +190,10 @@ pub(crate) fn send_again(
 }
 
 impl DirectLinks {
-    /// Notes that a link has broken (`was_used` is true), or was not made.
-    pub(crate) fn on_break(&mut self, peer: Tid, was_used: bool) {
+    /// Notes that a link has broken, or was not made.
+    pub(crate) fn on_break(&mut self, peer: Tid) {
         if let Some(backoff) = self.backoffs.get_mut(&peer) {
-            backoff.on_break(was_used);
+            backoff.on_break();
         }
     }
 
@@ -300,7 +298,7 @@ impl Member {
                 // It is worth its cost again after as many messages as before.
                 Some(GivenUp::Burst) => drop(self.direct.backoffs.remove(&peer)),
                 Some(GivenUp::ByPeer) => self.direct.on_given_up(peer),
-                Some(GivenUp::Unread) | None => self.direct.on_break(peer, true),
+                Some(GivenUp::Unread) | None => self.direct.on_break(peer),
             }
         }
         while let Some(message) = self.direct.links[at].queue.first() {

@@ -309,7 +309,7 @@ impl DirectLinks {
         match self.links[at].is_established() {
             true => self.events.push(RouteEvent::Dead(peer)),
             false => {
-                self.on_break(peer, false);
+                self.on_break(peer);
                 self.events.push(RouteEvent::Unmade(peer));
             }
         }

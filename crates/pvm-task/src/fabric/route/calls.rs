@@ -291,7 +291,7 @@ impl FabricRoute {
 
     /// Begins a pause before that peer is asked again.
     fn on_break(&mut self, peer: Tid) {
-        self.backoffs.entry(peer).or_default().on_break(true);
+        self.backoffs.entry(peer).or_default().on_break();
     }
 
     /// Returns a number that grows when peers take messages.
