@@ -424,6 +424,23 @@ fn a_link_is_requested_again_after_ever_longer_pauses() {
 }
 
 #[test]
+fn a_link_for_which_there_was_no_room_is_requested_later() {
+    let mut side = Side::new(TIDS[0]);
+    let links_max = std::mem::replace(&mut side.member().direct.links_max, 0);
+    side.task.update_route(TIDS[1], 0);
+    assert_eq!(side.member().direct.open_requests, 0);
+    side.member().direct.links_max = links_max;
+    // The pause is not over.
+    side.task.update_route(TIDS[1], 0);
+    assert_eq!(side.member().direct.open_requests, 0);
+    let backoff = side.member().direct.backoffs.get_mut(&TIDS[1]).unwrap();
+    assert!(backoff.at.is_some_and(|at| at > Instant::now()));
+    backoff.at = Some(Instant::now());
+    side.task.update_route(TIDS[1], 0);
+    assert_eq!(side.member().direct.open_requests, 1);
+}
+
+#[test]
 fn a_link_with_a_slow_receiver_is_not_given_up() {
     let mut both = Both::linked(None);
     (0..80).for_each(|_| both.0[0].send(200_000));

@@ -25,12 +25,13 @@ impl Member {
             && !self.fabric.has_asked(to)
     }
 
-    /// Requests a link. If no link can be made, messages stay on the default route.
+    /// Requests a link. If no link can be made, messages stay on the default route, and a later call requests it again.
     pub(crate) fn request_direct_link(&mut self, to: Tid) {
         self.direct.unasked.forget(to);
         self.direct.backoffs.entry(to).or_default().requested();
-        if self.direct.may_request() && self.request(Request::Direct(to), Purpose::DirectLink(to)).is_ok() {
-            self.direct.open_requests += 1;
+        match self.direct.may_request() && self.request(Request::Direct(to), Purpose::DirectLink(to)).is_ok() {
+            true => self.direct.open_requests += 1,
+            false => self.direct.on_break(to),
         }
     }
 
@@ -67,6 +68,8 @@ impl Member {
         let Some((at, link)) = made else {
             // The shutdown tells the peer and both daemons that the link is refused.
             let _ = rustix::net::shutdown(&socket, Shutdown::Both);
+            // This side may have requested it.
+            self.direct.on_break(peer);
             return;
         };
         state
