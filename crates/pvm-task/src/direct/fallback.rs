@@ -44,7 +44,7 @@ const LEAVE_PAUSE: Duration = Duration::from_millis(5);
 /// When a link to a peer may be requested, or requested again.
 #[derive(Default)]
 pub(crate) struct Backoff {
-    /// The earliest time of the next request; `None` while there is a request or a link.
+    /// The earliest time of the next request; `None` after a request, until it fails or its link breaks.
     at: Option<Instant>,
     /// The length of the last pause; zero if there was none.
     pause: Duration,

@@ -8,6 +8,7 @@ use pvm_core::proto::{Direct, Request, ToTask};
 use pvm_fmp::{Arrival, Endpoint, Sink};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
 const TIDS: [Tid; 2] = [Tid(0x40001), Tid(0x80001)];
 
@@ -438,6 +439,21 @@ fn a_link_for_which_there_was_no_room_is_requested_later() {
     backoff.at = Some(Instant::now());
     side.task.update_route(TIDS[1], 0);
     assert_eq!(side.member().direct.open_requests, 1);
+}
+
+#[test]
+fn a_requested_link_for_which_there_is_no_room_any_more_is_requested_later() {
+    let mut side = Side::new(TIDS[0]);
+    side.task.update_route(TIDS[1], 0);
+    assert!(side.member().direct.backoffs[&TIDS[1]].at.is_none());
+    side.member().direct.links_max = 0;
+    let (near, _far) = UnixStream::pair().unwrap();
+    let direct = Direct { peer: TIDS[1], calls: true, secret: None, pacing: Pacing::OnLoss, overflows: false };
+    side.daemon.queue(&ToTask::Direct(direct), &[near.as_fd()]);
+    side.member().request_socket_poll();
+    side.task.update_route(TIDS[1], 0);
+    let direct = &side.member().direct;
+    assert!(!direct.has_link(TIDS[1]) && direct.backoffs[&TIDS[1]].at.is_some());
 }
 
 #[test]
